@@ -1,0 +1,145 @@
+#include "core/base/csv.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "core/base/text.hpp"  // in_quotes, number_text
+
+namespace causeway::csv {
+namespace {
+
+constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
+
+bool is_utf16(std::string_view text) { return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"); }
+
+// What a cell without quotes means. A number beyond Float64 stays text.
+Cell meaning(const std::string& text) {
+    constexpr auto npos = std::string::npos;
+    if (text.empty()) return std::monostate{};
+    if (text == "true") return true;
+    if (text == "false") return false;
+    const std::size_t first = text.find_first_not_of(" \t");
+    if (first == npos) return text;
+    std::string_view number(text.data() + first, text.find_last_not_of(" \t") + 1 - first);
+    if (number.size() > 1 && number[0] == '+' && number[1] != '-') number.remove_prefix(1);
+    const char* end = number.data() + number.size();
+    std::int64_t integer = 0;
+    if (const auto [stop, status] = std::from_chars(number.data(), end, integer); status == std::errc{} && stop == end) return integer;
+    if (number.find('(') != npos) return text;  // nan(...), which from_chars takes for a number
+    double value = 0;
+    if (const auto [stop, status] = std::from_chars(number.data(), end, value); status == std::errc{} && stop == end) {
+        // The sign of NaN means nothing, but some programs print it.
+        return value == value ? value : std::numeric_limits<double>::quiet_NaN();
+    }
+    return text;
+}
+
+void append_text(std::string& out, const std::string& text, bool quote) {
+    if (!quote && text.find_first_of("\",\r\n") == std::string::npos) {
+        out += text;
+        return;
+    }
+    out += '"';
+    for (const char c : text) {
+        if (c == '"') out += '"';
+        out += c;
+    }
+    out += '"';
+}
+
+void append_cell(std::string& out, const Cell& cell) {
+    if (const auto* flag = std::get_if<bool>(&cell)) out += *flag ? "true" : "false";
+    else if (const auto* integer = std::get_if<std::int64_t>(&cell)) out += std::to_string(*integer);
+    else if (const auto* number = std::get_if<double>(&cell)) out += number_text(*number);
+    else if (const auto* text = std::get_if<std::string>(&cell)) append_text(out, *text, !std::holds_alternative<std::string>(meaning(*text)));
+}
+
+}  // namespace
+
+Reader::Reader(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
+    if (text_.starts_with(utf8_mark)) text_.remove_prefix(utf8_mark.size());  // as spreadsheets put it
+    if (is_utf16(text_)) fail(name_, ": is UTF-16 text, expected UTF-8");
+    if (text_.empty()) fail(name_, ": the file is empty, expected a line with the names of the columns");
+    read_record(record_);
+    std::set<std::string_view> seen;
+    columns_.reserve(record_.size());
+    for (Field& field : record_) columns_.push_back(std::move(field.text));
+    for (const std::string& column : columns_) {
+        if (!seen.insert(column).second) fail(name_, ": has the column ", causeway::in_quotes(column), " twice");
+    }
+}
+
+bool Reader::accept_line_end() {
+    if (at_ == text_.size() || (text_[at_] != '\n' && text_[at_] != '\r')) return false;
+    if (text_.substr(at_, 2) == "\r\n") ++at_;
+    ++at_;
+    ++line_;
+    return true;
+}
+
+// From the quote that opens to the one that closes; two in a row stand for one.
+void Reader::read_quoted(Field& field) {
+    const std::size_t opened = line_;
+    field.in_quotes = true;
+    for (++at_;; ++at_) {
+        const std::size_t quote = text_.find('"', at_);
+        if (quote == std::string_view::npos) fail(name_, ": line ", opened, " opens a quote that is never closed");
+        const std::string_view part = text_.substr(at_, quote - at_);
+        for (std::size_t i = 0; i < part.size(); ++i) line_ += part[i] == '\n' || (part[i] == '\r' && part.substr(i, 2) != "\r\n");
+        field.text += part;
+        at_ = quote + 1;
+        if (at_ == text_.size() || text_[at_] != '"') break;
+        field.text += '"';
+    }
+    if (at_ < text_.size() && std::string_view(",\r\n").find(text_[at_]) == std::string_view::npos) {
+        fail(name_, ": line ", line_, " goes on with ", causeway::in_quotes(text_.substr(at_, 10)), " behind a closing quote, expected a comma");
+    }
+}
+
+void Reader::read_record(std::vector<Field>& record) {
+    for (record.clear();; ++at_) {
+        Field& field = record.emplace_back();
+        if (at_ < text_.size() && text_[at_] == '"') {
+            read_quoted(field);
+        } else {
+            const std::size_t end = std::min(text_.find_first_of(",\r\n", at_), text_.size());
+            field.text = text_.substr(at_, end - at_);
+            at_ = end;
+        }
+        if (at_ == text_.size() || accept_line_end()) return;
+    }
+}
+
+bool Reader::next(std::vector<Cell>& row) {
+    while (columns_.size() > 1 && accept_line_end()) {}
+    if (at_ == text_.size()) return false;
+    const std::size_t line = line_;
+    read_record(record_);
+    if (record_.size() != columns_.size()) {
+        fail(name_, ": line ", line, " has ", record_.size(), record_.size() == 1 ? " cell" : " cells", ", expected ", columns_.size(), " as in the first line");
+    }
+    row.clear();
+    for (Field& field : record_) row.push_back(field.in_quotes ? Cell(std::move(field.text)) : meaning(field.text));
+    return true;
+}
+
+void append_header(std::string& out, std::span<const std::string> columns) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        if (i > 0) out += ',';
+        append_text(out, columns[i], columns[i].starts_with(utf8_mark) || is_utf16(columns[i]));  // no mark at the start
+    }
+    out += '\n';
+}
+
+void append_row(std::string& out, std::span<const Cell> row) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        if (i > 0) out += ',';
+        append_cell(out, row[i]);
+    }
+    out += '\n';
+}
+
+}  // namespace causeway::csv

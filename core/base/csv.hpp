@@ -1,0 +1,53 @@
+// Tables as text: comma-separated values (RFC 4180), UTF-8.
+// The first line names the columns. A cell in quotes is text. A cell without them is nothing (empty), a number, true or
+// false where all of it is one, and text otherwise: "3.7e-7" and "OOM" may share a column. What is written reads back
+// as the same value of the same type.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace causeway::csv {
+
+using Cell = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+// Reads a table row by row, O(length of the text).
+class Reader {
+public:
+    // The text must live as long as the reader; `name` is what messages call it. Throws Error for a text that is
+    // empty or UTF-16 and for a column named twice.
+    Reader(std::string_view text, std::string name);
+
+    const std::vector<std::string>& columns() const { return columns_; }
+
+    // The next row, with as many cells as columns; false at the end. Empty lines are skipped (not in a table of one
+    // column, where they are rows). Throws Error, with the number of the line, for a row of another length and for
+    // quotes that do not match.
+    bool next(std::vector<Cell>& row);
+
+private:
+    struct Field {
+        std::string text;
+        bool in_quotes = false;
+    };
+    void read_record(std::vector<Field>& record);
+    void read_quoted(Field& field);
+    bool accept_line_end();
+
+    std::string_view text_;
+    std::string name_;
+    std::size_t at_ = 0;
+    std::size_t line_ = 1;
+    std::vector<std::string> columns_;
+    std::vector<Field> record_;
+};
+
+// Appends one line. Quotes are used where the cell would not read back otherwise.
+void append_header(std::string& out, std::span<const std::string> columns);
+void append_row(std::string& out, std::span<const Cell> row);
+
+}  // namespace causeway::csv

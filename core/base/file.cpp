@@ -1,0 +1,149 @@
+#include "core/base/file.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
+
+namespace causeway {
+namespace {
+
+constexpr std::size_t piece = 16u << 20;  // bytes between two looks at interrupt::check()
+
+[[noreturn]] void fail_system(const std::string& path, const char* action, int cause) {
+    fail(path, ": cannot be ", action, ": ", std::strerror(cause));
+}
+
+const char* kind_of(mode_t mode) {
+    if (S_ISDIR(mode)) return "a directory";
+    if (S_ISFIFO(mode)) return "a pipe";
+    if (S_ISSOCK(mode)) return "a socket";
+    return "a device";
+}
+
+void check_path(const std::string& path) {
+    if (path.empty()) fail("the file name is empty");
+    if (path.find('\0') != std::string::npos) fail(path.c_str(), ": a file name cannot contain a zero byte");
+}
+
+// The file a chain of symbolic links ends at, so that saving through a link keeps the link.
+std::string resolve(const std::string& path) {
+    char* real = ::realpath(path.c_str(), nullptr);
+    if (!real) return path;
+    std::string out = real;
+    std::free(real);
+    return out;
+}
+
+}  // namespace
+
+Source::Source(const std::string& path) : name_(path) {
+    check_path(path);
+    // O_NONBLOCK: opening a pipe must not wait for its writer. It changes nothing for a regular file.
+    file_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (file_ < 0) fail_system(path, "read", errno);
+    struct stat info {};
+    const int status = ::fstat(file_, &info);
+    const int cause = errno;
+    if (status == 0 && S_ISREG(info.st_mode)) {
+        size_ = static_cast<std::uint64_t>(info.st_size);
+        return;
+    }
+    ::close(file_);
+    if (status != 0) fail_system(path, "read", cause);
+    fail(path, ": is ", kind_of(info.st_mode), ", expected a regular file");
+}
+
+Source::Source(Bytes memory, std::string name) : name_(std::move(name)), size_(memory.size()), memory_(memory) {}
+
+Source::~Source() {
+    if (file_ >= 0) ::close(file_);
+}
+
+void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
+    if (offset > size_ || into.size() > size_ - offset) {
+        fail(name_, ": ends after ", size_, " bytes, but ", into.size(), " more are needed from byte ", offset, " on");
+    }
+    if (file_ < 0) {
+        if (!into.empty()) std::memcpy(into.data(), memory_.data() + offset, into.size());
+        return;
+    }
+    while (!into.empty()) {
+        interrupt::check();
+        const ssize_t n = ::pread(file_, into.data(), std::min(into.size(), piece), static_cast<off_t>(offset));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail_system(name_, "read", errno);
+        if (n == 0) fail(name_, ": ended after ", offset, " bytes while it was read, ", size_, " were there before");
+        into = into.subspan(static_cast<std::size_t>(n));
+        offset += static_cast<std::uint64_t>(n);
+    }
+}
+
+Buffer<char> Source::text() const {
+    Buffer<char> out(static_cast<Index>(size_));
+    read(0, {reinterpret_cast<unsigned char*>(out.data()), static_cast<std::size_t>(size_)});
+    return out;
+}
+
+Writer::Writer(const std::string& path) : path_(path) {
+    check_path(path);
+    target_ = resolve(path);
+    mode_t mode = 0;
+    struct stat info {};
+    if (::stat(target_.c_str(), &info) == 0) {
+        if (!S_ISREG(info.st_mode)) fail(path, ": cannot be written: it is ", kind_of(info.st_mode));
+        if (::access(target_.c_str(), W_OK) != 0) fail_system(path, "written", errno);
+        mode = info.st_mode & 07777;
+    }
+    static std::atomic<unsigned> count{0};
+    do {
+        temporary_ = target_ + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1));
+        file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (file_ < 0 && errno == EEXIST);
+    if (file_ < 0) {
+        const int cause = errno;
+        temporary_.clear();
+        fail_system(path, "written", cause);
+    }
+    if (mode != 0) (void)!::fchmod(file_, mode);  // a file system without modes is no reason to fail
+}
+
+Writer::~Writer() {
+    if (file_ >= 0) ::close(file_);
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void Writer::write(Bytes bytes) {
+    while (!bytes.empty()) {
+        interrupt::check();
+        const ssize_t n = ::write(file_, bytes.data(), std::min(bytes.size(), piece));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail_system(path_, "written", errno);
+        bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+}
+
+void Writer::write(std::string_view text) { write(Bytes(reinterpret_cast<const unsigned char*>(text.data()), text.size())); }
+
+void Writer::commit() {
+    // The bytes reach the disk before the name does: a full disk or a lost connection shows here, and a power cut
+    // leaves the old file or the new one.
+    if (::fsync(file_) != 0 && errno != EINVAL && errno != ENOTSUP) fail_system(path_, "written", errno);
+    const int status = ::close(file_);
+    file_ = -1;
+    if (status != 0) fail_system(path_, "written", errno);
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_system(path_, "written", errno);
+    temporary_.clear();
+}
+
+}  // namespace causeway

@@ -1,0 +1,67 @@
+// Files as bytes: reading from any position, writing all or nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/memory.hpp"  // Buffer
+
+namespace causeway {
+
+using Bytes = std::span<const unsigned char>;
+
+// Bytes with a name, readable from any position: a file, or memory. The parsers of file formats speak to this, so what
+// they read goes straight to where it is wanted and no file is held twice.
+class Source {
+public:
+    // Opens a regular file. Throws Error, with the path and the cause, for what is missing, unreadable or something
+    // else than a regular file (a pipe would block, a device has no end).
+    explicit Source(const std::string& path);
+    // Memory that stays alive as long as the source; `name` is what messages call it.
+    Source(Bytes memory, std::string name);
+    Source(const Source&) = delete;
+    Source& operator=(const Source&) = delete;
+    ~Source();
+
+    const std::string& name() const { return name_; }
+    std::uint64_t size() const { return size_; }
+
+    // Fills `into` from position `offset`. Throws Error where the bytes are not all there (also when the file has
+    // shrunk since it was opened) or cannot be read.
+    void read(std::uint64_t offset, std::span<unsigned char> into) const;
+
+    // Everything, as text in counted memory.
+    Buffer<char> text() const;
+
+private:
+    std::string name_;
+    std::uint64_t size_ = 0;
+    int file_ = -1;  // file descriptor; -1: memory
+    Bytes memory_;
+};
+
+// A file that appears complete or not at all: bytes go to a temporary file beside it, which commit() renames. Until
+// then, and for good when writing fails, the old file stays as it is.
+class Writer {
+public:
+    // Throws Error, with the path and the cause, where the file cannot be made.
+    explicit Writer(const std::string& path);
+    Writer(const Writer&) = delete;
+    Writer& operator=(const Writer&) = delete;
+    ~Writer();
+
+    // Throw Error, for instance when the disk is full.
+    void write(Bytes bytes);
+    void write(std::string_view text);
+    void commit();
+
+private:
+    std::string path_;       // as given, for messages
+    std::string target_;     // where links have led
+    std::string temporary_;  // empty once renamed
+    int file_ = -1;
+};
+
+}  // namespace causeway

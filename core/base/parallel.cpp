@@ -1,0 +1,163 @@
+#include "core/base/parallel.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
+
+namespace causeway {
+namespace {
+
+constexpr int most_threads = 1024;
+
+thread_local bool inside_task = false;
+
+struct Job {
+    detail::Task task;
+    void* context;
+    Index n;
+    std::atomic<Index> next{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;  // written once, by the task that set `failed`
+
+    void run() {
+        inside_task = true;
+        for (Index i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < n;) {
+            try {
+                interrupt::check();
+                task(context, i);
+            } catch (...) {
+                if (!failed.exchange(true)) error = std::current_exception();
+            }
+        }
+        inside_task = false;
+    }
+};
+
+class Pool {
+public:
+    explicit Pool(int size) {
+        for (int i = 1; i < size; ++i) workers_.emplace_back([this] { work(); });
+    }
+
+    ~Pool() {
+        {
+            std::lock_guard lock(mutex_);
+            quit_ = true;
+        }
+        wake_.notify_all();
+        for (auto& worker : workers_) worker.join();
+    }
+
+    int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+    void run(Job& job) {
+        {
+            std::lock_guard lock(mutex_);
+            job_ = &job;
+            running_ = static_cast<int>(workers_.size());
+            round_.fetch_add(1);
+        }
+        wake_.notify_all();
+        job.run();
+        // Rounds are short where methods synchronise per wave of blocks: look a while before sleeping.
+        for (int i = 0; i < spins && running_.load(std::memory_order_acquire) > 0; ++i) pause();
+        std::unique_lock lock(mutex_);
+        done_.wait(lock, [&] { return running_ == 0; });
+        job_ = nullptr;
+    }
+
+private:
+    static constexpr int spins = 2000;
+
+    static void pause() {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+
+    void work() {
+        for (unsigned seen = 0;;) {
+            for (int i = 0; i < spins && round_.load(std::memory_order_acquire) == seen; ++i) pause();
+            Job* job;
+            {
+                std::unique_lock lock(mutex_);
+                wake_.wait(lock, [&] { return quit_ || round_ != seen; });
+                if (quit_) return;
+                seen = round_;
+                job = job_;
+            }
+            job->run();
+            {
+                std::lock_guard lock(mutex_);
+                --running_;
+            }
+            done_.notify_one();
+        }
+    }
+
+    std::vector<std::thread> workers_;
+    std::mutex mutex_;
+    std::condition_variable wake_, done_;
+    Job* job_ = nullptr;
+    std::atomic<int> running_{0};
+    std::atomic<unsigned> round_{0};
+    bool quit_ = false;
+};
+
+int default_threads() {
+    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const char* wish = std::getenv("CAUSEWAY_THREADS");
+    if (!wish || !*wish) return std::min(cores, most_threads);
+    char* end = nullptr;
+    const long n = std::strtol(wish, &end, 10);
+    return *end == '\0' && n >= 1 && n <= most_threads ? static_cast<int>(n) : std::min(cores, most_threads);
+}
+
+std::atomic<int> wanted{0};     // 0: not decided yet
+std::mutex pool_mutex;          // one parallel region at a time; guards `pool`
+std::unique_ptr<Pool> pool;
+
+}  // namespace
+
+int threads() noexcept {
+    if (wanted.load() == 0) wanted.store(default_threads());
+    return wanted.load();
+}
+
+void set_threads(int n) {
+    if (n < 1 || n > most_threads) fail("threads: ", n, ", expected a number from 1 to ", most_threads);
+    wanted.store(n);
+}
+
+void detail::parallel_for(Index n, Task task, void* context) {
+    Job job{task, context, n, {}, {}, {}};
+    if (inside_task) {
+        for (Index i = 0; i < n; ++i) {
+            interrupt::check();
+            task(context, i);
+        }
+        return;
+    }
+    if (n <= 1 || threads() == 1) {
+        job.run();
+    } else {
+        std::lock_guard lock(pool_mutex);
+        if (!pool || pool->size() != threads()) {
+            pool.reset();
+            pool = std::make_unique<Pool>(threads());
+        }
+        pool->run(job);
+    }
+    if (job.failed) std::rethrow_exception(job.error);
+}
+
+}  // namespace causeway

@@ -1,0 +1,189 @@
+#include "core/exact/causal_linear_attention.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "core/base/parallel.hpp"
+#include "core/exact/choice.hpp"
+
+namespace causeway {
+namespace exact {
+namespace {
+
+// Sizes of a tensor [batch, heads, length, width] with leading dimensions left out.
+std::array<Index, 4> four(const Tensor& A, const char* name) {
+    const int n = A.ndim();
+    if (n < 2 || n > 4) fail(name, ": a ", A.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    const auto& s = A.shape();
+    return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
+}
+
+}  // namespace
+
+Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V) {
+    const auto b = four(B, "B"), c = four(C, "C"), v = four(V, "V");
+    const auto same = [&](const char* name, const Tensor& A, const std::array<Index, 4>& a, int dims) {
+        static constexpr const char* what[] = {"batch", "heads", "length", "rank"};
+        if (A.ndim() != B.ndim()) fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like B (", B.shape().text(), ")");
+        if (A.dtype() != B.dtype()) fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like B");
+        for (int i = 0; i < dims; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            if (a[at] != b[at]) fail(name, ": ", what[i], " ", a[at], ", expected ", b[at], " like B");
+        }
+    };
+    same("C", C, c, 4);
+    same("V", V, v, 3);
+    return {b[0], b[1], b[2], b[3], v[3], B.dtype()};
+}
+
+std::vector<double> check_decay(const std::vector<double>& decay, Index heads) {
+    const auto count = static_cast<Index>(decay.size());
+    if (count > 1 && count != heads) fail("decay: ", count, " values, expected 1 or ", heads, ", one per head");
+    for (double gamma : decay) {
+        if (!(gamma > 0 && gamma <= 1)) fail("decay: ", gamma, ", expected a number in (0, 1]");
+    }
+    if (std::all_of(decay.begin(), decay.end(), [](double gamma) { return gamma == 1; })) return {};
+    return count == 1 ? std::vector<double>(static_cast<std::size_t>(heads), decay[0]) : decay;
+}
+
+}  // namespace exact
+
+namespace {
+
+using exact::Dimensions;
+using exact::Method;
+using exact::Problem;
+
+struct Call {
+    Dimensions size;
+    std::vector<double> gamma;
+    const Method* method;
+    Index block;
+};
+
+Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    Call call{exact::check_inputs(B, C, V), {}, nullptr, 0};
+    const auto& n = call.size;
+    call.gamma = exact::check_decay(o.decay, n.heads);
+    if (!std::isfinite(o.scale)) fail("scale: ", o.scale, ", expected a finite number");
+    if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
+    const bool state = o.state || o.return_state;
+    if (o.method == "auto") {
+        call.method = &exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r, n.d, !call.gamma.empty(), o.normalize, state, o.block.has_value()});
+    } else {
+        call.method = &exact::method(o.method);
+    }
+    if (state && !call.method->state) fail("state: the method \"", call.method->name, "\" carries no state");
+    if (o.block && call.method->block == 0) fail("block: the method \"", call.method->name, "\" has none");
+    // A block longer than the sequence is the sequence.
+    call.block = std::min(o.block.value_or(call.method->block), std::max<Index>(n.N, 1));
+    if (o.state) {
+        const Index wide = n.d + (o.normalize ? 1 : 0);
+        const DType expected = n.dtype == DType::f64 ? DType::f64 : DType::f32;
+        if (o.state->dtype() != expected) fail("state: ", name(o.state->dtype()), ", expected ", name(expected));
+        if (o.state->shape() != Shape{n.batch, n.heads, n.r, wide}) fail("state: ", o.state->shape().text(), ", expected ", Shape{n.batch, n.heads, n.r, wide}.text());
+    }
+    return call;
+}
+
+// All but the elements.
+template <class T>
+Problem<T> problem_of(const Call& call, bool normalize) {
+    Problem<T> p;
+    p.batch = call.size.batch;
+    p.heads = call.size.heads;
+    p.N = call.size.N;
+    p.r = call.size.r;
+    p.d = call.size.d;
+    p.gamma = call.gamma.empty() ? nullptr : call.gamma.data();
+    p.normalize = normalize;
+    p.block = call.block;
+    return p;
+}
+
+template <class T>
+void scale_by(Tensor& A, double scale) {
+    constexpr Index piece = 1 << 15;
+    T* a = A.data<T>();
+    const Index n = A.size();
+    const T factor = static_cast<T>(scale);
+    parallel_for((n + piece - 1) / piece, [&](Index i) {
+        for (Index k = i * piece; k < std::min(n, (i + 1) * piece); ++k) a[k] *= factor;
+    });
+}
+
+template <class T>
+CausalResult compute(const Call& call, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    CausalResult out{Tensor(dtype_of<T>, V.shape()), Tensor()};
+    auto p = problem_of<T>(call, o.normalize);
+    p.B = B.data<T>();
+    p.C = C.data<T>();
+    p.V = V.data<T>();
+    p.O = out.O.data<T>();
+    Tensor state;
+    if (o.state || o.return_state) {
+        state = o.state ? o.state->copy() : Tensor::zeros(dtype_of<T>, {p.batch, p.heads, p.r, p.state_width()});
+        p.state = state.data<T>();
+    }
+    exact::run(*call.method, p);
+    // The factor is on B Cᵀ, so on every output; it cancels where the output is divided by row sums.
+    if (o.scale != 1 && !o.normalize) scale_by<T>(out.O, o.scale);
+    if (o.return_state) out.state = state;
+    return out;
+}
+
+}  // namespace
+
+CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    const Call call = check(B, C, V, o);
+    if (call.size.dtype == DType::f64) return compute<double>(call, B, C, V, o);
+    CausalResult out = compute<float>(call, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), o);
+    out.O = out.O.to(call.size.dtype);
+    return out;
+}
+
+namespace {
+
+Buffer<Counted> to_counted(const Tensor& A) {
+    Buffer<Counted> out(A.size());
+    for (Index i = 0; i < A.size(); ++i) out[i] = Counted(A.get(i));
+    return out;
+}
+
+Tensor from_counted(const Buffer<Counted>& values, DType type, const Shape& shape) {
+    Tensor out(type, shape);
+    for (Index i = 0; i < values.size(); ++i) out.set(i, values[i].value);
+    return out;
+}
+
+}  // namespace
+
+CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o, OperationCount& count) {
+    if (o.method == "auto") fail("method: \"auto\" names no definition whose operations could be counted, expected the name of a method");
+    const Call call = check(B, C, V, o);
+    const auto& n = call.size;
+    const Buffer<Counted> b = to_counted(B), c = to_counted(C), v = to_counted(V);
+    Buffer<Counted> output(V.size()), state;
+    auto p = problem_of<Counted>(call, o.normalize);
+    p.B = b.data();
+    p.C = c.data();
+    p.V = v.data();
+    p.O = output.data();
+    const Shape state_shape{n.batch, n.heads, n.r, p.state_width()};
+    if (o.state || o.return_state) {
+        state = to_counted(o.state ? *o.state : Tensor::zeros(DType::f64, state_shape));
+        p.state = state.data();
+    }
+    const OperationCount before = std::exchange(counted, {});
+    exact::run(*call.method, p);
+    if (o.scale != 1 && !o.normalize)
+        for (Index i = 0; i < output.size(); ++i) output[i] *= Counted(o.scale);
+    count += std::exchange(counted, before);
+    CausalResult out{from_counted(output, n.dtype, V.shape()), Tensor()};
+    if (o.return_state) out.state = from_counted(state, n.dtype == DType::f64 ? DType::f64 : DType::f32, state_shape);
+    return out;
+}
+
+}  // namespace causeway

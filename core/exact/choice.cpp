@@ -1,0 +1,167 @@
+#include "core/exact/choice.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/build_id.hpp"
+#include "core/base/error.hpp"
+#include "core/base/parallel.hpp"
+#include "core/measure/machine.hpp"
+
+namespace causeway::exact {
+namespace {
+
+constexpr Index first_length = 256;  // every candidate is timed at this length first,
+constexpr double hopeless = 3;       // and dropped where it takes this many times the best
+constexpr Index largest = 1 << 24;   // elements of an input at most
+
+std::mutex mutex;                         // guards `known`
+std::map<std::string, std::string> known; // class -> name of the method
+bool cache_read = false;
+
+Index power_of_two(Index n) {
+    Index p = 1;
+    while (p < n) p *= 2;
+    return p;
+}
+
+// The question for the representative of its class.
+Question class_of(Question q) {
+    q.N = std::clamp<Index>(power_of_two(q.N), 16, 4096);
+    q.r = std::clamp<Index>(power_of_two(q.r), 4, 256);
+    q.d = std::clamp<Index>(power_of_two(q.d), 4, 256);
+    q.heads = std::clamp<Index>(power_of_two(q.heads), 1, power_of_two(4 * threads()));
+    while (q.N > first_length && q.heads * q.N * std::max(q.r, q.d) > largest) q.N /= 2;
+    return q;
+}
+
+std::string text_of(const Question& q) {
+    return sentence(name(q.dtype), " heads=", q.heads, " N=", q.N, " r=", q.r, " d=", q.d, q.decay ? " decay" : "", q.normalize ? " normalize" : "",
+                    q.state ? " state" : "", q.block ? " block" : "", " threads=", threads());
+}
+
+// Answers are only taken from a file written by this very program on this very processor.
+std::string identity() { return build_id() + " on " + machine().processor; }
+
+void read_cache() {
+    if (std::exchange(cache_read, true)) return;
+    std::ifstream in(choice_file());
+    const auto file = nlohmann::json::parse(in, nullptr, false);
+    if (!file.is_object() || file.value("identity", nlohmann::json()) != identity()) return;
+    const auto choices = file.find("choices");
+    if (choices == file.end() || !choices->is_object()) return;
+    for (const auto& [question, answer] : choices->items()) {
+        if (answer.is_string()) known.emplace(question, answer.get<std::string>());
+    }
+}
+
+void write_cache() {
+    const std::filesystem::path path = choice_file();
+    if (path.empty()) return;
+    std::error_code ignored;
+    std::filesystem::create_directories(path.parent_path(), ignored);
+    const std::filesystem::path fresh = path.string() + "." + std::to_string(::getpid());
+    std::ofstream(fresh) << nlohmann::json{{"identity", identity()}, {"choices", known}}.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    std::filesystem::rename(fresh, path, ignored);
+    if (ignored) std::filesystem::remove(fresh, ignored);
+}
+
+// Seconds of one call, the best of several.
+template <class T>
+double seconds(const Method& m, Problem<T> p) {
+    using Clock = std::chrono::steady_clock;
+    p.block = std::min(m.block, p.N);
+    double best = std::numeric_limits<double>::infinity(), total = 0;
+    for (int i = 0; i < 5 && (i < 2 || total < 0.05); ++i) {
+        const auto start = Clock::now();
+        run(m, p);
+        const double t = std::chrono::duration<double>(Clock::now() - start).count();
+        best = std::min(best, t);
+        total += t;
+    }
+    return best;
+}
+
+template <class T>
+std::string measure(const Question& q) {
+    auto random = [state = 0x9E3779B97F4A7C15u](Index n) mutable {  // positive, so that row sums are too
+        Buffer<T> out(n);
+        for (Index i = 0; i < n; ++i) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            out[i] = static_cast<T>(static_cast<double>(state >> 40) / (1 << 24) + 0.1);
+        }
+        return out;
+    };
+    const Buffer<T> B = random(q.heads * q.N * q.r), C = random(q.heads * q.N * q.r), V = random(q.heads * q.N * q.d);
+    const Buffer<double> gamma = [&] {
+        Buffer<double> out(q.heads);
+        std::fill_n(out.data(), q.heads, 0.99);
+        return out;
+    }();
+    Buffer<T> O(q.heads * q.N * q.d), state(q.state ? q.heads * q.r * (q.d + 1) : 0);
+    std::fill_n(state.data(), state.size(), T(0));
+    Problem<T> p;
+    p.heads = q.heads;
+    p.r = q.r;
+    p.d = q.d;
+    p.B = B.data();
+    p.C = C.data();
+    p.V = V.data();
+    p.O = O.data();
+    p.gamma = q.decay ? gamma.data() : nullptr;
+    p.normalize = q.normalize;
+    p.state = q.state ? state.data() : nullptr;
+
+    std::vector<std::pair<double, const Method*>> candidates;
+    for (const Method& m : methods()) {
+        if ((!q.state || m.state) && (!q.block || m.block > 0)) candidates.emplace_back(0, &m);
+    }
+    std::vector<Index> lengths{std::min(q.N, first_length)};
+    if (q.N > first_length) lengths.push_back(q.N);
+    for (Index N : lengths) {
+        p.N = N;
+        for (auto& [time, m] : candidates) time = seconds(*m, p);
+        std::sort(candidates.begin(), candidates.end());
+        const double best = candidates.front().first;
+        std::erase_if(candidates, [&](const auto& c) { return c.first > hopeless * best; });
+    }
+    return candidates.front().second->name;
+}
+
+}  // namespace
+
+std::string choice_file() {
+    const char* cache = std::getenv("XDG_CACHE_HOME");
+    const char* home = std::getenv("HOME");
+    if (cache && *cache == '/') return std::string(cache) + "/causeway/choice.json";
+    return home && *home ? std::string(home) + "/.cache/causeway/choice.json" : std::string();
+}
+
+const Method& fastest(const Question& asked) {
+    const Question q = class_of(asked);
+    const std::string text = text_of(q);
+    std::lock_guard lock(mutex);
+    read_cache();
+    const auto found = known.find(text);
+    const auto& list = methods();
+    if (found != known.end()) {
+        const auto m = std::find_if(list.begin(), list.end(), [&](const Method& candidate) { return candidate.name == found->second; });
+        if (m != list.end()) return *m;
+    }
+    const std::string name = q.dtype == DType::f64 ? measure<double>(q) : measure<float>(q);
+    known[text] = name;
+    write_cache();
+    return method(name);
+}
+
+}  // namespace causeway::exact

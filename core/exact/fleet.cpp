@@ -1,0 +1,125 @@
+// FleetAttention in vectors: the running sums x_j of several ranks stay in registers while a tile of rows goes by, and
+// start from the carried sums l^j, so the correction of Algorithm 1, line 12, costs nothing.
+#include "core/exact/fleet.hpp"
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/forms.hpp"
+
+namespace causeway::exact {
+namespace {
+
+constexpr int NV = simd::bytes == 64 ? 2 : 1;
+constexpr int ranks = 8;  // running sums held in registers at a time
+
+template <class T>
+using Vec = simd::Vector<T>;
+
+// P_i += Σ_{j0<=j<j0+J} b_ij x_j with x_j ← γ x_j + c_ij v_i, for all rows of the tile. `first`: P starts at zero.
+template <class T, bool decays, int J>
+void ranks_of_tile(const Strip<T>& s, Index j0, bool first) {
+    constexpr int L = simd::lanes<T>;
+    Vec<T> x[J][NV];
+    for (int j = 0; j < J; ++j)
+        for (int k = 0; k < NV; ++k) x[j][k] = simd::load(s.U + (j0 + j) * NV * L + k * L);
+    for (Index i = 0; i < s.rows; ++i) {
+        const T* b = s.B + i * s.r + j0;
+        const T* c = s.C + i * s.r + j0;
+        Vec<T> v[NV], o[NV];
+        for (int k = 0; k < NV; ++k) {
+            v[k] = simd::load(s.V + i * s.stride + k * L);
+            o[k] = first ? Vec<T>{} : simd::load(s.O + i * s.stride + k * L);
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < J; ++j) {
+            for (int k = 0; k < NV; ++k) {
+                x[j][k] = (decays ? s.gamma * x[j][k] : x[j][k]) + c[j] * v[k];
+                o[k] += b[j] * x[j][k];
+            }
+        }
+        for (int k = 0; k < NV; ++k) simd::store(s.O + i * s.stride + k * L, o[k]);
+    }
+    for (int j = 0; j < J; ++j)
+        for (int k = 0; k < NV; ++k) simd::store(s.U + (j0 + j) * NV * L + k * L, x[j][k]);
+}
+
+template <class T>
+struct Kernel {
+    template <bool decays>
+    static void run(const Strip<T>& s) {
+        if (s.r == 0) {
+            for (Index i = 0; i < s.rows; ++i)
+                for (int k = 0; k < NV; ++k) simd::store(s.O + i * s.stride + k * simd::lanes<T>, Vec<T>{});
+        }
+        Index j = 0;
+        for (; j + ranks <= s.r; j += ranks) ranks_of_tile<T, decays, ranks>(s, j, j == 0);
+        for (; j < s.r; ++j) ranks_of_tile<T, decays, 1>(s, j, j == 0);
+    }
+};
+
+// Rank by rank through the whole sequence, one running sum in registers: reads V and updates P r times, in place.
+template <class T>
+void rank_by_rank(const Problem<T>& p) {
+    constexpr int L = simd::lanes<T>;
+    constexpr Index width = NV * L;
+    const Index strips = (p.d + width - 1) / width;
+    parallel_for(p.all_heads() * strips, [&](Index task) {
+        const Head<T> h = p.head(task / strips);
+        const Index at = task % strips * width, cols = std::min(width, p.d - at);
+        const T gamma = T(h.gamma);
+        const T* V = h.V.data() + at;
+        T* O = p.O + task / strips * p.N * p.d + at;
+        for (Index i = 0; i < p.N; ++i) std::fill_n(O + i * p.d, cols, T(0));
+        for (Index j = 0; j < p.r; ++j) {
+            Vec<T> x[NV];
+            for (int k = 0; k < NV; ++k) x[k] = h.U ? simd::load_part(h.U + j * p.d + at + k * L, cols - k * L) : Vec<T>{};
+            for (Index i = 0; i < p.N; ++i) {
+                const T b = h.B(i, j), c = h.C(i, j);
+                for (int k = 0; k < NV; ++k) {
+                    T* o = O + i * p.d + k * L;
+                    const T* v = V + i * p.d + k * L;
+                    const bool whole = cols == width;
+                    x[k] = (h.decays() ? gamma * x[k] : x[k]) + c * (whole ? simd::load(v) : simd::load_part(v, cols - k * L));
+                    if (whole) simd::store(o, simd::load(o) + b * x[k]);
+                    else simd::store_part(o, simd::load_part(o, cols - k * L) + b * x[k], cols - k * L);
+                }
+            }
+            if (h.U)
+                for (int k = 0; k < NV; ++k) simd::store_part(h.U + j * p.d + at + k * L, x[k], cols - k * L);
+        }
+    });
+}
+
+}  // namespace
+
+// The default tile: 64 rows of V and P, one strip wide, stay in the first-level cache.
+Method fleet_method() {
+    Method m;
+    m.name = "fleet";
+    m.short_name = "FA";
+    m.source = "FleetAttention, 000 Algorithm 1; leet Algorithm 5";
+    m.time = "O(N)";
+    m.memory = "rd + Br·Bc";
+    m.block = 64;
+    m.state = true;
+    m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, p.block); };
+    m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, p.block); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { fleet(h, p.block, h.d()); }); };
+    return m;
+}
+
+// Rank by rank through the whole sequence: one tile of N rows, one running sum.
+Method fleet_untiled_method() {
+    Method m;
+    m.name = "fleet-untiled";
+    m.short_name = "FA_torch";
+    m.source = "FleetAttention rank by rank, 000 eq. 7; leet eq. 5";
+    m.time = "O(N)";
+    m.memory = "d";
+    m.state = true;
+    m.f32 = [](const auto& p) { rank_by_rank(p); };
+    m.f64 = [](const auto& p) { rank_by_rank(p); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { fleet_untiled(h); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,157 @@
+// How methods spread over heads, columns and blocks. Nothing here depends on the number of threads but the order in
+// which independent pieces are computed, so results do not either.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/base/parallel.hpp"
+#include "core/exact/problem.hpp"
+#include "core/exact/simd.hpp"
+
+namespace causeway::exact {
+
+// f(head) for every head.
+template <class T, class F>
+void each_head(const Problem<T>& p, F&& f) {
+    parallel_for(p.all_heads(), [&](Index h) { f(p.head(h)); });
+}
+
+// For the methods whose columns of V do not depend on one another: tasks of one head and one strip of NV vectors of
+// columns, so that a single head keeps every thread busy. kernel(strip) advances through `rows` tokens:
+template <class T>
+struct Strip {
+    const T* B;      // [rows, r]
+    const T* C;      // [rows, r]
+    const T* V;      // [rows, width of the strip], row stride `stride`
+    T* O;            // likewise; to be written
+    Index stride;
+    T* U;            // [r, width of the strip]: the state before these rows, to be advanced
+    Index rows, r;
+    T gamma;
+};
+
+// Kernel: template <bool decays> static void run(const Strip<T>&). Rows are handed over `tile` at a time.
+template <class T, int NV, class Kernel>
+void each_strip(const Problem<T>& p, Index tile) {
+    constexpr Index width = NV * simd::lanes<T>;
+    const Index strips = (p.d + width - 1) / width;
+    parallel_for(p.all_heads() * strips, [&](Index task) {
+        const Index head = task / strips, at = task % strips * width;
+        const Index cols = std::min(width, p.d - at);
+        const Head<T> h = p.head(head);
+        const bool partial = cols < width;  // copied to full vectors; the others are used in place
+        Buffer<T> U(p.r * width), V(partial ? tile * width : 0), O(partial ? tile * width : 0);
+        std::fill_n(U.data(), U.size(), T(0));
+        if (partial) std::fill_n(V.data(), V.size(), T(0));
+        if (h.U)
+            for (Index e = 0; e < p.r; ++e) std::copy_n(h.U + e * p.d + at, cols, U.data() + e * width);
+        for (Index start = 0; start < p.N; start += tile) {
+            const Index rows = std::min(tile, p.N - start);
+            Strip<T> s{h.B.data() + start * p.r, h.C.data() + start * p.r, h.V.data() + start * p.d + at, const_cast<T*>(h.O.data()) + start * p.d + at,
+                       p.d, U.data(), rows, p.r, T(h.gamma)};
+            T* const into = s.O;
+            if (partial) {
+                for (Index i = 0; i < rows; ++i) std::copy_n(s.V + i * p.d, cols, V.data() + i * width);
+                s.V = V.data();
+                s.O = O.data();
+                s.stride = width;
+            }
+            if (h.decays()) Kernel::template run<true>(s);
+            else Kernel::template run<false>(s);
+            if (partial)
+                for (Index i = 0; i < rows; ++i) std::copy_n(O.data() + i * width, cols, into + i * p.d);
+        }
+        if (h.U)
+            for (Index e = 0; e < p.r; ++e) std::copy_n(U.data() + e * width, cols, h.U + e * p.d + at);
+    });
+}
+
+// For the methods that go through blocks with a carried state. Chunk does the arithmetic of one block:
+//   Chunk(p, c)                  scratch for blocks of up to c tokens
+//   Index state_size()           scalars of a state as Chunk keeps it
+//   void load(h, start, n)       takes the block [start, start + n) of head h
+//   void scores()                the masked product of the block
+//   void output(const T* U)      O of the block given the state before it; null: an empty one
+//   void delta(T* D)             what the block adds to the state
+//   void import_state(const T*, T* U), void export_state(const T* U, T*)   from and to the caller's layout
+//   T carry()                    γ^n
+// Where there are enough heads, each is one task. The remaining heads go in waves of blocks: deltas of all blocks of the
+// wave in parallel, one pass that turns them into the states before each block, outputs of all blocks in parallel. The
+// arithmetic of a block is the same either way, so the two agree bit for bit. Extra memory: a state and the scratch of
+// Chunk for every head in flight, or for every block of a wave.
+template <class T>
+void combine(T* U, T* D, Index from, Index to, T carry) {
+    for (Index i = from; i < to; ++i) {
+        const T before = U[i];
+        U[i] = carry * before + D[i];
+        D[i] = before;
+    }
+}
+
+template <class Chunk, class T>
+void each_chunk(const Problem<T>& p, Index c) {
+    const Index blocks = (p.N + c - 1) / c;
+    const Index heads = p.all_heads(), crew = threads();
+    if (blocks == 0) return;
+    const Index state_size = Chunk::state_size(p);
+    const T* const none = nullptr;
+    const Index whole = blocks == 1 || heads >= 4 * crew ? heads : heads / crew * crew;
+    const auto state_of = [&](Index h) { return p.state ? p.state + h * p.r * p.state_width() : nullptr; };
+    const auto length = [&](Index block) { return std::min(c, p.N - block * c); };
+
+    parallel_for(whole, [&](Index h) {
+        Chunk chunk(p, c);
+        Buffer<T> U(state_size), D(state_size);
+        if (p.state) chunk.import_state(state_of(h), U.data());
+        for (Index i = 0; i < blocks; ++i) {
+            chunk.load(h, i * c, length(i));
+            chunk.scores();
+            chunk.output(i > 0 || p.state ? U.data() : none);
+            if (i + 1 == blocks && !p.state) return;
+            chunk.delta(D.data());
+            if (i == 0 && !p.state) std::swap(U, D);
+            else combine(U.data(), D.data(), 0, state_size, chunk.carry());
+        }
+        chunk.export_state(U.data(), state_of(h));
+    });
+
+    if (whole == heads) return;
+    const Index wave = std::min(blocks, 4 * crew);
+    std::vector<Chunk> chunks;
+    std::vector<Buffer<T>> D;
+    for (Index i = 0; i < wave; ++i) {
+        chunks.emplace_back(p, c);
+        D.emplace_back(state_size);
+    }
+    Buffer<T> U(state_size);
+    constexpr Index slab = 4096;
+    for (Index h = whole; h < heads; ++h) {
+        if (p.state) chunks[0].import_state(state_of(h), U.data());
+        else std::fill_n(U.data(), state_size, T(0));
+        for (Index first = 0; first < blocks; first += wave) {
+            const Index count = std::min(wave, blocks - first);
+            const bool update = p.state || first + count < blocks;
+            parallel_for(count, [&](Index i) {
+                auto& chunk = chunks[static_cast<std::size_t>(i)];
+                chunk.load(h, (first + i) * c, length(first + i));
+                chunk.scores();
+                if (i + 1 < count || update) chunk.delta(D[static_cast<std::size_t>(i)].data());
+            });
+            parallel_for((state_size + slab - 1) / slab, [&](Index s) {
+                const Index from = s * slab, to = std::min(state_size, from + slab);
+                for (Index i = 0; i < count; ++i) {
+                    auto& Di = D[static_cast<std::size_t>(i)];
+                    if (i + 1 < count || update) combine(U.data(), Di.data(), from, to, chunks[static_cast<std::size_t>(i)].carry());
+                    else std::copy(U.data() + from, U.data() + to, Di.data() + from);
+                }
+            });
+            parallel_for(count, [&](Index i) {
+                chunks[static_cast<std::size_t>(i)].output(first + i > 0 || p.state ? D[static_cast<std::size_t>(i)].data() : none);
+            });
+        }
+        if (p.state) chunks[0].export_state(U.data(), state_of(h));
+    }
+}
+
+}  // namespace causeway::exact

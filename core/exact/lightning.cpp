@@ -1,0 +1,317 @@
+// Lightning Attention-2 as one fused pass over register tiles.
+//
+// Per block of n tokens and head: the scores S = B Cᵀ ⊙ M (lower triangle, in vectors of keys, from a transposed copy of
+// C), then per tile of O: B U, scaled by γ^(p+1), plus S V in the same registers, then what the block adds to the state.
+// All four products run in the same register tile. Its right-hand operands are kept in panels two vectors wide and
+// contiguous, because rows of d = 128 floats apart would share half of the first-level cache's sets.
+// Entries of later tokens never meet earlier rows, not even times zero: Inf and NaN stay causal.
+#include "core/exact/lightning.hpp"
+
+#include <optional>
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/forms.hpp"
+
+namespace causeway::exact {
+namespace {
+
+// Register tile of six rows and up to four vectors (two where there are 16 registers instead of the 32 of AVX-512).
+constexpr int rows = 6;
+constexpr int panel_vectors = simd::bytes == 64 ? 4 : 2;
+
+// f(rows, first) over n rows, as many at a time as registers allow.
+template <class F>
+inline void each_row_tile(Index n, F&& f) {
+    Index i = 0;
+    for (; i + rows <= n; i += rows) f(std::integral_constant<int, rows>{}, i);
+    if (i + 4 <= n) f(std::integral_constant<int, 4>{}, i), i += 4;
+    if (i + 2 <= n) f(std::integral_constant<int, 2>{}, i), i += 2;
+    if (i < n) f(std::integral_constant<int, 1>{}, i);
+}
+
+// f(vectors) for the columns left of a panel, rounded up to whole vectors of L.
+template <class F>
+inline void vectors_of_panel(Index columns, Index L, F&& f) {
+    if constexpr (panel_vectors > 2) {
+        if (columns > 3 * L) return f(std::integral_constant<int, 4>{});
+        if (columns > 2 * L) return f(std::integral_constant<int, 3>{});
+    }
+    if (columns > L) return f(std::integral_constant<int, 2>{});
+    f(std::integral_constant<int, 1>{});
+}
+
+// Brings the lines of the next block to the second-level cache a few at a time, between the tiles of this one: loaded in
+// a burst they would stall it (measured at N = 16384, d = 128, one core: 108 GFLOP/s without, see README).
+class Prefetch {
+public:
+    void add(const void* from, std::size_t bytes) {
+        ranges_[count_++] = {static_cast<const char*>(from), static_cast<const char*>(from) + bytes};
+    }
+    void clear() { count_ = 0; }
+    void lines(int n) {
+        while (n > 0 && count_ > 0) {
+            auto& range = ranges_[count_ - 1];
+            for (; n > 0 && range.at < range.end; --n, range.at += 64) __builtin_prefetch(range.at, 0, 2);
+            if (range.at >= range.end) --count_;
+        }
+    }
+
+private:
+    struct Range { const char *at, *end; };
+    Range ranges_[4];
+    int count_ = 0;
+};
+
+template <class T>
+class Chunk {
+    using Vec = simd::Vector<T>;
+    static constexpr Index L = simd::lanes<T>;
+    static constexpr Index W = panel_vectors * L;  // columns of a panel
+
+    static Index panels(Index columns) { return (columns + W - 1) / W; }
+
+public:
+    Chunk(const Problem<T>& p, Index c)
+        : p_(p), c_(std::min(c, p.N)), keys_(panels(c_) * W), Ct_(p.r * keys_), weighted_(p.gamma ? p.r * keys_ : 0),
+          S_(c_ * keys_), V_(c_ * panels(p.d) * W), mask_(p.gamma ? c_ + keys_ : 0), divisor_(p.normalize ? c_ : 0) {
+        std::fill_n(V_.data(), V_.size(), T(0));
+    }
+
+    // The state [r, d] in panels, then (normalised) the sum of the rows of C.
+    static Index state_size(const Problem<T>& p) { return p.r * panels(p.d) * W + (p.normalize ? p.r : 0); }
+
+    void load(Index head, Index start, Index n) {
+        const Head<T> h = p_.head(head);
+        n_ = n;
+        B_ = h.B.data() + start * p_.r;
+        O_ = const_cast<T*>(h.O.data()) + start * p_.d;
+        if (p_.gamma && head != head_) {
+            powers_.emplace(h.gamma, c_ + 1);
+            // mask_[c - 1 - k] = γ^k, then zeros: the mask of row i starts c - 1 - i before key 0.
+            for (Index k = 0; k < c_; ++k) mask_[c_ - 1 - k] = (*powers_)[k];
+            std::fill_n(mask_.data() + c_, keys_, T(0));
+        }
+        head_ = head;
+        pack_values(h.V.data() + start * p_.d);
+        transpose_keys(h.C.data() + start * p_.r);
+        prefetch_.clear();
+        const std::size_t next = static_cast<std::size_t>(n) * sizeof(T);
+        prefetch_.add(O_ + n * p_.d, next * static_cast<std::size_t>(p_.d));
+        prefetch_.add(B_ + n * p_.r, next * static_cast<std::size_t>(p_.r));
+        prefetch_.add(h.C.data() + (start + n) * p_.r, next * static_cast<std::size_t>(p_.r));
+        prefetch_.add(h.V.data() + (start + n) * p_.d, next * static_cast<std::size_t>(p_.d));
+    }
+
+    // S = B Cᵀ ⊙ M up to the diagonal; what lies to the right of it in the last vector is never read.
+    void scores() {
+        each_row_tile(n_, [&](auto tile_rows, Index i) {
+            constexpr int R = decltype(tile_rows)::value;
+            const Index seen = i + R;
+            for (Index key = 0; key < seen; key += W) {
+                vectors_of_panel(seen - key, L, [&](auto nv) { score_tile<R, decltype(nv)::value>(i, key); });
+                prefetch_.lines(per_tile_);
+            }
+        });
+    }
+
+    void output(const T* U) {
+        if (p_.normalize) divisors(U ? U + panels(p_.d) * W * p_.r : nullptr);
+        for (Index at = 0; at < p_.d; at += W) {
+            each_row_tile(n_, [&](auto tile_rows, Index i) {
+                constexpr int R = decltype(tile_rows)::value;
+                vectors_of_panel(p_.d - at, L, [&](auto nv) { output_tile<R, decltype(nv)::value>(U, i, at); });
+                prefetch_.lines(per_tile_);
+            });
+        }
+    }
+
+    // D = Σ_p γ^(n-1-p) c_pᵀ v_p.
+    void delta(T* D) {
+        const T* const keys = weighted_keys();
+        for (Index at = 0; at < p_.d; at += W) {
+            each_row_tile(p_.r, [&](auto tile_rows, Index e) {
+                constexpr int R = decltype(tile_rows)::value;
+                simd::Tile<T, R, panel_vectors> t;
+                t.clear();
+                for (Index key = 0; key < n_; key += W)
+                    t.multiply(keys + key * p_.r + e * W, W, 1, V_.data() + at * c_ + key * W, W, std::min(W, n_ - key));
+                for (int row = 0; row < R; ++row)
+                    for (int v = 0; v < panel_vectors; ++v) simd::store(D + at * p_.r + (e + row) * W + v * L, t.acc[row][v]);
+                prefetch_.lines(per_tile_);
+            });
+        }
+        if (!p_.normalize) return;
+        T* z = D + panels(p_.d) * W * p_.r;
+        for (Index e = 0; e < p_.r; ++e) {
+            z[e] = T(0);
+            for (Index key = 0; key < n_; key += W) z[e] += dot(keys + key * p_.r + e * W, nullptr, std::min(W, n_ - key));
+        }
+    }
+
+    T carry() const { return p_.gamma ? (*powers_)[n_] : T(1); }
+
+    void import_state(const T* from, T* U) const {
+        std::fill_n(U, state_size(p_), T(0));
+        each_state_entry([&](Index mine, Index theirs) { U[mine] = from[theirs]; });
+    }
+
+    void export_state(const T* U, T* into) const {
+        each_state_entry([&](Index mine, Index theirs) { into[theirs] = U[mine]; });
+    }
+
+private:
+    // f(position in panels, position in the caller's [r, d] or, normalised, [r, d + 1]).
+    template <class F>
+    void each_state_entry(F&& f) const {
+        const Index columns = p_.state_width();
+        for (Index e = 0; e < p_.r; ++e) {
+            for (Index k = 0; k < p_.d; ++k) f(k / W * W * p_.r + e * W + k % W, e * columns + k);
+            if (p_.normalize) f(panels(p_.d) * W * p_.r + e, e * columns + p_.d);
+        }
+    }
+
+    template <int R, int NV>
+    void score_tile(Index i, Index key) {
+        simd::Tile<T, R, NV> t;
+        t.clear();
+        t.multiply(B_ + i * p_.r, p_.r, 1, Ct_.data() + key * p_.r, W, p_.r);
+        for (int row = 0; row < R; ++row) {
+            for (int v = 0; v < NV; ++v) {
+                if (p_.gamma) t.acc[row][v] *= simd::load(mask_.data() + c_ - 1 - (i + row) + key + v * L);
+                simd::store(S_.data() + (i + row) * keys_ + key + v * L, t.acc[row][v]);
+            }
+        }
+    }
+
+    template <int R, int NV>
+    void output_tile(const T* U, Index i, Index at) {
+        simd::Tile<T, R, NV> t;
+        t.clear();
+        if (U) {
+            t.multiply(B_ + i * p_.r, p_.r, 1, U + at * p_.r, W, p_.r);
+            if (p_.gamma)
+                for (int row = 0; row < R; ++row)
+                    for (int v = 0; v < NV; ++v) t.acc[row][v] *= (*powers_)[i + row + 1];
+        }
+        const T* S = S_.data() + i * keys_;
+        const T* V = V_.data() + at * c_;
+        t.multiply(S, keys_, 1, V, W, i);
+#pragma GCC unroll 16
+        for (int k = 0; k < R; ++k) {  // the triangle on the diagonal
+            Vec value[NV];
+            for (int v = 0; v < NV; ++v) value[v] = simd::load(V + (i + k) * W + v * L);
+#pragma GCC unroll 16
+            for (int row = k; row < R; ++row)
+                for (int v = 0; v < NV; ++v) t.acc[row][v] += S[row * keys_ + i + k] * value[v];
+        }
+        const Index columns = std::min(p_.d - at, NV * L);
+        for (int row = 0; row < R; ++row) {
+            T* o = O_ + (i + row) * p_.d + at;
+            if (p_.normalize)
+                for (int v = 0; v < NV; ++v) t.acc[row][v] /= divisor_[i + row];
+            if (columns == NV * L) {
+                for (int v = 0; v < NV; ++v) simd::store(o + v * L, t.acc[row][v]);
+            } else {
+                std::memcpy(o, t.acc[row], static_cast<std::size_t>(columns) * sizeof(T));
+            }
+        }
+    }
+
+    // Row sums of the masked product: Σ_{j<=i} S_ij + γ^(i+1) <b_i, z>.
+    void divisors(const T* z) {
+        for (Index i = 0; i < n_; ++i) {
+            T total = dot(S_.data() + i * keys_, nullptr, i + 1);
+            if (z) total += (p_.gamma ? (*powers_)[i + 1] : T(1)) * dot(B_ + i * p_.r, z, p_.r);
+            divisor_[i] = total;
+        }
+    }
+
+    // Σ a_k b_k, or Σ a_k without b.
+    static T dot(const T* a, const T* b, Index n) {
+        Vec total = {};
+        Index k = 0;
+        for (; k + L <= n; k += L) total += b ? simd::load(a + k) * simd::load(b + k) : simd::load(a + k);
+        T rest = simd::sum<T>(total);
+        for (; k < n; ++k) rest += b ? a[k] * b[k] : a[k];
+        return rest;
+    }
+
+    // V of the block in panels [panel][token][W]; columns past d stay zero.
+    void pack_values(const T* V) {
+        for (Index at = 0; at < p_.d; at += W) {
+            const Index columns = std::min(W, p_.d - at);
+            T* into = V_.data() + at * c_;
+            for (Index i = 0; i < n_; ++i) {
+                const T* from = V + i * p_.d + at;
+                if (columns == W) {
+                    for (int v = 0; v < panel_vectors; ++v) simd::store(into + i * W + v * L, simd::load(from + v * L));
+                } else {
+                    std::copy_n(from, columns, into + i * W);
+                }
+            }
+        }
+    }
+
+    // Cᵀ of the block in panels [panel][r][W], in squares that stay in registers; keys past n are zero.
+    void transpose_keys(const T* C) {
+        const Index r = p_.r;
+        for (Index j = 0; j < n_; j += L) {
+            const Index n = std::min(L, n_ - j);
+            T* into = Ct_.data() + j / W * W * r + j % W;
+            Index e = 0;
+            if (n == L) {
+                for (; e + L <= r; e += L) {
+                    Vec square[L];
+                    for (Index k = 0; k < L; ++k) square[k] = simd::load(C + (j + k) * r + e);
+                    simd::transpose<T>(square);
+                    for (Index k = 0; k < L; ++k) simd::store(into + (e + k) * W, square[k]);
+                }
+            }
+            for (; e < r; ++e)
+                for (Index k = 0; k < L; ++k) into[e * W + k] = k < n ? C[(j + k) * r + e] : T(0);
+        }
+    }
+
+    // Cᵀ diag(γ^(n-1-p)); without decay Cᵀ itself.
+    const T* weighted_keys() {
+        if (!p_.gamma) return Ct_.data();
+        for (Index key = 0; key < n_; key += L) {
+            Vec weight = {};
+            for (Index k = 0; k < std::min(L, n_ - key); ++k) weight[k] = (*powers_)[n_ - 1 - key - k];
+            const Index at = key / W * W * p_.r + key % W;
+            for (Index e = 0; e < p_.r; ++e) simd::store(weighted_.data() + at + e * W, simd::load(Ct_.data() + at + e * W) * weight);
+        }
+        return weighted_.data();
+    }
+
+    const Problem<T>& p_;
+    Index c_, keys_;                // longest block; the same in whole panels
+    Buffer<T> Ct_, weighted_, S_;   // [r, keys], [r, keys], [c, keys]
+    Buffer<T> V_, mask_, divisor_;  // [c, d in whole panels]
+    std::optional<Powers<T>> powers_;
+    Prefetch prefetch_;
+    int per_tile_ = 24;
+    Index head_ = -1, n_ = 0;
+    const T* B_ = nullptr;
+    T* O_ = nullptr;
+};
+
+}  // namespace
+
+Method lightning_attention_2_method() {
+    Method m;
+    m.name = "lightning-attention-2";
+    m.short_name = "LA";
+    m.source = "Qin et al. 2024, §3.2; leet §3.2";
+    m.time = "O(N)";
+    m.memory = "rd + b² + br";
+    m.block = 64;
+    m.state = true;
+    m.normalizes = true;
+    m.f32 = [](const auto& p) { each_chunk<Chunk<float>>(p, p.block); };
+    m.f64 = [](const auto& p) { each_chunk<Chunk<double>>(p, p.block); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { lightning_attention_2(h, p.block); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,66 @@
+// What every method of causal linear attention computes, and the views it works on.
+//
+//   P = (B Cᵀ ⊙ M) V,   M[i,j] = γ^(i-j) for i >= j, else 0         (leet eq. 4; 000 eq. 5)
+//   normalised: O_i = P_i / D_i,   D = (B Cᵀ ⊙ M) 1
+#pragma once
+
+#include <Eigen/Core>
+
+#include "core/base/memory.hpp"
+
+namespace causeway::exact {
+
+template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T> using View = Eigen::Map<Matrix<T>>;
+template <class T> using ConstView = Eigen::Map<const Matrix<T>>;
+
+// A matrix of scratch whose memory is counted.
+template <class T>
+class Scratch : private Buffer<T>, public View<T> {
+public:
+    Scratch(Index rows, Index cols) : Buffer<T>(rows * cols), View<T>(Buffer<T>::data(), rows, cols) {}
+    using View<T>::data;
+    using View<T>::size;
+    using View<T>::operator();
+    using View<T>::operator=;
+};
+
+// One head: B, C [N, r], V, O [N, d], row-major. U [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry that
+// of the tokens before these, on return that after them; null: starts at zero and is dropped.
+template <class T>
+struct Head {
+    ConstView<T> B, C, V;
+    View<T> O;
+    double gamma = 1;
+    T* U = nullptr;
+
+    Index N() const { return B.rows(); }
+    Index r() const { return B.cols(); }
+    Index d() const { return V.cols(); }
+    bool decays() const { return gamma != 1; }
+};
+
+// All heads of a call, checked: contiguous [batch·heads, N, width]. O is not read.
+template <class T>
+struct Problem {
+    Index batch = 1, heads = 1, N = 0, r = 0, d = 0;
+    const T* B = nullptr;
+    const T* C = nullptr;
+    const T* V = nullptr;
+    T* O = nullptr;
+    const double* gamma = nullptr;  // one per head; null: 1
+    bool normalize = false;
+    Index block = 0;                // block, tile or base-case length; > 0 where the method has one
+    T* state = nullptr;             // [batch·heads, r, state_width()]; in and out; null: none
+
+    Index all_heads() const { return batch * heads; }
+    double decay_of(Index head) const { return gamma ? gamma[head % heads] : 1.0; }
+    // With normalize the state has one more column: that of V' = [V, 1].
+    Index state_width() const { return d + (normalize ? 1 : 0); }
+
+    Head<T> head(Index h) const {
+        return {{B + h * N * r, N, r}, {C + h * N * r, N, r}, {V + h * N * d, N, d}, {O + h * N * d, N, d}, decay_of(h), state ? state + h * r * d : nullptr};
+    }
+};
+
+}  // namespace causeway::exact

@@ -1,0 +1,71 @@
+// The steps that the definitions are written in. For Float32 and Float64 they are Eigen's products; for the counting
+// scalar (core/measure/counting.hpp) plain loops in which every term is one multiply and one add.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "core/exact/problem.hpp"
+
+namespace causeway::exact {
+
+// Y += A X.
+template <class Y, class A, class X>
+void add_product(Y&& y, const A& a, const X& x) {
+    using T = typename std::decay_t<Y>::Scalar;
+    if constexpr (std::is_floating_point_v<T>) {
+        y.noalias() += a * x;
+    } else {
+        for (Index i = 0; i < a.rows(); ++i)
+            for (Index k = 0; k < a.cols(); ++k)
+                for (Index j = 0; j < x.cols(); ++j) y(i, j) += a(i, k) * x(k, j);
+    }
+}
+
+// γ^0 ... γ^(n-1) as T. Powers below the smallest normal number are 0: they could only underflow, slowly.
+template <class T>
+class Powers {
+public:
+    Powers(double gamma, Index n) : powers_(n) {
+        for (Index k = 0; k < n; ++k) {
+            const double power = std::pow(gamma, static_cast<double>(k));
+            using Limits = std::numeric_limits<std::conditional_t<std::is_floating_point_v<T>, T, double>>;
+            powers_[k] = T(power < static_cast<double>(Limits::min()) ? 0.0 : power);
+        }
+    }
+    const T& operator[](Index k) const { return powers_[k]; }
+
+private:
+    Buffer<T> powers_;
+};
+
+// S = B Cᵀ ⊙ M for a block of tokens, whose first rows and columns are the same token: the lower triangle is
+// computed, the upper set to zero. `powers` null: M is 0-1.
+template <class T, class BlockB, class BlockC>
+void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> S, const BlockB& B, const BlockC& C, const Powers<T>* powers) {
+    const Index n = B.rows();
+    S.setConstant(T(0));
+    if constexpr (std::is_floating_point_v<T>) {
+        S.noalias() = B * C.transpose();
+        S.template triangularView<Eigen::StrictlyUpper>().setZero();
+    } else {
+        for (Index i = 0; i < n; ++i) add_product(S.row(i).head(i + 1), B.row(i), C.topRows(i + 1).transpose());
+    }
+    if (!powers) return;
+    for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j <= i; ++j) S(i, j) *= (*powers)[i - j];
+}
+
+// O += S V, S lower triangular.
+template <class Y, class S, class X>
+void add_lower_product(Y&& O, const S& s, const X& V) {
+    using T = typename std::decay_t<Y>::Scalar;
+    if constexpr (std::is_floating_point_v<T>) {
+        O.noalias() += s * V;
+    } else {
+        for (Index i = 0; i < s.rows(); ++i) add_product(O.row(i), s.row(i).head(i + 1), V.topRows(i + 1));
+    }
+}
+
+}  // namespace causeway::exact

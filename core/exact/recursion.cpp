@@ -1,0 +1,110 @@
+// Recursion by Eigen's products. With fewer heads than threads the halves of large nodes run in parallel, level by level.
+#include "core/exact/recursion.hpp"
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/forms.hpp"
+
+namespace causeway::exact {
+namespace {
+
+// Nodes larger than this are computed by all threads together, the smaller ones are one task each.
+constexpr Index together = 2048;
+
+// The nodes [lo, hi) of the recursion: those at most `together` long, and the larger ones above them, children first.
+struct Nodes {
+    struct Node { Index lo, hi; };
+    std::vector<Node> small, large;
+
+    Nodes(Index lo, Index hi, Index t) { add(lo, hi, t); }
+
+    void add(Index lo, Index hi, Index t) {
+        if (hi - lo <= std::max(t, together)) {
+            small.push_back({lo, hi});
+            return;
+        }
+        const Index mid = lo + (hi - lo) / 2;
+        add(lo, mid, t);
+        add(mid, hi, t);
+        large.push_back({lo, hi});
+    }
+};
+
+// O2 += diag(W1) B2 (diag(W2) C1)ᵀ V1 by all threads: partial sums of fixed slabs of rows, added in order.
+template <class T>
+void off_diagonal(const Head<T>& h, Index lo, Index hi, const Powers<T>& powers, Index partials, View<T> U) {
+    const Index r = h.r(), d = h.d(), mid = lo + (hi - lo) / 2;
+    const auto slice = [&](Index from, Index to, Index i) { return from + (to - from) * i / partials; };
+    parallel_for(partials, [&](Index i) {
+        View<T> Ui(U.data() + i * r * d, r, d);
+        Scratch<T> scaled(h.decays() ? recursion_slab : 0, r);
+        Ui.setZero();
+        for (Index at = slice(lo, mid, i), end = slice(lo, mid, i + 1); at < end; at += recursion_slab) {
+            const Index n = std::min(recursion_slab, end - at);
+            if (h.decays()) {
+                for (Index p = 0; p < n; ++p) scaled.row(p) = h.C.row(at + p) * powers[mid - at - p];
+                Ui.noalias() += scaled.topRows(n).transpose() * h.V.middleRows(at, n);
+            } else {
+                Ui.noalias() += h.C.middleRows(at, n).transpose() * h.V.middleRows(at, n);
+            }
+        }
+    });
+    View<T> sum(U.data(), r, d);
+    for (Index i = 1; i < partials; ++i) sum += View<T>(U.data() + i * r * d, r, d);
+    parallel_for(partials, [&](Index i) {
+        Scratch<T> scaled(h.decays() ? recursion_slab : 0, r);
+        View<T> O = h.O;
+        for (Index at = slice(mid, hi, i), end = slice(mid, hi, i + 1); at < end; at += recursion_slab) {
+            const Index n = std::min(recursion_slab, end - at);
+            if (h.decays()) {
+                for (Index p = 0; p < n; ++p) scaled.row(p) = h.B.row(at + p) * powers[at + p - mid];
+                O.middleRows(at, n).noalias() += scaled.topRows(n) * sum;
+            } else {
+                O.middleRows(at, n).noalias() += h.B.middleRows(at, n) * sum;
+            }
+        }
+    });
+}
+
+template <class T>
+void recursion_by_levels(const Problem<T>& p) {
+    constexpr Index partials = 16;  // slices of a large node; fixed, so that the sums do not depend on the threads
+    const Index N = p.N, t = p.block;
+    if (N == 0) return;
+    const Nodes nodes(0, N, t);
+    const Index small = static_cast<Index>(nodes.small.size());
+    parallel_for(p.all_heads() * small, [&](Index task) {
+        const Head<T> h = p.head(task / small);
+        const auto node = nodes.small[static_cast<std::size_t>(task % small)];
+        const Powers<T> powers(h.gamma, h.decays() ? node.hi - node.lo + 1 : 0);
+        Scratch<T> U(p.r, p.d), tile(recursion_tile(N, p.r, t, Leaf::vanilla, h.decays()), 1);
+        View<T> O = h.O;
+        O.middleRows(node.lo, node.hi - node.lo).setZero();
+        recursion_step<T>(h, node.lo, node.hi, t, Leaf::vanilla, powers, U, tile);
+    });
+    if (nodes.large.empty()) return;
+    Scratch<T> U(partials * p.r, p.d);
+    for (Index index = 0; index < p.all_heads(); ++index) {
+        const Head<T> h = p.head(index);
+        const Powers<T> powers(h.gamma, h.decays() ? N + 1 : 0);
+        for (const auto& node : nodes.large) off_diagonal<T>(h, node.lo, node.hi, powers, partials, U);
+    }
+}
+
+}  // namespace
+
+// The default base case is that of 000 and leet, §5.1.
+Method recursion_method() {
+    Method m;
+    m.name = "recursion";
+    m.short_name = "Recur";
+    m.source = "Han et al. 2023 (HyperAttention), Algorithm 4; leet Algorithms 3, 4";
+    m.time = "O(N log N)";
+    m.memory = "rd + t²";
+    m.block = 32;
+    m.f32 = [](const auto& p) { recursion_by_levels(p); };
+    m.f64 = [](const auto& p) { recursion_by_levels(p); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { recursion(h, p.block); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,46 @@
+// The methods as values: what they are, what they support, how to call them. `methods()`, the automatic choice, the
+// tests, the benchmarks and the shell all read this list. A method is one file and one line in registry.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/exact/problem.hpp"
+#include "core/measure/counting.hpp"
+
+namespace causeway::exact {
+
+struct Method {
+    std::string name;        // "lightning-attention-2"
+    std::string short_name;  // as in the leet tables: "LA"
+    std::string source;      // where it comes from
+    std::string time;        // complexity in N
+    std::string memory;      // scalars beyond inputs and output, per head
+    Index block = 0;         // default block, tile or base-case length; 0: the method has none
+    bool state = false;      // carries a state that can be given and returned
+    bool normalizes = false; // divides by the row sums itself; others run on V' = [V, 1]
+
+    std::function<void(const Problem<float>&)> f32;
+    std::function<void(const Problem<double>&)> f64;
+    std::function<void(const Problem<Counted>&)> counted;  // the definition, counting its operations
+
+    template <class T>
+    const auto& forward() const {
+        if constexpr (std::is_same_v<T, float>) return f32;
+        else if constexpr (std::is_same_v<T, double>) return f64;
+        else return counted;
+    }
+};
+
+const std::vector<Method>& methods();
+
+// Throws Error for an unknown name, with the nearest known one.
+const Method& method(const std::string& name);
+
+// Computes O, and the final state where p.state is given. p is trusted. With normalize, methods that do not divide
+// themselves run on V' = [V, 1] for as many heads at a time as there are threads: 2N(d+1) scalars each.
+template <class T>
+void run(const Method&, const Problem<T>& p);
+
+}  // namespace causeway::exact

@@ -1,0 +1,53 @@
+// Row-based in vectors: the two passes of the definition over a strip of columns small enough for the first-level cache.
+#include "core/exact/row_based.hpp"
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/forms.hpp"
+
+namespace causeway::exact {
+namespace {
+
+constexpr int NV = 4;
+constexpr Index tile = 256;  // rows handed over at a time
+
+template <class T>
+struct Kernel {
+    template <bool decays>
+    static void run(const Strip<T>& s) {
+        using Vec = simd::Vector<T>;
+        constexpr int L = simd::lanes<T>;
+        for (Index i = 0; i < s.rows; ++i) {
+            const T* b = s.B + i * s.r;
+            const T* c = s.C + i * s.r;
+            Vec v[NV], o[NV] = {};
+            for (int k = 0; k < NV; ++k) v[k] = simd::load(s.V + i * s.stride + k * L);
+            for (Index e = 0; e < s.r; ++e) {  // U_i = γ U_{i-1} + c_iᵀ v_i
+                T* u = s.U + e * NV * L;
+                for (int k = 0; k < NV; ++k) simd::store(u + k * L, (decays ? s.gamma * simd::load(u + k * L) : simd::load(u + k * L)) + c[e] * v[k]);
+            }
+            for (Index e = 0; e < s.r; ++e) {  // P_i = b_i U_i
+                const T* u = s.U + e * NV * L;
+                for (int k = 0; k < NV; ++k) o[k] += b[e] * simd::load(u + k * L);
+            }
+            for (int k = 0; k < NV; ++k) simd::store(s.O + i * s.stride + k * L, o[k]);
+        }
+    }
+};
+
+}  // namespace
+
+Method row_based_method() {
+    Method m;
+    m.name = "row-based";
+    m.short_name = "Cdotp_torch";
+    m.source = "Choromanski et al. 2020, eq. 11; leet Algorithm 1";
+    m.time = "O(N)";
+    m.memory = "rd";
+    m.state = true;
+    m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, tile); };
+    m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, tile); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { row_based(h); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

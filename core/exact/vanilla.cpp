@@ -1,0 +1,51 @@
+// Vanilla by Eigen's products, in blocks of rows; the entries above the diagonal are not computed.
+#include "core/exact/vanilla.hpp"
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/forms.hpp"
+
+namespace causeway::exact {
+namespace {
+
+// One head after the other, so that one N×N matrix is alive at a time; the blocks of rows of it are the tasks.
+template <class T>
+void vanilla_by_rows(const Problem<T>& p) {
+    constexpr Index rows = 256;
+    const Index N = p.N;
+    if (N == 0) return;
+    Scratch<T> A(N, N);
+    for (Index index = 0; index < p.all_heads(); ++index) {
+        const Head<T> h = p.head(index);
+        const Powers<T> powers(h.gamma, h.decays() ? N : 0);
+        auto O = h.O;
+        parallel_for((N + rows - 1) / rows, [&](Index block) {
+            const Index start = block * rows, n = std::min(rows, N - start), seen = start + n;
+            auto Ai = A.block(start, 0, n, seen);
+            Ai.noalias() = h.B.middleRows(start, n) * h.C.topRows(seen).transpose();
+            for (Index i = start; i < seen; ++i) {
+                T* a = A.data() + i * N;
+                if (h.decays())
+                    for (Index j = 0; j <= i; ++j) a[j] *= powers[i - j];
+                std::fill(a + i + 1, a + seen, T(0));
+            }
+            O.middleRows(start, n).noalias() = Ai * h.V.topRows(seen);
+        });
+    }
+}
+
+}  // namespace
+
+Method vanilla_method() {
+    Method m;
+    m.name = "vanilla";
+    m.short_name = "Vanilla";
+    m.source = "the formula; 000 eq. 5, leet eq. 4";
+    m.time = "O(N²)";
+    m.memory = "N²";
+    m.f32 = [](const auto& p) { vanilla_by_rows(p); };
+    m.f64 = [](const auto& p) { vanilla_by_rows(p); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { vanilla(h); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,41 @@
+// The definition, and the same with the whole attention matrix in memory.
+#pragma once
+
+#include "core/exact/product.hpp"
+
+namespace causeway::exact {
+
+// P_i = Σ_{j<=i} γ^(i-j) <b_i, c_j> v_j, term by term: the oracle. Exact arithmetic order of the formula; O(N²(r+d))
+// time, O(d) memory. (002 calls it the parallel form, 003 §3.1 the inner-product form.)
+template <class T>
+void definition(const Head<T>& h) {
+    const Index N = h.N(), r = h.r(), d = h.d();
+    const Powers<T> powers(h.gamma, h.decays() ? N : 0);
+    auto O = h.O;
+    O.setConstant(T(0));
+    for (Index i = 0; i < N; ++i) {
+        for (Index j = 0; j <= i; ++j) {
+            T a(0);
+            for (Index e = 0; e < r; ++e) a += h.B(i, e) * h.C(j, e);
+            if (h.decays()) a *= powers[i - j];
+            for (Index k = 0; k < d; ++k) O(i, k) += a * h.V(j, k);
+        }
+    }
+}
+
+// A = B Cᵀ ⊙ M, P = A V, dense as printed (000 eq. 5; leet eq. 4): N²(r+d) multiply-adds, N² mask multiplies, N² memory.
+template <class T>
+void vanilla(const Head<T>& h) {
+    const Index N = h.N();
+    const Powers<T> powers(h.gamma, N);
+    Scratch<T> A(N, N);
+    A.setConstant(T(0));
+    add_product(A, h.B, h.C.transpose());
+    for (Index i = 0; i < N; ++i)
+        for (Index j = 0; j < N; ++j) A(i, j) *= j <= i ? powers[i - j] : T(0);
+    auto O = h.O;
+    O.setConstant(T(0));
+    add_product(O, A, h.V);
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,93 @@
+#include "core/measure/machine.hpp"
+
+#include <Eigen/Core>  // its version
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "core/base/error.hpp"
+
+namespace causeway {
+namespace {
+
+// The text after `key`, `separator` and blanks in the first line of the file that starts with `key`.
+std::string value_of(const char* path, const std::string& key, char separator) {
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) {
+        if (line.compare(0, key.size(), key) != 0) continue;
+        const auto at = line.find(separator);
+        if (at == std::string::npos) continue;
+        const auto from = line.find_first_not_of(" \t\"", at + 1);
+        const auto to = line.find_last_not_of(" \t\"");
+        if (from != std::string::npos && to >= from) return line.substr(from, to - from + 1);
+    }
+    return "";
+}
+
+std::string processor() {
+    for (const char* key : {"model name", "Hardware", "cpu model", "cpu"}) {
+        if (std::string name = value_of("/proc/cpuinfo", key, ':'); !name.empty()) return name;
+    }
+    return "unknown";
+}
+
+int cores() {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+    return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+std::string simd() {
+#if defined(__AVX512F__)
+    return "AVX-512";
+#elif defined(__AVX2__) && defined(__FMA__)
+    return "AVX2 with FMA";
+#elif defined(__AVX__)
+    return "AVX";
+#elif defined(__SSE2__)
+    return "SSE2";
+#elif defined(__ARM_NEON)
+    return "NEON";
+#else
+    return "none";
+#endif
+}
+
+std::size_t total_memory() {
+    std::size_t kib = 0, limit = 0;
+    std::istringstream(value_of("/proc/meminfo", "MemTotal", ':')) >> kib;
+    const std::size_t bytes = kib * 1024;
+    std::ifstream group("/sys/fs/cgroup/memory.max");  // "max" where there is no limit: not a number
+    return group >> limit ? std::min(bytes, limit) : bytes;
+}
+
+std::string system_name() {
+    std::string name = value_of("/etc/os-release", "PRETTY_NAME", '=');
+    utsname kernel{};
+    if (uname(&kernel) == 0) name += sentence(name.empty() ? "" : ", ", kernel.sysname, " ", kernel.release, " ", kernel.machine);
+    return name.empty() ? "unknown" : name;
+}
+
+std::string compiler() {
+#if defined(__clang__)
+    return sentence("Clang ", __clang_major__, ".", __clang_minor__, ".", __clang_patchlevel__);
+#elif defined(__GNUC__)
+    return sentence("GCC ", __GNUC__, ".", __GNUC_MINOR__, ".", __GNUC_PATCHLEVEL__);
+#else
+    return "unknown";
+#endif
+}
+
+}  // namespace
+
+const Machine& machine() {
+    static const Machine answer{processor(), cores(), simd(), total_memory(), system_name(), compiler(),
+                                sentence(EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION),
+                                CAUSEWAY_VERSION};
+    return answer;
+}
+
+}  // namespace causeway

@@ -1,0 +1,61 @@
+#include "core/measure/product_rate.hpp"
+
+#define EIGEN_DONT_PARALLELIZE  // one thread a product: the threads are ours
+#include <Eigen/Core>
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "core/base/parallel.hpp"
+#include "core/measure/statistics.hpp"
+
+namespace causeway {
+namespace {
+
+constexpr double budget = 0.25;       // seconds for all repetitions
+constexpr double shortest = 5e-3;     // seconds: a repetition lasts at least this long, so starting threads is not timed
+constexpr int fewest = 5, most = 50;  // repetitions
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+template <class T>
+double measure(Index n) {
+    using Matrix = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>, Eigen::Aligned64>;
+    const Index workers = threads();
+    std::vector<Buffer<T>> room;
+    for (Index i = 0; i < workers; ++i) {
+        room.emplace_back(3 * n * n + 3 * 64);
+        Buffer<T>& numbers = room.back();
+        for (Index j = 0; j < numbers.size(); ++j) numbers[j] = static_cast<T>(1 + j % 7) / 8;
+    }
+    const Index stride = (n * n * static_cast<Index>(sizeof(T)) + 63) / 64 * 64 / static_cast<Index>(sizeof(T));
+    const auto repeat = [&](Index products) {
+        const auto start = std::chrono::steady_clock::now();
+        parallel_for(workers, [&](Index i) {
+            T* numbers = room[static_cast<std::size_t>(i)].data();
+            const Matrix a(numbers, n, n), b(numbers + stride, n, n);
+            Matrix c(numbers + 2 * stride, n, n);
+            for (Index k = 0; k < products; ++k) c.noalias() = a * b;
+        });
+        return seconds_since(start);
+    };
+    repeat(1);  // warm-up: wakes the threads, touches the memory
+    const Index products = std::max<Index>(1, static_cast<Index>(shortest / std::max(repeat(1), 1e-7)) + 1);
+    std::vector<double> times;
+    const auto start = std::chrono::steady_clock::now();
+    for (int k = 0; k < most && (k < fewest || seconds_since(start) < budget); ++k) times.push_back(repeat(products));
+    const double cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+    return 2 * cube * static_cast<double>(workers * products) / summarize(times).median;
+}
+
+}  // namespace
+
+double product_rate(Index n, DType type) {
+    if (n < 1 || n > 4096) fail("n: ", n, ", expected a number from 1 to 4096");
+    if (is_storage_only(type)) fail("dtype: ", name(type), " only stores, expected Float32 or Float64");
+    return type == DType::f64 ? measure<double>(n) : measure<float>(n);
+}
+
+}  // namespace causeway

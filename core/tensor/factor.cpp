@@ -1,0 +1,56 @@
+// QR, Cholesky, the inverse and the trace.
+#include <Eigen/Cholesky>
+#include <Eigen/LU>
+#include <Eigen/QR>
+#include <algorithm>
+#include <limits>
+
+#include "core/tensor/dense.hpp"
+#include "core/tensor/linalg.hpp"
+
+namespace causeway {
+
+Qr qr(const Tensor& a) {
+    const Tensor x = dense::check_matrix(a, "qr");
+    const Index m = x.shape()[0], n = x.shape()[1], k = std::min(m, n);
+    if (x.size() == 0) return {Tensor::zeros(a.dtype(), Shape{m, k}), Tensor::zeros(a.dtype(), Shape{k, n})};
+    const auto workspace = dense::room(x, 3);
+    const Eigen::HouseholderQR<Eigen::MatrixXd> factors(dense::view(x));
+    const Eigen::MatrixXd q = factors.householderQ() * Eigen::MatrixXd::Identity(m, k);
+    const Eigen::MatrixXd r = factors.matrixQR().topRows(k).triangularView<Eigen::Upper>();
+    return {dense::matrix(a, q), dense::matrix(a, r)};
+}
+
+Tensor cholesky(const Tensor& a) {
+    const Tensor x = dense::check_square(a, "cholesky");
+    if (x.size() == 0) return Tensor::zeros(a.dtype(), x.shape());
+    const auto workspace = dense::room(x, 2);
+    const auto matrix = dense::view(x);
+    const double rounding = a.dtype() == DType::f64 ? 1e-12 : 1e-5;
+    if (!((matrix - matrix.transpose()).cwiseAbs().maxCoeff() <= rounding * matrix.cwiseAbs().maxCoeff())) fail("cholesky: the matrix is not symmetric");
+    const Eigen::LLT<Eigen::MatrixXd> factor(matrix);
+    if (factor.info() != Eigen::Success) fail("cholesky: the matrix is not positive definite");
+    const Eigen::MatrixXd lower = factor.matrixL();
+    return dense::matrix(a, lower);
+}
+
+Tensor inv(const Tensor& a) {
+    const Tensor x = dense::check_square(a, "inv");
+    if (x.size() == 0) return Tensor::zeros(a.dtype(), x.shape());
+    const auto workspace = dense::room(x, 3);
+    const Eigen::PartialPivLU<Eigen::MatrixXd> factors(dense::view(x));
+    // An exactly singular matrix has a zero pivot; one that is so to working precision, a condition beyond 1 / epsilon.
+    const bool regular = (factors.matrixLU().diagonal().array() != 0).all() && factors.rcond() >= std::numeric_limits<double>::epsilon();
+    if (!regular) fail("inv: the matrix is singular");
+    const Eigen::MatrixXd inverse = factors.inverse();
+    return dense::matrix(a, inverse);
+}
+
+double tr(const Tensor& a) {
+    if (a.ndim() != 2 || a.shape()[0] != a.shape()[1]) fail("tr: expected a square matrix, got a ", a.summary());
+    double sum = 0;
+    for (Index i = 0; i < a.shape()[0]; ++i) sum += a.get(i * (a.shape()[0] + 1));
+    return sum;
+}
+
+}  // namespace causeway

@@ -1,0 +1,165 @@
+#include "core/tensor/format.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace causeway {
+namespace {
+
+std::string print(const char* pattern, int digits, double value) {
+    char text[64];
+    std::snprintf(text, sizeof text, pattern, digits, value);
+    return text;
+}
+
+// "1.50000e+06" -> "1.5e6"
+std::string tidy_exponent(const std::string& text) {
+    const std::size_t e = text.find('e');
+    std::string mantissa = text.substr(0, e);
+    if (mantissa.find('.') == std::string::npos) mantissa += ".0";
+    while (mantissa.back() == '0' && mantissa[mantissa.size() - 2] != '.') mantissa.pop_back();
+    return mantissa + "e" + std::to_string(std::atoi(text.c_str() + e + 1));
+}
+
+int significant_digits(DType type) {
+    return type == DType::f16 ? 4 : type == DType::bf16 ? 3 : 6;
+}
+
+// A cell is aligned at the end of its integer part: "-12" | ".5", "1" | ".0e-5", "NaN" | "".
+struct Cell {
+    explicit Cell(const std::string& text) {
+        const std::size_t point = std::min(text.find_first_of(".e"), text.size());
+        left = text.substr(0, point);
+        right = text.substr(point);
+    }
+    std::string left, right;
+};
+
+struct Column {
+    std::vector<Cell> cells;
+    std::size_t left = 0, right = 0;
+    std::size_t width() const { return left + right; }
+};
+
+std::string spaces(std::size_t n) { return std::string(n, ' '); }
+
+// The first `head` and the last `tail` of n, where not all are shown.
+struct Shown {
+    Shown(Index n, Index most) : count(n), all(n <= most), head(all ? n : (most + 1) / 2), tail(all ? 0 : most / 2) {}
+    Index shown() const { return head + tail; }
+    Index index(Index i) const { return i < head ? i : count - tail + (i - head); }
+    Index count;
+    bool all;
+    Index head, tail;
+};
+
+constexpr std::size_t gap = 2;  // between columns
+
+// Lines of a matrix rows × columns whose elements start at `first`.
+void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, Index columns, std::size_t width, Index height) {
+    const Shown row(rows, std::max<Index>(2, height - 1 + (rows == height)));
+    const auto column_of = [&](Index j) {
+        Column column;
+        for (Index i = 0; i < row.shown(); ++i) {
+            column.cells.emplace_back(format(a.get(first + row.index(i) * columns + j), a.dtype()));
+            column.left = std::max(column.left, column.cells.back().left.size());
+            column.right = std::max(column.right, column.cells.back().right.size());
+        }
+        return column;
+    };
+    // Columns from the left as long as they fit, at least one; if that is not all, from both sides, each in its half.
+    const auto take = [&](std::size_t room, bool from_right) {
+        std::vector<Column> taken;
+        std::size_t used = 0;
+        for (Index j = 0; j < columns; ++j) {
+            Column column = column_of(from_right ? columns - 1 - j : j);
+            used += (j == 0 && !from_right ? 1 : gap) + column.width();
+            if (used > room && (j > 0 || from_right)) break;
+            taken.push_back(std::move(column));
+        }
+        if (from_right) std::reverse(taken.begin(), taken.end());
+        return taken;
+    };
+    std::vector<Column> left = take(width, false), right;
+    const bool elided = static_cast<Index>(left.size()) < columns;
+    if (elided) {
+        const std::size_t half = (width - gap - 1) / 2;
+        left = take(half + 1, false);
+        right = take(half, true);
+    }
+    const auto append_line = [&](const auto& cell_text, const char* between) {
+        std::string line = " ";
+        bool start = true;
+        for (const auto* side : {&left, &right}) {
+            if (side == &right && elided) line += spaces(gap) + between;
+            for (const Column& column : *side) {
+                if (!start) line += spaces(gap);
+                start = false;
+                line += cell_text(column);
+            }
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        out += "\n" + line;
+    };
+    for (Index i = 0; i < row.shown(); ++i) {
+        if (!row.all && i == row.head) {
+            append_line([](const Column& c) { return spaces(c.left - std::min<std::size_t>(1, c.left)) + "⋮" + spaces(c.right); }, "⋱");
+        }
+        append_line(
+            [i](const Column& c) {
+                const Cell& cell = c.cells[static_cast<std::size_t>(i)];
+                return spaces(c.left - cell.left.size()) + cell.left + cell.right + spaces(c.right - cell.right.size());
+            },
+            "⋯");
+    }
+}
+
+}  // namespace
+
+std::string format(double value, DType type) {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value > 0 ? "Inf" : "-Inf";
+    if (value == std::floor(value) && std::abs(value) < 1e6) return print("%.*f", 1, value);
+    const int digits = significant_digits(type);
+    if (is_storage_only(type) && std::abs(value) >= 100 && std::abs(value) < 1e6) return print("%.*f", 1, value);  // steps of 1/16 or more
+    std::string text = print("%.*g", digits, value);
+    if (text.find_first_of(".e") == std::string::npos) {
+        // Rounded to a whole number: 1.9999999 is shown as 2.0; but where all digits stand before the point, the exponent
+        // says that there was more.
+        if (std::abs(value) < std::pow(10.0, digits - 1)) return text + ".0";
+        text = print("%.*e", digits - 1, value);
+    }
+    return text.find('e') == std::string::npos ? text : tidy_exponent(text);
+}
+
+std::string format(const Tensor& a, int columns, int rows) {
+    const Shape& shape = a.shape();
+    std::string out = shape.ndim() == 1 ? std::to_string(shape[0]) + "-element Tensor{" + name(a.dtype()) + "}" : a.summary();
+    if (a.size() == 0) return out;
+    out += ":";
+    const auto width = static_cast<std::size_t>(std::max(columns, 20));
+    const Index height = std::max(rows - 4, 4);  // the header, and room for what was typed
+    if (shape.ndim() <= 2) {
+        append_matrix(out, a, 0, shape.ndim() == 2 ? shape[0] : a.size(), shape.ndim() == 2 ? shape[1] : 1, width, height);
+        return out;
+    }
+    // Slices [i, j, :, :] in turn; where they are many, two from the front and one from the end.
+    const Index m = shape.back(1), n = shape.back(), slices = a.size() / (m * n);
+    const bool fit = slices <= height / (std::min<Index>(m, 4) + 2);
+    const Shown slice(slices, fit ? slices : std::min<Index>(slices, 3));
+    const Index each = std::max<Index>(4, height / slice.shown() - 2);
+    for (Index s = 0; s < slice.shown(); ++s) {
+        if (!slice.all && s == slice.head) out += "\n\n⋮";
+        const Index index = slice.index(s);
+        out += s == 0 ? "\n[" : "\n\n[";
+        if (shape.ndim() == 4) out += std::to_string(index / shape[1] + 1) + ", ";
+        out += std::to_string(index % shape.back(2) + 1) + ", :, :] =";
+        append_matrix(out, a, index * m * n, m, n, width, each);
+    }
+    return out;
+}
+
+}  // namespace causeway

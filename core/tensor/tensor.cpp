@@ -1,0 +1,116 @@
+#include "core/tensor/tensor.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/base/parallel.hpp"
+
+namespace causeway {
+
+const char* name(DType t) noexcept {
+    switch (t) {
+        case DType::f64: return "Float64";
+        case DType::f16: return "Float16";
+        case DType::bf16: return "BFloat16";
+        default: return "Float32";
+    }
+}
+
+std::size_t size_of(DType t) noexcept {
+    return visit(t, [](auto zero) { return sizeof zero; });
+}
+
+Shape::Shape(std::initializer_list<Index> dims) {
+    for (Index n : dims) push_back(n);
+}
+
+void Shape::push_back(Index n) {
+    if (ndim_ == max_ndim) fail("a tensor has at most ", max_ndim, " dimensions");
+    if (n < 0) fail("a dimension of ", n, ", expected 0 or more");
+    dims_[static_cast<std::size_t>(ndim_++)] = n;
+}
+
+Index Shape::size() const {
+    // The other dimensions must be possible even where one is 0: strides are products of them.
+    Index n = 1;
+    bool empty = false;
+    for (int i = 0; i < ndim_; ++i) {
+        const Index dim = std::max<Index>(1, (*this)[i]);
+        if (n > std::numeric_limits<Index>::max() / 16 / dim) throw OutOfMemory(sentence("out of memory: a tensor of ", text(), " is too large"));
+        n *= dim;
+        empty = empty || (*this)[i] == 0;
+    }
+    return empty ? 0 : n;
+}
+
+std::string Shape::text() const {
+    if (ndim_ == 0) return "0-dimensional";
+    std::string out = std::to_string((*this)[0]);
+    for (int i = 1; i < ndim_; ++i) out += "×" + std::to_string((*this)[i]);
+    return out;
+}
+
+bool Shape::operator==(const Shape& other) const {
+    return ndim_ == other.ndim_ && std::equal(dims_.begin(), dims_.begin() + ndim_, other.dims_.begin());
+}
+
+Tensor::Tensor(DType type, const Shape& shape)
+    : storage_(std::make_shared<Buffer<unsigned char>>(shape.size() * static_cast<Index>(size_of(type)))), dtype_(type), shape_(shape) {}
+
+Tensor Tensor::zeros(DType type, const Shape& shape) {
+    Tensor out(type, shape);
+    std::memset(out.raw(), 0, out.bytes());  // all-zero bytes are 0.0 in every element type
+    return out;
+}
+
+Tensor Tensor::full(DType type, const Shape& shape, double value) {
+    Tensor out(type, shape);
+    visit(type, [&](auto zero) {
+        using T = decltype(zero);
+        std::fill_n(out.data<T>(), out.size(), static_cast<T>(value));
+    });
+    return out;
+}
+
+double Tensor::get(Index flat) const {
+    return visit(dtype_, [&](auto zero) { return static_cast<double>(data<decltype(zero)>()[flat]); });
+}
+
+void Tensor::set(Index flat, double value) {
+    visit(dtype_, [&](auto zero) { data<decltype(zero)>()[flat] = static_cast<decltype(zero)>(value); });
+}
+
+Tensor Tensor::copy() const {
+    Tensor out(dtype_, shape_);
+    std::memcpy(out.raw(), raw(), bytes());
+    return out;
+}
+
+Tensor Tensor::to(DType type) const {
+    if (type == dtype_) return *this;
+    Tensor out(type, shape_);
+    constexpr Index piece = 1 << 16;
+    visit(dtype_, [&](auto from) {
+        visit(type, [&](auto into) {
+            const auto* x = data<decltype(from)>();
+            auto* y = out.data<decltype(into)>();
+            const Index n = size();
+            parallel_for((n + piece - 1) / piece, [&](Index p) {
+                for (Index i = p * piece; i < std::min(n, (p + 1) * piece); ++i) y[i] = static_cast<decltype(into)>(x[i]);
+            });
+        });
+    });
+    return out;
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+    if (shape.size() != size()) fail("reshape: ", shape_.text(), " has ", size(), " elements, the new shape ", shape.text(), " has ", shape.size());
+    Tensor out(*this);
+    out.shape_ = shape;
+    return out;
+}
+
+std::string Tensor::summary() const { return shape_.text() + " Tensor{" + name(dtype_) + "}"; }
+
+}  // namespace causeway

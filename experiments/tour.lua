@@ -1,0 +1,159 @@
+-- A tour: real queries, keys and values of a trained language model go through every exact method for causal linear
+-- attention. One to two minutes on two cores.
+--
+--   causeway experiments/tour.lua [--quick] [--save results/tour] [--seconds 0.15]
+--
+--   --quick    short lengths, a few seconds
+--   --seconds  time spent on each measured point
+-- It leaves results/tour: tour.csv and tour.json (every row with the machine that made it), time.svg, tour.html. Stopped
+-- in the middle, it goes on where it was; finished, it starts again.
+local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, save = "results/tour", seconds = 0.15 })
+local inputs = dofile(folder .. "/lib/real_inputs.lua")
+
+local tokens = options.quick and 256 or 2048
+local lengths = options.quick and { 128, 256, 512 } or { 128, 256, 512, 1024, 2048, 4096, 8192, 16384 }
+local started = clock()
+local page = {}                 -- the parts of the HTML page, in the order in which they are told
+
+local function tell(text)
+  print(text)
+  page[#page + 1] = text
+end
+
+local function heading(text)
+  print("\n── " .. text .. " " .. string.rep("─", math.max(0, 76 - utf8.len(text))))
+  page[#page + 1] = { heading = text }
+end
+
+local function show(value)
+  display(value)
+  page[#page + 1] = value
+end
+
+-- ── 1 ──
+heading("1. Real inputs")
+local layers = { [1] = inputs.layer(folder, 1), [4] = inputs.layer(folder, 4) }
+for _, layer in pairs(layers) do
+  for name, x in pairs(layer) do layer[name] = inputs.tokens(x, tokens) end
+end
+local heads, width = layers[4].q:size(2), layers[4].q:size(4)
+tell(string.format(
+  "q, k and v come from layers 1 and 4 of a Llama of 4.7 million parameters that has read\n%d bytes of the New Testament: %d heads, width %d. Softmax attention is replaced by its linear\nform: O = (B Cᵀ ⊙ M) V with B = elu(q) + 1, C = elu(k) + 1 and M the causal mask.",
+  tokens, heads, width))
+local first = 48
+local function rows(x) return f64(x(1, 1, { 1, first }, ":")) end
+local weights = rows(layers[4].B) * rows(layers[4].C):t()
+local causal = zeros(first, first)
+for i = 1, first do
+  for j = 1, i do causal:set(weights(i, j), i, j) end
+end
+tell(string.format("\nB Cᵀ ⊙ M of layer 4, head 1, its first %d tokens:", first))
+show(heatmap(causal, { xlabel = "attended token j", ylabel = "token i" }))
+
+-- ── 2 ──
+heading("2. Is every method right?")
+tell("Each method computes the same sum in another order. The largest error of its Float32 result beside\nthe definition in Float64, relative to the largest entry, over both layers; with a decay mask\nγ^(i-j) (RetNet's γ for each head), divided by the row sums, and with both:")
+local decay = retnet_decay(heads)
+local settings = {
+  { key = "plain", options = {} },
+  { key = "decay", options = { decay = decay } },
+  { key = "normalised", options = { normalize = true } },
+  { key = "both", options = { decay = decay, normalize = true } },
+}
+local methods_here = method_list()
+local errors, worst = {}, 0
+local progress = causeway.progress(#methods_here * #settings)
+for _, setting in ipairs(settings) do
+  local references = {}
+  for number, layer in pairs(layers) do references[number] = causeway.causal_oracle(layer.B, layer.C, layer.V, setting.options) end
+  for m, method in ipairs(methods_here) do
+    errors[m] = errors[m] or { method = method.name }
+    progress:show(method.name .. ", " .. setting.key)
+    local given = { method = method.name }
+    for key, value in pairs(setting.options) do given[key] = value end
+    local largest = 0
+    for number, layer in pairs(layers) do
+      local err = causeway.relative_error(causal_linear_attention(layer.B, layer.C, layer.V, given), references[number])
+      if not (err <= largest) then largest = err end
+    end
+    errors[m][setting.key] = largest
+    if not (largest <= worst) then worst = largest end
+    progress:step()
+  end
+end
+progress:finish()
+local function error_text(x) return causeway.number_text(x, 2) end
+local error_columns = { "method" }
+for _, setting in ipairs(settings) do error_columns[#error_columns + 1] = { key = setting.key, format = error_text } end
+show(causeway.text_table(errors, { columns = error_columns }))
+if not (worst < 1e-4) then error(string.format("a method is wrong: its error is %.1e, expected less than 1e-4; no time is measured", worst)) end
+tell("Float32 has a relative precision of 6e-8: " .. error_text(worst) .. " at most is rounding, and nothing else.")
+
+-- ── 3 ──
+heading("3. How does the time grow with the length?")
+tell(string.format("The same tokens, cropped and repeated to N = %d … %d, layer 4, %d heads, r = d = %d, %d thread%s.\nAdding up N² products grows with exponent 2; carrying a state of r·d numbers along, with exponent 1;\nhalving again and again, a little above 1.",
+  lengths[1], lengths[#lengths], heads, width, threads(), threads() == 1 and "" or "s"))
+local names = {}
+for i, method in ipairs(methods_here) do names[i] = method.name end
+
+local current = {}              -- the inputs of one length, kept while the methods take turns
+local function inputs_of(N)
+  if current.N ~= N then
+    current = { N = N }
+    for _, name in ipairs({ "B", "C", "V" }) do current[name] = inputs.tokens(layers[4][name], N) end
+  end
+  return current
+end
+
+local file = options.save .. "/" .. options.save:match("[^/]+$")
+local finished = io.open(file .. ".json")
+if finished then finished:close() end
+local results = sweep({
+  grid = { N = lengths, method = names },
+  order = { "N", "method" },
+  timeout = 20,
+  save = options.save,
+  fresh = finished ~= nil,
+  run = function(p)
+    local x = inputs_of(p.N)
+    local function call() return (causal_linear_attention(x.B, x.C, x.V, { method = p.method })) end
+    local _, _, memory = causeway._measured_call(call)
+    local t = btime(call, { seconds = options.seconds, show = false })
+    return { time = t.minimum, std = t.std, memory = memory }
+  end,
+})
+
+local lines = {}
+for i, name in ipairs(names) do
+  local line = { method = name }
+  for _, row in ipairs(results:where({ method = name })) do
+    line[row.N] = row.status == "ok" and row.time * 1e3 or row.status
+    if row.N == lengths[#lengths] then line.memory = row.status == "ok" and causeway.bytes_text(row.memory) or row.status end
+  end
+  local long = results:where(function(row) return row.method == name and row.status == "ok" and row.N >= lengths[#lengths] / 8 end)
+  local n, t = {}, {}
+  for k, row in ipairs(long) do n[k], t[k] = row.N, row.time end
+  line.exponent = #n >= 2 and growth_exponent(n, t) or nil
+  lines[i] = line
+end
+local columns = { "method" }
+local function milliseconds(x) return type(x) == "number" and causeway.number_text(x, 3) or x end
+for i, N in ipairs(lengths) do
+  if i % 2 == 1 or i == #lengths then columns[#columns + 1] = { key = N, title = "N=" .. N, format = milliseconds, align = "right" } end
+end
+columns[#columns + 1] = { key = "exponent", format = "%.2f" }
+columns[#columns + 1] = { key = "memory", title = "memory", align = "right" }
+print()
+show(causeway.text_table(lines, { columns = columns, title = "Milliseconds a call (the fastest of several)",
+  note = "exponent of the growth over the four longest N; memory beside inputs and output" }))
+local curve = results:plot("N", "time", { by = "method", error = "std", xscale = "log", yscale = "log", title = "Time of one call, real inputs", xlabel = "length N", ylabel = "seconds" })
+print()
+show(curve)
+
+-- ── 4 ──
+heading("4. What is left behind")
+curve:save(options.save .. "/time.svg")
+causeway.report({ title = "A tour of causal linear attention", save = file .. ".html", table.unpack(page) })
+print(string.format("%s.csv, %s.json   every row, with machine, versions and seed\n%s/time.svg, %s.html", file, file, options.save, file))
+print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().", tostring(causeway.machine()), clock() - started))

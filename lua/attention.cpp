@@ -1,0 +1,339 @@
+// Causal linear attention: the call, the registry of methods with those written in Lua, and operation counts.
+#include "core/exact/causal_linear_attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/text.hpp"
+#include "lua/about.hpp"
+#include "lua/bind.hpp"
+#include "lua/families.hpp"
+
+namespace causeway::lua {
+namespace {
+
+constexpr const char* registered = "causeway.registered_methods";  // registry: list of the tables given to register_method
+
+// While opcount runs: where the counts go.
+OperationCount* counting = nullptr;
+
+std::vector<std::string> registered_names(lua_State* L) {
+    std::vector<std::string> names;
+    lua_getfield(L, LUA_REGISTRYINDEX, registered);
+    const auto n = static_cast<lua_Integer>(lua_rawlen(L, -1));
+    for (lua_Integer i = 1; i <= n; ++i) {
+        lua_rawgeti(L, -1, i);
+        lua_getfield(L, -1, "name");
+        names.push_back(lua_tostring(L, -1));
+        lua_pop(L, 2);
+    }
+    lua_pop(L, 1);
+    return names;
+}
+
+std::vector<std::string> built_in_names() {
+    std::vector<std::string> names;
+    for (const auto& m : exact::methods()) names.push_back(m.name);
+    return names;
+}
+
+// The decay option: a number, a list of numbers or a tensor of them.
+std::vector<double> decay_option(lua_State* L, const Options& options) {
+    std::vector<double> decay;
+    const int type = options.push("decay");
+    const int index = lua_gettop(L);
+    if (type == LUA_TNUMBER) {
+        decay.push_back(lua_tonumber(L, index));
+    } else if (is_tensor(L, index)) {
+        const Tensor& A = check_tensor(L, index, "decay");
+        for (Index i = 0; i < A.size(); ++i) decay.push_back(A.get(i));
+    } else if (type == LUA_TTABLE) {
+        const auto n = static_cast<lua_Integer>(lua_rawlen(L, index));
+        for (lua_Integer i = 1; i <= n; ++i) {
+            lua_geti(L, index, i);
+            decay.push_back(check_number(L, -1, "decay"));
+            lua_pop(L, 1);
+        }
+    } else if (type != LUA_TNIL) {
+        fail("decay: expected a number, a list of numbers or a Tensor, got a ", type_name(L, index));
+    }
+    if (type != LUA_TNIL && type != LUA_TNUMBER && decay.empty()) fail("decay: no values, expected a number in (0, 1] or one per head");
+    lua_pop(L, 1);
+    return decay;
+}
+
+const std::vector<std::string> call_options{"method", "decay", "normalize", "block", "scale", "device", "state", "return_state"};
+
+Shape four_dimensional(const Tensor& A) {
+    const auto& s = A.shape();
+    return {A.ndim() > 3 ? s[0] : 1, A.ndim() > 2 ? s.back(2) : 1, s.back(1), s.back(0)};
+}
+
+// A method written in Lua: forward(B, C, V, options) with tensors of four dimensions. Pushes the table of the method and
+// returns true where one has the name.
+bool push_registered(lua_State* L, const std::string& name) {
+    const auto names = registered_names(L);
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) return false;
+    lua_getfield(L, LUA_REGISTRYINDEX, registered);
+    lua_rawgeti(L, -1, at - names.begin() + 1);
+    lua_remove(L, -2);
+    return true;
+}
+
+bool supports(lua_State* L, int method, const char* feature) {
+    const bool no = lua_getfield(L, method, feature) == LUA_TBOOLEAN && !lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return !no;
+}
+
+// Stack: ..., the method's table. Pushes the output. The shapes and options are checked as for the built-in methods, so
+// forward may trust them: B, C, V have four dimensions, options.decay is nil or a list with one γ per head.
+int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Tensor V) {
+    const int method = lua_gettop(L);
+    if (counting) fail("opcount: the method \"", o.method, "\" is written in Lua, only the operations of built-in definitions are counted");
+    const auto size = exact::check_inputs(B, C, V);
+    const auto gamma = exact::check_decay(o.decay, size.heads);
+    if (o.state || o.return_state) fail("state: the method \"", o.method, "\" carries no state");
+    if (!gamma.empty() && !supports(L, method, "decay")) fail("decay: the method \"", o.method, "\" does not support it");
+    if (o.normalize && !supports(L, method, "normalize")) fail("normalize: the method \"", o.method, "\" does not support it");
+    const Shape expected = four_dimensional(V);
+    lua_getfield(L, method, "forward");
+    push(L, B.reshape(four_dimensional(B)));
+    push(L, C.reshape(four_dimensional(C)));
+    push(L, V.reshape(expected));
+    lua_newtable(L);
+    if (!gamma.empty()) {
+        lua_createtable(L, static_cast<int>(gamma.size()), 0);
+        for (std::size_t i = 0; i < gamma.size(); ++i) {
+            lua_pushnumber(L, gamma[i]);
+            lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
+        }
+        lua_setfield(L, -2, "decay");
+    }
+    lua_pushboolean(L, o.normalize);
+    lua_setfield(L, -2, "normalize");
+    lua_pushnumber(L, o.scale);
+    lua_setfield(L, -2, "scale");
+    if (o.block) {
+        lua_pushinteger(L, *o.block);
+        lua_setfield(L, -2, "block");
+    }
+    lua_call(L, 4, 1);
+    if (!is_tensor(L, -1)) fail("method \"", o.method, "\": forward returned a ", type_name(L, -1), ", expected a Tensor");
+    const Tensor out = check_tensor(L, -1, "output");
+    if (out.shape() != expected && out.shape() != V.shape()) {
+        fail("method \"", o.method, "\": forward returned ", out.shape().text(), ", expected ", expected.text(), " like V");
+    }
+    push(L, out.reshape(V.shape()));
+    return 1;
+}
+
+// The argument called `name`, or in the table form of the call the field `name` or its alias in the literature.
+Tensor input(lua_State* L, int index, bool named, const char* name, const char* alias) {
+    if (!named) return check_tensor(L, index, name);
+    if (lua_getfield(L, 1, name) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_getfield(L, 1, alias);
+    }
+    const Tensor out = check_tensor(L, -1, name);
+    lua_pop(L, 1);
+    return out;
+}
+
+// causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...}.
+int causal_linear_attention_(lua_State* L) {
+    const bool named = lua_gettop(L) == 1 && lua_istable(L, 1);
+    const Tensor B = input(L, 1, named, "B", "q"), C = input(L, 2, named, "C", "k"), V = input(L, 3, named, "V", "v");
+    auto known = call_options;
+    if (named) known.insert(known.end(), {"B", "C", "V", "q", "k", "v"});
+    const Options options(L, named ? 1 : 4, "causal_linear_attention", known);
+    CausalOptions o;
+    o.method = options.string("method", "auto");
+    o.decay = decay_option(L, options);
+    o.normalize = options.boolean("normalize", false);
+    if (options.has("block")) {
+        o.block = options.integer("block", 0);
+        if (*o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
+    }
+    o.scale = options.number("scale", 1);
+    o.return_state = options.boolean("return_state", false);
+    if (options.has("state")) {
+        options.push("state");
+        o.state = check_tensor(L, -1, "state");
+        lua_pop(L, 1);
+    }
+    if (options.choice("device", "cpu", {"cpu", "gpu"}) == "gpu") fail("device: \"gpu\" cannot be used, ", gpu_text());
+    if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
+    const auto built_in = built_in_names();
+    if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
+        auto names = built_in;
+        for (auto& name : registered_names(L)) names.push_back(name);
+        names.push_back("auto");
+        fail("method: no method is named \"", o.method, "\"", did_you_mean(o.method, names));
+    }
+    const CausalResult result = counting ? causal_linear_attention_counted(B, C, V, o, *counting) : causal_linear_attention(B, C, V, o);
+    push(L, result.O);
+    if (!o.return_state) return 1;
+    push(L, result.state);
+    return 2;
+}
+
+// Adds the name to those that Tab completes after method = (lua/lib/methods.lua).
+void complete_name(lua_State* L, const std::string& name) {
+    const int top = lua_gettop(L);
+    push_causeway(L);
+    for (const char* key : {"_options", "causal_linear_attention", "method"}) {
+        if (lua_getfield(L, -1, key) != LUA_TTABLE) return lua_settop(L, top);
+    }
+    lua_pushlstring(L, name.data(), name.size());
+    lua_rawseti(L, -2, static_cast<lua_Integer>(lua_rawlen(L, -2)) + 1);
+    lua_settop(L, top);
+}
+
+// register_method{name =, forward = function(B, C, V, options) ... end, short =, source =, time =, memory =, ...}
+int register_method(lua_State* L) {
+    if (!lua_istable(L, 1)) fail("register_method: expected a table {name = ..., forward = ...}, got a ", type_name(L, 1));
+    const Options options(L, 1, "register_method", {"name", "forward", "short", "source", "time", "memory", "decay", "normalize"});
+    const std::string name = options.string("name", "");
+    if (name.empty() || name == "auto") fail("name: \"", name, "\", expected the name of the new method");
+    for (const auto& m : exact::methods()) {
+        if (m.name == name) fail("name: \"", name, "\" is a built-in method");
+    }
+    if (options.push("forward") != LUA_TFUNCTION) fail("forward: expected a function(B, C, V, options), got a ", type_name(L, -1));
+    lua_pop(L, 1);
+    for (const char* key : {"short", "source", "time", "memory"}) options.string(key, "");
+    for (const char* key : {"decay", "normalize"}) options.boolean(key, true);
+
+    lua_getfield(L, LUA_REGISTRYINDEX, registered);
+    const auto names = registered_names(L);
+    const auto place = std::find(names.begin(), names.end(), name) - names.begin();  // the same name replaces
+    lua_newtable(L);  // a copy: later changes of the caller's table do not change the method
+    for (lua_pushnil(L); lua_next(L, 1);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_rawseti(L, -2, place + 1);
+    if (place == static_cast<std::ptrdiff_t>(names.size())) complete_name(L, name);
+    return 0;
+}
+
+void set(lua_State* L, const char* key, const std::string& value) {
+    lua_pushlstring(L, value.data(), value.size());
+    lua_setfield(L, -2, key);
+}
+
+void set(lua_State* L, const char* key, bool value) {
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, key);
+}
+
+// method_list(): every method as a table, in the order of the registry, those written in Lua last.
+int method_list(lua_State* L) {
+    lua_newtable(L);
+    lua_Integer n = 0;
+    const auto finish = [&] {
+        lua_newtable(L);
+        lua_pushliteral(L, "cpu");
+        lua_rawseti(L, -2, 1);
+        lua_setfield(L, -2, "device");
+        lua_rawseti(L, -2, ++n);
+    };
+    for (const auto& m : exact::methods()) {
+        lua_newtable(L);
+        set(L, "name", m.name);
+        set(L, "short", m.short_name);
+        set(L, "source", m.source);
+        set(L, "time", m.time);
+        set(L, "memory", m.memory);
+        set(L, "decay", true);
+        set(L, "normalize", true);
+        set(L, "state", m.state);
+        set(L, "built_in", true);
+        if (m.block > 0) {
+            lua_pushinteger(L, m.block);
+            lua_setfield(L, -2, "block");
+        }
+        finish();
+    }
+    for (const auto& name : registered_names(L)) {
+        push_registered(L, name);
+        const int method = lua_gettop(L);
+        lua_newtable(L);
+        for (const char* key : {"name", "short", "source", "time", "memory"}) {
+            lua_getfield(L, method, key);
+            lua_setfield(L, -2, key);
+        }
+        set(L, "decay", supports(L, method, "decay"));
+        set(L, "normalize", supports(L, method, "normalize"));
+        set(L, "state", false);
+        set(L, "built_in", false);
+        lua_remove(L, method);
+        finish();
+    }
+    return 1;
+}
+
+// opcount(f, ...): the operations of the built-in definitions that f(...) calls.
+int opcount(lua_State* L) {
+    if (!lua_isfunction(L, 1)) fail("opcount: expected a function, got a ", type_name(L, 1));
+    OperationCount count;
+    struct Scope {
+        OperationCount* before;
+        explicit Scope(OperationCount* now) : before(std::exchange(counting, now)) {}
+        ~Scope() { counting = before; }
+    };
+    {
+        const Scope scope(&count);
+        lua_call(L, lua_gettop(L) - 1, 0);
+    }
+    lua_newtable(L);
+    const auto field = [&](const char* key, std::int64_t value) {
+        lua_pushinteger(L, value);
+        lua_setfield(L, -2, key);
+    };
+    field("multiplies", count.multiplies);
+    field("adds", count.adds);
+    field("exponentials", count.exponentials);
+    field("divisions", count.divisions);
+    return 1;
+}
+
+int push_decay(lua_State* L, Index heads, double (*gamma)(double head, double heads)) {
+    if (heads < 1 || heads > 1 << 20) fail("h: ", heads, ", expected a number of heads, 1 or more");
+    Tensor out(DType::f64, {heads});
+    for (Index h = 0; h < heads; ++h) out.set(h, gamma(static_cast<double>(h), static_cast<double>(heads)));
+    push(L, out);
+    return 1;
+}
+
+// The slopes of ALiBi (Press et al. 2022): the geometric sequence 2^(-8/n), 2^(-16/n), ... for the largest power of two n
+// up to h, then every second slope of 2n heads. As decays: γ = exp(-slope).
+int alibi_slopes(lua_State* L) {
+    return push_decay(L, check_integer(L, 1, "h"), [](double head, double heads) {
+        const double n = std::exp2(std::floor(std::log2(heads)));
+        return head < n ? std::exp2(-8 * (head + 1) / n) : std::exp2(-4 * (2 * (head - n) + 1) / n);
+    });
+}
+
+// The decays of RetNet (Sun et al. 2023): γ = 1 - 2^(-5 - head), heads from 0.
+int retnet_decay(lua_State* L) {
+    return push_decay(L, check_integer(L, 1, "h"), [](double head, double) { return 1 - std::exp2(-5 - head); });
+}
+
+}  // namespace
+
+void open_attention(lua_State* L) {
+    lua_newtable(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, registered);
+    add_functions(L, {{"causal_linear_attention", guarded<causal_linear_attention_>},
+                      {"register_method", guarded<register_method>},
+                      {"method_list", guarded<method_list>},
+                      {"opcount", guarded<opcount>},
+                      {"alibi_slopes", guarded<alibi_slopes>},
+                      {"retnet_decay", guarded<retnet_decay>}});
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,52 @@
+// Where values are shown. Only a Display knows whether there is a terminal; a notebook is another one.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+struct lua_State;
+
+namespace causeway::lua {
+
+// One value in the representations it has; `text` is always there, the others may be empty.
+struct Rich {
+    std::string text, svg, html;
+};
+
+class Display {
+public:
+    virtual ~Display() = default;
+    virtual void show(const Rich& value) = 0;
+    // A transient line such as a progress bar: replaced by the next one, cleared by an empty one and by show().
+    virtual void status(std::string_view line) = 0;
+    virtual int columns() const = 0;
+    virtual int rows() const = 0;
+    virtual bool colour() const = 0;
+};
+
+// Text to standard output; status lines to standard error, where that is a terminal.
+class TerminalDisplay : public Display {
+public:
+    void show(const Rich& value) override;
+    void status(std::string_view line) override;
+    int columns() const override;
+    int rows() const override;
+    // A terminal, and neither NO_COLOR is set nor TERM is dumb.
+    bool colour() const override;
+
+private:
+    bool status_shown_ = false;
+};
+
+// The display of this interpreter; a terminal until another one is set, which must outlive the interpreter.
+Display& display(lua_State* L);
+void set_display(lua_State* L, Display& display);
+
+// The representations of the value at `index`: from the metamethod __rich, else __tostring, else as a Lua literal.
+// Errors of the metamethods pass as Lua errors.
+Rich rich(lua_State* L, int index);
+
+// True when the function that returned the value has printed it already (metatable field __shown).
+bool already_shown(lua_State* L, int index);
+
+}  // namespace causeway::lua

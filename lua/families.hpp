@@ -1,0 +1,16 @@
+// The families of bindings, in the order in which they are opened: the table of contents of the shell.
+#pragma once
+
+struct lua_State;
+
+namespace causeway::lua {
+
+void open_tensor(lua_State* L);     // lua/tensor.cpp: construction, indexing, arithmetic, reductions, linear algebra, random numbers
+void open_files(lua_State* L);      // lua/files.cpp: load, save
+void open_attention(lua_State* L);  // lua/attention.cpp: causal linear attention and the registry of methods
+void open_measure(lua_State* L);    // lua/measure.cpp: clock, memory, threads, operation counts, the machine
+void open_support(lua_State* L);    // lua/support.cpp: what the Lua files need: errors, options, journals, child programs
+void open_display(lua_State* L);    // lua/display.cpp: show a value through the display in use
+void open_help(lua_State* L);       // lua/help.cpp: what lua/lib/help.lua needs
+
+}  // namespace causeway::lua

@@ -1,0 +1,68 @@
+local manual = (...).manual
+
+manual.causal_linear_attention = {
+  call = "causal_linear_attention(B, C, V, options)",
+  text = [[O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0. B, C [b, h, N, r] and V [b, h, N, d], or without the
+leading dimensions; in the literature q, k, v. One table works too: causal_linear_attention{q = q, k = k, v = v}.
+
+  method        "auto" (the fastest one measured on this machine), or a name from methods()
+  decay         γ in (0, 1]: a number, or one per head; default 1
+  normalize     true divides row i by the row sum of the masked B Cᵀ
+  block         block or base-case length, where the method has one
+  scale         factor on B Cᵀ; default 1
+  state         the state to start from, [b, h, r, d] (normalize: [b, h, r, d + 1]), for methods that carry one
+  return_state  true returns the state after the last token as a second value
+  device        "cpu" or "gpu"; default: where the inputs are
+
+Two halves of a sequence with the state carried over give what one call gives. Source: 000 eq. 5, leet eq. 4.]],
+  example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
+}
+
+manual.methods = {
+  call = "methods()",
+  text = "Shows every method of causal linear attention: short name, source, complexity in N, memory beyond inputs and output per head (r, d the widths, b, t, Br, Bc block lengths), default block, and what it supports. Returns the list.",
+  example = "methods()",
+}
+
+manual.method_list = {
+  call = "method_list()",
+  text = "The registry as a list of tables with name, short, source, time, memory, block, decay, normalize, state, device; nothing is printed.",
+  example = "method_list()[1].name",
+}
+
+manual.register_method = {
+  call = "register_method{name =, forward =, ...}",
+  text = [[Adds a method written in Lua: it then works in causal_linear_attention, methods, benchmark_method and sweeps.
+forward(B, C, V, options) gets tensors of four dimensions, checked as for the built-in methods, and options with decay (nil
+or a list of one γ per head), normalize, scale and block as given; it returns the output, shaped like V. Further fields:
+short, source, time, memory (shown by methods()), decay = false or normalize = false where it does not support them.
+Registering a name again replaces the method.]],
+  example = [[
+register_method{name = "by-hand", decay = false, normalize = false, forward = function(B, C, V, options)
+  local n = size(B, 3)
+  local mask = zeros(n, n)
+  for i = 1, n do mask:set(1, i, {1, i}) end
+  return times(B * C:t(), mask) * V
+end}
+x = randn(1, 2, 8, 4)
+maximum(abs(causal_linear_attention(x, x, x, {method = "by-hand"}) - causal_linear_attention(x, x, x)))]],
+}
+
+manual.opcount = {
+  call = "opcount(f, ...)",
+  text = [[Runs f(...) with every causal_linear_attention in it computed by the method's definition on a number type that
+counts, and returns {multiplies, adds, exponentials, divisions} really executed. Name the method: "auto" has no definition.]],
+  example = 'x = randn(1, 1, 64, 4)\nopcount(function() causal_linear_attention(x, x, x, {method = "recursion", block = 8}) end)',
+}
+
+manual.alibi_slopes = {
+  call = "alibi_slopes(h)",
+  text = "The slopes of ALiBi for h heads (Press et al. 2022), a Tensor{Float64}; as decays: exp(-alibi_slopes(h)).",
+  example = "exp(-alibi_slopes(8))",
+}
+
+manual.retnet_decay = {
+  call = "retnet_decay(h)",
+  text = "The decays of RetNet for h heads (Sun et al. 2023): γ = 1 - 2^(-5 - head), heads from 0, a Tensor{Float64}.",
+  example = "retnet_decay(4)",
+}

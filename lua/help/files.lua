@@ -1,0 +1,54 @@
+-- Help for load, save and JSON.
+local manual = (...).manual
+
+manual.load = {
+  call = "load(path)",
+  text = [[
+Reads a file; its extension says what comes back:
+  .npy          a Tensor
+  .safetensors  a table of name -> Tensor and, second, the table of its metadata
+  .csv          an array of rows, each a table of column -> value and, second, the array of column names
+  .json         tables, strings, numbers and booleans
+Tensors keep Float16, BFloat16, Float32 and Float64; booleans and integers up to 16 bits become Float32, larger ones
+Float64 (a 64-bit integer that Float64 does not hold exactly is an error).
+A cell of a .csv file is a number or a boolean where all of it is one, text otherwise or in quotes, nil where empty.
+Called with a chunk of Lua, or with a function, load is Lua's own.]],
+  example = [[local path = os.tmpname() .. ".csv"; save(path, {{method = "fleet", N = 128}}); print(load(path)[1].method)]],
+}
+
+manual.save = {
+  call = "save(path, value, options)",
+  text = [[
+Writes a file; its extension says what the value has to be:
+  .npy          a Tensor (not BFloat16, which NumPy does not know)
+  .safetensors  a table of name -> Tensor; {metadata = {name = "text"}} adds remarks
+  .csv          an array of rows, each a table of column -> number, string or boolean; {columns = {"N", "method"}} says
+                which columns and in which order (otherwise all, sorted)
+  .json         tables, strings, numbers, booleans and Tensors
+The file appears complete or not at all: when writing fails the old one stays.]],
+  example = [[local path = os.tmpname() .. ".json"; save(path, {{N = 128, time = 3.7e-7}}); print(load(path)[1].time)]],
+}
+
+manual.json_encode = {
+  call = "json_encode(value)",
+  text = [[
+The value as one line of JSON. A table with positions 1, 2, ... is an array, one with names an object (names sorted),
+the empty table an array. Floats keep a point, so integers and floats come back as they were. NaN and the infinities,
+which JSON lacks, are "NaN", "Inf" and "-Inf", and json_decode turns them back. A Tensor is nested arrays, json_null is
+null; bytes of a string that are not UTF-8 become U+FFFD.]],
+  example = [[json_encode({N = 128, time = 3.7e-7, note = "OOM"})]],
+}
+
+manual.json_decode = {
+  call = "json_decode(text)",
+  text = [[
+The value that JSON text stands for. "NaN", "Inf" and "-Inf" become numbers; null is nil in an object and json_null in
+an array, where it keeps its place.]],
+  example = [[json_decode('{"N": 128, "times": [0.25, 0.5]}').times[2] ]],
+}
+
+manual.json_null = {
+  call = "json_null",
+  text = "What null in a JSON array is in Lua, and what json_encode writes as null.",
+  example = [[json_encode({1, json_null, 3})]],
+}

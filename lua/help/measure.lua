@@ -1,0 +1,143 @@
+local manual = (...).manual
+
+manual.btime = {
+  call = "btime(f, {samples =, seconds =, show = true})",
+  text = [[Times the function f: after a warm-up call it is called again and again, until there are `samples` samples or
+`seconds` seconds are spent, whichever comes first; without options 1000 samples or 1 second, at least 3 samples.
+Calls shorter than 20 µs are repeated within a sample. Garbage is collected between samples, outside the timing.
+
+Shows one line, and returns a table: minimum, median, mean, std (seconds), samples, memory (the most bytes held during the
+call beyond what was held before; its result counts). The minimum is the number least disturbed by other programs.
+At the prompt, `@btime EXPR` does the same.]],
+  example = "btime(function() return randn(64, 64) * randn(64, 64) end, {samples = 5})",
+}
+
+manual.clock = {
+  call = "clock()",
+  text = "Seconds on a clock that never goes back; only differences mean something.",
+  example = "start = clock(); print(clock() - start)",
+}
+
+manual.threads = {
+  call = "threads([n])",
+  text = [[The number of worker threads; threads(n) sets it first, 1 to 1024. At the start it is CAUSEWAY_THREADS, or the number
+of cores. Results do not depend on it.]],
+  example = "threads()",
+}
+
+manual.machine = {
+  call = "machine()",
+  text = [[What the numbers were made on: a table with processor, cores, threads, simd (what this program was built for), memory
+(bytes), system, compiler, eigen, lua, causeway (versions). Results of `sweep` carry it.]],
+  example = "machine()",
+}
+
+manual.product_rate = {
+  call = 'product_rate([n, {dtype = "Float32"}])',
+  text = [[Floating-point operations a second of Eigen's own n×n×n matrix product (2n³ operations; n = 512), each of threads()
+threads busy with a product of its own: the median of repetitions over about a quarter of a second. The yardstick for the
+speed of every method.]],
+  example = "product_rate(128) / 1e9",
+}
+
+manual.growth_exponent = {
+  call = "growth_exponent(N, time)",
+  text = "The p of time ≈ constant · N^p: the slope of the least-squares line of log time on log N. Lists or Tensors.",
+  example = "growth_exponent({1024, 2048, 4096}, {0.1, 0.2, 0.4})",
+}
+
+manual.summary = {
+  call = "summary(values)",
+  text = "count, minimum, median, mean, std and maximum of a list of numbers or a Tensor, as a table.",
+  example = "summary({3, 1, 4, 1, 5})",
+}
+
+manual.sweep = {
+  call = 'sweep{grid = {N = {...}, ...}, run = function(p) ... end, save = "results/NAME", order =, timeout =, seed = 1, fresh = false}',
+  text = [[Runs a function for every combination of the lists in `grid`, with a progress bar and the time left. `run` gets a table
+of parameters (p.N, ...) and returns a number or a table of numbers, strings and booleans under names.
+
+  order    names from the slowest to the fastest varying; the rest follow sorted
+  save     folder of the results: each finished row is on the disk before the next point starts, so a sweep that was
+           stopped, even by a crash, goes on where it was. At the end NAME.csv and NAME.json, with machine, versions and seed
+  timeout  seconds a point may take
+  seed     of the random numbers, set again before every point
+  fresh    forget the rows of earlier runs
+
+A point that runs out of memory or time is recorded as OOM or timeout and the sweep goes on; any other error stops it, and
+the finished rows stay. Rows whose point is still in a changed grid are kept; rows of another machine or version too, each
+naming its origin; rows of another seed are refused. When `run` itself has changed, use fresh = true.
+
+Returns the rows, which show themselves as a table, with methods:
+  results:table{columns =}   results:column(name, filter)   results:where(filter)
+  results:plot(x, y, {by = name, error = name, ...})    filter: {name = value} or a function of the row]],
+  example = 'sweep{grid = {N = {64, 128, 256}}, run = function(p) return btime(function() return randn(p.N, p.N):sum() end, {samples = 3, show = false}).minimum end}',
+}
+
+manual.progress = {
+  call = "progress(total[, done])",
+  text = [[A transient line with a bar, the count, the time gone and the time left: p:show(text), p:step(text) when a step is
+done, p:finish() to take it away.]],
+  example = "p = progress(3); for i = 1, 3 do p:step() end; p:finish()",
+}
+
+manual.benchmark_method = {
+  call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, dtype =, repeats = 15, timeout = 60, methods =, seed = 1})",
+  text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options) that returns
+O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time. `methods` lists
+others to time beside it; without a method, all registered ones are timed.
+
+Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout where
+that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status; with result:plot().]],
+  example = 'benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16, repeats = 3, methods = {"vanilla"}})',
+}
+
+manual.causal_oracle = {
+  call = "causal_oracle(B, C, V, {decay =, normalize =, scale =})",
+  text = "Causal linear attention by its definition, in Float64: what methods are compared with.",
+  example = "q = randn(1, 1, 8, 4); causal_oracle(q, q, q)",
+}
+
+manual.relative_error = {
+  call = "relative_error(A, reference)",
+  text = "max |A - reference| / max |reference|, in Float64; NaN where A has a NaN or an infinity.",
+  example = "relative_error(f16(ones(2, 2) / 3), ones(2, 2) / 3)",
+}
+
+manual.text_table = {
+  call = "text_table(rows, {columns =, title =, note =, most =})",
+  text = [[A table of results from a list of tables. `columns` lists keys, or {key =, title =, unit =, format =, align =} with a
+format such as "%.2f" or a function(value, row). It shows itself aligned, in a page as HTML; t:text(), t:html(), t:csv().]],
+  example = 'text_table({{method = "fleet", time = 1.5}, {method = "vanilla", time = "OOM"}}, {columns = {"method", {key = "time", unit = "ms"}}})',
+}
+
+manual.show_table = {
+  call = "show_table(rows, options)",
+  text = "Shows a table of results and returns it; see text_table.",
+  example = "show_table({{N = 128, time = 0.5}, {N = 256, time = 1.1}})",
+}
+
+manual.report = {
+  call = 'report{title =, save = "x.html", part, ...}',
+  text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and any value that
+shows itself. Returns the page; `save` writes it.]],
+  example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}; print(#page > 0)',
+}
+
+manual.number_text = {
+  call = "number_text(x[, digits])",
+  text = "A number with 4 (or `digits`) significant digits, without an exponent where it can be read without one.",
+  example = "number_text(0.0012345)",
+}
+
+manual.seconds_text = {
+  call = "seconds_text(s)",
+  text = "Seconds with the unit that fits.",
+  example = "seconds_text(0.00123)",
+}
+
+manual.bytes_text = {
+  call = "bytes_text(n)",
+  text = "Bytes with the unit that fits.",
+  example = "bytes_text(3 * 1024 * 1024)",
+}

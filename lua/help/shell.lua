@@ -1,0 +1,64 @@
+local manual = (...).manual
+
+manual.help = {
+  call = "help(name)",
+  text = [[Shows how a function is called, what it does and an example. At the prompt `?name` does the same, and `?` alone
+shows an overview. The name may be a string or the function itself.]],
+  example = 'help("apropos")',
+}
+
+manual.apropos = {
+  call = "apropos(word)",
+  text = "Lists the functions whose name or help contains the word. At the prompt `??word` does the same.",
+  example = 'apropos("history")',
+}
+
+manual.display = {
+  call = "display(value, ...)",
+  text = [[Shows values as the prompt shows the value of an expression: tensors as aligned tables, tables laid out, strings
+quoted, plots as pictures where the display can. `print` is Lua's own.
+
+A value of your own is shown as its metamethod __tostring says, or __rich, which returns a table
+{text = ..., svg = ..., html = ...}.]],
+  example = 'display({1, 2, {name = "three"}})',
+}
+
+manual.terminal_size = {
+  call = "terminal_size()",
+  text = "Returns the columns and rows of the terminal, 80 and 24 where there is none.",
+  example = "terminal_size()",
+}
+
+manual.ans = {
+  call = "ans",
+  text = [[The value of the last expression at the prompt, the first one if there were several. It is a variable like any
+other and is also set where a `;` at the end of the line hides the value.]],
+  example = "1 + 1;\nans * 21",
+}
+
+manual["@time"] = {
+  call = "@time EXPR",
+  text = [[At the prompt and in -e, at the start of a line: evaluates the expression or statement once, prints the seconds
+it took and the peak of the memory that tensors needed beyond what was held before, then shows the value.]],
+  example = "@time 1 + 1",
+}
+
+manual["@btime"] = {
+  call = "@btime EXPR",
+  text = [[At the prompt and in -e, at the start of a line: measures the expression with btime, many samples after a
+warm-up.]],
+  example = "@btime 1 + 1",
+}
+
+manual["@show"] = {
+  call = "@show EXPR",
+  text = "At the prompt and in -e, at the start of a line: prints the expression and its value, `EXPR = value`.",
+  example = "@show 1 + 1",
+}
+
+manual[";"] = {
+  call = ";COMMAND",
+  text = [[At the prompt and in -e, at the start of a line: runs a command of the system's shell. `;cd FOLDER` changes the
+folder of this program.]],
+  example = ";true",
+}

@@ -1,0 +1,251 @@
+-- Methods of causal linear attention against each other: first right, then fast.
+local causeway = ...
+
+local raise = causeway._raise
+
+-- Largest error beside the Float64 oracle, relative to its largest entry, that still counts as right.
+local tolerances = { Float64 = 1e-10, Float32 = 1e-3, Float16 = 2e-2, BFloat16 = 1e-1 }
+local dtypes = { Float64 = "f64", Float32 = "f32", Float16 = "f16", BFloat16 = "bf16" }
+local element_bytes = { Float64 = 8, Float32 = 4, Float16 = 2, BFloat16 = 2 }
+local longest_vanilla = 1024 -- longer oracles use the row-based definition: the same sum, in time linear in N
+
+--- The definition in Float64: what every method is compared with. Options: decay, normalize, scale.
+function causeway.causal_oracle(B, C, V, options)
+  local given = { method = B:size(B:ndims() - 1) <= longest_vanilla and "vanilla" or "row-based" }
+  for _, key in ipairs({ "decay", "normalize", "scale" }) do given[key] = (options or {})[key] end
+  return (causeway.causal_linear_attention(causeway.f64(B), causeway.f64(C), causeway.f64(V), given))
+end
+
+--- max |A - reference| / max |reference|; NaN where A has a NaN.
+function causeway.relative_error(A, reference)
+  local wide = causeway.f64(A)
+  if causeway.length(wide) == 0 then return 0.0 end
+  if not causeway.all(causeway.isfinite(wide)) then return 0 / 0 end
+  local largest = causeway.maximum(causeway.abs(reference))
+  return causeway.maximum(causeway.abs(wide - reference)) / (largest > 0 and largest or 1)
+end
+
+--- Calls f(...) once: its first result, the seconds, the peak of memory beyond what was held before and the result itself.
+function causeway._measured_call(f, ...)
+  collectgarbage()
+  local before = causeway._memory()
+  causeway._reset_peak()
+  local start = causeway.clock()
+  local result = f(...)
+  local seconds = causeway.clock() - start
+  local _, peak = causeway._memory()
+  local own = causeway.length(result) * element_bytes[causeway.eltype(result)]
+  return result, seconds, math.max(0, peak - before - own)
+end
+
+--- What a message says: "OOM", "timeout", or nil for any other error.
+function causeway._status_of_error(message)
+  local function has(text) return type(message) == "string" and message:find(text, 1, true) ~= nil end
+  if has("out of memory") or has("not enough memory") then return "OOM" end
+  if has("the time limit was reached") then return "timeout" end
+end
+
+local option_keys = { "lengths", "batch", "heads", "rank", "dim", "decay", "normalize", "dtype", "repeats", "timeout", "methods", "seed", "show" }
+
+local function whole(options, name, otherwise, least)
+  local value = options[name]
+  if value == nil then return otherwise end
+  if not math.tointeger(value) or value < least then raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value), least)) end
+  return math.tointeger(value)
+end
+
+-- The methods to time as {name =, forward = function(B, C, V, options)}.
+local function candidates(method, others)
+  local list = {}
+  local function add(item)
+    if type(item) == "function" then
+      list[#list + 1] = { name = #list == 0 and "yours" or "yours " .. #list + 1, forward = item }
+      return
+    end
+    if type(item) ~= "string" then raise("benchmark_method: method: expected a name or a function(B, C, V, options), got a " .. type(item)) end
+    list[#list + 1] = { name = item, forward = function(B, C, V, options)
+      local given = { method = item }
+      for key, value in pairs(options) do given[key] = value end
+      return (causeway.causal_linear_attention(B, C, V, given))
+    end }
+  end
+  if method ~= nil then add(method) end
+  local more = others
+  if more == nil and method == nil then
+    more = {}
+    for i, entry in ipairs(causeway.method_list()) do more[i] = entry.name end
+  end
+  if more ~= nil and type(more) ~= "table" then raise("benchmark_method: methods: expected a list of names, got a " .. type(more)) end
+  for _, item in ipairs(more or {}) do
+    if item ~= method then add(item) end
+  end
+  -- A misspelt name is an error now, not a row of errors later.
+  local known = {}
+  for _, entry in ipairs(causeway.method_list()) do known[#known + 1] = entry.name end
+  known[#known + 1] = "auto"
+  local names = {}
+  for _, item in ipairs(list) do
+    if not item.name:find("^yours") then names[item.name] = true end
+  end
+  causeway._check_names("benchmark_method: method", names, known)
+  return list
+end
+
+local Benchmark = { __name = "Benchmark" }
+Benchmark.__index = Benchmark
+
+local function cell_of(row)
+  if row.status == "ok" then return string.format("%s ± %s", causeway.number_text(row.mean * 1e3, 3), causeway.number_text(row.std * 1e3, 2)) end
+  if row.status == "wrong" then return "wrong: " .. causeway.number_text(row.error, 2) end
+  return row.status
+end
+
+--- The table of the leet document: a line a method, a column a length.
+function Benchmark:table()
+  local columns, lines, by_method, fastest = { { key = "method" } }, {}, {}, {}
+  local worst
+  for _, row in ipairs(self) do
+    if row.status == "ok" and not (fastest[row.N] and fastest[row.N].mean <= row.mean) then fastest[row.N] = row end
+    if row.error and row.status == "ok" and not (worst and worst >= row.error) then worst = row.error end
+  end
+  for _, N in ipairs(self.lengths) do columns[#columns + 1] = { key = N, title = "N = " .. N, align = "right" } end
+  local any
+  for _, row in ipairs(self) do
+    local line = by_method[row.method]
+    if not line then
+      line = { method = row.method }
+      by_method[row.method], lines[#lines + 1] = line, line
+    end
+    local first = fastest[row.N] == row
+    any = any or first
+    line[row.N] = cell_of(row) .. (first and " *" or "  ")
+    if row.message then self.messages[row.method] = row.message end
+  end
+  local notes = {}
+  if any then notes[1] = "* fastest" end
+  if worst then notes[#notes + 1] = "largest error beside Float64: " .. causeway.number_text(worst, 2) end
+  for name, message in pairs(self.messages) do notes[#notes + 1] = name .. ": " .. message end
+  return causeway.text_table(lines, { columns = columns, title = self.title, note = table.concat(notes, "; ") })
+end
+
+--- Time over length, one curve a method.
+function Benchmark:plot(options)
+  local given, curves = {}, {}
+  for key, value in pairs(options or {}) do given[key] = value end
+  for _, row in ipairs(self) do
+    if row.status == "ok" then
+      local curve = curves[row.method]
+      if not curve then
+        curve = { x = {}, y = {}, error = {}, label = row.method }
+        curves[row.method], given[#given + 1] = curve, curve
+      end
+      local n = #curve.x + 1
+      curve.x[n], curve.y[n], curve.error[n] = row.N, row.mean, row.std
+    end
+  end
+  for key, value in pairs({ xscale = "log", yscale = "log", xlabel = "length N", ylabel = "seconds" }) do given[key] = given[key] or value end
+  return causeway.plot(given)
+end
+
+function Benchmark.__tostring(self) return self:table():text() end
+
+function Benchmark.__rich(self)
+  local shown = self:table()
+  return { text = shown:text(), html = shown:html() }
+end
+
+-- One method at one length: checks it, then times it.
+local function measure(candidate, inputs, reference, options, tolerance, repeats)
+  local O, _, memory = causeway._measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
+  local row = { error = causeway.relative_error(O, reference), memory = memory, status = "ok" }
+  if not (row.error <= tolerance) then
+    row.status = "wrong"
+    return row
+  end
+  local times = {}
+  for i = 1, repeats do
+    O = nil
+    collectgarbage()
+    local start = causeway.clock()
+    O = candidate.forward(inputs.B, inputs.C, inputs.V, options)
+    times[i] = causeway.clock() - start
+  end
+  local s = causeway._summary(times)
+  row.mean, row.std, row.minimum, row.median = s.mean, s.std, s.minimum, s.median
+  return row
+end
+
+--- Times a method (a registered name or function(B, C, V, options)) over lengths; see lua/help/measure.lua.
+function causeway.benchmark_method(method, options)
+  if type(method) == "table" and options == nil and getmetatable(method) == nil then method, options = nil, method end
+  causeway._check_options("benchmark_method", options, option_keys)
+  options = options or {}
+  local batch, heads = whole(options, "batch", 1, 1), whole(options, "heads", 8, 1)
+  local r, repeats = whole(options, "rank", 64, 1), whole(options, "repeats", 15, 1)
+  local d, seed = whole(options, "dim", r, 1), whole(options, "seed", 1, 0)
+  local timeout = options.timeout or 60
+  if type(timeout) ~= "number" or not (timeout > 0) then raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0") end
+  local dtype = options.dtype or "Float32"
+  for long, short in pairs(dtypes) do
+    if dtype == short then dtype = long end
+  end
+  if not dtypes[dtype] then raise(string.format('benchmark_method: dtype: "%s", expected "Float32", "Float64", "Float16" or "BFloat16"', tostring(dtype))) end
+  local lengths = options.lengths or { 128, 512, 2048, 8192 }
+  if type(lengths) ~= "table" or #lengths == 0 then raise("benchmark_method: lengths: expected a list of lengths such as {128, 512}") end
+  for i, N in ipairs(lengths) do
+    if not math.tointeger(N) or N < 1 then raise(string.format("benchmark_method: lengths: item %d is %s, expected a whole number, at least 1", i, tostring(N))) end
+  end
+  local list = candidates(method, options.methods)
+  local passed = { decay = options.decay or nil, normalize = options.normalize }
+
+  local results = setmetatable({}, { __index = setmetatable({
+    lengths = lengths, messages = {},
+    title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d heads, r = %d, d = %d, %s, %s decay%s", repeats, batch, heads, r, d, dtype, passed.decay and "with" or "no",
+      passed.normalize and ", normalised" or ""),
+  }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
+  local progress = causeway.progress(#lengths * #list)
+  local too_slow = {}
+  for _, N in ipairs(lengths) do
+    causeway.seed(seed)
+    local convert = causeway[dtypes[dtype]]
+    local function input(width)
+      local X = causeway.randn(batch, heads, N, width)
+      -- Row sums of both signs may be near zero: normalised runs get positive entries.
+      return convert(passed.normalize and causeway.abs(X) + 0.1 or X)
+    end
+    local inputs = { B = input(r), C = input(r), V = convert(causeway.randn(batch, heads, N, d)) }
+    local reference = causeway.causal_oracle(inputs.B, inputs.C, inputs.V, passed)
+    for _, candidate in ipairs(list) do
+      progress:show(candidate.name .. ", N = " .. N)
+      local row
+      if too_slow[candidate.name] then
+        row = { status = "timeout" } -- it was at a shorter length
+      else
+        local good, result = pcall(causeway._with_timeout, timeout, measure, candidate, inputs, reference, passed, tolerances[dtype], repeats)
+        if good then
+          row = result
+        else
+          local status = causeway._status_of_error(result)
+          if not status and type(result) == "string" and result:find("interrupted", 1, true) then
+            progress:finish()
+            error(result, 0)
+          end
+          row = { status = status or "error", message = not status and tostring(result) or nil }
+          too_slow[candidate.name] = status == "timeout"
+        end
+      end
+      row.method, row.N = candidate.name, N
+      results[#results + 1] = row
+      progress:step()
+    end
+  end
+  progress:finish()
+  if options.show == false then return results end
+  causeway._show(results)
+  return causeway._shown(results)
+end
+
+causeway._options.benchmark_method = { dtype = { "Float32", "Float64", "Float16", "BFloat16" } }
+for _, name in ipairs(option_keys) do
+  causeway._options.benchmark_method[name] = causeway._options.benchmark_method[name] or true
+end

@@ -1,0 +1,138 @@
+-- A value as the shell shows it: numbers as Lua prints them, strings quoted, tables laid out to be read.
+local causeway = ...
+
+local most_depth = 4    -- tables nested deeper are elided
+local most_items = 40   -- entries of a table that are shown
+local ends = 3          -- last entries of a longer list that are shown
+
+local keywords = {}
+for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true until while"):gmatch("%a+") do
+  keywords[word] = true
+end
+
+local function is_name(key)
+  return type(key) == "string" and key:find("^[%a_][%w_]*$") and not keywords[key]
+end
+
+-- Characters, not bytes: UTF-8 counts as it is seen.
+local function width(text)
+  return utf8.len(text) or #text
+end
+
+local escapes = { ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\", ['"'] = '\\"' }
+
+local function quoted(text)
+  local escaped = text:gsub('[%c\\"]', function(c) return escapes[c] or string.format("\\x%02x", c:byte()) end)
+  if not utf8.len(escaped) then
+    escaped = escaped:gsub("[\x80-\xff]", function(c) return string.format("\\x%02x", c:byte()) end)
+  end
+  return '"' .. escaped .. '"'
+end
+
+-- Where a function comes from: `function f(a, b) at tour.lua:3`, `function maximum, see ?maximum`.
+local function function_text(f)
+  local info = debug.getinfo(f, "Su")
+  if info.what == "C" or info.source:find("^=causeway:") then
+    for name, value in pairs(causeway) do
+      if value == f and name:sub(1, 1) ~= "_" then return "function " .. name .. ", see ?" .. name end
+    end
+    return "built-in function"
+  end
+  local names = {}
+  for i = 1, info.nparams do names[i] = debug.getlocal(f, i) end
+  if info.isvararg then names[#names + 1] = "..." end
+  return string.format("function (%s) at %s:%d", table.concat(names, ", "), info.short_src, info.linedefined)
+end
+
+-- Numbers before strings before all other keys, each in order.
+local rank = { number = 1, string = 2 }
+local function before(a, b)
+  local x, y = rank[type(a)] or 3, rank[type(b)] or 3
+  if x ~= y then return x < y end
+  if x == 3 then return tostring(a) < tostring(b) end
+  return a < b
+end
+
+local show
+
+-- A value inside a table, on one line: something that speaks for itself gives the first line of what it says.
+local function show_inner(value, depth, seen)
+  local meta = debug.getmetatable(value)
+  if type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__tostring") then
+    local text = tostring(value)
+    local first = text:match("^[^\n]*")
+    return first == text and text or (first:gsub(":$", ""))
+  end
+  return show(value, depth, seen)
+end
+
+-- The entries of a table as texts, in order; long lists keep their ends.
+local function entries(t, depth, seen)
+  local items = {}
+  local n = rawlen(t)
+  local function hide(from, to) return n > most_items and from > most_items - ends and from <= to end
+  local i = 1
+  while i <= n do
+    if hide(i, n - ends) then
+      items[#items + 1] = string.format("… %d more …", n - ends - i + 1)
+      i = n - ends + 1
+    end
+    items[#items + 1] = show_inner(rawget(t, i), depth, seen)
+    i = i + 1
+  end
+  local keys = {}
+  for key in next, t do
+    if not (math.type(key) == "integer" and key >= 1 and key <= n) then keys[#keys + 1] = key end
+  end
+  table.sort(keys, before)
+  for k, key in ipairs(keys) do
+    if k > most_items then
+      items[#items + 1] = string.format("… %d more", #keys - most_items)
+      break
+    end
+    local name = is_name(key) and key or "[" .. show_inner(key, most_depth, seen) .. "]"
+    items[#items + 1] = name .. " = " .. show_inner(rawget(t, key), depth, seen)
+  end
+  return items
+end
+
+local function show_table(t, depth, seen)
+  if next(t) == nil then return "{}" end
+  if seen[t] then return "{…: itself}" end
+  if depth >= most_depth then return "{…}" end
+  seen[t] = true
+  local items = entries(t, depth + 1, seen)
+  seen[t] = nil
+  local line = "{" .. table.concat(items, ", ") .. "}"
+  local room = causeway.terminal_size() - 2 * depth - 2
+  if width(line) <= room and not line:find("\n") then return line end
+  local indent = ("  "):rep(depth + 1)
+  local lines, current = {}, nil
+  for _, item in ipairs(items) do  -- short entries share a line
+    local short = width(item) <= 16 and not item:find("\n")
+    if current and short and width(current) + width(item) + 2 <= room then
+      current = current .. " " .. item .. ","
+    else
+      if current then lines[#lines + 1] = current end
+      current = item .. ","
+      if not short then lines[#lines + 1], current = current, nil end
+    end
+  end
+  lines[#lines + 1] = current
+  return "{\n" .. indent .. table.concat(lines, "\n" .. indent) .. "\n" .. ("  "):rep(depth) .. "}"
+end
+
+function show(value, depth, seen)
+  local kind = type(value)
+  if kind == "string" then return quoted(value) end
+  if kind == "function" then return function_text(value) end
+  if kind == "table" then return show_table(value, depth, seen) end
+  return tostring(value)
+end
+
+--- Any value as text; of several lines where it needs them. Used where the value has no __rich.
+function causeway._literal(value)
+  local meta = debug.getmetatable(value)
+  if type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__tostring") then return tostring(value) end
+  return show(value, 0, {})
+end

@@ -1,0 +1,30 @@
+-- methods(): the registry as a table to look at.
+local causeway = ...
+
+local Methods = { __shown = true, __name = "Methods" }
+Methods.__index = Methods
+
+--- Prints every method of causal linear attention and returns the list, as method_list() does.
+function causeway.methods()
+  local list = causeway.method_list()
+  local function mark(flag) return flag and "✓" or "–" end
+  local rows = {}
+  for i, m in ipairs(list) do
+    rows[i] = {
+      name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "", memory = m.memory or "",
+      block = m.block or "–", decay = mark(m.decay), normalize = mark(m.normalize), state = mark(m.state), cpu = "✓", gpu = "–",
+    }
+  end
+  causeway.display(causeway.text_table(rows, {
+    columns = { "name", "short", "source", "time", "memory", { key = "block", align = "right" }, "decay", "normalize", "state", "cpu", "gpu" },
+    title = "Causal linear attention: O = (B Cᵀ ⊙ M) V",
+  }))
+  return setmetatable(list, Methods)
+end
+
+-- What Tab completes in a call; register_method adds to the names.
+local names = { "auto" }
+for _, m in ipairs(causeway.method_list()) do names[#names + 1] = m.name end
+causeway._options.causal_linear_attention = {
+  method = names, decay = true, normalize = true, block = true, scale = true, state = true, return_state = true, device = { "cpu", "gpu" },
+}

@@ -1,0 +1,379 @@
+-- Runs a function over every combination of parameters and keeps each finished row on the disk at once.
+--
+-- The folder results/NAME holds
+--   rows.jsonl  the journal: a line an origin or a finished row, written through to the disk before the next point
+--               starts. A stopped sweep reads it and goes on; a last line torn by a crash is dropped, its point run again.
+--   NAME.csv, NAME.json   all rows of the grid with their origin, written when the sweep is complete
+--
+-- What is kept when something has changed since the rows were written:
+--   the grid            rows whose point is still in the grid; the others stay in the journal and come back with it
+--   machine or version  all rows; each names the origin (machine, versions, seed) that made it
+--   the seed            nothing: an error asks for `fresh = true` (start again) or another name
+-- What `run` does is not looked at: after changing it, use `fresh = true` or another name.
+local causeway = ...
+
+local raise = causeway._raise
+
+local Results = { __name = "Results" }
+Results.__index = Results
+
+-- ── Points ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+local function is_identifier(name) return type(name) == "string" and name:find("^[%a_][%w_]*$") ~= nil end
+
+-- 2.0 and 2 are one value and one key.
+local function plain(value) return math.type(value) == "float" and math.tointeger(value) or value end
+
+-- The names of the grid in the order of nesting: as in `order`, the others sorted after them. The last varies fastest.
+local function names_of(grid, order)
+  local names, seen = {}, {}
+  for i, name in ipairs(order or {}) do
+    if grid[name] == nil then raise(string.format('sweep: order: item %d is "%s", which is not in the grid', i, tostring(name))) end
+    if seen[name] then raise(string.format('sweep: order: "%s" appears twice', name)) end
+    seen[name] = true
+    names[i] = name
+  end
+  local others = {}
+  for name, values in pairs(grid) do
+    if not is_identifier(name) then raise("sweep: grid: the key " .. tostring(name) .. ", expected names such as N") end
+    if type(values) ~= "table" then raise(string.format("sweep: grid.%s: expected a list of values, got a %s", name, type(values))) end
+    if not seen[name] then others[#others + 1] = name end
+  end
+  table.sort(others)
+  table.move(others, 1, #others, #names + 1, names)
+  if #names == 0 then raise("sweep: grid: expected at least one list of values, such as {N = {128, 256}}") end
+  return names
+end
+
+local function checked_values(name, values)
+  local out, seen = {}, {}
+  for i = 1, #values do
+    local value = plain(values[i])
+    local kind = type(value)
+    if kind ~= "number" and kind ~= "string" and kind ~= "boolean" or value ~= value or value == math.huge or value == -math.huge then
+      raise(string.format("sweep: grid.%s: item %d is %s, expected a finite number, a string or true or false", name, i, kind == "number" and tostring(value) or "a " .. kind))
+    end
+    if seen[value] then raise(string.format("sweep: grid.%s: %s appears twice", name, tostring(value))) end
+    seen[value] = true
+    out[i] = value
+  end
+  return out
+end
+
+-- All points in order, each {name = value}.
+local function points_of(grid, names)
+  local points = { {} }
+  for _, name in ipairs(names) do
+    local longer = {}
+    for _, point in ipairs(points) do
+      for _, value in ipairs(grid[name]) do
+        local next_point = { [name] = value }
+        for key, entry in pairs(point) do next_point[key] = entry end
+        longer[#longer + 1] = next_point
+      end
+    end
+    points = longer
+  end
+  return points
+end
+
+-- One text for a point, whatever the order of the grid.
+local function key_of(point)
+  local exact = {}
+  for name, value in pairs(point) do exact[name] = plain(value) end
+  return causeway.json_encode(exact)
+end
+
+-- "N = 128, method = fleet"
+local function point_text(point, names)
+  local parts = {}
+  for i, name in ipairs(names) do parts[i] = name .. " = " .. tostring(point[name]) end
+  return table.concat(parts, ", ")
+end
+
+-- ── The journal ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- Rows and origins of a journal, and the length of its intact part. Lines: {"origin": {...}, "id": n} or
+-- {"point": {...}, "status": "ok", "values": {...}, "seconds": s, "origin": n}.
+local function read_journal(path)
+  local rows, origins, intact = {}, {}, 0
+  local file = io.open(path, "rb")
+  if not file then return rows, origins, intact end
+  local text = file:read("a")
+  file:close()
+  local from, number = 1, 0
+  while from <= #text do
+    local to = text:find("\n", from, true)
+    if not to then break end
+    number = number + 1
+    local line = text:sub(from, to - 1)
+    local good, entry = pcall(causeway.json_decode, line)
+    good = good and type(entry) == "table"
+    if not good and to < #text then raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true", path, number)) end
+    if not good then break end
+    if entry.point then rows[key_of(entry.point)] = entry elseif entry.id then origins[entry.id] = entry.origin end
+    intact, from = to, to + 1
+  end
+  return rows, origins, intact
+end
+
+local function origin_now(seed)
+  local origin = causeway._machine()
+  origin.seed = seed
+  return origin
+end
+
+-- The number of the origin among those of the journal; a new one is written to it.
+local function origin_id(journal, origins, origin)
+  local text = causeway.json_encode(origin)
+  for id, known in ipairs(origins) do
+    local same = {}
+    for key, value in pairs(known) do same[key] = key ~= "date" and value or nil end
+    if causeway.json_encode(same) == text then return id end
+  end
+  local id = #origins + 1
+  local dated = { date = os.date("!%Y-%m-%dT%H:%M:%SZ") }
+  for key, value in pairs(origin) do dated[key] = value end
+  origins[id] = dated
+  if journal then journal:append(causeway.json_encode({ origin = dated, id = id }) .. "\n") end
+  return id
+end
+
+-- ── One point ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- What run returned as {name = value}; an error for anything that a row cannot hold.
+local function values_of(result, point, names)
+  if type(result) == "number" then return { value = result } end
+  if type(result) ~= "table" then raise("sweep: run returned " .. (result == nil and "nothing" or "a " .. type(result)) .. " at " .. point_text(point, names) .. ", expected a number or a table of results") end
+  local values = {}
+  for name, value in pairs(result) do
+    local kind = type(value)
+    if type(name) ~= "string" or kind ~= "number" and kind ~= "string" and kind ~= "boolean" then
+      -- Fields such as a Timing's methods live in its metatable; what stands in the table itself must be a result.
+      raise(string.format("sweep: run returned %s = a %s at %s, expected numbers, strings, true or false under names", tostring(name), kind, point_text(point, names)))
+    end
+    if point[name] ~= nil or name == "status" or name == "origin" then raise(string.format('sweep: run returned "%s", which is already the name of a column', name)) end
+    values[name] = value
+  end
+  return values
+end
+
+-- Runs one point: its row, or nil and the error that stops the sweep.
+local function run_point(run, point, names, timeout, seed)
+  causeway.seed(seed)
+  local given = {}
+  for name, value in pairs(point) do given[name] = value end
+  local start = causeway.clock()
+  local good, result
+  if timeout then good, result = pcall(causeway._with_timeout, timeout, run, given) else good, result = pcall(run, given) end
+  local row = { point = point, seconds = causeway.clock() - start, status = "ok", values = {} }
+  if good then
+    row.values = values_of(result, point, names)
+  else
+    row.status = causeway._status_of_error(result)
+    if row.status == "OOM" or row.status == "timeout" and timeout then return row end
+    if type(result) == "string" and not result:find("interrupted", 1, true) then result = result .. " (sweep at " .. point_text(point, names) .. ")" end
+    return nil, result
+  end
+  return row
+end
+
+-- ── Results ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- The rows of the grid in its order, flat: parameters, results, status, origin.
+local function results_of(points, names, rows, origins, fields)
+  local results = setmetatable({}, Results)
+  local seen, value_names = {}, {}
+  for _, point in ipairs(points) do
+    local entry = rows[key_of(point)]
+    if entry then
+      local row = { status = entry.status, origin = entry.origin }
+      for name, value in pairs(point) do row[name] = value end
+      for name, value in pairs(entry.values) do
+        row[name] = value
+        if not seen[name] then seen[name] = true; value_names[#value_names + 1] = name end
+      end
+      results[#results + 1] = row
+    end
+  end
+  table.sort(value_names)
+  local columns = table.move(names, 1, #names, 1, {})
+  table.move(value_names, 1, #value_names, #columns + 1, columns)
+  columns[#columns + 1] = "status"
+  local meta = {}
+  for key, value in pairs(Results) do meta[key] = value end
+  meta.__index = setmetatable({ columns = columns, names = names, origins = origins }, { __index = Results })
+  for key, value in pairs(fields or {}) do meta.__index[key] = value end
+  return setmetatable(results, meta)
+end
+
+--- The rows as a table to show; options as in text_table. A row without results shows its status in their place.
+function Results:table(options)
+  local rows, parameters = {}, {}
+  for _, name in ipairs(self.names) do parameters[name] = true end
+  local all_ok = true
+  for i, row in ipairs(self) do
+    local shown = {}
+    for key, value in pairs(row) do shown[key] = value end
+    if row.status ~= "ok" then
+      all_ok = false
+      for _, name in ipairs(self.columns) do
+        if not parameters[name] and name ~= "status" then shown[name] = row.status end
+      end
+    end
+    rows[i] = shown
+  end
+  options = options or {}
+  local columns = options.columns
+  if not columns then
+    columns = table.move(self.columns, 1, #self.columns, 1, {})
+    if all_ok or #columns > #self.names + 1 then columns[#columns] = nil end -- the status stands in the results' columns
+  end
+  local given = { columns = columns }
+  for key, value in pairs(options) do given[key] = value end
+  return causeway.text_table(rows, given)
+end
+
+--- The rows, status "ok" or any, that `filter` ({name = value} or a function of the row) lets through.
+function Results:where(filter)
+  local found = {}
+  for _, row in ipairs(self) do
+    local fits = true
+    if type(filter) == "function" then
+      fits = filter(row)
+    else
+      for name, value in pairs(filter or {}) do fits = fits and row[name] == value end
+    end
+    if fits then found[#found + 1] = row end
+  end
+  return found
+end
+
+--- The values of one column, of the rows that are "ok" and pass the filter.
+function Results:column(name, filter)
+  local values = {}
+  for _, row in ipairs(self:where(filter)) do
+    if row.status == "ok" and row[name] ~= nil then values[#values + 1] = row[name] end
+  end
+  return values
+end
+
+--- A picture: results.plot("N", "time", {by = "method", error =, ...}); one curve for each value of `by`.
+function Results:plot(x, y, options)
+  local given, by, err = {}, nil, nil
+  for key, value in pairs(options or {}) do
+    if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
+  end
+  local curves, order = {}, {}
+  for _, row in ipairs(self) do
+    if row.status == "ok" and row[x] ~= nil and row[y] ~= nil then
+      local label = by and row[by]
+      local curve = curves[tostring(label)]
+      if not curve then
+        curve = { x = {}, y = {}, error = err and {}, label = by and tostring(label) }
+        curves[tostring(label)] = curve
+        order[#order + 1] = curve
+      end
+      curve.x[#curve.x + 1], curve.y[#curve.y + 1] = row[x], row[y]
+      if err then curve.error[#curve.error + 1] = row[err] or 0 end
+    end
+  end
+  if #order == 0 then raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y))) end
+  for i, curve in ipairs(order) do given[i] = curve end
+  given.xlabel, given.ylabel = given.xlabel or x, given.ylabel or y
+  return causeway.plot(given)
+end
+
+function Results.__tostring(self) return self:table({ most = 60 }):text() end
+
+function Results.__rich(self)
+  local shown = self:table({ most = 60 })
+  return { text = shown:text(), html = shown:html() }
+end
+
+-- ── The sweep ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+local function check_arguments(options)
+  if type(options) ~= "table" then raise("sweep: expected a table {grid = ..., run = ...}, got " .. (options == nil and "nothing" or "a " .. type(options))) end
+  causeway._check_options("sweep", options, { "grid", "run", "save", "order", "timeout", "seed", "fresh" })
+  if type(options.grid) ~= "table" then raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. (options.grid == nil and "nothing" or "a " .. type(options.grid))) end
+  if type(options.run) ~= "function" then raise("sweep: run: expected a function of a point, got " .. (options.run == nil and "nothing" or "a " .. type(options.run))) end
+  if options.save ~= nil and (type(options.save) ~= "string" or options.save:gsub("/+$", "") == "") then raise('sweep: save: expected a folder such as "results/NAME"') end
+  if options.order ~= nil and type(options.order) ~= "table" then raise("sweep: order: expected a list of names, got a " .. type(options.order)) end
+  if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout)) end
+  if options.seed ~= nil and not math.tointeger(options.seed) then raise("sweep: seed: expected a whole number, got " .. tostring(options.seed)) end
+  if options.fresh ~= nil and type(options.fresh) ~= "boolean" then raise("sweep: fresh: expected true or false, got a " .. type(options.fresh)) end
+end
+
+local function write_results(folder, name, results, options)
+  local columns = table.move(results.columns, 1, #results.columns, 1, {})
+  columns[#columns + 1] = "origin"
+  causeway._replace_file(folder .. "/" .. name .. ".csv", causeway.text_table(results, { columns = columns }):csv())
+  local rows = table.move(results, 1, #results, 1, {})
+  local origins = {}
+  for i, origin in ipairs(results.origins) do origins[i] = origin end
+  causeway._replace_file(folder .. "/" .. name .. ".json",
+    causeway.json_encode({ name = name, columns = columns, timeout = options.timeout, seed = options.seed, finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
+end
+
+--- Runs every combination of the grid; see the top of this file and lua/help/measure.lua.
+function causeway.sweep(options)
+  check_arguments(options)
+  local names = names_of(options.grid, options.order)
+  local grid = {}
+  for _, name in ipairs(names) do grid[name] = checked_values(name, options.grid[name]) end
+  local points = points_of(grid, names)
+  local seed = math.tointeger(options.seed or 1)
+
+  -- Rows of an earlier run. The journal is opened, and with that locked, before it is read.
+  local rows, origins, journal, folder = {}, {}, nil, nil
+  if options.save then
+    folder = options.save:gsub("/+$", "")
+    causeway._make_folder(folder)
+    local path = folder .. "/rows.jsonl"
+    journal = causeway._open_journal(path)
+    if options.fresh then
+      journal:cut(0)
+      for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
+    end
+    local intact
+    rows, origins, intact = read_journal(path)
+    for _, origin in ipairs(origins) do
+      if origin.seed ~= seed then
+        journal:close()
+        raise(string.format("sweep: %s holds rows made with seed %s, not %d; use that seed, another name, or fresh = true to start again", folder, tostring(origin.seed), seed))
+      end
+    end
+    journal:cut(intact)
+  end
+
+  local todo, done = {}, 0
+  for _, point in ipairs(points) do
+    if rows[key_of(point)] then done = done + 1 else todo[#todo + 1] = point end
+  end
+  local origin = #todo > 0 and origin_id(journal, origins, origin_now(seed)) or 0
+  local progress = causeway.progress(#points, done)
+  for _, point in ipairs(todo) do
+    progress:show(point_text(point, names))
+    local finished, row, failure = pcall(run_point, options.run, point, names, options.timeout, seed)
+    if not finished then row, failure = nil, row end
+    if not row then
+      progress:finish()
+      if journal then journal:close() end
+      error(failure, 0)
+    end
+    row.origin = origin
+    rows[key_of(point)] = row
+    if journal then journal:append(causeway.json_encode(row) .. "\n") end
+    if row.status == "OOM" then collectgarbage() end
+    progress:step()
+  end
+  progress:finish()
+  if journal then journal:close() end
+
+  local results = results_of(points, names, rows, origins, { folder = folder })
+  if folder then write_results(folder, folder:match("[^/]+$"), results, { timeout = options.timeout, seed = seed }) end
+  return results
+end
+
+causeway._options.sweep = { grid = true, run = true, save = true, order = true, timeout = true, seed = true, fresh = true }

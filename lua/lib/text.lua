@@ -1,0 +1,19 @@
+-- Numbers and columns as text: shared by tables, plots and the shell.
+local causeway = ...
+
+--- Seconds with the unit that fits: 1.234 ms.
+function causeway.seconds_text(s)
+  if s ~= s then return "-" end
+  if s < 1e-6 then return string.format("%.1f ns", s * 1e9) end
+  if s < 1e-3 then return string.format("%.2f µs", s * 1e6) end
+  if s < 1 then return string.format("%.2f ms", s * 1e3) end
+  return string.format("%.2f s", s)
+end
+
+--- Bytes with the unit that fits: 1.5 MiB.
+function causeway.bytes_text(n)
+  local units = { "B", "KiB", "MiB", "GiB", "TiB" }
+  local i = 1
+  while n >= 1024 and i < #units do n, i = n / 1024, i + 1 end
+  return i == 1 and string.format("%d B", n) or string.format("%.1f %s", n, units[i])
+end

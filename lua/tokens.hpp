@@ -1,0 +1,22 @@
+// Lua source text cut into tokens: enough for the prompt (is the value hidden?) and for completion (what is the cursor in?).
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace causeway::lua {
+
+struct Token {
+    enum Kind { name, number, string, comment, symbol };
+    Kind kind;
+    std::size_t begin, end;  // bytes of the source
+    bool open = false;       // a string or comment that the source ends in
+
+    std::string_view text(std::string_view source) const { return source.substr(begin, end - begin); }
+};
+
+// The tokens in order, comments included. Never fails: a byte that starts nothing is a symbol. O(length).
+std::vector<Token> tokenize(std::string_view source);
+
+}  // namespace causeway::lua

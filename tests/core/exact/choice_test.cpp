@@ -1,0 +1,40 @@
+// method = "auto": measured, kept, and forgotten when the program is another.
+#include "core/exact/choice.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/core/exact/problems.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+
+TEST_CASE("auto computes the right thing for every kind of call", "[exact][auto]") {
+    for (bool normalize : {false, true}) {
+        const Case c{1, 2, 300, 16, 16, {0.9}, normalize, 51};
+        const Inputs in = inputs(c, DType::f32);
+        CHECK(Oracle(c, in).mismatch(causal_linear_attention(in.B, in.C, in.V, options(c, "auto")).O) == "");
+    }
+    const Case c{1, 1, 40, 8, 8, {}, false, 52};
+    const Inputs in = inputs(c, DType::f64);
+    auto o = options(c, "auto");
+    o.return_state = true;
+    CHECK(causal_linear_attention(in.B, in.C, in.V, o).state.size() == 64);
+    o = options(c, "auto");
+    o.block = 8;
+    CHECK(Oracle(c, in).mismatch(causal_linear_attention(in.B, in.C, in.V, o).O) == "");
+}
+
+TEST_CASE("the answer of auto is kept in the cache directory with the identity of the program", "[exact][auto]") {
+    const exact::Question question{DType::f32, 2, 100, 8, 8, false, false, false, false};
+    const std::string name = exact::fastest(question).name;
+    CHECK(exact::fastest(question).name == name);
+    std::ifstream in(exact::choice_file());
+    const auto file = nlohmann::json::parse(in);
+    CHECK(file.at("identity").get<std::string>().size() > 40);
+    bool found = false;
+    for (const auto& [key, value] : file.at("choices").items()) found = found || (key.find("heads=2 N=128 r=8 d=8") != std::string::npos && value == name);
+    CHECK(found);
+}

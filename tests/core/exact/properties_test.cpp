@@ -1,0 +1,204 @@
+// Properties: causality, split and resume, independence of the number of threads, memory.
+#include "tests/core/exact/problems.hpp"
+
+#include <limits>
+
+#include "core/base/interrupt.hpp"
+#include "core/base/parallel.hpp"
+#include "core/exact/block_based.hpp"
+#include "core/exact/causal_dot_product.hpp"
+#include "core/exact/fleet.hpp"
+#include "core/exact/lightning.hpp"
+#include "core/exact/recursion.hpp"
+#include "core/exact/row_based.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+
+namespace {
+
+// Tokens [from, to) of a tensor [batch, heads, N, width].
+Tensor tokens(const Tensor& A, Index from, Index to) {
+    const auto& s = A.shape();
+    Tensor out(A.dtype(), {s[0], s[1], to - from, s[3]});
+    const auto row = static_cast<std::size_t>(s[3]) * size_of(A.dtype());
+    for (Index h = 0; h < s[0] * s[1]; ++h)
+        std::memcpy(out.raw() + static_cast<std::size_t>(h * (to - from)) * row, A.raw() + static_cast<std::size_t>(h * s[2] + from) * row, static_cast<std::size_t>(to - from) * row);
+    return out;
+}
+
+const std::vector<Case> cases{{2, 2, 200, 16, 24, {}, false, 41}, {1, 3, 131, 5, 33, {0.9}, false, 42}, {1, 1, 300, 20, 16, {0.99}, true, 43}};
+
+}  // namespace
+
+TEST_CASE("a later token cannot change an earlier output", "[exact]") {
+    for (const Case& c : cases) {
+        const Inputs in = inputs(c, DType::f32);
+        for (Index at : {Index{1}, c.N / 2, c.N - 1}) {
+            Inputs other{in.B.copy(), in.C.copy(), in.V.copy()};
+            for (Tensor* A : {&other.B, &other.C, &other.V}) {
+                const Index width = A->shape()[3];
+                for (Index h = 0; h < c.batch * c.heads; ++h)
+                    for (Index i = at; i < c.N; ++i)
+                        for (Index k = 0; k < width; ++k) A->set((h * c.N + i) * width + k, 1e6 * (k + 1));
+            }
+            for (const Method& m : exact::methods()) {
+                INFO(m.name << " " << c << " from token " << at);
+                const Tensor before = causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O;
+                const Tensor after = causal_linear_attention(other.B, other.C, other.V, options(c, m.name)).O;
+                CHECK(same_bits(tokens(before, 0, at), tokens(after, 0, at)));
+                CHECK_FALSE(same_bits(before, after));
+            }
+        }
+    }
+}
+
+TEST_CASE("infinities and NaN of a later token stay there", "[exact]") {
+    const Case c{1, 2, 150, 8, 8, {0.9}, false, 44};
+    Inputs in = inputs(c, DType::f32);
+    const Index at = 77;
+    const Inputs clean{in.B.copy(), in.C.copy(), in.V.copy()};
+    in.V.set(at * c.d, std::numeric_limits<double>::infinity());
+    in.C.set(at * c.r + 1, std::nan(""));
+    for (const char* name : {"row-based", "causal-dot-product", "lightning-attention-2", "fleet", "fleet-untiled"}) {
+        INFO(name);
+        const Tensor before = causal_linear_attention(clean.B, clean.C, clean.V, options(c, name)).O;
+        const Tensor after = causal_linear_attention(in.B, in.C, in.V, options(c, name)).O;
+        CHECK(same_bits(tokens(before, 0, at), tokens(after, 0, at)));
+    }
+}
+
+TEST_CASE("two parts with the state carried over equal one call", "[exact]") {
+    for (const Case& c : cases) {
+        const Inputs in = inputs(c, DType::f32);
+        const Oracle oracle(c, in);
+        for (const Method& m : exact::methods()) {
+            if (!m.state) continue;
+            for (Index at : {Index{0}, Index{1}, Index{64}, c.N - 1, c.N}) {
+                INFO(m.name << " " << c << " split at " << at);
+                const Poison poison;
+                auto o = options(c, m.name);
+                o.return_state = true;
+                const auto whole = causal_linear_attention(in.B, in.C, in.V, o);
+                const auto first = causal_linear_attention(tokens(in.B, 0, at), tokens(in.C, 0, at), tokens(in.V, 0, at), o);
+                o.state = first.state;
+                const auto second = causal_linear_attention(tokens(in.B, at, c.N), tokens(in.C, at, c.N), tokens(in.V, at, c.N), o);
+                Tensor joined(DType::f32, whole.O.shape());
+                for (Index h = 0; h < c.batch * c.heads; ++h)
+                    for (Index i = 0; i < c.N; ++i)
+                        for (Index k = 0; k < c.d; ++k) {
+                            const double value = i < at ? first.O.get((h * at + i) * c.d + k) : second.O.get((h * (c.N - at) + i - at) * c.d + k);
+                            joined.set((h * c.N + i) * c.d + k, value);
+                        }
+                CHECK(oracle.mismatch(joined) == "");
+                REQUIRE(whole.state.shape() == second.state.shape());
+                for (Index i = 0; i < whole.state.size(); ++i) REQUIRE(std::abs(whole.state.get(i) - second.state.get(i)) <= 1e-4 * (1 + std::abs(whole.state.get(i))));
+            }
+        }
+    }
+}
+
+TEST_CASE("the final state is the discounted sum of the outer products", "[exact]") {
+    const Case c{1, 2, 70, 4, 3, {0.8}, true, 45};
+    const Inputs in = inputs(c, DType::f64);
+    for (const Method& m : exact::methods()) {
+        if (!m.state) continue;
+        INFO(m.name);
+        auto o = options(c, m.name);
+        o.return_state = true;
+        const Tensor state = causal_linear_attention(in.B, in.C, in.V, o).state;
+        REQUIRE(state.shape() == Shape{1, 2, 4, 4});
+        for (Index h = 0; h < 2; ++h)
+            for (Index e = 0; e < c.r; ++e)
+                for (Index k = 0; k <= c.d; ++k) {
+                    double sum = 0;
+                    for (Index j = 0; j < c.N; ++j) {
+                        const double v = k < c.d ? in.V.get((h * c.N + j) * c.d + k) : 1;
+                        sum += std::pow(0.8, static_cast<double>(c.N - 1 - j)) * in.C.get((h * c.N + j) * c.r + e) * v;
+                    }
+                    REQUIRE(std::abs(state.get((h * c.r + e) * 4 + k) - sum) <= 1e-12);
+                }
+    }
+}
+
+TEST_CASE("outputs of every method do not depend on the number of threads", "[exact]") {
+    const int before = threads();
+    std::vector<Case> many = cases;
+    many.push_back({1, 1, 5000, 16, 24, {0.999}, false, 46});
+    many.push_back({1, 5, 700, 16, 16, {}, true, 47});
+    for (const Case& c : many) {
+        const Inputs in = inputs(c, DType::f32);
+        for (const Method& m : exact::methods()) {
+            set_threads(1);
+            auto o = options(c, m.name);
+            o.return_state = m.state;
+            const auto one = causal_linear_attention(in.B, in.C, in.V, o);
+            for (int n : {2, 3, 7}) {
+                INFO(m.name << " " << c << " threads=" << n);
+                set_threads(n);
+                const auto more = causal_linear_attention(in.B, in.C, in.V, o);
+                CHECK(same_bits(one.O, more.O));
+                if (m.state) CHECK(same_bits(one.state, more.state));
+            }
+        }
+    }
+    set_threads(before);
+}
+
+TEST_CASE("no method but vanilla needs memory that grows as N²", "[exact]") {
+    const auto extra = [](const Method& m, Index N, bool normalize) {
+        const Case c{1, 2, N, 16, 16, {0.99}, normalize, 48};
+        const Inputs in = inputs(c, DType::f32);
+        memory::reset_peak();
+        const std::size_t held = memory::current();
+        const Tensor O = causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O;
+        return static_cast<double>(memory::peak() - held - O.bytes());
+    };
+    for (const Method& m : exact::methods()) {
+        INFO(m.name);
+        const double small = extra(m, 1024, false), large = extra(m, 4096, false);
+        if (m.name == "vanilla") {
+            CHECK(large >= 4.0 * 4096 * 4096);
+            CHECK(large >= 12 * small);
+        } else {
+            // At most a table of powers and, in recursion, partial sums of large nodes grow at all.
+            CHECK(large <= small + 4096 * 8.0 + 20 * 16 * 16 * 4);
+            CHECK(extra(m, 4096, true) <= 4.2 * extra(m, 1024, true) + 1e5);
+        }
+    }
+}
+
+TEST_CASE("the memory of the definitions is that of the claims", "[exact]") {
+    // Exact, in scalars: vanilla N² + the table of N powers, row-based and causal-dot-product rd, fleet rank by rank d.
+    const Index N = 200, r = 8, d = 12, b = 32;
+    const std::vector<double> x(static_cast<std::size_t>(N * 16), 1);
+    std::vector<double> O(static_cast<std::size_t>(N * 16));
+    const exact::Head<double> h{{x.data(), N, r}, {x.data(), N, r}, {x.data(), N, d}, {O.data(), N, d}, 1, nullptr};
+    const auto scalars = [&](auto&& f) {
+        memory::reset_peak();
+        const std::size_t held = memory::current();
+        f();
+        return static_cast<Index>((memory::peak() - held) / sizeof(double));
+    };
+    CHECK(scalars([&] { exact::vanilla(h); }) == N * N + N);
+    CHECK(scalars([&] { exact::row_based(h); }) == r * d);
+    CHECK(scalars([&] { exact::causal_dot_product(h); }) == r * d);
+    CHECK(scalars([&] { exact::block_based(h, b); }) == r * d + b * b);
+    CHECK(scalars([&] { exact::lightning_attention_2(h, b); }) == r * d + b);
+    CHECK(scalars([&] { exact::recursion(h, b); }) == r * d + b * b);
+    CHECK(scalars([&] { exact::recursion(h, b, exact::Leaf::row_based); }) == r * d);
+    CHECK(scalars([&] { exact::fleet_untiled(h); }) == d);
+    CHECK(scalars([&] { exact::fleet(h, b, Index{5}); }) == r * d + b * 5);
+}
+
+TEST_CASE("a computation stops at the time limit and on request, and the next one goes on", "[exact]") {
+    const Case c{1, 2, 20000, 64, 64, {}, false, 49};
+    const Inputs in = inputs(c, DType::f32);
+    interrupt::set_deadline(1e-3);
+    CHECK_THROWS_AS(causal_linear_attention(in.B, in.C, in.V, options(c, "vanilla")), Timeout);
+    interrupt::set_deadline(0);
+    interrupt::request();
+    CHECK_THROWS_AS(causal_linear_attention(in.B, in.C, in.V, options(c, "row-based")), Interrupted);
+    interrupt::clear();
+    CHECK(causal_linear_attention(in.B, in.C, in.V, options(c, "row-based")).O.size() == in.V.size());
+}

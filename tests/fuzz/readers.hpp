@@ -1,0 +1,86 @@
+// What a fuzzer does with one input, and what the replay of the corpus does with one file. Each returns whether the
+// bytes were accepted; an Error is the other allowed outcome, whatever else is thrown is a fault.
+#pragma once
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/csv.hpp"
+#include "core/tensor/npy.hpp"
+#include "core/tensor/safetensors.hpp"
+#include "lua/json.hpp"
+
+namespace causeway::fuzz {
+
+// Ends the program where an accepted input breaks what its reader promises.
+inline void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+// Reads every byte, for the address sanitizer to see; the elements have the size of their shape.
+inline void touch(const Tensor& t) {
+    const volatile unsigned char* bytes = t.raw();
+    for (std::size_t i = 0; i < t.bytes(); ++i) (void)bytes[i];
+}
+
+template <class F>
+bool accepts(F&& read) {
+    try {
+        read();
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+inline bool npy(Bytes bytes) {
+    return accepts([&] { touch(read_npy(bytes, "input")); });
+}
+
+inline bool safetensors(Bytes bytes) {
+    return accepts([&] {
+        for (const auto& [name, tensor] : read_safetensors(bytes, "input").tensors) touch(tensor);
+    });
+}
+
+inline std::string csv_text(csv::Reader& reader) {
+    std::string out;
+    csv::append_header(out, reader.columns());
+    for (std::vector<csv::Cell> row; reader.next(row);) {
+        require(row.size() == reader.columns().size());
+        csv::append_row(out, row);
+    }
+    return out;
+}
+
+// What was read, written and read again must be the same.
+inline bool csv(Bytes bytes) {
+    return accepts([&] {
+        causeway::csv::Reader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "input");
+        const std::string first = csv_text(reader);
+        causeway::csv::Reader again(first, "output");
+        require(csv_text(again) == first);
+    });
+}
+
+// Likewise, but for null in objects, which the first reading leaves out.
+inline bool json(Bytes bytes) {
+    const std::unique_ptr<lua_State, decltype(&lua_close)> L(luaL_newstate(), lua_close);
+    lua_newtable(L.get());
+    lua_setfield(L.get(), LUA_REGISTRYINDEX, "causeway");
+    lua::open_json(L.get());
+    return accepts([&] {
+        lua::push_json(L.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "input");
+        require(lua_gettop(L.get()) == 1);
+        const std::string first = lua::encode_json(L.get(), 1, "input", true);
+        lua::push_json(L.get(), first, "output");
+        require(lua::encode_json(L.get(), 2, "output", true) == first);
+    });
+}
+
+}  // namespace causeway::fuzz

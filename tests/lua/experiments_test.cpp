@@ -1,0 +1,57 @@
+// The experiments run, in their shortest form, and leave what they promise.
+#include <filesystem>
+
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+
+using causeway::testing::Output;
+using causeway::testing::read_bytes;
+using causeway::testing::start_program;
+using causeway::testing::TemporaryFolder;
+using causeway::testing::wait_for_program;
+
+namespace {
+
+const std::string experiments = CAUSEWAY_SOURCE_DIR "/experiments/";
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Output run_in(const TemporaryFolder& folder, std::vector<std::string> arguments) {
+    std::filesystem::remove(folder / "out");
+    std::filesystem::remove(folder / "err");
+    return wait_for_program(folder, start_program(folder, std::move(arguments)));
+}
+
+}  // namespace
+
+TEST_CASE("the tour shows every method and leaves its results", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "tour.lua", "--quick", "--seconds", "0.001"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    for (const char* method : {"vanilla", "row-based", "causal-dot-product", "block-based", "recursion", "lightning-attention-2", "fleet"}) {
+        CAPTURE(method);
+        CHECK(contains(output.out, method));
+        CHECK(contains(read_bytes(folder / "results/tour/tour.csv"), std::string("128,") + method));
+    }
+    CHECK(contains(read_bytes(folder / "results/tour/tour.html"), "<svg"));
+    CHECK(contains(read_bytes(folder / "results/tour/time.svg"), "</svg>"));
+    CHECK(contains(read_bytes(folder / "results/tour/tour.json"), "\"processor\""));
+}
+
+TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it does not know", "[experiments]") {
+    const TemporaryFolder folder;
+    const std::vector<std::string> command{experiments + "bench_exact.lua", "--lengths", "64,100", "--heads", "1", "--rank", "8", "--dim", "8", "--seconds", "0.001", "--methods", "recursion,fleet"};
+    const Output output = run_in(folder, command);
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "of product rate (%)"));
+    const std::string rows = read_bytes(folder / "results/bench_exact/rows.jsonl");
+    CHECK(run_in(folder, command).status == 0);
+    CHECK(read_bytes(folder / "results/bench_exact/rows.jsonl") == rows);
+
+    const Output wrong = run_in(folder, {experiments + "bench_exact.lua", "--head", "1"});
+    CHECK(wrong.status == 1);
+    CHECK(contains(wrong.err, "unknown option \"--head\", expected one of --dim --fresh --heads"));
+    CHECK(contains(run_in(folder, {experiments + "bench_exact.lua", "--methods", "fleat"}).err, "\"fleat\" is not registered"));
+}

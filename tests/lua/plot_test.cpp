@@ -1,0 +1,111 @@
+// Pictures: what is drawn, as text, SVG, PNG and PDF, and what is refused.
+#include "tests/catch.hpp"
+#include "tests/lua/shell.hpp"
+
+using causeway::testing::Shell;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a plot is text, SVG, PNG and PDF", "[plot]") {
+    Shell lua;
+    CHECK(contains(lua("return plot({1, 4, 9}, {title = 'Squares', xlabel = 'n', ylabel = 'n times n'})"), "Squares"));
+    CHECK(contains(lua("return plot({1, 4, 9}, {ylabel = 'n times n'})"), " n times n\n"));
+    CHECK(contains(lua("return getmetatable(plot({1})).__rich(plot({1, 4})).svg"), "<svg"));
+    CHECK(lua("local p = plot({1, 4, 9}) return p:save(dir .. 'a.svg'):save(dir .. 'a.PNG'):save(dir .. 'a.pdf') == p") == "true");
+    CHECK(contains(lua.file("a.svg"), "</svg>"));
+    CHECK(contains(lua.file("a.PNG").substr(0, 4), "PNG"));
+    CHECK(lua.file("a.pdf").substr(0, 4) == "%PDF");
+    CHECK(lua("plot({1, 2}, {save = dir .. 'b.svg'})").find("Figure") != 0);
+    CHECK(contains(lua.file("b.svg"), "<svg"));
+}
+
+TEST_CASE("every way to give the numbers draws the same curve", "[plot]") {
+    Shell lua;
+    const std::string expected = lua("return plot({1, 2, 3}, {2, 4, 8})");
+    CHECK(contains(expected, "A"));
+    for (const char* call : {"plot(f64{1, 2, 3}, f32{2, 4, 8})", "plot{{x = {1, 2, 3}, y = {2, 4, 8}}}", "plot{x = {1, 2, 3}, y = {2, 4, 8}}", "plot{2, 4, 8}", "plot({2, 4, 8})", "plot{{{1, 2, 3}, {2, 4, 8}}}"}) {
+        CAPTURE(call);
+        CHECK(lua(std::string("return ") + call) == expected);
+    }
+    CHECK(lua("return plot{2, 4, 9}") != expected);
+}
+
+TEST_CASE("text of the user is text, whatever it holds", "[plot]") {
+    Shell lua;
+    const std::string hostile = R"(it's `touch BAD` "q" $x @y \n %s a_b^{c} <&> é)";
+    const std::string call = "local t = [==[" + hostile + "]==] return plot{{y = {1, 2}, label = t}, {y = {2, 1}, label = t}, title = t, xlabel = t, ylabel = t}";
+    CHECK(contains(lua(call), hostile));
+    CHECK(contains(lua(call + ":svg()"), "it's `touch BAD` \"q\" $x @y \\n %s a_b^{c} &lt;&amp;> é"));
+    CHECK_FALSE(std::filesystem::exists("BAD"));
+    CHECK(contains(lua("return plot({1, 2}, {title = 'two\\nlines\\0zero'})"), "two lines zero"));
+    CHECK(contains(lua("return plot({1, 2}, {title = 'not \\xff utf8'})"), "not ? utf8"));
+}
+
+TEST_CASE("points that cannot be drawn are left out", "[plot]") {
+    Shell lua;
+    CHECK(contains(lua("return plot({1, 0/0, 1/0, 4})"), "A"));
+    CHECK(contains(lua("return plot({0, 1, -2, 10, 100}, {yscale = 'log'})"), "100"));
+    CHECK(contains(lua("return plot({5})"), "A"));
+    CHECK(contains(lua("return plot({5, 5, 5}, {yscale = 'log', xscale = 'log'})"), "A"));
+    CHECK(lua("plot({0/0})") == "user:1: plot: there is no point to draw, expected at least one finite number");
+    CHECK(lua("plot({})") == "user:1: plot: there is no point to draw, expected at least one finite number");
+    CHECK(lua("plot({-1, 0}, {yscale = 'log'})") == "user:1: plot: there is no point to draw, expected at least one finite (on a log axis positive) number");
+    CHECK(lua("return plot({1, 2}, {error = {0/0, 5}, yscale = 'log'}):svg() ~= nil") == "true");
+    CHECK(lua("return #plot(randn(100000)):svg() < 2000000") == "true");
+    CHECK(lua("return plot({1e-300, 1e300}, {yscale = 'log'}):svg() ~= nil") == "true");
+}
+
+TEST_CASE("a log axis of lengths is marked at powers of two", "[plot]") {
+    Shell lua;
+    const std::string text = lua("return plot({128, 512, 2048, 8192}, {1, 2, 3, 4}, {xscale = 'log'})");
+    for (const char* mark : {"128", "512", "2048", "8192"}) CHECK(contains(text, mark));
+    CHECK(contains(lua("return plot({1, 2, 3}, {1e-6, 1e-3, 1}, {yscale = 'log'})"), "10⁻⁶"));
+    CHECK(contains(lua("return plot({1, 2, 3}, {0.01, 1, 300}, {yscale = 'log'})"), "0.01"));
+}
+
+TEST_CASE("what plot does not understand is told in a sentence", "[plot]") {
+    Shell lua;
+    CHECK(lua("plot()") == "user:1: plot: expected numbers to draw, got nothing");
+    CHECK(lua("plot('x')") == "user:1: plot: expected a list of numbers, a Tensor or a table of curves, got a string");
+    CHECK(lua("plot({1, 2}, {1, 2, 3})") == "user:1: plot: the curve: y has 3 values, expected 2 like x");
+    CHECK(lua("plot{{x = {1}, y = {1}}, {x = {1, 2}, y = {1}}}") == "user:1: plot: curve 2: y has 1 values, expected 2 like x");
+    CHECK(lua("plot({1, 'a'})") == "user:1: y: item 2 is a string, expected a number");
+    CHECK(lua("plot({1}, {tittle = 'a'})") == "user:1: plot: unknown option \"tittle\" (did you mean \"title\"?)");
+    CHECK(lua("plot({1}, {style = 'dots'})") == "user:1: plot: style: \"dots\", expected \"lines\", \"points\", \"linespoints\" or \"dashed\"");
+    CHECK(lua("plot({1}, {xscale = 'ln'})") == "user:1: plot: xscale: \"ln\", expected \"linear\" or \"log\"");
+    CHECK(lua("plot({1}, {xrange = {2, 1}})") == "user:1: plot: xrange: expected {from, to} with from < to");
+    CHECK(lua("plot({1}, {save = 'a.gif'})") == "user:1: save: \"a.gif\", expected a name that ends in .svg, .png or .pdf");
+    CHECK(lua("plot({1}, {size = {1, 1}})") == "user:1: size: expected {width, height} in pixels, each from 50 to 8000");
+    CHECK(lua("plot{{label = 'a'}}") == "user:1: plot: the curve: no y given, expected {x = ..., y = ...}");
+}
+
+TEST_CASE("without gnuplot one sentence says how to get it", "[plot]") {
+    Shell lua;
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", lua.path("").c_str(), 1);
+    const std::string answer = lua("local svg = plot({1, 2}):svg() return svg");
+    setenv("PATH", path.c_str(), 1);
+    CHECK(answer == "user:1: gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox");
+}
+
+TEST_CASE("a matrix as a heatmap", "[heatmap]") {
+    Shell lua;
+    CHECK(lua("return heatmap(f64{{0, 1}, {1, 0}}, {title = 'swap'})") ==
+          "  swap\n"
+          "  ┌────┐\n"
+          "  │  ██│\n"
+          "  │██  │\n"
+          "  └────┘\n"
+          "  0   ░░▒▒▓▓██ 1");
+    CHECK(contains(lua("return heatmap(randn(1, 1, 700, 30)):svg()"), "<svg"));
+    CHECK(contains(lua("return heatmap(zeros(3, 3)):svg()"), "<svg"));
+    CHECK(contains(lua("return heatmap(f64{{1, 0/0}, {0, 1/0}}, {scale = 'log'})"), "??"));
+    CHECK(lua("heatmap(3)") == "user:1: A: expected a Tensor, got a number");
+    CHECK(lua("heatmap(zeros(2, 3, 4))") == "user:1: A: 2×3×4 Tensor{Float32}, expected one matrix, such as A(1, 1)");
+    CHECK(lua("heatmap(zeros(0, 4))") == "user:1: A: 0×4 Tensor{Float32}, expected at least one element");
+    CHECK(lua("heatmap(zeros(2, 2), {scale = 'log'})") == "user:1: heatmap: A has no finite positive element, expected at least one");
+}

@@ -1,0 +1,54 @@
+// Runs the program and keeps what it prints.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/temporary.hpp"
+
+namespace causeway::testing {
+
+struct Output {
+    int status;  // 128 + the signal where one ended the program, as in the system's shell
+    std::string out, err;
+};
+
+inline int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+// Starts causeway with these arguments in `folder`, which is HOME too. Standard input, output and error are the files
+// in, out and err there. Returns its process.
+inline pid_t start_program(const TemporaryFolder& folder, std::vector<std::string> arguments, const std::string& input = "") {
+    write_bytes(folder / "in", input);
+    arguments.insert(arguments.begin(), CAUSEWAY_PROGRAM);
+    std::vector<char*> argv;
+    for (auto& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    const pid_t child = fork();
+    if (child != 0) return child;
+    if (chdir(folder.path().c_str()) != 0) _exit(127);
+    setenv("HOME", folder.path().c_str(), 1);
+    unsetenv("XDG_STATE_HOME");
+    dup2(open("in", O_RDONLY), STDIN_FILENO);
+    dup2(open("out", O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+    dup2(open("err", O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+}
+
+inline Output wait_for_program(const TemporaryFolder& folder, pid_t child) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {shell_status(status), read_bytes(folder / "out"), read_bytes(folder / "err")};
+}
+
+inline Output run_program(const std::vector<std::string>& arguments, const std::string& input = "") {
+    const TemporaryFolder folder;
+    return wait_for_program(folder, start_program(folder, arguments, input));
+}
+
+}  // namespace causeway::testing

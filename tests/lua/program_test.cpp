@@ -1,0 +1,271 @@
+// The command line: scripts, -e, -i, standard input, exit statuses and the text of errors.
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+
+using namespace causeway::testing;
+
+namespace {
+
+Output run_script(const std::string& text, std::vector<std::string> arguments = {}) {
+    const TemporaryFolder folder;
+    write_bytes(folder / "script.lua", text);
+    arguments.insert(arguments.begin(), "script.lua");
+    return wait_for_program(folder, start_program(folder, arguments));
+}
+
+// What -e shows for the code, which must succeed.
+std::string shown(const std::string& code) {
+    const Output output = run_program({"-e", code});
+    INFO(code);
+    CHECK(output.err == "");
+    CHECK(output.status == 0);
+    return output.out;
+}
+
+// What -e says about the code, which must fail.
+std::string complaint(const std::string& code) {
+    const Output output = run_program({"-e", code});
+    INFO(code);
+    CHECK(output.status == 1);
+    return output.err;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("-e shows values as the prompt does", "[program]") {
+    CHECK(shown("1+1") == "2\n");
+    CHECK(shown("7 / 2") == "3.5\n");
+    CHECK(shown("'a\\nb\"'") == "\"a\\nb\\\"\"\n");
+    CHECK(shown("nil") == "nil\n");
+    CHECK(shown("1, 'two', {3}") == "1\n\"two\"\n{3}\n");
+    CHECK(shown("x=3; print(x)") == "3\n");
+    CHECK(shown("x=3; x") == "3\n");
+    CHECK(shown("x=3; x;") == "");
+    CHECK(shown("1;") == "");
+    CHECK(shown("1; -- hidden") == "");
+    CHECK(shown("'; shown' -- ;") == "\"; shown\"\n");
+    CHECK(shown("print(1) return 2") == "1\n2\n");
+}
+
+TEST_CASE("-e may be repeated and shares variables", "[program]") {
+    const Output output = run_program({"-e", "x = 20", "-e", "x + 1", "-e", "ans * 2"});
+    CHECK(output.out == "21\n42\n");
+    CHECK(output.status == 0);
+    CHECK(run_program({"-e", "print(1)", "-e", "error('stop')", "-e", "print(2)"}).out == "1\n");
+}
+
+TEST_CASE("several lines are evaluated one after the other and share their locals", "[program]") {
+    CHECK(shown("x = 1\nx + 1\nfor i = 1, 2 do\n  print(i)\nend\n\nx + 2") == "2\n1\n2\n3\n");
+    CHECK(shown("local a = 1\nlocal b = 2\na + b") == "3\n");
+    CHECK(shown("x = 1\n  + 2\nx") == "3\n");
+    CHECK(shown("x = 4\n@show x\n?ans\nx") != "");
+}
+
+TEST_CASE("tables are shown to be read", "[program][display]") {
+    CHECK(shown("{}") == "{}\n");
+    CHECK(shown("{1, 'b', {c = 4}, x = true}") == "{1, \"b\", {c = 4}, x = true}\n");
+    CHECK(shown("{[true] = 1, ['two words'] = 2, [2.5] = 3, ['end'] = 4}") == "{[2.5] = 3, [\"end\"] = 4, [\"two words\"] = 2, [true] = 1}\n");
+    CHECK(shown("t = {}; t.t = t; t") == "{t = {…: itself}}\n");
+    CHECK(shown("{{{{{1}}}}}") == "{{{{{…}}}}}\n");
+    CHECK(contains(shown("t = {} for i = 1, 100 do t[i] = i end return t"), "… 60 more …,"));
+    CHECK(shown("{setmetatable({}, {__tostring = function() return 'two\\nlines' end})}") == "{two}\n");
+    CHECK(shown("{'\\1\\200'}") == "{\"\\x01\\xc8\"}\n");
+    CHECK(shown("math.huge, -0.0, 1e100, 2^53, 10 // 3") == "inf\n-0.0\n1e+100\n9.007199254741e+15\n3\n");
+    CHECK(shown("f = function(a, ...) end; f") == "function (a, ...) at (command line):1\n");
+    CHECK(shown("display") == "function display, see ?display\n");
+}
+
+TEST_CASE("a value may say how it is shown", "[program][display]") {
+    CHECK(shown("setmetatable({}, {__tostring = function() return 'text' end})") == "text\n");
+    CHECK(shown("setmetatable({}, {__rich = function() return {text = 'rich'} end})") == "rich\n");
+    CHECK(shown("setmetatable({}, {__shown = true})") == "");
+    CHECK(shown("display(setmetatable({}, {__shown = true, __tostring = function() return 'again' end}))") == "again\n");
+    CHECK(shown("io.write('a') display('b') print('c')") == "a\"b\"\nc\n");
+    CHECK(complaint("setmetatable({}, {__rich = function() return 5 end})") == "error: __rich: expected a table {text = ..., svg = ..., html = ...}, got a number\n");
+    CHECK(contains(complaint("setmetatable({}, {__tostring = function() error('inner', 0) end})"), "error: inner\n"));
+}
+
+TEST_CASE("prefixes of the prompt work in -e", "[program]") {
+    CHECK(shown("@show 1 + 1") == "1 + 1 = 2\n");
+    CHECK(shown("@show 'a', 2;") == "'a', 2 = \"a\", 2\n");
+    const std::string timed = shown("@time 6 * 7");
+    CHECK(contains(timed, " seconds, peak extra memory 0 B\n42\n"));
+    CHECK(contains(shown("@time x = 3"), " seconds"));
+    CHECK(shown(";echo from the shell") == "from the shell\n");
+    CHECK(contains(shown("?display"), "display(value, ...)"));
+    CHECK(contains(shown("??contains the word"), "apropos"));
+    CHECK(complaint(";exit 3") == "error: the command ended with exit status 3\n");
+    CHECK(complaint(";cd /no/such/folder") == "error: cd: /no/such/folder: No such file or directory\n");
+    CHECK(complaint("@tme 1") == "error: @tme: expected @time, @btime or @show (did you mean \"@time\"?)\n");
+    CHECK(complaint("@show") == "error: @show: expected an expression after it\n");
+}
+
+TEST_CASE("help finds, suggests and points to Lua's manual", "[program][help]") {
+    CHECK(contains(shown("?"), "?name shows help with an example"));
+    CHECK(contains(shown("?dsplay"), "no help for \"dsplay\" (did you mean \"display\"?)"));
+    CHECK(contains(shown("?string.rep"), "https://www.lua.org/manual/5.4/manual.html#pdf-string.rep"));
+    CHECK(contains(shown("x = 5\n?x"), "A variable of yours: 5"));
+    CHECK(shown("help('display')") == shown("?display"));
+    CHECK(shown("help(display)") == shown("?display"));
+    CHECK(complaint("help({})") == "error: help: expected a name or a function of causeway, got a table\n");
+    CHECK(complaint("apropos()") == "error: apropos: expected a word to search for\n");
+}
+
+TEST_CASE("an error is one sentence and a traceback of the user's lines", "[program]") {
+    const Output output = run_script("local function f(x)\n  return x.y.z\nend\nlocal function g() f({}) end\npcall(print)\ng()\n");
+    CHECK(output.status == 1);
+    CHECK(output.err ==
+          "error: script.lua:2: attempt to index a nil value (field 'y')\n"
+          "stack traceback:\n"
+          "\tscript.lua:2: in upvalue 'f'\n"
+          "\tscript.lua:4: in local 'g'\n"
+          "\tscript.lua:6: in main chunk\n");
+}
+
+TEST_CASE("an error inside the library is reported at the user's line", "[program]") {
+    const Output output = run_script("local t = {1}\n\napropos(5)\n");
+    CHECK(output.status == 1);
+    CHECK(output.err == "error: script.lua:3: apropos: expected a word to search for\nstack traceback:\n\tscript.lua:3: in main chunk\n");
+    const Output inner = run_script("help('display', causeway)\ncauseway._literal = nil\ndisplay({})\n");
+    CHECK(inner.status == 1);
+    CHECK(contains(inner.err, "error: "));
+    CHECK(contains(inner.err, "stack traceback:\n\tscript.lua:3: in main chunk\n"));
+}
+
+TEST_CASE("syntax errors say what is wrong", "[program]") {
+    CHECK(complaint("1 +") == "error: unexpected symbol near <eof>\n");
+    CHECK(complaint("x = = 2") == "error: unexpected symbol near '='\n");
+    CHECK(complaint("'abc") == "error: unfinished string near <eof>\n");
+    const Output output = run_script("x = 1\n@time x\n");
+    CHECK(output.status == 1);
+    CHECK(output.err == "error: script.lua:2: unexpected symbol near '@' (@time, @btime, @show, ?name and ;command are for the prompt and for -e, at the start of a line)\n");
+}
+
+TEST_CASE("error objects of every kind are reported", "[program]") {
+    CHECK(complaint("error('plain', 0)") == "error: plain\n");
+    CHECK(complaint("error('')") == "error: (command line):1: \n");
+    CHECK(complaint("error()") == "error: the error object is a nil value\n");
+    CHECK(complaint("error({code = 1})") == "error: the error object is a table value: {code = 1}\n");
+    CHECK(complaint("error(setmetatable({}, {__tostring = function() return 'custom' end}))") == "error: custom\n");
+    CHECK(complaint("error(setmetatable({}, {__tostring = function() error('no') end}))") == "error: the error object is a table value\n");
+    CHECK(contains(complaint("error(print)"), "error: the error object is a function value: "));
+}
+
+TEST_CASE("nothing that a script does to Lua ends the program otherwise", "[program]") {
+    CHECK(contains(complaint("function f() return f() + 1 end f()"), "stack overflow"));
+    CHECK(shown("function f() return pcall(f) end f();") == "");
+    CHECK(complaint("('x'):rep(1 << 60)") == "error: resulting string too large\n");
+    CHECK(complaint("('x'):rep(1 << 45)") == "error: resulting string too large\n");
+    CHECK(shown("print, tostring, error, string, type, table, pairs, next = 1, 2, 3, 4, 5, 6, 7, 8\n{1, 'a'}") == "{1, \"a\"}\n");
+    CHECK(complaint("print, tostring, error, string, type = 1, 2, 3, 4, 5; apropos(nil)") == "error: apropos: expected a word to search for\n");
+    CHECK(shown("setmetatable({}, {__gc = function() error('in gc') end})\ncollectgarbage();") != "x");
+    CHECK(complaint("do local t <close> = setmetatable({}, {__close = function() error('closing', 0) end}) end").substr(0, 15) == "error: closing\n");
+    CHECK(complaint("coroutine.wrap(function() error('inside', 0) end)()") == "error: inside\n");
+    CHECK(complaint("coroutine.create(5)") == "error: bad argument #1 to 'create' (function expected, got number)\n");
+    CHECK(contains(complaint("setmetatable(_G, {__index = function() error('strict', 0) end})\nundefined"), "error: strict\n"));
+    CHECK(run_program({"-e", "os.exit(7)"}).status == 7);
+    CHECK(run_program({"-e", "os.exit(true, true)"}).status == 0);
+}
+
+#if !defined(__SANITIZE_ADDRESS__)  // which needs more address space than there is
+TEST_CASE("memory that runs out is an error of the script", "[program]") {
+    const TemporaryFolder folder;
+    const auto limited = [&](const std::string& code) {
+        write_bytes(folder / "script.lua", code);
+        return std::system(("ulimit -v 200000; " CAUSEWAY_PROGRAM " " + folder / "script.lua" + " > " + folder / "out" + " 2> " + folder / "err").c_str());
+    };
+    CHECK(limited("local t = {} for i = 1, 1e9 do t[i] = ('x'):rep(1000000) .. i end") != 0);
+    CHECK(contains(read_bytes(folder / "err"), "error: out of memory\n"));
+    CHECK(limited("print(pcall(function() local t = {} for i = 1, 1e9 do t[i] = {} end end)) collectgarbage() print(#('x'):rep(1000))") == 0);
+    CHECK(read_bytes(folder / "out") == "false\tnot enough memory\n1000\n");
+}
+#endif
+
+TEST_CASE("scripts get their arguments as from Lua", "[program]") {
+    const Output output = run_script("print(arg[0], arg[1], arg[2], #arg, ...)", {"one", "-e"});
+    CHECK(output.out == "script.lua\tone\t-e\t2\tone\t-e\n");
+    CHECK(run_program({"-", "a"}, "print(arg[0], ...)").out == "-\ta\n");
+    CHECK(run_program({"-e", "x = 1", "-"}, "print(x)").out == "1\n");
+    CHECK(run_script("#!/usr/bin/env causeway\nprint('first line')").out == "first line\n");
+    CHECK(run_script("\033Lua").status == 1);
+}
+
+TEST_CASE("a script finds modules beside it", "[program]") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder / "sub");
+    write_bytes(folder / "sub/module.lua", "return {answer = 42}");
+    write_bytes(folder / "sub/script.lua", "print(require('module').answer)");
+    CHECK(wait_for_program(folder, start_program(folder, {"sub/script.lua"})).out == "42\n");
+}
+
+TEST_CASE("-i runs a script, then the shell", "[program]") {
+    const TemporaryFolder folder;
+    write_bytes(folder / "script.lua", "answer = 42");
+    const Output output = wait_for_program(folder, start_program(folder, {"-i", "script.lua"}, "answer\n"));
+    CHECK(output.out == "42\n");
+    CHECK(output.status == 0);
+}
+
+TEST_CASE("the shell reads a pipe without prompts", "[program]") {
+    const Output output = run_program({}, "x = 2\nx * 21\nfor i = 1, 2 do\nprint(i)\nend\n'last'");
+    CHECK(output.out == "42\n1\n2\n\"last\"\n");
+    CHECK(output.status == 0);
+    const Output failing = run_program({}, "error('a', 0)\n1\n");
+    CHECK(failing.out == "1\n");
+    CHECK(failing.err == "error: a\n");
+    CHECK(failing.status == 1);
+    CHECK(run_program({}, "").status == 0);
+}
+
+TEST_CASE("a wrong command line ends with status 2 and a sentence", "[program]") {
+    Output output = run_program({"--nonsense"});
+    CHECK(output.status == 2);
+    CHECK(output.err == "causeway: unknown option --nonsense (causeway --help shows the usage)\n");
+    CHECK(output.out == "");
+    output = run_program({"-e"});
+    CHECK(output.status == 2);
+    CHECK(output.err == "causeway: -e: expected code after it (causeway --help shows the usage)\n");
+    output = run_program({"missing.lua"});
+    CHECK(output.status == 2);
+    CHECK(output.err == "causeway: cannot open the script missing.lua: No such file or directory (causeway --help shows the usage)\n");
+    CHECK(run_program({""}).status == 2);
+}
+
+TEST_CASE("--version and --help", "[program]") {
+    const Output version = run_program({"--version"});
+    CHECK(version.status == 0);
+    for (const char* part : {"causeway " CAUSEWAY_VERSION "\n", "compiler: ", "SIMD: ", "threads: ", "no GPU: built without CUDA\n"}) CHECK(contains(version.out, part));
+    const Output help = run_program({"--help"});
+    CHECK(help.status == 0);
+    CHECK(contains(help.out, "usage: causeway"));
+}
+
+TEST_CASE("Ctrl-C ends a script with status 130", "[program][interrupt]") {
+    for (const char* code : {"io.open('ready', 'w'):close() while true do end",
+                             "io.open('ready', 'w'):close() while true do pcall(function() while true do end end) end",
+                             "io.open('ready', 'w'):close() coroutine.wrap(function() while true do end end)()"}) {
+        const TemporaryFolder folder;
+        const pid_t child = start_program(folder, {"-e", code});
+        for (int i = 0; i < 2000 && !std::filesystem::exists(folder / "ready"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        kill(child, SIGINT);
+        const Output output = wait_for_program(folder, child);
+        INFO(code);
+        CHECK(output.status == 130);
+        CHECK(output.err == "interrupted\n");
+    }
+}
+
+TEST_CASE("a reader that goes away ends the program quietly", "[program]") {
+    const TemporaryFolder folder;
+    const std::string command = CAUSEWAY_PROGRAM " -e 'while true do print(1) end' 2> " + folder / "err" + " | head -n 1 > " + folder / "out";
+    CHECK(std::system(command.c_str()) == 0);
+    CHECK(read_bytes(folder / "out") == "1\n");
+    CHECK(read_bytes(folder / "err") == "");
+}

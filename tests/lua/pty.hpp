@@ -1,0 +1,128 @@
+// A person at a terminal: the program on a pseudo-terminal, typed to and read from.
+#pragma once
+
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/lua/program.hpp"
+
+namespace causeway::testing {
+
+class Terminal {
+public:
+    // Starts causeway with `home` as HOME and folder; `environment` holds "NAME=value".
+    explicit Terminal(const std::string& home, std::vector<std::string> arguments = {}, std::vector<std::string> environment = {}) {
+        winsize size{};
+        size.ws_row = 40;
+        size.ws_col = 200;
+        arguments.insert(arguments.begin(), CAUSEWAY_PROGRAM);
+        std::vector<char*> argv;
+        for (auto& argument : arguments) argv.push_back(argument.data());
+        argv.push_back(nullptr);
+        child_ = forkpty(&terminal_, nullptr, nullptr, &size);
+        if (child_ < 0) throw std::runtime_error("no pseudo-terminal");
+        if (child_ > 0) return;
+        if (chdir(home.c_str()) != 0) _exit(127);
+        for (const char* name : {"XDG_STATE_HOME", "INPUTRC", "NO_COLOR", "COLUMNS", "LINES"}) unsetenv(name);
+        setenv("HOME", home.c_str(), 1);
+        setenv("TERM", "xterm-256color", 1);
+        for (auto& variable : environment) putenv(variable.data());
+        execv(argv[0], argv.data());
+        _exit(127);
+    }
+    ~Terminal() {
+        if (!ended_) {
+            kill(child_, SIGKILL);
+            waitpid(child_, nullptr, 0);
+        }
+        close(terminal_);
+    }
+    Terminal(const Terminal&) = delete;
+    Terminal& operator=(const Terminal&) = delete;
+
+    void type(const std::string& keys) {
+        for (std::size_t sent = 0; sent < keys.size();) {
+            const ssize_t n = write(terminal_, keys.data() + sent, keys.size() - sent);
+            if (n <= 0) throw std::runtime_error("the program reads no more; it showed:\n" + shown_);
+            sent += static_cast<std::size_t>(n);
+        }
+    }
+    void enter(const std::string& line) { type(line + "\r"); }
+
+    // Waits until `text` is shown behind everything waited for before; returns what was shown up to its end.
+    // Control sequences and carriage returns are left out of both.
+    std::string wait_for(const std::string& text) {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        for (;;) {
+            if (const auto at = shown_.find(text, seen_); at != std::string::npos) {
+                const std::string passed = shown_.substr(seen_, at + text.size() - seen_);
+                seen_ = at + text.size();
+                return passed;
+            }
+            if (!read_more(limit)) throw std::runtime_error("\"" + text + "\" was not shown in time, but:\n" + shown_.substr(seen_));
+        }
+    }
+    // The next prompt, behind the answer to what was entered.
+    std::string wait_for_prompt() { return wait_for("causeway> "); }
+    // Enters a line; returns what is shown up to the next prompt, without the echo of the line.
+    std::string answer(const std::string& line) {
+        enter(line);
+        wait_for("\n");
+        const std::string text = wait_for("\ncauseway> ");
+        return text.substr(0, text.size() - 11);
+    }
+
+    // Waits until the program has ended by itself; its exit status.
+    int wait_for_end() {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (read_more(limit)) {}
+        int status = 0;
+        if (std::chrono::steady_clock::now() >= limit || waitpid(child_, &status, 0) != child_) throw std::runtime_error("the program did not end; it showed:\n" + shown_);
+        ended_ = true;
+        return shell_status(status);
+    }
+
+    const std::string& shown() const { return shown_; }
+    const std::string& raw() const { return raw_; }  // with control sequences
+
+private:
+    // False when the program has closed the terminal or the time is over.
+    bool read_more(std::chrono::steady_clock::time_point limit) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now()).count();
+        pollfd ready{terminal_, POLLIN, 0};
+        if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) return false;
+        char bytes[4096];
+        const ssize_t n = ::read(terminal_, bytes, sizeof bytes);
+        if (n <= 0) return false;
+        for (ssize_t i = 0; i < n; ++i) take(bytes[i]);
+        return true;
+    }
+
+    void take(char c) {
+        raw_ += c;
+        if (in_escape_) {
+            in_escape_ = !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '=' || c == '>');
+        } else if (c == '\033') {
+            in_escape_ = true;
+        } else if (c != '\r' && c != '\a') {
+            shown_ += c;
+        }
+    }
+
+    int terminal_ = -1;
+    pid_t child_ = -1;
+    bool ended_ = false, in_escape_ = false;
+    std::string raw_, shown_;
+    std::size_t seen_ = 0;
+};
+
+}  // namespace causeway::testing

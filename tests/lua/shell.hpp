@@ -1,0 +1,55 @@
+// An interpreter inside the test: runs chunks and tells what they return.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lua/bind.hpp"
+#include "lua/display.hpp"
+#include "lua/state.hpp"
+#include "tests/temporary.hpp"
+
+namespace causeway::testing {
+
+class Shell {
+public:
+    Shell() : L_(lua::new_state(), lua_close) {
+        lua::set_display(L_.get(), silent_);
+        lua_pushstring(L_.get(), (folder_ / "").c_str());
+        lua_setglobal(L_.get(), "dir");  // a folder of its own, with a slash behind it
+    }
+
+    // What the chunk returns, as text separated by blanks, or the message of its error.
+    std::string operator()(const std::string& code) {
+        lua_State* L = L_.get();
+        lua_settop(L, 0);
+        if (luaL_loadbuffer(L, code.data(), code.size(), "=user") == LUA_OK) lua_pcall(L, 0, LUA_MULTRET, 0);
+        std::string out;
+        const int n = lua_gettop(L);
+        for (int i = 1; i <= n; ++i) {
+            std::size_t size = 0;
+            const char* text = luaL_tolstring(L, i, &size);
+            out += (i > 1 ? " " : "") + std::string(text, size);
+            lua_pop(L, 1);
+        }
+        return out;
+    }
+
+    std::string path(const std::string& name) const { return folder_ / name; }
+    std::string file(const std::string& name) const { return read_bytes(path(name)); }
+
+private:
+    struct Silent : lua::Display {
+        void show(const lua::Rich&) override {}
+        void status(std::string_view) override {}
+        int columns() const override { return 80; }
+        int rows() const override { return 24; }
+        bool colour() const override { return false; }
+    };
+
+    TemporaryFolder folder_;
+    Silent silent_;
+    std::unique_ptr<lua_State, decltype(&lua_close)> L_;
+};
+
+}  // namespace causeway::testing

@@ -1,0 +1,297 @@
+// The interactive shell, used through a pseudo-terminal as a person uses it.
+#include <thread>
+
+#include "tests/catch.hpp"
+#include "tests/lua/pty.hpp"
+
+using namespace causeway::testing;
+
+namespace {
+
+constexpr const char* ctrl_c = "\x03";
+constexpr const char* ctrl_d = "\x04";
+constexpr const char* ctrl_u = "\x15";
+constexpr const char* up = "\033[A";
+
+// A shell at its first prompt, with a home of its own.
+struct Session {
+    TemporaryFolder home;
+    Terminal terminal{home.path(), {}, {"NO_COLOR=1"}};
+    Session() { terminal.wait_for_prompt(); }
+
+    // What the line shows up to where the next prompt begins.
+    std::string answer(const std::string& line) { return terminal.answer(line); }
+    void leave() {
+        terminal.type(ctrl_d);
+        CHECK(terminal.wait_for_end() == 0);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the shell greets, shows values and leaves with Ctrl-D", "[shell]") {
+    TemporaryFolder home;
+    Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+    const std::string banner = terminal.wait_for("causeway> ");
+    CHECK(banner.find("causeway " CAUSEWAY_VERSION) != std::string::npos);
+    CHECK(banner.find("?name") != std::string::npos);
+    CHECK(terminal.answer("1 + 1") == "2\n");
+    CHECK(terminal.answer("'a', {1, 2}") == "\"a\"\n{1, 2}\n");
+    CHECK(terminal.answer("ans") == "\"a\"\n");
+    CHECK(terminal.answer("ans .. 'b';") == "");
+    CHECK(terminal.answer("ans") == "\"ab\"\n");
+    CHECK(terminal.answer("x = 3") == "");
+    CHECK(terminal.answer("x = x + 1; x") == "4\n");
+    CHECK(terminal.answer("print('printed')") == "printed\n");
+    terminal.type(ctrl_d);
+    CHECK(terminal.wait_for_end() == 0);
+    CHECK(terminal.shown().back() == '\n');
+}
+
+TEST_CASE("the prompt is coloured where the terminal has colours", "[shell]") {
+    TemporaryFolder home;
+    Terminal terminal(home.path());
+    terminal.wait_for_prompt();
+    CHECK(terminal.raw().find("\033[1;32mcauseway> \033[0m") != std::string::npos);
+    CHECK(terminal.answer("error('red', 0)") == "error: red\n");
+    CHECK(terminal.raw().find("\033[1;31merror:\033[0m red") != std::string::npos);
+
+    Terminal plain(home.path(), {}, {"NO_COLOR=1"});
+    plain.wait_for_prompt();
+    CHECK(plain.raw().find("\033[1;32m") == std::string::npos);
+
+    Terminal dumb(home.path(), {}, {"TERM=dumb"});
+    dumb.wait_for_prompt();
+    CHECK(dumb.answer("1 + 1") == "2\n");
+    CHECK(dumb.raw().find('\033') == std::string::npos);
+    dumb.enter("while true do end");
+    dumb.wait_for("\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    dumb.type(ctrl_c);
+    dumb.wait_for("interrupted\n");
+    dumb.wait_for_prompt();
+    dumb.type(std::string("half a line") + ctrl_c);
+    dumb.wait_for_prompt();
+    dumb.type(ctrl_d);
+    CHECK(dumb.wait_for_end() == 0);
+}
+
+TEST_CASE("an entry goes on until it is complete", "[shell]") {
+    Session shell;
+    shell.terminal.enter("for i = 1, 2 do");
+    shell.terminal.wait_for("\n        > ");
+    shell.terminal.enter("  print(i * 10)");
+    shell.terminal.wait_for("\n        > ");
+    CHECK(shell.answer("end") == "10\n20\n");
+    shell.terminal.enter("x = [[one");
+    shell.terminal.wait_for("\n        > ");
+    CHECK(shell.answer("two]]") == "");
+    CHECK(shell.answer("x") == "\"one\\ntwo\"\n");
+    shell.terminal.enter("1 +");
+    shell.terminal.wait_for("\n        > ");
+    CHECK(shell.answer("2") == "3\n");
+    CHECK(shell.answer("'open") == "error: unfinished string near <eof>\n");
+    shell.terminal.enter("print(");
+    shell.terminal.wait_for("\n        > ");
+    shell.terminal.type(ctrl_c);
+    shell.terminal.wait_for_prompt();
+    CHECK(shell.answer("'fresh'") == "\"fresh\"\n");
+    shell.terminal.enter("print(");
+    shell.terminal.wait_for("\n        > ");
+    shell.terminal.type(ctrl_d);
+    CHECK(shell.terminal.wait_for_prompt().find("error: ") != std::string::npos);
+    shell.leave();
+}
+
+TEST_CASE("errors are one sentence and keep the session", "[shell]") {
+    Session shell;
+    CHECK(shell.answer("x = 1;") == "");
+    CHECK(shell.answer("error('told')") == "error: told\n");
+    CHECK(shell.answer("nothing.here") == "error: attempt to index a nil value (global 'nothing')\n");
+    CHECK(shell.answer("x = = 1") == "error: unexpected symbol near '='\n");
+    CHECK(shell.answer("f = function() error('deep') end") == "");
+    CHECK(shell.answer("f()") == "error: input[5]:1: deep\nstack traceback:\n\tinput[5]:1: in function 'f'\n\tinput[6]:1: in main chunk\n");
+    CHECK(shell.answer("x") == "1\n");
+    CHECK(shell.answer("function g() return g() + 1 end g()").find("stack overflow") != std::string::npos);
+    CHECK(shell.answer("tostring, print, error = nil") == "");
+    CHECK(shell.answer("{x}") == "{1}\n");
+    shell.leave();
+}
+
+TEST_CASE("a local at the prompt is explained", "[shell]") {
+    Session shell;
+    CHECK(shell.answer("local y = 1") == "(a local variable ends with its line; without `local` it stays)\n");
+    CHECK(shell.answer("local y = 1; y + 1") == "2\n");
+    shell.leave();
+}
+
+TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[shell][interrupt]") {
+    Session shell;
+    CHECK(shell.answer("kept = 42") == "");
+    const char* endless[] = {
+        "print('started') while true do end",
+        "print('started') while true do pcall(function() while true do end end) end",
+        "print('started') while true do pcall(error) end",
+        "print('started') coroutine.wrap(function() while true do pcall(function() while true do end end) end end)()",
+        "print('started') local q = randn(4, 4) while true do q = q + q end",
+        "print('started') local s = setmetatable({}, {__index = function(t, k) return t[k + 1] and 1 end}) while true do pcall(function() return s[1] end) end",
+    };
+    for (const char* code : endless) {
+        INFO(code);
+        shell.terminal.enter(code);
+        shell.terminal.wait_for("started\n");
+        shell.terminal.type(ctrl_c);
+        shell.terminal.wait_for("interrupted\n");
+        shell.terminal.wait_for_prompt();
+        CHECK(shell.answer("kept") == "42\n");
+    }
+    CHECK(shell.answer("randn(3):sum() == randn(3):sum()") == "false\n");
+    shell.leave();
+}
+
+TEST_CASE("Ctrl-C stops a long computation in parallel loops", "[shell][interrupt]") {
+    Session shell;
+    CHECK(shell.answer("kept = 42; q = randn(3000, 3000);") == "");
+    shell.terminal.enter("print('started') for i = 1, 1000000 do local p = q * q end");
+    shell.terminal.wait_for("started\n");
+    shell.terminal.type(ctrl_c);
+    shell.terminal.wait_for("interrupted\n");
+    shell.terminal.wait_for_prompt();
+    CHECK(shell.answer("kept") == "42\n");
+    shell.leave();
+}
+
+TEST_CASE("Ctrl-C at the prompt forgets the line", "[shell][interrupt]") {
+    Session shell;
+    shell.terminal.type("half a li");
+    shell.terminal.wait_for("half a li");
+    shell.terminal.type(ctrl_c);
+    CHECK(shell.terminal.wait_for_prompt() == "^C\ncauseway> ");
+    CHECK(shell.answer("1") == "1\n");
+    shell.leave();
+}
+
+TEST_CASE("prefixes at the prompt", "[shell]") {
+    Session shell;
+    CHECK(shell.answer("@show 1 + 1") == "1 + 1 = 2\n");
+    CHECK(shell.answer("@time 6 * 7").find(" seconds, peak extra memory 0 B\n42\n") != std::string::npos);
+    CHECK(shell.answer(";echo hello") == "hello\n");
+    CHECK(shell.answer(";false") == "error: the command ended with exit status 1\n");
+    CHECK(shell.answer(";cd /") == "");
+    CHECK(shell.answer(";pwd") == "/\n");
+    CHECK(shell.answer("?display").find("display(value, ...)") != std::string::npos);
+    CHECK(shell.answer("?disply").find("did you mean \"display\"?") != std::string::npos);
+    CHECK(shell.answer("?").find("terminal_size") != std::string::npos);
+    shell.leave();
+}
+
+TEST_CASE("lines typed ahead or pasted are evaluated in order", "[shell]") {
+    Session shell;
+    shell.terminal.type("a = 1\rb = a + 1\rb * 21\r");
+    shell.terminal.wait_for("\n42\n");
+    shell.terminal.wait_for_prompt();
+    shell.terminal.type("\033[200~local c = 5\nlocal function f(x)\n\treturn x + c\nend\nf(1)\033[201~\r");  // a bracketed paste
+    shell.terminal.wait_for("\n6\n");
+    shell.terminal.wait_for_prompt();
+    shell.terminal.type("\033[200~causeway> d = 7\ncauseway> d\n7\n\033[201~\r");
+    shell.terminal.wait_for("\n7\n\n7\n");
+    shell.terminal.wait_for_prompt();
+    shell.leave();
+}
+
+TEST_CASE("Tab completes", "[shell][complete]") {
+    Session shell;
+    const auto completed = [&](const std::string& typed, const std::string& expected) {
+        INFO(typed);
+        shell.terminal.type(typed + "\t");
+        shell.terminal.wait_for(expected);
+        shell.terminal.type(ctrl_u);
+    };
+    completed("math.fl", "math.floor");
+    completed("termin", "terminal_size");
+    completed("print(math.ma", "print(math.max");
+    completed("?terminal_s", "?terminal_size");
+    completed("@ti", "@time ");
+    write_bytes(shell.home / "data_file.lua", "");
+    completed("dofile('data_f", "dofile('data_file.lua");
+    completed(";cat data_f", "data_file.lua");
+    CHECK(shell.answer("my_variable = {field_one = 1, nested = {leaf = 2}}") == "");
+    completed("my_var", "my_variable");
+    completed("my_variable.fie", "my_variable.field_one");
+    completed("my_variable.nested.l", "my_variable.nested.leaf");
+    CHECK(shell.answer("q = randn(2, 2)") == "");
+    completed("q:opn", "q:opnorm");
+    completed("randn(2, 2):opn", "opnorm");
+    completed("('x'):rev", "('x'):reverse");
+    completed("causal_linear_attention(q, q, q, {meth", "{method");
+    completed("causal_linear_attention(q, q, q, {method=\"fle", "method=\"fleet");
+    completed("print(q)  retu", "return");
+    shell.terminal.type("math.f\t\t");
+    CHECK(shell.terminal.wait_for("fmod").find("floor") != std::string::npos);
+    shell.terminal.type(ctrl_u);
+    shell.leave();
+}
+
+TEST_CASE("history is kept across runs", "[shell][history]") {
+    TemporaryFolder home;
+    {
+        Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+        terminal.wait_for_prompt();
+        CHECK(terminal.answer("'the \\\\ first'") == "\"the \\\\ first\"\n");
+        CHECK(terminal.answer("'again'") == "\"again\"\n");
+        CHECK(terminal.answer("'again'") == "\"again\"\n");
+        terminal.enter("do local i = 6");
+        terminal.wait_for("\n        > ");
+        CHECK(terminal.answer("print(i * 7) end") == "42\n");
+        terminal.type(ctrl_d);
+        CHECK(terminal.wait_for_end() == 0);
+    }
+    CHECK(read_bytes(home / ".local/state/causeway/history") == "'the \\\\\\\\ first'\n'again'\ndo local i = 6\\nprint(i * 7) end\n");
+    Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+    terminal.wait_for_prompt();
+    terminal.type(std::string(up) + "\r");
+    terminal.wait_for("\n42\n");
+    terminal.wait_for_prompt();
+    terminal.type(std::string(up) + up + up + "\r");
+    terminal.wait_for("\n\"the \\\\ first\"\n");
+    terminal.wait_for_prompt();
+    terminal.type(ctrl_d);
+    CHECK(terminal.wait_for_end() == 0);
+}
+
+TEST_CASE("the history follows XDG_STATE_HOME, and a home that cannot be written is no error", "[shell][history]") {
+    TemporaryFolder home;
+    {
+        Terminal terminal(home.path(), {}, {"XDG_STATE_HOME=" + home / "state"});
+        terminal.wait_for_prompt();
+        CHECK(terminal.answer("1") == "1\n");
+        terminal.type(ctrl_d);
+        CHECK(terminal.wait_for_end() == 0);
+    }
+    CHECK(read_bytes(home / "state/causeway/history") == "1\n");
+    Terminal terminal(home.path(), {}, {"HOME=/dev/null"});
+    terminal.wait_for_prompt();
+    CHECK(terminal.answer("1") == "1\n");
+    terminal.type(ctrl_d);
+    CHECK(terminal.wait_for_end() == 0);
+}
+
+TEST_CASE("a status line is replaced and gives way to what is shown", "[shell][display]") {
+    Session shell;
+    shell.terminal.enter("causeway._status('half') causeway._status('whole') display(1)");
+    shell.terminal.wait_for("\nhalfwhole1\n");
+    CHECK(shell.terminal.raw().find("\r\033[Khalf\r\033[Kwhole\r\033[K1\r\n") != std::string::npos);
+    shell.terminal.wait_for_prompt();
+    shell.leave();
+}
+
+TEST_CASE("-i leaves the variables of the script in the shell", "[shell]") {
+    TemporaryFolder home;
+    write_bytes(home / "script.lua", "answer = 42\nprint('ran', ...)");
+    Terminal terminal(home.path(), {"-i", "script.lua", "argument"}, {"NO_COLOR=1"});
+    terminal.wait_for("ran\targument\n");
+    terminal.wait_for_prompt();
+    CHECK(terminal.answer("answer") == "42\n");
+    terminal.type(ctrl_d);
+    CHECK(terminal.wait_for_end() == 0);
+}

@@ -1,0 +1,194 @@
+// sweep: order, statuses, what is on the disk, and that a sweep killed at any moment loses and repeats nothing.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+#include "tests/lua/shell.hpp"
+
+using causeway::testing::read_bytes;
+using causeway::testing::run_program;
+using causeway::testing::Shell;
+using causeway::testing::start_program;
+using causeway::testing::TemporaryFolder;
+using causeway::testing::wait_for_program;
+using causeway::testing::write_bytes;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+auto count(const std::string& text, const std::string& part) {
+    int n = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+}
+
+}  // namespace
+
+TEST_CASE("a sweep runs every combination, the last name of the order fastest", "[sweep]") {
+    Shell lua;
+    const std::string run = "local seen = {} local r = sweep{grid = {b = {1, 2}, a = {'x', 'y'}}, run = function(p) seen[#seen + 1] = p.a .. p.b return p.b * 10 end";
+    CHECK(lua(run + "} return table.concat(seen, ' '), #r, r[2].a, r[2].b, r[2].value, r[2].status") == "x1 x2 y1 y2 4 x 2 20 ok");
+    CHECK(lua(run + ", order = {'b'}} return table.concat(seen, ' ')") == "x1 y1 x2 y2");
+}
+
+TEST_CASE("a point out of memory or time is recorded and the sweep goes on", "[sweep]") {
+    Shell lua;
+    CHECK(lua("local r = sweep{grid = {N = {1, 2, 3, 4}}, timeout = 0.03, run = function(p) "
+              "if p.N == 1 then return zeros(1 << 24, 1 << 24) end "
+              "if p.N == 2 then while true do end end "
+              "if p.N == 3 then return {time = 0.5, good = true, note = 'n'} end return {time = 0/0} end} "
+              "return tostring(r)") ==
+          " N  good     note        time\n"
+          " ────────────────────────────\n"
+          " 1  OOM      OOM          OOM\n"
+          " 2  timeout  timeout  timeout\n"
+          " 3  true     n         0.5000\n"
+          " 4                        NaN");
+}
+
+TEST_CASE("random numbers are the same at every point", "[sweep]") {
+    Shell lua;
+    CHECK(lua("local r = sweep{grid = {N = {1, 2}}, seed = 7, run = function() return randn(1):sum() end} seed(7) local x = randn(1):sum() return r[1].value == x, r[2].value == x") == "true true");
+}
+
+TEST_CASE("rows can be chosen, listed and drawn", "[sweep]") {
+    Shell lua;
+    lua("r = sweep{grid = {N = {2, 4}, m = {'a', 'b'}}, order = {'m'}, run = function(p) if p.m == 'b' and p.N == 4 then error('out of memory') end return {t = p.N * 1.0} end}");
+    CHECK(lua("return #r:where{m = 'a'}, #r:where(function(row) return row.N == 2 end), #r:where()") == "2 2 4");
+    CHECK(lua("return table.concat(r:column('t'), ' ')") == "2.0 4.0 2.0");
+    CHECK(contains(lua("return r:plot('N', 't', {by = 'm', title = 'T'})"), "**A**a"));
+    CHECK(lua("r:plot('N', 'x')") == "user:1: plot: no row has both N and x");
+}
+
+TEST_CASE("what sweep does not understand is told in a sentence", "[sweep]") {
+    Shell lua;
+    CHECK(lua("sweep()") == "user:1: sweep: expected a table {grid = ..., run = ...}, got nothing");
+    CHECK(lua("sweep{run = print}") == "user:1: sweep: grid: expected a table of lists such as {N = {128, 256}}, got nothing");
+    CHECK(lua("sweep{grid = {N = {1}}}") == "user:1: sweep: run: expected a function of a point, got nothing");
+    CHECK(lua("sweep{grid = {N = 3}, run = print}") == "user:1: sweep: grid.N: expected a list of values, got a number");
+    CHECK(lua("sweep{grid = {N = {1, 1.0}}, run = print}") == "user:1: sweep: grid.N: 1 appears twice");
+    CHECK(lua("sweep{grid = {N = {0/0}}, run = print}").find("user:1: sweep: grid.N: item 1 is ") == 0);
+    CHECK(lua("sweep{grid = {N = {1}}, order = {'M'}, run = print}") == "user:1: sweep: order: item 1 is \"M\", which is not in the grid");
+    CHECK(lua("sweep{grid = {N = {1}}, run = function() end}") == "user:1: sweep: run returned nothing at N = 1, expected a number or a table of results");
+    CHECK(lua("sweep{grid = {N = {1}}, run = function() return {N = 2} end}") == "user:1: sweep: run returned \"N\", which is already the name of a column");
+    CHECK(lua("sweep{grid = {N = {1}}, rum = 1}") == "user:1: sweep: unknown option \"rum\" (did you mean \"run\"?)");
+    CHECK(lua("sweep{grid = {N = {1}}, run = function() error('boo') end}") == "user:1: boo (sweep at N = 1)");
+}
+
+TEST_CASE("finished rows are on the disk, with their origin", "[sweep]") {
+    Shell lua;
+    lua("calls = 0 function go(more) local o = {grid = {N = {1, 2, 3}}, save = dir .. 'one/', run = function(p) calls = calls + 1 if p.N == stop_at then error('stop', 0) end return {x = p.N / 4, y = 0/0} end} "
+        "for k, v in pairs(more or {}) do o[k] = v end local r = sweep(o) return r end stop_at = 3");
+    CHECK(lua("go()") == "stop (sweep at N = 3)");
+    CHECK(count(lua.file("one/rows.jsonl"), "\"point\"") == 2);
+    CHECK_FALSE(std::filesystem::exists(lua.path("one/one.csv")));
+
+    CHECK(lua("stop_at = nil calls = 0 local r = go() return calls, #r, r[1].x, r[1].y ~= r[1].y") == "1 3 0.25 true");
+    CHECK(lua.file("one/one.csv") == "N,x,y,status,origin\n1,0.25,NaN,ok,1\n2,0.5,NaN,ok,1\n3,0.75,NaN,ok,1\n");
+    CHECK(lua("local j = causeway.json_decode(io.open(dir .. 'one/one.json'):read('a')) return j.origins[1].processor == machine().processor, j.origins[1].causeway == machine().causeway, j.seed, #j.rows") ==
+          "true true 1 3");
+
+    SECTION("a finished sweep runs nothing") { CHECK(lua("calls = 0 go() return calls") == "0"); }
+    SECTION("a changed grid keeps the rows still in it") {
+        CHECK(lua("calls = 0 local r = go{grid = {N = {3, 4}}} return calls, #r, r[1].x") == "1 2 0.75");
+        CHECK(lua("calls = 0 local r = go{grid = {N = {1, 2, 3, 4}}} return calls, #r") == "0 4");
+    }
+    SECTION("another seed is refused") {
+        CHECK(contains(lua("go{seed = 2}"), "holds rows made with seed 1, not 2; use that seed, another name, or fresh = true to start again"));
+        CHECK(lua("calls = 0 go{seed = 2, fresh = true} return calls") == "3");
+    }
+    SECTION("rows of another machine are kept and named") {
+        std::string rows = lua.file("one/rows.jsonl");
+        const std::string here = "\"causeway\"";
+        rows.replace(rows.find(here), here.size(), "\"version\"");
+        write_bytes(lua.path("one/rows.jsonl"), rows);
+        CHECK(lua("local r = go{grid = {N = {1, 4}}} return r[1].origin, r[2].origin, #r.origins") == "1 2 2");
+    }
+    SECTION("a torn last line is dropped") {
+        const std::string rows = lua.file("one/rows.jsonl");
+        for (const std::size_t cut : {1, 2, 20, 60}) {
+            write_bytes(lua.path("one/rows.jsonl"), rows.substr(0, rows.size() - cut));
+            CAPTURE(cut);
+            CHECK(lua("calls = 0 local r = go() return calls, #r, r[3].x") == "1 3 0.75");
+            CHECK(count(lua.file("one/rows.jsonl"), "\"point\"") == 3);
+        }
+        write_bytes(lua.path("one/rows.jsonl"), rows + std::string("{\"po\0\0\0", 8));
+        CHECK(lua("calls = 0 local r = go() return calls, #r") == "0 3");
+        CHECK(lua.file("one/rows.jsonl") == rows);
+    }
+    SECTION("a damaged line in the middle is an error that names it") {
+        std::string rows = lua.file("one/rows.jsonl");
+        rows[rows.find("{", 3)] = '#';
+        write_bytes(lua.path("one/rows.jsonl"), rows);
+        CHECK(contains(lua("go()"), "one/rows.jsonl, line 1 is not a row; repair the file or start again with fresh = true"));
+    }
+    SECTION("two sweeps do not write the same journal") {
+        CHECK(contains(lua("journal = causeway._open_journal(dir .. 'one/rows.jsonl') go()"), "rows.jsonl is in use by another process"));
+    }
+}
+
+TEST_CASE("a sweep killed at random moments loses and repeats no finished row", "[sweep]") {
+    const unsigned seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const TemporaryFolder folder;
+    // Each run of a point leaves a line in runs; a point may run twice only when it was killed before its row was written.
+    write_bytes(folder / "sweep.lua", R"(
+local runs = io.open("runs", "a")
+sweep{grid = {N = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, method = {"a", "b", "c"}}, save = "results/killed", run = function(p)
+  runs:write(p.N, p.method, "\n"); runs:flush()
+  local stop = clock() + 2e-3
+  while clock() < stop do end
+  return {value = randn(3):sum() + p.N, text = p.method:rep(p.N)}
+end}
+)");
+    int kills = 0;
+    std::string before;
+    for (bool complete = false; !complete;) {
+        const pid_t child = start_program(folder, {"sweep.lua"});
+        ::usleep(std::uniform_int_distribution<useconds_t>(5000, 120000)(random));
+        ::kill(child, SIGKILL);
+        complete = wait_for_program(folder, child).status == 0;
+        kills += !complete;
+        REQUIRE(kills < 500);
+        // What was finished before stays as it was.
+        const std::string path = folder / "results/killed/rows.jsonl";
+        const std::string now = std::filesystem::exists(path) ? read_bytes(path) : "";
+        const std::string finished = before.substr(0, before.rfind('\n') + 1);
+        REQUIRE(now.substr(0, finished.size()) == finished);
+        before = now;
+    }
+    CHECK(count(before, "\"point\"") == 30);
+    const std::string runs = read_bytes(folder / "runs");
+    CHECK(count(runs, "\n") >= 30);
+    CHECK(count(runs, "\n") <= 30 + kills);
+
+    const std::string interrupted = read_bytes(folder / "results/killed/killed.csv");
+    std::filesystem::remove_all(folder / "results");
+    const pid_t child = start_program(folder, {"sweep.lua"});
+    REQUIRE(wait_for_program(folder, child).status == 0);
+    CHECK(read_bytes(folder / "results/killed/killed.csv") == interrupted);
+    CHECK(count(interrupted, ",ok,1\n") == 30);
+}
+
+TEST_CASE("Ctrl-C stops a sweep and keeps its finished rows", "[sweep]") {
+    const TemporaryFolder folder;
+    write_bytes(folder / "sweep.lua", R"(
+sweep{grid = {N = {1, 2, 3}}, save = "one", run = function(p)
+  if p.N == 3 then io.open("reached", "w"):close() while true do end end
+  return p.N
+end}
+)");
+    const pid_t child = start_program(folder, {"sweep.lua"});
+    for (int i = 0; i < 500 && !std::filesystem::exists(folder / "reached"); ++i) ::usleep(10000);
+    ::kill(child, SIGINT);
+    const auto output = wait_for_program(folder, child);
+    CHECK(output.status != 0);
+    CHECK(contains(output.err, "interrupted"));
+    CHECK(count(read_bytes(folder / "one/rows.jsonl"), "\"point\"") == 2);
+}

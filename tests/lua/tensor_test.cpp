@@ -1,0 +1,277 @@
+// Tensors as a person types them: values, texts of errors, memory, and arguments of every wrong kind.
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include "core/base/parallel.hpp"
+#include "lua/bind.hpp"
+#include "lua/state.hpp"
+#include "tests/catch.hpp"
+
+using namespace causeway;
+
+namespace {
+
+class Shell {
+public:
+    Shell() : state_(lua::new_state(), lua_close) {}
+
+    // What `return CODE` or CODE gives, as text; an error as its message.
+    std::string operator()(const std::string& code) {
+        lua_State* L = state_.get();
+        lua_settop(L, 0);
+        if (luaL_loadstring(L, ("return " + code).c_str()) != LUA_OK) {
+            lua_settop(L, 0);
+            if (luaL_loadstring(L, code.c_str()) != LUA_OK) return lua_tostring(L, -1);
+        }
+        const int status = lua_pcall(L, 0, LUA_MULTRET, 0);
+        std::string out;
+        for (int i = 1; i <= lua_gettop(L); ++i) {
+            if (i > 1) out += " ";
+            out += luaL_tolstring(L, i, nullptr);
+            lua_pop(L, 1);
+        }
+        if (status == LUA_OK) return out;
+        const std::size_t position = out.find("]:1: ");  // the position in front
+        return position == std::string::npos ? out : out.substr(position + 5);
+    }
+
+private:
+    std::unique_ptr<lua_State, void (*)(lua_State*)> state_;
+};
+
+// A function that flattens a tensor into one line: "2x2: 1 2 3 4".
+const char* flat = R"(function flat(A)
+  local out = {}
+  for _, v in ipairs(A:reshape(#A):totable()) do out[#out + 1] = string.format("%g", v) end
+  return table.concat({A:size()}, "x") .. ": " .. table.concat(out, " ")
+end)";
+
+}  // namespace
+
+TEST_CASE("tensors are made from dimensions, tables and types", "[lua][tensor]") {
+    Shell lua;
+    lua(flat);
+    CHECK(lua("flat(zeros(2, 3))") == "2x3: 0 0 0 0 0 0");
+    CHECK(lua("flat(ones({1, 2}))") == "1x2: 1 1");
+    CHECK(lua("flat(fill(2.5, 3))") == "3: 2.5 2.5 2.5");
+    CHECK(lua("flat(fill(zeros(2), 4))") == "2: 4 4");
+    CHECK(lua("flat(tensor{{1, 2}, {3, 4}})") == "2x2: 1 2 3 4");
+    CHECK(lua("flat(tensor{{{{1}, {2}}}})") == "1x1x2x1: 1 2");
+    CHECK(lua("size(tensor{})") == "0");
+    CHECK(lua("size(tensor{{}, {}})") == "2 0");
+    CHECK(lua("flat(range(1, 4))") == "4: 1 2 3 4");
+    CHECK(lua("#range(0, 1, 0.1), range(0, 1, 0.1)(11)") == "11 1.0");
+    CHECK(lua("flat(range(5, 1, -2))") == "3: 5 3 1");
+    CHECK(lua("#range(2, 1)") == "0");
+    for (const char* call : {"zeros(2, 3, \"Float64\")", "zeros(2, 3, \"f64\")", "zeros(2, 3, {dtype = \"f64\"})", "zeros({2, 3}, \"f64\")", "zeros{2, 3, dtype = \"f64\"}",
+                             "tensor({1, 2}, \"float64\")", "tensor{1, 2, dtype = \"f64\"}", "range(1, 2, \"f64\")", "range(1, 2, 1, \"f64\")", "randperm(3, \"f64\")",
+                             "similar(zeros(2), \"f64\")", "fill(1, 2, \"f64\")", "f64(zeros(2))", "zeros(2):f64()", "tensor(zeros(2), \"f64\")"}) {
+        CAPTURE(call);
+        CHECK(lua(std::string("eltype(") + call + ")") == "Float64");
+    }
+    CHECK(lua("eltype(bf16(zeros(2))), eltype(f16(zeros(2))), eltype(zeros(2))") == "BFloat16 Float16 Float32");
+    CHECK(lua("size(similar(zeros(2, 3), 4)), eltype(similar(f16(zeros(2)), 4))") == "4 Float16");
+    CHECK(lua("f32(0.1) == 0.1, f64(0.1) == 0.1, bf16(1.001)") == "false true 1.0");
+    CHECK(lua("flat(tensor(tensor{{1, 2}}:totable()))") == "1x2: 1 2");
+    CHECK(lua("local A = zeros(2) local B = A:copy() B:set(1, 1) return A(1), B(1)") == "0.0 1.0");
+    CHECK(lua("local A = zeros(4) local B = A:reshape(2, 2) B:set(1, 1, 1) return A(1)") == "1.0");
+}
+
+TEST_CASE("elements and parts are read and written", "[lua][tensor]") {
+    Shell lua;
+    lua(flat);
+    lua("A = range(1, 24):reshape(2, 3, 4)");
+    CHECK(lua("A(2, 3, 4), A(1, 1, 2)") == "24.0 2.0");
+    CHECK(lua("flat(A(2, 1))") == "4: 13 14 15 16");
+    CHECK(lua("flat(A(1, ':', 2))") == "3: 2 6 10");
+    CHECK(lua("flat(A({2, 2}, {1, 2}, 3))") == "1x2: 15 19");
+    CHECK(lua("size(A(1))") == "3 4");
+    CHECK(lua("A() == A, size(A({1, 0}))") == "true 0 3 4");
+    CHECK(lua("flat(zeros(2, 3):set(5, 1, ':'):set(tensor{{7}, {8}}, ':', {2, 3}))") == "2x3: 5 7 7 0 8 8");
+    CHECK(lua("flat(zeros(3):set({1, 2, 3}))") == "3: 1 2 3");
+    CHECK(lua("#A, length(A), ndims(A), size(A, 2)") == "24 24 3 3");
+    CHECK(lua("A(1, 9)") == "index 2: 9, expected 1 to 3");
+    CHECK(lua("A(0)") == "index 1: 0, expected 1 to 2");
+    CHECK(lua("A(-1)") == "index 1: -1, expected 1 to 2");
+    CHECK(lua("A(1.5)") == "index 1: 1.5, expected a whole number");
+    CHECK(lua("A({1, 5})") == "index 1: {1, 5}, expected a range from 1 to 2");
+    CHECK(lua("A({1})") == "index 1: expected a range {from, to}, got a table of 1 entries");
+    CHECK(lua("A('x')") == "index 1: expected a number, \":\" or {from, to}, got \"x\"");
+    CHECK(lua("A(nil)") == "index 1: expected a number, \":\" or {from, to}, got nothing");
+    CHECK(lua("A(1, 1, 1, 1)") == "a 2×3×4 Tensor{Float32} has 3 dimensions, got 4 indices");
+    CHECK(lua("zeros(0)(1)") == "index 1: 1, but the dimension is empty");
+    CHECK(lua("A:set(zeros(5), 1, 1)") == "set: value: shape 5 does not fit the part of shape 4");
+    CHECK(lua("A:set('x', 1)") == "set: value: expected a number or a Tensor, got \"x\"; the order is A:set(value, i, j)");
+    CHECK(lua("A[1]") == "a Tensor is indexed as A(i, j), not with [ ]");
+    CHECK(lua("A[1] = 2") == "elements of a Tensor are written as A:set(value, i, j), not with =");
+}
+
+TEST_CASE("operators", "[lua][tensor]") {
+    Shell lua;
+    lua(flat);
+    lua("A = tensor{{1, 2}, {3, 4}}");
+    CHECK(lua("flat(A + 1), flat(1 - A)") == "2x2: 2 3 4 5 2x2: 0 -1 -2 -3");
+    CHECK(lua("flat(A * 2), flat(2 * A), flat(A / 2), flat(12 / A), flat(-A)") == "2x2: 2 4 6 8 2x2: 2 4 6 8 2x2: 0.5 1 1.5 2 2x2: 12 6 4 3 2x2: -1 -2 -3 -4");
+    CHECK(lua("flat(A * A), flat(times(A, A)), flat(A:t())") == "2x2: 7 10 15 22 2x2: 1 4 9 16 2x2: 1 3 2 4");
+    CHECK(lua("flat(A + tensor{10, 20}), flat(A * tensor{1, 1})") == "2x2: 11 22 13 24 2: 3 7");
+    CHECK(lua("A == A:copy(), A == A + 1, A == A:f64(), A == 1") == "true false false false");
+    CHECK(lua("eltype(A * 0.1), eltype(A:f64() * 2), eltype(bf16(A) * 2)") == "Float32 Float64 Float32");
+    CHECK(lua("flat(lt(A, 3)), flat(eq(A, A:t())), lt(1, 2)") == "2x2: 1 1 0 0 2x2: 1 0 0 1 1.0");
+    CHECK(lua("A ^ 2") == "a Tensor has no operator ^: pow(A, x) is the power of each element");
+    CHECK(lua("A < A") == "Tensors are compared element by element with lt(A, B), le(A, B), gt(A, B) and ge(A, B)");
+    CHECK(lua("A + zeros(3)") == "+: shapes 2×2 and 3 do not match: from the right, dimension 1 is 2 and 3");
+    CHECK(lua("A * zeros(3, 3)").find("*: shapes 2×2 and 3×3 do not fit") == 0);
+    CHECK(lua("zeros(3) * zeros(3)").find("dot(A, B)") != std::string::npos);
+    CHECK(lua("A + 'x'") == "+: expected a Tensor, got a string");
+    CHECK(lua("A + nil") == "+: expected a Tensor, got nothing");
+}
+
+TEST_CASE("functions work on tensors, as methods, on tables of numbers and on numbers", "[lua][tensor]") {
+    Shell lua;
+    lua(flat);
+    lua("A = tensor{{1, 2}, {3, 4}}");
+    CHECK(lua("sum(A), A:sum(), sum{1, 2, 3}, flat(sum(A, 1)), flat(A:sum(2))") == "10.0 10.0 6.0 1x2: 4 6 2x1: 3 7");
+    CHECK(lua("prod(A), maximum(A), minimum(A), mean(A), median(A), std{1, 2, 3}") == "24.0 4.0 1.0 2.5 2.5 1.0");
+    CHECK(lua("argmax(A), argmin(A), flat(argmax(A, 2))") == "4 1 2x1: 2 2");
+    CHECK(lua("quantile(A, 0.5), flat(quantile(A, {0, 1})), flat(quantile(A, 0.5, 1))") == "2.5 2: 1 4 1x2: 2 3");
+    CHECK(lua("flat(cumsum(A, 1)), flat(cumsum{1, 2, 3})") == "2x2: 1 2 4 6 3: 1 3 6");
+    CHECK(lua("cumsum(A)") == "cumsum: dim: expected a number, got nothing");
+    CHECK(lua("norm(tensor{3, 4}), opnorm(tensor{{3, 0}, {0, 4}}), dot(tensor{1, 2}, tensor{3, 4}), tr(A)") == "5.0 4.0 11.0 5.0");
+    CHECK(lua("any(A), all(A), any(lt(A, 0)), any(function(x) return x > 3 end, A), all(A, function(x) return x > 3 end)") == "true true false true false");
+    CHECK(lua("isnan(0/0), isfinite(1/0), abs(-2), abs(-2.5), sign(-3), sqrt(9), clamp(7, 0, 5), floor(2.5)") == "1.0 0.0 2 2.5 -1 3.0 5 2.0");
+    CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") == "2x2: 1 4 9 16 2x2: 2 4 6 8");
+    CHECK(lua("flat(cat(A, A, 1)), size(cat({A, A, A}, 2))") == "4x2: 1 2 3 4 1 2 3 4 2 6");
+    CHECK(lua("flat(permutedims(tensor{1, 2})), size(permutedims(zeros(2, 3, 4), {3, 1, 2}))") == "1x2: 1 2 4 2 3");
+    CHECK(lua("select('#', svd(A)), select('#', qr(A)), select('#', eigvals(A)), select('#', eigvals(A + A:t()))") == "3 2 2 1");
+    CHECK(lua("maximum(abs(inv(A) * A - tensor{{1, 0}, {0, 1}})) < 1e-5") == "true");
+    CHECK(lua("flat(round(softmax(tensor{0, 0}) * 4)), flat(elu(tensor{1, 2})), flat(pow(tensor{1, 2}, 3)), flat(plus(1, tensor{2}))") == "2: 2 2 2: 1 2 2: 1 8 1: 3");
+}
+
+TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
+    Shell lua;
+    lua("A = tensor{{1, 2}, {3, 4}}");
+    CHECK(lua("A:smu()") == "Tensor has no method \"smu\" (did you mean \"sum\"?)");
+    CHECK(lua("A.shape").find("Tensor has no method \"shape\"") == 0);
+    CHECK(lua("sum('x')") == "sum: expected a Tensor, got a string");
+    CHECK(lua("sum()") == "sum: expected a Tensor, got nothing");
+    CHECK(lua("sum{'x'}") == "sum: element [1]: expected a number, got a string");
+    CHECK(lua("sum(A, 3)") == "sum: dim: 3, expected a number from 1 to 2 for a 2×2 Tensor{Float32}");
+    CHECK(lua("zeros()") == "zeros: expected dimensions, as in zeros(2, 3)");
+    CHECK(lua("zeros(-1)") == "zeros: dimension 1: -1, expected 0 or more");
+    CHECK(lua("zeros(2.5)") == "zeros: dimension 1: 2.5, expected a whole number");
+    CHECK(lua("zeros(1, 2, 3, 4, 5)") == "zeros: expected at most 4 dimensions");
+    CHECK(lua("zeros(2, 'Float23')") == "zeros: dtype: \"Float23\", expected \"Float32\", \"Float64\", \"Float16\" or \"BFloat16\" (did you mean \"Float32\"?)");
+    CHECK(lua("zeros(2, {dtpye = 'f32'})") == "zeros: unknown option \"dtpye\" (did you mean \"dtype\"?)");
+    CHECK(lua("tensor{{1, 2}, {3}}") == "tensor: the table is ragged: row [2] has length 1, expected 2");
+    CHECK(lua("tensor{{1, 2}, 3}") == "tensor: element [2]: expected a table, got a number");
+    CHECK(lua("tensor{1, {2}}") == "tensor: element [2]: expected a number, got a table");
+    CHECK(lua("tensor{{{{{1}}}}}") == "tensor: expected a table nested at most 4 deep");
+    CHECK(lua("t = {} t[1] = t return tensor(t)") == "tensor: expected a table nested at most 4 deep");
+    CHECK(lua("tensor(5)") == "tensor: expected a table of numbers, as in tensor{{1, 2}, {3, 4}}, got a number");
+    CHECK(lua("range(1, 1/0)") == "range: from 1 to inf, expected finite ends");
+    CHECK(lua("range(1, 2, 0)") == "range: step: 0, expected a number other than 0");
+    CHECK(lua("zeros(1e6, 1e6, 1e6, 1e6)") == "out of memory: a tensor of 1000000×1000000×1000000×1000000 is too large");
+    CHECK(lua("zeros(1e7, 1e7)").find("out of memory: ") == 0);
+    CHECK(lua("A:reshape(3)") == "reshape: 2×2 has 4 elements, the new shape 3 has 3");
+    CHECK(lua("cat(A, A)") == "cat: expected the dimension as the last argument, as in cat(A, B, 1), got a Tensor");
+    CHECK(lua("cat(A, 3, 1)") == "cat: argument 2: expected a Tensor, got a number");
+    CHECK(lua("permutedims(A, 1, 1)") == "permutedims: dimension 1 is named twice, expected each once");
+    CHECK(lua("map(3, A)") == "map: expected a function and a Tensor, as in map(f, A), got a number");
+    CHECK(lua("map(function() end, A)") == "map: the function returned nothing for element 1, expected a number");
+    CHECK(lua("clamp(A, 1)") == "clamp: high: expected a number, got nothing");
+    CHECK(lua("seed('x')") == "seed: n: expected a number, got a string");
+    CHECK(lua("inv{{1, 2}, {2, 4}}") == "inv: the matrix is singular");
+    // The position is the caller's, and errors of functions given pass unchanged.
+    CHECK(lua("select(2, pcall(load('local x = 1\\nlocal y = sum(x)', '=user')))") == "user:2: sum: expected a Tensor, got a number");
+    CHECK(lua("map(function() error('mine', 0) end, A)") == "mine");
+}
+
+TEST_CASE("scripts cannot break the type", "[lua][tensor]") {
+    Shell lua;
+    CHECK(lua("getmetatable(zeros(1))") == "Tensor");
+    CHECK(lua("pcall(setmetatable, zeros(1), {})").find("false") == 0);
+    // Finalised early, or seen by another finalizer afterwards: still a tensor, an empty one.
+    CHECK(lua("local A = zeros(3) debug.getmetatable(A).__gc(A) debug.getmetatable(A).__gc(A) return #A, sum(A)") == "0 0.0");
+    CHECK(lua("seen = 'no' do local box = setmetatable({}, {__gc = function(o) seen = o.A:sum() end}) box.A = ones(3) end collectgarbage() collectgarbage() return seen").find("no") == std::string::npos);
+    CHECK(lua("pcall(debug.getmetatable(zeros(1)).__gc, io.stdout)").find("false") == 0);
+    CHECK(lua("debug.getmetatable(zeros(1)).__call(3)").find("expected a Tensor") != std::string::npos);
+}
+
+TEST_CASE("a seed makes later numbers the same", "[lua][tensor]") {
+    Shell lua;
+    CHECK(lua("seed(5) local A, B = randn(10), rand(10) seed(5) return A == randn(10), B == rand(10), seed()") == "true true 5");
+    CHECK(lua("seed(6) local A = randn(10) seed(5) return A == randn(10)") == "false");
+}
+
+TEST_CASE("a loop that makes large tensors does not fill the memory", "[lua][tensor]") {
+    Shell lua;
+    memory::reset_peak();
+    const std::size_t before = memory::current();
+    CHECK(lua("for i = 1, 300 do local A = similar(zeros(1), 1 << 22) end return 'done'") == "done");  // 300 times 16 MiB
+    CHECK(memory::peak() - before < (std::size_t{700} << 20));
+}
+
+TEST_CASE("arguments of every wrong kind are answered and never crash", "[lua][tensor][fuzz]") {
+    const char* given = std::getenv("CAUSEWAY_TEST_SEED");
+    const std::string seed = given ? given : std::to_string(std::time(nullptr));
+    CAPTURE(seed);
+    Shell lua;
+    const std::string code = "local random_seed = " + seed + R"(
+math.randomseed(random_seed)
+local values = {
+  function() return math.random(-1, 4) end,
+  function() return ({1.5, 0/0, 1/0, -1/0, 2^62, 1e18, -2^63, -2^31, math.maxinteger, math.mininteger, 0.5})[math.random(11)] end,
+  function() return ({":", "x", "", "f64", "Float32", "bf16", ("x"):rep(100)})[math.random(7)] end,
+  function() return {math.random(0, 3), math.random(0, 4)} end,
+  function() return ({{}, {{}}, {1, "x"}, {{1}, {2, 3}}, {dtype = "f64"}, {dtype = 3}, {2, 3, dtype = "f16"}, {a = 1}})[math.random(8)] end,
+  function() return nil end,
+  function() return true end,
+  function() return math.sin end,
+  function() return function(x) return math.random() < 0.9 and x or nil end end,
+  function() return io.stdout end,
+  function() return coroutine.create(function() end) end,
+}
+local types = {"f32", "f64", "f16", "bf16"}
+local function tensor_value()
+  local dims = {}
+  for i = 1, math.random(1, 4) do dims[i] = math.random(0, 4) end
+  local A = math.random() < 0.5 and randn(dims, types[math.random(4)]) or ones(dims, types[math.random(4)])
+  if math.random() < 0.1 and #A > 0 then A:fill(0/0) end
+  if math.random() < 0.3 then local n = math.random(0, 4) A = randn(n, n, "f64") end
+  return A
+end
+local function value()
+  if math.random() < 0.4 then return tensor_value() end
+  return values[math.random(#values)]()
+end
+local names = {}
+for name in pairs(debug.getmetatable(zeros(1)).__methods) do names[#names + 1] = name end
+for _, name in ipairs{"zeros", "ones", "rand", "randn", "randperm", "range", "tensor"} do names[#names + 1] = name end
+table.sort(names)
+local metamethods = {"__call", "__add", "__sub", "__mul", "__div", "__unm", "__eq", "__len", "__tostring", "__index", "__newindex", "__pow", "__lt"}
+local meta = debug.getmetatable(zeros(1))
+local answered, done = 0, 0
+for i = 1, 6000 do
+  local arguments = table.pack(value(), value(), value(), value(), value(), value())
+  arguments.n = math.random(0, 6)
+  local name = names[math.random(#names)]
+  local f = causeway[name] or meta.__methods[name]
+  if math.random() < 0.4 then
+    name = metamethods[math.random(#metamethods)]
+    f = meta[name]
+    arguments[1] = tensor_value()
+  elseif math.random() < 0.7 then
+    arguments[1] = tensor_value()
+  end
+  if name ~= "save" and name ~= "load" then
+    local ok, message = pcall(f, table.unpack(arguments, 1, arguments.n))
+    if ok then done = done + 1 else answered = answered + 1 end
+    if not ok and not (type(message) == "string" and #message > 5) then error(name .. ": " .. tostring(message)) end
+    if ok and math.random() < 0.1 then tostring(message) end
+  end
+end
+return done > 500 and answered > 500)";
+    CHECK(lua(code) == "true");
+}

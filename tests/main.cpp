@@ -1,0 +1,46 @@
+// The test program. Beside Catch2's own report it closes with one line, "N passed, N failed".
+#define CATCH_CONFIG_RUNNER
+#include "tests/catch.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include <unistd.h>
+
+namespace {
+
+#if defined(CATCH_VERSION_MAJOR) && CATCH_VERSION_MAJOR >= 3
+using ListenerBase = Catch::EventListenerBase;
+#else
+using ListenerBase = Catch::TestEventListenerBase;
+#endif
+
+Catch::Totals totals;
+
+struct Summary : ListenerBase {
+    using ListenerBase::ListenerBase;
+    void testRunEnded(const Catch::TestRunStats& stats) override { totals = stats.totals; }
+};
+CATCH_REGISTER_LISTENER(Summary)
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // Tests neither read nor write the user's own cache.
+    const auto cache = std::filesystem::temp_directory_path() / ("causeway-tests-" + std::to_string(::getpid()));
+    ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+    Catch::Session session;
+    const int usage = session.applyCommandLine(argc, argv);
+    if (usage != 0) return usage;
+    const int failed = session.run();
+    std::error_code ignored;
+    std::filesystem::remove_all(cache, ignored);
+    const auto cases = totals.testCases;
+    std::printf("%d passed, %d failed\n", static_cast<int>(cases.passed + cases.failedButOk), static_cast<int>(cases.failed));
+    if (failed == 0 && cases.total() == 0) {
+        std::fprintf(stderr, "no test has this name or tag\n");
+        return 1;
+    }
+    return failed == 0 ? 0 : 1;
+}
