@@ -10,7 +10,7 @@ namespace {
 
 constexpr int NV = simd::bytes == 64 ? 2 : 1;
 constexpr int rows = 4;
-constexpr Index tile = 256;
+constexpr Index tile = 128;  // rows handed over at a time: B and C of them stay in the second-level cache
 
 template <class T>
 struct Kernel {

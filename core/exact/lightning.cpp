@@ -84,7 +84,7 @@ public:
         const Head<T> h = p_.head(head);
         n_ = n;
         B_ = h.B.data() + start * p_.r;
-        O_ = const_cast<T*>(h.O.data()) + start * p_.d;
+        O_ = p_.O + (head * p_.N + start) * p_.d;
         if (p_.gamma && head != head_) {
             powers_.emplace(h.gamma, c_ + 1);
             // mask_[c - 1 - k] = γ^k, then zeros: the mask of row i starts c - 1 - i before key 0.

@@ -8,7 +8,7 @@ namespace causeway::exact {
 namespace {
 
 constexpr int NV = 4;
-constexpr Index tile = 256;  // rows handed over at a time
+constexpr Index tile = 128;  // rows handed over at a time: B and C of them stay in the second-level cache
 
 template <class T>
 struct Kernel {
