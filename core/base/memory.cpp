@@ -145,7 +145,8 @@ std::size_t available() {
 
 void* allocate(std::size_t bytes) {
     if (bytes > std::numeric_limits<std::size_t>::max() / 2) throw OutOfMemory("out of memory: the size asked for is not a possible size");
-    std::size_t total = (bytes + header + alignment - 1) / alignment * alignment;
+    // At least one byte, so that the address returned lies inside the block.
+    std::size_t total = (std::max<std::size_t>(bytes, 1) + header + alignment - 1) / alignment * alignment;
     unsigned char* base = total >= Recycler::smallest ? recycler().take(total) : nullptr;
     if (!base && bytes > always_allowed) {
         if (bytes + margin > available()) recycler().clear();
