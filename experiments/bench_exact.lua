@@ -138,7 +138,7 @@ for _, N in ipairs(options.lengths) do
 end
 
 -- Shorter inputs still come from a cache, so a token of theirs costs less and the slope would show the caches.
-local fitted_from = 4096
+local fitted_from = 8192
 local growth = {}
 for i, name in ipairs(names) do
   local long = results:where(function(row) return row.method == name and row.status == "ok" and row.N >= fitted_from end)
