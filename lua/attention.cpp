@@ -32,9 +32,10 @@ std::vector<std::string> registered_names(lua_State* L) {
     return names;
 }
 
+// Names and short names.
 std::vector<std::string> built_in_names() {
     std::vector<std::string> names;
-    for (const auto& m : exact::methods()) names.push_back(m.name);
+    for (const auto& m : exact::methods()) names.insert(names.end(), {m.name, m.short_name});
     return names;
 }
 
@@ -126,6 +127,7 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     if (out.shape() != expected && out.shape() != V.shape()) {
         fail("method \"", o.method, "\": forward returned ", out.shape().text(), ", expected ", expected.text(), " like V");
     }
+    if (out.dtype() != V.dtype()) fail("method \"", o.method, "\": forward returned ", name(out.dtype()), ", expected ", name(V.dtype()), " like V");
     push(L, out.reshape(V.shape()));
     return 1;
 }
@@ -198,8 +200,11 @@ int register_method(lua_State* L) {
     const Options options(L, 1, "register_method", {"name", "forward", "short", "source", "time", "memory", "decay", "normalize"});
     const std::string name = options.string("name", "");
     if (name.empty() || name == "auto") fail("name: \"", name, "\", expected the name of the new method");
-    for (const auto& m : exact::methods()) {
-        if (m.name == name) fail("name: \"", name, "\" is a built-in method");
+    for (const auto& taken : built_in_names()) {
+        if (taken == name) fail("name: \"", name, "\" is a built-in method");
+    }
+    for (char c : name) {
+        if (static_cast<unsigned char>(c) <= ' ' || c == 127) fail("name: \"", name, "\", expected a name without spaces and control characters");
     }
     if (options.push("forward") != LUA_TFUNCTION) fail("forward: expected a function(B, C, V, options), got a ", type_name(L, -1));
     lua_pop(L, 1);

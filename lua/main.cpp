@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/environment.hpp"
 #include "lua/about.hpp"
 #include "lua/bind.hpp"
 #include "lua/evaluate.hpp"
@@ -67,6 +68,7 @@ CommandLine read(int argc, char** argv) {
     const bool file = line.script != 0 && arguments[line.script] != "-";
     if (file && access(arguments[line.script].c_str(), R_OK) != 0) line.fault = sentence("cannot open the script ", arguments[line.script], ": ", std::strerror(errno));
     if (line.script == 0 && line.code.empty()) line.shell = true;
+    if (line.fault.empty()) line.fault = threads_fault();
     return line;
 }
 
@@ -92,7 +94,9 @@ int run(const CommandLine& line) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+namespace {
+
+int run_command(int argc, char** argv) {
     if (const char* lacking = missing_instructions()) {
         std::fprintf(stderr, "causeway: this program was built for a processor with %s, which this one lacks; build it here, or with -DCAUSEWAY_ARCH=x86-64\n", lacking);
         return status_of_error;
@@ -112,4 +116,16 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "error: %s\n", error.what());
         return status_of_error;
     }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int status = run_command(argc, argv);
+    // Lua's print does not say when its text could not be written.
+    if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && status == 0) {
+        std::fprintf(stderr, "error: not everything could be written to standard output: %s\n", std::strerror(errno));
+        return status_of_error;
+    }
+    return status;
 }

@@ -62,7 +62,8 @@ int clock(lua_State* L) {
 int threads_in_use(lua_State* L) {
     if (!lua_isnoneornil(L, 1)) {
         const Index n = check_integer(L, 1, "threads");
-        set_threads(static_cast<int>(std::clamp<Index>(n, -1, 1 << 20)));
+        if (n != static_cast<int>(n)) fail("threads: ", n, ", expected a number from 1 to 1024");
+        set_threads(static_cast<int>(n));
     }
     lua_pushinteger(L, threads());
     return 1;
@@ -175,6 +176,7 @@ void stop_when_asked(lua_State* L, lua_Debug*) {
     } catch (const Error& error) {
         message = error.what();
     }
+    lua_sethook(L, stop_when_asked, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);  // code that catches the error is stopped again
     luaL_where(L, 0);  // the running function: a hook has no level of its own
     lua_pushlstring(L, message.data(), message.size());
     lua_concat(L, 2);

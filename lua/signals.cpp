@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <string>
 
+#include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "lua/bind.hpp"
 
@@ -30,9 +32,18 @@ void look_now_and_then(lua_State* coroutine) { lua_sethook(coroutine, stop, LUA_
 
 // The hook stays set, so code that catches errors in a loop is stopped as well.
 void stop(lua_State* L, lua_Debug*) {
-    if (interrupt::requested()) {
+    std::string reason;
+    try {
+        interrupt::check();
+    } catch (const Error& error) {
+        reason = error.what();
+    }
+    if (!reason.empty()) {
         stop_at_once(L);
-        luaL_error(L, "interrupted");
+        luaL_where(L, 0);  // the running function: a hook has no level of its own
+        lua_pushlstring(L, reason.data(), reason.size());
+        lua_concat(L, 2);
+        lua_error(L);
     }
     look_now_and_then(L);  // a coroutine that outlived an earlier Ctrl-C
 }

@@ -37,8 +37,10 @@ int main(int argc, char** argv) {
     std::error_code ignored;
     std::filesystem::remove_all(cache, ignored);
     const auto cases = totals.testCases;
-    std::printf("%d passed, %d failed\n", static_cast<int>(cases.passed + cases.failedButOk), static_cast<int>(cases.failed));
-    if (failed == 0 && cases.total() == 0) {
+    if (cases.total() > 0) std::printf("%d passed, %d failed\n", static_cast<int>(cases.passed + cases.failedButOk), static_cast<int>(cases.failed));
+    const auto& config = session.config();
+    const bool only_lists = config.listTests() || config.listTags() || config.listReporters();
+    if (failed == 0 && cases.total() == 0 && !only_lists) {
         std::fprintf(stderr, "no test has this name or tag\n");
         return 1;
     }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/environment.hpp"
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 
@@ -45,17 +46,16 @@ struct Job {
 class Pool {
 public:
     explicit Pool(int size) {
-        for (int i = 1; i < size; ++i) workers_.emplace_back([this] { work(); });
+        try {
+            for (int i = 1; i < size; ++i) workers_.emplace_back([this] { work(); });
+        } catch (const std::exception&) {  // no more threads to be had
+            const std::size_t started = workers_.size() + 1;
+            stop();
+            fail("threads: ", size, " were asked for and only ", started, " could be started");
+        }
     }
 
-    ~Pool() {
-        {
-            std::lock_guard lock(mutex_);
-            quit_ = true;
-        }
-        wake_.notify_all();
-        for (auto& worker : workers_) worker.join();
-    }
+    ~Pool() { stop(); }
 
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
@@ -77,6 +77,16 @@ public:
 
 private:
     static constexpr int spins = 2000;
+
+    void stop() {
+        {
+            std::lock_guard lock(mutex_);
+            quit_ = true;
+        }
+        wake_.notify_all();
+        for (auto& worker : workers_) worker.join();
+        workers_.clear();
+    }
 
     static void pause() {
 #if defined(__x86_64__)
@@ -113,13 +123,19 @@ private:
     bool quit_ = false;
 };
 
-int default_threads() {
-    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+// The number that CAUSEWAY_THREADS asks for; 0 where it is not set, -1 where it is no possible number of threads.
+int threads_asked_for() {
     const char* wish = std::getenv("CAUSEWAY_THREADS");
-    if (!wish || !*wish) return std::min(cores, most_threads);
+    if (!wish || !*wish) return 0;
     char* end = nullptr;
     const long n = std::strtol(wish, &end, 10);
-    return *end == '\0' && n >= 1 && n <= most_threads ? static_cast<int>(n) : std::min(cores, most_threads);
+    return *end == '\0' && n >= 1 && n <= most_threads ? static_cast<int>(n) : -1;
+}
+
+int default_threads() {
+    const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
+    const int asked = threads_asked_for();
+    return asked > 0 ? asked : cores;
 }
 
 std::atomic<int> wanted{0};     // 0: not decided yet
@@ -131,6 +147,11 @@ std::unique_ptr<Pool> pool;
 int threads() noexcept {
     if (wanted.load() == 0) wanted.store(default_threads());
     return wanted.load();
+}
+
+std::string threads_fault() {
+    if (threads_asked_for() >= 0) return "";
+    return sentence("CAUSEWAY_THREADS: ", std::getenv("CAUSEWAY_THREADS"), ", expected a number from 1 to ", most_threads);
 }
 
 void set_threads(int n) {

@@ -1,6 +1,7 @@
 // The descriptors that the registry lists, each defined beside its fast form.
 #pragma once
 
+#include "core/base/interrupt.hpp"
 #include "core/exact/registry.hpp"
 
 namespace causeway::exact {
@@ -17,7 +18,10 @@ Method fleet_untiled_method();
 // f(head) for one head after the other: the counts belong to one thread.
 template <class F>
 void each_head_in_turn(const Problem<Counted>& p, F&& f) {
-    for (Index h = 0; h < p.all_heads(); ++h) f(p.head(h));
+    for (Index h = 0; h < p.all_heads(); ++h) {
+        interrupt::check();
+        f(p.head(h));
+    }
 }
 
 }  // namespace causeway::exact

@@ -31,7 +31,8 @@ public:
         const Head<T> h = p_.head(head_);
         View<T> whole = h.O;
         auto O = whole.middleRows(start_, n_);
-        O.noalias() = S_.topLeftCorner(n_, n_) * h.V.middleRows(start_, n_);
+        O.setZero();
+        add_lower_product(O, S_.topLeftCorner(n_, n_), h.V.middleRows(start_, n_));
         if (!U) return;
         const ConstView<T> state(U, p_.r, p_.d);
         if (powers_) {

@@ -67,7 +67,8 @@ Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOption
     Call call{exact::check_inputs(B, C, V), {}, nullptr, 0};
     const auto& n = call.size;
     call.gamma = exact::check_decay(o.decay, n.heads);
-    if (!std::isfinite(o.scale)) fail("scale: ", o.scale, ", expected a finite number");
+    const bool finite = n.dtype == DType::f64 ? std::isfinite(o.scale) : std::isfinite(static_cast<float>(o.scale));
+    if (!finite) fail("scale: ", o.scale, ", expected a finite number");
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     const bool state = o.state || o.return_state;
     if (o.method == "auto") {

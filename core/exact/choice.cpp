@@ -76,6 +76,8 @@ void write_cache() {
     if (ignored) std::filesystem::remove(fresh, ignored);
 }
 
+bool fits(const Question& q, const Method& m) { return (!q.state || m.state) && (!q.block || m.block > 0); }
+
 // Seconds of one call, the best of several.
 template <class T>
 double seconds(const Method& m, Problem<T> p) {
@@ -124,13 +126,19 @@ std::string measure(const Question& q) {
 
     std::vector<std::pair<double, const Method*>> candidates;
     for (const Method& m : methods()) {
-        if ((!q.state || m.state) && (!q.block || m.block > 0)) candidates.emplace_back(0, &m);
+        if (fits(q, m)) candidates.emplace_back(0, &m);
     }
     std::vector<Index> lengths{std::min(q.N, first_length)};
     if (q.N > first_length) lengths.push_back(q.N);
     for (Index N : lengths) {
         p.N = N;
-        for (auto& [time, m] : candidates) time = seconds(*m, p);
+        for (auto& [time, m] : candidates) {
+            try {
+                time = seconds(*m, p);
+            } catch (const OutOfMemory&) {
+                time = std::numeric_limits<double>::infinity();
+            }
+        }
         std::sort(candidates.begin(), candidates.end());
         const double best = candidates.front().first;
         std::erase_if(candidates, [&](const auto& c) { return c.first > hopeless * best; });
@@ -156,7 +164,7 @@ const Method& fastest(const Question& asked) {
     const auto& list = methods();
     if (found != known.end()) {
         const auto m = std::find_if(list.begin(), list.end(), [&](const Method& candidate) { return candidate.name == found->second; });
-        if (m != list.end()) return *m;
+        if (m != list.end() && fits(q, *m)) return *m;
     }
     const std::string name = q.dtype == DType::f64 ? measure<double>(q) : measure<float>(q);
     known[text] = name;

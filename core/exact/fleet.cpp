@@ -70,6 +70,7 @@ void rank_by_rank(const Problem<T>& p) {
         T* O = p.O + task / strips * p.N * p.d + at;
         for (Index i = 0; i < p.N; ++i) std::fill_n(O + i * p.d, cols, T(0));
         for (Index j = 0; j < p.r; ++j) {
+            interrupt::check();
             Vec<T> x[NV];
             for (int k = 0; k < NV; ++k) x[k] = h.U ? simd::load_part(h.U + j * p.d + at + k * L, cols - k * L) : Vec<T>{};
             for (Index i = 0; i < p.N; ++i) {

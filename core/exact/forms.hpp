@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "core/exact/problem.hpp"
 #include "core/exact/simd.hpp"
@@ -56,6 +57,7 @@ void each_strip(const Problem<T>& p, Index tile) {
         if (h.U) each_state_row([](T* mine, const T* theirs, Index cols) { std::copy_n(theirs, cols, mine); });
         for (Index start = 0; start < p.N; start += tile) {
             const Index rows = std::min(tile, p.N - start);
+            interrupt::check();
             for (Index k = 0; k < together; ++k) {
                 const Index at = (first + k) * width, cols = std::min(width, p.d - at);
                 Strip<T> s{h.B.data() + start * p.r, h.C.data() + start * p.r, h.V.data() + start * p.d + at, p.O + (task / tasks * p.N + start) * p.d + at,
@@ -115,6 +117,7 @@ void each_chunk(const Problem<T>& p, Index c) {
         Buffer<T> U(state_size), D(state_size);
         if (p.state) chunk.import_state(state_of(h), U.data());
         for (Index i = 0; i < blocks; ++i) {
+            interrupt::check();
             chunk.load(h, i * c, length(i));
             chunk.scores();
             chunk.output(i > 0 || p.state ? U.data() : none);

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <limits>
 
+#include "core/base/error.hpp"
 #include "core/base/memory.hpp"
 
 namespace causeway::exact {
@@ -18,11 +20,20 @@ template <class T> using ConstView = Eigen::Map<const Matrix<T>>;
 template <class T>
 class Scratch : private Buffer<T>, public View<T> {
 public:
-    Scratch(Index rows, Index cols) : Buffer<T>(rows * cols), View<T>(Buffer<T>::data(), rows, cols) {}
+    // Throws OutOfMemory.
+    Scratch(Index rows, Index cols) : Buffer<T>(entries(rows, cols)), View<T>(Buffer<T>::data(), rows, cols) {}
     using View<T>::data;
     using View<T>::size;
     using View<T>::operator();
     using View<T>::operator=;
+
+private:
+    static Index entries(Index rows, Index cols) {
+        Index n = 0;
+        if (__builtin_mul_overflow(rows, cols, &n) || n > std::numeric_limits<Index>::max() / static_cast<Index>(2 * sizeof(T)))
+            throw OutOfMemory(sentence("out of memory: a scratch of ", rows, "×", cols, " is too large"));
+        return n;
+    }
 };
 
 // One head: B, C [N, r], V, O [N, d], row-major. U [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry that

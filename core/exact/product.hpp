@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/interrupt.hpp"
 #include "core/exact/problem.hpp"
 
 namespace causeway::exact {
@@ -17,9 +18,11 @@ void add_product(Y&& y, const A& a, const X& x) {
     if constexpr (std::is_floating_point_v<T>) {
         y.noalias() += a * x;
     } else {
-        for (Index i = 0; i < a.rows(); ++i)
+        for (Index i = 0; i < a.rows(); ++i) {
+            interrupt::check();
             for (Index k = 0; k < a.cols(); ++k)
                 for (Index j = 0; j < x.cols(); ++j) y(i, j) += a(i, k) * x(k, j);
+        }
     }
 }
 
@@ -57,14 +60,17 @@ void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> S, const Bloc
         for (Index j = 0; j <= i; ++j) S(i, j) *= (*powers)[i - j];
 }
 
-// O += S V, S lower triangular.
+// O += S V, S lower triangular; what stands above its diagonal is not read, so an Inf or NaN of a later token never meets
+// an earlier row, not even times zero. In strips of rows: what is left of the triangle on the diagonal is one product.
 template <class Y, class S, class X>
 void add_lower_product(Y&& O, const S& s, const X& V) {
     using T = typename std::decay_t<Y>::Scalar;
-    if constexpr (std::is_floating_point_v<T>) {
-        O.noalias() += s * V;
-    } else {
-        for (Index i = 0; i < s.rows(); ++i) add_product(O.row(i), s.row(i).head(i + 1), V.topRows(i + 1));
+    constexpr Index strip = std::is_floating_point_v<T> ? 16 : 1;
+    for (Index start = 0; start < s.rows(); start += strip) {
+        const Index n = std::min(strip, s.rows() - start);
+        if (start > 0) add_product(O.middleRows(start, n), s.block(start, 0, n, start), V.topRows(start));
+        for (Index i = start; i < start + n; ++i)
+            for (Index j = start; j <= i; ++j) O.row(i) += s(i, j) * V.row(j);
     }
 }
 

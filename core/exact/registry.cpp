@@ -24,7 +24,7 @@ const std::vector<Method>& methods() {
 const Method& method(const std::string& name) {
     std::vector<std::string> names;
     for (const Method& m : methods()) {
-        if (m.name == name) return m;
+        if (m.name == name || m.short_name == name) return m;
         names.push_back(m.name);
     }
     fail("method: no method is named \"", name, "\"", did_you_mean(name, names));
@@ -32,38 +32,42 @@ const Method& method(const std::string& name) {
 
 namespace {
 
-// Normalised output of any method: heads [from, from + count) run on V' = [V, 1]; the last column of P' is the divisor.
+// Normalised output of any method, for one head: the method runs on V' = [V, 1], and the last column of P' is the divisor.
+// One head at a time: its V' and P' start at an aligned address whatever the number of threads, on which Eigen's order of
+// sums depends.
 template <class T>
-void run_with_ones(const Method& m, const Problem<T>& p, Index from, Index count) {
+void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
+    constexpr Index piece = 1024;
     const Index N = p.N, d = p.d, wide = d + 1;
-    Buffer<T> V(count * N * wide), P(count * N * wide);
-    Buffer<double> gamma(p.gamma ? count : 0);
-    for (Index h = 0; h < gamma.size(); ++h) gamma[h] = p.decay_of(from + h);
-    const auto rows = [&](auto&& f) {
-        parallel_for(count, [&](Index h) {
-            for (Index i = 0; i < N; ++i) f((from + h) * N + i, h * N + i);
+    Buffer<T> V(N * wide), P(N * wide);
+    const auto each_row = [&](auto&& f) {
+        parallel_for((N + piece - 1) / piece, [&](Index i) {
+            for (Index row = i * piece; row < std::min(N, (i + 1) * piece); ++row) f(row);
         });
     };
-    rows([&](Index row, Index local) {
-        std::copy_n(p.V + row * d, d, V.data() + local * wide);
-        V[local * wide + d] = T(1);
+    each_row([&](Index i) {
+        std::copy_n(p.V + (h * N + i) * d, d, V.data() + i * wide);
+        V[i * wide + d] = T(1);
     });
+    const double gamma = p.decay_of(h);
     Problem<T> q = p;
-    q.batch = 1;
-    q.heads = count;
+    q.batch = q.heads = 1;
     q.d = wide;
-    q.B = p.B + from * N * p.r;
-    q.C = p.C + from * N * p.r;
+    q.B = p.B + h * N * p.r;
+    q.C = p.C + h * N * p.r;
     q.V = V.data();
     q.O = P.data();
-    q.gamma = p.gamma ? gamma.data() : nullptr;
+    q.gamma = p.gamma ? &gamma : nullptr;
     q.normalize = false;
-    q.state = p.state ? p.state + from * p.r * wide : nullptr;
+    q.state = p.state ? p.state + h * p.r * wide : nullptr;
     m.forward<T>()(q);
-    rows([&](Index row, Index local) {
-        const T divisor = P[local * wide + d];
-        for (Index k = 0; k < d; ++k) p.O[row * d + k] = P[local * wide + k] / divisor;
-    });
+    const auto divide = [&](Index i) {
+        const T divisor = P[i * wide + d];
+        for (Index k = 0; k < d; ++k) p.O[(h * N + i) * d + k] = P[i * wide + k] / divisor;
+    };
+    // Counts belong to the thread that asks for them.
+    if constexpr (std::is_same_v<T, Counted>) for (Index i = 0; i < N; ++i) divide(i);
+    else each_row(divide);
 }
 
 }  // namespace
@@ -72,9 +76,7 @@ template <class T>
 void run(const Method& m, const Problem<T>& p) {
     // The counting definitions know nothing of division: all of them go the way of V' = [V, 1].
     if (!p.normalize || (m.normalizes && !std::is_same_v<T, Counted>)) return m.forward<T>()(p);
-    constexpr bool in_turn = std::is_same_v<T, Counted>;
-    const Index group = in_turn ? 1 : std::max(1, threads());
-    for (Index h = 0; h < p.all_heads(); h += group) run_with_ones(m, p, h, std::min(group, p.all_heads() - h));
+    for (Index h = 0; h < p.all_heads(); ++h) run_with_ones(m, p, h);
 }
 
 template void run<float>(const Method&, const Problem<float>&);

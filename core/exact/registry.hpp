@@ -35,11 +35,11 @@ struct Method {
 
 const std::vector<Method>& methods();
 
-// Throws Error for an unknown name, with the nearest known one.
+// By name or short name. Throws Error for an unknown one, with the nearest known name.
 const Method& method(const std::string& name);
 
 // Computes O, and the final state where p.state is given. p is trusted. With normalize, methods that do not divide
-// themselves run on V' = [V, 1] for as many heads at a time as there are threads: 2N(d+1) scalars each.
+// themselves run on V' = [V, 1], one head after the other: 2N(d+1) scalars.
 template <class T>
 void run(const Method&, const Problem<T>& p);
 

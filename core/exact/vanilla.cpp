@@ -26,9 +26,10 @@ void vanilla_by_rows(const Problem<T>& p) {
                 T* a = A.data() + i * N;
                 if (h.decays())
                     for (Index j = 0; j <= i; ++j) a[j] *= powers[i - j];
-                std::fill(a + i + 1, a + seen, T(0));
             }
-            O.middleRows(start, n).noalias() = Ai * h.V.topRows(seen);
+            auto Oi = O.middleRows(start, n);
+            Oi.noalias() = Ai.leftCols(start) * h.V.topRows(start);
+            add_lower_product(Oi, Ai.rightCols(n), h.V.middleRows(start, n));
         });
     }
 }

@@ -21,6 +21,11 @@ function causeway.relative_error(A, reference)
   local wide = causeway.f64(A)
   if causeway.length(wide) == 0 then return 0.0 end
   if not causeway.all(causeway.isfinite(wide)) then return 0 / 0 end
+  for k = 1, 4 do
+    if A:ndims() ~= reference:ndims() or k <= A:ndims() and A:size(k) ~= reference:size(k) then
+      causeway._raise("relative_error: the shapes differ, " .. tostring(A):match("^[^\n]*") .. " and " .. tostring(reference):match("^[^\n]*"))
+    end
+  end
   local largest = causeway.maximum(causeway.abs(reference))
   return causeway.maximum(causeway.abs(wide - reference)) / (largest > 0 and largest or 1)
 end

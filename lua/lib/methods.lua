@@ -16,8 +16,12 @@ function causeway.methods()
     }
   end
   causeway.display(causeway.text_table(rows, {
-    columns = { "name", "short", "source", "time", "memory", { key = "block", align = "right" }, "decay", "normalize", "state", "cpu", "gpu" },
+    columns = {
+      "name", "short", "source", "time", "memory", { key = "block", align = "right" },
+      { key = "decay", title = "γ" }, { key = "normalize", title = "÷" }, { key = "state", title = "U" }, "cpu", "gpu",
+    },
     title = "Causal linear attention: O = (B Cᵀ ⊙ M) V",
+    note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length",
   }))
   return setmetatable(list, Methods)
 end

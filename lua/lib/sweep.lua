@@ -336,8 +336,12 @@ function causeway.sweep(options)
       journal:cut(0)
       for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
     end
-    local intact
-    rows, origins, intact = read_journal(path)
+    local read, intact
+    read, rows, origins, intact = pcall(read_journal, path)
+    if not read then
+      journal:close()
+      error(rows, 0)
+    end
     for _, origin in ipairs(origins) do
       if origin.seed ~= seed then
         journal:close()

@@ -60,10 +60,10 @@ TEST_CASE("infinities and NaN of a later token stay there", "[exact]") {
     const Inputs clean{in.B.copy(), in.C.copy(), in.V.copy()};
     in.V.set(at * c.d, std::numeric_limits<double>::infinity());
     in.C.set(at * c.r + 1, std::nan(""));
-    for (const char* name : {"row-based", "causal-dot-product", "lightning-attention-2", "fleet", "fleet-untiled"}) {
-        INFO(name);
-        const Tensor before = causal_linear_attention(clean.B, clean.C, clean.V, options(c, name)).O;
-        const Tensor after = causal_linear_attention(in.B, in.C, in.V, options(c, name)).O;
+    for (const Method& m : exact::methods()) {
+        INFO(m.name);
+        const Tensor before = causal_linear_attention(clean.B, clean.C, clean.V, options(c, m.name)).O;
+        const Tensor after = causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O;
         CHECK(same_bits(tokens(before, 0, at), tokens(after, 0, at)));
     }
 }
@@ -126,6 +126,10 @@ TEST_CASE("outputs of every method do not depend on the number of threads", "[ex
     std::vector<Case> many = cases;
     many.push_back({1, 1, 5000, 16, 24, {0.999}, false, 46});
     many.push_back({1, 5, 700, 16, 16, {}, true, 47});
+    // Small and odd sizes, normalised: where a head starts in memory decides how Eigen peels its loops.
+    many.push_back({1, 4, 11, 5, 5, {}, true, 48});
+    many.push_back({1, 3, 39, 7, 5, {0.9}, true, 49});
+    many.push_back({1, 2, 6, 6, 4, {}, true, 50});
     for (const Case& c : many) {
         const Inputs in = inputs(c, DType::f32);
         for (const Method& m : exact::methods()) {
@@ -154,6 +158,8 @@ TEST_CASE("no method but vanilla needs memory that grows as N²", "[exact]") {
         const Tensor O = causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O;
         return static_cast<double>(memory::peak() - held - O.bytes());
     };
+    const int before = threads();
+    set_threads(2);  // the scratch of a wave of blocks grows with the threads, up to as many blocks as there are
     for (const Method& m : exact::methods()) {
         INFO(m.name);
         const double small = extra(m, 1024, false), large = extra(m, 4096, false);
@@ -166,6 +172,7 @@ TEST_CASE("no method but vanilla needs memory that grows as N²", "[exact]") {
             CHECK(extra(m, 4096, true) <= 4.2 * extra(m, 1024, true) + 1e5);
         }
     }
+    set_threads(before);
 }
 
 TEST_CASE("the memory of the definitions is that of the claims", "[exact]") {
@@ -192,7 +199,7 @@ TEST_CASE("the memory of the definitions is that of the claims", "[exact]") {
 }
 
 TEST_CASE("a computation stops at the time limit and on request, and the next one goes on", "[exact]") {
-    const Case c{1, 2, 20000, 64, 64, {}, false, 49};
+    const Case c{1, 2, 6000, 64, 64, {}, false, 49};
     const Inputs in = inputs(c, DType::f32);
     interrupt::set_deadline(1e-3);
     CHECK_THROWS_AS(causal_linear_attention(in.B, in.C, in.V, options(c, "vanilla")), Timeout);
