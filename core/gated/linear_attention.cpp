@@ -1,0 +1,223 @@
+#include "core/gated/linear_attention.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/base/parallel.hpp"
+#include "core/base/text.hpp"
+#include "core/gated/chunkwise.hpp"
+#include "core/gated/forms.hpp"
+#include "core/gated/recurrent.hpp"
+
+namespace causeway {
+namespace gated {
+namespace {
+
+const std::vector<std::string> updates{"linear", "gated", "delta", "gated_delta"};
+const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
+
+std::size_t position(const char* option, const std::string& value, const std::vector<std::string>& choices) {
+    const auto at = std::find(choices.begin(), choices.end(), value);
+    if (at == choices.end()) {
+        std::string known;
+        for (const auto& choice : choices) known += (known.empty() ? "\"" : ", \"") + choice + "\"";
+        fail(option, ": ", in_quotes(value), ", expected one of ", known, did_you_mean(value, choices));
+    }
+    return static_cast<std::size_t>(at - choices.begin());
+}
+
+// Sizes of a tensor [batch, heads, length, width] with leading dimensions left out.
+std::array<Index, 4> four(const Tensor& A, const char* name) {
+    const int n = A.ndim();
+    if (n < 2 || n > 4) fail(name, ": a ", A.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    const auto& s = A.shape();
+    return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
+}
+
+// One row of `width` for every token of every head of k, from a gate [batch, heads or 1, N(, width)].
+Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
+    const Tensor a = A.to(type);
+    if (a.size() == full.size()) return a.reshape(full);
+    Tensor out(type, full);
+    const auto bytes = static_cast<std::size_t>(full[2] * full[3]) * size_of(type);
+    for (Index b = 0; b < full[0]; ++b)
+        for (Index h = 0; h < full[1]; ++h)
+            std::copy_n(a.raw() + static_cast<std::size_t>(b) * bytes, bytes, out.raw() + static_cast<std::size_t>(b * full[1] + h) * bytes);
+    return out;
+}
+
+// Throws Error unless every element is a number <= 0 (-Inf is one).
+void check_log_decay(const Tensor& g) {
+    constexpr Index piece = 1 << 16;
+    const auto first_bad = [&]<class T>(const T* x) {
+        std::atomic<Index> bad{g.size()};
+        parallel_for((g.size() + piece - 1) / piece, [&](Index i) {
+            const Index end = std::min(g.size(), (i + 1) * piece);
+            bool fine = true;
+            for (Index k = i * piece; k < end; ++k) fine &= x[k] <= T(0);
+            if (fine) return;
+            Index at = static_cast<Index>(std::find_if(x + i * piece, x + end, [](T value) { return !(value <= T(0)); }) - x);
+            for (Index seen = bad; at < seen && !bad.compare_exchange_weak(seen, at);) {}
+        });
+        return bad.load();
+    };
+    const Index at = g.dtype() == DType::f64 ? first_bad(g.data<double>()) : first_bad(g.data<float>());
+    if (at < g.size()) fail("log_decay: ", number_text(g.get(at)), " in element ", at + 1, ", expected numbers <= 0 (the state is multiplied by their exponentials)");
+}
+
+}  // namespace
+
+Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    const auto Q = four(q, "q"), K = four(k, "k"), V = four(v, "v");
+    Call c;
+    c.update = static_cast<Update>(position("update", o.update, updates));
+    position("mode", o.mode, modes);
+    const auto same = [&](const char* name, const Tensor& A, const Tensor& B, const char* like) {
+        if (A.ndim() != B.ndim()) fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (", B.shape().text(), ")");
+        if (A.dtype() != B.dtype()) fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
+    };
+    const auto equal = [](const char* name, const char* what, Index got, Index expected, const char* like) {
+        if (got != expected) fail(name, ": ", what, " ", got, ", expected ", expected, " like ", like);
+    };
+    same("k", k, q, "q");
+    same("v", v, q, "q");
+    equal("k", "batch", K[0], Q[0], "q");
+    equal("k", "length", K[2], Q[2], "q");
+    equal("k", "width", K[3], Q[3], "q");
+    equal("v", "batch", V[0], K[0], "k");
+    equal("v", "heads", V[1], K[1], "k");
+    equal("v", "length", V[2], K[2], "k");
+    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0) fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
+    if (o.chunk < 1) fail("chunk: ", o.chunk, ", expected 1 or more");
+    c.batch = Q[0], c.heads = K[1], c.group = K[1] == 0 ? 1 : Q[1] / K[1];
+    c.N = Q[2], c.dk = Q[3], c.dv = V[3];
+    c.chunk = std::min(o.chunk, std::max<Index>(c.N, 1));
+    c.dtype = q.dtype();
+    c.compute = c.dtype == DType::f64 ? DType::f64 : DType::f32;
+    c.scale = o.scale;
+    const bool finite = c.compute == DType::f64 ? std::isfinite(o.scale) : std::isfinite(static_cast<float>(o.scale));
+    if (!finite) fail("scale: ", o.scale, ", expected a finite number");
+    c.q = q.to(c.compute), c.k = k.to(c.compute), c.v = v.to(c.compute);
+    c.output = q.shape();
+    c.output[c.output.ndim() - 1] = c.dv;
+    c.state_shape = {c.batch, c.heads, c.dk, c.dv};
+
+    // Gates [.., N] or [.., N, d_k], whose leading dimensions are those of k; one head may serve all.
+    const auto gate = [&](const char* name, const std::optional<Tensor>& given, bool wanted, bool channels) -> Index {
+        if (!wanted) {
+            if (given) fail(name, ": given, but update = \"", o.update, "\" has none");
+            return 0;
+        }
+        if (!given) fail(name, ": missing, update = \"", o.update, "\" needs it");
+        const Shape& s = given->shape();
+        const int lead = k.ndim() - 1;  // dimensions of [b, h, N]
+        Shape expected;
+        for (int i = 0; i < lead; ++i) expected.push_back(k.shape()[i]);
+        const auto fits = [&](const Shape& want) {
+            if (s.ndim() != want.ndim()) return false;
+            for (int i = 0; i < want.ndim(); ++i)
+                if (s[i] != want[i] && !(s[i] == 1 && i == lead - 2)) return false;
+            return true;
+        };
+        Shape wide = expected;
+        if (fits(expected)) return 1;
+        if (channels && lead < Shape::max_ndim) {
+            wide.push_back(c.dk);
+            if (fits(wide)) return c.dk;
+        }
+        fail(name, ": ", s.text(), ", expected ", expected.text(), channels ? ", or " + wide.text() + " for a gate per key channel" : std::string());
+    };
+    c.gates = gate("log_decay", o.log_decay, has_gate(c.update), true);
+    if (c.gates > 0) {
+        c.log_decay = each_head_of(*o.log_decay, c.compute, {c.batch, c.heads, c.N, c.gates});
+        check_log_decay(c.log_decay);
+    }
+    if (gate("beta", o.beta, has_delta(c.update), false) > 0) c.beta = each_head_of(*o.beta, c.compute, {c.batch, c.heads, c.N, 1});
+
+    if (o.state) {
+        const auto& s = o.state->shape();
+        Shape own;  // as the caller writes k: [b, h, d_k, d_v], [h, d_k, d_v] or [d_k, d_v]
+        for (int i = 0; i + 2 < k.ndim(); ++i) own.push_back(k.shape()[i]);
+        own.push_back(c.dk);
+        own.push_back(c.dv);
+        if (s != c.state_shape && s != own) fail("state: ", s.text(), ", expected ", c.state_shape.text());
+        if (c.compute == DType::f64 && o.state->dtype() != DType::f64) fail("state: ", name(o.state->dtype()), ", expected Float64 like q");
+        if (c.compute == DType::f32 && o.state->dtype() == DType::f64) fail("state: Float64, expected Float32");
+        c.state = o.state->to(c.compute).reshape(c.state_shape);
+        if (o.state->dtype() == c.compute) c.state = c.state.copy();
+    } else {
+        c.state = Tensor::zeros(c.compute, c.state_shape);
+    }
+    return c;
+}
+
+}  // namespace gated
+
+namespace {
+
+using gated::Call;
+
+template <class T>
+LinearResult compute(Call& call, const std::string& mode) {
+    Tensor O(dtype_of<T>, call.output);
+    auto p = gated::problem_of<T>(call);
+    p.O = O.data<T>();
+    p.S = call.state.data<T>();
+    if (mode == "chunkwise") gated::run_chunkwise(p);
+    else if (mode == "parallel") parallel_for(p.all_heads(), [&](Index h) { gated::parallel(p.head(h)); });
+    else parallel_for(p.all_heads(), [&](Index h) { gated::recurrent(p.head(h)); });
+    return {O.to(call.dtype), call.state};
+}
+
+Buffer<Counted> to_counted(const Tensor& A) {
+    Buffer<Counted> out(A.size());
+    for (Index i = 0; i < A.size(); ++i) out[i] = Counted(A.get(i));
+    return out;
+}
+
+Tensor from_counted(const Buffer<Counted>& values, DType type, const Shape& shape) {
+    Tensor out(type, shape);
+    for (Index i = 0; i < values.size(); ++i) out.set(i, values[i].value);
+    return out;
+}
+
+}  // namespace
+
+LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    Call call = gated::check(q, k, v, o);
+    return call.compute == DType::f64 ? compute<double>(call, o.mode) : compute<float>(call, o.mode);
+}
+
+LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o, OperationCount& count) {
+    const Call call = gated::check(q, k, v, o);
+    const auto cq = to_counted(call.q), ck = to_counted(call.k), cv = to_counted(call.v);
+    const auto cg = to_counted(call.log_decay), cb = to_counted(call.beta);
+    auto state = to_counted(call.state);
+    Buffer<Counted> out(call.output.size());
+    gated::Problem<Counted> p;
+    p.batch = call.batch, p.heads = call.heads, p.group = call.group;
+    p.N = call.N, p.dk = call.dk, p.dv = call.dv, p.gates = call.gates, p.chunk = call.chunk;
+    p.q = cq.data(), p.k = ck.data(), p.v = cv.data();
+    p.g = gated::has_gate(call.update) ? cg.data() : nullptr;
+    p.beta = gated::has_delta(call.update) ? cb.data() : nullptr;
+    p.O = out.data(), p.S = state.data();
+    p.scale = call.scale;
+    struct Scope {  // counts of a call that throws are dropped
+        OperationCount before = std::exchange(counted, {});
+        ~Scope() { counted = before; }
+    } scope;
+    for (Index h = 0; h < p.all_heads(); ++h) {
+        const auto head = p.head(h);
+        if (o.mode == "recurrent") gated::recurrent(head);
+        else if (o.mode == "parallel") gated::parallel(head);
+        else gated::chunkwise(head, p.chunk);
+    }
+    count += counted;
+    return {from_counted(out, call.dtype, call.output), from_counted(state, call.compute, call.state_shape)};
+}
+
+}  // namespace causeway

@@ -1,0 +1,101 @@
+// Random problems of the gated and delta-rule family, and the oracle: the recurrence in Float64.
+#pragma once
+
+#include <cmath>
+#include <ostream>
+#include <random>
+#include <string>
+
+#include "core/gated/linear_attention.hpp"
+#include "tests/catch.hpp"
+
+namespace causeway::test {
+
+struct GatedCase {
+    std::string update = "gated_delta";
+    Index batch = 1, heads = 1, group = 1, N = 1, dk = 1, dv = 1;
+    bool channels = false;       // a gate per key channel
+    double gate = 0.1;           // gates are -gate · |normal|; Inf: a few of exactly -Inf among ordinary ones
+    double beta_low = 0, beta_high = 1;
+    double key_norm = 1;         // keys are scaled to it; 0: normal entries as drawn
+    double scale = 1;
+    bool state = true;           // starts from a random state
+    unsigned seed = 1;
+
+    bool gated() const { return update == "gated" || update == "gated_delta"; }
+    bool delta() const { return update == "delta" || update == "gated_delta"; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const GatedCase& c) {
+    return out << "update=" << c.update << " batch=" << c.batch << " heads=" << c.heads << " group=" << c.group << " N=" << c.N << " dk=" << c.dk
+               << " dv=" << c.dv << " channels=" << c.channels << " gate=" << c.gate << " beta=[" << c.beta_low << "," << c.beta_high
+               << "] key_norm=" << c.key_norm << " scale=" << c.scale << " state=" << c.state << " seed=" << c.seed;
+}
+
+struct GatedInputs {
+    Tensor q, k, v;
+    LinearOptions options;
+
+    // The same numbers as another element type; exact where they came from a narrower one.
+    GatedInputs to(DType type) const {
+        GatedInputs out{q.to(type), k.to(type), v.to(type), options};
+        const auto convert = [&](std::optional<Tensor>& A) {
+            if (A) A = A->to(type);
+        };
+        convert(out.options.log_decay), convert(out.options.beta), convert(out.options.state);
+        return out;
+    }
+};
+
+// Every number is a Float32 (so that only the method's own error is measured), stored as Float64.
+inline GatedInputs gated_inputs(const GatedCase& c) {
+    std::mt19937_64 generator(c.seed);
+    std::normal_distribution<double> normal;
+    std::uniform_real_distribution<double> uniform;
+    const auto drawn = [&](const Shape& shape, auto&& f) {
+        Tensor out(DType::f64, shape);
+        for (Index i = 0; i < out.size(); ++i) out.set(i, static_cast<float>(f()));
+        return out;
+    };
+    const auto ordinary = [&] { return normal(generator); };
+    GatedInputs in{drawn({c.batch, c.heads * c.group, c.N, c.dk}, ordinary), drawn({c.batch, c.heads, c.N, c.dk}, ordinary), drawn({c.batch, c.heads, c.N, c.dv}, ordinary), {}};
+    if (c.key_norm > 0) {
+        for (Index row = 0; row < in.k.size() / std::max<Index>(c.dk, 1); ++row) {
+            double square = 0;
+            for (Index e = 0; e < c.dk; ++e) square += in.k.get(row * c.dk + e) * in.k.get(row * c.dk + e);
+            for (Index e = 0; e < c.dk; ++e) in.k.set(row * c.dk + e, static_cast<float>(in.k.get(row * c.dk + e) * c.key_norm / std::sqrt(square)));
+        }
+    }
+    in.options.update = c.update;
+    in.options.scale = c.scale;
+    if (c.gated()) {
+        in.options.log_decay = drawn(c.channels ? Shape{c.batch, c.heads, c.N, c.dk} : Shape{c.batch, c.heads, c.N}, [&] {
+            const double size = std::abs(normal(generator));
+            if (std::isfinite(c.gate)) return -c.gate * size;
+            return uniform(generator) < 0.05 ? -INFINITY : -0.1 * size;
+        });
+    }
+    if (c.delta()) in.options.beta = drawn({c.batch, c.heads, c.N}, [&] { return c.beta_low + (c.beta_high - c.beta_low) * uniform(generator); });
+    if (c.state) in.options.state = drawn({c.batch, c.heads, c.dk, c.dv}, ordinary);
+    return in;
+}
+
+// The recurrence in Float64.
+inline LinearResult oracle(const GatedInputs& in) {
+    auto exact = in.to(DType::f64);
+    exact.options.mode = "recurrent";
+    return linear_attention(exact.q, exact.k, exact.v, exact.options);
+}
+
+// ||got - want||_F / ||want||_F; NaN where anything is NaN, and 0 where both are 0.
+inline double relative_error(const Tensor& got, const Tensor& want) {
+    if (got.shape() != want.shape()) return INFINITY;
+    double difference = 0, size = 0;
+    for (Index i = 0; i < want.size(); ++i) {
+        difference += (got.get(i) - want.get(i)) * (got.get(i) - want.get(i));
+        size += want.get(i) * want.get(i);
+    }
+    return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+}  // namespace causeway::test
