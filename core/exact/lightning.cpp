@@ -2,8 +2,7 @@
 //
 // Per block of n tokens and head: the scores S = B Cᵀ ⊙ M (lower triangle, in vectors of keys, from a transposed copy of
 // C), then per tile of O: B U, scaled by γ^(p+1), plus S V in the same registers, then what the block adds to the state.
-// All four products run in the same register tile. Its right-hand operands are kept in panels two vectors wide and
-// contiguous, because rows of d = 128 floats apart would share half of the first-level cache's sets.
+// All four products run in the same register tile on panels (panels.hpp).
 // Entries of later tokens never meet earlier rows, not even times zero: Inf and NaN stay causal.
 #include "core/exact/lightning.hpp"
 
@@ -11,64 +10,18 @@
 
 #include "core/exact/all_methods.hpp"
 #include "core/exact/forms.hpp"
+#include "core/exact/panels.hpp"
 
 namespace causeway::exact {
 namespace {
-
-// Register tile of six rows and up to four vectors (two where there are 16 registers instead of the 32 of AVX-512).
-constexpr int rows = 6;
-constexpr int panel_vectors = simd::bytes == 64 ? 4 : 2;
-
-// f(rows, first) over n rows, as many at a time as registers allow.
-template <class F>
-inline void each_row_tile(Index n, F&& f) {
-    Index i = 0;
-    for (; i + rows <= n; i += rows) f(std::integral_constant<int, rows>{}, i);
-    if (i + 4 <= n) f(std::integral_constant<int, 4>{}, i), i += 4;
-    if (i + 2 <= n) f(std::integral_constant<int, 2>{}, i), i += 2;
-    if (i < n) f(std::integral_constant<int, 1>{}, i);
-}
-
-// f(vectors) for the columns left of a panel, rounded up to whole vectors of L.
-template <class F>
-inline void vectors_of_panel(Index columns, Index L, F&& f) {
-    if constexpr (panel_vectors > 2) {
-        if (columns > 3 * L) return f(std::integral_constant<int, 4>{});
-        if (columns > 2 * L) return f(std::integral_constant<int, 3>{});
-    }
-    if (columns > L) return f(std::integral_constant<int, 2>{});
-    f(std::integral_constant<int, 1>{});
-}
-
-// Brings the lines of the next block to the second-level cache a few at a time, between the tiles of this one: loaded in
-// a burst they would stall it (measured at N = 16384, d = 128, one core: 108 GFLOP/s without, see README).
-class Prefetch {
-public:
-    void add(const void* from, std::size_t bytes) {
-        ranges_[count_++] = {static_cast<const char*>(from), static_cast<const char*>(from) + bytes};
-    }
-    void clear() { count_ = 0; }
-    void lines(int n) {
-        while (n > 0 && count_ > 0) {
-            auto& range = ranges_[count_ - 1];
-            for (; n > 0 && range.at < range.end; --n, range.at += 64) __builtin_prefetch(range.at, 0, 2);
-            if (range.at >= range.end) --count_;
-        }
-    }
-
-private:
-    struct Range { const char *at, *end; };
-    Range ranges_[4];
-    int count_ = 0;
-};
 
 template <class T>
 class Chunk {
     using Vec = simd::Vector<T>;
     static constexpr Index L = simd::lanes<T>;
-    static constexpr Index W = panel_vectors * L;  // columns of a panel
+    static constexpr Index W = panel_width<T>;
 
-    static Index panels(Index columns) { return (columns + W - 1) / W; }
+    static Index panels(Index columns) { return exact::panels<T>(columns); }
 
 public:
     Chunk(const Problem<T>& p, Index c)
@@ -92,8 +45,8 @@ public:
             std::fill_n(mask_.data() + c_, keys_, T(0));
         }
         head_ = head;
-        pack_values(h.V.data() + start * p_.d);
-        transpose_keys(h.C.data() + start * p_.r);
+        pack_rows(h.V.data() + start * p_.d, n, p_.d, p_.d, V_.data(), c_);  // columns past d stay zero
+        pack_transposed(h.C.data() + start * p_.r, n, p_.r, Ct_.data());
         prefetch_.clear();
         const std::size_t next = static_cast<std::size_t>(n) * sizeof(T);
         prefetch_.add(O_ + n * p_.d, next * static_cast<std::size_t>(p_.d));
@@ -104,8 +57,8 @@ public:
 
     // S = B Cᵀ ⊙ M up to the diagonal; what lies to the right of it in the last vector is never read.
     void scores() {
-        each_row_tile(n_, [&](auto tile_rows, Index i) {
-            constexpr int R = decltype(tile_rows)::value;
+        each_row_tile(n_, [&](auto rows, Index i) {
+            constexpr int R = decltype(rows)::value;
             const Index seen = i + R;
             for (Index key = 0; key < seen; key += W) {
                 vectors_of_panel(seen - key, L, [&](auto nv) { score_tile<R, decltype(nv)::value>(i, key); });
@@ -117,8 +70,8 @@ public:
     void output(const T* U) {
         if (p_.normalize) divisors(U ? U + panels(p_.d) * W * p_.r : nullptr);
         for (Index at = 0; at < p_.d; at += W) {
-            each_row_tile(n_, [&](auto tile_rows, Index i) {
-                constexpr int R = decltype(tile_rows)::value;
+            each_row_tile(n_, [&](auto rows, Index i) {
+                constexpr int R = decltype(rows)::value;
                 vectors_of_panel(p_.d - at, L, [&](auto nv) { output_tile<R, decltype(nv)::value>(U, i, at); });
                 prefetch_.lines(per_tile_);
             });
@@ -129,8 +82,8 @@ public:
     void delta(T* D) {
         const T* const keys = weighted_keys();
         for (Index at = 0; at < p_.d; at += W) {
-            each_row_tile(p_.r, [&](auto tile_rows, Index e) {
-                constexpr int R = decltype(tile_rows)::value;
+            each_row_tile(p_.r, [&](auto rows, Index e) {
+                constexpr int R = decltype(rows)::value;
                 simd::Tile<T, R, panel_vectors> t;
                 t.clear();
                 for (Index key = 0; key < n_; key += W)
@@ -209,11 +162,7 @@ private:
             T* o = O_ + (i + row) * p_.d + at;
             if (p_.normalize)
                 for (int v = 0; v < NV; ++v) t.acc[row][v] /= divisor_[i + row];
-            if (columns == NV * L) {
-                for (int v = 0; v < NV; ++v) simd::store(o + v * L, t.acc[row][v]);
-            } else {
-                std::memcpy(o, t.acc[row], static_cast<std::size_t>(columns) * sizeof(T));
-            }
+            store_row<T, NV>(o, t.acc[row], columns);
         }
     }
 
@@ -234,42 +183,6 @@ private:
         T rest = simd::sum<T>(total);
         for (; k < n; ++k) rest += b ? a[k] * b[k] : a[k];
         return rest;
-    }
-
-    // V of the block in panels [panel][token][W]; columns past d stay zero.
-    void pack_values(const T* V) {
-        for (Index at = 0; at < p_.d; at += W) {
-            const Index columns = std::min(W, p_.d - at);
-            T* into = V_.data() + at * c_;
-            for (Index i = 0; i < n_; ++i) {
-                const T* from = V + i * p_.d + at;
-                if (columns == W) {
-                    for (int v = 0; v < panel_vectors; ++v) simd::store(into + i * W + v * L, simd::load(from + v * L));
-                } else {
-                    std::copy_n(from, columns, into + i * W);
-                }
-            }
-        }
-    }
-
-    // Cᵀ of the block in panels [panel][r][W], in squares that stay in registers; keys past n are zero.
-    void transpose_keys(const T* C) {
-        const Index r = p_.r;
-        for (Index j = 0; j < n_; j += L) {
-            const Index n = std::min(L, n_ - j);
-            T* into = Ct_.data() + j / W * W * r + j % W;
-            Index e = 0;
-            if (n == L) {
-                for (; e + L <= r; e += L) {
-                    Vec square[L];
-                    for (Index k = 0; k < L; ++k) square[k] = simd::load(C + (j + k) * r + e);
-                    simd::transpose<T>(square);
-                    for (Index k = 0; k < L; ++k) simd::store(into + (e + k) * W, square[k]);
-                }
-            }
-            for (; e < r; ++e)
-                for (Index k = 0; k < L; ++k) into[e * W + k] = k < n ? C[(j + k) * r + e] : T(0);
-        }
     }
 
     // Cᵀ diag(γ^(n-1-p)); without decay Cᵀ itself.

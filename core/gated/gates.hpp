@@ -1,0 +1,148 @@
+// What the gates of one chunk multiply, in the fast forms: only running products of numbers in [0, 1], so nothing overflows
+// and an exact 0 stays one. Products below the smallest normal number are 0: they could only underflow, slowly.
+#pragma once
+
+#include <Eigen/Core>
+#include <cmath>
+#include <limits>
+
+#include "core/exact/panels.hpp"
+
+namespace causeway::gated {
+
+template <class T>
+inline simd::Vector<T> flushed(simd::Vector<T> x) {
+    const simd::Vector<T> least = simd::Vector<T>{} + std::numeric_limits<T>::min();
+    return x < least ? simd::Vector<T>{} : x;
+}
+
+template <class T>
+inline T flushed(T x) { return x < std::numeric_limits<T>::min() ? T(0) : x; }
+
+// a_i = e^{g_i}, 0 where that is below the smallest normal number.
+template <class T>
+inline void exponentials(const T* g, Index n, T* a) {
+    static const T least = std::log(std::numeric_limits<T>::min());
+    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>> out(a, n);
+    const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> in(g, n);
+    out = (in > least).select(in.max(least).exp(), T(0));
+}
+
+// into = x * y (into may be either).
+template <class T>
+inline void multiply_row(T* into, const T* x, const T* y, Index n) {
+    constexpr Index L = simd::lanes<T>;
+    Index i = 0;
+    for (; i + L <= n; i += L) simd::store(into + i, simd::load(x + i) * simd::load(y + i));
+    for (; i < n; ++i) into[i] = x[i] * y[i];
+}
+
+template <class T>
+inline void multiply_row(T* into, const T* x, T y, Index n) {
+    constexpr Index L = simd::lanes<T>;
+    Index i = 0;
+    for (; i + L <= n; i += L) simd::store(into + i, simd::load(x + i) * y);
+    for (; i < n; ++i) into[i] = x[i] * y;
+}
+
+// into = flushed(x * y): the step of a running product of gates.
+template <class T>
+inline void decay_row(T* into, const T* x, const T* y, Index n) {
+    constexpr Index L = simd::lanes<T>;
+    Index i = 0;
+    for (; i + L <= n; i += L) simd::store(into + i, flushed<T>(simd::load(x + i) * simd::load(y + i)));
+    for (; i < n; ++i) into[i] = flushed(x[i] * y[i]);
+}
+
+template <class T>
+inline void decay_row(T* into, const T* x, T y, Index n) {
+    constexpr Index L = simd::lanes<T>;
+    Index i = 0;
+    for (; i + L <= n; i += L) simd::store(into + i, flushed<T>(simd::load(x + i) * y));
+    for (; i < n; ++i) into[i] = flushed(x[i] * y);
+}
+
+// The gates of one head in a chunk of n tokens, one a token:
+//   Λ_tj = Π_{s=j+1..t} a_s for j <= t, rows `row_length` apart; right of the diagonal zeros
+//   e_t = Π_{s<=t} a_s
+template <class T>
+void scalar_gates(const T* g, Index n, T* a, T* e, T* lambda, Index row_length) {
+    exponentials(g, n, a);
+    std::fill_n(lambda, n * row_length, T(0));
+    for (Index t = 0; t < n; ++t) {
+        e[t] = t == 0 ? a[0] : flushed(e[t - 1] * a[t]);
+        T* row = lambda + t * row_length;
+        if (t > 0) decay_row(row, row - row_length, a[t], t);
+        row[t] = T(1);
+    }
+}
+
+// A gate per key channel: a, e and w [n, dk]; e_t = Π_{s<=t} a_s, w_t = Π_{s>t} a_s.
+template <class T>
+void channel_gates(const T* g, Index n, Index dk, T* a, T* e, T* w) {
+    exponentials(g, n * dk, a);
+    std::copy_n(a, dk, e);
+    for (Index t = 1; t < n; ++t) decay_row(e + t * dk, e + (t - 1) * dk, a + t * dk, dk);
+    std::fill_n(w + (n - 1) * dk, dk, T(1));
+    for (Index t = n - 1; t > 0; --t) decay_row(w + (t - 1) * dk, w + t * dk, a + t * dk, dk);
+}
+
+// With a gate per channel the decay between two tokens stands inside their inner product. It is split at a token between
+// them, on which both factors are products of gates: for pairs of neighbouring blocks of m = 1, 2, 4, ... tokens,
+//   Σ_c q_tc k_jc Π_{s=j+1..t} a_sc = <q_t ⊙ f_t, k_j ⊙ f_j>,   f_t = Π_{ref<s<=t} a_s,   f_j = Π_{j<s<=ref} a_s,
+// where j is in the first block of the pair, t in the second, and ref the last token of the first. Every pair j < t meets
+// in exactly one m. This fills f for one m.
+template <class T>
+void split_factors(const T* a, Index n, Index dk, Index m, T* f) {
+    for (Index first = 0; first < n; first += 2 * m) {
+        const Index ref = first + m - 1;
+        if (ref + 1 >= n) break;
+        std::fill_n(f + ref * dk, dk, T(1));
+        for (Index j = ref; j > first; --j) decay_row(f + (j - 1) * dk, f + j * dk, a + j * dk, dk);
+        std::copy_n(a + (ref + 1) * dk, dk, f + (ref + 1) * dk);
+        for (Index t = ref + 2; t < std::min(n, first + 2 * m); ++t) decay_row(f + t * dk, f + (t - 1) * dk, a + t * dk, dk);
+    }
+}
+
+// S_ij = <x_i, y_j> for `rows` rows of x and `columns` of y, all of dk numbers and contiguous; four by four at a time, the
+// sums of 16 products across lanes by transposition.
+template <class T>
+void inner_products(const T* x, Index rows, const T* y, Index columns, Index dk, T* S, Index row_length) {
+    constexpr Index L = simd::lanes<T>, side = 4;
+    for (Index i = 0; i < rows; i += side) {
+        for (Index j = 0; j < columns; j += side) {
+            const T *px[side], *py[side];
+            for (Index k = 0; k < side; ++k) {
+                px[k] = x + std::min(i + k, rows - 1) * dk;
+                py[k] = y + std::min(j + k, columns - 1) * dk;
+            }
+            simd::Vector<T> sums[side * side] = {};
+            const auto step = [&](auto&& load, Index e) __attribute__((always_inline)) {
+                simd::Vector<T> yv[side];
+                for (Index k = 0; k < side; ++k) yv[k] = load(py[k] + e);
+#pragma GCC unroll 4
+                for (Index k = 0; k < side; ++k) {
+                    const simd::Vector<T> xv = load(px[k] + e);
+#pragma GCC unroll 4
+                    for (Index l = 0; l < side; ++l) sums[k * side + l] += xv * yv[l];
+                }
+            };
+            Index e = 0;
+            for (; e + L <= dk; e += L) step([](const T* p) { return simd::load(p); }, e);
+            if (e < dk) step([&](const T* p) { return simd::load_part(p, dk - e); }, e);
+            T values[side * side];
+            for (Index first = 0; first < side * side; first += L) {
+                simd::Vector<T> square[L];
+                for (Index k = 0; k < L; ++k) square[k] = sums[std::min<Index>(first + k, side * side - 1)];
+                simd::transpose<T>(square);
+                simd::Vector<T> total = square[0];
+                for (Index k = 1; k < L; ++k) total += square[k];
+                for (Index k = 0; k < std::min(L, side * side); ++k) values[first + k] = total[k];
+            }
+            for (Index k = 0; k < std::min(side, rows - i); ++k)
+                for (Index l = 0; l < std::min(side, columns - j); ++l) S[(i + k) * row_length + j + l] = values[k * side + l];
+        }
+    }
+}
+
+}  // namespace causeway::gated
