@@ -46,9 +46,12 @@ inline void store_part(T* p, const Vector<T>& v, Index n) {
 
 template <class T>
 inline T sum(const Vector<T>& v) {
-    T total = 0;
-    for (int i = 0; i < lanes<T>; ++i) total += v[i];
-    return total;
+    T x[lanes<T>];
+    std::memcpy(x, &v, sizeof v);
+#pragma GCC unroll 4
+    for (int half = lanes<T> / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) x[i] += x[i + half];
+    return x[0];
 }
 
 // Smallest multiple of the vector length that holds n elements.
@@ -71,6 +74,26 @@ template <class T, int half = 1>
 inline __attribute__((always_inline)) void transpose(Vector<T>* a) {
     transpose_step<T, half>(a, std::make_index_sequence<static_cast<std::size_t>(lanes<T>)>{});
     if constexpr (2 * half < lanes<T>) transpose<T, 2 * half>(a);
+}
+
+// One step of sums(): of 2 half vectors that hold partial sums in segments of 2 half lanes, half vectors with segments of half.
+template <class T, int half, std::size_t... lane>
+inline __attribute__((always_inline)) void sums_step(Vector<T>* a, std::index_sequence<lane...>) {
+    constexpr int n = lanes<T>;
+#pragma GCC unroll 16
+    for (int i = 0; i < half; ++i) {
+        const Vector<T> x = a[i], y = a[i + half];
+        a[i] = __builtin_shufflevector(x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) - half : static_cast<int>(lane))...) +
+               __builtin_shufflevector(x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) : static_cast<int>(lane) + half)...);
+    }
+}
+
+// Lane i: the sum of the lanes of a[i], i < lanes. Overwrites a.
+template <class T, int half = lanes<T> / 2>
+inline __attribute__((always_inline)) Vector<T> sums(Vector<T>* a) {
+    sums_step<T, half>(a, std::make_index_sequence<static_cast<std::size_t>(lanes<T>)>{});
+    if constexpr (half > 1) return sums<T, half / 2>(a);
+    else return a[0];
 }
 
 // MR rows by NV vectors of an output, held in registers while a product runs through its inner dimension.

@@ -4,6 +4,7 @@
 
 #include <Eigen/Core>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "core/exact/panels.hpp"
@@ -88,24 +89,33 @@ void channel_gates(const T* g, Index n, Index dk, T* a, T* e, T* w) {
 }
 
 // With a gate per channel the decay between two tokens stands inside their inner product. It is split at a token between
-// them, on which both factors are products of gates: for pairs of neighbouring blocks of m = 1, 2, 4, ... tokens,
+// them, on which both factors are products of gates: for pairs of neighbouring blocks of m, 2m, 4m, ... tokens,
 //   Σ_c q_tc k_jc Π_{s=j+1..t} a_sc = <q_t ⊙ f_t, k_j ⊙ f_j>,   f_t = Π_{ref<s<=t} a_s,   f_j = Π_{j<s<=ref} a_s,
-// where j is in the first block of the pair, t in the second, and ref the last token of the first. Every pair j < t meets
-// in exactly one m. This fills f for one m.
+// where j is in the first block of the pair, t in the second, and ref the last token of the first. Every pair j < t that is
+// not in one block of m tokens meets exactly once. f(first, size of a block, end) for all of them, neighbours soon after one
+// another.
+template <class F>
+void each_pair_of_blocks(Index n, Index m, F&& f) {
+    constexpr Index together = 16;  // tokens whose rows stay in the first-level cache
+    const auto pairs = [&](Index size, Index from, Index to) {
+        for (Index first = from; first + size < to; first += 2 * size) f(first, size, std::min(to, first + 2 * size));
+    };
+    for (Index from = 0; from < n; from += together)
+        for (Index size = m; size < together; size *= 2) pairs(size, from, std::min(n, from + together));
+    for (Index size = std::max(m, together); size < n; size *= 2) pairs(size, 0, n);
+}
+
+// f of the tokens [0, end) of a pair whose second block begins at m; a [end, dk] their gates.
 template <class T>
-void split_factors(const T* a, Index n, Index dk, Index m, T* f) {
-    for (Index first = 0; first < n; first += 2 * m) {
-        const Index ref = first + m - 1;
-        if (ref + 1 >= n) break;
-        std::fill_n(f + ref * dk, dk, T(1));
-        for (Index j = ref; j > first; --j) decay_row(f + (j - 1) * dk, f + j * dk, a + j * dk, dk);
-        std::copy_n(a + (ref + 1) * dk, dk, f + (ref + 1) * dk);
-        for (Index t = ref + 2; t < std::min(n, first + 2 * m); ++t) decay_row(f + t * dk, f + (t - 1) * dk, a + t * dk, dk);
-    }
+void split_factors(const T* a, Index m, Index end, Index dk, T* f) {
+    std::fill_n(f + (m - 1) * dk, dk, T(1));
+    for (Index j = m - 1; j > 0; --j) decay_row(f + (j - 1) * dk, f + j * dk, a + j * dk, dk);
+    std::copy_n(a + m * dk, dk, f + m * dk);
+    for (Index t = m + 1; t < end; ++t) decay_row(f + t * dk, f + (t - 1) * dk, a + t * dk, dk);
 }
 
 // S_ij = <x_i, y_j> for `rows` rows of x and `columns` of y, all of dk numbers and contiguous; four by four at a time, the
-// sums of 16 products across lanes by transposition.
+// sums of 16 products across lanes together (simd::sums).
 template <class T>
 void inner_products(const T* x, Index rows, const T* y, Index columns, Index dk, T* S, Index row_length) {
     constexpr Index L = simd::lanes<T>, side = 4;
@@ -132,17 +142,46 @@ void inner_products(const T* x, Index rows, const T* y, Index columns, Index dk,
             if (e < dk) step([&](const T* p) { return simd::load_part(p, dk - e); }, e);
             T values[side * side];
             for (Index first = 0; first < side * side; first += L) {
-                simd::Vector<T> square[L];
-                for (Index k = 0; k < L; ++k) square[k] = sums[std::min<Index>(first + k, side * side - 1)];
-                simd::transpose<T>(square);
-                simd::Vector<T> total = square[0];
-                for (Index k = 1; k < L; ++k) total += square[k];
+                simd::Vector<T> part[L];
+                for (Index k = 0; k < L; ++k) part[k] = sums[std::min<Index>(first + k, side * side - 1)];
+                const simd::Vector<T> total = simd::sums<T>(part);
                 for (Index k = 0; k < std::min(L, side * side); ++k) values[first + k] = total[k];
             }
             for (Index k = 0; k < std::min(side, rows - i); ++k)
                 for (Index l = 0; l < std::min(side, columns - j); ++l) S[(i + k) * row_length + j + l] = values[k * side + l];
         }
     }
+}
+
+// The same for the pairs j <= t of four tokens (or the n < 4 left) and with their decay: S_tj = Σ_c x_tc y_jc Π_{s=j+1..t} a_sc.
+template <class T>
+void decayed_products_of_four(const T* x, const T* y, const T* a, Index n, Index dk, T* S, Index row_length) {
+    using Vec = simd::Vector<T>;
+    constexpr Index L = simd::lanes<T>, side = 4, count = side * (side + 1) / 2;
+    Vec totals[(count + L - 1) / L * L] = {};
+    const auto step = [&](auto&& load, Index e) __attribute__((always_inline)) {
+        Vec keys[side];
+        int at = 0;
+#pragma GCC unroll 4
+        for (Index t = 0; t < side; ++t) {
+            const Index row = std::min(t, n - 1) * dk + e;
+            const Vec xv = load(x + row), gate = load(a + row);
+#pragma GCC unroll 4
+            for (Index j = 0; j < t; ++j) {
+                keys[j] *= gate;
+                totals[at++] += xv * keys[j];
+            }
+            keys[t] = load(y + row);
+            totals[at++] += xv * keys[t];
+        }
+    };
+    Index e = 0;
+    for (; e + L <= dk; e += L) step([](const T* p) { return simd::load(p); }, e);
+    if (e < dk) step([&](const T* p) { return simd::load_part(p, dk - e); }, e);
+    T values[std::size(totals)];
+    for (Index first = 0; first < static_cast<Index>(std::size(totals)); first += L) simd::store(values + first, simd::sums<T>(totals + first));
+    for (Index t = 0, at = 0; t < n; ++t)
+        for (Index j = 0; j <= t; ++j) S[t * row_length + j] = values[at++];
 }
 
 }  // namespace causeway::gated
