@@ -1,6 +1,7 @@
 // The test program. Beside Catch2's own report it closes with one line, "N passed, N failed".
 #define CATCH_CONFIG_RUNNER
 #include "tests/catch.hpp"
+#include "tests/proofs/claims.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     const int failed = session.run();
     std::error_code ignored;
     std::filesystem::remove_all(cache, ignored);
+    if (session.config().hasTestFilters()) causeway::proofs::print_claims(stdout);
     const auto cases = totals.testCases;
     if (cases.total() > 0) std::printf("%d passed, %d failed\n", static_cast<int>(cases.passed + cases.failedButOk), static_cast<int>(cases.failed));
     const auto& config = session.config();

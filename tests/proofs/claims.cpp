@@ -1,0 +1,88 @@
+#include "tests/proofs/claims.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+namespace causeway::proofs {
+namespace {
+
+struct Record {
+    std::string id;
+    std::array<std::string, 6> cells;  // claim, checked, input, measured, bound, margin
+};
+
+std::vector<Record>& records() {
+    static std::vector<Record> all;
+    return all;
+}
+
+std::string number(double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", x);
+    return text;
+}
+
+// How far inside: the ratio of the two sides.
+std::string margin(double inner, double outer) {
+    if (inner <= 0) return "exact";
+    return std::isfinite(inner) ? "×" + number(outer / inner) : "FAILED";
+}
+
+void record(const std::string& id, const std::string& checked, const std::string& input, const std::string& measured, const std::string& bound,
+            const std::string& room, bool holds) {
+    records().push_back({id, {id, checked, input, measured, bound, holds ? room : "FAILED"}});
+    INFO(id << ": " << checked << "; " << input << ": measured " << measured << ", expected " << bound);
+    REQUIRE(holds);
+}
+
+// Characters of UTF-8 text; all that is used here is one column wide.
+std::size_t width(const std::string& text) {
+    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// "G7-E2" as (G, 7, "-E2"): F10 comes after F9.
+auto order(const std::string& id) {
+    char* rest = nullptr;
+    const long digits = std::strtol(id.c_str() + 1, &rest, 10);
+    return std::make_tuple(id[0], digits, std::string(rest));
+}
+
+}  // namespace
+
+void claim(const std::string& id, const std::string& checked, const std::string& input, double measured, double bound) {
+    record(id, checked, input, number(measured), "≤ " + number(bound), margin(measured, bound), measured <= bound);
+}
+
+void published_fails(const std::string& id, const std::string& checked, const std::string& input, double error, double at_least) {
+    record(id, checked, input, number(error), "≥ " + number(at_least), margin(at_least, error), error >= at_least && at_least > 0);
+}
+
+void exactly(const std::string& id, const std::string& checked, const std::string& input, std::int64_t measured, std::int64_t expected) {
+    record(id, checked, input, std::to_string(measured), "= " + std::to_string(expected), "exact", measured == expected);
+}
+
+void print_claims(std::FILE* out) {
+    if (records().empty()) return;
+    std::vector<Record> rows = records();
+    std::stable_sort(rows.begin(), rows.end(), [](const Record& a, const Record& b) { return order(a.id) < order(b.id); });
+    rows.insert(rows.begin(), {"", {"claim", "checked", "input", "measured", "bound", "margin"}});
+    std::array<std::size_t, 6> widest{};
+    for (const auto& row : rows)
+        for (std::size_t i = 0; i < widest.size(); ++i) widest[i] = std::max(widest[i], width(row.cells[i]));
+    std::fputc('\n', out);
+    for (const auto& row : rows) {
+        std::string line;
+        for (std::size_t i = 0; i < widest.size(); ++i) line += row.cells[i] + std::string(widest[i] - width(row.cells[i]) + 2, ' ');
+        line.erase(line.find_last_not_of(' ') + 1);
+        std::fprintf(out, "%s\n", line.c_str());
+    }
+    std::fprintf(out, "%zu checks; \"≤\": the claim holds; \"≥\": the form named fails by that much; margin: ratio to the bound\n\n", rows.size() - 1);
+}
+
+}  // namespace causeway::proofs

@@ -1,0 +1,229 @@
+// Checks of proofs/tpu.md: claims G1 to G6 and G11.
+#include <string>
+
+#include "core/exact/causal_linear_attention.hpp"
+#include "core/exact/row_based.hpp"
+#include "core/exact/vanilla.hpp"
+#include "tests/catch.hpp"
+#include "tests/proofs/claims.hpp"
+#include "tests/proofs/reference.hpp"
+
+using namespace causeway;
+using namespace causeway::proofs;
+
+namespace {
+
+constexpr double u32 = 0x1p-24;
+
+// Σ_{first<=j<=i} (q_i·k_j) v_j + q_i C, by the outer products k_j v_jᵀ.
+Matrix row_from(const Matrix& Q, const Matrix& K, const Matrix& V, Index i, Index first, const Matrix& C) {
+    Matrix sum = C;
+    for (Index j = first; j <= i; ++j) sum += product(K.row(j).transpose(), V.row(j));
+    return product(Q.row(i), sum);
+}
+
+// Algorithm 1 of 003, lines 6 to 11. The ones matrices are b × d_v: for b = d_v those printed, b × b.
+template <class T>
+Mat<T> algorithm_1(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b) {
+    const Index n = Q.rows(), dk = Q.cols(), dv = V.cols();
+    Mat<T> C_KV = zeros<T>(dk, dv), C_K = C_KV, Y = zeros<T>(n, dv);
+    const Mat<T> one = Mat<T>::Constant(b, dv, T(1));
+    for (Index start = 0; start < n; start += b) {
+        const Mat<T> q = Q.middleRows(start, b), k = K.middleRows(start, b), v = V.middleRows(start, b);
+        const Mat<T> A = lower<T>(product(q, k.transpose()));
+        const Mat<T> N = product(A, v) + product(q, C_KV), D = product(A, one) + product(q, C_K);
+        Y.middleRows(start, b) = N.cwiseQuotient(D);
+        C_KV += product(k.transpose(), v);
+        C_K += product(k.transpose(), one);
+    }
+    return Y;
+}
+
+// The repaired form: V' = [V, 1], any b, dk, dv, ragged last block. Dense tiles.
+template <class T>
+Mat<T> repaired_1(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b) {
+    const Index n = Q.rows(), dv = V.cols();
+    const Mat<T> V1 = with_ones(V);
+    Mat<T> C = zeros<T>(Q.cols(), dv + 1), Y = zeros<T>(n, dv);
+    for (Index start = 0; start < n; start += b) {
+        const Index c = std::min(b, n - start);
+        const Mat<T> q = Q.middleRows(start, c), k = K.middleRows(start, c), v = V1.middleRows(start, c);
+        const Mat<T> N = product(lower<T>(product(q, k.transpose())), v) + product(q, C);
+        for (Index t = 0; t < c; ++t)
+            for (Index j = 0; j < dv; ++j) Y(start + t, j) = N(t, j) / N(t, dv);
+        C += product(k.transpose(), v);
+    }
+    return Y;
+}
+
+Mat<Counted> ones(Index m, Index n) { return Mat<Counted>::Constant(m, n, Counted(1)); }
+
+template <class F>
+OperationCount count(F&& f) {
+    counted = {};
+    f();
+    return std::exchange(counted, {});
+}
+
+template <class F>
+OperationCount count_head(Index n, Index dk, Index dv, F&& f) {
+    const std::vector<Counted> x(static_cast<std::size_t>(n * std::max(dk, dv)), Counted(1));
+    std::vector<Counted> O(static_cast<std::size_t>(n * dv));
+    const exact::Head<Counted> h{{x.data(), n, dk}, {x.data(), n, dk}, {x.data(), n, dv}, {O.data(), n, dv}, 1, nullptr};
+    return count([&] { f(h); });
+}
+
+}  // namespace
+
+TEST_CASE("G1: inner and outer products", "[proofs][tpu]") {
+    Random random(201);
+    const Index n = 90, dk = 5, dv = 4;
+    const Matrix Q = rounded(random.positive(n, dk)), K = rounded(random.positive(n, dk)), V = rounded(random.normal(n, dv));
+    const Matrix A = lower<double>(product(Q, K.transpose())), want = product(A, with_ones(V)), Pi = product(A, with_ones<double>(V.cwiseAbs()));
+    const Matrix divided = normalised<double>(Q, K, V, Matrix::Ones(n, 1));
+    for (const char* method : {"vanilla", "row-based"}) {
+        CausalOptions o;
+        o.method = method;
+        const Matrix got = matrix(causal_linear_attention(tensor(Q, DType::f32), tensor(K, DType::f32), tensor(with_ones(V), DType::f32), o).O);
+        const std::string form = method == std::string("vanilla") ? "inner" : "outer";
+        claim("G1", form + "-product form on [V, 1]: roundings of an entry (B7: n + dk)", "Float32, n = 90, dk = 5",
+              ((got - want).cwiseAbs().array() / (u32 * Pi.array())).maxCoeff<Eigen::PropagateNaN>(), static_cast<double>(n + dk));
+        o.normalize = true;
+        const Matrix Y = matrix(causal_linear_attention(tensor(Q), tensor(K), tensor(V), o).O);
+        claim("G1", form + "-product form, divided, against its definition", "Float64, the same", relative(Y, divided), 1e-14);
+        claim("G1", "positive features: outputs are means of values, max |y| / max |v|", form + "-product, the same",
+              Y.cwiseAbs().maxCoeff() / V.cwiseAbs().maxCoeff(), 1);
+    }
+    Matrix k(2, 1);
+    k << 1, -1;
+    const Matrix q = Matrix::Ones(2, 1), v = Matrix::Identity(2, 2).leftCols(1), D = lower<double>(product(q, k.transpose())).rowwise().sum();
+    published_fails("G1", "denominators that vanish", "q = (1, 1), k = (1, -1)", static_cast<double>((D.array() == 0).count()), 1);
+    const bool finite = std::isfinite(normalised<double>(q, k, v, Matrix::Ones(2, 1))(1, 0));
+    published_fails("G1", "outputs that are not finite, v = (1, 0)", "q = (1, 1), k = (1, -1)", finite ? 0 : 1, 1);
+
+    for (const Index m : {Index{7}, Index{40}}) {
+        const std::string input = "n = " + std::to_string(m) + ", dk = 5, dv = 4";
+        exactly("G1", "inner product: n(n+1)/2 (dk+dv) multiplies", input,
+                count_head(m, dk, dv, [](auto& h) { exact::definition(h); }).multiplies, m * (m + 1) / 2 * (dk + dv));
+        exactly("G1", "outer product: 2n dk dv multiplies", input, count_head(m, dk, dv, [](auto& h) { exact::row_based(h); }).multiplies, 2 * m * dk * dv);
+    }
+}
+
+TEST_CASE("G2: where a block starts", "[proofs][tpu]") {
+    Random random(202);
+    const Index n = 16, b = 4;
+    const Matrix Q = random.positive(n, 3), K = random.positive(n, 3), V = with_ones<double>(random.normal(n, 2));
+    const Matrix want = product(lower<double>(product(Q, K.transpose())), V);
+    Matrix printed = want, repaired = want, C = zeros<double>(3, 3);
+    int wrong = 0, wrong_repaired = 0;
+    Index start = 0;
+    for (Index i = 0; i < n; ++i) {
+        if (i == start + b) start = i;
+        wrong += i / b != start;
+        wrong_repaired += b * (i / b) != start;
+        if (i % b == 0 && i > 0)
+            for (Index j = i - b; j < i; ++j) C += product(K.row(j).transpose(), V.row(j));
+        printed.row(i) = row_from(Q, K, V, i, i / b, C);
+        repaired.row(i) = row_from(Q, K, V, i, b * (i / b), C);
+    }
+    published_fails("G2", "indices i for which floordiv(i, b) is not the start of the block", "i = 0 .. 15, b = 4", wrong, 12);
+    exactly("G2", "for which b floordiv(i, b) is not", "i = 0 .. 15, b = 4", wrong_repaired, 0);
+    published_fails("G2", "sums from floordiv(i, b) on: tokens of earlier blocks count twice", "n = 16, b = 4", relative(printed, want), 0.1);
+    claim("G2", "sums from b floordiv(i, b) on", "n = 16, b = 4", relative(repaired, want), 1e-14);
+}
+
+TEST_CASE("G3: memory of prefixes and of carries", "[proofs][tpu]") {
+    const Index n = 48, dk = 6, dv = 5, b = 8;
+    const Matrix Q = Random(203).positive(n, dk), V = Random(204).normal(n, dv);
+    // Scalars held at the peak, by the counting allocator.
+    const auto peak = [&](auto&& f) {
+        memory::reset_peak();
+        const auto before = memory::current();
+        f();
+        return static_cast<std::int64_t>((memory::peak() - before) / sizeof(double));
+    };
+    Matrix all(n, dv), blocks(n, dv);
+    const auto outer = [&] {
+        exact::Scratch<double> KV(n * dk, dv), sums(n, dk);
+        for (Index i = 0; i < n; ++i) {
+            KV.middleRows(i * dk, dk) = Q.row(i).transpose() * V.row(i);
+            sums.row(i) = Q.row(i);
+            if (i > 0) KV.middleRows(i * dk, dk) += KV.middleRows((i - 1) * dk, dk), sums.row(i) += sums.row(i - 1);
+            all.row(i) = Q.row(i) * KV.middleRows(i * dk, dk) / Q.row(i).dot(sums.row(i));
+        }
+    };
+    const auto carried = [&] {
+        exact::Scratch<double> C(dk, dv), sum(1, dk);
+        C.setZero(), sum.setZero();
+        for (Index i = 0; i < n; ++i) {  // tiles by outer products too: a block's sum and the carry are one matrix
+            C += Q.row(i).transpose() * V.row(i);
+            sum += Q.row(i);
+            blocks.row(i) = Q.row(i) * C / Q.row(i).dot(sum.row(0));
+        }
+    };
+    exactly("G3", "all prefixes: n dk dv + n dk scalars", "n = 48, dk = 6, dv = 5", peak(outer), n * dk * dv + n * dk);
+    exactly("G3", "carries: dk dv + dk scalars", "n = 48, dk = 6, dv = 5", peak(carried), dk * dv + dk);
+    claim("G3", "both compute the same", "n = 48, dk = 6, dv = 5", relative(blocks, all), 1e-13);
+    claim("G3", "and what the hybrid of Algorithm 1 computes", "b = 8", relative(repaired_1<double>(Q, Q, V, b), all), 1e-13);
+}
+
+TEST_CASE("G4: outer products on a matrix unit", "[proofs][tpu]") {
+    for (Index m : {4, 8, 32}) {
+        // One column of the left and one row of the right factor are used; the unit multiplies all of both.
+        Mat<Counted> left = zeros<Counted>(m, m), right = left;
+        left.col(0) = ones(m, 1), right.row(0) = ones(1, m);
+        const auto padded = count([&] { product(left, right); }).multiplies, useful = count([&] { product(left.col(0), right.row(0)); }).multiplies;
+        exactly("G4", "multiplies of the unit over those of k vᵀ: m", "m = " + std::to_string(m), padded, m * useful);
+    }
+}
+
+TEST_CASE("G5, G6: Algorithm 1 of 003", "[proofs][tpu]") {
+    Random random(205);
+    const Index d = 4;
+    for (Index blocks : {1, 3, 5}) {
+        const Matrix Q = random.positive(blocks * d, d), K = random.positive(blocks * d, d), V = random.normal(blocks * d, d);
+        const std::string input = "b = d = 4, n = " + std::to_string(blocks * d);
+        claim("G6", "Algorithm 1 with V read as the block V_ib", input,
+              relative(algorithm_1<double>(Q, K, V, d), normalised<double>(Q, K, V, Matrix::Ones(blocks * d, 1))), 1e-14);
+        const auto X = ones(blocks * d, d);
+        exactly("G6", "its multiplies: 7 d³ a block", input, count([&] { algorithm_1<Counted>(X, X, X, d); }).multiplies, 7 * d * d * d * blocks);
+    }
+    double most = 0;
+    for (Index n : {1, 3, 4, 7, 13})
+        for (Index b : {1, 2, 4, 5, 16}) {
+            const Matrix Q = random.positive(n, 5), K = random.positive(n, 5), V = random.normal(n, 3);
+            most = worst(most, relative(repaired_1<double>(Q, K, V, b), normalised<double>(Q, K, V, Matrix::Ones(n, 1))));
+        }
+    claim("G6", "with V' = [V, 1]: any b and length", "n = 1, 3, 4, 7, 13, b = 1, 2, 4, 5, 16, dk = 5, dv = 3", most, 1e-14);
+    const Matrix q = random.positive(12, 5), k = random.positive(12, 5), v = random.normal(12, 3);
+    claim("G6", "with 1 of b × d_v for b × b: any b that divides n", "n = 12, b = 4, dk = 5, dv = 3",
+          relative(algorithm_1<double>(q, k, v, 4), normalised<double>(q, k, v, Matrix::Ones(12, 1))), 1e-14);
+    for (const auto& [n, b, dk, dv] : {std::array<Index, 4>{12, 4, 5, 3}, {13, 5, 5, 3}, {12, 4, 4, 4}}) {
+        const Index s = n - (n - 1) / b * b, dense = (n - 1) / b * b * b + s * s;
+        const auto Q = ones(n, dk), V = ones(n, dv);
+        const auto input = sentence("n = ", n, ", b = ", b, ", dk = ", dk, ", dv = ", dv);
+        exactly("G6", "its multiplies: q'(dk+dv+1) + 2n dk(dv+1)", input,
+                count([&, bb = b] { repaired_1<Counted>(Q, Q, V, bb); }).multiplies, dense * (dk + dv + 1) + 2 * n * dk * (dv + 1));
+    }
+
+    // Without the division: scalar work 4nd² with b = d, in n/d dependent steps of four d × d products.
+    const auto hybrid = [](Index n, Index width) {
+        return count([&] {
+            Mat<Counted> C = zeros<Counted>(width, width);
+            const auto X = ones(width, width);
+            for (Index start = 0; start < n; start += width) {
+                product(lower<Counted>(product(X, X)), X), product(X, C);
+                C += product(X, X);
+            }
+        }).multiplies;
+    };
+    for (Index n : {16, 32, 64}) exactly("G5", "scalar multiplies, b = d: 4nd², not O(n/d)", "d = 8, n = " + std::to_string(n), hybrid(n, 8), 4 * n * 64);
+    int wrong = 0;
+    for (Index width : {2, 4})
+        for (Index n = width; n <= 6 * width; n += width) {
+            const auto X = ones(n, width);
+            const auto inner_form = count([&] { product(lower<Counted>(product(X, X.transpose())), X); }).multiplies;
+            wrong += inner_form != 2 * n * n * width || (hybrid(n, width) < inner_form) != (n > 2 * width);
+        }
+    exactly("G11", "hybrid 4nd² below the dense inner product 2n²d iff n > 2d; deviations", "d = 2, 4, n = d .. 6d", wrong, 0);
+}
