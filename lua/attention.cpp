@@ -8,15 +8,13 @@
 #include "core/base/text.hpp"
 #include "lua/about.hpp"
 #include "lua/bind.hpp"
+#include "lua/counting.hpp"
 #include "lua/families.hpp"
 
 namespace causeway::lua {
 namespace {
 
 constexpr const char* registered = "causeway.registered_methods";  // registry: list of the tables given to register_method
-
-// While opcount runs: where the counts go.
-OperationCount* counting = nullptr;
 
 std::vector<std::string> registered_names(lua_State* L) {
     std::vector<std::string> names;

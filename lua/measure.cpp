@@ -6,6 +6,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
+#include "core/measure/copy_rate.hpp"
 #include "core/measure/machine.hpp"
 #include "core/measure/product_rate.hpp"
 #include "core/measure/statistics.hpp"
@@ -95,6 +96,13 @@ int machine_table(lua_State* L) {
     set_string(L, "eigen", m.eigen);
     set_string(L, "lua", LUA_VERSION_MAJOR "." LUA_VERSION_MINOR "." LUA_VERSION_RELEASE);
     set_string(L, "causeway", m.version);
+    return 1;
+}
+
+// copy_rate(bytes[, {seconds = 0.3}]) -> bytes read and written a second
+int rate_of_copies(lua_State* L) {
+    const Options options(L, 2, "copy_rate", {"seconds"});
+    lua_pushnumber(L, copy_rate(check_integer(L, 1, "bytes"), options.number("seconds", 0.3)));
     return 1;
 }
 
@@ -224,6 +232,7 @@ void open_measure(lua_State* L) {
     add_functions(L, {
                          {"clock", guarded<clock>},
                          {"threads", guarded<threads_in_use>},
+                         {"copy_rate", guarded<rate_of_copies>},
                          {"product_rate", guarded<rate_of_products>},
                          {"growth_exponent", guarded<exponent>},
                          {"_machine", guarded<machine_table>},

@@ -50,7 +50,8 @@ Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
     return out;
 }
 
-// Throws Error unless every element is a number <= 0 (-Inf is one).
+}  // namespace
+
 void check_log_decay(const Tensor& g) {
     constexpr Index piece = 1 << 16;
     const auto first_bad = [&]<class T>(const T* x) {
@@ -69,11 +70,9 @@ void check_log_decay(const Tensor& g) {
     if (at < g.size()) fail("log_decay: ", number_text(g.get(at)), " in element ", at + 1, ", expected numbers <= 0 (the state is multiplied by their exponentials)");
 }
 
-}  // namespace
-
-Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     const auto Q = four(q, "q"), K = four(k, "k"), V = four(v, "v");
-    Call c;
+    Sizes c;
     c.update = static_cast<Update>(position("update", o.update, updates));
     position("mode", o.mode, modes);
     const auto same = [&](const char* name, const Tensor& A, const Tensor& B, const char* like) {
@@ -101,7 +100,6 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     c.scale = o.scale;
     const bool finite = c.compute == DType::f64 ? std::isfinite(o.scale) : std::isfinite(static_cast<float>(o.scale));
     if (!finite) fail("scale: ", o.scale, ", expected a finite number");
-    c.q = q.to(c.compute), c.k = k.to(c.compute), c.v = v.to(c.compute);
     c.output = q.shape();
     c.output[c.output.ndim() - 1] = c.dv;
     c.state_shape = {c.batch, c.heads, c.dk, c.dv};
@@ -132,21 +130,31 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
         fail(name, ": ", s.text(), ", expected ", expected.text(), channels ? ", or " + wide.text() + " for a gate per key channel" : std::string());
     };
     c.gates = gate("log_decay", o.log_decay, has_gate(c.update), true);
-    if (c.gates > 0) {
+    gate("beta", o.beta, has_delta(c.update), false);
+    if (o.state) check_state(*o.state, k, c);
+    return c;
+}
+
+void check_state(const Tensor& state, const Tensor& k, const Sizes& c) {
+    const auto& s = state.shape();
+    Shape own;  // as the caller writes k: [b, h, d_k, d_v], [h, d_k, d_v] or [d_k, d_v]
+    for (int i = 0; i + 2 < k.ndim(); ++i) own.push_back(k.shape()[i]);
+    own.push_back(c.dk);
+    own.push_back(c.dv);
+    if (s != c.state_shape && s != own) fail("state: ", s.text(), ", expected ", c.state_shape.text());
+    if (c.compute == DType::f64 && state.dtype() != DType::f64) fail("state: ", name(state.dtype()), ", expected Float64 like q");
+    if (c.compute == DType::f32 && state.dtype() == DType::f64) fail("state: Float64, expected Float32");
+}
+
+Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    Call c{check_sizes(q, k, v, o), q, k, v, {}, {}, {}};
+    c.q = q.to(c.compute), c.k = k.to(c.compute), c.v = v.to(c.compute);
+    if (has_gate(c.update)) {
         c.log_decay = each_head_of(*o.log_decay, c.compute, {c.batch, c.heads, c.N, c.gates});
         check_log_decay(c.log_decay);
     }
-    if (gate("beta", o.beta, has_delta(c.update), false) > 0) c.beta = each_head_of(*o.beta, c.compute, {c.batch, c.heads, c.N, 1});
-
+    if (has_delta(c.update)) c.beta = each_head_of(*o.beta, c.compute, {c.batch, c.heads, c.N, 1});
     if (o.state) {
-        const auto& s = o.state->shape();
-        Shape own;  // as the caller writes k: [b, h, d_k, d_v], [h, d_k, d_v] or [d_k, d_v]
-        for (int i = 0; i + 2 < k.ndim(); ++i) own.push_back(k.shape()[i]);
-        own.push_back(c.dk);
-        own.push_back(c.dv);
-        if (s != c.state_shape && s != own) fail("state: ", s.text(), ", expected ", c.state_shape.text());
-        if (c.compute == DType::f64 && o.state->dtype() != DType::f64) fail("state: ", name(o.state->dtype()), ", expected Float64 like q");
-        if (c.compute == DType::f32 && o.state->dtype() == DType::f64) fail("state: Float64, expected Float32");
         c.state = o.state->to(c.compute).reshape(c.state_shape);
         if (o.state->dtype() == c.compute) c.state = c.state.copy();
     } else {

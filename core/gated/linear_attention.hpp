@@ -37,16 +37,26 @@ LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Te
 
 namespace gated {
 
-// What the checks make of a call: tensors of four dimensions, contiguous, in the type of computation (Float32 or Float64).
-struct Call {
+// The sizes and types of a call.
+struct Sizes {
     Update update;
     Index batch, heads, group, N, dk, dv, gates, chunk;
     DType dtype;                              // of q, k, v and the output
     DType compute;                            // Float32 or Float64
-    Tensor q, k, v, log_decay, beta, state;   // log_decay, beta: empty where the update has none; state: a copy or zeros
     Shape output;                             // as the caller wrote q, with the width d_v
     Shape state_shape;                        // [batch, heads, d_k, d_v]
     double scale;
+};
+// Everything that is checked without looking at an element. Allocates nothing where all is well.
+Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
+// Shape and type of a state to start from.
+void check_state(const Tensor& state, const Tensor& k, const Sizes&);
+// Throws Error unless every element is a number <= 0 (-Inf is one).
+void check_log_decay(const Tensor& g);
+
+// What the checks make of a call: tensors of four dimensions, contiguous, in the type of computation.
+struct Call : Sizes {
+    Tensor q, k, v, log_decay, beta, state;   // log_decay, beta: empty where the update has none; state: a copy or zeros
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 

@@ -40,6 +40,14 @@ speed of every method.]],
   example = "product_rate(128) / 1e9",
 }
 
+manual.copy_rate = {
+  call = "copy_rate(bytes, {seconds = 0.3})",
+  text = [[Bytes read and written (2·bytes in all) a second by a copy of so many bytes to another place, by one thread or all of
+threads() together, whichever is faster: the fastest of the copies made in `seconds`, at least ten. The yardstick of what
+has to move memory.]],
+  example = "copy_rate(2^20, {seconds = 0.01}) / 1e9",
+}
+
 manual.growth_exponent = {
   call = "growth_exponent(N, time)",
   text = "The p of time ≈ constant · N^p: the slope of the least-squares line of log time on log N. Lists or Tensors.",

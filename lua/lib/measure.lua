@@ -111,4 +111,5 @@ function causeway.btime(f, options)
 end
 
 causeway._options.btime = { samples = true, seconds = true, show = true }
+causeway._options.copy_rate = { seconds = true }
 causeway._options.product_rate = { dtype = { "Float32", "Float64" } }

@@ -55,3 +55,14 @@ TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it 
     CHECK(contains(wrong.err, "unknown option \"--head\", expected one of --dim --fresh --heads"));
     CHECK(contains(run_in(folder, {experiments + "bench_exact.lua", "--methods", "fleat"}).err, "\"fleat\" is not registered"));
 }
+
+TEST_CASE("gates/step compares a token with a copy of the states", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "gates/step.lua", "--heads", "1,3", "--dim", "8", "--seconds", "0.001"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "of copy (%)"));
+    const std::string rows = read_bytes(folder / "results/gates_step/gates_step.csv");
+    for (const char* row : {"8,1,linear,", "8,3,gated,", "8,3,delta,", "8,1,gated_delta,"}) CHECK(contains(rows, row));
+    CHECK(contains(read_bytes(folder / "results/gates_step/step.html"), "<table>"));
+}

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/parallel.hpp"
+#include "core/measure/copy_rate.hpp"
 #include "core/measure/machine.hpp"
 #include "core/measure/product_rate.hpp"
 #include "tests/catch.hpp"
@@ -82,4 +83,13 @@ TEST_CASE("the product rate is a rate", "[measure]") {
     set_threads(before);
     CHECK(message_of([] { product_rate(0); }) == "n: 0, expected a number from 1 to 4096");
     CHECK(message_of([] { product_rate(16, DType::f16); }) == "dtype: Float16 only stores, expected Float32 or Float64");
+}
+
+TEST_CASE("the copy rate is a rate", "[measure]") {
+    for (const Index bytes : {Index{1}, Index{1000}, (Index{1} << 20) + 1}) {
+        const double rate = copy_rate(bytes, 0.001);
+        CHECK(rate > 1e5);
+        CHECK(rate < 1e15);
+    }
+    CHECK(message_of([] { copy_rate(0); }) == "bytes: 0, expected 1 or more");
 }
