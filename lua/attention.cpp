@@ -304,8 +304,59 @@ int opcount(lua_State* L) {
     return 1;
 }
 
+// The sizes of one head among the options: N where asked for, r, d (default r), block, normalize.
+exact::Work work_of(const Options& options, const char* function, bool length) {
+    for (const char* key : {"N", "r"}) {
+        if ((length || key[0] != 'N') && !options.has(key)) fail(function, ": ", key, ": expected a number, got nothing");
+    }
+    exact::Work w;
+    w.N = length ? options.integer("N", 1) : 1;
+    w.r = options.integer("r", 1);
+    w.d = options.integer("d", w.r);
+    if (options.has("block")) {
+        w.block = options.integer("block", 0);
+        if (w.block < 1) fail("block: ", w.block, ", expected 1 or more");
+    }
+    w.normalize = options.boolean("normalize", false);
+    return w;
+}
+
+// cost(method, {N =, r =, d =, block =, normalize =, decay =}) -> {multiplies, adds, divisions, memory} in closed form
+int cost_(lua_State* L) {
+    const std::string name = check_string(L, 1, "cost: method");
+    const Options options(L, 2, "cost", {"N", "r", "d", "block", "normalize", "decay"});
+    const auto built_in = built_in_names();
+    if (std::find(built_in.begin(), built_in.end(), name) == built_in.end()) {
+        const auto written = registered_names(L);
+        if (std::find(written.begin(), written.end(), name) != written.end()) fail("cost: the method \"", name, "\" is written in Lua, only built-in methods have a closed form");
+    }
+    const auto& method = exact::method(name);
+    exact::Work w = work_of(options, "cost", true);
+    w.decay = options.boolean("decay", false);
+    const exact::Cost c = exact::cost(method, w);
+    lua_createtable(L, 0, 4);
+    const auto field = [&](const char* key, Index value) {
+        lua_pushinteger(L, value);
+        lua_setfield(L, -2, key);
+    };
+    field("multiplies", c.operations.multiplies);
+    field("adds", c.operations.adds);
+    field("divisions", c.operations.divisions);
+    field("memory", c.memory);
+    return 1;
+}
+
+// crossover{r =, d =, block =, normalize =, tiles =} -> the length from which hybrid takes fewer operations than inner-product
+int crossover_(lua_State* L) {
+    const Options options(L, 1, "crossover", {"r", "d", "block", "normalize", "tiles"});
+    const bool dense = options.choice("tiles", "dense", {"dense", "triangular"}) == "dense";
+    lua_pushinteger(L, exact::crossover(work_of(options, "crossover", false), dense ? exact::Tiles::dense : exact::Tiles::triangular));
+    return 1;
+}
+
 int push_decay(lua_State* L, Index heads, double (*gamma)(double head, double heads)) {
-    if (heads < 1 || heads > 1 << 20) fail("h: ", heads, ", expected a number of heads, 1 or more");
+    constexpr Index most = 1 << 20;
+    if (heads < 1 || heads > most) fail("h: ", heads, ", expected a number of heads from 1 to ", most);
     Tensor out(DType::f64, {heads});
     for (Index h = 0; h < heads; ++h) out.set(h, gamma(static_cast<double>(h), static_cast<double>(heads)));
     push(L, out);
@@ -335,6 +386,8 @@ void open_attention(lua_State* L) {
                       {"register_method", guarded<register_method>},
                       {"method_list", guarded<method_list>},
                       {"opcount", guarded<opcount>},
+                      {"cost", guarded<cost_>},
+                      {"crossover", guarded<crossover_>},
                       {"alibi_slopes", guarded<alibi_slopes>},
                       {"retnet_decay", guarded<retnet_decay>}});
 }

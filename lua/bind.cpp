@@ -116,7 +116,8 @@ std::string check_string(lua_State* L, int index, const char* argument) {
 Options::Options(lua_State* L, int index, const char* function, std::vector<std::string> known)
     : L_(L), index_(lua_isnoneornil(L, index) ? 0 : lua_absindex(L, index)) {
     if (index_ == 0) return;
-    if (!lua_istable(L, index_)) fail(function, ": options: expected a table such as {", known.empty() ? "" : known.front(), " = ...}, got a ", type_name(L, index_));
+    if (!lua_istable(L, index_) && known.empty()) fail(function, ": takes no options here, got a ", type_name(L, index_));
+    if (!lua_istable(L, index_)) fail(function, ": options: expected a table such as {", known.front(), " = ...}, got a ", type_name(L, index_));
     for (lua_pushnil(L); lua_next(L, index_); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING) fail(function, ": options are named, got the ", luaL_typename(L, -2), " key ", luaL_tolstring(L, -2, nullptr));
         const std::string key = lua_tostring(L, -2);

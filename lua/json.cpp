@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t deepest = 200;
 constexpr std::size_t longest = std::size_t{1} << 30;
 constexpr const char* null_type = "causeway.Null";
+constexpr const char* number_key = "$numberDouble";  // of the object that stands for a number JSON has not
 
 class Encoder {
 public:
@@ -65,8 +66,8 @@ private:
 
     template <class T>
     void number(T x) {
-        const std::string text = number_text(x);
-        out_ += std::isfinite(x) ? text : '"' + text + '"';
+        if (std::isfinite(x)) out_ += number_text(x);
+        else out_ += std::string("{\"") + number_key + "\": \"" + (std::isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity") + "\"}";
     }
 
     void string(std::string_view text) {
@@ -213,10 +214,7 @@ public:
     }
 
     bool string(string_t& value) override {
-        constexpr double infinity = std::numeric_limits<double>::infinity();
-        if (value == "NaN") lua_pushnumber(L_, std::numeric_limits<double>::quiet_NaN());
-        else if (value == "Inf" || value == "-Inf") lua_pushnumber(L_, value[0] == '-' ? -infinity : infinity);
-        else lua_pushlstring(L_, value.data(), value.size());
+        lua_pushlstring(L_, value.data(), value.size());
         return attach();
     }
 
@@ -229,7 +227,10 @@ public:
 
     bool start_object(std::size_t) override { return open(object); }
     bool start_array(std::size_t) override { return open(0); }
-    bool end_object() override { return close(); }
+    bool end_object() override {
+        replace_number();
+        return close();
+    }
     bool end_array() override { return close(); }
 
     bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override { invalid(position); }
@@ -249,6 +250,26 @@ private:
         lua_newtable(L_);
         levels_.push_back(level);
         return true;
+    }
+
+    // Puts the number in the place of the object at the top where that stands for one: {number_key = "NaN"} and nothing else.
+    void replace_number() {
+        constexpr double infinity = std::numeric_limits<double>::infinity();
+        lua_pushstring(L_, number_key);
+        std::size_t n = 0;
+        const char* text = lua_rawget(L_, -2) == LUA_TSTRING ? lua_tolstring(L_, -1, &n) : "";
+        const std::string name(text, n);
+        lua_pop(L_, 1);
+        if ((name != "NaN" && name != "Infinity" && name != "-Infinity") || entries() != 1) return;
+        lua_pop(L_, 1);
+        lua_pushnumber(L_, name == "NaN" ? std::numeric_limits<double>::quiet_NaN() : name == "Infinity" ? infinity : -infinity);
+    }
+
+    // Of the table at the top.
+    std::size_t entries() {
+        std::size_t count = 0;
+        for (lua_pushnil(L_); lua_next(L_, -2); lua_pop(L_, 1)) ++count;
+        return count;
     }
 
     bool close() {

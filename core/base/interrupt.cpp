@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <limits>
 
 #include "core/base/error.hpp"
 
@@ -24,8 +25,13 @@ void clear() noexcept { stop.store(false); }
 bool requested() noexcept { return stop.load(); }
 
 double set_deadline(double seconds) noexcept {
-    const auto ticks = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)).count();
-    const auto before = deadline.exchange(seconds > 0 ? now() + ticks : 0);
+    constexpr auto last = std::numeric_limits<Clock::rep>::max();
+    const auto start = now();
+    const double ticks = seconds * static_cast<double>(Clock::period::den) / static_cast<double>(Clock::period::num);
+    // Half of what is left of the clock is a limit that is never reached, and every number below it fits.
+    const bool far = ticks >= static_cast<double>((last - start) / 2);
+    const auto before = deadline.exchange(!(seconds > 0) ? 0 : far ? last : start + static_cast<Clock::rep>(ticks));
+    if (before == last) return std::numeric_limits<double>::infinity();
     return before == 0 ? 0 : to_seconds(before - now());
 }
 

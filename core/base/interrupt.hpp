@@ -12,8 +12,8 @@ void clear() noexcept;
 
 bool requested() noexcept;
 
-// Computations started from now on stop with Timeout after `seconds`; a value <= 0 removes the limit.
-// Returns the seconds that were left of the limit in force before (0: none).
+// Computations started from now on stop with Timeout after `seconds`; a value <= 0 (or NaN) removes the limit,
+// infinity sets one that is never reached. Returns the seconds that were left of the limit in force before (0: none).
 double set_deadline(double seconds) noexcept;
 
 // Throws Interrupted after request(), Timeout past the deadline.

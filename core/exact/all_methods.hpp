@@ -14,6 +14,10 @@ Method recursion_method();
 Method lightning_attention_2_method();
 Method fleet_method();
 Method fleet_untiled_method();
+Method inner_product_method();
+Method outer_product_method();
+Method outer_product_blockwise_method();
+Method hybrid_method();
 
 // f(head) for one head after the other: the counts belong to one thread.
 template <class F>

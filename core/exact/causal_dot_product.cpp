@@ -64,6 +64,7 @@ Method causal_dot_product_method() {
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;
+    m.cost = cost_of::row_based;
     m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, tile); };
     m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, tile); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { causal_dot_product(h); }); };

@@ -72,7 +72,7 @@ Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOption
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     const bool state = o.state || o.return_state;
     if (o.method == "auto") {
-        call.method = &exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r, n.d, !call.gamma.empty(), o.normalize, state, o.block.has_value()});
+        call.method = &exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r, n.d, !call.gamma.empty(), o.normalize, state, o.block.value_or(0)});
     } else {
         call.method = &exact::method(o.method);
     }
@@ -177,11 +177,16 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
         state = to_counted(o.state ? *o.state : Tensor::zeros(DType::f64, state_shape));
         p.state = state.data();
     }
-    const OperationCount before = std::exchange(counted, {});
-    exact::run(*call.method, p);
-    if (o.scale != 1 && !o.normalize)
-        for (Index i = 0; i < output.size(); ++i) output[i] *= Counted(o.scale);
-    count += std::exchange(counted, before);
+    {
+        const struct Aside {  // the counts of the caller, whose they are again however this ends
+            OperationCount before = std::exchange(counted, {});
+            ~Aside() { counted = before; }
+        } aside;
+        exact::run(*call.method, p);
+        if (o.scale != 1 && !o.normalize)
+            for (Index i = 0; i < output.size(); ++i) output[i] *= Counted(o.scale);
+        count += counted;
+    }
     CausalResult out{from_counted(output, n.dtype, V.shape()), Tensor()};
     if (o.return_state) out.state = from_counted(state, n.dtype == DType::f64 ? DType::f64 : DType::f32, state_shape);
     return out;

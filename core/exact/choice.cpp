@@ -1,7 +1,5 @@
 #include "core/exact/choice.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +13,7 @@
 
 #include "core/base/build_id.hpp"
 #include "core/base/error.hpp"
+#include "core/base/file.hpp"
 #include "core/base/parallel.hpp"
 #include "core/measure/machine.hpp"
 
@@ -42,12 +41,13 @@ Question class_of(Question q) {
     q.d = std::clamp<Index>(power_of_two(q.d), 4, 256);
     q.heads = std::clamp<Index>(power_of_two(q.heads), 1, power_of_two(4 * threads()));
     while (q.N > first_length && q.heads * q.N * std::max(q.r, q.d) > largest) q.N /= 2;
+    if (q.block > 0) q.block = power_of_two(std::min(q.block, q.N));
     return q;
 }
 
 std::string text_of(const Question& q) {
     return sentence(name(q.dtype), " heads=", q.heads, " N=", q.N, " r=", q.r, " d=", q.d, q.decay ? " decay" : "", q.normalize ? " normalize" : "",
-                    q.state ? " state" : "", q.block ? " block" : "", " threads=", threads());
+                    q.state ? " state" : "", q.block > 0 ? sentence(" block=", q.block) : "", " threads=", threads());
 }
 
 // Answers are only taken from a file written by this very program on this very processor.
@@ -70,19 +70,22 @@ void write_cache() {
     if (path.empty()) return;
     std::error_code ignored;
     std::filesystem::create_directories(path.parent_path(), ignored);
-    const std::filesystem::path fresh = path.string() + "." + std::to_string(::getpid());
-    std::ofstream(fresh) << nlohmann::json{{"identity", identity()}, {"choices", known}}.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-    std::filesystem::rename(fresh, path, ignored);
-    if (ignored) std::filesystem::remove(fresh, ignored);
+    try {
+        Writer out(path.string());
+        out.write(nlohmann::json{{"identity", identity()}, {"choices", known}}.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+        out.commit();
+    } catch (const Error&) {
+        // Without the file the next run measures again; a request to stop is still there for the computation to see.
+    }
 }
 
-bool fits(const Question& q, const Method& m) { return (!q.state || m.state) && (!q.block || m.block > 0); }
+bool fits(const Question& q, const Method& m) { return m.candidate && (!q.state || m.state) && (q.block == 0 || m.block > 0); }
 
 // Seconds of one call, the best of several.
 template <class T>
-double seconds(const Method& m, Problem<T> p) {
+double seconds(const Method& m, Problem<T> p, Index block) {
     using Clock = std::chrono::steady_clock;
-    p.block = std::min(m.block, p.N);
+    p.block = std::min(block > 0 ? block : m.block, p.N);
     double best = std::numeric_limits<double>::infinity(), total = 0;
     for (int i = 0; i < 5 && (i < 2 || total < 0.05); ++i) {
         const auto start = Clock::now();
@@ -134,7 +137,7 @@ std::string measure(const Question& q) {
         p.N = N;
         for (auto& [time, m] : candidates) {
             try {
-                time = seconds(*m, p);
+                time = seconds(*m, p, q.block);
             } catch (const OutOfMemory&) {
                 time = std::numeric_limits<double>::infinity();
             }

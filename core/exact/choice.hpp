@@ -13,11 +13,11 @@ struct Question {
     Index N, r, d;
     bool decay, normalize;
     bool state;         // only methods that carry one
-    bool block;         // only methods that have a block length
+    Index block;        // only methods that have a block length, timed with this one; 0: each with its own
 };
 
 // The fastest method for the shape class of the question: sizes rounded to powers of two, length up to 4096, width up to
-// 256, heads up to four per thread. A class is measured once, on random inputs of its size (well under a second for most,
+// 256, blocks up to the length, heads up to four per thread. A class is measured once, on random inputs of its size (well under a second for most,
 // a few for the largest); the answer is kept in the user's cache directory, under the identity of this build, processor
 // and number of threads, so another version measures anew. An unreadable or unwritable cache only costs the measurement.
 const Method& fastest(const Question&);

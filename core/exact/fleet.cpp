@@ -102,6 +102,7 @@ Method fleet_method() {
     m.memory = "rd + Br·Bc";
     m.block = 64;
     m.state = true;
+    m.cost = cost_of::fleet;
     m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, p.block); };
     m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { fleet(h, p.block, h.d()); }); };
@@ -117,6 +118,7 @@ Method fleet_untiled_method() {
     m.time = "O(N)";
     m.memory = "d";
     m.state = true;
+    m.cost = cost_of::fleet_untiled;
     m.f32 = [](const auto& p) { rank_by_rank(p); };
     m.f64 = [](const auto& p) { rank_by_rank(p); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { fleet_untiled(h); }); };

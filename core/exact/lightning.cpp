@@ -221,6 +221,7 @@ Method lightning_attention_2_method() {
     m.block = 64;
     m.state = true;
     m.normalizes = true;
+    m.cost = cost_of::lightning;
     m.f32 = [](const auto& p) { each_chunk<Chunk<float>>(p, p.block); };
     m.f64 = [](const auto& p) { each_chunk<Chunk<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { lightning_attention_2(h, p.block); }); };

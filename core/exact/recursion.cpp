@@ -101,6 +101,7 @@ Method recursion_method() {
     m.time = "O(N log N)";
     m.memory = "rd + t²";
     m.block = 32;
+    m.cost = cost_of::recursion;
     m.f32 = [](const auto& p) { recursion_by_levels(p); };
     m.f64 = [](const auto& p) { recursion_by_levels(p); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { recursion(h, p.block); }); };

@@ -17,6 +17,10 @@ const std::vector<Method>& methods() {
         lightning_attention_2_method(),
         fleet_method(),
         fleet_untiled_method(),
+        inner_product_method(),
+        outer_product_method(),
+        outer_product_blockwise_method(),
+        hybrid_method(),
     };
     return list;
 }

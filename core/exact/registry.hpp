@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/exact/cost.hpp"
 #include "core/exact/problem.hpp"
 #include "core/measure/counting.hpp"
 
@@ -20,6 +21,10 @@ struct Method {
     Index block = 0;         // default block, tile or base-case length; 0: the method has none
     bool state = false;      // carries a state that can be given and returned
     bool normalizes = false; // divides by the row sums itself; others run on V' = [V, 1]
+    // "auto" may choose it. Not so the forms that stand here to be compared with: each has the same sum in a faster form
+    // beside it, and timing them (quadratic time, or all prefix states in memory) would only make the choice slower.
+    bool candidate = true;
+    Cost (*cost)(const Work&) = nullptr;  // closed form of the definition's operations and memory; called by exact::cost
 
     std::function<void(const Problem<float>&)> f32;
     std::function<void(const Problem<double>&)> f64;

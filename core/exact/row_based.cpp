@@ -44,6 +44,7 @@ Method row_based_method() {
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;
+    m.cost = cost_of::row_based;
     m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, tile); };
     m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, tile); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { row_based(h); }); };

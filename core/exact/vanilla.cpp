@@ -43,6 +43,7 @@ Method vanilla_method() {
     m.source = "the formula; 000 eq. 5, leet eq. 4";
     m.time = "O(N²)";
     m.memory = "N²";
+    m.cost = cost_of::vanilla;
     m.f32 = [](const auto& p) { vanilla_by_rows(p); };
     m.f64 = [](const auto& p) { vanilla_by_rows(p); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { vanilla(h); }); };

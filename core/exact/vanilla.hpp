@@ -27,12 +27,13 @@ void definition(const Head<T>& h) {
 template <class T>
 void vanilla(const Head<T>& h) {
     const Index N = h.N();
-    const Powers<T> powers(h.gamma, N);
+    const Powers<T> powers(h.gamma, h.decays() ? N : 0);
+    const auto M = [&](Index i, Index j) { return j > i ? T(0) : h.decays() ? powers[i - j] : T(1); };
     Scratch<T> A(N, N);
     A.setConstant(T(0));
     add_product(A, h.B, h.C.transpose());
     for (Index i = 0; i < N; ++i)
-        for (Index j = 0; j < N; ++j) A(i, j) *= j <= i ? powers[i - j] : T(0);
+        for (Index j = 0; j < N; ++j) A(i, j) *= M(i, j);
     auto O = h.O;
     O.setConstant(T(0));
     add_product(O, A, h.V);

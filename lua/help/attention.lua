@@ -56,6 +56,23 @@ causal_linear_attention: "auto" has no definition.]],
   example = 'x = randn(1, 1, 64, 4)\nopcount(function() causal_linear_attention(x, x, x, {method = "recursion", block = 8}) end)',
 }
 
+manual.cost = {
+  call = "cost(method, {N =, r =, d =, block =, normalize =, decay =})",
+  text = [[Operations and memory of one head by the method's definition, in closed form: {multiplies, adds, divisions,
+memory}, memory in scalars beyond inputs and output. They are what opcount counts, at any length at once. r and d are
+the widths, d by default r; block by default the method's; normalize = true counts V' = [V, 1] and its division,
+decay = true the multiplications by γ.]],
+  example = 'cost("hybrid", {N = 8192, r = 128, d = 128, block = 128, normalize = true})',
+}
+
+manual.crossover = {
+  call = "crossover{r =, d =, block =, normalize =, tiles =}",
+  text = [[The smallest length from which on the hybrid form takes fewer multiply-adds than the inner-product form (claims
+G11). d is by default r, block by default d. tiles = "dense" (default) counts squares of scores, with r = d = block the
+answer is 2d + 1; "triangular" only their lower halves, 3d + 1.]],
+  example = "crossover{r = 128, d = 128}",
+}
+
 manual.alibi_slopes = {
   call = "alibi_slopes(h)",
   text = "The slopes of ALiBi for h heads (Press et al. 2022), a Tensor{Float64}; as decays: exp(-alibi_slopes(h)).",

@@ -34,15 +34,15 @@ manual.json_encode = {
   text = [[
 The value as one line of JSON. A table with positions 1, 2, ... is an array, one with names an object (names sorted),
 the empty table an array. Floats keep a point, so integers and floats come back as they were. NaN and the infinities,
-which JSON lacks, are "NaN", "Inf" and "-Inf", and json_decode turns them back. A Tensor is nested arrays, json_null is
-null; bytes of a string that are not UTF-8 become U+FFFD.]],
+which JSON lacks, are {"$numberDouble": "NaN"}, "Infinity" and "-Infinity", as in MongoDB Extended JSON, and json_decode
+turns them back. A Tensor is nested arrays, json_null is null; bytes of a string that are not UTF-8 become U+FFFD.]],
   example = [[json_encode({N = 128, time = 3.7e-7, note = "OOM"})]],
 }
 
 manual.json_decode = {
   call = "json_decode(text)",
   text = [[
-The value that JSON text stands for. "NaN", "Inf" and "-Inf" become numbers; null is nil in an object and json_null in
+The value that JSON text stands for. {"$numberDouble": "NaN"}, "Infinity" or "-Infinity" is a number; null is nil in an object and json_null in
 an array, where it keeps its place.]],
   example = [[json_decode('{"N": 128, "times": [0.25, 0.5]}').times[2] ]],
 }

@@ -210,7 +210,8 @@ function causeway.benchmark_method(method, options)
   }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
   local progress = causeway.progress(#lengths * #list)
   local too_slow = {}
-  for _, N in ipairs(lengths) do
+  -- The inputs of a length and what every method must give for them.
+  local function prepare(N)
     causeway.seed(seed)
     local convert = causeway[dtypes[dtype]]
     local function input(width)
@@ -219,25 +220,34 @@ function causeway.benchmark_method(method, options)
       return convert(passed.normalize and causeway.abs(X) + 0.1 or X)
     end
     local inputs = { B = input(r), C = input(r), V = convert(causeway.randn(batch, heads, N, d)) }
-    local reference = causeway.causal_oracle(inputs.B, inputs.C, inputs.V, passed)
+    return { inputs = inputs, reference = causeway.causal_oracle(inputs.B, inputs.C, inputs.V, passed) }
+  end
+  -- The row of a call that failed; a stop by the user ends the table.
+  local function row_of_error(message)
+    local status = causeway._status_of_error(message)
+    if not status and type(message) == "string" and message:find("interrupted", 1, true) then
+      progress:finish()
+      error(message, 0)
+    end
+    return { status = status or "error", message = not status and tostring(message) or nil }
+  end
+  for _, N in ipairs(lengths) do
+    local ready, prepared = pcall(prepare, N)
+    if not ready and causeway._status_of_error(prepared) ~= "OOM" then
+      progress:finish()
+      error(prepared, 0)
+    end
     for _, candidate in ipairs(list) do
       progress:show(candidate.name .. ", N = " .. N)
       local row
       if too_slow[candidate.name] then
         row = { status = "timeout" } -- it was at a shorter length
+      elseif not ready then
+        row = { status = "OOM" }
       else
-        local good, result = pcall(causeway._with_timeout, timeout, measure, candidate, inputs, reference, passed, tolerances[dtype], repeats)
-        if good then
-          row = result
-        else
-          local status = causeway._status_of_error(result)
-          if not status and type(result) == "string" and result:find("interrupted", 1, true) then
-            progress:finish()
-            error(result, 0)
-          end
-          row = { status = status or "error", message = not status and tostring(result) or nil }
-          too_slow[candidate.name] = status == "timeout"
-        end
+        local good, result = pcall(causeway._with_timeout, timeout, measure, candidate, prepared.inputs, prepared.reference, passed, tolerances[dtype], repeats)
+        row = good and result or row_of_error(result)
+        too_slow[candidate.name] = row.status == "timeout"
       end
       row.method, row.N = candidate.name, N
       results[#results + 1] = row

@@ -66,3 +66,22 @@ TEST_CASE("gates/step compares a token with a copy of the states", "[experiments
     for (const char* row : {"8,1,linear,", "8,3,gated,", "8,3,delta,", "8,1,gated_delta,"}) CHECK(contains(rows, row));
     CHECK(contains(read_bytes(folder / "results/gates_step/step.html"), "<table>"));
 }
+
+TEST_CASE("tpu/crossover predicts, measures and prints the document's claims", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "tpu/crossover.lua", "--width", "8", "--lengths", "8,24,100", "--seconds", "0.001"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "predicted, dense         N = 17  (n > 2d = 16)"));
+    CHECK(contains(output.out, "predicted, triangular    N = 25"));
+    const std::string page = read_bytes(folder / "results/tpu/crossover/crossover.html");
+    for (const char* part : {"<svg", "G4", "G5", "G11", "256 multiply-adds a token", "512 multiply-adds on 64 useful ones: 8×"}) {
+        CAPTURE(part);
+        CHECK(contains(page, part));
+    }
+    const std::string figure = read_bytes(folder / "results/tpu/crossover/time.svg");
+    CHECK(contains(figure, "predicted, dense: 17"));
+    CHECK(contains(figure, "</svg>"));
+    CHECK(contains(read_bytes(folder / "results/tpu/crossover/crossover.csv"), "hybrid"));
+    CHECK(contains(run_in(folder, {experiments + "tpu/crossover.lua", "--width", "0"}).err, "--width: 0, expected a whole number, at least 1"));
+}

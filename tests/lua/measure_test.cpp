@@ -46,6 +46,9 @@ TEST_CASE("statistics and texts of numbers", "[statistics]") {
     CHECK(lua("return summary({3, 1, 2})") == "2 ± 1 (median 2, from 1 to 3, 3 values)");
     CHECK(lua("return summary(ones(2, 2)).count") == "4");
     CHECK(lua("return math.abs(growth_exponent({1, 2, 4}, {3, 12, 48}) - 2) < 1e-12") == "true");
+    CHECK(lua("growth_exponent({128, 128}, {1, 2})") == "user:1: N: all values are 128, expected at least two different ones");
+    CHECK(lua("growth_exponent({128}, {1})") == "user:1: N: 1 values, expected at least two different ones");
+    CHECK(lua("growth_exponent({0, 0}, {1, 1})") == "user:1: N: 0, expected positive numbers");
     CHECK(lua("growth_exponent({1, 2}, {3})") == "user:1: time: 1 values, expected 2 like N");
     CHECK(lua("summary({1, 'a'})") == "user:1: values: item 2 is a string, expected a number");
     CHECK(lua("return number_text(0.0012345), number_text(12.3456), number_text(1234567.8), number_text(1.2e-7, 2), number_text(3), number_text(0.0), number_text(0/0), number_text(-1/0)") ==
@@ -98,9 +101,14 @@ TEST_CASE("benchmark_method checks before it times", "[benchmark]") {
     CHECK(lua("local r = benchmark_method(function() while true do end end, {lengths = {8, 16}, heads = 1, rank = 2, repeats = 1, timeout = 0.02, show = false}) return r[1].status, r[2].status") ==
           "timeout timeout");
     CHECK(lua("local r = benchmark_method(function() return zeros(1 << 24, 1 << 24) end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false}) return r[1].status") == "OOM");
+    // Inputs, or the oracle, that do not fit are the cells of that length, not the end of the table.
+    CHECK(lua("local r = benchmark_method('fleet', {lengths = {8, 1 << 40, 9}, heads = 1, rank = 2, repeats = 1, show = false}) return r[1].status, r[2].status, r[3].status, #r") == "ok OOM ok 3");
+    CHECK(lua("local oracle = causeway.causal_oracle causeway.causal_oracle = function(B, ...) if size(B, 3) == 8 then return zeros(1 << 24, 1 << 24) end return oracle(B, ...) end "
+              "local r = benchmark_method('fleet', {lengths = {8, 9}, heads = 1, rank = 2, repeats = 1, show = false}) causeway.causal_oracle = oracle return r[1].status, r[2].status") == "OOM ok");
     CHECK(lua("local r = benchmark_method(function() return nil end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false}) return r[1].status") == "error");
     CHECK(lua("register_method{name = 'mine', forward = function(B, C, V, o) return causal_linear_attention(B, C, V, {method = 'row-based', decay = o.decay}) end} "
               "return benchmark_method('mine', {lengths = {16}, heads = 1, rank = 4, repeats = 1, show = false})[1].status") == "ok");
+    CHECK(lua("benchmark_method('fleet', {lengths = {8}, heads = 1, decay = 1.5})") == "user:1: decay: 1.5, expected a number in (0, 1]");
     CHECK(lua("benchmark_method('fleat')") == "user:1: benchmark_method: method: unknown name \"fleat\" (did you mean \"fleet\"?)");
     CHECK(lua("benchmark_method('fleet', {length = {8}})") == "user:1: benchmark_method: unknown option \"length\" (did you mean \"lengths\"?)");
     CHECK(lua("benchmark_method('fleet', {lengths = {0}})") == "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");

@@ -28,7 +28,7 @@ TEST_CASE("auto computes the right thing for every kind of call", "[exact][auto]
 }
 
 TEST_CASE("the answer of auto is kept in the cache directory with the identity of the program", "[exact][auto]") {
-    const exact::Question question{DType::f32, 2, 100, 8, 8, false, false, false, false};
+    const exact::Question question{DType::f32, 2, 100, 8, 8, false, false, false, 0};
     const std::string name = exact::fastest(question).name;
     CHECK(exact::fastest(question).name == name);
     std::ifstream in(exact::choice_file());
@@ -37,4 +37,18 @@ TEST_CASE("the answer of auto is kept in the cache directory with the identity o
     bool found = false;
     for (const auto& [key, value] : file.at("choices").items()) found = found || (key.find("heads=2 N=128 r=8 d=8") != std::string::npos && value == name);
     CHECK(found);
+}
+
+TEST_CASE("auto asks with the block that was given, and never the forms that are only compared with", "[exact][auto]") {
+    for (Index block : {Index{0}, Index{9}, Index{1} << 50}) {
+        CAPTURE(block);
+        const exact::Method& m = exact::fastest({DType::f32, 1, 100, 4, 4, false, false, true, block});
+        CHECK(m.candidate);
+        CHECK((block == 0 || m.block > 0));
+    }
+    std::ifstream in(exact::choice_file());
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    CHECK(text.find("N=128 r=4 d=4 state block=16 ") != std::string::npos);
+    CHECK(text.find("N=128 r=4 d=4 state block=128 ") != std::string::npos);
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(exact::choice_file()).parent_path())) CHECK(entry.path().filename() == "choice.json");
 }

@@ -1,0 +1,79 @@
+// One block of the block methods by Eigen's products, as each_chunk of forms.hpp takes it.
+#pragma once
+
+#include <optional>
+
+#include "core/exact/forms.hpp"
+#include "core/exact/product.hpp"
+
+namespace causeway::exact {
+
+// Scores of the block, their product with V, products with the state before it and into the state after it. With
+// `normalize` all of them are of V' = [V, 1], copied for the block, and the last column divides.
+// Memory c² (+ cr with decay, + 2c(d+1) normalised).
+template <class T>
+class BlockChunk {
+public:
+    BlockChunk(const Problem<T>& p, Index c)
+        : p_(p), wide_(p.state_width()), S_(std::min(c, p.N), std::min(c, p.N)), scaled_(p.gamma ? std::min(c, p.N) : 0, p.r),
+          V_(p.normalize ? std::min(c, p.N) : 0, wide_), P_(p.normalize ? std::min(c, p.N) : 0, wide_) {}
+
+    static Index state_size(const Problem<T>& p) { return p.r * p.state_width(); }
+
+    void load(Index head, Index start, Index n) {
+        if (head != head_ && p_.gamma) powers_.emplace(p_.decay_of(head), S_.rows() + 1);
+        head_ = head, start_ = start, n_ = n;
+        if (!p_.normalize) return;
+        const Head<T> h = p_.head(head_);
+        V_.topLeftCorner(n, p_.d) = h.V.middleRows(start, n);
+        V_.col(p_.d).head(n).setOnes();
+    }
+
+    void scores() {
+        const Head<T> h = p_.head(head_);
+        masked_product<T>(S_.topLeftCorner(n_, n_), h.B.middleRows(start_, n_), h.C.middleRows(start_, n_), powers_ ? &*powers_ : nullptr);
+    }
+
+    void output(const T* U) {
+        const Head<T> h = p_.head(head_);
+        T* const into = p_.O + (head_ * p_.N + start_) * p_.d;
+        View<T> P(p_.normalize ? P_.data() : into, n_, wide_);
+        P.setZero();
+        add_lower_product(P, S_.topLeftCorner(n_, n_), values());
+        if (U && powers_) {
+            for (Index i = 0; i < n_; ++i) scaled_.row(i) = h.B.row(start_ + i) * (*powers_)[i + 1];
+            P.noalias() += scaled_.topRows(n_) * ConstView<T>(U, p_.r, wide_);
+        } else if (U) {
+            P.noalias() += h.B.middleRows(start_, n_) * ConstView<T>(U, p_.r, wide_);
+        }
+        if (!p_.normalize) return;
+        for (Index i = 0; i < n_; ++i) View<T>(into + i * p_.d, 1, p_.d) = P.row(i).head(p_.d) / P(i, p_.d);
+    }
+
+    void delta(T* D) {
+        const Head<T> h = p_.head(head_);
+        View<T> into(D, p_.r, wide_);
+        if (powers_) {
+            for (Index i = 0; i < n_; ++i) scaled_.row(i) = h.C.row(start_ + i) * (*powers_)[n_ - 1 - i];
+            into.noalias() = scaled_.topRows(n_).transpose() * values();
+        } else {
+            into.noalias() = h.C.middleRows(start_, n_).transpose() * values();
+        }
+    }
+
+    T carry() const { return powers_ ? (*powers_)[n_] : T(1); }
+    void import_state(const T* from, T* U) const { std::copy_n(from, state_size(p_), U); }
+    void export_state(const T* U, T* into) const { std::copy_n(U, state_size(p_), into); }
+
+private:
+    // V of the block, or V'.
+    ConstView<T> values() const { return {p_.normalize ? V_.data() : p_.V + (head_ * p_.N + start_) * p_.d, n_, wide_}; }
+
+    const Problem<T>& p_;
+    Index wide_;
+    Scratch<T> S_, scaled_, V_, P_;
+    std::optional<Powers<T>> powers_;
+    Index head_ = -1, start_ = 0, n_ = 0;
+};
+
+}  // namespace causeway::exact

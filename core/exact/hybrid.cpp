@@ -1,0 +1,29 @@
+// The hybrid form by Eigen's products, V' = [V, 1] in the same products. Where the definition multiplies by zeros above the
+// diagonal the form leaves them out, so that an Inf or NaN of a later token never meets an earlier row.
+#include "core/exact/hybrid.hpp"
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/block_chunk.hpp"
+
+namespace causeway::exact {
+
+// The default block is the side of the product unit in the document, and its head dimension.
+Method hybrid_method() {
+    Method m;
+    m.name = "hybrid";
+    m.short_name = "Hybrid";
+    m.source = "tpu §3.4, Algorithm 1";
+    m.time = "O(N)";
+    m.memory = "rd + b²";
+    m.block = 128;
+    m.state = true;
+    m.normalizes = true;
+    m.candidate = false;
+    m.cost = cost_of::hybrid;
+    m.f32 = [](const auto& p) { each_chunk<BlockChunk<float>>(p, p.block); };
+    m.f64 = [](const auto& p) { each_chunk<BlockChunk<double>>(p, p.block); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { hybrid(h, p.block); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,24 @@
+// The definition, whose rows are products of a matrix and a vector, is the form too; heads are the tasks.
+#include "core/exact/inner_product.hpp"
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/forms.hpp"
+
+namespace causeway::exact {
+
+Method inner_product_method() {
+    Method m;
+    m.name = "inner-product";
+    m.short_name = "Inner";
+    m.source = "tpu §3.1";
+    m.time = "O(N²)";
+    m.memory = "N";
+    m.candidate = false;
+    m.cost = cost_of::inner_product;
+    m.f32 = [](const auto& p) { each_head(p, [](const auto& h) { inner_product(h); }); };
+    m.f64 = [](const auto& p) { each_head(p, [](const auto& h) { inner_product(h); }); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { inner_product(h); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

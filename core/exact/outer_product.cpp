@@ -1,0 +1,74 @@
+// Outer products by Eigen. With all states kept, one head after the other, so that Nrd scalars are alive at a time: rows of
+// the states, which do not depend on one another, are the tasks, then tokens. In blocks the definition is the form.
+#include "core/exact/outer_product.hpp"
+
+#include "core/exact/all_methods.hpp"
+#include "core/exact/forms.hpp"
+
+namespace causeway::exact {
+namespace {
+
+template <class T>
+void all_states(const Problem<T>& p) {
+    constexpr Index tokens = 64;  // of a task
+    const Index N = p.N, r = p.r, d = p.d;
+    if (N == 0) return;
+    Scratch<T> states(N, r * d);
+    for (Index index = 0; index < p.all_heads(); ++index) {
+        const Head<T> h = p.head(index);
+        const T gamma = T(h.gamma);
+        parallel_for(r, [&](Index e) {
+            const auto row = [&](Index i) { return View<T>(states.data() + (i * r + e) * d, 1, d); };
+            for (Index i = 0; i < N; ++i) {
+                if (i % tokens == 0) interrupt::check();
+                View<T> s = row(i);
+                if (i > 0) s = row(i - 1) * gamma;
+                else if (h.U) s = View<T>(h.U + e * d, 1, d) * gamma;
+                else s.setZero();
+                s += h.C(i, e) * h.V.row(i);
+            }
+            if (h.U) View<T>(h.U + e * d, 1, d) = row(N - 1);
+        });
+        View<T> O = h.O;
+        parallel_for((N + tokens - 1) / tokens, [&](Index task) {
+            for (Index i = task * tokens; i < std::min(N, (task + 1) * tokens); ++i) O.row(i).noalias() = h.B.row(i) * ConstView<T>(states.data() + i * r * d, r, d);
+        });
+    }
+}
+
+}  // namespace
+
+Method outer_product_method() {
+    Method m;
+    m.name = "outer-product";
+    m.short_name = "Outer";
+    m.source = "tpu §3.2";
+    m.time = "O(N)";
+    m.memory = "Nrd";
+    m.state = true;
+    m.candidate = false;
+    m.cost = cost_of::outer_product;
+    m.f32 = [](const auto& p) { all_states(p); };
+    m.f64 = [](const auto& p) { all_states(p); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { outer_product(h); }); };
+    return m;
+}
+
+Method outer_product_blockwise_method() {
+    Method m;
+    m.name = "outer-product-blockwise";
+    m.short_name = "OuterBlock";
+    m.source = "tpu §3.3";
+    m.time = "O(N)";
+    m.memory = "rd + brd";
+    m.block = 128;
+    m.state = true;
+    m.candidate = false;
+    m.cost = cost_of::outer_product_blockwise;
+    m.f32 = [](const auto& p) { each_head(p, [&](const auto& h) { outer_product_blockwise(h, p.block); }); };
+    m.f64 = [](const auto& p) { each_head(p, [&](const auto& h) { outer_product_blockwise(h, p.block); }); };
+    m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { outer_product_blockwise(h, p.block); }); };
+    return m;
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,58 @@
+// The outer-product forms of the tpu document: all prefix states at once, and those of one block at a time.
+#pragma once
+
+#include "core/exact/product.hpp"
+
+namespace causeway::exact {
+
+// S_i = γ S_{i-1} + c_iᵀ v_i for every i, all of them kept; then P_i = b_i S_i   (tpu §3.2, as its baseline does: the outer
+// products of all tokens, their prefix sums, one product with the queries). 2Nrd multiply-adds (+ Nrd multiplies with decay),
+// Nrd memory.
+template <class T>
+void outer_product(const Head<T>& h) {
+    const Index N = h.N(), r = h.r(), d = h.d();
+    Scratch<T> states(N, r * d);
+    const auto state = [&](Index i) { return View<T>(states.data() + i * r * d, r, d); };
+    for (Index i = 0; i < N; ++i) {
+        View<T> S = state(i);
+        if (i > 0) S = state(i - 1);
+        else if (h.U) S = View<T>(h.U, r, d);
+        else S.setConstant(T(0));
+        if (h.decays()) S *= T(h.gamma);
+        add_product(S, h.C.row(i).transpose(), h.V.row(i));
+    }
+    auto O = h.O;
+    O.setConstant(T(0));
+    for (Index i = 0; i < N; ++i) add_product(O.row(i), h.B.row(i), state(i));
+    if (h.U && N > 0) View<T>(h.U, r, d) = state(N - 1);
+}
+
+// The same in blocks of b tokens: the prefix states of one block, on top of the carry U, are kept at a time; the last of them
+// is the next carry   (tpu §3.3, with the block starting at b·floor(i/b), claims G2). The printed form sums within the block
+// from zero and multiplies the query with sum and carry apart, Nrd multiply-adds more; on top of the carry they are those of
+// §3.2: 2Nrd (+ Nrd multiplies with decay). Memory rd + b·rd.
+template <class T>
+void outer_product_blockwise(const Head<T>& h, Index b) {
+    const Index N = h.N(), r = h.r(), d = h.d();
+    Scratch<T> own(h.U ? 0 : r, d), states(std::min(b, N), r * d);
+    View<T> U(h.U ? h.U : own.data(), r, d);
+    if (!h.U) U.setConstant(T(0));
+    const auto state = [&](Index p) { return View<T>(states.data() + p * r * d, r, d); };
+    auto O = h.O;
+    O.setConstant(T(0));
+    for (Index start = 0; start < N; start += b) {
+        interrupt::check();
+        const Index n = std::min(b, N - start);
+        for (Index p = 0; p < n; ++p) {
+            View<T> S = state(p);
+            if (p > 0) S = state(p - 1);
+            else S = U;
+            if (h.decays()) S *= T(h.gamma);
+            add_product(S, h.C.row(start + p).transpose(), h.V.row(start + p));
+        }
+        for (Index p = 0; p < n; ++p) add_product(O.row(start + p), h.B.row(start + p), state(p));
+        U = state(n - 1);
+    }
+}
+
+}  // namespace causeway::exact

@@ -1,0 +1,57 @@
+// What the attention family adds to the shell beyond the call itself: costs, crossovers, decays.
+#include "tests/lua/shell.hpp"
+
+#include "lua/complete.hpp"
+#include "tests/catch.hpp"
+
+using causeway::testing::Shell;
+
+TEST_CASE("cost gives what opcount counts, for every method", "[cost]") {
+    Shell lua;
+    CHECK(lua("local x = abs(randn(1, 1, 29, 3)) + 0.1 local wrong = {} "
+              "for _, m in ipairs(method_list()) do for _, normalize in ipairs{false, true} do "
+              "  local block = m.block and 5 or nil "
+              "  local n = opcount(function() causal_linear_attention(x, x, x, {method = m.name, normalize = normalize, block = block}) end) "
+              "  local c = cost(m.name, {N = 29, r = 3, block = block, normalize = normalize}) "
+              "  if c.multiplies ~= n.multiplies or c.adds ~= n.adds or c.divisions ~= n.divisions then wrong[#wrong + 1] = m.name end "
+              "end end return #method_list() >= 12, table.concat(wrong, ' ')") == "true ");
+    CHECK(lua("local c = cost('Hybrid', {N = 1024, r = 128, d = 128}) return c.adds == 4 * 1024 * 128^2, c.memory == 2 * 128^2") == "true true");
+    CHECK(lua("return cost('outer-product', {N = 10, r = 2, d = 3}).memory, cost('inner-product', {N = 10, r = 2, d = 3, decay = true}).multiplies") == "60 330");
+}
+
+TEST_CASE("crossover: n > 2d dense, 3d triangular", "[cost]") {
+    Shell lua;
+    CHECK(lua("return crossover{r = 128, d = 128}, crossover{r = 128, d = 128, tiles = 'triangular'}, crossover{r = 128, normalize = true, block = 128}") == "257 385 257");
+    CHECK(lua("crossover{d = 8}") == "user:1: crossover: r: expected a number, got nothing");
+    CHECK(lua("crossover{r = 8, tiles = 'square'}") == "user:1: tiles: \"square\", expected one of \"dense\", \"triangular\"");
+}
+
+TEST_CASE("a cost that cannot be given is told", "[cost]") {
+    Shell lua;
+    CHECK(lua("cost('fleat', {N = 1, r = 1})") == "user:1: method: no method is named \"fleat\" (did you mean \"fleet\"?)");
+    CHECK(lua("cost('fleet', {N = 1})") == "user:1: cost: r: expected a number, got nothing");
+    CHECK(lua("cost('fleet', {N = 1, blok = 1})") == "user:1: cost: unknown option \"blok\" (did you mean \"block\"?)");
+    CHECK(lua("cost('fleet', {N = 0, r = 1})") == "user:1: N: 0, expected a number from 1 to 1099511627776");
+    CHECK(lua("cost('fleet', {N = 1, r = 1, block = 0})") == "user:1: block: 0, expected 1 or more");
+    CHECK(lua("cost('vanilla', {N = 1, r = 1, block = 2})") == "user:1: block: the method \"vanilla\" has none");
+    CHECK(lua("register_method{name = 'mine', forward = function() end} cost('mine', {N = 1, r = 1})") ==
+          "user:1: cost: the method \"mine\" is written in Lua, only built-in methods have a closed form");
+}
+
+TEST_CASE("methods and options of cost are completed", "[cost][complete]") {
+    const std::unique_ptr<lua_State, void (*)(lua_State*)> L{causeway::lua::new_state(), lua_close};
+    const auto words = [&](const std::string& text) { return causeway::lua::complete(L.get(), text).words; };
+    using Words = std::vector<std::string>;
+    CHECK(words("cost(\"outer") == Words{"outer-product", "outer-product-blockwise"});
+    CHECK(words("cost('fleet', {bl") == Words{"block"});
+    CHECK(words("crossover{tiles = \"d") == Words{"dense"});
+    CHECK(words("causal_linear_attention(q, k, v, {method = 'hy") == Words{"hybrid"});
+}
+
+TEST_CASE("a number of heads out of range is told with the range", "[decay]") {
+    Shell lua;
+    for (const char* f : {"alibi_slopes", "retnet_decay"}) {
+        CHECK(lua(std::string(f) + "(2000000)") == "user:1: h: 2000000, expected a number of heads from 1 to 1048576");
+        CHECK(lua(std::string(f) + "(0)") == "user:1: h: 0, expected a number of heads from 1 to 1048576");
+    }
+}
