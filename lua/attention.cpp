@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "core/base/text.hpp"
-#include "lua/about.hpp"
-#include "lua/bind.hpp"
+#include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
 
@@ -35,31 +34,6 @@ std::vector<std::string> built_in_names() {
     std::vector<std::string> names;
     for (const auto& m : exact::methods()) names.insert(names.end(), {m.name, m.short_name});
     return names;
-}
-
-// The decay option: a number, a list of numbers or a tensor of them.
-std::vector<double> decay_option(lua_State* L, const Options& options) {
-    std::vector<double> decay;
-    const int type = options.push("decay");
-    const int index = lua_gettop(L);
-    if (type == LUA_TNUMBER) {
-        decay.push_back(lua_tonumber(L, index));
-    } else if (is_tensor(L, index)) {
-        const Tensor& A = check_tensor(L, index, "decay");
-        for (Index i = 0; i < A.size(); ++i) decay.push_back(A.get(i));
-    } else if (type == LUA_TTABLE) {
-        const auto n = static_cast<lua_Integer>(lua_rawlen(L, index));
-        for (lua_Integer i = 1; i <= n; ++i) {
-            lua_geti(L, index, i);
-            decay.push_back(check_number(L, -1, "decay"));
-            lua_pop(L, 1);
-        }
-    } else if (type != LUA_TNIL) {
-        fail("decay: expected a number, a list of numbers or a Tensor, got a ", type_name(L, index));
-    }
-    if (type != LUA_TNIL && type != LUA_TNUMBER && decay.empty()) fail("decay: no values, expected a number in (0, 1] or one per head");
-    lua_pop(L, 1);
-    return decay;
 }
 
 const std::vector<std::string> call_options{"method", "decay", "normalize", "block", "scale", "device", "state", "return_state"};
@@ -130,25 +104,11 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     return 1;
 }
 
-// The argument called `name`, or in the table form of the call the field `name` or its alias in the literature.
-Tensor input(lua_State* L, int index, bool named, const char* name, const char* alias) {
-    if (!named) return check_tensor(L, index, name);
-    if (lua_getfield(L, 1, name) == LUA_TNIL) {
-        lua_pop(L, 1);
-        lua_getfield(L, 1, alias);
-    }
-    const Tensor out = check_tensor(L, -1, name);
-    lua_pop(L, 1);
-    return out;
-}
-
 // causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...}.
 int causal_linear_attention_(lua_State* L) {
-    const bool named = lua_gettop(L) == 1 && lua_istable(L, 1);
-    const Tensor B = input(L, 1, named, "B", "q"), C = input(L, 2, named, "C", "k"), V = input(L, 3, named, "V", "v");
-    auto known = call_options;
-    if (named) known.insert(known.end(), {"B", "C", "V", "q", "k", "v"});
-    const Options options(L, named ? 1 : 4, "causal_linear_attention", known);
+    const Arguments given(L, 3);
+    const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v");
+    const Options options = given.options("causal_linear_attention", call_options, {"B", "C", "V", "q", "k", "v"});
     CausalOptions o;
     o.method = options.string("method", "auto");
     o.decay = decay_option(L, options);
@@ -159,12 +119,8 @@ int causal_linear_attention_(lua_State* L) {
     }
     o.scale = options.number("scale", 1);
     o.return_state = options.boolean("return_state", false);
-    if (options.has("state")) {
-        options.push("state");
-        o.state = check_tensor(L, -1, "state");
-        lua_pop(L, 1);
-    }
-    if (options.choice("device", "cpu", {"cpu", "gpu"}) == "gpu") fail("device: \"gpu\" cannot be used, ", gpu_text());
+    o.state = tensor_option(L, options, "state");
+    check_device(options);
     if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {

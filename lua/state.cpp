@@ -91,6 +91,7 @@ int open_all(lua_State* L) {
     open_files(L);
     open_attention(L);
     open_gated(L);
+    open_gradient(L);
     open_measure(L);
     open_support(L);
     open_display(L);

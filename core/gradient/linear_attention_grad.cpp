@@ -1,0 +1,95 @@
+#include "core/gradient/linear_attention_grad.hpp"
+
+#include <algorithm>
+
+#include "core/base/parallel.hpp"
+#include "core/gradient/forms.hpp"
+#include "core/gradient/recurrent.hpp"
+
+namespace causeway {
+namespace {
+
+using gated::Call;
+
+void check_output_gradient(const Tensor& dO, const Call& call) {
+    if (dO.shape() != call.output) fail("dO: ", dO.shape().text(), ", expected ", call.output.text(), " like the output");
+    if (dO.dtype() != call.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(call.dtype), " like q");
+}
+
+// A copy of the gradient that arrives at the final state, or zeros. It may be written as k is: [b, h, d_k, d_v],
+// [h, d_k, d_v] or [d_k, d_v].
+Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& k, const Call& call) {
+    if (!dstate) return Tensor::zeros(call.compute, call.state_shape);
+    Shape own;
+    for (int i = 0; i + 2 < k.ndim(); ++i) own.push_back(k.shape()[i]);
+    own.push_back(call.dk);
+    own.push_back(call.dv);
+    const auto& s = dstate->shape();
+    const DType type = dstate->dtype();
+    if (s != call.state_shape && s != own) fail("dstate: ", s.text(), ", expected ", call.state_shape.text(), " like the final state");
+    if ((type == DType::f64) != (call.compute == DType::f64)) fail("dstate: ", name(type), ", expected ", name(call.compute), " like the final state");
+    const Tensor converted = dstate->to(call.compute).reshape(call.state_shape);
+    return type == call.compute ? converted.copy() : converted;
+}
+
+// The gradient of an input of which check() made `grad` [batch, heads, N, width]: as it was given, summed where one head
+// served all.
+template <class T>
+Tensor as_given(const Tensor& grad, const Tensor& given) {
+    if (grad.size() == given.size()) return grad.reshape(given.shape()).to(given.dtype());
+    Tensor sum = Tensor::zeros(grad.dtype(), given.shape());
+    const Shape& s = grad.shape();
+    const Index row = s[2] * s[3];
+    for (Index b = 0; b < s[0]; ++b) {
+        T* to = sum.data<T>() + b * row;
+        for (Index h = 0; h < s[1]; ++h) {
+            const T* from = grad.data<T>() + (b * s[1] + h) * row;
+            for (Index i = 0; i < row; ++i) to[i] += from[i];
+        }
+    }
+    return sum.to(given.dtype());
+}
+
+template <class T>
+LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& o, Tensor dstate) {
+    constexpr DType type = dtype_of<T>;
+    Tensor dq(type, call.q.shape()), dk(type, k.shape()), dv(type, v.shape()), dg, dbeta;
+    Tensor state = call.state;
+    const Tensor output_gradient = dO.to(type);
+    gradient::GradProblem<T> p;
+    p.in = gated::problem_of<T>(call);
+    p.in.S = state.data<T>();
+    p.dO = output_gradient.data<T>();
+    p.dq = dq.data<T>(), p.dk = dk.data<T>(), p.dv = dv.data<T>();
+    p.dS = dstate.data<T>();
+    if (p.in.g) {
+        dg = Tensor(type, {call.batch, call.heads, call.N, call.gates});
+        p.dg = dg.data<T>();
+    }
+    if (p.in.beta) {
+        dbeta = Tensor(type, {call.batch, call.heads, call.N, 1});
+        p.dbeta = dbeta.data<T>();
+    }
+    if (o.mode == "recurrent") {
+        parallel_for(p.in.all_heads(), [&](Index h) { gradient::recurrent(p.head(h)); });
+    } else {
+        if (o.mode == "parallel") p.in.chunk = std::max<Index>(call.N, 1);
+        gradient::run_chunkwise_grad(p);
+    }
+    LinearGradient out{dq.to(call.dtype), dk.to(call.dtype), dv.to(call.dtype), {}, {}, dstate};
+    if (p.in.g) out.dlog_decay = as_given<T>(dg, *o.log_decay);
+    if (p.in.beta) out.dbeta = as_given<T>(dbeta, *o.beta);
+    return out;
+}
+
+}  // namespace
+
+LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& o,
+                                     const std::optional<Tensor>& dstate) {
+    const Call call = gated::check(q, k, v, o);
+    check_output_gradient(dO, call);
+    Tensor dS = check_state_gradient(dstate, k, call);
+    return call.compute == DType::f64 ? compute<double>(call, k, v, dO, o, dS) : compute<float>(call, k, v, dO, o, dS);
+}
+
+}  // namespace causeway

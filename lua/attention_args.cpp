@@ -1,0 +1,75 @@
+#include "lua/attention_args.hpp"
+
+#include <utility>
+
+#include "lua/about.hpp"
+
+namespace causeway::lua {
+
+Arguments::Arguments(lua_State* L, int count) : L_(L), named_(lua_gettop(L) == 1 && lua_istable(L, 1)), count_(count) {}
+
+Tensor Arguments::tensor(int index, const char* name, const char* alias) const {
+    if (!named_) return check_tensor(L_, index, name);
+    if (lua_getfield(L_, 1, name) == LUA_TNIL && alias) {
+        lua_pop(L_, 1);
+        lua_getfield(L_, 1, alias);
+    }
+    const Tensor out = check_tensor(L_, -1, name);
+    lua_pop(L_, 1);
+    return out;
+}
+
+Options Arguments::options(const char* function, std::vector<std::string> known, std::initializer_list<const char*> tensors) const {
+    if (named_) known.insert(known.end(), tensors.begin(), tensors.end());
+    return {L_, named_ ? 1 : count_ + 1, function, std::move(known)};
+}
+
+std::optional<Tensor> tensor_option(lua_State* L, const Options& options, const char* key) {
+    if (!options.has(key)) return {};
+    options.push(key);
+    const Tensor out = check_tensor(L, -1, key);
+    lua_pop(L, 1);
+    return out;
+}
+
+std::vector<double> decay_option(lua_State* L, const Options& options) {
+    std::vector<double> decay;
+    const int type = options.push("decay");
+    const int index = lua_gettop(L);
+    if (type == LUA_TNUMBER) {
+        decay.push_back(lua_tonumber(L, index));
+    } else if (is_tensor(L, index)) {
+        const Tensor& A = check_tensor(L, index, "decay");
+        for (Index i = 0; i < A.size(); ++i) decay.push_back(A.get(i));
+    } else if (type == LUA_TTABLE) {
+        const auto n = static_cast<lua_Integer>(lua_rawlen(L, index));
+        for (lua_Integer i = 1; i <= n; ++i) {
+            lua_geti(L, index, i);
+            decay.push_back(check_number(L, -1, "decay"));
+            lua_pop(L, 1);
+        }
+    } else if (type != LUA_TNIL) {
+        fail("decay: expected a number, a list of numbers or a Tensor, got a ", type_name(L, index));
+    }
+    if (type != LUA_TNIL && type != LUA_TNUMBER && decay.empty()) fail("decay: no values, expected a number in (0, 1] or one per head");
+    lua_pop(L, 1);
+    return decay;
+}
+
+void check_device(const Options& options) {
+    if (options.choice("device", "cpu", {"cpu", "gpu"}) == "gpu") fail("device: \"gpu\" cannot be used, ", gpu_text());
+}
+
+LinearOptions linear_options(lua_State* L, const Options& options) {
+    LinearOptions o;
+    o.update = options.string("update", o.update);
+    o.log_decay = tensor_option(L, options, "log_decay");
+    o.beta = tensor_option(L, options, "beta");
+    o.mode = options.string("mode", o.mode);
+    o.chunk = options.integer("chunk", o.chunk);
+    o.scale = options.number("scale", o.scale);
+    check_device(options);
+    return o;
+}
+
+}  // namespace causeway::lua

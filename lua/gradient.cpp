@@ -1,0 +1,81 @@
+// Gradients of causal linear attention and of the gated and delta-rule family.
+#include <algorithm>
+
+#include "core/gradient/causal_linear_attention_grad.hpp"
+#include "core/gradient/linear_attention_grad.hpp"
+#include "lua/attention_args.hpp"
+#include "lua/counting.hpp"
+#include "lua/families.hpp"
+
+namespace causeway::lua {
+namespace {
+
+void refuse_counting(const char* function) {
+    if (counting) fail("opcount: ", function, " is not counted, expected a forward call");
+}
+
+// causal_linear_attention_grad(B, C, V, dO, options) -> dB, dC, dV, ddecay (with decay), dstate (with state)
+int causal_linear_attention_grad_(lua_State* L) {
+    const Arguments given(L, 4);
+    const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v"), dO = given.tensor(4, "dO");
+    const Options options = given.options("causal_linear_attention_grad", {"method", "decay", "normalize", "block", "scale", "device", "state"},
+                                          {"B", "C", "V", "q", "k", "v", "dO"});
+    refuse_counting("causal_linear_attention_grad");
+    CausalOptions o;
+    o.method = options.string("method", o.method);
+    o.decay = decay_option(L, options);
+    o.normalize = options.boolean("normalize", o.normalize);
+    if (options.has("block")) o.block = options.integer("block", 0);
+    o.scale = options.number("scale", o.scale);
+    o.state = tensor_option(L, options, "state");
+    check_device(options);
+    const bool one_decay = options.push("decay") == LUA_TNUMBER;
+    lua_pop(L, 1);
+
+    const CausalGradient g = causal_linear_attention_grad(B, C, V, dO, o);
+    const int before = lua_gettop(L);
+    push(L, g.dB);
+    push(L, g.dC);
+    push(L, g.dV);
+    if (one_decay) {
+        lua_pushnumber(L, g.ddecay[0]);
+    } else if (!g.ddecay.empty()) {
+        Tensor ddecay(DType::f64, {static_cast<Index>(g.ddecay.size())});
+        std::copy(g.ddecay.begin(), g.ddecay.end(), ddecay.data<double>());
+        push(L, ddecay);
+    }
+    if (g.dstate) push(L, *g.dstate);
+    return lua_gettop(L) - before;
+}
+
+// linear_attention_grad(q, k, v, dO, options) -> {dq, dk, dv, dlog_decay, dbeta, dstate}
+int linear_attention_grad_(lua_State* L) {
+    const Arguments given(L, 4);
+    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"), dO = given.tensor(4, "dO");
+    const Options options =
+        given.options("linear_attention_grad", {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device", "dstate"}, {"q", "k", "v", "dO"});
+    refuse_counting("linear_attention_grad");
+    LinearOptions o = linear_options(L, options);
+    o.state = tensor_option(L, options, "state");
+    const LinearGradient g = linear_attention_grad(q, k, v, dO, o, tensor_option(L, options, "dstate"));
+    lua_createtable(L, 0, 6);
+    const auto field = [&](const char* name, const Tensor& value) {
+        push(L, value);
+        lua_setfield(L, -2, name);
+    };
+    field("dq", g.dq);
+    field("dk", g.dk);
+    field("dv", g.dv);
+    if (g.dlog_decay) field("dlog_decay", *g.dlog_decay);
+    if (g.dbeta) field("dbeta", *g.dbeta);
+    field("dstate", g.dstate);
+    return 1;
+}
+
+}  // namespace
+
+void open_gradient(lua_State* L) {
+    add_functions(L, {{"causal_linear_attention_grad", guarded<causal_linear_attention_grad_>}, {"linear_attention_grad", guarded<linear_attention_grad_>}});
+}
+
+}  // namespace causeway::lua
