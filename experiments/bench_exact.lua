@@ -1,6 +1,6 @@
 -- How near to the speed of matrix products is every exact method, and how does its time grow?
 --
---   causeway experiments/bench_exact.lua                                       all methods, N = 128 ... 131072
+--   causeway experiments/bench_exact.lua                                       all methods "auto" knows, N = 128 ... 131072
 --   causeway experiments/bench_exact.lua --quick                               N up to 8192, less time a point
 --   causeway experiments/bench_exact.lua --methods fleet,block-based --heads 1 --lengths 8192
 --
@@ -13,7 +13,7 @@
 -- Method: each method is first compared with the Float64 oracle; a wrong one is not timed. A time is the minimum over the
 -- calls of a point, after a warm-up. Useful operations (a multiply and an add are two) of h heads:
 --   block methods of block length c     N h (4 r d + (c + 1)(r + d))
---   vanilla                             N h (N + 1)(r + d)
+--   vanilla, inner-product              N h (N + 1)(r + d)
 --   recursion with base case t          h (2 r d S + (r + d) Σ n (n + 1)), S the sizes of all halved pieces, Σ over leaves n
 --   all others, rank by rank            N h 4 r d
 -- Their rate is compared with what Eigen's 512×512×512 Float32 product reaches on the same threads, measured beside it.
@@ -36,7 +36,7 @@ local h, r, d = options.heads, options.rank, options.dim
 local registered, names = {}, {}
 for _, method in ipairs(method_list()) do
   registered[method.name] = method
-  names[#names + 1] = method.name
+  if method.auto then names[#names + 1] = method.name end
 end
 if #options.methods > 0 then names = options.methods end
 for _, name in ipairs(names) do
@@ -53,11 +53,11 @@ local function recursion_sums(n, t)
   return n + s1 + s2, leaves1 + leaves2
 end
 
-local is_blocked = { ["block-based"] = true, ["lightning-attention-2"] = true }
+local is_blocked = { ["block-based"] = true, ["lightning-attention-2"] = true, hybrid = true }
 
 local function useful_operations(name, N)
   local block = registered[name].block
-  if name == "vanilla" then return h * N * (N + 1) * (r + d) end
+  if name == "vanilla" or name == "inner-product" then return h * N * (N + 1) * (r + d) end
   if name == "recursion" then
     local halved, leaves = recursion_sums(N, block)
     return h * (2 * r * d * halved + (r + d) * leaves)

@@ -210,6 +210,7 @@ int method_list(lua_State* L) {
         set(L, "decay", true);
         set(L, "normalize", true);
         set(L, "state", m.state);
+        set(L, "auto", m.candidate);
         set(L, "built_in", true);
         if (m.block > 0) {
             lua_pushinteger(L, m.block);
@@ -228,6 +229,7 @@ int method_list(lua_State* L) {
         set(L, "decay", supports(L, method, "decay"));
         set(L, "normalize", supports(L, method, "normalize"));
         set(L, "state", false);
+        set(L, "auto", false);
         set(L, "built_in", false);
         lua_remove(L, method);
         finish();

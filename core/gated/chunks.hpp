@@ -32,7 +32,7 @@ public:
     Chunks(const Head<T>& h, Index c, Index from, Index to, T* residual = nullptr)
         : h_(h), residual_(residual), c_(c), from_(from), columns_(to - from), keys_(exact::panels<T>(c) * W), channels_(h.gates > 1),
           transposed_(channels_ ? 0 : h.dk * keys_), A_(h.group * c * keys_), M_(h.beta ? c * keys_ : 0),
-          U_(c * exact::panels<T>(columns_) * W), S_(h.dk * exact::panels<T>(columns_) * W), a_(h.gates * c), e_(h.gates * c),
+          U_(c * exact::panels<T>(columns_) * W), S_(h.dk * exact::panels<T>(columns_) * W), a_(h.gates * c), e_(h.gates * c), carry_(h.gates),
           lambda_(h.gates == 1 ? c * keys_ : 0), weighted_(h.gates > 0 ? c * h.dk : 0), w_(channels_ ? c * h.dk : 0),
           scaled_(channels_ ? c * h.dk : 0), factors_(channels_ ? c * h.dk : 0), keys_scaled_(channels_ ? c * h.dk : 0) {
         std::fill_n(U_.data(), U_.size(), T(0));
@@ -107,10 +107,10 @@ private:
     void gates() {
         const T* g = h_.g + start_ * h_.gates;
         if (channels_) {
-            channel_gates(g, n_, h_.dk, a_.data(), e_.data(), w_.data());
+            channel_gates(g, n_, h_.dk, a_.data(), e_.data(), w_.data(), carry_.data());
             multiply_row(weighted_.data(), K_, w_.data(), n_ * h_.dk);
         } else {
-            scalar_gates(g, n_, a_.data(), e_.data(), lambda_.data(), keys_);
+            scalar_gates(g, n_, a_.data(), e_.data(), lambda_.data(), keys_, carry_.data());
             for (Index j = 0; j < n_; ++j) multiply_row(weighted_.data() + j * h_.dk, K_ + j * h_.dk, lambda_[(n_ - 1) * keys_ + j], h_.dk);
         }
     }
@@ -146,6 +146,7 @@ private:
 
     // The same with a gate per channel, for the keys and all queries at once; the diagonal of M is not read.
     void channel_scores() {
+        const FlushUnderflow flush;
         constexpr Index least = 4;
         const Index dk = h_.dk;
         for (Index i = 0; i < n_; i += least) {
@@ -235,7 +236,7 @@ private:
         t.multiply((h_.gates > 0 ? weighted_.data() : K_) + e, 1, h_.dk, U_.data() + at * c_, W, n_);
         T* S = S_.data() + at * h_.dk + e * W;
         for (int row = 0; row < R; ++row) {
-            const T carry = h_.gates == 0 ? T(1) : h_.gates == 1 ? e_[n_ - 1] : e_[(n_ - 1) * h_.dk + e + row];
+            const T carry = h_.gates == 0 ? T(1) : carry_[h_.gates == 1 ? 0 : e + row];
             for (int v = 0; v < NV; ++v) simd::store(S + row * W + v * L, carry * simd::load(S + row * W + v * L) + t.acc[row][v]);
         }
     }
@@ -248,7 +249,7 @@ private:
     bool channels_;
     Buffer<T> transposed_, A_, M_;         // panels [dk, keys], [group, c, keys], [c, keys]
     Buffer<T> U_, S_;                      // panels of [c, columns], [dk, columns]
-    Buffer<T> a_, e_, lambda_;             // [c] or [c, dk], [c, keys]
+    Buffer<T> a_, e_, carry_, lambda_;     // [c] or [c, dk]; likewise; one or [dk]; [c, keys]
     Buffer<T> weighted_, w_, scaled_, factors_, keys_scaled_;  // [c, dk]
     exact::Prefetch prefetch_;
     Index start_ = 0, n_ = 0;

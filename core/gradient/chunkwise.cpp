@@ -187,11 +187,11 @@ private:
         const Index dk = h_.dk;
         if (channels_) {
             pad_rows(h_.g + start_ * dk, n_, dk, g_.data(), wide_k_, T(0), T(1));
-            gated::channel_gates(g_.data(), n_, wide_k_, a_.data(), e_.data(), w_.data());
+            gated::channel_gates(g_.data(), n_, wide_k_, a_.data(), e_.data(), w_.data(), carry_.data());
             pad_rows(K_, n_, dk, K_padded_.data(), wide_k_, T(0), T(1));
             gated::multiply_row(Kw_.data(), K_padded_.data(), w_.data(), n_ * wide_k_);
         } else if (gated_) {
-            gated::scalar_gates(h_.g + start_, n_, a_.data(), e_.data(), lambda_.data(), keys_);
+            gated::scalar_gates(h_.g + start_, n_, a_.data(), e_.data(), lambda_.data(), keys_, carry_.data());
             std::copy_n(lambda_.data() + (n_ - 1) * keys_, n_, w_.data());
             std::fill_n(Z_.data(), n_ * keys_, T(0));
         }
@@ -424,7 +424,7 @@ private:
         T* E = E_.data() + at * h_.dk + e * W;
         Vec sum = {};
         for (int row = 0; row < R; ++row) {
-            const T carry = gated_ ? e_[n_ - 1] : channels_ ? e_[(n_ - 1) * wide_k_ + e + row] : T(1);
+            const T carry = h_.gates == 0 ? T(1) : carry_[gated_ ? 0 : e + row];
             for (int v = 0; v < NV; ++v) {
                 const Vec before = carry * simd::load(E + row * W + v * L);
                 if (gated_) sum += before * simd::load(S0_ + at * h_.dk + (e + row) * W + v * L);
@@ -462,6 +462,7 @@ private:
 
     // A and M: as gated::Chunks::channel_scores.
     void channel_scores() {
+        const gated::FlushUnderflow flush;
         constexpr Index least = 4;
         for (Index i = 0; i < n_; i += least) {
             const Index rows = std::min(least, n_ - i), diagonal = i * keys_ + i, at = i * wide_k_;
@@ -573,6 +574,7 @@ private:
     // Scores of rows X with the keys below the diagonal, whose gradients are G: adds those of X to dX, of the keys to dK_, of
     // the gates to dG_.
     void split_gradients(const T* X, const T* G, T* dX) {
+        const gated::FlushUnderflow flush;
         gated::each_pair_of_blocks(n_, 1, [&](Index first, Index m, Index end) {
             const Index second = first + m, count = end - second, upper = first * wide_k_, lower = second * wide_k_;
             T *f = F_.data(), *f_lower = f + m * wide_k_, *k = Kf_.data(), *q = Qf_.data();
@@ -599,7 +601,7 @@ private:
             for (Index at = 0; at < h_.dv; at += W)
                 for (Index v = 0; v < std::min(W, h_.dv - at); v += L)
                     sum += simd::load(S0_ + at * h_.dk + e * W + v) * simd::load(E_.data() + at * h_.dk + e * W + v);
-            const T through = e_[(n_ - 1) * wide_k_ + e] * simd::sum<T>(sum);
+            const T through = carry_[e] * simd::sum<T>(sum);
             for (Index t = 0; t < n_; ++t) d_.dg[(start_ + t) * h_.dk + e] = dG_[t * wide_k_ + e] + through;
         }
     }
@@ -614,7 +616,7 @@ private:
     Index group_ = h_.group, rows_k_ = c_ * wide_k_, rows_v_ = c_ * wide_v_, square_ = c_ * keys_;
     Buffer<T> A_{group_ * square_}, P_{group_ * square_}, M_{delta_ ? square_ : 0}, R_{delta_ ? square_ : 0};  // P = Λ ⊙ dA, R = Λ ⊙ dM
     Buffer<T> Z_{gated_ ? square_ : 0}, lambda_{gated_ ? square_ : 0};
-    Buffer<T> a_{channels_ ? rows_k_ : c_}, e_{channels_ ? rows_k_ : c_}, w_{channels_ ? rows_k_ : c_};
+    Buffer<T> a_{channels_ ? rows_k_ : c_}, e_{channels_ ? rows_k_ : c_}, w_{channels_ ? rows_k_ : c_}, carry_{channels_ ? wide_k_ : 1};
     // Panels: Kᵀ, Uᵀ; K, Q, dO, dX; E = dS_1, and the transposes of it and of S_0.
     Buffer<T> Kt_{channels_ ? 0 : h_.dk * keys_}, Ut_{h_.dv * keys_};
     Buffer<T> Kp_{rows_k_}, Qp_{group_ * rows_k_}, Dp_{group_ * rows_v_}, Xp_{delta_ ? rows_v_ : 0};

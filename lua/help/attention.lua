@@ -26,7 +26,7 @@ manual.methods = {
 
 manual.method_list = {
   call = "method_list()",
-  text = "The registry as a list of tables with name, short, source, time, memory, block, decay, normalize, state, device; nothing is printed.",
+  text = "The registry as a list of tables with name, short, source, time, memory, block, decay, normalize, state, auto (may \"auto\" choose it), device; nothing is printed.",
   example = "method_list()[1].name",
 }
 

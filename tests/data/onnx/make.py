@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes the files of tests/data/onnx: test cases of the ONNX operator LinearAttention (opset 27).
 
-python3 -m venv /tmp/onnxenv && /tmp/onnxenv/bin/pip install onnx==1.23.2
-/tmp/onnxenv/bin/python make.py
+Needs numpy and onnx 1.23.2:
+    pip install onnx==1.23.2 && python3 make.py
 
 The first ones are those that ONNX has for every implementation of the operator (onnx.backend.test.case.node), run here with
 fixed seeds; the others come from its reference implementation on inputs of our own. In ONNX, q, k, v and the gates are packed,
