@@ -102,7 +102,8 @@ double check_number(lua_State* L, int index, const char* argument) {
 
 Index check_integer(lua_State* L, int index, const char* argument) {
     const double value = check_number(L, index, argument);
-    if (!(std::abs(value) <= 9e15) || value != std::floor(value)) fail(argument, ": ", value, ", expected a whole number");
+    if (value != std::floor(value)) fail(argument, ": ", value, ", expected a whole number");
+    if (!(std::abs(value) <= 9e15)) fail(argument, ": ", value, ", expected a whole number of at most 9e15");
     return static_cast<Index>(value);
 }
 

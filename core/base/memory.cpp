@@ -145,14 +145,32 @@ std::size_t available() {
     return bytes;
 }
 
+namespace {
+
+// Bytes that can still be had when what was handed out and not yet touched is.
+std::size_t unpromised() {
+    std::size_t resident = 0;
+    std::ifstream statm("/proc/self/statm");
+    statm >> resident >> resident;  // in pages, the second number
+    resident *= static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t promised = held.load() > resident ? held.load() - resident : 0;
+    const std::size_t left = available();
+    return left > promised ? left - promised : 0;
+}
+
+}  // namespace
+
 void* allocate(std::size_t bytes) {
+    static std::mutex large;  // one large request after the other, so that each sees those before it
     if (bytes > std::numeric_limits<std::size_t>::max() / 2) throw OutOfMemory("out of memory: the size asked for is not a possible size");
     // At least one byte, so that the address returned lies inside the block.
     std::size_t total = (std::max<std::size_t>(bytes, 1) + header + alignment - 1) / alignment * alignment;
     unsigned char* base = total >= Recycler::smallest ? recycler().take(total) : nullptr;
+    std::unique_lock<std::mutex> turn(large, std::defer_lock);
     if (!base && bytes > always_allowed) {
-        if (bytes + margin > available()) recycler().clear();
-        const std::size_t left = available();
+        turn.lock();
+        if (bytes + margin > unpromised()) recycler().clear();
+        const std::size_t left = unpromised();
         if (bytes + margin > left) {
             throw OutOfMemory(sentence("out of memory: ", readable(bytes), " were asked for and ", readable(left), " are available"));
         }

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "core/base/interrupt.hpp"
 #include "core/gated/gates.hpp"
 #include "core/gated/problem.hpp"
 
@@ -32,7 +33,7 @@ public:
     Chunks(const Head<T>& h, Index c, Index from, Index to, T* residual = nullptr)
         : h_(h), residual_(residual), c_(c), from_(from), columns_(to - from), keys_(exact::panels<T>(c) * W), channels_(h.gates > 1),
           transposed_(channels_ ? 0 : h.dk * keys_), A_(h.group * c * keys_), M_(h.beta ? c * keys_ : 0),
-          U_(c * exact::panels<T>(columns_) * W), S_(h.dk * exact::panels<T>(columns_) * W), a_(h.gates * c), e_(h.gates * c), carry_(h.gates),
+          U_(c * exact::panels<T>(columns_) * W), S_(h.dk * exact::panels<T>(columns_) * W), a_(h.gates * c), e_(h.gates * c),
           lambda_(h.gates == 1 ? c * keys_ : 0), weighted_(h.gates > 0 ? c * h.dk : 0), w_(channels_ ? c * h.dk : 0),
           scaled_(channels_ ? c * h.dk : 0), factors_(channels_ ? c * h.dk : 0), keys_scaled_(channels_ ? c * h.dk : 0) {
         std::fill_n(U_.data(), U_.size(), T(0));
@@ -46,6 +47,8 @@ public:
         K_ = h_.k + start * h_.dk;
         const T* V = h_.v + start * h_.dv + from_;
         prefetch(start + n);
+        exponentials(h_.g + start * h_.gates, n * h_.gates, a_.data());
+        const FlushUnderflow flush(h_.gates > 0);
         if (h_.gates > 0) gates();
         if (channels_) {
             channel_scores();
@@ -97,6 +100,7 @@ private:
     void each_tile(Index n, F&& f) {
         for (Index at = 0; at < columns_; at += W) {
             each_row_tile(n, [&](auto rows, Index i) {
+                interrupt::check();
                 vectors_of_panel(columns_ - at, L, [&](auto vectors) { f(rows, vectors, i, at); });
                 prefetch_.lines(lines_per_tile);
             });
@@ -105,12 +109,11 @@ private:
 
     // Λ or the products per channel, and w ⊙ K.
     void gates() {
-        const T* g = h_.g + start_ * h_.gates;
         if (channels_) {
-            channel_gates(g, n_, h_.dk, a_.data(), e_.data(), w_.data(), carry_.data());
+            channel_gates(a_.data(), n_, h_.dk, e_.data(), w_.data());
             multiply_row(weighted_.data(), K_, w_.data(), n_ * h_.dk);
         } else {
-            scalar_gates(g, n_, a_.data(), e_.data(), lambda_.data(), keys_, carry_.data());
+            scalar_gates(a_.data(), n_, e_.data(), lambda_.data(), keys_);
             for (Index j = 0; j < n_; ++j) multiply_row(weighted_.data() + j * h_.dk, K_ + j * h_.dk, lambda_[(n_ - 1) * keys_ + j], h_.dk);
         }
     }
@@ -125,6 +128,7 @@ private:
     void scores(const T* X, T* into) {
         each_row_tile(n_, [&](auto tile_rows, Index i) {
             constexpr int R = decltype(tile_rows)::value;
+            interrupt::check();
             for (Index key = 0; key < i + R; key += W) {
                 vectors_of_panel(i + R - key, L, [&](auto vectors) {
                     constexpr int NV = decltype(vectors)::value;
@@ -134,7 +138,7 @@ private:
                     for (int row = 0; row < R; ++row) {
                         const Index entry = (i + row) * keys_ + key;
                         for (int v = 0; v < NV; ++v) {
-                            if (h_.gates == 1) t.acc[row][v] *= simd::load(lambda_.data() + entry + v * L);
+                            if (h_.gates == 1) t.acc[row][v] = gated_product<T>(t.acc[row][v], simd::load(lambda_.data() + entry + v * L));
                             simd::store(into + entry + v * L, t.acc[row][v]);
                         }
                     }
@@ -146,7 +150,6 @@ private:
 
     // The same with a gate per channel, for the keys and all queries at once; the diagonal of M is not read.
     void channel_scores() {
-        const FlushUnderflow flush;
         constexpr Index least = 4;
         const Index dk = h_.dk;
         for (Index i = 0; i < n_; i += least) {
@@ -156,6 +159,7 @@ private:
             for (Index q = 0; q < h_.group; ++q) decayed_products_of_four(query(q) + i * dk, K, a_.data() + i * dk, rows, dk, A_.data() + q * c_ * keys_ + diagonal, keys_);
         }
         each_pair_of_blocks(n_, least, [&](Index first, Index m, Index end) {
+            interrupt::check();
             const Index second = first + m, count = end - second, block = second * keys_ + first;
             T *keys = keys_scaled_.data(), *rows = scaled_.data(), *f = factors_.data();
             split_factors(a_.data() + first * dk, m, end - first, dk, f);
@@ -236,7 +240,7 @@ private:
         t.multiply((h_.gates > 0 ? weighted_.data() : K_) + e, 1, h_.dk, U_.data() + at * c_, W, n_);
         T* S = S_.data() + at * h_.dk + e * W;
         for (int row = 0; row < R; ++row) {
-            const T carry = h_.gates == 0 ? T(1) : carry_[h_.gates == 1 ? 0 : e + row];
+            const T carry = h_.gates == 0 ? T(1) : h_.gates == 1 ? e_[n_ - 1] : e_[(n_ - 1) * h_.dk + e + row];
             for (int v = 0; v < NV; ++v) simd::store(S + row * W + v * L, carry * simd::load(S + row * W + v * L) + t.acc[row][v]);
         }
     }
@@ -249,7 +253,7 @@ private:
     bool channels_;
     Buffer<T> transposed_, A_, M_;         // panels [dk, keys], [group, c, keys], [c, keys]
     Buffer<T> U_, S_;                      // panels of [c, columns], [dk, columns]
-    Buffer<T> a_, e_, carry_, lambda_;     // [c] or [c, dk]; likewise; one or [dk]; [c, keys]
+    Buffer<T> a_, e_, lambda_;             // [c] or [c, dk], [c, keys]
     Buffer<T> weighted_, w_, scaled_, factors_, keys_scaled_;  // [c, dk]
     exact::Prefetch prefetch_;
     Index start_ = 0, n_ = 0;

@@ -1,4 +1,3 @@
-#include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "core/gated/chunks.hpp"
 #include "core/gated/forms.hpp"
@@ -17,7 +16,6 @@ void run_chunkwise(const Problem<T>& p) {
         if (from >= p.dv || p.N == 0) return;
         Chunks<T> chunks(h, p.chunk, from, std::min(p.dv, from + width));
         for (Index start = 0; start < p.N; start += p.chunk) {
-            interrupt::check();
             chunks.advance(start, std::min(p.chunk, p.N - start));
         }
         chunks.finish();

@@ -49,7 +49,7 @@ public:
         out.setConstant(T(0));
         exact::add_product(out, x, keys.topRows(columns).transpose());
         if (h_.gates == 1)
-            for (Index j = 0; j < columns; ++j) out(0, j) *= lambda(0, j);
+            for (Index j = 0; j < columns; ++j) out(0, j) = lambda(0, j) == T(0) ? T(0) : out(0, j) * lambda(0, j);
     }
 
     // Row c of S times e_last, keys to w ⊙ K.

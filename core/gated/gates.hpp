@@ -1,12 +1,10 @@
 // What the gates of one chunk multiply, in the fast forms: only running products of numbers in [0, 1], so nothing overflows
-// and an exact 0 stays one. Products below `negligible` are 0, or what they multiply would be denormal, on which every
-// multiply-add takes some 100 cycles (gates of e^-0.5, chunks of 256 tokens: four times the time).
+// and an exact 0 stays one.
 #pragma once
 
 #include <Eigen/Core>
 #include <cmath>
 #include <iterator>
-#include <limits>
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>
@@ -16,44 +14,40 @@
 
 namespace causeway::gated {
 
-// 1e-31 (Float64: 1e-292): a unit roundoff above the smallest normal number.
-template <class T> inline constexpr T negligible = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
-
-template <class T>
-inline simd::Vector<T> flushed(simd::Vector<T> x) {
-    const simd::Vector<T> least = simd::Vector<T>{} + negligible<T>;
-    return x < least ? simd::Vector<T>{} : x;
-}
-
-template <class T>
-inline T flushed(T x) { return x < negligible<T> ? T(0) : x; }
-
-// While alive, results of this thread that would be denormal are 0. For inner products of rows that gates have made small:
-// what they add is below `negligible`, while each denormal sum would cost some 100 cycles. Inputs keep their meaning.
+// While alive, and if it is on, results of this thread below the smallest normal number are 0: products of strong gates
+// would else end in denormal numbers, on each of which a multiply-add takes some 100 cycles (gates of e^-0.5, chunks of 256
+// tokens: four times the time). Inputs keep their meaning. For processors where this costs nothing it does nothing.
 class FlushUnderflow {
-#if defined(__SSE2__)
 public:
-    FlushUnderflow() : before_(_mm_getcsr()) { _mm_setcsr(before_ | _MM_FLUSH_ZERO_ON); }
-    ~FlushUnderflow() { _mm_setcsr(before_); }
     FlushUnderflow(const FlushUnderflow&) = delete;
     FlushUnderflow& operator=(const FlushUnderflow&) = delete;
+#if defined(__SSE2__)
+    explicit FlushUnderflow(bool on) : before_(_mm_getcsr()) { _mm_setcsr(on ? before_ | _MM_FLUSH_ZERO_ON : before_); }
+    ~FlushUnderflow() { _mm_setcsr(before_); }
 
 private:
     unsigned before_;
 #else
-public:
-    FlushUnderflow() {}
+    explicit FlushUnderflow(bool) {}
     ~FlushUnderflow() {}
 #endif
 };
 
-// a_i = e^{g_i}, 0 where that is below the smallest normal number.
+// x times the factor f of a gate: 0 where that is 0, whatever x is (an overflowed score too).
+template <class T>
+inline simd::Vector<T> gated_product(simd::Vector<T> x, simd::Vector<T> f) { return f == simd::Vector<T>{} ? f : x * f; }
+
+// a_i = e^{g_i}, down to denormal numbers.
 template <class T>
 inline void exponentials(const T* g, Index n, T* a) {
-    static const T least = std::log(std::numeric_limits<T>::min());
-    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>> out(a, n);
-    const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> in(g, n);
-    out = (in > least).select(in.max(least).exp(), T(0));
+    constexpr T low = sizeof(T) == 4 ? T(-80) : T(-700);  // below, Eigen's packets do not go down to 0
+    using Array = Eigen::Array<T, Eigen::Dynamic, 1>;
+    const Eigen::Map<const Array> in(g, n);
+    Eigen::Map<Array> out(a, n);
+    out = in.max(low).exp();
+    if (n == 0 || in.minCoeff() >= low) return;
+    for (Index i = 0; i < n; ++i)
+        if (g[i] < low) a[i] = std::exp(g[i]);
 }
 
 // into = x * y (into may be either).
@@ -73,55 +67,27 @@ inline void multiply_row(T* into, const T* x, T y, Index n) {
     for (; i < n; ++i) into[i] = x[i] * y;
 }
 
-// into = flushed(x * y): the step of a running product of gates.
-template <class T>
-inline void decay_row(T* into, const T* x, const T* y, Index n) {
-    constexpr Index L = simd::lanes<T>;
-    Index i = 0;
-    for (; i + L <= n; i += L) simd::store(into + i, flushed<T>(simd::load(x + i) * simd::load(y + i)));
-    for (; i < n; ++i) into[i] = flushed(x[i] * y[i]);
-}
-
-template <class T>
-inline void decay_row(T* into, const T* x, T y, Index n) {
-    constexpr Index L = simd::lanes<T>;
-    Index i = 0;
-    for (; i + L <= n; i += L) simd::store(into + i, flushed<T>(simd::load(x + i) * y));
-    for (; i < n; ++i) into[i] = flushed(x[i] * y);
-}
-
-// The gates of one head in a chunk of n tokens, one a token:
+// From the gates a [n] of one head in a chunk:
 //   Λ_tj = Π_{s=j+1..t} a_s for j <= t, rows `row_length` apart; right of the diagonal zeros
-//   e_t = Π_{s<=t} a_s, and carry = e_last down to the smallest normal number: what is left of the state
+//   e_t = Π_{s<=t} a_s
 template <class T>
-void scalar_gates(const T* g, Index n, T* a, T* e, T* lambda, Index row_length, T* carry) {
-    exponentials(g, n, a);
+void scalar_gates(const T* a, Index n, T* e, T* lambda, Index row_length) {
     std::fill_n(lambda, n * row_length, T(0));
-    *carry = T(1);
     for (Index t = 0; t < n; ++t) {
-        e[t] = flushed(t == 0 ? a[0] : e[t - 1] * a[t]);
-        *carry *= a[t];
-        if (*carry < std::numeric_limits<T>::min()) *carry = T(0);
+        e[t] = t == 0 ? a[0] : e[t - 1] * a[t];
         T* row = lambda + t * row_length;
-        if (t > 0) decay_row(row, row - row_length, a[t], t);
+        if (t > 0) multiply_row(row, row - row_length, a[t], t);
         row[t] = T(1);
     }
 }
 
-// A gate per key channel: a, e and w [n, dk], carry [dk]; e_t = Π_{s<=t} a_s, w_t = Π_{s>t} a_s.
+// A gate per key channel, all [n, dk]: e_t = Π_{s<=t} a_s, w_t = Π_{s>t} a_s.
 template <class T>
-void channel_gates(const T* g, Index n, Index dk, T* a, T* e, T* w, T* carry) {
-    exponentials(g, n * dk, a);
-    std::copy_n(a, dk, carry);
-    for (Index c = 0; c < dk; ++c) e[c] = flushed(a[c]);
-    for (Index t = 1; t < n; ++t) {
-        decay_row(e + t * dk, e + (t - 1) * dk, a + t * dk, dk);
-        multiply_row(carry, carry, a + t * dk, dk);
-    }
-    for (Index c = 0; c < dk; ++c)
-        if (carry[c] < std::numeric_limits<T>::min()) carry[c] = T(0);
+void channel_gates(const T* a, Index n, Index dk, T* e, T* w) {
+    std::copy_n(a, dk, e);
+    for (Index t = 1; t < n; ++t) multiply_row(e + t * dk, e + (t - 1) * dk, a + t * dk, dk);
     std::fill_n(w + (n - 1) * dk, dk, T(1));
-    for (Index t = n - 1; t > 0; --t) decay_row(w + (t - 1) * dk, w + t * dk, a + t * dk, dk);
+    for (Index t = n - 1; t > 0; --t) multiply_row(w + (t - 1) * dk, w + t * dk, a + t * dk, dk);
 }
 
 // With a gate per channel the decay between two tokens stands inside their inner product. It is split at a token between
@@ -145,9 +111,9 @@ void each_pair_of_blocks(Index n, Index m, F&& f) {
 template <class T>
 void split_factors(const T* a, Index m, Index end, Index dk, T* f) {
     std::fill_n(f + (m - 1) * dk, dk, T(1));
-    for (Index j = m - 1; j > 0; --j) decay_row(f + (j - 1) * dk, f + j * dk, a + j * dk, dk);
-    decay_row(f + m * dk, a + m * dk, T(1), dk);
-    for (Index t = m + 1; t < end; ++t) decay_row(f + t * dk, f + (t - 1) * dk, a + t * dk, dk);
+    for (Index j = m - 1; j > 0; --j) multiply_row(f + (j - 1) * dk, f + j * dk, a + j * dk, dk);
+    std::copy_n(a + m * dk, dk, f + m * dk);
+    for (Index t = m + 1; t < end; ++t) multiply_row(f + t * dk, f + (t - 1) * dk, a + t * dk, dk);
 }
 
 // S_ij = <x_i, y_j> for `rows` rows of x and `columns` of y, all of dk numbers and contiguous; four by four at a time, the

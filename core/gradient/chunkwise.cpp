@@ -2,8 +2,9 @@
 //
 // A forward sweep stores the state before every chunk and, with the delta rule, the residuals y_t = v_t - S'ᵀ k_t where dv
 // will stand; without gates and delta rule it makes dq instead, the only gradient that needs those states, and stores
-// nothing: dA is then computed twice, which costs less than states that come from memory. Then chunks in reverse, each at home in the second-level cache. Products that end in the same tile of dq, dk,
-// dv or dS share its registers; dg is made of dot products on rows of those tiles, and of sums over Z = dA ⊙ A + dM ⊙ M.
+// nothing: dA is then computed twice, which costs less than states that come from memory. Then chunks in reverse, each at
+// home in the second-level cache. Products that end in the same tile of dq, dk, dv or dS share its registers; dg is made of
+// dot products on rows of those tiles, and of sums over Z = dA ⊙ A + dM ⊙ M.
 // With a gate per key channel, Λ stands inside the inner products, which are split into pairs of blocks as in the forward
 // pass (gates.hpp); rows of channels are then padded to whole panels with gates of 1 and keys and queries of 0.
 #include "core/gradient/chunkwise.hpp"
@@ -117,6 +118,13 @@ public:
         S0_ = S0;
         K_ = h_.k + start * h_.dk;
         prefetch();
+        if (channels_) {
+            pad_rows(h_.g + start * h_.dk, n, h_.dk, g_.data(), wide_k_, T(0), T(1));
+            gated::exponentials(g_.data(), n * wide_k_, a_.data());
+        } else if (gated_) {
+            gated::exponentials(h_.g + start, n, a_.data());
+        }
+        const gated::FlushUnderflow flush(h_.gates > 0);
         operands();
         if (channels_) channel_scores();
         else scores();
@@ -160,6 +168,7 @@ private:
     void each_tile(Index n, Index columns, F&& f) {
         for (Index at = 0; at < columns; at += W) {
             const auto row_tile = [&](auto rows, Index i) {
+                interrupt::check();
                 vectors_of_panel(columns - at, L, [&](auto vectors) { f(rows, vectors, i, at); });
                 prefetch_.lines(lines_per_tile);
             };
@@ -186,12 +195,11 @@ private:
     void operands() {
         const Index dk = h_.dk;
         if (channels_) {
-            pad_rows(h_.g + start_ * dk, n_, dk, g_.data(), wide_k_, T(0), T(1));
-            gated::channel_gates(g_.data(), n_, wide_k_, a_.data(), e_.data(), w_.data(), carry_.data());
+            gated::channel_gates(a_.data(), n_, wide_k_, e_.data(), w_.data());
             pad_rows(K_, n_, dk, K_padded_.data(), wide_k_, T(0), T(1));
             gated::multiply_row(Kw_.data(), K_padded_.data(), w_.data(), n_ * wide_k_);
         } else if (gated_) {
-            gated::scalar_gates(h_.g + start_, n_, a_.data(), e_.data(), lambda_.data(), keys_, carry_.data());
+            gated::scalar_gates(a_.data(), n_, e_.data(), lambda_.data(), keys_);
             std::copy_n(lambda_.data() + (n_ - 1) * keys_, n_, w_.data());
             std::fill_n(Z_.data(), n_ * keys_, T(0));
         }
@@ -251,7 +259,8 @@ private:
             t.multiply(X + i * h_.dk, h_.dk, 1, Kt_.data() + key * h_.dk, W, h_.dk);
             for (int row = 0; row < R; ++row) {
                 const Index entry = (i + row) * keys_ + key;
-                for (int v = 0; v < NV; ++v) simd::store(into + entry + v * L, gated_ ? t.acc[row][v] * simd::load(lambda_.data() + entry + v * L) : t.acc[row][v]);
+                for (int v = 0; v < NV; ++v)
+                    simd::store(into + entry + v * L, gated_ ? gated::gated_product<T>(t.acc[row][v], simd::load(lambda_.data() + entry + v * L)) : t.acc[row][v]);
             }
         });
     }
@@ -259,6 +268,7 @@ private:
     template <class F>
     void each_score_tile(F&& f) {
         each_row_tile(n_, [&](auto rows, Index i) {
+            interrupt::check();
             for (Index key = 0; key < i + decltype(rows)::value; key += W) {
                 vectors_of_panel(i + decltype(rows)::value - key, L, [&](auto vectors) { f(rows, vectors, i, key); });
                 prefetch_.lines(lines_per_tile);
@@ -278,8 +288,10 @@ private:
                 for (int v = 0; v < NV; ++v) {
                     Vec x = sign * t.acc[row][v];
                     if (gated_) {
+                        const Vec lambda = simd::load(lambda_.data() + entry + v * L);
+                        x = lambda == Vec{} ? lambda : x;
                         simd::store(Z_.data() + entry + v * L, simd::load(Z_.data() + entry + v * L) + x * simd::load(scores + entry + v * L));
-                        x *= simd::load(lambda_.data() + entry + v * L);
+                        x *= lambda;
                     }
                     simd::store(into + entry + v * L, x);
                 }
@@ -424,7 +436,7 @@ private:
         T* E = E_.data() + at * h_.dk + e * W;
         Vec sum = {};
         for (int row = 0; row < R; ++row) {
-            const T carry = h_.gates == 0 ? T(1) : carry_[gated_ ? 0 : e + row];
+            const T carry = gated_ ? e_[n_ - 1] : channels_ ? e_[(n_ - 1) * wide_k_ + e + row] : T(1);
             for (int v = 0; v < NV; ++v) {
                 const Vec before = carry * simd::load(E + row * W + v * L);
                 if (gated_) sum += before * simd::load(S0_ + at * h_.dk + (e + row) * W + v * L);
@@ -462,7 +474,6 @@ private:
 
     // A and M: as gated::Chunks::channel_scores.
     void channel_scores() {
-        const gated::FlushUnderflow flush;
         constexpr Index least = 4;
         for (Index i = 0; i < n_; i += least) {
             const Index rows = std::min(least, n_ - i), diagonal = i * keys_ + i, at = i * wide_k_;
@@ -471,6 +482,7 @@ private:
             for (Index q = 0; q < group_; ++q) gated::decayed_products_of_four(queries(q) + at, K, a_.data() + at, rows, wide_k_, A_.data() + q * square_ + diagonal, keys_);
         }
         gated::each_pair_of_blocks(n_, least, [&](Index first, Index m, Index end) {
+            interrupt::check();
             const Index second = first + m, count = end - second, block = second * keys_ + first;
             gated::split_factors(a_.data() + first * wide_k_, m, end - first, wide_k_, F_.data());
             gated::multiply_row(Kf_.data(), K_padded_.data() + first * wide_k_, F_.data(), m * wide_k_);
@@ -574,8 +586,8 @@ private:
     // Scores of rows X with the keys below the diagonal, whose gradients are G: adds those of X to dX, of the keys to dK_, of
     // the gates to dG_.
     void split_gradients(const T* X, const T* G, T* dX) {
-        const gated::FlushUnderflow flush;
         gated::each_pair_of_blocks(n_, 1, [&](Index first, Index m, Index end) {
+            interrupt::check();
             const Index second = first + m, count = end - second, upper = first * wide_k_, lower = second * wide_k_;
             T *f = F_.data(), *f_lower = f + m * wide_k_, *k = Kf_.data(), *q = Qf_.data();
             gated::split_factors(a_.data() + upper, m, end - first, wide_k_, f);
@@ -601,7 +613,7 @@ private:
             for (Index at = 0; at < h_.dv; at += W)
                 for (Index v = 0; v < std::min(W, h_.dv - at); v += L)
                     sum += simd::load(S0_ + at * h_.dk + e * W + v) * simd::load(E_.data() + at * h_.dk + e * W + v);
-            const T through = carry_[e] * simd::sum<T>(sum);
+            const T through = e_[(n_ - 1) * wide_k_ + e] * simd::sum<T>(sum);
             for (Index t = 0; t < n_; ++t) d_.dg[(start_ + t) * h_.dk + e] = dG_[t * wide_k_ + e] + through;
         }
     }
@@ -616,7 +628,7 @@ private:
     Index group_ = h_.group, rows_k_ = c_ * wide_k_, rows_v_ = c_ * wide_v_, square_ = c_ * keys_;
     Buffer<T> A_{group_ * square_}, P_{group_ * square_}, M_{delta_ ? square_ : 0}, R_{delta_ ? square_ : 0};  // P = Λ ⊙ dA, R = Λ ⊙ dM
     Buffer<T> Z_{gated_ ? square_ : 0}, lambda_{gated_ ? square_ : 0};
-    Buffer<T> a_{channels_ ? rows_k_ : c_}, e_{channels_ ? rows_k_ : c_}, w_{channels_ ? rows_k_ : c_}, carry_{channels_ ? wide_k_ : 1};
+    Buffer<T> a_{channels_ ? rows_k_ : c_}, e_{channels_ ? rows_k_ : c_}, w_{channels_ ? rows_k_ : c_};
     // Panels: Kᵀ, Uᵀ; K, Q, dO, dX; E = dS_1, and the transposes of it and of S_0.
     Buffer<T> Kt_{channels_ ? 0 : h_.dk * keys_}, Ut_{h_.dv * keys_};
     Buffer<T> Kp_{rows_k_}, Qp_{group_ * rows_k_}, Dp_{group_ * rows_v_}, Xp_{delta_ ? rows_v_ : 0};
@@ -678,18 +690,15 @@ void backward(const GradHead<T>& d, Index c) {
         sweep.group = 0;
         gated::Chunks<T> forward(sweep, c, 0, sweep.dv, sweep.beta ? d.dv : nullptr);
         for (Index i = 0; i < chunks; ++i) {
-            interrupt::check();
-            states.keep(i, forward.state().data());
+                states.keep(i, forward.state().data());
             if (i + 1 < chunks || sweep.beta) forward.advance(i * c, std::min(c, N - i * c));
         }
     }
     Backward<T> pass(d, c);
     for (Index i = 0; plain && i < chunks; ++i) {
-        interrupt::check();
         pass.forward(i * c, std::min(c, N - i * c));
     }
     for (Index i = chunks - 1; i >= 0; --i) {
-        interrupt::check();
         pass.chunk(i * c, std::min(c, N - i * c), plain ? nullptr : states.get(i));
     }
     pass.finish();

@@ -131,7 +131,7 @@ Certificate multiplier(const Matrix& M, Matrix u, double gap) {
     Matrix before = Matrix::Zero(u.rows(), 1);
     for (int step = 1;; ++step) {
         const Matrix K = u.col(0).asDiagonal() * H * u.col(0).asDiagonal();
-        const Eigen::SelfAdjointEigenSolver<Matrix> spectrum(K);
+        const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> spectrum(K);
         const Matrix diagonal = spectrum.eigenvectors().cwiseAbs2() * spectrum.eigenvalues().cwiseAbs();
         const double low = diagonal.sum(), up = (diagonal.array() / u.array().square()).maxCoeff();
         if (up - low <= gap || step == 100) return {low, up, u, step};
