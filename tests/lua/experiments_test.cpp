@@ -85,3 +85,15 @@ TEST_CASE("tpu/crossover predicts, measures and prints the document's claims", "
     CHECK(contains(read_bytes(folder / "results/tpu/crossover/crossover.csv"), "hybrid"));
     CHECK(contains(run_in(folder, {experiments + "tpu/crossover.lua", "--width", "0"}).err, "--width: 0, expected a whole number, at least 1"));
 }
+
+TEST_CASE("bench_softmax measures rates and memory of softmax attention", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "bench_softmax.lua", "--lengths", "32,64", "--heads", "1", "--dim", "8", "--seconds", "0.001"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "of product rate (%)"));
+    const std::string rows = read_bytes(folder / "results/bench_softmax/bench_softmax.csv");
+    for (const char* row : {"32,causal,flash,", "64,full,standard,", "64,causal,gradient,"}) CHECK(contains(rows, row));
+    CHECK(contains(read_bytes(folder / "results/bench_softmax/memory.svg"), "</svg>"));
+    CHECK(contains(run_in(folder, {experiments + "bench_softmax.lua", "--methods", "flesh"}).err, "--methods: \"flesh\", expected flash, standard or gradient"));
+}

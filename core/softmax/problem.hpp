@@ -1,0 +1,75 @@
+// What softmax attention computes (004, Section 3, eq. 16), with the scores shifted by their maximum (004, Appendix F):
+//
+//   s_ij = scale · q_i·k_j                          for the keys j that query i attends to
+//   m_i  = max_j s_ij,   l_i = Σ_j e^{s_ij - m_i}
+//   o_i  = Σ_j e^{s_ij - m_i} v_j / l_i,            F_i = m_i + log l_i, the log-sum-exp of its scores
+//
+// Causal: the N queries are the last N of the M positions, so query i (from 0) attends to the keys 0 ... M - N + i.
+// Without any key o_i = 0, m_i = -Inf and l_i = 0.
+#pragma once
+
+#include <limits>
+
+#include "core/exact/problem.hpp"
+
+namespace causeway::softmax {
+
+using exact::ConstView;
+using exact::Scratch;
+using exact::View;
+
+// A score of -Inf has no weight, whatever the others are: a maximum of -Inf must not be subtracted from itself.
+template <class T>
+inline T shift_of(const T& m) {
+    return m == T(-std::numeric_limits<double>::infinity()) ? T(0) : m;
+}
+
+// One head of keys and values with the queries of the `group` heads that share it, which lie one after the other.
+template <class T>
+struct Head {
+    Index rows = 0, N = 0, M = 0;  // rows = group · N
+    Index d = 0, dv = 0;
+    bool causal = false;
+    const T* q = nullptr;          // [group, N, d]
+    const T* k = nullptr;          // [M, d]
+    const T* v = nullptr;          // [M, dv]
+    T* O = nullptr;                // [group, N, dv], like the next two not read
+    T* m = nullptr;                // [group, N]
+    T* l = nullptr;                // [group, N]
+    T scale = T(1);
+
+    // Number of keys that a row attends to: the first ones.
+    Index limit(Index row) const { return causal ? row % N + M - N + 1 : M; }
+};
+
+// All heads of a call, checked and contiguous.
+template <class T>
+struct Problem {
+    Index batch = 1, heads = 1, group = 1;  // heads of k and v; of q there are heads · group
+    Index N = 0, M = 0, d = 0, dv = 0;
+    bool causal = false;
+    const T* q = nullptr;                   // [batch, heads · group, N, d]
+    const T* k = nullptr;                   // [batch, heads, M, d]
+    const T* v = nullptr;                   // [batch, heads, M, dv]
+    T* O = nullptr;                         // [batch, heads · group, N, dv]
+    T* m = nullptr;                         // [batch, heads · group, N]
+    T* l = nullptr;                         // [batch, heads · group, N]
+    T scale = T(1);
+
+    Index all_heads() const { return batch * heads; }
+
+    Head<T> head(Index h) const {
+        Head<T> out;
+        out.rows = group * N, out.N = N, out.M = M, out.d = d, out.dv = dv, out.causal = causal;
+        out.q = q + h * out.rows * d;
+        out.k = k + h * M * d;
+        out.v = v + h * M * dv;
+        out.O = O ? O + h * out.rows * dv : nullptr;
+        out.m = m ? m + h * out.rows : nullptr;
+        out.l = l ? l + h * out.rows : nullptr;
+        out.scale = scale;
+        return out;
+    }
+};
+
+}  // namespace causeway::softmax
