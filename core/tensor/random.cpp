@@ -34,6 +34,9 @@ class Stream {
 public:
     Stream() : seed_(state().seed.load()), call_(state().calls.fetch_add(1)) {}
 
+    // Apart from all calls: their number never reaches the upper half.
+    Stream(std::uint64_t seed, std::uint64_t stream) : seed_(seed), call_(stream | std::uint64_t{1} << 63) {}
+
     // Words 4i to 4i + 3.
     std::array<std::uint32_t, 4> words(Index i) const {
         const auto position = static_cast<std::uint64_t>(i);
@@ -55,6 +58,11 @@ private:
 
     std::uint64_t seed_, call_;
 };
+
+double uniform_of(std::uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
+
+// Points in the middle of 2^52 cells, never 0 or 1 and exact.
+double normal_of(std::uint64_t word) { return normal_quantile((static_cast<double>(word >> 12) + 0.5) * 0x1p-52); }
 
 // x[i] = convert(word i). The words of a block of Philox serve Block neighbouring elements.
 template <std::size_t Block, class T, class Words, class Convert>
@@ -158,14 +166,23 @@ Tensor uniform(DType type, const Shape& shape) {
     const double grid = std::ldexp(1.0, -bits);
     return generate(
         type, shape, [=](std::uint32_t w) { return static_cast<float>((w >> (32 - bits)) * grid); },
-        [=](std::uint64_t w) { return static_cast<double>(w >> 11) * grid; });
+        uniform_of);
 }
 
 Tensor normal(DType type, const Shape& shape) {
-    // Points in the middle of cells, never 0 or 1 and exact: 2^32 of them, or 2^52.
+    // Points in the middle of 2^32 cells for the narrow types.
     return generate(
-        type, shape, [](std::uint32_t w) { return static_cast<float>(normal_quantile((w + 0.5) * 0x1p-32)); },
-        [](std::uint64_t w) { return normal_quantile((static_cast<double>(w >> 12) + 0.5) * 0x1p-52); });
+        type, shape, [](std::uint32_t w) { return static_cast<float>(normal_quantile((w + 0.5) * 0x1p-32)); }, normal_of);
+}
+
+void uniforms(std::uint64_t seed, std::uint64_t stream, double* x, Index n) {
+    const Stream source(seed, stream);
+    fill<2>(x, n, [&](Index b) { return source.long_words(b); }, uniform_of);
+}
+
+void normals(std::uint64_t seed, std::uint64_t stream, double* x, Index n) {
+    const Stream source(seed, stream);
+    fill<2>(x, n, [&](Index b) { return source.long_words(b); }, normal_of);
 }
 
 Tensor permutation(Index n) {

@@ -25,6 +25,11 @@ Tensor normal(DType, const Shape&);
 // Float64 beyond. Throws Error for n < 0.
 Tensor permutation(Index n);
 
+// Numbers apart from the sequence of calls, for algorithms that take a seed of their own: element i is a pure function of
+// (seed, stream, i), and never one that a call above gives. stream < 2^63.
+void uniforms(std::uint64_t seed, std::uint64_t stream, double* x, Index n);
+void normals(std::uint64_t seed, std::uint64_t stream, double* x, Index n);
+
 // The inverse of the standard normal distribution function, 0 < p < 1, from IEEE + - * / and square root only.
 double normal_quantile(double p) noexcept;
 

@@ -1,0 +1,41 @@
+// Low-rank factors of the attention matrix: the public function, where everything is checked.
+#pragma once
+
+#include <optional>
+
+#include "core/lowrank/registry.hpp"
+#include "core/tensor/tensor.hpp"
+
+namespace causeway {
+
+struct LowRankOptions {
+    std::optional<Index> rank;          // columns of B and C; what they stand for: lowrank::Method::rank
+    std::optional<std::uint64_t> seed;  // the same seed gives the same factors; none: one of the sequence that seed() starts
+    std::optional<double> scale;        // > 0; default 1/sqrt(d)
+    std::map<std::string, double> own;  // options of the method by name; truth values 0 and 1
+};
+
+struct LowRank {
+    Tensor B, C;                            // [b, h, N, r]; Float64 for Float64 inputs, else Float32
+    std::map<std::string, Tensor> extras;   // [b, h, N] each, Float64: what a factorisation has beside B Cᵀ
+};
+
+// B Cᵀ ≈ exp(scale q kᵀ), or the method's own kernel (000 eq. 3). q, k [b, h, N, d], or without the leading dimensions; one
+// element type. Random numbers are functions of the seed and the head: not of the number of threads, nor of other heads.
+// Throws Error naming the argument, also for entries that are not finite; OutOfMemory, Interrupted, Timeout.
+// Complexity: lowrank::Method::time for each head.
+LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& = {});
+
+namespace lowrank {
+
+struct Heads {
+    Index count, N, d;
+};
+// Checks q and k together, entry by entry finite. Throws Error.
+Heads check_inputs(const Tensor& q, const Tensor& k);
+// Throws Error unless the tensor is of finite numbers.
+void check_finite(const char* name, const Tensor& x);
+double check_scale(const std::optional<double>& scale, Index d);
+
+}  // namespace lowrank
+}  // namespace causeway

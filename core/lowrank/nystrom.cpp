@@ -1,0 +1,59 @@
+// Nyström with landmarks (Xiong et al. 2021, "Nyströmformer"), on the attention matrix itself:
+//
+//   B Cᵀ = exp(Q K̃ᵀ) exp(Q̃ K̃ᵀ)⁺ exp(Q̃ Kᵀ),   Q̃, K̃ [r, d] the means of r segments of Q and K
+//
+// Xiong et al. take the softmax of each of the three factors; without it the product approximates exp(Q Kᵀ), and with r = N
+// landmarks it is exact. rank: the number of landmarks, at most N; where it does not divide N, segments differ by one token.
+// O(N r d + N r² + r³). The pseudo-inverse is exact, by singular values above 1e-13 of the largest, or with `iterations` > 0
+// that of Razavi et al. 2014, of third order: Z ← Z (13 I − XZ (15 I − XZ (7 I − XZ))) / 4 from Xᵀ / (|X|₁ |X|∞).
+// Landmarks: every row depends on all tokens of the prompt.
+#include "core/lowrank/registry.hpp"
+
+namespace causeway::lowrank {
+namespace {
+
+Matrix<double> iterated_inverse(const Matrix<double>& X, int iterations) {
+    const Matrix<double> I = Matrix<double>::Identity(X.rows(), X.rows());
+    const double columns = X.cwiseAbs().colwise().sum().maxCoeff(), rows = X.cwiseAbs().rowwise().sum().maxCoeff();
+    Matrix<double> Z = X.transpose() / (columns * rows);
+    for (int i = 0; i < iterations; ++i) {
+        const Matrix<double> XZ = X * Z;
+        Matrix<double> inner = 15 * I - XZ * (7 * I - XZ);
+        inner = 13 * I - XZ * inner;
+        Z = 0.25 * (Z * inner);
+    }
+    return Z;
+}
+
+void nystrom(const Head<double>& h) {
+    const Matrix<double> q = segment_means(h.Q, h.r()), k = segment_means(h.K, h.r());
+    const Matrix<double> X = (q * k.transpose()).array().exp();
+    const int iterations = static_cast<int>(h["iterations"]);
+    const Matrix<double> Z = iterations > 0 ? iterated_inverse(X, iterations) : pseudo_inverse(X, 1e-13);
+    View<double> B = h.B, C = h.C;
+    each_block(h.N(), [&](Index first, Index n) {
+        const Matrix<double> F = (h.Q.middleRows(first, n) * k.transpose()).array().exp();
+        B.middleRows(first, n).noalias() = F * Z;
+        C.middleRows(first, n) = (h.K.middleRows(first, n) * q.transpose()).array().exp();
+    });
+}
+
+}  // namespace
+
+Method nystrom_method() {
+    Method m;
+    m.name = "nystrom";
+    m.source = "Xiong et al. 2021; Razavi et al. 2014; 000 section 4.1";
+    m.formula = "exp(q k̃ᵀ) exp(q̃ k̃ᵀ)⁺ exp(q̃ kᵀ)";
+    m.time = "O(Nrd + Nr² + r³)";
+    m.rank = "number of landmarks, means of segments";
+    m.future = true;
+    m.otherwise = 64;
+    m.most = [](const Size& s) { return s.N; };
+    m.most_text = "the length";
+    m.options = {{"iterations", 0, 0, 100, false, "steps of the iterative pseudo-inverse (6 in the source); 0: by singular values"}};
+    m.f64 = nystrom;
+    return m;
+}
+
+}  // namespace causeway::lowrank

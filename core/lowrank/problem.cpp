@@ -1,0 +1,52 @@
+#include "core/lowrank/problem.hpp"
+
+#include <Eigen/SVD>
+#include <algorithm>
+#include <numeric>
+
+namespace causeway::lowrank {
+
+void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, const Matrix<double>& X, View<double> Y) {
+    constexpr Index rows = 128, columns = 512;
+    each_block(Q.rows(), [&](Index i, Index m) {
+        Matrix<double> tile;
+        auto out = Y.middleRows(i, m);
+        out.setZero();
+        for (Index j = 0; j < K.rows(); j += columns) {
+            const Index n = std::min(columns, K.rows() - j);
+            tile.noalias() = Q.middleRows(i, m) * K.middleRows(j, n).transpose();
+            tile = tile.array().exp();
+            out.noalias() += tile * X.middleRows(j, n);
+        }
+    }, rows);
+}
+
+Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance) {
+    const Eigen::BDCSVD<Eigen::MatrixXd> svd(X, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const Vector& s = svd.singularValues();
+    const double least = tolerance * s[0];
+    const Vector inverse = (s.array() > least).select(s.array().inverse(), 0.0);
+    return svd.matrixV() * inverse.asDiagonal() * svd.matrixU().transpose();
+}
+
+Matrix<double> segment_means(const ConstView<double>& X, Index r) {
+    Matrix<double> means(r, X.cols());
+    for (Index i = 0; i < r; ++i) {
+        const Index first = i * X.rows() / r, last = (i + 1) * X.rows() / r;
+        means.row(i) = X.middleRows(first, last - first).colwise().mean();
+    }
+    return means;
+}
+
+std::vector<Index> sample(const std::vector<double>& uniforms, Index n, Index r) {
+    std::vector<Index> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), Index{0});
+    for (Index i = 0; i < r; ++i) {
+        const auto j = i + static_cast<Index>(uniforms[static_cast<std::size_t>(i)] * static_cast<double>(n - i));
+        std::swap(all[static_cast<std::size_t>(i)], all[static_cast<std::size_t>(j)]);
+    }
+    all.resize(static_cast<std::size_t>(r));
+    return all;
+}
+
+}  // namespace causeway::lowrank

@@ -1,0 +1,25 @@
+#include "core/lowrank/registry.hpp"
+
+#include "core/base/error.hpp"
+#include "core/base/text.hpp"
+
+namespace causeway::lowrank {
+
+const std::vector<Method>& methods() {
+    static const std::vector<Method> list{
+        favor_method(),  rfa_method(),            lara_method(),   nystrom_method(), linformer_method(), skyformer_method(), skeinformer_method(),
+        transformer_vq_method(), hyper_method(), taylor_method(), hedgehog_method(), svd_method(), rsvd_method(),
+    };
+    return list;
+}
+
+const Method& method(const std::string& name) {
+    std::vector<std::string> names;
+    for (const Method& m : methods()) {
+        if (m.name == name) return m;
+        names.push_back(m.name);
+    }
+    fail("name: no factorisation is named \"", name, "\"", did_you_mean(name, names));
+}
+
+}  // namespace causeway::lowrank

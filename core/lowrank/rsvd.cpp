@@ -1,0 +1,68 @@
+// Randomised range finder (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1): close to the truncated singular value
+// decomposition, from products with A = exp(Q Kᵀ) alone. A is formed tile by tile, never as a whole.
+//
+//   Y = A Ω, Ω [N, l] normal, l = r + oversample; `power` times Y ← A Aᵀ Y, orthonormal in between
+//   Y = Q_Y R,   W = Aᵀ Q_Y:   A ≈ Q_Y Wᵀ,   of which the r largest singular values are kept
+//
+// The error of Q_Y Wᵀ in operator norm is on average at most (1 + √(r/(p−1)) + e√(r+p)/p √(N−r))^{1/(2 power + 1)} σ_{r+1},
+// p = oversample (Corollary 10.10). rank: singular values kept, at most N. O((2 power + 2) N² (d + l)) time, O(N l) memory. Every
+// row depends on all tokens.
+#include <Eigen/QR>
+#include <Eigen/SVD>
+
+#include "core/lowrank/registry.hpp"
+
+namespace causeway::lowrank {
+namespace {
+
+Matrix<double> orthonormal(const Matrix<double>& Y) {
+    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(Y);
+    return qr.householderQ() * Eigen::MatrixXd::Identity(Y.rows(), Y.cols());
+}
+
+void rsvd(const Head<double>& h) {
+    const Index N = h.N(), r = h.r(), l = std::min(N, r + static_cast<Index>(h["oversample"]));
+    const auto product = [&](const ConstView<double>& rows, const ConstView<double>& columns, const Matrix<double>& X) {
+        Matrix<double> Y(N, l);
+        kernel_product(rows, columns, X, {Y.data(), N, l});
+        return Y;
+    };
+    Matrix<double> basis = orthonormal(product(h.Q, h.K, h.random.normals(0, N, l)));
+    for (int step = 0; step < static_cast<int>(h["power"]); ++step) {
+        basis = orthonormal(product(h.K, h.Q, basis));
+        basis = orthonormal(product(h.Q, h.K, basis));
+    }
+    const Eigen::MatrixXd W = product(h.K, h.Q, basis);
+    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(W);
+    const Eigen::MatrixXd R = qr.matrixQR().topRows(l).triangularView<Eigen::Upper>();
+    const Eigen::BDCSVD<Eigen::MatrixXd> small(R, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const Vector root = small.singularValues().head(r).cwiseSqrt();
+    // A ≈ basis Wᵀ = basis (Q_W U S Vᵀ)ᵀ = (basis V) S (Q_W U)ᵀ
+    Eigen::MatrixXd left = Eigen::MatrixXd::Zero(N, r);
+    left.topRows(l) = small.matrixU().leftCols(r) * root.asDiagonal();
+    View<double> B = h.B, C = h.C;
+    B = basis * (small.matrixV().leftCols(r) * root.asDiagonal());
+    C = qr.householderQ() * left;
+}
+
+}  // namespace
+
+Method rsvd_method() {
+    Method m;
+    m.name = "rsvd";
+    m.source = "Halko, Martinsson and Tropp 2011; 000 section 2";
+    m.formula = "Q_Y Q_Yᵀ A, of it the largest singular values";
+    m.time = "O(power · N²(r + d))";
+    m.rank = "number of singular values kept";
+    m.future = true;
+    m.seeded = true;
+    m.otherwise = 64;
+    m.most = [](const Size& s) { return s.N; };
+    m.most_text = "the length";
+    m.options = {{"oversample", 10, 0, 4096, false, "columns beyond the rank while the range is sought"},
+                 {"power", 2, 0, 20, false, "power iterations"}};
+    m.f64 = rsvd;
+    return m;
+}
+
+}  // namespace causeway::lowrank

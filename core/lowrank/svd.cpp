@@ -1,0 +1,49 @@
+// The best factors there are: the truncated singular value decomposition of A = exp(Q Kᵀ) (Eckart and Young 1936). No other
+// B Cᵀ of rank r has a smaller error in Frobenius or operator norm, (Σ_{i>r} σ_i²)^{1/2} and σ_{r+1}: the yardstick of
+// all others.
+//
+//   A = U Σ Vᵀ,   B = U_r Σ_r^{1/2},   C = V_r Σ_r^{1/2}
+//
+// A is formed: O(N³) time, O(N²) memory, for N <= 4096. rank: singular values kept, at most N. Every row depends on all tokens.
+#include <Eigen/SVD>
+
+#include "core/base/error.hpp"
+#include "core/lowrank/registry.hpp"
+
+namespace causeway::lowrank {
+namespace {
+
+void svd(const Head<double>& h) {
+    const Index N = h.N(), r = h.r();
+    const Buffer<double> workspace(5 * N * N);  // what Eigen takes
+    Eigen::MatrixXd A(N, N);
+    each_block(N, [&](Index first, Index n) { A.middleRows(first, n) = (h.Q.middleRows(first, n) * h.K.transpose()).array().exp(); });
+    const Eigen::BDCSVD<Eigen::MatrixXd> svd(A, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const Vector root = svd.singularValues().head(r).cwiseSqrt();
+    View<double> B = h.B, C = h.C;
+    B = svd.matrixU().leftCols(r) * root.asDiagonal();
+    C = svd.matrixV().leftCols(r) * root.asDiagonal();
+}
+
+}  // namespace
+
+Method svd_method() {
+    Method m;
+    m.name = "svd";
+    m.source = "Eckart and Young 1936; 000 section 2";
+    m.formula = "U_r Σ_r V_rᵀ";
+    m.time = "O(N³)";
+    m.rank = "number of singular values kept";
+    m.future = true;
+    m.otherwise = 64;
+    m.most = [](const Size& s) { return s.N; };
+    m.most_text = "the length";
+    m.check = [](const Size& s, Index, const Settings&) {
+        constexpr Index most = 4096;
+        if (s.N > most) fail("q: length ", s.N, ", expected at most ", most, ": svd forms the whole matrix; \"rsvd\" does not");
+    };
+    m.f64 = svd;
+    return m;
+}
+
+}  // namespace causeway::lowrank

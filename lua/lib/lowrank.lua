@@ -1,0 +1,34 @@
+-- lowrank_methods(): the registry of factorisations as a table to look at; and what Tab completes in their calls.
+local causeway = ...
+
+local Methods = { __shown = true, __name = "Methods" }
+Methods.__index = Methods
+
+--- Prints every factorisation and returns the list, as lowrank_method_list() does.
+function causeway.lowrank_methods()
+  local list = causeway.lowrank_method_list()
+  local rows = {}
+  for i, m in ipairs(list) do
+    rows[i] = {
+      name = m.name, source = m.source, formula = m.formula, time = m.time, rank = m.rank, default = m.default_rank or "–",
+      future = m.future and "✓" or "–", seeded = m.seeded and "✓" or "–",
+    }
+  end
+  causeway.display(causeway.text_table(rows, {
+    columns = {
+      "name", "formula", "source", "time", "rank", { key = "default", align = "right" }, { key = "future", title = "→" }, { key = "seeded", title = "⚄" },
+    },
+    title = "Low-rank factors: B Cᵀ ≈ exp(scale q kᵀ)",
+    note = "→: a row may depend on later tokens, which is for prompts only; ⚄: random, the same for the same seed; default: of the rank",
+  }))
+  return setmetatable(list, Methods)
+end
+
+local names, options = {}, { rank = true, seed = true, scale = true, device = { "cpu", "gpu" } }
+for i, m in ipairs(causeway.lowrank_method_list()) do
+  names[i] = m.name
+  for _, option in ipairs(m.options) do options[option.name] = true end
+end
+options[1] = names
+causeway._options.lowrank = options
+causeway._options.lowrank_error = { mask = true, scale = true, v = true, extras = true, tolerance = true, iterations = true }

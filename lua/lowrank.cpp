@@ -1,0 +1,191 @@
+// Low-rank factors of the attention matrix, their registry, and their errors with and without the causal mask.
+#include "core/lowrank/lowrank.hpp"
+
+#include "core/lowrank/error.hpp"
+#include "lua/attention_args.hpp"
+#include "lua/counting.hpp"
+#include "lua/families.hpp"
+
+namespace causeway::lua {
+namespace {
+
+void set(lua_State* L, const char* key, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set(lua_State* L, const char* key, const std::string& value) {
+    lua_pushlstring(L, value.data(), value.size());
+    lua_setfield(L, -2, key);
+}
+
+// lowrank(name, q, k, options) -> B, C, and where the factorisation has more than B Cᵀ a table of it
+int lowrank_(lua_State* L) {
+    const std::string name = check_string(L, 1, "name");
+    const auto& method = lowrank::method(name);
+    const Tensor q = check_tensor(L, 2, "q"), k = check_tensor(L, 3, "k");
+    std::vector<std::string> known{"rank", "seed", "scale", "device"};
+    for (const auto& option : method.options) known.push_back(option.name);
+    const Options options(L, 4, "lowrank", known);
+    if (counting) fail("opcount: lowrank is not counted, expected the factors to be made before");
+    LowRankOptions o;
+    if (options.has("rank")) o.rank = options.integer("rank", 0);
+    if (options.has("seed")) {
+        const Index seed = options.integer("seed", 0);
+        if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
+        o.seed = static_cast<std::uint64_t>(seed);
+    }
+    if (options.has("scale")) o.scale = options.number("scale", 0);
+    for (const auto& option : method.options) {
+        if (!options.has(option.name.c_str())) continue;
+        o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0) : static_cast<double>(options.integer(option.name.c_str(), 0));
+    }
+    check_device(options);
+    const LowRank result = low_rank(name, q, k, o);
+    push(L, result.B);
+    push(L, result.C);
+    if (result.extras.empty()) return 2;
+    lua_newtable(L);
+    for (const auto& [key, value] : result.extras) {
+        push(L, value);
+        lua_setfield(L, -2, key.c_str());
+    }
+    return 3;
+}
+
+// lowrank_method_list(): the registry as a list of tables.
+int lowrank_method_list(lua_State* L) {
+    lua_newtable(L);
+    lua_Integer n = 0;
+    for (const auto& m : lowrank::methods()) {
+        lua_newtable(L);
+        set(L, "name", m.name);
+        set(L, "source", m.source);
+        set(L, "formula", m.formula);
+        set(L, "time", m.time);
+        set(L, "rank", m.rank);
+        for (const auto& [key, value] : {std::pair("future", m.future), {"seeded", m.seeded}}) {
+            lua_pushboolean(L, value);
+            lua_setfield(L, -2, key);
+        }
+        if (m.otherwise > 0) {
+            lua_pushinteger(L, m.otherwise);
+            lua_setfield(L, -2, "default_rank");
+        }
+        lua_newtable(L);
+        lua_Integer i = 0;
+        for (const auto& option : m.options) {
+            lua_newtable(L);
+            set(L, "name", option.name);
+            set(L, "text", option.text);
+            if (option.flag) lua_pushboolean(L, option.otherwise != 0);
+            else lua_pushinteger(L, static_cast<lua_Integer>(option.otherwise));
+            lua_setfield(L, -2, "default");
+            lua_rawseti(L, -2, ++i);
+        }
+        lua_setfield(L, -2, "options");
+        lua_rawseti(L, -2, ++n);
+    }
+    return 1;
+}
+
+void set_norms(lua_State* L, const char* key, const MaskedNorms& x, double bound, bool mask, bool relative) {
+    lua_newtable(L);
+    set(L, "unmasked", x.error);
+    if (relative) set(L, "relative", x.error / x.matrix);
+    if (mask) {
+        set(L, "masked", x.error_masked);
+        if (relative) set(L, "relative_masked", x.error_masked / x.matrix_masked);
+        set(L, "ratio", x.ratio());
+        set(L, "bound", bound);
+    }
+    lua_setfield(L, -2, key);
+}
+
+void push_error(lua_State* L, const LowRankError& e, bool mask) {
+    lua_newtable(L);
+    set_norms(L, "frobenius", e.frobenius, 1, mask, true);
+    set_norms(L, "operator", e.operator_norm, e.operator_constant, mask, true);
+    set(L, "residual", e.residual);
+    if (!e.output) return;
+    const OutputError& o = *e.output;
+    lua_newtable(L);
+    set(L, "unmasked", o.error);
+    set(L, "relative", o.error / o.output);
+    if (mask) {
+        set(L, "masked", o.error_masked);
+        set(L, "relative_masked", o.error_masked / o.output_masked);
+        set(L, "row_bound", o.row_bound);
+        set(L, "row_share", o.row_share);
+        set(L, "frobenius_bound", o.frobenius_bound);
+        set(L, "operator_bound", o.operator_bound);
+        set(L, "least_sum", o.least_sum);
+    }
+    lua_setfield(L, -2, "output");
+}
+
+// lowrank_error(q, k, B, C, {mask =, scale =, v =, extras =, tolerance =, iterations =})
+int lowrank_error_(lua_State* L) {
+    const Arguments given(L, 4);
+    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), B = given.tensor(3, "B"), C = given.tensor(4, "C");
+    const Options options = given.options("lowrank_error", {"mask", "scale", "v", "extras", "tolerance", "iterations"}, {"q", "k", "B", "C"});
+    LowRankErrorOptions o;
+    o.mask = options.boolean("mask", true);
+    if (options.has("scale")) o.scale = options.number("scale", 0);
+    o.v = tensor_option(L, options, "v");
+    o.tolerance = options.number("tolerance", o.tolerance);
+    o.iterations = options.integer("iterations", o.iterations);
+    const int type = options.push("extras");
+    if (type == LUA_TTABLE) {
+        const int table = lua_gettop(L);
+        for (const char* key : {"log_rows", "query_block", "key_block"}) {
+            if (lua_getfield(L, table, key) != LUA_TNIL) o.extras.emplace(key, check_tensor(L, -1, key));
+            lua_pop(L, 1);
+        }
+    } else if (type != LUA_TNIL) {
+        fail("extras: expected the table that lowrank returns, got a ", type_name(L, -1));
+    }
+    lua_pop(L, 1);
+    const LowRankErrors e = lowrank_error(q, k, B, C, o);
+    push_error(L, e.all, o.mask);
+    lua_createtable(L, static_cast<int>(e.heads.size()), 0);
+    for (std::size_t h = 0; h < e.heads.size(); ++h) {
+        push_error(L, e.heads[h], o.mask);
+        lua_rawseti(L, -2, static_cast<lua_Integer>(h + 1));
+    }
+    lua_setfield(L, -2, "heads");
+    return 1;
+}
+
+// masked_norms(X) -> {frobenius = {unmasked, masked, ratio, bound}, operator = {...}}
+int masked_norms_(lua_State* L) {
+    const Tensor X = check_tensor(L, 1, "X");
+    const MatrixNorms norms = masked_norms(X);
+    lua_newtable(L);
+    set_norms(L, "frobenius", norms.frobenius, 1, true, false);
+    set_norms(L, "operator", norms.operator_norm, masking_constant(X.shape()[0]), true, false);
+    return 1;
+}
+
+int masking_constant_(lua_State* L) {
+    lua_pushnumber(L, masking_constant(check_integer(L, 1, "n")));
+    return 1;
+}
+
+int masked_worst_case_(lua_State* L) {
+    push(L, masked_worst_case(check_integer(L, 1, "n"), lua_isnoneornil(L, 2) ? "W" : check_string(L, 2, "which")));
+    return 1;
+}
+
+}  // namespace
+
+void open_lowrank(lua_State* L) {
+    add_functions(L, {{"lowrank", guarded<lowrank_>},
+                      {"lowrank_method_list", guarded<lowrank_method_list>},
+                      {"lowrank_error", guarded<lowrank_error_>},
+                      {"masked_norms", guarded<masked_norms_>},
+                      {"masking_constant", guarded<masking_constant_>},
+                      {"masked_worst_case", guarded<masked_worst_case_>}});
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,161 @@
+// The errors of factors against dense singular values, the bounds of claims A1, A2, A9, A10, and the worst cases.
+#include "tests/core/lowrank/problems.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+
+namespace {
+
+constexpr double pi = 3.14159265358979323846;
+
+struct Threads {
+    int before = threads();
+    ~Threads() { set_threads(before); }
+};
+
+}  // namespace
+
+TEST_CASE("norms of the error are those of the dense matrices", "[lowrank]") {
+    const Poison poison;
+    for (Index N : {1, 2, 37, 190}) {
+        CAPTURE(N);
+        const Tensor q = normal_tensor({1, 2, N, 4}, 31), k = normal_tensor({1, 2, N, 4}, 32);
+        const LowRank f = low_rank("favor+", q, k, rank_and_seed(8));
+        LowRankErrorOptions o;
+        o.tolerance = 1e-9;
+        const LowRankErrors e = lowrank_error(q, k, f.B, f.C, o);
+        double most = 0, sum = 0;
+        for (Index h = 0; h < 2; ++h) {
+            const Dense A = attention(q, k, 0.5, h), delta = A - product(f, h);
+            const LowRankError& got = e.heads[static_cast<std::size_t>(h)];
+            CHECK(got.frobenius.error == Approx(delta.norm()).epsilon(1e-12));
+            CHECK(got.frobenius.error_masked == Approx(lower(delta).norm()).epsilon(1e-12));
+            CHECK(got.frobenius.matrix_masked == Approx(lower(A).norm()).epsilon(1e-12));
+            CHECK(got.operator_norm.error == Approx(largest(delta)).epsilon(1e-10));
+            CHECK(got.operator_norm.error_masked == Approx(largest(lower(delta))).epsilon(1e-10));
+            CHECK(got.operator_norm.matrix == Approx(largest(A)).epsilon(1e-10));
+            CHECK(got.operator_norm.matrix_masked == Approx(largest(lower(A))).epsilon(1e-10));
+            CHECK(got.frobenius.ratio() <= 1);
+            CHECK(got.operator_norm.ratio() <= masking_constant(N) * (1 + 1e-10));
+            most = std::max(most, largest(delta));
+            sum += delta.squaredNorm();
+        }
+        CHECK(e.all.operator_norm.error == Approx(most).epsilon(1e-10));
+        CHECK(e.all.frobenius.error == Approx(std::sqrt(sum)).epsilon(1e-12));
+        CHECK(e.all.residual <= 1e-9);
+    }
+}
+
+TEST_CASE("beyond dense lengths the error keeps no square matrix and does not depend on threads", "[lowrank]") {
+    const Threads restore;
+    const Index N = 2100;
+    const Tensor q = normal_tensor({N, 4}, 33, DType::f32, 0.5), k = normal_tensor({N, 4}, 34, DType::f32, 0.5);
+    const LowRank f = low_rank("favor+", q, k, rank_and_seed(4));
+    LowRankErrorOptions o;
+    o.tolerance = 1e-3;
+    set_threads(1);
+    memory::reset_peak();
+    const std::size_t before = memory::current();
+    const LowRankErrors one = lowrank_error(q, k, f.B, f.C, o);
+    CHECK(memory::peak() - before < static_cast<std::size_t>(N * N));
+    set_threads(3);
+    const LowRankErrors three = lowrank_error(q, k, f.B, f.C, o);
+    CHECK(one.all.operator_norm.error == three.all.operator_norm.error);
+    CHECK(one.all.frobenius.error_masked == three.all.frobenius.error_masked);
+    // The same Δ as one of the first 2048 tokens, whose norm is smaller but not by much.
+    CHECK(one.all.operator_norm.error <= one.all.frobenius.error);
+    CHECK(one.all.residual <= 1e-3);
+    const Dense delta = attention(q, k, 0.5) - product(f);
+    Eigen::VectorXd x = Eigen::VectorXd::Ones(N);
+    for (int i = 0; i < 60; ++i) x = (delta.transpose() * (delta * x)).normalized();
+    CHECK(one.all.operator_norm.error == Approx((delta * x).norm()).epsilon(1e-4));
+}
+
+TEST_CASE("output errors are those of the definition and keep the bounds of A9 and A10", "[lowrank]") {
+    const Index N = 150;
+    const Tensor q = normal_tensor({N, 4}, 35), k = normal_tensor({N, 4}, 36), v = normal_tensor({N, 3}, 37);
+    for (Index rank : {16, 256}) {
+        CAPTURE(rank);
+        const LowRank f = low_rank("favor+", q, k, rank_and_seed(rank));
+        LowRankErrorOptions o;
+        o.v = v;
+        const OutputError e = *lowrank_error(q, k, f.B, f.C, o).all.output;
+        const Dense A = attention(q, k, 0.5), At = product(f), V = matrix_of(v);
+        const auto output = [&](const Dense& X) -> Dense { return X.rowwise().sum().asDiagonal().inverse() * (X * V); };
+        CHECK(e.error == Approx((output(At) - output(A)).norm()).epsilon(1e-9));
+        CHECK(e.output == Approx(output(A).norm()).epsilon(1e-9));
+        const Dense difference = output(lower(At)) - output(lower(A));
+        CHECK(e.error_masked == Approx(difference.norm()).epsilon(1e-9));
+        CHECK(e.output_masked == Approx(output(lower(A)).norm()).epsilon(1e-9));
+        double bounds = 0, share = 0;
+        for (Index i = 0; i < N; ++i) {
+            double diameter = 0;
+            for (Index a = 0; a <= i; ++a)
+                for (Index b = 0; b < a; ++b) diameter = std::max(diameter, (V.row(a) - V.row(b)).norm());
+            const double bound = (A - At).row(i).head(i + 1).lpNorm<1>() * diameter / std::abs(At.row(i).head(i + 1).sum());
+            bounds += bound * bound;
+            if (i > 0) share = std::max(share, difference.row(i).norm() / bound);
+        }
+        CHECK(e.row_bound == Approx(std::sqrt(bounds)).epsilon(1e-9));
+        CHECK(e.row_share == Approx(share).epsilon(1e-6));
+        CHECK(e.row_share <= 1);
+        CHECK(e.error_masked <= e.row_bound);
+        CHECK(e.row_bound <= e.frobenius_bound);
+        CHECK(e.error_masked <= e.operator_bound);
+        CHECK(e.least_sum > 0);
+    }
+}
+
+TEST_CASE("the masking constant is its closed form, and the worst cases grow like it", "[lowrank]") {
+    CHECK(masking_constant(1) == Approx(1));
+    for (Index n : {2, 3, 7, 64, 1000, 100000}) {
+        CAPTURE(n);
+        const double N = static_cast<double>(n), s = 2 / pi * (std::log(N) + 0.57721566490153286 + std::log(8 / pi)) + pi / (72 * N * N);
+        CHECK(masking_constant(n) == Approx((1 + s) / 2).margin(0.02 / (N * N * N * N) + 1e-12));
+        CHECK(masking_constant(n) <= 1 + std::log(N) / pi);
+    }
+    for (Index n : {2, 5, 64, 256}) {
+        CAPTURE(n);
+        const Tensor W = masked_worst_case(n, "W");
+        const Dense w = matrix_of(W);
+        CHECK((w * w.transpose() - Dense::Identity(n, n)).cwiseAbs().maxCoeff() <= 1e-13 * static_cast<double>(n));
+        const MatrixNorms got = masked_norms(W);
+        const double U = masking_constant(n), s = 2 * U - 1;
+        CHECK(got.operator_norm.error == Approx(1).epsilon(1e-9));
+        CHECK(got.operator_norm.error_masked == Approx(largest(lower(w))).epsilon(1e-8));
+        CHECK(got.operator_norm.ratio() >= (1 + 1 / static_cast<double>(n)) * s / 2 * (1 - 1e-9));
+        CHECK(got.operator_norm.ratio() <= U * (1 + 1e-9));
+    }
+    // Claims A6.
+    CHECK(masked_norms(masked_worst_case(64, "H")).operator_norm.ratio() == Approx(1.323).margin(1e-3));
+    CHECK(masked_norms(masked_worst_case(256, "H")).operator_norm.ratio() == Approx(1.714).margin(1e-3));
+    CHECK(masked_norms(masked_worst_case(64, "G")).operator_norm.ratio() == Approx(1.696).margin(1e-3));
+    CHECK(masked_norms(masked_worst_case(256, "G")).operator_norm.ratio() == Approx(2.126).margin(1e-3));
+}
+
+TEST_CASE("what lowrank_error refuses is said in one sentence", "[lowrank]") {
+    const Tensor x = normal_tensor({1, 2, 8, 4}, 38), f = normal_tensor({1, 2, 8, 3}, 39);
+    const auto refused = [](auto&& call, const std::string& message) {
+        try {
+            call();
+            FAIL("accepted, expected: " << message);
+        } catch (const Error& error) {
+            CHECK(std::string(error.what()) == message);
+        }
+    };
+    refused([&] { lowrank_error(x, x, normal_tensor({1, 2, 7, 3}, 1), f); }, "B: 1×2×7×3, expected 1×2×8×4 like q but for the last dimension");
+    refused([&] { lowrank_error(x, x, f, x); }, "C: 1×2×8×4, expected 1×2×8×3 like B");
+    refused([&] { lowrank_error(x, x, normal_tensor({8, 3}, 1), f); }, "B: 8×3, expected 4 dimensions like q (1×2×8×4)");
+    LowRankErrorOptions o;
+    o.tolerance = 0;
+    refused([&] { lowrank_error(x, x, f, f, o); }, "tolerance: 0, expected a number between 0 and 1");
+    o = {};
+    o.extras["query_block"] = Tensor::zeros(DType::f64, {1, 2, 8});
+    refused([&] { lowrank_error(x, x, f, f, o); }, "key_block: missing, expected beside query_block");
+    o = {};
+    o.scale = 1e6;
+    refused([&] { lowrank_error(x, x, f, f, o); }, "q: exp(scale q kᵀ) overflows, expected smaller queries, keys or scale");
+    refused([&] { masked_norms(normal_tensor({3, 4}, 1)); }, "X: a 3×4 Tensor{Float64}, expected a square matrix");
+    refused([&] { masked_worst_case(4, "X"); }, "which: \"X\", expected \"W\", \"G\" or \"H\"");
+    refused([&] { masking_constant(0); }, "n: 0, expected 1 or more");
+}

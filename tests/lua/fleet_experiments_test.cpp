@@ -1,0 +1,55 @@
+// The experiments on low-rank attention run, in their shortest form, and leave what they promise.
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+
+using causeway::testing::Output;
+using causeway::testing::read_bytes;
+using causeway::testing::start_program;
+using causeway::testing::TemporaryFolder;
+using causeway::testing::wait_for_program;
+
+namespace {
+
+const std::string fleet = CAUSEWAY_SOURCE_DIR "/experiments/fleet/";
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Output run_in(const TemporaryFolder& folder, std::vector<std::string> arguments) { return wait_for_program(folder, start_program(folder, std::move(arguments))); }
+
+}  // namespace
+
+TEST_CASE("fleet/opcounts counts what the closed forms say", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {fleet + "opcounts.lua", "--lengths", "9,40", "--width", "3"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "counts compared, sum of differences 0."));
+    const std::string rows = read_bytes(folder / "results/fleet/opcounts/opcounts.csv");
+    for (const char* method : {"vanilla", "recursion", "lightning-attention-2", "fleet", "hybrid"}) CHECK(contains(rows, std::string("\n") + method + ","));
+    CHECK(contains(read_bytes(folder / "results/fleet/opcounts/opcounts.html"), "<table>"));
+}
+
+TEST_CASE("fleet/masked_error stays below its bounds and draws them", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {fleet + "masked_error.lua", "--lengths", "16,40", "--heads", "1", "--rank", "4"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "18 measurements, 0 above their bound"));
+    const std::string figure = read_bytes(folder / "results/fleet/masked_error/ratio.svg");
+    for (const char* part : {"worst case W", "layer 4, nystrom", "random, favor+", "U_N", "</svg>"}) CHECK(contains(figure, part));
+    CHECK(contains(read_bytes(folder / "results/fleet/masked_error/masked_error.html"), "<svg"));
+}
+
+TEST_CASE("fleet/accuracy measures every factorisation with and without the mask", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {fleet + "accuracy.lua", "--length", "24", "--heads", "1", "--ranks", "4,24", "--seeds", "2", "--inputs", "random,layer4"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    const std::string rows = read_bytes(folder / "results/fleet/accuracy/accuracy.csv");
+    for (const char* row : {"random,favor+ 4 1", "layer4,favor+ 24 2", "layer4,svd 24 1", "random,taylor 0 1"}) {
+        CAPTURE(row);
+        CHECK(contains(rows, row));
+    }
+    CHECK(contains(read_bytes(folder / "results/fleet/accuracy/layer4-masked.svg"), "transformer-vq"));
+    CHECK(contains(read_bytes(folder / "results/fleet/accuracy/accuracy.html"), "<svg"));
+}
