@@ -12,6 +12,7 @@ void open_gated(lua_State* L);      // lua/gated.cpp: linear attention with gate
 void open_gradient(lua_State* L);   // lua/gradient.cpp: gradients of causal linear attention and of the gated family
 void open_softmax(lua_State* L);    // lua/softmax.cpp: softmax attention, its gradients, the energy
 void open_lowrank(lua_State* L);    // lua/lowrank.cpp: low-rank factors of the attention matrix and their errors
+void open_distributed(lua_State* L);  // lua/distributed.cpp: tree and ring decoding, the model of a cluster, MPI
 void open_measure(lua_State* L);    // lua/measure.cpp: clock, memory, threads, operation counts, the machine
 void open_support(lua_State* L);    // lua/support.cpp: what the Lua files need: errors, options, journals, child programs
 void open_display(lua_State* L);    // lua/display.cpp: show a value through the display in use

@@ -1,0 +1,294 @@
+#include "core/distributed/decode.hpp"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "core/base/parallel.hpp"
+#include "core/base/text.hpp"
+#include "core/distributed/mpi.hpp"
+#include "core/distributed/ring.hpp"
+#include "core/distributed/threads.hpp"
+
+namespace causeway {
+
+using namespace distributed;
+
+const std::vector<std::string> decode_topologies{"auto", "recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather", "two-level"};
+
+namespace {
+
+std::array<Index, 4> four(const Tensor& A, const char* name) {
+    const int n = A.ndim();
+    if (n < 2 || n > 4) fail(name, ": a ", A.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    const auto& s = A.shape();
+    return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
+}
+
+Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
+    const auto Q = four(q, "q"), K = four(k, "k"), V = four(v, "v");
+    const auto same = [](const char* name, const Tensor& A, const Tensor& B, const char* like) {
+        if (A.ndim() != B.ndim()) fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (", B.shape().text(), ")");
+        if (A.dtype() != B.dtype()) fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
+    };
+    const auto equal = [](const char* name, const char* what, Index got, Index expected, const char* like) {
+        if (got != expected) fail(name, ": ", what, " ", got, ", expected ", expected, " like ", like);
+    };
+    same("k", k, q, "q");
+    same("v", v, q, "q");
+    equal("k", "batch", K[0], Q[0], "q");
+    equal("k", "width", K[3], Q[3], "q");
+    equal("v", "batch", V[0], K[0], "k");
+    equal("v", "heads", V[1], K[1], "k");
+    equal("v", "length", V[2], K[2], "k");
+    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0) fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
+    Sizes z{Q[0], Q[1], K[1], Q[2], K[2], Q[3], V[3], o.causal, o.scale.value_or(Q[3] > 0 ? 1 / std::sqrt(static_cast<double>(Q[3])) : 1)};
+    if (!std::isfinite(q.dtype() == DType::f64 ? z.scale : static_cast<double>(static_cast<float>(z.scale)))) fail("scale: ", z.scale, ", expected a finite number");
+    return z;
+}
+
+void check_lengths(const Sizes& z) {
+    if (z.M < 1) fail("k: length 0, expected at least one key");
+    if (z.causal && z.N > z.M) fail("q: length ", z.N, ", expected at most ", z.M, ", the length of k, with causal = true");
+}
+
+// Where each shard begins, and the end.
+std::vector<Index> starts_of(const DecodeOptions& o, Index M, int p) {
+    std::vector<Index> starts{0};
+    if (o.sizes.empty()) {
+        for (int r = 1; r <= p; ++r) starts.push_back(r * M / p);
+        return starts;
+    }
+    if (static_cast<int>(o.sizes.size()) != p) fail("sizes: ", o.sizes.size(), " lengths, expected one for each of the ", p, " shards");
+    for (const Index n : o.sizes) {
+        if (n < 0) fail("sizes: ", n, ", expected lengths of 0 or more");
+        starts.push_back(starts.back() + n);
+    }
+    if (starts.back() != M) fail("sizes: ", starts.back(), " keys together, expected ", M, " like k");
+    return starts;
+}
+
+struct Plan {
+    bool is_tree;
+    TreePlan tree;
+    RingPlan ring;
+};
+
+Plan plan_of(bool is_tree, const DecodeOptions& o) {
+    const auto at = std::find(decode_topologies.begin(), decode_topologies.end(), o.topology);
+    if (at == decode_topologies.end()) {
+        std::string known;
+        for (const auto& name : decode_topologies) known += (known.empty() ? "\"" : ", \"") + name + "\"";
+        fail("topology: ", in_quotes(o.topology), ", expected one of ", known, did_you_mean(o.topology, decode_topologies));
+    }
+    if (o.algorithm < 0 || o.algorithm > 3) fail("algorithm: ", o.algorithm, ", expected 1, 2, 3 or none");
+    if (o.per_node < 1) fail("per_node: ", o.per_node, ", expected 1 or more");
+    return {is_tree, {o.algorithm, static_cast<Topology>(at - decode_topologies.begin()), o.per_node}, {o.overlap, o.home}};
+}
+
+template <class T>
+void run_worker(Communicator& comm, const Plan& plan, const Task<T>& task, const std::vector<Index>& starts) {
+    if (plan.is_tree) tree(comm, task, plan.tree);
+    else ring(comm, task, starts, plan.ring);
+}
+
+DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes) {
+    DecodeReport report;
+    report.method = plan.is_tree ? "tree" : "ring";
+    report.engine = engine;
+    report.shards = p;
+    report.element_bytes = element_bytes;
+    report.traffic.resize(static_cast<std::size_t>(p));
+    report.memory.resize(static_cast<std::size_t>(p));
+    if (plan.is_tree) {
+        static const char* const names[] = {"packed", "Algorithm 1", "Algorithm 2", "Algorithm 3"};
+        report.algorithm = names[plan.tree.algorithm];
+        const Index largest = z.rows() * (z.dv + (plan.tree.algorithm == 0 ? 2 : 0)) * element_bytes;
+        report.topology = decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest))];
+    } else {
+        report.algorithm = plan.ring.overlap ? "overlapped" : "one after the other";
+        report.topology = "ring";
+    }
+    return report;
+}
+
+// Before any work every rank compares what it was given with what rank 0 was given; all fail alike.
+void agree(Communicator& comm, const std::vector<std::pair<const char*, std::int64_t>>& mine) {
+    const auto n = static_cast<Index>(mine.size());
+    std::vector<std::int64_t> values, all(static_cast<std::size_t>(n * comm.size()));
+    for (const auto& [name, value] : mine) values.push_back(value);
+    all_gather(comm, all_ranks(comm), values.data(), n, all.data());
+    for (int r = 1; r < comm.size(); ++r)
+        for (Index i = 0; i < n; ++i)
+            if (const auto got = all[static_cast<std::size_t>(r * n + i)], expected = all[static_cast<std::size_t>(i)]; got != expected)
+                fail(mine[static_cast<std::size_t>(i)].first, " ", got, " on rank ", r, ", expected ", expected, " like rank 0; every rank has to make the same call");
+}
+
+template <class T>
+void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const DecodeOptions& o, DecodeReport& report) {
+    Sizes& z = task.sizes;
+    std::vector<std::pair<const char*, std::int64_t>> mine{
+        {"q: batch", z.batch}, {"q: heads", z.query_heads}, {"k: heads", z.heads}, {"q: length", z.N}, {"k: length", z.M}, {"q: width", z.dk}, {"v: width", z.dv},
+        {"q: bytes of an element", static_cast<std::int64_t>(sizeof(T))}, {"scale, as bits", std::bit_cast<std::int64_t>(z.scale)}, {"causal", z.causal},
+        {"method (1: tree)", plan.is_tree}, {"algorithm", plan.tree.algorithm}, {"topology, by number", static_cast<std::int64_t>(plan.tree.topology)},
+        {"per_node", plan.tree.per_node}, {"overlap", plan.ring.overlap}, {"home", plan.ring.home}, {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
+    agree(comm, mine);
+    std::vector<std::pair<const char*, std::int64_t>> lengths;
+    for (const Index n : o.sizes) lengths.emplace_back("sizes: a length of", n);
+    agree(comm, lengths);
+    const auto starts = starts_of(o, z.M, comm.size());
+    const auto r = static_cast<std::size_t>(comm.rank());
+    task.shard.start = starts[r], task.shard.length = starts[r + 1] - starts[r];
+    task.shard.k += starts[r] * z.dk, task.shard.v += starts[r] * z.dv;
+    run_worker(comm, plan, task, starts);
+    const double seconds = comm.now() - comm.begun;
+    // Every rank's account, to all.
+    const Traffic& t = comm.traffic;
+    std::vector<std::int64_t> account{t.messages, t.elements, t.bytes, t.rounds, std::bit_cast<std::int64_t>(seconds), comm.memory.peak_total};
+    for (const Index held : comm.memory.peak) account.push_back(held);
+    const auto n = static_cast<Index>(account.size());
+    std::vector<std::int64_t> all(static_cast<std::size_t>(n * comm.size()));
+    all_gather(comm, all_ranks(comm), account.data(), n, all.data());
+    for (int i = 0; i < comm.size(); ++i) {
+        const std::int64_t* x = all.data() + n * i;
+        const auto at = static_cast<std::size_t>(i);
+        report.traffic[at] = {x[0], x[1], x[2], x[3]};
+        report.seconds = std::max(report.seconds, std::bit_cast<double>(x[4]));
+        report.memory[at].peak_total = x[5];
+        for (std::size_t kind = 0; kind < held_kinds; ++kind) report.memory[at].peak[kind] = x[6 + kind];
+    }
+}
+
+template <class T>
+DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output, const Plan& plan, const DecodeOptions& o) {
+    DecodeResult result{Tensor(dtype_of<T>, output), Tensor(dtype_of<T>, {z.batch, z.query_heads, z.N}), {}};
+    Task<T> task{z, q.data<T>(), {k.data<T>(), v.data<T>(), z.M * z.dk, z.M * z.dv, 0, z.M}, result.O.data<T>(), result.lse.data<T>()};
+    const auto element = static_cast<Index>(sizeof(T));
+    if (o.engine == "mpi") {
+        start_mpi();
+        const int p = mpi_size();
+        if (o.shards != 0 && o.shards != p) fail("shards: ", o.shards, ", expected ", p, ", the number of MPI ranks, or none");
+        check_lengths(z);
+        result.report = report_of(plan, z, "mpi", p, element);
+        run_mpi([&](Communicator& comm) { run_on_mpi(comm, plan, task, o, result.report); });
+        return result;
+    }
+    if (o.engine == "nccl") fail("engine: \"nccl\" is not built, expected \"threads\" or \"mpi\"");
+    if (o.engine != "threads") fail("engine: ", in_quotes(o.engine), ", expected one of \"threads\", \"mpi\", \"nccl\"", did_you_mean(o.engine, {"threads", "mpi", "nccl"}));
+    if (o.shards < 0 || o.shards > 1024) fail("shards: ", o.shards, ", expected from 1 to 1024");
+    check_lengths(z);
+    const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? threads() : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1025));
+    const auto starts = starts_of(o, z.M, p);
+    result.report = report_of(plan, z, "threads", p, element);
+    std::vector<double> seconds(static_cast<std::size_t>(p));
+    run_threads(p, [&](Communicator& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        Task<T> mine = task;
+        mine.shard.start = starts[r], mine.shard.length = starts[r + 1] - starts[r];
+        mine.shard.k += starts[r] * z.dk, mine.shard.v += starts[r] * z.dv;
+        Buffer<T> unused;                 // every rank has the whole result; the caller gets that of rank 0
+        if (r > 0) {
+            unused = Buffer<T>(z.rows() * z.dv);
+            mine.out = unused.data(), mine.lse = nullptr;
+        }
+        run_worker(comm, plan, mine, starts);
+        seconds[r] = comm.now() - comm.begun;
+        result.report.traffic[r] = comm.traffic;
+        result.report.memory[r] = comm.memory;
+    });
+    result.report.seconds = *std::max_element(seconds.begin(), seconds.end());
+    return result;
+}
+
+DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
+    const Sizes z = check(q, k, v, o);
+    const Plan plan = plan_of(is_tree, o);
+    Shape output = q.shape();
+    output[output.ndim() - 1] = z.dv;
+    const DType type = q.dtype();
+    if (type == DType::f64) return compute<double>(q, k, v, z, output, plan, o);
+    DecodeResult result = compute<float>(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), z, output, plan, o);
+    result.O = result.O.to(type);
+    return result;
+}
+
+}  // namespace
+
+Traffic DecodeReport::total() const {
+    Traffic sum;
+    for (const Traffic& t : traffic) sum = {sum.messages + t.messages, sum.elements + t.elements, sum.bytes + t.bytes, std::max(sum.rounds, t.rounds)};
+    return sum;
+}
+
+const Memory& DecodeReport::largest() const {
+    return *std::max_element(memory.begin(), memory.end(), [](const Memory& a, const Memory& b) { return a.peak_total < b.peak_total; });
+}
+
+DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) { return decode(true, q, k, v, o); }
+DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) { return decode(false, q, k, v, o); }
+
+DecodeReport decode_model(const std::string& method, const Sizes& z, const Cluster& machine, const DecodeOptions& o) {
+    if (method != "tree" && method != "ring") fail("method: ", in_quotes(method), ", expected \"tree\" or \"ring\"");
+    DecodeOptions options = o;
+    options.per_node = machine.per_node;
+    const Plan plan = plan_of(method == "tree", options);
+    const int p = o.shards > 0 ? o.shards : static_cast<int>(std::max<std::size_t>(1, o.sizes.size()));
+    check_lengths(z);
+    const auto starts = starts_of(o, z.M, p);
+    DecodeReport report = report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)));
+    report.element_bytes = machine.element_bytes;
+    const Simulated run = run_simulated(machine, p, true, [&](Communicator& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        run_worker(comm, plan, Task<float>{z, nullptr, {nullptr, nullptr, 0, 0, starts[r], starts[r + 1] - starts[r]}, nullptr, nullptr}, starts);
+    });
+    report.seconds = run.seconds;
+    report.traffic = run.traffic;
+    report.memory = run.memory;
+    return report;
+}
+
+Link measured_link(const std::string& engine, Index bytes) {
+    if (engine != "threads" && engine != "mpi") fail("engine: ", in_quotes(engine), ", expected \"threads\" or \"mpi\"");
+    if (bytes < 1024) fail("bytes: ", bytes, ", expected 1024 or more");
+    Link link;
+    const Program program = [&](Communicator& comm) {
+        Buffer<char> data(bytes);
+        std::fill_n(data.data(), bytes, 0);
+        // Half the least time to and fro, ranks 0 and 1.
+        const auto one_way = [&](Index n, int tries) {
+            double least = 1e300;
+            for (int i = 0; i < tries; ++i) {
+                interrupt::check();
+                const double begun = comm.now();
+                if (comm.rank() == 0) {
+                    comm.send(data.data(), n, 1).wait();
+                    comm.receive(data.data(), n, 1).wait();
+                } else if (comm.rank() == 1) {
+                    comm.receive(data.data(), n, 0).wait();
+                    comm.send(data.data(), n, 0).wait();
+                }
+                least = std::min(least, (comm.now() - begun) / 2);
+            }
+            return least;
+        };
+        comm.barrier();
+        const double small = one_way(8, 200), large = one_way(bytes, 20);
+        comm.barrier();
+        if (comm.rank() == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
+    };
+    if (engine == "threads") {
+        run_threads(2, program);
+        return link;
+    }
+    start_mpi();
+    if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
+    run_mpi([&](Communicator& comm) {
+        program(comm);
+        broadcast_binomial(comm, all_ranks(comm), &link.latency, 1);
+        broadcast_binomial(comm, all_ranks(comm), &link.rate, 1);
+    });
+    return link;
+}
+
+}  // namespace causeway

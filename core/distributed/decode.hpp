@@ -1,0 +1,65 @@
+// Decoding against a sharded cache of keys and values: the public functions, where everything is checked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/distributed/cluster.hpp"
+#include "core/distributed/partial.hpp"
+#include "core/tensor/tensor.hpp"
+
+namespace causeway {
+
+struct DecodeOptions {
+    int shards = 0;                      // p, at least 1; 0: the number of threads(), of `sizes`, or of MPI ranks
+    std::vector<Index> sizes{};          // keys of each shard, any may be 0; empty: as equal as can be
+    std::string engine = "threads";      // "threads", "mpi" (p = ranks; each rank is given whole tensors and uses its shard)
+    bool causal = false;                 // the N queries are the last positions of the cache
+    std::optional<double> scale{};       // of q·k; none: 1/sqrt(d_k)
+    // tree_decode
+    std::string topology = "auto";       // of the all-reduce; see core/distributed/collectives.hpp
+    int algorithm = 0;                   // 0: one packed all-reduce; 1, 2, 3 of document 004
+    int per_node = 8;                    // ranks of a node, of topology = "two-level"
+    // ring_decode
+    bool overlap = true, home = false;   // see core/distributed/ring.hpp
+};
+
+// What it took, over all workers and by worker. Counts are of what was really sent, memory of what was really held.
+struct DecodeReport {
+    std::string method, engine, algorithm, topology;
+    int shards = 1;
+    double seconds = 0;                               // of the slowest worker, inputs in place
+    Index element_bytes = 4;
+    std::vector<distributed::Traffic> traffic;        // by rank
+    std::vector<distributed::Memory> memory;
+
+    distributed::Traffic total() const;               // sums; rounds: the last
+    const distributed::Memory& largest() const;       // of the worker with the largest peak
+};
+
+struct DecodeResult {
+    Tensor O;            // like q, with the width d_v
+    Tensor lse;          // ln Σ e^{scale q·k}, [batch, heads, N]: the energy at ζ = 0
+    DecodeReport report;
+};
+
+// softmax(scale · q kᵀ) v, exactly: q [b, h_q, N, d_k], k [b, h, M, d_k], v [b, h, M, d_v], h_q a multiple of h; or without b,
+// or without b and heads. Float16 and BFloat16 are computed in Float32. Throws Error naming the argument, OutOfMemory,
+// Interrupted, Timeout; a worker that fails ends all.
+// O(N·M·(d_k + d_v)/p) time a worker, and the rounds of one all-reduce (core/distributed/tree.hpp).
+DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& = {});
+// O(N·M·(d_k + d_v)) time a worker and p - 1 rounds (core/distributed/ring.hpp).
+DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& = {});
+
+// The same schedules in simulated time on a cluster, without data: method "tree" or "ring", `sizes` of the call, the options
+// above but engine and scale.
+DecodeReport decode_model(const std::string& method, const distributed::Sizes& sizes, const distributed::Cluster& cluster, const DecodeOptions&);
+
+// Constants of an engine on this machine, from messages of 8 bytes and of `bytes` to and fro between two ranks; the least time
+// of some tries.
+distributed::Link measured_link(const std::string& engine, Index bytes = 1 << 22);
+
+extern const std::vector<std::string> decode_topologies;
+
+}  // namespace causeway

@@ -1,0 +1,217 @@
+#include "core/distributed/mpi.hpp"
+
+#include <cstdlib>
+
+#include "core/base/error.hpp"
+
+#ifdef CAUSEWAY_MPI
+#include <fcntl.h>
+#include <mpi.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "core/base/interrupt.hpp"
+#endif
+
+namespace causeway::distributed {
+
+bool mpi_launched() noexcept {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"})
+        if (std::getenv(name)) return true;
+    return false;
+}
+
+#ifndef CAUSEWAY_MPI
+
+bool mpi_built() noexcept { return false; }
+void start_mpi() { fail("engine: \"mpi\" is not built in, expected \"threads\" (libopenmpi-dev was missing when this program was built)"); }
+int mpi_rank() noexcept { return 0; }
+int mpi_size() noexcept { return 1; }
+void run_mpi(const Program&) { start_mpi(); }
+
+#else
+
+namespace {
+
+int world_rank = 0, world_size = 1;
+bool started = false;
+MPI_Comm control;                 // on which a rank says that it has ended
+int kept_errors = -1, shown_errors = -1;
+
+void require(int code, const char* what) {
+    if (code != MPI_SUCCESS) fail("engine: \"mpi\", ", what, " failed with error ", code, " of MPI");
+}
+
+// What this rank wrote to stderr so far, each line with its rank in front.
+void show_errors() {
+    if (kept_errors < 0) return;
+    std::fflush(stderr);
+    std::string text, out;
+    char piece[4096];
+    lseek(kept_errors, 0, SEEK_SET);
+    for (ssize_t n; (n = read(kept_errors, piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(n));
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        out += "rank " + std::to_string(world_rank) + ": " + text.substr(at, end - at) + "\n";
+        at = end + 1;
+    }
+    for (std::size_t done = 0; done < out.size();) {
+        const ssize_t n = write(shown_errors, out.data() + done, out.size() - done);
+        if (n <= 0) break;
+        done += static_cast<std::size_t>(n);
+    }
+}
+
+// At the end of the process.
+void finish_mpi(int status, void*) {
+    if (status != 0) {
+        // An error that all ranks run into is told once, by rank 0, which ends the others meanwhile.
+        if (world_rank != 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+        show_errors();
+        std::fflush(nullptr);
+        _exit(status);  // mpirun ends the others; MPI_Abort of two ranks at once can hang Open MPI 4.1's mpirun
+    }
+    show_errors();
+    const char ended = 1;
+    for (int r = 0; r < world_size; ++r) {
+        MPI_Request request;
+        if (r != world_rank) MPI_Isend(&ended, 1, MPI_CHAR, r, 0, control, &request), MPI_Request_free(&request);
+    }
+    MPI_Finalize();
+}
+
+class MpiCommunicator final : public Communicator {
+public:
+    MpiCommunicator() : Communicator(world_rank, world_size) {}
+
+    void barrier() override {
+        Requests request(1);
+        require(MPI_Ibarrier(MPI_COMM_WORLD, &request[0]), "a barrier");
+        wait_for(request, -1);
+    }
+
+    double now() const override { return MPI_Wtime(); }
+
+protected:
+    // The round travels as the tag; messages between two ranks keep their order whatever their tags.
+    int post_send(const void* data, std::size_t bytes, int to, Index round) override {
+        Posted posted{{}, to, false, true};
+        const auto tag = static_cast<int>(std::min<Index>(round, 32767));
+        in_pieces(bytes, [&](std::size_t at, int n) {
+            posted.requests.emplace_back();
+            require(MPI_Isend(static_cast<const char*>(data) + at, n, MPI_CHAR, to, tag, MPI_COMM_WORLD, &posted.requests.back()), "sending");
+        });
+        return remember(std::move(posted));
+    }
+
+    int post_receive(void* data, std::size_t bytes, int from) override {
+        Posted posted{{}, from, true, true};
+        in_pieces(bytes, [&](std::size_t at, int n) {
+            posted.requests.emplace_back();
+            require(MPI_Irecv(static_cast<char*>(data) + at, n, MPI_CHAR, from, MPI_ANY_TAG, MPI_COMM_WORLD, &posted.requests.back()), "receiving");
+        });
+        return remember(std::move(posted));
+    }
+
+    Index finish(int posted) override {
+        Posted& mine = posted_[static_cast<std::size_t>(posted)];
+        const int tag = wait_for(mine.requests, mine.peer);
+        mine.used = false;
+        return mine.received ? tag : 0;
+    }
+
+    // After an error this process ends, and the job with it.
+    void cancel(int) noexcept override {}
+
+private:
+    using Requests = std::vector<MPI_Request>;
+    struct Posted {
+        Requests requests;
+        int peer;
+        bool received, used;
+    };
+
+    // MPI counts in int.
+    template <class F>
+    static void in_pieces(std::size_t bytes, F&& f) {
+        constexpr std::size_t most = std::size_t{1} << 30;
+        for (std::size_t at = 0; at < bytes; at += most) f(at, static_cast<int>(std::min(most, bytes - at)));
+    }
+
+    int remember(Posted posted) {
+        std::size_t i = 0;
+        while (i < posted_.size() && posted_[i].used) ++i;
+        if (i == posted_.size()) posted_.emplace_back();
+        posted_[i] = std::move(posted);
+        return static_cast<int>(i);
+    }
+
+    // The tag of the last message. Stops for Ctrl-C, and when the rank that is waited for (-1: any) has ended its script.
+    static int wait_for(Requests& requests, int peer) {
+        int tag = 0, polls_after_end = 0;
+        for (MPI_Request& request : requests) {
+            for (long polls = 0;; ++polls) {
+                int done = 0;
+                MPI_Status status;
+                require(MPI_Test(&request, &done, &status), "waiting");
+                if (done) {
+                    tag = status.MPI_TAG;
+                    break;
+                }
+                if (polls < 2000) continue;
+                sched_yield();  // ranks may share a core
+                if (polls % 64 != 0) continue;
+                interrupt::check();
+                int ended = 0;
+                MPI_Iprobe(peer < 0 ? MPI_ANY_SOURCE : peer, 0, control, &ended, &status);
+                // What it sent before it ended may still be on its way.
+                if (ended && ++polls_after_end > 100)
+                    fail("engine: \"mpi\", rank ", status.MPI_SOURCE, " has ended its script while rank ", world_rank, " waits for it; every rank has to make the same calls");
+            }
+        }
+        return tag;
+    }
+
+    std::vector<Posted> posted_;
+};
+
+}  // namespace
+
+bool mpi_built() noexcept { return true; }
+
+void start_mpi() {
+    if (started) return;
+    int provided = 0;
+    require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "starting");
+    started = true;
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &control), "starting");
+    on_exit(finish_mpi, nullptr);
+    if (world_rank == 0) return;
+    std::fflush(stdout);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+    shown_errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    kept_errors = memfd_create("errors", MFD_CLOEXEC);
+    if (kept_errors >= 0) dup2(kept_errors, STDERR_FILENO);
+}
+
+int mpi_rank() noexcept { return world_rank; }
+int mpi_size() noexcept { return world_size; }
+
+void run_mpi(const Program& program) {
+    start_mpi();
+    MpiCommunicator comm;
+    program(comm);
+}
+
+#endif
+
+}  // namespace causeway::distributed

@@ -1,0 +1,69 @@
+// Ring attention: queries stay, keys and values travel around the ring of workers (004, §5.3 and §6; Liu et al. 2023).
+#pragma once
+
+#include "core/distributed/tree.hpp"
+
+namespace causeway::distributed {
+
+struct RingPlan {
+    bool overlap = true;   // the next block is on its way while this one is computed on
+    bool home = false;     // one more shift brings every block back to its worker: p shifts, as equation 10 counts, not p - 1
+};
+
+// starts: where each rank's keys begin, and M at the end. Every worker holds all queries, and its result is the whole output.
+// Two blocks of keys and values a worker, with and without overlap: the own block goes on its way too.
+template <class T>
+void ring(Communicator& comm, const Task<T>& task, const std::vector<Index>& starts, const RingPlan& plan) {
+    const Sizes& z = task.sizes;
+    const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
+    const auto length = [&](int owner) { return starts[static_cast<std::size_t>(owner) + 1] - starts[static_cast<std::size_t>(owner)]; };
+    const auto elements = [&](int owner) { return z.all_heads() * length(owner) * (z.dk + z.dv); };
+    Index longest = 0;
+    for (int r = 0; r < p; ++r) longest = std::max(longest, elements(r));
+
+    const Borrowed queries(comm, Held::query, z.rows() * z.dk);
+    Room<T> x(comm, Held::partial, z.rows() * (z.dv + 2)), here(comm, Held::shard, p > 1 ? longest : 0), there(comm, Held::incoming, p > 1 ? longest : 0);
+    const Borrowed whole(comm, Held::shard, p > 1 ? 0 : longest);
+    // The block of `owner` as it travels: keys of all heads, then values of all heads.
+    const auto shard_in = [&](const T* block, int owner) {
+        const Index t = length(owner);
+        return Shard<T>{block, detail::at(block, z.all_heads() * t * z.dk), t * z.dk, t * z.dv, starts[static_cast<std::size_t>(owner)], t};
+    };
+    const auto compute = [&](const Shard<T>& shard) {
+        Task<T> part = task;
+        part.shard = shard;
+        if (comm.work(part.pass(z.dk + z.dv)) && !comm.dry()) add_shard(z, task.q, shard, Triples<T>::packed(x.data(), z.dv));
+    };
+    if (!comm.dry()) {
+        set_neutral(z, Triples<T>::packed(x.data(), z.dv));
+        for (Index h = 0; p > 1 && h < z.all_heads(); ++h) {
+            const Index t = task.shard.length;
+            std::copy_n(task.shard.k + h * task.shard.k_head, t * z.dk, here.data() + h * t * z.dk);
+            std::copy_n(task.shard.v + h * task.shard.v_head, t * z.dv, here.data() + z.all_heads() * t * z.dk + h * t * z.dv);
+        }
+    }
+    comm.begin();
+    if (p == 1) {
+        compute(task.shard);
+    } else {
+        T *held = here.data(), *next = there.data();
+        for (int s = 0; s < p; ++s, std::swap(held, next)) {
+            const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;
+            const bool moves = s + 1 < p || plan.home;
+            Transfer sent, received;
+            const auto post = [&] {
+                comm.work({0, 0, 1});
+                sent = comm.send(held, elements(owner), right);
+                received = comm.receive(next, elements(following), left);
+            };
+            if (moves && plan.overlap) post();
+            compute(shard_in(held, owner));
+            if (moves && !plan.overlap) post();
+            received.wait();
+            sent.wait();
+        }
+    }
+    if (!comm.dry()) divide(z, Triples<T>::packed(x.data(), z.dv), task.out, task.lse);
+}
+
+}  // namespace causeway::distributed

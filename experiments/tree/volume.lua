@@ -1,0 +1,71 @@
+-- The volume of §6.3 of the tree document: elements sent by ring and tree decoding, counted, beside equations 10 to 14.
+--
+--   causeway experiments/tree/volume.lua
+--
+--   --devices 1,2,4,8,16,32,64
+--   --length 640000                 of the schedules, run without data
+--   --heads 16 --dim 128            the document's block, hidden 2048
+--   --topology ring                 of the all-reduce: ring is the one whose volume equation 12 gives
+--   --check 640                     length of the same decodes run with data on threads, whose counts must be those of the schedule
+--   --save results/tree/volume      .html, .csv, .svg
+local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+local options = dofile(folder .. "/../lib/arguments.lua")(arg, { devices = { 1, 2, 4, 8, 16, 32, 64 }, length = 640000, heads = 16, dim = 128, topology = "ring", check = 640, save = "results/tree/volume" })
+local heads, dim, N = math.tointeger(options.heads), math.tointeger(options.dim), math.tointeger(options.length)
+local d, b = heads * dim, 1
+local function most(report)
+  local n = 0
+  for _, worker in ipairs(report.workers) do n = math.max(n, worker.elements) end
+  return n
+end
+local rows, ring_curve, tree_curve = {}, { x = {}, y = {}, label = "ring" }, { x = {}, y = {}, label = "tree" }
+local checked = 0
+for _, p in ipairs(options.devices) do
+  local function schedule(method, length) return decode_model{ method = method, shards = p, length = length, heads = heads, dim = dim, topology = options.topology } end
+  local ring, tree = schedule("ring", N), schedule("tree", N)
+  local t = N / p
+  rows[#rows + 1] = {
+    p = p, ring = most(ring), ring_total = ring.elements, eq10 = 2 * b * t * d * p, shifts = 2 * b * t * d * (p - 1), ring_rounds = ring.rounds,
+    tree = most(tree), tree_total = tree.elements, eq14 = 2 * (p - 1) / p * (b * d + 2 * b * heads), tree_rounds = tree.rounds,
+    ratio = p > 1 and ring.elements / tree.elements or nil,
+  }
+  if p > 1 then
+    ring_curve.x[#ring_curve.x + 1], ring_curve.y[#ring_curve.y + 1] = p, ring.elements
+    tree_curve.x[#tree_curve.x + 1], tree_curve.y[#tree_curve.y + 1] = p, tree.elements
+  end
+  -- With data.
+  local M = math.tointeger(options.check)
+  seed(1)
+  local q, k, v = randn(1, heads, 1, dim), randn(1, heads, M, dim), randn(1, heads, M, dim)
+  for method, decode in pairs({ ring = ring_decode, tree = tree_decode }) do
+    local _, report = decode(q, k, v, { shards = p, engine = "threads", topology = method == "tree" and options.topology or nil })
+    local expected = schedule(method, M)
+    for _, what in ipairs({ "messages", "elements", "rounds" }) do
+      if report[what] ~= expected[what] then error(string.format("%s at p = %d: %d %s on threads, %d in the schedule", method, p, report[what], what, expected[what]), 0) end
+      checked = checked + 1
+    end
+  end
+end
+if mpi_rank() > 0 then return end
+local function whole(x) return string.format("%.0f", x) end
+local text = causeway.text_table(rows, { title = string.format("Elements sent for one query against %d keys, %d heads of %d; all-reduce: %s", N, heads, dim, options.topology), columns = {
+  { key = "p", align = "right" },
+  { key = "ring", title = "ring, a device", align = "right" }, { key = "shifts", title = "2btd(p-1)", format = whole, align = "right" }, { key = "eq10", title = "(10)", format = whole, align = "right" },
+  { key = "ring_rounds", title = "rounds", align = "right" },
+  { key = "tree", title = "tree, a device", align = "right" }, { key = "eq14", title = "(14)", format = "%.1f", align = "right" }, { key = "tree_rounds", title = "rounds", align = "right" },
+  { key = "ratio", title = "ring ÷ tree, in all", align = "right" },
+}, note = "(10) is one shift of all devices, or p shifts of one, not what a step of decoding takes; it does not grow with p at a fixed length." })
+print()
+display(text)
+local note = string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the same footing: N/(1 + 2/d_h) = %s.", checked, causeway.number_text(N / (1 + 2 / dim)))
+print("\n" .. note)
+local curves = { ring_curve, tree_curve, title = "Elements sent in one decode, all devices", xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
+local figure = #ring_curve.x > 0 and plot(curves)
+causeway._make_folder(options.save)
+if figure then
+  print()
+  display(figure)
+  figure:save(options.save .. "/volume.svg")
+end
+causeway._replace_file(options.save .. "/volume.csv", text:csv())
+causeway.report({ title = "Volume of tree and ring decoding", save = options.save .. "/volume.html", text, note, figure or nil })
+print("\n" .. options.save .. ": volume.html, volume.csv" .. (figure and ", volume.svg" or ""))

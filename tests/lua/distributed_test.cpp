@@ -1,0 +1,160 @@
+// tree_decode, ring_decode and the model of a cluster as a person types them, and the program under mpirun.
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/distributed/mpi.hpp"
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+#include "tests/lua/shell.hpp"
+
+using namespace causeway::testing;
+
+namespace {
+
+const char* const inputs = R"(
+  seed(4)
+  q, k, v = randn(2, 4, 3, 8), randn(2, 2, 50, 8), randn(2, 2, 50, 6)
+  function near(a, b) return maximum(abs(a - b)) <= 1e-5 end
+)";
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// mpirun -n ranks causeway script, in a folder of its own, ended after a minute.
+Output run_mpi_script(int ranks, const std::string& script) {
+    const TemporaryFolder folder;
+    write_bytes(folder / "script.lua", script);
+    // The leaks that a sanitizer would report are Open MPI's own.
+    const std::string command = "cd '" + folder.path() + "' && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 timeout -k 5 60 mpirun --oversubscribe -n " +
+                                std::to_string(ranks) + " '" + CAUSEWAY_PROGRAM + "' script.lua > out 2> err < /dev/null";
+    const int status = std::system(command.c_str());
+    return {shell_status(status), read_bytes(folder / "out"), read_bytes(folder / "err")};
+}
+
+bool no_mpi() {
+    if (!causeway::distributed::mpi_built()) {
+        WARN("not tested: MPI was not found when this was built");
+        return true;
+    }
+    if (std::system("mpirun --version > /dev/null 2>&1") != 0) {
+        WARN("not tested: there is no mpirun");
+        return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("tree and ring decoding in Lua agree and report", "[lua][tree]") {
+    Shell lua;
+    REQUIRE(lua(inputs) == "");
+    CHECK(lua("a, r = tree_decode(q, k, v, {shards = 1}) return a:eltype(), table.concat({a:size()}, ' '), r.messages, r.rounds") == "Float32 2 4 3 6 0 0");
+    CHECK(lua("for p = 1, 6 do "
+              "  for _, algorithm in ipairs{1, 2, 3} do if not near(a, (tree_decode(q, k, v, {shards = p, algorithm = algorithm}))) then return p, algorithm end end "
+              "  for _, topology in ipairs(causeway._options.tree_decode.topology) do if not near(a, (tree_decode(q, k, v, {shards = p, topology = topology}))) then return p, topology end end "
+              "  for _, overlap in ipairs{true, false} do if not near(a, (ring_decode(q, k, v, {shards = p, overlap = overlap}))) then return p, overlap end end "
+              "end return 'all'") == "all");
+    CHECK(lua("b = tree_decode{q = q, k = k, v = v, sizes = {0, 30, 20}} return near(a, b)") == "true");
+    CHECK(lua("c, _, lse = tree_decode(q, k, v, {shards = 3, causal = true, scale = 1, return_lse = true}) d = ring_decode(q, k, v, {shards = 4, causal = true, scale = 1}) "
+              "return near(c, d), near(a, c), table.concat({lse:size()}, ' ')") == "true false 2 4 3");
+    // 24 rows of 6 + 2 elements by recursive doubling over 8 ranks: 3 rounds in which all send.
+    CHECK(lua("_, r = tree_decode(q, k, v, {shards = 8}) return r.rounds, r.messages, r.elements, r.bytes, #r.workers, r.workers[1].elements") == "3 24 4608 18432 8 576");
+    CHECK(lua("_, r = ring_decode(q, k, v, {shards = 5}) return r.rounds, r.messages, r.elements, r.held.shard, r.held.incoming") == "4 20 11200 560 560");
+    CHECK(contains(lua("return r"), "ring decoding (overlapped), 5 shards on threads, topology ring: "));
+    CHECK(contains(lua("return r"), "sent in all     20 messages, 11200 elements, 43.8 KiB, in 4 rounds"));
+}
+
+TEST_CASE("decoding in Lua names what it cannot use", "[lua][tree]") {
+    Shell lua;
+    REQUIRE(lua(inputs) == "");
+    CHECK(lua("tree_decode(q, k, v, {engine = 'nccl'})") == "user:1: engine: \"nccl\" is not built, expected \"threads\" or \"mpi\"");
+    CHECK(lua("tree_decode(q, k, v, {overlap = true})") == "user:1: tree_decode: unknown option \"overlap\"");
+    CHECK(lua("ring_decode(q, k, v, {shard = 3})") == "user:1: ring_decode: unknown option \"shard\" (did you mean \"shards\"?)");
+    CHECK(lua("tree_decode(q, k, v, {shards = 0})") == "user:1: shards: 0, expected from 1 to 4096");
+    CHECK(lua("tree_decode(q, k, v, {algorithm = 4})") == "user:1: algorithm: 4, expected 1, 2, 3 or none");
+    CHECK(lua("tree_decode(q, k, v, {sizes = {1, 2}})") == "user:1: sizes: 3 keys together, expected 50 like k");
+    CHECK(lua("tree_decode(q, k, v, {sizes = 5})") == "user:1: sizes: expected a list of lengths, got a number");
+    CHECK(lua("tree_decode(q, k)") == "user:1: v: expected a Tensor, got nothing");
+    CHECK(contains(lua("decode_model{cluster = 'h200'}"), "user:1: cluster: \"h200\", expected one of \"h100\""));
+    CHECK(lua("decode_model{within = {latency = 1, rate = 0}}") == "user:1: within: latency 1 and rate 0, expected a latency >= 0 and a rate > 0");
+}
+
+TEST_CASE("the model of a cluster runs to a thousand devices", "[lua][tree]") {
+    Shell lua;
+    CHECK(lua("r = decode_model{method = 'ring', shards = 1024, length = 1024000} return r.rounds, r.messages, r.shards") == "1023 1047552 1024");
+    CHECK(lua("r = decode_model{shards = 1024, length = 1024000} return r.rounds, r.elements == 1024 * 10 * 16 * 130") == "10 true");
+    // One device reads its keys and values: 2·1000·16·128 numbers of 2 bytes at 1e9 bytes a second.
+    CHECK(lua("return string.format('%.6f', decode_model{shards = 1, length = 1000, memory_rate = 1e9, start = 0}.time)") == "0.008192");
+    CHECK(lua("return decode_model{shards = 64, length = 5120000, method = 'ring'}.time > decode_model{shards = 64, length = 5120000}.time") == "true");
+}
+
+TEST_CASE("under mpirun every number of ranks gives what threads give, and rank 0 prints", "[lua][tree][mpi]") {
+    if (no_mpi()) return;
+    for (const int ranks : {1, 2, 3, 4}) {
+        const Output output = run_mpi_script(ranks, std::string(inputs) + R"(
+          a = tree_decode(q, k, v, {engine = "threads", shards = 1})
+          for algorithm = 1, 3 do
+            o, r = tree_decode(q, k, v, {engine = "mpi", algorithm = algorithm})
+            assert(near(a, o) and r.engine == "mpi" and r.shards == mpi_size())
+          end
+          for _, topology in ipairs(causeway._options.tree_decode.topology) do
+            o, r = tree_decode(q, k, v, {engine = "mpi", topology = topology})
+            _, s = tree_decode(q, k, v, {engine = "threads", topology = topology, shards = mpi_size()})
+            assert(near(a, o), topology)
+            for _, what in ipairs{"messages", "elements", "bytes", "rounds", "memory"} do assert(r[what] == s[what], what) end
+          end
+          for _, overlap in ipairs{true, false} do
+            o, r = ring_decode(q, k, v, {engine = "mpi", overlap = overlap})
+            assert(near(a, o) and r.rounds == mpi_size() - 1)
+          end
+          print("rank " .. mpi_rank() .. " of " .. mpi_size()))");
+        CAPTURE(ranks, output.err);
+        CHECK(output.status == 0);
+        CHECK(output.out == "rank 0 of " + std::to_string(ranks) + "\n");
+    }
+}
+
+TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua][tree][mpi]") {
+    if (no_mpi()) return;
+    const std::string decode = "\ntree_decode(q, k, v) print('not reached')";
+    const auto run = [&](const std::string& fault) { return run_mpi_script(3, inputs + fault + decode); };
+    const Output killed = run("if mpi_rank() == 1 then os.execute('kill -9 ' .. io.open('/proc/self/stat'):read('n')) end");
+    CHECK(killed.status != 0);
+    CHECK(killed.out.find("not reached") == std::string::npos);
+    CHECK(contains(killed.err + killed.out, "signal 9"));
+    const Output failed = run("if mpi_rank() == 2 then error('a fault of its own') end");
+    CHECK(failed.status == 1);
+    CHECK(contains(failed.err, "rank 2: error: script.lua:"));
+    CHECK(contains(failed.err, "a fault of its own"));
+    const Output differs = run("if mpi_rank() == 1 then k, v = randn(2, 2, 51, 8), randn(2, 2, 51, 6) end");
+    CHECK(differs.status == 1);
+    CHECK(contains(differs.err, "k: length 51 on rank 1, expected 50 like rank 0"));
+    const Output early = run("if mpi_rank() == 1 then os.exit(0) end");
+    CHECK(early.status == 1);
+    CHECK(contains(early.err, "rank 1 has ended its script while rank 0 waits for it"));
+}
+
+TEST_CASE("the experiments of tree decoding leave figures and tables", "[experiments][tree]") {
+    const std::string tree = CAUSEWAY_SOURCE_DIR "/experiments/tree/";
+    const TemporaryFolder folder;
+    const auto run = [&](std::vector<std::string> arguments) {
+        std::filesystem::remove(folder / "out");
+        std::filesystem::remove(folder / "err");
+        return wait_for_program(folder, start_program(folder, std::move(arguments)));
+    };
+    const Output latency = run({tree + "latency.lua", "--lengths", "80000,5120000", "--devices", "8,128", "--here", "50,100", "--seconds", "0.001", "--shards", "2"});
+    CAPTURE(latency.err);
+    CHECK(latency.status == 0);
+    CHECK(contains(latency.out, "moved 127 times at 50 GB/s (NDR, one way)    832 ms"));
+    for (const char* name : {"by_length.svg", "by_devices.svg", "here.svg"}) CHECK(contains(read_bytes(folder / ("results/tree/latency/" + std::string(name))), "</svg>"));
+    CHECK(contains(read_bytes(folder / "results/tree/latency/latency.html"), "<svg"));
+    const Output memory = run({tree + "memory.lua", "--lengths", "64000,128000"});
+    CAPTURE(memory.err);
+    CHECK(memory.status == 0);
+    CHECK(contains(memory.out, "hidden 2048: gap 524.28 MB, printed 524 MB (+0.1 %)"));
+    CHECK(contains(read_bytes(folder / "results/tree/memory/memory.html"), "<svg"));
+    const Output volume = run({tree + "volume.lua", "--devices", "1,2,8", "--check", "64"});
+    CAPTURE(volume.err);
+    CHECK(volume.status == 0);
+    CHECK(contains(volume.out, "18 counts of decodes with data on threads equal those of the schedules"));
+    CHECK(contains(read_bytes(folder / "results/tree/volume/volume.svg"), "</svg>"));
+}
