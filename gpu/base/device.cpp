@@ -1,0 +1,69 @@
+#include "gpu/base/device.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+
+#include "gpu/base/error.hpp"
+
+namespace causeway::gpu {
+
+namespace {
+
+constexpr int oldest_compute = 80;
+
+std::string why_unavailable() {
+    int driver = 0, count = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+        cudaGetLastError();
+        return "no NVIDIA driver is installed";
+    }
+    if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
+        cudaGetLastError();
+        return sentence("CUDA cannot start: ", cudaGetErrorString(code));
+    }
+    if (count == 0) return "no CUDA device is present";
+    int current = 0, major = 0, minor = 0;
+    if (const cudaError_t code = cudaGetDevice(&current); code != cudaSuccess) {
+        cudaGetLastError();
+        return sentence("the CUDA device cannot be used: ", cudaGetErrorString(code));
+    }
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, current);
+    if (10 * major + minor < oldest_compute) {
+        return sentence("the device has compute capability ", major, ".", minor, ", at least 8.0 is needed");
+    }
+    return {};
+}
+
+}  // namespace
+
+bool device_available(std::string* why) {
+    const std::string reason = why_unavailable();
+    if (why) *why = reason;
+    return reason.empty();
+}
+
+const Device& device() {
+    static std::mutex guard;
+    static std::map<int, Device> known;
+    int current = 0;
+    const cudaError_t code = cudaGetDevice(&current);
+    const std::lock_guard lock(guard);
+    if (code == cudaSuccess) {
+        if (const auto it = known.find(current); it != known.end()) return it->second;
+    }
+    if (const std::string reason = why_unavailable(); !reason.empty()) fail("gpu: ", reason);
+    cudaDeviceProp p;
+    check(cudaGetDeviceProperties(&p, current), "asking for the device's properties");
+    Device d;
+    d.name = p.name;
+    d.multiprocessors = p.multiProcessorCount;
+    d.compute = 10 * p.major + p.minor;
+    d.memory = p.totalGlobalMem;
+    d.l2 = static_cast<std::size_t>(p.l2CacheSize);
+    return known.emplace(current, d).first->second;
+}
+
+}  // namespace causeway::gpu

@@ -1,0 +1,43 @@
+// Streams and events that destroy themselves.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/base/error.hpp"
+
+namespace causeway::gpu {
+
+class Stream {
+public:
+    Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream() { cudaStreamDestroy(stream_); }
+    operator cudaStream_t() const { return stream_; }
+    void wait() const { check(cudaStreamSynchronize(stream_), "running kernels"); }
+
+private:
+    cudaStream_t stream_ = nullptr;
+};
+
+class Event {
+public:
+    Event() { check(cudaEventCreate(&event_), "creating an event"); }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+    ~Event() { cudaEventDestroy(event_); }
+    operator cudaEvent_t() const { return event_; }
+    void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
+    // Milliseconds from `start` to this event, once both have happened.
+    float since(const Event& start) const {
+        float ms = 0;
+        check(cudaEventSynchronize(event_), "running kernels");
+        check(cudaEventElapsedTime(&ms, start.event_, event_), "reading an event");
+        return ms;
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace causeway::gpu

@@ -1,0 +1,510 @@
+// The tensor-core kernels of Lightning Attention-2 for Hopper, and how the work is cut over the multiprocessors.
+//
+// A head is a row of chunks of 64 tokens; all heads one after the other are a line of chunks, and every thread block (or
+// pair of them) owns one stretch of it. Where a stretch starts inside a head, the state there is rebuilt: from the chunks just before it, as far back as
+// the decay reaches (Head::reach), or from states of the earlier stretches that la_state has left in memory.
+#pragma once
+
+#include "gpu/base/ptx.cuh"
+#include "gpu/exact/lightning_plan.hpp"
+
+namespace causeway::gpu::la {
+
+struct Work {
+    uint32_t chunks;  // per head
+    uint32_t heads;   // with one decay each; batches repeat them
+    uint32_t parts;   // states that each stretch leaves, of equal shares of it, the first first
+    uint32_t scanned; // whether la_scan has made them the states at the ends of stretches
+    float* states;    // [stretch][part][r·d], in the order of the accumulators
+    uint64_t read_once, read_twice, write;  // cache policies
+    uint32_t bound[most_stretches + 1];        // stretch b is the chunks [bound[b], bound[b+1]) of the line
+    Head head[most_heads];
+};
+
+// The stretch of one block inside one head: chunks [first, last).
+struct Piece {
+    uint32_t line, first, last;
+    int h, b;
+    Head head;
+};
+
+__device__ __forceinline__ Piece piece_at(const Work& w, uint32_t pos, uint32_t end) {
+    const uint32_t line = pos / w.chunks, first = pos - line * w.chunks;
+    const uint32_t last = min(w.chunks, first + (end - pos));
+    const uint32_t b = line / w.heads, h = line - b * w.heads;
+    return {line, first, last, static_cast<int>(h), static_cast<int>(b), w.head[h]};
+}
+
+// How many chunks before `first` are replayed to rebuild the state there.
+__device__ __forceinline__ uint32_t replayed(const Piece& p) {
+    return p.head.reach == from_memory ? 0 : min(p.first, static_cast<uint32_t>(p.head.reach));
+}
+
+// First chunk of part i of [first, last).
+__device__ __forceinline__ uint32_t part_start(uint32_t first, uint32_t last, uint32_t i, uint32_t parts) { return first + (last - first) * i / parts; }
+
+// γ^n, exact for n = 0 and for γ = 0 or 1.
+__device__ __forceinline__ float power(float log2_gamma, int n) { return n == 0 ? 1.0f : exp2f(log2_gamma * static_cast<float>(n)); }
+
+template <int stages>
+struct Ring {
+    uint32_t stage = 0, parity = 0;
+    __device__ __forceinline__ void next() {
+        if (++stage == stages) stage = 0, parity ^= 1;
+    }
+};
+
+__device__ __forceinline__ uint32_t pack(__nv_bfloat16, float lo, float hi) {
+    const __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
+    return *reinterpret_cast<const uint32_t*>(&x);
+}
+__device__ __forceinline__ uint32_t pack(__half, float lo, float hi) {
+    const __half2 x = __floats2half2_rn(lo, hi);
+    return *reinterpret_cast<const uint32_t*>(&x);
+}
+__device__ __forceinline__ float2 unpack(__nv_bfloat16, uint32_t x) { return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&x)); }
+__device__ __forceinline__ float2 unpack(__half, uint32_t x) { return __half22float2(*reinterpret_cast<const __half2*>(&x)); }
+
+// Shared memory of both kernels. A tile of 64 tokens by 64 columns is 64 rows of 128 bytes in the 128-byte swizzle.
+constexpr uint32_t tile_bytes = 64 * 128;
+
+template <int R, int D, bool with_q>
+struct Layout {
+    static constexpr int groups = D / 64;                       // warpgroups that own 64 columns of the state each
+    static constexpr uint32_t k_at = with_q ? R / 64 * tile_bytes : 0, v_at = k_at + R / 64 * tile_bytes;
+    static constexpr uint32_t stage_bytes = v_at + D / 64 * tile_bytes;
+    static constexpr uint32_t scores = with_q ? 3 : 0, outputs = with_q ? 2 : 0;
+    static constexpr uint32_t rest = (scores + outputs) * tile_bytes + 1024 + 256;
+    static constexpr int stages = static_cast<int>((227 * 1024 - rest) / stage_bytes) < 6 ? static_cast<int>((227 * 1024 - rest) / stage_bytes) : 6;
+    static constexpr uint32_t scores_at = stages * stage_bytes, outputs_at = scores_at + scores * tile_bytes;
+    static constexpr uint32_t barriers_at = outputs_at + outputs * tile_bytes;
+    static constexpr uint32_t bytes = barriers_at + 256 + 1024;  // 1024: the base is rounded up to a swizzle atom
+};
+
+// The state Sᵀ (64 columns of v by R) of one warpgroup, in the accumulators of m64nRk16.
+template <class E, int R>
+struct State {
+    static constexpr int count = R / 2;
+    float s[count];
+    float v_low[4], v_up[3];  // γ^(15-…) of this thread's four tokens of a k-step, γ^16, γ^32, γ^48
+    float step;               // γ^64
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < count; ++i) s[i] = 0.0f;
+    }
+    __device__ __forceinline__ void set_decay(float log2_gamma, int lane) {
+        const int c = 2 * (lane % 4);
+        v_low[0] = power(log2_gamma, 15 - c), v_low[1] = power(log2_gamma, 14 - c);
+        v_low[2] = power(log2_gamma, 7 - c), v_low[3] = power(log2_gamma, 6 - c);
+        v_up[0] = power(log2_gamma, 16), v_up[1] = power(log2_gamma, 32), v_up[2] = power(log2_gamma, 48);
+        step = power(log2_gamma, chunk);
+    }
+    // Vᵀ of this warp's 16 columns, all 64 tokens, as A operands.
+    static __device__ __forceinline__ void load_v(uint32_t (&va)[16], uint32_t v_tile, int warp, int lane) {
+        const int row = lane % 8 + 8 * (lane / 16), block = 2 * warp + (lane / 8) % 2;
+        const uint32_t at = v_tile + row * 128 + ((block ^ (lane % 8)) * 16);
+#pragma unroll
+        for (int ks = 0; ks < 4; ++ks) ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[4 * ks]), at + ks * 16 * 128);
+    }
+    // v_j γ^(63-j) · f.
+    __device__ __forceinline__ void weigh_v(uint32_t (&va)[16], float f) const {
+#pragma unroll
+        for (int ks = 0; ks < 4; ++ks) {
+            const float up = ks == 3 ? f : f * v_up[2 - ks];
+            const float w0 = v_low[0] * up, w1 = v_low[1] * up, w2 = v_low[2] * up, w3 = v_low[3] * up;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float2 x = unpack(E{}, va[4 * ks + i]);
+                va[4 * ks + i] = i < 2 ? pack(E{}, x.x * w0, x.y * w1) : pack(E{}, x.x * w2, x.y * w3);
+            }
+        }
+    }
+    // Sᵀ += V'ᵀ K, asynchronously.
+    __device__ __forceinline__ void add_outer(const uint32_t (&va)[16], uint32_t k_tile) {
+        ptx::matrix_fence();
+#pragma unroll
+        for (int ks = 0; ks < 4; ++ks) {
+            ptx::product_rs<E, 1>(s, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], ptx::tile(k_tile + ks * 16 * 128, tile_bytes), 1);
+        }
+        ptx::matrix_commit();
+    }
+    // Adds `count` earlier chunks, the latest first, as they come through the ring; the latest ends where the state stands. The
+    // values of one are weighed while the tensor cores work on the one before.
+    template <class R_, class Release>
+    __device__ __forceinline__ void replay(uint32_t count, R_& ring, uint32_t stages_at, uint32_t stage_bytes, uint32_t k_at, uint32_t v_at, uint32_t full, int warp,
+                                           int lane, const Release& release) {
+        if (count == 0) return;
+        float f = 1.0f;
+        uint32_t x[16], y[16];
+        const auto fetch = [&](uint32_t(&va)[16]) {
+            ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+            load_v(va, stages_at + ring.stage * stage_bytes + v_at, warp, lane);
+            weigh_v(va, f);
+            f *= step;
+        };
+        const auto take = [&](const uint32_t(&now)[16], uint32_t(&next)[16]) {
+            const uint32_t stage = ring.stage;
+            add_outer(now, stages_at + stage * stage_bytes + k_at);
+            ring.next();
+            if (--count) fetch(next);
+            ptx::matrix_wait<0>();
+            ptx::hold(s);
+            release(stage);
+        };
+        fetch(x);
+        while (true) {
+            take(x, y);
+            if (!count) break;
+            take(y, x);
+            if (!count) break;
+        }
+    }
+    // To memory, as state `index` of this warpgroup's columns.
+    __device__ __forceinline__ void leave(const Work& work, size_t index, int thread) const {
+        float4* out = reinterpret_cast<float4*>(work.states + index * (R * 64)) + thread;
+#pragma unroll
+        for (int i = 0; i < R / 8; ++i) out[128 * i] = make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]);
+    }
+    // From memory, the state where this stretch starts: the states left in the head summed, the first first; only the last where
+    // la_scan has summed them. A state is C times 64 columns, of which this is number `rank`.
+    __device__ __forceinline__ void take(const Work& work, const Piece& p, uint32_t stretch, uint32_t C, uint32_t rank, int thread) {
+        ptx::wait_for_previous_kernel();
+        uint32_t b = stretch - 1;
+        while (!work.scanned && work.bound[b] > p.line * work.chunks) --b;
+        for (uint32_t i = work.scanned ? work.parts - 1 : 0; b < stretch; ++b, i = 0) {
+            const uint32_t from = max(work.bound[b], p.line * work.chunks), to = work.bound[b + 1];
+            for (; i < work.parts; ++i) {
+                const uint32_t n = part_start(from, to, i + 1, work.parts) - part_start(from, to, i, work.parts);
+                const float decay = power(p.head.log2_gamma, static_cast<int>(n) * chunk);
+                const float4* part = reinterpret_cast<const float4*>(work.states + ((size_t{b} * work.parts + i) * C + rank) * (R * 64)) + thread;
+#pragma unroll
+                for (int j = 0; j < R / 8; ++j) {
+                    const float4 x = __ldcg(part + 128 * j);
+                    s[4 * j] = s[4 * j] * decay + x.x, s[4 * j + 1] = s[4 * j + 1] * decay + x.y;
+                    s[4 * j + 2] = s[4 * j + 2] * decay + x.z, s[4 * j + 3] = s[4 * j + 3] * decay + x.w;
+                }
+            }
+        }
+    }
+};
+
+struct Maps {
+    CUtensorMap q, k, v, o;
+};
+
+// ---- States at the ends of stretches ---------------------------------------------------------------------------------------------
+
+template <class E, int R, int D>
+__global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+    using L = Layout<R, D, false>;
+    extern __shared__ uint8_t raw[];
+    const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
+    const uint32_t full = base + L::barriers_at, empty = full + 8 * L::stages;
+    const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        ptx::prefetch_map(maps.k), ptx::prefetch_map(maps.v);
+        for (int i = 0; i < L::stages; ++i) ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 4 * L::groups);
+        ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    ptx::let_next_kernel_start();
+
+    // Only a stretch that goes on in the next block leaves states.
+    const uint32_t stretch = blockIdx.x / work.parts, part = blockIdx.x % work.parts, end = work.bound[stretch + 1];
+    if (end % work.chunks == 0) return;
+    const uint32_t begin = max(work.bound[stretch], end / work.chunks * work.chunks);
+    Piece p = piece_at(work, begin, end);
+    if (p.head.reach != from_memory) return;
+    const uint32_t first = part_start(p.first, p.last, part, work.parts);
+    p.last = part_start(p.first, p.last, part + 1, work.parts), p.first = first;
+
+    Ring<L::stages> ring;
+    if (group == 0) {
+        if (threadIdx.x == 0) {
+            for (uint32_t c = p.last; c-- > p.first;) {
+                const uint32_t at = base + ring.stage * L::stage_bytes, bar = full + 8 * ring.stage;
+                ptx::barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+                ptx::barrier_arrive_expect(bar, L::stage_bytes);
+#pragma unroll
+                for (int i = 0; i < R / 64; ++i) ptx::load_box(at + L::k_at + i * tile_bytes, maps.k, bar, 64 * i, c * chunk, p.h, p.b, work.read_twice);
+#pragma unroll
+                for (int i = 0; i < D / 64; ++i) ptx::load_box(at + L::v_at + i * tile_bytes, maps.v, bar, 64 * i, c * chunk, p.h, p.b, work.read_twice);
+                ring.next();
+            }
+        }
+        return;
+    }
+    State<E, R> state;
+    state.clear();
+    state.set_decay(p.head.log2_gamma, lane);
+    state.replay(p.last - p.first, ring, base, L::stage_bytes, L::k_at, L::v_at + (group - 1) * tile_bytes, full, warp, lane, [&](uint32_t stage) {
+        if (lane == 0) ptx::barrier_arrive(empty + 8 * stage);
+    });
+    state.leave(work, size_t{blockIdx.x} * L::groups + group - 1, threadIdx.x % 128);
+}
+
+// The states that la_state left become, in place of each stretch's last part, the states at the ends of the stretches.
+// One thread per element of one head's state.
+template <int size>
+__global__ __launch_bounds__(256) void la_scan(const __grid_constant__ Work work, int stretches) {
+    ptx::wait_for_previous_kernel();
+    const uint32_t line = blockIdx.y, from = line * work.chunks, to = from + work.chunks;
+    const Head head = work.head[line % work.heads];
+    if (head.reach != from_memory) return;
+    float* x = work.states + blockIdx.x * 256 + threadIdx.x;
+    float s = 0.0f;
+    for (int b = 0; b < stretches; ++b) {
+        const uint32_t end = work.bound[b + 1];
+        if (end <= from || end >= to) continue;
+        const uint32_t begin = max(work.bound[b], from);
+        for (uint32_t i = 0; i < work.parts; ++i) {
+            const uint32_t n = part_start(begin, end, i + 1, work.parts) - part_start(begin, end, i, work.parts);
+            s = s * power(head.log2_gamma, static_cast<int>(n) * chunk) + x[(size_t(b) * work.parts + i) * size];
+        }
+        x[(size_t(b) * work.parts + work.parts - 1) * size] = s;
+    }
+}
+
+// ---- Outputs -----------------------------------------------------------------------------------------------------------------------
+
+// Warpgroup 0 loads; 1 makes the scores P = Q Kᵀ ⊙ Λ; 2 owns 64 columns of v: Oᵀ = γ^(i+1) Sᵀ Qᵀ + Vᵀ Pᵀ, S ← γ^64 S + V'ᵀ K.
+// With C = 2, a cluster of two blocks shares a stretch: each has half of up to 128 columns of v, makes all scores again, and reads
+// half of q and k for both.
+template <class E, int R, int C>
+__global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+    using L = Layout<R, 64, true>;
+    extern __shared__ uint8_t raw[];
+    const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
+    const uint32_t full = base + L::barriers_at, empty = full + 8 * L::stages, score_full = empty + 8 * L::stages, score_empty = score_full + 8 * L::scores;
+    const uint32_t stretch = blockIdx.x / C, rank = C > 1 ? ptx::cluster_rank() : 0;
+    const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        ptx::prefetch_map(maps.q), ptx::prefetch_map(maps.k), ptx::prefetch_map(maps.v), ptx::prefetch_map(maps.o);
+        for (int i = 0; i < L::stages; ++i) ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 8 * C);
+        for (int i = 0; i < L::scores; ++i) ptx::barrier_init(score_full + 8 * i, 4), ptx::barrier_init(score_empty + 8 * i, 4);
+        ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    if constexpr (C > 1) ptx::cluster_barrier();
+    const uint32_t start = work.bound[stretch], end = work.bound[stretch + 1];
+    Ring<L::stages> ring;
+    // This warp needs the stage no more: every block that may write into it is told.
+    const auto release = [&](uint32_t stage) {
+        if (C == 1 && lane == 0) ptx::barrier_arrive(empty + 8 * stage);
+        if (C > 1 && lane < C) ptx::barrier_arrive_at(empty + 8 * stage, lane);
+    };
+
+    if (group == 0) {
+        ptx::give_registers<40>();
+        if (threadIdx.x == 0) {
+            const auto load = [&](const Piece& p, uint32_t c, bool with_q) {
+                const uint32_t at = base + ring.stage * L::stage_bytes, bar = full + 8 * ring.stage;
+                ptx::barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+                ptx::barrier_arrive_expect(bar, with_q ? L::stage_bytes : L::stage_bytes - L::k_at);
+                const auto shared_rows = [&](uint32_t to, const CUtensorMap& map) {
+#pragma unroll
+                    for (int i = 0; i < R / 64; ++i) {
+                        const uint32_t box = to + i * tile_bytes + rank * (tile_bytes / C);
+                        const int token = c * chunk + rank * (chunk / C);
+                        if constexpr (C == 1) ptx::load_box(box, map, bar, 64 * i, token, p.h, p.b, work.read_once);
+                        else ptx::load_box_for((1 << C) - 1, box, map, bar, 64 * i, token, p.h, p.b, work.read_once);
+                    }
+                };
+                if (with_q) shared_rows(at, maps.q);
+                shared_rows(at + L::k_at, maps.k);
+                ptx::load_box(at + L::v_at, maps.v, bar, rank * 64, c * chunk, p.h, p.b, work.read_once);
+                ring.next();
+            };
+            for (uint32_t pos = start; pos < end;) {
+                const Piece p = piece_at(work, pos, end);
+                const uint32_t back = replayed(p);
+                for (uint32_t i = 1; i <= back; ++i) load(p, p.first - i, false);
+                for (uint32_t c = p.first; c < p.last; ++c) load(p, c, true);
+                pos += p.last - p.first;
+            }
+        }
+    } else if (group == 1) {
+        ptx::give_registers<152>();
+        Ring<L::scores> out;
+        float mask[32];
+        const int row = 16 * warp + lane / 4, col = 2 * (lane % 4);
+        const uint32_t put = (16 * warp + lane % 16) * 128;
+        for (uint32_t pos = start; pos < end;) {
+            const Piece p = piece_at(work, pos, end);
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                const int n = row + (i % 4 / 2) * 8 - (8 * (i / 4) + col + i % 2);
+                mask[i] = n < 0 ? 0.0f : power(p.head.log2_gamma, n);
+            }
+            for (uint32_t i = replayed(p); i > 0; --i) {
+                ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+                release(ring.stage);
+                ring.next();
+            }
+            for (uint32_t c = p.first; c < p.last; ++c) {
+                const uint32_t at = base + ring.stage * L::stage_bytes;
+                float acc[32];
+                ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+                ptx::matrix_fence();
+#pragma unroll
+                for (int ks = 0; ks < R / 16; ++ks) {
+                    const uint32_t off = ks / 4 * tile_bytes + ks % 4 * 32;
+                    ptx::product_ss<E, 0, 0>(acc, ptx::tile(at + off), ptx::tile(at + L::k_at + off), ks > 0);
+                }
+                ptx::matrix_commit();
+                ptx::matrix_wait<0>();
+                ptx::hold(acc);
+                release(ring.stage);
+                ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
+                const uint32_t to = base + L::scores_at + out.stage * tile_bytes + put;
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    uint32_t x[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) x[i] = pack(E{}, acc[8 * j + 2 * i] * mask[8 * j + 2 * i], acc[8 * j + 2 * i + 1] * mask[8 * j + 2 * i + 1]);
+                    ptx::store_matrices(to + (((2 * j + lane / 16) ^ (lane % 8)) * 16), x[0], x[1], x[2], x[3]);
+                }
+                ptx::proxy_fence();
+                __syncwarp();
+                if (lane == 0) ptx::barrier_arrive(score_full + 8 * out.stage);
+                out.next();
+                ring.next();
+            }
+            pos += p.last - p.first;
+        }
+    } else {
+        ptx::take_registers<256>();
+        const bool leader = threadIdx.x % 128 == 0;
+        const uint32_t put = (lane % 8 + 8 * (lane / 16)) * 128 + (((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
+        Ring<L::scores> in;
+        State<E, R> state;
+        uint32_t buffer = 0;
+        for (uint32_t pos = start; pos < end;) {
+            const Piece p = piece_at(work, pos, end);
+            const float log2_gamma = p.head.log2_gamma;
+            state.clear();
+            state.set_decay(log2_gamma, lane);
+            state.replay(replayed(p), ring, base, L::stage_bytes, L::k_at, L::v_at, full, warp, lane, release);
+            if (p.first > 0 && p.head.reach == from_memory) state.take(work, p, stretch, C, rank, threadIdx.x % 128);
+            // γ^(i+1) of this thread's tokens i = 8n + 2(lane%4) + {0,1}.
+            const float o_low[2] = {power(log2_gamma, 2 * (lane % 4) + 1), power(log2_gamma, 2 * (lane % 4) + 2)}, o_8 = power(log2_gamma, 8);
+
+            // Each turn of the loop queues three products: what the state gives to chunk c, what the scores add to chunk c - 1, and
+            // the update of the state by chunk c; while they run, chunk c - 2 leaves.
+            float o[32], from_state[32];
+            uint32_t packed[16];
+            const auto queue_from_state = [&] {
+                uint32_t sa[R / 4];
+#pragma unroll
+                for (int i = 0; i < R / 4; ++i) sa[i] = pack(E{}, state.s[2 * i], state.s[2 * i + 1]);
+                ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+                const uint32_t q_tile = base + ring.stage * L::stage_bytes;
+                ptx::matrix_fence();
+#pragma unroll
+                for (int ks = 0; ks < R / 16; ++ks) {
+                    ptx::product_rs<E, 0>(from_state, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
+                                          ptx::tile(q_tile + ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                }
+                ptx::matrix_commit();
+            };
+            const auto queue_scores = [&](uint32_t stage) {
+                ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
+                ptx::hold(o);
+                ptx::matrix_fence();
+#pragma unroll
+                for (int ks = 0; ks < 4; ++ks) {
+                    ptx::product_ss<E, 1, 0>(o, ptx::tile(base + stage * L::stage_bytes + L::v_at + ks * 16 * 128),
+                                             ptx::tile(base + L::scores_at + in.stage * tile_bytes + ks * 32), 1);
+                }
+                ptx::matrix_commit();
+            };
+            const auto queue_update = [&] {
+                const uint32_t at = base + ring.stage * L::stage_bytes;
+                uint32_t va[16];
+                state.load_v(va, at + L::v_at, warp, lane);
+#pragma unroll
+                for (int i = 0; i < R / 2; ++i) state.s[i] *= state.step;
+                state.weigh_v(va, 1.0f);
+                state.add_outer(va, at + L::k_at);
+            };
+            const auto decay_outputs = [&] {
+                float up = 1.0f;
+#pragma unroll
+                for (int n = 0; n < 8; ++n) {
+                    const float w0 = o_low[0] * up, w1 = o_low[1] * up;
+                    o[4 * n] = from_state[4 * n] * w0, o[4 * n + 1] = from_state[4 * n + 1] * w1;
+                    o[4 * n + 2] = from_state[4 * n + 2] * w0, o[4 * n + 3] = from_state[4 * n + 3] * w1;
+                    up *= o_8;
+                }
+            };
+            const auto pack_outputs = [&] {
+#pragma unroll
+                for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, o[2 * i], o[2 * i + 1]);
+            };
+            const auto leave = [&](uint32_t c) {
+                const uint32_t out = base + L::outputs_at + buffer * tile_bytes;
+                if (leader) ptx::store_wait_read<1>();  // the store before the last has left this buffer
+                ptx::named_barrier(1, 128);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    ptx::store_matrices_transposed(out + put + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2], packed[4 * j + 3]);
+                }
+                ptx::proxy_fence();
+                ptx::named_barrier(1, 128);
+                if (leader) {
+                    ptx::store_box(maps.o, out, rank * 64, c * chunk, p.h, p.b, work.write);
+                    ptx::store_commit();
+                }
+                buffer ^= 1;
+            };
+            const auto chunk_done = [&](uint32_t stage) {
+                release(stage);
+                if (lane == 0) ptx::barrier_arrive(score_empty + 8 * in.stage);
+                in.next();
+            };
+
+            queue_from_state();
+            queue_update();
+            ptx::matrix_wait<1>();
+            ptx::hold(from_state);
+            decay_outputs();
+            uint32_t before = ring.stage;
+            ptx::matrix_wait<0>();
+            ptx::hold(state.s);
+            ring.next();
+            for (uint32_t c = p.first + 1; c < p.last; ++c) {
+                queue_from_state();
+                queue_scores(before);
+                queue_update();
+                if (c > p.first + 1) leave(c - 2);
+                ptx::matrix_wait<1>();
+                ptx::hold(o);
+                ptx::hold(from_state);
+                chunk_done(before);
+                pack_outputs();
+                decay_outputs();
+                before = ring.stage;
+                ptx::matrix_wait<0>();
+                ptx::hold(state.s);
+                ring.next();
+            }
+            queue_scores(before);
+            if (p.last > p.first + 1) leave(p.last - 2);
+            ptx::matrix_wait<0>();
+            ptx::hold(o);
+            chunk_done(before);
+            pack_outputs();
+            leave(p.last - 1);
+            pos += p.last - p.first;
+        }
+        if (leader) ptx::store_wait_read<0>();
+    }
+    // The other block still tells this one's barriers what it has read.
+    if constexpr (C > 1) {
+        __syncwarp();
+        ptx::cluster_barrier();
+    }
+}
+
+}  // namespace causeway::gpu::la
