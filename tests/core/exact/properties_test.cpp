@@ -171,9 +171,9 @@ TEST_CASE("no method but vanilla needs memory that grows as N², outer-product g
             CHECK(large == Approx(4 * small).epsilon(0.01));
         } else {
             // At most, for each of the two heads, a table of powers, a row of scores and, in recursion, partial sums of large
-            // nodes grow at all.
-            CHECK(large <= small + 4096 * 16.0 + 20 * 16 * 16 * 4);
-            CHECK(extra(m, 4096, true) <= 4.2 * extra(m, 1024, true) + 1e5);
+            // nodes grow at all; and either run may have had one head in work at a time or both.
+            CHECK(large <= 2 * small + 4096 * 16.0 + 20 * 16 * 16 * 4);
+            CHECK(extra(m, 4096, true) <= 8.4 * extra(m, 1024, true) + 1e5);
         }
     }
     set_threads(before);
