@@ -151,7 +151,8 @@ end}
     std::string before;
     for (bool complete = false; !complete;) {
         const pid_t child = start_program(folder, {"sweep.lua"});
-        ::usleep(std::uniform_int_distribution<useconds_t>(5000, 120000)(random));
+        // Longer and longer, so that a slow start (sanitizers, a loaded machine) does not keep every run from getting on.
+        ::usleep(std::uniform_int_distribution<useconds_t>(5000, 120000 + 4000 * static_cast<useconds_t>(kills))(random));
         ::kill(child, SIGKILL);
         complete = wait_for_program(folder, child).status == 0;
         kills += !complete;
