@@ -1,5 +1,6 @@
 // Gradients of the gated and delta-rule family: against central differences of the forward pass, against the quadratic form
 // differentiated by hand, and the chunkwise form against the definition.
+#include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "tests/core/gradient/problems.hpp"
 
@@ -407,4 +408,21 @@ TEST_CASE("linear_attention_grad names what does not fit", "[gradient][errors]")
     refused([](auto& x) { x.dstate = x.dstate->to(DType::f32); }, "dstate: Float32, expected Float64 like the final state");
     refused([](auto& x) { x.in.options.beta.reset(); }, "beta: missing, update = \"gated_delta\" needs it");
     refused([](auto& x) { x.in.k = Tensor::zeros(DType::f64, {1, 2, 6, 3}); }, "k: length 6, expected 5 like q");
+}
+
+TEST_CASE("a time limit is noticed inside a chunk, forwards and backwards", "[gradient][gated]") {
+    // Some tens of milliseconds each, of which a chunk is the whole.
+    for (const std::string update : {"linear", "gated", "delta"}) {
+        GatedCase c;
+        c.update = update, c.N = 6000, c.dk = 64, c.dv = 64, c.seed = 40;
+        const GradientInputs g = gradient_inputs(c).to(DType::f32);
+        LinearOptions o = g.in.options;
+        o.chunk = c.N;
+        CAPTURE(update);
+        interrupt::set_deadline(1e-3);
+        CHECK_THROWS_AS(linear_attention(g.in.q, g.in.k, g.in.v, o), Timeout);
+        interrupt::set_deadline(1e-3);
+        CHECK_THROWS_AS(gradient_of(g, "chunkwise", c.N), Timeout);
+        interrupt::set_deadline(0);
+    }
 }
