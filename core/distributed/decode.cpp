@@ -10,6 +10,7 @@
 #include "core/distributed/mpi.hpp"
 #include "core/distributed/ring.hpp"
 #include "core/distributed/threads.hpp"
+#include "core/tensor/attention_check.hpp"
 
 namespace causeway {
 
@@ -19,32 +20,10 @@ const std::vector<std::string> decode_topologies{"auto", "recursive-doubling", "
 
 namespace {
 
-std::array<Index, 4> four(const Tensor& A, const char* name) {
-    const int n = A.ndim();
-    if (n < 2 || n > 4) fail(name, ": a ", A.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
-    const auto& s = A.shape();
-    return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
-}
-
 Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
-    const auto Q = four(q, "q"), K = four(k, "k"), V = four(v, "v");
-    const auto same = [](const char* name, const Tensor& A, const Tensor& B, const char* like) {
-        if (A.ndim() != B.ndim()) fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (", B.shape().text(), ")");
-        if (A.dtype() != B.dtype()) fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
-    };
-    const auto equal = [](const char* name, const char* what, Index got, Index expected, const char* like) {
-        if (got != expected) fail(name, ": ", what, " ", got, ", expected ", expected, " like ", like);
-    };
-    same("k", k, q, "q");
-    same("v", v, q, "q");
-    equal("k", "batch", K[0], Q[0], "q");
-    equal("k", "width", K[3], Q[3], "q");
-    equal("v", "batch", V[0], K[0], "k");
-    equal("v", "heads", V[1], K[1], "k");
-    equal("v", "length", V[2], K[2], "k");
-    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0) fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
-    Sizes z{Q[0], Q[1], K[1], Q[2], K[2], Q[3], V[3], o.causal, o.scale.value_or(Q[3] > 0 ? 1 / std::sqrt(static_cast<double>(Q[3])) : 1)};
-    if (!std::isfinite(q.dtype() == DType::f64 ? z.scale : static_cast<double>(static_cast<float>(z.scale)))) fail("scale: ", z.scale, ", expected a finite number");
+    const AttentionSizes n = check_attention(q, k, v, false);
+    const Sizes z{n.batch, n.heads * n.group, n.heads, n.N, n.M, n.d, n.dv, o.causal, o.scale.value_or(n.d > 0 ? 1 / std::sqrt(static_cast<double>(n.d)) : 1)};
+    check_scale(z.scale, q.dtype());
     return z;
 }
 
@@ -76,15 +55,10 @@ struct Plan {
 };
 
 Plan plan_of(bool is_tree, const DecodeOptions& o) {
-    const auto at = std::find(decode_topologies.begin(), decode_topologies.end(), o.topology);
-    if (at == decode_topologies.end()) {
-        std::string known;
-        for (const auto& name : decode_topologies) known += (known.empty() ? "\"" : ", \"") + name + "\"";
-        fail("topology: ", in_quotes(o.topology), ", expected one of ", known, did_you_mean(o.topology, decode_topologies));
-    }
+    const std::size_t topology = check_choice("topology", o.topology, decode_topologies);
     if (o.algorithm < 0 || o.algorithm > 3) fail("algorithm: ", o.algorithm, ", expected 1, 2, 3 or none");
     if (o.per_node < 1) fail("per_node: ", o.per_node, ", expected 1 or more");
-    return {is_tree, {o.algorithm, static_cast<Topology>(at - decode_topologies.begin()), o.per_node}, {o.overlap, o.home}};
+    return {is_tree, {o.algorithm, static_cast<Topology>(topology), o.per_node}, {o.overlap, o.home}};
 }
 
 template <class T>

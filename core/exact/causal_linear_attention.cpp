@@ -7,30 +7,19 @@
 
 #include "core/base/parallel.hpp"
 #include "core/exact/choice.hpp"
+#include "core/measure/counted_tensor.hpp"
+#include "core/tensor/attention_check.hpp"
 
 namespace causeway {
 namespace exact {
-namespace {
-
-// Sizes of a tensor [batch, heads, length, width] with leading dimensions left out.
-std::array<Index, 4> four(const Tensor& A, const char* name) {
-    const int n = A.ndim();
-    if (n < 2 || n > 4) fail(name, ": a ", A.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
-    const auto& s = A.shape();
-    return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
-}
-
-}  // namespace
-
 Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V) {
-    const auto b = four(B, "B"), c = four(C, "C"), v = four(V, "V");
+    const auto b = four_sizes(B, "B"), c = four_sizes(C, "C"), v = four_sizes(V, "V");
     const auto same = [&](const char* name, const Tensor& A, const std::array<Index, 4>& a, int dims) {
         static constexpr const char* what[] = {"batch", "heads", "length", "rank"};
-        if (A.ndim() != B.ndim()) fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like B (", B.shape().text(), ")");
-        if (A.dtype() != B.dtype()) fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like B");
+        check_like(name, A, B, "B");
         for (int i = 0; i < dims; ++i) {
             const auto at = static_cast<std::size_t>(i);
-            if (a[at] != b[at]) fail(name, ": ", what[i], " ", a[at], ", expected ", b[at], " like B");
+            check_equal(name, what[i], a[at], b[at], "B");
         }
     };
     same("C", C, c, 4);
@@ -67,8 +56,7 @@ Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOption
     Call call{exact::check_inputs(B, C, V), {}, nullptr, 0};
     const auto& n = call.size;
     call.gamma = exact::check_decay(o.decay, n.heads);
-    const bool finite = n.dtype == DType::f64 ? std::isfinite(o.scale) : std::isfinite(static_cast<float>(o.scale));
-    if (!finite) fail("scale: ", o.scale, ", expected a finite number");
+    check_scale(o.scale, n.dtype);
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     const bool state = o.state || o.return_state;
     if (o.method == "auto") {
@@ -145,22 +133,6 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     return out;
 }
 
-namespace {
-
-Buffer<Counted> to_counted(const Tensor& A) {
-    Buffer<Counted> out(A.size());
-    for (Index i = 0; i < A.size(); ++i) out[i] = Counted(A.get(i));
-    return out;
-}
-
-Tensor from_counted(const Buffer<Counted>& values, DType type, const Shape& shape) {
-    Tensor out(type, shape);
-    for (Index i = 0; i < values.size(); ++i) out.set(i, values[i].value);
-    return out;
-}
-
-}  // namespace
-
 CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o, OperationCount& count) {
     if (o.method == "auto") fail("method: \"auto\" names no definition whose operations could be counted, expected the name of a method");
     const Call call = check(B, C, V, o);
@@ -178,10 +150,7 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
         p.state = state.data();
     }
     {
-        const struct Aside {  // the counts of the caller, whose they are again however this ends
-            OperationCount before = std::exchange(counted, {});
-            ~Aside() { counted = before; }
-        } aside;
+        const CountsOfThisCall counts;
         exact::run(*call.method, p);
         if (o.scale != 1 && !o.normalize)
             for (Index i = 0; i < output.size(); ++i) output[i] *= Counted(o.scale);

@@ -51,7 +51,8 @@ public:
         const FlushUnderflow flush(h_.gates > 0);
         if (h_.gates > 0) gates();
         if (channels_) {
-            channel_scores();
+            gated::channel_scores(K_, h_.group, [&](Index i) { return query(i); }, a_.data(), n, h_.dk, A_.data(), c_ * keys_, h_.beta ? M_.data() : nullptr, keys_,
+                                  factors_.data(), keys_scaled_.data(), scaled_.data());
         } else {
             exact::pack_transposed(K_, n, h_.dk, transposed_.data());
             if (h_.beta) scores(K_, M_.data());
@@ -145,31 +146,6 @@ private:
                 });
                 prefetch_.lines(lines_per_tile);
             }
-        });
-    }
-
-    // The same with a gate per channel, for the keys and all queries at once; the diagonal of M is not read.
-    void channel_scores() {
-        constexpr Index least = 4;
-        const Index dk = h_.dk;
-        for (Index i = 0; i < n_; i += least) {
-            const Index rows = std::min(least, n_ - i), diagonal = i * keys_ + i;
-            const T* K = K_ + i * dk;
-            if (h_.beta) decayed_products_of_four(K, K, a_.data() + i * dk, rows, dk, M_.data() + diagonal, keys_);
-            for (Index q = 0; q < h_.group; ++q) decayed_products_of_four(query(q) + i * dk, K, a_.data() + i * dk, rows, dk, A_.data() + q * c_ * keys_ + diagonal, keys_);
-        }
-        each_pair_of_blocks(n_, least, [&](Index first, Index m, Index end) {
-            interrupt::check();
-            const Index second = first + m, count = end - second, block = second * keys_ + first;
-            T *keys = keys_scaled_.data(), *rows = scaled_.data(), *f = factors_.data();
-            split_factors(a_.data() + first * dk, m, end - first, dk, f);
-            multiply_row(keys, K_ + first * dk, f, m * dk);
-            const auto products = [&](const T* X, T* into) {
-                multiply_row(rows, X + second * dk, f + m * dk, count * dk);
-                inner_products(rows, count, keys, m, dk, into + block, keys_);
-            };
-            if (h_.beta) products(K_, M_.data());
-            for (Index q = 0; q < h_.group; ++q) products(query(q), A_.data() + q * c_ * keys_);
         });
     }
 

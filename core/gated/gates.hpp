@@ -10,6 +10,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "core/base/interrupt.hpp"
 #include "core/exact/panels.hpp"
 
 namespace causeway::gated {
@@ -184,6 +185,32 @@ void decayed_products_of_four(const T* x, const T* y, const T* a, Index n, Index
     for (Index first = 0; first < static_cast<Index>(std::size(totals)); first += L) simd::store(values + first, simd::sums<T>(totals + first));
     for (Index t = 0, at = 0; t < n; ++t)
         for (Index j = 0; j <= t; ++j) S[t * row_length + j] = values[at++];
+}
+
+// Scores of one chunk with a gate per channel: A = Λ ⊙ Q Kᵀ with the diagonal for each of `group` queries, `square` apart,
+// and M = Λ ⊙ K Kᵀ unless it is null, of which the diagonal is not to be read. Rows of K and query(i) have dk numbers, those
+// of A and M row_length; f, keys and rows are scratch [n, dk].
+template <class T, class Query>
+void channel_scores(const T* K, Index group, Query&& query, const T* a, Index n, Index dk, T* A, Index square, T* M, Index row_length, T* f, T* keys, T* rows) {
+    constexpr Index least = 4;
+    for (Index i = 0; i < n; i += least) {
+        const Index count = std::min(least, n - i), diagonal = i * row_length + i;
+        const auto products = [&](const T* X, T* into) { decayed_products_of_four(X + i * dk, K + i * dk, a + i * dk, count, dk, into + diagonal, row_length); };
+        if (M) products(K, M);
+        for (Index q = 0; q < group; ++q) products(query(q), A + q * square);
+    }
+    each_pair_of_blocks(n, least, [&](Index first, Index m, Index end) {
+        interrupt::check();
+        const Index second = first + m, count = end - second, block = second * row_length + first;
+        split_factors(a + first * dk, m, end - first, dk, f);
+        multiply_row(keys, K + first * dk, f, m * dk);
+        const auto products = [&](const T* X, T* into) {
+            multiply_row(rows, X + second * dk, f + m * dk, count * dk);
+            inner_products(rows, count, keys, m, dk, into + block, row_length);
+        };
+        if (M) products(K, M);
+        for (Index q = 0; q < group; ++q) products(query(q), A + q * square);
+    });
 }
 
 }  // namespace causeway::gated

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <array>
-#include <cmath>
-#include <utility>
 #include <vector>
 
 #include "core/base/parallel.hpp"
@@ -12,6 +9,8 @@
 #include "core/gated/chunkwise.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gated/recurrent.hpp"
+#include "core/measure/counted_tensor.hpp"
+#include "core/tensor/attention_check.hpp"
 
 namespace causeway {
 namespace gated {
@@ -19,24 +18,6 @@ namespace {
 
 const std::vector<std::string> updates{"linear", "gated", "delta", "gated_delta"};
 const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
-
-std::size_t position(const char* option, const std::string& value, const std::vector<std::string>& choices) {
-    const auto at = std::find(choices.begin(), choices.end(), value);
-    if (at == choices.end()) {
-        std::string known;
-        for (const auto& choice : choices) known += (known.empty() ? "\"" : ", \"") + choice + "\"";
-        fail(option, ": ", in_quotes(value), ", expected one of ", known, did_you_mean(value, choices));
-    }
-    return static_cast<std::size_t>(at - choices.begin());
-}
-
-// Sizes of a tensor [batch, heads, length, width] with leading dimensions left out.
-std::array<Index, 4> four(const Tensor& A, const char* name) {
-    const int n = A.ndim();
-    if (n < 2 || n > 4) fail(name, ": a ", A.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
-    const auto& s = A.shape();
-    return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
-}
 
 // One row of `width` for every token of every head of k, from a gate [batch, heads or 1, N(, width)].
 Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
@@ -71,35 +52,18 @@ void check_log_decay(const Tensor& g) {
 }
 
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
-    const auto Q = four(q, "q"), K = four(k, "k"), V = four(v, "v");
+    const AttentionSizes n = check_attention(q, k, v, true);
     Sizes c;
-    c.update = static_cast<Update>(position("update", o.update, updates));
-    position("mode", o.mode, modes);
-    const auto same = [&](const char* name, const Tensor& A, const Tensor& B, const char* like) {
-        if (A.ndim() != B.ndim()) fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (", B.shape().text(), ")");
-        if (A.dtype() != B.dtype()) fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
-    };
-    const auto equal = [](const char* name, const char* what, Index got, Index expected, const char* like) {
-        if (got != expected) fail(name, ": ", what, " ", got, ", expected ", expected, " like ", like);
-    };
-    same("k", k, q, "q");
-    same("v", v, q, "q");
-    equal("k", "batch", K[0], Q[0], "q");
-    equal("k", "length", K[2], Q[2], "q");
-    equal("k", "width", K[3], Q[3], "q");
-    equal("v", "batch", V[0], K[0], "k");
-    equal("v", "heads", V[1], K[1], "k");
-    equal("v", "length", V[2], K[2], "k");
-    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0) fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
+    c.update = static_cast<Update>(check_choice("update", o.update, updates));
+    check_choice("mode", o.mode, modes);
     if (o.chunk < 1) fail("chunk: ", o.chunk, ", expected 1 or more");
-    c.batch = Q[0], c.heads = K[1], c.group = K[1] == 0 ? 1 : Q[1] / K[1];
-    c.N = Q[2], c.dk = Q[3], c.dv = V[3];
+    c.batch = n.batch, c.heads = n.heads, c.group = n.group;
+    c.N = n.N, c.dk = n.d, c.dv = n.dv;
     c.chunk = std::min(o.chunk, std::max<Index>(c.N, 1));
     c.dtype = q.dtype();
     c.compute = c.dtype == DType::f64 ? DType::f64 : DType::f32;
     c.scale = o.scale;
-    const bool finite = c.compute == DType::f64 ? std::isfinite(o.scale) : std::isfinite(static_cast<float>(o.scale));
-    if (!finite) fail("scale: ", o.scale, ", expected a finite number");
+    check_scale(o.scale, c.compute);
     c.output = q.shape();
     c.output[c.output.ndim() - 1] = c.dv;
     c.state_shape = {c.batch, c.heads, c.dk, c.dv};
@@ -135,13 +99,16 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
     return c;
 }
 
-void check_state(const Tensor& state, const Tensor& k, const Sizes& c) {
-    const auto& s = state.shape();
+bool is_state_shape(const Shape& s, const Tensor& k, const Sizes& c) {
     Shape own;  // as the caller writes k: [b, h, d_k, d_v], [h, d_k, d_v] or [d_k, d_v]
     for (int i = 0; i + 2 < k.ndim(); ++i) own.push_back(k.shape()[i]);
     own.push_back(c.dk);
     own.push_back(c.dv);
-    if (s != c.state_shape && s != own) fail("state: ", s.text(), ", expected ", c.state_shape.text());
+    return s == c.state_shape || s == own;
+}
+
+void check_state(const Tensor& state, const Tensor& k, const Sizes& c) {
+    if (!is_state_shape(state.shape(), k, c)) fail("state: ", state.shape().text(), ", expected ", c.state_shape.text());
     if (c.compute == DType::f64 && state.dtype() != DType::f64) fail("state: ", name(state.dtype()), ", expected Float64 like q");
     if (c.compute == DType::f32 && state.dtype() == DType::f64) fail("state: Float64, expected Float32");
 }
@@ -181,18 +148,6 @@ LinearResult compute(Call& call, const std::string& mode) {
     return {O.to(call.dtype), call.state};
 }
 
-Buffer<Counted> to_counted(const Tensor& A) {
-    Buffer<Counted> out(A.size());
-    for (Index i = 0; i < A.size(); ++i) out[i] = Counted(A.get(i));
-    return out;
-}
-
-Tensor from_counted(const Buffer<Counted>& values, DType type, const Shape& shape) {
-    Tensor out(type, shape);
-    for (Index i = 0; i < values.size(); ++i) out.set(i, values[i].value);
-    return out;
-}
-
 }  // namespace
 
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
@@ -214,10 +169,7 @@ LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Te
     p.beta = gated::has_delta(call.update) ? cb.data() : nullptr;
     p.O = out.data(), p.S = state.data();
     p.scale = call.scale;
-    struct Scope {  // counts of a call that throws are dropped
-        OperationCount before = std::exchange(counted, {});
-        ~Scope() { counted = before; }
-    } scope;
+    const CountsOfThisCall counts;
     for (Index h = 0; h < p.all_heads(); ++h) {
         const auto head = p.head(h);
         if (o.mode == "recurrent") gated::recurrent(head);

@@ -49,6 +49,8 @@ struct Sizes {
 };
 // Everything that is checked without looking at an element. Allocates nothing where all is well.
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
+// Whether a state may have this shape: [b, h, d_k, d_v], or as the caller writes k.
+bool is_state_shape(const Shape& s, const Tensor& k, const Sizes&);
 // Shape and type of a state to start from.
 void check_state(const Tensor& state, const Tensor& k, const Sizes&);
 // Throws Error unless every element is a number <= 0 (-Inf is one).

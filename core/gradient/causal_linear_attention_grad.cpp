@@ -6,6 +6,7 @@
 #include "core/base/parallel.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gradient/forms.hpp"
+#include "core/tensor/attention_check.hpp"
 
 namespace causeway {
 namespace {
@@ -22,8 +23,7 @@ Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor
     if (dO.shape() != V.shape()) fail("dO: ", dO.shape().text(), ", expected ", V.shape().text(), " like V");
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
     exact::check_decay(o.decay, n.heads);
-    const bool finite = n.dtype == DType::f64 ? std::isfinite(o.scale) : std::isfinite(static_cast<float>(o.scale));
-    if (!finite) fail("scale: ", o.scale, ", expected a finite number");
+    check_scale(o.scale, n.dtype);
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     if (o.method != "auto") exact::method(o.method);
     if (o.state) {

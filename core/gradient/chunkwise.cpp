@@ -126,8 +126,7 @@ public:
         }
         const gated::FlushUnderflow flush(h_.gates > 0);
         operands();
-        if (channels_) channel_scores();
-        else scores();
+        scores();
         transpose_panels(E_.data(), h_.dk, h_.dv, Et_.data(), wide_v_);
         if (!plain_) transpose_panels(S0, h_.dk, h_.dv, St_.data(), wide_v_);
         std::fill_n(older_.data(), n, T(0));
@@ -247,6 +246,11 @@ private:
 
     // A = Λ ⊙ Q Kᵀ and M = Λ ⊙ K Kᵀ up to the diagonal.
     void scores() {
+        if (channels_) {
+            gated::channel_scores(K_padded_.data(), group_, [&](Index q) { return queries(q); }, a_.data(), n_, wide_k_, A_.data(), square_, delta_ ? M_.data() : nullptr,
+                                  keys_, F_.data(), Kf_.data(), Qf_.data());
+            return;
+        }
         for (Index q = 0; q < h_.group; ++q) masked_scores(queries(q), A_.data() + q * c_ * keys_);
         if (delta_) masked_scores(K_, M_.data());
     }
@@ -471,29 +475,6 @@ private:
     }
 
     // ------ a gate per key channel
-
-    // A and M: as gated::Chunks::channel_scores.
-    void channel_scores() {
-        constexpr Index least = 4;
-        for (Index i = 0; i < n_; i += least) {
-            const Index rows = std::min(least, n_ - i), diagonal = i * keys_ + i, at = i * wide_k_;
-            const T* K = K_padded_.data() + at;
-            if (delta_) gated::decayed_products_of_four(K, K, a_.data() + at, rows, wide_k_, M_.data() + diagonal, keys_);
-            for (Index q = 0; q < group_; ++q) gated::decayed_products_of_four(queries(q) + at, K, a_.data() + at, rows, wide_k_, A_.data() + q * square_ + diagonal, keys_);
-        }
-        gated::each_pair_of_blocks(n_, least, [&](Index first, Index m, Index end) {
-            interrupt::check();
-            const Index second = first + m, count = end - second, block = second * keys_ + first;
-            gated::split_factors(a_.data() + first * wide_k_, m, end - first, wide_k_, F_.data());
-            gated::multiply_row(Kf_.data(), K_padded_.data() + first * wide_k_, F_.data(), m * wide_k_);
-            const auto products = [&](const T* X, T* into) {
-                gated::multiply_row(Qf_.data(), X + second * wide_k_, F_.data() + m * wide_k_, count * wide_k_);
-                gated::inner_products(Qf_.data(), count, Kf_.data(), m, wide_k_, into + block, keys_);
-            };
-            if (delta_) products(K_padded_.data(), M_.data());
-            for (Index q = 0; q < group_; ++q) products(queries(q), A_.data() + q * square_);
-        });
-    }
 
     // product_ = rows of X (n rows of dv, `stride` apart) times the panels of Y.
     void wide_product(const T* X, Index stride, const T* Y) {

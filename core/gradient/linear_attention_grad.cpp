@@ -20,13 +20,8 @@ void check_output_gradient(const Tensor& dO, const Call& call) {
 // [h, d_k, d_v] or [d_k, d_v].
 Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& k, const Call& call) {
     if (!dstate) return Tensor::zeros(call.compute, call.state_shape);
-    Shape own;
-    for (int i = 0; i + 2 < k.ndim(); ++i) own.push_back(k.shape()[i]);
-    own.push_back(call.dk);
-    own.push_back(call.dv);
-    const auto& s = dstate->shape();
     const DType type = dstate->dtype();
-    if (s != call.state_shape && s != own) fail("dstate: ", s.text(), ", expected ", call.state_shape.text(), " like the final state");
+    if (!gated::is_state_shape(dstate->shape(), k, call)) fail("dstate: ", dstate->shape().text(), ", expected ", call.state_shape.text(), " like the final state");
     if ((type == DType::f64) != (call.compute == DType::f64)) fail("dstate: ", name(type), ", expected ", name(call.compute), " like the final state");
     const Tensor converted = dstate->to(call.compute).reshape(call.state_shape);
     return type == call.compute ? converted.copy() : converted;

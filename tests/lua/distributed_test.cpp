@@ -17,8 +17,6 @@ const char* const inputs = R"(
   function near(a, b) return maximum(abs(a - b)) <= 1e-5 end
 )";
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // mpirun -n ranks causeway script, in a folder of its own, ended after a minute.
 Output run_mpi_script(int ranks, const std::string& script) {
     const TemporaryFolder folder;

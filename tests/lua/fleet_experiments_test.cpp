@@ -2,19 +2,15 @@
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
 
+using causeway::testing::contains;
 using causeway::testing::Output;
 using causeway::testing::read_bytes;
-using causeway::testing::start_program;
+using causeway::testing::run_in;
 using causeway::testing::TemporaryFolder;
-using causeway::testing::wait_for_program;
 
 namespace {
 
 const std::string fleet = CAUSEWAY_SOURCE_DIR "/experiments/fleet/";
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-Output run_in(const TemporaryFolder& folder, std::vector<std::string> arguments) { return wait_for_program(folder, start_program(folder, std::move(arguments))); }
 
 }  // namespace
 

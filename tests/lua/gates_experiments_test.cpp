@@ -1,26 +1,16 @@
 // The experiments with gates and delta rules run, in their shortest form, and leave what they promise.
-#include <filesystem>
-
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
 
+using causeway::testing::contains;
 using causeway::testing::Output;
 using causeway::testing::read_bytes;
-using causeway::testing::start_program;
+using causeway::testing::run_in;
 using causeway::testing::TemporaryFolder;
-using causeway::testing::wait_for_program;
 
 namespace {
 
 const std::string gates = CAUSEWAY_SOURCE_DIR "/experiments/gates/";
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-Output run_in(const TemporaryFolder& folder, std::vector<std::string> arguments) {
-    std::filesystem::remove(folder / "out");
-    std::filesystem::remove(folder / "err");
-    return wait_for_program(folder, start_program(folder, std::move(arguments)));
-}
 
 }  // namespace
 

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/temporary.hpp"
@@ -45,6 +47,15 @@ inline Output wait_for_program(const TemporaryFolder& folder, pid_t child) {
     waitpid(child, &status, 0);
     return {shell_status(status), read_bytes(folder / "out"), read_bytes(folder / "err")};
 }
+
+// Runs it to its end in a folder where it may have run before.
+inline Output run_in(const TemporaryFolder& folder, std::vector<std::string> arguments) {
+    std::filesystem::remove(folder / "out");
+    std::filesystem::remove(folder / "err");
+    return wait_for_program(folder, start_program(folder, std::move(arguments)));
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 inline Output run_program(const std::vector<std::string>& arguments, const std::string& input = "") {
     const TemporaryFolder folder;

@@ -35,8 +35,6 @@ std::string complaint(const std::string& code) {
     return output.err;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("-e shows values as the prompt does", "[program]") {

@@ -10,6 +10,7 @@
 #include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
 
+using causeway::testing::contains;
 using causeway::testing::read_bytes;
 using causeway::testing::run_program;
 using causeway::testing::Shell;
@@ -20,7 +21,6 @@ using causeway::testing::write_bytes;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 auto count(const std::string& text, const std::string& part) {
     int n = 0;
     for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;

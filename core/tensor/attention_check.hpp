@@ -1,0 +1,35 @@
+// Checks that the calls on queries, keys and values share, with one sentence for each fault.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/tensor/tensor.hpp"
+
+namespace causeway {
+
+// Sizes of a tensor [batch, heads, length, width] with leading dimensions left out. Throws Error for another number of them.
+std::array<Index, 4> four_sizes(const Tensor& A, const char* name);
+
+// Throws Error unless A has as many dimensions as B, and its element type.
+void check_like(const char* name, const Tensor& A, const Tensor& B, const char* like);
+
+// Throws Error unless the two are equal: `k: length 9, expected 8 like q`.
+void check_equal(const char* name, const char* what, Index got, Index expected, const char* like);
+
+// Throws Error unless the number is finite as computed: in Float64 for Float64 tensors, else in Float32.
+void check_scale(double scale, DType type);
+
+// The place of `value` among the choices. Throws Error that lists them and names the nearest.
+std::size_t check_choice(const char* option, const std::string& value, const std::vector<std::string>& choices);
+
+// q [batch, heads · group, N, d], k [batch, heads, M, d], v [batch, heads, M, dv].
+struct AttentionSizes {
+    Index batch, heads, group, N, M, d, dv;
+};
+// Throws Error unless the three belong together; with `one_length` N and M too must be equal. Allocates nothing where all
+// is well.
+AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length);
+
+}  // namespace causeway
