@@ -29,7 +29,7 @@ int linear_attention_step_(lua_State* L) {
     const Options options =
         given.options("linear_attention_step", {"update", "log_decay", "beta", "scale", "inplace", "device"}, {"q", "k", "v", "state"});
     const LinearOptions o = linear_options(L, options);
-    if (counting) fail("opcount: linear_attention_step is not counted, expected linear_attention, with mode = \"recurrent\" for the same operations");
+    refuse_counting("linear_attention_step", "linear_attention, with mode = \"recurrent\" for the same operations");
     if (!options.boolean("inplace", false)) {
         const auto size = gated::check_sizes(q, k, v, o);
         gated::check_state(state, k, size);

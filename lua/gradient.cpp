@@ -10,17 +10,13 @@
 namespace causeway::lua {
 namespace {
 
-void refuse_counting(const char* function) {
-    if (counting) fail("opcount: ", function, " is not counted, expected a forward call");
-}
-
 // causal_linear_attention_grad(B, C, V, dO, options) -> dB, dC, dV, ddecay (with decay), dstate (with state)
 int causal_linear_attention_grad_(lua_State* L) {
     const Arguments given(L, 4);
     const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v"), dO = given.tensor(4, "dO");
     const Options options = given.options("causal_linear_attention_grad", {"method", "decay", "normalize", "block", "scale", "device", "state"},
                                           {"B", "C", "V", "q", "k", "v", "dO"});
-    refuse_counting("causal_linear_attention_grad");
+    refuse_counting("causal_linear_attention_grad", "a forward call");
     CausalOptions o;
     o.method = options.string("method", o.method);
     o.decay = decay_option(L, options);
@@ -54,7 +50,7 @@ int linear_attention_grad_(lua_State* L) {
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"), dO = given.tensor(4, "dO");
     const Options options =
         given.options("linear_attention_grad", {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device", "dstate"}, {"q", "k", "v", "dO"});
-    refuse_counting("linear_attention_grad");
+    refuse_counting("linear_attention_grad", "a forward call");
     LinearOptions o = linear_options(L, options);
     o.state = tensor_option(L, options, "state");
     const LinearGradient g = linear_attention_grad(q, k, v, dO, o, tensor_option(L, options, "dstate"));

@@ -8,10 +8,6 @@
 namespace causeway::lua {
 namespace {
 
-void refuse_counting(const char* function) {
-    if (counting) fail("opcount: ", function, " is not counted, expected softmax_attention");
-}
-
 SoftmaxOptions softmax_options(const Options& options) {
     SoftmaxOptions o;
     o.causal = options.boolean("causal", o.causal);
@@ -39,7 +35,7 @@ int softmax_attention_grad_(lua_State* L) {
     const Arguments given(L, 4);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"), dO = given.tensor(4, "dO");
     const Options options = given.options("softmax_attention_grad", {"causal", "method", "scale", "O", "lse", "device"}, {"q", "k", "v", "dO"});
-    refuse_counting("softmax_attention_grad");
+    refuse_counting("softmax_attention_grad", "softmax_attention");
     const SoftmaxOptions o = softmax_options(options);
     const auto O = tensor_option(L, options, "O"), lse = tensor_option(L, options, "lse");
     if (O && !lse) fail("lse: missing, O was given and the gradient needs both or neither");
@@ -68,7 +64,7 @@ struct EnergyCall {
         const Arguments given(L, 4);
         q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
         const Options options = given.options(function, {"causal", "scale", "device"}, {"q", "k", "v", "zeta"});
-        refuse_counting(function);
+        refuse_counting(function, "softmax_attention");
         const bool named = lua_gettop(L) == 1;
         if (named ? options.has("zeta") : !lua_isnoneornil(L, 4)) zeta = given.tensor(4, "zeta");
         o.causal = options.boolean("causal", o.causal);
