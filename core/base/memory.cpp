@@ -179,7 +179,7 @@ void* allocate(std::size_t bytes) {
     if (!base) throw OutOfMemory(sentence("out of memory: ", readable(bytes), " were asked for"));
     const Header note{bytes, total};
     std::memcpy(base, &note, sizeof note);
-    if (poisoned.load(std::memory_order_relaxed)) std::memset(base + header, 0xFF, bytes);
+    if (poison()) std::memset(base + header, 0xFF, bytes);
     const std::size_t now = held.fetch_add(bytes) + bytes;
     for (std::size_t seen = most.load(); now > seen && !most.compare_exchange_weak(seen, now);) {}
     return base + header;
@@ -198,5 +198,6 @@ std::size_t current() noexcept { return held.load(); }
 std::size_t peak() noexcept { return most.load(); }
 void reset_peak() noexcept { most.store(held.load()); }
 void set_poison(bool on) noexcept { poisoned.store(on); }
+bool poison() noexcept { return poisoned.load(std::memory_order_relaxed); }
 
 }  // namespace causeway::memory

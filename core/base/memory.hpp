@@ -27,6 +27,7 @@ void reset_peak() noexcept;
 // Fill every new block with 0xFF bytes, NaN in every floating-point type: what is read before it was written, or
 // never written, shows itself. For tests.
 void set_poison(bool on) noexcept;
+bool poison() noexcept;
 
 }  // namespace memory
 

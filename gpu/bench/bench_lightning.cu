@@ -101,7 +101,7 @@ Strides strides(const Problem& p, int width) {
 
 struct Tensors {
     Buffer q, k, v, o, workspace;
-    LightningArgs args;
+    CausalArgs args;
     std::size_t q_count = 0, v_count = 0;
 };
 
@@ -114,14 +114,14 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     bench::fill_normal(t.k.data(), p.type, t.q_count, 3 * seed + 1, 1.0, stream);
     bench::fill_normal(t.v.data(), p.type, t.v_count, 3 * seed + 2, p.v_scale, stream);
     check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
-    LightningArgs& a = t.args;
+    CausalArgs& a = t.args;
     a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data();
     a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.r = p.r, a.d = p.d;
     a.q_stride = a.k_stride = strides(p, p.r), a.v_stride = a.o_stride = strides(p, p.d);
     a.gamma = p.gamma.empty() ? nullptr : p.gamma.data();
     a.stretches = p.stretches;
     t.workspace = Buffer(lightning_workspace(a));
-    a.workspace = t.workspace.data(), a.workspace_bytes = t.workspace.bytes();
+    a.workspace.data = t.workspace.data(), a.workspace.bytes = t.workspace.bytes();
     return t;
 }
 

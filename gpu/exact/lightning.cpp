@@ -15,7 +15,7 @@ namespace causeway::gpu {
 namespace {
 
 using std::int64_t;
-using la::decay_of, la::Plan;
+using la::Plan;
 
 // A weight below 2^-reach_bits is not seen beside 1 by a Float32 sum.
 constexpr double reach_bits = 24;
@@ -31,23 +31,23 @@ int reach_of(double gamma, int64_t chunks) {
 }
 
 // Blocks to a stretch: each has 64 columns of v.
-int cluster_of(const LightningArgs& a) { return a.d > 64 ? 2 : 1; }
+int cluster_of(const CausalArgs& a) { return a.d > 64 ? 2 : 1; }
 
 struct Planner {
-    const LightningArgs& a;
+    const CausalArgs& a;
     int64_t chunks, total;
     int multiprocessors, cluster;
     std::vector<la::Head> head;
 
-    explicit Planner(const LightningArgs& args)
+    explicit Planner(const CausalArgs& args)
         : a(args), chunks((a.N + la::chunk - 1) / la::chunk), total(a.B * a.H * chunks), multiprocessors(device().multiprocessors), cluster(cluster_of(args)) {}
 
     // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory.
     void set_reach(int64_t longest_replay) {
         head.clear();
         for (int64_t h = 0; h < a.H; ++h) {
-            const int reach = reach_of(decay_of(a, h), chunks);
-            head.push_back({static_cast<float>(std::log2(decay_of(a, h))), reach > longest_replay ? la::from_memory : reach});
+            const int reach = reach_of(a.decay_of(h), chunks);
+            head.push_back({static_cast<float>(std::log2(a.decay_of(h))), reach > longest_replay ? la::from_memory : reach});
         }
     }
     int reach_at(int64_t pos) const { return head[static_cast<std::size_t>(pos / chunks % a.H)].reach; }
@@ -144,7 +144,7 @@ struct Planner {
 };
 
 // The last plan of this thread is kept: a model calls with one shape again and again.
-const Plan& remembered_plan(const LightningArgs& a) {
+const Plan& remembered_plan(const CausalArgs& a) {
     struct Key {
         int64_t B, H, N;
         Type type;
@@ -163,42 +163,42 @@ const Plan& remembered_plan(const LightningArgs& a) {
     return kept;
 }
 
-void check_args(const LightningArgs& a) {
+void check_args(const CausalArgs& a) {
     if (a.B < 0 || a.H < 0 || a.N < 0) fail("lightning_attention_2: B, H, N are ", a.B, ", ", a.H, ", ", a.N, ", expected none below 0");
     if (a.r < 1 || a.d < 1) fail("lightning_attention_2: r and d are ", a.r, " and ", a.d, ", expected at least 1");
     for (int64_t h = 0; h < a.H; ++h) {
-        if (!(decay_of(a, h) > 0 && decay_of(a, h) <= 1)) fail("decay: ", decay_of(a, h), ", expected a number in (0, 1]");
+        if (!(a.decay_of(h) > 0 && a.decay_of(h) <= 1)) fail("decay: ", a.decay_of(h), ", expected a number in (0, 1]");
     }
     if (a.r > la::portable_most || a.d > la::portable_most) fail("lightning_attention_2: r and d are ", a.r, " and ", a.d, ", expected at most ", la::portable_most);
     if (a.H > la::most_heads) fail("lightning_attention_2: ", a.H, " heads, expected at most ", la::most_heads);
     if (a.B * a.H * ((a.N + la::chunk - 1) / la::chunk) >= int64_t{1} << 32) fail("lightning_attention_2: more than 2^38 tokens in all heads");
 }
 
-bool tensor_cores_reach(const LightningArgs& a) {
+bool tensor_cores_reach(const CausalArgs& a) {
     return a.r <= 128 && a.d <= 128 && a.H <= la::most_heads && device().hopper() && copy_engine_reaches(a.q, a.type, a.q_stride) &&
            copy_engine_reaches(a.k, a.type, a.k_stride) && copy_engine_reaches(a.v, a.type, a.v_stride) && copy_engine_reaches(a.o, a.type, a.o_stride);
 }
 
-std::size_t workspace(const LightningArgs& a, const Plan& p) {
+std::size_t workspace(const CausalArgs& a, const Plan& p) {
     const auto padded = [](int n) { return static_cast<std::size_t>(n <= 64 ? 64 : 128); };
     return static_cast<std::size_t>(p.stretches) * static_cast<std::size_t>(p.parts) * padded(a.r) * padded(a.d) * sizeof(float);
 }
 
 }  // namespace
 
-std::size_t lightning_workspace(const LightningArgs& a) {
+std::size_t lightning_workspace(const CausalArgs& a) {
     check_args(a);
     if (a.B == 0 || a.H == 0 || a.N == 0 || !tensor_cores_reach(a)) return 0;
     return workspace(a, remembered_plan(a));
 }
 
-void lightning_attention_2(const LightningArgs& a, cudaStream_t stream) {
+void lightning_attention_2(const CausalArgs& a, cudaStream_t stream) {
     check_args(a);
     if (a.B == 0 || a.H == 0 || a.N == 0) return;
     if (!tensor_cores_reach(a)) return la::run_portable(a, stream);
     const Plan& p = remembered_plan(a);
-    if (const std::size_t need = workspace(a, p); need > a.workspace_bytes) {
-        fail("lightning_attention_2: a workspace of ", a.workspace_bytes, " bytes, expected ", need);
+    if (const std::size_t need = workspace(a, p); need > a.workspace.bytes) {
+        fail("lightning_attention_2: a workspace of ", a.workspace.bytes, " bytes, expected ", need);
     }
     la::run_hopper(a, p, stream);
 }

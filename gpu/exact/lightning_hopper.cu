@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "gpu/base/launch.hpp"
+#include "gpu/base/tensor_map.hpp"
 #include "gpu/exact/lightning.cuh"
 #include "gpu/exact/lightning_x3.cuh"
 
@@ -9,13 +11,13 @@ namespace causeway::gpu::la {
 
 namespace {
 
-Work work_of(const LightningArgs& a, const Plan& p) {
+Work work_of(const CausalArgs& a, const Plan& p) {
     Work work{};
     work.chunks = static_cast<uint32_t>((a.N + chunk - 1) / chunk);
     work.heads = static_cast<uint32_t>(a.H);
     work.parts = static_cast<uint32_t>(p.parts);
     work.scanned = p.scan;
-    work.states = static_cast<float*>(a.workspace);
+    work.states = static_cast<float*>(a.workspace.data);
     work.read_once = work.write = ptx::evict_first;
     work.read_twice = ptx::evict_normal;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
@@ -24,7 +26,7 @@ Work work_of(const LightningArgs& a, const Plan& p) {
 }
 
 // Tensor maps of boxes of 128 bytes; a cluster's blocks share the tokens of q and k.
-Maps maps_of(const LightningArgs& a, int cluster) {
+Maps maps_of(const CausalArgs& a, int cluster) {
     const auto map = [&](const void* data, int width, Strides s, int tokens) {
         return tensor_map(data, a.type, a.B, a.H, a.N, width, s, 128 / bytes_of(a.type), tokens);
     };
@@ -33,7 +35,7 @@ Maps maps_of(const LightningArgs& a, int cluster) {
 }
 
 template <class E, int R, int D>
-void run(const LightningArgs& a, const Plan& p, cudaStream_t stream) {
+void run(const CausalArgs& a, const Plan& p, cudaStream_t stream) {
     constexpr int cluster = D / 64;
     const Maps maps = maps_of(a, cluster);
     const Work work = work_of(a, p);
@@ -56,7 +58,7 @@ void run(const LightningArgs& a, const Plan& p, cudaStream_t stream) {
 }
 
 template <class E>
-void run(const LightningArgs& a, const Plan& p, cudaStream_t stream) {
+void run(const CausalArgs& a, const Plan& p, cudaStream_t stream) {
     if (a.r <= 64 && a.d <= 64) return run<E, 64, 64>(a, p, stream);
     if (a.r <= 64) return run<E, 64, 128>(a, p, stream);
     if (a.d <= 64) return run<E, 128, 64>(a, p, stream);
@@ -65,7 +67,7 @@ void run(const LightningArgs& a, const Plan& p, cudaStream_t stream) {
 
 }  // namespace
 
-void run_hopper(const LightningArgs& a, const Plan& p, cudaStream_t stream) {
+void run_hopper(const CausalArgs& a, const Plan& p, cudaStream_t stream) {
     if (a.type == Type::Float32) run<float>(a, p, stream);
     else if (a.type == Type::BFloat16) run<__nv_bfloat16>(a, p, stream);
     else run<__half>(a, p, stream);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "gpu/base/launch.hpp"
 #include "gpu/exact/lightning_plan.hpp"
 
 namespace causeway::gpu::la {
@@ -78,11 +79,11 @@ __global__ __launch_bounds__(portable_threads) void la_portable(const __grid_con
 }
 
 template <class E>
-void run_as(const LightningArgs& a, cudaStream_t stream) {
+void run_as(const CausalArgs& a, cudaStream_t stream) {
     const auto set = [](int64_t(&to)[3], Strides s) { to[0] = s.batch, to[1] = s.head, to[2] = s.token; };
     Portable x{a.q, a.k, a.v, a.o, {}, {}, {}, {}, a.N, a.r, a.d, static_cast<int32_t>(a.H), {}};
     set(x.q_stride, a.q_stride), set(x.k_stride, a.k_stride), set(x.v_stride, a.v_stride), set(x.o_stride, a.o_stride);
-    for (int64_t h = 0; h < a.H; ++h) x.log2_gamma[h] = static_cast<float>(std::log2(decay_of(a, h)));
+    for (int64_t h = 0; h < a.H; ++h) x.log2_gamma[h] = static_cast<float>(std::log2(a.decay_of(h)));
     if (a.B * a.H > 65535) fail("lightning_attention_2: ", a.B * a.H, " heads in all, expected at most 65535 off the tensor-core path");
     const dim3 grid(static_cast<unsigned>((a.d + portable_columns - 1) / portable_columns), static_cast<unsigned>(a.B * a.H));
     launch(la_portable<E>, "launching la_portable", grid, portable_threads, sizeof(float) * portable_floats(a.r), 1, false, stream, x);
@@ -90,7 +91,7 @@ void run_as(const LightningArgs& a, cudaStream_t stream) {
 
 }  // namespace
 
-void run_portable(const LightningArgs& a, cudaStream_t stream) {
+void run_portable(const CausalArgs& a, cudaStream_t stream) {
     if (a.type == Type::Float32) run_as<float>(a, stream);
     else if (a.type == Type::BFloat16) run_as<__nv_bfloat16>(a, stream);
     else run_as<__half>(a, stream);

@@ -1,0 +1,35 @@
+// Launching kernels with what <<<...>>> has no words for.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "gpu/base/error.hpp"
+
+namespace causeway::gpu {
+
+// Launches with so much dynamic shared memory, in clusters, and, where it comes after a kernel it depends on, before that ends.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), const char* name, dim3 grid, unsigned threads, std::size_t shared, int cluster, bool after, cudaStream_t stream, const A&... args) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), name);
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    cudaLaunchAttribute attributes[2] = {};
+    config.attrs = attributes;
+    const auto add = [&]() -> cudaLaunchAttribute& { return attributes[config.numAttrs++]; };
+    if (after) {
+        cudaLaunchAttribute& x = add();
+        x.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        x.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        cudaLaunchAttribute& x = add();
+        x.id = cudaLaunchAttributeClusterDimension;
+        x.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    }
+    check(cudaLaunchKernelEx(&config, kernel, args...), name);
+}
+
+}  // namespace causeway::gpu

@@ -1,0 +1,25 @@
+// What the gated and delta-rule family computes on the GPU (core/gated/problem.hpp has the recurrence).
+#pragma once
+
+#include "gpu/base/layout.hpp"
+
+namespace causeway::gpu {
+
+// S' = diag(e^{g_t}) S_{t-1},  u_t = v_t or β_t (v_t - S'ᵀ k_t),  S_t = S' + k_t u_tᵀ,  o_t = scale · S_tᵀ q_t.
+// q: [B, H · group, N, dk], k: [B, H, N, dk], v: [B, H, N, dv], o: [B, H · group, N, dv].
+struct GatedArgs {
+    const void *q = nullptr, *k = nullptr, *v = nullptr;
+    void* o = nullptr;
+    Type type = Type::BFloat16;  // of these four
+    std::int64_t B = 1, H = 1, N = 0;
+    int group = 1, dk = 0, dv = 0;
+    Strides q_stride, k_stride, v_stride, o_stride;
+    int gates = 0;                // columns of g: 0 (no gate), 1 (one per head) or dk (one per key channel)
+    const float* g = nullptr;     // on the device, contiguous [B, H, N, gates], <= 0, -Inf too; null: no gate
+    const float* beta = nullptr;  // on the device, contiguous [B, H, N]; null: no delta rule
+    float* state = nullptr;       // on the device, contiguous [B, H, dk, dv], in and out; null: zeros, dropped
+    float scale = 1;
+    Workspace workspace;
+};
+
+}  // namespace causeway::gpu

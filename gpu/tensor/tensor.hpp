@@ -1,0 +1,54 @@
+// Dense tensors in the memory of the GPU: shapes and element types of core's, contiguous.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "core/tensor/tensor.hpp"
+#include "gpu/base/buffer.hpp"
+#include "gpu/base/layout.hpp"
+
+namespace causeway::gpu {
+
+// Float32, Float16 and BFloat16. Throws Error for Float64, saying that the GPU has no tensors of it.
+Type type_of(DType t);
+
+// A handle: copies share the elements.
+class Tensor {
+public:
+    Tensor() : Tensor(DType::f32, Shape{0}) {}
+    Tensor(DType, const Shape&);  // elements not set; throws OutOfMemory
+    static Tensor zeros(DType, const Shape&, cudaStream_t stream = nullptr);
+
+    // The elements of a tensor of the CPU; waits until they are there.
+    explicit Tensor(const causeway::Tensor& x, cudaStream_t stream = nullptr);
+    // The same elements on the CPU, after all work of `stream`.
+    causeway::Tensor cpu(cudaStream_t stream = nullptr) const;
+
+    DType dtype() const { return dtype_; }
+    Type type() const { return type_of(dtype_); }
+    const Shape& shape() const { return shape_; }
+    int ndim() const { return shape_.ndim(); }
+    Index size() const { return shape_.size(); }
+    std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype_); }
+
+    void* data() const { return storage_->data(); }
+    template <class T>
+    T* as() const {
+        return static_cast<T*>(data());
+    }
+
+    Tensor copy(cudaStream_t stream = nullptr) const;
+    Tensor to(DType, cudaStream_t stream = nullptr) const;  // converted; shares the elements if the type is the same
+    Tensor reshape(const Shape&) const;                     // shares the elements; throws Error if the sizes differ
+
+    std::string summary() const;  // "2×3 gpu Tensor{Float32}"
+
+private:
+    std::shared_ptr<Buffer> storage_;
+    DType dtype_;
+    Shape shape_;
+};
+
+}  // namespace causeway::gpu
