@@ -1,6 +1,8 @@
 // Low-rank factors of the attention matrix, their registry, and their errors with and without the causal mask.
 #include "core/lowrank/lowrank.hpp"
 
+#include <limits>
+
 #include "core/lowrank/error.hpp"
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
@@ -25,6 +27,7 @@ int lowrank_(lua_State* L) {
     const auto& method = lowrank::method(name);
     const Tensor q = check_tensor(L, 2, "q"), k = check_tensor(L, 3, "k");
     std::vector<std::string> known{"rank", "seed", "scale", "device"};
+    if (method.values) known.push_back("v");
     for (const auto& option : method.options) known.push_back(option.name);
     const Options options(L, 4, "lowrank", known);
     if (counting) fail("opcount: lowrank is not counted, expected the factors to be made before");
@@ -36,6 +39,7 @@ int lowrank_(lua_State* L) {
         o.seed = static_cast<std::uint64_t>(seed);
     }
     if (options.has("scale")) o.scale = options.number("scale", 0);
+    if (method.values) o.v = tensor_option(L, options, "v");
     for (const auto& option : method.options) {
         if (!options.has(option.name.c_str())) continue;
         o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0) : static_cast<double>(options.integer(option.name.c_str(), 0));
@@ -64,7 +68,7 @@ int lowrank_method_list(lua_State* L) {
         set(L, "formula", m.formula);
         set(L, "time", m.time);
         set(L, "rank", m.rank);
-        for (const auto& [key, value] : {std::pair("future", m.future), {"seeded", m.seeded}}) {
+        for (const auto& [key, value] : {std::pair("future", m.future), {"seeded", m.seeded}, {"values", m.values}}) {
             lua_pushboolean(L, value);
             lua_setfield(L, -2, key);
         }
@@ -89,13 +93,16 @@ int lowrank_method_list(lua_State* L) {
     return 1;
 }
 
+// x/y; 0/0 has no sign.
+double quotient(double x, double y) { return x == 0 && y == 0 ? std::numeric_limits<double>::quiet_NaN() : x / y; }
+
 void set_norms(lua_State* L, const char* key, const MaskedNorms& x, double bound, bool mask, bool relative) {
     lua_newtable(L);
     set(L, "unmasked", x.error);
-    if (relative) set(L, "relative", x.error / x.matrix);
+    if (relative) set(L, "relative", quotient(x.error, x.matrix));
     if (mask) {
         set(L, "masked", x.error_masked);
-        if (relative) set(L, "relative_masked", x.error_masked / x.matrix_masked);
+        if (relative) set(L, "relative_masked", quotient(x.error_masked, x.matrix_masked));
         set(L, "ratio", x.ratio());
         set(L, "bound", bound);
     }
@@ -111,10 +118,10 @@ void push_error(lua_State* L, const LowRankError& e, bool mask) {
     const OutputError& o = *e.output;
     lua_newtable(L);
     set(L, "unmasked", o.error);
-    set(L, "relative", o.error / o.output);
+    set(L, "relative", quotient(o.error, o.output));
     if (mask) {
         set(L, "masked", o.error_masked);
-        set(L, "relative_masked", o.error_masked / o.output_masked);
+        set(L, "relative_masked", quotient(o.error_masked, o.output_masked));
         set(L, "row_bound", o.row_bound);
         set(L, "row_share", o.row_share);
         set(L, "frobenius_bound", o.frobenius_bound);
@@ -138,7 +145,12 @@ int lowrank_error_(lua_State* L) {
     const int type = options.push("extras");
     if (type == LUA_TTABLE) {
         const int table = lua_gettop(L);
-        for (const char* key : {"log_rows", "query_block", "key_block"}) {
+        for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+            const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+            if (key != "log_rows" && key != "query_block" && key != "key_block" && key != "exact_rows" && key != "code")
+                fail("extras: \"", key, "\" is nothing that lowrank returns, expected log_rows, query_block, key_block, exact_rows or code");
+        }
+        for (const char* key : {"log_rows", "query_block", "key_block", "exact_rows"}) {
             if (lua_getfield(L, table, key) != LUA_TNIL) o.extras.emplace(key, check_tensor(L, -1, key));
             lua_pop(L, 1);
         }

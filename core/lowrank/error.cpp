@@ -30,6 +30,7 @@ struct Pair {
     const double* log_rows = nullptr;
     const double* query_block = nullptr;
     const double* key_block = nullptr;
+    const double* exact_rows = nullptr;
 
     Index N() const { return Q.rows(); }
 
@@ -41,6 +42,11 @@ struct Pair {
             for (Index a = 0; a < m; ++a) delta.row(a) *= std::exp(log_rows[i + a]);
         }
         delta = A - delta;
+        if (exact_rows) {
+            for (Index a = 0; a < m; ++a) {
+                if (exact_rows[i + a] != 0) delta.row(a).setZero();
+            }
+        }
         if (!query_block) return;
         for (Index a = 0; a < m; ++a) {
             for (Index b = 0; b < n; ++b) {
@@ -317,17 +323,10 @@ LowRankError together(const std::vector<LowRankError>& heads) {
 LowRankErrors lowrank_error(const Tensor& q, const Tensor& k, const Tensor& B, const Tensor& C, const LowRankErrorOptions& o) {
     const auto heads = lowrank::check_inputs(q, k);
     const Index N = heads.N, d = heads.d;
-    const auto same_rows = [&](const char* argument, const Tensor& x) {
-        if (x.ndim() != q.ndim()) fail(argument, ": ", x.shape().text(), ", expected ", q.ndim(), " dimensions like q (", q.shape().text(), ")");
-        for (int i = 0; i + 1 < q.ndim(); ++i) {
-            if (x.shape()[i] != q.shape()[i]) fail(argument, ": ", x.shape().text(), ", expected ", q.shape().text(), " like q but for the last dimension");
-        }
-        lowrank::check_finite(argument, x);
-    };
-    same_rows("B", B);
+    lowrank::check_rows("B", B, q);
     if (C.shape() != B.shape()) fail("C: ", C.shape().text(), ", expected ", B.shape().text(), " like B");
     lowrank::check_finite("C", C);
-    if (o.v) same_rows("v", *o.v);
+    if (o.v) lowrank::check_rows("v", *o.v, q);
     const double scale = lowrank::check_scale(o.scale, d);
     if (!(o.tolerance > 0 && o.tolerance < 1)) fail("tolerance: ", o.tolerance, ", expected a number between 0 and 1");
     if (o.iterations < 1) fail("iterations: ", o.iterations, ", expected 1 or more");
@@ -335,9 +334,11 @@ LowRankErrors lowrank_error(const Tensor& q, const Tensor& k, const Tensor& B, c
         const auto at = o.extras.find(name);
         if (at == o.extras.end()) return {};
         if (at->second.size() != heads.count * N) fail(name, ": ", at->second.shape().text(), ", expected a number for each of the ", heads.count * N, " rows of q");
+        lowrank::check_finite(name, at->second);
         return at->second.to(DType::f64);
     };
-    const auto log_rows = extra("log_rows"), query_block = extra("query_block"), key_block = extra("key_block");
+    const auto log_rows = extra("log_rows"), exact_rows = extra("exact_rows");
+    const auto query_block = extra("query_block"), key_block = extra("key_block");
     if (query_block.has_value() != key_block.has_value()) fail(query_block ? "key_block" : "query_block", ": missing, expected beside ", query_block ? "query_block" : "key_block");
 
     const Tensor Q = q.to(DType::f64), K = k.to(DType::f64), b = B.to(DType::f64), c = C.to(DType::f64);
@@ -354,9 +355,11 @@ LowRankErrors lowrank_error(const Tensor& q, const Tensor& k, const Tensor& B, c
                         {c.data<double>() + h * N * r, N, r},
                         rows_of(log_rows),
                         rows_of(query_block),
-                        rows_of(key_block)};
+                        rows_of(key_block),
+                        rows_of(exact_rows)};
         const Tile tile = [&](Index i, Index m, Index j, Index n, Matrix<double>& A, Matrix<double>& delta) { pair.tile(i, m, j, n, A, delta); };
         const Both both = norms_of(tile, N, o.mask, o.tolerance, o.iterations);
+        if (std::isfinite(both.frobenius[2]) && !std::isfinite(both.frobenius[0])) fail("B: B Cᵀ overflows, expected smaller factors");
         if (!std::isfinite(both.frobenius[2])) fail("q: exp(scale q kᵀ) overflows, expected smaller queries, keys or scale");
         LowRankError e{norms(both.frobenius), norms(both.operators.value), masking_constant(N), both.operators.residual, {}};
         if (o.v) {
@@ -382,11 +385,17 @@ MatrixNorms masked_norms(const Tensor& X) {
     const Index N = X.shape()[0];
     const Tensor x = X.to(DType::f64);
     const ConstView<double> all(x.data<double>(), N, N);
+    // Entries below 1, by a power of two: their squares neither overflow nor vanish.
+    int exponent = 0;
+    std::frexp(all.cwiseAbs().maxCoeff(), &exponent);
+    const auto scaled = [&](double value, int by) { return std::ldexp(std::ldexp(value, by / 2), by - by / 2); };
     const Tile tile = [&](Index i, Index m, Index j, Index n, Matrix<double>& A, Matrix<double>& delta) {
-        delta = all.block(i, j, m, n);
+        delta = all.block(i, j, m, n).unaryExpr([&](double value) { return scaled(value, -exponent); });
         A.setZero(m, n);
     };
-    const Both both = norms_of(tile, N, true, 1e-6, 300);
+    Both both = norms_of(tile, N, true, 1e-6, 300);
+    for (double& value : both.frobenius) value = scaled(value, exponent);
+    for (double& value : both.operators.value) value = scaled(value, exponent);
     return {norms(both.frobenius), norms(both.operators.value)};
 }
 

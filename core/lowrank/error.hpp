@@ -14,7 +14,7 @@ struct LowRankErrorOptions {
     bool mask = true;                    // also with the causal mask M
     std::optional<double> scale;         // default 1/sqrt(d)
     std::optional<Tensor> v;             // [b, h, N, w]: the error of the normalised attention output too
-    std::map<std::string, Tensor> extras;  // what low_rank returned beside B and C: log_rows, query_block and key_block
+    std::map<std::string, Tensor> extras;  // what low_rank returned beside B and C: log_rows, query_block and key_block, exact_rows
     double tolerance = 1e-6;             // relative residual at which the iteration for an operator norm stops
     Index iterations = 300;              // most steps of it
 };
@@ -22,7 +22,7 @@ struct LowRankErrorOptions {
 // A norm of the error Δ = A − Ã, A = exp(scale q kᵀ), of M ⊙ Δ, and of A and M ⊙ A themselves.
 struct MaskedNorms {
     double error = 0, error_masked = 0, matrix = 0, matrix_masked = 0;
-    double ratio() const { return error_masked / error; }  // NaN for Δ = 0
+    double ratio() const { return error > 0 ? error_masked / error : std::numeric_limits<double>::quiet_NaN(); }
 };
 
 // Errors of O = D⁻¹ A v, D the row sums of A; masked: of M ⊙ A. Norms over all tokens.

@@ -49,13 +49,14 @@ private:
     Buffer<T> W_;
 };
 
-// max over x of the bound |ω||x| − |x|²/2 on an exponent, ω the longest direction.
+// max over x of the bound |ω||x| − |x|²/2 on an exponent, ω the longest direction; infinite where |x|² overflows.
 template <class T>
 double largest_exponent(const ConstView<T>& X, double longest) {
-    double most = -std::numeric_limits<double>::infinity();
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    double most = -infinity;
     for (Index i = 0; i < X.rows(); ++i) {
         const double size = static_cast<double>(X.row(i).norm());
-        most = std::max(most, longest * size - size * size / 2);
+        most = std::max(most, std::isfinite(size) ? longest * size - size * size / 2 : infinity);
     }
     return most;
 }
@@ -77,16 +78,16 @@ void favor(const Head<T>& h) {
     const auto exponentiate = [](View<T>& F, Index i, T shift) { F.row(i).array() = (F.row(i).array() - shift).exp(); };
     const auto largest = [](const View<T>& F, Index i) { return *std::max_element(F.data() + i * F.cols(), F.data() + (i + 1) * F.cols()); };
     View<T> B = h.B, C = h.C;
+    const double longest = omega.rowwise().norm().maxCoeff(), most_q = largest_exponent(h.Q, longest), most_k = largest_exponent(h.K, longest);
     if (h["rows"] == 0) {
-        T shift = 0;
-        if (h["stabilised"] != 0) {
-            const double longest = omega.rowwise().norm().maxCoeff();
-            shift = static_cast<T>((largest_exponent(h.Q, longest) - largest_exponent(h.K, longest)) / 2);
-        }
+        const double half = h["stabilised"] != 0 ? (most_q - most_k) / 2 : 0;
+        const T shift = static_cast<T>(half);
+        h.finite = std::max(most_q - half, most_k + half) < 0.99 * std::log(static_cast<double>(std::numeric_limits<T>::max()));
         exponents(h.Q, B, [&](Index i, T own) { exponentiate(B, i, own + shift); });
         exponents(h.K, C, [&](Index i, T own) { exponentiate(C, i, own - shift); });
         return;
     }
+    h.finite = std::isfinite(most_q + most_k);  // no exponent is above 0
     Buffer<T> row_most(h.N()), row_own(h.N());
     exponents(h.K, C, [&](Index i, T own) { row_own[i] = own, row_most[i] = largest(C, i) - own; });
     const T most = *std::max_element(row_most.data(), row_most.data() + h.N());

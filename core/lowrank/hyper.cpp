@@ -8,7 +8,8 @@
 // key_block [N] number the blocks, counted from 1; an entry whose numbers agree is to be taken from exp(Q Kᵀ). Outside of the blocks
 // the estimate is unbiased. Parameters of 000's table 5: lsh_num_projs 7, block 64, 64 samples. With N <= block it is exact.
 //
-// rank: the number r of sampled columns. O(N (r + block) d + N log N). Samples and blocks depend on all tokens.
+// rank: the number r of sampled columns. O(N (r + block) d + N log N). Samples and blocks depend on all tokens, also on
+// later ones; within a prompt they may, since it is known as a whole before anything is generated (claims A12).
 #include <algorithm>
 #include <numeric>
 

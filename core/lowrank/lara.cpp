@@ -1,47 +1,83 @@
 // LARA, linear randomized attention (Zheng, Wang and Kong 2022, "Linear complexity randomized self-attention mechanism"):
-// positive random features drawn where they matter, with weights that keep the estimate unbiased.
+// positive random features drawn where they matter, one from each of r proposals.
 //
 //   exp(qᵀk) = ∫ N(ω; 0, I) ξ(q, ω) ξ(k, ω) dω,   ξ(x, ω) = exp(ωᵀx − |x|²/2)
-//   one ω_c from each proposal N(μ_c, I), μ_c = q̃_c + k̃_c, the means of the c-th segment of queries and keys
-//   B_ic = α_ic N(ω_c; 0, I) / N(ω_c; μ_c, I) ξ(q_i, ω_c),   C_jc = ξ(k_j, ω_c),   Σ_c α_ic(ω) = 1 for every ω
+//   ω_c from N(μ_c, I), μ_c = q̃_c + k̃_c, the means of the c-th segment of queries and keys
+//   B_ic = α_ic N(ω_c; 0, I) / N(ω_c; μ_c, I) ξ(q_i, ω_c) x_c,   C_jc = ξ(k_j, ω_c) / x_c,   x_c = max_j ξ(k_j, ω_c)
+//   α_ic = max(β_c + t_ic − (1/r) Σ_c' t_ic', 1e-8)
+//   β_c = N(ω_c; μ_c, I) / Σ_c' N(ω_c; μ_c', I),   t_ic = exp(q_iᵀq̃_c) / Σ_i' exp(q_i'ᵀq̃_c)
 //
-// N(q + k, I) is the density under which the integrand of that pair is constant, hence the choice of μ. The weights are the
-// balance heuristic of multiple importance sampling, α_c(ω) = N(ω; μ_c, I) / Σ_c' N(ω; μ_c', I): B stays positive. `specific`
-// adds softmax_c(q_iᵀ q̃_c) − 1/r, the query-specific part of the paper: still unbiased, but B may have both signs.
+// N(q + k, I) is the density under which the integrand of that pair is constant, hence the choice of μ. β is the balance heuristic
+// of multiple importance sampling, t favours the proposals near a query; without the maximum Σ_c α_ic(ω) = 1 for every ω, which
+// makes E B Cᵀ = exp(Q Kᵀ). The maximum, the authors' way to keep every row sum positive, leaves a small bias. With `specific` = false
+// α = β: positive and unbiased. The authors train maps from means to proposals, and take ω_c = μ_c once trained; here
+// the maps are the identity and ω is drawn. Source of the formulas: the paper's section 4 and the authors' code (mis-opt; mis-bh
+// with specific = false).
 //
-// rank: the number of proposals, at most N. O(N r d + r² d). Landmarks: proposals depend on all tokens of the prompt.
+// rank: the number of proposals, at most N. O(N r d + r² d). Landmarks: proposals depend on all tokens, also on later ones; within a
+// prompt they may, since it is known as a whole before anything is generated (claims A12).
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {
 namespace {
 
+// log Σ_i exp(q_iᵀ x_c) for every row x_c of X: each block of queries its own maximum and sum, then all blocks in their order.
+Vector log_sums(const ConstView<double>& Q, const Matrix<double>& X) {
+    constexpr Index block = 256;
+    const Index blocks = (Q.rows() + block - 1) / block, r = X.rows();
+    Matrix<double> most(blocks, r), sum(blocks, r);
+    each_block(Q.rows(), [&](Index first, Index n) {
+        Matrix<double> scores = Q.middleRows(first, n) * X.transpose();
+        most.row(first / block) = scores.colwise().maxCoeff();
+        scores.rowwise() -= most.row(first / block);
+        sum.row(first / block) = scores.array().exp().colwise().sum();
+    }, block);
+    const Eigen::RowVectorXd top = most.colwise().maxCoeff();
+    most.rowwise() -= top;
+    return (top.array() + (sum.array() * most.array().exp()).colwise().sum().log()).transpose();
+}
+
 void lara(const Head<double>& h) {
     const Index r = h.r();
     const Matrix<double> q_mean = segment_means(h.Q, r), mu = q_mean + segment_means(h.K, r);
     const Matrix<double> omega = h.random.normals(0, r, h.d()) + mu;
-    // log of N(ω_c; 0, I) / Σ_c' N(ω_c; μ_c', I), and of N(ω_c; 0, I) / N(ω_c; μ_c, I)
-    Vector balanced(r), alone(r);
+    // log of N(ω_c; 0, I) / N(ω_c; μ_c, I), and β_c
+    Vector ratio(r), beta(r);
     for (Index c = 0; c < r; ++c) {
         const Vector log_density = -(mu.rowwise() - omega.row(c)).rowwise().squaredNorm() / 2;
-        const double most = log_density.maxCoeff(), at_zero = -omega.row(c).squaredNorm() / 2;
-        balanced[c] = at_zero - most - std::log((log_density.array() - most).exp().sum());
-        alone[c] = at_zero - log_density[c];
+        const double most = log_density.maxCoeff();
+        beta[c] = std::exp(log_density[c] - most) / (log_density.array() - most).exp().sum();
+        ratio[c] = -omega.row(c).squaredNorm() / 2 - log_density[c];
     }
     const bool specific = h["specific"] != 0;
+    const Vector near_all = specific ? log_sums(h.Q, q_mean) : Vector();
     View<double> B = h.B, C = h.C;
+    // The columns of C get 1 as their largest entry, those of B the rest, so that neither overflows where B Cᵀ does not.
+    constexpr Index block = 256;
+    Matrix<double> most((h.N() + block - 1) / block, r);
+    each_block(h.N(), [&](Index first, Index n) {
+        auto c = C.middleRows(first, n);
+        c.noalias() = h.K.middleRows(first, n) * omega.transpose();
+        c.colwise() -= Vector(h.K.middleRows(first, n).rowwise().squaredNorm() / 2);
+        most.row(first / block) = c.colwise().maxCoeff();
+    }, block);
+    const Eigen::RowVectorXd top = most.colwise().maxCoeff(), factor = ratio.transpose() + top;
     each_block(h.N(), [&](Index first, Index n) {
         auto b = B.middleRows(first, n), c = C.middleRows(first, n);
+        c = (c.rowwise() - top).array().exp();
         b.noalias() = h.Q.middleRows(first, n) * omega.transpose();
-        c.noalias() = h.K.middleRows(first, n) * omega.transpose();
+        Matrix<double> alpha;
+        if (specific) {
+            alpha = h.Q.middleRows(first, n) * q_mean.transpose();
+            alpha = (alpha.rowwise() - near_all.transpose()).array().exp();
+            alpha.colwise() -= Vector(alpha.rowwise().mean());
+            alpha = (alpha.rowwise() + beta.transpose()).cwiseMax(1e-8);
+        } else {
+            alpha = beta.transpose().replicate(n, 1);
+        }
         for (Index i = 0; i < n; ++i) {
-            c.row(i) = (c.row(i).array() - h.K.row(first + i).squaredNorm() / 2).exp();
-            const Eigen::RowVectorXd xi = b.row(i).array() - h.Q.row(first + i).squaredNorm() / 2;
-            b.row(i) = (xi + balanced.transpose()).array().exp();
-            if (!specific) continue;
-            Eigen::ArrayXd near = (q_mean * h.Q.row(first + i).transpose()).array();
-            near = (near - near.maxCoeff()).exp();
-            near = near / near.sum() - 1 / static_cast<double>(r);
-            b.row(i).array() += near.transpose() * (xi + alone.transpose()).array().exp();
+            b.row(i) = (b.row(i) + factor).array() - h.Q.row(first + i).squaredNorm() / 2;
+            b.row(i) = alpha.row(i).array() * b.row(i).array().exp();
         }
     });
 }
@@ -60,7 +96,7 @@ Method lara_method() {
     m.otherwise = 256;
     m.most = [](const Size& s) { return s.N; };
     m.most_text = "the length";
-    m.options = {{"specific", 0, 0, 1, true, "weights that depend on the query; B may then have both signs"}};
+    m.options = {{"specific", 1, 0, 1, true, "weights that depend on the query, as in the source; false: the balance heuristic alone, unbiased"}};
     m.f64 = lara;
     return m;
 }

@@ -5,7 +5,8 @@
 // In the source E and F are learned. Untrained they are random, E = F normal with variance 1/r, and then B Cᵀ is no estimate of
 // exp(Q Kᵀ): its mean is q_iᵀk_j exp(|K q_i|² / 2r). With `pooled` E takes means of r segments and F sums of them: every
 // key is replaced by the mean of its segment, which at r = N is exact. rank: the rows of E and F, at most N. O(N r d).
-// Every row depends on all keys.
+// Every row depends on all keys, also on later ones; within a prompt it may, since that is known as a whole before anything is
+// generated (claims A12).
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {

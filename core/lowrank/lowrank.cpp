@@ -9,7 +9,9 @@
 namespace causeway {
 namespace lowrank {
 
-void check_finite(const char* argument, const Tensor& x) {
+namespace {
+
+std::optional<Index> first_not_finite(const Tensor& x) {
     constexpr Index block = 1 << 15;
     const Index size = x.size();
     std::vector<char> wrong(static_cast<std::size_t>((size + block - 1) / block), 0);
@@ -24,16 +26,32 @@ void check_finite(const char* argument, const Tensor& x) {
         }, block);
     });
     const auto at = std::find(wrong.begin(), wrong.end(), 1);
-    if (at == wrong.end()) return;
+    if (at == wrong.end()) return {};
     Index i = (at - wrong.begin()) * block;
     while (std::isfinite(x.get(i))) ++i;
-    const double value = x.get(i);
+    return i;
+}
+
+}  // namespace
+
+void check_finite(const char* argument, const Tensor& x) {
+    const auto at = first_not_finite(x);
+    if (!at) return;
+    Index i = *at;
     std::string place;
     for (int k = x.ndim() - 1; k >= 0; --k) {
         place = std::to_string(i % x.shape()[k] + 1) + (place.empty() ? "" : ", ") + place;
         i /= x.shape()[k];
     }
-    fail(argument, ": entry (", place, ") is ", number_text(value), ", expected finite numbers");
+    fail(argument, ": entry (", place, ") is ", number_text(x.get(*at)), ", expected finite numbers");
+}
+
+void check_rows(const char* argument, const Tensor& x, const Tensor& q) {
+    if (x.ndim() != q.ndim()) fail(argument, ": ", x.shape().text(), ", expected ", q.ndim(), " dimensions like q (", q.shape().text(), ")");
+    for (int i = 0; i + 1 < q.ndim(); ++i) {
+        if (x.shape()[i] != q.shape()[i]) fail(argument, ": ", x.shape().text(), ", expected ", q.shape().text(), " like q but for the last dimension");
+    }
+    check_finite(argument, x);
 }
 
 Heads check_inputs(const Tensor& q, const Tensor& k) {
@@ -75,7 +93,7 @@ Settings settings_of(const Method& m, const LowRankOptions& o) {
         const auto& option = m.options[static_cast<std::size_t>(at - names.begin())];
         if (!(value >= option.least && value <= option.most) || value != std::floor(value)) {
             if (option.flag) fail(name, ": ", value, ", expected true or false");
-            fail(name, ": ", value, ", expected a whole number from ", option.least, " to ", option.most);
+            fail(name, ": ", value, ", expected a whole number from ", static_cast<Index>(option.least), " to ", static_cast<Index>(option.most));
         }
         settings[name] = value;
     }
@@ -106,9 +124,20 @@ void scaled(const Tensor& x, Index head, double root, exact::Scratch<T>& out) {
     });
 }
 
+// |v_j| for each token of all heads.
+std::vector<double> lengths(const Tensor& v, Index tokens) {
+    const Index w = v.shape().back();
+    const Tensor V = v.to(DType::f64);
+    std::vector<double> out(static_cast<std::size_t>(tokens));
+    for (Index j = 0; j < tokens; ++j) out[static_cast<std::size_t>(j)] = Eigen::Map<const Eigen::VectorXd>(V.data<double>() + j * w, w).norm();
+    return out;
+}
+
+// Returns whether B and C are known to be finite.
 template <class T>
-void run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Tensor& k, const Size& size, Index heads, Index r, double scale,
-         const Settings& settings, std::uint64_t seed, LowRank& out, const std::vector<std::string>& extras) {
+bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Tensor& k, const Size& size, Index heads, Index r, double scale,
+         const Settings& settings, std::uint64_t seed, LowRank& out, const std::vector<std::string>& extras, const std::vector<double>& sizes) {
+    bool all_finite = true;
     const Index N = size.N, d = size.d;
     const bool rounded = out.B.dtype() != dtype_of<T>;
     exact::Scratch<T> Q(N, d), K(N, d), B(rounded ? N : 0, r), C(rounded ? N : 0, r);
@@ -120,7 +149,10 @@ void run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
         T* c = rounded ? C.data() : out.C.data<T>() + h * N * r;
         std::vector<double*> beside;
         for (const auto& name : extras) beside.push_back(out.extras.at(name).data<double>() + h * N);
-        f(Head<T>{{Q.data(), N, d}, {K.data(), N, d}, {b, N, r}, {c, N, r}, beside, settings, lowrank::Random(seed, h)});
+        bool finite = false;
+        f(Head<T>{{Q.data(), N, d}, {K.data(), N, d}, {b, N, r}, {c, N, r}, beside, sizes.empty() ? nullptr : sizes.data() + h * N, settings,
+                  lowrank::Random(seed, h), finite});
+        all_finite = all_finite && finite && !rounded;
         if (!rounded) continue;
         for (const auto& [from, to] : {std::pair<const T*, float*>{b, out.B.data<float>()}, {c, out.C.data<float>()}}) {
             const T* source = from;
@@ -128,6 +160,7 @@ void run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
             lowrank::each_block(N * r, [&](Index first, Index n) { std::transform(source + first, source + first + n, target + first, [](T x) { return static_cast<float>(x); }); }, 1 << 15);
         }
     }
+    return all_finite;
 }
 
 }  // namespace
@@ -140,6 +173,9 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     const Settings settings = settings_of(m, o);
     const Index r = rank_of(m, size, settings, o);
     if (m.check) m.check(size, r, settings);
+    if (o.v && !m.values) fail("v: given, expected none: ", m.name, " does not look at values");
+    if (o.v) lowrank::check_rows("v", *o.v, q);
+    const auto sizes = o.v ? lengths(*o.v, heads.count * heads.N) : std::vector<double>{};
     // Drawn from the sequence of calls, so that seed(n) makes it the same again.
     const auto seed = o.seed ? *o.seed : static_cast<std::uint64_t>(std::ldexp(m.seeded ? random::uniform(DType::f64, Shape{1}).get(0) : 0.0, 53));
 
@@ -150,8 +186,9 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     LowRank out{Tensor(type, wide), Tensor(type, wide), {}};
     const auto extras = m.extras ? m.extras(settings) : std::vector<std::string>{};
     for (const auto& extra : extras) out.extras.emplace(extra, Tensor(DType::f64, one));
-    if (type == DType::f32 && m.f32) run<float>(m.f32, q, k, size, heads.count, r, scale, settings, seed, out, extras);
-    else run<double>(m.f64, q, k, size, heads.count, r, scale, settings, seed, out, extras);
+    const bool finite = type == DType::f32 && m.f32 ? run<float>(m.f32, q, k, size, heads.count, r, scale, settings, seed, out, extras, sizes)
+                                                    : run<double>(m.f64, q, k, size, heads.count, r, scale, settings, seed, out, extras, sizes);
+    if (!finite && (lowrank::first_not_finite(out.B) || lowrank::first_not_finite(out.C))) lowrank::overflows();
     return out;
 }
 

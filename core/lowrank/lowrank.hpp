@@ -12,6 +12,7 @@ struct LowRankOptions {
     std::optional<Index> rank;          // columns of B and C; what they stand for: lowrank::Method::rank
     std::optional<std::uint64_t> seed;  // the same seed gives the same factors; none: one of the sequence that seed() starts
     std::optional<double> scale;        // > 0; default 1/sqrt(d)
+    std::optional<Tensor> v;            // [b, h, N, w]: values, for the methods that look at them (lowrank::Method::values)
     std::map<std::string, double> own;  // options of the method by name; truth values 0 and 1
 };
 
@@ -22,7 +23,7 @@ struct LowRank {
 
 // B Cᵀ ≈ exp(scale q kᵀ), or the method's own kernel (000 eq. 3). q, k [b, h, N, d], or without the leading dimensions; one
 // element type. Random numbers are functions of the seed and the head: not of the number of threads, nor of other heads.
-// Throws Error naming the argument, also for entries that are not finite; OutOfMemory, Interrupted, Timeout.
+// Throws Error naming the argument, also for entries that are not finite and factors that would not be; OutOfMemory, Interrupted, Timeout.
 // Complexity: lowrank::Method::time for each head.
 LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& = {});
 
@@ -35,6 +36,8 @@ struct Heads {
 Heads check_inputs(const Tensor& q, const Tensor& k);
 // Throws Error unless the tensor is of finite numbers.
 void check_finite(const char* name, const Tensor& x);
+// Throws Error unless x has the dimensions of q but for the last one, and finite numbers.
+void check_rows(const char* name, const Tensor& x, const Tensor& q);
 double check_scale(const std::optional<double>& scale, Index d);
 
 }  // namespace lowrank

@@ -6,7 +6,8 @@
 // landmarks it is exact. rank: the number of landmarks, at most N; where it does not divide N, segments differ by one token.
 // O(N r d + N r² + r³). The pseudo-inverse is exact, by singular values above 1e-13 of the largest, or with `iterations` > 0
 // that of Razavi et al. 2014, of third order: Z ← Z (13 I − XZ (15 I − XZ (7 I − XZ))) / 4 from Xᵀ / (|X|₁ |X|∞).
-// Landmarks: every row depends on all tokens of the prompt.
+// Landmarks: every row depends on all tokens, also on later ones; within a prompt it may, since that is known as a whole before
+// anything is generated (claims A12).
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/error.hpp"
+
 namespace causeway::lowrank {
 
 void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, const Matrix<double>& X, View<double> Y) {
@@ -21,7 +23,10 @@ void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, cons
     }, rows);
 }
 
+void overflows() { fail("q: the factors overflow, expected smaller queries, keys or scale"); }
+
 Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance) {
+    if (!X.allFinite()) overflows();
     const Eigen::BDCSVD<Eigen::MatrixXd> svd(X, Eigen::ComputeThinU | Eigen::ComputeThinV);
     const Vector& s = svd.singularValues();
     const double least = tolerance * s[0];

@@ -60,8 +60,10 @@ struct Head {
     ConstView<T> Q, K;                  // [N, d]
     View<T> B, C;                       // [N, r], to be written
     std::vector<double*> extras;        // [N] each, in the order of the method's names
+    const double* sizes;                // |v_j|, [N]; none where no values were given
     const Settings& settings;
     Random random;
+    bool& finite;                       // to be set where B and C cannot have overflowed; otherwise every entry is looked at
 
     Index N() const { return Q.rows(); }
     Index d() const { return Q.cols(); }
@@ -78,7 +80,10 @@ void each_block(Index N, F&& f, Index block = 256) {
 // Y = exp(Q Kᵀ) X in tiles, never the whole matrix. Q [M, d], K [N, d], X [N, l], Y [M, l]. O(MN(d + l)).
 void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, const Matrix<double>& X, View<double> Y);
 
-// X⁺ by singular values; those up to `tolerance` times the largest count as 0. O(r³).
+// Throws the Error for factors that are not finite.
+[[noreturn]] void overflows();
+
+// X⁺ by singular values; those up to `tolerance` times the largest count as 0. O(r³). Throws Error for an X that is not finite.
 Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance);
 
 // The means of r segments of X, the i-th from row ⌊iN/r⌋ up to ⌊(i+1)N/r⌋: segments of two sizes where r does not divide N.

@@ -19,6 +19,7 @@ struct Method {
     // into tokens generated after it (000 section 4.1, claims A12).
     bool future = false;
     bool seeded = false;
+    bool values = false;       // takes the option v: values, whose lengths weigh the keys
     Index otherwise = 0;       // rank where it is not given, at most `most`; 0: the rank follows from d alone
     std::function<Index(const Size&)> most;  // largest rank
     std::string most_text;     // what that is: "the length"

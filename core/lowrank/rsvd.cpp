@@ -6,7 +6,8 @@
 //
 // The error of Q_Y Wᵀ in operator norm is on average at most (1 + √(r/(p−1)) + e√(r+p)/p √(N−r))^{1/(2 power + 1)} σ_{r+1},
 // p = oversample (Corollary 10.10). rank: singular values kept, at most N. O((2 power + 2) N² (d + l)) time, O(N l) memory. Every
-// row depends on all tokens.
+// row depends on all tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated
+// (claims A12).
 #include <Eigen/QR>
 #include <Eigen/SVD>
 
@@ -33,6 +34,7 @@ void rsvd(const Head<double>& h) {
         basis = orthonormal(product(h.Q, h.K, basis));
     }
     const Eigen::MatrixXd W = product(h.K, h.Q, basis);
+    if (!W.allFinite()) overflows();
     const Eigen::HouseholderQR<Eigen::MatrixXd> qr(W);
     const Eigen::MatrixXd R = qr.matrixQR().topRows(l).triangularView<Eigen::Upper>();
     const Eigen::BDCSVD<Eigen::MatrixXd> small(R, Eigen::ComputeThinU | Eigen::ComputeThinV);

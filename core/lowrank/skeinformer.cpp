@@ -1,13 +1,19 @@
 // Skeinformer: columns of the attention matrix, drawn by importance (Chen et al. 2022, "Sketching as a tool for understanding
 // and accelerating self-attention for long sequences").
 //
-//   J: r − 1 keys, drawn without replacement, p_j ∝ (Σ_{i in pilot} softmax(Q Kᵀ)_ij²)^{1/2}, the pilot a uniform sample of queries
+//   J: r − 1 keys, drawn without replacement, p_j ∝ (Σ_{i in pilot} softmax(Q Kᵀ)_ij²)^{1/2} |v_j|, the pilot a uniform sample of queries
 //   B = [exp(Q K_Jᵀ), g],   C = [columns J of I, 1 outside J],   g_i the geometric mean of exp(q_i K_Jᵀ)
+//   row i of the estimate is that of exp(Q Kᵀ) itself for i in the pilot, else that of B Cᵀ
 //
-// Columns in J are exact; every other entry of row i is g_i, the source's adaptive row normalisation. Two parts of the source need
-// more than Q and K and are left out: |v_j| in p_j, and exact outputs for the queries of the pilot. rank: columns of B, at
-// least 2; from N + 1 on all columns are exact. O(N r d). Which columns are drawn depends on all tokens.
+// Columns in J are exact; every other entry of row i is g_i, the source's adaptive row normalisation. The rows of the pilot, which the
+// estimate of p computes anyway, are used again: `exact_rows` [N] is 1 there, and such a row is to be taken from exp(Q Kᵀ), not
+// from B Cᵀ. |v_j| counts where the option v gives the values, and is 1 without. (Checked against the authors' code, which draws the
+// pilot with replacement.)
+//
+// rank: columns of B, at least 2; from N + 1 on all columns are exact. O(N (r + pilot) d). What is drawn depends on all tokens,
+// also on later ones; within a prompt it may, since that is known as a whole before anything is generated (claims A12).
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/base/error.hpp"
@@ -16,19 +22,47 @@
 namespace causeway::lowrank {
 namespace {
 
+// log Σ_j exp(q_iᵀ k_j) for every row of Q, the keys in tiles.
+Vector log_row_sums(const Matrix<double>& Q, const ConstView<double>& K) {
+    constexpr Index tile = 512;
+    Vector out(Q.rows());
+    each_block(Q.rows(), [&](Index first, Index m) {
+        Vector most = Vector::Constant(m, -std::numeric_limits<double>::infinity()), sum = Vector::Zero(m);
+        for (Index j = 0; j < K.rows(); j += tile) {
+            Matrix<double> scores = Q.middleRows(first, m) * K.middleRows(j, std::min(tile, K.rows() - j)).transpose();
+            const Vector higher = most.cwiseMax(scores.rowwise().maxCoeff());
+            scores.colwise() -= higher;
+            sum = sum.array() * (most - higher).array().exp() + scores.array().exp().rowwise().sum();
+            most = higher;
+        }
+        out.segment(first, m) = most.array() + sum.array().log();
+    }, 16);
+    return out;
+}
+
 void skeinformer(const Head<double>& h) {
     const Index N = h.N(), r = h.r(), kept = r - 1;
     const Index pilots = std::min<Index>(N, h["pilot"] > 0 ? static_cast<Index>(h["pilot"]) : r);
-    Eigen::ArrayXd squares = Eigen::ArrayXd::Zero(N);
-    for (Index i : sample(h.random.uniforms(0, pilots), N, pilots)) {
-        Eigen::ArrayXd row = (h.K * h.Q.row(i).transpose()).array();
-        row = (row - row.maxCoeff()).exp();
-        squares += (row / row.sum()).square();
+    const auto pilot = sample(h.random.uniforms(0, pilots), N, pilots);
+    Matrix<double> queries(pilots, h.d());
+    std::fill_n(h.extras[0], N, 0.0);
+    for (Index i = 0; i < pilots; ++i) {
+        const Index row = pilot[static_cast<std::size_t>(i)];
+        queries.row(i) = h.Q.row(row);
+        h.extras[0][row] = 1;
     }
+    const Vector log_sums = log_row_sums(queries, h.K);
+    Eigen::ArrayXd weight(N);
+    each_block(N, [&](Index first, Index n) {
+        Matrix<double> scores = queries * h.K.middleRows(first, n).transpose();
+        scores.colwise() -= log_sums;
+        weight.segment(first, n) = (2 * scores.array()).exp().colwise().sum().sqrt();
+        if (h.sizes) weight.segment(first, n) *= Eigen::Map<const Eigen::ArrayXd>(h.sizes + first, n);
+    });
     // The r − 1 largest of u^(1/p): sampling without replacement, one by one in proportion to p (Efraimidis and Spirakis 2006).
     const auto u = h.random.uniforms(1, N);
     std::vector<double> key(static_cast<std::size_t>(N));
-    for (std::size_t j = 0; j < key.size(); ++j) key[j] = std::log(u[j]) / std::max(std::sqrt(squares[static_cast<Index>(j)]), 1e-300);
+    for (std::size_t j = 0; j < key.size(); ++j) key[j] = std::log(u[j]) / std::max(weight[static_cast<Index>(j)], 1e-300);
     std::vector<Index> J(static_cast<std::size_t>(N));
     std::iota(J.begin(), J.end(), Index{0});
     std::partial_sort(J.begin(), J.begin() + kept, J.end(), [&](Index a, Index b) {
@@ -59,15 +93,17 @@ Method skeinformer_method() {
     Method m;
     m.name = "skeinformer";
     m.source = "Chen et al. 2022 (Skeinformer)";
-    m.formula = "B = [exp(q k_Jᵀ), geometric mean], C = [I_J, 1 outside J]";
-    m.time = "O(Nrd)";
+    m.formula = "B = [exp(q k_Jᵀ), geometric mean], C = [I_J, 1 outside J]; rows of the pilot exact";
+    m.time = "O(N(r + pilot)d)";
     m.rank = "columns: r − 1 keys drawn by importance, and one for all others";
     m.future = true;
     m.seeded = true;
+    m.values = true;
     m.otherwise = 128;
     m.most = [](const Size& s) { return s.N + 1; };
     m.most_text = "the length and one";
     m.options = {{"pilot", 0, 0, 1 << 20, false, "queries from which the importance of keys is estimated; 0: as many as the rank"}};
+    m.extras = [](const Settings&) { return std::vector<std::string>{"exact_rows"}; };
     m.check = [](const Size&, Index rank, const Settings&) {
         if (rank < 2) fail("rank: ", rank, ", expected 2 or more: a sampled column and the one for all others");
     };

@@ -7,7 +7,9 @@
 // κ of all 2N rows is positive semidefinite, of which this is the Nyström approximation; its upper right quarter is returned.
 // As exp(qᵀk) = e^{|q|²/2} κ(q, k) e^{|k|²/2}, the same factors with exp(xᵀs − |s|²/2) in place of κ(x, s) give exp(Q Kᵀ); they
 // are the features of favor+ at the directions S. `gaussian` returns κ(Q, K), the attention that Skyformer trains with.
-// rank: the number of landmarks, at most 2N, at which it is exact. O(N r d + N r² + r³). Landmarks come from all tokens.
+// The authors' code draws half of S from each of Q and K, adds I/10 to κ(S, S) and inverts it in six steps; here it is the pseudo-inverse.
+// rank: the number of landmarks, at most 2N, at which it is exact. O(N r d + N r² + r³). Landmarks come from all
+// tokens, also from later ones; within a prompt they may, since it is known as a whole before anything is generated (claims A12).
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {

@@ -4,7 +4,8 @@
 //
 //   A = U Σ Vᵀ,   B = U_r Σ_r^{1/2},   C = V_r Σ_r^{1/2}
 //
-// A is formed: O(N³) time, O(N²) memory, for N <= 4096. rank: singular values kept, at most N. Every row depends on all tokens.
+// A is formed: O(N³) time, O(N²) memory, for N <= 4096. rank: singular values kept, at most N. Every row depends on all
+// tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated (claims A12).
 #include <Eigen/SVD>
 
 #include "core/base/error.hpp"
@@ -18,6 +19,7 @@ void svd(const Head<double>& h) {
     const Buffer<double> workspace(5 * N * N);  // what Eigen takes
     Eigen::MatrixXd A(N, N);
     each_block(N, [&](Index first, Index n) { A.middleRows(first, n) = (h.Q.middleRows(first, n) * h.K.transpose()).array().exp(); });
+    if (!A.allFinite()) overflows();
     const Eigen::BDCSVD<Eigen::MatrixXd> svd(A, Eigen::ComputeThinU | Eigen::ComputeThinV);
     const Vector root = svd.singularValues().head(r).cwiseSqrt();
     View<double> B = h.B, C = h.C;

@@ -5,7 +5,8 @@
 // In the source the codes are learned with the model; here they are the k-means of the keys at hand: seeds by k-means++ (Arthur
 // and Vassilvitskii 2007), then Lloyd's iteration until nothing moves. A code without keys moves to the key farthest
 // from its own. rank: the number of codes, at most N, at which it is exact. O(iterations · N r d). The codes come from all keys of
-// the prompt; learned ones would not look ahead. The code of each key is returned as `code`, counted from 1.
+// the prompt, also from later ones, which is known as a whole before anything is generated (claims A12); learned ones would not look
+// ahead. The code of each key is returned as `code`, counted from 1.
 #include <limits>
 
 #include "core/lowrank/registry.hpp"

@@ -1,6 +1,6 @@
 -- Attention-output error against rank for every factorisation, with the causal mask and without, on real and random inputs.
 --
---   causeway experiments/fleet/accuracy.lua                   minutes
+--   causeway experiments/fleet/accuracy.lua                   a minute
 --   causeway experiments/fleet/accuracy.lua --inputs random --ranks 8,16 --length 64 --seeds 2
 --
 --   --length 512                  tokens; heads and width as the real inputs have them: 4 of 64
@@ -8,11 +8,12 @@
 --   --ranks 16,32,64,128,256      where a factorisation has a rank to choose; others have one point at theirs
 --   --seeds 3                     for the random ones
 --   --inputs random,layer1,layer4
---   --save results/fleet/accuracy rows.jsonl (goes on where it was stopped), .csv, .json, .html, a figure for each input
+--   --save results/fleet/accuracy rows.jsonl (goes on where it was stopped), .csv, .json, the figure as .svg, figure and table as .html
 --
 -- The output is D⁻¹ A V, A = exp(q kᵀ/√d) or its lower triangle, D its row sums; of the estimate likewise. The error of a token is
 -- |õ − o| / |o|, and 1 where its estimated row sum is not a positive number (no output: the share of such tokens is `lost`). What counts is
 -- the median over tokens: factors with both signs have a few rows whose sum nearly vanishes, which would decide every mean.
+-- The exact rows of skeinformer's pilot count, but are at most an eighth of all: half of them would make the median 0.
 -- Computed densely in Float64, so that only the factors are wrong.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
@@ -85,11 +86,15 @@ local results = sweep{
     local x = problem(p.input)
     local name, rank, s = p.case:match("^(%S+) (%d+) (%d+)$")
     rank = math.tointeger(rank)
-    local B, C, extras = lowrank(name, x.q, x.k, { rank = rank > 0 and math.min(rank, N) or nil, seed = math.tointeger(s) })
+    local given = { rank = rank > 0 and math.min(rank, N) or nil, seed = math.tointeger(s) }
+    if name == "skeinformer" then given.v, given.pilot = x.v, math.max(1, math.min(rank, N // 8)) end
+    local B, C, extras = lowrank(name, x.q, x.k, given)
     local estimate = B * C:t()
     if name == "hyper" then -- inside of its blocks it is exact
       local same = causeway.eq(extras.query_block:reshape(1, heads, N, 1), extras.key_block:reshape(1, heads, 1, N))
       estimate = estimate + times(f64(same), x.A - estimate)
+    elseif name == "skeinformer" then -- and it in the rows of its pilot
+      estimate = estimate + times(extras.exact_rows:reshape(1, heads, N, 1), x.A - estimate)
     end
     local plain, lost = error_of(estimate, x.v, x.plain)
     local masked, lost_masked = error_of(times(estimate, mask), x.v, x.masked)
@@ -130,30 +135,76 @@ local result = causeway.text_table(rows, {
 })
 display(result)
 
--- ── The figures ──
-local page = { result }
-for _, input in ipairs(options.inputs) do
+-- ── The figure: a panel for each input, with the mask above, without below; bars from least to most over seeds ──
+local colours = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5c00" }
+local marks = { 7, 5, 9, 13, 11, 15 }
+local drawn, extent = {}, { math.huge, 0, math.huge, 0 } -- a curve of a panel as a block of data; least and most rank and error
+for _, g in ipairs(order) do
   for _, kind in ipairs({ "masked", "unmasked" }) do
-    local curves = { xscale = "log", yscale = "log", xlabel = "rank", ylabel = "relative error, median token", title = string.format("%s, %s", input, kind), size = { 900, 560 } }
-    for i, name in ipairs(methods) do
-      local one = { x = {}, y = {}, error = {}, label = name }
-      for _, g in ipairs(order) do
-        if g.input == input and g.method == name then
-          local list = g[kind]
-          one.x[#one.x + 1], one.y[#one.y + 1] = g.rank, middle(list)
-          one.error[#one.error + 1] = math.min((list[#list] - list[1]) / 2, 0.9 * middle(list))
-        end
-      end
-      one.style = i <= 8 and "linespoints" or #one.x > 1 and "dashed" or "points" -- eight colours and marks are told apart
-      if #one.x > 0 then curves[#curves + 1] = one end
-    end
-    if #curves > 0 then
-      local figure = plot(curves)
-      figure:save(string.format("%s/%s-%s.svg", options.save, input, kind))
-      page[#page + 1] = figure
-    end
+    local list = g[kind]
+    local key = g.input .. " " .. kind .. " " .. g.method
+    drawn[key] = drawn[key] or {}
+    drawn[key][#drawn[key] + 1] = string.format("%d %.9g %.9g %.9g", g.rank, middle(list), list[1], list[#list])
+    extent = { math.min(extent[1], g.rank), math.max(extent[2], g.rank), math.min(extent[3], list[1]), math.max(extent[4], list[#list]) }
   end
 end
-page.title, page.save = "Attention output of low-rank factors", file .. ".html"
-causeway.report(page)
-print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, " .. #page - 1 .. " figures")
+local function script(kind)
+  local marked, labels = {}, {}
+  for _, g in ipairs(order) do
+    if not marked[g.rank] then
+      marked[g.rank] = true
+      labels[#labels + 1] = string.format("'%d' %d", g.rank, g.rank)
+    end
+  end
+  local lines = {
+    "set logscale xy",
+    string.format("set xrange [%g:%g]\nset yrange [%g:%g]", extent[1] / 1.2, extent[2] * 1.2, math.max(extent[3] / 1.3, 1e-4), extent[4] * 1.3),
+    "set xtics (" .. table.concat(labels, ", ") .. ")" .. (kind == "text" and "" or " rotate by 60 right font ',11'"),
+  }
+  local names = {}
+  for _, input in ipairs(options.inputs) do
+    for _, mask_kind in ipairs({ "masked", "unmasked" }) do
+      for _, name in ipairs(methods) do
+        local key = input .. " " .. mask_kind .. " " .. name
+        if drawn[key] then
+          names[key] = string.format("$d%d", #lines)
+          lines[#lines + 1] = names[key] .. " << END\n" .. table.concat(drawn[key], "\n") .. "\nEND"
+        end
+      end
+    end
+  end
+  lines[#lines + 1] = string.format("set multiplot layout 2,%d margins screen 0.065, 0.99, 0.185, 0.955 spacing screen 0.02, 0.1", #options.inputs)
+  local first = true
+  for _, mask_kind in ipairs({ "masked", "unmasked" }) do
+    for i, input in ipairs(options.inputs) do
+      lines[#lines + 1] = first and "set key at screen 0.5, 0.01 center bottom vertical maxrows 3 Left reverse noenhanced samplen 2.5 width 1 textcolor rgb '#3c4043'" or "unset key"
+      first = false
+      lines[#lines + 1] = string.format("set title %s noenhanced", causeway._gnuplot_quoted(input:gsub("layer", "layer ") .. (mask_kind == "masked" and ", causal mask" or ", no mask")))
+      lines[#lines + 1] = i == 1 and "set ylabel 'relative error, median token' textcolor rgb '#3c4043'" or "unset ylabel"
+      lines[#lines + 1] = i == 1 and "set format y '%g'" or "set format y ''"
+      lines[#lines + 1] = mask_kind == "masked" and "unset xlabel" or "set xlabel 'rank' textcolor rgb '#3c4043'" .. (kind == "text" and "" or " offset 0, 0.5")
+      local parts, single = {}, {} -- the points of the maps without a choice of rank come on top
+      for j, name in ipairs(methods) do
+        local data = names[input .. " " .. mask_kind .. " " .. name]
+        if data then
+          local open = j > #colours -- the second round of colours: dashed, with open marks
+          local look = string.format("linewidth %g pointtype %d pointsize 0.7 linecolor rgb '%s'", name == "svd" and 4 or 1.6, marks[(j - 1) % #marks + 1] - (open and 1 or 0), name == "svd" and "#202124" or colours[(j - 1) % #colours + 1])
+          local title = string.format("%s using 1:2 title %s", data, causeway._gnuplot_quoted(name))
+          if not of[name].default_rank then single[#single + 1] = title .. " with points " .. look:gsub("pointsize 0.7", "pointsize 1.1"):gsub("linewidth 1.6", "linewidth 2.5") end
+          if of[name].seeded then parts[#parts + 1] = string.format("%s using 1:2:3:4 notitle with yerrorbars %s", data, look) end
+          if of[name].default_rank then parts[#parts + 1] = title .. " with linespoints " .. look .. (name == "svd" and " dashtype 3" or open and " dashtype 2" or "") end
+        end
+      end
+      lines[#lines + 1] = "plot " .. table.concat(table.move(single, 1, #single, #parts + 1, parts), ", ")
+    end
+  end
+  return table.concat(lines, "\n") .. "\nunset multiplot\n"
+end
+if #order > 0 then
+  local figure = causeway._figure({ script = script, size = { 120 + 400 * #options.inputs, 900 } })
+  figure:save(file .. ".svg")
+  causeway.report({ title = "Attention output of low-rank factors", save = file .. ".html", figure,
+    "The error of a token is |õ − o| / |o| of the normalised attention output; drawn is that of the median token, the bars go from the least to the most over seeds. svd is the least that a matrix of that rank can have in its norms.",
+    result })
+  print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .svg, .html")
+end

@@ -24,7 +24,7 @@ function causeway.lowrank_methods()
   return setmetatable(list, Methods)
 end
 
-local names, options = {}, { rank = true, seed = true, scale = true, device = { "cpu", "gpu" } }
+local names, options = {}, { rank = true, seed = true, scale = true, v = true, device = { "cpu", "gpu" } }
 for i, m in ipairs(causeway.lowrank_method_list()) do
   names[i] = m.name
   for _, option in ipairs(m.options) do options[option.name] = true end

@@ -23,6 +23,7 @@ TEST_CASE("fleet/opcounts counts what the closed forms say", "[experiments]") {
     const std::string rows = read_bytes(folder / "results/fleet/opcounts/opcounts.csv");
     for (const char* method : {"vanilla", "recursion", "lightning-attention-2", "fleet", "hybrid"}) CHECK(contains(rows, std::string("\n") + method + ","));
     CHECK(contains(read_bytes(folder / "results/fleet/opcounts/opcounts.html"), "<table>"));
+    CHECK(contains(read_bytes(folder / "results/fleet/opcounts/opcounts.svg"), "lightning-attention-2"));
 }
 
 TEST_CASE("fleet/masked_error stays below its bounds and draws them", "[experiments]") {
@@ -46,6 +47,24 @@ TEST_CASE("fleet/accuracy measures every factorisation with and without the mask
         CAPTURE(row);
         CHECK(contains(rows, row));
     }
-    CHECK(contains(read_bytes(folder / "results/fleet/accuracy/layer4-masked.svg"), "transformer-vq"));
+    const std::string figure = read_bytes(folder / "results/fleet/accuracy/accuracy.svg");
+    for (const char* part : {"random, causal mask", "layer 4, no mask", "transformer-vq", "hedgehog", "</svg>"}) {
+        CAPTURE(part);
+        CHECK(contains(figure, part));
+    }
     CHECK(contains(read_bytes(folder / "results/fleet/accuracy/accuracy.html"), "<svg"));
+}
+
+TEST_CASE("fleet/cost times every factorisation against length and rank", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {fleet + "cost.lua", "--lengths", "64,128", "--ranks", "4,8", "--dim", "8", "--seconds", "0.001", "--rate_length", "64"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "favor+ at N = 64, 8 heads, d = 64, r = 256, Float32"));
+    const std::string rows = read_bytes(folder / "results/fleet/cost/cost.csv");
+    for (const char* row : {"nystrom", "svd", "taylor", "rank N=64 r=8", "length N=128 r=64", "length N=32 r=0"}) {
+        CAPTURE(row);
+        CHECK(contains(rows, row));
+    }
+    CHECK(contains(read_bytes(folder / "results/fleet/cost/cost.html"), "<svg"));
 }

@@ -24,6 +24,7 @@ TEST_CASE("lowrank returns factors, and what a factorisation has beside them", "
     CHECK(lua("return select('#', lowrank('nystrom', q, k, {rank = 7, iterations = 6}))") == "2");
     CHECK(lua("local _, _, e = lowrank('hyper', q, k, {rank = 8, block = 16}) return maximum(e.key_block), size(e.query_block)") == "3.0 1 2 40");
     CHECK(lua("local _, _, e = lowrank('favor+', q, k, {rank = 8, rows = true}) return size(e.log_rows)") == "1 2 40");
+    CHECK(lua("local _, _, e = lowrank('skeinformer', q, k, {rank = 8, pilot = 5, v = randn(1, 2, 40, 3)}) return sum(e.exact_rows), size(e.exact_rows)") == "10.0 1 2 40");
     CHECK(lua("local _, _, e = lowrank('transformer-vq', q, k, {rank = 8}) return minimum(e.code), maximum(e.code)") == "1.0 8.0");
 }
 
@@ -66,8 +67,13 @@ TEST_CASE("lowrank calls say in one sentence what does not fit", "[lua][lowrank]
     refused("lowrank('svd', x / 0, x)", "q: entry (1, 1, 1, 1) is Inf, expected finite numbers");
     refused("lowrank('rsvd', x, x, {seed = -1})", "seed: -1, expected 0 or more");
     refused("lowrank('favor+', x, x, {rows = 1})", "rows: expected true or false, got a number");
+    refused("lowrank('svd', x, x, {v = x})", "lowrank: unknown option \"v\"");
+    refused("lowrank('skeinformer', x, x, {v = 3})", "v: expected a Tensor, got a number");
+    refused("lowrank('linformer', x * 1e30, x)", "q: the factors overflow, expected smaller queries, keys or scale");
     refused("lowrank('svd', x)", "k: expected a Tensor, got nothing");
     refused("opcount(function() lowrank('svd', x, x) end)", "opcount: lowrank is not counted, expected the factors to be made before");
     refused("lowrank_error(x, x, x, x, {extras = 1})", "extras: expected the table that lowrank returns, got a number");
+    refused("lowrank_error(x, x, x, x, {extras = {key_blok = x}})", "extras: \"key_blok\" is nothing that lowrank returns, expected log_rows, query_block, key_block, exact_rows or code");
+    refused("lowrank('hyper', x, x, {block = 0})", "block: 0, expected a whole number from 1 to 1048576");
     refused("masked_worst_case(3, 'V')", "which: \"V\", expected \"W\", \"G\" or \"H\"");
 }

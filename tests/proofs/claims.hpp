@@ -1,5 +1,6 @@
 // What the proofs check, on record. Every check names its claim (index in proofs/README.md), what was checked on which
-// input, and the measured value against its bound. A run of chosen tests (./lab test proofs) closes with them as a table.
+// input, and the measured value against its bound. An input that begins with "the same" goes on from that of the check before it.
+// A run of chosen tests (./lab test proofs) closes with them as a table.
 #pragma once
 
 #include <cstdint>

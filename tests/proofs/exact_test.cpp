@@ -316,8 +316,8 @@ TEST_CASE("B8: FleetAttention and row-based are one computation", "[proofs][exac
         return differ;
     };
     exactly("B8", "entries whose bits differ", "Float32, no fused operations, N = 1, 33, 200, r = 5, d = 3", bits(0.0f, 1), 0);
-    exactly("B8", "entries whose bits differ", "Float64, the same", bits(0.0, 1), 0);
-    exactly("B8", "entries whose bits differ, decay 0.9", "Float32, the same", bits(0.0f, 0.9), 0);
+    exactly("B8", "entries whose bits differ", "Float64, no fused operations, N = 1, 33, 200, r = 5, d = 3", bits(0.0, 1), 0);
+    exactly("B8", "entries whose bits differ, decay 0.9", "Float32, no fused operations, N = 1, 33, 200, r = 5, d = 3", bits(0.0f, 0.9), 0);
     const Causal x = normal_problem(200, 5, 3, 421);
     const Matrix row = on_head<Unfused<float>>(x, 1, [](auto& h) { exact::row_based(h); }),
         block = on_head<Unfused<float>>(x, 1, [](auto& h) { exact::block_based(h, 16); });

@@ -74,7 +74,7 @@ TEST_CASE("E4: running products of gates", "[proofs][gates]") {
     int nans = 0;
     for (Index t = 0; t < 40; ++t)
         for (Index j = 0; j <= t; ++j) nans += std::isnan(std::exp(c(t, 0) - c(j, 0)));
-    published_fails("E4", "Λ_tj = e^{c_t - c_j}: entries that are NaN (-Inf minus -Inf)", "the same gates", nans, 1);
+    published_fails("E4", "Λ_tj = e^{c_t - c_j}: entries that are NaN (-Inf minus -Inf)", "the same", nans, 1);
 
     Random random(42);
     const Matrix a = rounded(random.uniform(64, 1, 0.5, 1));

@@ -447,7 +447,7 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
     published_fails("A11", "small ‖A - At‖/‖A‖, yet the output is off by at least", "A = (1,1,1; 1,9,1; 9,1,w), At of rank 1, w = 1e2 .. 1e8",
           output_error, 0.7);
     claim("A11", "‖A - At‖/‖A‖ times w, against 9.12", "w = 1e4, 1e6, 1e8", scaled, 0.01);
-    claim("A11", "the same error demanded row by row: output error over A9's bound", "the same w", repaired, 1);
+    claim("A11", "the same error demanded row by row: output error over A9's bound", "A = (1,1,1; 1,9,1; 9,1,w), w = 1e2 .. 1e8", repaired, 1);
     Matrix A(2, 2), At(2, 2), V(2, 1);
     A << 1, 1, 1, 0.5, At << 1, 1, 1, -1, V << 0, 1;
     published_fails("A11", "a signed approximation: outputs that are not finite", "row (1, 0.5) as (1, -1)",

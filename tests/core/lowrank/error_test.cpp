@@ -126,6 +126,15 @@ TEST_CASE("the masking constant is its closed form, and the worst cases grow lik
         CHECK(got.operator_norm.ratio() >= (1 + 1 / static_cast<double>(n)) * s / 2 * (1 - 1e-9));
         CHECK(got.operator_norm.ratio() <= U * (1 + 1e-9));
     }
+    // Whatever the size of the entries: no square of them overflows or vanishes.
+    const MatrixNorms usual = masked_norms(masked_worst_case(5, "G"));
+    for (double size : {1e300, 1e-300}) {
+        Tensor X = masked_worst_case(5, "G");
+        for (Index i = 0; i < 25; ++i) X.set(i, X.get(i) * size);
+        const MatrixNorms got = masked_norms(X);
+        CHECK(got.frobenius.error == Approx(usual.frobenius.error * size).epsilon(1e-12));
+        CHECK(got.operator_norm.ratio() == Approx(usual.operator_norm.ratio()).epsilon(1e-10));
+    }
     // Claims A6.
     CHECK(masked_norms(masked_worst_case(64, "H")).operator_norm.ratio() == Approx(1.323).margin(1e-3));
     CHECK(masked_norms(masked_worst_case(256, "H")).operator_norm.ratio() == Approx(1.714).margin(1e-3));
@@ -152,6 +161,13 @@ TEST_CASE("what lowrank_error refuses is said in one sentence", "[lowrank]") {
     o = {};
     o.extras["query_block"] = Tensor::zeros(DType::f64, {1, 2, 8});
     refused([&] { lowrank_error(x, x, f, f, o); }, "key_block: missing, expected beside query_block");
+    o = {};
+    o.extras["exact_rows"] = Tensor::zeros(DType::f64, {1, 2, 7});
+    refused([&] { lowrank_error(x, x, f, f, o); }, "exact_rows: 1×2×7, expected a number for each of the 16 rows of q");
+    o.extras = {{"log_rows", Tensor::full(DType::f64, {1, 2, 8}, std::nan(""))}};
+    refused([&] { lowrank_error(x, x, f, f, o); }, "log_rows: entry (1, 1, 1) is NaN, expected finite numbers");
+    refused([&] { lowrank_error(x, x, Tensor::full(DType::f64, {1, 2, 8, 3}, 1e200), Tensor::full(DType::f64, {1, 2, 8, 3}, 1e200)); },
+            "B: B Cᵀ overflows, expected smaller factors");
     o = {};
     o.scale = 1e6;
     refused([&] { lowrank_error(x, x, f, f, o); }, "q: exp(scale q kᵀ) overflows, expected smaller queries, keys or scale");

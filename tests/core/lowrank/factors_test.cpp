@@ -45,7 +45,7 @@ TEST_CASE("random features are exp(qᵀk) on average", "[lowrank]") {
         const char* name;
         std::map<std::string, double> own;
     };
-    for (const Kind& kind : {Kind{"favor+", {}}, {"favor+", {{"orthogonal", 0}}}, {"favor+", {{"stabilised", 0}}}, {"rfa", {}}, {"lara", {}}, {"lara", {{"specific", 1}}}}) {
+    for (const Kind& kind : {Kind{"favor+", {}}, {"favor+", {{"orthogonal", 0}}}, {"favor+", {{"stabilised", 0}}}, {"rfa", {}}, {"lara", {{"specific", 0}}}}) {
         INFO(kind.name);
         o.own = kind.own;
         constexpr int draws = 4000;
@@ -204,6 +204,102 @@ TEST_CASE("hyper: exact inside of blocks, unbiased outside, exact for one block"
     CHECK(low_rank("hyper", q, k, rank_and_seed(5)).B.shape() == Shape{N, 5});
 }
 
+TEST_CASE("lara is its definition at the directions it has drawn", "[lowrank]") {
+    const Index N = 14, r = 12, d = 3;
+    const Tensor q = normal_tensor({N, d}, 41, DType::f64, 2), k = normal_tensor({N, d}, 42);
+    LowRankOptions o = rank_and_seed(r);
+    o.scale = 1;
+    const Dense Q = matrix_of(q), K = matrix_of(k);
+    const auto means = [&](const Dense& X) {
+        Dense out(r, d);
+        for (Index c = 0; c < r; ++c) {
+            const Index first = c * N / r, last = (c + 1) * N / r;
+            out.row(c) = X.middleRows(first, last - first).colwise().sum() / static_cast<double>(last - first);
+        }
+        return out;
+    };
+    const Dense near = means(Q), mu = near + means(K);
+    const Dense towards = (Q * near.transpose()).unaryExpr([](double x) { return std::exp(x); });
+    for (double specific : {1.0, 0.0}) {
+        CAPTURE(specific);
+        o.own["specific"] = specific;
+        const LowRank f = low_rank("lara", q, k, o);
+        const Dense B = matrix_of(f.B), C = matrix_of(f.C);
+        // log C_jc = ω_cᵀk_j − |k_j|²/2 − log x_c, of which the largest is 0
+        const Dense exponents = C.array().log().matrix().colwise() + Eigen::VectorXd(K.rowwise().squaredNorm() / 2);
+        Dense unknown(N, d + 1);
+        unknown << K, Eigen::VectorXd::Ones(N);
+        const Dense solved = unknown.colPivHouseholderQr().solve(exponents);
+        const Dense omega = solved.topRows(d).transpose();
+        CHECK(C.colwise().maxCoeff() == Eigen::RowVectorXd::Ones(r));
+        const auto density = [&](Index c, const Eigen::RowVectorXd& mean) { return std::exp(-(omega.row(c) - mean).squaredNorm() / 2); };
+        Dense want(N, r);
+        Index least = 0;
+        for (Index i = 0; i < N; ++i) {
+            Eigen::VectorXd t(r);
+            for (Index c = 0; c < r; ++c) t[c] = towards(i, c) / towards.col(c).sum();
+            for (Index c = 0; c < r; ++c) {
+                double all = 0;
+                for (Index other = 0; other < r; ++other) all += density(c, mu.row(other));
+                const double alpha = density(c, mu.row(c)) / all + (specific != 0 ? t[c] - t.mean() : 0);
+                least += alpha < 1e-8;
+                want(i, c) = std::max(alpha, 1e-8) * density(c, Eigen::RowVectorXd::Zero(d)) / density(c, mu.row(c)) *
+                    std::exp(omega.row(c).dot(Q.row(i)) - Q.row(i).squaredNorm() / 2 - solved(d, c));
+            }
+        }
+        CHECK((B - want).cwiseAbs().maxCoeff() <= 1e-9 * want.cwiseAbs().maxCoeff());
+        CHECK((least > 0) == (specific != 0));  // the least weight is met
+        CHECK(B.minCoeff() > 0);
+    }
+}
+
+TEST_CASE("skeinformer draws keys by the length of their values, and keeps the rows of its pilot", "[lowrank]") {
+    const Index N = 40;
+    const Tensor q = normal_tensor({2, N, 4}, 43), k = normal_tensor({2, N, 4}, 44);
+    LowRankOptions o = rank_and_seed(6, 1, {{"pilot", 9}});
+    Tensor v = Tensor::zeros(DType::f64, {2, N, 3});
+    for (Index h = 0; h < 2; ++h) {
+        for (Index c = 0; c < 5; ++c) v.set((h * N + 7 * c + h) * 3 + 1, 1 + static_cast<double>(c));  // no other key has a value
+    }
+    o.v = v;
+    const LowRank f = low_rank("skeinformer", q, k, o);
+    for (Index h = 0; h < 2; ++h) {
+        CAPTURE(h);
+        for (Index j = 0; j < N; ++j) CHECK((matrix_of(f.C, h)(j, 5) == 0) == (v.get((h * N + j) * 3 + 1) > 0));
+        const Dense A = attention(q, k, scale, h);
+        Dense delta = A - product(f, h);
+        Index exact = 0;
+        for (Index i = 0; i < N; ++i) {
+            if (f.extras.at("exact_rows").get(h * N + i) == 0) continue;
+            ++exact;
+            delta.row(i).setZero();
+        }
+        CHECK(exact == 9);
+        LowRankErrorOptions with;
+        with.extras = f.extras;
+        with.v = v;
+        const LowRankErrors e = lowrank_error(q, k, f.B, f.C, with);
+        CHECK(e.heads[static_cast<std::size_t>(h)].frobenius.error == Approx(delta.norm()).epsilon(1e-12));
+        CHECK(e.heads[static_cast<std::size_t>(h)].frobenius.error_masked == Approx(lower(delta).norm()).epsilon(1e-12));
+    }
+    // The share of draws of one key, where one is drawn: its weight by its definition from all queries.
+    const Tensor q1 = normal_tensor({12, 4}, 45), k1 = normal_tensor({12, 4}, 46), v1 = normal_tensor({12, 2}, 47);
+    Dense P = attention(q1, k1, scale);
+    const Eigen::VectorXd sums = P.rowwise().sum();
+    P = sums.cwiseInverse().asDiagonal() * P;
+    Eigen::VectorXd p = P.colwise().norm().transpose().cwiseProduct(matrix_of(v1).rowwise().norm());
+    p /= p.sum();
+    Eigen::VectorXd drawn = Eigen::VectorXd::Zero(12);
+    constexpr int draws = 3000;
+    LowRankOptions one = rank_and_seed(2, 1, {{"pilot", 12}});
+    one.v = v1;
+    for (unsigned s = 0; s < draws; ++s) {
+        one.seed = s;
+        drawn += (1 - matrix_of(low_rank("skeinformer", q1, k1, one).C).col(1).array()).matrix() / draws;
+    }
+    CHECK(((drawn - p).array().abs() <= 5 * (p.array() * (1 - p.array()) / draws).sqrt()).all());
+}
+
 TEST_CASE("linformer, skeinformer and hedgehog are what they say", "[lowrank]") {
     const Index N = 30;
     const Tensor q = normal_tensor({N, 4}, 21), k = normal_tensor({N, 4}, 22);
@@ -325,7 +421,37 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
     bad = x.to(DType::f16).copy();
     bad.set(5, -INFINITY);
     refused("svd", x.to(DType::f16), bad, {}, "k: entry (1, 1, 2, 2) is -Inf, expected finite numbers");
+    // Of every factorisation: entries that are not numbers, factors that are not, and a length that the rank does not divide.
+    const Tensor wide = normal_tensor({1, 2, 50, 6}, 29), huge = normal_tensor({1, 2, 50, 6}, 29, DType::f32, 1e30);
+    for (const auto& m : lowrank::methods()) {
+        CAPTURE(m.name);
+        bad = wide.copy();
+        bad.set(6 * 57 + 1, std::nan(""));
+        refused(m.name, bad, wide, {}, "q: entry (1, 2, 8, 2) is NaN, expected finite numbers");
+        refused(m.name, wide, bad, {}, "k: entry (1, 2, 8, 2) is NaN, expected finite numbers");
+        if (m.name == "favor+") {
+            refused(m.name, huge, huge, {}, "q: the factors overflow, expected smaller queries, keys or scale");
+            refused(m.name, huge, huge, rank_and_seed(8, 1, {{"rows", 1}}), "q: the factors overflow, expected smaller queries, keys or scale");
+        } else if (m.name != "hedgehog") {
+            refused(m.name, huge, huge, {}, "q: the factors overflow, expected smaller queries, keys or scale");
+        }
+        if (m.otherwise == 0) continue;
+        const Index rank = m.name == "rfa" ? 8 : 7;
+        const LowRank f = low_rank(m.name, wide, wide, rank_and_seed(rank));
+        CHECK(f.B.shape() == Shape{1, 2, 50, rank});
+        LowRankErrorOptions with;
+        with.extras = f.extras;
+        CHECK(std::isfinite(lowrank_error(wide, wide, f.B, f.C, with).all.frobenius.error));
+        const Tensor single = normal_tensor({1, 6}, 30);
+        const LowRank alone = low_rank(m.name, single, single, {});
+        CHECK(std::isfinite(alone.B.get(0) * alone.C.get(0)));
+    }
     LowRankOptions o;
+    o.v = normal_tensor({1, 2, 8, 3}, 1);
+    refused("lara", x, x, o, "v: given, expected none: lara does not look at values");
+    o.v = normal_tensor({1, 2, 7, 3}, 1);
+    refused("skeinformer", x, x, o, "v: 1×2×7×3, expected 1×2×8×4 like q but for the last dimension");
+    o = {};
     o.scale = -1;
     refused("svd", x, x, o, "scale: -1, expected a finite number above 0");
     const Tensor longer = Tensor::zeros(DType::f32, {4097, 1});
