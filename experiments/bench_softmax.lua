@@ -11,8 +11,9 @@
 --   --fresh                          start again
 --
 -- Method: flash and its gradient are first compared with the definition in Float64; a wrong one is not timed. Calls and
--- products are timed in turns, three each, so that both see the same machine; each is its fastest, after a warm-up. Useful operations (a multiply and an add are two) of h heads: 4 N² d h,
--- with causal half of it; the gradient 10 N² d h, half of it likewise (five products, of which the scores are recomputed).
+-- products are timed in turns, three each, so that both see the same machine; each is its fastest, after a warm-up. Useful
+-- operations (a multiply and an add are two) of h heads: 4 N² d h, with causal half of it; the gradient 10 N² d h, half of it
+-- likewise (five products, of which the scores are recomputed).
 -- Their rate is compared with what Eigen's 512×512×512 Float32 product reaches on the same threads.
 -- Memory is the peak of a call beyond its inputs and its output (of the gradient: dq); "scores" is that of h N² numbers.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."

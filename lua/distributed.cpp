@@ -1,4 +1,6 @@
 // Tree and ring decoding over shards of the keys and values, on threads, MPI and modelled clusters.
+#include <algorithm>
+
 #include "core/distributed/decode.hpp"
 #include "core/distributed/mpi.hpp"
 #include "lua/attention_args.hpp"
@@ -70,10 +72,10 @@ void push_report(lua_State* L, const DecodeReport& r) {
     lua_call(L, 1, 1);
 }
 
-int shards_option(const Options& options, const char* key) {
-    if (!options.has(key)) return 0;
-    const Index p = options.integer(key, 0);
-    if (p < 1 || p > 4096) fail(key, ": ", p, ", expected from 1 to 4096");
+int shards_option(const Options& options, int most) {
+    if (!options.has("shards")) return 0;
+    const Index p = options.integer("shards", 0);
+    if (p < 1 || p > most) fail("shards: ", p, ", expected from 1 to ", most);
     return static_cast<int>(p);
 }
 
@@ -123,7 +125,7 @@ int decode(lua_State* L, bool is_tree) {
     for (const char* name : {"overlap", "home"}) if (!is_tree) known.emplace_back(name);
     const Options options = given.options(is_tree ? "tree_decode" : "ring_decode", known, {"q", "k", "v"});
     DecodeOptions o;
-    o.shards = shards_option(options, "shards");
+    o.shards = shards_option(options, 1024);
     o.sizes = sizes_option(L, options);
     o.engine = options.string("engine", distributed::mpi_size() > 1 ? "mpi" : o.engine);
     o.causal = options.boolean("causal", false);
@@ -192,7 +194,7 @@ int decode_model_(lua_State* L) {
     z.causal = options.boolean("causal", false);
     if (z.query_heads % z.heads != 0) fail("query_heads: ", z.query_heads, ", expected a multiple of heads, ", z.heads);
     DecodeOptions o;
-    o.shards = shards_option(options, "shards");
+    o.shards = shards_option(options, 4096);
     o.sizes = sizes_option(L, options);
     tree_options(options, o);
     ring_options(options, o);
@@ -200,9 +202,12 @@ int decode_model_(lua_State* L) {
     return 1;
 }
 
-// link_speed(engine) -> {latency, rate}
+// link_speed(engine, ranks, bytes) -> {latency, rate}
 int link_speed_(lua_State* L) {
-    const Link link = measured_link(lua_isnoneornil(L, 1) ? "threads" : check_string(L, 1, "engine"));
+    const std::string engine = lua_isnoneornil(L, 1) ? "threads" : check_string(L, 1, "engine");
+    const Index ranks = lua_isnoneornil(L, 2) ? 2 : check_integer(L, 2, "ranks");
+    const Index bytes = lua_isnoneornil(L, 3) ? Index{1} << 22 : check_integer(L, 3, "bytes");
+    const Link link = measured_link(engine, static_cast<int>(std::clamp<Index>(ranks, 0, 1 << 20)), bytes);
     lua_newtable(L);
     set(L, "latency", link.latency);
     set(L, "rate", link.rate);

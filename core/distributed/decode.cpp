@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
@@ -99,6 +100,14 @@ void agree(Communicator& comm, const std::vector<std::pair<const char*, std::int
                 fail(mine[static_cast<std::size_t>(i)].first, " ", got, " on rank ", r, ", expected ", expected, " like rank 0; every rank has to make the same call");
 }
 
+// Of the bits of all values, by Fowler, Noll and Vo. O(n).
+template <class T>
+std::int64_t checksum(const T* x, Index n) {
+    std::uint64_t sum = 0xcbf29ce484222325;
+    for (Index i = 0; i < n; ++i) sum = (sum ^ std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[i])) * 0x100000001b3;
+    return static_cast<std::int64_t>(sum);
+}
+
 template <class T>
 void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const DecodeOptions& o, DecodeReport& report) {
     Sizes& z = task.sizes;
@@ -108,6 +117,7 @@ void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const Decode
         {"method (1: tree)", plan.is_tree}, {"algorithm", plan.tree.algorithm}, {"topology, by number", static_cast<std::int64_t>(plan.tree.topology)},
         {"per_node", plan.tree.per_node}, {"overlap", plan.ring.overlap}, {"home", plan.ring.home}, {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
     agree(comm, mine);
+    agree(comm, {{"q: values with the checksum", checksum(task.q, z.rows() * z.dk)}});
     std::vector<std::pair<const char*, std::int64_t>> lengths;
     for (const Index n : o.sizes) lengths.emplace_back("sizes: a length of", n);
     agree(comm, lengths);
@@ -151,8 +161,9 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
     if (o.engine == "nccl") fail("engine: \"nccl\" is not built, expected \"threads\" or \"mpi\"");
     if (o.engine != "threads") fail("engine: ", in_quotes(o.engine), ", expected one of \"threads\", \"mpi\", \"nccl\"", did_you_mean(o.engine, {"threads", "mpi", "nccl"}));
     if (o.shards < 0 || o.shards > 1024) fail("shards: ", o.shards, ", expected from 1 to 1024");
+    if (o.sizes.size() > 1024) fail("sizes: ", o.sizes.size(), " lengths, expected at most 1024");
     check_lengths(z);
-    const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? threads() : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1025));
+    const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? threads() : static_cast<int>(o.sizes.size());
     const auto starts = starts_of(o, z.M, p);
     result.report = report_of(plan, z, "threads", p, element);
     std::vector<double> seconds(static_cast<std::size_t>(p));
@@ -207,8 +218,13 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
     DecodeOptions options = o;
     options.per_node = machine.per_node;
     const Plan plan = plan_of(method == "tree", options);
+    if (o.sizes.size() > 4096) fail("sizes: ", o.sizes.size(), " lengths, expected at most 4096");
     const int p = o.shards > 0 ? o.shards : static_cast<int>(std::max<std::size_t>(1, o.sizes.size()));
     check_lengths(z);
+    // Whatever is counted must fit: a rank moves at most all keys and values, or some dozens of partial results.
+    const double heads = static_cast<double>(z.batch) * static_cast<double>(z.query_heads), width = static_cast<double>(z.dk) + static_cast<double>(z.dv) + 2;
+    const double bytes = heads * (static_cast<double>(z.M) + 64 * static_cast<double>(z.N)) * width * p * static_cast<double>(machine.element_bytes);
+    if (bytes > 0x1p62) fail("length, queries, heads, batch, dim, shards, element_bytes: up to ", bytes, " bytes sent, expected less than 2^62");
     const auto starts = starts_of(o, z.M, p);
     DecodeReport report = report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)));
     report.element_bytes = machine.element_bytes;
@@ -222,41 +238,48 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
     return report;
 }
 
-Link measured_link(const std::string& engine, Index bytes) {
+Link measured_link(const std::string& engine, int ranks, Index bytes) {
     if (engine != "threads" && engine != "mpi") fail("engine: ", in_quotes(engine), ", expected \"threads\" or \"mpi\"");
-    if (bytes < 1024) fail("bytes: ", bytes, ", expected 1024 or more");
+    if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
+    if (engine == "mpi") {
+        start_mpi();
+        if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
+    }
+    const int most = engine == "mpi" ? mpi_size() : 1024;
+    if (ranks < 2 || ranks > most) fail("ranks: ", ranks, ", expected from 2 to ", most);
     Link link;
     const Program program = [&](Communicator& comm) {
-        Buffer<char> data(bytes);
-        std::fill_n(data.data(), bytes, 0);
-        // Half the least time to and fro, ranks 0 and 1.
-        const auto one_way = [&](Index n, int tries) {
+        const int me = comm.rank(), right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+        Buffer<char> out(bytes), in(bytes);
+        std::fill_n(out.data(), bytes, 0);
+        // The least time of a message, of some tries of many: between two ranks to and fro, among more around the ring at once.
+        const auto one_way = [&](Index n, int tries, int together) {
             double least = 1e300;
             for (int i = 0; i < tries; ++i) {
                 interrupt::check();
+                comm.barrier();
                 const double begun = comm.now();
-                if (comm.rank() == 0) {
-                    comm.send(data.data(), n, 1).wait();
-                    comm.receive(data.data(), n, 1).wait();
-                } else if (comm.rank() == 1) {
-                    comm.receive(data.data(), n, 0).wait();
-                    comm.send(data.data(), n, 0).wait();
+                for (int s = 0; s < together && me < ranks; ++s) {
+                    if (ranks > 2) {
+                        comm.exchange(out.data(), n, right, in.data(), n, left);
+                    } else if (s % 2 == me) {
+                        comm.send(out.data(), n, right).wait();
+                    } else {
+                        comm.receive(in.data(), n, left).wait();
+                    }
                 }
-                least = std::min(least, (comm.now() - begun) / 2);
+                least = std::min(least, (comm.now() - begun) / together);  // rank 0 is the last to receive
+                comm.barrier();
             }
             return least;
         };
-        comm.barrier();
-        const double small = one_way(8, 200), large = one_way(bytes, 20);
-        comm.barrier();
-        if (comm.rank() == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
+        const double small = one_way(8, 20, 16), large = one_way(bytes, 5, 4);
+        if (me == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
     };
     if (engine == "threads") {
-        run_threads(2, program);
+        run_threads(ranks, program);
         return link;
     }
-    start_mpi();
-    if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
     run_mpi([&](Communicator& comm) {
         program(comm);
         broadcast_binomial(comm, all_ranks(comm), &link.latency, 1);

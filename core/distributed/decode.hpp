@@ -56,9 +56,10 @@ DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, cons
 // above but engine and scale.
 DecodeReport decode_model(const std::string& method, const distributed::Sizes& sizes, const distributed::Cluster& cluster, const DecodeOptions&);
 
-// Constants of an engine on this machine, from messages of 8 bytes and of `bytes` to and fro between two ranks; the least time
-// of some tries.
-distributed::Link measured_link(const std::string& engine, Index bytes = 1 << 22);
+// Constants of an engine on this machine, from messages of 8 bytes and of `bytes`, the least time of some tries: to and fro
+// between two ranks; among more, sent by all at once around a ring, as ring decoding does, so that what they share is in it.
+// Throws Error where ranks < 2 or more than MPI has.
+distributed::Link measured_link(const std::string& engine, int ranks = 2, Index bytes = 1 << 22);
 
 extern const std::vector<std::string> decode_topologies;
 

@@ -1,5 +1,6 @@
 #include "core/distributed/mpi.hpp"
 
+#include <cstdint>
 #include <cstdlib>
 
 #include "core/base/error.hpp"
@@ -17,6 +18,7 @@
 #include <thread>
 
 #include "core/base/interrupt.hpp"
+#include "core/tensor/random.hpp"
 #endif
 
 namespace causeway::distributed {
@@ -82,6 +84,13 @@ void finish_mpi(int status, void*) {
     for (int r = 0; r < world_size; ++r) {
         MPI_Request request;
         if (r != world_rank) MPI_Isend(&ended, 1, MPI_CHAR, r, 0, control, &request), MPI_Request_free(&request);
+    }
+    // Only together into MPI_Finalize: where a rank fails while another is in it, Open MPI 4.1's mpirun may hang or crash.
+    for (int r = 0; r < world_size; ++r) {
+        for (int came = r == world_rank; !came;) {
+            MPI_Iprobe(r, 0, control, &came, MPI_STATUS_IGNORE);
+            if (!came) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
     }
     MPI_Finalize();
 }
@@ -155,6 +164,7 @@ private:
     // The tag of the last message. Stops for Ctrl-C, and when the rank that is waited for (-1: any) has ended its script.
     static int wait_for(Requests& requests, int peer) {
         int tag = 0, polls_after_end = 0;
+        double noticed = 0;
         for (MPI_Request& request : requests) {
             for (long polls = 0;; ++polls) {
                 int done = 0;
@@ -166,12 +176,13 @@ private:
                 }
                 if (polls < 2000) continue;
                 sched_yield();  // ranks may share a core
-                if (polls % 64 != 0) continue;
+                if (polls % 16 != 0) continue;
                 interrupt::check();
                 int ended = 0;
                 MPI_Iprobe(peer < 0 ? MPI_ANY_SOURCE : peer, 0, control, &ended, &status);
                 // What it sent before it ended may still be on its way.
-                if (ended && ++polls_after_end > 100)
+                if (ended && polls_after_end++ == 0) noticed = MPI_Wtime();
+                if (polls_after_end > 10 && MPI_Wtime() > noticed + 0.1)
                     fail("engine: \"mpi\", rank ", status.MPI_SOURCE, " has ended its script while rank ", world_rank, " waits for it; every rank has to make the same calls");
             }
         }
@@ -194,6 +205,9 @@ void start_mpi() {
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     require(MPI_Comm_dup(MPI_COMM_WORLD, &control), "starting");
     on_exit(finish_mpi, nullptr);
+    std::uint64_t seed = random::seed();
+    require(MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD), "starting");
+    random::set_seed(seed);
     if (world_rank == 0) return;
     std::fflush(stdout);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);

@@ -65,10 +65,11 @@ print(ring.time / tree.time)]],
 }
 
 manual.link_speed = {
-  call = 'link_speed([engine])',
-  text = [[Latency and rate of messages between two ranks of "threads" (the default) or "mpi" on this machine, from the least time of some
-tries with 8 bytes and with 4 MiB: {latency = seconds, rate = bytes a second}, as decode_model takes them.]],
-  example = "link_speed()",
+  call = 'link_speed([engine [, ranks [, bytes]]])',
+  text = [[Latency and rate of messages of "threads" (the default) or "mpi" on this machine, {latency = seconds, rate = bytes a second}
+as decode_model takes them, from the least time of some tries with 8 bytes and with `bytes`, 4 MiB unless given. With two
+ranks (the default) messages go to and fro; with more, all ranks send at once around a ring, as ring decoding does.]],
+  example = "link_speed('threads', 4)",
 }
 
 manual.mpi_rank = {

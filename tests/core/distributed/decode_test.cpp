@@ -1,4 +1,6 @@
 // tree_decode and ring_decode against softmax attention by its definition.
+#include <bit>
+
 #include "tests/core/distributed/problems.hpp"
 #include "tests/core/exact/problems.hpp"  // Poison
 
@@ -102,6 +104,49 @@ TEST_CASE("a key of score minus infinity has weight 0, a NaN shows itself", "[tr
     }
 }
 
+TEST_CASE("what is sent and held is what equations 8 to 14 say for every p up to 64, with data and without", "[tree]") {
+    const Index b = 2, heads = 2, dh = 4, d = heads * dh, t = 3, triple = b * (d + 2 * heads);
+    distributed::Cluster machine = distributed::cluster("h100");
+    machine.element_bytes = 4;
+    for (int p = 1; p <= 64; ++p) {
+        CAPTURE(p);
+        const Index N = t * p, depth = std::bit_width(static_cast<unsigned>(p - 1));
+        const distributed::Sizes z{b, heads, heads, 1, N, dh, dh, false, 0.5};
+        DecodeOptions o;
+        o.shards = p;
+        const DecodeReport ring = decode_model("ring", z, machine, o);
+        o.topology = "ring";
+        const DecodeReport tree = decode_model("tree", z, machine, o);
+        o.topology = "binomial";
+        const DecodeReport binomial = decode_model("tree", z, machine, o);
+        CHECK(ring.total().elements == 2 * b * t * d * (p - 1) * p);     // (10) as repaired: p - 1 shifts of all devices
+        CHECK(ring.total().rounds == p - 1);
+        CHECK(tree.total().elements == 2 * (p - 1) * triple);            // p times (14)
+        CHECK(binomial.total().rounds == 2 * depth);                     // Theorem 1: up the tree, and down again
+        for (std::size_t r = 0; r < static_cast<std::size_t>(p); ++r) {
+            const distributed::Memory &own = ring.memory[r], &held = tree.memory[r];
+            CHECK(ring.traffic[r].elements == 2 * b * t * d * (p - 1));
+            CHECK(ring.traffic[r].messages == p - 1);
+            CHECK(own.peak_total == (p == 1 ? 2 : 4) * b * t * d + 2 * b * d + 2 * b * heads);                               // (8) as repaired
+            CHECK(held.peak_total - held.most(distributed::Held::work) == 2 * b * t * d + 2 * b * d + 2 * b * heads);        // (9)
+        }
+        if (p > 8 && p != 13 && p != 64) continue;
+        const Tensor q = Tensor::zeros(DType::f32, {b, heads, 1, dh}), k = Tensor::zeros(DType::f32, {b, heads, N, dh});
+        const auto same = [](const DecodeReport& real, const DecodeReport& modelled) {
+            for (std::size_t r = 0; r < real.traffic.size(); ++r) {
+                const distributed::Traffic &x = real.traffic[r], &y = modelled.traffic[r];
+                if (x.messages != y.messages || x.elements != y.elements || x.bytes != y.bytes || x.rounds != y.rounds) return false;
+                if (real.memory[r].peak != modelled.memory[r].peak || real.memory[r].peak_total != modelled.memory[r].peak_total) return false;
+            }
+            return true;
+        };
+        CHECK(same(tree_decode(q, k, k, o).report, binomial));
+        o.topology = "ring";
+        CHECK(same(tree_decode(q, k, k, o).report, tree));
+        CHECK(same(ring_decode(q, k, k, o).report, ring));
+    }
+}
+
 TEST_CASE("decoding keeps the type and leading dimensions of q", "[tree]") {
     const DecodeCase c{.N = 2, .M = 6, .dk = 4, .dv = 3, .seed = 8};
     const DecodeInputs in = decode_inputs(c);
@@ -125,6 +170,11 @@ TEST_CASE("decoding names what it cannot use", "[tree]") {
     CHECK(message([&] { tree_decode(q, Tensor::zeros(DType::f32, {1, 2, 5, 3}), v); }) == "k: width 3, expected 4 like q");
     CHECK(message([&] { tree_decode(q, k, v.to(DType::f64)); }) == "v: Float64, expected Float32 like q");
     CHECK(message([&] { tree_decode(q, k, v, {.shards = 2000}); }) == "shards: 2000, expected from 1 to 1024");
+    CHECK(message([&] { tree_decode(q, k, v, {.sizes = std::vector<Index>(2000)}); }) == "sizes: 2000 lengths, expected at most 1024");
+    CHECK(message([&] { measured_link("threads", 1); }) == "ranks: 1, expected from 2 to 1024");
+    CHECK(message([&] {
+              decode_model("tree", {1 << 20, 1 << 20, 1 << 20, 1, Index{1} << 40, 128, 128, false, 1}, distributed::cluster("h100"), {.shards = 8});
+          }).find("expected less than 2^62") != std::string::npos);
     CHECK(message([&] { tree_decode(q, k, v, {.shards = 2, .sizes = {5}}); }) == "sizes: 1 lengths, expected one for each of the 2 shards");
     CHECK(message([&] { ring_decode(q, k, v, {.sizes = {2, 2}}); }) == "sizes: 4 keys together, expected 5 like k");
     CHECK(message([&] { ring_decode(q, k, v, {.sizes = {7, -2}}); }) == "sizes: -2, expected lengths of 0 or more");
