@@ -165,19 +165,29 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
 
 }  // namespace
 
+namespace lowrank {
+
+Settled settle(const Method& m, const Size& size, const LowRankOptions& o) {
+    Settled c;
+    c.scale = check_scale(o.scale, size.d);
+    c.settings = settings_of(m, o);
+    c.rank = rank_of(m, size, c.settings, o);
+    if (m.check) m.check(size, c.rank, c.settings);
+    if (o.v && !m.values) fail("v: given, expected none: ", m.name, " does not look at values");
+    // Drawn from the sequence of calls, so that seed(n) makes it the same again.
+    c.seed = o.seed ? *o.seed : static_cast<std::uint64_t>(std::ldexp(m.seeded ? random::uniform(DType::f64, Shape{1}).get(0) : 0.0, 53));
+    return c;
+}
+
+}  // namespace lowrank
+
 LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& o) {
     const Method& m = lowrank::method(name);
     const auto heads = lowrank::check_inputs(q, k);
     const Size size{heads.N, heads.d};
-    const double scale = lowrank::check_scale(o.scale, size.d);
-    const Settings settings = settings_of(m, o);
-    const Index r = rank_of(m, size, settings, o);
-    if (m.check) m.check(size, r, settings);
-    if (o.v && !m.values) fail("v: given, expected none: ", m.name, " does not look at values");
-    if (o.v) lowrank::check_rows("v", *o.v, q);
+    if (o.v && m.values) lowrank::check_rows("v", *o.v, q);
+    const auto [scale, settings, r, seed] = lowrank::settle(m, size, o);
     const auto sizes = o.v ? lengths(*o.v, heads.count * heads.N) : std::vector<double>{};
-    // Drawn from the sequence of calls, so that seed(n) makes it the same again.
-    const auto seed = o.seed ? *o.seed : static_cast<std::uint64_t>(std::ldexp(m.seeded ? random::uniform(DType::f64, Shape{1}).get(0) : 0.0, 53));
 
     Shape wide = q.shape(), one;
     wide[wide.ndim() - 1] = r;

@@ -40,5 +40,15 @@ void check_finite(const char* name, const Tensor& x);
 void check_rows(const char* name, const Tensor& x, const Tensor& q);
 double check_scale(const std::optional<double>& scale, Index d);
 
+// What a call has settled with all defaults filled in.
+struct Settled {
+    double scale;
+    Settings settings;
+    Index rank;
+    std::uint64_t seed;
+};
+// Throws Error for options that the method does not allow.
+Settled settle(const Method& m, const Size& size, const LowRankOptions& o);
+
 }  // namespace lowrank
 }  // namespace causeway

@@ -64,6 +64,14 @@ Tensor Tensor::zeros(DType type, const Shape& shape) {
     return out;
 }
 
+Tensor Tensor::shaped(DType type, const Shape& shape) {
+    Tensor out;
+    out.storage_ = nullptr;
+    out.dtype_ = type;
+    out.shape_ = shape;
+    return out;
+}
+
 Tensor Tensor::full(DType type, const Shape& shape, double value) {
     Tensor out(type, shape);
     visit(type, [&](auto zero) {

@@ -68,6 +68,7 @@ public:
     Tensor(DType, const Shape&);                       // elements not set; throws OutOfMemory
     static Tensor zeros(DType, const Shape&);
     static Tensor full(DType, const Shape&, double value);
+    static Tensor shaped(DType, const Shape&);         // type and shape alone, for checks: it has no elements, and must not be asked for them
 
     DType dtype() const { return dtype_; }
     const Shape& shape() const { return shape_; }
