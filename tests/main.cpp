@@ -1,4 +1,4 @@
-// The test program. Beside Catch2's own report it closes with one line, "N passed, N failed".
+// The test program. Beside Catch2's own report it closes with one line, "N passed, N failed", and how many were skipped, where some were.
 #define CATCH_CONFIG_RUNNER
 #include "tests/catch.hpp"
 #include "tests/proofs/claims.hpp"
@@ -39,7 +39,12 @@ int main(int argc, char** argv) {
     std::filesystem::remove_all(cache, ignored);
     if (session.config().hasTestFilters()) causeway::proofs::print_claims(stdout);
     const auto cases = totals.testCases;
-    if (cases.total() > 0) std::printf("%d passed, %d failed\n", static_cast<int>(cases.passed + cases.failedButOk), static_cast<int>(cases.failed));
+    if (cases.total() > 0) {
+        const int skipped = causeway::test::skipped_tests();
+        std::printf("%d passed, %d failed", static_cast<int>(cases.passed + cases.failedButOk) - skipped, static_cast<int>(cases.failed));
+        if (skipped > 0) std::printf(", %d skipped", skipped);
+        std::printf("\n");
+    }
     const auto& config = session.config();
     const bool only_lists = config.listTests() || config.listTags() || config.listReporters();
     if (failed == 0 && cases.total() == 0 && !only_lists) {

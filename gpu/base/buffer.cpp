@@ -1,6 +1,7 @@
 #include "gpu/base/buffer.hpp"
 
 #include <atomic>
+#include <cstdint>
 
 #include "gpu/base/error.hpp"
 
@@ -16,24 +17,69 @@ std::size_t bytes_in_use() { return in_use; }
 std::size_t bytes_peak() { return peak; }
 void reset_peak() { peak = in_use.load(); }
 
+namespace {
+
+// The device's pool keeps what it is given back: without this it returns all of it to the driver whenever a stream is waited for.
+cudaMemPool_t pool() {
+    int device = 0;
+    cudaMemPool_t p = nullptr;
+    check(cudaGetDevice(&device), "asking for the device");
+    check(cudaDeviceGetDefaultMemPool(&p, device), "asking for the memory pool");
+    std::uint64_t all = UINT64_MAX, now = 0;
+    check(cudaMemPoolGetAttribute(p, cudaMemPoolAttrReleaseThreshold, &now), "asking the memory pool");
+    if (now != all) check(cudaMemPoolSetAttribute(p, cudaMemPoolAttrReleaseThreshold, &all), "setting up the memory pool");
+    return p;
+}
+
+[[noreturn]] void out_of_memory(std::size_t bytes) {
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    throw OutOfMemory(sentence("gpu: ", bytes, " bytes of device memory were asked for, ", free, " of ", total, " are free"));
+}
+
+void count(std::size_t bytes) {
+    const std::size_t now = in_use += bytes;
+    for (std::size_t seen = peak; seen < now && !peak.compare_exchange_weak(seen, now);) {}
+}
+
+}  // namespace
+
 Buffer::Buffer(std::size_t bytes) {
     if (bytes == 0) return;
     if (const cudaError_t code = cudaMalloc(&data_, bytes); code != cudaSuccess) {
         data_ = nullptr;
         cudaGetLastError();
         if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
-        std::size_t free = 0, total = 0;
-        cudaMemGetInfo(&free, &total);
-        throw OutOfMemory(sentence("gpu: ", bytes, " bytes of device memory were asked for, ", free, " of ", total, " are free"));
+        out_of_memory(bytes);
     }
     bytes_ = bytes;
-    const std::size_t now = in_use += bytes;
-    for (std::size_t seen = peak; seen < now && !peak.compare_exchange_weak(seen, now);) {}
+    count(bytes);
+}
+
+Buffer::Buffer(std::size_t bytes, cudaStream_t stream) : stream_(stream), pooled_(true) {
+    if (bytes == 0) return;
+    const cudaMemPool_t p = pool();
+    cudaError_t code = cudaMallocFromPoolAsync(&data_, bytes, p, stream);
+    if (code == cudaErrorMemoryAllocation) {
+        // What is on its way back, and pieces too small, may make room together.
+        cudaGetLastError();
+        if (cudaStreamSynchronize(stream) == cudaSuccess) cudaMemPoolTrimTo(p, 0);
+        code = cudaMallocFromPoolAsync(&data_, bytes, p, stream);
+    }
+    if (code != cudaSuccess) {
+        data_ = nullptr;
+        cudaGetLastError();
+        if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
+        out_of_memory(bytes);
+    }
+    bytes_ = bytes;
+    count(bytes);
 }
 
 Buffer::~Buffer() {
     if (!data_) return;
-    cudaFree(data_);
+    if (pooled_) cudaFreeAsync(data_, stream_);
+    else cudaFree(data_);
     in_use -= bytes_;
 }
 

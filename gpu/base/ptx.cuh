@@ -95,6 +95,18 @@ __device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from,
                  "r"(c), "r"(t), "r"(h), "r"(b), "l"(policy)
                  : "memory");
 }
+// Shared memory of this block to the same address in block `rank` of the cluster, whose `bar` counts the bytes.
+__device__ __forceinline__ void send_shared(uint32_t at, uint32_t bytes, uint32_t bar, uint32_t rank) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 to, there;\n"
+        "mapa.shared::cluster.u32 to, %0, %3;\n"
+        "mapa.shared::cluster.u32 there, %2, %3;\n"
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [%0], %1, [there];\n"
+        "}\n" ::"r"(at),
+        "r"(bytes), "r"(bar), "r"(rank)
+        : "memory");
+}
 __device__ __forceinline__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // All but the `left` youngest stores of this thread have read their shared memory.
 template <int left>
@@ -140,9 +152,20 @@ __device__ __forceinline__ float4 load_shared(uint32_t from) {
     asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(from) : "memory");
     return x;
 }
+__device__ __forceinline__ float load_shared_float(uint32_t from) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+    return x;
+}
+__device__ __forceinline__ uint32_t load_shared_word(uint32_t from) {
+    uint32_t x;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
 __device__ __forceinline__ void store_shared(uint32_t to, const uint32_t (&x)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
 }
+__device__ __forceinline__ void store_shared_word(uint32_t to, uint32_t x) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
 __device__ __forceinline__ void store_shared(uint32_t to, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory"); }
 
 // ---- Warpgroup matrix products -----------------------------------------------------------------------------------------------------
@@ -166,25 +189,40 @@ __device__ __forceinline__ uint64_t tile(uint32_t address, uint32_t leading = 16
     return (uint64_t{1} << 62) | (uint64_t{1024 >> 4} << 32) | (uint64_t{leading >> 4} << 16) | ((address & 0x3FFFF) >> 4);
 }
 
+// The same of rows of 64 bytes in the 64-byte swizzle, at a multiple of 512 bytes, K-major.
+__device__ __forceinline__ uint64_t narrow_tile(uint32_t address) {
+    return (uint64_t{2} << 62) | (uint64_t{512 >> 4} << 32) | (uint64_t{1} << 16) | ((address & 0x3FFFF) >> 4);
+}
+
 #define CAUSEWAY_D4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define CAUSEWAY_D32(d) \
-    CAUSEWAY_D4(d, 0), CAUSEWAY_D4(d, 4), CAUSEWAY_D4(d, 8), CAUSEWAY_D4(d, 12), CAUSEWAY_D4(d, 16), CAUSEWAY_D4(d, 20), CAUSEWAY_D4(d, 24), CAUSEWAY_D4(d, 28)
-#define CAUSEWAY_D64(d) \
-    CAUSEWAY_D32(d), CAUSEWAY_D4(d, 32), CAUSEWAY_D4(d, 36), CAUSEWAY_D4(d, 40), CAUSEWAY_D4(d, 44), CAUSEWAY_D4(d, 48), CAUSEWAY_D4(d, 52), \
-        CAUSEWAY_D4(d, 56), CAUSEWAY_D4(d, 60)
-#define CAUSEWAY_R32 \
-    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
+#define CAUSEWAY_D16(d, i) CAUSEWAY_D4(d, i), CAUSEWAY_D4(d, i + 4), CAUSEWAY_D4(d, i + 8), CAUSEWAY_D4(d, i + 12)
+#define CAUSEWAY_D32(d) CAUSEWAY_D16(d, 0), CAUSEWAY_D16(d, 16)
+#define CAUSEWAY_D64(d) CAUSEWAY_D32(d), CAUSEWAY_D16(d, 32), CAUSEWAY_D16(d, 48)
+#define CAUSEWAY_R16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define CAUSEWAY_R32 CAUSEWAY_R16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define CAUSEWAY_R64 \
-    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
-    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+    CAUSEWAY_R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
 // D[64×64] = A·B (+ D where add): both operands in shared memory, K-major unless ta, tb.
 template <class E, int ta, int tb>
 __device__ __forceinline__ void product_ss(float (&d)[32], uint64_t a, uint64_t b, int add) {
 #define CAUSEWAY_SS(type) \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " CAUSEWAY_R32 \
-                 ", %32, %33, p, 1, 1, %35, %36;}" \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" CAUSEWAY_R32 \
+                 "}, %32, %33, p, 1, 1, %35, %36;}" \
                  : CAUSEWAY_D32(d) \
+                 : "l"(a), "l"(b), "r"(add), "n"(ta), "n"(tb))
+    if constexpr (std::is_same_v<E, __half>) CAUSEWAY_SS("f16");
+    else CAUSEWAY_SS("bf16");
+#undef CAUSEWAY_SS
+}
+
+// D[64×32] the same way.
+template <class E, int ta, int tb>
+__device__ __forceinline__ void product_ss(float (&d)[16], uint64_t a, uint64_t b, int add) {
+#define CAUSEWAY_SS(type) \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %18, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {" CAUSEWAY_R16 \
+                 "}, %16, %17, p, 1, 1, %19, %20;}" \
+                 : CAUSEWAY_D16(d, 0) \
                  : "l"(a), "l"(b), "r"(add), "n"(ta), "n"(tb))
     if constexpr (std::is_same_v<E, __half>) CAUSEWAY_SS("f16");
     else CAUSEWAY_SS("bf16");
@@ -195,8 +233,7 @@ __device__ __forceinline__ void product_ss(float (&d)[32], uint64_t a, uint64_t 
 template <class E, int tb>
 __device__ __forceinline__ void product_rs(float (&d)[32], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint64_t b, int add) {
 #define CAUSEWAY_RS(type) \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " CAUSEWAY_R32 \
-                 ", {%32,%33,%34,%35}, %36, p, 1, 1, %38;}" \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" CAUSEWAY_R32 "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;}" \
                  : CAUSEWAY_D32(d) \
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add), "n"(tb))
     if constexpr (std::is_same_v<E, __half>) CAUSEWAY_RS("f16");
@@ -208,8 +245,7 @@ __device__ __forceinline__ void product_rs(float (&d)[32], uint32_t a0, uint32_t
 template <class E, int tb>
 __device__ __forceinline__ void product_rs(float (&d)[64], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint64_t b, int add) {
 #define CAUSEWAY_RS(type) \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " CAUSEWAY_R64 \
-                 ", {%64,%65,%66,%67}, %68, p, 1, 1, %70;}" \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" CAUSEWAY_R64 "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;}" \
                  : CAUSEWAY_D64(d) \
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add), "n"(tb))
     if constexpr (std::is_same_v<E, __half>) CAUSEWAY_RS("f16");

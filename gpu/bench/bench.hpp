@@ -13,14 +13,13 @@
 #include "gpu/base/device.hpp"
 #include "gpu/base/stream.hpp"
 #include "gpu/base/tensor_map.hpp"
+#include "gpu/measure/copy_bandwidth.hpp"
+#include "gpu/tensor/random.hpp"
 
 namespace causeway::gpu::bench {
 
-// n normal values of this type times `scale`, a function of (seed, index) alone.
-void fill_normal(void* data, Type type, std::size_t n, std::uint64_t seed, double scale, cudaStream_t stream);
-
-// Bytes read and written per second by the best of a few plain copies of `bytes` bytes.
-double copy_bandwidth(std::size_t bytes, cudaStream_t stream);
+using gpu::copy_bandwidth;
+using gpu::fill_normal;
 
 struct Times {
     double median = 0, best = 0;  // ms of the GPU's own time for one call: calls are replayed from a graph

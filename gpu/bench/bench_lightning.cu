@@ -4,82 +4,22 @@
 //   bench_lightning                 checks, then times
 //   bench_lightning check | time    one of them; a second argument picks the cases whose name contains it
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <thread>
 
-#include "gpu/bench/bench.hpp"
+#include "gpu/bench/reference.hpp"
 #include "gpu/exact/lightning.hpp"
 
 using namespace causeway;
 using namespace causeway::gpu;
+using bench::alibi;
+using bench::Deviation;
+using bench::rows;
 using std::int64_t;
 
 namespace {
-
-float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i) {
-    if (type == Type::Float32) {
-        float x;
-        std::memcpy(&x, raw.data() + 4 * i, 4);
-        return x;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, raw.data() + 2 * i, 2);
-    if (type == Type::Float16) return __half2float(__half(__half_raw{bits}));
-    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
-}
-
-// Rows of one head as doubles.
-std::vector<double> rows(const void* device_data, Type type, Strides s, int64_t b, int64_t h, int64_t N, int width) {
-    const int64_t bytes = bytes_of(type);
-    std::vector<unsigned char> raw(static_cast<std::size_t>(N * width * bytes));
-    check(cudaMemcpy2D(raw.data(), width * bytes, static_cast<const char*>(device_data) + (b * s.batch + h * s.head) * bytes, s.token * bytes, width * bytes, N,
-                       cudaMemcpyDeviceToHost),
-          "copying from the GPU");
-    std::vector<double> x(static_cast<std::size_t>(N * width));
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);
-    return x;
-}
-
-// ‖o - reference‖² and ‖reference‖² of one head, by the recurrence S ← γ S + kᵀ v, o = q S in Float64; and Σ ‖q‖²‖k‖²‖v‖² / r, what
-// a row's own term has of it where its score is neither large nor small.
-struct Deviation {
-    double error = 0, norm = 0, size = 0;
-    bool clean = true;  // no NaN or Inf
-};
-
-Deviation deviation(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v, const std::vector<double>& o, int64_t N, int r, int d,
-                    double gamma) {
-    std::vector<double> S(static_cast<std::size_t>(r) * d), row(static_cast<std::size_t>(d));
-    Deviation x;
-    for (int64_t t = 0; t < N; ++t) {
-        std::fill(row.begin(), row.end(), 0.0);
-        double q2 = 0, k2 = 0, v2 = 0;
-        for (int i = 0; i < r; ++i) q2 += q[t * r + i] * q[t * r + i], k2 += k[t * r + i] * k[t * r + i];
-        for (int j = 0; j < d; ++j) v2 += v[t * d + j] * v[t * d + j];
-        x.size += q2 * k2 * v2 / r;
-        for (int i = 0; i < r; ++i) {
-            double* s = S.data() + static_cast<std::size_t>(i) * d;
-            const double ki = k[t * r + i], qi = q[t * r + i];
-            const double* vt = v.data() + t * d;
-            for (int j = 0; j < d; ++j) {
-                s[j] = gamma * s[j] + ki * vt[j];
-                row[j] += qi * s[j];
-            }
-        }
-        for (int j = 0; j < d; ++j) {
-            const double e = o[t * d + j] - row[j];
-            if (!std::isfinite(o[t * d + j])) x.clean = false;
-            x.error += e * e, x.norm += row[j] * row[j];
-        }
-    }
-    return x;
-}
 
 struct Problem {
     std::string name;
@@ -159,7 +99,7 @@ bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen 
             auto v = rows(t.args.v, p.type, t.args.v_stride, b, h, p.N, p.d), o = rows(t.args.o, p.type, t.args.o_stride, b, h, p.N, p.d);
             const double gamma = p.gamma.empty() ? 1.0 : p.gamma[static_cast<std::size_t>(h)];
             threads.emplace_back([&, i, gamma, q = std::move(q), k = std::move(k), v = std::move(v), o = std::move(o)] {
-                result[i] = deviation(q, k, v, o, p.N, p.r, p.d, gamma);
+                result[i] = bench::deviation(q, k, v, o, p.N, p.r, p.d, gamma);
             });
         }
         for (auto& thread : threads) thread.join();
@@ -185,12 +125,6 @@ bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen 
                     padding ? "" : ", wrote outside o");
     }
     return ok;
-}
-
-std::vector<double> alibi(int64_t H) {  // exp(-2^(-8 (h+1) / H)): Press et al. 2022
-    std::vector<double> gamma;
-    for (int64_t h = 0; h < H; ++h) gamma.push_back(std::exp(-std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(H))));
-    return gamma;
 }
 
 bool check_all(const std::vector<Type>& types, const std::string& only, cudaStream_t stream) {

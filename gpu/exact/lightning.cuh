@@ -1,8 +1,11 @@
 // The tensor-core kernels of Lightning Attention-2 for Hopper, and how the work is cut over the multiprocessors.
 //
 // A head is a row of chunks of 64 tokens; all heads one after the other are a line of chunks, and every thread block (or
-// pair of them) owns one stretch of it. Where a stretch starts inside a head, the state there is rebuilt: from the chunks just before it, as far back as
-// the decay reaches (Head::reach), or from states of the earlier stretches that la_state has left in memory.
+// pair of them) owns one stretch of it. Where a stretch starts inside a head, the state there is rebuilt: from the chunks just before it,
+// as far back as the decay reaches (Head::reach), or from states of the earlier stretches that la_state has left in memory; a state
+// given for the first token is added with what the decay has left of it. In reversed time the last chunk of a head is its first.
+//
+// Kernels are made twice: for one problem in forward time, and (`turning`) for up to three, each with its own direction.
 #pragma once
 
 #include "gpu/base/ptx.cuh"
@@ -11,11 +14,17 @@
 namespace causeway::gpu::la {
 
 struct Work {
-    uint32_t chunks;  // per head
-    uint32_t heads;   // with one decay each; batches repeat them
-    uint32_t parts;   // states that each stretch leaves, of equal shares of it, the first first
-    uint32_t scanned; // whether la_scan has made them the states at the ends of stretches
-    float* states;    // [stretch][part][r·d], in the order of the accumulators
+    uint32_t chunks;    // per head
+    uint32_t heads;     // with one decay each; batches repeat them
+    uint32_t lines;     // heads of all batches: so many for each problem
+    uint32_t reversed;  // bit i: problem i runs over later tokens
+    uint32_t parts;     // states that each stretch leaves, of equal shares of it, the first first
+    uint32_t scanned;   // whether la_scan has made them the states at the ends of stretches
+    float* states;      // [stretch][part][r·d], in the order of the accumulators
+    float* last;        // [line][r·d], likewise: the states before the last chunks, for la_finish; null: not wanted
+    const float* initial;   // state before the first token, [batch][head][r][d]; null: zeros
+    int64_t initial_batch;  // elements from one batch to the next
+    int32_t r, d;           // of `initial`
     uint64_t read_once, read_twice, write;  // cache policies
     uint32_t bound[most_stretches + 1];        // stretch b is the chunks [bound[b], bound[b+1]) of the line
     Head head[most_heads];
@@ -24,15 +33,23 @@ struct Work {
 // The stretch of one block inside one head: chunks [first, last).
 struct Piece {
     uint32_t line, first, last;
+    uint32_t problem;
+    bool reversed;
+    uint32_t chunks;  // of the whole head
     int h, b;
     Head head;
+
+    // Where chunk c is in memory.
+    __device__ __forceinline__ int token(uint32_t c) const { return static_cast<int>(reversed ? chunks - 1 - c : c) * chunk; }
 };
 
+template <bool turning>
 __device__ __forceinline__ Piece piece_at(const Work& w, uint32_t pos, uint32_t end) {
     const uint32_t line = pos / w.chunks, first = pos - line * w.chunks;
     const uint32_t last = min(w.chunks, first + (end - pos));
-    const uint32_t b = line / w.heads, h = line - b * w.heads;
-    return {line, first, last, static_cast<int>(h), static_cast<int>(b), w.head[h]};
+    const uint32_t problem = turning ? line / w.lines : 0, in_problem = turning ? line - problem * w.lines : line;
+    const uint32_t b = in_problem / w.heads, h = in_problem - b * w.heads;
+    return {line, first, last, problem, turning && (w.reversed >> problem & 1), w.chunks, static_cast<int>(h), static_cast<int>(b), w.head[h]};
 }
 
 // How many chunks before `first` are replayed to rebuild the state there.
@@ -45,6 +62,53 @@ __device__ __forceinline__ uint32_t part_start(uint32_t first, uint32_t last, ui
 
 // γ^n, exact for n = 0 and for γ = 0 or 1.
 __device__ __forceinline__ float power(float log2_gamma, int n) { return n == 0 ? 1.0f : exp2f(log2_gamma * static_cast<float>(n)); }
+
+// The mask of a score tile of 64 queries and `keys` keys in the accumulators of one warpgroup: γ^(i-j) where query i sees key j; and for
+// pairs of 16-bit numbers, ones where it does: what is not seen becomes 0, NaN too.
+template <int keys>
+struct Mask {
+    float weight[keys / 2];
+    uint32_t seen[keys / 4];
+
+    __device__ __forceinline__ void set(const Piece& p, int first_key, int warp, int lane) {
+        const int row = 16 * warp + lane / 4, col = first_key + 2 * (lane % 4);
+#pragma unroll
+        for (int i = 0; i < keys / 2; ++i) {
+            const int n = row + (i % 4 / 2) * 8 - (8 * (i / 4) + col + i % 2), back = p.reversed ? -n : n;
+            weight[i] = power(p.head.log2_gamma, max(back, 0));
+            const uint32_t ones = back < 0 ? 0 : 0xFFFFu << (i % 2 * 16);
+            seen[i / 2] = i % 2 ? seen[i / 2] | ones : ones;
+        }
+    }
+};
+
+// γ^(distance from the state) of the tokens that a thread has in an output tile, i = 8n + 2(lane % 4) + {0, 1}.
+struct OutputDecay {
+    float low[2], step;
+
+    __device__ __forceinline__ void set(const Piece& p, int lane) {
+        const int first = 2 * (lane % 4);
+        low[0] = power(p.head.log2_gamma, p.reversed ? 8 - first : first + 1);
+        low[1] = power(p.head.log2_gamma, p.reversed ? 7 - first : first + 2);
+        step = power(p.head.log2_gamma, 8);
+    }
+    __device__ __forceinline__ void apply(const Piece& p, float (&o)[32], const float (&x)[32]) const {
+        float up = 1.0f;
+        const auto next = [&](int n) {
+            const float w0 = low[0] * up, w1 = low[1] * up;
+            o[4 * n] = x[4 * n] * w0, o[4 * n + 1] = x[4 * n + 1] * w1;
+            o[4 * n + 2] = x[4 * n + 2] * w0, o[4 * n + 3] = x[4 * n + 3] * w1;
+            up *= step;
+        };
+        if (p.reversed) {
+#pragma unroll
+            for (int n = 7; n >= 0; --n) next(n);
+        } else {
+#pragma unroll
+            for (int n = 0; n < 8; ++n) next(n);
+        }
+    }
+};
 
 template <int stages>
 struct Ring {
@@ -66,7 +130,7 @@ __device__ __forceinline__ float2 unpack(__nv_bfloat16, uint32_t x) { return __b
 __device__ __forceinline__ float2 unpack(__half, uint32_t x) { return __half22float2(*reinterpret_cast<const __half2*>(&x)); }
 
 // Shared memory of both kernels. A tile of 64 tokens by 64 columns is 64 rows of 128 bytes in the 128-byte swizzle.
-constexpr uint32_t tile_bytes = 64 * 128;
+constexpr uint32_t tile_bytes = 64 * 128, kept_bytes = 64 * 64 * 4;
 
 template <int R, int D, bool with_q>
 struct Layout {
@@ -74,31 +138,95 @@ struct Layout {
     static constexpr uint32_t k_at = with_q ? R / 64 * tile_bytes : 0, v_at = k_at + R / 64 * tile_bytes;
     static constexpr uint32_t stage_bytes = v_at + D / 64 * tile_bytes;
     static constexpr uint32_t scores = with_q ? 3 : 0, outputs = with_q ? 2 : 0;
-    static constexpr uint32_t rest = (scores + outputs) * tile_bytes + 1024 + 256;
+    static constexpr uint32_t kept = with_q ? kept_bytes : 0;
+    static constexpr uint32_t rest = (scores + outputs) * tile_bytes + kept + 1024 + 256;
     static constexpr int stages = static_cast<int>((227 * 1024 - rest) / stage_bytes) < 6 ? static_cast<int>((227 * 1024 - rest) / stage_bytes) : 6;
     static constexpr uint32_t scores_at = stages * stage_bytes, outputs_at = scores_at + scores * tile_bytes;
-    static constexpr uint32_t barriers_at = outputs_at + outputs * tile_bytes;
+    static constexpr uint32_t kept_at = outputs_at + outputs * tile_bytes, barriers_at = kept_at + kept;
     static constexpr uint32_t bytes = barriers_at + 256 + 1024;  // 1024: the base is rounded up to a swizzle atom
 };
+
+// Whether one of these pairs has NaN or Inf.
+template <class E, int n>
+__device__ __forceinline__ bool unusual(const uint32_t (&x)[n]) {
+    constexpr uint32_t exponent = std::is_same_v<E, __half> ? 0x7C007C00 : 0x7F807F80, one = std::is_same_v<E, __half> ? 0x04000400 : 0x00800080;
+    uint32_t carries = 0;
+#pragma unroll
+    for (int i = 0; i < n; ++i) carries |= (x[i] & exponent) + one;
+    return carries & 0x80008000;
+}
+
+// A score tile is 64 queries by two times 32 keys, rows of 64 bytes in the 64-byte swizzle: where eight keys of a row of a half are.
+constexpr uint32_t half_tile = 64 * 64;
+__device__ __forceinline__ uint32_t score_at(int row, int eighth) { return row * 64 + ((eighth ^ row / 2 % 4) * 16); }
+
+// The half at `mine` is in this block's tile; with a pair of blocks the other one gets it too, and both have the whole.
+template <int C>
+__device__ __forceinline__ void send_scores(uint32_t mine, uint32_t bytes, uint32_t bar, uint32_t rank) {
+    if constexpr (C > 1) {
+        ptx::barrier_arrive_expect(bar, bytes);
+        ptx::send_shared(mine, bytes, bar, rank ^ 1);
+    } else {
+        ptx::barrier_arrive(bar);
+    }
+}
+
+// The tensor cores make NaN of a score of 0 times a value that is NaN or Inf, for tokens that do not see it. Where a chunk has such
+// values, what the state has given to its outputs is kept in `at`, and outputs that are not finite are made again, by the terms that
+// count: value(j, column) and score(i, j) read the tiles.
+struct Remake {
+    uint32_t at;
+    int thread;
+
+    __device__ __forceinline__ uint32_t slot(int i) const { return at + (128 * i + thread) * 4; }
+    __device__ __forceinline__ void keep(const float (&o)[32]) const {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) ptx::store_shared(slot(i), o[i]);
+    }
+    template <class Value, class Score>
+    __device__ __forceinline__ void make(const Piece& p, float (&o)[32], const Value& value, const Score& score) const {
+        const int lane = thread % 32;
+#pragma unroll 1
+        for (int e = 0; e < 32; ++e) {
+            const int i = 8 * (e / 4) + 2 * (lane % 4) + e % 2, column = 16 * (thread / 32) + lane / 4 + e % 4 / 2 * 8;
+            float sum = ptx::load_shared_float(slot(e));
+#pragma unroll 1
+            for (int j = p.reversed ? i : 0; j < (p.reversed ? 64 : i + 1); ++j) sum = fmaf(score(i, j), value(j, column), sum);
+            ptx::store_shared(slot(e), sum);
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) o[i] = isfinite(o[i]) ? o[i] : ptx::load_shared_float(slot(i));
+    }
+};
+// Element (row, column) of a tile of 16-bit elements.
+template <class E>
+__device__ __forceinline__ float tile_element(uint32_t tile, int row, int column) {
+    const uint32_t word = ptx::load_shared_word(tile + row * 128 + ((column / 8 ^ row % 8) * 16) + column % 8 / 2 * 4);
+    const float2 x = unpack(E{}, word);
+    return column % 2 ? x.y : x.x;
+}
 
 // The state Sᵀ (64 columns of v by R) of one warpgroup, in the accumulators of m64nRk16.
 template <class E, int R>
 struct State {
     static constexpr int count = R / 2;
     float s[count];
-    float v_low[4], v_up[3];  // γ^(15-…) of this thread's four tokens of a k-step, γ^16, γ^32, γ^48
+    float v_low[4], v_up[4];  // γ^(distance to the next state) of a value: of this thread's four tokens of a k-step, of the k-steps
     float step;               // γ^64
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
         for (int i = 0; i < count; ++i) s[i] = 0.0f;
     }
-    __device__ __forceinline__ void set_decay(float log2_gamma, int lane) {
+    __device__ __forceinline__ void set_decay(const Piece& p, int lane) {
         const int c = 2 * (lane % 4);
-        v_low[0] = power(log2_gamma, 15 - c), v_low[1] = power(log2_gamma, 14 - c);
-        v_low[2] = power(log2_gamma, 7 - c), v_low[3] = power(log2_gamma, 6 - c);
-        v_up[0] = power(log2_gamma, 16), v_up[1] = power(log2_gamma, 32), v_up[2] = power(log2_gamma, 48);
-        step = power(log2_gamma, chunk);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int token = c + i % 2 + i / 2 * 8;
+            v_low[i] = power(p.head.log2_gamma, p.reversed ? token : 15 - token);
+            v_up[i] = power(p.head.log2_gamma, p.reversed ? 16 * i : 16 * (3 - i));
+        }
+        step = power(p.head.log2_gamma, chunk);
     }
     // Vᵀ of this warp's 16 columns, all 64 tokens, as A operands.
     static __device__ __forceinline__ void load_v(uint32_t (&va)[16], uint32_t v_tile, int warp, int lane) {
@@ -107,11 +235,11 @@ struct State {
 #pragma unroll
         for (int ks = 0; ks < 4; ++ks) ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[4 * ks]), at + ks * 16 * 128);
     }
-    // v_j γ^(63-j) · f.
+    // v_j γ^(63-j) · f, reversed v_j γ^j · f.
     __device__ __forceinline__ void weigh_v(uint32_t (&va)[16], float f) const {
 #pragma unroll
         for (int ks = 0; ks < 4; ++ks) {
-            const float up = ks == 3 ? f : f * v_up[2 - ks];
+            const float up = f * v_up[ks];
             const float w0 = v_low[0] * up, w1 = v_low[1] * up, w2 = v_low[2] * up, w3 = v_low[3] * up;
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -161,8 +289,8 @@ struct State {
         }
     }
     // To memory, as state `index` of this warpgroup's columns.
-    __device__ __forceinline__ void leave(const Work& work, size_t index, int thread) const {
-        float4* out = reinterpret_cast<float4*>(work.states + index * (R * 64)) + thread;
+    __device__ __forceinline__ void leave(float* states, size_t index, int thread) const {
+        float4* out = reinterpret_cast<float4*>(states + index * (R * 64)) + thread;
 #pragma unroll
         for (int i = 0; i < R / 8; ++i) out[128 * i] = make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]);
     }
@@ -187,23 +315,45 @@ struct State {
             }
         }
     }
+    // Adds what is left of the state before the first token where this piece starts.
+    __device__ __forceinline__ void add_initial(const Work& work, const Piece& p, uint32_t rank, int warp, int lane) {
+        const float weight = power(p.head.log2_gamma, static_cast<int>(p.first) * chunk);
+        if (weight == 0.0f) return;
+        const float* initial = work.initial + p.b * work.initial_batch + int64_t{p.h} * work.r * work.d;
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            const int column = 64 * static_cast<int>(rank) + 16 * warp + lane / 4 + i % 4 / 2 * 8, row = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+            if (column < work.d && row < work.r) s[i] = fmaf(weight, initial[row * work.d + column], s[i]);
+        }
+    }
 };
 
-struct Maps {
+// Where element (column of v, row of k) of a state left in memory is, counted from that of its 64 columns.
+__device__ __forceinline__ int left_at(int column, int row) {
+    return (row / 8 * 128 + 32 * (column / 16) + 4 * (column % 8) + row % 8 / 2) * 4 + column % 16 / 8 * 2 + row % 2;
+}
+
+struct Tensors {
     CUtensorMap q, k, v, o;
 };
+template <bool turning>
+struct Maps {
+    Tensors of[turning ? most_problems : 1];
+};
+__device__ __forceinline__ void prefetch(const Tensors& map) {
+    ptx::prefetch_map(map.q), ptx::prefetch_map(map.k), ptx::prefetch_map(map.v), ptx::prefetch_map(map.o);
+}
 
 // ---- States at the ends of stretches ---------------------------------------------------------------------------------------------
 
-template <class E, int R, int D>
-__global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+template <class E, int R, int D, bool turning>
+__global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_constant__ Maps<turning> maps, const __grid_constant__ Work work) {
     using L = Layout<R, D, false>;
     extern __shared__ uint8_t raw[];
     const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
     const uint32_t full = base + L::barriers_at, empty = full + 8 * L::stages;
     const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
-        ptx::prefetch_map(maps.k), ptx::prefetch_map(maps.v);
         for (int i = 0; i < L::stages; ++i) ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 4 * L::groups);
         ptx::barrier_init_fence();
     }
@@ -214,7 +364,7 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     const uint32_t stretch = blockIdx.x / work.parts, part = blockIdx.x % work.parts, end = work.bound[stretch + 1];
     if (end % work.chunks == 0) return;
     const uint32_t begin = max(work.bound[stretch], end / work.chunks * work.chunks);
-    Piece p = piece_at(work, begin, end);
+    Piece p = piece_at<turning>(work, begin, end);
     if (p.head.reach != from_memory) return;
     const uint32_t first = part_start(p.first, p.last, part, work.parts);
     p.last = part_start(p.first, p.last, part + 1, work.parts), p.first = first;
@@ -222,14 +372,15 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     Ring<L::stages> ring;
     if (group == 0) {
         if (threadIdx.x == 0) {
+            const Tensors& map = maps.of[p.problem];
             for (uint32_t c = p.last; c-- > p.first;) {
                 const uint32_t at = base + ring.stage * L::stage_bytes, bar = full + 8 * ring.stage;
                 ptx::barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
                 ptx::barrier_arrive_expect(bar, L::stage_bytes);
 #pragma unroll
-                for (int i = 0; i < R / 64; ++i) ptx::load_box(at + L::k_at + i * tile_bytes, maps.k, bar, 64 * i, c * chunk, p.h, p.b, work.read_twice);
+                for (int i = 0; i < R / 64; ++i) ptx::load_box(at + L::k_at + i * tile_bytes, map.k, bar, 64 * i, p.token(c), p.h, p.b, work.read_twice);
 #pragma unroll
-                for (int i = 0; i < D / 64; ++i) ptx::load_box(at + L::v_at + i * tile_bytes, maps.v, bar, 64 * i, c * chunk, p.h, p.b, work.read_twice);
+                for (int i = 0; i < D / 64; ++i) ptx::load_box(at + L::v_at + i * tile_bytes, map.v, bar, 64 * i, p.token(c), p.h, p.b, work.read_twice);
                 ring.next();
             }
         }
@@ -237,11 +388,11 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     }
     State<E, R> state;
     state.clear();
-    state.set_decay(p.head.log2_gamma, lane);
+    state.set_decay(p, lane);
     state.replay(p.last - p.first, ring, base, L::stage_bytes, L::k_at, L::v_at + (group - 1) * tile_bytes, full, warp, lane, [&](uint32_t stage) {
         if (lane == 0) ptx::barrier_arrive(empty + 8 * stage);
     });
-    state.leave(work, size_t{blockIdx.x} * L::groups + group - 1, threadIdx.x % 128);
+    state.leave(work.states, size_t{blockIdx.x} * L::groups + group - 1, threadIdx.x % 128);
 }
 
 // The states that la_state left become, in place of each stretch's last part, the states at the ends of the stretches.
@@ -266,23 +417,53 @@ __global__ __launch_bounds__(256) void la_scan(const __grid_constant__ Work work
     }
 }
 
+// The states after the last token, [batch][head][r][d], from those before the last chunk of n tokens, in Float32. One block: 16 rows
+// of one head's state, up to 128 columns.
+template <class E>
+__global__ __launch_bounds__(256) void la_finish(const __grid_constant__ Work work, const E* k, const E* v, Strides k_stride, Strides v_stride,
+                                                 int64_t N, int blocks_of_64, int padded_r, float* state) {
+    const int64_t b = blockIdx.x / work.heads, h = blockIdx.x % work.heads;
+    const int column = threadIdx.x % 128, first = blockIdx.y * 16 + threadIdx.x / 128 * 8;
+    if (column >= work.d || first >= work.r) return;
+    const int64_t start = int64_t{work.chunks - 1} * chunk;
+    const int n = static_cast<int>(N - start);
+    const float log2_gamma = work.head[h].log2_gamma, decay = power(log2_gamma, n);
+    const float* last = work.last + (int64_t{blockIdx.x} * blocks_of_64 + column / 64) * padded_r * 64;
+    k += b * k_stride.batch + h * k_stride.head + start * k_stride.token + first;
+    v += b * v_stride.batch + h * v_stride.head + start * v_stride.token + column;
+    const int rows = min(8, work.r - first);
+    float s[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) s[i] = decay * last[left_at(column % 64, first + i)];
+    for (int t = 0; t < n; ++t) {
+        const float x = static_cast<float>(v[t * v_stride.token]) * power(log2_gamma, n - 1 - t);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            if (i < rows) s[i] = fmaf(static_cast<float>(k[t * k_stride.token + i]), x, s[i]);
+        }
+    }
+    for (int i = 0; i < rows; ++i) state[b * work.initial_batch + (h * work.r + first + i) * work.d + column] = s[i];
+}
+
 // ---- Outputs -----------------------------------------------------------------------------------------------------------------------
 
-// Warpgroup 0 loads; 1 makes the scores P = Q Kᵀ ⊙ Λ; 2 owns 64 columns of v: Oᵀ = γ^(i+1) Sᵀ Qᵀ + Vᵀ Pᵀ, S ← γ^64 S + V'ᵀ K.
-// With C = 2, a cluster of two blocks shares a stretch: each has half of up to 128 columns of v, makes all scores again, and reads
-// half of q and k for both.
-template <class E, int R, int C>
-__global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+// Warpgroup 0 loads, and one warp of it looks for NaN and Inf; 1 makes the scores P = Q Kᵀ ⊙ Λ; 2 owns 64 columns of v:
+// Oᵀ = γ^(i+1) Sᵀ Qᵀ + Vᵀ Pᵀ, S ← γ^64 S + V'ᵀ K.
+// With C = 2, a cluster of two blocks shares a stretch: each has half of up to 128 columns of v, and makes half the scores and
+// reads half of q and k for both.
+template <class E, int R, int C, bool turning>
+__global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps<turning> maps, const __grid_constant__ Work work) {
     using L = Layout<R, 64, true>;
     extern __shared__ uint8_t raw[];
     const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
     const uint32_t full = base + L::barriers_at, empty = full + 8 * L::stages, score_full = empty + 8 * L::stages, score_empty = score_full + 8 * L::scores;
+    const uint32_t odd_values = score_empty + 8 * L::scores;  // one for each score tile
     const uint32_t stretch = blockIdx.x / C, rank = C > 1 ? ptx::cluster_rank() : 0;
     const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
-        ptx::prefetch_map(maps.q), ptx::prefetch_map(maps.k), ptx::prefetch_map(maps.v), ptx::prefetch_map(maps.o);
-        for (int i = 0; i < L::stages; ++i) ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 8 * C);
-        for (int i = 0; i < L::scores; ++i) ptx::barrier_init(score_full + 8 * i, 4), ptx::barrier_init(score_empty + 8 * i, 4);
+        if constexpr (!turning) prefetch(maps.of[0]);
+        for (int i = 0; i < L::stages; ++i) ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 8 * C + 1);
+        for (int i = 0; i < L::scores; ++i) ptx::barrier_init(score_full + 8 * i, 2), ptx::barrier_init(score_empty + 8 * i, 4 * C);
         ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -300,43 +481,72 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
         if (threadIdx.x == 0) {
             const auto load = [&](const Piece& p, uint32_t c, bool with_q) {
                 const uint32_t at = base + ring.stage * L::stage_bytes, bar = full + 8 * ring.stage;
+                const Tensors& map = maps.of[p.problem];
                 ptx::barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
                 ptx::barrier_arrive_expect(bar, with_q ? L::stage_bytes : L::stage_bytes - L::k_at);
-                const auto shared_rows = [&](uint32_t to, const CUtensorMap& map) {
+                const auto shared_rows = [&](uint32_t to, const CUtensorMap& tensor) {
 #pragma unroll
                     for (int i = 0; i < R / 64; ++i) {
                         const uint32_t box = to + i * tile_bytes + rank * (tile_bytes / C);
-                        const int token = c * chunk + rank * (chunk / C);
-                        if constexpr (C == 1) ptx::load_box(box, map, bar, 64 * i, token, p.h, p.b, work.read_once);
-                        else ptx::load_box_for((1 << C) - 1, box, map, bar, 64 * i, token, p.h, p.b, work.read_once);
+                        const int token = p.token(c) + rank * (chunk / C);
+                        if constexpr (C == 1) ptx::load_box(box, tensor, bar, 64 * i, token, p.h, p.b, work.read_once);
+                        else ptx::load_box_for((1 << C) - 1, box, tensor, bar, 64 * i, token, p.h, p.b, work.read_once);
                     }
                 };
-                if (with_q) shared_rows(at, maps.q);
-                shared_rows(at + L::k_at, maps.k);
-                ptx::load_box(at + L::v_at, maps.v, bar, rank * 64, c * chunk, p.h, p.b, work.read_once);
+                if (with_q) shared_rows(at, map.q);
+                shared_rows(at + L::k_at, map.k);
+                ptx::load_box(at + L::v_at, map.v, bar, rank * 64, p.token(c), p.h, p.b, work.read_once);
                 ring.next();
             };
             for (uint32_t pos = start; pos < end;) {
-                const Piece p = piece_at(work, pos, end);
+                const Piece p = piece_at<turning>(work, pos, end);
                 const uint32_t back = replayed(p);
                 for (uint32_t i = 1; i <= back; ++i) load(p, p.first - i, false);
                 for (uint32_t c = p.first; c < p.last; ++c) load(p, c, true);
                 pos += p.last - p.first;
             }
+        } else if (warp == 1) {
+            // Looks for NaN and Inf among the values of every chunk.
+            Ring<L::scores> out;
+            for (uint32_t pos = start; pos < end;) {
+                const Piece p = piece_at<turning>(work, pos, end);
+                for (uint32_t i = replayed(p); i > 0; --i) {
+                    ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+                    if (lane == 0) ptx::barrier_arrive(empty + 8 * ring.stage);
+                    ring.next();
+                }
+                for (uint32_t c = p.first; c < p.last; ++c) {
+                    ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+                    const uint32_t v_tile = base + ring.stage * L::stage_bytes + L::v_at + lane * 16;
+                    bool odd = false;
+#pragma unroll 4
+                    for (uint32_t i = 0; i < tile_bytes; i += 512) {
+                        const float4 x = ptx::load_shared(v_tile + i);
+                        odd |= unusual<E>({__float_as_uint(x.x), __float_as_uint(x.y), __float_as_uint(x.z), __float_as_uint(x.w)});
+                    }
+                    odd = __any_sync(~0u, odd);
+                    if (lane == 0) ptx::barrier_arrive(empty + 8 * ring.stage);
+                    ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
+                    if (lane == 0) {
+                        ptx::store_shared_word(odd_values + 4 * out.stage, odd);
+                        ptx::barrier_arrive(score_full + 8 * out.stage);
+                    }
+                    out.next();
+                    ring.next();
+                }
+                pos += p.last - p.first;
+            }
         }
     } else if (group == 1) {
         ptx::give_registers<152>();
+        // Each block of a pair makes the scores of half the keys, and sends them to the other.
+        constexpr int keys = 64 / C;
+        const int first_half = C > 1 ? static_cast<int>(rank) : 0;
         Ring<L::scores> out;
-        float mask[32];
-        const int row = 16 * warp + lane / 4, col = 2 * (lane % 4);
-        const uint32_t put = (16 * warp + lane % 16) * 128;
+        Mask<keys> mask;
         for (uint32_t pos = start; pos < end;) {
-            const Piece p = piece_at(work, pos, end);
-#pragma unroll
-            for (int i = 0; i < 32; ++i) {
-                const int n = row + (i % 4 / 2) * 8 - (8 * (i / 4) + col + i % 2);
-                mask[i] = n < 0 ? 0.0f : power(p.head.log2_gamma, n);
-            }
+            const Piece p = piece_at<turning>(work, pos, end);
+            mask.set(p, 32 * first_half, warp, lane);
             for (uint32_t i = replayed(p); i > 0; --i) {
                 ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
                 release(ring.stage);
@@ -344,30 +554,33 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             }
             for (uint32_t c = p.first; c < p.last; ++c) {
                 const uint32_t at = base + ring.stage * L::stage_bytes;
-                float acc[32];
+                float acc[keys / 2];
                 ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
                     const uint32_t off = ks / 4 * tile_bytes + ks % 4 * 32;
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile(at + off), ptx::tile(at + L::k_at + off), ks > 0);
+                    ptx::product_ss<E, 0, 0>(acc, ptx::tile(at + off), ptx::tile(at + L::k_at + off + 32 * first_half * 128), ks > 0);
                 }
                 ptx::matrix_commit();
                 ptx::matrix_wait<0>();
                 ptx::hold(acc);
                 release(ring.stage);
                 ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
-                const uint32_t to = base + L::scores_at + out.stage * tile_bytes + put;
+                const uint32_t mine = base + L::scores_at + out.stage * tile_bytes + first_half * half_tile;
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < keys / 16; ++j) {
                     uint32_t x[4];
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) x[i] = pack(E{}, acc[8 * j + 2 * i] * mask[8 * j + 2 * i], acc[8 * j + 2 * i + 1] * mask[8 * j + 2 * i + 1]);
-                    ptx::store_matrices(to + (((2 * j + lane / 16) ^ (lane % 8)) * 16), x[0], x[1], x[2], x[3]);
+                    for (int i = 0; i < 4; ++i) {
+                        const int n = 8 * j + 2 * i;
+                        x[i] = pack(E{}, acc[n] * mask.weight[n], acc[n + 1] * mask.weight[n + 1]) & mask.seen[n / 2];
+                    }
+                    ptx::store_matrices(mine + j / 2 * half_tile + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16), x[0], x[1], x[2], x[3]);
                 }
                 ptx::proxy_fence();
-                __syncwarp();
-                if (lane == 0) ptx::barrier_arrive(score_full + 8 * out.stage);
+                ptx::named_barrier(2, 128);
+                if (warp == 0 && lane == 0) send_scores<C>(mine, half_tile, score_full + 8 * out.stage, rank);
                 out.next();
                 ring.next();
             }
@@ -381,19 +594,20 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
         State<E, R> state;
         uint32_t buffer = 0;
         for (uint32_t pos = start; pos < end;) {
-            const Piece p = piece_at(work, pos, end);
-            const float log2_gamma = p.head.log2_gamma;
+            const Piece p = piece_at<turning>(work, pos, end);
             state.clear();
-            state.set_decay(log2_gamma, lane);
+            state.set_decay(p, lane);
             state.replay(replayed(p), ring, base, L::stage_bytes, L::k_at, L::v_at, full, warp, lane, release);
             if (p.first > 0 && p.head.reach == from_memory) state.take(work, p, stretch, C, rank, threadIdx.x % 128);
-            // γ^(i+1) of this thread's tokens i = 8n + 2(lane%4) + {0,1}.
-            const float o_low[2] = {power(log2_gamma, 2 * (lane % 4) + 1), power(log2_gamma, 2 * (lane % 4) + 2)}, o_8 = power(log2_gamma, 8);
+            if (!turning && work.initial) state.add_initial(work, p, rank, warp, lane);
+            OutputDecay decay;
+            decay.set(p, lane);
 
             // Each turn of the loop queues three products: what the state gives to chunk c, what the scores add to chunk c - 1, and
             // the update of the state by chunk c; while they run, chunk c - 2 leaves.
             float o[32], from_state[32];
             uint32_t packed[16];
+            bool odd = false;  // the values whose scores are being queued have NaN or Inf
             const auto queue_from_state = [&] {
                 uint32_t sa[R / 4];
 #pragma unroll
@@ -408,14 +622,17 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 }
                 ptx::matrix_commit();
             };
+            const Remake remake{base + L::kept_at, static_cast<int>(threadIdx.x % 128)};
             const auto queue_scores = [&](uint32_t stage) {
                 ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
+                odd = ptx::load_shared_word(odd_values + 4 * in.stage) != 0;
+                if (odd) remake.keep(o);
                 ptx::hold(o);
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks) {
                     ptx::product_ss<E, 1, 0>(o, ptx::tile(base + stage * L::stage_bytes + L::v_at + ks * 16 * 128),
-                                             ptx::tile(base + L::scores_at + in.stage * tile_bytes + ks * 32), 1);
+                                             ptx::narrow_tile(base + L::scores_at + in.stage * tile_bytes + ks / 2 * half_tile + ks % 2 * 32), 1);
                 }
                 ptx::matrix_commit();
             };
@@ -428,16 +645,7 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 state.weigh_v(va, 1.0f);
                 state.add_outer(va, at + L::k_at);
             };
-            const auto decay_outputs = [&] {
-                float up = 1.0f;
-#pragma unroll
-                for (int n = 0; n < 8; ++n) {
-                    const float w0 = o_low[0] * up, w1 = o_low[1] * up;
-                    o[4 * n] = from_state[4 * n] * w0, o[4 * n + 1] = from_state[4 * n + 1] * w1;
-                    o[4 * n + 2] = from_state[4 * n + 2] * w0, o[4 * n + 3] = from_state[4 * n + 3] * w1;
-                    up *= o_8;
-                }
-            };
+            const auto decay_outputs = [&] { decay.apply(p, o, from_state); };
             const auto pack_outputs = [&] {
 #pragma unroll
                 for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, o[2 * i], o[2 * i + 1]);
@@ -453,17 +661,32 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 ptx::proxy_fence();
                 ptx::named_barrier(1, 128);
                 if (leader) {
-                    ptx::store_box(maps.o, out, rank * 64, c * chunk, p.h, p.b, work.write);
+                    ptx::store_box(maps.of[p.problem].o, out, rank * 64, p.token(c), p.h, p.b, work.write);
                     ptx::store_commit();
                 }
                 buffer ^= 1;
             };
             const auto chunk_done = [&](uint32_t stage) {
                 release(stage);
-                if (lane == 0) ptx::barrier_arrive(score_empty + 8 * in.stage);
+                if (C == 1 && lane == 0) ptx::barrier_arrive(score_empty + 8 * in.stage);
+                if (C > 1 && lane < C) ptx::barrier_arrive_at(score_empty + 8 * in.stage, lane);
                 in.next();
             };
 
+            const auto leave_before = [&](uint32_t c) {
+                if (!turning && work.last && c + 1 == work.chunks) state.leave(work.last, size_t{p.line} * C + rank, threadIdx.x % 128);
+            };
+            const auto remake_outputs = [&](uint32_t stage) {
+                const uint32_t v_tile = base + stage * L::stage_bytes + L::v_at, scores = base + L::scores_at + in.stage * tile_bytes;
+                const auto value = [&](int j, int column) { return tile_element<E>(v_tile, j, column); };
+                const auto score = [&](int i, int j) {
+                    const float2 pair = unpack(E{}, ptx::load_shared_word(scores + j / 32 * half_tile + score_at(i, j % 32 / 8) + j % 8 / 2 * 4));
+                    return j % 2 ? pair.y : pair.x;
+                };
+                remake.make(p, o, value, score);
+            };
+
+            leave_before(p.first);
             queue_from_state();
             queue_update();
             ptx::matrix_wait<1>();
@@ -474,6 +697,7 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             ptx::hold(state.s);
             ring.next();
             for (uint32_t c = p.first + 1; c < p.last; ++c) {
+                leave_before(c);
                 queue_from_state();
                 queue_scores(before);
                 queue_update();
@@ -481,6 +705,7 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 ptx::matrix_wait<1>();
                 ptx::hold(o);
                 ptx::hold(from_state);
+                if (odd) remake_outputs(before);
                 chunk_done(before);
                 pack_outputs();
                 decay_outputs();
@@ -493,6 +718,7 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             if (p.last > p.first + 1) leave(p.last - 2);
             ptx::matrix_wait<0>();
             ptx::hold(o);
+            if (odd) remake_outputs(before);
             chunk_done(before);
             pack_outputs();
             leave(p.last - 1);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "gpu/base/element.cuh"
 #include "gpu/base/launch.hpp"
 #include "gpu/base/tensor_map.hpp"
 #include "gpu/exact/lightning.cuh"
@@ -11,14 +12,25 @@ namespace causeway::gpu::la {
 
 namespace {
 
-Work work_of(const CausalArgs& a, const Plan& p) {
+Work work_of(const Call& call, const Plan& p) {
+    const CausalArgs& a = call.any();
     Work work{};
     work.chunks = static_cast<uint32_t>((a.N + chunk - 1) / chunk);
     work.heads = static_cast<uint32_t>(a.H);
+    work.lines = static_cast<uint32_t>(a.B * a.H);
+    work.reversed = call.reversed;
     work.parts = static_cast<uint32_t>(p.parts);
     work.scanned = p.scan;
-    work.states = static_cast<float*>(a.workspace.data);
-    work.read_once = work.write = ptx::evict_first;
+    work.states = static_cast<float*>(call.workspace.data);
+    if (a.state) {
+        work.initial = a.state;
+        work.initial_batch = call.state_batch;
+        work.last = work.states + static_cast<int64_t>(p.stretches) * p.parts * padded(a.r) * padded(a.d);
+    }
+    work.r = a.r, work.d = a.d;
+    // Problems that share tensors read them at about the same time.
+    work.read_once = call.count > 1 ? ptx::evict_normal : ptx::evict_first;
+    work.write = ptx::evict_first;
     work.read_twice = ptx::evict_normal;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     std::copy(p.head.begin(), p.head.end(), work.head);
@@ -26,51 +38,71 @@ Work work_of(const CausalArgs& a, const Plan& p) {
 }
 
 // Tensor maps of boxes of 128 bytes; a cluster's blocks share the tokens of q and k.
-Maps maps_of(const CausalArgs& a, int cluster) {
-    const auto map = [&](const void* data, int width, Strides s, int tokens) {
-        return tensor_map(data, a.type, a.B, a.H, a.N, width, s, 128 / bytes_of(a.type), tokens);
-    };
-    return {map(a.q, a.r, a.q_stride, chunk / cluster), map(a.k, a.r, a.k_stride, chunk / cluster), map(a.v, a.d, a.v_stride, chunk),
-            map(a.o, a.d, a.o_stride, chunk)};
+template <bool turning>
+Maps<turning> maps_of(const Call& call, int cluster) {
+    Maps<turning> maps;
+    for (int i = 0; i < call.count; ++i) {
+        const CausalArgs& a = call.problem[static_cast<std::size_t>(i)];
+        const auto map = [&](const void* data, int width, Strides s, int tokens) {
+            return tensor_map(data, a.type, a.B, a.H, a.N, width, s, 128 / bytes_of(a.type), tokens);
+        };
+        maps.of[i] = {map(a.q, a.r, a.q_stride, chunk / cluster), map(a.k, a.r, a.k_stride, chunk / cluster), map(a.v, a.d, a.v_stride, chunk),
+                      map(a.o, a.d, a.o_stride, chunk)};
+    }
+    return maps;
 }
 
-template <class E, int R, int D>
-void run(const CausalArgs& a, const Plan& p, cudaStream_t stream) {
+template <class E, int R, int D, bool turning>
+void run(const Call& call, const Plan& p, cudaStream_t stream) {
     constexpr int cluster = D / 64;
-    const Maps maps = maps_of(a, cluster);
-    const Work work = work_of(a, p);
+    const CausalArgs& a = call.any();
+    const Maps<turning> maps = maps_of<turning>(call, cluster);
+    const Work work = work_of(call, p);
     const auto blocks = static_cast<unsigned>(cluster * p.stretches);
     const char *state_name = "launching la_state", *output_name = "launching la_output";
     if (p.parts > 0) {
         if constexpr (std::is_same_v<E, float>) {
-            launch(la_split<R, cluster, true>, state_name, blocks * p.parts, 512, SplitLayout<R>::bytes, cluster, false, stream, maps, work);
+            launch(la_split<R, cluster, true, turning>, state_name, blocks * p.parts, 512, SplitLayout<R>::bytes, cluster, false, stream, maps, work);
         } else {
-            launch(la_state<E, R, D>, state_name, p.stretches * p.parts, 128 * (1 + D / 64), Layout<R, D, false>::bytes, 1, false, stream,
-                   cluster > 1 ? maps_of(a, 1) : maps, work);
+            launch(la_state<E, R, D, turning>, state_name, p.stretches * p.parts, 128 * (1 + D / 64), Layout<R, D, false>::bytes, 1, false, stream,
+                   cluster > 1 ? maps_of<turning>(call, 1) : maps, work);
         }
-        if (p.scan) launch(la_scan<R * D>, "launching la_scan", dim3(R * D / 256, static_cast<unsigned>(a.B * a.H)), 256, 0, 1, true, stream, work, p.stretches);
+        if (p.scan) {
+            const dim3 grid(R * D / 256, static_cast<unsigned>(call.count) * work.lines);
+            launch(la_scan<R * D>, "launching la_scan", grid, 256, 0, 1, true, stream, work, p.stretches);
+        }
     }
     if constexpr (std::is_same_v<E, float>) {
-        launch(la_split<R, cluster, false>, output_name, blocks, 512, SplitLayout<R>::bytes, cluster, p.parts > 0, stream, maps, work);
+        launch(la_split<R, cluster, false, turning>, output_name, blocks, 512, SplitLayout<R>::bytes, cluster, p.parts > 0, stream, maps, work);
     } else {
-        launch(la_output<E, R, cluster>, output_name, blocks, 384, Layout<R, 64, true>::bytes, cluster, p.parts > 0, stream, maps, work);
+        launch(la_output<E, R, cluster, turning>, output_name, blocks, 384, Layout<R, 64, true>::bytes, cluster, p.parts > 0, stream, maps, work);
+    }
+    if (!turning && a.state) {
+        const dim3 grid(work.lines, static_cast<unsigned>((a.r + 15) / 16));
+        launch(la_finish<E>, "launching la_finish", grid, 256, 0, 1, false, stream, work, static_cast<const E*>(a.k), static_cast<const E*>(a.v), a.k_stride,
+               a.v_stride, a.N, cluster, R, a.state);
     }
 }
 
+template <class E, int R, int D>
+void run(const Call& call, const Plan& p, cudaStream_t stream) {
+    if (call.count == 1 && call.reversed == 0) run<E, R, D, false>(call, p, stream);
+    else run<E, R, D, true>(call, p, stream);
+}
+
 template <class E>
-void run(const CausalArgs& a, const Plan& p, cudaStream_t stream) {
-    if (a.r <= 64 && a.d <= 64) return run<E, 64, 64>(a, p, stream);
-    if (a.r <= 64) return run<E, 64, 128>(a, p, stream);
-    if (a.d <= 64) return run<E, 128, 64>(a, p, stream);
-    return run<E, 128, 128>(a, p, stream);
+void run(const Call& call, const Plan& p, cudaStream_t stream) {
+    const bool wide_r = call.any().r > 64, wide_d = call.any().d > 64;
+    if (!wide_r && !wide_d) return run<E, 64, 64>(call, p, stream);
+    if (!wide_r) return run<E, 64, 128>(call, p, stream);
+    if (!wide_d) return run<E, 128, 64>(call, p, stream);
+    return run<E, 128, 128>(call, p, stream);
 }
 
 }  // namespace
 
-void run_hopper(const CausalArgs& a, const Plan& p, cudaStream_t stream) {
-    if (a.type == Type::Float32) run<float>(a, p, stream);
-    else if (a.type == Type::BFloat16) run<__nv_bfloat16>(a, p, stream);
-    else run<__half>(a, p, stream);
+void run_hopper(const Call& call, const Plan& p, cudaStream_t stream) {
+    visit(call.any().type, [&](auto zero) { run<decltype(zero)>(call, p, stream); });
 }
 
 }  // namespace causeway::gpu::la

@@ -1,7 +1,7 @@
 #include "gpu/tensor/tensor.hpp"
 
 #include "gpu/base/error.hpp"
-#include "gpu/tensor/convert.hpp"
+#include "gpu/tensor/elementwise.hpp"
 
 namespace causeway::gpu {
 
@@ -14,19 +14,19 @@ Type type_of(DType t) {
     }
 }
 
-Tensor::Tensor(DType t, const Shape& shape) : dtype_(t), shape_(shape) {
+Tensor::Tensor(DType t, const Shape& shape, cudaStream_t stream) : dtype_(t), shape_(shape) {
     type_of(t);
-    storage_ = std::make_shared<Buffer>(bytes());
-    if (memory::poison() && bytes() > 0) check(cudaMemset(data(), 0xFF, bytes()), "poisoning a tensor");
+    storage_ = std::make_shared<Buffer>(bytes(), stream);
+    if (memory::poison() && bytes() > 0) check(cudaMemsetAsync(data(), 0xFF, bytes(), stream), "poisoning a tensor");
 }
 
 Tensor Tensor::zeros(DType t, const Shape& shape, cudaStream_t stream) {
-    Tensor out(t, shape);
+    Tensor out(t, shape, stream);
     if (out.bytes() > 0) check(cudaMemsetAsync(out.data(), 0, out.bytes(), stream), "clearing a tensor");
     return out;
 }
 
-Tensor::Tensor(const causeway::Tensor& x, cudaStream_t stream) : Tensor(x.dtype(), x.shape()) {
+Tensor::Tensor(const causeway::Tensor& x, cudaStream_t stream) : Tensor(x.dtype(), x.shape(), stream) {
     if (bytes() == 0) return;
     check(cudaMemcpyAsync(data(), x.raw(), bytes(), cudaMemcpyHostToDevice, stream), "copying to the GPU");
     check(cudaStreamSynchronize(stream), "copying to the GPU");
@@ -41,14 +41,14 @@ causeway::Tensor Tensor::cpu(cudaStream_t stream) const {
 }
 
 Tensor Tensor::copy(cudaStream_t stream) const {
-    Tensor out(dtype_, shape_);
+    Tensor out(dtype_, shape_, stream);
     if (bytes() > 0) check(cudaMemcpyAsync(out.data(), data(), bytes(), cudaMemcpyDeviceToDevice, stream), "copying on the GPU");
     return out;
 }
 
 Tensor Tensor::to(DType t, cudaStream_t stream) const {
     if (t == dtype_) return *this;
-    Tensor out(t, shape_);
+    Tensor out(t, shape_, stream);
     convert(data(), type(), out.data(), out.type(), size(), stream);
     return out;
 }

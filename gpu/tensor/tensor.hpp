@@ -18,7 +18,8 @@ Type type_of(DType t);
 class Tensor {
 public:
     Tensor() : Tensor(DType::f32, Shape{0}) {}
-    Tensor(DType, const Shape&);  // elements not set; throws OutOfMemory
+    // Elements not set. The memory is given back in the order of the stream's work. Throws OutOfMemory.
+    Tensor(DType, const Shape&, cudaStream_t stream = nullptr);
     static Tensor zeros(DType, const Shape&, cudaStream_t stream = nullptr);
 
     // The elements of a tensor of the CPU; waits until they are there.
@@ -42,6 +43,9 @@ public:
     Tensor copy(cudaStream_t stream = nullptr) const;
     Tensor to(DType, cudaStream_t stream = nullptr) const;  // converted; shares the elements if the type is the same
     Tensor reshape(const Shape&) const;                     // shares the elements; throws Error if the sizes differ
+
+    // Type and shape alone, for the checks that the calls on the CPU make too.
+    causeway::Tensor form() const { return causeway::Tensor::shaped(dtype_, shape_); }
 
     std::string summary() const;  // "2×3 gpu Tensor{Float32}"
 

@@ -1,7 +1,6 @@
 // For tests of the GPU: whether there is one, inputs, and errors.
 #pragma once
 
-#include <cstdio>
 #include <string>
 
 #include "gpu/base/device.hpp"
@@ -9,15 +8,12 @@
 
 namespace causeway::test {
 
-// False where no GPU can be used: the test returns at once, having said why once for all of them.
+// False where no GPU can be used: the test returns at once, and is counted as skipped. Asked once in a test.
 inline bool on_gpu() {
-    static const bool available = [] {
-        std::string why;
-        const bool yes = gpu::device_available(&why);
-        if (!yes) std::printf("tests of the GPU are skipped: %s\n", why.c_str());
-        return yes;
-    }();
-    return available;
+    std::string why;
+    if (gpu::device_available(&why)) return true;
+    skip("tests of the GPU", why);
+    return false;
 }
 
 }  // namespace causeway::test

@@ -91,7 +91,7 @@ TEST_CASE("files are written byte for byte as NumPy writes them", "[npy][files]"
 TEST_CASE("NumPy reads what is written", "[npy][files]") {
     const std::string python = python_with("numpy");
     if (python.empty()) {
-        WARN("skipped: there is no python3 with numpy");
+        causeway::test::skip("tests against NumPy", "there is no python3 with numpy");
         return;
     }
     const TemporaryFolder folder;

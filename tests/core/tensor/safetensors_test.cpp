@@ -82,7 +82,7 @@ TEST_CASE("files are written byte for byte as the safetensors library writes the
 TEST_CASE("the safetensors library reads what is written", "[safetensors][files]") {
     const std::string python = python_with("numpy, safetensors");
     if (python.empty()) {
-        WARN("skipped: there is no python3 with numpy and safetensors");
+        causeway::test::skip("tests against the safetensors library", "there is no python3 with numpy and safetensors");
         return;
     }
     const TemporaryFolder folder;

@@ -1,0 +1,373 @@
+// The gated delta rule on the GPU: checked against the recurrence in Float64 on the CPU first, then timed against the floor: the time to
+// read q, k, v, g and β and to write o once at the copy bandwidth measured in the same run.
+//
+//   bench_delta                 checks, then times
+//   bench_delta check | time    one of them; a second argument picks the cases whose name contains it
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "gpu/bench/bench.hpp"
+#include "gpu/gated/delta.hpp"
+
+using namespace causeway;
+using namespace causeway::gpu;
+using std::int64_t;
+
+namespace {
+
+enum class Gates { none, usual, slow, strong, resets };  // usual: log α = -0.075 x², x normal
+enum class Keys { independent, correlated };             // correlated: cosines about 0.5
+
+struct Problem {
+    std::string name;
+    Type type = Type::BFloat16;
+    int64_t B = 1, H = 1, N = 1;
+    int dk = 128, dv = 128;
+    Gates gates = Gates::usual;
+    bool delta = true, state = false, token_major = false;
+    int pad = 0, group = 1;
+    Keys keys = Keys::independent;
+    double beta_low = 0, beta_high = 1;
+};
+
+__device__ uint32_t mix(uint64_t x) {  // SplitMix64's finaliser (Steele, Lea, Flood 2014)
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return static_cast<uint32_t>((x ^ (x >> 31)) >> 32);
+}
+__device__ float uniform(uint64_t seed, uint64_t i) { return (static_cast<float>(mix((seed << 40) + i * 0x9e3779b97f4a7c15) >> 8) + 0.5f) * 0x1p-24f; }
+
+// Rows of `width` elements every `step` elements to unit length; correlated: the first row's direction added first.
+template <class T>
+__global__ void unit_rows(T* x, int64_t rows, int width, int64_t step, bool correlated, uint64_t seed) {
+    const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
+    const int lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    T* r = x + row * step;
+    float sum = 0;
+    for (int i = lane; i < width; i += 32) {
+        float y = r[i];
+        if (correlated) y += mix(seed + i) & 1 ? 1.0f : -1.0f;
+        r[i] = static_cast<T>(y);
+        sum += y * y;
+    }
+    for (int n = 16; n > 0; n /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, n);
+    const float by = rsqrtf(sum);
+    for (int i = lane; i < width; i += 32) r[i] = static_cast<T>(static_cast<float>(r[i]) * by);
+}
+
+__global__ void fill_gates(float* g, int64_t n, Gates kind, uint64_t seed) {
+    const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const float u = uniform(seed, i), x = sqrtf(-2 * logf(u)) * cospif(2 * uniform(seed + 1, i));
+    float y = -0.075f * x * x;
+    if (kind == Gates::slow) y *= 0.01f;
+    if (kind == Gates::strong) y *= 100;
+    if (kind == Gates::resets && uniform(seed + 2, i) < 0.02f) y = -INFINITY;
+    g[i] = y;
+}
+
+__global__ void fill_beta(float* beta, int64_t n, float low, float high, uint64_t seed) {
+    const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    if (i < n) beta[i] = uniform(seed + 3, i) < 0.02f ? 0.0f : low + (high - low) * uniform(seed + 4, i);
+}
+
+Strides strides(const Problem& p, int64_t H, int width) {
+    const int64_t w = width + p.pad;
+    if (p.token_major) return {p.N * H * w, w, H * w};
+    return {H * p.N * w, p.N * w, w};
+}
+
+struct Tensors {
+    Buffer q, k, v, o, g, beta, state, initial, workspace;
+    GatedArgs args;
+};
+
+Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
+    Tensors t;
+    const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)), rows = static_cast<std::size_t>(p.B * p.H * p.N), q_rows = rows * p.group;
+    const std::size_t q_count = q_rows * (p.dk + p.pad), k_count = rows * (p.dk + p.pad), v_count = rows * (p.dv + p.pad), o_count = q_rows * (p.dv + p.pad);
+    const std::size_t state_count = static_cast<std::size_t>(p.B * p.H * p.dk * p.dv);
+    t.q = Buffer(q_count * e), t.k = Buffer(k_count * e), t.v = Buffer(v_count * e), t.o = Buffer(o_count * e);
+    bench::fill_normal(t.q.data(), p.type, q_count, 5 * seed, 1.0, stream);
+    bench::fill_normal(t.k.data(), p.type, k_count, 5 * seed + 1, 1.0, stream);
+    bench::fill_normal(t.v.data(), p.type, v_count, 5 * seed + 2, 1.0, stream);
+    const auto unit = [&](const Buffer& x, std::size_t n, bool correlated) {
+        const auto blocks = static_cast<unsigned>((n + 7) / 8);
+        if (p.type == Type::BFloat16) unit_rows<<<blocks, 256, 0, stream>>>(x.as<__nv_bfloat16>(), n, p.dk, p.dk + p.pad, correlated, seed);
+        else unit_rows<<<blocks, 256, 0, stream>>>(x.as<__half>(), n, p.dk, p.dk + p.pad, correlated, seed);
+    };
+    unit(t.q, q_rows, false), unit(t.k, rows, p.keys == Keys::correlated);
+    check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
+    GatedArgs& a = t.args;
+    a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data();
+    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.group = p.group, a.dk = p.dk, a.dv = p.dv;
+    a.q_stride = strides(p, p.H * p.group, p.dk), a.k_stride = strides(p, p.H, p.dk), a.v_stride = strides(p, p.H, p.dv), a.o_stride = strides(p, p.H * p.group, p.dv);
+    const auto blocks = static_cast<unsigned>((rows + 255) / 256);
+    if (p.gates != Gates::none) {
+        t.g = Buffer(rows * 4);
+        fill_gates<<<blocks, 256, 0, stream>>>(t.g.as<float>(), rows, p.gates, seed);
+        a.gates = 1, a.g = t.g.as<float>();
+    }
+    if (p.delta) {
+        t.beta = Buffer(rows * 4);
+        fill_beta<<<blocks, 256, 0, stream>>>(t.beta.as<float>(), rows, p.beta_low, p.beta_high, seed);
+        a.beta = t.beta.as<float>();
+    }
+    if (p.state) {
+        t.state = Buffer(state_count * 4), t.initial = Buffer(state_count * 4);
+        bench::fill_normal(t.state.data(), Type::Float32, state_count, 5 * seed + 3, 0.5, stream);
+        check(cudaMemcpyAsync(t.initial.data(), t.state.data(), t.state.bytes(), cudaMemcpyDeviceToDevice, stream), "copying the state");
+        a.state = t.state.as<float>();
+    }
+    check_launch("filling the inputs");
+    a.scale = p.name == "scale" ? 0.3f : 1.0f;
+    t.workspace = Buffer(delta_hopper_workspace(a));
+    a.workspace = {t.workspace.data(), t.workspace.bytes()};
+    return t;
+}
+
+float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i) {
+    uint16_t bits;
+    std::memcpy(&bits, raw.data() + 2 * i, 2);
+    if (type == Type::Float16) return __half2float(__half(__half_raw{bits}));
+    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
+}
+
+// Rows of one head as doubles.
+std::vector<double> rows(const void* device_data, Type type, Strides s, int64_t b, int64_t h, int64_t N, int width) {
+    const int64_t bytes = bytes_of(type);
+    std::vector<unsigned char> raw(static_cast<std::size_t>(N * width * bytes));
+    check(cudaMemcpy2D(raw.data(), width * bytes, static_cast<const char*>(device_data) + (b * s.batch + h * s.head) * bytes, s.token * bytes, width * bytes, N,
+                       cudaMemcpyDeviceToHost),
+          "copying from the GPU");
+    std::vector<double> x(static_cast<std::size_t>(N * width));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);
+    return x;
+}
+std::vector<float> floats(const float* from, int64_t n) {
+    std::vector<float> x(static_cast<std::size_t>(n));
+    if (n > 0 && from) check(cudaMemcpy(x.data(), from, x.size() * 4, cudaMemcpyDeviceToHost), "copying from the GPU");
+    return x;
+}
+
+struct HeadData {
+    std::vector<double> q, k, v, o;
+    std::vector<float> g, beta, initial, final;
+};
+struct Deviation {
+    double error = 0, norm = 0, state_error = 0, state_norm = 0;
+    bool clean = true;
+};
+
+Deviation deviation(const HeadData& x, const Problem& p, double scale) {
+    const int r = p.dk, d = p.dv;
+    std::vector<double> S(static_cast<std::size_t>(r) * d), u(static_cast<std::size_t>(d)), row(static_cast<std::size_t>(d));
+    for (std::size_t i = 0; i < x.initial.size() && p.state; ++i) S[i] = x.initial[i];
+    Deviation out;
+    for (int64_t t = 0; t < p.N; ++t) {
+        const double a = p.gates == Gates::none ? 1.0 : std::exp(static_cast<double>(x.g[t]));
+        const double *k = x.k.data() + t * r, *q = x.q.data() + t * r, *v = x.v.data() + t * d;
+        std::copy(v, v + d, u.begin());
+        if (p.delta) {
+            std::fill(row.begin(), row.end(), 0.0);
+            for (int i = 0; i < r; ++i) {
+                const double ki = a * k[i];
+                const double* s = S.data() + static_cast<std::size_t>(i) * d;
+                for (int j = 0; j < d; ++j) row[j] += ki * s[j];
+            }
+            for (int j = 0; j < d; ++j) u[j] = x.beta[t] * (v[j] - row[j]);
+        }
+        std::fill(row.begin(), row.end(), 0.0);
+        for (int i = 0; i < r; ++i) {
+            double* s = S.data() + static_cast<std::size_t>(i) * d;
+            for (int j = 0; j < d; ++j) {
+                s[j] = a * s[j] + k[i] * u[j];
+                row[j] += q[i] * s[j];
+            }
+        }
+        for (int j = 0; j < d; ++j) {
+            const double e = x.o[t * d + j] - scale * row[j];
+            if (!std::isfinite(x.o[t * d + j])) out.clean = false;
+            out.error += e * e, out.norm += scale * scale * row[j] * row[j];
+        }
+    }
+    for (std::size_t i = 0; i < S.size() && p.state; ++i) {
+        out.state_error += (x.final[i] - S[i]) * (x.final[i] - S[i]), out.state_norm += S[i] * S[i];
+        if (!std::isfinite(x.final[i])) out.clean = false;
+    }
+    return out;
+}
+
+// Of the relative Frobenius error; Float16 has eight times BFloat16's precision.
+double bound(const Problem& p) {
+    const double few = p.N * p.B * p.H * std::min(p.dk, p.dv) < 4096 ? 2.2 : 1;
+    return few * (p.type == Type::BFloat16 ? 6e-3 : 1e-3);
+}
+
+std::string describe(const Problem& p) {
+    char line[200];
+    std::snprintf(line, sizeof line, "%s %s B=%lld H=%lld N=%lld dk=%d dv=%d gates=%d%s%s%s pad=%d group=%d keys=%d beta=[%g,%g]", p.name.c_str(),
+                  p.type == Type::BFloat16 ? "bf16" : "f16", (long long)p.B, (long long)p.H, (long long)p.N, p.dk, p.dv, int(p.gates), p.delta ? " delta" : "",
+                  p.state ? " state" : "", p.token_major ? " token-major" : "", p.pad, p.group, int(p.keys), p.beta_low, p.beta_high);
+    return line;
+}
+
+// Runs once on poisoned output and compares up to `heads` heads; prints what is wrong.
+bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen = nullptr, std::uint64_t seed = 1) {
+    double worst = 0, worst_state = 0;
+    bool clean = true, padding = true;
+    try {
+        const Tensors t = make(p, seed, stream);
+        delta_hopper(t.args, stream);
+        check(cudaStreamSynchronize(stream), "running delta_hopper");
+        const int64_t all = p.B * p.H * p.group;
+        const int64_t count = std::min<int64_t>(heads, all);
+        std::vector<Deviation> result(static_cast<std::size_t>(count));
+        std::vector<std::thread> threads;
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t head = count == all ? i : i * (all - 1) / (count - 1), b = head / (p.H * p.group), h = head % (p.H * p.group), kv = h / p.group, line = b * p.H + kv;
+            HeadData x;
+            const GatedArgs& a = t.args;
+            x.q = rows(a.q, p.type, a.q_stride, b, h, p.N, p.dk), x.k = rows(a.k, p.type, a.k_stride, b, kv, p.N, p.dk);
+            x.v = rows(a.v, p.type, a.v_stride, b, kv, p.N, p.dv), x.o = rows(a.o, p.type, a.o_stride, b, h, p.N, p.dv);
+            if (a.g) x.g = floats(a.g + line * p.N, p.N);
+            if (a.beta) x.beta = floats(a.beta + line * p.N, p.N);
+            if (a.state) {
+                x.initial = floats(t.initial.as<float>() + line * p.dk * p.dv, p.dk * p.dv);
+                x.final = floats(a.state + line * p.dk * p.dv, p.dk * p.dv);
+            }
+            threads.emplace_back([&result, &p, i, scale = a.scale, x = std::move(x)] { result[static_cast<std::size_t>(i)] = deviation(x, p, scale); });
+        }
+        for (auto& thread : threads) thread.join();
+        const auto ratio = [](double e, double n) { return n > 0 ? std::sqrt(e / n) : e > 0 || e != e ? std::numeric_limits<double>::infinity() : 0; };
+        for (const Deviation& x : result) {
+            clean = clean && x.clean;
+            worst = std::max(worst, ratio(x.error, x.norm)), worst_state = std::max(worst_state, ratio(x.state_error, x.state_norm));
+        }
+        if (p.pad > 0) {
+            std::vector<unsigned char> raw(t.o.bytes());
+            check(cudaMemcpy(raw.data(), t.o.data(), raw.size(), cudaMemcpyDeviceToHost), "copying from the GPU");
+            const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)), line = static_cast<std::size_t>(p.dv + p.pad) * e;
+            for (std::size_t i = 0; i < raw.size(); ++i) padding = padding && (i % line < p.dv * e || raw[i] == 0xFF);
+        }
+    } catch (const Error& error) {
+        std::printf("FAILED %s: %s\n", describe(p).c_str(), error.what());
+        return false;
+    }
+    if (worst_seen) *worst_seen = std::max(*worst_seen, worst);
+    const bool ok = clean && padding && worst <= bound(p) && worst_state <= 1.5 * bound(p);
+    if (!ok) {
+        std::printf("WRONG %s: error %.3e, of the state %.3e, bound %.1e%s%s\n", describe(p).c_str(), worst, worst_state, bound(p), clean ? "" : ", NaN or Inf",
+                    padding ? "" : ", wrote outside o");
+    }
+    return ok;
+}
+
+bool check_all(const std::string& only, cudaStream_t stream) {
+    int count = 0, wrong = 0;
+    double worst[3] = {};
+    const auto run = [&](const Problem& p) {
+        if (p.name.find(only) == std::string::npos) return;
+        ++count;
+        if (!right(p, 6, stream, &worst[int(p.type)], static_cast<std::uint64_t>(count))) ++wrong;
+    };
+    const Type bf16 = Type::BFloat16;
+    for (const int64_t N : {1, 2, 17, 63, 64, 65, 97, 127, 128, 129, 1000, 4099}) {
+        run({.name = "usual", .type = bf16, .H = 3, .N = N});
+        run({.name = "no gate", .type = bf16, .H = 2, .N = N, .gates = Gates::none});
+        run({.name = "state", .type = bf16, .B = 2, .H = 2, .N = N, .state = true});
+        run({.name = "slow", .type = bf16, .H = 2, .N = N, .gates = Gates::slow, .state = true});
+        run({.name = "strong", .type = bf16, .H = 2, .N = N, .gates = Gates::strong});
+        run({.name = "resets", .type = bf16, .H = 2, .N = N, .gates = Gates::resets, .state = true});
+        run({.name = "correlated", .type = bf16, .H = 2, .N = N, .keys = Keys::correlated, .beta_low = 0.9});
+    }
+    for (const int64_t N : {1, 65, 300}) {
+        for (const Type type : {bf16, Type::Float16}) {
+            for (const auto& [dk, dv] : {std::pair{128, 128}, {64, 64}, {64, 128}, {128, 64}, {96, 80}, {8, 16}, {72, 120}, {128, 256}, {64, 192}}) {
+                run({.name = "shape", .type = type, .B = 2, .H = 2, .N = N, .dk = dk, .dv = dv, .state = true});
+                run({.name = "strides", .type = type, .B = 2, .H = 2, .N = N, .dk = dk, .dv = dv, .token_major = true, .pad = 8});
+                run({.name = "gates only", .type = type, .B = 1, .H = 3, .N = N, .dk = dk, .dv = dv, .delta = false, .state = true});
+            }
+            run({.name = "group", .type = type, .B = 2, .H = 2, .N = N, .state = true, .group = 3});
+            run({.name = "scale", .type = type, .H = 2, .N = N});
+            run({.name = "neither", .type = type, .H = 2, .N = N, .gates = Gates::none, .delta = false, .state = true});
+        }
+    }
+    run({.name = "many heads", .type = bf16, .B = 5, .H = 40, .N = 200, .state = true});
+    run({.name = "long no gate", .type = bf16, .H = 2, .N = 20000, .gates = Gates::none, .state = true});
+    std::printf("checks: %d, wrong: %d; worst error bf16 %.3e, f16 %.3e\n", count, wrong, worst[1], worst[2]);
+    return wrong == 0;
+}
+
+struct Case {
+    Problem problem;
+    double must = 0, aim = 0;  // ms; 0: none set
+};
+
+bool time_all(const std::vector<Case>& cases, const std::string& only, cudaStream_t stream) {
+    const double bandwidth = bench::copy_bandwidth(std::size_t{3} << 29, stream);
+    std::printf("floor: q, k, v, g, beta read and o written once at %.3f TB/s\n", bandwidth * 1e-12);
+    std::printf("%-34s %9s %9s %9s %9s %7s %7s %7s %8s %8s %9s\n", "case", "floor ms", "median", "best", "call", "x floor", "must ms", "aim ms", "GB/s", "TFLOP/s", "error");
+    bool all = true;
+    for (const Case& c : cases) {
+        const Problem& p = c.problem;
+        if (p.name.find(only) == std::string::npos) continue;
+        double error = 0;
+        all = right(p, 2, stream, &error, 77) && all;
+        const double rows = static_cast<double>(p.B * p.H * p.N);
+        const double bytes = rows * ((p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) + (p.gates == Gates::none ? 0 : 4) + (p.delta ? 4 : 0));
+        const int sets = static_cast<int>(std::clamp(1e9 / bytes, 1.0, 8.0));
+        std::vector<Tensors> t;
+        for (int i = 0; i < sets; ++i) t.push_back(make(p, 100 + static_cast<std::uint64_t>(i), stream));
+        const bench::Times ms = bench::time([&](int i) { delta_hopper(t[static_cast<std::size_t>(i % sets)].args, stream); }, sets, bytes > 1e9 ? 15 : 41, stream);
+        const double floor = bytes / bandwidth * 1e3;
+        const double flop = rows * (p.delta ? 64.0 * 2 * (2 * p.dk + 2 * p.dv) + 6.0 * p.dk * p.dv : 64.0 * 2 * (p.dk + p.dv) + 4.0 * p.dk * p.dv);
+        const auto target = [](double x) { return x > 0 ? std::to_string(x).substr(0, 4) : std::string("-"); };
+        std::printf("%-34s %9.4f %9.4f %9.4f %9.4f %7.3f %7s %7s %8.0f %8.1f %9.2e\n", p.name.c_str(), floor, ms.median, ms.best, ms.call, ms.median / floor,
+                    target(c.must).c_str(), target(c.aim).c_str(), bytes / ms.median * 1e-6, flop / ms.median * 1e-9, error);
+    }
+    return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was found stays known if the rest does not end
+    std::string why;
+    if (!device_available(&why)) {
+        std::printf("no GPU: %s\n", why.c_str());
+        return 2;
+    }
+    std::printf("%s, %d multiprocessors\n", device().name.c_str(), device().multiprocessors);
+    const std::string what = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
+    Stream stream;
+    bool ok = true;
+    if (what != "time") ok = check_all(what == "check" ? only : "", stream);
+    if (what != "check") {
+        const std::vector<Case> cases = {
+            {{.name = "gated delta N=100000", .H = 32, .N = 100000}, 2.2, 1.2},
+            {{.name = "gated delta N=8192", .H = 32, .N = 8192}, 0.22, 0.12},
+            {{.name = "gated delta B=4 N=8192", .B = 4, .H = 32, .N = 8192}},
+            {{.name = "gated delta h=8 N=100000", .H = 8, .N = 100000}},
+            {{.name = "slow gates N=100000", .H = 32, .N = 100000, .gates = Gates::slow}},
+            {{.name = "delta N=100000", .H = 32, .N = 100000, .gates = Gates::none}, 0, 2.4},
+            {{.name = "delta N=8192", .H = 32, .N = 8192, .gates = Gates::none}, 0, 0.22},
+            {{.name = "f16 gated delta N=100000", .type = Type::Float16, .H = 32, .N = 100000}},
+            {{.name = "gated N=100000", .H = 32, .N = 100000, .delta = false}},
+            {{.name = "d=64 gated delta N=100000", .H = 32, .N = 100000, .dk = 64, .dv = 64}},
+        };
+        ok = time_all(cases, only, stream) && ok;
+    }
+    return ok ? 0 : 1;
+} catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 1;
+}

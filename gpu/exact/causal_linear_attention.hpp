@@ -1,0 +1,34 @@
+// Causal linear attention on the GPU: the public function, where everything is checked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/exact/causal_linear_attention.hpp"
+#include "gpu/exact/problem.hpp"
+#include "gpu/tensor/tensor.hpp"
+
+namespace causeway::gpu {
+
+struct CausalOptions {
+    std::string method = "auto";  // a name of exact::methods() that runs on the GPU; "auto": lightning-attention-2
+    std::vector<double> decay;    // γ in (0, 1]: none (1), one for all heads, or one per head
+    bool normalize = false;       // O_i = P_i / Σ_j (B Cᵀ ⊙ M)_ij
+    double scale = 1;             // factor on B Cᵀ
+    std::optional<Tensor> state;  // Float32 state to start from, [batch, heads, r, d], with normalize [batch, heads, r, d + 1]
+    bool return_state = false;    // the state after the last token is wanted
+    Precision precision = Precision::bf16x3;  // of products of Float32 tensors
+    cudaStream_t stream = nullptr;
+};
+
+struct CausalResult {
+    Tensor O;      // shape and type of V
+    Tensor state;  // Float32; only with return_state
+};
+
+// causal_linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when everything
+// is queued on options.stream, without waiting for it; tensors must stay until then. Throws Error naming the argument, OutOfMemory.
+CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
+
+}  // namespace causeway::gpu

@@ -1,0 +1,75 @@
+// What the methods made of matrix products share: pieces of the sequence packed into Float32 matrices, masks, sums, and back.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "gpu/base/blas.hpp"
+#include "gpu/exact/check.hpp"
+
+namespace causeway::gpu::pieces {
+
+// (batch, head) pairs `first` ... of a call, few enough that their decays fit into the arguments of a kernel.
+constexpr int most_lines = 256;
+struct Lines {
+    std::int64_t first;
+    std::int32_t count, heads;  // heads: of the tensors
+    double log2_gamma[most_lines];
+};
+Lines lines_of(const CausalArgs& a, std::int64_t first, std::int64_t count);
+
+// Nodes of tokens, each cut into `slabs` pieces of `size` tokens: piece i of node j starts at token first + j·step + i·size. Tokens
+// beyond N count as zeros. In memory: [line][node][slab][token][column].
+struct Cut {
+    std::int64_t first, step, nodes, slabs, size;
+    std::int64_t pieces() const { return nodes * slabs; }
+};
+
+// How rows are weighted, t the place of a token in its node of n tokens (those below N): not at all, by γ^(t + plus), or by
+// γ^(n - 1 - t + plus).
+enum class Weight { none, rising, falling };
+
+// Whether the products are made of operands of 11 bits on tensor cores: asked for with Float32, and with the 16-bit types, whose
+// elements are 11 bits or fewer, unless it is refused. Scores and states are then rounded to 11 bits by the kernels here.
+bool rounds(const CausalArgs& a);
+
+// x [B, H, N, width] of a.type, in pieces to `to`, Float32.
+void pack(const CausalArgs& a, const void* x, Strides s, int width, const Lines& l, const Cut& c, Weight weight, int plus, float* to, cudaStream_t stream);
+
+// o of these tokens = pieces.
+void unpack(const CausalArgs& a, const Lines& l, const Cut& c, const float* from, cudaStream_t stream);
+
+// Rows of d columns into whole sequences [line][padded][d]: set, or added.
+void place(const CausalArgs& a, const Lines& l, const Cut& c, const float* from, bool add, std::int64_t padded, float* to, cudaStream_t stream);
+
+// S [line][count][size][size] ⊙ M in place: γ^(i-j) on and below the diagonal, 0 above.
+void mask(const Lines& l, std::int64_t count, std::int64_t size, bool round, float* S, cudaStream_t stream);
+
+// D [line][node][slab][elements]: every slab becomes the sum over the slabs of its node, added in order.
+void sum_slabs(const Lines& l, const Cut& c, std::int64_t elements, bool round, float* D, cudaStream_t stream);
+
+// D [line][block][elements], what each block of `size` tokens adds to the state; becomes the state before each block. U [line][elements]:
+// the state before the first block, on return after the last. `done`: blocks before the first.
+void scan_blocks(const CausalArgs& a, const Lines& l, std::int64_t blocks, std::int64_t size, std::int64_t done, bool round, float* D, float* U,
+                 cudaStream_t stream);
+
+// Hands out pieces of a workspace, at multiples of 256 bytes.
+class Carve {
+public:
+    explicit Carve(void* data) : at_(reinterpret_cast<std::uintptr_t>(data)) {}
+    float* floats(std::int64_t n) { return static_cast<float*>(bytes(static_cast<std::size_t>(n) * sizeof(float))); }
+    void* bytes(std::size_t n) {
+        at_ = (at_ + 255) / 256 * 256;
+        void* const p = reinterpret_cast<void*>(at_);
+        at_ += n;
+        return p;
+    }
+    std::size_t end() const { return at_; }  // from null: the bytes needed, but for the alignment of the first piece
+
+private:
+    std::uintptr_t at_;
+};
+constexpr std::size_t slack = 256;
+
+}  // namespace causeway::gpu::pieces

@@ -1,0 +1,16 @@
+// The random directions of the feature maps: drawn on the CPU, the same for the same seed as core's.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "gpu/tensor/tensor.hpp"
+
+namespace causeway::gpu {
+
+// [heads, m, d] in Float32 on the GPU: for head h the directions that core's low_rank() takes for that head of all heads of a call
+// with this seed (core/lowrank/features.hpp). O(heads · m d²) on the CPU, then a copy; waits for it.
+Tensor random_directions(std::uint64_t seed, Index heads, Index m, Index d, bool orthogonal, cudaStream_t stream = nullptr);
+
+}  // namespace causeway::gpu

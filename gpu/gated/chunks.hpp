@@ -1,0 +1,36 @@
+// The two kernels of the chunkwise form, for a part of the tokens of all heads; the gradients run them too.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/gated/arguments.hpp"
+
+namespace causeway::gpu::gated {
+
+// Tokens of a chunk, and rows of a state as kernels have them.
+inline int padded_rows(int dk) { return dk <= 64 ? 64 : dk <= 128 ? 128 : 256; }
+inline int chunk_of(int dk, Gates gates) { return gates == Gates::channel || dk > 128 ? 16 : 32; }
+
+// Tokens [first, first + tokens) of every head, cut into chunks. `scores` has for each head and chunk `floats` Float32: C×C matrices, then
+// e and w (C each) with a gate per head. The matrices: with the delta rule and M = Λ ⊙ K Kᵀ below the diagonal (I + M diag(β))⁻¹, for
+// gradients also (I + diag(β) M)⁻¹ and M; then A = Λ ⊙ Q Kᵀ for each head of queries. What stands above the diagonal in them is 0
+// within 16 columns and not set elsewhere.
+struct Part {
+    Call call;
+    std::int64_t first, tokens;
+    int C, chunks, matrices;  // of the delta rule: 0, 1 or 3
+    std::int64_t floats;
+    float* scores;
+    const float* state_in;  // [all heads, dk, dv]; null: zeros
+    float* state_out;       // null: dropped
+    // Without queries (call.group = 0), or where one of these is there, no outputs are made. states: [head, chunk, dk, dv] before each
+    // chunk; Y: [head, chunk·C, dv], what the delta rule writes is U = diag(β) Y.
+    float *states, *Y;
+};
+
+Part part_of(const Call& call, std::int64_t first, std::int64_t tokens, int matrices);
+
+void launch_scores(const Part& p, cudaStream_t stream);
+void launch_sweep(const Part& p, cudaStream_t stream);
+
+}  // namespace causeway::gpu::gated

@@ -1,0 +1,53 @@
+// The kernel for Hopper, and its launch.
+#include <algorithm>
+
+#include "gpu/base/launch.hpp"
+#include "gpu/base/tensor_map.hpp"
+#include "gpu/gated/delta.cuh"
+
+namespace causeway::gpu::gdr {
+
+namespace {
+
+template <class E, int R, int D, bool delta>
+void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
+    const auto map = [&](const void* data, std::int64_t heads, int width, Strides s) { return tensor_map(data, a.type, a.B, heads, a.N, width, s, 64, chunk); };
+    const std::int64_t heads = a.H * a.group;
+    const Maps maps = {map(a.q, heads, a.dk, a.q_stride), map(a.k, a.H, a.dk, a.k_stride), map(a.v, a.H, a.dv, a.v_stride), map(a.o, heads, a.dv, a.o_stride)};
+    Work work{};
+    work.chunks = p.bound.back(), work.parts = static_cast<uint32_t>(p.parts()), work.column_blocks = static_cast<uint32_t>(p.column_blocks);
+    work.heads = static_cast<uint32_t>(heads), work.group = static_cast<uint32_t>(a.group);
+    work.N = a.N, work.dk = a.dk, work.dv = a.dv, work.scale = a.scale;
+    work.g = a.gates ? a.g : nullptr, work.beta = a.beta;
+    work.initial = work.final = a.state;
+    std::copy(p.bound.begin(), p.bound.end(), work.bound);
+    if (const std::size_t bytes = delta_hopper_workspace(a)) {
+        check(cudaMemcpyAsync(a.workspace.data, a.state, bytes, cudaMemcpyDeviceToDevice, stream), "copying the state");
+        work.initial = static_cast<const float*>(a.workspace.data);
+    }
+    const auto blocks = static_cast<unsigned>(p.lines * p.column_blocks * p.parts());
+    launch(delta_rule<E, R, D, delta>, "launching delta_rule", blocks, 256 + 2 * D, Layout<R, D>::bytes, 1, false, stream, maps, work);
+}
+
+template <class E, bool delta>
+void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
+    if (a.dk <= 64 && p.columns == 64) return run<E, 64, 64, delta>(a, p, stream);
+    if (a.dk <= 64) return run<E, 64, 128, delta>(a, p, stream);
+    if (p.columns == 64) return run<E, 128, 64, delta>(a, p, stream);
+    return run<E, 128, 128, delta>(a, p, stream);
+}
+
+template <class E>
+void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
+    if (!a.beta) return run<E, false>(a, p, stream);
+    return run<E, true>(a, p, stream);
+}
+
+}  // namespace
+
+void run_hopper(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
+    if (a.type == Type::Float16) return run<__half>(a, p, stream);
+    run<__nv_bfloat16>(a, p, stream);
+}
+
+}  // namespace causeway::gpu::gdr

@@ -1,0 +1,130 @@
+#include "gpu/gated/linear_attention.hpp"
+
+#include <algorithm>
+
+#include "core/base/text.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/exact/lightning.hpp"
+#include "gpu/gated/delta.hpp"
+#include "gpu/gated/portable.hpp"
+#include "gpu/gated/recurrent.hpp"
+#include "gpu/gated/step.hpp"
+#include "gpu/tensor/elementwise.hpp"
+
+namespace causeway::gpu {
+namespace gated {
+namespace {
+
+// A gate [batch, heads or 1, N(, width)] in Float32 as [batch, heads, N, width].
+Tensor each_head_of(const Tensor& given, const Shape& full, cudaStream_t stream) {
+    const Tensor a = given.to(DType::f32, stream);
+    if (a.size() == full.size()) return a.reshape(full);
+    Tensor out(DType::f32, full, stream);
+    const Index row = full[2] * full[3];
+    const auto bytes = static_cast<std::size_t>(row) * sizeof(float);
+    for (Index h = 0; h < full[1] && bytes > 0; ++h) {
+        gpu::check(cudaMemcpy2DAsync(out.as<float>() + h * row, static_cast<std::size_t>(full[1]) * bytes, a.as<float>(), bytes, bytes, static_cast<std::size_t>(full[0]),
+                                cudaMemcpyDeviceToDevice, stream),
+              "copying gates");
+    }
+    return out;
+}
+
+std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
+    if (!x) return {};
+    return x->form();
+}
+
+}  // namespace
+
+Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    causeway::LinearOptions forms;
+    forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
+    forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
+    if (o.mode == "parallel") fail("mode: \"parallel\" does not run on the GPU, expected \"chunkwise\" or \"recurrent\"");
+    Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
+    const auto& n = c.sizes;
+    constexpr Index widest = 256;
+    if (n.dk > widest || n.dv > widest) fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
+    GatedArgs& a = c.args;
+    a.q = q.data(), a.k = k.data(), a.v = v.data();
+    a.type = q.type();
+    a.B = n.batch, a.H = n.heads, a.N = n.N;
+    a.group = static_cast<int>(n.group), a.dk = static_cast<int>(n.dk), a.dv = static_cast<int>(n.dv);
+    a.q_stride = contiguous(n.heads * n.group, n.N, a.dk), a.k_stride = contiguous(n.heads, n.N, a.dk);
+    a.v_stride = contiguous(n.heads, n.N, a.dv), a.o_stride = contiguous(n.heads * n.group, n.N, a.dv);
+    a.scale = static_cast<float>(n.scale);
+    if (causeway::gated::has_gate(n.update)) {
+        c.log_decay = each_head_of(*o.log_decay, {n.batch, n.heads, n.N, n.gates}, o.stream);
+        a.gates = static_cast<int>(n.gates);
+        a.g = c.log_decay.as<float>();
+        if (o.check_gates) {
+            const Buffer found(sizeof(std::int64_t), o.stream);
+            const Index at = first_above_zero(a.g, c.log_decay.size(), found.as<std::int64_t>(), o.stream);
+            if (at < c.log_decay.size()) fail("log_decay: a number above 0 or NaN in element ", at + 1, ", expected numbers <= 0 (the state is multiplied by their exponentials)");
+        }
+    }
+    if (causeway::gated::has_delta(n.update)) {
+        c.beta = each_head_of(*o.beta, {n.batch, n.heads, n.N, 1}, o.stream);
+        a.beta = c.beta.as<float>();
+    }
+    return c;
+}
+
+}  // namespace gated
+
+namespace {
+
+// Without gates and delta rule this is causal linear attention.
+void run_plain(const GatedArgs& a, const Tensor& O, cudaStream_t stream) {
+    CausalArgs plain;
+    plain.q = a.q, plain.k = a.k, plain.v = a.v, plain.o = a.o;
+    plain.type = a.type, plain.B = a.B, plain.H = a.H, plain.N = a.N, plain.r = a.dk, plain.d = a.dv;
+    plain.q_stride = a.q_stride, plain.k_stride = a.k_stride, plain.v_stride = a.v_stride, plain.o_stride = a.o_stride;
+    plain.state = a.state;
+    if (plain.B == 0 || plain.H == 0 || plain.N == 0 || plain.r == 0 || plain.d == 0) {
+        if (O.bytes() > 0) check(cudaMemsetAsync(O.data(), 0, O.bytes(), stream), "clearing the output");
+        return;
+    }
+    const Buffer workspace(lightning_workspace(plain), stream);
+    plain.workspace = {workspace.data(), workspace.bytes()};
+    lightning_attention_2(plain, stream);
+    if (a.scale != 1) scale_by(O.data(), O.type(), O.size(), a.scale, stream);
+}
+
+}  // namespace
+
+LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    gated::Call call = gated::check(q, k, v, o);
+    GatedArgs& a = call.args;
+    LinearResult out{Tensor(q.dtype(), call.sizes.output, o.stream), Tensor(DType::f32, call.sizes.state_shape, o.stream)};
+    if (o.state) out.state = o.state->reshape(call.sizes.state_shape).to(DType::f32, o.stream);
+    if (o.state && o.state->dtype() == DType::f32) out.state = out.state.copy(o.stream);
+    if (!o.state) out.state = Tensor::zeros(DType::f32, call.sizes.state_shape, o.stream);
+    a.o = out.O.data(), a.state = out.state.as<float>();
+    if (out.O.size() == 0 && out.state.size() == 0) return out;
+    const auto run = [&](std::size_t bytes, void (*kernel)(const GatedArgs&, cudaStream_t)) {
+        const Buffer workspace(bytes, o.stream);
+        a.workspace = {workspace.data(), workspace.bytes()};
+        kernel(a, o.stream);
+    };
+    if (o.mode == "recurrent") run(gated_recurrent_workspace(a), gated_recurrent);
+    else if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32) run_plain(a, out.O, o.stream);
+    else if (delta_hopper_takes(a)) run(delta_hopper_workspace(a), delta_hopper);
+    else run(gated_portable_workspace(a), gated_portable);
+    return out;
+}
+
+void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O, const LinearOptions& o) {
+    if (o.state) fail("state: an option, expected the argument state alone");
+    gated::Call call = gated::check(q, k, v, o);
+    GatedArgs& a = call.args;
+    if (a.N != 1) fail("q: ", a.N, " tokens, expected 1");
+    if (state.dtype() != DType::f32) fail("state: ", name(state.dtype()), ", expected Float32");
+    causeway::gated::check_state(state.form(), k.form(), call.sizes);
+    if (O.dtype() != q.dtype() || O.shape() != call.sizes.output) fail("O: a ", O.summary(), ", expected ", call.sizes.output.text(), " ", name(q.dtype()));
+    a.o = O.data(), a.state = state.as<float>();
+    gated_step(a, o.stream);
+}
+
+}  // namespace causeway::gpu

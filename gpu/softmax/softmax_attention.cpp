@@ -1,0 +1,53 @@
+#include "gpu/softmax/softmax_attention.hpp"
+
+#include <cmath>
+
+#include "gpu/base/error.hpp"
+#include "gpu/softmax/decode.hpp"
+#include "gpu/softmax/flash.hpp"
+#include "gpu/tensor/elementwise.hpp"
+
+namespace causeway::gpu {
+namespace softmax {
+
+Call check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
+    causeway::SoftmaxOptions forms;
+    forms.causal = o.causal, forms.scale = o.scale;
+    Call c{causeway::softmax::check(q.form(), k.form(), v.form(), forms), {}};
+    const auto& n = c.sizes;
+    constexpr Index widest = 256;
+    if (n.d > widest || n.dv > widest) fail("q: widths ", n.d, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
+    SoftmaxArgs& a = c.args;
+    a.q = q.data(), a.k = k.data(), a.v = v.data();
+    a.type = q.type();
+    a.B = n.batch, a.H = n.heads, a.N = n.N, a.M = n.M;
+    a.group = static_cast<int>(n.group), a.d = static_cast<int>(n.d), a.dv = static_cast<int>(n.dv);
+    a.q_stride = contiguous(n.heads * n.group, n.N, a.d), a.k_stride = contiguous(n.heads, n.M, a.d);
+    a.v_stride = contiguous(n.heads, n.M, a.dv), a.o_stride = contiguous(n.heads * n.group, n.N, a.dv);
+    a.causal = n.causal;
+    a.scale = static_cast<float>(n.scale);
+    return c;
+}
+
+}  // namespace softmax
+
+SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
+    auto [sizes, a] = softmax::check(q, k, v, o);
+    SoftmaxResult out{Tensor(q.dtype(), sizes.output, o.stream), Tensor(DType::f32, sizes.rows, o.stream)};
+    a.o = out.O.data(), a.lse = out.lse.as<float>();
+    if (out.lse.size() == 0) return out;
+    if (a.d == 0 || a.M == 0) {  // no key: zeros; no width: every score is 0, left to the CPU's definition
+        if (a.M > 0) fail("q: width 0, expected at least 1 on the GPU");
+        fill(out.lse.as<float>(), out.lse.size(), -INFINITY, o.stream);
+        if (out.O.bytes() > 0) check(cudaMemsetAsync(out.O.data(), 0, out.O.bytes(), o.stream), "clearing the output");
+        return out;
+    }
+    const bool few = a.N * a.group <= softmax::most_decoded_rows(a.type);
+    const Buffer workspace(few ? flash_decoding_workspace(a) : flash_attention_workspace(a), o.stream);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    if (few) flash_decoding(a, o.stream);
+    else flash_attention(a, o.stream);
+    return out;
+}
+
+}  // namespace causeway::gpu

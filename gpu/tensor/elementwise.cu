@@ -1,0 +1,85 @@
+#include "gpu/tensor/elementwise.hpp"
+
+#include <algorithm>
+
+#include "gpu/base/element.cuh"
+#include "gpu/base/error.hpp"
+
+namespace causeway::gpu {
+
+namespace {
+
+constexpr int threads = 256;
+
+// f(i) for every i < n.
+template <class F>
+__global__ __launch_bounds__(threads) void each(std::int64_t n, F f) {
+    const std::int64_t step = std::int64_t{gridDim.x} * threads;
+    for (std::int64_t i = blockIdx.x * std::int64_t{threads} + threadIdx.x; i < n; i += step) f(i);
+}
+
+template <class F>
+void run_each(const char* what, std::int64_t n, cudaStream_t stream, F f) {
+    if (n == 0) return;
+    each<<<static_cast<unsigned>(std::min<std::int64_t>((n + threads - 1) / threads, 1 << 14)), threads, 0, stream>>>(n, f);
+    check_launch(what);
+}
+
+template <class A, class B>
+struct Convert {
+    const A* from;
+    B* to;
+    __device__ void operator()(std::int64_t i) const { to[i] = static_cast<B>(static_cast<float>(from[i])); }
+};
+
+template <class E>
+struct ScaleBy {
+    E* x;
+    float factor;
+    __device__ void operator()(std::int64_t i) const { x[i] = static_cast<E>(static_cast<float>(x[i]) * factor); }
+};
+
+struct Fill {
+    float *x, value;
+    __device__ void operator()(std::int64_t i) const { x[i] = value; }
+};
+
+struct FirstAboveZero {
+    const float* x;
+    unsigned long long* first;
+    __device__ void operator()(std::int64_t i) const {
+        if (!(x[i] <= 0.0f)) atomicMin(first, static_cast<unsigned long long>(i));
+    }
+};
+
+}  // namespace
+
+void convert(const void* from, Type from_type, void* to, Type to_type, std::int64_t n, cudaStream_t stream) {
+    visit(from_type, [&](auto a) {
+        visit(to_type, [&](auto b) {
+            using A = decltype(a);
+            using B = decltype(b);
+            run_each("converting elements", n, stream, Convert<A, B>{static_cast<const A*>(from), static_cast<B*>(to)});
+        });
+    });
+}
+
+void scale_by(void* x, Type type, std::int64_t n, float factor, cudaStream_t stream) {
+    visit(type, [&](auto e) {
+        using E = decltype(e);
+        run_each("scaling elements", n, stream, ScaleBy<E>{static_cast<E*>(x), factor});
+    });
+}
+
+void fill(float* x, std::int64_t n, float value, cudaStream_t stream) { run_each("filling a tensor", n, stream, Fill{x, value}); }
+
+std::int64_t first_above_zero(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
+    check(cudaMemcpyAsync(first, &n, sizeof n, cudaMemcpyHostToDevice, stream), "checking gates");
+    run_each("checking gates", n, stream, FirstAboveZero{x, reinterpret_cast<unsigned long long*>(first)});
+    std::int64_t found = n;
+    check(cudaMemcpyAsync(&found, first, sizeof found, cudaMemcpyDeviceToHost, stream), "checking gates");
+    check(cudaStreamSynchronize(stream), "checking gates");
+    return found;
+}
+
+}  // namespace causeway::gpu

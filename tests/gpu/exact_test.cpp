@@ -1,0 +1,278 @@
+// Every method of the GPU against the CPU's definition in Float64; the state carried over; normalised attention; bad arguments.
+#include <cmath>
+
+#include "gpu/base/buffer.hpp"
+#include "gpu/base/stream.hpp"
+#include "gpu/exact/normalize.hpp"
+#include "gpu/exact/registry.hpp"
+#include "gpu/tensor/tensor.hpp"
+#include "tests/core/exact/problems.hpp"
+#include "tests/gpu/device.hpp"
+
+using namespace causeway;
+
+namespace {
+
+using gpu::CausalMethod;
+
+// Inputs and outputs of a call on the GPU: [batch, heads, N, width], or [batch, N, heads, width] where `token_major`.
+struct OnGpu {
+    gpu::Tensor q, k, v, o, state, z;
+    gpu::Buffer workspace;
+    gpu::CausalArgs args;
+    bool token_major;
+
+    static Tensor swapped(const Tensor& A) {  // the axes of heads and tokens
+        const Shape& s = A.shape();
+        Tensor out(A.dtype(), {s[0], s[2], s[1], s[3]});
+        for (Index b = 0; b < s[0]; ++b)
+            for (Index h = 0; h < s[1]; ++h)
+                for (Index n = 0; n < s[2]; ++n)
+                    for (Index e = 0; e < s[3]; ++e) out.set(((b * s[2] + n) * s[1] + h) * s[3] + e, A.get(((b * s[1] + h) * s[2] + n) * s[3] + e));
+        return out;
+    }
+
+    OnGpu(const test::Case& c, const test::Inputs& in, DType type, bool tokens_first, const Tensor* start = nullptr, const Tensor* z_start = nullptr)
+        : token_major(tokens_first) {
+        const auto up = [&](const Tensor& A) { return gpu::Tensor((token_major ? swapped(A) : A).to(type)); };
+        q = up(in.B), k = up(in.C), v = up(in.V);
+        o = gpu::Tensor(type, v.shape());
+        if (start) state = gpu::Tensor(*start);
+        if (z_start) z = gpu::Tensor(*z_start);
+        args.q = q.data(), args.k = k.data(), args.v = v.data(), args.o = o.data();
+        args.type = q.type(), args.B = c.batch, args.H = c.heads, args.N = c.N;
+        args.r = static_cast<int>(c.r), args.d = static_cast<int>(c.d);
+        const auto strides = [&](Index width) {
+            return token_major ? gpu::Strides{c.N * c.heads * width, width, c.heads * width} : gpu::contiguous(c.heads, c.N, static_cast<int>(width));
+        };
+        args.q_stride = args.k_stride = strides(c.r), args.v_stride = args.o_stride = strides(c.d);
+        args.gamma = c.decay.empty() ? nullptr : c.decay.data();
+        args.state = start ? state.as<float>() : nullptr;
+    }
+
+    Tensor run(const CausalMethod& m, bool normalize = false) {
+        const gpu::Stream stream;
+        workspace = gpu::Buffer(std::max(m.workspace(args), normalize ? gpu::normalize_workspace(args) : 0));
+        args.workspace = {workspace.data(), workspace.bytes()};
+        m.run(args, stream);
+        if (normalize) gpu::normalize(args, stream, z.size() > 0 ? z.as<float>() : nullptr);
+        const Tensor out = o.cpu(stream);
+        return token_major ? swapped(out) : out;
+    }
+};
+
+// Relative Frobenius distance; infinite where a number is not finite.
+double distance(const Tensor& got, const std::vector<double>& want, double least) {
+    double error = 0, norm = 0;
+    for (Index i = 0; i < got.size(); ++i) {
+        const double x = got.get(i), y = want[static_cast<std::size_t>(i)];
+        if (!std::isfinite(x)) return INFINITY;
+        error += (x - y) * (x - y), norm += y * y;
+    }
+    norm = std::max(norm, least);
+    return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
+}
+
+std::vector<double> expected(const test::Oracle& oracle, const test::Case& c) {
+    std::vector<double> out;
+    for (Index row = 0; row < c.batch * c.heads * c.N; ++row)
+        for (Index e = 0; e < c.d; ++e) out.push_back(oracle.expected(row, e));
+    return out;
+}
+
+// Few numbers may all be rounded by the most; single scores may cancel, so a row's own term counts for |q||k||v|.
+double bound(const CausalMethod& m, DType type) {
+    if (type == DType::bf16) return 8e-3;
+    if (type == DType::f16) return 1.5e-3;
+    return m.name == "lightning-attention-2" ? 2e-5 : 6e-6;
+}
+
+double least(const test::Inputs& in, const test::Case& c) {
+    const auto mean = [](const Tensor& A) {
+        double sum = 0;
+        for (Index i = 0; i < A.size(); ++i) sum += A.get(i) * A.get(i);
+        return sum / static_cast<double>(std::max<Index>(A.size(), 1));
+    };
+    return mean(in.B) * mean(in.C) * mean(in.V) * static_cast<double>(c.batch * c.heads * c.N * c.d * c.r);
+}
+
+test::Inputs rounded(const test::Inputs& in, DType type) { return {in.B.to(type).to(DType::f64), in.C.to(type).to(DType::f64), in.V.to(type).to(DType::f64)}; }
+
+const std::vector<test::Case>& cases() {
+    static const std::vector<double> mixed = {0.9, 1.0, 1e-4};
+    static const std::vector<test::Case> list = {
+        {1, 1, 1, 64, 64, {}, false, 1},      {1, 3, 2, 128, 128, mixed, false, 2}, {2, 3, 17, 40, 72, mixed, false, 3},  {1, 1, 63, 128, 128, {}, false, 4},
+        {2, 2, 64, 64, 32, {}, false, 5},     {1, 3, 65, 128, 64, mixed, false, 6}, {1, 3, 97, 3, 5, mixed, false, 7},    {2, 3, 97, 31, 33, mixed, false, 8},
+        {1, 2, 300, 130, 40, {}, false, 9},   {1, 3, 300, 16, 200, mixed, false, 10}, {1, 2, 300, 256, 24, {0.99, 1e-30}, false, 11},
+        {3, 2, 40, 1, 1, {0.5, 0.25}, false, 12},
+    };
+    return list;
+}
+
+}  // namespace
+
+TEST_CASE("GPU: every method of causal linear attention agrees with Float64", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    for (const test::Case& c : cases()) {
+        for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+            const test::Inputs in = rounded(test::inputs(c, DType::f64), type);
+            const std::vector<double> want = expected(test::Oracle(c, in), c);
+            for (const CausalMethod& m : gpu::causal_methods()) {
+                const bool token_major = c.seed % 2 == 0;
+                CAPTURE(m.name, c, name(type), token_major);
+                OnGpu on(c, in, type, token_major);
+                CHECK(distance(on.run(m), want, least(in, c)) <= bound(m, type));
+            }
+        }
+    }
+}
+
+TEST_CASE("GPU: causal linear attention split over the sequence gives the same", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    const test::Case c{2, 3, 250, 40, 72, {0.95, 1.0, 1e-4}, false, 21};
+    const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32);
+    const std::vector<double> want = expected(test::Oracle(c, in), c);
+    for (const char* name : {"causal-dot-product", "fleet"}) {
+        for (const int pieces : {2, 3, 7, 100}) {
+            CAPTURE(name, pieces);
+            OnGpu on(c, in, DType::f32, false);
+            on.args.stretches = pieces;
+            CHECK(distance(on.run(gpu::causal_method(name)), want, 0) <= 6e-6);
+        }
+    }
+}
+
+TEST_CASE("GPU: the state of causal linear attention carries over", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    const test::Case whole{2, 3, 261, 40, 72, {0.97, 1.0, 1e-4}, false, 31};
+    const test::Inputs in = rounded(test::inputs(whole, DType::f64), DType::f32);
+    const std::vector<double> want = expected(test::Oracle(whole, in), whole);
+    CausalOptions o = test::options(whole, "row-based");
+    o.return_state = true;
+    const Tensor last = causal_linear_attention(in.B, in.C, in.V, o).state;
+    std::vector<double> want_state;
+    for (Index i = 0; i < last.size(); ++i) want_state.push_back(last.get(i));
+    const auto part = [&](const Tensor& A, Index from, Index n) {
+        const Shape& s = A.shape();
+        Tensor out(A.dtype(), {s[0], s[1], n, s[3]});
+        for (Index h = 0; h < s[0] * s[1]; ++h)
+            for (Index i = 0; i < n * s[3]; ++i) out.set(h * n * s[3] + i, A.get((h * s[2] + from) * s[3] + i));
+        return out;
+    };
+    for (const CausalMethod& m : gpu::causal_methods()) {
+        if (!m.state) continue;
+        for (const int pieces : {0, 3}) {
+            CAPTURE(m.name, pieces);
+            Tensor state = Tensor::zeros(DType::f32, {2, 3, 40, 72}), joined(DType::f32, in.V.shape());
+            Index from = 0;
+            for (const Index n : {100, 1, 160}) {
+                test::Case c = whole;
+                c.N = n;
+                OnGpu on(c, {part(in.B, from, n), part(in.C, from, n), part(in.V, from, n)}, DType::f32, false, &state);
+                on.args.stretches = pieces;
+                const Tensor O = on.run(m);
+                state = on.state.cpu();
+                for (Index h = 0; h < 6; ++h)
+                    for (Index i = 0; i < n * 72; ++i) joined.set((h * 261 + from) * 72 + i, O.get(h * n * 72 + i));
+                from += n;
+            }
+            CHECK(distance(joined, want, 0) <= (m.name == "lightning-attention-2" ? 1e-5 : 6e-6));  // there by bf16x3
+            CHECK(distance(state, want_state, 0) <= 6e-6);
+        }
+    }
+}
+
+TEST_CASE("GPU: outputs divided by the row sums are those of normalised attention", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    for (test::Case c : cases()) {
+        c.normalize = true;
+        for (const DType type : {DType::f32, DType::bf16}) {
+            const test::Inputs in = rounded(test::inputs(c, DType::f64), type);
+            CausalOptions options = test::options(c, "row-based");
+            options.return_state = true;
+            const CausalResult core = causal_linear_attention(in.B, in.C, in.V, options);
+            std::vector<double> want, z;
+            for (Index i = 0; i < core.O.size(); ++i) want.push_back(core.O.get(i));
+            for (Index i = 0; i < c.batch * c.heads * c.r; ++i) z.push_back(core.state.get(i * (c.d + 1) + c.d));
+            CAPTURE(c, name(type));
+            const Tensor nothing = Tensor::zeros(DType::f32, {c.batch, c.heads, c.r});
+            OnGpu on(c, in, type, c.seed % 2 == 0, nullptr, &nothing);
+            CHECK(distance(on.run(gpu::causal_method("causal-dot-product"), true), want, 0) <= (type == DType::f32 ? 6e-6 : 8e-3));
+            CHECK(distance(on.z.cpu(), z, 0) <= 6e-6);
+        }
+    }
+}
+
+TEST_CASE("GPU: normalised attention carries its sum of keys over, and divides by 0 as core does", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Case c{1, 2, 1, 4, 3, {0.5, 1.0}, true, 41};
+    test::Inputs in{Tensor::full(DType::f64, {1, 2, 1, 4}, 1), Tensor::full(DType::f64, {1, 2, 1, 4}, 2), Tensor::full(DType::f64, {1, 2, 1, 3}, 3)};
+    const Tensor before = Tensor::full(DType::f32, {1, 2, 4}, 6);
+    OnGpu on(c, in, DType::f32, false, nullptr, &before);
+    const Tensor O = on.run(gpu::causal_method("fleet"), true), z = on.z.cpu();
+    for (Index h = 0; h < 2; ++h) {
+        const double sum = 2 + (h == 0 ? 3 : 6);
+        CHECK(z.get(h * 4) == test::Approx(sum));
+        CHECK(O.get(h * 3) == test::Approx(4 * 2 * 3 / (4 * sum)));
+    }
+    in.C = Tensor::zeros(DType::f64, {1, 2, 1, 4});
+    OnGpu zero(c, in, DType::f32, false);
+    const Tensor nan = zero.run(gpu::causal_method("fleet"), true), core = causal_linear_attention(in.B, in.C, in.V, test::options(c, "row-based")).O;
+    for (Index i = 0; i < 6; ++i) CHECK(std::isnan(nan.get(i)) == std::isnan(core.get(i)));
+    CHECK(std::isnan(nan.get(0)));
+}
+
+TEST_CASE("GPU: methods of causal linear attention work in a graph, replayed on new inputs", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Case c{1, 2, 150, 32, 48, {0.9, 1.0}, false, 51};
+    test::Case other = c;
+    other.seed = 52;
+    const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32), then = rounded(test::inputs(other, DType::f64), DType::f32);
+    const std::vector<double> want = expected(test::Oracle(other, then), other);
+    for (const CausalMethod& m : gpu::causal_methods()) {
+        CAPTURE(m.name);
+        OnGpu on(c, in, DType::f32, false);
+        on.run(m);  // what is made at the first use is made
+        const gpu::Stream stream;
+        cudaGraph_t graph;
+        cudaGraphExec_t run;
+        gpu::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
+        m.run(on.args, stream);
+        gpu::check(cudaStreamEndCapture(stream, &graph), "capturing a graph");
+        gpu::check(cudaGraphInstantiate(&run, graph, 0), "instantiating a graph");
+        const auto copy = [](const gpu::Tensor& to, const Tensor& from) {
+            gpu::check(cudaMemcpy(to.data(), from.to(DType::f32).raw(), to.bytes(), cudaMemcpyHostToDevice), "copying to the GPU");
+        };
+        copy(on.q, then.B), copy(on.k, then.C), copy(on.v, then.V);
+        gpu::check(cudaGraphLaunch(run, stream), "launching a graph");
+        CHECK(distance(on.o.cpu(stream), want, 0) <= bound(m, DType::f32));
+        cudaGraphExecDestroy(run);
+        cudaGraphDestroy(graph);
+    }
+}
+
+TEST_CASE("GPU: causal linear attention of no tokens, and bad arguments", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    CHECK_THROWS_WITH(gpu::causal_method("row_based"), test::contains_text("row-based"));
+    const test::Case c{1, 2, 3, 8, 8, {}, false, 61};
+    const test::Inputs in = test::inputs(c, DType::f32);
+    for (const CausalMethod& m : gpu::causal_methods()) {
+        CAPTURE(m.name);
+        OnGpu on(c, in, DType::f32, false);
+        on.args.N = 0;
+        CHECK_NOTHROW(m.run(on.args, nullptr));
+        on.args.N = 3;
+        on.args.r = 257;
+        CHECK_THROWS_WITH(m.workspace(on.args), test::contains_text("257"));
+        on.args.r = 8;
+        const double gamma[] = {1.5, 1};
+        on.args.gamma = gamma;
+        CHECK_THROWS_WITH(m.run(on.args, nullptr), test::contains_text("decay: 1.5"));
+        on.args.gamma = nullptr;
+        if (m.workspace(on.args) > 0) CHECK_THROWS_WITH(m.run(on.args, nullptr), test::contains_text("a workspace of 0 bytes"));
+    }
+}

@@ -1,0 +1,138 @@
+// Gradients of the gated and delta-rule family on the GPU against the definition in Float64.
+#include "gpu/gradient/gated.hpp"
+
+#include "core/gradient/linear_attention_grad.hpp"
+#include "tests/gpu/gated.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+
+namespace {
+
+Tensor drawn(const Shape& shape, unsigned seed, DType type) {
+    std::mt19937_64 generator(seed);
+    std::normal_distribution<double> normal;
+    Tensor out(type, shape);
+    for (Index i = 0; i < out.size(); ++i) out.set(i, static_cast<float>(normal(generator)));
+    return out.to(DType::f64);
+}
+
+struct GradientCall {
+    GatedCall in;
+    gpu::Tensor dO, dq, dk, dv, dg, dbeta, dstate;
+    gpu::GatedGradArgs args;
+
+    GradientCall(const GatedInputs& x, const Tensor& dO_, const Tensor* last, DType type, Index pad)
+        : in(x, type, pad), dO(GatedCall({x.q, x.k, dO_, {}}, type, pad).v) {
+        dq = gpu::Tensor(type, in.q.shape()), dk = gpu::Tensor(type, in.k.shape()), dv = gpu::Tensor(type, in.v.shape());
+        args.in = in.args;
+        args.dO = dO.data(), args.dq = dq.data(), args.dk = dk.data(), args.dv = dv.data();
+        if (x.options.log_decay) dg = gpu::Tensor(DType::f32, in.g.shape()), args.dg = dg.as<float>();
+        if (x.options.beta) dbeta = gpu::Tensor(DType::f32, in.beta.shape()), args.dbeta = dbeta.as<float>();
+        if (last) dstate = gpu::Tensor(last->to(DType::f32).copy()), args.dstate = dstate.as<float>();
+    }
+    void run() {
+        in.give_workspace(gpu::gated_gradient_workspace(args));
+        args.in.workspace = in.args.workspace;
+        gpu::gated_gradient(args, nullptr);
+    }
+};
+
+void gradient_agrees(const GatedCase& c, DType type, Index pad = 0) {
+    const GatedInputs in = rounded_to(gated_inputs(c), type);
+    const Tensor dO = drawn({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 1000, type);
+    const Tensor last = drawn({c.batch, c.heads, c.dk, c.dv}, c.seed + 2000, DType::f32);
+    auto exact = in.to(DType::f64);
+    exact.options.mode = "recurrent";
+    const std::optional<Tensor> after = c.state ? std::optional<Tensor>(last) : std::nullopt;
+    const LinearGradient want = linear_attention_grad(exact.q, exact.k, exact.v, dO, exact.options, after);
+    const Poison poison;
+    GradientCall call(in, dO, c.state ? &last : nullptr, type, pad);
+    call.run();
+    CAPTURE(c, name(type), pad);
+    const double bound = 1e-5 + rounding_of(type);
+    CHECK(relative_error(gathered(call.dq, c.N, c.dk), want.dq) <= bound);
+    CHECK(relative_error(gathered(call.dk, c.N, c.dk), want.dk) <= bound);
+    CHECK(relative_error(gathered(call.dv, c.N, c.dv), want.dv) <= bound);
+    if (c.gated()) CHECK(relative_error(call.dg.cpu(), *want.dlog_decay) <= 2e-5);
+    if (c.delta()) CHECK(relative_error(call.dbeta.cpu(), *want.dbeta) <= 2e-5);
+    if (c.state) CHECK(relative_error(call.dstate.cpu(), want.dstate) <= 1e-5);
+}
+
+constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
+
+}  // namespace
+
+TEST_CASE("gradients of the gated family on the GPU: every update, gate, type and awkward length", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    unsigned seed = 0;
+    for (const char* update : updates) {
+        for (const bool channels : {false, true}) {
+            GatedCase c{update, 2, 2, 1, 1, 24, 20, channels};
+            if (channels && !c.gated()) continue;
+            for (const Index N : {2, 17, 32, 63, 64, 65, 97}) {
+                c.N = N, c.seed = ++seed;
+                gradient_agrees(c, DType::f32);
+            }
+            for (const DType type : {DType::bf16, DType::f16}) gradient_agrees(c, type);
+        }
+    }
+}
+
+TEST_CASE("gradients of the gated family on the GPU: widths, groups and strides", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    unsigned seed = 100;
+    const std::pair<Index, Index> shapes[] = {{3, 5}, {64, 64}, {65, 33}, {128, 128}, {130, 40}, {256, 256}};
+    for (const char* update : updates) {
+        for (const auto& [dk, dv] : shapes) {
+            GatedCase c{update, 1, 2, 1, 35, dk, dv};
+            c.seed = ++seed, c.scale = 0.25;
+            gradient_agrees(c, DType::f32);
+            c.channels = c.gated(), c.group = 3;
+            gradient_agrees(c, DType::f32, 3);
+            gradient_agrees(c, DType::bf16, 8);
+        }
+    }
+}
+
+TEST_CASE("gradients of the gated family on the GPU: strong gates, resets and β = 0", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    unsigned seed = 200;
+    for (const bool channels : {false, true}) {
+        for (const double gate : {0.0, 5.0, double{INFINITY}}) {
+            for (const char* update : {"gated", "gated_delta"}) {
+                GatedCase c{update, 1, 2, 2, 90, 32, 24, channels, gate};
+                c.seed = ++seed;
+                gradient_agrees(c, DType::f32);
+            }
+        }
+        GatedCase c{"gated_delta", 1, 2, 1, 90, 32, 24, channels, 0.01};
+        c.beta_low = c.beta_high = 0, c.seed = ++seed;
+        gradient_agrees(c, DType::f32);
+    }
+}
+
+TEST_CASE("gradients of the gated family on the GPU: a sequence in parts, twice the same bits", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    for (const bool state : {true, false}) {
+        GatedCase c{"gated_delta", 4, 8, 1, 2100, 6, 4, false, 0.05};
+        c.state = state, c.seed = 300;
+        gradient_agrees(c, DType::f32);
+    }
+    const GatedCase c{"gated_delta", 2, 2, 2, 150, 24, 20, true};
+    const GatedInputs in = gated_inputs(c);
+    const Tensor dO = drawn({2, 4, 150, 20}, 1, DType::f32);
+    GradientCall one(in, dO, nullptr, DType::f32, 0), two(in, dO, nullptr, DType::f32, 0);
+    one.run(), two.run();
+    CHECK(same_bits(one.dq.cpu(), two.dq.cpu()));
+    CHECK(same_bits(one.dk.cpu(), two.dk.cpu()));
+    CHECK(same_bits(one.dg.cpu(), two.dg.cpu()));
+}
+
+TEST_CASE("gradients of the gated family on the GPU: what is refused", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    const GatedInputs in = gated_inputs({"gated_delta", 1, 1, 1, 5, 8, 4});
+    GradientCall call(in, drawn({1, 1, 5, 4}, 1, DType::f32), nullptr, DType::f32, 0);
+    call.args.dbeta = nullptr;
+    CHECK(message_of([&] { gpu::gated_gradient(call.args, nullptr); }).find("dbeta is null") != std::string::npos);
+}

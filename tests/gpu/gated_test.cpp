@@ -1,0 +1,117 @@
+// The gated and delta-rule family on the GPU against the recurrence in Float64.
+#include "gpu/gated/portable.hpp"
+#include "gpu/gated/recurrent.hpp"
+#include "tests/gpu/gated.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+
+namespace {
+
+struct Form {
+    const char* name;
+    std::size_t (*workspace)(const gpu::GatedArgs&);
+    void (*run)(const gpu::GatedArgs&, cudaStream_t);
+};
+constexpr Form forms[] = {{"chunks", gpu::gated_portable_workspace, gpu::gated_portable}, {"recurrent", gpu::gated_recurrent_workspace, gpu::gated_recurrent}};
+
+void agrees(const GatedCase& c, DType type, Index pad = 0) {
+    const GatedInputs in = rounded_to(gated_inputs(c), type);
+    const LinearResult want = oracle(in);
+    for (const Form& form : forms) {
+        CAPTURE(c, name(type), pad, form.name);
+        const Poison poison;
+        GatedCall call(in, type, pad);
+        call.give_workspace(form.workspace(call.args));
+        form.run(call.args, nullptr);
+        CHECK(relative_error(gathered(call.o, c.N, c.dv), want.O) <= 4e-6 + rounding_of(type));
+        if (c.state) CHECK(relative_error(call.state.cpu(), want.state) <= 4e-6);
+    }
+}
+
+constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
+
+}  // namespace
+
+TEST_CASE("gated family on the GPU: every update, gate, type and awkward length", "[gpu][gpu-gated]") {
+    if (!on_gpu()) return;
+    unsigned seed = 0;
+    for (const char* update : updates) {
+        for (const bool channels : {false, true}) {
+            GatedCase c{update, 2, 2, 1, 1, 24, 20, channels};
+            if (channels && !c.gated()) continue;
+            for (const Index N : {1, 2, 17, 63, 64, 65, 97}) {
+                c.N = N, c.seed = ++seed;
+                agrees(c, DType::f32);
+            }
+            for (const DType type : {DType::bf16, DType::f16}) agrees(c, type);
+        }
+    }
+}
+
+TEST_CASE("gated family on the GPU: widths, groups and strides", "[gpu][gpu-gated]") {
+    if (!on_gpu()) return;
+    unsigned seed = 100;
+    const std::pair<Index, Index> shapes[] = {{1, 1}, {3, 5}, {64, 64}, {65, 33}, {128, 128}, {130, 40}, {256, 256}};
+    for (const char* update : updates) {
+        for (const auto& [dk, dv] : shapes) {
+            GatedCase c{update, 1, 2, 1, 35, dk, dv};
+            c.seed = ++seed, c.scale = 0.25;
+            agrees(c, DType::f32);
+            c.channels = c.gated(), c.group = 3;
+            agrees(c, DType::f32, 3);
+            agrees(c, DType::bf16, 8);
+        }
+    }
+}
+
+TEST_CASE("gated family on the GPU: strong gates, resets, no writing and reflections", "[gpu][gpu-gated]") {
+    if (!on_gpu()) return;
+    unsigned seed = 200;
+    for (const bool channels : {false, true}) {
+        for (const double gate : {0.0, 5.0, 80.0, double{INFINITY}}) {
+            for (const char* update : {"gated", "gated_delta"}) {
+                GatedCase c{update, 1, 2, 2, 140, 32, 24, channels, gate};
+                c.seed = ++seed;
+                agrees(c, DType::f32);
+            }
+        }
+        GatedCase c{"gated_delta", 1, 2, 1, 140, 32, 24, channels, 0.01};
+        c.beta_low = c.beta_high = 0, c.seed = ++seed;
+        agrees(c, DType::f32);
+        c.beta_low = c.beta_high = 1;
+        agrees(c, DType::f32);
+    }
+}
+
+TEST_CASE("gated family on the GPU: parts of a long sequence, and no state to start from", "[gpu][gpu-gated]") {
+    if (!on_gpu()) return;
+    for (const bool state : {true, false}) {
+        GatedCase c{"gated_delta", 8, 8, 1, 2100, 8, 4, false, 0.05};  // 64 heads: 1024 tokens to a part
+        c.state = state, c.seed = 300;
+        agrees(c, DType::f32);
+    }
+}
+
+TEST_CASE("gated family on the GPU: nothing to do, and what is refused", "[gpu][gpu-gated]") {
+    if (!on_gpu()) return;
+    for (const Form& form : forms) {
+        GatedCase c{"gated_delta", 2, 2, 1, 0, 8, 4};
+        const GatedInputs in = gated_inputs(c);
+        GatedCall call(in, DType::f32);
+        call.give_workspace(form.workspace(call.args));
+        form.run(call.args, nullptr);
+        CHECK(same_bits(call.state.cpu(), in.options.state->to(DType::f32)));
+
+        GatedCall some(gated_inputs({"gated_delta", 1, 1, 1, 5, 8, 4}), DType::f32);
+        gpu::GatedArgs wrong = some.args;
+        wrong.dk = 257;
+        CHECK(message_of([&] { form.run(wrong, nullptr); }).find("keys of width 257") != std::string::npos);
+        wrong = some.args, wrong.gates = 3;
+        CHECK(message_of([&] { form.run(wrong, nullptr); }).find("3 gates a token, expected 0, 1 or 8") != std::string::npos);
+        wrong = some.args, wrong.g = nullptr;
+        CHECK(message_of([&] { form.run(wrong, nullptr); }).find("g is null") != std::string::npos);
+    }
+    GatedCall call(gated_inputs({"delta", 1, 1, 1, 40, 8, 4}), DType::f32);
+    CHECK(message_of([&] { gpu::gated_portable(call.args, nullptr); }).find("workspace of 0 bytes, expected") != std::string::npos);
+}
