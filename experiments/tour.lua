@@ -1,14 +1,21 @@
 -- A tour: real queries, keys and values of a trained language model go through every exact method for causal linear
 -- attention. One to two minutes on two cores.
 --
---   causeway experiments/tour.lua [--quick] [--save results/tour] [--seconds 0.15]
+--   causeway experiments/tour.lua [--quick] [--device gpu] [--save results/tour] [--seconds 0.15]
 --
 --   --quick    short lengths, a few seconds
+--   --device   cpu (the default) or gpu: the methods that run there, with their inputs in its memory
 --   --seconds  time spent on each measured point
 -- It leaves results/tour: tour.csv and tour.json (every row with the machine that made it), time.svg, tour.html. Stopped
 -- in the middle, it goes on where it was; finished, it starts again.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, save = "results/tour", seconds = 0.15 })
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, device = "cpu", save = "results/tour", seconds = 0.15 })
+if options.device ~= "cpu" and options.device ~= "gpu" then error(string.format("--device: %q, expected cpu or gpu", options.device), 0) end
+local on_gpu = options.device == "gpu"
+if on_gpu then
+  local available, why = has_gpu()
+  if not available then error("--device: gpu cannot be used, no GPU: " .. why, 0) end
+end
 local inputs = dofile(folder .. "/lib/real_inputs.lua")
 
 local tokens = options.quick and 256 or 2048
@@ -26,9 +33,17 @@ local function heading(text)
   page[#page + 1] = { heading = text }
 end
 
+local no_pictures             -- why there are none: the drawing program is missing
 local function show(value)
-  display(value)
-  page[#page + 1] = value
+  local drawn, problem = pcall(display, value)
+  if drawn then
+    page[#page + 1] = value
+  elseif tostring(problem):find("gnuplot", 1, true) then
+    no_pictures = tostring(problem):gsub("^[^:]*:%d+: ", "")
+    tell("(a picture: " .. no_pictures .. ")")
+  else
+    error(problem, 0)
+  end
 end
 
 -- ── 1 ──
@@ -61,7 +76,10 @@ local settings = {
   { key = "normalised", options = { normalize = true } },
   { key = "both", options = { decay = decay, normalize = true } },
 }
-local methods_here = method_list()
+local methods_here = {}
+for _, method in ipairs(method_list()) do
+  if not on_gpu or method.device[2] then methods_here[#methods_here + 1] = method end
+end
 local errors, worst = {}, 0
 local progress = causeway.progress(#methods_here * #settings)
 for _, setting in ipairs(settings) do
@@ -70,7 +88,7 @@ for _, setting in ipairs(settings) do
   for m, method in ipairs(methods_here) do
     errors[m] = errors[m] or { method = method.name }
     progress:show(method.name .. ", " .. setting.key)
-    local given = { method = method.name }
+    local given = { method = method.name, device = options.device }
     for key, value in pairs(setting.options) do given[key] = value end
     local largest = 0
     for number, layer in pairs(layers) do
@@ -87,8 +105,9 @@ local function error_text(x) return causeway.number_text(x, 2) end
 local error_columns = { "method" }
 for _, setting in ipairs(settings) do error_columns[#error_columns + 1] = { key = setting.key, format = error_text } end
 show(causeway.text_table(errors, { columns = error_columns }))
+if on_gpu then tell("On " .. select(2, has_gpu()) .. ". Products of lightning-attention-2 are made of operands split into two BFloat16.") end
 if not (worst < 1e-4) then error(string.format("a method is wrong: its error is %.1e, expected less than 1e-4; no time is measured", worst)) end
-tell("Float32 has a relative precision of 6e-8: " .. error_text(worst) .. " at most is rounding, and nothing else.")
+if not on_gpu then tell("Float32 has a relative precision of 6e-8: " .. error_text(worst) .. " at most is rounding, and nothing else.") end
 
 -- ── 3 ──
 heading("3. How does the time grow with the length?")
@@ -97,11 +116,15 @@ tell(string.format("The same tokens, cropped and repeated to N = %d … %d, laye
 local names = {}
 for i, method in ipairs(methods_here) do names[i] = method.name end
 
+local function bytes_of(x) return length(x) * 4 end   -- Float32
 local current = {}              -- the inputs of one length, kept while the methods take turns
 local function inputs_of(N)
   if current.N ~= N then
     current = { N = N }
     for _, name in ipairs({ "B", "C", "V" }) do current[name] = inputs.tokens(layers[4][name], N) end
+    for _, name in ipairs({ "B", "C", "V" }) do
+      if on_gpu then current[name] = current[name]:gpu() end
+    end
   end
   return current
 end
@@ -119,6 +142,12 @@ local results = sweep({
     local x = inputs_of(p.N)
     local function call() return (causal_linear_attention(x.B, x.C, x.V, { method = p.method })) end
     local _, _, memory = causeway._measured_call(call)
+    if on_gpu then
+      collectgarbage()
+      local before = gpu_memory("reset").used
+      local out = call()
+      memory = gpu_memory().peak - before - bytes_of(out)
+    end
     local t = btime(call, { seconds = options.seconds, show = false })
     return { time = t.minimum, std = t.std, memory = memory }
   end,
@@ -153,7 +182,7 @@ show(curve)
 
 -- ── 4 ──
 heading("4. What is left behind")
-curve:save(options.save .. "/time.svg")
+if not no_pictures then curve:save(options.save .. "/time.svg") end
 causeway.report({ title = "A tour of causal linear attention", save = file .. ".html", table.unpack(page) })
 print(string.format("%s.csv, %s.json   every row, with machine, versions and seed\n%s/time.svg, %s.html", file, file, options.save, file))
 print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().", tostring(causeway.machine()), clock() - started))

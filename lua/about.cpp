@@ -3,12 +3,17 @@
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/measure/machine.hpp"
+#include "lua/gpu.hpp"
 
 namespace causeway::lua {
 
 std::string threads_text() { return sentence(threads(), threads() == 1 ? " thread" : " threads"); }
 
-std::string gpu_text() { return "no GPU: built without CUDA"; }
+std::string gpu_text() {
+    std::string why;
+    if (!gpu_available(&why)) return "no GPU: " + why;
+    return gpu_name();
+}
 
 std::string version_text() {
     const Machine& here = machine();

@@ -9,6 +9,7 @@
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
+#include "lua/gpu.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -35,8 +36,6 @@ std::vector<std::string> built_in_names() {
     for (const auto& m : exact::methods()) names.insert(names.end(), {m.name, m.short_name});
     return names;
 }
-
-const std::vector<std::string> call_options{"method", "decay", "normalize", "block", "scale", "device", "state", "return_state"};
 
 Shape four_dimensional(const Tensor& A) {
     const auto& s = A.shape();
@@ -108,7 +107,7 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
 int causal_linear_attention_(lua_State* L) {
     const Arguments given(L, 3);
     const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v");
-    const Options options = given.options("causal_linear_attention", call_options, {"B", "C", "V", "q", "k", "v"});
+    const Options options = given.options("causal_linear_attention", causal_option_names(), {"B", "C", "V", "q", "k", "v"});
     CausalOptions o;
     o.method = options.string("method", "auto");
     o.decay = decay_option(L, options);
@@ -121,6 +120,7 @@ int causal_linear_attention_(lua_State* L) {
     o.return_state = options.boolean("return_state", false);
     o.state = tensor_option(L, options, "state");
     check_device(options);
+    check_precision(options);
     if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
@@ -193,10 +193,14 @@ void set(lua_State* L, const char* key, bool value) {
 int method_list(lua_State* L) {
     lua_newtable(L);
     lua_Integer n = 0;
-    const auto finish = [&] {
+    const auto finish = [&](bool on_gpu) {
         lua_newtable(L);
         lua_pushliteral(L, "cpu");
         lua_rawseti(L, -2, 1);
+        if (on_gpu) {
+            lua_pushliteral(L, "gpu");
+            lua_rawseti(L, -2, 2);
+        }
         lua_setfield(L, -2, "device");
         lua_rawseti(L, -2, ++n);
     };
@@ -216,7 +220,7 @@ int method_list(lua_State* L) {
             lua_pushinteger(L, m.block);
             lua_setfield(L, -2, "block");
         }
-        finish();
+        finish(runs_on_gpu(m.name));
     }
     for (const auto& name : registered_names(L)) {
         push_registered(L, name);
@@ -232,7 +236,7 @@ int method_list(lua_State* L) {
         set(L, "auto", false);
         set(L, "built_in", false);
         lua_remove(L, method);
-        finish();
+        finish(false);
     }
     return 1;
 }
@@ -340,8 +344,8 @@ int retnet_decay(lua_State* L) {
 void open_attention(lua_State* L) {
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, registered);
-    add_functions(L, {{"causal_linear_attention", guarded<causal_linear_attention_>},
-                      {"register_method", guarded<register_method>},
+    add_functions_by_device(L, {{"causal_linear_attention", guarded<causal_linear_attention_>}});
+    add_functions(L, {{"register_method", guarded<register_method>},
                       {"method_list", guarded<method_list>},
                       {"opcount", guarded<opcount>},
                       {"cost", guarded<cost_>},

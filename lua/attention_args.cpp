@@ -2,18 +2,22 @@
 
 #include <utility>
 
-#include "lua/about.hpp"
+#include "lua/gpu.hpp"
 
 namespace causeway::lua {
 
 Arguments::Arguments(lua_State* L, int count) : L_(L), named_(lua_gettop(L) == 1 && lua_istable(L, 1)), count_(count) {}
 
-Tensor Arguments::tensor(int index, const char* name, const char* alias) const {
-    if (!named_) return check_tensor(L_, index, name);
+void Arguments::push_tensor(int index, const char* name, const char* alias) const {
+    if (!named_) return lua_pushvalue(L_, index);
     if (lua_getfield(L_, 1, name) == LUA_TNIL && alias) {
         lua_pop(L_, 1);
         lua_getfield(L_, 1, alias);
     }
+}
+
+Tensor Arguments::tensor(int index, const char* name, const char* alias) const {
+    push_tensor(index, name, alias);
     const Tensor out = check_tensor(L_, -1, name);
     lua_pop(L_, 1);
     return out;
@@ -22,6 +26,11 @@ Tensor Arguments::tensor(int index, const char* name, const char* alias) const {
 Options Arguments::options(const char* function, std::vector<std::string> known, std::initializer_list<const char*> tensors) const {
     if (named_) known.insert(known.end(), tensors.begin(), tensors.end());
     return {L_, named_ ? 1 : count_ + 1, function, std::move(known)};
+}
+
+const std::vector<std::string>& causal_option_names() {
+    static const std::vector<std::string> names{"method", "decay", "normalize", "block", "scale", "device", "precision", "state", "return_state"};
+    return names;
 }
 
 std::optional<Tensor> tensor_option(lua_State* L, const Options& options, const char* key) {
@@ -36,10 +45,14 @@ std::vector<double> decay_option(lua_State* L, const Options& options) {
     std::vector<double> decay;
     const int type = options.push("decay");
     const int index = lua_gettop(L);
+    if (is_gpu_tensor(L, index)) {
+        push_on_cpu(L, index);
+        lua_replace(L, index);
+    }
     if (type == LUA_TNUMBER) {
         decay.push_back(lua_tonumber(L, index));
     } else if (is_tensor(L, index)) {
-        const Tensor& A = check_tensor(L, index, "decay");
+        const Tensor A = check_tensor(L, index, "decay");
         for (Index i = 0; i < A.size(); ++i) decay.push_back(A.get(i));
     } else if (type == LUA_TTABLE) {
         const auto n = static_cast<lua_Integer>(lua_rawlen(L, index));
@@ -57,8 +70,10 @@ std::vector<double> decay_option(lua_State* L, const Options& options) {
 }
 
 void check_device(const Options& options) {
-    if (options.choice("device", "cpu", {"cpu", "gpu"}) == "gpu") fail("device: \"gpu\" cannot be used, ", gpu_text());
+    options.choice("device", "cpu", {"cpu", "gpu"});
 }
+
+void check_precision(const Options& options) { options.choice("precision", "exact", {"exact", "bf16x3", "tf32"}); }
 
 LinearOptions linear_options(lua_State* L, const Options& options) {
     LinearOptions o;

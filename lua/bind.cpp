@@ -5,6 +5,7 @@
 #include <new>
 
 #include "core/base/text.hpp"
+#include "lua/gpu.hpp"
 #include "lua/state.hpp"  // embedded_chunk
 
 namespace causeway::lua {
@@ -50,9 +51,9 @@ void collect_when_grown(lua_State* L) {
 bool reclaim(lua_State* L, int arguments) {
     if (lua_gettop(L) < arguments) return false;
     lua_settop(L, arguments);
-    const std::size_t before = memory::current();
+    const std::size_t before = memory::current() + gpu_bytes();
     collect_garbage(L);
-    return memory::current() < before;
+    return memory::current() + gpu_bytes() < before;
 }
 
 void raise(lua_State* L, const std::string& message) {
@@ -78,6 +79,7 @@ void add_functions(lua_State* L, std::initializer_list<Entry> entries) {
 
 std::string type_name(lua_State* L, int index) {
     if (is_tensor(L, index)) return "Tensor";
+    if (is_gpu_tensor(L, index)) return "Tensor on the GPU";
     return lua_isnoneornil(L, index) ? "nil" : luaL_typename(L, index);
 }
 

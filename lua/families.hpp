@@ -6,6 +6,8 @@ struct lua_State;
 namespace causeway::lua {
 
 void open_tensor(lua_State* L);     // lua/tensor.cpp: construction, indexing, arithmetic, reductions, linear algebra, random numbers
+void open_gpu(lua_State* L);        // lua/gpu.cpp: tensors on the GPU
+void open_gpu_measure(lua_State* L);  // lua/gpu_measure.cpp: time, memory and random numbers there
 void open_files(lua_State* L);      // lua/files.cpp: load, save
 void open_attention(lua_State* L);  // lua/attention.cpp: causal linear attention and the registry of methods
 void open_gated(lua_State* L);      // lua/gated.cpp: linear attention with gates and delta rules, and one token of it

@@ -3,6 +3,7 @@
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
+#include "lua/gpu.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -47,7 +48,7 @@ int linear_attention_step_(lua_State* L) {
 }  // namespace
 
 void open_gated(lua_State* L) {
-    add_functions(L, {{"linear_attention", guarded<linear_attention_>}, {"linear_attention_step", guarded<linear_attention_step_>}});
+    add_functions_by_device(L, {{"linear_attention", guarded<linear_attention_>}, {"linear_attention_step", guarded<linear_attention_step_>}});
 }
 
 }  // namespace causeway::lua

@@ -6,6 +6,7 @@
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
+#include "lua/gpu.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 int causal_linear_attention_grad_(lua_State* L) {
     const Arguments given(L, 4);
     const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v"), dO = given.tensor(4, "dO");
-    const Options options = given.options("causal_linear_attention_grad", {"method", "decay", "normalize", "block", "scale", "device", "state"},
+    const Options options = given.options("causal_linear_attention_grad", {"method", "decay", "normalize", "block", "scale", "device", "state", "precision", "ddecay"},
                                           {"B", "C", "V", "q", "k", "v", "dO"});
     refuse_counting("causal_linear_attention_grad", "a forward call");
     CausalOptions o;
@@ -25,6 +26,8 @@ int causal_linear_attention_grad_(lua_State* L) {
     o.scale = options.number("scale", o.scale);
     o.state = tensor_option(L, options, "state");
     check_device(options);
+    check_precision(options);
+    const bool ddecay = options.boolean("ddecay", true);
     const bool one_decay = options.push("decay") == LUA_TNUMBER;
     lua_pop(L, 1);
 
@@ -33,12 +36,12 @@ int causal_linear_attention_grad_(lua_State* L) {
     push(L, g.dB);
     push(L, g.dC);
     push(L, g.dV);
-    if (one_decay) {
+    if (one_decay && ddecay) {
         lua_pushnumber(L, g.ddecay[0]);
-    } else if (!g.ddecay.empty()) {
-        Tensor ddecay(DType::f64, {static_cast<Index>(g.ddecay.size())});
-        std::copy(g.ddecay.begin(), g.ddecay.end(), ddecay.data<double>());
-        push(L, ddecay);
+    } else if (!g.ddecay.empty() && ddecay) {
+        Tensor out(DType::f64, {static_cast<Index>(g.ddecay.size())});
+        std::copy(g.ddecay.begin(), g.ddecay.end(), out.data<double>());
+        push(L, out);
     }
     if (g.dstate) push(L, *g.dstate);
     return lua_gettop(L) - before;
@@ -71,7 +74,7 @@ int linear_attention_grad_(lua_State* L) {
 }  // namespace
 
 void open_gradient(lua_State* L) {
-    add_functions(L, {{"causal_linear_attention_grad", guarded<causal_linear_attention_grad_>}, {"linear_attention_grad", guarded<linear_attention_grad_>}});
+    add_functions_by_device(L, {{"causal_linear_attention_grad", guarded<causal_linear_attention_grad_>}, {"linear_attention_grad", guarded<linear_attention_grad_>}});
 }
 
 }  // namespace causeway::lua

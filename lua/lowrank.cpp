@@ -1,5 +1,4 @@
 // Low-rank factors of the attention matrix, their registry, and their errors with and without the causal mask.
-#include "core/lowrank/lowrank.hpp"
 
 #include <limits>
 
@@ -7,6 +6,7 @@
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
+#include "lua/gpu.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -24,27 +24,9 @@ void set(lua_State* L, const char* key, const std::string& value) {
 // lowrank(name, q, k, options) -> B, C, and where the factorisation has more than B Cᵀ a table of it
 int lowrank_(lua_State* L) {
     const std::string name = check_string(L, 1, "name");
-    const auto& method = lowrank::method(name);
     const Tensor q = check_tensor(L, 2, "q"), k = check_tensor(L, 3, "k");
-    std::vector<std::string> known{"rank", "seed", "scale", "device"};
-    if (method.values) known.push_back("v");
-    for (const auto& option : method.options) known.push_back(option.name);
-    const Options options(L, 4, "lowrank", known);
     if (counting) fail("opcount: lowrank is not counted, expected the factors to be made before");
-    LowRankOptions o;
-    if (options.has("rank")) o.rank = options.integer("rank", 0);
-    if (options.has("seed")) {
-        const Index seed = options.integer("seed", 0);
-        if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
-        o.seed = static_cast<std::uint64_t>(seed);
-    }
-    if (options.has("scale")) o.scale = options.number("scale", 0);
-    if (method.values) o.v = tensor_option(L, options, "v");
-    for (const auto& option : method.options) {
-        if (!options.has(option.name.c_str())) continue;
-        o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0) : static_cast<double>(options.integer(option.name.c_str(), 0));
-    }
-    check_device(options);
+    const LowRankOptions o = lowrank_options(L, 4, lowrank::method(name));
     const LowRank result = low_rank(name, q, k, o);
     push(L, result.B);
     push(L, result.C);
@@ -191,9 +173,31 @@ int masked_worst_case_(lua_State* L) {
 
 }  // namespace
 
+LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method) {
+    std::vector<std::string> known{"rank", "seed", "scale", "device"};
+    if (method.values) known.push_back("v");
+    for (const auto& option : method.options) known.push_back(option.name);
+    const Options options(L, index, "lowrank", known);
+    LowRankOptions o;
+    if (options.has("rank")) o.rank = options.integer("rank", 0);
+    if (options.has("seed")) {
+        const Index seed = options.integer("seed", 0);
+        if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
+        o.seed = static_cast<std::uint64_t>(seed);
+    }
+    if (options.has("scale")) o.scale = options.number("scale", 0);
+    if (method.values) o.v = tensor_option(L, options, "v");
+    for (const auto& option : method.options) {
+        if (!options.has(option.name.c_str())) continue;
+        o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0) : static_cast<double>(options.integer(option.name.c_str(), 0));
+    }
+    check_device(options);
+    return o;
+}
+
 void open_lowrank(lua_State* L) {
-    add_functions(L, {{"lowrank", guarded<lowrank_>},
-                      {"lowrank_method_list", guarded<lowrank_method_list>},
+    add_functions_by_device(L, {{"lowrank", guarded<lowrank_>}});
+    add_functions(L, {{"lowrank_method_list", guarded<lowrank_method_list>},
                       {"lowrank_error", guarded<lowrank_error_>},
                       {"masked_norms", guarded<masked_norms_>},
                       {"masking_constant", guarded<masking_constant_>},

@@ -4,6 +4,7 @@
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
+#include "lua/gpu.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -99,7 +100,7 @@ int energy_hessian_(lua_State* L) {
 }  // namespace
 
 void open_softmax(lua_State* L) {
-    add_functions(L, {{"softmax_attention", guarded<softmax_attention_>},
+    add_functions_by_device(L, {{"softmax_attention", guarded<softmax_attention_>},
                       {"softmax_attention_grad", guarded<softmax_attention_grad_>},
                       {"energy", guarded<energy_>},
                       {"energy_grad", guarded<energy_grad_>},

@@ -88,6 +88,8 @@ int open_all(lua_State* L) {
     }
     lua_setfield(L, LUA_REGISTRYINDEX, "causeway");
     open_tensor(L);
+    open_gpu(L);
+    open_gpu_measure(L);
     open_files(L);
     open_attention(L);
     open_gated(L);

@@ -1,5 +1,6 @@
 // What a tensor is like, and its elements in another arrangement.
 #include "core/tensor/rearrange.hpp"
+#include "lua/gpu.hpp"
 #include "lua/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -11,13 +12,13 @@ int push_one(lua_State* L, Tensor value) {
 }
 
 int eltype(lua_State* L) {
-    lua_pushstring(L, name(check_tensor(L, 1, "eltype").dtype()));
+    lua_pushstring(L, name(check_form(L, 1, "eltype").dtype()));
     return 1;
 }
 
 // size(A): all dims, as several values; size(A, k): one.
 int size(lua_State* L) {
-    const Tensor& a = check_tensor(L, 1, "size");
+    const Tensor a = check_form(L, 1, "size");
     if (!lua_isnoneornil(L, 2)) {
         lua_pushinteger(L, a.shape()[check_dim(L, 2, a, "size")]);
         return 1;
@@ -27,12 +28,12 @@ int size(lua_State* L) {
 }
 
 int length(lua_State* L) {
-    lua_pushinteger(L, check_tensor(L, 1, "length").size());
+    lua_pushinteger(L, check_form(L, 1, "length").size());
     return 1;
 }
 
 int ndims(lua_State* L) {
-    lua_pushinteger(L, check_tensor(L, 1, "ndims").ndim());
+    lua_pushinteger(L, check_form(L, 1, "ndims").ndim());
     return 1;
 }
 

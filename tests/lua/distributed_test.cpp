@@ -31,11 +31,11 @@ Output run_mpi_script(int ranks, const std::string& script, const TemporaryFolde
 
 bool no_mpi() {
     if (!causeway::distributed::mpi_built()) {
-        WARN("not tested: MPI was not found when this was built");
+        causeway::test::skip("tests of MPI", "MPI was not found when this was built");
         return true;
     }
     if (std::system("mpirun --version > /dev/null 2>&1") != 0) {
-        WARN("not tested: there is no mpirun");
+        causeway::test::skip("tests of MPI", "there is no mpirun");
         return true;
     }
     return false;

@@ -1,0 +1,277 @@
+-- How near to the limits of the GPU is everything that runs on it?
+--
+--   causeway experiments/bench_gpu.lua                      the table of kernels, then LeetDecoding's tables
+--   causeway experiments/bench_gpu.lua --part kernels       one of kernels, leet
+--   causeway experiments/bench_gpu.lua --quick              lengths up to 8192
+--   causeway experiments/bench_gpu.lua --only delta         the rows whose name contains the word
+--
+--   --repeats 15              times of which the median is taken
+--   --save results/bench_gpu  kernels.csv, leet.csv, .json beside them
+--
+-- A row is first compared with the definition in Float64 on the CPU, at 1000 tokens; a wrong one is not timed. The floor is the
+-- time to read every input and write every output once at the rate of a plain copy, measured in the same run. Times are the
+-- GPU's own, between events; calls follow each other on fresh outputs.
+local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15, save = "results/bench_gpu" })
+local available, device = has_gpu()
+if not available then
+  print("no GPU: " .. device)
+  os.exit(0, true)
+end
+local rate = gpu_copy_rate()
+print(tostring(machine()))
+print(string.format("%s; copies at %.2f TB/s\n", device, rate / 1e12))
+
+local bytes_of = { Float32 = 4, BFloat16 = 2, Float16 = 2 }
+local function bytes(tensors)
+  local sum = 0
+  for _, x in ipairs(tensors) do sum = sum + length(x) * bytes_of[eltype(x)] end
+  return sum
+end
+
+-- ── Calls ──
+local unit = 1 / math.sqrt(128)
+local function alibi_decay(h) return exp(-alibi_slopes(h)) end
+
+-- A call by name: make(N) -> f, floor bytes, operations; check() -> error, bound
+local function causal(method, type, shape)
+  local b, h = shape.batch or 1, shape.heads or 32
+  local r, d = shape.r or 128, shape.d or 128
+  local decay = shape.decay and alibi_decay(h) or nil
+  local given = { method = method, decay = decay, precision = shape.precision }
+  return {
+    make = function(N)
+      local q, k, v = gpu_randn(b, h, N, r, type):scaled(unit), gpu_randn(b, h, N, r, type), gpu_randn(b, h, N, d, type)
+      return function() return (causal_linear_attention(q, k, v, given)) end, bytes({ q, k, v, v }), b * h * N * 4 * r * d
+    end,
+    check = function()
+      local q, k, v = randn(1, h, 1000, r), randn(1, h, 1000, r), randn(1, h, 1000, d)
+      local x = { q[type](q):gpu(), k[type](k):gpu(), v[type](v):gpu() }
+      local got = f64(causal_linear_attention(x[1], x[2], x[3], given):cpu())
+      local want = causal_linear_attention(f64(x[1]:cpu()), f64(x[2]:cpu()), f64(x[3]:cpu()), { method = "row-based", decay = decay })
+      return norm(got - want) / norm(want), type == "f32" and 1e-5 or 3.5e-3
+    end,
+  }
+end
+
+local function gates(h, N)
+  -- Mean of log α: -0.075.
+  local log_decay, beta = rand(1, h, N, "f32"), rand(1, h, N, "f32")
+  return (log_decay * -0.15):gpu(), beta:gpu()
+end
+
+local function delta(type, update)
+  local h = 32
+  local function inputs(N)
+    local q, k, v = gpu_randn(1, h, N, 128, type):scaled(unit), gpu_randn(1, h, N, 128, type):scaled(unit), gpu_randn(1, h, N, 128, type)
+    local given = { update = update }
+    local log_decay, beta = gates(h, N)
+    if update == "gated_delta" then given.log_decay = log_decay end
+    given.beta = beta
+    return q, k, v, given
+  end
+  return {
+    make = function(N)
+      local q, k, v, given = inputs(N)
+      return function() return (linear_attention(q, k, v, given)) end, bytes({ q, k, v, v }), h * N * 6 * 128 * 128
+    end,
+    check = function()
+      local q, k, v, given = inputs(1000)
+      local got = f64(linear_attention(q, k, v, given):cpu())
+      local exact = { update = update, mode = "recurrent", beta = f64(given.beta:cpu()), log_decay = given.log_decay and f64(given.log_decay:cpu()) }
+      local want = linear_attention(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()), exact)
+      return norm(got - want) / norm(want), 6e-3
+    end,
+  }
+end
+
+local function gradient(decay)
+  local h = 32
+  local given = { decay = decay and alibi_decay(h) or nil, ddecay = false }
+  local forward = { decay = given.decay }
+  local function inputs(N)
+    return gpu_randn(1, h, N, 128, "bf16"):scaled(unit), gpu_randn(1, h, N, 128, "bf16"), gpu_randn(1, h, N, 128, "bf16"), gpu_randn(1, h, N, 128, "bf16")
+  end
+  return {
+    make = function(N)
+      local q, k, v, dO = inputs(N)
+      return function()
+        causal_linear_attention(q, k, v, forward)
+        causal_linear_attention_grad(q, k, v, dO, given)
+      end, bytes({ q, k, v, v, q, k, v, dO, q, k, v }), h * N * 16 * 128 * 128
+    end,
+    check = function()
+      local q, k, v, dO = inputs(1000)
+      local got = { causal_linear_attention_grad(q, k, v, dO, given) }
+      local want = { causal_linear_attention_grad(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()), f64(dO:cpu()), forward) }
+      local worst = 0
+      for i = 1, 3 do worst = math.max(worst, norm(f64(got[i]:cpu()) - want[i]) / norm(want[i])) end
+      return worst, 3.5e-3
+    end,
+  }
+end
+
+local function step(heads)
+  local function inputs()
+    local q, k, v = gpu_randn(1, heads, 1, 128):scaled(unit), gpu_randn(1, heads, 1, 128):scaled(unit), gpu_randn(1, heads, 1, 128)
+    local log_decay, beta = gates(heads, 1)
+    return q, k, v, gpu_randn(1, heads, 128, 128), { update = "gated_delta", log_decay = log_decay, beta = beta, inplace = true }
+  end
+  return {
+    make = function()
+      local q, k, v, state, given = inputs()
+      return function() linear_attention_step(q, k, v, state, given) end, bytes({ q, k, v, v, state, state }), heads * 6 * 128 * 128
+    end,
+    check = function()
+      local q, k, v, state, given = inputs()
+      local before = f64(state:cpu())
+      local got = f64(linear_attention_step(q, k, v, state, given):cpu())
+      local want = linear_attention_step(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()), before,
+        { update = "gated_delta", log_decay = f64(given.log_decay:cpu()), beta = f64(given.beta:cpu()) })
+      return norm(got - want) / norm(want), 1e-5
+    end,
+  }
+end
+
+local function decoding()
+  local h = 16
+  local function inputs(M) return gpu_randn(1, h, 1, 128, "bf16"), gpu_randn(1, h, M, 128, "bf16"), gpu_randn(1, h, M, 128, "bf16") end
+  return {
+    make = function(M)
+      local q, k, v = inputs(M)
+      return function() return (softmax_attention(q, k, v)) end, bytes({ k, v }), h * M * 4 * 128
+    end,
+    check = function()
+      local q, k, v = inputs(1000)
+      local got = f64(softmax_attention(q, k, v):cpu())
+      local want = softmax_attention(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()))
+      return norm(got - want) / norm(want), 6e-3
+    end,
+  }
+end
+
+local LA = "lightning-attention-2"
+local rows = {
+  { name = "lightning-attention-2, decay, bf16", N = 100000, call = causal(LA, "bf16", { decay = true }), ratio = 1.45, aim = 1.15, peer = "fla 3.2" },
+  { name = "lightning-attention-2, 0-1 mask, bf16", N = 100000, call = causal(LA, "bf16", {}), ratio = 1.6, aim = 1.3, peer = "fla 3.05" },
+  { name = "lightning-attention-2, decay, bf16", N = 8192, call = causal(LA, "bf16", { decay = true }), ratio = 1.8, aim = 1.35, peer = "fla 4.5" },
+  { name = "lightning-attention-2, 0-1 mask, bf16", N = 8192, call = causal(LA, "bf16", {}), ratio = 1.8, aim = 1.35, peer = "fla 4.5" },
+  { name = "lightning-attention-2, decay, bf16, B = 16", N = 8192, call = causal(LA, "bf16", { decay = true, batch = 16 }), ratio = 1.3, aim = 1.1, peer = "fla 3.0" },
+  { name = "lightning-attention-2, decay, bf16, h = 8", N = 100000, call = causal(LA, "bf16", { decay = true, heads = 8 }), ratio = 1.8, aim = 1.3 },
+  { name = "lightning-attention-2, 0-1 mask, bf16, h = 8", N = 100000, call = causal(LA, "bf16", { heads = 8 }), ratio = 1.8, aim = 1.3 },
+  { name = "lightning-attention-2, decay, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", { decay = true }), ratio = 1.6, aim = 1.3, peer = "leet 3.2 (tf32)" },
+  { name = "lightning-attention-2, 0-1 mask, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", {}), ratio = 1.6, aim = 1.3, peer = "leet 6.1 (tf32)" },
+  { name = "gated delta rule, bf16", N = 100000, call = delta("bf16", "gated_delta"), must = 2.2, aim_ms = 1.2, peer = "fla 6.58 ms" },
+  { name = "gated delta rule, bf16", N = 8192, call = delta("bf16", "gated_delta"), must = 0.22, aim_ms = 0.12, peer = "fla 0.670 ms" },
+  { name = "delta rule, bf16", N = 100000, call = delta("bf16", "delta"), peer = "fla 6.48 ms" },
+  { name = "fleet, f32", N = 100000, call = causal("fleet", "f32", {}), must = 8, aim_ms = 5, peer = "leet 364 ms" },
+  { name = "fleet, decay, f32", N = 100000, call = causal("fleet", "f32", { decay = true }), must = 8, aim_ms = 5, peer = "leet 364 ms" },
+  { name = "causal-dot-product, f32", N = 100000, call = causal("causal-dot-product", "f32", {}), must = 8, aim_ms = 5, peer = "leet 54.5 ms" },
+  { name = "causal-dot-product, decay, f32", N = 100000, call = causal("causal-dot-product", "f32", { decay = true }), must = 8, aim_ms = 5, peer = "leet 54.6 ms" },
+  { name = "lightning-attention-2 and its gradient, decay, bf16", N = 25600, call = gradient(true), must = 1.6, aim_ms = 1.1, peer = "fla 3.32 ms" },
+  { name = "lightning-attention-2 and its gradient, 0-1 mask, bf16", N = 25600, call = gradient(false), must = 1.6, aim_ms = 1.1 },
+  { name = "one token, gated delta rule, 2048 heads, f32 state", N = 1, call = step(2048), ratio = 1 / 0.85, aim = 1 / 0.93 },
+  { name = "one token, gated delta rule, 32 heads, f32 state", N = 1, call = step(32) },
+  { name = "flash-decoding, h = 16, bf16", N = 640000, call = decoding(), ratio = 1.05, aim = 1.0, peer = "SDPA 1.139 ms" },
+}
+
+local function number(x, digits) return x and causeway.number_text(x, digits or 3) or "" end
+local wrong = {}
+
+local function kernels()
+  local out = {}
+  for _, row in ipairs(rows) do
+    local too_long = options.quick and row.N > 8192
+    if row.name:find(options.only, 1, true) and not too_long then
+      seed(1)
+      local err, bound = row.call.check()
+      local line = { name = row.name, N = row.N, error = err, bound = bound, peer = row.peer or "" }
+      out[#out + 1] = line
+      if err <= bound then
+        collectgarbage()
+        local f, moved, operations = row.call.make(row.N)
+        local before = gpu_memory("reset").used
+        f()
+        line.memory = gpu_memory().peak - before
+        -- The floor of decoding is reading alone, which is as fast as copying on this measure.
+        line.floor = moved / rate
+        line.time = gpu_time(f, { repeats = options.repeats, calls = line.floor < 2e-4 and 10 or 2 })
+        line.ratio = line.time / line.floor
+        line.bandwidth, line.rate = moved / line.time, operations / line.time
+        line.must = row.must and row.must .. " ms" or row.ratio and string.format("%.2f ×", row.ratio) or ""
+        line.reached = row.must and (line.time * 1e3 <= row.must and "yes" or "NO") or row.ratio and (line.ratio <= row.ratio and "yes" or "NO") or ""
+      else
+        line.reached = "WRONG"
+        wrong[#wrong + 1] = string.format("%s is wrong: error %.2e, expected at most %.1e", row.name, err, bound)
+      end
+    end
+  end
+  display(causeway.text_table(out, { title = "One call on " .. device, columns = {
+    "name", { key = "N", align = "right" },
+    { key = "floor", title = "floor", unit = "ms", format = function(x) return number(x * 1e3) end, align = "right" },
+    { key = "time", unit = "ms", format = function(x) return number(x * 1e3) end, align = "right" },
+    { key = "ratio", title = "× floor", format = "%.2f", align = "right" },
+    { key = "must", align = "right" }, "reached", "peer",
+    { key = "bandwidth", title = "TB/s", format = function(x) return number(x / 1e12) end, align = "right" },
+    { key = "rate", title = "TFLOP/s", format = function(x) return number(x / 1e12) end, align = "right" },
+    { key = "error", format = function(x) return string.format("%.1e", x) end, align = "right" },
+    { key = "memory", title = "extra memory", format = function(x) return causeway.bytes_text(x) end, align = "right" },
+  }, note = "FLOP of the recurrence: 4 r d a token, 6 r d with the delta rule; extra memory: output and workspace" }))
+  return out
+end
+
+-- ── LeetDecoding's tables ──
+local short = { Vanilla = "vanilla", Bb = "block-based", Cdotp = "causal-dot-product", FA = "fleet", LA = LA, Recur = "recursion" }
+local tables = {
+  { file = "table3", batch = 1, decay = false, title = "001, Table 3: batch 1" },
+  { file = "table4", batch = 1, decay = true, title = "001, Table 4: batch 1, decay" },
+  { file = "table5", batch = 16, decay = false, title = "001, Table 5: batch 16" },
+  { file = "table6", batch = 16, decay = true, title = "001, Table 6: batch 16, decay" },
+}
+
+local function leet()
+  local out = {}
+  for _, t in ipairs(tables) do
+    local lines = {}
+    for _, printed in ipairs(load(folder .. "/data/leet/" .. t.file .. ".csv")) do
+      local method, N = short[printed.method], printed.seq_len_tokens
+      local wanted = method and method:find(options.only, 1, true) and not (options.quick and N > 8192)
+      if wanted then
+        local line = { table = t.file, method = printed.method, name = method, batch = t.batch, decay = t.decay, N = N, paper = printed.latency_mean_s }
+        local ok, problem = pcall(function()
+          collectgarbage()
+          local f, moved = causal(method, "f32", { decay = t.decay, batch = t.batch }).make(N)
+          line.time = gpu_time(f, { repeats = options.repeats > 5 and 5 or options.repeats })
+          line.ratio = line.time / (moved / rate)
+        end)
+        if not ok then line.status = tostring(problem):match("device memory") and "out of memory" or tostring(problem) end
+        lines[#lines + 1] = line
+        out[#out + 1] = line
+      end
+    end
+    if #lines > 0 then
+      for _, line in ipairs(lines) do line.faster = type(line.paper) == "number" and line.time and line.paper / line.time or nil end
+      display(causeway.text_table(lines, { title = t.title .. " (printed on an A6000; here Float32 on " .. device .. ")", columns = {
+        "method", "name", { key = "N", align = "right" },
+        { key = "paper", title = "printed", unit = "ms", format = function(x) return type(x) == "number" and number(x * 1e3) or x end, align = "right" },
+        { key = "time", title = "here", unit = "ms", format = function(x) return number(x * 1e3) end, align = "right" },
+        { key = "faster", title = "printed / here", format = function(x) return number(x) end, align = "right" },
+        { key = "ratio", title = "× floor", format = "%.2f", align = "right" }, "status",
+      } }))
+      print()
+    end
+  end
+  return out
+end
+
+local function keep(name, lines)
+  if #lines == 0 then return end
+  causeway._make_folder(options.save)
+  save(options.save .. "/" .. name .. ".csv", lines)
+  save(options.save .. "/" .. name .. ".json", { device = device, copy_rate = rate, date = os.date("%Y-%m-%d"), rows = lines })
+end
+
+if options.part ~= "leet" then keep("kernels", kernels()) end
+if options.part ~= "kernels" then keep("leet", leet()) end
+for _, sentence in ipairs(wrong) do print(sentence) end
+if #wrong > 0 then os.exit(1, true) end

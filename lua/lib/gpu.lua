@@ -1,0 +1,3 @@
+-- What Tab completes in calls that measure the GPU.
+local causeway = ...
+causeway._options.gpu_time = { repeats = true, calls = true }
