@@ -1,7 +1,5 @@
 // Low-rank factors of the attention matrix, their registry, and their errors with and without the causal mask.
 
-#include <limits>
-
 #include "core/lowrank/error.hpp"
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
@@ -75,8 +73,8 @@ int lowrank_method_list(lua_State* L) {
     return 1;
 }
 
-// x/y; 0/0 has no sign.
-double quotient(double x, double y) { return x == 0 && y == 0 ? std::numeric_limits<double>::quiet_NaN() : x / y; }
+// An error x over what it is an error of; without any error 0, whatever y is.
+double quotient(double x, double y) { return x == 0 ? 0 : x / y; }
 
 void set_norms(lua_State* L, const char* key, const MaskedNorms& x, double bound, bool mask, bool relative) {
     lua_newtable(L);

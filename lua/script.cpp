@@ -118,12 +118,28 @@ void add_to_package_path(lua_State* L, const std::string& script) {
     lua_pop(L, 1);
 }
 
+// Whether the message names a line, "file:12: ...".
+bool has_position(const std::string& message) {
+    for (std::size_t at = message.find(':'); at < message.find('\n') && at != std::string::npos; at = message.find(':', at + 1)) {
+        const std::size_t end = message.find_first_not_of("0123456789", at + 1);
+        if (end != std::string::npos && end > at + 1 && message[end] == ':') return true;
+    }
+    return false;
+}
+
+// Whether this is error(message, 0): a message for whoever runs the script, which no line of it makes clearer.
+bool is_plain_message(lua_State* L, const std::string& message) {
+    lua_Debug raised;
+    return lua_type(L, 1) == LUA_TSTRING && !has_position(message) && lua_getstack(L, 1, &raised) && lua_getinfo(L, "Sn", &raised) && raised.what == std::string_view("C") &&
+           raised.name && raised.name == std::string_view("error");
+}
+
 // The message handler: its upvalue is the Failure to fill; what it returns is not used.
 int describe(lua_State* L) {
     auto& failure = *static_cast<Failure*>(lua_touserdata(L, lua_upvalueindex(1)));
     lua_settop(L, 1);
     failure.message = sentence_of_object(L);
-    failure.traceback = users_traceback(L);
+    if (!is_plain_message(L, failure.message)) failure.traceback = users_traceback(L);
     return 0;
 }
 

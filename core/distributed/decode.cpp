@@ -88,16 +88,27 @@ DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engi
     return report;
 }
 
+// What a rank was given, and how a message shows it.
+struct Given {
+    const char* name;
+    std::int64_t value;
+    std::string (*text)(std::int64_t) = [](std::int64_t x) { return std::to_string(x); };
+};
+
+std::string truth(std::int64_t x) { return x ? "true" : "false"; }
+
 // Before any work every rank compares what it was given with what rank 0 was given; all fail alike.
-void agree(Communicator& comm, const std::vector<std::pair<const char*, std::int64_t>>& mine) {
+void agree(Communicator& comm, const std::vector<Given>& mine) {
     const auto n = static_cast<Index>(mine.size());
     std::vector<std::int64_t> values, all(static_cast<std::size_t>(n * comm.size()));
-    for (const auto& [name, value] : mine) values.push_back(value);
+    for (const Given& given : mine) values.push_back(given.value);
     all_gather(comm, all_ranks(comm), values.data(), n, all.data());
     for (int r = 1; r < comm.size(); ++r)
         for (Index i = 0; i < n; ++i)
-            if (const auto got = all[static_cast<std::size_t>(r * n + i)], expected = all[static_cast<std::size_t>(i)]; got != expected)
-                fail(mine[static_cast<std::size_t>(i)].first, " ", got, " on rank ", r, ", expected ", expected, " like rank 0; every rank has to make the same call");
+            if (const auto got = all[static_cast<std::size_t>(r * n + i)], expected = all[static_cast<std::size_t>(i)]; got != expected) {
+                const Given& given = mine[static_cast<std::size_t>(i)];
+                fail(given.name, " ", given.text(got), " on rank ", r, ", expected ", given.text(expected), " like rank 0; every rank has to make the same call");
+            }
 }
 
 // Of the bits of all values, by Fowler, Noll and Vo. O(n).
@@ -111,15 +122,19 @@ std::int64_t checksum(const T* x, Index n) {
 template <class T>
 void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const DecodeOptions& o, DecodeReport& report) {
     Sizes& z = task.sizes;
-    std::vector<std::pair<const char*, std::int64_t>> mine{
+    const std::vector<Given> mine{
+        {"call:", plan.is_tree, [](std::int64_t x) -> std::string { return x ? "tree_decode" : "ring_decode"; }},
+        {"q:", sizeof(T), [](std::int64_t x) -> std::string { return x == 4 ? "Float32" : "Float64"; }},
         {"q: batch", z.batch}, {"q: heads", z.query_heads}, {"k: heads", z.heads}, {"q: length", z.N}, {"k: length", z.M}, {"q: width", z.dk}, {"v: width", z.dv},
-        {"q: bytes of an element", static_cast<std::int64_t>(sizeof(T))}, {"scale, as bits", std::bit_cast<std::int64_t>(z.scale)}, {"causal", z.causal},
-        {"method (1: tree)", plan.is_tree}, {"algorithm", plan.tree.algorithm}, {"topology, by number", static_cast<std::int64_t>(plan.tree.topology)},
-        {"per_node", plan.tree.per_node}, {"overlap", plan.ring.overlap}, {"home", plan.ring.home}, {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
+        {"scale:", std::bit_cast<std::int64_t>(z.scale), [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }}, {"causal:", z.causal, truth},
+        {"algorithm:", plan.tree.algorithm, [](std::int64_t x) { return x == 0 ? "none" : std::to_string(x); }},
+        {"topology:", static_cast<std::int64_t>(plan.tree.topology), [](std::int64_t x) { return in_quotes(decode_topologies[static_cast<std::size_t>(x)]); }},
+        {"per_node:", plan.tree.per_node}, {"overlap:", plan.ring.overlap, truth}, {"home:", plan.ring.home, truth},
+        {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
     agree(comm, mine);
     agree(comm, {{"q: values with the checksum", checksum(task.q, z.rows() * z.dk)}});
-    std::vector<std::pair<const char*, std::int64_t>> lengths;
-    for (const Index n : o.sizes) lengths.emplace_back("sizes: a length of", n);
+    std::vector<Given> lengths;
+    for (const Index n : o.sizes) lengths.push_back({"sizes: a length of", n});
     agree(comm, lengths);
     const auto starts = starts_of(o, z.M, comm.size());
     const auto r = static_cast<std::size_t>(comm.rank());
@@ -251,7 +266,12 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
     const Program program = [&](Communicator& comm) {
         const int me = comm.rank(), right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
         Buffer<char> out(bytes), in(bytes);
-        std::fill_n(out.data(), bytes, 0);
+        comm.barrier();  // before any is filled, all ranks have their memory
+        constexpr Index piece = Index{1} << 26;
+        for (Index at = 0; at < bytes; at += piece) {
+            interrupt::check();
+            std::fill_n(out.data() + at, std::min(piece, bytes - at), 0);
+        }
         // The least time of a message, of some tries of many: between two ranks to and fro, among more around the ring at once.
         const auto one_way = [&](Index n, int tries, int together) {
             double least = 1e300;

@@ -7,6 +7,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/distributed/merge.hpp"
 #include "core/exact/simd.hpp"
+#include "core/softmax/forms.hpp"
 
 namespace causeway::distributed {
 
@@ -95,8 +96,8 @@ void for_each_tile(const Sizes& z, const T* q, const Shard<T>& shard, F&& tile) 
     for (Index h = 0; h < z.all_heads(); ++h) {
         const T *k = shard.k + h * shard.k_head, *v = shard.v + h * shard.v_head;
         for (Index j = 0; j < shard.length; j += keys_per_tile) {
-            if (j % (64 * keys_per_tile) == 0) interrupt::check();
             for (Index r = 0; r < z.rows_per_head(); ++r) {
+                if (r % 64 == 0) interrupt::check();
                 const Index count = std::min(keys_per_tile, z.seen(r % z.N, shard.start, shard.length) - j), row = h * z.rows_per_head() + r;
                 if (count <= 0) continue;
                 scores(q + row * z.dk, k + j * z.dk, count, z.dk, static_cast<T>(z.scale), s);
@@ -106,9 +107,9 @@ void for_each_tile(const Sizes& z, const T* q, const Shard<T>& shard, F&& tile) 
     }
 }
 
-// Puts the shard into the triples, by the online softmax: (m, D, n) <- (m, D, n) + Σ_j (s_j, 1, v_j). O(rows·length·(dk + dv)).
+// add_shard row by row: for few queries to a head of keys, whose tiles are not worth packing.
 template <class T>
-void add_shard(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
+void add_shard_by_rows(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
     for_each_tile(z, q, shard, [&](Index row, T* s, const T* v, Index count) {
         T &m = x.m[row * x.step], &D = x.D[row * x.step];
         T top = m;
@@ -124,6 +125,41 @@ void add_shard(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<
         m = D == 0 ? minus_infinity<T> : top;
         add_values(x.n + row * x.n_step, shrink, s, v, count, z.dv);
     });
+}
+
+// add_shard by blocks of queries, whose partial sums over the shard are those of flash attention.
+template <class T>
+void add_shard_by_blocks(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
+    softmax::Head<T> head;
+    head.rows = z.rows_per_head(), head.N = z.N, head.M = z.M - shard.start, head.d = z.dk, head.dv = z.dv;
+    head.causal = z.causal, head.scale = static_cast<T>(z.scale);
+    const Index most = std::min(softmax::part_rows, head.rows);
+    Buffer<T> O(most * z.dv), m(most), l(most);
+    for (Index h = 0; h < z.all_heads() && shard.length > 0; ++h) {
+        head.q = q + h * head.rows * z.dk, head.k = shard.k + h * shard.k_head, head.v = shard.v + h * shard.v_head;
+        for (Index from = 0; from < head.rows; from += most) {
+            const Index to = std::min(head.rows, from + most);
+            softmax::run_part(head, from, to, shard.length, O.data(), m.data(), l.data());
+            for (Index i = 0; i < to - from; ++i) {
+                const Index row = h * head.rows + from + i;
+                T &top = x.m[row * x.step], &D = x.D[row * x.step], *n = x.n + row * x.n_step;
+                const T before = top;
+                top = std::max(top, m[i]);
+                const T shift = softmax::shift_of(top), old = std::exp(before - shift), fresh = std::exp(m[i] - shift);
+                D = old * D + fresh * l[i];
+                for (Index c = 0; c < z.dv; ++c) n[c] = old * n[c] + fresh * O[i * z.dv + c];
+                if (D != D && top == minus_infinity<T>) top = 0;  // no score is a number: not the neutral element
+            }
+        }
+    }
+}
+
+// Puts the shard into the triples, by the online softmax: (m, D, n) <- (m, D, n) + Σ_j (s_j, 1, v_j). O(rows·length·(dk + dv)).
+template <class T>
+void add_shard(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
+    constexpr Index few = 3;  // as in flash attention
+    if (z.rows_per_head() <= few) add_shard_by_rows(z, q, shard, x);
+    else add_shard_by_blocks(z, q, shard, x);
 }
 
 template <class T>

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
 
 namespace causeway::distributed {
 namespace {
@@ -151,12 +152,19 @@ private:
             if (letter->bytes != mine.bytes) fail("rank ", rank(), ": a message of ", letter->bytes, " bytes from rank ", mine.peer, ", expected ", mine.bytes);
             letter->state = Envelope::taken;
         }
-        std::memcpy(mine.data, letter->data, mine.bytes);
+        constexpr std::size_t piece = std::size_t{64} << 20;
+        bool stopped = false;
+        for (std::size_t at = 0; at < mine.bytes && !stopped; at += piece) {
+            std::memcpy(static_cast<char*>(mine.data) + at, static_cast<const char*>(letter->data) + at, std::min(piece, mine.bytes - at));
+            stopped = team_.ended || interrupt::requested();
+        }
         {
             const std::lock_guard lock(box.mutex);
-            letter->state = Envelope::done;
+            letter->state = Envelope::done;  // also where it was stopped: the sender need not keep it any longer
         }
         box.changed.notify_all();
+        interrupt::check();
+        if (stopped) throw Ended{};
         return letter->round;
     }
 

@@ -402,6 +402,14 @@ MatrixNorms masked_norms(const Tensor& X) {
 double masking_constant(Index n) {
     if (n < 1) fail("n: ", n, ", expected 1 or more");
     constexpr double pi = 3.14159265358979323846;
+    // Beyond, three terms of the expansion: s_n is the midpoint rule for 1/(π sin), whose error the zeta function gives from the
+    // series of 1/sin at its poles (Navot 1962). The next term is below 1e-17 relative.
+    constexpr Index summed = 512;
+    if (n > summed) {
+        constexpr double euler = 0.57721566490153286061;
+        const double h = pi / static_cast<double>(n), s = 2 / pi * (std::log(static_cast<double>(n)) + euler + std::log(8 / pi) + h * h * (1.0 / 144 - h * h * 49 / 345600));
+        return (1 + s) / 2;
+    }
     double sum = 0;  // of half the terms: they are symmetric
     for (Index m = n / 2 - 1; m >= 0; --m) sum += 1 / std::sin(static_cast<double>(2 * m + 1) * pi / static_cast<double>(2 * n));
     return (1 + (2 * sum + static_cast<double>(n % 2)) / static_cast<double>(n)) / 2;

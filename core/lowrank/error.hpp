@@ -1,7 +1,6 @@
 // How wrong B Cᵀ is as an attention matrix, with and without the causal mask, beside the bounds of claims A1, A2, A9, A10.
 #pragma once
 
-#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -22,7 +21,7 @@ struct LowRankErrorOptions {
 // A norm of the error Δ = A − Ã, A = exp(scale q kᵀ), of M ⊙ Δ, and of A and M ⊙ A themselves.
 struct MaskedNorms {
     double error = 0, error_masked = 0, matrix = 0, matrix_masked = 0;
-    double ratio() const { return error > 0 ? error_masked / error : std::numeric_limits<double>::quiet_NaN(); }
+    double ratio() const { return error > 0 ? error_masked / error : 0; }  // without any error 0: the mask adds none
 };
 
 // Errors of O = D⁻¹ A v, D the row sums of A; masked: of M ⊙ A. Norms over all tokens.
@@ -64,7 +63,8 @@ struct MatrixNorms {
 MatrixNorms masked_norms(const Tensor& X);
 
 // U_n = (1 + s_n)/2, s_n = (1/n) Σ_m 1/sin((2m+1)π/2n): the lower triangle of an n × n matrix has at most U_n times its operator norm,
-// and U_n <= 1 + ln(n)/π (claims A2). O(n). Throws Error for n < 1.
+// and U_n <= 1 + ln(n)/π (claims A2). By the sum, and for large n by its expansion (2/π)(ln n + γ + ln(8/π)) + π/(72n²) − …, relative
+// error below 1e-14. O(1). Throws Error for n < 1.
 double masking_constant(Index n);
 
 // Matrices whose lower triangle has an operator norm larger by (ln n)/π + O(1), Float64 [n, n] (claims A2, A6):

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
 
 namespace causeway {
@@ -143,6 +144,7 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
     exact::Scratch<T> Q(N, d), K(N, d), B(rounded ? N : 0, r), C(rounded ? N : 0, r);
     const double root = std::sqrt(scale);
     for (Index h = 0; h < heads; ++h) {
+        interrupt::check();
         scaled(q, h, root, Q);
         scaled(k, h, root, K);
         T* b = rounded ? B.data() : out.B.data<T>() + h * N * r;

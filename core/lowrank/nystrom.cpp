@@ -8,6 +8,7 @@
 // that of Razavi et al. 2014, of third order: Z ← Z (13 I − XZ (15 I − XZ (7 I − XZ))) / 4 from Xᵀ / (|X|₁ |X|∞).
 // Landmarks: every row depends on all tokens, also on later ones; within a prompt it may, since that is known as a whole before
 // anything is generated (claims A12).
+#include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {
@@ -18,8 +19,10 @@ Matrix<double> iterated_inverse(const Matrix<double>& X, int iterations) {
     const double columns = X.cwiseAbs().colwise().sum().maxCoeff(), rows = X.cwiseAbs().rowwise().sum().maxCoeff();
     Matrix<double> Z = X.transpose() / (columns * rows);
     for (int i = 0; i < iterations; ++i) {
+        interrupt::check();
         const Matrix<double> XZ = X * Z;
         Matrix<double> inner = 15 * I - XZ * (7 * I - XZ);
+        interrupt::check();
         inner = 13 * I - XZ * inner;
         Z = 0.25 * (Z * inner);
     }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
 
 namespace causeway::lowrank {
 
@@ -27,7 +28,9 @@ void overflows() { fail("q: the factors overflow, expected smaller queries, keys
 
 Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance) {
     if (!X.allFinite()) overflows();
+    interrupt::check();
     const Eigen::BDCSVD<Eigen::MatrixXd> svd(X, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    interrupt::check();
     const Vector& s = svd.singularValues();
     const double least = tolerance * s[0];
     const Vector inverse = (s.array() > least).select(s.array().inverse(), 0.0);

@@ -83,7 +83,8 @@ void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, cons
 // Throws the Error for factors that are not finite.
 [[noreturn]] void overflows();
 
-// X⁺ by singular values; those up to `tolerance` times the largest count as 0. O(r³). Throws Error for an X that is not finite.
+// X⁺ by singular values; those up to `tolerance` times the largest count as 0. O(r³); Ctrl-C and time limits are heeded before and
+// after it, not within. Throws Error for an X that is not finite.
 Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance);
 
 // The means of r segments of X, the i-th from row ⌊iN/r⌋ up to ⌊(i+1)N/r⌋: segments of two sizes where r does not divide N.

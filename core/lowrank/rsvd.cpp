@@ -11,13 +11,16 @@
 #include <Eigen/QR>
 #include <Eigen/SVD>
 
+#include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {
 namespace {
 
 Matrix<double> orthonormal(const Matrix<double>& Y) {
+    interrupt::check();
     const Eigen::HouseholderQR<Eigen::MatrixXd> qr(Y);
+    interrupt::check();
     return qr.householderQ() * Eigen::MatrixXd::Identity(Y.rows(), Y.cols());
 }
 
@@ -37,7 +40,9 @@ void rsvd(const Head<double>& h) {
     if (!W.allFinite()) overflows();
     const Eigen::HouseholderQR<Eigen::MatrixXd> qr(W);
     const Eigen::MatrixXd R = qr.matrixQR().topRows(l).triangularView<Eigen::Upper>();
+    interrupt::check();
     const Eigen::BDCSVD<Eigen::MatrixXd> small(R, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    interrupt::check();
     const Vector root = small.singularValues().head(r).cwiseSqrt();
     // A ≈ basis Wᵀ = basis (Q_W U S Vᵀ)ᵀ = (basis V) S (Q_W U)ᵀ
     Eigen::MatrixXd left = Eigen::MatrixXd::Zero(N, r);

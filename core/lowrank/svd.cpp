@@ -9,6 +9,7 @@
 #include <Eigen/SVD>
 
 #include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {
@@ -20,7 +21,9 @@ void svd(const Head<double>& h) {
     Eigen::MatrixXd A(N, N);
     each_block(N, [&](Index first, Index n) { A.middleRows(first, n) = (h.Q.middleRows(first, n) * h.K.transpose()).array().exp(); });
     if (!A.allFinite()) overflows();
+    interrupt::check();
     const Eigen::BDCSVD<Eigen::MatrixXd> svd(A, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    interrupt::check();
     const Vector root = svd.singularValues().head(r).cwiseSqrt();
     View<double> B = h.B, C = h.C;
     B = svd.matrixU().leftCols(r) * root.asDiagonal();

@@ -15,10 +15,10 @@
 namespace causeway::softmax {
 namespace {
 
-constexpr Index block_rows = 192;    // queries a task takes through its keys: what a tile costs to pack is shared by them
-constexpr Index few_rows = 3;        // up to so many queries, packing the tiles would cost more than it saves
-constexpr Index enough_tasks = 64;   // with fewer blocks of queries than that, their keys are split
-constexpr Index least_keys = 1024;   // into parts of at least so many
+constexpr Index block_rows = part_rows;  // queries a task takes through its keys: what a tile costs to pack is shared by them
+constexpr Index few_rows = 3;            // up to so many queries, packing the tiles would cost more than it saves
+constexpr Index enough_tasks = 64;       // with fewer blocks of queries than that, their keys are split
+constexpr Index least_keys = 1024;       // into parts of at least so many
 
 template <class T>
 class Block {
@@ -249,6 +249,13 @@ void run_flash(const Problem<T>& p) {
 }
 
 template <class T>
+void run_part(const Head<T>& h, Index from, Index to, Index keys, T* O, T* m, T* l) {
+    Block<T> block(h, from, to);
+    block.run(0, std::min(last_key(h, from, to), keys));
+    block.write(O, m, l, false);
+}
+
+template <class T>
 void run_standard(const Problem<T>& p) {
     constexpr Index together = 16;
     const Index rows = p.group * p.N, blocks = (rows + together - 1) / together;
@@ -260,6 +267,8 @@ void run_standard(const Problem<T>& p) {
 
 template void run_flash<float>(const Problem<float>&);
 template void run_flash<double>(const Problem<double>&);
+template void run_part<float>(const Head<float>&, Index, Index, Index, float*, float*, float*);
+template void run_part<double>(const Head<double>&, Index, Index, Index, double*, double*, double*);
 template void run_standard<float>(const Problem<float>&);
 template void run_standard<double>(const Problem<double>&);
 

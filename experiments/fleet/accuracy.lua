@@ -18,9 +18,9 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   length = 512, heads = 2, ranks = { 16, 32, 64, 128, 256 }, seeds = 3, inputs = { "random", "layer1", "layer4" }, save = "results/fleet/accuracy",
-})
+}, { length = { 1 }, heads = { 1, 4 }, ranks = { 1 }, seeds = { 1 }, inputs = { "random", "layer1", "layer4" } })
 local real = dofile(folder .. "/../lib/real_inputs.lua")
-local N, heads = math.tointeger(options.length), math.max(1, math.min(4, math.tointeger(options.heads) or 2))
+local N, heads = options.length, options.heads
 local of = {}
 local methods = {}
 for i, m in ipairs(lowrank_method_list()) do
@@ -41,8 +41,7 @@ local function problem(name)
     seed(1)
     q, k, v = randn(1, heads, N, 64), randn(1, heads, N, 64), randn(1, heads, N, 64)
   else
-    local number = tonumber(name:match("^layer(%d+)$")) or error(string.format("--inputs: %q, expected random, layer1 or layer4", name), 0)
-    local layer = real.layer(folder .. "/..", number)
+    local layer = real.layer(folder .. "/..", tonumber(name:match("%d+")))
     local function part(x) return copy(real.tokens(x, N)(":", { 1, heads }, ":", ":")) end
     q, k, v = part(layer.q), part(layer.k), part(layer.V)
   end
@@ -138,6 +137,7 @@ display(result)
 -- ── The figure: a panel for each input, with the mask above, without below; bars from least to most over seeds ──
 local colours = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5c00" }
 local marks = { 7, 5, 9, 13, 11, 15 }
+local floor = 1e-4 -- of the figure
 local drawn, extent = {}, { math.huge, 0, math.huge, 0 } -- a curve of a panel as a block of data; least and most rank and error
 for _, g in ipairs(order) do
   for _, kind in ipairs({ "masked", "unmasked" }) do
@@ -145,9 +145,25 @@ for _, g in ipairs(order) do
     local key = g.input .. " " .. kind .. " " .. g.method
     drawn[key] = drawn[key] or {}
     drawn[key][#drawn[key] + 1] = string.format("%d %.9g %.9g %.9g", g.rank, middle(list), list[1], list[#list])
-    extent = { math.min(extent[1], g.rank), math.max(extent[2], g.rank), math.min(extent[3], list[1]), math.max(extent[4], list[#list]) }
+    extent = { math.min(extent[1], g.rank), math.max(extent[2], g.rank), math.min(extent[3], list[1] >= floor and list[1] or math.huge), math.max(extent[4], list[#list]) }
   end
 end
+-- A point below the floor is not seen: the legend and a note say so.
+local below, below_order = {}, {}
+for _, g in ipairs(order) do
+  local least = math.min(middle(g.masked), middle(g.unmasked))
+  if least < floor then
+    if not below[g.method] then below_order[#below_order + 1] = g.method end
+    below[g.method] = math.min(below[g.method] or 1, least)
+  end
+end
+for i, name in ipairs(below_order) do below_order[i] = string.format("%s (%.1e)", name, below[name]) end
+local unseen = #below_order > 0 and string.format("Points with an error under %g are below the figure: least errors of %s.", floor, table.concat(below_order, ", ")) or nil
+if unseen then print("\n" .. unseen) end
+
+-- The legend: as many columns as the width takes, and room for its rows.
+local width = math.max(720, 120 + 400 * #options.inputs)
+local legend_rows = math.max(3, math.ceil(#methods / (width // 240)))
 local function script(kind)
   local marked, labels = {}, {}
   for _, g in ipairs(order) do
@@ -158,7 +174,7 @@ local function script(kind)
   end
   local lines = {
     "set logscale xy",
-    string.format("set xrange [%g:%g]\nset yrange [%g:%g]", extent[1] / 1.2, extent[2] * 1.2, math.max(extent[3] / 1.3, 1e-4), extent[4] * 1.3),
+    string.format("set xrange [%g:%g]\nset yrange [%g:%g]", extent[1] / 1.2, extent[2] * 1.2, extent[3] == math.huge and floor or math.max(extent[3] / 1.3, floor), math.max(extent[4] * 1.3, 2 * floor)),
     "set xtics (" .. table.concat(labels, ", ") .. ")" .. (kind == "text" and "" or " rotate by 60 right font ',11'"),
   }
   local names = {}
@@ -173,11 +189,11 @@ local function script(kind)
       end
     end
   end
-  lines[#lines + 1] = string.format("set multiplot layout 2,%d margins screen 0.065, 0.99, 0.185, 0.955 spacing screen 0.02, 0.1", #options.inputs)
+  lines[#lines + 1] = string.format("set multiplot layout 2,%d margins screen %.4f, 0.99, %.4f, 0.955 spacing screen 0.02, 0.1", #options.inputs, 86 / width, (100 + 22 * legend_rows) / 900)
   local first = true
   for _, mask_kind in ipairs({ "masked", "unmasked" }) do
     for i, input in ipairs(options.inputs) do
-      lines[#lines + 1] = first and "set key at screen 0.5, 0.01 center bottom vertical maxrows 3 Left reverse noenhanced samplen 2.5 width 1 textcolor rgb '#3c4043'" or "unset key"
+      lines[#lines + 1] = first and "set key at screen 0.5, 0.01 center bottom vertical maxrows " .. legend_rows .. " Left reverse noenhanced samplen 2.5 width 1 textcolor rgb '#3c4043'" or "unset key"
       first = false
       lines[#lines + 1] = string.format("set title %s noenhanced", causeway._gnuplot_quoted(input:gsub("layer", "layer ") .. (mask_kind == "masked" and ", causal mask" or ", no mask")))
       lines[#lines + 1] = i == 1 and "set ylabel 'relative error, median token' textcolor rgb '#3c4043'" or "unset ylabel"
@@ -189,7 +205,7 @@ local function script(kind)
         if data then
           local open = j > #colours -- the second round of colours: dashed, with open marks
           local look = string.format("linewidth %g pointtype %d pointsize 0.7 linecolor rgb '%s'", name == "svd" and 4 or 1.6, marks[(j - 1) % #marks + 1] - (open and 1 or 0), name == "svd" and "#202124" or colours[(j - 1) % #colours + 1])
-          local title = string.format("%s using 1:2 title %s", data, causeway._gnuplot_quoted(name))
+          local title = string.format("%s using 1:2 title %s", data, causeway._gnuplot_quoted(name .. (below[name] and " ↓" or "")))
           if not of[name].default_rank then single[#single + 1] = title .. " with points " .. look:gsub("pointsize 0.7", "pointsize 1.1"):gsub("linewidth 1.6", "linewidth 2.5") end
           if of[name].seeded then parts[#parts + 1] = string.format("%s using 1:2:3:4 notitle with yerrorbars %s", data, look) end
           if of[name].default_rank then parts[#parts + 1] = title .. " with linespoints " .. look .. (name == "svd" and " dashtype 3" or open and " dashtype 2" or "") end
@@ -201,9 +217,10 @@ local function script(kind)
   return table.concat(lines, "\n") .. "\nunset multiplot\n"
 end
 if #order > 0 then
-  local figure = causeway._figure({ script = script, size = { 120 + 400 * #options.inputs, 900 } })
+  local figure = causeway._figure({ script = script, size = { width, 900 } })
   figure:save(file .. ".svg")
   causeway.report({ title = "Attention output of low-rank factors", save = file .. ".html", figure,
+    unseen and unseen .. " They are marked ↓ in the legend." or "",
     "The error of a token is |õ − o| / |o| of the normalised attention output; drawn is that of the median token, the bars go from the least to the most over seeds. svd is the least that a matrix of that rank can have in its norms.",
     result })
   print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .svg, .html")

@@ -13,9 +13,9 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   lengths = { 64, 128, 256, 512, 1024, 2048 }, methods = { "favor+", "nystrom" }, rank = 64, heads = 2, save = "results/fleet/masked_error",
-})
+}, { lengths = { 2 }, rank = { 1 }, heads = { 1, 4 } })
 local real = dofile(folder .. "/../lib/real_inputs.lua")
-local heads = math.max(1, math.min(4, math.tointeger(options.heads) or 2))
+local heads = options.heads
 local worst = { W = true, G = true, H = true }
 local cases = { "W", "G", "H" }
 for _, input in ipairs({ "random", "layer 1", "layer 4" }) do
@@ -49,7 +49,7 @@ local results = sweep{
     end
     local input, method = p.case:match("^(.*), (.*)$")
     local q, k = inputs_of(input, p.N)
-    local B, C, extras = lowrank(method, q, k, { rank = math.min(math.tointeger(p.rank), p.N // 2), seed = 1 })
+    local B, C, extras = lowrank(method, q, k, { rank = math.min(p.rank, p.N // 2), seed = 1 })
     local e = lowrank_error(q, k, B, C, { extras = extras, tolerance = 1e-4 })
     local ratio, frobenius = 0, 0
     for _, head in ipairs(e.heads) do ratio, frobenius = math.max(ratio, head.operator.ratio), math.max(frobenius, head.frobenius.ratio) end

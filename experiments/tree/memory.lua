@@ -10,8 +10,10 @@
 -- The schedules run without data; what a worker holds is counted by kind as it takes and gives back its buffers. Printed:
 -- gaps of 524 MB and 1040 MB at hidden 2048 and 4096, bf16; the text gives no length, 128000 tokens on two devices give these.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/../lib/arguments.lua")(arg, { hidden = { 2048, 4096 }, lengths = { 16000, 32000, 64000, 128000 }, shards = 2, save = "results/tree/memory" })
-local dim, b, p = 128, 1, math.tointeger(options.shards)
+local options = dofile(folder .. "/../lib/arguments.lua")(arg, { hidden = { 2048, 4096 }, lengths = { 16000, 32000, 64000, 128000 }, shards = 2, save = "results/tree/memory" },
+  { hidden = { 1 }, lengths = { 1 }, shards = { 1, 4096 } })
+local coinciding = dofile(folder .. "/../lib/coinciding.lua")
+local dim, b, p = 128, 1, options.shards
 local rows, curves = {}, {}
 for _, hidden in ipairs(options.hidden) do
   local heads = math.max(1, hidden // dim)
@@ -28,8 +30,8 @@ for _, hidden in ipairs(options.hidden) do
     ring_curve.x[#ring_curve.x + 1], ring_curve.y[#ring_curve.y + 1] = N, ring.memory / 1e6
     tree_curve.x[#tree_curve.x + 1], tree_curve.y[#tree_curve.y + 1] = N, tree.memory / 1e6
   end
+  table.insert(curves, #curves // 2 + 1, tree_curve)  -- the solid lines first, so that dashes stay visible on them
   curves[#curves + 1] = ring_curve
-  curves[#curves + 1] = tree_curve
 end
 if mpi_rank() > 0 then return end
 local text = causeway.text_table(rows, { title = "Peak memory of a worker in MB (bf16), counted; equations 8 and 9; and elements beyond them", columns = {
@@ -48,7 +50,12 @@ end
 notes[#notes + 1] = "\"2× less\" is a bound that the ratio never reaches."
 local note = table.concat(notes, "\n")
 print("\n" .. note)
-curves.title, curves.xlabel, curves.ylabel, curves.xscale, curves.yscale = "Peak memory of a worker: ring dashed", "length N", "MB", "log", "log"
+local over = coinciding(curves)
+if over then
+  note = note .. "\n" .. over
+  print(over)
+end
+curves.title, curves.xlabel, curves.ylabel, curves.xscale, curves.yscale = "Peak memory of a worker: ring dashed" .. (over and "; ≈: on another line" or ""), "length N", "MB", "log", "log"
 local figure = plot(curves)
 print()
 display(figure)

@@ -19,7 +19,9 @@ the largest worker), held (elements by kind) and workers (a table for each).
   per_node   ranks of a node, for "two-level"; default 8
   return_lse true: a third value, ln Σ e^(scale q·k) [b, h_q, N], the energy
 
-The result does not depend on p or the topology but for rounding. Source: 004, §5.]],
+The result does not depend on p or the topology but for rounding. With more than three queries to a head of keys a shard's
+partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by query, many times slower. Ctrl-C
+stops all workers. Source: 004, §5.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = tree_decode(q, k, v, {shards = 8})
@@ -29,7 +31,8 @@ print(report)]],
 manual.ring_decode = {
   call = "ring_decode(q, k, v, options)",
   text = [[The same as tree_decode by ring attention: the shards of keys and values travel around the ring of workers, p - 1 times each.
-Returns the output and a report.
+Returns the output and a report. Every worker has all queries and computes the whole output, so p workers do p times the work of
+tree_decode, which counts where there are fewer cores than workers.
 
   shards, sizes, engine, causal, scale, return_lse   as for tree_decode
   overlap    true (the default): the next block is on its way while this one is computed on

@@ -11,7 +11,9 @@ the leading dimensions. A third value, a table, where there is more than B Cᵀ:
   scale   default 1/sqrt(d)
   device  "cpu" or "gpu"; default: where the inputs are
 
-and the options of each factorisation. lowrank_methods() lists them. Source: 000 section 3.2, eq. 3.]],
+and the options of each factorisation. lowrank_methods() lists them. Ctrl-C is heeded between heads and steps; it cannot stop the
+one singular value decomposition or QR of a head that svd, rsvd, nystrom and skyformer take, a minute for a rank of some thousands.
+Source: 000 section 3.2, eq. 3.]],
   example = [[
 q, k, v = randn(1, 2, 128, 16), randn(1, 2, 128, 16), randn(1, 2, 128, 16)
 B, C = lowrank("favor+", q, k, {rank = 256, seed = 1})
@@ -36,7 +38,7 @@ manual.lowrank_error = {
   text = [[How wrong B Cᵀ is as exp(scale q kᵀ) = A, with the causal mask M and without: a table with
 
   frobenius  unmasked, masked: the norms of Δ = A − B Cᵀ and M ⊙ Δ; relative, relative_masked: over the norms of A and M ⊙ A;
-             ratio of masked to unmasked, and its bound: 1
+             ratio of masked to unmasked, 0 where both are 0, and its bound: 1
   operator   the same in operator norm; bound: U_N = masking_constant(N) <= 1 + ln(N)/π
   output     with v: errors of the normalised output (B Cᵀ v over its row sums) in Frobenius norm, and their bounds: row_bound
              from each row's |Δ_i|₁; row_share, the largest share of its bound that a row reaches, at most 1; frobenius_bound,
@@ -61,7 +63,7 @@ lowrank_error(q, k, B, C).operator]],
 
 manual.masked_norms = {
   call = "masked_norms(X)",
-  text = "Frobenius and operator norm of a square matrix and of its lower triangle, diagonal included: {frobenius = {unmasked, masked, ratio, bound}, operator = {...}}; bound is what the ratio cannot exceed (claims A1, A2).",
+  text = "Frobenius and operator norm of a square matrix and of its lower triangle, diagonal included: {frobenius = {unmasked, masked, ratio, bound}, operator = {...}}; bound is what the ratio, 0 for a matrix of zeros, cannot exceed (claims A1, A2).",
   example = 'masked_norms(masked_worst_case(256, "W")).operator',
 }
 

@@ -283,15 +283,17 @@ local function plot_command(curves, kind, labelled)
   local parts = {}
   for i, curve in ipairs(curves) do
     local colour = palette[(i - 1) % #palette + 1]
-    local point = kind == "text" and i or point_types[(i - 1) % #point_types + 1]
+    local round = (i - 1) // #palette -- where colours come again, marks and dashes are others
+    local point = kind == "text" and i or point_types[(i - 1 + 3 * round) % #point_types + 1]
+    local again = round % 2 == 1
     local title = labelled and curve.label ~= nil and "title " .. quoted(curve.label) .. " noenhanced" or "notitle"
     local with
     if curve.style == "points" then
       with = string.format("with points pointtype %d pointsize 0.8", point)
     elseif curve.style == "linespoints" then
-      with = string.format("with linespoints linewidth 2 pointtype %d pointsize 0.7", point)
+      with = string.format("with linespoints linewidth 2 pointtype %d pointsize 0.7%s", point, again and " dashtype 4" or "")
     else
-      with = "with lines linewidth 2" .. (curve.style == "dashed" and " dashtype 2" or "")
+      with = "with lines linewidth 2" .. (curve.style == "dashed" and (again and " dashtype 3" or " dashtype 2") or again and " dashtype 4" or "")
     end
     if curve.has_error and kind ~= "text" then -- characters are too coarse for error bars
       parts[#parts + 1] = string.format("$curve%d using 1:2:3:4 notitle with yerrorbars linewidth 1.2 pointtype %d pointsize 0.7 linecolor rgb '%s'", i, point, colour)

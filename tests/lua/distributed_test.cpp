@@ -1,4 +1,5 @@
 // tree_decode, ring_decode and the model of a cluster as a person types them, and the program under mpirun.
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 
@@ -73,6 +74,7 @@ TEST_CASE("decoding in Lua names what it cannot use", "[lua][tree]") {
     CHECK(lua("tree_decode(q, k, v, {sizes = {1, 2}})") == "user:1: sizes: 3 keys together, expected 50 like k");
     CHECK(lua("tree_decode(q, k, v, {sizes = 5})") == "user:1: sizes: expected a list of lengths, got a number");
     CHECK(lua("tree_decode(q, k)") == "user:1: v: expected a Tensor, got nothing");
+    CHECK(contains(run_program({"-e", "?ring_attention"}).out, "no help for \"ring_attention\" (did you mean \"ring_decode\"?)"));
     CHECK(contains(lua("decode_model{cluster = 'h200'}"), "user:1: cluster: \"h200\", expected one of \"h100\""));
     CHECK(lua("decode_model{within = {latency = 1, rate = 0}}") == "user:1: within: latency 1 and rate 0, expected a latency >= 0 and a rate > 0");
 }
@@ -132,7 +134,12 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
       local longer, other = randn(2, 2, 51, 8), randn(2, 2, 51, 6)
       local _, shapes = pcall(tree_decode, q, mpi_rank() == 1 and longer or k, mpi_rank() == 1 and other or v)
       local _, values = pcall(tree_decode, mpi_rank() == 2 and 2 * q or q, k, v)
-      local message = shapes .. "; " .. values
+      local function told(decode, options) return select(2, pcall(decode, q, k, v, options)) .. "; " end
+      local scales = told(tree_decode, {scale = mpi_rank() == 1 and 0.5 or 0.25})
+      local topologies = told(tree_decode, {topology = mpi_rank() == 2 and "binomial" or "ring"})
+      local causals = told(tree_decode, {causal = mpi_rank() == 1})
+      local calls = told(mpi_rank() == 1 and ring_decode or tree_decode)
+      local message = shapes .. "; " .. scales .. topologies .. causals .. calls .. values
       local file = io.open("part" .. mpi_rank(), "w")
       file:write(message)
       file:close()
@@ -145,6 +152,10 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
     const std::string told = read_bytes(folder / "rank0");
     CHECK(contains(told, "k: length 51 on rank 1, expected 50 like rank 0; every rank has to make the same call; "));
     CHECK(contains(told, "q: values with the checksum"));
+    CHECK(contains(told, "scale: 0.5 on rank 1, expected 0.25 like rank 0; "));
+    CHECK(contains(told, "topology: \"binomial\" on rank 2, expected \"ring\" like rank 0; "));
+    CHECK(contains(told, "causal: true on rank 1, expected false like rank 0; "));
+    CHECK(contains(told, "call: ring_decode on rank 1, expected tree_decode like rank 0; "));
     CHECK(contains(told, "on rank 2, expected"));
     CHECK(contains(differs.err, told));
     for (const char* other : {"rank1", "rank2"}) CHECK(read_bytes(folder / other) == told);
@@ -167,6 +178,14 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
     CHECK(contains(latency.out, "moved 127 times at 50 GB/s (NDR, one way)    832 ms"));
     CHECK(contains(latency.out, "4 × mi300x   256000    19.82  20.90             1.05"));
     CHECK(contains(latency.out, "threads, 2 ranks: a message takes"));
+    CHECK(contains(latency.out, "by_length.svg: Lines on one another within 3 %: ring, 128 devices ≈ ring, 8 devices."));
+    // Other machines are not told what holds for that of the document.
+    const Output other = run({tree + "latency.lua", "--cluster", "rtx4090", "--devices", "2,4", "--lengths", "1000", "--here", "50", "--seconds", "0", "--ranks", "0", "--shards", "2", "--save", "other"});
+    CAPTURE(other.err);
+    CHECK(other.status == 0);
+    CHECK(contains(other.out, "The model, 4 × rtx4090 at 1000 tokens: ring ÷ tree "));
+    CHECK(contains(other.out, "Points of MPI: not measured, as --ranks 0 asks."));
+    for (const char* none : {"NDR", "fixed cost", "nan", "Slope"}) CHECK_FALSE(contains(other.out, none));
     const std::string here = read_bytes(folder / "results/tree/latency/here.svg");
     CHECK(contains(here, "ring, threads, model"));
     if (!no_mpi()) {  // the script has started itself under mpirun
@@ -186,6 +205,7 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
     const Output memory = run({tree + "memory.lua", "--lengths", "64000,128000"});
     CAPTURE(memory.err);
     CHECK(memory.status == 0);
+    CHECK(contains(memory.out, "Lines on one another within 3 %: ring, 2048 ≈ tree, 4096."));
     CHECK(contains(memory.out, "hidden 2048: gap 524.28 MB, printed 524 MB (+0.1 %)"));
     CHECK(contains(read_bytes(folder / "results/tree/memory/memory.html"), "<svg"));
     const Output volume = run({tree + "volume.lua", "--devices", "1,2,8", "--check", "64"});
@@ -193,4 +213,20 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
     CHECK(volume.status == 0);
     CHECK(contains(volume.out, "18 counts of decodes with data on threads equal those of the schedules"));
     CHECK(contains(read_bytes(folder / "results/tree/volume/volume.svg"), "</svg>"));
+    CHECK_FALSE(contains(volume.out, "differs from (14)"));
+    CHECK(contains(run({tree + "volume.lua", "--devices", "2,64", "--check", "64"}).out, "The tree's count differs from (14) at p = 64: 4160, (14) 4095.0: "));
+    // One sentence for a wrong option.
+    for (const auto& [script, option, value, sentence] : std::vector<std::array<std::string, 4>>{
+             {"memory", "--lengths", "1.5", "--lengths: 1.5, expected a whole number of at least 1"},
+             {"memory", "--shards", "2.5", "--shards: 2.5, expected a whole number from 1 to 4096"},
+             {"memory", "--shards", "0", "--shards: 0, expected a whole number from 1 to 4096"},
+             {"latency", "--shards", "0", "--shards: 0, expected a whole number from 1 to 1024"},
+             {"latency", "--ranks", "1.5", "--ranks: 1.5, expected a whole number from 0 to 1024"},
+             {"latency", "--cluster", "h200", "--cluster: \"h200\", expected h100, mi300x or rtx4090"},
+             {"volume", "--devices", ",", "--devices: \",\", expected a list: 1, ..."},
+             {"volume", "--heads", "x", "--heads: \"x\", expected a number"}}) {
+        const Output wrong = run({tree + script + ".lua", option, value});
+        CHECK(wrong.status == 1);
+        CHECK(wrong.err == "error: " + sentence + "\n");
+    }
 }

@@ -52,7 +52,23 @@ TEST_CASE("fleet/accuracy measures every factorisation with and without the mask
         CAPTURE(part);
         CHECK(contains(figure, part));
     }
+    CHECK(contains(figure, "hyper ↓"));  // exact at this length, so below the figure
+    CHECK(contains(output.out, "Points with an error under 0.0001 are below the figure: least errors of "));
     CHECK(contains(read_bytes(folder / "results/fleet/accuracy/accuracy.html"), "<svg"));
+}
+
+TEST_CASE("the experiments on low-rank attention refuse an option in one sentence", "[experiments]") {
+    const TemporaryFolder folder;
+    const std::vector<std::vector<std::string>> wrong{{"accuracy", "--ranks", "0", "at least 1"}, {"accuracy", "--seeds", "0", "at least 1"}, {"accuracy", "--heads", "9", "from 1 to 4"},
+                                                      {"accuracy", "--heads", "1.5", "from 1 to 4"}, {"masked_error", "--lengths", "1", "of at least 2"}};
+    for (const auto& w : wrong) {
+        const Output output = run_in(folder, {fleet + w[0] + ".lua", w[1], w[2]});
+        CHECK(output.status == 1);
+        CHECK(contains(output.err, "error: " + w[1] + ": " + w[2] + ", expected a whole number"));
+        CHECK(contains(output.err, w[3] + "\n"));
+        CHECK_FALSE(contains(output.err, "traceback"));
+    }
+    CHECK(run_in(folder, {fleet + "accuracy.lua", "--inputs", "layer2"}).err == "error: --inputs: \"layer2\", expected random, layer1 or layer4\n");
 }
 
 TEST_CASE("fleet/cost times every factorisation against length and rank", "[experiments]") {

@@ -32,6 +32,8 @@ TEST_CASE("lowrank_error tells both errors and their bounds", "[lua][lowrank]") 
     Shell lua;
     lua("q, k, v = randn(1, 2, 40, 4), randn(1, 2, 40, 4), randn(1, 2, 40, 3) B, C = lowrank('nystrom', q, k, {rank = 5}) e = lowrank_error(q, k, B, C, {v = v})");
     CHECK(lua("return e.frobenius.ratio <= e.frobenius.bound, e.operator.ratio <= e.operator.bound, e.operator.bound == masking_constant(40), #e.heads") == "true true true 2");
+    CHECK(lua("z = masked_norms(zeros(4, 4, 'f64')) return z.frobenius.ratio, z.operator.ratio") == "0.0 0.0");
+    CHECK(lua("x = zeros(5, 2, 'f64') one = ones(5, 1, 'f64') z = lowrank_error(x, x, one, one) return z.frobenius.relative, z.frobenius.ratio, z.operator.relative_masked") == "0.0 0.0 0.0");
     CHECK(lua("return math.abs(e.frobenius.unmasked / norm(exp(f64(q) * f64(k):t() / 2) - f64(B) * f64(C):t()) - 1) < 1e-6") == "true");
     CHECK(lua("return e.output.row_share <= 1, e.output.masked <= e.output.row_bound, e.heads[1].output.masked <= e.output.masked") == "true true true");
     CHECK(lua("local u = lowrank_error(q, k, B, C, {mask = false}) return u.frobenius.masked, u.frobenius.unmasked == e.frobenius.unmasked, u.output") == "nil true nil");

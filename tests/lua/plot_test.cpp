@@ -34,6 +34,16 @@ TEST_CASE("every way to give the numbers draws the same curve", "[plot]") {
     CHECK(lua("return plot{2, 4, 9}") != expected);
 }
 
+TEST_CASE("sixteen curves look different, each from every other", "[plot]") {
+    Shell lua;
+    CHECK(lua("local seen, n = {}, 0 "
+              "for _, style in ipairs{'lines', 'dashed', 'linespoints'} do "
+              "  local curves = {} for i = 1, 16 do curves[i] = {y = {i, i + 1}, style = style} end "
+              "  for look in plot(curves).script('svg'):match('plot (.*)'):gmatch('with [^,\\n]+') do "
+              "    if seen[look] then return look end seen[look] = true n = n + 1 end "
+              "end return n") == "48");
+}
+
 TEST_CASE("text of the user is text, whatever it holds", "[plot]") {
     Shell lua;
     const std::string hostile = R"(it's `touch BAD` "q" $x @y \n %s a_b^{c} <&> é)";

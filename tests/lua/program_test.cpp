@@ -131,6 +131,8 @@ TEST_CASE("an error inside the library is reported at the user's line", "[progra
     const Output output = run_script("local t = {1}\n\napropos(5)\n");
     CHECK(output.status == 1);
     CHECK(output.err == "error: script.lua:3: apropos: expected a word to search for\nstack traceback:\n\tscript.lua:3: in main chunk\n");
+    CHECK(run_script("local function refuse() error('--heads: 0, expected 1 or more', 0) end\nrefuse()\n").err == "error: --heads: 0, expected 1 or more\n");
+    CHECK(contains(run_script("local function refuse() error('at 12:30: too late') end\nrefuse()\n").err, "traceback:\n\tscript.lua:1: in local 'refuse'"));
     const Output inner = run_script("help('display', causeway)\ncauseway._literal = nil\ndisplay({})\n");
     CHECK(inner.status == 1);
     CHECK(contains(inner.err, "error: "));

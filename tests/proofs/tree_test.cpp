@@ -342,6 +342,22 @@ TEST_CASE("H16: what the tree sends, by the algorithm of the all-reduce", "[proo
     }
 }
 
+TEST_CASE("H16: the busiest rank where triples cannot be shared out evenly", "[proofs][tree]") {
+    const Index dh = 6;
+    for (const Index heads : {1, 3, 16}) {
+        const Index numel = heads * (dh + 2);
+        for (const int p : {2, 5, 8, 16, 64}) {
+            const DecodeReport ring = model("tree", block(1, heads, dh, 64), p, {.topology = "ring"});
+            exactly("H16", "uneven triples, ring: total 2(p-1) numel", with("p", p), ring.total().elements, 2 * (p - 1) * numel);
+            const Index most = 2 * (heads - heads / p) * (dh + 2);
+            claim("H16", "uneven triples, ring: the busiest rank over 2n(1 - ⌊bn_h/p⌋/bn_h)", with("p", p), static_cast<double>(most_sent(ring)) / static_cast<double>(most), 1);
+            if (p > 1 && heads % p == 0) exactly("H16", "even triples, ring: equation 14", with("p", p), most_sent(ring), 2 * (p - 1) * numel / p);
+        }
+    }
+    exactly("H16", "16 triples by the ring of 64: 2n", with("p", 64), most_sent(model("tree", block(1, 16, dh, 64), 64, {.topology = "ring"})), 2 * 16 * (dh + 2));
+    exactly("H16", "one triple by halving and doubling of 8: 3n", with("p", 8), most_sent(model("tree", block(1, 1, dh, 64), 8, {.topology = "halving-doubling"})), 3 * (dh + 2));
+}
+
 TEST_CASE("H20: the latency example", "[proofs][tree]") {
     const double shard = 2.0 * 80000 * 2048 * 2;
     claim("H20", "a shard of keys and values in MB against 655.36", "640k tokens, 8 devices, hidden 2048, bf16", std::abs(shard / 1e6 - 655.36), 1e-9);

@@ -1,6 +1,9 @@
 // tree_decode and ring_decode against softmax attention by its definition.
 #include <bit>
+#include <chrono>
+#include <thread>
 
+#include "core/base/interrupt.hpp"
 #include "tests/core/distributed/problems.hpp"
 #include "tests/core/exact/problems.hpp"  // Poison
 
@@ -64,6 +67,42 @@ TEST_CASE("decoding with long shards, wide heads and scores of 1e4", "[tree]") {
     const Poison poison;
     check_all({.heads = 2, .N = 1, .M = 700, .dk = 130, .dv = 133, .seed = 5}, {1, 3}, false);
     check_all({.heads = 2, .N = 2, .M = 200, .dk = 16, .dv = 9, .spread = 3000, .seed = 6}, {1, 2, 7, 8}, false);
+}
+
+TEST_CASE("decoding of blocks of queries, of which some see no key of a shard", "[tree]") {
+    const Poison poison;
+    check_all({.query_heads = 2, .heads = 1, .N = 210, .M = 230, .dk = 8, .dv = 9, .causal = true, .seed = 9}, {1, 3, 7}, false);
+    check_all({.heads = 2, .N = 195, .M = 70, .dk = 3, .dv = 17, .seed = 10}, {2}, false);
+}
+
+TEST_CASE("a query whose scores are no numbers gets none from any shard, the others theirs", "[tree]") {
+    DecodeInputs in = decode_inputs({.query_heads = 1, .heads = 1, .N = 6, .M = 9, .seed = 11});
+    in.q.set(2 * 5, std::nan(""));
+    for (const int p : {1, 3}) {
+        for (const bool is_tree : {true, false}) {
+            CAPTURE(p, is_tree);
+            const Tensor O = is_tree ? tree_decode(in.q, in.k, in.v, {.shards = p}).O : ring_decode(in.q, in.k, in.v, {.shards = p}).O;
+            for (Index i = 0; i < O.size(); ++i) CHECK(std::isnan(O.get(i)) == (i / 3 == 2));
+        }
+    }
+}
+
+TEST_CASE("a decode of many queries stops on all workers", "[tree][interrupt]") {
+    const Tensor q = Tensor::zeros(DType::f32, {1, 8, 20000, 64}), k = Tensor::zeros(DType::f32, {1, 8, 20000, 64});
+    for (int algorithm = 0; algorithm <= 4; ++algorithm) {
+        CAPTURE(algorithm);
+        interrupt::clear();
+        const auto begun = std::chrono::steady_clock::now();
+        std::thread presser([] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            interrupt::request();
+        });
+        const DecodeOptions o{.shards = 8, .causal = true, .algorithm = algorithm % 4};
+        CHECK_THROWS_AS(algorithm == 4 ? ring_decode(q, k, k, o) : tree_decode(q, k, k, o), Interrupted);
+        presser.join();
+        interrupt::clear();
+        CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() < 3);
+    }
 }
 
 TEST_CASE("decoding takes unequal and empty shards", "[tree]") {

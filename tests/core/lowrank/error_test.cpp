@@ -106,6 +106,35 @@ TEST_CASE("output errors are those of the definition and keep the bounds of A9 a
     }
 }
 
+TEST_CASE("the masking constant of any length is the sum, at once", "[lowrank]") {
+    for (Index n : {2, 3, 511, 512, 513, 514, 1000, 4097, 300001}) {
+        CAPTURE(n);
+        const long double step = 3.14159265358979323846264338L / static_cast<long double>(2 * n);
+        long double sum = 0;
+        for (Index m = 0; m < n; ++m) sum += 1 / std::sin(static_cast<long double>(2 * m + 1) * step);
+        const auto expected = static_cast<double>((1 + sum / static_cast<long double>(n)) / 2);
+        CHECK(std::abs(masking_constant(n) / expected - 1) <= 1e-14);
+    }
+    const double far = masking_constant(Index{1} << 50);
+    CHECK(far - masking_constant(Index{1} << 49) == Approx(std::log(2) / pi).epsilon(1e-12));
+    CHECK(masking_constant(Index{1} << 62) > far);
+}
+
+TEST_CASE("without an error the mask adds none", "[lowrank]") {
+    const MatrixNorms zero = masked_norms(Tensor::zeros(DType::f64, {5, 5}));
+    CHECK(zero.frobenius.ratio() == 0);
+    CHECK(zero.operator_norm.ratio() == 0);
+    // exp(0) = 1 is one times one: no error in any bit.
+    const Tensor x = Tensor::zeros(DType::f64, {6, 2}), one = Tensor::full(DType::f64, {6, 1}, 1);
+    const LowRankErrors exact = lowrank_error(x, x, one, one);
+    CHECK(exact.all.frobenius.error == 0);
+    CHECK(exact.all.frobenius.ratio() == 0);
+    CHECK(exact.all.operator_norm.ratio() == 0);
+    Tensor upper = Tensor::zeros(DType::f64, {3, 3});
+    upper.set(2, 1);
+    CHECK(masked_norms(upper).operator_norm.ratio() == 0);
+}
+
 TEST_CASE("the masking constant is its closed form, and the worst cases grow like it", "[lowrank]") {
     CHECK(masking_constant(1) == Approx(1));
     for (Index n : {2, 3, 7, 64, 1000, 100000}) {
