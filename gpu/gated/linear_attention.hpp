@@ -27,7 +27,8 @@ struct LinearResult {
 };
 
 // linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when everything is
-// queued on options.stream. chunkwise: on Hopper, for 16-bit types, on tensor cores; elsewhere on FMA units.
+// queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on tensor cores, where keys must have
+// beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
 // Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 

@@ -9,7 +9,7 @@ bf16 and scaled(x); its elements are reached through A:cpu().
 causal_linear_attention, linear_attention, linear_attention_step, softmax_attention, their gradients, and
 lowrank for favor+, rfa, taylor and hedgehog, run where their tensors are and
 leave their results there. With the option device = "gpu" (or "cpu") tensors are copied there for the call, and the results back.
-Float64 has no place on the GPU.]],
+Float64 has no place on the GPU. In 16-bit types the delta rule needs keys with beta |k|² <= 2, as a stable state does.]],
   example = [[
 q = randn(1, 2, 100, 16)
 has_gpu() and q:gpu() or q
