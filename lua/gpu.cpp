@@ -169,10 +169,10 @@ int where_tensors_are(lua_State* L) {
         if (!has_gpu_call) fail("device: \"gpu\", expected \"cpu\": this function runs on the CPU alone");
         if (counting) fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");
     }
+    const bool moves = home != target || (found.cpu && found.gpu);
     lua_pushvalue(L, lua_upvalueindex(target == Place::gpu ? 2 : 1));
     for (int i = 1; i <= arguments; ++i) {
-        if (found.cpu && found.gpu) push_all_moved(L, i, target);
-        else if (home != target) push_all_moved(L, i, target);
+        if (moves) push_all_moved(L, i, target);
         else lua_pushvalue(L, i);
     }
     lua_call(L, arguments, LUA_MULTRET);

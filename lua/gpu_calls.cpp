@@ -127,7 +127,7 @@ int linear_attention_step_(lua_State* L) {
     Tensor state = given.gpu_tensor(4, "state");
     const Options options = given.options("linear_attention_step", {"update", "log_decay", "beta", "scale", "inplace", "device"}, {"q", "k", "v", "state"});
     const gpu::LinearOptions o = linear_options_of(L, options);
-    if (!options.boolean("inplace", false)) state = state.dtype() == DType::f32 ? state.copy() : state.to(DType::f32);
+    if (!options.boolean("inplace", false)) state = state.own(DType::f32);
     Shape shape = q.shape();
     if (q.ndim() > 0 && v.ndim() > 0) shape[q.ndim() - 1] = v.shape().back();
     Tensor O(q.dtype(), shape);

@@ -1,6 +1,43 @@
 #include "gpu/bench/bench.hpp"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstring>
+#include <string>
+
 namespace causeway::gpu::bench {
+
+bool on_gpu() {
+    std::string why;
+    const bool available = device_available(&why);
+    if (available) std::printf("%s, %d multiprocessors\n", device().name.c_str(), device().multiprocessors);
+    else std::printf("no GPU: %s\n", why.c_str());
+    return available;
+}
+
+float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i) {
+    if (type == Type::Float32) {
+        float x;
+        std::memcpy(&x, raw.data() + 4 * i, 4);
+        return x;
+    }
+    uint16_t bits;
+    std::memcpy(&bits, raw.data() + 2 * i, 2);
+    if (type == Type::Float16) return __half2float(__half(__half_raw{bits}));
+    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
+}
+
+std::vector<double> rows(const void* data, Type type, Strides s, std::int64_t b, std::int64_t h, std::int64_t N, int width) {
+    const std::int64_t bytes = bytes_of(type);
+    std::vector<unsigned char> raw(static_cast<std::size_t>(N * width * bytes));
+    check(cudaMemcpy2D(raw.data(), width * bytes, static_cast<const char*>(data) + (b * s.batch + h * s.head) * bytes, s.token * bytes, width * bytes, N,
+                       cudaMemcpyDeviceToHost),
+          "copying from the GPU");
+    std::vector<double> x(static_cast<std::size_t>(N * width));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);
+    return x;
+}
 
 Times time(const std::function<void(int)>& call, int sets, int repeats, cudaStream_t stream) {
     const auto median = [](std::vector<double>& ms) {

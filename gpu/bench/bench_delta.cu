@@ -18,6 +18,7 @@
 
 using namespace causeway;
 using namespace causeway::gpu;
+using bench::rows;
 using std::int64_t;
 
 namespace {
@@ -134,24 +135,6 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     return t;
 }
 
-float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i) {
-    uint16_t bits;
-    std::memcpy(&bits, raw.data() + 2 * i, 2);
-    if (type == Type::Float16) return __half2float(__half(__half_raw{bits}));
-    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
-}
-
-// Rows of one head as doubles.
-std::vector<double> rows(const void* device_data, Type type, Strides s, int64_t b, int64_t h, int64_t N, int width) {
-    const int64_t bytes = bytes_of(type);
-    std::vector<unsigned char> raw(static_cast<std::size_t>(N * width * bytes));
-    check(cudaMemcpy2D(raw.data(), width * bytes, static_cast<const char*>(device_data) + (b * s.batch + h * s.head) * bytes, s.token * bytes, width * bytes, N,
-                       cudaMemcpyDeviceToHost),
-          "copying from the GPU");
-    std::vector<double> x(static_cast<std::size_t>(N * width));
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);
-    return x;
-}
 std::vector<float> floats(const float* from, int64_t n) {
     std::vector<float> x(static_cast<std::size_t>(n));
     if (n > 0 && from) check(cudaMemcpy(x.data(), from, x.size() * 4, cudaMemcpyDeviceToHost), "copying from the GPU");
@@ -341,12 +324,7 @@ bool time_all(const std::vector<Case>& cases, const std::string& only, cudaStrea
 
 int main(int argc, char** argv) try {
     std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was found stays known if the rest does not end
-    std::string why;
-    if (!device_available(&why)) {
-        std::printf("no GPU: %s\n", why.c_str());
-        return 2;
-    }
-    std::printf("%s, %d multiprocessors\n", device().name.c_str(), device().multiprocessors);
+    if (!bench::on_gpu()) return 2;
     const std::string what = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
     Stream stream;
     bool ok = true;

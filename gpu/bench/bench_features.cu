@@ -13,12 +13,7 @@ using namespace causeway::gpu;
 using std::int64_t;
 
 int main() try {
-    std::string why;
-    if (!device_available(&why)) {
-        std::printf("no GPU: %s\n", why.c_str());
-        return 2;
-    }
-    std::printf("%s, %d multiprocessors\n", device().name.c_str(), device().multiprocessors);
+    if (!bench::on_gpu()) return 2;
     Stream stream;
     const double bandwidth = bench::copy_bandwidth(std::size_t{1} << 30, stream);
     struct Case {

@@ -20,6 +20,7 @@
 
 using namespace causeway;
 using namespace causeway::gpu;
+using bench::value_at;
 using std::int64_t;
 
 namespace {
@@ -68,18 +69,6 @@ double read_bandwidth(std::size_t bytes, cudaStream_t stream) {
     check_launch("reading");
     std::printf("reading %.2f GB: 4, 8, 16 loads in flight %.4f, %.4f, %.4f ms; blocks that stay %.4f, %.4f ms\n", bytes * 1e-9, ms[0], ms[1], ms[2], ms[3], ms[4]);
     return static_cast<double>(bytes) / (*std::min_element(std::begin(ms), std::end(ms)) * 1e-3);
-}
-
-float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i) {
-    if (type == Type::Float32) {
-        float x;
-        std::memcpy(&x, raw.data() + 4 * i, 4);
-        return x;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, raw.data() + 2 * i, 2);
-    if (type == Type::Float16) return __half2float(__half(__half_raw{bits}));
-    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
 }
 
 struct Problem {
@@ -293,12 +282,7 @@ bool time_attention(const std::string& only, cudaStream_t stream) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    std::string why;
-    if (!device_available(&why)) {
-        std::printf("no GPU: %s\n", why.c_str());
-        return 2;
-    }
-    std::printf("%s, %d multiprocessors\n", device().name.c_str(), device().multiprocessors);
+    if (!bench::on_gpu()) return 2;
     const std::string what = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
     Stream stream;
     bool ok = true;

@@ -133,12 +133,7 @@ bool time_all(const std::string& only, cudaStream_t stream) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    std::string why;
-    if (!device_available(&why)) {
-        std::printf("no GPU: %s\n", why.c_str());
-        return 2;
-    }
-    std::printf("%s, %d multiprocessors\n", device().name.c_str(), device().multiprocessors);
+    if (!bench::on_gpu()) return 2;
     const std::string what = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
     Stream stream;
     bool ok = true;

@@ -73,18 +73,14 @@ double difference(const GatedProblem& p, cudaStream_t stream) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    std::string why;
-    if (!device_available(&why)) {
-        std::printf("no GPU: %s\n", why.c_str());
-        return 2;
-    }
+    if (!bench::on_gpu()) return 2;
     const std::string only = argc > 1 ? argv[1] : "";
     Stream stream;
     int clock = 0, at = 0;
     check(cudaGetDevice(&at), "asking for the device");
     check(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, at), "asking for the clock");
     const double rate = 128.0 * device().multiprocessors * clock * 1e3;
-    std::printf("%s: %.1f T multiply-adds/s\n", device().name.c_str(), rate * 1e-12);
+    std::printf("%.1f T multiply-adds/s\n", rate * 1e-12);
     std::printf("%-32s %9s %9s %9s %9s %10s %10s\n", "case", "FMA ms", "forward", "backward", "/ FMA", "workspace", "identities");
     const Type bf16 = Type::BFloat16, f32 = Type::Float32;
     const GatedProblem cases[] = {

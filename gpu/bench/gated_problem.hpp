@@ -105,30 +105,6 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
     return t;
 }
 
-inline float value_at(const unsigned char* raw, Type type, std::size_t i) {
-    if (type == Type::Float32) {
-        float x;
-        std::memcpy(&x, raw + 4 * i, 4);
-        return x;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, raw + 2 * i, 2);
-    if (type == Type::Float16) return __half2float(__half(__half_raw{bits}));
-    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
-}
-
-// Rows of one head as doubles.
-inline std::vector<double> rows(const void* data, Type type, Strides s, std::int64_t b, std::int64_t h, std::int64_t N, int width) {
-    const std::size_t bytes = static_cast<std::size_t>(bytes_of(type)), n = static_cast<std::size_t>(N), w = static_cast<std::size_t>(width);
-    std::vector<unsigned char> raw(n * w * bytes);
-    const auto token = static_cast<std::size_t>(s.token);
-    check(cudaMemcpy2D(raw.data(), w * bytes, static_cast<const char*>(data) + (b * s.batch + h * s.head) * std::int64_t(bytes), token * bytes, w * bytes, n, cudaMemcpyDeviceToHost),
-          "copying from the GPU");
-    std::vector<double> x(n * w);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw.data(), type, i);
-    return x;
-}
-
 struct Deviation {
     double error = 0, norm = 0, size = 0;  // of outputs; Σ ‖q‖²‖S‖² / dk: their size where nothing cancels
     double state_error = 0, state_norm = 0;

@@ -12,30 +12,6 @@
 
 namespace causeway::gpu::bench {
 
-inline float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i) {
-    if (type == Type::Float32) {
-        float x;
-        std::memcpy(&x, raw.data() + 4 * i, 4);
-        return x;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, raw.data() + 2 * i, 2);
-    if (type == Type::Float16) return __half2float(__half(__half_raw{bits}));
-    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
-}
-
-// Rows of one head as doubles.
-inline std::vector<double> rows(const void* device_data, Type type, Strides s, std::int64_t b, std::int64_t h, std::int64_t N, int width) {
-    const std::int64_t bytes = bytes_of(type);
-    std::vector<unsigned char> raw(static_cast<std::size_t>(N * width * bytes));
-    check(cudaMemcpy2D(raw.data(), width * bytes, static_cast<const char*>(device_data) + (b * s.batch + h * s.head) * bytes, s.token * bytes, width * bytes, N,
-                       cudaMemcpyDeviceToHost),
-          "copying from the GPU");
-    std::vector<double> x(static_cast<std::size_t>(N * width));
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);
-    return x;
-}
-
 // ‖o - reference‖² and ‖reference‖² of one head, by the recurrence S ← γ S + kᵀ v, o = q S in Float64; and Σ ‖q‖²‖k‖²‖v‖² / r, what
 // a row's own term has of it where its score is neither large nor small. Reversed: from the last token to the first.
 struct Deviation {

@@ -28,6 +28,17 @@ void copy_columns(float* to, Index to_row, const float* from, Index from_row, In
 
 }  // namespace
 
+CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const Dimensions& n, const std::vector<double>& gamma, Precision precision) {
+    CausalArgs a;
+    a.q = B.data(), a.k = C.data(), a.v = V.data();
+    a.type = B.type();
+    a.B = n.batch, a.H = n.heads, a.N = n.N, a.r = static_cast<int>(n.r), a.d = static_cast<int>(n.d);
+    a.q_stride = a.k_stride = contiguous(n.heads, n.N, a.r), a.v_stride = a.o_stride = contiguous(n.heads, n.N, a.d);
+    a.gamma = gamma.empty() ? nullptr : gamma.data();
+    a.precision = precision;
+    return a;
+}
+
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
@@ -41,13 +52,8 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     if (o.state && o.state->shape() != state_shape) fail("state: ", o.state->shape().text(), ", expected ", state_shape.text());
 
     CausalResult out{Tensor(V.dtype(), V.shape(), o.stream), {}};
-    CausalArgs a;
-    a.q = B.data(), a.k = C.data(), a.v = V.data(), a.o = out.O.data();
-    a.type = B.type();
-    a.B = n.batch, a.H = n.heads, a.N = n.N, a.r = static_cast<int>(n.r), a.d = static_cast<int>(n.d);
-    a.q_stride = a.k_stride = contiguous(n.heads, n.N, a.r), a.v_stride = a.o_stride = contiguous(n.heads, n.N, a.d);
-    a.gamma = gamma.empty() ? nullptr : gamma.data();
-    a.precision = o.precision;
+    CausalArgs a = causal_args(B, C, V, n, gamma, o.precision);
+    a.o = out.O.data();
 
     Tensor sums, keys;  // the state without and of its last column
     if (state) {

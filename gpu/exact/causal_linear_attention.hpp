@@ -31,4 +31,8 @@ struct CausalResult {
 // is queued on options.stream, without waiting for it; tensors must stay until then. Throws Error naming the argument, OutOfMemory.
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
 
+// The problem of checked tensors; `gamma` is what check_decay made of the decays, and must stay. Output, state and workspace: the caller's.
+CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const causeway::exact::Dimensions& n, const std::vector<double>& gamma,
+                       Precision precision);
+
 }  // namespace causeway::gpu

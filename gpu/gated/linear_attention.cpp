@@ -4,7 +4,7 @@
 
 #include "core/base/text.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/exact/lightning.hpp"
+#include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/delta.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gated/recurrent.hpp"
@@ -73,34 +73,21 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
 
 }  // namespace gated
 
-namespace {
-
-// Without gates and delta rule this is causal linear attention.
-void run_plain(const GatedArgs& a, const Tensor& O, cudaStream_t stream) {
-    CausalArgs plain;
-    plain.q = a.q, plain.k = a.k, plain.v = a.v, plain.o = a.o;
-    plain.type = a.type, plain.B = a.B, plain.H = a.H, plain.N = a.N, plain.r = a.dk, plain.d = a.dv;
-    plain.q_stride = a.q_stride, plain.k_stride = a.k_stride, plain.v_stride = a.v_stride, plain.o_stride = a.o_stride;
-    plain.state = a.state;
-    if (plain.B == 0 || plain.H == 0 || plain.N == 0 || plain.r == 0 || plain.d == 0) {
-        if (O.bytes() > 0) check(cudaMemsetAsync(O.data(), 0, O.bytes(), stream), "clearing the output");
-        return;
-    }
-    const Buffer workspace(lightning_workspace(plain), stream);
-    plain.workspace = {workspace.data(), workspace.bytes()};
-    lightning_attention_2(plain, stream);
-    if (a.scale != 1) scale_by(O.data(), O.type(), O.size(), a.scale, stream);
-}
-
-}  // namespace
-
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     gated::Call call = gated::check(q, k, v, o);
     GatedArgs& a = call.args;
-    LinearResult out{Tensor(q.dtype(), call.sizes.output, o.stream), Tensor(DType::f32, call.sizes.state_shape, o.stream)};
-    if (o.state) out.state = o.state->reshape(call.sizes.state_shape).to(DType::f32, o.stream);
-    if (o.state && o.state->dtype() == DType::f32) out.state = out.state.copy(o.stream);
-    if (!o.state) out.state = Tensor::zeros(DType::f32, call.sizes.state_shape, o.stream);
+    const Shape& state_shape = call.sizes.state_shape;
+    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 && o.mode != "recurrent") {  // causal linear attention
+        CausalOptions plain;
+        plain.scale = o.scale;
+        if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(state_shape);
+        plain.return_state = true;
+        plain.stream = o.stream;
+        const CausalResult result = causal_linear_attention(q, k, v, plain);
+        return {result.O, result.state};
+    }
+    LinearResult out{Tensor(q.dtype(), call.sizes.output, o.stream),
+                     o.state ? o.state->own(DType::f32, o.stream).reshape(state_shape) : Tensor::zeros(DType::f32, state_shape, o.stream)};
     a.o = out.O.data(), a.state = out.state.as<float>();
     if (out.O.size() == 0 && out.state.size() == 0) return out;
     const auto run = [&](std::size_t bytes, void (*kernel)(const GatedArgs&, cudaStream_t)) {
@@ -109,7 +96,6 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
         kernel(a, o.stream);
     };
     if (o.mode == "recurrent") run(gated_recurrent_workspace(a), gated_recurrent);
-    else if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32) run_plain(a, out.O, o.stream);
     else if (delta_hopper_takes(a)) run(delta_hopper_workspace(a), delta_hopper);
     else run(gated_portable_workspace(a), gated_portable);
     return out;

@@ -51,13 +51,7 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
     const bool gates = !o.decay.empty();
     if (!o.normalize && !o.state && !(gates && decay_too)) {
         const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
-        CausalArgs a;
-        a.q = B.data(), a.k = C.data(), a.v = V.data();
-        a.type = B.type();
-        a.B = n.batch, a.H = n.heads, a.N = n.N, a.r = static_cast<int>(n.r), a.d = static_cast<int>(n.d);
-        a.q_stride = a.k_stride = contiguous(n.heads, n.N, a.r), a.v_stride = a.o_stride = contiguous(n.heads, n.N, a.d);
-        a.gamma = gamma.empty() ? nullptr : gamma.data();
-        a.precision = o.precision;
+        CausalArgs a = causal_args(B, C, V, n, gamma, o.precision);
         run(a, a.workspace, [&](const CausalArgs& x) { lightning_grad(x, dO.data(), out.dB.data(), out.dC.data(), out.dV.data(), stream); },
             lightning_grad_workspace(a), stream);
         if (o.scale != 1) {

@@ -29,9 +29,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
     }
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream), Tensor(k.dtype(), k.shape(), o.stream), Tensor(v.dtype(), v.shape(), o.stream), {}, {}, {}};
-    if (!dstate) out.dstate = Tensor::zeros(DType::f32, n.state_shape, o.stream);
-    else if (dstate->dtype() == DType::f32) out.dstate = dstate->copy(o.stream).reshape(n.state_shape);
-    else out.dstate = dstate->to(DType::f32, o.stream).reshape(n.state_shape);
+    out.dstate = dstate ? dstate->own(DType::f32, o.stream).reshape(n.state_shape) : Tensor::zeros(DType::f32, n.state_shape, o.stream);
     const Tensor state = o.state ? o.state->to(DType::f32, o.stream) : Tensor();
     GatedGradArgs a;
     a.in = call.args;

@@ -53,6 +53,8 @@ Tensor Tensor::to(DType t, cudaStream_t stream) const {
     return out;
 }
 
+Tensor Tensor::own(DType t, cudaStream_t stream) const { return t == dtype_ ? copy(stream) : to(t, stream); }
+
 Tensor Tensor::reshape(const Shape& s) const {
     if (s.size() != size()) fail("reshape: ", shape_.text(), " to ", s.text(), ", expected the same number of elements");
     Tensor out = *this;
