@@ -1,5 +1,6 @@
 #include "lua/editor.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 // Order matters: readline's header uses FILE without including it.
 #include <readline/readline.h>
@@ -74,6 +76,9 @@ struct Reading {
     bool done = false;
     bool ended = false;
     std::string line;
+    sigset_t outside;               // the signal mask while we wait
+    bool interruption_told = false;
+    int keys = STDIN_FILENO;        // where keys are read without waiting
 } reading;
 
 void take_line(char* line) {
@@ -127,6 +132,49 @@ int complete_here(int, int) {
     return 0;
 }
 
+// Ctrl-Z: gives the terminal back as it was, stops, and goes on with the same line.
+void pause_program() {
+    rl_deprep_terminal();
+    struct sigaction ours, usual {};
+    usual.sa_handler = SIG_DFL;
+    sigemptyset(&usual.sa_mask);
+    sigaction(SIGTSTP, &usual, &ours);
+    sigset_t blocked;
+    raise(SIGTSTP);
+    pthread_sigmask(SIG_SETMASK, &reading.outside, &blocked);  // stops here
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+    sigaction(SIGTSTP, &ours, nullptr);
+    rl_prep_terminal(1);
+    rl_forced_update_display();
+}
+
+// Waits for a key and does what other signals ask for meanwhile. False after Ctrl-C.
+bool wait_for_key() {
+    for (;;) {
+        pollfd input{STDIN_FILENO, POLLIN, 0};
+        const int ready = interrupt::requested() ? -1 : ppoll(&input, 1, nullptr, &reading.outside);
+        if (interrupt::requested()) return false;
+        if (resized) rl_resize_terminal();
+        resized = 0;
+        if (asked_to_pause) pause_program();
+        asked_to_pause = 0;
+        if (ready > 0) return true;
+    }
+}
+
+// A key for readline. The terminal forgets what was typed when Ctrl-C comes, also what poll() has just announced: a read
+// that waited for it, with signals blocked, would leave the Ctrl-C unheard until the next key. After Ctrl-C readline gets
+// a key that does nothing, and the end of the input where it asks on, as it does inside a paste.
+int read_key(FILE*) {
+    while (wait_for_key()) {
+        unsigned char key;
+        const ssize_t n = ::read(reading.keys, &key, 1);
+        if (n == 1) return key;
+        if (n == 0 || (errno != EAGAIN && errno != EINTR)) return EOF;
+    }
+    return std::exchange(reading.interruption_told, true) ? EOF : 0;
+}
+
 class ReadlineReader : public LineReader {
 public:
     explicit ReadlineReader(Completer completer) {
@@ -136,24 +184,20 @@ public:
         rl_catch_sigwinch = 0;
         rl_change_environment = 0;
         rl_bind_key('\t', complete_here);
+        // Opened anew: not to wait is a property of the open file, which stdin shares with whoever started us.
+        if (const int keys = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); keys >= 0) reading.keys = keys;
+        rl_getc_function = read_key;
         using_history();
         for (const auto& entry : history_.load()) add_history(entry.c_str());
     }
 
     Result read(const std::string& prompt, std::string& line) override {
         const Handlers handlers;
-        reading.done = reading.ended = false;
+        reading.done = reading.ended = reading.interruption_told = false;
+        rl_eof_found = 0;  // said to a paste that Ctrl-C broke off
         rl_callback_handler_install(prompt.c_str(), take_line);
-        while (!reading.done) {
-            pollfd input{STDIN_FILENO, POLLIN, 0};
-            const int ready = interrupt::requested() ? -1 : ppoll(&input, 1, nullptr, &handlers.outside);
-            if (interrupt::requested()) return abandon();
-            if (resized) rl_resize_terminal();
-            resized = 0;
-            if (asked_to_pause) pause_program(handlers.outside);
-            asked_to_pause = 0;
-            if (ready > 0) rl_callback_read_char();
-        }
+        while (!reading.done && wait_for_key()) rl_callback_read_char();
+        if (interrupt::requested()) return abandon();
         if (reading.ended) {
             std::fputc('\n', stdout);
             std::fflush(stdout);
@@ -174,7 +218,7 @@ private:
             sigset_t inside;
             sigemptyset(&inside);
             for (const int signal : {SIGINT, SIGWINCH, SIGTSTP}) sigaddset(&inside, signal);
-            pthread_sigmask(SIG_BLOCK, &inside, &outside);
+            pthread_sigmask(SIG_BLOCK, &inside, &reading.outside);
             struct sigaction action {};
             sigemptyset(&action.sa_mask);
             action.sa_handler = on_resize;
@@ -185,12 +229,11 @@ private:
         ~Handlers() {
             sigaction(SIGWINCH, &resize_before, nullptr);
             sigaction(SIGTSTP, &pause_before, nullptr);
-            pthread_sigmask(SIG_SETMASK, &outside, nullptr);
+            pthread_sigmask(SIG_SETMASK, &reading.outside, nullptr);
         }
         Handlers(const Handlers&) = delete;
         Handlers& operator=(const Handlers&) = delete;
 
-        sigset_t outside;
         struct sigaction resize_before, pause_before;
     };
 
@@ -206,22 +249,6 @@ private:
         std::fputc('\n', stdout);
         std::fflush(stdout);
         return Result::interrupted;
-    }
-
-    // Ctrl-Z: gives the terminal back as it was, stops, and goes on with the same line.
-    static void pause_program(const sigset_t& outside) {
-        rl_deprep_terminal();
-        struct sigaction ours, usual {};
-        usual.sa_handler = SIG_DFL;
-        sigemptyset(&usual.sa_mask);
-        sigaction(SIGTSTP, &usual, &ours);
-        sigset_t blocked;
-        raise(SIGTSTP);
-        pthread_sigmask(SIG_SETMASK, &outside, &blocked);  // stops here
-        pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-        sigaction(SIGTSTP, &ours, nullptr);
-        rl_prep_terminal(1);
-        rl_forced_update_display();
     }
 
     History history_;

@@ -125,6 +125,24 @@ TEST_CASE("a local at the prompt is explained", "[shell]") {
     shell.leave();
 }
 
+// The terminal drops what was typed before a Ctrl-C, at times just after it has announced it: the shell must not wait for it.
+TEST_CASE("Ctrl-C is heard right behind other keys", "[shell][interrupt]") {
+    Session shell;
+    const char* keys[] = {"", "a", "word", "\033", "\033[", "\022ab", "\026", "\033[200~pasted", "\0335", "\"\xc3", "\030"};
+    for (int round = 0; round < 10; ++round) {
+        for (const char* typed : keys) {
+            INFO("round " << round << ", typed before: '" << typed << "'");
+            shell.terminal.type(typed);
+            std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+            shell.terminal.type(ctrl_c);
+            REQUIRE_NOTHROW(shell.terminal.wait_for("^C"));
+            REQUIRE_NOTHROW(shell.terminal.wait_for_prompt());
+            REQUIRE(shell.answer("'heard'") == "\"heard\"\n");
+        }
+    }
+    shell.leave();
+}
+
 TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[shell][interrupt]") {
     Session shell;
     CHECK(shell.answer("kept = 42") == "");
