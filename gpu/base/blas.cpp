@@ -1,25 +1,65 @@
 #include "gpu/base/blas.hpp"
 
+#include <dlfcn.h>
+
 #include <map>
 
 #include "gpu/base/error.hpp"
 
 namespace causeway::gpu {
+namespace {
+
+// cuBLAS is 650 MB of address space and half of the start of a program that links it, for three of the methods: it is loaded when the
+// first of them is called. The library of the same major version is found where the linker looks, or where the build found it.
+struct Library {
+    void* file = open();
+    decltype(&cublasCreate_v2) create = find<decltype(&cublasCreate_v2)>("cublasCreate_v2");
+    decltype(&cublasDestroy_v2) destroy = find<decltype(&cublasDestroy_v2)>("cublasDestroy_v2");
+    decltype(&cublasSetStream_v2) set_stream = find<decltype(&cublasSetStream_v2)>("cublasSetStream_v2");
+    decltype(&cublasSetWorkspace_v2) set_workspace = find<decltype(&cublasSetWorkspace_v2)>("cublasSetWorkspace_v2");
+    decltype(&cublasGetStatusString) status_text = find<decltype(&cublasGetStatusString)>("cublasGetStatusString");
+    decltype(&cublasGemmStridedBatchedEx_64) multiply = find<decltype(&cublasGemmStridedBatchedEx_64)>("cublasGemmStridedBatchedEx_64");
+
+private:
+    static void* open() {
+        const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
+        std::string why;
+        for (const std::string& path : {name, std::string(CAUSEWAY_CUDA_LIBRARIES "/") + name}) {
+            if (void* file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return file;
+            if (const char* reason = dlerror(); why.empty() && reason) why = reason;
+        }
+        fail("gpu: this method multiplies matrices with cuBLAS, which cannot be loaded: ", why);
+    }
+    template <class Function>
+    Function find(const char* name) const {
+        if (void* symbol = dlsym(file, name)) return reinterpret_cast<Function>(symbol);
+        fail("gpu: the cuBLAS that is installed has no ", name);
+    }
+};
+
+const Library& library() {
+    static const Library loaded;
+    return loaded;
+}
+
+}  // namespace
+
+void load_blas() { library(); }
 
 void check(cublasStatus_t status, const char* what) {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(sentence("gpu: cuBLAS has no memory left for ", what));
-    fail("gpu: ", what, " failed: cuBLAS says ", cublasGetStatusString(status));
+    fail("gpu: ", what, " failed: cuBLAS says ", library().status_text(status));
 }
 
 namespace {
 
 class Handle {
 public:
-    Handle() { check(cublasCreate(&handle_), "starting cuBLAS"); }
+    Handle() { check(library().create(&handle_), "starting cuBLAS"); }
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
-    ~Handle() { cublasDestroy(handle_); }
+    ~Handle() { library().destroy(handle_); }
     operator cublasHandle_t() const { return handle_; }
 
 private:
@@ -33,8 +73,8 @@ cublasHandle_t blas(cudaStream_t stream, void* workspace) {
     int current = 0;
     check(cudaGetDevice(&current), "asking for the current device");
     const Handle& handle = handles[current];
-    check(cublasSetStream(handle, stream), "giving cuBLAS a stream");  // also forgets the workspace of the call before
-    check(cublasSetWorkspace(handle, workspace, blas_workspace), "giving cuBLAS a workspace");
+    check(library().set_stream(handle, stream), "giving cuBLAS a stream");  // also forgets the workspace of the call before
+    check(library().set_workspace(handle, workspace, blas_workspace), "giving cuBLAS a workspace");
     return handle;
 }
 
@@ -44,9 +84,8 @@ void multiply(cublasHandle_t handle, bool tf32, std::int64_t m, std::int64_t n, 
     // cuBLAS stores columns: it is given Cᵀ = Bᵀ Aᵀ.
     const float one = 1;
     const auto op = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    check(cublasGemmStridedBatchedEx_64(handle, op(B.transposed), op(A.transposed), n, m, k, &one, B.data, CUDA_R_32F, B.row, B.next, A.data, CUDA_R_32F, A.row,
-                                        A.next, &beta, C, CUDA_R_32F, row, next, count, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                                        CUBLAS_GEMM_DEFAULT),
+    check(library().multiply(handle, op(B.transposed), op(A.transposed), n, m, k, &one, B.data, CUDA_R_32F, B.row, B.next, A.data, CUDA_R_32F, A.row, A.next,
+                             &beta, C, CUDA_R_32F, row, next, count, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
           "multiplying matrices");
 }
 

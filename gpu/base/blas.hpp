@@ -12,6 +12,9 @@ namespace causeway::gpu {
 // Throws Error with what cuBLAS says when status is not success. `what` says what was being done ("multiplying matrices").
 void check(cublasStatus_t status, const char* what);
 
+// Loads cuBLAS, which the first call that needs it does too. Throws Error where it is missing.
+void load_blas();
+
 // What a call that uses cuBLAS adds to its workspace: cuBLAS may use it until the work of the call is done, in replays of a graph too.
 constexpr std::size_t blas_workspace = std::size_t{8} << 20;
 
