@@ -25,6 +25,8 @@ Tensor Arguments::tensor(int index, const char* name, const char* alias) const {
 
 Options Arguments::options(const char* function, std::vector<std::string> known, std::initializer_list<const char*> tensors) const {
     if (named_) known.insert(known.end(), tensors.begin(), tensors.end());
+    for (int i = count_ + 2; !named_ && i <= lua_gettop(L_); ++i)
+        if (!lua_isnil(L_, i)) fail(function, ": argument ", i, ": a ", type_name(L_, i), ", expected none after the options");
     return {L_, named_ ? 1 : count_ + 1, function, std::move(known)};
 }
 

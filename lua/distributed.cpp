@@ -1,9 +1,11 @@
 // Tree and ring decoding over shards of the keys and values, on threads, MPI and modelled clusters.
 #include <algorithm>
+#include <cmath>
 
 #include "core/distributed/decode.hpp"
 #include "core/distributed/mpi.hpp"
 #include "lua/attention_args.hpp"
+#include "lua/counting.hpp"
 #include "lua/families.hpp"
 
 namespace causeway::lua {
@@ -137,6 +139,7 @@ int decode(lua_State* L, bool is_tree) {
         ring_options(options, o);
     }
     const bool return_lse = options.boolean("return_lse", false);
+    refuse_counting(is_tree ? "tree_decode" : "ring_decode", "softmax_attention");
     const DecodeResult result = is_tree ? tree_decode(q, k, v, o) : ring_decode(q, k, v, o);
     push(L, result.O);
     push_report(L, result.report);
@@ -158,7 +161,8 @@ Link link_option(lua_State* L, const Options& options, const char* key, Link lin
         fail(key, ": expected a table {latency = seconds, rate = bytes a second}, got a ", type_name(L, -1));
     }
     lua_pop(L, 1);
-    if (!(link.latency >= 0) || !(link.rate > 0)) fail(key, ": latency ", link.latency, " and rate ", link.rate, ", expected a latency >= 0 and a rate > 0");
+    if (!(link.latency >= 0 && std::isfinite(link.latency)) || !(link.rate > 0))
+        fail(key, ": latency ", link.latency, " and rate ", link.rate, ", expected a finite latency >= 0 and a rate > 0");
     return link;
 }
 
@@ -177,7 +181,7 @@ int decode_model_(lua_State* L) {
     machine.element_bytes = options.integer("element_bytes", machine.element_bytes);
     if (!(machine.memory_rate > 0)) fail("memory_rate: ", machine.memory_rate, ", expected a number > 0");
     if (!(machine.flop_rate > 0)) fail("flop_rate: ", machine.flop_rate, ", expected a number > 0");
-    if (!(machine.start >= 0)) fail("start: ", machine.start, ", expected a number >= 0");
+    if (!(machine.start >= 0 && std::isfinite(machine.start))) fail("start: ", machine.start, ", expected a finite number >= 0");
     const auto positive = [&](const char* key, Index otherwise) {
         const Index n = options.integer(key, otherwise);
         if (n < 1 || n > Index{1} << 40) fail(key, ": ", n, ", expected from 1 to 2^40");

@@ -33,8 +33,8 @@ void check_lengths(const Sizes& z) {
     if (z.causal && z.N > z.M) fail("q: length ", z.N, ", expected at most ", z.M, ", the length of k, with causal = true");
 }
 
-// Where each shard begins, and the end.
-std::vector<Index> starts_of(const DecodeOptions& o, Index M, int p) {
+// Where each shard begins, and the end. `whole`: what M is, in a message.
+std::vector<Index> starts_of(const DecodeOptions& o, Index M, int p, const char* whole = " like k") {
     std::vector<Index> starts{0};
     if (o.sizes.empty()) {
         for (int r = 1; r <= p; ++r) starts.push_back(r * M / p);
@@ -45,7 +45,7 @@ std::vector<Index> starts_of(const DecodeOptions& o, Index M, int p) {
         if (n < 0) fail("sizes: ", n, ", expected lengths of 0 or more");
         starts.push_back(starts.back() + n);
     }
-    if (starts.back() != M) fail("sizes: ", starts.back(), " keys together, expected ", M, " like k");
+    if (starts.back() != M) fail("sizes: ", starts.back(), " keys together, expected ", M, whole);
     return starts;
 }
 
@@ -111,6 +111,15 @@ void agree(Communicator& comm, const std::vector<Given>& mine) {
             }
 }
 
+enum class Call { ring, tree, link_speed };
+
+// What ranks compare first, for other calls compare more and other things.
+void agree_on_call(Communicator& comm, Call mine) {
+    agree(comm, {{"call:", static_cast<std::int64_t>(mine), [](std::int64_t x) -> std::string {
+                      return x == 0 ? "ring_decode" : x == 1 ? "tree_decode" : "link_speed";
+                  }}});
+}
+
 // Of the bits of all values, by Fowler, Noll and Vo. O(n).
 template <class T>
 std::int64_t checksum(const T* x, Index n) {
@@ -122,8 +131,8 @@ std::int64_t checksum(const T* x, Index n) {
 template <class T>
 void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const DecodeOptions& o, DecodeReport& report) {
     Sizes& z = task.sizes;
+    agree_on_call(comm, plan.is_tree ? Call::tree : Call::ring);
     const std::vector<Given> mine{
-        {"call:", plan.is_tree, [](std::int64_t x) -> std::string { return x ? "tree_decode" : "ring_decode"; }},
         {"q:", sizeof(T), [](std::int64_t x) -> std::string { return x == 4 ? "Float32" : "Float64"; }},
         {"q: batch", z.batch}, {"q: heads", z.query_heads}, {"k: heads", z.heads}, {"q: length", z.N}, {"k: length", z.M}, {"q: width", z.dk}, {"v: width", z.dv},
         {"scale:", std::bit_cast<std::int64_t>(z.scale), [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }}, {"causal:", z.causal, truth},
@@ -235,12 +244,13 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
     const Plan plan = plan_of(method == "tree", options);
     if (o.sizes.size() > 4096) fail("sizes: ", o.sizes.size(), " lengths, expected at most 4096");
     const int p = o.shards > 0 ? o.shards : static_cast<int>(std::max<std::size_t>(1, o.sizes.size()));
-    check_lengths(z);
+    if (z.M < 1) fail("length: ", z.M, ", expected 1 or more");
+    if (z.causal && z.N > z.M) fail("queries: ", z.N, ", expected at most ", z.M, ", the length, with causal = true");
     // Whatever is counted must fit: a rank moves at most all keys and values, or some dozens of partial results.
     const double heads = static_cast<double>(z.batch) * static_cast<double>(z.query_heads), width = static_cast<double>(z.dk) + static_cast<double>(z.dv) + 2;
     const double bytes = heads * (static_cast<double>(z.M) + 64 * static_cast<double>(z.N)) * width * p * static_cast<double>(machine.element_bytes);
     if (bytes > 0x1p62) fail("length, queries, heads, batch, dim, shards, element_bytes: up to ", bytes, " bytes sent, expected less than 2^62");
-    const auto starts = starts_of(o, z.M, p);
+    const auto starts = starts_of(o, z.M, p, ", the length");
     DecodeReport report = report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)));
     report.element_bytes = machine.element_bytes;
     const Simulated run = run_simulated(machine, p, true, [&](Communicator& comm) {
@@ -301,6 +311,8 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
         return link;
     }
     run_mpi([&](Communicator& comm) {
+        agree_on_call(comm, Call::link_speed);
+        agree(comm, {{"ranks:", ranks}, {"bytes:", bytes}});
         program(comm);
         broadcast_binomial(comm, all_ranks(comm), &link.latency, 1);
         broadcast_binomial(comm, all_ranks(comm), &link.rate, 1);

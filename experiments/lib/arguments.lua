@@ -3,7 +3,8 @@
 -- rules says more about some of them: {heads = {1, 4}, lengths = {1}} whole numbers from 1 to 4, and of at least 1;
 -- {inputs = {"random", "layer1"}} one of these words; of a list, each of its items.
 local function number(name, text)
-  return tonumber(text) or error(string.format("--%s: %q, expected a number", name, text), 0)
+  local value = tonumber(text)
+  return value and math.abs(value) < math.huge and value or error(string.format("--%s: %q, expected a number", name, text), 0)
 end
 
 local function checked(name, value, rule)

@@ -27,9 +27,22 @@ local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
 local coinciding = dofile(folder .. "/../lib/coinciding.lua")
 local heads, dim = 16, 128
 local page = {}
+-- On the page, lines that begin with two spaces keep their columns.
 local function tell(text)
   print(text)
-  page[#page + 1] = text
+  local run, in_columns = {}, false
+  local function close()
+    local lines = table.concat(run, "\n")
+    if #run > 0 then page[#page + 1] = in_columns and { code = lines } or lines end
+    run = {}
+  end
+  for line in text:gmatch("[^\n]+") do
+    local columns = line:sub(1, 2) == "  "
+    if columns ~= in_columns then close() end
+    in_columns = columns
+    run[#run + 1] = line
+  end
+  close()
 end
 local function show(value)
   print()
@@ -64,7 +77,7 @@ local function measure(engine, p)
 end
 local function points_file(engine) return options.save .. "/here-" .. engine .. ".json" end
 local function same_lengths(measured)
-  if #measured.points ~= #options.here then return false end
+  if type(measured) ~= "table" or type(measured.points) ~= "table" or #measured.points ~= #options.here then return false end
   for i, point in ipairs(measured.points) do if point.N ~= options.here[i] then return false end end
   return true
 end
@@ -72,8 +85,8 @@ local function kept(engine)
   local file = io.open(points_file(engine))
   if not file then return nil end
   file:close()
-  local measured = load(points_file(engine))
-  return same_lengths(measured) and measured or nil
+  local read, measured = pcall(load, points_file(engine))
+  return read and same_lengths(measured) and measured or nil
 end
 local mine = mpi_size() > 1 and measure("mpi", mpi_size()) or measure("threads", options.shards)
 if mpi_rank() > 0 then return end
@@ -81,7 +94,7 @@ causeway._make_folder(options.save)
 save(points_file(mine.engine), mine)
 if options.points then return end
 local measured = { mine }
-local why = "threads: run it without mpirun first"  -- points of one kind are missing
+local why = "threads: run it without mpirun first, with the same --here"  -- points of one kind are missing
 if mine.engine == "mpi" then
   measured[2] = kept("threads")
 elseif options.ranks < 2 then
@@ -100,15 +113,18 @@ else
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n %d \"$(readlink -f %s)\" %s --here %s --seconds %s --save %s --points > /dev/null",
     options.ranks, program, quoted(arg[0]), table.concat(options.here, ","), options.seconds, quoted(options.save))
   os.remove(points_file("mpi"))
-  os.execute(command)
+  io.popen(command):close()  -- unlike os.execute it lets Ctrl-C end this script too
   measured[2] = kept("mpi")
   why = "MPI: mpirun -n " .. options.ranks .. " failed"
 end
 
-tell(string.format("%d heads of width %d, one query, bf16, %s in the model.\n%s", heads, dim, options.cluster, tostring(machine())))
+tell(string.format("%d heads of width %d, one query, bf16, %s in the model.", heads, dim, options.cluster))
+print(machine())
 
 -- ── The model ──
 local most, longest, shortest = math.max(table.unpack(options.devices)), math.max(table.unpack(options.lengths)), math.min(table.unpack(options.lengths))
+-- What is said of the published ×8 holds for its own cluster, devices and length.
+local is_published = options.cluster == "h100" and most == 128 and longest == 5120000
 local rows, by_length, by_devices = {}, {}, {}
 for place, p in ipairs(options.devices) do
   local unit = model("ring", p, shortest)  -- as the document: relative to the ring at the shortest length
@@ -138,6 +154,9 @@ for _, method in ipairs({ "ring", "tree" }) do
   end
   by_devices[#by_devices + 1] = curve
 end
+if is_published then
+  by_devices[#by_devices + 1] = { x = { most }, y = { model("ring", most, longest) / 8 }, label = "published: ring ÷ 8", style = "points" }
+end
 
 -- ── The document's Tables 1 and 2 ──
 -- Ten tokens, the same prefill in both columns: ring less tree is 10 · layers · (a step of the ring less one of the tree). The
@@ -163,11 +182,9 @@ end
 show(causeway.text_table(compared, { title = "Tables 1 and 2: ring less tree in seconds, printed and modelled", columns = {
   "machine", { key = "N", align = "right" }, { key = "printed", format = "%.2f", align = "right" }, { key = "model", format = "%.2f", align = "right" },
   { key = "ratio", title = "model ÷ printed", format = "%.2f", align = "right" }, { key = "shift", title = "printed less model, ms a shift", format = "%.2f", align = "right" },
-}, note = "MI300X within 6 %; H100: the growth with N within 14 %, and 0.6 to 1.0 ms a shift that do not depend on N; RTX 4090: 0.3 of the rate of PCIe." }))
+}, note = "MI300X within 6 %; H100: the growth with N (least squares) within 14 %, and 0.6 to 1.0 ms more a shift at every N; RTX 4090: 0.3 of the rate of PCIe." }))
 
 -- ── The published ×8 ──
--- What is said of it holds for its own cluster, devices and length.
-local is_published = options.cluster == "h100" and most == 128 and longest == 5120000
 local tree_time, ring_time = model("tree", most, longest, { algorithm = 3 }), model("ring", most, longest)
 local shard = 2 * longest / most * heads * dim * 2
 local function moved(rate) return (most - 1) * shard / rate end
@@ -186,8 +203,7 @@ links (above), and what follows depends on nothing else:
 A ratio of 8 needs a tree of %.0f ms, %.0f times what it has to read; even on the second reading of %.1f ms, %.0f times.
 What does give such a ratio, and is not what §6.3 describes:
   a fixed cost of %.0f ms in both programs     (%.0f + x) / (%.3f + x) = 8
-  a ring that moves partial results of %d kB instead of keys and values: %d hops of latency against the tree's,
-                                               %.1f]],
+  a ring that moves partial results of %d kB instead of keys and values, %d hops of latency: it takes %.1f times the tree's time]],
   most, longest, ring_time / tree_time, shard / 1e6, most - 1, moved(50e9) * 1e3, most - 1, moved(900e9) * 1e3, shard / 3.35e12 * 1e3,
   moved(50e9) / 8 * 1e3, moved(50e9) / 8 / (shard / 3.35e12), moved(900e9) / 8 * 1e3, moved(900e9) / 8 / (shard / 3.35e12),
   (ring_time - 8 * tree_time) / 7 * 1e3, ring_time * 1e3, tree_time * 1e3, partial // 1000, most - 1,

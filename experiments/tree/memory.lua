@@ -2,7 +2,7 @@
 --
 --   causeway experiments/tree/memory.lua
 --
---   --hidden 2048,4096              hidden sizes, heads of width 128
+--   --hidden 2048,4096              hidden sizes, multiples of 128, the width of a head
 --   --lengths 16000,32000,64000,128000
 --   --shards 2                      as in the document
 --   --save results/tree/memory      .html, .csv, .svg
@@ -16,8 +16,9 @@ local coinciding = dofile(folder .. "/../lib/coinciding.lua")
 local dim, b, p = 128, 1, options.shards
 local rows, curves = {}, {}
 for _, hidden in ipairs(options.hidden) do
-  local heads = math.max(1, hidden // dim)
-  local ring_curve, tree_curve = { x = {}, y = {}, label = "ring, " .. hidden, style = "dashed" }, { x = {}, y = {}, label = "tree, " .. hidden }
+  if hidden % dim ~= 0 then error(string.format("--hidden: %d, expected a multiple of %d, the width of a head", hidden, dim), 0) end
+  local heads = hidden // dim
+  local ring_curve, tree_curve = { x = {}, y = {}, label = "ring, d = " .. hidden, style = "dashed" }, { x = {}, y = {}, label = "tree, d = " .. hidden }
   for _, N in ipairs(options.lengths) do
     local t, d = (N + p - 1) // p, heads * dim
     local tree = decode_model{ shards = p, length = N, heads = heads, dim = dim }
@@ -47,6 +48,7 @@ for _, row in ipairs(rows) do
   local there = printed[row.hidden]
   if there and row.N == 128000 and p == 2 then notes[#notes + 1] = string.format("hidden %d: gap %.2f MB, printed %d MB (%+.1f %%)", row.hidden, row.gap, there, 100 * (row.gap / there - 1)) end
 end
+if p == 1 then notes[#notes + 1] = "One worker's ring moves nothing; (8) holds from two on: 2btd of it are keys and values on their way." end
 notes[#notes + 1] = "\"2× less\" is a bound that the ratio never reaches."
 local note = table.concat(notes, "\n")
 print("\n" .. note)
@@ -55,7 +57,7 @@ if over then
   note = note .. "\n" .. over
   print(over)
 end
-curves.title, curves.xlabel, curves.ylabel, curves.xscale, curves.yscale = "Peak memory of a worker: ring dashed" .. (over and "; ≈: on another line" or ""), "length N", "MB", "log", "log"
+curves.title, curves.xlabel, curves.ylabel, curves.xscale, curves.yscale = "Peak memory of a worker: ring dashed" .. (over and "; ≈: on another line" or ""), "length N", "MB at hidden size d", "log", "log"
 local figure = plot(curves)
 print()
 display(figure)

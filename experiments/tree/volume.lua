@@ -18,7 +18,8 @@ local function most(report)
   for _, worker in ipairs(report.workers) do n = math.max(n, worker.elements) end
   return n
 end
-local rows, ring_curve, tree_curve = {}, { x = {}, y = {}, label = "ring" }, { x = {}, y = {}, label = "tree" }
+local rows, ring_curve, tree_curve = {}, { x = {}, y = {}, label = "ring, counted" }, { x = {}, y = {}, label = "tree, counted" }
+local eq10_curve, eq14_curve = { x = {}, y = {}, label = "ring, (10) as printed", style = "dashed" }, { x = {}, y = {}, label = "tree, (14) × p", style = "dashed" }
 local checked = 0
 for _, p in ipairs(options.devices) do
   local function schedule(method, length) return decode_model{ method = method, shards = p, length = length, heads = heads, dim = dim, topology = options.topology } end
@@ -32,6 +33,8 @@ for _, p in ipairs(options.devices) do
   if p > 1 then
     ring_curve.x[#ring_curve.x + 1], ring_curve.y[#ring_curve.y + 1] = p, ring.elements
     tree_curve.x[#tree_curve.x + 1], tree_curve.y[#tree_curve.y + 1] = p, tree.elements
+    eq10_curve.x[#eq10_curve.x + 1], eq10_curve.y[#eq10_curve.y + 1] = p, rows[#rows].eq10
+    eq14_curve.x[#eq14_curve.x + 1], eq14_curve.y[#eq14_curve.y + 1] = p, rows[#rows].eq14 * p
   end
   -- With data.
   local M = options.check
@@ -70,7 +73,7 @@ if #apart > 0 then
   note = note .. "\n" .. differs
   print(differs)
 end
-local curves = { ring_curve, tree_curve, title = "Elements sent in one decode, all devices", xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
+local curves = { ring_curve, tree_curve, eq10_curve, eq14_curve, title = "Elements sent in one decode, all devices", xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
 local figure = #ring_curve.x > 0 and plot(curves)
 causeway._make_folder(options.save)
 if figure then

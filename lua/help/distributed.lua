@@ -55,7 +55,7 @@ receiver's; within a node and between nodes there are ports of their own. Comput
   cluster    "h100" (the default: DGX H100, NVLink 4 and NDR InfiniBand), "mi300x", "rtx4090"
   shards     devices;  sizes as for tree_decode
   length, batch, heads, query_heads, dim, queries, causal     of the call; defaults 80000, 1, 16, heads, 128, 1, false
-  topology, algorithm, overlap, home                          as for tree_decode and ring_decode
+  topology, algorithm; overlap, home                          as for tree_decode; ring_decode (the other method ignores them)
   per_node, within, between, memory_rate, flop_rate, start, element_bytes
              in place of the cluster's: devices of a node, {latency = s, rate = bytes/s} of a direction, bytes/s, operations/s,
              seconds to start a kernel, bytes of a number
@@ -71,7 +71,8 @@ manual.link_speed = {
   call = 'link_speed([engine [, ranks [, bytes]]])',
   text = [[Latency and rate of messages of "threads" (the default) or "mpi" on this machine, {latency = seconds, rate = bytes a second}
 as decode_model takes them, from the least time of some tries with 8 bytes and with `bytes`, 4 MiB unless given. With two
-ranks (the default) messages go to and fro; with more, all ranks send at once around a ring, as ring decoding does.]],
+ranks (the default) messages go to and fro; with more, all ranks send at once around a ring, as ring decoding does. Under
+mpirun every rank makes the same call.]],
   example = "link_speed('threads', 4)",
 }
 

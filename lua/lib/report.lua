@@ -13,7 +13,7 @@ body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.6 sy
 main { max-width: 58rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .75rem; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
-p { margin: .6rem 0; }
+p { margin: .6rem 0; white-space: pre-line; }
 pre { overflow-x: auto; padding: .8rem 1rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px; font: .85rem/1.45 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
 .table { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
@@ -39,7 +39,7 @@ local function inline_svg(svg, number)
 end
 
 local function html_of(part, number)
-  if type(part) == "string" then return "<p>" .. escaped(part) .. "</p>" end
+  if type(part) == "string" then return "<p>" .. escaped((part:gsub("^\n+", ""))) .. "</p>" end
   local meta = getmetatable(part)
   if meta and meta.__rich then
     local rich = meta.__rich(part)

@@ -74,10 +74,16 @@ TEST_CASE("decoding in Lua names what it cannot use", "[lua][tree]") {
     CHECK(lua("tree_decode(q, k, v, {algorithm = 4})") == "user:1: algorithm: 4, expected 1, 2, 3 or none");
     CHECK(lua("tree_decode(q, k, v, {sizes = {1, 2}})") == "user:1: sizes: 3 keys together, expected 50 like k");
     CHECK(lua("tree_decode(q, k, v, {sizes = 5})") == "user:1: sizes: expected a list of lengths, got a number");
+    CHECK(lua("tree_decode(q, k, v, {shards = 2}, {causal = true})") == "user:1: tree_decode: argument 5: a table, expected none after the options");
+    CHECK(lua("opcount(function() ring_decode(q, k, v) end)") == "user:1: opcount: ring_decode is not counted, expected softmax_attention");
     CHECK(lua("tree_decode(q, k)") == "user:1: v: expected a Tensor, got nothing");
     CHECK(contains(run_program({"-e", "?ring_attention"}).out, "no help for \"ring_attention\" (did you mean \"ring_decode\"?)"));
     CHECK(contains(lua("decode_model{cluster = 'h200'}"), "user:1: cluster: \"h200\", expected one of \"h100\""));
-    CHECK(lua("decode_model{within = {latency = 1, rate = 0}}") == "user:1: within: latency 1 and rate 0, expected a latency >= 0 and a rate > 0");
+    CHECK(lua("decode_model{within = {latency = 1, rate = 0}}") == "user:1: within: latency 1 and rate 0, expected a finite latency >= 0 and a rate > 0");
+    CHECK(contains(lua("decode_model{between = {latency = math.huge}}"), "user:1: between: latency inf and rate "));
+    CHECK(lua("decode_model{start = math.huge}") == "user:1: start: inf, expected a finite number >= 0");
+    CHECK(lua("decode_model{length = 50, sizes = {1, 2}}") == "user:1: sizes: 3 keys together, expected 50, the length");
+    CHECK(lua("decode_model{length = 50, queries = 60, causal = true}") == "user:1: queries: 60, expected at most 50, the length, with causal = true");
 }
 
 TEST_CASE("the model of a cluster runs to a thousand devices", "[lua][tree]") {
@@ -140,7 +146,9 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
       local topologies = told(tree_decode, {topology = mpi_rank() == 2 and "binomial" or "ring"})
       local causals = told(tree_decode, {causal = mpi_rank() == 1})
       local calls = told(mpi_rank() == 1 and ring_decode or tree_decode)
-      local message = shapes .. "; " .. scales .. topologies .. causals .. calls .. values
+      local speeds = told(function(...) return mpi_rank() == 1 and link_speed("mpi") or tree_decode(...) end)
+      local sizes = told(function() link_speed("mpi", 3, mpi_rank() == 2 and 2048 or 1024) end)
+      local message = shapes .. "; " .. scales .. topologies .. causals .. calls .. speeds .. sizes .. values
       local file = io.open("part" .. mpi_rank(), "w")
       file:write(message)
       file:close()
@@ -157,6 +165,8 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
     CHECK(contains(told, "topology: \"binomial\" on rank 2, expected \"ring\" like rank 0; "));
     CHECK(contains(told, "causal: true on rank 1, expected false like rank 0; "));
     CHECK(contains(told, "call: ring_decode on rank 1, expected tree_decode like rank 0; "));
+    CHECK(contains(told, "call: link_speed on rank 1, expected tree_decode like rank 0; "));
+    CHECK(contains(told, "bytes: 2048 on rank 2, expected 1024 like rank 0; "));
     CHECK(contains(told, "on rank 2, expected"));
     CHECK(contains(differs.err, told));
     for (const char* other : {"rank1", "rank2"}) CHECK(read_bytes(folder / other) == told);
@@ -180,6 +190,7 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
     CHECK(contains(latency.out, "4 × mi300x   256000    19.82  20.90             1.05"));
     CHECK(contains(latency.out, "threads, 2 ranks: a message takes"));
     CHECK(contains(latency.out, "by_length.svg: Lines on one another within 3 %: ring, 128 devices ≈ ring, 8 devices."));
+    CHECK(contains(read_bytes(folder / "results/tree/latency/latency.html"), "<pre>  keys and values of a device"));
     // Other machines are not told what holds for that of the document.
     const Output other = run({tree + "latency.lua", "--cluster", "rtx4090", "--devices", "2,4", "--lengths", "1000", "--here", "50", "--seconds", "0", "--ranks", "0", "--shards", "2", "--save", "other"});
     CAPTURE(other.err);
@@ -187,6 +198,7 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
     CHECK(contains(other.out, "The model, 4 × rtx4090 at 1000 tokens: ring ÷ tree "));
     CHECK(contains(other.out, "Points of MPI: not measured, as --ranks 0 asks."));
     for (const char* none : {"NDR", "fixed cost", "nan", "Slope"}) CHECK_FALSE(contains(other.out, none));
+    CHECK(contains(read_bytes(folder / "results/tree/latency/by_devices.svg"), "published: ring ÷ 8"));
     const std::string here = read_bytes(folder / "results/tree/latency/here.svg");
     CHECK(contains(here, "ring, threads, model"));
     if (!no_mpi()) {  // the script has started itself under mpirun
@@ -200,25 +212,33 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
         CHECK(contains(by_hand.out, "mpi, 3 ranks: a message takes"));
         CHECK(contains(by_hand.out, "threads, 2 ranks: a message takes"));
         CHECK(by_hand.out.find("This machine") == by_hand.out.rfind("This machine"));  // rank 0 alone prints
+        // A file of earlier points that holds something else is as none.
+        write_bytes(folder / "results/tree/latency/here-threads.json", "{\"x\": 5");
+        const Output alone = run_mpi_script(2, "arg = {[0] = '" + tree + "latency.lua', '--lengths', '80000', '--devices', '8', '--here', '50', '--seconds', '0.001'} dofile(arg[0])", folder);
+        CAPTURE(alone.err);
+        CHECK(alone.status == 0);
+        CHECK(contains(alone.out, "Points of threads: run it without mpirun first"));
     }
     for (const char* name : {"by_length.svg", "by_devices.svg", "here.svg"}) CHECK(contains(read_bytes(folder / ("results/tree/latency/" + std::string(name))), "</svg>"));
     CHECK(contains(read_bytes(folder / "results/tree/latency/latency.html"), "<svg"));
     const Output memory = run({tree + "memory.lua", "--lengths", "64000,128000"});
     CAPTURE(memory.err);
     CHECK(memory.status == 0);
-    CHECK(contains(memory.out, "Lines on one another within 3 %: ring, 2048 ≈ tree, 4096."));
+    CHECK(contains(memory.out, "Lines on one another within 3 %: ring, d = 2048 ≈ tree, d = 4096."));
     CHECK(contains(memory.out, "hidden 2048: gap 524.28 MB, printed 524 MB (+0.1 %)"));
     CHECK(contains(read_bytes(folder / "results/tree/memory/memory.html"), "<svg"));
     const Output volume = run({tree + "volume.lua", "--devices", "1,2,8", "--check", "64"});
     CAPTURE(volume.err);
     CHECK(volume.status == 0);
     CHECK(contains(volume.out, "18 counts of decodes with data on threads equal those of the schedules"));
-    CHECK(contains(read_bytes(folder / "results/tree/volume/volume.svg"), "</svg>"));
+    for (const char* curve : {"ring, counted", "tree, counted", "ring, (10) as printed", "tree, (14) × p"}) CHECK(contains(read_bytes(folder / "results/tree/volume/volume.svg"), curve));
     CHECK_FALSE(contains(volume.out, "differs from (14)"));
     CHECK(contains(run({tree + "volume.lua", "--devices", "2,64", "--check", "64"}).out, "The tree's count differs from (14) at p = 64: 4160, (14) 4095.0: "));
     // One sentence for a wrong option.
     for (const auto& [script, option, value, sentence] : std::vector<std::array<std::string, 4>>{
              {"memory", "--lengths", "1.5", "--lengths: 1.5, expected a whole number of at least 1"},
+             {"memory", "--hidden", "2000", "--hidden: 2000, expected a multiple of 128, the width of a head"},
+             {"latency", "--seconds", "1e999", "--seconds: \"1e999\", expected a number"},
              {"memory", "--shards", "2.5", "--shards: 2.5, expected a whole number from 1 to 4096"},
              {"memory", "--shards", "0", "--shards: 0, expected a whole number from 1 to 4096"},
              {"latency", "--shards", "0", "--shards: 0, expected a whole number from 1 to 1024"},

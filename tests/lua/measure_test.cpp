@@ -88,6 +88,7 @@ TEST_CASE("a report stands alone", "[report]") {
         CAPTURE(part);
         CHECK(page.find(part) == std::string::npos);
     }
+    CHECK(lua("return report{'\\nline < one\\nline two'}").find("<p>line &lt; one\nline two</p>") != std::string::npos);  // shown as two lines
     CHECK(lua("report{print}") == "user:1: report: part 1: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a function");
 }
 
