@@ -1,6 +1,5 @@
 #include "core/lowrank/error.hpp"
 
-#include <Eigen/SVD>
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -9,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
 #include "core/lowrank/lowrank.hpp"
+#include "core/tensor/singular.hpp"
 
 namespace causeway {
 namespace {
@@ -146,9 +146,9 @@ Norms operator_norms(const Tile& tile, Index N, std::array<bool, kinds> wanted, 
                     bidiagonal(i, i) = s.alpha[static_cast<std::size_t>(i)];
                     if (i + 1 < size) bidiagonal(i, i + 1) = s.beta[static_cast<std::size_t>(i)];
                 }
-                const Eigen::BDCSVD<Eigen::MatrixXd> svd(bidiagonal, Eigen::ComputeThinU | Eigen::ComputeThinV);
-                out.value[k] = svd.singularValues()[0];
-                residuals[k] = out.value[k] > 0 ? length * std::abs(svd.matrixU()(size - 1, 0)) / out.value[k] : 0;
+                const dense::Singular svd = dense::singular(bidiagonal);
+                out.value[k] = svd.s[0];
+                residuals[k] = out.value[k] > 0 ? length * std::abs(svd.U(size - 1, 0)) / out.value[k] : 0;
                 if (last || residuals[k] <= tolerance) {
                     running[k] = false;
                     s = {};
@@ -235,7 +235,8 @@ OutputError output_error(const Pair& p, const ConstView<double>& V, bool mask, d
     OutputError out;
     const Vector diameter = mask ? diameters(V) : Vector();
     Matrix<double> rows(N, 8);  // squares: error, output, error masked, output masked, bound; share; reach, |d̃| and |d̃|/d below
-    Vector sums(N);
+    Vector sums = Vector::Zero(N);
+    constexpr double infinity = std::numeric_limits<double>::infinity();
     each_block(N, [&](Index i, Index m) {
         Matrix<double> A, delta, O = Matrix<double>::Zero(m, w), wrong = O, O_masked = O, wrong_masked = O;
         Vector d = Vector::Zero(m), lost = d, d_masked = d, lost_masked = d, one_norm = d;
@@ -264,15 +265,20 @@ OutputError output_error(const Pair& p, const ConstView<double>& V, bool mask, d
             row.setZero();
             // ã v − o = (o d − Δ v)/(d − Δ1) − o = (o (Δ1) − Δ v) / d̃ (A9): no cancellation where Δ is small.
             const Eigen::RowVectorXd o = O.row(a) / d[a];
-            row[0] = ((o * lost[a] - wrong.row(a)) / (d[a] - lost[a])).squaredNorm();
+            // A row sum of 0 leaves no output: its error is infinite.
+            row[0] = d[a] == lost[a] ? infinity : ((o * lost[a] - wrong.row(a)) / (d[a] - lost[a])).squaredNorm();
             row[1] = o.squaredNorm();
             if (!mask) continue;
             const Eigen::RowVectorXd om = O_masked.row(a) / d_masked[a];
             const double dt = std::abs(d_masked[a] - lost_masked[a]);
+            row[3] = om.squaredNorm();
+            if (dt == 0) {
+                row[2] = row[4] = row[6] = infinity;
+                continue;
+            }
             const double error = ((om * lost_masked[a] - wrong_masked.row(a)) / dt).norm();
             const double bound = one_norm[a] * diameter[i + a] / dt;
             row[2] = error * error;
-            row[3] = om.squaredNorm();
             row[4] = bound * bound;
             const double rounding = 1e-13 * one_norm[a] / dt * (om.norm() + diameter[i + a] + V.row(i + a).norm());
             row[5] = bound > 10 * rounding ? error / bound : 0;
@@ -369,7 +375,8 @@ LowRankErrors lowrank_error(const Tensor& q, const Tensor& k, const Tensor& B, c
             if (o.mask) {
                 const double radius = std::sqrt((v.rowwise() - v.colwise().mean()).rowwise().squaredNorm().maxCoeff());
                 e.output->frobenius_bound = reach * e.frobenius.error;
-                e.output->operator_bound = 2 * std::sqrt(static_cast<double>(N)) * e.operator_constant * e.operator_norm.error * radius / least;
+                e.output->operator_bound = least == 0 ? std::numeric_limits<double>::infinity()
+                                                      : 2 * std::sqrt(static_cast<double>(N)) * e.operator_constant * e.operator_norm.error * radius / least;
             }
         }
         out.heads.push_back(e);

@@ -24,7 +24,8 @@ struct MaskedNorms {
     double ratio() const { return error > 0 ? error_masked / error : 0; }  // without any error 0: the mask adds none
 };
 
-// Errors of O = D⁻¹ A v, D the row sums of A; masked: of M ⊙ A. Norms over all tokens.
+// Errors of O = D⁻¹ A v, D the row sums of A; masked: of M ⊙ A. Norms over all tokens. Where a row sum of Ã is 0 there is no output,
+// and its error and bounds are infinite.
 struct OutputError {
     double error = 0, output = 0;               // |Õ − O|_F, |O|_F, without mask
     double error_masked = 0, output_masked = 0;

@@ -2,9 +2,11 @@
 //
 //   φ(x)_c = exp(ω_cᵀ x − |x|²/2) / √m,   ω_c normal in R^d:   E φ(q)ᵀφ(k) = exp(qᵀk), entry by entry
 //
-// rank: the number m of features. O(N m d), and m d² once. Another seed draws the features anew. No token sees another one.
+// rank: the number m of features. O(N m d), and m d² once. Another seed draws the features anew. An entry of B Cᵀ
+// depends on its two tokens alone.
 //
-// `stabilised` (default) divides B and multiplies C by one number, so that both reach similar sizes: B Cᵀ stays what it is.
+// `stabilised` (default) divides B and multiplies C by one number, found from all tokens, so that both reach similar sizes: B Cᵀ stays
+// what it is.
 // `rows` stabilises as the Performer does: each row of B is divided by its largest entry, C by its own, which no rounding
 // underflows; then A_i ≈ exp(log_rows_i) (B Cᵀ)_i, and the quotient of normalised attention is the same.
 #include <algorithm>

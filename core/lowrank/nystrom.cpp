@@ -15,6 +15,7 @@ namespace causeway::lowrank {
 namespace {
 
 Matrix<double> iterated_inverse(const Matrix<double>& X, int iterations) {
+    const Buffer<double> workspace(6 * X.size());  // what the matrices below take
     const Matrix<double> I = Matrix<double>::Identity(X.rows(), X.rows());
     const double columns = X.cwiseAbs().colwise().sum().maxCoeff(), rows = X.cwiseAbs().rowwise().sum().maxCoeff();
     Matrix<double> Z = X.transpose() / (columns * rows);

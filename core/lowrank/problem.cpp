@@ -1,11 +1,11 @@
 #include "core/lowrank/problem.hpp"
 
-#include <Eigen/SVD>
 #include <algorithm>
 #include <numeric>
 
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
+#include "core/tensor/singular.hpp"
 
 namespace causeway::lowrank {
 
@@ -28,13 +28,14 @@ void overflows() { fail("q: the factors overflow, expected smaller queries, keys
 
 Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance) {
     if (!X.allFinite()) overflows();
+    const Buffer<double> workspace(6 * X.size());  // what the decomposition takes
     interrupt::check();
-    const Eigen::BDCSVD<Eigen::MatrixXd> svd(X, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const dense::Singular svd = dense::singular(X);
     interrupt::check();
-    const Vector& s = svd.singularValues();
+    const Vector& s = svd.s;
     const double least = tolerance * s[0];
     const Vector inverse = (s.array() > least).select(s.array().inverse(), 0.0);
-    return svd.matrixV() * inverse.asDiagonal() * svd.matrixU().transpose();
+    return svd.V * inverse.asDiagonal() * svd.U.transpose();
 }
 
 Matrix<double> segment_means(const ConstView<double>& X, Index r) {

@@ -19,7 +19,11 @@ const Method& method(const std::string& name) {
         if (m.name == name) return m;
         names.push_back(m.name);
     }
-    fail("name: no factorisation is named \"", name, "\"", did_you_mean(name, names));
+    const std::string near = did_you_mean(name, names);
+    if (!near.empty()) fail("name: no factorisation is named ", in_quotes(name), near);
+    std::string known;
+    for (const auto& one : names) known += (known.empty() ? "" : ", ") + in_quotes(one);
+    fail("name: no factorisation is named ", in_quotes(name), ", expected one of ", known);
 }
 
 }  // namespace causeway::lowrank

@@ -14,7 +14,8 @@ struct Method {
     std::string formula;       // B Cᵀ, or the features of one token
     std::string time;          // operations of one head
     std::string rank;          // what the option rank means
-    // Whether a row of B or C depends on tokens after its own. Where it does (landmarks, samples, codes, singular vectors),
+    // Whether an entry of B Cᵀ depends on other tokens than its two (one number common to all rows of B, and its inverse in C, does
+    // not count). Where it does (landmarks, samples, codes, singular vectors),
     // masking B Cᵀ does not make the output causal: it is meant for a prompt, whose tokens are all known, and nothing leaks
     // into tokens generated after it (000 section 4.1, claims A12).
     bool future = false;

@@ -4,7 +4,8 @@
 //
 // rank: the number r of features, two for each direction ω. O(N r d). Features have both signs: a row sum of B Cᵀ may vanish,
 // which the positive features of favor+ exclude. Peng et al. divide q and k by their lengths, so that exp(|x|²/2) is one constant;
-// here it stays, split so that B and C have similar sizes. No token sees another one.
+// here it stays, split so that B and C have similar sizes, by one number found from all tokens, which cancels in B Cᵀ: an entry of that
+// depends on its two tokens alone.
 #include "core/base/error.hpp"
 #include "core/lowrank/features.hpp"
 #include "core/lowrank/registry.hpp"

@@ -9,10 +9,10 @@
 // row depends on all tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated
 // (claims A12).
 #include <Eigen/QR>
-#include <Eigen/SVD>
 
 #include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
+#include "core/tensor/singular.hpp"
 
 namespace causeway::lowrank {
 namespace {
@@ -26,6 +26,7 @@ Matrix<double> orthonormal(const Matrix<double>& Y) {
 
 void rsvd(const Head<double>& h) {
     const Index N = h.N(), r = h.r(), l = std::min(N, r + static_cast<Index>(h["oversample"]));
+    const Buffer<double> workspace(5 * (N + l) * l);  // what the matrices below take
     const auto product = [&](const ConstView<double>& rows, const ConstView<double>& columns, const Matrix<double>& X) {
         Matrix<double> Y(N, l);
         kernel_product(rows, columns, X, {Y.data(), N, l});
@@ -41,14 +42,14 @@ void rsvd(const Head<double>& h) {
     const Eigen::HouseholderQR<Eigen::MatrixXd> qr(W);
     const Eigen::MatrixXd R = qr.matrixQR().topRows(l).triangularView<Eigen::Upper>();
     interrupt::check();
-    const Eigen::BDCSVD<Eigen::MatrixXd> small(R, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const dense::Singular small = dense::singular(R);
     interrupt::check();
-    const Vector root = small.singularValues().head(r).cwiseSqrt();
+    const Vector root = small.s.head(r).cwiseSqrt();
     // A ≈ basis Wᵀ = basis (Q_W U S Vᵀ)ᵀ = (basis V) S (Q_W U)ᵀ
     Eigen::MatrixXd left = Eigen::MatrixXd::Zero(N, r);
-    left.topRows(l) = small.matrixU().leftCols(r) * root.asDiagonal();
+    left.topRows(l) = small.U.leftCols(r) * root.asDiagonal();
     View<double> B = h.B, C = h.C;
-    B = basis * (small.matrixV().leftCols(r) * root.asDiagonal());
+    B = basis * (small.V.leftCols(r) * root.asDiagonal());
     C = qr.householderQ() * left;
 }
 

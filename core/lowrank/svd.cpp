@@ -6,28 +6,27 @@
 //
 // A is formed: O(N³) time, O(N²) memory, for N <= 4096. rank: singular values kept, at most N. Every row depends on all
 // tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated (claims A12).
-#include <Eigen/SVD>
-
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
+#include "core/tensor/singular.hpp"
 
 namespace causeway::lowrank {
 namespace {
 
 void svd(const Head<double>& h) {
     const Index N = h.N(), r = h.r();
-    const Buffer<double> workspace(5 * N * N);  // what Eigen takes
+    const Buffer<double> workspace(6 * N * N);  // what the decomposition takes
     Eigen::MatrixXd A(N, N);
     each_block(N, [&](Index first, Index n) { A.middleRows(first, n) = (h.Q.middleRows(first, n) * h.K.transpose()).array().exp(); });
     if (!A.allFinite()) overflows();
     interrupt::check();
-    const Eigen::BDCSVD<Eigen::MatrixXd> svd(A, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const dense::Singular svd = dense::singular(A);
     interrupt::check();
-    const Vector root = svd.singularValues().head(r).cwiseSqrt();
+    const Vector root = svd.s.head(r).cwiseSqrt();
     View<double> B = h.B, C = h.C;
-    B = svd.matrixU().leftCols(r) * root.asDiagonal();
-    C = svd.matrixV().leftCols(r) * root.asDiagonal();
+    B = svd.U.leftCols(r) * root.asDiagonal();
+    C = svd.V.leftCols(r) * root.asDiagonal();
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ manual.lowrank_error = {
   operator   the same in operator norm; bound: U_N = masking_constant(N) <= 1 + ln(N)/π
   output     with v: errors of the normalised output (B Cᵀ v over its row sums) in Frobenius norm, and their bounds: row_bound
              from each row's |Δ_i|₁; row_share, the largest share of its bound that a row reaches, at most 1; frobenius_bound,
-             operator_bound from the norms of Δ; least_sum, the smallest row sum of B Cᵀ over that of A
+             operator_bound from the norms of Δ; least_sum, the smallest row sum of B Cᵀ over that of A. A row sum of 0 leaves no output:
+             errors and bounds are then infinite
   residual   the relative residual with which an operator norm stopped
   heads      the same for each head; above them the heads are the blocks of one block-diagonal matrix
 
@@ -121,7 +122,7 @@ for _, m in ipairs(causeway.lowrank_method_list()) do
   lines[#lines + 1] = ""
   lines[#lines + 1] = "Time of one head: " .. m.time .. ". " .. (m.future and
     "A row may depend on later tokens: fit for a prompt, which is known as a whole, and no leak into what is generated after it." or
-    "No token sees another one.") .. " Source: " .. m.source .. "."
+    "An entry of B Cᵀ depends on its two tokens alone.") .. " Source: " .. m.source .. "."
   -- ?svd is the page of the function of that name.
   if m.name == "svd" then lines[#lines] = lines[#lines] .. " The function svd(A), for any matrix, has the page ?svd." end
   manual[m.name == "svd" and "lowrank-svd" or m.name] = {

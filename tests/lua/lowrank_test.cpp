@@ -63,6 +63,8 @@ TEST_CASE("lowrank calls say in one sentence what does not fit", "[lua][lowrank]
         CHECK(ends_with(got, message));
     };
     refused("lowrank('nistrom', x, x)", "name: no factorisation is named \"nistrom\" (did you mean \"nystrom\"?)");
+    refused("lowrank('spiky', x, x)", "name: no factorisation is named \"spiky\", expected one of \"favor+\", \"rfa\", \"lara\", \"nystrom\", \"linformer\", "
+            "\"skyformer\", \"skeinformer\", \"transformer-vq\", \"hyper\", \"taylor\", \"hedgehog\", \"svd\", \"rsvd\"");
     refused("lowrank('svd', x, x, {rank = 0})", "rank: 0, expected 1 or more");
     refused("lowrank('svd', x, x, {rank = 9})", "rank: 9, expected at most 8, the length");
     refused("lowrank('svd', x, x, {iterations = 9})", "lowrank: unknown option \"iterations\"");

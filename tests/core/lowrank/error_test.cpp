@@ -106,6 +106,20 @@ TEST_CASE("output errors are those of the definition and keep the bounds of A9 a
     }
 }
 
+TEST_CASE("a row sum of 0 makes the error of the output and its bounds infinite, never NaN", "[lowrank]") {
+    const Tensor q = normal_tensor({5, 3}, 41), k = normal_tensor({5, 3}, 42), B = Tensor::zeros(DType::f64, {5, 2});
+    for (const Tensor& v : {normal_tensor({5, 2}, 43), Tensor::full(DType::f64, {5, 2}, 1), Tensor::zeros(DType::f64, {5, 2})}) {
+        LowRankErrorOptions o;
+        o.v = v;
+        const LowRankErrors e = lowrank_error(q, k, B, B, o);
+        const OutputError& out = *e.all.output;
+        for (const double x : {out.error, out.error_masked, out.row_bound, out.frobenius_bound, out.operator_bound}) CHECK(x == std::numeric_limits<double>::infinity());
+        CHECK(out.row_share == 0);
+        CHECK(out.least_sum == 0);
+        CHECK(std::isfinite(out.output_masked));
+    }
+}
+
 TEST_CASE("the masking constant of any length is the sum, at once", "[lowrank]") {
     for (Index n : {2, 3, 511, 512, 513, 514, 1000, 4097, 300001}) {
         CAPTURE(n);

@@ -36,6 +36,20 @@ TEST_CASE("factorisations of full rank are exact", "[lowrank]") {
     }
 }
 
+TEST_CASE("equal tokens, whose matrix has rank 1, are factored exactly", "[lowrank]") {
+    for (const Index N : {34, 45}) {
+        const Tensor zero = Tensor::zeros(DType::f64, {N, 4}), one = Tensor::full(DType::f64, {N, 4}, 0.4);
+        for (const char* name : {"svd", "rsvd", "nystrom", "skyformer"}) {
+            for (const Tensor& x : {zero, one}) {
+                CAPTURE(N);
+                CAPTURE(name);
+                const Dense A = attention(x, x, scale);
+                CHECK((product(low_rank(name, x, x, rank_and_seed(34))) - A).norm() <= 1e-12 * A.norm());
+            }
+        }
+    }
+}
+
 TEST_CASE("random features are exp(qᵀk) on average", "[lowrank]") {
     const Tensor q = normal_tensor({6, 3}, 3, DType::f64, 0.3), k = normal_tensor({6, 3}, 4, DType::f64, 0.3);
     LowRankOptions o = rank_and_seed(6);
@@ -456,4 +470,20 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
     refused("svd", x, x, o, "scale: -1, expected a finite number above 0");
     const Tensor longer = Tensor::zeros(DType::f32, {4097, 1});
     refused("svd", longer, longer, {}, "q: length 4097, expected at most 4096: svd forms the whole matrix; \"rsvd\" does not");
+}
+
+TEST_CASE("what a decomposition takes is asked for before, so that a rank too large for the machine is refused", "[lowrank]") {
+    const Index N = 96;
+    const Tensor q = normal_tensor({N, 4}, 44), k = normal_tensor({N, 4}, 45);
+    for (const char* name : {"svd", "rsvd", "nystrom", "skyformer"}) {
+        for (const double iterations : {0.0, 6.0}) {
+            CAPTURE(name);
+            std::map<std::string, double> own;
+            if (name == std::string("nystrom")) own["iterations"] = iterations;
+            memory::reset_peak();
+            const std::size_t before = memory::current();
+            low_rank(name, q, k, rank_and_seed(N, 1, own));
+            CHECK(memory::peak() - before >= 5 * sizeof(double) * static_cast<std::size_t>(N * N));
+        }
+    }
 }

@@ -1,6 +1,8 @@
 #include "core/tensor/linalg.hpp"
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "core/base/parallel.hpp"
 #include "core/tensor/elementwise.hpp"
@@ -25,6 +27,28 @@ Tensor matrix(Index n, std::initializer_list<double> entries) { return values(en
 // Distance of QᵀQ from the identity.
 double departure(const Tensor& q) { return distance(matmul(transpose(q), q), identity(q.shape()[1])); }
 
+// Matrices with a large null space, at which Eigen's divide and conquer alone returns NaN (ones, 34) or vectors that are not
+// orthogonal (the others at many sizes).
+std::vector<std::pair<const char*, Tensor>> deficient(Index n) {
+    const Tensor a = sample({n, n}, 5);
+    std::vector<std::pair<const char*, Tensor>> out;
+    const auto add = [&](const char* name, Index rows, Index columns, auto entry) {
+        Tensor x(DType::f64, {rows, columns});
+        for (Index i = 0; i < rows; ++i) {
+            for (Index j = 0; j < columns; ++j) x.set(i * columns + j, entry(i, j));
+        }
+        out.emplace_back(name, x);
+    };
+    add("ones", n, n, [](Index, Index) { return 1.0; });
+    add("tall", 2 * n, n, [](Index, Index) { return 1.0; });
+    add("wide", n, 2 * n, [](Index, Index) { return -3.0; });
+    add("tiny", n, n, [](Index, Index) { return 1e-300; });
+    add("huge", n, n, [](Index, Index) { return 1e300; });
+    add("equal columns", n, n, [&](Index i, Index) { return a.get(i * n); });
+    add("repeated rows", n, n, [&](Index i, Index j) { return a.get(i % 3 * n + j); });
+    return out;
+}
+
 const Shape shapes[] = {{1, 1}, {3, 3}, {5, 3}, {3, 5}, {1, 7}, {40, 40}, {60, 25}, {25, 60}};
 
 }  // namespace
@@ -47,6 +71,27 @@ TEST_CASE("svd: U diag(S) Vᵀ is the matrix, U and V have orthonormal columns",
     }
     CHECK(svd(Tensor(DType::f32, {0, 3})).v.shape() == Shape{3, 0});
     CHECK(svd(Tensor::zeros(DType::f32, {4, 3})).s.get(0) == 0);
+}
+
+TEST_CASE("svd: orthonormal and finite where most singular values are 0", "[tensor][linalg]") {
+    for (const Index n : {1, 20, 33, 34, 45, 68, 231}) {
+        for (const auto& [name, a] : deficient(n)) {
+            CAPTURE(n);
+            CAPTURE(name);
+            const Svd f = svd(a);
+            CHECK(departure(f.u) < 1e-11);
+            CHECK(departure(f.v) < 1e-11);
+            const double largest = f.s.get(0);
+            Tensor relative = f.s.copy();
+            for (Index i = 0; i < relative.size(); ++i) relative.set(i, f.s.get(i) / largest);
+            Tensor part = a.copy();
+            for (Index i = 0; i < part.size(); ++i) part.set(i, a.get(i) / largest);
+            CHECK(distance(matmul(apply(Binary::multiply, f.u, relative), transpose(f.v)), part) < 1e-13);
+            for (Index i = 3; i < relative.size(); ++i) CHECK(relative.get(i) < 1e-14);
+            const Tensor values = svdvals(a);
+            for (Index i = 0; i < relative.size(); ++i) CHECK(std::abs(values.get(i) / largest - relative.get(i)) < 1e-14);
+        }
+    }
 }
 
 TEST_CASE("qr: Q R is the matrix, R upper triangular", "[tensor][linalg]") {
