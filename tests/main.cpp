@@ -6,8 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-
-#include <unistd.h>
+#include <string>
 
 namespace {
 
@@ -28,12 +27,16 @@ CATCH_REGISTER_LISTENER(Summary)
 }  // namespace
 
 int main(int argc, char** argv) {
-    // Tests neither read nor write the user's own cache.
-    const auto cache = std::filesystem::temp_directory_path() / ("causeway-tests-" + std::to_string(::getpid()));
-    ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
     Catch::Session session;
     const int usage = session.applyCommandLine(argc, argv);
     if (usage != 0) return usage;
+    // Tests neither read nor write the user's own cache, nor what an earlier run under the same number left behind.
+    std::string cache = (std::filesystem::temp_directory_path() / "causeway-tests-XXXXXX").string();
+    if (!::mkdtemp(cache.data())) {
+        std::fprintf(stderr, "%s: cannot make a folder for the tests\n", cache.c_str());
+        return 1;
+    }
+    ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
     const int failed = session.run();
     std::error_code ignored;
     std::filesystem::remove_all(cache, ignored);

@@ -12,7 +12,6 @@
 namespace causeway {
 namespace {
 
-constexpr double budget = 0.25;       // seconds for all repetitions
 constexpr double shortest = 5e-3;     // seconds: a repetition lasts at least this long, so starting threads is not timed
 constexpr int fewest = 5, most = 50;  // repetitions
 
@@ -21,7 +20,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 template <class T>
-double measure(Index n) {
+double measure(Index n, double seconds) {
     using Matrix = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>, Eigen::Aligned64>;
     const Index workers = threads();
     std::vector<Buffer<T>> room;
@@ -45,17 +44,17 @@ double measure(Index n) {
     const Index products = std::max<Index>(1, static_cast<Index>(shortest / std::max(repeat(1), 1e-7)) + 1);
     std::vector<double> times;
     const auto start = std::chrono::steady_clock::now();
-    for (int k = 0; k < most && (k < fewest || seconds_since(start) < budget); ++k) times.push_back(repeat(products));
+    for (int k = 0; k < most && (k < fewest || seconds_since(start) < seconds); ++k) times.push_back(repeat(products));
     const double cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
     return 2 * cube * static_cast<double>(workers * products) / summarize(times).median;
 }
 
 }  // namespace
 
-double product_rate(Index n, DType type) {
+double product_rate(Index n, DType type, double seconds) {
     if (n < 1 || n > 4096) fail("n: ", n, ", expected a number from 1 to 4096");
     if (is_storage_only(type)) fail("dtype: ", name(type), " only stores, expected Float32 or Float64");
-    return type == DType::f64 ? measure<double>(n) : measure<float>(n);
+    return type == DType::f64 ? measure<double>(n, seconds) : measure<float>(n, seconds);
 }
 
 }  // namespace causeway

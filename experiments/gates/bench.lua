@@ -5,6 +5,7 @@
 --
 --   --lengths 8192 --heads 8 --dim 128   shape; d_k = d_v, one batch
 --   --seconds 0.5                        time spent on a point beyond warm-up, at least three calls
+--   --product 512                        side of the matrix product that rates are compared with
 --   --turns 3                            rounds over all points of a length; each keeps its best time
 --   --save results/gates_bench           rows.jsonl, .csv, .json, bench.html
 --
@@ -12,11 +13,11 @@
 -- is the minimum over all calls. "of linear" is the time over that of update = "linear" in the same run; "backward /
 -- forward" is linear_attention_grad, which computes again what the forward pass had, over linear_attention. Useful
 -- multiply-adds of a token and head in chunks of C = 64: C (d_k + d_v) / 2 + 2 d_k d_v, with the delta rule
--- C (d_k + d_v) + 3 d_k d_v (claims F5, F8); their rate is compared with that of Eigen's 512×512×512 product beside it.
+-- C (d_k + d_v) + 3 d_k d_v (claims F5, F8); their rate is compared with that of Eigen's product of this side, 512, beside it.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
-  lengths = { 8192 }, heads = 8, dim = 128, seconds = 0.5, turns = 3, save = "results/gates_bench",
-})
+  lengths = { 8192 }, heads = 8, dim = 128, seconds = 0.5, product = 512, turns = 3, save = "results/gates_bench",
+}, { product = { 1, 4096 } })
 local h, d, C = options.heads, options.dim, 64
 
 local updates = {
@@ -68,7 +69,7 @@ for _, N in ipairs(options.lengths) do
       local p = points[i] or { N = N, heads = h, d = d, update = u.name, forward = math.huge, backward = math.huge, product_rate = 0 }
       local backward = with(x, { dO = x.v })
       local budget = { seconds = options.seconds / options.turns, show = false }
-      p.product_rate = math.max(p.product_rate, product_rate())
+      p.product_rate = math.max(p.product_rate, product_rate(options.product, { seconds = options.seconds / 2 }))
       p.forward = math.min(p.forward, btime(function() linear_attention(x) end, budget).minimum)
       local b = btime(function() linear_attention_grad(backward) end, budget)
       p.backward, p.memory = math.min(p.backward, b.minimum), b.memory

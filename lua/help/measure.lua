@@ -33,10 +33,10 @@ manual.machine = {
 }
 
 manual.product_rate = {
-  call = 'product_rate([n, {dtype = "Float32"}])',
+  call = 'product_rate([n, {dtype = "Float32", seconds = 0.25}])',
   text = [[Floating-point operations a second of Eigen's own n×n×n matrix product (2n³ operations; n = 512), each of threads()
-threads busy with a product of its own: the median of repetitions over about a quarter of a second. The yardstick for the
-speed of every method.]],
+threads busy with a product of its own: the median of repetitions over about so many seconds. The yardstick for the speed of
+every method.]],
   example = "product_rate(128) / 1e9",
 }
 

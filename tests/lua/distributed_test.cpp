@@ -172,7 +172,8 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
     for (const char* other : {"rank1", "rank2"}) CHECK(read_bytes(folder / other) == told);
     const Output early = run("if mpi_rank() == 1 then os.exit(0) end");
     CHECK(early.status == 1);
-    CHECK(contains(early.err, "rank 1 has ended its script while rank 0 waits for it"));
+    // Rank 2 waits for it too, and tells it where the machine has kept rank 0 from doing so for long.
+    CHECK((contains(early.err, "rank 1 has ended its script while rank 0 waits for it") || contains(early.err, "rank 1 has ended its script while rank 2 waits for it")));
 }
 
 TEST_CASE("the experiments of tree decoding leave figures and tables", "[experiments][tree]") {

@@ -78,7 +78,7 @@ TEST_CASE("tpu/crossover predicts, measures and prints the document's claims", "
 
 TEST_CASE("bench_softmax measures rates and memory of softmax attention", "[experiments]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {experiments + "bench_softmax.lua", "--lengths", "32,64", "--heads", "1", "--dim", "8", "--seconds", "0.001"});
+    const Output output = run_in(folder, {experiments + "bench_softmax.lua", "--lengths", "32,64", "--heads", "1", "--dim", "8", "--seconds", "0.001", "--product", "32"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "of product rate (%)"));

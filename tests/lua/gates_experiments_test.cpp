@@ -59,7 +59,7 @@ TEST_CASE("recall: the same seed gives the same layers", "[experiments][gates]")
 
 TEST_CASE("gates/bench compares updates forwards and backwards", "[experiments][gates]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {gates + "bench.lua", "--lengths", "70,100", "--heads", "1", "--dim", "8", "--seconds", "0.001", "--turns", "2"});
+    const Output output = run_in(folder, {gates + "bench.lua", "--lengths", "70,100", "--heads", "1", "--dim", "8", "--seconds", "0.001", "--product", "32", "--turns", "2"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "backward / forward"));

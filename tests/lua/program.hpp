@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,10 @@ struct Output {
     int status;  // 128 + the signal where one ended the program, as in the system's shell
     std::string out, err;
 };
+
+// Seconds until the system's alarm ends a program of a test, far beyond what any takes: one that hangs fails its test with
+// status 142, and the other tests still run.
+constexpr unsigned longest_run = 300;
 
 inline int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
@@ -34,12 +40,23 @@ inline pid_t start_program(const TemporaryFolder& folder, std::vector<std::strin
     if (child != 0) return child;
     if (chdir(folder.path().c_str()) != 0) _exit(127);
     setenv("HOME", folder.path().c_str(), 1);
-    unsetenv("XDG_STATE_HOME");
+    for (const char* name : {"XDG_STATE_HOME", "COLUMNS", "LINES"}) unsetenv(name);
     dup2(open("in", O_RDONLY), STDIN_FILENO);
     dup2(open("out", O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
     dup2(open("err", O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    alarm(longest_run);
     execv(argv[0], argv.data());
     _exit(127);
+}
+
+// Waits until a program has made this file there. False when it has not within a minute.
+inline bool wait_for_file(const std::string& path) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!std::filesystem::exists(path)) {
+        if (std::chrono::steady_clock::now() >= limit) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
 }
 
 inline Output wait_for_program(const TemporaryFolder& folder, pid_t child) {

@@ -1,9 +1,6 @@
 // The command line: scripts, -e, -i, standard input, exit statuses and the text of errors.
 #include <signal.h>
 
-#include <chrono>
-#include <thread>
-
 #include "lua/about.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
@@ -260,7 +257,7 @@ TEST_CASE("Ctrl-C ends a script with status 130", "[program][interrupt]") {
                              "io.open('ready', 'w'):close() coroutine.wrap(function() while true do end end)()"}) {
         const TemporaryFolder folder;
         const pid_t child = start_program(folder, {"-e", code});
-        for (int i = 0; i < 2000 && !std::filesystem::exists(folder / "ready"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        CHECK(wait_for_file(folder / "ready"));
         kill(child, SIGINT);
         const Output output = wait_for_program(folder, child);
         INFO(code);

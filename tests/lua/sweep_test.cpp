@@ -16,6 +16,7 @@ using causeway::testing::run_program;
 using causeway::testing::Shell;
 using causeway::testing::start_program;
 using causeway::testing::TemporaryFolder;
+using causeway::testing::wait_for_file;
 using causeway::testing::wait_for_program;
 using causeway::testing::write_bytes;
 
@@ -186,7 +187,7 @@ sweep{grid = {N = {1, 2, 3}}, save = "one", run = function(p)
 end}
 )");
     const pid_t child = start_program(folder, {"sweep.lua"});
-    for (int i = 0; i < 500 && !std::filesystem::exists(folder / "reached"); ++i) ::usleep(10000);
+    CHECK(wait_for_file(folder / "reached"));
     ::kill(child, SIGINT);
     const auto output = wait_for_program(folder, child);
     CHECK(output.status != 0);
