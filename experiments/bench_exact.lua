@@ -4,6 +4,8 @@
 --   causeway experiments/bench_exact.lua --quick                               N up to 8192, less time a point
 --   causeway experiments/bench_exact.lua --methods fleet,block-based --heads 1 --lengths 8192
 --
+--   --lengths 128,256,…,131072
+--   --methods fleet,…                default: those that "auto" chooses from
 --   --heads 8 --rank 128 --dim 128   shape of the inputs: standard normal, Float32, one batch
 --   --seconds 0.5                    time spent on a point beyond warm-up, at least three calls
 --   --timeout 60                     seconds after which a point is given up and recorded as timeout
@@ -18,30 +20,23 @@
 --   all others, rank by rank            N h 4 r d
 -- Their rate is compared with what Eigen's 512×512×512 Float32 product reaches on the same threads, measured beside it.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+local registered, all, candidates = {}, {}, {}
+for i, method in ipairs(method_list()) do
+  registered[method.name], all[i] = method, method.name
+  if method.auto then candidates[#candidates + 1] = method.name end
+end
 local options = dofile(folder .. "/lib/arguments.lua")(arg, {
   quick = false, fresh = false, heads = 8, rank = 128, dim = 128, seconds = 0.5, timeout = 60, save = "results/bench_exact",
   lengths = { 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072 },
-  methods = {},
-})
+  methods = candidates,
+}, { heads = { 1 }, rank = { 1 }, dim = { 1 }, seconds = { above = 0 }, timeout = { above = 0 }, lengths = { 1 }, methods = all })
+local cells = dofile(folder .. "/lib/cells.lua")
 if options.quick then
   options.seconds = math.min(options.seconds, 0.2)
-  local short = {}
-  for _, N in ipairs(options.lengths) do
-    if N <= 8192 then short[#short + 1] = N end
-  end
-  options.lengths = short
+  options.lengths = dofile(folder .. "/lib/at_most.lua")(options.lengths, 8192, "lengths")
 end
 local h, r, d = options.heads, options.rank, options.dim
-
-local registered, names = {}, {}
-for _, method in ipairs(method_list()) do
-  registered[method.name] = method
-  if method.auto then names[#names + 1] = method.name end
-end
-if #options.methods > 0 then names = options.methods end
-for _, name in ipairs(names) do
-  if not registered[name] then error(string.format("--methods: %q is not registered; methods() lists what is", name), 0) end
-end
+local names = options.methods
 
 -- ── Useful operations ──
 
@@ -114,11 +109,6 @@ local results = sweep({
 })
 
 -- ── What came out ──
-local function scaled(factor, digits)
-  return function(x) return type(x) == "number" and causeway.number_text(x * factor, digits) or x end
-end
-local function memory_text(x) return type(x) == "number" and causeway.bytes_text(x) or x end
-
 for _, N in ipairs(options.lengths) do
   local rows = results:where({ N = N })
   local lines = {}
@@ -129,11 +119,11 @@ for _, N in ipairs(options.lengths) do
   print()
   display(causeway.text_table(lines, { title = "N = " .. N, columns = {
     { key = "method" },
-    { key = "time", unit = "ms", format = scaled(1e3), align = "right" },
-    { key = "rate", unit = "GFLOP/s", format = scaled(1e-9), align = "right" },
-    { key = "share", title = "of product rate", unit = "%", format = scaled(100, 3), align = "right" },
-    { key = "token", title = "per token", unit = "ns", format = scaled(1e9), align = "right" },
-    { key = "memory", title = "extra memory", format = memory_text, align = "right" },
+    { key = "time", unit = "ms", format = cells.scaled(1e3), align = "right" },
+    { key = "rate", unit = "GFLOP/s", format = cells.scaled(1e-9), align = "right" },
+    { key = "share", title = "of product rate", unit = "%", format = cells.scaled(100, 3), align = "right" },
+    { key = "token", title = "per token", unit = "ns", format = cells.scaled(1e9), align = "right" },
+    { key = "memory", title = "extra memory", format = cells.bytes, align = "right" },
   } }))
 end
 

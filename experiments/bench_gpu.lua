@@ -1,7 +1,7 @@
 -- How near to the limits of the GPU is everything that runs on it?
 --
 --   causeway experiments/bench_gpu.lua                      the table of kernels, then LeetDecoding's tables
---   causeway experiments/bench_gpu.lua --part kernels       one of kernels, leet
+--   causeway experiments/bench_gpu.lua --part kernels       one of kernels, leet, all
 --   causeway experiments/bench_gpu.lua --quick              lengths up to 8192
 --   causeway experiments/bench_gpu.lua --only delta         the rows whose name contains the word
 --
@@ -12,7 +12,8 @@
 -- time to read every input and write every output once at the rate of a plain copy, measured in the same run. Times are the
 -- GPU's own, between events; calls follow each other on fresh outputs.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15, save = "results/bench_gpu" })
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15, save = "results/bench_gpu" },
+  { part = { "all", "kernels", "leet" }, repeats = { 1 } })
 local available, device = has_gpu()
 if not available then
   print("no GPU: " .. device)

@@ -4,6 +4,8 @@
 --   causeway experiments/bench_softmax.lua --quick               N up to 2048, less time a point
 --   causeway experiments/bench_softmax.lua --methods flash --lengths 4096
 --
+--   --lengths 256,512,…,8192
+--   --methods flash,standard,gradient
 --   --heads 8 --dim 64               shape of the inputs: standard normal, Float32, one batch
 --   --seconds 0.5                    time spent on a point beyond warm-up
 --   --product 512                    side of the matrix product that rates are compared with
@@ -22,21 +24,14 @@ local options = dofile(folder .. "/lib/arguments.lua")(arg, {
   quick = false, fresh = false, heads = 8, dim = 64, seconds = 0.5, product = 512, timeout = 60, save = "results/bench_softmax",
   lengths = { 256, 512, 1024, 2048, 4096, 8192 },
   methods = { "flash", "standard", "gradient" },
-}, { product = { 1, 4096 } })
+}, { heads = { 1 }, dim = { 1 }, seconds = { above = 0 }, product = { 1, 4096 }, timeout = { above = 0 }, lengths = { 1 }, methods = { "flash", "standard", "gradient" } })
+local cells = dofile(folder .. "/lib/cells.lua")
 if options.quick then
   options.seconds = math.min(options.seconds, 0.2)
-  local short = {}
-  for _, N in ipairs(options.lengths) do
-    if N <= 2048 then short[#short + 1] = N end
-  end
-  options.lengths = short
+  options.lengths = dofile(folder .. "/lib/at_most.lua")(options.lengths, 2048, "lengths")
 end
 local h, d = options.heads, options.dim
 local function product() return product_rate(options.product, { seconds = options.seconds / 2 }) end
-local known = { flash = true, standard = true, gradient = true }
-for _, name in ipairs(options.methods) do
-  if not known[name] then error(string.format("--methods: %q, expected flash, standard or gradient", name), 0) end
-end
 
 -- ── Right before fast ──
 print(tostring(machine()))
@@ -93,11 +88,6 @@ local results = sweep({
 })
 
 -- ── What came out ──
-local function scaled(factor, digits)
-  return function(x) return type(x) == "number" and causeway.number_text(x * factor, digits) or x end
-end
-local function memory_text(x) return type(x) == "number" and causeway.bytes_text(x) or x end
-
 for _, mask in ipairs({ "causal", "full" }) do
   local lines = {}
   for i, row in ipairs(results:where({ mask = mask })) do
@@ -108,11 +98,11 @@ for _, mask in ipairs({ "causal", "full" }) do
   print()
   display(causeway.text_table(lines, { title = string.format("%s, %d heads, d = %d", mask, h, d), columns = {
     "N", { key = "method" },
-    { key = "time", unit = "ms", format = scaled(1e3), align = "right" },
-    { key = "rate", unit = "GFLOP/s", format = scaled(1e-9), align = "right" },
-    { key = "share", title = "of product rate", unit = "%", format = scaled(100, 3), align = "right" },
-    { key = "memory", title = "extra memory", format = memory_text, align = "right" },
-    { key = "scores", format = memory_text, align = "right" },
+    { key = "time", unit = "ms", format = cells.scaled(1e3), align = "right" },
+    { key = "rate", unit = "GFLOP/s", format = cells.scaled(1e-9), align = "right" },
+    { key = "share", title = "of product rate", unit = "%", format = cells.scaled(100, 3), align = "right" },
+    { key = "memory", title = "extra memory", format = cells.bytes, align = "right" },
+    { key = "scores", format = cells.bytes, align = "right" },
   } }))
 end
 

@@ -9,8 +9,8 @@
 -- It leaves results/tour: tour.csv and tour.json (every row with the machine that made it), time.svg, tour.html. Stopped
 -- in the middle, it goes on where it was; finished, it starts again.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, device = "cpu", save = "results/tour", seconds = 0.15 })
-if options.device ~= "cpu" and options.device ~= "gpu" then error(string.format("--device: %q, expected cpu or gpu", options.device), 0) end
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, device = "cpu", save = "results/tour", seconds = 0.15 },
+  { device = { "cpu", "gpu" }, seconds = { above = 0 } })
 local on_gpu = options.device == "gpu"
 if on_gpu then
   local available, why = has_gpu()
@@ -129,15 +129,13 @@ local function inputs_of(N)
   return current
 end
 
-local file = options.save .. "/" .. options.save:match("[^/]+$")
-local finished = io.open(file .. ".json")
-if finished then finished:close() end
+local file, finished = dofile(folder .. "/lib/kept.lua")(options.save)
 local results = sweep({
   grid = { N = lengths, method = names },
   order = { "N", "method" },
   timeout = 20,
   save = options.save,
-  fresh = finished ~= nil,
+  fresh = finished,
   run = function(p)
     local x = inputs_of(p.N)
     local function call() return (causal_linear_attention(x.B, x.C, x.V, { method = p.method })) end

@@ -84,14 +84,9 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
         }
         lua_setfield(L, -2, "decay");
     }
-    lua_pushboolean(L, o.normalize);
-    lua_setfield(L, -2, "normalize");
-    lua_pushnumber(L, o.scale);
-    lua_setfield(L, -2, "scale");
-    if (o.block) {
-        lua_pushinteger(L, *o.block);
-        lua_setfield(L, -2, "block");
-    }
+    set_field(L, "normalize", o.normalize);
+    set_field(L, "scale", o.scale);
+    if (o.block) set_field(L, "block", *o.block);
     lua_call(L, 4, 1);
     if (!is_tensor(L, -1)) fail("method \"", o.method, "\": forward returned a ", type_name(L, -1), ", expected a Tensor");
     const Tensor out = check_tensor(L, -1, "output");
@@ -105,22 +100,9 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
 
 // causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...}.
 int causal_linear_attention_(lua_State* L) {
-    const Arguments given(L, 3);
+    const Arguments given(L, call_forms::causal_linear_attention);
     const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v");
-    const Options options = given.options("causal_linear_attention", causal_option_names(), {"B", "C", "V", "q", "k", "v"});
-    CausalOptions o;
-    o.method = options.string("method", "auto");
-    o.decay = decay_option(L, options);
-    o.normalize = options.boolean("normalize", false);
-    if (options.has("block")) {
-        o.block = options.integer("block", 0);
-        if (*o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
-    }
-    o.scale = options.number("scale", 1);
-    o.return_state = options.boolean("return_state", false);
-    o.state = tensor_option(L, options, "state");
-    check_device(options);
-    check_precision(options);
+    const CausalOptions o = causal_options(L, given.options());
     if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
@@ -179,16 +161,6 @@ int register_method(lua_State* L) {
     return 0;
 }
 
-void set(lua_State* L, const char* key, const std::string& value) {
-    lua_pushlstring(L, value.data(), value.size());
-    lua_setfield(L, -2, key);
-}
-
-void set(lua_State* L, const char* key, bool value) {
-    lua_pushboolean(L, value);
-    lua_setfield(L, -2, key);
-}
-
 // method_list(): every method as a table, in the order of the registry, those written in Lua last.
 int method_list(lua_State* L) {
     lua_newtable(L);
@@ -206,20 +178,17 @@ int method_list(lua_State* L) {
     };
     for (const auto& m : exact::methods()) {
         lua_newtable(L);
-        set(L, "name", m.name);
-        set(L, "short", m.short_name);
-        set(L, "source", m.source);
-        set(L, "time", m.time);
-        set(L, "memory", m.memory);
-        set(L, "decay", true);
-        set(L, "normalize", true);
-        set(L, "state", m.state);
-        set(L, "auto", m.candidate);
-        set(L, "built_in", true);
-        if (m.block > 0) {
-            lua_pushinteger(L, m.block);
-            lua_setfield(L, -2, "block");
-        }
+        set_field(L, "name", m.name);
+        set_field(L, "short", m.short_name);
+        set_field(L, "source", m.source);
+        set_field(L, "time", m.time);
+        set_field(L, "memory", m.memory);
+        set_field(L, "decay", true);
+        set_field(L, "normalize", true);
+        set_field(L, "state", m.state);
+        set_field(L, "auto", m.candidate);
+        set_field(L, "built_in", true);
+        if (m.block > 0) set_field(L, "block", m.block);
         finish(runs_on_gpu(m.name));
     }
     for (const auto& name : registered_names(L)) {
@@ -230,11 +199,11 @@ int method_list(lua_State* L) {
             lua_getfield(L, method, key);
             lua_setfield(L, -2, key);
         }
-        set(L, "decay", supports(L, method, "decay"));
-        set(L, "normalize", supports(L, method, "normalize"));
-        set(L, "state", false);
-        set(L, "auto", false);
-        set(L, "built_in", false);
+        set_field(L, "decay", supports(L, method, "decay"));
+        set_field(L, "normalize", supports(L, method, "normalize"));
+        set_field(L, "state", false);
+        set_field(L, "auto", false);
+        set_field(L, "built_in", false);
         lua_remove(L, method);
         finish(false);
     }
@@ -255,14 +224,10 @@ int opcount(lua_State* L) {
         lua_call(L, lua_gettop(L) - 1, 0);
     }
     lua_newtable(L);
-    const auto field = [&](const char* key, std::int64_t value) {
-        lua_pushinteger(L, value);
-        lua_setfield(L, -2, key);
-    };
-    field("multiplies", count.multiplies);
-    field("adds", count.adds);
-    field("exponentials", count.exponentials);
-    field("divisions", count.divisions);
+    set_field(L, "multiplies", count.multiplies);
+    set_field(L, "adds", count.adds);
+    set_field(L, "exponentials", count.exponentials);
+    set_field(L, "divisions", count.divisions);
     return 1;
 }
 
@@ -297,14 +262,10 @@ int cost_(lua_State* L) {
     w.decay = options.boolean("decay", false);
     const exact::Cost c = exact::cost(method, w);
     lua_createtable(L, 0, 4);
-    const auto field = [&](const char* key, Index value) {
-        lua_pushinteger(L, value);
-        lua_setfield(L, -2, key);
-    };
-    field("multiplies", c.operations.multiplies);
-    field("adds", c.operations.adds);
-    field("divisions", c.operations.divisions);
-    field("memory", c.memory);
+    set_field(L, "multiplies", c.operations.multiplies);
+    set_field(L, "adds", c.operations.adds);
+    set_field(L, "divisions", c.operations.divisions);
+    set_field(L, "memory", c.memory);
     return 1;
 }
 

@@ -6,7 +6,22 @@
 
 namespace causeway::lua {
 
-Arguments::Arguments(lua_State* L, int count) : L_(L), named_(lua_gettop(L) == 1 && lua_istable(L, 1)), count_(count) {}
+namespace call_forms {
+
+const CallForm causal_linear_attention{"causal_linear_attention", 3, {"B", "C", "V", "q", "k", "v"},
+                                       {"method", "decay", "normalize", "block", "scale", "device", "precision", "state", "return_state"}};
+const CallForm causal_linear_attention_grad{"causal_linear_attention_grad", 4, {"B", "C", "V", "q", "k", "v", "dO"},
+                                            {"method", "decay", "normalize", "block", "scale", "device", "state", "precision", "ddecay"}};
+const CallForm linear_attention{"linear_attention", 3, {"q", "k", "v"}, {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device"}};
+const CallForm linear_attention_step{"linear_attention_step", 4, {"q", "k", "v", "state"}, {"update", "log_decay", "beta", "scale", "inplace", "device"}};
+const CallForm linear_attention_grad{"linear_attention_grad", 4, {"q", "k", "v", "dO"},
+                                     {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device", "dstate"}};
+const CallForm softmax_attention{"softmax_attention", 3, {"q", "k", "v"}, {"causal", "method", "scale", "return_lse", "device"}};
+const CallForm softmax_attention_grad{"softmax_attention_grad", 4, {"q", "k", "v", "dO"}, {"causal", "method", "scale", "O", "lse", "device"}};
+
+}  // namespace call_forms
+
+Arguments::Arguments(lua_State* L, const CallForm& form) : L_(L), form_(form), named_(lua_gettop(L) == 1 && lua_istable(L, 1)) {}
 
 void Arguments::push_tensor(int index, const char* name, const char* alias) const {
     if (!named_) return lua_pushvalue(L_, index);
@@ -23,16 +38,12 @@ Tensor Arguments::tensor(int index, const char* name, const char* alias) const {
     return out;
 }
 
-Options Arguments::options(const char* function, std::vector<std::string> known, std::initializer_list<const char*> tensors) const {
-    if (named_) known.insert(known.end(), tensors.begin(), tensors.end());
-    for (int i = count_ + 2; !named_ && i <= lua_gettop(L_); ++i)
-        if (!lua_isnil(L_, i)) fail(function, ": argument ", i, ": a ", type_name(L_, i), ", expected none after the options");
-    return {L_, named_ ? 1 : count_ + 1, function, std::move(known)};
-}
-
-const std::vector<std::string>& causal_option_names() {
-    static const std::vector<std::string> names{"method", "decay", "normalize", "block", "scale", "device", "precision", "state", "return_state"};
-    return names;
+Options Arguments::options() const {
+    std::vector<std::string> known = form_.options;
+    if (named_) known.insert(known.end(), form_.names.begin(), form_.names.end());
+    for (int i = form_.tensors + 2; !named_ && i <= lua_gettop(L_); ++i)
+        if (!lua_isnil(L_, i)) fail(form_.function, ": argument ", i, ": a ", type_name(L_, i), ", expected none after the options");
+    return {L_, named_ ? 1 : form_.tensors + 1, form_.function, std::move(known)};
 }
 
 std::optional<Tensor> tensor_option(lua_State* L, const Options& options, const char* key) {
@@ -71,11 +82,26 @@ std::vector<double> decay_option(lua_State* L, const Options& options) {
     return decay;
 }
 
-void check_device(const Options& options) {
-    options.choice("device", "cpu", {"cpu", "gpu"});
-}
+void check_device(const Options& options) { options.choice("device", "cpu", {"cpu", "gpu"}); }
 
 void check_precision(const Options& options) { options.choice("precision", "exact", {"exact", "bf16x3", "tf32"}); }
+
+CausalOptions causal_options(lua_State* L, const Options& options) {
+    CausalOptions o;
+    o.method = options.string("method", o.method);
+    o.decay = decay_option(L, options);
+    o.normalize = options.boolean("normalize", o.normalize);
+    if (options.has("block")) {
+        o.block = options.integer("block", 0);
+        if (*o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
+    }
+    o.scale = options.number("scale", o.scale);
+    o.return_state = options.boolean("return_state", o.return_state);
+    o.state = tensor_option(L, options, "state");
+    check_device(options);
+    check_precision(options);
+    return o;
+}
 
 LinearOptions linear_options(lua_State* L, const Options& options) {
     LinearOptions o;

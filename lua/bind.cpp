@@ -116,6 +116,47 @@ std::string check_string(lua_State* L, int index, const char* argument) {
     return std::string(text, n);
 }
 
+void set_field(lua_State* L, const char* key, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, Index value) {
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, bool value) {
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, const std::string& value) {
+    lua_pushlstring(L, value.data(), value.size());
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, const char* value) {
+    lua_pushstring(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, const Tensor& value) {
+    push(L, value);
+    lua_setfield(L, -2, key);
+}
+
+int method_named(lua_State* L, const char* type, const char* hint) {
+    if (lua_type(L, 2) != LUA_TSTRING) fail("a Tensor is indexed as A(i, j), not with [ ]");
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+    const std::string wanted = lua_tostring(L, 2);
+    std::vector<std::string> names;
+    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1)) names.emplace_back(lua_tostring(L, -2));
+    std::sort(names.begin(), names.end());
+    fail(type, " has no method \"", wanted, "\"", did_you_mean(wanted, names), hint);
+}
+
 Options::Options(lua_State* L, int index, const char* function, std::vector<std::string> known)
     : L_(L), index_(lua_isnoneornil(L, index) ? 0 : lua_absindex(L, index)) {
     if (index_ == 0) return;

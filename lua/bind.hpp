@@ -48,6 +48,7 @@ int guarded(lua_State* L) {
     raise(L, message);
 }
 
+// A function and its name.
 struct Entry {
     const char* name;
     lua_CFunction function;
@@ -71,6 +72,18 @@ Tensor& check_tensor(lua_State* L, int index, const char* argument);
 double check_number(lua_State* L, int index, const char* argument);
 Index check_integer(lua_State* L, int index, const char* argument);
 std::string check_string(lua_State* L, int index, const char* argument);
+
+// Sets a field of the table at the top of the stack.
+void set_field(lua_State* L, const char* key, double value);
+void set_field(lua_State* L, const char* key, Index value);
+void set_field(lua_State* L, const char* key, bool value);
+void set_field(lua_State* L, const char* key, const std::string& value);
+void set_field(lua_State* L, const char* key, const char* value);
+void set_field(lua_State* L, const char* key, const Tensor& value);
+
+// A.name for the userdata and the name on the stack: pushes what upvalue 1, a table of methods, has under it. Throws Error for another
+// key, and for an unknown name with the nearest known one: `Tensor has no method "sise" (did you mean "size"?)`, and `hint` behind it.
+int method_named(lua_State* L, const char* type, const char* hint = "");
 
 // The table of options at `index` (nil or none: no option given). Throws Error for a value that is not a table and
 // for an unknown key, with the nearest known one: `causal_linear_attention: unknown option "blocks" (did you mean "block"?)`.

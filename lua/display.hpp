@@ -13,6 +13,7 @@ struct Rich {
     std::string text, svg, html;
 };
 
+// Where values are shown: a terminal, a notebook.
 class Display {
 public:
     virtual ~Display() = default;

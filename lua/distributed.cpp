@@ -17,26 +17,11 @@ using distributed::Link;
 using distributed::Memory;
 using distributed::Traffic;
 
-void set(lua_State* L, const char* key, Index value) {
-    lua_pushinteger(L, static_cast<lua_Integer>(value));
-    lua_setfield(L, -2, key);
-}
-
-void set(lua_State* L, const char* key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-}
-
-void set(lua_State* L, const char* key, const std::string& value) {
-    lua_pushlstring(L, value.data(), value.size());
-    lua_setfield(L, -2, key);
-}
-
 void set_traffic(lua_State* L, const Traffic& t) {
-    set(L, "messages", t.messages);
-    set(L, "elements", t.elements);
-    set(L, "bytes", t.bytes);
-    set(L, "rounds", t.rounds);
+    set_field(L, "messages", t.messages);
+    set_field(L, "elements", t.elements);
+    set_field(L, "bytes", t.bytes);
+    set_field(L, "rounds", t.rounds);
 }
 
 // The report as a table that lua/lib/distributed.lua shows.
@@ -45,29 +30,29 @@ void push_report(lua_State* L, const DecodeReport& r) {
     lua_getfield(L, -1, "_decode_report");
     lua_remove(L, -2);
     lua_newtable(L);
-    set(L, "method", r.method);
-    set(L, "engine", r.engine);
-    set(L, "algorithm", r.algorithm);
-    set(L, "topology", r.topology);
-    set(L, "shards", static_cast<Index>(r.shards));
-    set(L, "time", r.seconds);
-    set(L, "element_bytes", r.element_bytes);
+    set_field(L, "method", r.method);
+    set_field(L, "engine", r.engine);
+    set_field(L, "algorithm", r.algorithm);
+    set_field(L, "topology", r.topology);
+    set_field(L, "shards", static_cast<Index>(r.shards));
+    set_field(L, "time", r.seconds);
+    set_field(L, "element_bytes", r.element_bytes);
     set_traffic(L, r.total());
     const Memory& most = r.largest();
-    set(L, "memory", most.peak_total * r.element_bytes);
+    set_field(L, "memory", most.peak_total * r.element_bytes);
     lua_newtable(L);
-    set(L, "shard", most.most(Held::shard));
-    set(L, "incoming", most.most(Held::incoming));
-    set(L, "query", most.most(Held::query));
-    set(L, "partial", most.most(Held::partial));
-    set(L, "work", most.most(Held::work));
-    set(L, "total", most.peak_total);
+    set_field(L, "shard", most.most(Held::shard));
+    set_field(L, "incoming", most.most(Held::incoming));
+    set_field(L, "query", most.most(Held::query));
+    set_field(L, "partial", most.most(Held::partial));
+    set_field(L, "work", most.most(Held::work));
+    set_field(L, "total", most.peak_total);
     lua_setfield(L, -2, "held");
     lua_newtable(L);
     for (std::size_t i = 0; i < r.traffic.size(); ++i) {
         lua_newtable(L);
         set_traffic(L, r.traffic[i]);
-        set(L, "memory", r.memory[i].peak_total * r.element_bytes);
+        set_field(L, "memory", r.memory[i].peak_total * r.element_bytes);
         lua_seti(L, -2, static_cast<lua_Integer>(i + 1));
     }
     lua_setfield(L, -2, "workers");
@@ -120,12 +105,11 @@ int per_node_option(const Options& options, int otherwise) {
 }
 
 int decode(lua_State* L, bool is_tree) {
-    const Arguments given(L, 3);
+    static const CallForm tree{"tree_decode", 3, {"q", "k", "v"}, {"shards", "sizes", "engine", "causal", "scale", "return_lse", "topology", "algorithm", "per_node"}};
+    static const CallForm ring{"ring_decode", 3, {"q", "k", "v"}, {"shards", "sizes", "engine", "causal", "scale", "return_lse", "overlap", "home"}};
+    const Arguments given(L, is_tree ? tree : ring);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
-    std::vector<std::string> known{"shards", "sizes", "engine", "causal", "scale", "return_lse"};
-    for (const char* name : {"topology", "algorithm", "per_node"}) if (is_tree) known.emplace_back(name);
-    for (const char* name : {"overlap", "home"}) if (!is_tree) known.emplace_back(name);
-    const Options options = given.options(is_tree ? "tree_decode" : "ring_decode", known, {"q", "k", "v"});
+    const Options options = given.options();
     DecodeOptions o;
     o.shards = shards_option(options, 1024);
     o.sizes = sizes_option(L, options);
@@ -178,7 +162,6 @@ int decode_model_(lua_State* L) {
     machine.memory_rate = options.number("memory_rate", machine.memory_rate);
     machine.flop_rate = options.number("flop_rate", machine.flop_rate);
     machine.start = options.number("start", machine.start);
-    machine.element_bytes = options.integer("element_bytes", machine.element_bytes);
     if (!(machine.memory_rate > 0)) fail("memory_rate: ", machine.memory_rate, ", expected a number > 0");
     if (!(machine.flop_rate > 0)) fail("flop_rate: ", machine.flop_rate, ", expected a number > 0");
     if (!(machine.start >= 0 && std::isfinite(machine.start))) fail("start: ", machine.start, ", expected a finite number >= 0");
@@ -213,8 +196,8 @@ int link_speed_(lua_State* L) {
     const Index bytes = lua_isnoneornil(L, 3) ? Index{1} << 22 : check_integer(L, 3, "bytes");
     const Link link = measured_link(engine, static_cast<int>(std::clamp<Index>(ranks, 0, 1 << 20)), bytes);
     lua_newtable(L);
-    set(L, "latency", link.latency);
-    set(L, "rate", link.rate);
+    set_field(L, "latency", link.latency);
+    set_field(L, "rate", link.rate);
     return 1;
 }
 

@@ -10,6 +10,7 @@
 
 namespace causeway::lua {
 
+// Where the entries of the shell come from.
 class LineReader {
 public:
     enum class Result { line, interrupted, end };

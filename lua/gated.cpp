@@ -10,10 +10,9 @@ namespace {
 
 // linear_attention(q, k, v, options) -> output, state
 int linear_attention_(lua_State* L) {
-    const Arguments given(L, 3);
+    const Arguments given(L, call_forms::linear_attention);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
-    const Options options =
-        given.options("linear_attention", {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device"}, {"q", "k", "v"});
+    const Options options = given.options();
     LinearOptions o = linear_options(L, options);
     o.state = tensor_option(L, options, "state");
     const LinearResult result = counting ? linear_attention_counted(q, k, v, o, *counting) : linear_attention(q, k, v, o);
@@ -24,11 +23,10 @@ int linear_attention_(lua_State* L) {
 
 // linear_attention_step(q, k, v, state, options) -> output, state
 int linear_attention_step_(lua_State* L) {
-    const Arguments given(L, 4);
+    const Arguments given(L, call_forms::linear_attention_step);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
     Tensor state = given.tensor(4, "state");
-    const Options options =
-        given.options("linear_attention_step", {"update", "log_decay", "beta", "scale", "inplace", "device"}, {"q", "k", "v", "state"});
+    const Options options = given.options();
     const LinearOptions o = linear_options(L, options);
     refuse_counting("linear_attention_step", "linear_attention, with mode = \"recurrent\" for the same operations");
     if (!options.boolean("inplace", false)) {

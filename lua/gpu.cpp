@@ -91,16 +91,7 @@ int on_the_gpu(lua_State* L) {
     return 1;
 }
 
-int index(lua_State* L) {
-    if (lua_type(L, 2) != LUA_TSTRING) fail("a Tensor is indexed as A(i, j), not with [ ]");
-    lua_pushvalue(L, 2);
-    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-    const std::string wanted = lua_tostring(L, 2);
-    std::vector<std::string> names;
-    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1)) names.emplace_back(lua_tostring(L, -2));
-    std::sort(names.begin(), names.end());
-    fail("a Tensor on the GPU has no method \"", wanted, "\"", did_you_mean(wanted, names), ", A:cpu() has those of Tensor");
-}
+int index(lua_State* L) { return method_named(L, "a Tensor on the GPU", ", A:cpu() has those of Tensor"); }
 
 int elements_stay(lua_State*) { fail("elements of a Tensor on the GPU are not reached one by one: take a copy with A:cpu()"); }
 
@@ -242,6 +233,11 @@ void push(lua_State* L, gpu::Tensor value) {
         lua_gc(L, LUA_GCCOLLECT);
         next_collection = gpu_bytes() + std::max(least_growth, gpu_bytes() / 2);
     }
+}
+
+void set_field(lua_State* L, const char* key, const gpu::Tensor& value) {
+    push(L, value);
+    lua_setfield(L, -2, key);
 }
 
 bool is_gpu_tensor(lua_State* L, int index) { return luaL_testudata(L, index, gpu_tensor_type) != nullptr; }

@@ -50,6 +50,7 @@ private:
 
 #ifdef CAUSEWAY_GPU
 void push(lua_State* L, gpu::Tensor value);
+void set_field(lua_State* L, const char* key, const gpu::Tensor& value);
 // Throws Error naming the argument.
 gpu::Tensor& check_gpu_tensor(lua_State* L, int index, const char* argument);
 #endif

@@ -15,6 +15,7 @@
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/softmax_attention_grad.hpp"
 #include "lua/attention_args.hpp"
+#include "lua/attention_results.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -27,7 +28,7 @@ void wait() {
 
 // A call f(A, B, ..., options), or with everything in one table.
 struct GpuArguments : Arguments {
-    GpuArguments(lua_State* state, int tensors) : Arguments(state, tensors), L(state) {}
+    GpuArguments(lua_State* state, const CallForm& form) : Arguments(state, form), L(state) {}
 
     Tensor gpu_tensor(int index, const char* name, const char* alias = nullptr) const {
         push_tensor(index, name, alias);
@@ -47,7 +48,7 @@ std::optional<Tensor> gpu_tensor_option(lua_State* L, const Options& options, co
     return out;
 }
 
-gpu::CausalOptions causal_options(lua_State* L, const Options& options) {
+gpu::CausalOptions gpu_causal_options(lua_State* L, const Options& options) {
     gpu::CausalOptions o;
     o.method = options.string("method", o.method);
     o.decay = decay_option(L, options);
@@ -56,17 +57,16 @@ gpu::CausalOptions causal_options(lua_State* L, const Options& options) {
     o.scale = options.number("scale", o.scale);
     o.state = gpu_tensor_option(L, options, "state");
     const std::string precision = options.choice("precision", "bf16x3", {"exact", "bf16x3", "tf32"});
+    o.return_state = options.boolean("return_state", o.return_state);
     o.precision = precision == "exact" ? gpu::Precision::exact : precision == "tf32" ? gpu::Precision::tf32 : gpu::Precision::bf16x3;
     check_device(options);
     return o;
 }
 
 int causal_linear_attention_(lua_State* L) {
-    const GpuArguments given(L, 3);
+    const GpuArguments given(L, call_forms::causal_linear_attention);
     const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"), V = given.gpu_tensor(3, "V", "v");
-    const Options options = given.options("causal_linear_attention", causal_option_names(), {"B", "C", "V", "q", "k", "v"});
-    gpu::CausalOptions o = causal_options(L, options);
-    o.return_state = options.boolean("return_state", false);
+    const gpu::CausalOptions o = gpu_causal_options(L, given.options());
     const gpu::CausalResult result = gpu::causal_linear_attention(B, C, V, o);
     wait();
     push(L, result.O);
@@ -76,11 +76,10 @@ int causal_linear_attention_(lua_State* L) {
 }
 
 int causal_linear_attention_grad_(lua_State* L) {
-    const GpuArguments given(L, 4);
+    const GpuArguments given(L, call_forms::causal_linear_attention_grad);
     const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"), V = given.gpu_tensor(3, "V", "v"), dO = given.gpu_tensor(4, "dO");
-    const Options options = given.options("causal_linear_attention_grad", {"method", "decay", "normalize", "block", "scale", "device", "state", "precision", "ddecay"},
-                                          {"B", "C", "V", "q", "k", "v", "dO"});
-    const gpu::CausalOptions o = causal_options(L, options);
+    const Options options = given.options();
+    const gpu::CausalOptions o = gpu_causal_options(L, options);
     const bool one_decay = options.push("decay") == LUA_TNUMBER;
     lua_pop(L, 1);
     const gpu::CausalGradient g = gpu::causal_linear_attention_grad(B, C, V, dO, o, options.boolean("ddecay", true));
@@ -95,7 +94,7 @@ int causal_linear_attention_grad_(lua_State* L) {
     return lua_gettop(L) - before;
 }
 
-gpu::LinearOptions linear_options_of(lua_State* L, const Options& options) {
+gpu::LinearOptions gpu_linear_options(lua_State* L, const Options& options) {
     gpu::LinearOptions o;
     o.update = options.string("update", o.update);
     o.log_decay = gpu_tensor_option(L, options, "log_decay");
@@ -109,10 +108,10 @@ gpu::LinearOptions linear_options_of(lua_State* L, const Options& options) {
 }
 
 int linear_attention_(lua_State* L) {
-    const GpuArguments given(L, 3);
+    const GpuArguments given(L, call_forms::linear_attention);
     const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v");
-    const Options options = given.options("linear_attention", {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device"}, {"q", "k", "v"});
-    gpu::LinearOptions o = linear_options_of(L, options);
+    const Options options = given.options();
+    gpu::LinearOptions o = gpu_linear_options(L, options);
     o.state = gpu_tensor_option(L, options, "state");
     const gpu::LinearResult result = gpu::linear_attention(q, k, v, o);
     wait();
@@ -122,11 +121,11 @@ int linear_attention_(lua_State* L) {
 }
 
 int linear_attention_step_(lua_State* L) {
-    const GpuArguments given(L, 4);
+    const GpuArguments given(L, call_forms::linear_attention_step);
     const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v");
     Tensor state = given.gpu_tensor(4, "state");
-    const Options options = given.options("linear_attention_step", {"update", "log_decay", "beta", "scale", "inplace", "device"}, {"q", "k", "v", "state"});
-    const gpu::LinearOptions o = linear_options_of(L, options);
+    const Options options = given.options();
+    const gpu::LinearOptions o = gpu_linear_options(L, options);
     if (!options.boolean("inplace", false)) state = state.own(DType::f32);
     Shape shape = q.shape();
     if (q.ndim() > 0 && v.ndim() > 0) shape[q.ndim() - 1] = v.shape().back();
@@ -139,29 +138,18 @@ int linear_attention_step_(lua_State* L) {
 }
 
 int linear_attention_grad_(lua_State* L) {
-    const GpuArguments given(L, 4);
+    const GpuArguments given(L, call_forms::linear_attention_grad);
     const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"), dO = given.gpu_tensor(4, "dO");
-    const Options options =
-        given.options("linear_attention_grad", {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device", "dstate"}, {"q", "k", "v", "dO"});
-    gpu::LinearOptions o = linear_options_of(L, options);
+    const Options options = given.options();
+    gpu::LinearOptions o = gpu_linear_options(L, options);
     o.state = gpu_tensor_option(L, options, "state");
     const gpu::LinearGradient g = gpu::linear_attention_grad(q, k, v, dO, o, gpu_tensor_option(L, options, "dstate"));
     wait();
-    lua_createtable(L, 0, 6);
-    const auto field = [&](const char* key, const Tensor& value) {
-        push(L, value);
-        lua_setfield(L, -2, key);
-    };
-    field("dq", g.dq);
-    field("dk", g.dk);
-    field("dv", g.dv);
-    if (g.dlog_decay) field("dlog_decay", *g.dlog_decay);
-    if (g.dbeta) field("dbeta", *g.dbeta);
-    field("dstate", g.dstate);
+    push_gradient(L, g);
     return 1;
 }
 
-gpu::SoftmaxOptions softmax_options_of(const Options& options) {
+gpu::SoftmaxOptions gpu_softmax_options(const Options& options) {
     gpu::SoftmaxOptions o;
     o.causal = options.boolean("causal", o.causal);
     if (options.choice("method", "flash", {"flash", "standard"}) == "standard") fail("method: \"standard\" does not run on the GPU, expected \"flash\"");
@@ -171,10 +159,10 @@ gpu::SoftmaxOptions softmax_options_of(const Options& options) {
 }
 
 int softmax_attention_(lua_State* L) {
-    const GpuArguments given(L, 3);
+    const GpuArguments given(L, call_forms::softmax_attention);
     const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v");
-    const Options options = given.options("softmax_attention", {"causal", "method", "scale", "return_lse", "device"}, {"q", "k", "v"});
-    const gpu::SoftmaxOptions o = softmax_options_of(options);
+    const Options options = given.options();
+    const gpu::SoftmaxOptions o = gpu_softmax_options(options);
     const bool return_lse = options.boolean("return_lse", false);
     const gpu::SoftmaxResult result = gpu::softmax_attention(q, k, v, o);
     wait();
@@ -184,22 +172,14 @@ int softmax_attention_(lua_State* L) {
 }
 
 int softmax_attention_grad_(lua_State* L) {
-    const GpuArguments given(L, 4);
+    const GpuArguments given(L, call_forms::softmax_attention_grad);
     const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"), dO = given.gpu_tensor(4, "dO");
-    const Options options = given.options("softmax_attention_grad", {"causal", "method", "scale", "O", "lse", "device"}, {"q", "k", "v", "dO"});
-    const gpu::SoftmaxOptions o = softmax_options_of(options);
-    const auto O = gpu_tensor_option(L, options, "O"), lse = gpu_tensor_option(L, options, "lse");
-    if (O && !lse) fail("lse: missing, O was given and the gradient needs both or neither");
-    if (lse && !O) fail("O: missing, lse was given and the gradient needs both or neither");
-    std::optional<gpu::SoftmaxResult> forward;
-    if (O) forward = gpu::SoftmaxResult{*O, *lse};
+    const Options options = given.options();
+    const gpu::SoftmaxOptions o = gpu_softmax_options(options);
+    const auto forward = given_forward<gpu::SoftmaxResult>(gpu_tensor_option(L, options, "O"), gpu_tensor_option(L, options, "lse"));
     const gpu::SoftmaxGradient g = gpu::softmax_attention_grad(q, k, v, dO, o, forward);
     wait();
-    lua_createtable(L, 0, 3);
-    for (const auto& [key, value] : {std::pair<const char*, const Tensor&>{"dq", g.dq}, {"dk", g.dk}, {"dv", g.dv}}) {
-        push(L, value);
-        lua_setfield(L, -2, key);
-    }
+    push_gradient(L, g);
     return 1;
 }
 
@@ -210,15 +190,7 @@ int lowrank_(lua_State* L) {
     if (!gpu::low_rank_takes(method.name)) fail("device: ", method.name, " does not run on the GPU, expected favor+, rfa, taylor or hedgehog there");
     const gpu::LowRank result = gpu::low_rank(name, q, k, lowrank_options(L, 4, method));
     wait();
-    push(L, result.B);
-    push(L, result.C);
-    if (result.extras.empty()) return 2;
-    lua_newtable(L);
-    for (const auto& [key, value] : result.extras) {
-        push(L, value);
-        lua_setfield(L, -2, key.c_str());
-    }
-    return 3;
+    return push_low_rank(L, result);
 }
 
 }  // namespace

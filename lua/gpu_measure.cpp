@@ -37,11 +37,6 @@ void need_gpu(const char* function) {
     if (std::string why; !gpu_available(&why)) fail(function, ": no GPU: ", why);
 }
 
-void set(lua_State* L, const char* key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-}
-
 // gpu_time(f, {repeats = 21, calls = 1}) -> seconds, the median of `repeats` times between events around `calls` calls, for one
 int gpu_time(lua_State* L) {
     if (!lua_isfunction(L, 1)) fail("gpu_time: expected a function, got a ", type_name(L, 1));
@@ -90,14 +85,14 @@ int gpu_memory(lua_State* L) {
     std::size_t free = 0, total = 0;
     gpu::check(cudaMemGetInfo(&free, &total), "asking for the free memory");
     lua_createtable(L, 0, 4);
-    set(L, "used", static_cast<double>(gpu::bytes_in_use()));
-    set(L, "peak", static_cast<double>(gpu::bytes_peak()));
-    set(L, "free", static_cast<double>(free));
-    set(L, "total", static_cast<double>(total));
+    set_field(L, "used", static_cast<double>(gpu::bytes_in_use()));
+    set_field(L, "peak", static_cast<double>(gpu::bytes_peak()));
+    set_field(L, "free", static_cast<double>(free));
+    set_field(L, "total", static_cast<double>(total));
     return 1;
 }
 
-// gpu_randn(dims..., [type or {dtype =, seed =}]) -> normal numbers, made on the GPU
+// gpu_randn(dims..., [type or {dtype = type}]) -> normal numbers, made on the GPU
 int gpu_randn(lua_State* L) {
     static Index next_seed = 0;
     const Wanted wanted = check_dims(L, 1, "gpu_randn");

@@ -4,6 +4,7 @@
 #include "core/gradient/causal_linear_attention_grad.hpp"
 #include "core/gradient/linear_attention_grad.hpp"
 #include "lua/attention_args.hpp"
+#include "lua/attention_results.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
 #include "lua/gpu.hpp"
@@ -13,20 +14,11 @@ namespace {
 
 // causal_linear_attention_grad(B, C, V, dO, options) -> dB, dC, dV, ddecay (with decay), dstate (with state)
 int causal_linear_attention_grad_(lua_State* L) {
-    const Arguments given(L, 4);
+    const Arguments given(L, call_forms::causal_linear_attention_grad);
     const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v"), dO = given.tensor(4, "dO");
-    const Options options = given.options("causal_linear_attention_grad", {"method", "decay", "normalize", "block", "scale", "device", "state", "precision", "ddecay"},
-                                          {"B", "C", "V", "q", "k", "v", "dO"});
+    const Options options = given.options();
     refuse_counting("causal_linear_attention_grad", "a forward call");
-    CausalOptions o;
-    o.method = options.string("method", o.method);
-    o.decay = decay_option(L, options);
-    o.normalize = options.boolean("normalize", o.normalize);
-    if (options.has("block")) o.block = options.integer("block", 0);
-    o.scale = options.number("scale", o.scale);
-    o.state = tensor_option(L, options, "state");
-    check_device(options);
-    check_precision(options);
+    const CausalOptions o = causal_options(L, options);
     const bool ddecay = options.boolean("ddecay", true);
     const bool one_decay = options.push("decay") == LUA_TNUMBER;
     lua_pop(L, 1);
@@ -49,25 +41,13 @@ int causal_linear_attention_grad_(lua_State* L) {
 
 // linear_attention_grad(q, k, v, dO, options) -> {dq, dk, dv, dlog_decay, dbeta, dstate}
 int linear_attention_grad_(lua_State* L) {
-    const Arguments given(L, 4);
+    const Arguments given(L, call_forms::linear_attention_grad);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"), dO = given.tensor(4, "dO");
-    const Options options =
-        given.options("linear_attention_grad", {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device", "dstate"}, {"q", "k", "v", "dO"});
+    const Options options = given.options();
     refuse_counting("linear_attention_grad", "a forward call");
     LinearOptions o = linear_options(L, options);
     o.state = tensor_option(L, options, "state");
-    const LinearGradient g = linear_attention_grad(q, k, v, dO, o, tensor_option(L, options, "dstate"));
-    lua_createtable(L, 0, 6);
-    const auto field = [&](const char* name, const Tensor& value) {
-        push(L, value);
-        lua_setfield(L, -2, name);
-    };
-    field("dq", g.dq);
-    field("dk", g.dk);
-    field("dv", g.dv);
-    if (g.dlog_decay) field("dlog_decay", *g.dlog_decay);
-    if (g.dbeta) field("dbeta", *g.dbeta);
-    field("dstate", g.dstate);
+    push_gradient(L, linear_attention_grad(q, k, v, dO, o, tensor_option(L, options, "dstate")));
     return 1;
 }
 

@@ -1,7 +1,7 @@
 // Low-rank factors of the attention matrix, their registry, and their errors with and without the causal mask.
-
 #include "core/lowrank/error.hpp"
 #include "lua/attention_args.hpp"
+#include "lua/attention_results.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
 #include "lua/gpu.hpp"
@@ -9,32 +9,13 @@
 namespace causeway::lua {
 namespace {
 
-void set(lua_State* L, const char* key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-}
-
-void set(lua_State* L, const char* key, const std::string& value) {
-    lua_pushlstring(L, value.data(), value.size());
-    lua_setfield(L, -2, key);
-}
-
 // lowrank(name, q, k, options) -> B, C, and where the factorisation has more than B Cᵀ a table of it
 int lowrank_(lua_State* L) {
     const std::string name = check_string(L, 1, "name");
     const Tensor q = check_tensor(L, 2, "q"), k = check_tensor(L, 3, "k");
     if (counting) fail("opcount: lowrank is not counted, expected the factors to be made before");
     const LowRankOptions o = lowrank_options(L, 4, lowrank::method(name));
-    const LowRank result = low_rank(name, q, k, o);
-    push(L, result.B);
-    push(L, result.C);
-    if (result.extras.empty()) return 2;
-    lua_newtable(L);
-    for (const auto& [key, value] : result.extras) {
-        push(L, value);
-        lua_setfield(L, -2, key.c_str());
-    }
-    return 3;
+    return push_low_rank(L, low_rank(name, q, k, o));
 }
 
 // lowrank_method_list(): the registry as a list of tables.
@@ -43,25 +24,21 @@ int lowrank_method_list(lua_State* L) {
     lua_Integer n = 0;
     for (const auto& m : lowrank::methods()) {
         lua_newtable(L);
-        set(L, "name", m.name);
-        set(L, "source", m.source);
-        set(L, "formula", m.formula);
-        set(L, "time", m.time);
-        set(L, "rank", m.rank);
-        for (const auto& [key, value] : {std::pair("future", m.future), {"seeded", m.seeded}, {"values", m.values}}) {
-            lua_pushboolean(L, value);
-            lua_setfield(L, -2, key);
-        }
-        if (m.otherwise > 0) {
-            lua_pushinteger(L, m.otherwise);
-            lua_setfield(L, -2, "default_rank");
-        }
+        set_field(L, "name", m.name);
+        set_field(L, "source", m.source);
+        set_field(L, "formula", m.formula);
+        set_field(L, "time", m.time);
+        set_field(L, "rank", m.rank);
+        set_field(L, "future", m.future);
+        set_field(L, "seeded", m.seeded);
+        set_field(L, "values", m.values);
+        if (m.otherwise > 0) set_field(L, "default_rank", m.otherwise);
         lua_newtable(L);
         lua_Integer i = 0;
         for (const auto& option : m.options) {
             lua_newtable(L);
-            set(L, "name", option.name);
-            set(L, "text", option.text);
+            set_field(L, "name", option.name);
+            set_field(L, "text", option.text);
             if (option.flag) lua_pushboolean(L, option.otherwise != 0);
             else lua_pushinteger(L, static_cast<lua_Integer>(option.otherwise));
             lua_setfield(L, -2, "default");
@@ -78,13 +55,13 @@ double quotient(double x, double y) { return x == 0 ? 0 : x / y; }
 
 void set_norms(lua_State* L, const char* key, const MaskedNorms& x, double bound, bool mask, bool relative) {
     lua_newtable(L);
-    set(L, "unmasked", x.error);
-    if (relative) set(L, "relative", quotient(x.error, x.matrix));
+    set_field(L, "unmasked", x.error);
+    if (relative) set_field(L, "relative", quotient(x.error, x.matrix));
     if (mask) {
-        set(L, "masked", x.error_masked);
-        if (relative) set(L, "relative_masked", quotient(x.error_masked, x.matrix_masked));
-        set(L, "ratio", x.ratio());
-        set(L, "bound", bound);
+        set_field(L, "masked", x.error_masked);
+        if (relative) set_field(L, "relative_masked", quotient(x.error_masked, x.matrix_masked));
+        set_field(L, "ratio", x.ratio());
+        set_field(L, "bound", bound);
     }
     lua_setfield(L, -2, key);
 }
@@ -93,29 +70,30 @@ void push_error(lua_State* L, const LowRankError& e, bool mask) {
     lua_newtable(L);
     set_norms(L, "frobenius", e.frobenius, 1, mask, true);
     set_norms(L, "operator", e.operator_norm, e.operator_constant, mask, true);
-    set(L, "residual", e.residual);
+    set_field(L, "residual", e.residual);
     if (!e.output) return;
     const OutputError& o = *e.output;
     lua_newtable(L);
-    set(L, "unmasked", o.error);
-    set(L, "relative", quotient(o.error, o.output));
+    set_field(L, "unmasked", o.error);
+    set_field(L, "relative", quotient(o.error, o.output));
     if (mask) {
-        set(L, "masked", o.error_masked);
-        set(L, "relative_masked", quotient(o.error_masked, o.output_masked));
-        set(L, "row_bound", o.row_bound);
-        set(L, "row_share", o.row_share);
-        set(L, "frobenius_bound", o.frobenius_bound);
-        set(L, "operator_bound", o.operator_bound);
-        set(L, "least_sum", o.least_sum);
+        set_field(L, "masked", o.error_masked);
+        set_field(L, "relative_masked", quotient(o.error_masked, o.output_masked));
+        set_field(L, "row_bound", o.row_bound);
+        set_field(L, "row_share", o.row_share);
+        set_field(L, "frobenius_bound", o.frobenius_bound);
+        set_field(L, "operator_bound", o.operator_bound);
+        set_field(L, "least_sum", o.least_sum);
     }
     lua_setfield(L, -2, "output");
 }
 
 // lowrank_error(q, k, B, C, {mask =, scale =, v =, extras =, tolerance =, iterations =})
 int lowrank_error_(lua_State* L) {
-    const Arguments given(L, 4);
+    static const CallForm form{"lowrank_error", 4, {"q", "k", "B", "C"}, {"mask", "scale", "v", "extras", "tolerance", "iterations"}};
+    const Arguments given(L, form);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), B = given.tensor(3, "B"), C = given.tensor(4, "C");
-    const Options options = given.options("lowrank_error", {"mask", "scale", "v", "extras", "tolerance", "iterations"}, {"q", "k", "B", "C"});
+    const Options options = given.options();
     LowRankErrorOptions o;
     o.mask = options.boolean("mask", true);
     if (options.has("scale")) o.scale = options.number("scale", 0);

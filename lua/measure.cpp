@@ -38,21 +38,6 @@ Buffer<double> check_numbers(lua_State* L, int index, const char* argument) {
 
 std::span<const double> span_of(const Buffer<double>& numbers) { return {numbers.data(), static_cast<std::size_t>(numbers.size())}; }
 
-void set_number(lua_State* L, const char* key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-}
-
-void set_integer(lua_State* L, const char* key, Index value) {
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, key);
-}
-
-void set_string(lua_State* L, const char* key, const std::string& value) {
-    lua_pushlstring(L, value.data(), value.size());
-    lua_setfield(L, -2, key);
-}
-
 // clock() -> seconds on a clock that never goes back
 int clock(lua_State* L) {
     lua_pushnumber(L, now());
@@ -86,16 +71,16 @@ int reset_peak(lua_State*) {
 int machine_table(lua_State* L) {
     const Machine& m = machine();
     lua_createtable(L, 0, 10);
-    set_string(L, "processor", m.processor);
-    set_integer(L, "cores", m.cores);
-    set_integer(L, "threads", threads());
-    set_string(L, "simd", m.simd);
-    set_integer(L, "memory", static_cast<Index>(m.memory));
-    set_string(L, "system", m.system);
-    set_string(L, "compiler", m.compiler);
-    set_string(L, "eigen", m.eigen);
-    set_string(L, "lua", LUA_VERSION_MAJOR "." LUA_VERSION_MINOR "." LUA_VERSION_RELEASE);
-    set_string(L, "causeway", m.version);
+    set_field(L, "processor", m.processor);
+    set_field(L, "cores", Index{m.cores});
+    set_field(L, "threads", Index{threads()});
+    set_field(L, "simd", m.simd);
+    set_field(L, "memory", static_cast<Index>(m.memory));
+    set_field(L, "system", m.system);
+    set_field(L, "compiler", m.compiler);
+    set_field(L, "eigen", m.eigen);
+    set_field(L, "lua", LUA_VERSION_MAJOR "." LUA_VERSION_MINOR "." LUA_VERSION_RELEASE);
+    set_field(L, "causeway", m.version);
     return 1;
 }
 
@@ -119,12 +104,12 @@ int rate_of_products(lua_State* L) {
 int summary_table(lua_State* L) {
     const Summary s = summarize(span_of(check_numbers(L, 1, "values")));
     lua_createtable(L, 0, 6);
-    set_integer(L, "count", s.count);
-    set_number(L, "minimum", s.minimum);
-    set_number(L, "median", s.median);
-    set_number(L, "mean", s.mean);
-    set_number(L, "std", s.std);
-    set_number(L, "maximum", s.maximum);
+    set_field(L, "count", s.count);
+    set_field(L, "minimum", s.minimum);
+    set_field(L, "median", s.median);
+    set_field(L, "mean", s.mean);
+    set_field(L, "std", s.std);
+    set_field(L, "maximum", s.maximum);
     return 1;
 }
 

@@ -2,6 +2,7 @@
 #include "core/gradient/softmax_attention_grad.hpp"
 #include "core/softmax/energy.hpp"
 #include "lua/attention_args.hpp"
+#include "lua/attention_results.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
 #include "lua/gpu.hpp"
@@ -20,9 +21,9 @@ SoftmaxOptions softmax_options(const Options& options) {
 
 // softmax_attention(q, k, v, options) -> output, with return_lse also the log-sum-exp
 int softmax_attention_(lua_State* L) {
-    const Arguments given(L, 3);
+    const Arguments given(L, call_forms::softmax_attention);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
-    const Options options = given.options("softmax_attention", {"causal", "method", "scale", "return_lse", "device"}, {"q", "k", "v"});
+    const Options options = given.options();
     const SoftmaxOptions o = softmax_options(options);
     const bool return_lse = options.boolean("return_lse", false);
     const SoftmaxResult result = counting ? softmax_attention_counted(q, k, v, o, *counting) : softmax_attention(q, k, v, o);
@@ -33,25 +34,13 @@ int softmax_attention_(lua_State* L) {
 
 // softmax_attention_grad(q, k, v, dO, options) -> {dq, dk, dv}
 int softmax_attention_grad_(lua_State* L) {
-    const Arguments given(L, 4);
+    const Arguments given(L, call_forms::softmax_attention_grad);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"), dO = given.tensor(4, "dO");
-    const Options options = given.options("softmax_attention_grad", {"causal", "method", "scale", "O", "lse", "device"}, {"q", "k", "v", "dO"});
+    const Options options = given.options();
     refuse_counting("softmax_attention_grad", "softmax_attention");
     const SoftmaxOptions o = softmax_options(options);
-    const auto O = tensor_option(L, options, "O"), lse = tensor_option(L, options, "lse");
-    if (O && !lse) fail("lse: missing, O was given and the gradient needs both or neither");
-    if (lse && !O) fail("O: missing, lse was given and the gradient needs both or neither");
-    std::optional<SoftmaxResult> forward;
-    if (O) forward = SoftmaxResult{*O, *lse};
-    const SoftmaxGradient g = softmax_attention_grad(q, k, v, dO, o, forward);
-    lua_createtable(L, 0, 3);
-    const auto field = [&](const char* name, const Tensor& value) {
-        push(L, value);
-        lua_setfield(L, -2, name);
-    };
-    field("dq", g.dq);
-    field("dk", g.dk);
-    field("dv", g.dv);
+    const auto forward = given_forward<SoftmaxResult>(tensor_option(L, options, "O"), tensor_option(L, options, "lse"));
+    push_gradient(L, softmax_attention_grad(q, k, v, dO, o, forward));
     return 1;
 }
 
@@ -62,9 +51,10 @@ struct EnergyCall {
     EnergyOptions o;
 
     EnergyCall(lua_State* L, const char* function) {
-        const Arguments given(L, 4);
+        const CallForm form{function, 4, {"q", "k", "v", "zeta"}, {"causal", "scale", "device"}};
+        const Arguments given(L, form);
         q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
-        const Options options = given.options(function, {"causal", "scale", "device"}, {"q", "k", "v", "zeta"});
+        const Options options = given.options();
         refuse_counting(function, "softmax_attention");
         const bool named = lua_gettop(L) == 1;
         if (named ? options.has("zeta") : !lua_isnoneornil(L, 4)) zeta = given.tensor(4, "zeta");

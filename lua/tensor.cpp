@@ -1,7 +1,6 @@
 // The type Tensor in Lua: its metatable. The functions are in lua/tensor_*.cpp.
 #include <algorithm>
 
-#include "core/base/text.hpp"
 #include "core/tensor/format.hpp"
 #include "core/tensor/rearrange.hpp"  // identical
 #include "lua/families.hpp"
@@ -53,17 +52,7 @@ int length(lua_State* L) {
     return 1;
 }
 
-// A.name: the method; the table of methods is upvalue 1.
-int index(lua_State* L) {
-    if (lua_type(L, 2) != LUA_TSTRING) fail("a Tensor is indexed as A(i, j), not with [ ]");
-    lua_pushvalue(L, 2);
-    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-    const std::string wanted = lua_tostring(L, 2);
-    std::vector<std::string> names;
-    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1)) names.emplace_back(lua_tostring(L, -2));
-    std::sort(names.begin(), names.end());
-    fail("Tensor has no method \"", wanted, "\"", did_you_mean(wanted, names));
-}
+int index(lua_State* L) { return method_named(L, "Tensor"); }
 
 int new_index(lua_State*) { fail("elements of a Tensor are written as A:set(value, i, j), not with ="); }
 

@@ -13,6 +13,7 @@
 
 namespace causeway::csv {
 
+// What a cell holds; monostate: nothing.
 using Cell = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
 
 // Reads a table row by row, O(length of the text).

@@ -10,7 +10,7 @@ void request() noexcept;
 // Forgets an earlier request, before a new computation starts.
 void clear() noexcept;
 
-bool requested() noexcept;
+bool requested() noexcept;  // since the last clear()
 
 // Computations started from now on stop with Timeout after `seconds`; a value <= 0 (or NaN) removes the limit,
 // infinity sets one that is never reached. Returns the seconds that were left of the limit in force before (0: none).

@@ -8,7 +8,7 @@
 
 namespace causeway {
 
-int threads() noexcept;
+int threads() noexcept;  // worker threads, the calling one among them
 
 // Throws Error unless 1 <= n <= 1024.
 void set_threads(int n);

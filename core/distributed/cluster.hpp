@@ -8,6 +8,7 @@
 
 namespace causeway::distributed {
 
+// Between two devices.
 struct Link {
     double latency = 0;      // seconds from sending to the first byte's arrival
     double rate = 1e9;       // bytes a second in each direction, for each device

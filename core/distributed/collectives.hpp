@@ -23,6 +23,7 @@
 
 namespace causeway::distributed {
 
+// As in the table above; automatic: chosen().
 enum class Topology { automatic, recursive_doubling, halving_doubling, ring, binomial, all_gather, two_level };
 
 // Ranks first, first + stride, ... of a communicator; positions in it count from 0.
@@ -38,9 +39,11 @@ namespace detail {
 // Element at which piece i of `parts` begins.
 inline Index cut(Index items, Index width, Index i, Index parts) { return i * items / parts * width; }
 
+// data + offset, null for the null pointers of a dry run.
 template <class T>
 T* at(T* data, Index offset) { return data ? data + offset : nullptr; }
 
+// combine(into, from) on this rank: two operations and three elements read or written for each of n elements.
 template <class T, class Combine>
 void combine_here(Communicator& comm, T* into, const T* from, Index n, Index width, const Combine& combine) {
     const auto x = static_cast<double>(n);
@@ -116,6 +119,8 @@ void broadcast_binomial(Communicator& comm, const Group& g, T* x, Index n) {
     for (auto& s : sent) s.wait();
 }
 
+// The combination of all vectors at every rank; rounds and volume of each topology in the table above. Recursive doubling: whole
+// vectors with the partner at distance 1, 2, 4, ...
 template <class T, class Combine>
 void all_reduce_doubling(Communicator& comm, const Group& g, T* x, Index items, Index width, const Combine& combine) {
     const Index n = items * width;
@@ -129,6 +134,7 @@ void all_reduce_doubling(Communicator& comm, const Group& g, T* x, Index items, 
     });
 }
 
+// Reduce-scatter by halves with the partner at distance p/2, p/4, ..., and an all-gather back the same way.
 template <class T, class Combine>
 void all_reduce_halving(Communicator& comm, const Group& g, T* x, Index items, Index width, const Combine& combine) {
     detail::with_power_of_two(comm, g, x, items, width, combine, [&](int c, int p, const auto& rank_of) {
@@ -153,6 +159,7 @@ void all_reduce_halving(Communicator& comm, const Group& g, T* x, Index items, I
     });
 }
 
+// Reduce-scatter and all-gather of p pieces around the ring.
 template <class T, class Combine>
 void all_reduce_ring(Communicator& comm, const Group& g, T* x, Index items, Index width, const Combine& combine) {
     const int p = g.count, me = g.position(comm.rank());
@@ -172,6 +179,7 @@ void all_reduce_ring(Communicator& comm, const Group& g, T* x, Index items, Inde
     }
 }
 
+// All vectors to every rank, which combines them in the order of the ranks.
 template <class T, class Combine>
 void all_reduce_gather(Communicator& comm, const Group& g, T* x, Index items, Index width, const Combine& combine) {
     const Index n = items * width;
@@ -198,6 +206,7 @@ inline Topology chosen(Topology topology, Index bytes) {
     return bytes <= (Index{1} << 17) ? Topology::recursive_doubling : Topology::halving_doubling;
 }
 
+// x = the combination of the vectors of all ranks, at every rank, by the topology asked for. per_node: of two_level.
 template <class T, class Combine>
 void all_reduce(Communicator& comm, Topology topology, int per_node, T* x, Index items, Index width, const Combine& combine) {
     const Group g = all_ranks(comm);

@@ -22,6 +22,7 @@ struct Traffic {
 enum class Held { shard, incoming, query, partial, work };
 inline constexpr std::size_t held_kinds = 5;
 
+// Of one worker, in elements.
 struct Memory {
     std::array<Index, held_kinds> now{}, peak{};  // by kind; the peaks of two kinds need not coincide
     Index total = 0, peak_total = 0;

@@ -17,6 +17,7 @@ template <class T>
 struct MergeTriples {
     Index d;
     Index width() const { return d + 2; }
+    // x = `items` neutral elements.
     static void neutral(T* x, Index items, Index d) {
         for (Index i = 0; i < items; ++i, x += d + 2) {
             std::fill_n(x, d + 2, T(0));
@@ -44,6 +45,7 @@ struct MergeTriples {
     }
 };
 
+// Items of one element.
 template <class T>
 struct Maximum {
     void operator()(T* into, const T* from, Index items) const {

@@ -41,6 +41,7 @@ struct Triples {
     static Triples packed(T* x, Index dv) { return {x, x + 1, x + 2, dv + 2, dv + 2}; }
 };
 
+// Keys whose scores are held at a time.
 inline constexpr Index keys_per_tile = 64;
 
 // s[j] = scale · q·k_j, j < count <= keys_per_tile.
@@ -162,6 +163,7 @@ void add_shard(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<
     else add_shard_by_blocks(z, q, shard, x);
 }
 
+// Makes the triples those of no keys at all: (-∞, 0, 0).
 template <class T>
 void set_neutral(const Sizes& z, const Triples<T>& x) {
     for (Index i = 0; i < z.rows(); ++i) {

@@ -5,6 +5,7 @@
 
 namespace causeway::distributed {
 
+// How the ring turns.
 struct RingPlan {
     bool overlap = true;   // the next block is on its way while this one is computed on
     bool home = false;     // one more shift brings every block back to its worker: p shifts, as equation 10 counts, not p - 1

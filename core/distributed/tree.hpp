@@ -23,6 +23,7 @@ struct Task {
     }
 };
 
+// How the partial results are combined.
 struct TreePlan {
     int algorithm = 0;                             // 0: one packed all-reduce; 1, 2, 3: as the document numbers them
     Topology topology = Topology::automatic;
@@ -31,6 +32,7 @@ struct TreePlan {
 
 namespace detail {
 
+// The all-reduce of a plan.
 template <class T>
 struct Reducer {
     Communicator& comm;
@@ -154,6 +156,8 @@ void tree_algorithm_3(Communicator& comm, const Task<T>& task, const detail::Red
     if (!comm.dry()) divide(z, Triples<T>{m.data(), d.data(), n.data(), 1, z.dv}, task.out, task.lse);  // line 6
 }
 
+// O and, where it is wanted, lse of all rows on every rank, as the plan says: O(rows·length·(dk + dv)) time for the shard and one to
+// three all-reduces.
 template <class T>
 void tree(Communicator& comm, const Task<T>& task, const TreePlan& plan) {
     const Borrowed shard(comm, Held::shard, task.shard_elements()), queries(comm, Held::query, task.sizes.rows() * task.sizes.dk);

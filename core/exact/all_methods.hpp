@@ -6,6 +6,7 @@
 
 namespace causeway::exact {
 
+// In the order of the registry.
 Method vanilla_method();
 Method row_based_method();
 Method causal_dot_product_method();

@@ -16,7 +16,7 @@ struct Work {
     bool decay = false, normalize = false;
 };
 
-struct Cost {
+struct Cost {  // of one head
     OperationCount operations;  // a multiply-add is one multiply and one add
     Index memory = 0;           // scalars held beyond inputs and output
 };

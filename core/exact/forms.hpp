@@ -79,6 +79,16 @@ void each_strip(const Problem<T>& p, Index tile) {
     });
 }
 
+// Elements from ... to - 1 of a state and of what a block adds to it: U ← carry U + D, and D becomes the state before the block.
+template <class T>
+void combine(T* U, T* D, Index from, Index to, T carry) {
+    for (Index i = from; i < to; ++i) {
+        const T before = U[i];
+        U[i] = carry * before + D[i];
+        D[i] = before;
+    }
+}
+
 // For the methods that go through blocks with a carried state. Chunk does the arithmetic of one block:
 //   Chunk(p, c)                  scratch for blocks of up to c tokens
 //   Index state_size()           scalars of a state as Chunk keeps it
@@ -92,15 +102,6 @@ void each_strip(const Problem<T>& p, Index tile) {
 // wave in parallel, one pass that turns them into the states before each block, outputs of all blocks in parallel. The
 // arithmetic of a block is the same either way, so the two agree bit for bit. Extra memory: a state and the scratch of
 // Chunk for every head in flight, or for every block of a wave.
-template <class T>
-void combine(T* U, T* D, Index from, Index to, T carry) {
-    for (Index i = from; i < to; ++i) {
-        const T before = U[i];
-        U[i] = carry * before + D[i];
-        D[i] = before;
-    }
-}
-
 template <class Chunk, class T>
 void each_chunk(const Problem<T>& p, Index c) {
     const Index blocks = (p.N + c - 1) / c;

@@ -149,14 +149,7 @@ private:
         const T* S = S_.data() + i * keys_;
         const T* V = V_.data() + at * c_;
         t.multiply(S, keys_, 1, V, W, i);
-#pragma GCC unroll 16
-        for (int k = 0; k < R; ++k) {  // the triangle on the diagonal
-            Vec value[NV];
-            for (int v = 0; v < NV; ++v) value[v] = simd::load(V + (i + k) * W + v * L);
-#pragma GCC unroll 16
-            for (int row = k; row < R; ++row)
-                for (int v = 0; v < NV; ++v) t.acc[row][v] += S[row * keys_ + i + k] * value[v];
-        }
+        add_triangle(t, S + i, keys_, V + i * W);
         const Index columns = std::min(p_.d - at, NV * L);
         for (int row = 0; row < R; ++row) {
             T* o = O_ + (i + row) * p_.d + at;

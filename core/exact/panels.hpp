@@ -17,6 +17,7 @@ namespace causeway::exact {
 inline constexpr int tile_rows = 6;
 inline constexpr int panel_vectors = simd::bytes == 64 ? 4 : 2;
 
+// Columns of a panel, and panels of so many columns.
 template <class T> inline constexpr Index panel_width = panel_vectors * simd::lanes<T>;
 
 template <class T>
@@ -82,6 +83,20 @@ void pack_transposed(const T* from, Index n, Index r, T* into) {
         }
         for (; e < r; ++e)
             for (Index k = 0; k < L; ++k) panel[e * W + k] = k < count ? from[(j + k) * r + e] : T(0);
+    }
+}
+
+// t += X Y over the triangle on the diagonal, of R rows: the lower triangle of X, rows `stride` apart, and R rows of Y in a panel.
+template <class T, int R, int NV>
+inline void add_triangle(simd::Tile<T, R, NV>& t, const T* X, Index stride, const T* Y) {
+    constexpr Index W = panel_width<T>, L = simd::lanes<T>;
+#pragma GCC unroll 16
+    for (int k = 0; k < R; ++k) {
+        simd::Vector<T> y[NV];
+        for (int v = 0; v < NV; ++v) y[v] = simd::load(Y + k * W + v * L);
+#pragma GCC unroll 16
+        for (int row = k; row < R; ++row)
+            for (int v = 0; v < NV; ++v) t.acc[row][v] += X[row * stride + k] * y[v];
     }
 }
 

@@ -38,7 +38,7 @@ struct Method {
     }
 };
 
-const std::vector<Method>& methods();
+const std::vector<Method>& methods();  // all, in the order in which tables list them
 
 // By name or short name. Throws Error for an unknown one, with the nearest known name.
 const Method& method(const std::string& name);

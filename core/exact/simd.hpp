@@ -8,6 +8,7 @@
 
 namespace causeway::simd {
 
+// Of a vector register.
 #if defined(__AVX512F__)
 inline constexpr int bytes = 64;
 #elif defined(__AVX__)
@@ -16,11 +17,13 @@ inline constexpr int bytes = 32;
 inline constexpr int bytes = 16;
 #endif
 
+// Elements of a vector.
 template <class T> inline constexpr int lanes = bytes / static_cast<int>(sizeof(T));
 
 template <class T> struct VectorOf { typedef T type __attribute__((vector_size(bytes))); };
 template <class T> using Vector = typename VectorOf<T>::type;
 
+// All lanes from and to memory, of any alignment.
 template <class T>
 inline Vector<T> load(const T* p) {
     Vector<T> v;
@@ -44,6 +47,7 @@ inline void store_part(T* p, const Vector<T>& v, Index n) {
     if (n > 0) std::memcpy(p, &v, sizeof(T) * static_cast<std::size_t>(n < lanes<T> ? n : lanes<T>));
 }
 
+// Of all lanes, by halves.
 template <class T>
 inline T sum(const Vector<T>& v) {
     T x[lanes<T>];
@@ -70,6 +74,7 @@ inline __attribute__((always_inline)) void transpose_step(Vector<T>* a, std::ind
     }
 }
 
+// The whole of it, from squares of 2 half lanes on.
 template <class T, int half = 1>
 inline __attribute__((always_inline)) void transpose(Vector<T>* a) {
     transpose_step<T, half>(a, std::make_index_sequence<static_cast<std::size_t>(lanes<T>)>{});

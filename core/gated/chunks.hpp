@@ -183,14 +183,7 @@ private:
         const T* A = scores + i * keys_;
         const T* U = U_.data() + at * c_;
         t.multiply(A, keys_, 1, U, W, i);
-#pragma GCC unroll 16
-        for (int k = 0; k < R; ++k) {  // the triangle on the diagonal
-            Vec value[NV];
-            for (int v = 0; v < NV; ++v) value[v] = simd::load(U + (i + k) * W + v * L);
-#pragma GCC unroll 16
-            for (int row = k; row < R; ++row)
-                for (int v = 0; v < NV; ++v) t.acc[row][v] += A[row * keys_ + i + k] * value[v];
-        }
+        exact::add_triangle(t, A + i, keys_, U + i * W);
         for (int row = 0; row < R; ++row) {
             if (h_.scale != T(1))
                 for (int v = 0; v < NV; ++v) t.acc[row][v] *= h_.scale;

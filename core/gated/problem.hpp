@@ -15,7 +15,7 @@ using exact::Matrix;
 using exact::Scratch;
 using exact::View;
 
-enum class Update { linear, gated, delta, gated_delta };
+enum class Update { linear, gated, delta, gated_delta };  // gated_delta: both the gate and the delta rule
 
 constexpr bool has_gate(Update u) { return u == Update::gated || u == Update::gated_delta; }
 constexpr bool has_delta(Update u) { return u == Update::delta || u == Update::gated_delta; }

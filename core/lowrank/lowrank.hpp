@@ -29,6 +29,7 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
 
 namespace lowrank {
 
+// Of a call: heads of all batches, tokens, width.
 struct Heads {
     Index count, N, d;
 };
@@ -38,6 +39,7 @@ Heads check_inputs(const Tensor& q, const Tensor& k);
 void check_finite(const char* name, const Tensor& x);
 // Throws Error unless x has the dimensions of q but for the last one, and finite numbers.
 void check_rows(const char* name, const Tensor& x, const Tensor& q);
+// The scale, 1/sqrt(d) if none is given. Throws Error unless it is a number above 0.
 double check_scale(const std::optional<double>& scale, Index d);
 
 // What a call has settled with all defaults filled in.

@@ -30,6 +30,7 @@ struct Option {
 };
 using Settings = std::map<std::string, double>;
 
+// Of one head.
 struct Size {
     Index N, d;
 };
@@ -55,6 +56,7 @@ private:
     std::uint64_t seed_, head_;
 };
 
+// One head of a call, and where its factors go.
 template <class T>
 struct Head {
     ConstView<T> Q, K;                  // [N, d]

@@ -8,6 +8,7 @@
 
 namespace causeway::lowrank {
 
+// A factorisation; what it is called with has been checked.
 struct Method {
     std::string name;          // "favor+"
     std::string source;
@@ -33,11 +34,13 @@ struct Method {
     std::function<void(const Head<double>&)> f64;
 };
 
+// All of them, in the order in which tables list them.
 const std::vector<Method>& methods();
 
 // Throws Error for an unknown name, with the nearest known one.
 const Method& method(const std::string& name);
 
+// Each defined in its file.
 Method favor_method();
 Method rfa_method();
 Method lara_method();

@@ -8,12 +8,14 @@
 
 namespace causeway {
 
+// The elements of A, in row-major order.
 inline Buffer<Counted> to_counted(const Tensor& A) {
     Buffer<Counted> out(A.size());
     for (Index i = 0; i < A.size(); ++i) out[i] = Counted(A.get(i));
     return out;
 }
 
+// The tensor that has these elements.
 inline Tensor from_counted(const Buffer<Counted>& values, DType type, const Shape& shape) {
     Tensor out(type, shape);
     for (Index i = 0; i < values.size(); ++i) out.set(i, values[i].value);

@@ -8,7 +8,7 @@
 
 namespace causeway {
 
-struct OperationCount {
+struct OperationCount {  // a subtraction is an add
     std::int64_t multiplies = 0, adds = 0, exponentials = 0, divisions = 0;
     bool operator==(const OperationCount&) const = default;
     OperationCount& operator+=(const OperationCount& other) {
@@ -23,7 +23,7 @@ struct OperationCount {
 // Operations counted by this thread since it last set them to {}.
 inline thread_local OperationCount counted;
 
-struct Counted {
+struct Counted {  // a double whose arithmetic counts
     double value = 0;
 
     Counted() = default;

@@ -6,6 +6,7 @@
 
 namespace causeway {
 
+// value + slope ε with ε² = 0.
 template <class T>
 struct Dual {
     T value{}, slope{};

@@ -7,6 +7,7 @@
 
 namespace causeway {
 
+// Of a list of values.
 struct Summary {
     Index count = 0;
     double minimum = 0, median = 0, mean = 0, std = 0, maximum = 0;  // std: divided by count - 1; 0 for one value
@@ -15,6 +16,7 @@ struct Summary {
 // O(n log n). A NaN among the values makes every statistic NaN. Throws Error for no values at all.
 Summary summarize(std::span<const double> values);
 
+// intercept + slope x.
 struct Line {
     double slope = 0, intercept = 0;
 };

@@ -8,6 +8,7 @@
 
 namespace causeway::simd {
 
+// The bits of a vector as whole numbers.
 template <class T> struct BitsOf;
 template <> struct BitsOf<float> { typedef std::uint32_t type __attribute__((vector_size(bytes))); };
 template <> struct BitsOf<double> { typedef std::uint64_t type __attribute__((vector_size(bytes))); };

@@ -21,12 +21,14 @@ inline Tensor check_matrix(const Tensor& a, const char* function) {
     return x;
 }
 
+// The same for a square one.
 inline Tensor check_square(const Tensor& a, const char* function) {
     Tensor x = check_matrix(a, function);
     if (x.shape()[0] != x.shape()[1]) fail(function, ": expected a square matrix, got ", x.shape().text());
     return x;
 }
 
+// A Float64 tensor of two dimensions as a matrix, sharing the elements.
 inline Eigen::Map<const RowMajor> view(const Tensor& x) { return {x.data<double>(), x.shape()[0], x.shape()[1]}; }
 
 // Counts the memory that Eigen takes for `count` matrices of the size of x while it lives; throws OutOfMemory if there is
@@ -41,6 +43,7 @@ Tensor matrix(const Tensor& origin, const Expression& values) {
     return out.to(origin.dtype() == DType::f64 ? DType::f64 : DType::f32);
 }
 
+// The same of one dimension, for a row or a column.
 template <class Expression>
 Tensor vector(const Tensor& origin, const Expression& values) {
     return matrix(origin, values).reshape(Shape{values.size()});

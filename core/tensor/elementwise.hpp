@@ -19,11 +19,13 @@ const char* name(Binary) noexcept;
 
 // The type in which elements of type `t` are computed with: Float64, or Float32 for all others.
 DType computing_type(DType t) noexcept;
+// That of elements of both types together.
 DType promote(DType a, DType b) noexcept;
 
 // Shape of the result of `operation` on operands of shapes a and b. Throws Error when they do not match.
 Shape broadcast(const Shape& a, const Shape& b, const char* operation);
 
+// In computing_type of the element type, element by element.
 Tensor apply(Unary, const Tensor&);
 double apply(Unary, double);
 

@@ -11,6 +11,7 @@ namespace causeway {
 // minimum are NaN where an element is; of nothing they throw Error.
 enum class Reduction { sum, prod, maximum, minimum, mean, deviation };
 
+// Of all elements; along `dim`, in the element type of the tensor (Float32 for Float16 and BFloat16).
 double reduce(Reduction, const Tensor&);
 Tensor reduce(Reduction, const Tensor&, int dim);
 

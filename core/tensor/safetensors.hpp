@@ -12,6 +12,7 @@
 
 namespace causeway {
 
+// What a file holds.
 struct NamedTensors {
     std::map<std::string, Tensor> tensors;
     std::map<std::string, std::string> metadata;  // the entry __metadata__: free text

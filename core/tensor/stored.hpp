@@ -17,6 +17,7 @@ enum class Stored { boolean, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f3
 std::size_t size_of(Stored) noexcept;  // bytes of one element in the file
 DType dtype_of_stored(Stored) noexcept;  // element type of the tensor it becomes
 
+// How a file holds the elements of a tensor.
 struct Layout {
     Stored type = Stored::f32;
     bool big_endian = false;

@@ -39,7 +39,7 @@ decltype(auto) visit(DType t, F&& f) {
     }
 }
 
-class Shape {
+class Shape {  // up to four lengths
 public:
     static constexpr int max_ndim = 4;
 

@@ -73,14 +73,12 @@ for _, name in ipairs(methods) do
     for s = 1, of[name].seeded and options.seeds or 1 do cases[#cases + 1] = string.format("%s %d %d", name, rank, s) end
   end
 end
-local file = options.save .. "/" .. options.save:match("[^/]+$")
-local finished = io.open(file .. ".json")
-if finished then finished:close() end
+local file, finished = dofile(folder .. "/../lib/kept.lua")(options.save)
 local results = sweep{
   grid = { input = options.inputs, case = cases, N = { N }, heads = { heads } },
   order = { "N", "heads", "input", "case" },
   save = options.save,
-  fresh = finished ~= nil,
+  fresh = finished,
   run = function(p)
     local x = problem(p.input)
     local name, rank, s = p.case:match("^(%S+) (%d+) (%d+)$")

@@ -23,8 +23,8 @@ local registry, names = {}, {}
 for i, m in ipairs(lowrank_method_list()) do registry[m.name], names[i] = m, m.name end
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   lengths = { 2048, 4096, 8192, 16384 }, ranks = { 32, 64, 128, 256 }, methods = names, dim = 64, seconds = 0.4, rate_length = 65536, save = "results/fleet/cost",
-})
-local d = math.tointeger(options.dim)
+}, { lengths = { 2 }, ranks = { 1 }, methods = names, dim = { 1 }, seconds = { above = 0 }, rate_length = { 1 } })
+local d = options.dim
 
 -- Operations of one head, as the registry states them in O(); k: what the options' defaults make of their factor.
 local stated = {
@@ -44,7 +44,7 @@ local stated = {
 }
 local points = {} -- of each method: axis, length, rank
 for _, name in ipairs(options.methods) do
-  local m = registry[name] or error(string.format("--methods: %q, expected one of %s", name, table.concat(names, ", ")), 0)
+  local m = registry[name]
   local less = ({ svd = 16, rsvd = 4, taylor = 4 })[name] or 1
   points[name] = {}
   local function point(axis, N, r) table.insert(points[name], { axis = axis, N = N, r = m.default_rank and math.min(r, N) or 0 }) end
@@ -54,14 +54,12 @@ for _, name in ipairs(options.methods) do
   end
 end
 
-local file = options.save .. "/" .. options.save:match("[^/]+$")
-local finished = io.open(file .. ".json")
-if finished then finished:close() end
+local file, finished = dofile(folder .. "/../lib/kept.lua")(options.save)
 local results = sweep{
   grid = { method = options.methods, lengths = { table.concat(options.lengths, " ") }, ranks = { table.concat(options.ranks, " ") }, d = { d } },
   order = { "d", "lengths", "ranks", "method" },
   save = options.save,
-  fresh = finished ~= nil,
+  fresh = finished,
   run = function(p)
     local inputs, times = {}, {}
     local most = 0
@@ -133,7 +131,7 @@ local growth = #failures == 0 and "No factorisation grows by more than 0.25 abov
 print("\n" .. growth)
 
 -- ── favor+ and the matrix product in it ──
-local N, h, r = math.tointeger(options.rate_length), 8, 256
+local N, h, r = options.rate_length, 8, 256
 seed(1)
 local q, k = randn(1, h, N, 64), randn(1, h, N, 64)
 local best, rate, yardstick = math.huge, 0, 0

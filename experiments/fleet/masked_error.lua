@@ -11,9 +11,11 @@
 --   --heads 2                           heads of real and random inputs; the largest ratio of them counts
 --   --save results/fleet/masked_error   rows.jsonl (goes on where it was stopped), .csv, .json, .html, ratio.svg
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+local known = {}
+for i, m in ipairs(lowrank_method_list()) do known[i] = m.name end
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   lengths = { 64, 128, 256, 512, 1024, 2048 }, methods = { "favor+", "nystrom" }, rank = 64, heads = 2, save = "results/fleet/masked_error",
-}, { lengths = { 2 }, rank = { 1 }, heads = { 1, 4 } })
+}, { lengths = { 2 }, methods = known, rank = { 1 }, heads = { 1, 4 } })
 local real = dofile(folder .. "/../lib/real_inputs.lua")
 local heads = options.heads
 local worst = { W = true, G = true, H = true }
@@ -34,14 +36,12 @@ local function inputs_of(name, N)
   return part(layers[number].q), part(layers[number].k)
 end
 
-local file = options.save .. "/" .. options.save:match("[^/]+$")
-local finished = io.open(file .. ".json")
-if finished then finished:close() end
+local file, finished = dofile(folder .. "/../lib/kept.lua")(options.save)
 local results = sweep{
   grid = { N = options.lengths, case = cases, rank = { options.rank }, heads = { heads } },
   order = { "rank", "heads", "N", "case" },
   save = options.save,
-  fresh = finished ~= nil,
+  fresh = finished,
   run = function(p)
     if worst[p.case] then
       local norms = masked_norms(masked_worst_case(p.N, p.case))

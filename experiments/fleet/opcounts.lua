@@ -11,9 +11,9 @@
 -- It settles two contradictions (claims B1, C1): recursion is N log N, as the fleet document says; Lightning Attention-2 is linear in N,
 -- which its own source says and the fleet document's table 1 does not.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/../lib/arguments.lua")(arg, { width = 16, lengths = { 64, 100, 256, 1000, 1024 }, save = "results/fleet/opcounts" })
-local w = math.tointeger(options.width)
-if not w or w < 1 then error(string.format("--width: %s, expected a whole number, at least 1", tostring(options.width)), 0) end
+local options = dofile(folder .. "/../lib/arguments.lua")(arg, { width = 16, lengths = { 64, 100, 256, 1000, 1024 }, save = "results/fleet/opcounts" },
+  { width = { 1 }, lengths = { 1 } })
+local w = options.width
 
 local function counted(method, N, normalize, decay)
   local x = abs(randn(1, 1, N, w)) + 0.1

@@ -7,7 +7,7 @@
 --   --seconds 0.5                        time spent on a point beyond warm-up, at least three calls
 --   --product 512                        side of the matrix product that rates are compared with
 --   --turns 3                            rounds over all points of a length; each keeps its best time
---   --save results/gates_bench           rows.jsonl, .csv, .json, bench.html
+--   --save results/gates_bench           gates_bench.csv, .json, bench.html
 --
 -- Method: each update is first compared with the recurrence in Float64, its gradients with those of the recurrence. A time
 -- is the minimum over all calls. "of linear" is the time over that of update = "linear" in the same run; "backward /
@@ -17,17 +17,11 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   lengths = { 8192 }, heads = 8, dim = 128, seconds = 0.5, product = 512, turns = 3, save = "results/gates_bench",
-}, { product = { 1, 4096 } })
+}, { lengths = { 1 }, heads = { 1 }, dim = { 1 }, seconds = { above = 0 }, product = { 1, 4096 }, turns = { 1 } })
+local updates = dofile(folder .. "/../lib/updates.lua")
+local cells = dofile(folder .. "/../lib/cells.lua")
+local page, _, show = dofile(folder .. "/../lib/page.lua")()
 local h, d, C = options.heads, options.dim, 64
-
-local updates = {
-  { name = "linear", update = "linear" },
-  { name = "gated", update = "gated", gate = "head" },
-  { name = "gated, channels", update = "gated", gate = "channel" },
-  { name = "delta", update = "delta", beta = true },
-  { name = "gated_delta", update = "gated_delta", gate = "head", beta = true },
-  { name = "gated_delta, channels", update = "gated_delta", gate = "channel", beta = true },
-}
 
 -- Unit keys, gates around e^-0.05, β in (0, 1).
 local function problem(heads, N, u)
@@ -88,32 +82,25 @@ for _, N in ipairs(options.lengths) do
 end
 
 -- ── What came out ──
-local function scaled(factor, digits)
-  return function(x) return causeway.number_text(x * factor, digits) end
-end
-local page = { title = "Gates and delta rules beside plain linear attention", save = options.save .. "/bench.html" }
 for _, N in ipairs(options.lengths) do
   local shown_rows = {}
   for _, p in ipairs(rows) do
     if p.N == N then shown_rows[#shown_rows + 1] = p end
   end
-  local shown = causeway.text_table(shown_rows, {
+  show(causeway.text_table(shown_rows, {
     title = string.format("N = %d, %d heads, d = %d, Float32, chunks of %d", N, h, d, C),
     columns = {
       { key = "update" },
-      { key = "forward", unit = "ms", format = scaled(1e3, 3), align = "right" },
-      { key = "ratio", title = "of linear", format = scaled(1, 3), align = "right" },
-      { key = "share", title = "of product rate", unit = "%", format = scaled(100, 2), align = "right" },
-      { key = "backward", unit = "ms", format = scaled(1e3, 3), align = "right" },
-      { key = "backward_ratio", title = "backward / forward", format = scaled(1, 3), align = "right" },
+      { key = "forward", unit = "ms", format = cells.scaled(1e3, 3), align = "right" },
+      { key = "ratio", title = "of linear", format = cells.scaled(1, 3), align = "right" },
+      { key = "share", title = "of product rate", unit = "%", format = cells.scaled(100, 2), align = "right" },
+      { key = "backward", unit = "ms", format = cells.scaled(1e3, 3), align = "right" },
+      { key = "backward_ratio", title = "backward / forward", format = cells.scaled(1, 3), align = "right" },
     },
-  })
-  print()
-  display(shown)
-  page[#page + 1] = shown
+  }))
 end
 causeway._make_folder(options.save)
-report(page)
+report({ title = "Gates and delta rules beside plain linear attention", save = options.save .. "/bench.html", table.unpack(page) })
 save(options.save .. "/gates_bench.csv", rows)
 save(options.save .. "/gates_bench.json", rows)
 print("\n" .. options.save .. ": gates_bench.csv, .json, bench.html")

@@ -23,15 +23,12 @@ local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   quick = false, length = 4096, heads = 8, d = 64, chunks = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024 },
   updates = { "linear", "gated", "delta", "gated_delta" }, rounds = 10, seconds = 0.1, save = "results/chunk",
-})
+}, { length = { 1 }, heads = { 1 }, d = { 1 }, chunks = { 1 }, updates = causeway._options.linear_attention.update, rounds = { 1 }, seconds = { above = 0 } })
+local cells = dofile(folder .. "/../lib/cells.lua")
 local N, h, d = options.length, options.heads, options.d
 if options.quick then
   N, options.rounds, options.seconds = math.min(N, 1024), 2, math.min(options.seconds, 0.1)
-  local short = {}
-  for _, C in ipairs(options.chunks) do
-    if C <= 256 then short[#short + 1] = C end
-  end
-  options.chunks = short
+  options.chunks = dofile(folder .. "/../lib/at_most.lua")(options.chunks, 256, "chunks")
 end
 for _, C in ipairs(options.chunks) do
   if N % C ~= 0 then error(string.format("--chunks: %d, expected divisors of --length, %d", C, N), 0) end
@@ -167,20 +164,17 @@ end
 
 -- ── What came out ──
 
-local function scaled(factor, digits)
-  return function(x) return causeway.number_text(x * factor, digits or 3) end
-end
 display(causeway.text_table(lines, { title = "Best chunk by operations and by time", columns = {
   "update",
   { key = "fewest", title = "fewest operations C" },
-  { key = "fewest_time", title = "its time", unit = "ms", format = scaled(1e3) },
-  { key = "recurrent", title = "recurrent", unit = "ms", format = scaled(1e3) },
+  { key = "fewest_time", title = "its time", unit = "ms", format = cells.scaled(1e3, 3) },
+  { key = "recurrent", title = "recurrent", unit = "ms", format = cells.scaled(1e3, 3) },
   { key = "least", title = "least time C" },
-  { key = "least_time", title = "its time", unit = "ms", format = scaled(1e3) },
-  { key = "predicted", title = "predicted C*", format = scaled(1) },
-  { key = "rate", title = "ρ", unit = "G/s", format = scaled(1e-9) },
-  { key = "step", title = "σ", unit = "ns", format = scaled(1e9) },
-  { key = "misfit", unit = "%", format = scaled(100, 2) },
+  { key = "least_time", title = "its time", unit = "ms", format = cells.scaled(1e3, 3) },
+  { key = "predicted", title = "predicted C*", format = cells.scaled(1, 3) },
+  { key = "rate", title = "ρ", unit = "G/s", format = cells.scaled(1e-9, 3) },
+  { key = "step", title = "σ", unit = "ns", format = cells.scaled(1e9, 3) },
+  { key = "misfit", unit = "%", format = cells.scaled(100, 2) },
 }, note = "C* = sqrt(σρ/κ) of the fitted model; misfit: its root mean square relative error" }))
 
 local about = string.format("N = %d, %d heads, d = %d", N, h, d)

@@ -28,6 +28,9 @@ local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   quick = false, check = false, pairs = 16, rewrites = 32, keys = 32, values = 16, heads = 1, d = 16, model = 32,
   steps = 4000, batch = 32, rate = 0.005, seed = 1, updates = { "linear", "gated", "delta", "gated_delta" }, save = "results/recall",
+}, {
+  pairs = { 1 }, rewrites = { 0 }, keys = { 1 }, values = { 1 }, heads = { 1 }, d = { 1 }, model = { 1 }, steps = { 1 }, batch = { 1 },
+  rate = { above = 0 }, seed = { 0 }, updates = causeway._options.linear_attention.update,
 })
 if options.quick then options.steps = math.max(1, options.steps // 4) end
 if options.pairs > options.keys then error(string.format("--pairs: %d, expected at most --keys, %d", options.pairs, options.keys), 0) end

@@ -18,21 +18,16 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   quick = false, fresh = false, heads = { 32, 2048 }, dim = 128, seconds = 1, save = "results/gates_step",
-})
+}, { heads = { 1 }, dim = { 1 }, seconds = { above = 0 } })
+local updates = dofile(folder .. "/../lib/updates.lua")
+local cells = dofile(folder .. "/../lib/cells.lua")
+local page, _, show = dofile(folder .. "/../lib/page.lua")()
 if options.quick then
   options.seconds = math.min(options.seconds, 0.2)
   for i, h in ipairs(options.heads) do options.heads[i] = math.min(h, 256) end
 end
 local d = options.dim
 
-local updates = {
-  { name = "linear", update = "linear" },
-  { name = "gated", update = "gated", gate = "head" },
-  { name = "gated, channels", update = "gated", gate = "channel" },
-  { name = "delta", update = "delta", beta = true },
-  { name = "gated_delta", update = "gated_delta", gate = "head", beta = true },
-  { name = "gated_delta, channels", update = "gated_delta", gate = "channel", beta = true },
-}
 local names, by_name = {}, {}
 for i, u in ipairs(updates) do names[i], by_name[u.name] = u.name, u end
 
@@ -80,25 +75,17 @@ local results = sweep({
 })
 
 -- ── What came out ──
-local function scaled(factor, digits)
-  return function(x) return type(x) == "number" and causeway.number_text(x * factor, digits) or x end
-end
-
-local page = { title = "One token of linear attention beside a copy of the states", save = options.save .. "/step.html" }
 for _, h in ipairs(options.heads) do
-  local shown = causeway.text_table(results:where({ heads = h }), {
+  show(causeway.text_table(results:where({ heads = h }), {
     title = string.format("%d heads, d = %d: states of %s", h, d, causeway.bytes_text(h * d * d * 4)),
     columns = {
       { key = "update" },
-      { key = "time", unit = "µs", format = scaled(1e6), align = "right" },
-      { key = "rate", title = "read + write", unit = "GB/s", format = scaled(1e-9, 3), align = "right" },
-      { key = "copy_rate", title = "copy", unit = "GB/s", format = scaled(1e-9, 3), align = "right" },
-      { key = "share", title = "of copy", unit = "%", format = scaled(100, 3), align = "right" },
+      { key = "time", unit = "µs", format = cells.scaled(1e6), align = "right" },
+      { key = "rate", title = "read + write", unit = "GB/s", format = cells.scaled(1e-9, 3), align = "right" },
+      { key = "copy_rate", title = "copy", unit = "GB/s", format = cells.scaled(1e-9, 3), align = "right" },
+      { key = "share", title = "of copy", unit = "%", format = cells.scaled(100, 3), align = "right" },
     },
-  })
-  print()
-  display(shown)
-  page[#page + 1] = shown
+  }))
 end
-report(page)
+report({ title = "One token of linear attention beside a copy of the states", save = options.save .. "/step.html", table.unpack(page) })
 print("\n" .. results.folder .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, step.html")

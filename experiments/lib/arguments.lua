@@ -1,14 +1,23 @@
 -- The command line of an experiment. arguments(arg, {heads = 8, lengths = {128, 256}, quick = false}, rules) returns the same
 -- table with what was given: --heads 4, --lengths 128,1024, --quick. An unknown or malformed option is an error of one sentence.
+-- --help prints the comment at the head of the experiment and ends the program.
 -- rules says more about some of them: {heads = {1, 4}, lengths = {1}} whole numbers from 1 to 4, and of at least 1;
--- {inputs = {"random", "layer1"}} one of these words; of a list, each of its items.
+-- {seconds = {above = 0}} and {seconds = {from = 0}} any number above 0, and of at least 0; {inputs = {"random", "layer1"}} one of
+-- these words; of a list, each of its items.
+-- `save` is a folder: its name must not be empty, and slashes at its end are dropped.
 local function number(name, text)
   local value = tonumber(text)
-  return value and math.abs(value) < math.huge and value or error(string.format("--%s: %q, expected a number", name, text), 0)
+  if value and math.abs(value) < math.huge then return value end
+  error(string.format("--%s: %q, expected a %snumber", name, text, value and "finite " or ""), 0)
 end
 
 local function checked(name, value, rule)
   if not rule then return value end
+  local bound = rule.above or rule.from
+  if bound then
+    if value > bound or rule.from and value == bound then return value end
+    error(string.format("--%s: %s, expected a number %s %s", name, value, rule.from and "of at least" or "above", bound), 0)
+  end
   local least, most = rule[1], rule[2]
   if type(least) == "string" then
     for _, word in ipairs(rule) do
@@ -37,27 +46,49 @@ local function list(name, text, example, rule)
   return items
 end
 
+local function folder(name, text)
+  local path = text:match("^(.-)/*$")
+  if path == "" then error(string.format("--%s: %q, expected the name of a folder", name, text), 0) end
+  return path
+end
+
+local function print_help(script)
+  for line in io.lines(script) do
+    local text = line:match("^%-%- ?(.*)$")
+    if not text then break end
+    print(text)
+  end
+end
+
 return function(given, defaults, rules)
-  local options = {}
-  for name, value in pairs(defaults) do options[name] = value end
-  local names = {}
-  for name in pairs(defaults) do names[#names + 1] = "--" .. name end
+  local options, names = {}, { "--help" }
+  for name, value in pairs(defaults) do
+    options[name] = value
+    names[#names + 1] = "--" .. name
+  end
   table.sort(names)
   local i = 1
   while given[i] do
     local name = given[i]:match("^%-%-([%w_]+)$")
     local default = defaults[name]
     local rule = rules and rules[name]
+    if name == "help" then
+      print_help(given[0])
+      os.exit(0, true)
+    end
     if default == nil then error(string.format("unknown option %q, expected one of %s", given[i], table.concat(names, " ")), 0) end
-    if default == false or default == true then
+    if type(default) == "boolean" then
       options[name] = true
     else
       i = i + 1
-      local text = given[i] or error(string.format("--%s: expected a value after it", name), 0)
+      local text = given[i]
+      if not text or text:match("^%-%-") then error(string.format("--%s: expected a value after it", name), 0) end
       if type(default) == "number" then
         options[name] = checked(name, number(name, text), rule)
       elseif type(default) == "table" then
         options[name] = list(name, text, default[1], rule)
+      elseif name == "save" then
+        options[name] = folder(name, text)
       else
         options[name] = checked(name, text, rule)
       end

@@ -4,7 +4,8 @@
 --   causeway experiments/tpu/crossover.lua --width 64 --block 32
 --
 --   --width 128             r = d: one head of this width, Float32, normalised, positive inputs, as in the document's §4
---   --block 128             block of hybrid and outer-product-blockwise; default: the width
+--   --lengths 32,64,…,4096
+--   --block 0               block of hybrid and outer-product-blockwise; 0: the width
 --   --threads 1             worker threads
 --   --seconds 0.2           time spent on a point beyond warm-up, at least three calls
 --   --timeout 20            seconds after which a point is given up
@@ -18,27 +19,12 @@ local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   width = 128, block = 0, threads = 1, seconds = 0.2, timeout = 20, save = "results/tpu/crossover",
   lengths = { 32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096 },
-})
-for _, name in ipairs({ "width", "block", "threads" }) do
-  local value = math.tointeger(options[name])
-  if not value or value < (name == "block" and 0 or 1) then error(string.format("--%s: %s, expected a whole number, at least 1", name, tostring(options[name])), 0) end
-  options[name] = value
-end
+}, { width = { 1 }, block = { 0 }, threads = { 1 }, seconds = { above = 0 }, timeout = { above = 0 }, lengths = { 1 } })
+local page, tell, show = dofile(folder .. "/../lib/page.lua")()
 local d, b = options.width, options.block > 0 and options.block or options.width
 threads(options.threads)
 local methods_here = { "inner-product", "vanilla", "outer-product-blockwise", "hybrid" }
 local has_block = { ["outer-product-blockwise"] = b, hybrid = b }
-local page = {}                 -- the parts of the HTML page
-
-local function tell(text)
-  print(text)
-  page[#page + 1] = text
-end
-local function show(value)
-  print()
-  display(value)
-  page[#page + 1] = value
-end
 
 tell(string.format("One head, r = d = %d, block %d, normalised, Float32, %d thread%s.\n%s", d, b, options.threads, options.threads == 1 and "" or "s", tostring(machine())))
 
@@ -78,15 +64,13 @@ local predicted = crossover{ r = d, d = d, block = b, normalize = true }
 local predicted_triangular = crossover{ r = d, d = d, block = b, normalize = true, tiles = "triangular" }
 
 -- ── Times ──
-local file = options.save .. "/" .. options.save:match("[^/]+$")
-local finished = io.open(file .. ".json")
-if finished then finished:close() end
+local file, finished = dofile(folder .. "/../lib/kept.lua")(options.save)
 local results = sweep{
   grid = { N = options.lengths, method = methods_here, width = { d }, block = { b }, threads = { options.threads } },
   order = { "width", "block", "threads", "N", "method" },
   timeout = options.timeout,
   save = options.save,
-  fresh = finished ~= nil,
+  fresh = finished,
   run = function(p)
     local x = inputs_of(p.N)
     local t = btime(function() return call(x, p.method) end, { seconds = options.seconds, show = false })

@@ -10,7 +10,7 @@
 --   --here 8000,16000,32000         lengths of the measured points
 --   --shards 4                      of the measured points on threads
 --   --ranks 4                       of those under mpirun; 0: none
---   --seconds 0.2                   spent on a measured point
+--   --seconds 0.2                   spent on a measured point, at least three calls
 --   --save results/tree/latency     .html, .csv, by_length.svg, by_devices.svg, here.svg, here-threads.json, here-mpi.json
 --   --points                        only measures this machine, and leaves here-threads.json or here-mpi.json
 --
@@ -23,32 +23,11 @@ local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   lengths = { 80000, 160000, 320000, 640000, 1280000, 2560000, 5120000 }, devices = { 8, 16, 32, 64, 128 }, cluster = "h100",
   here = { 8000, 16000, 32000 }, shards = 4, ranks = 4, seconds = 0.2, save = "results/tree/latency", points = false,
-}, { lengths = { 1 }, devices = { 1, 4096 }, cluster = { "h100", "mi300x", "rtx4090" }, here = { 1 }, shards = { 1, 1024 }, ranks = { 0, 1024 } })
+}, { lengths = { 1 }, devices = { 1, 4096 }, cluster = { "h100", "mi300x", "rtx4090" }, here = { 1 }, shards = { 1, 1024 }, ranks = { 0, 1024 },
+  seconds = { from = 0 } })
 local coinciding = dofile(folder .. "/../lib/coinciding.lua")
 local heads, dim = 16, 128
-local page = {}
--- On the page, lines that begin with two spaces keep their columns.
-local function tell(text)
-  print(text)
-  local run, in_columns = {}, false
-  local function close()
-    local lines = table.concat(run, "\n")
-    if #run > 0 then page[#page + 1] = in_columns and { code = lines } or lines end
-    run = {}
-  end
-  for line in text:gmatch("[^\n]+") do
-    local columns = line:sub(1, 2) == "  "
-    if columns ~= in_columns then close() end
-    in_columns = columns
-    run[#run + 1] = line
-  end
-  close()
-end
-local function show(value)
-  print()
-  display(value)
-  page[#page + 1] = value
-end
+local page, tell, show = dofile(folder .. "/../lib/page.lua")()
 local function model(method, devices, length, more)
   local o = { method = method, cluster = options.cluster, shards = devices, length = length, heads = heads, dim = dim }
   for name, value in pairs(more or {}) do o[name] = value end

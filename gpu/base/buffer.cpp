@@ -31,7 +31,10 @@ cudaMemPool_t pool() {
     return p;
 }
 
-[[noreturn]] void out_of_memory(std::size_t bytes) {
+// What the allocation that ended with this code throws.
+[[noreturn]] void refused(cudaError_t code, std::size_t bytes) {
+    cudaGetLastError();
+    if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
     throw OutOfMemory(sentence("gpu: ", bytes, " bytes of device memory were asked for, ", free, " of ", total, " are free"));
@@ -48,9 +51,7 @@ Buffer::Buffer(std::size_t bytes) {
     if (bytes == 0) return;
     if (const cudaError_t code = cudaMalloc(&data_, bytes); code != cudaSuccess) {
         data_ = nullptr;
-        cudaGetLastError();
-        if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
-        out_of_memory(bytes);
+        refused(code, bytes);
     }
     bytes_ = bytes;
     count(bytes);
@@ -68,9 +69,7 @@ Buffer::Buffer(std::size_t bytes, cudaStream_t stream) : stream_(stream), pooled
     }
     if (code != cudaSuccess) {
         data_ = nullptr;
-        cudaGetLastError();
-        if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
-        out_of_memory(bytes);
+        refused(code, bytes);
     }
     bytes_ = bytes;
     count(bytes);

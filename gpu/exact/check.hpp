@@ -19,7 +19,7 @@ inline void check_causal(const char* method, const CausalArgs& a) {
     }
 }
 
-inline void check_workspace(const char* method, const CausalArgs& a, std::size_t need) {
+inline void check_workspace(const char* method, const CausalArgs& a, std::size_t need) {  // throws Error where it is smaller
     if (need > a.workspace.bytes) fail(method, ": a workspace of ", a.workspace.bytes, " bytes, expected ", need);
 }
 

@@ -33,7 +33,7 @@ void run(const Call& call, cudaStream_t stream);
 // Throws Error, naming the function, for sizes or decays that no kernel has.
 void check_args(const char* function, const CausalArgs& a);
 
-struct Head {
+struct Head {  // its decay
     float log2_gamma;
     int reach;  // chunks back that still count
 };

@@ -15,7 +15,7 @@ constexpr int most_heads = 256;
 // A weight below 2^-unseen_bits is not seen beside 1 by any sum of Float32.
 constexpr double unseen_bits = 60;
 
-enum class Order {
+enum class Order {  // of the work on a tile
     row_based,           // token by token: the whole state, then the whole output
     causal_dot_product,  // token by token: each row of the state is used as soon as it is new
     fleet,               // rank by rank (64 at a time) through a few tokens, then the next ranks

@@ -18,7 +18,7 @@ struct CausalMethod {
     void (*run)(const CausalArgs&, cudaStream_t);
 };
 
-const std::vector<CausalMethod>& causal_methods();
+const std::vector<CausalMethod>& causal_methods();  // all of them
 
 // By name. Throws Error for an unknown one, with the nearest known name.
 const CausalMethod& causal_method(const std::string& name);

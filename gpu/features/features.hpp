@@ -24,7 +24,7 @@ struct FeatureArgs {
 
 // All throw Error naming what is wrong with the sizes. d from 1 to 256; N >= 0. Sums, exponentials and angles in Float32.
 
-std::size_t random_features_workspace(const FeatureArgs&);
+std::size_t random_features_workspace(const FeatureArgs&);  // bytes that favor_features and rfa_features need
 
 // φ(x)_i = exp(ω_i·x - |x|²/2) / √r (Choromanski et al. 2021). O(N r d) a head.
 struct FavorOptions {

@@ -28,8 +28,8 @@ struct Part {
     float *states, *Y;
 };
 
-Part part_of(const Call& call, std::int64_t first, std::int64_t tokens, int matrices);
-
+Part part_of(const Call& call, std::int64_t first, std::int64_t tokens, int matrices);  // sizes alone: pointers are the caller's to set
+// scores: those of every chunk, into p.scores. sweep: through the chunks with them, states and, where they are wanted, outputs.
 void launch_scores(const Part& p, cudaStream_t stream);
 void launch_sweep(const Part& p, cudaStream_t stream);
 

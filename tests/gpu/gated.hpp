@@ -6,8 +6,11 @@
 #include "tests/core/exact/problems.hpp"
 #include "tests/core/gated/problems.hpp"
 #include "tests/gpu/device.hpp"
+#include "tests/temporary.hpp"
 
 namespace causeway::test {
+
+using testing::message_of;
 
 // Inputs that the element type of the GPU has exactly, so that only the method's own error is measured.
 inline GatedInputs rounded_to(const GatedInputs& in, DType type) {
@@ -70,17 +73,6 @@ inline Tensor gathered(const gpu::Tensor& x, Index N, Index width) {
         }
     }
     return out;
-}
-
-// What the Error says that f throws; empty where it throws none.
-template <class F>
-std::string message_of(F&& f) {
-    try {
-        f();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return {};
 }
 
 // Of relative_error: the sum's own error, and what rounding the outputs to their type adds.

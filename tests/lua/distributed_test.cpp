@@ -239,7 +239,7 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
     for (const auto& [script, option, value, sentence] : std::vector<std::array<std::string, 4>>{
              {"memory", "--lengths", "1.5", "--lengths: 1.5, expected a whole number of at least 1"},
              {"memory", "--hidden", "2000", "--hidden: 2000, expected a multiple of 128, the width of a head"},
-             {"latency", "--seconds", "1e999", "--seconds: \"1e999\", expected a number"},
+             {"latency", "--seconds", "1e999", "--seconds: \"1e999\", expected a finite number"},
              {"memory", "--shards", "2.5", "--shards: 2.5, expected a whole number from 1 to 4096"},
              {"memory", "--shards", "0", "--shards: 0, expected a whole number from 1 to 4096"},
              {"latency", "--shards", "0", "--shards: 0, expected a whole number from 1 to 1024"},

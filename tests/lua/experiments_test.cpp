@@ -1,4 +1,7 @@
 // The experiments run, in their shortest form, and leave what they promise.
+#include <filesystem>
+#include <sstream>
+
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
 
@@ -43,7 +46,6 @@ TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it 
     const Output wrong = run_in(folder, {experiments + "bench_exact.lua", "--head", "1"});
     CHECK(wrong.status == 1);
     CHECK(contains(wrong.err, "unknown option \"--head\", expected one of --dim --fresh --heads"));
-    CHECK(contains(run_in(folder, {experiments + "bench_exact.lua", "--methods", "fleat"}).err, "\"fleat\" is not registered"));
 }
 
 TEST_CASE("gates/step compares a token with a copy of the states", "[experiments]") {
@@ -73,7 +75,6 @@ TEST_CASE("tpu/crossover predicts, measures and prints the document's claims", "
     CHECK(contains(figure, "predicted, dense: 17"));
     CHECK(contains(figure, "</svg>"));
     CHECK(contains(read_bytes(folder / "results/tpu/crossover/crossover.csv"), "hybrid"));
-    CHECK(contains(run_in(folder, {experiments + "tpu/crossover.lua", "--width", "0"}).err, "--width: 0, expected a whole number, at least 1"));
 }
 
 TEST_CASE("bench_softmax measures rates and memory of softmax attention", "[experiments]") {
@@ -85,5 +86,75 @@ TEST_CASE("bench_softmax measures rates and memory of softmax attention", "[expe
     const std::string rows = read_bytes(folder / "results/bench_softmax/bench_softmax.csv");
     for (const char* row : {"32,causal,flash,", "64,full,standard,", "64,causal,gradient,"}) CHECK(contains(rows, row));
     CHECK(contains(read_bytes(folder / "results/bench_softmax/memory.svg"), "</svg>"));
-    CHECK(contains(run_in(folder, {experiments + "bench_softmax.lua", "--methods", "flesh"}).err, "--methods: \"flesh\", expected flash, standard or gradient"));
+}
+
+TEST_CASE("--help of every experiment tells the options that it knows", "[experiments]") {
+    const TemporaryFolder folder;
+    int found = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(experiments)) {
+        if (entry.path().extension() != ".lua" || entry.path().parent_path().filename() == "lib") continue;
+        ++found;
+        CAPTURE(entry.path().string());
+        const Output help = run_in(folder, {entry.path().string(), "--help"});
+        CHECK(help.status == 0);
+        CHECK(help.err.empty());
+        const Output unknown = run_in(folder, {entry.path().string(), "--unheard-of"});
+        CHECK(unknown.status == 1);
+        CHECK(unknown.out.empty());
+        const std::string start = "error: unknown option \"--unheard-of\", expected one of ";
+        REQUIRE(unknown.err.substr(0, start.size()) == start);
+        std::istringstream known(unknown.err.substr(start.size()));
+        for (std::string option; known >> option;) {
+            CAPTURE(option);
+            CHECK((option == "--help" || contains(help.out, option + " ")));
+        }
+    }
+    CHECK(found >= 16);
+}
+
+TEST_CASE("the experiments refuse a bad value in one sentence", "[experiments]") {
+    const TemporaryFolder folder;
+    struct Wrong {
+        const char *experiment, *option, *value, *message;
+    };
+    const Wrong all[] = {
+        {"bench_exact", "--lengths", "64,0", "0, expected a whole number of at least 1"},
+        {"bench_exact", "--seconds", "0", "0, expected a number above 0"},
+        {"bench_exact", "--timeout", "1e999", "\"1e999\", expected a finite number"},
+        {"bench_exact", "--methods", "fleat", "\"fleat\", expected vanilla, row-based, "},
+        {"bench_exact", "--save", "", "\"\", expected the name of a folder"},
+        {"bench_exact", "--heads", "--quick", "expected a value after it"},
+        {"bench_gpu", "--part", "kernel", "\"kernel\", expected all, kernels or leet"},
+        {"bench_gpu", "--repeats", "0", "0, expected a whole number of at least 1"},
+        {"bench_softmax", "--methods", "flesh", "\"flesh\", expected flash, standard or gradient"},
+        {"bench_softmax", "--dim", "-8", "-8, expected a whole number of at least 1"},
+        {"tour", "--device", "tpu", "\"tpu\", expected cpu or gpu"},
+        {"fleet/cost", "--lengths", "1", "1, expected a whole number of at least 2"},
+        {"fleet/cost", "--rate_length", "many", "\"many\", expected a number"},
+        {"fleet/cost", "--methods", "favor", "\"favor\", expected favor+, "},
+        {"fleet/opcounts", "--width", "1.5", "1.5, expected a whole number of at least 1"},
+        {"fleet/opcounts", "--lengths", ",", "\",\", expected a list: 64, ..."},
+        {"fleet/masked_error", "--methods", "nystroem", "\"nystroem\", expected favor+, "},
+        {"gates/bench", "--turns", "0", "0, expected a whole number of at least 1"},
+        {"gates/chunk", "--updates", "delta,dalta", "\"dalta\", expected linear, gated, delta or gated_delta"},
+        {"gates/chunk", "--chunks", "0", "0, expected a whole number of at least 1"},
+        {"gates/recall", "--rate", "-1", "-1, expected a number above 0"},
+        {"gates/recall", "--rewrites", "-1", "-1, expected a whole number of at least 0"},
+        {"gates/step", "--heads", "1,x", "\"x\", expected a number"},
+        {"tpu/crossover", "--width", "0", "0, expected a whole number of at least 1"},
+        {"tpu/crossover", "--block", "-1", "-1, expected a whole number of at least 0"},
+        {"tree/latency", "--seconds", "-1", "-1, expected a number of at least 0"},
+    };
+    for (const Wrong& w : all) {
+        CAPTURE(w.experiment, w.option, w.value);
+        const Output output = run_in(folder, {experiments + w.experiment + ".lua", w.option, w.value});
+        CHECK(output.status == 1);
+        CHECK(output.out.empty());
+        const std::string start = std::string("error: ") + w.option + ": " + w.message;
+        CHECK(output.err.substr(0, start.size()) == start);
+        CHECK(output.err.find('\n') == output.err.size() - 1);
+    }
+    CHECK(run_in(folder, {experiments + "bench_exact.lua", "--quick", "--lengths", "16384"}).err == "error: --lengths: 16384, expected one of at most 8192 with --quick\n");
+    CHECK(run_in(folder, {experiments + "fleet/opcounts.lua", "--width", "2", "--lengths", "4", "--save", "kept/here//"}).status == 0);
+    CHECK(contains(read_bytes(folder / "kept/here/here.csv"), "recursion,"));
 }

@@ -1,72 +1,33 @@
 #include <cmath>
-#include <memory>
 
 #include <sys/stat.h>
 
 #include "core/tensor/npy.hpp"
-#include "lua/bind.hpp"
-#include "lua/state.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/tensor/stored_values.hpp"
-#include "tests/temporary.hpp"
+#include "tests/lua/shell.hpp"
 
 using namespace causeway;
 using namespace causeway::testing;
 
 namespace {
 
-// A shell whose scripts find the folder of the test as `dir` and that of the golden files as `data`.
-class Shell {
+// A shell whose scripts find the folder of the golden files as `data`.
+class FileShell : public Shell {
 public:
-    Shell() : L_(lua::new_state(), lua_close) {
-        set("dir", folder_.path() + "/");
-        set("data", golden(""));
-    }
-
-    void set(const char* name, const std::string& value) {
-        lua_pushlstring(L_.get(), value.data(), value.size());
-        lua_setglobal(L_.get(), name);
-    }
-
-    // What the chunk returns, as text separated by blanks, or the message of its error.
-    std::string operator()(const std::string& code) {
-        lua_State* L = L_.get();
-        lua_settop(L, 0);
-        if (luaL_loadbuffer(L, code.data(), code.size(), "=user") == LUA_OK) lua_pcall(L, 0, LUA_MULTRET, 0);
-        std::string out;
-        const int n = lua_gettop(L);
-        for (int i = 1; i <= n; ++i) {
-            if (i > 1) out += ' ';
-            out += luaL_tolstring(L, i, nullptr);
-            lua_pop(L, 1);
-        }
-        return out;
-    }
-
-    // The one Tensor that the chunk returns.
-    Tensor tensor(const std::string& code) {
-        (*this)(code);
-        return lua::check_tensor(L_.get(), -1, "result");
-    }
-
-    // A path in the folder of the test, as messages show it.
-    std::string path(const std::string& name) const { return folder_ / name; }
-
-private:
-    TemporaryFolder folder_;
-    std::unique_ptr<lua_State, decltype(&lua_close)> L_;
+    FileShell() { set("data", golden("")); }
 };
 
 }  // namespace
 
 TEST_CASE("a third argument of save that is no table is told without naming options there are not", "[files][lua]") {
-    Shell run;
+    FileShell run;
     CHECK(run("save(dir .. 'x.npy', zeros(2), 5)") == "user:1: save: takes no options here, got a number");
     CHECK(run("save(dir .. 'x.csv', {{a = 1}}, 5)") == "user:1: save: options: expected a table such as {columns = ...}, got a number");
 }
 
 TEST_CASE("load and save carry tensors through files", "[files][lua]") {
-    Shell run;
+    FileShell run;
     CHECK(same(run.tensor("return load(data .. 'f4_2x3.npy')"), golden_tensor(DType::f32, {2, 3})));
     CHECK(run("save(dir .. 'a.npy', load(data .. 'f8_big_fortran_2x3x4.npy'))").empty());
     CHECK(same(load_npy(run.path("a.npy")), golden_tensor(DType::f64, {2, 3, 4})));
@@ -80,7 +41,7 @@ TEST_CASE("load and save carry tensors through files", "[files][lua]") {
 }
 
 TEST_CASE("load stays Lua's own for code", "[files][lua]") {
-    Shell run;
+    FileShell run;
     CHECK(run("return load('return 1 + 1')()") == "2");
     CHECK(run("return load('return ...', 'name', 't', {})(5)") == "5");
     CHECK(run("return load('return x', '=c', 't', {x = 7})()") == "7");
@@ -97,7 +58,7 @@ TEST_CASE("load stays Lua's own for code", "[files][lua]") {
 }
 
 TEST_CASE("a table of results survives .csv", "[files][lua]") {
-    Shell run;
+    FileShell run;
     run("rows = {{N = 128, method = 'fleet', time = 3.7e-7, ok = true}, {N = 256, method = 'a,\"b\"\\n', time = 'OOM', ok = false},"
         " {N = 3.0, method = '17', time = 0/0}, {N = -1/0, method = ''}}; save(dir .. 'r.csv', rows)");
     CHECK(read_bytes(run.path("r.csv")) == "N,method,ok,time\n128,fleet,true,3.7e-07\n256,\"a,\"\"b\"\"\n\",false,OOM\n3.0,\"17\",,NaN\n-Inf,\"\",,\n");
@@ -111,7 +72,7 @@ TEST_CASE("a table of results survives .csv", "[files][lua]") {
 }
 
 TEST_CASE("Lua values survive .json", "[files][lua]") {
-    Shell run;
+    FileShell run;
     CHECK(run("save(dir .. 'v.json', {rows = {{N = 128, t = 'OOM'}, {N = 256, t = 0.5}}, seed = 7, empty = {}, note = 'größe \"x\"\\n'})").empty());
     CHECK(read_bytes(run.path("v.json")) ==
           "{\n  \"empty\": [],\n  \"note\": \"größe \\\"x\\\"\\n\",\n  \"rows\": [\n    {\"N\": 128, \"t\": \"OOM\"},\n    {\"N\": 256, \"t\": 0.5}\n  ],\n  \"seed\": 7\n}\n");
@@ -139,7 +100,7 @@ TEST_CASE("Lua values survive .json", "[files][lua]") {
 }
 
 TEST_CASE("load says in one sentence what is wrong with a file", "[files][lua]") {
-    Shell run;
+    FileShell run;
     const auto fault = [&](const std::string& name) { return run("return load(dir .. '" + name + "')"); };
     const auto expected = [&](const std::string& name, const std::string& message) { return "user:1: " + run.path(name) + ": " + message; };
     CHECK(fault("none.npy") == expected("none.npy", "cannot be read: No such file or directory"));
@@ -166,7 +127,7 @@ TEST_CASE("load says in one sentence what is wrong with a file", "[files][lua]")
 }
 
 TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {
-    Shell run;
+    FileShell run;
     run("A = load(data .. 'f4_2x3.npy'); B = load(data .. 'floats.safetensors').brain");
     const auto fault = [&](const std::string& arguments) { return run("save(" + arguments + ")"); };
     const std::string at = "user:1: ";
@@ -214,6 +175,6 @@ TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {
 }
 
 TEST_CASE("a table is nested as deep as is allowed", "[files][lua]") {
-    Shell run;
+    FileShell run;
     CHECK(run("local t = {}; for i = 1, 199 do t = {t} end; local s = json_encode(t); return #s, json_encode(json_decode(s)) == s") == "400 true");
 }

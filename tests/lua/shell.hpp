@@ -15,8 +15,13 @@ class Shell {
 public:
     Shell() : L_(lua::new_state(), lua_close) {
         lua::set_display(L_.get(), silent_);
-        lua_pushstring(L_.get(), (folder_ / "").c_str());
-        lua_setglobal(L_.get(), "dir");  // a folder of its own, with a slash behind it
+        set("dir", folder_ / "");  // a folder of its own, with a slash behind it
+    }
+
+    // A global variable.
+    void set(const char* name, const std::string& value) {
+        lua_pushlstring(L_.get(), value.data(), value.size());
+        lua_setglobal(L_.get(), name);
     }
 
     // What the chunk returns, as text separated by blanks, or the message of its error.
@@ -33,6 +38,12 @@ public:
             lua_pop(L, 1);
         }
         return out;
+    }
+
+    // The one Tensor that the chunk returns.
+    Tensor tensor(const std::string& code) {
+        (*this)(code);
+        return lua::check_tensor(L_.get(), -1, "result");
     }
 
     std::string path(const std::string& name) const { return folder_ / name; }

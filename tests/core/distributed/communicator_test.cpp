@@ -10,9 +10,11 @@
 #include "core/distributed/merge.hpp"
 #include "core/distributed/threads.hpp"
 #include "tests/catch.hpp"
+#include "tests/temporary.hpp"  // message_of
 
 using namespace causeway;
 using namespace causeway::distributed;
+using causeway::testing::message_of;
 
 namespace {
 
@@ -159,28 +161,20 @@ TEST_CASE("a rank that fails while its neighbours copy from it takes its message
 }
 
 TEST_CASE("messages that do not fit, and ranks that all wait, are errors", "[tree]") {
-    const auto message = [](const auto& call) -> std::string {
-        try {
-            call();
-        } catch (const Error& error) {
-            return error.what();
-        }
-        return "";
-    };
     const Program unequal = [](Communicator& comm) {
         std::vector<float> x(4);
         comm.exchange(x.data(), 1 + comm.rank(), 1 - comm.rank(), x.data() + 2, 1, 1 - comm.rank());
     };
-    CHECK(message([&] { run_threads(2, unequal); }) == "rank 0: a message of 8 bytes from rank 1, expected 4");
-    CHECK(message([&] { run_simulated(cluster("h100"), 2, false, unequal); }) == "rank 0: a message of 8 bytes from rank 1, expected 4");
-    CHECK(message([&] {
+    CHECK(message_of([&] { run_threads(2, unequal); }) == "rank 0: a message of 8 bytes from rank 1, expected 4");
+    CHECK(message_of([&] { run_simulated(cluster("h100"), 2, false, unequal); }) == "rank 0: a message of 8 bytes from rank 1, expected 4");
+    CHECK(message_of([&] {
               run_simulated(cluster("h100"), 3, false, [](Communicator& comm) {
                   int x = 0;
                   comm.receive(&x, 1, (comm.rank() + 1) % 3).wait();
               });
           }) == "all ranks wait for one another, expected messages that are sent and received in pairs");
-    CHECK(message([&] { run_threads(0, unequal); }) == "shards: 0, expected from 1 to 1024 threads");
-    CHECK(message([&] { cluster("h1000"); }) == "cluster: \"h1000\", expected one of \"h100\", \"mi300x\", \"rtx4090\" (did you mean \"h100\"?)");
+    CHECK(message_of([&] { run_threads(0, unequal); }) == "shards: 0, expected from 1 to 1024 threads");
+    CHECK(message_of([&] { cluster("h1000"); }) == "cluster: \"h1000\", expected one of \"h100\", \"mi300x\", \"rtx4090\" (did you mean \"h100\"?)");
 }
 
 // Two ranks, latency 1, a rate of 10 bytes a second, work of a second: what a pencil gives.

@@ -7,9 +7,11 @@
 #include "core/base/interrupt.hpp"
 #include "tests/core/distributed/problems.hpp"
 #include "tests/core/exact/problems.hpp"  // Poison
+#include "tests/temporary.hpp"            // message_of
 
 using namespace causeway;
 using namespace causeway::test;
+using causeway::testing::message_of;
 
 namespace {
 
@@ -198,30 +200,22 @@ TEST_CASE("decoding keeps the type and leading dimensions of q", "[tree]") {
 
 TEST_CASE("decoding names what it cannot use", "[tree]") {
     const Tensor q = Tensor::zeros(DType::f32, {1, 2, 1, 4}), k = Tensor::zeros(DType::f32, {1, 2, 5, 4}), v = k;
-    const auto message = [](const auto& call) -> std::string {
-        try {
-            call();
-        } catch (const Error& error) {
-            return error.what();
-        }
-        return "";
-    };
-    CHECK(message([&] { tree_decode(q, k, Tensor::zeros(DType::f32, {1, 2, 6, 4})); }) == "v: length 6, expected 5 like k");
-    CHECK(message([&] { tree_decode(q, Tensor::zeros(DType::f32, {1, 2, 5, 3}), v); }) == "k: width 3, expected 4 like q");
-    CHECK(message([&] { tree_decode(q, k, v.to(DType::f64)); }) == "v: Float64, expected Float32 like q");
-    CHECK(message([&] { tree_decode(q, k, v, {.shards = 2000}); }) == "shards: 2000, expected from 1 to 1024");
-    CHECK(message([&] { tree_decode(q, k, v, {.sizes = std::vector<Index>(2000)}); }) == "sizes: 2000 lengths, expected at most 1024");
-    CHECK(message([&] { measured_link("threads", 1); }) == "ranks: 1, expected from 2 to 1024");
-    CHECK(message([&] {
+    CHECK(message_of([&] { tree_decode(q, k, Tensor::zeros(DType::f32, {1, 2, 6, 4})); }) == "v: length 6, expected 5 like k");
+    CHECK(message_of([&] { tree_decode(q, Tensor::zeros(DType::f32, {1, 2, 5, 3}), v); }) == "k: width 3, expected 4 like q");
+    CHECK(message_of([&] { tree_decode(q, k, v.to(DType::f64)); }) == "v: Float64, expected Float32 like q");
+    CHECK(message_of([&] { tree_decode(q, k, v, {.shards = 2000}); }) == "shards: 2000, expected from 1 to 1024");
+    CHECK(message_of([&] { tree_decode(q, k, v, {.sizes = std::vector<Index>(2000)}); }) == "sizes: 2000 lengths, expected at most 1024");
+    CHECK(message_of([&] { measured_link("threads", 1); }) == "ranks: 1, expected from 2 to 1024");
+    CHECK(message_of([&] {
               decode_model("tree", {1 << 20, 1 << 20, 1 << 20, 1, Index{1} << 40, 128, 128, false, 1}, distributed::cluster("h100"), {.shards = 8});
           }).find("expected less than 2^62") != std::string::npos);
-    CHECK(message([&] { tree_decode(q, k, v, {.shards = 2, .sizes = {5}}); }) == "sizes: 1 lengths, expected one for each of the 2 shards");
-    CHECK(message([&] { ring_decode(q, k, v, {.sizes = {2, 2}}); }) == "sizes: 4 keys together, expected 5 like k");
-    CHECK(message([&] { ring_decode(q, k, v, {.sizes = {7, -2}}); }) == "sizes: -2, expected lengths of 0 or more");
-    CHECK(message([&] { tree_decode(q, k, v, {.engine = "nccl"}); }) == "engine: \"nccl\" is not built, expected \"threads\" or \"mpi\"");
-    CHECK(message([&] { tree_decode(q, k, v, {.engine = "thread"}); }).find("(did you mean \"threads\"?)") != std::string::npos);
-    CHECK(message([&] { tree_decode(q, k, v, {.topology = "rings"}); }).find("(did you mean \"ring\"?)") != std::string::npos);
-    CHECK(message([&] { tree_decode(Tensor::zeros(DType::f32, {1, 2, 6, 4}), k, v, {.causal = true}); }) == "q: length 6, expected at most 5, the length of k, with causal = true");
-    CHECK(message([&] { tree_decode(q, Tensor::zeros(DType::f32, {1, 2, 0, 4}), Tensor::zeros(DType::f32, {1, 2, 0, 4})); }) == "k: length 0, expected at least one key");
-    CHECK(message([&] { tree_decode(q, k, v, {.scale = INFINITY}); }) == "scale: inf, expected a finite number");
+    CHECK(message_of([&] { tree_decode(q, k, v, {.shards = 2, .sizes = {5}}); }) == "sizes: 1 lengths, expected one for each of the 2 shards");
+    CHECK(message_of([&] { ring_decode(q, k, v, {.sizes = {2, 2}}); }) == "sizes: 4 keys together, expected 5 like k");
+    CHECK(message_of([&] { ring_decode(q, k, v, {.sizes = {7, -2}}); }) == "sizes: -2, expected lengths of 0 or more");
+    CHECK(message_of([&] { tree_decode(q, k, v, {.engine = "nccl"}); }) == "engine: \"nccl\" is not built, expected \"threads\" or \"mpi\"");
+    CHECK(message_of([&] { tree_decode(q, k, v, {.engine = "thread"}); }).find("(did you mean \"threads\"?)") != std::string::npos);
+    CHECK(message_of([&] { tree_decode(q, k, v, {.topology = "rings"}); }).find("(did you mean \"ring\"?)") != std::string::npos);
+    CHECK(message_of([&] { tree_decode(Tensor::zeros(DType::f32, {1, 2, 6, 4}), k, v, {.causal = true}); }) == "q: length 6, expected at most 5, the length of k, with causal = true");
+    CHECK(message_of([&] { tree_decode(q, Tensor::zeros(DType::f32, {1, 2, 0, 4}), Tensor::zeros(DType::f32, {1, 2, 0, 4})); }) == "k: length 0, expected at least one key");
+    CHECK(message_of([&] { tree_decode(q, k, v, {.scale = INFINITY}); }) == "scale: inf, expected a finite number");
 }
