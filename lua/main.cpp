@@ -123,8 +123,9 @@ int run_command(int argc, char** argv) {
 int main(int argc, char** argv) {
     const int status = run_command(argc, argv);
     // Lua's print does not say when its text could not be written.
-    if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && status == 0) {
-        std::fprintf(stderr, "error: not everything could be written to standard output: %s\n", std::strerror(errno));
+    const int reason = std::fflush(stdout) != 0 ? errno : 0;  // 0: an earlier flush failed, and its reason is gone
+    if ((reason != 0 || std::ferror(stdout)) && status == 0) {
+        std::fprintf(stderr, "error: not everything could be written to standard output%s%s\n", reason ? ": " : "", reason ? std::strerror(reason) : "");
         return status_of_error;
     }
     return status;

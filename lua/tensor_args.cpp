@@ -150,4 +150,12 @@ int check_dim(lua_State* L, int index, const Tensor& a, const char* function) {
     return static_cast<int>(dim) - 1;
 }
 
+void refuse_parameter(lua_State* L, int index, const char* function, const char* why) {
+    if (!lua_isstring(L, index)) return;
+    lua_pushvalue(L, index);
+    const std::string came = lua_type(L, -1) == LUA_TSTRING ? in_quotes(lua_tostring(L, -1)) : lua_tostring(L, -1);
+    lua_pop(L, 1);
+    fail(function, ": argument ", index, ": ", came, ", expected none: ", why);
+}
+
 }  // namespace causeway::lua

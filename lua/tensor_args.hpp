@@ -40,6 +40,10 @@ Tensor from_table(lua_State* L, int index, DType type, const char* function);
 // A dimension counted from 1 at `index`, returned counted from 0.
 int check_dim(lua_State* L, int index, const Tensor& a, const char* function);
 
+// Throws Error when the argument at `index`, which the function has not, is a number or a string: norm(A, 1) would be
+// another norm elsewhere. Further Tensors pass, as the second value of norm(linear_attention(q, k, v)).
+void refuse_parameter(lua_State* L, int index, const char* function, const char* why);
+
 // The families of functions; each adds its own.
 void add_tensor_construction(lua_State* L);  // lua/tensor_create.cpp
 void add_tensor_indexing(lua_State* L);      // lua/tensor_index.cpp

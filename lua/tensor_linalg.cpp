@@ -42,6 +42,7 @@ int to_tensor(lua_State* L) {
 }
 
 int operator_norm(lua_State* L) {
+    refuse_parameter(L, 2, "opnorm", "the operator norm is the largest singular value");
     lua_pushnumber(L, opnorm(check_operand(L, 1, "opnorm")));
     return 1;
 }

@@ -23,6 +23,7 @@ void push_number_like(lua_State* L, int source, double value) {
 
 template <Unary Op>
 int unary(lua_State* L) {
+    if constexpr (Op == Unary::log) refuse_parameter(L, 2, "log", "it is the natural logarithm (that of base b is log(x) / log(b))");
     if (is_number(L, 1)) {
         constexpr bool keeps_integers = Op == Unary::abs || Op == Unary::sign || Op == Unary::floor || Op == Unary::ceil || Op == Unary::round || Op == Unary::relu;
         const double value = apply(Op, lua_tonumber(L, 1));
@@ -62,6 +63,7 @@ int clamp(lua_State* L) {
 }
 
 int softmax(lua_State* L) {
+    refuse_parameter(L, 2, "softmax", "it runs over the last dimension");
     push(L, causeway::softmax(check_operand(L, 1, "softmax")));
     return 1;
 }

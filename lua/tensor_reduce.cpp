@@ -17,6 +17,7 @@ template <Reduction Op>
 int reduction(lua_State* L) {
     constexpr const char* function = reduction_names[static_cast<int>(Op)];
     const Tensor a = check_operand(L, 1, function);
+    refuse_parameter(L, 3, function, Op == Reduction::deviation ? "it is always with n - 1" : "along several dimensions it is taken one after the other");
     if (!lua_isnoneornil(L, 2)) return push_one(L, reduce(Op, a, check_dim(L, 2, a, function)));
     lua_pushnumber(L, reduce(Op, a));
     return 1;
@@ -43,6 +44,7 @@ int median(lua_State* L) {
 int quantiles(lua_State* L) {
     const Tensor a = check_operand(L, 1, "quantile");
     if (lua_istable(L, 2) || is_tensor(L, 2)) {
+        refuse_parameter(L, 3, "quantile", "several shares are taken of all elements; along a dimension give one");
         Tensor result = check_operand(L, 2, "quantile: p").to(DType::f64).copy();
         for (Index i = 0; i < result.size(); ++i) result.set(i, quantile(a, result.get(i)));
         return push_one(L, std::move(result));
@@ -60,6 +62,7 @@ int running_sum(lua_State* L) {
 }
 
 int frobenius(lua_State* L) {
+    refuse_parameter(L, 2, "norm", "the norm is the square root of the sum of squares of all elements");
     lua_pushnumber(L, norm(check_operand(L, 1, "norm")));
     return 1;
 }
@@ -69,13 +72,22 @@ int inner_product(lua_State* L) {
     return 1;
 }
 
-// any(A), any(f, A), any(A, f): whether an element, or f of it, is neither 0 nor false; all(...) likewise of every one.
+// 1 or 0 along a dimension; of nothing any is 0 and all is 1.
+template <bool Any>
+Tensor some_along(const Tensor& a, int dim) {
+    const Tensor zero = scalar(0, a.dtype());
+    const Tensor count = reduce(Reduction::sum, apply(Any ? Binary::ne : Binary::eq, a, zero), dim);
+    return apply(Any ? Binary::ne : Binary::eq, count, scalar(0, count.dtype()));
+}
+
+// any(A), any(A, dim), any(f, A), any(A, f): whether an element, or f of it, is neither 0 nor false; all(...) likewise of every one.
 template <bool Any>
 int some(lua_State* L) {
     constexpr const char* function = Any ? "any" : "all";
     const int f = lua_isfunction(L, 1) ? 1 : lua_isfunction(L, 2) ? 2 : 0;
     const Tensor a = check_operand(L, f == 1 ? 2 : 1, function);
     if (f == 0) {
+        if (!lua_isnoneornil(L, 2)) return push_one(L, some_along<Any>(a, check_dim(L, 2, a, function)));
         lua_pushboolean(L, Any ? any(a) : all(a));
         return 1;
     }

@@ -1,4 +1,6 @@
 // What a tensor is like, and its elements in another arrangement.
+#include <cmath>
+
 #include "core/tensor/rearrange.hpp"
 #include "lua/gpu.hpp"
 #include "lua/tensor_args.hpp"
@@ -37,8 +39,35 @@ int ndims(lua_State* L) {
     return 1;
 }
 
+// -1 or ":" in place of one dimension: what the others leave. An empty shape where none is given so.
+Shape completed(lua_State* L, const Tensor& a) {
+    const bool listed = lua_istable(L, 2);
+    const int n = listed ? static_cast<int>(lua_rawlen(L, 2)) : lua_gettop(L) - 1;
+    int open = 0;
+    Shape shape;
+    double known = 1;
+    for (int i = 1; i <= n && n <= Shape::max_ndim; ++i) {
+        if (listed) lua_rawgeti(L, 2, i); else lua_pushvalue(L, 1 + i);
+        const bool here = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) == -1 : lua_type(L, -1) == LUA_TSTRING && lua_tostring(L, -1) == std::string(":");
+        if (here && open) fail("reshape: dimensions ", open, " and ", i, " are both left open, expected one at most");
+        if (here) open = i;
+        const double dim = here ? 1 : lua_tonumber(L, -1);  // 0 for what is no number
+        lua_pop(L, 1);
+        known *= dim >= 1 && dim == std::floor(dim) ? dim : 0;
+        shape.push_back(known > 0 && dim < 9e15 ? static_cast<Index>(dim) : 0);
+    }
+    if (!open) return {};
+    if (known < 1 || known > 9e15 || a.size() % static_cast<Index>(known) != 0) {
+        fail("reshape: dimension ", open, " is left open, but the others do not divide the ", a.size(), " elements of a ", a.summary());
+    }
+    shape[open - 1] = a.size() / static_cast<Index>(known);
+    return shape;
+}
+
+// reshape(A, 2, 3), reshape(A, {2, 3}); one dimension may be -1 or ":".
 int reshape(lua_State* L) {
     const Tensor& a = check_tensor(L, 1, "reshape");
+    if (const Shape shape = completed(L, a); shape.ndim() > 0) return push_one(L, a.reshape(shape));
     const Wanted wanted = check_dims(L, 2, "reshape");
     if (wanted.type) fail("reshape: expected dimensions only, the element type stays ", name(a.dtype()));
     return push_one(L, a.reshape(wanted.shape));

@@ -13,6 +13,7 @@ leading dimensions; in the literature q, k, v. One table works too: causal_linea
   state         the state to start from, [b, h, r, d] (normalize: [b, h, r, d + 1]), for methods that carry one
   return_state  true returns the state after the last token as a second value
   device        "cpu" or "gpu"; default: where the inputs are
+  precision     of products of Float32 tensors on a GPU: "bf16x3" (the default), "exact" or "tf32"; the CPU is exact
 
 Two halves of a sequence with the state carried over give what one call gives. Source: 000 eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',

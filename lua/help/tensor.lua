@@ -127,8 +127,8 @@ manual.ndims = {
 
 manual.reshape = {
   call = "reshape(A, n, m, ...)",
-  text = [[A with other dimensions and the same number of elements, in the same order (the last dimension runs fastest). It
-shares its elements with A: writing to one writes to both.]],
+  text = [[A with other dimensions and the same number of elements, in the same order (the last dimension runs fastest). One
+dimension may be -1 or ":": what the others leave. It shares its elements with A: writing to one writes to both.]],
   example = "range(1, 6):reshape(2, 3)",
 }
 
@@ -224,14 +224,14 @@ manual.cumsum = {
 }
 
 manual.any = {
-  call = "any(A), any(f, A)",
-  text = "Whether an element is not zero, or f of it is neither false nor zero.",
+  call = "any(A[, dim]), any(f, A)",
+  text = "Whether an element is not zero, or f of it is neither false nor zero. With a dimension, a tensor of ones and zeros in which that dimension has length 1.",
   example = "any(isnan(tensor{1, 0/0}))",
 }
 
 manual.all = {
-  call = "all(A), all(f, A)",
-  text = "Whether every element is not zero, or f of it neither false nor zero.",
+  call = "all(A[, dim]), all(f, A)",
+  text = "Whether every element is not zero, or f of it neither false nor zero. With a dimension, a tensor of ones and zeros in which that dimension has length 1.",
   example = "all(function(x) return x > 0 end, tensor{1, 2})",
 }
 

@@ -1,4 +1,5 @@
--- A value as the shell shows it: numbers as Lua prints them, strings quoted, tables laid out to be read.
+-- A value as the shell shows it: numbers as Lua prints them (but NaN, Inf and -Inf as in a tensor), strings quoted, tables
+-- laid out to be read.
 local causeway = ...
 
 local most_depth = 4    -- tables nested deeper are elided
@@ -125,6 +126,9 @@ end
 function show(value, depth, seen)
   local kind = type(value)
   if kind == "string" then return quoted(value) end
+  if value ~= value then return "NaN" end
+  if value == math.huge then return "Inf" end
+  if value == -math.huge then return "-Inf" end
   if kind == "function" then return function_text(value) end
   if kind == "table" then return show_table(value, depth, seen) end
   return tostring(value)

@@ -143,6 +143,11 @@ local function read_series(given, name, log_x, log_y)
   if given.y == nil then raise("plot: " .. name .. ": no y given, expected {x = ..., y = ...}") end
   if given.style ~= nil and not styles[given.style] then raise(string.format('plot: style: "%s", expected "lines", "points", "linespoints" or "dashed"', tostring(given.style))) end
 
+  if type(given.y) == "userdata" then -- the rows of a matrix, one after the other, are no curve
+    local extents = 0
+    for _, extent in ipairs({ given.y:size() }) do extents = extents + (extent > 1 and 1 or 0) end
+    if extents > 1 then raise(string.format("plot: %s: y: shape %s, expected one dimension, such as A(1); heatmap draws a matrix", name, table.concat({ given.y:size() }, "×"))) end
+  end
   local y, n = causeway._numbers(given.y, "y", most_points)
   local x, m
   if given.x ~= nil then

@@ -61,6 +61,8 @@ TEST_CASE("points that cannot be drawn are left out", "[plot]") {
     CHECK(contains(lua("return plot({0, 1, -2, 10, 100}, {yscale = 'log'})"), "100"));
     CHECK(contains(lua("return plot({5})"), "A"));
     CHECK(contains(lua("return plot({5, 5, 5}, {yscale = 'log', xscale = 'log'})"), "A"));
+    CHECK(lua("plot(ones(2, 3))") == "user:1: plot: the curve: y: shape 2×3, expected one dimension, such as A(1); heatmap draws a matrix");
+    CHECK(contains(lua("return plot(range(1, 5):reshape(1, 5, 1))"), "A"));
     CHECK(lua("plot({0/0})") == "user:1: plot: there is no point to draw, expected at least one finite number");
     CHECK(lua("plot({})") == "user:1: plot: there is no point to draw, expected at least one finite number");
     CHECK(lua("plot({-1, 0}, {yscale = 'log'})") == "user:1: plot: there is no point to draw, expected at least one finite (on a log axis positive) number");

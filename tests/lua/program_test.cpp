@@ -73,7 +73,8 @@ TEST_CASE("tables are shown to be read", "[program][display]") {
     CHECK(contains(shown("t = {} for i = 1, 100 do t[i] = i end return t"), "… 60 more …,"));
     CHECK(shown("{setmetatable({}, {__tostring = function() return 'two\\nlines' end})}") == "{two}\n");
     CHECK(shown("{'\\1\\200'}") == "{\"\\x01\\xc8\"}\n");
-    CHECK(shown("math.huge, -0.0, 1e100, 2^53, 10 // 3") == "inf\n-0.0\n1e+100\n9.007199254741e+15\n3\n");
+    CHECK(shown("0/0, -math.huge, {0/0, x = 1/0}") == "NaN\n-Inf\n{NaN, x = Inf}\n");
+    CHECK(shown("math.huge, -0.0, 1e100, 2^53, 10 // 3") == "Inf\n-0.0\n1e+100\n9.007199254741e+15\n3\n");
     CHECK(shown("f = function(a, ...) end; f") == "function (a, ...) at (command line):1\n");
     CHECK(shown("display") == "function display, see ?display\n");
 }
@@ -272,4 +273,14 @@ TEST_CASE("a reader that goes away ends the program quietly", "[program]") {
     CHECK(std::system(command.c_str()) == 0);
     CHECK(read_bytes(folder / "out") == "1\n");
     CHECK(read_bytes(folder / "err") == "");
+}
+
+TEST_CASE("what could not be written is an error, with its reason where that is known", "[program]") {
+    const TemporaryFolder folder;
+    const std::string full = " > /dev/full 2> " + folder / "err";
+    const std::string sentence = "error: not everything could be written to standard output";
+    CHECK(std::system(("echo 'io.write(1)' | " CAUSEWAY_PROGRAM " -" + full).c_str()) != 0);
+    CHECK(read_bytes(folder / "err") == sentence + ": No space left on device\n");
+    CHECK(std::system(("echo 1 | " CAUSEWAY_PROGRAM + full).c_str()) != 0);  // the shell's own flush met it first
+    CHECK(read_bytes(folder / "err") == sentence + "\n");
 }
