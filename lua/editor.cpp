@@ -194,7 +194,6 @@ public:
     Result read(const std::string& prompt, std::string& line) override {
         const Handlers handlers;
         reading.done = reading.ended = reading.interruption_told = false;
-        rl_eof_found = 0;  // said to a paste that Ctrl-C broke off
         rl_callback_handler_install(prompt.c_str(), take_line);
         while (!reading.done && wait_for_key()) rl_callback_read_char();
         if (interrupt::requested()) return abandon();
@@ -237,14 +236,15 @@ private:
         struct sigaction resize_before, pause_before;
     };
 
-    // Ctrl-C: leaves the line as it stands on the screen and forgets it.
+    // Ctrl-C: leaves the line as it stands on the screen, a search for it ended, and forgets it.
     static Result abandon() {
+        rl_callback_sigcleanup();
         rl_point = rl_end;
         rl_redisplay();
         std::fputs("^C", rl_outstream);
         std::fflush(rl_outstream);
         rl_free_line_state();
-        rl_callback_sigcleanup();
+        rl_eof_found = 0;  // which readline was told inside a paste
         rl_callback_handler_remove();
         std::fputc('\n', stdout);
         std::fflush(stdout);
