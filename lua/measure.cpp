@@ -96,7 +96,7 @@ int rate_of_products(lua_State* L) {
     const Index n = lua_isnoneornil(L, 1) ? 512 : check_integer(L, 1, "n");
     const Options options(L, 2, "product_rate", {"dtype", "seconds"});
     const bool wide = options.choice("dtype", "Float32", {"Float32", "Float64", "f32", "f64"}).back() == '4';
-    lua_pushnumber(L, product_rate(n, wide ? DType::f64 : DType::f32, options.number("seconds", 0.25)));
+    lua_pushnumber(L, product_rate(n, wide ? DType::f64 : DType::f32, options.number("seconds", product_rate_seconds)));
     return 1;
 }
 

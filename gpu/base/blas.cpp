@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <map>
+#include <string>
 
 #include "gpu/base/error.hpp"
 

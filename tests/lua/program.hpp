@@ -26,32 +26,47 @@ struct Output {
 // status 142, and the other tests still run.
 constexpr unsigned longest_run = 300;
 
+// How long a program may take to show or to make something, on a machine that has other work too.
+constexpr std::chrono::minutes patience{1};
+
 inline int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-// Starts causeway with these arguments in `folder`, which is HOME too. Standard input, output and error are the files
-// in, out and err there. Returns its process.
-inline pid_t start_program(const TemporaryFolder& folder, std::vector<std::string> arguments, const std::string& input = "") {
-    write_bytes(folder / "in", input);
+// The command line of causeway with these arguments, which must stay.
+inline std::vector<char*> command_line(std::vector<std::string>& arguments) {
     arguments.insert(arguments.begin(), CAUSEWAY_PROGRAM);
     std::vector<char*> argv;
     for (auto& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
-    const pid_t child = fork();
-    if (child != 0) return child;
-    if (chdir(folder.path().c_str()) != 0) _exit(127);
-    setenv("HOME", folder.path().c_str(), 1);
-    for (const char* name : {"XDG_STATE_HOME", "COLUMNS", "LINES"}) unsetenv(name);
-    dup2(open("in", O_RDONLY), STDIN_FILENO);
-    dup2(open("out", O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
-    dup2(open("err", O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    return argv;
+}
+
+// In a child: becomes causeway in `folder`, which is HOME too, away from a person's settings. `environment` holds "NAME=value".
+[[noreturn]] inline void become_program(const std::string& folder, const std::vector<char*>& argv, std::vector<std::string> environment = {}) {
+    if (chdir(folder.c_str()) != 0) _exit(127);
+    setenv("HOME", folder.c_str(), 1);
+    for (const char* name : {"XDG_STATE_HOME", "INPUTRC", "NO_COLOR", "COLUMNS", "LINES"}) unsetenv(name);
+    for (auto& variable : environment) putenv(variable.data());
     alarm(longest_run);
     execv(argv[0], argv.data());
     _exit(127);
 }
 
-// Waits until a program has made this file there. False when it has not within a minute.
+// Starts causeway with these arguments in `folder`, which is HOME too. Standard input, output and error are the files
+// in, out and err there. Returns its process.
+inline pid_t start_program(const TemporaryFolder& folder, std::vector<std::string> arguments, const std::string& input = "") {
+    write_bytes(folder / "in", input);
+    const auto argv = command_line(arguments);
+    const pid_t child = fork();
+    if (child != 0) return child;
+    dup2(open((folder / "in").c_str(), O_RDONLY), STDIN_FILENO);
+    dup2(open((folder / "out").c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+    dup2(open((folder / "err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    become_program(folder.path(), argv);
+}
+
+// Waits until a program has made this file. False when it has not in time.
 inline bool wait_for_file(const std::string& path) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    const auto limit = std::chrono::steady_clock::now() + patience;
     while (!std::filesystem::exists(path)) {
         if (std::chrono::steady_clock::now() >= limit) return false;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -17,9 +17,6 @@
 
 namespace causeway::testing {
 
-// How long the program may take to show something, on a machine that has other work too.
-constexpr std::chrono::minutes patience{1};
-
 class Terminal {
 public:
     // Starts causeway with `home` as HOME and folder; `environment` holds "NAME=value".
@@ -27,21 +24,12 @@ public:
         winsize size{};
         size.ws_row = 40;
         size.ws_col = 200;
-        arguments.insert(arguments.begin(), CAUSEWAY_PROGRAM);
-        std::vector<char*> argv;
-        for (auto& argument : arguments) argv.push_back(argument.data());
-        argv.push_back(nullptr);
+        environment.insert(environment.begin(), "TERM=xterm-256color");
+        const auto argv = command_line(arguments);
         child_ = forkpty(&terminal_, nullptr, nullptr, &size);
         if (child_ < 0) throw std::runtime_error("no pseudo-terminal");
         if (child_ > 0) return;
-        if (chdir(home.c_str()) != 0) _exit(127);
-        for (const char* name : {"XDG_STATE_HOME", "INPUTRC", "NO_COLOR", "COLUMNS", "LINES"}) unsetenv(name);
-        setenv("HOME", home.c_str(), 1);
-        setenv("TERM", "xterm-256color", 1);
-        for (auto& variable : environment) putenv(variable.data());
-        alarm(longest_run);
-        execv(argv[0], argv.data());
-        _exit(127);
+        become_program(home, argv, std::move(environment));
     }
     ~Terminal() {
         if (!ended_) {
