@@ -6,14 +6,15 @@
 --   causeway experiments/bench_gpu.lua --only delta         the rows whose name contains the word
 --
 --   --repeats 15              times of which the median is taken
+--   --seconds 10              LeetDecoding's tables leave out a call that would take longer
 --   --save results/bench_gpu  kernels.csv, leet.csv, .json beside them
 --
 -- A row is first compared with the definition in Float64 on the CPU, at 1000 tokens; a wrong one is not timed. The floor is the
 -- time to read every input and write every output once at the rate of a plain copy, measured in the same run. Times are the
 -- GPU's own, between events; calls follow each other on fresh outputs.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15, save = "results/bench_gpu" },
-  { part = { "all", "kernels", "leet" }, repeats = { 1 } })
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15, seconds = 10, save = "results/bench_gpu" },
+  { part = { "all", "kernels", "leet" }, repeats = { 1 }, seconds = { above = 0 } })
 local available, device = has_gpu()
 if not available then
   print("no GPU: " .. device)
@@ -222,36 +223,87 @@ local function kernels()
 end
 
 -- ── LeetDecoding's tables ──
-local short = { Vanilla = "vanilla", Bb = "block-based", Cdotp = "causal-dot-product", FA = "fleet", LA = LA, Recur = "recursion" }
+-- FA_modify is FA without the atomic additions that its ranks need; fleet has no use for them.
+local own = {
+  Vanilla = { "vanilla" }, Bb = { "block-based" }, Cdotp = { "causal-dot-product" }, Cdotp_torch = { "row-based" }, FA = { "fleet" }, FA_modify = { "fleet" },
+  FA_torch = { "fleet-untiled" }, LA = { LA }, LA_torch = { LA, "exact" }, Recur = { "recursion" },
+}
 local tables = {
   { file = "table3", batch = 1, decay = false, title = "001, Table 3: batch 1" },
   { file = "table4", batch = 1, decay = true, title = "001, Table 4: batch 1, decay" },
   { file = "table5", batch = 16, decay = false, title = "001, Table 5: batch 16" },
   { file = "table6", batch = 16, decay = true, title = "001, Table 6: batch 16, decay" },
+  { file = "table9", batch = 1, decay = false, title = "001, Table 9: batch 1" },
+  { file = "table9", batch = 1, decay = true, title = "001, Table 9: batch 1, decay" },
+  { file = "table9", batch = 16, decay = false, title = "001, Table 9: batch 16" },
+  { file = "table9", batch = 16, decay = true, title = "001, Table 9: batch 16, decay" },
 }
+
+local function leet_rows(t)
+  local rows = {}
+  for _, printed in ipairs(load(folder .. "/data/leet/" .. t.file .. ".csv")) do
+    if printed.batch_size == nil or printed.batch_size == t.batch and (printed.exp_decay == "yes") == t.decay then rows[#rows + 1] = printed end
+  end
+  return rows
+end
+
+-- {time, ratio to the floor} or {status}; what two tables have in common is measured once. Calls that would last too long, going by
+-- the growth of the last two lengths, are left out.
+local measured, checked = {}, {}
+local function time_of(method, precision, t, N)
+  local line = string.format("%s %s %d %s", method, precision or "", t.batch, t.decay)
+  local known = measured[line] or {}
+  measured[line] = known
+  if known[N] then return known[N] end
+  local last, before = known.last, known.before
+  if before then
+    local expected = last.time * (last.time / before.time) ^ (math.log(N / last.N) / math.log(last.N / before.N))
+    if expected > options.seconds then return { status = string.format("about %.0f s", expected) } end
+  end
+  local here = {}
+  local ok, problem = pcall(function()
+    collectgarbage()
+    local f, moved = causal(method, "f32", { decay = t.decay, batch = t.batch, precision = precision }).make(N)
+    here.time = gpu_time(f, { repeats = 1 })
+    if here.time < 0.5 then here.time = gpu_time(f, { repeats = math.min(options.repeats, 5) }) end
+    here.ratio = here.time / (moved / rate)
+    known.before, known.last = last, { N = N, time = here.time }
+  end)
+  if not ok then here.status = tostring(problem):match("device memory") and "out of memory" or tostring(problem) end
+  known[N] = here
+  return here
+end
+
+local function right(method, precision, t)
+  local line = string.format("%s %s %s", method, precision or "", t.decay)
+  if checked[line] == nil then
+    local err, bound = causal(method, "f32", { decay = t.decay, precision = precision }).check()
+    checked[line] = err <= bound
+    if not checked[line] then
+      wrong[#wrong + 1] = string.format("%s%s is wrong: error %.2e, expected at most %.1e", method, t.decay and ", decay," or "", err, bound)
+    end
+  end
+  return checked[line]
+end
 
 local function leet()
   local out = {}
   for _, t in ipairs(tables) do
     local lines = {}
-    for _, printed in ipairs(load(folder .. "/data/leet/" .. t.file .. ".csv")) do
-      local method, N = short[printed.method], printed.seq_len_tokens
-      local wanted = method and method:find(options.only, 1, true) and not (options.quick and N > 8192)
-      if wanted then
-        local line = { table = t.file, method = printed.method, name = method, batch = t.batch, decay = t.decay, N = N, paper = printed.latency_mean_s }
-        local ok, problem = pcall(function()
-          collectgarbage()
-          local f, moved = causal(method, "f32", { decay = t.decay, batch = t.batch }).make(N)
-          line.time = gpu_time(f, { repeats = options.repeats > 5 and 5 or options.repeats })
-          line.ratio = line.time / (moved / rate)
-        end)
-        if not ok then line.status = tostring(problem):match("device memory") and "out of memory" or tostring(problem) end
+    for _, printed in ipairs(leet_rows(t)) do
+      local method, precision = table.unpack(own[printed.method])
+      local N = printed.seq_len_tokens
+      if method:find(options.only, 1, true) and not (options.quick and N > 8192) then
+        local paper = printed.latency_mean_s or printed.runtime_s
+        local line = { table = t.file, method = printed.method, name = method, precision = precision, batch = t.batch, decay = t.decay, N = N, paper = paper }
+        local here = right(method, precision, t) and time_of(method, precision, t, N) or { status = "WRONG" }
+        line.time, line.ratio, line.status = here.time, here.ratio, here.status or precision
+        line.faster = type(paper) == "number" and line.time and paper / line.time or nil
         lines[#lines + 1] = line
         out[#out + 1] = line
       end
     end
     if #lines > 0 then
-      for _, line in ipairs(lines) do line.faster = type(line.paper) == "number" and line.time and line.paper / line.time or nil end
       display(causeway.text_table(lines, { title = t.title .. " (printed on an A6000; here Float32 on " .. device .. ")", columns = {
         "method", "name", { key = "N", align = "right" },
         { key = "paper", title = "printed", unit = "ms", format = function(x) return type(x) == "number" and number(x * 1e3) or x end, align = "right" },
