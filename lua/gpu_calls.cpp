@@ -53,7 +53,7 @@ gpu::CausalOptions gpu_causal_options(lua_State* L, const Options& options) {
     o.method = options.string("method", o.method);
     o.decay = decay_option(L, options);
     o.normalize = options.boolean("normalize", o.normalize);
-    if (options.has("block")) fail("block: given, but on the GPU every method has its own");
+    if (options.has("block")) o.block = options.integer("block", 0);
     o.scale = options.number("scale", o.scale);
     o.state = gpu_tensor_option(L, options, "state");
     const std::string precision = options.choice("precision", "bf16x3", {"exact", "bf16x3", "tf32"});

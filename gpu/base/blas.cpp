@@ -10,8 +10,8 @@
 namespace causeway::gpu {
 namespace {
 
-// cuBLAS is 650 MB of address space and half of the start of a program that links it, for three of the methods: it is loaded when the
-// first of them is called. The library of the same major version is found where the linker looks, or where the build found it.
+// cuBLAS is 650 MB of address space and half of the start of a program that links it, for what multiplies whole matrices alone: it is
+// loaded when that is first called. The library of the same major version is found where the linker looks, or where the build found it.
 struct Library {
     void* file = open();
     decltype(&cublasCreate_v2) create = find<decltype(&cublasCreate_v2)>("cublasCreate_v2");

@@ -3,6 +3,7 @@
 //
 //   bench_exact                     checks of many sizes, then times
 //   bench_exact check | time        one of them; further arguments: the only methods
+//   bench_exact forms               times of the four forms of the tpu document, N = 8192 and 32768
 //   bench_exact once                one call of every method at N = 8192, for a profiler
 
 #include <cuda_bf16.h>
@@ -271,10 +272,11 @@ bool check_all(const Names& only, cudaStream_t stream) {
     return wrong == 0;
 }
 
-// Vanilla and the Thrust form only where they end in a reasonable time; lightning-attention-2 has a bench of its own.
+// Vanilla, the Thrust form and the inner products only where they end in a reasonable time; lightning-attention-2 has a bench of its own.
 bool fits(const CausalMethod& m, const Problem& p) {
     if (m.name == "lightning-attention-2") return false;
-    return (m.name != "vanilla" && m.name != "fleet-untiled") || p.B * p.H * p.N <= 32 * 8192;
+    if (m.name == "inner-product" && p.B * p.H * p.N <= 32 * 32768) return true;
+    return (m.name != "vanilla" && m.name != "fleet-untiled" && m.name != "inner-product") || p.B * p.H * p.N <= 32 * 8192;
 }
 
 // Multiply-adds of Float32 matrices in a second, by cuBLAS.
@@ -289,10 +291,7 @@ double matrix_rate(cudaStream_t stream) {
     return static_cast<double>(n) * n * n / (ms * 1e-3);
 }
 
-bool time_all(const Names& only, cudaStream_t stream) {
-    const double bandwidth = bench::copy_bandwidth(std::size_t{3} << 29, stream), rate = matrix_rate(stream);
-    std::printf("copies at %.3f TB/s, products of Float32 matrices at %.1f TFLOP/s\n", bandwidth * 1e-12, 2 * rate * 1e-12);
-    std::printf("%-24s %-44s %9s %9s %9s %8s %9s %9s %9s  %s\n", "method", "case", "floor ms", "median", "call", "x floor", "TFLOP/s", "of SGEMM", "error", "workspace MB");
+std::vector<Problem> main_problems() {
     std::vector<Problem> problems;
     for (const int64_t N : {100000, 8192}) {
         for (const bool decays : {true, false}) problems.push_back({Type::Float32, 1, 32, N, 128, 128, decays ? alibi(32) : Numbers{}});
@@ -302,6 +301,13 @@ bool time_all(const Names& only, cudaStream_t stream) {
     problems.push_back({Type::Float32, 1, 8, 100000, 128, 128, alibi(8)});
     problems.push_back({Type::Float32, 1, 8, 100000, 128, 128});
     problems.push_back({Type::Float32, 16, 32, 8192, 128, 128, alibi(32)});
+    return problems;
+}
+
+bool time_all(const Names& only, const std::vector<Problem>& problems, cudaStream_t stream) {
+    const double bandwidth = bench::copy_bandwidth(std::size_t{3} << 29, stream), rate = matrix_rate(stream);
+    std::printf("copies at %.3f TB/s, products of Float32 matrices at %.1f TFLOP/s\n", bandwidth * 1e-12, 2 * rate * 1e-12);
+    std::printf("%-24s %-44s %9s %9s %9s %8s %9s %9s %9s  %s\n", "method", "case", "floor ms", "median", "call", "x floor", "TFLOP/s", "of SGEMM", "error", "workspace MB");
     bool all = true;
     for (const Problem& p : problems) {
         Tensors t = make(p, 77, stream);
@@ -351,8 +357,13 @@ int main(int argc, char** argv) try {
             if (chosen(only, m.name)) error_of(m, p, t, {}, stream);
         return 0;
     }
+    if (what == "forms") {
+        const Numbers decay = alibi(32);
+        const std::vector<Problem> problems = {{Type::Float32, 1, 32, 8192, 128, 128, decay}, {Type::Float32, 1, 32, 32768, 128, 128, decay}};
+        return time_all(only.empty() ? Names{"inner-product", "outer-product", "outer-product-blockwise", "hybrid"} : only, problems, stream) ? 0 : 1;
+    }
     if (what != "time") ok = check_all(only, stream);
-    if (what != "check") ok = time_all(only, stream) && ok;
+    if (what != "check") ok = time_all(only, main_problems(), stream) && ok;
     return ok ? 0 : 1;
 } catch (const std::exception& error) {
     std::printf("%s\n", error.what());

@@ -11,18 +11,20 @@ namespace {
 using std::int64_t;
 using namespace pieces;
 
-constexpr int64_t block = 128, most_floats = int64_t{1} << 25;  // of the blocks in work
+constexpr int64_t most_floats = int64_t{1} << 25;  // of the blocks in work
 
 struct Plan {
+    int64_t size, all;      // tokens of a block; blocks
     int64_t lines, blocks;  // at a time
     float *q, *k, *v, *S, *O, *D, *U;
     void* products;
     std::size_t bytes;
 
     Plan(const CausalArgs& a, void* workspace) {
-        const int64_t size = std::min(block, a.N), each = size * (2 * a.r + 2 * a.d + size) + int64_t{a.r} * a.d, all = (a.N + block - 1) / block;
+        size = block_of(a), all = (a.N + size - 1) / size;
+        const int64_t each = size * (2 * a.r + 2 * a.d + size) + int64_t{a.r} * a.d;
         lines = std::min<int64_t>({a.B * a.H, most_lines, std::max<int64_t>(most_floats / each, 1)});
-        blocks = std::clamp<int64_t>(most_floats / (each * lines), 1, all);
+        blocks = std::clamp<int64_t>(std::min(most_floats / each, most_products) / lines, 1, all);
         const int64_t n = lines * blocks;
         Carve carve(workspace);
         q = carve.floats(n * size * a.r), k = carve.floats(n * size * a.r), v = carve.floats(n * size * a.d);
@@ -46,18 +48,18 @@ void block_based(const CausalArgs& a, cudaStream_t stream) {
     const Plan p(a, a.workspace.data);
     const cublasHandle_t handle = blas(stream, p.products);
     const bool decays = a.gamma != nullptr, tf32 = rounds(a);
-    const int64_t size = std::min(block, a.N), all = (a.N + block - 1) / block, r = a.r, d = a.d;
+    const int64_t size = p.size, r = a.r, d = a.d;
     for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
         const Lines l = lines_of(a, first, std::min(p.lines, a.B * a.H - first));
         float* const U = a.state ? a.state + first * r * d : p.U;
         if (!a.state) check(cudaMemsetAsync(U, 0, static_cast<std::size_t>(l.count * r * d) * sizeof(float), stream), "clearing the state");
-        for (int64_t i = 0; i < all; i += p.blocks) {
-            const Cut c{i * block, block, std::min(p.blocks, all - i), 1, size};
+        for (int64_t i = 0; i < p.all; i += p.blocks) {
+            const Cut c{i * size, size, std::min(p.blocks, p.all - i), 1, size};
             const int64_t n = l.count * c.nodes;
             pack(a, a.k, a.k_stride, a.r, l, c, Weight::none, 0, p.k, stream);
             pack(a, a.v, a.v_stride, a.d, l, c, decays ? Weight::falling : Weight::none, 0, p.v, stream);
             multiply(handle, tf32, r, d, size, {p.k, r, size * r, true}, {p.v, d, size * d}, 0, p.D, d, r * d, n);
-            scan_blocks(a, l, c.nodes, block, i, tf32, p.D, U, stream);
+            scan_blocks(a, l, c.nodes, size, i, tf32, p.D, U, stream);
             if (decays) pack(a, a.v, a.v_stride, a.d, l, c, Weight::none, 0, p.v, stream);
             pack(a, a.q, a.q_stride, a.r, l, c, Weight::none, 0, p.q, stream);
             multiply(handle, tf32, size, size, r, {p.q, r, size * r}, {p.k, r, size * r, true}, 0, p.S, size, size * size, n);

@@ -12,11 +12,7 @@ namespace {
 
 using causeway::exact::Dimensions;
 
-constexpr const char* fastest = "lightning-attention-2";
-
-const CausalMethod& method_of(const std::string& name) {
-    return causal_method(name == "auto" ? fastest : causeway::exact::method(name).name);
-}
+constexpr const char *fastest = "lightning-attention-2", *of_any_block = "block-based";
 
 // `width` columns of every row of the two, rows of `to` and `from` being `to_row` and `from_row` columns apart.
 void copy_columns(float* to, Index to_row, const float* from, Index from_row, Index width, Index rows, cudaStream_t stream) {
@@ -27,6 +23,15 @@ void copy_columns(float* to, Index to_row, const float* from, Index from_row, In
 }
 
 }  // namespace
+
+const CausalMethod& method_for(const std::string& name, std::optional<Index> block) {
+    if (block && *block < 1) fail("block: ", *block, ", expected 1 or more");
+    if (name == "auto") return causal_method(!block || *block == causal_method(fastest).block ? fastest : of_any_block);
+    const CausalMethod& m = causal_method(causeway::exact::method(name).name);
+    if (block && m.block == 0) fail("block: the method \"", m.name, "\" has none");
+    if (block && !m.any_block && *block != m.block) fail("block: ", *block, ", expected ", m.block, ", the block that ", m.name, " is built for on the GPU");
+    return m;
+}
 
 CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const Dimensions& n, const std::vector<double>& gamma, Precision precision) {
     CausalArgs a;
@@ -43,7 +48,7 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     check_scale(o.scale, n.dtype);
-    const CausalMethod& method = method_of(o.method);
+    const CausalMethod& method = method_for(o.method, o.block);
     const bool state = o.state || o.return_state;
     if (state && !method.state) fail("state: the method \"", method.name, "\" carries no state");
     const Index wide = n.d + (o.normalize ? 1 : 0), rows = n.batch * n.heads * n.r;
@@ -53,6 +58,7 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
 
     CausalResult out{Tensor(V.dtype(), V.shape(), o.stream), {}};
     CausalArgs a = causal_args(B, C, V, n, gamma, o.precision);
+    a.block = o.block.value_or(0);
     a.o = out.O.data();
 
     Tensor sums, keys;  // the state without and of its last column

@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "core/exact/causal_linear_attention.hpp"
-#include "gpu/exact/problem.hpp"
+#include "gpu/exact/registry.hpp"
 #include "gpu/tensor/tensor.hpp"
 
 namespace causeway::gpu {
 
 struct CausalOptions {
-    std::string method = "auto";  // a name of exact::methods() that runs on the GPU; "auto": lightning-attention-2
+    std::string method = "auto";  // a name of exact::methods(); "auto": see method_for
     std::vector<double> decay;    // γ in (0, 1]: none (1), one for all heads, or one per head
     bool normalize = false;       // O_i = P_i / Σ_j (B Cᵀ ⊙ M)_ij
+    std::optional<Index> block;   // block or base-case length >= 1, for methods that have one
     double scale = 1;             // factor on B Cᵀ
     std::optional<Tensor> state;  // Float32 state to start from, [batch, heads, r, d], with normalize [batch, heads, r, d + 1]
     bool return_state = false;    // the state after the last token is wanted
@@ -30,6 +31,10 @@ struct CausalResult {
 // causal_linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when everything
 // is queued on options.stream, without waiting for it; tensors must stay until then. Throws Error naming the argument, OutOfMemory.
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
+
+// The method for a call with this block: "auto" is lightning-attention-2, with a block that it is not built for block-based. Throws Error for
+// an unknown name, and for a block below 1, that the method has not, or that it is not built for. Needs no GPU.
+const CausalMethod& method_for(const std::string& name, std::optional<Index> block);
 
 // The problem of checked tensors; `gamma` is what check_decay made of the decays, and must stay. Output, state and workspace: the caller's.
 CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const causeway::exact::Dimensions& n, const std::vector<double>& gamma,

@@ -61,12 +61,14 @@ __global__ __launch_bounds__(32 * rows_of_block) void place_kernel(int d, int64_
     }
 }
 
-__global__ __launch_bounds__(32 * rows_of_block) void mask_kernel(const __grid_constant__ Lines l, int64_t count, int64_t size, bool round, int64_t rows, float* S) {
+// `count` matrices of a line, `height` by `width`; i counts from the first column on.
+__global__ __launch_bounds__(32 * rows_of_block) void mask_kernel(const __grid_constant__ Lines l, int64_t count, int64_t height, int64_t width, int64_t below,
+                                                                  bool round, int64_t rows, float* S) {
     for (int64_t x = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; x < rows; x += int64_t{gridDim.x} * rows_of_block) {
-        const int64_t i = x % size;
-        const double log2_gamma = l.log2_gamma[x / (size * count)];
-        float* const row = S + x * size;
-        for (int64_t j = threadIdx.x; j < size; j += 32) {
+        const int64_t i = x % height + below;
+        const double log2_gamma = l.log2_gamma[x / (height * count)];
+        float* const row = S + x * width;
+        for (int64_t j = threadIdx.x; j < width; j += 32) {
             const float power = log2_gamma == 0 ? 1.0f : exp2f(static_cast<float>(log2_gamma * static_cast<double>(i - j)));
             row[j] = j <= i ? rounded(row[j] * power, round) : 0.0f;
         }
@@ -96,6 +98,17 @@ __global__ __launch_bounds__(256) void scan_kernel(int64_t N, const __grid_const
         u = fmaf(n < size ? static_cast<float>(exp2(l.log2_gamma[line] * static_cast<double>(n))) : factor.next(), u, delta);
     }
     U[i] = u;
+}
+
+__global__ __launch_bounds__(256) void hand_over_kernel(int64_t N, const __grid_constant__ Lines l, int64_t size, int64_t done, int64_t elements,
+                                                        bool round, float* U, float* to) {
+    const int64_t i = blockIdx.x * int64_t{256} + threadIdx.x, line = i / elements;
+    if (line >= l.count) return;
+    const int64_t n = N - done * size;
+    Factor factor(exp2(l.log2_gamma[line] * static_cast<double>(size)), static_cast<uint32_t>(done));
+    const float u = U[i];
+    to[i] = rounded(u, round);
+    U[i] = u * (n < size ? static_cast<float>(exp2(l.log2_gamma[line] * static_cast<double>(n))) : factor.next());
 }
 
 unsigned blocks_of(int64_t n, int64_t each) { return static_cast<unsigned>(std::min<int64_t>((n + each - 1) / each, 1 << 16)); }
@@ -137,8 +150,14 @@ void place(const CausalArgs& a, const Lines& l, const Cut& c, const float* from,
 
 void mask(const Lines& l, int64_t count, int64_t size, bool round, float* S, cudaStream_t stream) {
     const int64_t rows = l.count * count * size;
-    mask_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, count, size, round, rows, S);
+    mask_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, count, size, size, 0, round, rows, S);
     check_launch("launching mask");
+}
+
+void mask_part(const Lines& l, int64_t rows, int64_t columns, int64_t below, bool round, float* S, cudaStream_t stream) {
+    const int64_t all = l.count * rows;
+    mask_kernel<<<blocks_of(all, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, 1, rows, columns, below, round, all, S);
+    check_launch("launching mask_part");
 }
 
 void sum_slabs(const Lines& l, const Cut& c, int64_t elements, bool round, float* D, cudaStream_t stream) {
@@ -151,6 +170,12 @@ void scan_blocks(const CausalArgs& a, const Lines& l, int64_t blocks, int64_t si
     const int64_t elements = int64_t{a.r} * a.d;
     scan_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(a.N, l, blocks, size, done, elements, round, D, U);
     check_launch("launching scan_blocks");
+}
+
+void hand_over(const CausalArgs& a, const Lines& l, int64_t size, int64_t done, bool round, float* U, float* to, cudaStream_t stream) {
+    const int64_t elements = int64_t{a.r} * a.d;
+    hand_over_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(a.N, l, size, done, elements, round, U, to);
+    check_launch("launching hand_over");
 }
 
 }  // namespace causeway::gpu::pieces

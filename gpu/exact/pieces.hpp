@@ -46,6 +46,9 @@ void place(const CausalArgs& a, const Lines& l, const Cut& c, const float* from,
 // S [line][count][size][size] ⊙ M in place: γ^(i-j) on and below the diagonal, 0 above.
 void mask(const Lines& l, std::int64_t count, std::int64_t size, bool round, float* S, cudaStream_t stream);
 
+// The same for S [line][rows][columns], a part of the matrix whose first row is `below` tokens after its first column.
+void mask_part(const Lines& l, std::int64_t rows, std::int64_t columns, std::int64_t below, bool round, float* S, cudaStream_t stream);
+
 // D [line][node][slab][elements]: every slab becomes the sum over the slabs of its node, added in order.
 void sum_slabs(const Lines& l, const Cut& c, std::int64_t elements, bool round, float* D, cudaStream_t stream);
 
@@ -53,6 +56,9 @@ void sum_slabs(const Lines& l, const Cut& c, std::int64_t elements, bool round, 
 // the state before the first block, on return after the last. `done`: blocks before the first.
 void scan_blocks(const CausalArgs& a, const Lines& l, std::int64_t blocks, std::int64_t size, std::int64_t done, bool round, float* D, float* U,
                  cudaStream_t stream);
+
+// Between two blocks of `size` tokens, `done` of them before: to [line][elements] = U, and U *= γ^n, n the tokens of the next block.
+void hand_over(const CausalArgs& a, const Lines& l, std::int64_t size, std::int64_t done, bool round, float* U, float* to, cudaStream_t stream);
 
 // Hands out pieces of a workspace, at multiples of 256 bytes.
 class Carve {
@@ -71,5 +77,8 @@ private:
     std::uintptr_t at_;
 };
 constexpr std::size_t slack = 256;
+
+// Products of one call of cuBLAS.
+constexpr std::int64_t most_products = 65535;
 
 }  // namespace causeway::gpu::pieces

@@ -11,24 +11,26 @@ namespace {
 using std::int64_t;
 using namespace pieces;
 
-// Tokens of a leaf, and of a piece of a longer node; floats of the nodes in work.
-constexpr int64_t leaf = 128, slab = 1024, most_floats = int64_t{1} << 25;
+// Tokens of a piece of a longer node; floats of the nodes in work.
+constexpr int64_t slab = 1024, most_floats = int64_t{1} << 25;
 
-// Level with halves of m tokens: the nodes that reach into their second half.
+// Level with halves of m tokens: the nodes that reach into their second half, cut into slabs of `size` tokens.
 struct Level {
-    int64_t m, nodes, slabs, size;
-    Level(int64_t length, int64_t N) : m(length), nodes((N + length - 1) / (2 * length)), slabs(length / std::min(length, slab)), size(std::min(length, slab)) {}
+    int64_t m, nodes, slabs = 1, size;
+    Level(int64_t length, int64_t N) : m(length), nodes((N + length - 1) / (2 * length)), size(length) {
+        for (; size > slab && size % 2 == 0; size /= 2) slabs *= 2;
+    }
     int64_t floats(const CausalArgs& a) const { return slabs * (size * (a.r + std::max(a.r, a.d)) + int64_t{a.r} * a.d); }  // of a node
 };
 
 struct Plan {
-    int64_t lines, padded, floats;  // at a time; tokens in leaves; of the nodes in work
+    int64_t leaf, lines, padded, floats;  // tokens of a leaf; at a time; tokens in leaves; of the nodes in work
     float *O, *work;
     void* products;
     std::size_t bytes;
 
     Plan(const CausalArgs& a, void* workspace) {
-        padded = (a.N + leaf - 1) / leaf * leaf;
+        leaf = block_of(a), padded = (a.N + leaf - 1) / leaf * leaf;
         int64_t largest = leaf * (a.r + a.r + 2 * a.d + leaf);
         for (int64_t m = leaf; m < a.N; m *= 2) largest = std::max(largest, Level(m, a.N).floats(a));
         lines = std::clamp<int64_t>(2 * most_floats / (padded * a.d + largest), 1, std::min<int64_t>(a.B * a.H, most_lines));
@@ -55,11 +57,11 @@ void recursion(const CausalArgs& a, cudaStream_t stream) {
     const Plan p(a, a.workspace.data);
     const cublasHandle_t handle = blas(stream, p.products);
     const bool decays = a.gamma != nullptr, tf32 = rounds(a);
-    const int64_t r = a.r, d = a.d;
+    const int64_t r = a.r, d = a.d, leaf = p.leaf;
     for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
         const Lines l = lines_of(a, first, std::min(p.lines, a.B * a.H - first));
         const auto in_groups = [&](int64_t nodes, int64_t floats, auto&& f) {
-            const int64_t group = std::max<int64_t>(p.floats / (l.count * floats), 1);
+            const int64_t group = std::max<int64_t>(std::min(p.floats / floats, most_products) / l.count, 1);
             for (int64_t i = 0; i < nodes; i += group) f(i, std::min(group, nodes - i));
         };
         in_groups(p.padded / leaf, leaf * (2 * r + 2 * d + leaf), [&](int64_t i, int64_t nodes) {

@@ -24,7 +24,7 @@
 
 namespace causeway::gpu::tile {
 
-constexpr int threads = 128, groups = 16, width = 32, tokens = 16;
+constexpr int threads = 128, groups = 16, width = 32;
 constexpr double direct_below = -4;  // log2 γ
 
 template <class E>

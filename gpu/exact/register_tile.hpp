@@ -10,6 +10,8 @@
 
 namespace causeway::gpu::tile {
 
+// Tokens of a tile.
+constexpr int tokens = 16;
 // Heads of one launch.
 constexpr int most_heads = 256;
 // A weight below 2^-unseen_bits is not seen beside 1 by any sum of Float32.

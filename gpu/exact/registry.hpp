@@ -12,8 +12,10 @@
 namespace causeway::gpu {
 
 struct CausalMethod {
-    std::string name;  // "lightning-attention-2"
-    bool state;        // takes and leaves CausalArgs::state
+    std::string name;    // "lightning-attention-2"
+    bool state;          // takes and leaves CausalArgs::state
+    std::int64_t block;  // tokens of its blocks; 0: it has none
+    bool any_block;      // CausalArgs::block chooses another length
     std::size_t (*workspace)(const CausalArgs&);
     void (*run)(const CausalArgs&, cudaStream_t);
 };

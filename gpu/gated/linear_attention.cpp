@@ -6,6 +6,7 @@
 #include "gpu/base/error.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/delta.hpp"
+#include "gpu/gated/parallel.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gated/recurrent.hpp"
 #include "gpu/gated/step.hpp"
@@ -41,10 +42,12 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     causeway::LinearOptions forms;
     forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
     forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
-    if (o.mode == "parallel") fail("mode: \"parallel\" does not run on the GPU, expected \"chunkwise\" or \"recurrent\"");
     Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
     const auto& n = c.sizes;
     constexpr Index widest = 256;
+    if (o.mode == "parallel" && n.gates > 1) {
+        fail("mode: \"parallel\" does not run on the GPU with a gate per key channel, expected \"chunkwise\" or \"recurrent\"");
+    }
     if (n.dk > widest || n.dv > widest) fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
     GatedArgs& a = c.args;
     a.q = q.data(), a.k = k.data(), a.v = v.data();
@@ -77,7 +80,7 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     gated::Call call = gated::check(q, k, v, o);
     GatedArgs& a = call.args;
     const Shape& state_shape = call.sizes.state_shape;
-    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 && o.mode != "recurrent") {  // causal linear attention
+    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 && o.mode == "chunkwise") {  // causal linear attention
         CausalOptions plain;
         plain.scale = o.scale;
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(state_shape);
@@ -96,6 +99,7 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
         kernel(a, o.stream);
     };
     if (o.mode == "recurrent") run(gated_recurrent_workspace(a), gated_recurrent);
+    else if (o.mode == "parallel") run(gated_parallel_workspace(a), gated_parallel);
     else if (delta_hopper_takes(a)) run(delta_hopper_workspace(a), delta_hopper);
     else run(gated_portable_workspace(a), gated_portable);
     return out;

@@ -22,6 +22,7 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     causeway::exact::check_decay(o.decay, n.heads);
     check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);
+    if (o.block) fail("block: given, but on the GPU the chunks of the gradient have one length");
     const Shape shape{n.batch, n.heads, n.r, n.d + (o.normalize ? 1 : 0)};
     if (o.state && o.state->dtype() != DType::f32) fail("state: ", name(o.state->dtype()), ", expected Float32");
     if (o.state && o.state->shape() != shape) fail("state: ", o.state->shape().text(), ", expected ", shape.text());

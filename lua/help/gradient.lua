@@ -10,7 +10,7 @@ each γ), and with state also the gradient with respect to it. One table works t
   normalize  true for the quotient: row i divided by the row sum of the masked B Cᵀ
   scale      factor on B Cᵀ; default 1
   state      the state that the forward pass started from
-  block      chunk length; default 64
+  block      chunk length; default 64; on a GPU not to be given
   method     a name from methods(): checked only, the gradient is that of the same function
   device     "cpu" or "gpu"; default: where the inputs are
 
@@ -32,7 +32,8 @@ dlog_decay (with respect to g, not exp(g)) and dbeta.
   update     "linear", "gated", "delta", "gated_delta"
   log_decay  g <= 0, [b, h, N] or, for a gate per key channel, [b, h, N, d_k]
   beta       writing strength, [b, h, N]
-  mode       "recurrent" (the definition, which stores every state), "chunkwise" (default: one state per chunk), "parallel"
+  mode       "recurrent" (the definition, which stores every state), "chunkwise" (default: one state per chunk), "parallel";
+             on a GPU chunkwise whatever is asked for, but not "parallel"
   chunk      chunk length; default 64
   scale      factor on q; default 1
   state      the state that the forward pass started from

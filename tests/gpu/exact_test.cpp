@@ -3,6 +3,7 @@
 
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/stream.hpp"
+#include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/exact/normalize.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/tensor/tensor.hpp"
@@ -253,6 +254,104 @@ TEST_CASE("GPU: methods of causal linear attention work in a graph, replayed on 
         cudaGraphExecDestroy(run);
         cudaGraphDestroy(graph);
     }
+}
+
+TEST_CASE("GPU: a block is taken where the method has one of any length, and refused in one sentence elsewhere", "[gpu][gpu-exact][gpu-forms]") {
+    const auto chosen = [](const char* method, Index block) { return gpu::method_for(method, block).name; };
+    CHECK(gpu::method_for("auto", {}).name == "lightning-attention-2");
+    CHECK(chosen("auto", 64) == "lightning-attention-2");
+    CHECK(chosen("auto", 32) == "block-based");
+    CHECK(chosen("LA", 64) == "lightning-attention-2");
+    for (const char* name : {"block-based", "recursion", "outer-product-blockwise", "hybrid"}) {
+        for (const Index block : {1, 7, 64, 100000}) CHECK(chosen(name, block) == name);
+    }
+    CHECK_THROWS_WITH(chosen("lightning-attention-2", 32), "block: 32, expected 64, the block that lightning-attention-2 is built for on the GPU");
+    CHECK_THROWS_WITH(chosen("fleet", 64), "block: 64, expected 16, the block that fleet is built for on the GPU");
+    CHECK_THROWS_WITH(chosen("hybrid", 0), "block: 0, expected 1 or more");
+    CHECK_THROWS_WITH(chosen("hybird", 8), test::contains_text("hybrid"));
+    for (const char* name : {"vanilla", "row-based", "causal-dot-product", "fleet-untiled", "inner-product", "outer-product"}) {
+        CHECK_THROWS_WITH(chosen(name, 64), std::string("block: the method \"") + name + "\" has none");  // as on the CPU
+        CHECK(gpu::method_for(name, {}).name == name);
+    }
+    for (const exact::Method& m : exact::methods()) {  // every method is there, and has a block and a state where core's has
+        CAPTURE(m.name);
+        CHECK((gpu::causal_method(m.name).block > 0) == (m.block > 0));
+        CHECK(gpu::causal_method(m.name).state == m.state);
+    }
+}
+
+TEST_CASE("GPU: blocks of any length give the same", "[gpu][gpu-exact][gpu-forms]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    for (const Index N : {1, 65, 260}) {
+        const test::Case c{2, 3, N, 20, 33, {0.9, 1.0, 1e-4}, false, 71};
+        for (const DType type : {DType::f32, DType::bf16}) {
+            const test::Inputs in = rounded(test::inputs(c, DType::f64), type);
+            const std::vector<double> want = expected(test::Oracle(c, in), c);
+            CausalOptions o = test::options(c, "row-based");
+            o.return_state = true;
+            const Tensor last = causal_linear_attention(in.B, in.C, in.V, o).state;
+            std::vector<double> want_state;
+            for (Index i = 0; i < last.size(); ++i) want_state.push_back(last.get(i));
+            for (const CausalMethod& m : gpu::causal_methods()) {
+                for (const Index block : {1, 3, 17, 64, 200, 1000}) {
+                    if (!m.any_block) continue;
+                    CAPTURE(m.name, block, c, name(type));
+                    const Tensor nothing = Tensor::zeros(DType::f32, last.shape());
+                    OnGpu on(c, in, type, block % 2 == 0, m.state ? &nothing : nullptr);
+                    on.args.block = block;
+                    CHECK(distance(on.run(m), want, least(in, c)) <= bound(m, type));
+                    if (m.state) CHECK(distance(on.state.cpu(), want_state, 0) <= (type == DType::f32 ? 6e-6 : 2e-3));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("GPU: the four forms of the tpu document over many tiles, normalised and scaled, with a state", "[gpu][gpu-exact][gpu-forms]") {
+    if (!test::on_gpu()) return;
+    for (const Index N : {0, 1, 600, 2500}) {
+        test::Case c{1, 3, N, 24, 40, {0.999, 1.0, 0.5}, true, 81};
+        const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32);
+        const gpu::Tensor B(in.B.to(DType::f32)), C(in.C.to(DType::f32)), V(in.V.to(DType::f32));
+        for (const char* name : {"inner-product", "outer-product", "outer-product-blockwise", "hybrid"}) {
+            for (const bool normalize : {true, false}) {
+                CAPTURE(name, c, normalize);
+                CausalOptions o = test::options(c, "row-based");
+                gpu::CausalOptions there;
+                there.method = name, there.decay = c.decay;
+                o.normalize = there.normalize = normalize, o.scale = there.scale = 0.5;
+                o.return_state = there.return_state = gpu::causal_method(name).state;
+                const CausalResult want = causal_linear_attention(in.B, in.C, in.V, o);
+                const gpu::CausalResult got = gpu::causal_linear_attention(B, C, V, there);
+                const auto numbers = [](const Tensor& A) {
+                    std::vector<double> x;
+                    for (Index i = 0; i < A.size(); ++i) x.push_back(A.get(i));
+                    return x;
+                };
+                CHECK(distance(got.O.cpu(), numbers(want.O), 0) <= 6e-6);
+                if (!o.return_state) continue;
+                CHECK(distance(got.state.cpu(), numbers(want.state), 0) <= 6e-6);
+                there.state = got.state, o.state = want.state;
+                CHECK(distance(gpu::causal_linear_attention(B, C, V, there).O.cpu(), numbers(causal_linear_attention(in.B, in.C, in.V, o).O), 0) <= 6e-6);
+            }
+        }
+    }
+}
+
+TEST_CASE("GPU: states that do not fit are an error that frees what was taken", "[gpu][gpu-exact][gpu-forms]") {
+    if (!test::on_gpu()) return;
+    constexpr Index N = Index{1} << 20;  // 4 N r d = 275 GB
+    const gpu::Tensor x = gpu::Tensor::zeros(DType::bf16, {1, 1, N, 256});
+    const std::size_t before = gpu::bytes_in_use();
+    gpu::CausalOptions o;
+    o.method = "outer-product";
+    CHECK_THROWS_AS(gpu::causal_linear_attention(x, x, x, o), OutOfMemory);
+    CHECK(gpu::bytes_in_use() == before);
+    o.method = "outer-product-blockwise";
+    CHECK_NOTHROW(gpu::causal_linear_attention(gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}), gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}),
+                                               gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}), o));
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 
 TEST_CASE("GPU: causal linear attention of no tokens, and bad arguments", "[gpu][gpu-exact]") {

@@ -1,4 +1,6 @@
 // The gated and delta-rule family on the GPU against the recurrence in Float64.
+#include "gpu/gated/linear_attention.hpp"
+#include "gpu/gated/parallel.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gated/recurrent.hpp"
 #include "tests/gpu/gated.hpp"
@@ -12,13 +14,17 @@ struct Form {
     const char* name;
     std::size_t (*workspace)(const gpu::GatedArgs&);
     void (*run)(const gpu::GatedArgs&, cudaStream_t);
+    bool channels;  // takes a gate per key channel
 };
-constexpr Form forms[] = {{"chunks", gpu::gated_portable_workspace, gpu::gated_portable}, {"recurrent", gpu::gated_recurrent_workspace, gpu::gated_recurrent}};
+constexpr Form forms[] = {{"chunks", gpu::gated_portable_workspace, gpu::gated_portable, true},
+                          {"recurrent", gpu::gated_recurrent_workspace, gpu::gated_recurrent, true},
+                          {"parallel", gpu::gated_parallel_workspace, gpu::gated_parallel, false}};
 
 void agrees(const GatedCase& c, DType type, Index pad = 0) {
     const GatedInputs in = rounded_to(gated_inputs(c), type);
     const LinearResult want = oracle(in);
     for (const Form& form : forms) {
+        if (c.channels && !form.channels) continue;
         CAPTURE(c, name(type), pad, form.name);
         const Poison poison;
         GatedCall call(in, type, pad);
@@ -91,6 +97,30 @@ TEST_CASE("gated family on the GPU: parts of a long sequence, and no state to st
         c.state = state, c.seed = 300;
         agrees(c, DType::f32);
     }
+}
+
+TEST_CASE("gated family on the GPU: the parallel form over several tiles of rows, in every type, with shared keys", "[gpu][gpu-gated][gpu-forms]") {
+    if (!on_gpu()) return;
+    unsigned seed = 400;
+    for (const char* update : updates) {
+        GatedCase c{update, 2, 2, 2, 700, 24, 40, false, 0.02};
+        for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+            c.seed = ++seed, c.scale = 0.5;
+            agrees(c, type, type == DType::bf16 ? 8 : 0);
+        }
+    }
+}
+
+TEST_CASE("gated family on the GPU: where the parallel form does not go", "[gpu][gpu-gated][gpu-forms]") {
+    if (!on_gpu()) return;
+    const GatedInputs in = gated_inputs({"gated", 1, 2, 1, 40, 8, 4, true});
+    GatedCall call(in, DType::f32);
+    CHECK(message_of([&] { gpu::gated_parallel(call.args, nullptr); }).find("a gate for each of 8 channels, expected at most one a head") != std::string::npos);
+    gpu::LinearOptions o;
+    o.update = "gated", o.mode = "parallel";
+    o.log_decay = gpu::Tensor(in.options.log_decay->to(DType::f32));
+    CHECK(message_of([&] { gpu::linear_attention(call.q, call.k, call.v, o); }).find("\"parallel\" does not run on the GPU with a gate per key channel") !=
+          std::string::npos);
 }
 
 TEST_CASE("gated family on the GPU: nothing to do, and what is refused", "[gpu][gpu-gated]") {

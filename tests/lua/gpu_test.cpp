@@ -79,6 +79,14 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
               "    if not near(a:cpu(), b) then return m.name .. ' resumed' end "
               "  end "
               "end end return 'all'") == "all");
+    CHECK(lua("for _, m in ipairs{'auto', 'block-based', 'recursion', 'hybrid', 'outer-product-blockwise'} do for _, b in ipairs{1, 10, 1000} do "
+              "  a, c = both(function(q, k, v) return (causal_linear_attention(q, k, v, {decay = decay, method = m, block = b})) end, q, k, v) "
+              "  if not near(a:cpu(), c) then return m, b end end end return 'same'") == "same");
+    CHECK(lua("return causal_linear_attention(q:gpu(), k:gpu(), v:gpu(), {method = 'LA', block = 32})").find("block: 32, expected 64, the block that lightning-attention-2") !=
+          std::string::npos);
+    CHECK(lua("return causal_linear_attention(q:gpu(), k:gpu(), v:gpu(), {method = 'outer-product', block = 32})").find("block: the method \"outer-product\" has none") !=
+          std::string::npos);
+    CHECK(lua("return causal_linear_attention_grad(q:gpu(), k:gpu(), v:gpu(), G:gpu(), {block = 32})").find("block: given, but on the GPU the chunks") != std::string::npos);
     CHECK(lua("p, r = exp(q), exp(k) a, s = causal_linear_attention(p:gpu(), r:gpu(), v:gpu(), {normalize = true, return_state = true}) "
               "b, t = causal_linear_attention(p, r, v, {normalize = true, return_state = true}) return near(a:cpu(), b), near(s:cpu(), t)") == "true true");
     CHECK(lua("return near(causal_linear_attention(q, k, v, {decay = decay, scale = 0.5, device = 'gpu'}), causal_linear_attention(q, k, v, {decay = decay, scale = 0.5}))") == "true");
@@ -88,6 +96,8 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
         CAPTURE(options);
         CHECK(lua(std::string("o = ") + options + " o.device = 'gpu' a, s = linear_attention(q, k, v, o) o.device = 'cpu' b, t = linear_attention(q, k, v, o) return near(a, b), near(s, t)") ==
               "true true");
+        CHECK(lua(std::string("o = ") + options + " o.mode = 'parallel' o.device = 'gpu' a, s = linear_attention(q, k, v, o) o.device = 'cpu' b, t = linear_attention(q, k, v, o) "
+              "return near(a, b), near(s, t)") == "true true");
         CHECK(lua(std::string("o = ") + options + " o.device = 'gpu' x = linear_attention_grad(q, k, v, G, o) o.device = 'cpu' y = linear_attention_grad(q, k, v, G, o) "
               "for key, value in pairs(y) do if not near(x[key], value) and norm(value) > 0 then return key end end return 'same'") == "same");
     }
@@ -109,5 +119,8 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
               "o = {update = 'gated_delta', log_decay = g(':', ':', {1, 1}), beta = beta(':', ':', {1, 1})} b, u = linear_attention_step(t(q), t(k), t(v), S, o) "
               "o.device = 'gpu' a, s = linear_attention_step(t(q), t(k), t(v), S, o) return near(a, b), near(s, u)") == "true true");
     CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = beta:gpu()})").find("log_decay: a number above 0") != std::string::npos);
+    CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = (-abs(q)):gpu(), mode = 'parallel'})").find("with a gate per key channel") !=
+          std::string::npos);
+    CHECK(lua("return linear_attention_grad(q:gpu(), k:gpu(), v:gpu(), G:gpu(), {mode = 'parallel'})").find("the gradient is chunkwise") != std::string::npos);
     CHECK(lua("return opcount(causal_linear_attention, q:gpu(), k:gpu(), v:gpu())").find("opcount") != std::string::npos);
 }
