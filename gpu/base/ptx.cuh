@@ -165,6 +165,15 @@ __device__ __forceinline__ uint32_t load_shared_word(uint32_t from) {
 __device__ __forceinline__ void store_shared(uint32_t to, const uint32_t (&x)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
 }
+// The word, to one lane; 0 to the others, which read nothing.
+__device__ __forceinline__ uint32_t load_shared_word_if(bool wanted, uint32_t from) {
+    uint32_t x;
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0; @p ld.shared.u32 %0, [%1]; }"
+                 : "=r"(x)
+                 : "r"(from), "r"(static_cast<uint32_t>(wanted))
+                 : "memory");
+    return x;
+}
 __device__ __forceinline__ void store_shared_word(uint32_t to, uint32_t x) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
 __device__ __forceinline__ void store_shared(uint32_t to, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory"); }
 

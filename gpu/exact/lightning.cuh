@@ -196,6 +196,7 @@ struct Remake {
         }
 #pragma unroll
         for (int i = 0; i < 32; ++i) o[i] = isfinite(o[i]) ? o[i] : ptx::load_shared_float(slot(i));
+        __syncwarp();  // one lane will release the tiles that all have read
     }
 };
 // Element (row, column) of a tile of 16-bit elements.
@@ -625,7 +626,8 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             const Remake remake{base + L::kept_at, static_cast<int>(threadIdx.x % 128)};
             const auto queue_scores = [&](uint32_t stage) {
                 ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
-                odd = ptx::load_shared_word(odd_values + 4 * in.stage) != 0;
+                // Read by the one lane that will tell this block's score group that the word may be written again.
+                odd = __any_sync(~0u, ptx::load_shared_word_if(lane == static_cast<int>(rank), odd_values + 4 * in.stage));
                 if (odd) remake.keep(o);
                 ptx::hold(o);
                 ptx::matrix_fence();

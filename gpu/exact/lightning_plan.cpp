@@ -14,10 +14,12 @@ using std::int64_t;
 
 // A weight below 2^-reach_bits is not seen beside 1 by a Float32 sum.
 constexpr double reach_bits = 24;
-constexpr int most_summed = 8;  // states that a stretch sums itself where it starts
+constexpr int most_summed = 32;  // states that a stretch sums itself where it starts
 // Costs in units of one multiprocessor's share of the time to read q, k, v and write o of a chunk at full bandwidth: k and v
-// alone, a launch, and what a multiprocessor needs at least for its half of a chunk, and to take in k and v.
-constexpr double half = 0.5, launch_cost = 1.5, chunk_cost = 0.45, replay_cost = 0.28;
+// alone, a launch, and for a multiprocessor to take in k and v.
+constexpr double half = 0.5, launch_cost = 1.5, replay_cost = 0.28;
+// What a multiprocessor needs at least for its share of a chunk: the whole one, or half.
+double chunk_cost(int cluster) { return cluster == 1 ? 0.82 : 0.45; }
 
 // Chunks back after which γ^distance < 2^-reach_bits; `chunks` when that is never.
 int reach_of(double gamma, int64_t chunks) {
@@ -103,7 +105,7 @@ struct Planner {
         for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
             const int64_t end = bound[g + 1], n = end - bound[g], back = replayed_at(bound[g]), from = end / chunks * chunks;
             bytes += half * static_cast<double>(back);
-            slowest = std::max(slowest, chunk_cost * static_cast<double>(n) + replay_cost * static_cast<double>(back));
+            slowest = std::max(slowest, chunk_cost(cluster) * static_cast<double>(n) + replay_cost * static_cast<double>(back));
             if (end == from || reach_at(end) != from_memory) continue;
             ++leaving;
             in_head = bound[g] > from ? in_head + 1 : 1;

@@ -167,7 +167,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
     if (threadIdx.x == 0) {
         ptx::prefetch_map(maps.q), ptx::prefetch_map(maps.k), ptx::prefetch_map(maps.v), ptx::prefetch_map(maps.o);
         k.init(1, 4 + state_warps), q.init(1, 4 + state_warps), v.init(1, state_warps);
-        p.init(4, state_warps), t.init(4, state_warps), gate.init(1, 4 + state_warps);
+        p.init(4, state_warps), t.init(4, state_warps), gate.init(32, 32 * (4 + state_warps));
         for (uint32_t i = 0; i < L::groups; ++i) outputs_of(i).init(4, 1);
         ptx::barrier_init_fence();
     }
@@ -266,8 +266,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     ptx::store_shared(at + beta_at, now[i]);
                     ptx::store_shared(at + near_at, power_of_2(sixteenth[i] - sum[i]));
                 }
-                __syncwarp();
-                if (lane == 0) ptx::barrier_arrive(gate.full(c - start));
+                ptx::barrier_arrive(gate.full(c - start));  // every lane for itself
             }
         } else if (lane == 0 && threadIdx.x / 32 - 2 < L::groups) {
             const uint32_t of = threadIdx.x / 32 - 2;
@@ -332,9 +331,9 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             times_keys(kk, k.at(n), k.at(n));
         };
         // ... and what it gives: A, its blocks on the diagonal in Float32.
-        const auto leave_keys = [&](float(&kk)[32], uint32_t n) {
+        const auto leave_keys = [&](float(&kk)[32], uint32_t n, uint32_t buffer) {
             const int lane = lane_again(), row = 16 * warp + lane / 4, col = 2 * (lane % 4);
-            const uint32_t gates = gate.at(n), diagonal = base + L::diagonal_at + warp * diagonal_bytes, below = base + L::below_at + n % 2 * 6 * block_bytes;
+            const uint32_t gates = gate.at(n), diagonal = base + L::diagonal_at + warp * diagonal_bytes, below = base + L::below_at + buffer % 2 * 6 * block_bytes;
             gate.wait_full(n);
             const float beta0 = load_one(gates + beta_at + 4 * row), beta1 = load_one(gates + beta_at + 4 * row + 32);
             ptx::matrix_wait<0>();
@@ -358,7 +357,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         if constexpr (delta) {
             float kk[32];
             queue_keys(kk, 0);
-            leave_keys(kk, 0);
+            leave_keys(kk, 0, 0);
         }
         // What keeps the four warps together is few: the products and one barrier. Between them the first warp has most of T and least
         // of P and A to make, the last one the other way round.
@@ -487,8 +486,9 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 else columns(std::integral_constant<int, 0>{});
                 hand_over(t, n_all);
             }
-            release(gate, n_all);
-            if constexpr (delta) leave_keys(kk, next);
+            ptx::barrier_arrive(gate.empty(n_all));
+            // Into the buffer that no warp reads any more, after the last chunk too.
+            if constexpr (delta) leave_keys(kk, next, n_all + 1);
         };
         for (uint32_t c = start; c < first; ++c) step(std::false_type{}, c);
         for (uint32_t c = first; c < last; ++c) step(std::true_type{}, c);
@@ -607,7 +607,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 if constexpr (delta) x = {u[2 * i], u[2 * i + 1]};
                 ua[i] = la::pack(E{}, x.x * down.x, x.y * down.y);
             }
-            release(gate, n_all);
+            ptx::barrier_arrive(gate.empty(n_all));
             ptx::hold(s);
             ptx::matrix_fence();
 #pragma unroll
