@@ -7,6 +7,9 @@
 #include "lua/attention_args.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
+#ifdef CAUSEWAY_GPU
+#include "gpu/distributed/engine.hpp"
+#endif
 
 namespace causeway::lua {
 namespace {
@@ -37,9 +40,10 @@ void push_report(lua_State* L, const DecodeReport& r) {
     set_field(L, "shards", static_cast<Index>(r.shards));
     set_field(L, "time", r.seconds);
     set_field(L, "element_bytes", r.element_bytes);
+    set_field(L, "sum_bytes", r.sum_bytes);
     set_traffic(L, r.total());
     const Memory& most = r.largest();
-    set_field(L, "memory", most.peak_total * r.element_bytes);
+    set_field(L, "memory", most.peak_bytes);
     lua_newtable(L);
     set_field(L, "shard", most.most(Held::shard));
     set_field(L, "incoming", most.most(Held::incoming));
@@ -52,7 +56,7 @@ void push_report(lua_State* L, const DecodeReport& r) {
     for (std::size_t i = 0; i < r.traffic.size(); ++i) {
         lua_newtable(L);
         set_traffic(L, r.traffic[i]);
-        set_field(L, "memory", r.memory[i].peak_total * r.element_bytes);
+        set_field(L, "memory", r.memory[i].peak_bytes);
         lua_seti(L, -2, static_cast<lua_Integer>(i + 1));
     }
     lua_setfield(L, -2, "workers");
@@ -221,6 +225,9 @@ int mpi_built_(lua_State* L) {
 void open_distributed(lua_State* L) {
     // Under mpirun every process takes part, whatever its script does, so that each learns of another's end.
     if (distributed::mpi_built() && distributed::mpi_launched()) distributed::start_mpi();
+#ifdef CAUSEWAY_GPU
+    gpu::enter_nccl();
+#endif
     add_functions(L, {
                          {"tree_decode", guarded<tree_decode_>},
                          {"ring_decode", guarded<ring_decode_>},

@@ -73,11 +73,12 @@ void with_power_of_two(Communicator& comm, const Group& g, T* x, Index items, In
 
 }  // namespace detail
 
-// Blocks of n elements of every rank, in the order of the ranks: out[i·n ...] is the block of the i-th of the group. Bruck's
-// algorithm: ⌈lg p⌉ rounds, n(p-1) elements a rank.
+// Blocks of n elements of every rank, in the order of the ranks: out[i·n ...] is the block of the i-th of the group. The engine's
+// own where it has one; else Bruck's algorithm: ⌈lg p⌉ rounds, n(p-1) elements a rank.
 template <class T>
 void all_gather(Communicator& comm, const Group& g, const T* mine, Index n, T* out) {
     const int p = g.count, me = g.position(comm.rank());
+    if (p == comm.size() && comm.gather(mine, n, out)) return;
     Room<T> blocks(comm, Held::work, n * p);  // of ranks me, me + 1, ... around the ring
     if (!comm.dry()) std::copy_n(mine, n, blocks.data());
     for (int have = 1; have < p; have *= 2) {
@@ -200,10 +201,12 @@ void all_reduce_two_level(Communicator& comm, int per_node, T* x, Index items, I
     broadcast_binomial(comm, node, x, items * width);
 }
 
-// The topology that automatic stands for: the fewest rounds for what is short, the least volume for what is long.
-inline Topology chosen(Topology topology, Index bytes) {
+// The topology that automatic stands for: the fewest rounds for what is short, the least volume for what is long. gathers: the
+// engine has an all-gather of its own, which is one operation where messages are lg p.
+inline Topology chosen(Topology topology, Index bytes, bool gathers) {
     if (topology != Topology::automatic) return topology;
-    return bytes <= (Index{1} << 17) ? Topology::recursive_doubling : Topology::halving_doubling;
+    if (bytes > Index{1} << 17) return Topology::halving_doubling;
+    return gathers ? Topology::all_gather : Topology::recursive_doubling;
 }
 
 // x = the combination of the vectors of all ranks, at every rank, by the topology asked for. per_node: of two_level.
@@ -212,7 +215,7 @@ void all_reduce(Communicator& comm, Topology topology, int per_node, T* x, Index
     const Group g = all_ranks(comm);
     if (g.count == 1) return;
     comm.work({0, 0, 1});
-    switch (chosen(topology, items * width * static_cast<Index>(sizeof(T)))) {
+    switch (chosen(topology, items * width * static_cast<Index>(sizeof(T)), comm.gathers())) {
         case Topology::halving_doubling: return all_reduce_halving(comm, g, x, items, width, combine);
         case Topology::ring: return all_reduce_ring(comm, g, x, items, width, combine);
         case Topology::binomial: {

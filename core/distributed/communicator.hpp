@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -22,16 +23,16 @@ struct Traffic {
 enum class Held { shard, incoming, query, partial, work };
 inline constexpr std::size_t held_kinds = 5;
 
-// Of one worker, in elements.
+// Of one worker, in elements; bytes too, for keys and values may be of a narrower type than partial results.
 struct Memory {
     std::array<Index, held_kinds> now{}, peak{};  // by kind; the peaks of two kinds need not coincide
-    Index total = 0, peak_total = 0;
+    Index total = 0, peak_total = 0, bytes = 0, peak_bytes = 0;
 
-    void add(Held kind, Index elements) {
+    void add(Held kind, Index elements, Index element_bytes) {
         Index& held = now[static_cast<std::size_t>(kind)];
-        held += elements, total += elements;
+        held += elements, total += elements, bytes += elements * element_bytes;
         peak[static_cast<std::size_t>(kind)] = std::max(peak[static_cast<std::size_t>(kind)], held);
-        peak_total = std::max(peak_total, total);
+        peak_total = std::max(peak_total, total), peak_bytes = std::max(peak_bytes, bytes);
     }
     Index most(Held kind) const { return peak[static_cast<std::size_t>(kind)]; }
 };
@@ -62,6 +63,16 @@ public:
     template <class T> Transfer receive(T* data, Index n, int from);
     // Both at once, which cannot deadlock where every rank of a cycle does it.
     template <class T> void exchange(const T* out, Index n_out, int to, T* in, Index n_in, int from);
+    // What was posted may go on its way now: an engine may else wait for more, until the first of it is waited for.
+    virtual void start() {}
+    // Blocks of n elements of all ranks, in their order, by an operation of the engine's own; false: it has none. What the engine
+    // sends for it nobody sees: counted is what Bruck's algorithm sends.
+    template <class T> bool gather(const T* mine, Index n, T* out);
+    virtual bool gathers() const { return false; }
+    // Memory that messages of this engine are sent from and received in; null: any is.
+    virtual std::shared_ptr<void> allocate(Held, std::size_t /*bytes*/) { return nullptr; }
+    // What an element of this size takes: on a model's wire it may be another number.
+    Index bytes_of(std::size_t element) const { return element_bytes > 0 ? element_bytes : static_cast<Index>(element); }
 
     // Waits for all ranks. Not counted: it stands around what is timed.
     virtual void barrier() = 0;
@@ -75,7 +86,7 @@ public:
         traffic = {};
         sent_until = received_until = 0;
         memory.peak = memory.now;
-        memory.peak_total = memory.total;
+        memory.peak_total = memory.total, memory.peak_bytes = memory.bytes;
         begun = now();
     }
 
@@ -90,6 +101,7 @@ protected:
     virtual int post_receive(void* data, std::size_t bytes, int from) = 0;
     virtual Index finish(int posted) = 0;       // the round of a received message; 0 for a sent one
     virtual void cancel(int posted) noexcept = 0;  // the data will go away: no other rank may look at it any more
+    virtual void all_blocks(const void* /*mine*/, std::size_t /*bytes*/, void* /*out*/) {}  // of an engine that gathers()
     Index sent_until = 0, received_until = 0;   // rounds up to which the rank is sending and receiving
     Index element_bytes = 0;                    // 0: the size of the type; else what one element takes on the wire
 
@@ -129,7 +141,7 @@ private:
 template <class T>
 Transfer Communicator::send(const T* data, Index n, int to) {
     if (n == 0) return {};
-    const Index bytes = n * (element_bytes > 0 ? element_bytes : static_cast<Index>(sizeof(T)));
+    const Index bytes = n * bytes_of(sizeof(T));
     ++traffic.messages, traffic.elements += n, traffic.bytes += bytes;
     sent_until = std::max(traffic.rounds, sent_until) + 1;
     return {*this, post_send(data, static_cast<std::size_t>(bytes), to, sent_until)};
@@ -138,7 +150,7 @@ Transfer Communicator::send(const T* data, Index n, int to) {
 template <class T>
 Transfer Communicator::receive(T* data, Index n, int from) {
     if (n == 0) return {};
-    const Index bytes = n * (element_bytes > 0 ? element_bytes : static_cast<Index>(sizeof(T)));
+    const Index bytes = n * bytes_of(sizeof(T));
     return {*this, post_receive(data, static_cast<std::size_t>(bytes), from)};
 }
 
@@ -149,33 +161,51 @@ void Communicator::exchange(const T* out, Index n_out, int to, T* in, Index n_in
     sent.wait();
 }
 
-// Room for n elements that a worker holds while this lives; data() is null on a dry communicator.
+template <class T>
+bool Communicator::gather(const T* mine, Index n, T* out) {
+    if (!gathers()) return false;
+    for (int have = 1; n > 0 && have < size_; have *= 2) {
+        const Index more = n * std::min(have, size_ - have);
+        ++traffic.messages, traffic.elements += more, traffic.bytes += more * bytes_of(sizeof(T));
+        sent_until = received_until = ++traffic.rounds;
+    }
+    if (n > 0) all_blocks(mine, static_cast<std::size_t>(n) * sizeof(T), out);
+    return true;
+}
+
+// Room for n elements that a worker holds while this lives, where messages of the communicator can be; data() is null on a dry
+// communicator.
 template <class T>
 class Room {
 public:
     Room(Communicator& comm, Held kind, Index n) : comm_(comm), kind_(kind), size_(n) {
-        if (!comm.dry()) buffer_ = Buffer<T>(n);
-        comm.memory.add(kind, n);
+        if (!comm.dry() && n > 0) {
+            place_ = comm.allocate(kind, static_cast<std::size_t>(n) * sizeof(T));
+            if (!place_) buffer_ = Buffer<T>(n);
+        }
+        comm.memory.add(kind, n, comm.bytes_of(sizeof(T)));
     }
-    ~Room() { comm_.memory.add(kind_, -size_); }
+    ~Room() { comm_.memory.add(kind_, -size_, comm_.bytes_of(sizeof(T))); }
     Room(const Room&) = delete;
     Room& operator=(const Room&) = delete;
 
-    T* data() { return buffer_.data(); }
+    T* data() { return place_ ? static_cast<T*>(place_.get()) : buffer_.data(); }
     Index size() const { return size_; }
 
 private:
     Communicator& comm_;
     Held kind_;
     Index size_;
+    std::shared_ptr<void> place_;
     Buffer<T> buffer_;
 };
 
-// What a worker holds in the caller's memory.
+// What a worker holds in the caller's memory, n elements of T.
+template <class T>
 class Borrowed {
 public:
-    Borrowed(Communicator& comm, Held kind, Index n) : comm_(comm), kind_(kind), size_(n) { comm.memory.add(kind, n); }
-    ~Borrowed() { comm_.memory.add(kind_, -size_); }
+    Borrowed(Communicator& comm, Held kind, Index n) : comm_(comm), kind_(kind), size_(n) { comm.memory.add(kind, n, comm.bytes_of(sizeof(T))); }
+    ~Borrowed() { comm_.memory.add(kind_, -size_, comm_.bytes_of(sizeof(T))); }
     Borrowed(const Borrowed&) = delete;
     Borrowed& operator=(const Borrowed&) = delete;
 

@@ -8,6 +8,7 @@
 
 #include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
+#include "core/distributed/devices.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/distributed/ring.hpp"
 #include "core/distributed/threads.hpp"
@@ -62,25 +63,27 @@ Plan plan_of(bool is_tree, const DecodeOptions& o) {
     return {is_tree, {o.algorithm, static_cast<Topology>(topology), o.per_node}, {o.overlap, o.home}};
 }
 
-template <class T>
-void run_worker(Communicator& comm, const Plan& plan, const Task<T>& task, const std::vector<Index>& starts) {
+template <class T, class E>
+void run_worker(Communicator& comm, const Plan& plan, const Task<T, E>& task, const std::vector<Index>& starts) {
     if (plan.is_tree) tree(comm, task, plan.tree);
     else ring(comm, task, starts, plan.ring);
 }
 
-DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes) {
+// element_bytes of keys, values and queries; sum_bytes of partial results and the buffers of collectives.
+DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes, Index sum_bytes) {
     DecodeReport report;
     report.method = plan.is_tree ? "tree" : "ring";
     report.engine = engine;
     report.shards = p;
     report.element_bytes = element_bytes;
+    report.sum_bytes = sum_bytes;
     report.traffic.resize(static_cast<std::size_t>(p));
     report.memory.resize(static_cast<std::size_t>(p));
     if (plan.is_tree) {
         static const char* const names[] = {"packed", "Algorithm 1", "Algorithm 2", "Algorithm 3"};
         report.algorithm = names[plan.tree.algorithm];
-        const Index largest = z.rows() * (z.dv + (plan.tree.algorithm == 0 ? 2 : 0)) * element_bytes;
-        report.topology = decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest))];
+        const Index largest = z.rows() * (z.dv + (plan.tree.algorithm == 0 ? 2 : 0)) * sum_bytes;
+        report.topology = decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest, engine == "nccl"))];
     } else {
         report.algorithm = plan.ring.overlap ? "overlapped" : "one after the other";
         report.topology = "ring";
@@ -128,8 +131,16 @@ std::int64_t checksum(const T* x, Index n) {
     return static_cast<std::int64_t>(sum);
 }
 
+// Of all keys, those of a rank.
+template <class E>
+void cut_out(Shard<E>& shard, const Sizes& z, const std::vector<Index>& starts, int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    shard.start = starts[r], shard.length = starts[r + 1] - starts[r];
+    shard.k += starts[r] * z.dk, shard.v += starts[r] * z.dv;
+}
+
 template <class T>
-void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const DecodeOptions& o, DecodeReport& report) {
+void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, const DecodeOptions& o, DecodeReport& report) {
     Sizes& z = task.sizes;
     agree_on_call(comm, plan.is_tree ? Call::tree : Call::ring);
     const std::vector<Given> mine{
@@ -141,19 +152,17 @@ void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const Decode
         {"per_node:", plan.tree.per_node}, {"overlap:", plan.ring.overlap, truth}, {"home:", plan.ring.home, truth},
         {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
     agree(comm, mine);
-    agree(comm, {{"q: values with the checksum", checksum(task.q, z.rows() * z.dk)}});
+    agree(comm, {{"q: values with the checksum", checksum(q, z.rows() * z.dk)}});
     std::vector<Given> lengths;
     for (const Index n : o.sizes) lengths.push_back({"sizes: a length of", n});
     agree(comm, lengths);
     const auto starts = starts_of(o, z.M, comm.size());
-    const auto r = static_cast<std::size_t>(comm.rank());
-    task.shard.start = starts[r], task.shard.length = starts[r + 1] - starts[r];
-    task.shard.k += starts[r] * z.dk, task.shard.v += starts[r] * z.dv;
+    cut_out(task.shard, z, starts, comm.rank());
     run_worker(comm, plan, task, starts);
     const double seconds = comm.now() - comm.begun;
     // Every rank's account, to all.
     const Traffic& t = comm.traffic;
-    std::vector<std::int64_t> account{t.messages, t.elements, t.bytes, t.rounds, std::bit_cast<std::int64_t>(seconds), comm.memory.peak_total};
+    std::vector<std::int64_t> account{t.messages, t.elements, t.bytes, t.rounds, std::bit_cast<std::int64_t>(seconds), comm.memory.peak_total, comm.memory.peak_bytes};
     for (const Index held : comm.memory.peak) account.push_back(held);
     const auto n = static_cast<Index>(account.size());
     std::vector<std::int64_t> all(static_cast<std::size_t>(n * comm.size()));
@@ -163,48 +172,76 @@ void run_on_mpi(Communicator& comm, const Plan& plan, Task<T> task, const Decode
         const auto at = static_cast<std::size_t>(i);
         report.traffic[at] = {x[0], x[1], x[2], x[3]};
         report.seconds = std::max(report.seconds, std::bit_cast<double>(x[4]));
-        report.memory[at].peak_total = x[5];
-        for (std::size_t kind = 0; kind < held_kinds; ++kind) report.memory[at].peak[kind] = x[6 + kind];
+        report.memory[at].peak_total = x[5], report.memory[at].peak_bytes = x[6];
+        for (std::size_t kind = 0; kind < held_kinds; ++kind) report.memory[at].peak[kind] = x[7 + kind];
     }
+}
+
+// A rank that is a thread, and its account; the time it took. Every rank has the whole result; the caller gets that of rank 0.
+template <class T, class E>
+double run_in_process(Communicator& comm, const Plan& plan, Task<T, E> mine, const std::vector<Index>& starts, DecodeReport& report) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    Buffer<T> unused;
+    if (r > 0) {
+        unused = Buffer<T>(mine.sizes.rows() * mine.sizes.dv);
+        mine.out = unused.data(), mine.lse = nullptr;
+    }
+    run_worker(comm, plan, mine, starts);
+    const double seconds = comm.now() - comm.begun;
+    report.traffic[r] = comm.traffic;
+    report.memory[r] = comm.memory;
+    return seconds;
 }
 
 template <class T>
 DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output, const Plan& plan, const DecodeOptions& o) {
     DecodeResult result{Tensor(dtype_of<T>, output), Tensor(dtype_of<T>, {z.batch, z.query_heads, z.N}), {}};
-    Task<T> task{z, q.data<T>(), {k.data<T>(), v.data<T>(), z.M * z.dk, z.M * z.dv, 0, z.M}, result.O.data<T>(), result.lse.data<T>()};
+    OnCpu<T> local(q.data<T>());
+    Task<T> task{z, &local, {k.data<T>(), v.data<T>(), z.M * z.dk, z.M * z.dv, 0, z.M}, result.O.data<T>(), result.lse.data<T>()};
     const auto element = static_cast<Index>(sizeof(T));
     if (o.engine == "mpi") {
         start_mpi();
         const int p = mpi_size();
         if (o.shards != 0 && o.shards != p) fail("shards: ", o.shards, ", expected ", p, ", the number of MPI ranks, or none");
         check_lengths(z);
-        result.report = report_of(plan, z, "mpi", p, element);
-        run_mpi([&](Communicator& comm) { run_on_mpi(comm, plan, task, o, result.report); });
+        result.report = report_of(plan, z, "mpi", p, element, element);
+        run_mpi([&](Communicator& comm) { run_on_mpi(comm, plan, q.data<T>(), task, o, result.report); });
         return result;
     }
-    if (o.engine == "nccl") fail("engine: \"nccl\" is not built, expected \"threads\" or \"mpi\"");
     if (o.engine != "threads") fail("engine: ", in_quotes(o.engine), ", expected one of \"threads\", \"mpi\", \"nccl\"", did_you_mean(o.engine, {"threads", "mpi", "nccl"}));
     if (o.shards < 0 || o.shards > 1024) fail("shards: ", o.shards, ", expected from 1 to 1024");
     if (o.sizes.size() > 1024) fail("sizes: ", o.sizes.size(), " lengths, expected at most 1024");
     check_lengths(z);
     const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? threads() : static_cast<int>(o.sizes.size());
     const auto starts = starts_of(o, z.M, p);
-    result.report = report_of(plan, z, "threads", p, element);
+    result.report = report_of(plan, z, "threads", p, element, element);
     std::vector<double> seconds(static_cast<std::size_t>(p));
     run_threads(p, [&](Communicator& comm) {
-        const auto r = static_cast<std::size_t>(comm.rank());
         Task<T> mine = task;
-        mine.shard.start = starts[r], mine.shard.length = starts[r + 1] - starts[r];
-        mine.shard.k += starts[r] * z.dk, mine.shard.v += starts[r] * z.dv;
-        Buffer<T> unused;                 // every rank has the whole result; the caller gets that of rank 0
-        if (r > 0) {
-            unused = Buffer<T>(z.rows() * z.dv);
-            mine.out = unused.data(), mine.lse = nullptr;
-        }
-        run_worker(comm, plan, mine, starts);
-        seconds[r] = comm.now() - comm.begun;
-        result.report.traffic[r] = comm.traffic;
-        result.report.memory[r] = comm.memory;
+        cut_out(mine.shard, z, starts, comm.rank());
+        seconds[static_cast<std::size_t>(comm.rank())] = run_in_process(comm, plan, mine, starts, result.report);
+    });
+    result.report.seconds = *std::max_element(seconds.begin(), seconds.end());
+    return result;
+}
+
+// On one device a rank. The keys and values have the size of E, partial results are Float32.
+template <class E>
+DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output, const Plan& plan, const DecodeOptions& o) {
+    DeviceEngine& engine = nccl();
+    const int most = engine.devices(), p = o.shards > 0 ? o.shards : o.sizes.empty() ? most : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1024));
+    if (o.shards < 0 || p > most) fail("shards: ", p, ", expected at most ", most, ", the number of GPUs, with engine \"nccl\"");
+    check_lengths(z);
+    const auto starts = starts_of(o, z.M, p);
+    DecodeResult result{Tensor(DType::f32, output), Tensor(DType::f32, {z.batch, z.query_heads, z.N}), report_of(plan, z, "nccl", p, sizeof(E), sizeof(float))};
+    std::vector<double> seconds(static_cast<std::size_t>(p));
+    engine.run(p, [&](Communicator& comm) {
+        Share<E> share{z, q.dtype(), q.data<E>(), {k.data<E>(), v.data<E>(), z.M * z.dk, z.M * z.dv, 0, z.M}};
+        cut_out(share.shard, z, starts, comm.rank());
+        const auto worker = engine.worker(comm, share);
+        const bool travels = !plan.is_tree && p > 1;  // the worker packs it into a block
+        const Task<float, E> task{z, worker.get(), travels ? share.shard : worker->take(), result.O.data<float>(), result.lse.data<float>()};
+        seconds[static_cast<std::size_t>(comm.rank())] = run_in_process(comm, plan, task, starts, result.report);
     });
     result.report.seconds = *std::max_element(seconds.begin(), seconds.end());
     return result;
@@ -216,6 +253,13 @@ DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor
     Shape output = q.shape();
     output[output.ndim() - 1] = z.dv;
     const DType type = q.dtype();
+    if (o.engine == "nccl") {
+        nccl().devices();  // whether it can run at all comes first
+        if (type == DType::f64) fail("q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
+        DecodeResult result = type == DType::f32 ? compute_on_devices<float>(q, k, v, z, output, plan, o) : compute_on_devices<std::uint16_t>(q, k, v, z, output, plan, o);
+        result.O = result.O.to(type);
+        return result;
+    }
     if (type == DType::f64) return compute<double>(q, k, v, z, output, plan, o);
     DecodeResult result = compute<float>(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), z, output, plan, o);
     result.O = result.O.to(type);
@@ -251,8 +295,8 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
     const double bytes = heads * (static_cast<double>(z.M) + 64 * static_cast<double>(z.N)) * width * p * static_cast<double>(machine.element_bytes);
     if (bytes > 0x1p62) fail("length, queries, heads, batch, dim, shards, element_bytes: up to ", bytes, " bytes sent, expected less than 2^62");
     const auto starts = starts_of(o, z.M, p, ", the length");
-    DecodeReport report = report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)));
-    report.element_bytes = machine.element_bytes;
+    DecodeReport report = report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)), static_cast<Index>(sizeof(float)));
+    report.element_bytes = report.sum_bytes = machine.element_bytes;
     const Simulated run = run_simulated(machine, p, true, [&](Communicator& comm) {
         const auto r = static_cast<std::size_t>(comm.rank());
         run_worker(comm, plan, Task<float>{z, nullptr, {nullptr, nullptr, 0, 0, starts[r], starts[r + 1] - starts[r]}, nullptr, nullptr}, starts);
@@ -264,21 +308,22 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
 }
 
 Link measured_link(const std::string& engine, int ranks, Index bytes) {
-    if (engine != "threads" && engine != "mpi") fail("engine: ", in_quotes(engine), ", expected \"threads\" or \"mpi\"");
+    if (engine != "threads" && engine != "mpi" && engine != "nccl") fail("engine: ", in_quotes(engine), ", expected one of \"threads\", \"mpi\", \"nccl\"");
     if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
     if (engine == "mpi") {
         start_mpi();
         if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
     }
-    const int most = engine == "mpi" ? mpi_size() : 1024;
+    const int most = engine == "mpi" ? mpi_size() : engine == "nccl" ? nccl().devices() : 1024;
+    if (most < 2) fail("engine: \"nccl\" with one GPU, expected two or more");
     if (ranks < 2 || ranks > most) fail("ranks: ", ranks, ", expected from 2 to ", most);
     Link link;
     const Program program = [&](Communicator& comm) {
         const int me = comm.rank(), right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
-        Buffer<char> out(bytes), in(bytes);
+        Room<char> out(comm, Held::shard, bytes), in(comm, Held::incoming, bytes);
         comm.barrier();  // before any is filled, all ranks have their memory
         constexpr Index piece = Index{1} << 26;
-        for (Index at = 0; at < bytes; at += piece) {
+        for (Index at = 0; at < bytes && engine != "nccl"; at += piece) {  // that of a device is there once it is taken
             interrupt::check();
             std::fill_n(out.data() + at, std::min(piece, bytes - at), 0);
         }
@@ -306,8 +351,9 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
         const double small = one_way(8, 20, 16), large = one_way(bytes, 5, 4);
         if (me == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
     };
-    if (engine == "threads") {
-        run_threads(ranks, program);
+    if (engine != "mpi") {
+        if (engine == "threads") run_threads(ranks, program);
+        else nccl().run(ranks, program);
         return link;
     }
     run_mpi([&](Communicator& comm) {

@@ -14,7 +14,7 @@ namespace causeway {
 struct DecodeOptions {
     int shards = 0;                      // p, at least 1; 0: the number of threads(), of `sizes`, or of MPI ranks
     std::vector<Index> sizes{};          // keys of each shard, any may be 0; empty: as equal as can be
-    std::string engine = "threads";      // "threads", "mpi" (p = ranks; each rank is given whole tensors and uses its shard)
+    std::string engine = "threads";      // "threads"; "mpi" (p = ranks; each rank is given whole tensors and uses its shard); "nccl" (a GPU a shard)
     bool causal = false;                 // the N queries are the last positions of the cache
     std::optional<double> scale{};       // of q·k; none: 1/sqrt(d_k)
     // tree_decode
@@ -30,7 +30,7 @@ struct DecodeReport {
     std::string method, engine, algorithm, topology;
     int shards = 1;
     double seconds = 0;                               // of the slowest worker, inputs in place
-    Index element_bytes = 4;
+    Index element_bytes = 4, sum_bytes = 4;           // of a key, value or query; of partial results and the buffers of collectives
     std::vector<distributed::Traffic> traffic;        // by rank
     std::vector<distributed::Memory> memory;
 
@@ -45,7 +45,8 @@ struct DecodeResult {
 };
 
 // softmax(scale · q kᵀ) v, exactly: q [b, h_q, N, d_k], k [b, h, M, d_k], v [b, h, M, d_v], h_q a multiple of h; or without b,
-// or without b and heads. Float16 and BFloat16 are computed in Float32. Throws Error naming the argument, OutOfMemory,
+// or without b and heads. Float16 and BFloat16 are computed in Float32 (on "nccl" by the GPU's kernels: no Float64, widths to 256;
+// core/distributed/devices.hpp). shards = 0 there: as many as there are GPUs. Throws Error naming the argument, OutOfMemory,
 // Interrupted, Timeout; a worker that fails ends all.
 // O(N·M·(d_k + d_v)/p) time a worker, and the rounds of one all-reduce (core/distributed/tree.hpp).
 DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& = {});

@@ -128,6 +128,18 @@ void add_shard_by_rows(const Sizes& z, const T* q, const Shard<T>& shard, const 
     });
 }
 
+// (m, D, n) of a row <- (m, D, n) + (top, sum, O).
+template <class T>
+void add_triple(const Triples<T>& x, Index row, Index dv, T top, T sum, const T* O) {
+    T &m = x.m[row * x.step], &D = x.D[row * x.step], *n = x.n + row * x.n_step;
+    const T before = m;
+    m = std::max(m, top);
+    const T shift = softmax::shift_of(m), old = std::exp(before - shift), fresh = std::exp(top - shift);
+    D = old * D + fresh * sum;
+    for (Index c = 0; c < dv; ++c) n[c] = old * n[c] + fresh * O[c];
+    if (D != D && m == minus_infinity<T>) m = 0;  // no score is a number: not the neutral element
+}
+
 // add_shard by blocks of queries, whose partial sums over the shard are those of flash attention.
 template <class T>
 void add_shard_by_blocks(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
@@ -142,14 +154,7 @@ void add_shard_by_blocks(const Sizes& z, const T* q, const Shard<T>& shard, cons
             const Index to = std::min(head.rows, from + most);
             softmax::run_part(head, from, to, shard.length, O.data(), m.data(), l.data());
             for (Index i = 0; i < to - from; ++i) {
-                const Index row = h * head.rows + from + i;
-                T &top = x.m[row * x.step], &D = x.D[row * x.step], *n = x.n + row * x.n_step;
-                const T before = top;
-                top = std::max(top, m[i]);
-                const T shift = softmax::shift_of(top), old = std::exp(before - shift), fresh = std::exp(m[i] - shift);
-                D = old * D + fresh * l[i];
-                for (Index c = 0; c < z.dv; ++c) n[c] = old * n[c] + fresh * O[i * z.dv + c];
-                if (D != D && top == minus_infinity<T>) top = 0;  // no score is a number: not the neutral element
+                add_triple(x, h * head.rows + from + i, z.dv, m[i], l[i], O.data() + i * z.dv);
             }
         }
     }

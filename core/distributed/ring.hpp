@@ -13,8 +13,8 @@ struct RingPlan {
 
 // starts: where each rank's keys begin, and M at the end. Every worker holds all queries, and its result is the whole output.
 // Two blocks of keys and values a worker, with and without overlap: the own block goes on its way too.
-template <class T>
-void ring(Communicator& comm, const Task<T>& task, const std::vector<Index>& starts, const RingPlan& plan) {
+template <class T, class E>
+void ring(Communicator& comm, const Task<T, E>& task, const std::vector<Index>& starts, const RingPlan& plan) {
     const Sizes& z = task.sizes;
     const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
     const auto length = [&](int owner) { return starts[static_cast<std::size_t>(owner) + 1] - starts[static_cast<std::size_t>(owner)]; };
@@ -22,32 +22,29 @@ void ring(Communicator& comm, const Task<T>& task, const std::vector<Index>& sta
     Index longest = 0;
     for (int r = 0; r < p; ++r) longest = std::max(longest, elements(r));
 
-    const Borrowed queries(comm, Held::query, z.rows() * z.dk);
-    Room<T> x(comm, Held::partial, z.rows() * (z.dv + 2)), here(comm, Held::shard, p > 1 ? longest : 0), there(comm, Held::incoming, p > 1 ? longest : 0);
-    const Borrowed whole(comm, Held::shard, p > 1 ? 0 : longest);
+    const Borrowed<E> queries(comm, Held::query, z.rows() * z.dk);
+    Room<T> x(comm, Held::partial, z.rows() * (z.dv + 2));
+    Room<E> here(comm, Held::shard, p > 1 ? longest : 0), there(comm, Held::incoming, p > 1 ? longest : 0);
+    const Borrowed<E> whole(comm, Held::shard, p > 1 ? 0 : longest);
     // The block of `owner` as it travels: keys of all heads, then values of all heads.
-    const auto shard_in = [&](const T* block, int owner) {
+    const auto shard_in = [&](const E* block, int owner) {
         const Index t = length(owner);
-        return Shard<T>{block, detail::at(block, z.all_heads() * t * z.dk), t * z.dk, t * z.dv, starts[static_cast<std::size_t>(owner)], t};
+        return Shard<E>{block, detail::at(block, z.all_heads() * t * z.dk), t * z.dk, t * z.dv, starts[static_cast<std::size_t>(owner)], t};
     };
-    const auto compute = [&](const Shard<T>& shard) {
-        Task<T> part = task;
+    const auto compute = [&](const Shard<E>& shard) {
+        Task<T, E> part = task;
         part.shard = shard;
-        if (comm.work(part.pass(z.dk + z.dv)) && !comm.dry()) add_shard(z, task.q, shard, Triples<T>::packed(x.data(), z.dv));
+        if (comm.work(part.pass(z.dk + z.dv)) && !comm.dry()) task.local->add(z, shard, Triples<T>::packed(x.data(), z.dv));
     };
     if (!comm.dry()) {
         set_neutral(z, Triples<T>::packed(x.data(), z.dv));
-        for (Index h = 0; p > 1 && h < z.all_heads(); ++h) {
-            const Index t = task.shard.length;
-            std::copy_n(task.shard.k + h * task.shard.k_head, t * z.dk, here.data() + h * t * z.dk);
-            std::copy_n(task.shard.v + h * task.shard.v_head, t * z.dv, here.data() + z.all_heads() * t * z.dk + h * t * z.dv);
-        }
+        if (p > 1) task.local->pack(z, task.shard, here.data());
     }
     comm.begin();
     if (p == 1) {
         compute(task.shard);
     } else {
-        T *held = here.data(), *next = there.data();
+        E *held = here.data(), *next = there.data();
         for (int s = 0; s < p; ++s, std::swap(held, next)) {
             const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;
             const bool moves = s + 1 < p || plan.home;
@@ -56,6 +53,7 @@ void ring(Communicator& comm, const Task<T>& task, const std::vector<Index>& sta
                 comm.work({0, 0, 1});
                 sent = comm.send(held, elements(owner), right);
                 received = comm.receive(next, elements(following), left);
+                comm.start();
             };
             if (moves && plan.overlap) post();
             compute(shard_in(held, owner));

@@ -2,16 +2,16 @@
 #pragma once
 
 #include "core/distributed/collectives.hpp"
-#include "core/distributed/partial.hpp"
+#include "core/distributed/local.hpp"
 
 namespace causeway::distributed {
 
 // One worker's part of a decode. In a dry run all pointers are null.
-template <class T>
+template <class T, class E = T>
 struct Task {
     Sizes sizes;
-    const T* q;
-    Shard<T> shard;
+    Local<T, E>* local;
+    Shard<E> shard;
     T* out;                                        // [rows, dv], on every rank
     T* lse;                                        // [rows], ln Σ e^{score}: the energy at ζ = 0; null: not wanted
 
@@ -44,13 +44,10 @@ struct Reducer {
 };
 
 // m = the maximum of the scores of every row over all shards: lines 3 and 4 of Algorithm 1.
-template <class T>
-void maximum_of_scores(Communicator& comm, const Task<T>& task, const Reducer<T>& reduce, T* m) {
+template <class T, class E>
+void maximum_of_scores(Communicator& comm, const Task<T, E>& task, const Reducer<T>& reduce, T* m) {
     const Sizes& z = task.sizes;
-    if (comm.work(task.pass(z.dk)) && !comm.dry()) {
-        std::fill_n(m, z.rows(), minus_infinity<T>);
-        for_each_tile(z, task.q, task.shard, [&](Index row, const T* s, const T*, Index count) { m[row] = std::max(m[row], *std::max_element(s, s + count)); });
-    }
+    if (comm.work(task.pass(z.dk)) && !comm.dry()) task.local->shift(z, task.shard, m);
     reduce(m, z.rows(), 1, Maximum<T>{});
 }
 
@@ -58,13 +55,13 @@ void maximum_of_scores(Communicator& comm, const Task<T>& task, const Reducer<T>
 
 // One all-reduce of the packed triples (m, D, n), rows·(dv + 2) elements: every score is computed once, nothing waits for a
 // maximum (claims H10).
-template <class T>
-void tree_packed(Communicator& comm, const Task<T>& task, const detail::Reducer<T>& reduce) {
+template <class T, class E>
+void tree_packed(Communicator& comm, const Task<T, E>& task, const detail::Reducer<T>& reduce) {
     const Sizes& z = task.sizes;
     Room<T> x(comm, Held::partial, z.rows() * (z.dv + 2));
     if (comm.work(task.pass(z.dk + z.dv)) && !comm.dry()) {
         set_neutral(z, Triples<T>::packed(x.data(), z.dv));
-        add_shard(z, task.q, task.shard, Triples<T>::packed(x.data(), z.dv));
+        task.local->add(z, task.shard, Triples<T>::packed(x.data(), z.dv));
     }
     reduce(x.data(), z.rows(), z.dv + 2, MergeTriples<T>{z.dv});
     if (!comm.dry()) divide(z, Triples<T>::packed(x.data(), z.dv), task.out, task.lse);
@@ -72,18 +69,13 @@ void tree_packed(Communicator& comm, const Task<T>& task, const detail::Reducer<
 
 // Algorithm 1, the energy, on dual numbers: its second reduction carries the gradient with respect to ζ at ζ = 0, which is
 // attention. m is held constant, and the energy is m + lse: as printed the algorithm returns lse alone (claims H7).
-template <class T>
-void tree_algorithm_1(Communicator& comm, const Task<T>& task, const detail::Reducer<T>& reduce) {
+template <class T, class E>
+void tree_algorithm_1(Communicator& comm, const Task<T, E>& task, const detail::Reducer<T>& reduce) {
     const Sizes& z = task.sizes;
     Room<T> m(comm, Held::partial, z.rows()), dual(comm, Held::partial, z.rows() * (z.dv + 1));
     detail::maximum_of_scores(comm, task, reduce, m.data());                     // lines 3, 4
     if (comm.work(task.pass(z.dk + z.dv)) && !comm.dry()) {
-        std::fill_n(dual.data(), dual.size(), T(0));
-        for_each_tile(z, task.q, task.shard, [&](Index row, T* s, const T* v, Index count) {
-            T* x = dual.data() + row * (z.dv + 1);
-            for (Index j = 0; j < count; ++j) x[0] += s[j] = std::exp(s[j] - m.data()[row]);  // line 5
-            add_values(x + 1, T(1), s, v, count, z.dv);
-        });
+        task.local->weigh(z, task.shard, m.data(), nullptr, dual.data(), z.dv + 1, dual.data() + 1, z.dv + 1);  // line 5
         for (Index i = 0; i < z.rows(); ++i) {
             T* x = dual.data() + i * (z.dv + 1);
             if (x[0] == 0) {                                                     // no keys, or all of weight 0
@@ -104,26 +96,17 @@ void tree_algorithm_1(Communicator& comm, const Task<T>& task, const detail::Red
 
 // Algorithm 2: the energy first, then the gradient written by hand. Its lse is that of the shifted scores, as Algorithm 1
 // prints it (claims H8). Three all-reduces, three passes over the keys.
-template <class T>
-void tree_algorithm_2(Communicator& comm, const Task<T>& task, const detail::Reducer<T>& reduce) {
+template <class T, class E>
+void tree_algorithm_2(Communicator& comm, const Task<T, E>& task, const detail::Reducer<T>& reduce) {
     const Sizes& z = task.sizes;
     Room<T> m(comm, Held::partial, z.rows()), l(comm, Held::partial, z.rows()), R(comm, Held::partial, z.rows() * z.dv);
     detail::maximum_of_scores(comm, task, reduce, m.data());                     // line 2
     if (comm.work(task.pass(z.dk)) && !comm.dry()) {
-        std::fill_n(l.data(), z.rows(), T(0));
-        for_each_tile(z, task.q, task.shard, [&](Index row, const T* s, const T*, Index count) {
-            for (Index j = 0; j < count; ++j) l.data()[row] += std::exp(s[j] - m.data()[row]);
-        });
+        task.local->weigh(z, task.shard, m.data(), nullptr, l.data(), 1, nullptr, 0);
         for (Index i = 0; i < z.rows(); ++i) l.data()[i] = std::log(l.data()[i]);
     }
     reduce(l.data(), z.rows(), 1, LogSumExp<T>{0});
-    if (comm.work(task.pass(z.dk + z.dv)) && !comm.dry()) {
-        std::fill_n(R.data(), R.size(), T(0));
-        for_each_tile(z, task.q, task.shard, [&](Index row, T* s, const T* v, Index count) {
-            for (Index j = 0; j < count; ++j) s[j] = std::exp(s[j] - m.data()[row] - l.data()[row]);  // lines 4, 5
-            add_values(R.data() + row * z.dv, T(1), s, v, count, z.dv);
-        });
-    }
+    if (comm.work(task.pass(z.dk + z.dv)) && !comm.dry()) task.local->weigh(z, task.shard, m.data(), l.data(), nullptr, 0, R.data(), z.dv);  // lines 4, 5
     reduce(R.data(), z.rows(), z.dv, Sum<T>{z.dv});                              // line 6
     if (comm.dry()) return;
     std::copy_n(R.data(), R.size(), task.out);
@@ -131,14 +114,14 @@ void tree_algorithm_2(Communicator& comm, const Task<T>& task, const detail::Red
 }
 
 // Algorithm 3: o and lse of every shard by the online softmax, then the maximum of lse and two sums.
-template <class T>
-void tree_algorithm_3(Communicator& comm, const Task<T>& task, const detail::Reducer<T>& reduce) {
+template <class T, class E>
+void tree_algorithm_3(Communicator& comm, const Task<T, E>& task, const detail::Reducer<T>& reduce) {
     const Sizes& z = task.sizes;
     Room<T> n(comm, Held::partial, z.rows() * z.dv), d(comm, Held::partial, z.rows()), m(comm, Held::partial, z.rows());
     if (comm.work(task.pass(z.dk + z.dv)) && !comm.dry()) {                      // line 2: o in n, lse in d
         const Triples<T> x{m.data(), d.data(), n.data(), 1, z.dv};
         set_neutral(z, x);
-        add_shard(z, task.q, task.shard, x);
+        task.local->add(z, task.shard, x);
         for (Index i = 0; i < z.rows(); ++i) {
             for (Index c = 0; c < z.dv && d.data()[i] != 0; ++c) n.data()[i * z.dv + c] /= d.data()[i];
             m.data()[i] = d.data()[i] = d.data()[i] == 0 ? minus_infinity<T> : m.data()[i] + std::log(d.data()[i]);
@@ -158,9 +141,9 @@ void tree_algorithm_3(Communicator& comm, const Task<T>& task, const detail::Red
 
 // O and, where it is wanted, lse of all rows on every rank, as the plan says: O(rows·length·(dk + dv)) time for the shard and one to
 // three all-reduces.
-template <class T>
-void tree(Communicator& comm, const Task<T>& task, const TreePlan& plan) {
-    const Borrowed shard(comm, Held::shard, task.shard_elements()), queries(comm, Held::query, task.sizes.rows() * task.sizes.dk);
+template <class T, class E>
+void tree(Communicator& comm, const Task<T, E>& task, const TreePlan& plan) {
+    const Borrowed<E> shard(comm, Held::shard, task.shard_elements()), queries(comm, Held::query, task.sizes.rows() * task.sizes.dk);
     const detail::Reducer<T> reduce{comm, plan};
     comm.begin();
     switch (plan.algorithm) {

@@ -8,10 +8,11 @@ v [b, h, M, d_v], or without the leading dimensions; consecutive heads of q shar
 report of what was really sent and held, which shows itself; report.messages, elements, bytes, rounds, time, memory (bytes of
 the largest worker), held (elements by kind) and workers (a table for each).
 
-  shards     p; default: threads(), or the number of MPI ranks
+  shards     p; default: threads(), the number of MPI ranks, or that of the GPUs, which it may not exceed
   sizes      lengths of the shards, any may be 0; default: as equal as can be
-  engine     "threads" (the default) or "mpi": mpirun -n 4 causeway script.lua, where each rank is given the whole tensors, uses
-             its shard, and gets the whole output; the default under mpirun
+  engine     "threads" (the default); "mpi": mpirun -n 4 causeway script.lua, where each rank is given the whole tensors, uses its
+             shard, and gets the whole output, the default under mpirun; "nccl": a GPU for each shard, which its keys and values are
+             copied to before the time is taken, Float32, Float16 or BFloat16, widths to 256
   topology   of the all-reduce: "auto", "recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather", "two-level"
   algorithm  1, 2 or 3 of the document, with two, three and three all-reduces; default: one packed all-reduce
   causal     true: the N queries are the last positions of the cache
@@ -21,7 +22,8 @@ the largest worker), held (elements by kind) and workers (a table for each).
 
 The result does not depend on p or the topology but for rounding. With more than three queries to a head of keys a shard's
 partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by query, many times slower. Ctrl-C
-stops all workers. Source: 004, §5.]],
+stops all workers. On "nccl" shards are computed by flash-decoding, and one operation of NCCL gathers what is up to 128 KiB, counted
+as "all-gather" is on threads; a topology that is named is made of messages. Source: 004, §5.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = tree_decode(q, k, v, {shards = 8})
@@ -69,7 +71,7 @@ print(ring.time / tree.time)]],
 
 manual.link_speed = {
   call = 'link_speed([engine [, ranks [, bytes]]])',
-  text = [[Latency and rate of messages of "threads" (the default) or "mpi" on this machine, {latency = seconds, rate = bytes a second}
+  text = [[Latency and rate of messages of "threads" (the default), "mpi" or "nccl" on this machine, {latency = seconds, rate = bytes a second}
 as decode_model takes them, from the least time of some tries with 8 bytes and with `bytes`, 4 MiB unless given. With two
 ranks (the default) messages go to and fro; with more, all ranks send at once around a ring, as ring decoding does. Under
 mpirun every rank makes the same call.]],

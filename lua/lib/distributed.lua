@@ -13,10 +13,11 @@ function Report.__tostring(r)
   local function sent(t) return string.format("%s, %s, %s", plural(t.messages, "message"), plural(t.elements, "element"), causeway.bytes_text(t.bytes)) end
   local parts = {}
   for _, part in ipairs({
-    { "shard", "keys and values" }, { "incoming", "keys and values on their way" }, { "query", "queries" }, { "partial", "partial results" }, { "work", "buffers of the all-reduce" },
+    { "shard", "keys and values" }, { "incoming", "keys and values on their way" }, { "query", "queries" },
+    { "partial", "partial results", "sum_bytes" }, { "work", "buffers of the all-reduce", "sum_bytes" },
   }) do
     local n = r.held[part[1]]
-    if n > 0 then parts[#parts + 1] = string.format("    %-28s  %s", part[2], causeway.bytes_text(n * r.element_bytes)) end
+    if n > 0 then parts[#parts + 1] = string.format("    %-28s  %s", part[2], causeway.bytes_text(n * r[part[3] or "element_bytes"])) end
   end
   return table.concat({
     string.format("%s decoding (%s), %s on %s, topology %s: %s", r.method, r.algorithm, plural(r.shards, "shard"), r.engine, r.topology, causeway.seconds_text(r.time)),

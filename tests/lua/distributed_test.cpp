@@ -67,7 +67,18 @@ TEST_CASE("tree and ring decoding in Lua agree and report", "[lua][tree]") {
 TEST_CASE("decoding in Lua names what it cannot use", "[lua][tree]") {
     Shell lua;
     REQUIRE(lua(inputs) == "");
-    CHECK(lua("tree_decode(q, k, v, {engine = 'nccl'})") == "user:1: engine: \"nccl\" is not built, expected \"threads\" or \"mpi\"");
+    for (const std::string method : {"tree", "ring"}) {
+        const std::string message = lua(method + "_decode(q, k, v, {engine = 'nccl', shards = 999})");
+#ifdef CAUSEWAY_GPU
+        // Without nccl.h; without a GPU or NCCL; with both.
+        CHECK((message.starts_with("user:1: engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (nccl.h was missing when") ||
+               message.starts_with("user:1: engine: \"nccl\" cannot run: ") || contains(message, ", the number of GPUs, with engine \"nccl\"")));
+        CHECK(!contains(message, "\n"));
+#else
+        CHECK(message == "user:1: engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA)");
+#endif
+        CHECK(lua("return (" + method + "_decode(q, k, v)):eltype()") == "Float32");  // the session goes on
+    }
     CHECK(lua("tree_decode(q, k, v, {overlap = true})") == "user:1: tree_decode: unknown option \"overlap\"");
     CHECK(lua("ring_decode(q, k, v, {shard = 3})") == "user:1: ring_decode: unknown option \"shard\" (did you mean \"shards\"?)");
     CHECK(lua("tree_decode(q, k, v, {shards = 0})") == "user:1: shards: 0, expected from 1 to 1024");

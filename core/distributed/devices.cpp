@@ -1,0 +1,21 @@
+#include "core/distributed/devices.hpp"
+
+#include "core/base/error.hpp"
+
+namespace causeway::distributed {
+namespace {
+
+std::unique_ptr<DeviceEngine> entered;
+
+}  // namespace
+
+void enter_nccl(std::unique_ptr<DeviceEngine> engine) { entered = std::move(engine); }
+
+DeviceEngine* entered_nccl() noexcept { return entered.get(); }
+
+DeviceEngine& nccl() {
+    if (!entered) fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA)");
+    return *entered;
+}
+
+}  // namespace causeway::distributed

@@ -1,0 +1,80 @@
+#include "gpu/distributed/engine.hpp"
+
+#include "core/distributed/devices.hpp"
+#include "gpu/base/error.hpp"
+
+#ifdef CAUSEWAY_NCCL
+#include "gpu/base/device.hpp"
+#include "gpu/distributed/team.hpp"
+#include "gpu/distributed/worker.hpp"
+#include "gpu/tensor/tensor.hpp"
+#endif
+
+namespace causeway::gpu {
+namespace {
+
+using distributed::Communicator;
+using distributed::OnDevice;
+using distributed::Program;
+using distributed::Share;
+
+#ifdef CAUSEWAY_NCCL
+
+class NcclEngine final : public distributed::DeviceEngine {
+public:
+    // When the process ends NCCL and CUDA may be gone already, and the system takes back what the team has.
+    ~NcclEngine() override { static_cast<void>(team_.release()); }
+
+    int devices() override {
+        std::string why;
+        if (!device_available(&why)) fail("engine: \"nccl\" cannot run: ", why);
+        nccl();
+        int count = 0;
+        check(cudaGetDeviceCount(&count), "counting the GPUs");
+        return count;
+    }
+
+    void run(int p, const Program& program) override {
+        if (!team_ || team_->size() != p) {
+            team_.reset();
+            team_ = std::make_unique<Team>(p);
+        }
+        try {
+            team_->run(program);
+        } catch (...) {
+            team_.reset();
+            throw;
+        }
+    }
+
+    std::unique_ptr<OnDevice<float>> worker(Communicator& comm, const Share<float>& share) override { return worker_of(comm, share); }
+    std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator& comm, const Share<std::uint16_t>& share) override { return worker_of(comm, share); }
+
+private:
+    template <class E>
+    static std::unique_ptr<OnDevice<E>> worker_of(Communicator& comm, const Share<E>& share) {
+        return flash_worker(dynamic_cast<NcclCommunicator&>(comm).mine(), type_of(share.type), share);
+    }
+
+    std::unique_ptr<Team> team_;
+};
+
+#else
+
+class NcclEngine final : public distributed::DeviceEngine {
+public:
+    int devices() override { fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (nccl.h was missing when this program was built)"); }
+    void run(int, const Program&) override { devices(); }
+    std::unique_ptr<OnDevice<float>> worker(Communicator&, const Share<float>&) override { fail("engine: no worker"); }
+    std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) override { fail("engine: no worker"); }
+};
+
+#endif
+
+}  // namespace
+
+void enter_nccl() {
+    if (!distributed::entered_nccl()) distributed::enter_nccl(std::make_unique<NcclEngine>());
+}
+
+}  // namespace causeway::gpu

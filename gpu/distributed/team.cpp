@@ -1,0 +1,218 @@
+#include "gpu/distributed/team.hpp"
+
+#include <bit>
+#include <numeric>
+
+#include "core/base/interrupt.hpp"
+#include "core/distributed/threads.hpp"
+
+namespace causeway::gpu {
+
+using distributed::Communicator;
+using distributed::Held;
+
+std::shared_ptr<void> SharedMemory::take(std::size_t bytes) {
+    const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+    void* block = nullptr;
+    if (const auto it = free_.find(size); it != free_.end()) {
+        block = it->second;
+        free_.erase(it);
+    } else if (const cudaError_t code = cudaHostAlloc(&block, size, cudaHostAllocPortable | cudaHostAllocMapped); code != cudaSuccess) {
+        cudaGetLastError();
+        if (code != cudaErrorMemoryAllocation) check(code, "taking memory that the CPU and the GPU share");
+        throw OutOfMemory(sentence("gpu: ", size, " bytes of memory that the CPU and the GPU share were asked for, which the system does not have"));
+    }
+    return {block, [this, size](void* given) { free_.emplace(size, given); }};
+}
+
+SharedMemory::~SharedMemory() {
+    for (const auto& [size, block] : free_) cudaFreeHost(block);
+}
+
+namespace {
+
+// While alive, another device is the thread's current one.
+class OnDevice {
+public:
+    explicit OnDevice(int device) {
+        check(cudaGetDevice(&before_), "asking for the device");
+        check(cudaSetDevice(device), "going to another device");
+    }
+    OnDevice(const OnDevice&) = delete;
+    OnDevice& operator=(const OnDevice&) = delete;
+    ~OnDevice() { cudaSetDevice(before_); }
+
+private:
+    int before_ = 0;
+};
+
+}  // namespace
+
+Team::Team(int p) : rounds_(static_cast<std::size_t>(p * p)) {
+    for (int r = 0; r < p; ++r) {
+        ranks_.push_back(std::make_unique<Rank>());
+        Rank& rank = *ranks_.back();
+        rank.device = r;
+        const OnDevice there(r);
+        rank.messages = std::make_unique<Stream>(), rank.kernels = std::make_unique<Stream>();
+    }
+    std::vector<int> devices(static_cast<std::size_t>(p));
+    std::iota(devices.begin(), devices.end(), 0);
+    std::vector<ncclComm_t> comms(static_cast<std::size_t>(p));
+    check(nccl().init_all(comms.data(), p, devices.data()), "starting NCCL");
+    for (std::size_t r = 0; r < comms.size(); ++r) ranks_[r]->comm = comms[r];
+    connect();
+}
+
+// NCCL connects ranks when they first talk, which takes long, and would hang where one of them fails meanwhile.
+void Team::connect() {
+    const int p = size();
+    const auto all = [&](auto&& each) {
+        for (int r = 0; r < p; ++r) {
+            const OnDevice there(r);
+            each(r, *ranks_[static_cast<std::size_t>(r)]);
+        }
+    };
+    std::vector<std::shared_ptr<void>> rooms;
+    for (const auto& rank : ranks_) rooms.push_back(rank->shared.take(2 * static_cast<std::size_t>(p) * 64));
+    const auto room = [&](int r, int i) { return static_cast<char*>(rooms[static_cast<std::size_t>(r)].get()) + 64 * i; };
+    check(nccl().group_start(), "connecting");
+    all([&](int r, Rank& rank) {
+        for (int peer = 0; peer < p; ++peer) {
+            if (peer == r) continue;
+            check(nccl().send(room(r, peer), 64, ncclChar, peer, rank.comm, *rank.messages), "connecting");
+            check(nccl().receive(room(r, p + peer), 64, ncclChar, peer, rank.comm, *rank.messages), "connecting");
+        }
+    });
+    check(nccl().group_end(), "connecting");
+    check(nccl().group_start(), "connecting");
+    all([&](int r, Rank& rank) { check(nccl().all_gather(room(r, 0), room(r, p), 64, ncclChar, rank.comm, *rank.messages), "connecting"); });
+    check(nccl().group_end(), "connecting");
+    all([](int, Rank& rank) { rank.messages->wait(); });
+}
+
+Team::~Team() {
+    for (const auto& rank : ranks_) {
+        if (cudaSetDevice(rank->device) != cudaSuccess) continue;
+        if (rank->comm) ended_ ? nccl().abort(rank->comm) : nccl().destroy(rank->comm);
+        rank->messages.reset(), rank->kernels.reset();
+    }
+    if (!ranks_.empty()) cudaSetDevice(0);
+}
+
+void Team::run(const distributed::Program& program) {
+    for (auto& rounds : rounds_) rounds.clear();
+    distributed::run_threads(size(), [&](Communicator& meeting) {
+        try {
+            check(cudaSetDevice(meeting.rank()), "going to another device");
+            NcclCommunicator comm(*this, meeting);
+            program(comm);
+        } catch (...) {
+            ended_ = true;
+            throw;
+        }
+    });
+}
+
+NcclCommunicator::NcclCommunicator(Team& team, Communicator& meeting)
+    : Communicator(meeting.rank(), meeting.size()), team_(team), meeting_(meeting), mine_(*team.ranks_[static_cast<std::size_t>(meeting.rank())]),
+      received_(static_cast<std::size_t>(meeting.size())) {}
+
+std::shared_ptr<void> NcclCommunicator::allocate(Held kind, std::size_t bytes) {
+    if (kind != Held::shard && kind != Held::incoming) return mine_.shared.take(bytes);
+    const auto kept = blocks_.find(bytes);
+    const auto buffer = std::make_shared<Buffer>(kept == blocks_.end() ? Buffer(bytes) : std::move(kept->second));
+    if (kept != blocks_.end()) blocks_.erase(kept);
+    return {buffer->data(), [this, buffer](void*) { blocks_.emplace(buffer->bytes(), std::move(*buffer)); }};
+}
+
+void NcclCommunicator::start() {
+    if (waiting_.empty()) return;
+    check(nccl().group_start(), "sending messages");
+    for (const int posted : waiting_) {
+        const Message& m = posted_[static_cast<std::size_t>(posted)];
+        if (m.received) check(nccl().receive(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "receiving messages");
+        else check(nccl().send(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "sending messages");
+    }
+    check(nccl().group_end(), "sending messages");
+    waiting_.clear();
+    ++started_;
+}
+
+int NcclCommunicator::remember(const Message& message) {
+    std::size_t i = 0;
+    while (i < posted_.size() && posted_[i].group > 0) ++i;
+    if (i == posted_.size()) posted_.emplace_back();
+    posted_[i] = message;
+    waiting_.push_back(static_cast<int>(i));
+    return waiting_.back();
+}
+
+int NcclCommunicator::post_send(const void* data, std::size_t bytes, int to, Index round) {
+    {
+        const std::lock_guard lock(team_.mutex_);
+        team_.rounds_[static_cast<std::size_t>(rank() * size() + to)].push_back(round);
+    }
+    return remember({const_cast<void*>(data), bytes, to, false, started_ + 1, 0});
+}
+
+int NcclCommunicator::post_receive(void* data, std::size_t bytes, int from) {
+    return remember({data, bytes, from, true, started_ + 1, received_[static_cast<std::size_t>(from)]++});
+}
+
+Index NcclCommunicator::finish(int posted) {
+    Message& message = posted_[static_cast<std::size_t>(posted)];
+    if (message.group > started_) start();
+    if (message.group > done_) {
+        wait_for(*mine_.messages);
+        done_ = started_;
+    }
+    message.group = 0;
+    if (!message.received) return 0;
+    const std::lock_guard lock(team_.mutex_);  // it has come, so it was posted
+    return team_.rounds_[static_cast<std::size_t>(message.peer * size() + rank())][static_cast<std::size_t>(message.number)];
+}
+
+void NcclCommunicator::cancel(int posted) noexcept {
+    Message& message = posted_[static_cast<std::size_t>(posted)];
+    if (message.group > started_) std::erase(waiting_, posted);
+    else if (message.group > done_) abandon();
+    message.group = 0;
+}
+
+void NcclCommunicator::all_blocks(const void* mine, std::size_t bytes, void* out) {
+    check(nccl().all_gather(mine, out, bytes, ncclChar, mine_.comm, *mine_.messages), "an all-gather");
+    wait_for(*mine_.messages);
+}
+
+void NcclCommunicator::abandon() noexcept {
+    team_.ended_ = true;
+    if (mine_.comm) nccl().abort(mine_.comm);
+    mine_.comm = nullptr;
+    done_ = started_;
+}
+
+void NcclCommunicator::wait_for(cudaStream_t stream) {
+    try {
+        for (long polls = 1;; ++polls) {
+            const cudaError_t code = cudaStreamQuery(stream);
+            if (code == cudaSuccess) break;
+            if (code != cudaErrorNotReady) check(code, "sending messages");
+            if (polls % 256 != 0) continue;
+            interrupt::check();
+            ncclResult_t state = ncclSuccess;
+            check(nccl().async_error(mine_.comm, &state), "asking how messages fare");
+            check(state, "sending messages");
+            if (team_.ended_) {
+                abandon();
+                meeting_.barrier();  // which the rank that failed never reaches: it ends this one too
+            }
+        }
+    } catch (...) {
+        abandon();
+        throw;
+    }
+    cudaGetLastError();  // "not ready" is no error to be found by others
+}
+
+}  // namespace causeway::gpu

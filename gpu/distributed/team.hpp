@@ -1,0 +1,109 @@
+// GPUs that send one another messages: the communicator of engine = "nccl".
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/distributed/communicator.hpp"
+#include "gpu/base/buffer.hpp"
+#include "gpu/base/stream.hpp"
+#include "gpu/distributed/nccl.hpp"
+
+namespace causeway::gpu {
+
+// Memory of the CPU that kernels and NCCL read and write too, taken from the system once and used again: taking it costs
+// milliseconds. For one thread.
+class SharedMemory {
+public:
+    std::shared_ptr<void> take(std::size_t bytes);
+    SharedMemory() = default;
+    SharedMemory(const SharedMemory&) = delete;
+    SharedMemory& operator=(const SharedMemory&) = delete;
+    ~SharedMemory();
+
+private:
+    std::multimap<std::size_t, void*> free_;  // by size, a power of two
+};
+
+// What a rank has on its device, from call to call.
+struct Rank {
+    int device;
+    ncclComm_t comm = nullptr;
+    std::unique_ptr<Stream> messages, kernels;
+    SharedMemory shared;
+};
+
+// Ranks 0 ... p - 1 on devices 0 ... p - 1, connected: making it takes a second, so it is kept.
+class Team {
+public:
+    explicit Team(int p);
+    Team(const Team&) = delete;
+    Team& operator=(const Team&) = delete;
+    // Ends what is still running and gives everything back.
+    ~Team();
+
+    // Each rank is a thread, as in distributed::run_threads. After an exception the team is of no more use.
+    void run(const distributed::Program& program);
+    int size() const { return static_cast<int>(ranks_.size()); }
+
+private:
+    friend class NcclCommunicator;
+    void connect();
+
+    std::vector<std::unique_ptr<Rank>> ranks_;
+    std::atomic<bool> ended_{false};               // a rank has failed
+    std::mutex mutex_;                             // of what follows
+    std::vector<std::vector<Index>> rounds_;  // of the messages from rank a to b, in order, at a·p + b
+};
+
+// Messages go by ncclSend and ncclRecv: those posted and not started yet together in one group, so that no order of sending and
+// receiving can block. Their data lie in memory that the GPU reaches: allocate() gives that of the device to keys and values, which
+// it keeps for the next that asks for so much until this communicator ends, and shared memory to all else, where the CPU combines
+// it. The all-gather is NCCL's own.
+class NcclCommunicator final : public distributed::Communicator {
+public:
+    NcclCommunicator(Team& team, distributed::Communicator& meeting);
+
+    void barrier() override { meeting_.barrier(); }
+    double now() const override { return meeting_.now(); }
+    void start() override;
+    bool gathers() const override { return true; }
+    std::shared_ptr<void> allocate(distributed::Held kind, std::size_t bytes) override;
+
+    Rank& mine() { return mine_; }
+    // Waits for the work of a stream on which messages are; stops for Ctrl-C and where another rank has failed.
+    void wait_for(cudaStream_t stream);
+
+protected:
+    int post_send(const void* data, std::size_t bytes, int to, Index round) override;
+    int post_receive(void* data, std::size_t bytes, int from) override;
+    Index finish(int posted) override;
+    void cancel(int posted) noexcept override;
+    void all_blocks(const void* mine, std::size_t bytes, void* out) override;
+
+private:
+    struct Message {
+        void* data;                // of a sent one it is not written
+        std::size_t bytes;
+        int peer;
+        bool received;
+        Index group;               // in which it is started, from 1; 0: free
+        Index number;              // among the messages from this peer
+    };
+    int remember(const Message&);
+    void abandon() noexcept;       // ends what the rank has on its way, for good
+
+    Team& team_;
+    distributed::Communicator& meeting_;
+    Rank& mine_;
+    std::multimap<std::size_t, Buffer> blocks_;  // of the device, not in use, by size
+    std::vector<Message> posted_;
+    std::vector<int> waiting_;     // of them, those of the group that is not started yet, in order
+    std::vector<Index> received_;  // messages asked for, by peer
+    Index started_ = 0, done_ = 0; // groups
+};
+
+}  // namespace causeway::gpu
