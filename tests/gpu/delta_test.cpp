@@ -50,7 +50,7 @@ Result on_device(const GatedCase& c, const test::GatedInputs& in, bool tokens_fi
     const gpu::Buffer workspace(gpu::delta_hopper_workspace(a));
     a.workspace = {workspace.data(), workspace.bytes()};
     const gpu::Stream stream;
-    gpu::check(cudaDeviceSynchronize(), "copying the inputs");
+    test::settle();
     gpu::delta_hopper(a, stream);
     stream.wait();
     Tensor O = o.cpu();

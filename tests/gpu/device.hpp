@@ -1,9 +1,12 @@
 // For tests of the GPU: whether there is one, inputs, and errors.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <string>
 
 #include "gpu/base/device.hpp"
+#include "gpu/base/error.hpp"
 #include "tests/catch.hpp"
 
 namespace causeway::test {
@@ -15,5 +18,9 @@ inline bool on_gpu() {
     skip("tests of the GPU", why);
     return false;
 }
+
+// Tensors are made, filled and poisoned in the order of the default stream, which streams of their own do not wait for; and a plain
+// copy may return before it has arrived. Before a call on another stream.
+inline void settle() { gpu::check(cudaDeviceSynchronize(), "waiting for what the call needs"); }
 
 }  // namespace causeway::test

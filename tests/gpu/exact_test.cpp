@@ -55,6 +55,7 @@ struct OnGpu {
         const gpu::Stream stream;
         workspace = gpu::Buffer(std::max(m.workspace(args), normalize ? gpu::normalize_workspace(args) : 0));
         args.workspace = {workspace.data(), workspace.bytes()};
+        test::settle();
         m.run(args, stream);
         if (normalize) gpu::normalize(args, stream, z.size() > 0 ? z.as<float>() : nullptr);
         const Tensor out = o.cpu(stream);
@@ -249,6 +250,7 @@ TEST_CASE("GPU: methods of causal linear attention work in a graph, replayed on 
             gpu::check(cudaMemcpy(to.data(), from.to(DType::f32).raw(), to.bytes(), cudaMemcpyHostToDevice), "copying to the GPU");
         };
         copy(on.q, then.B), copy(on.k, then.C), copy(on.v, then.V);
+        test::settle();
         gpu::check(cudaGraphLaunch(run, stream), "launching a graph");
         CHECK(distance(on.o.cpu(stream), want, 0) <= bound(m, DType::f32));
         cudaGraphExecDestroy(run);

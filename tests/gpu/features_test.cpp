@@ -56,6 +56,7 @@ Features on_device(const FeatureCase& c, const Tensor& q, const Tensor& k, DType
     if (omega) a.omega = omega->as<float>();
     const gpu::Buffer workspace(omega ? gpu::random_features_workspace(a) : 0);
     a.workspace = {workspace.data(), workspace.bytes()};
+    settle();
     call(a, log_rows.as<float>(), static_cast<cudaStream_t>(stream));
     stream.wait();
     return {moved(c, B.cpu(), true), moved(c, C.cpu(), true), log_rows.cpu()};

@@ -35,6 +35,7 @@ struct Problem {
         const gpu::Buffer workspace(gpu::lightning_grad_workspace(a));
         if (workspace.bytes() > 0) gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
         a.workspace = {workspace.data(), workspace.bytes()};
+        settle();
         gpu::lightning_grad(a, D.memory.data(), dQ.memory.data(), dK.memory.data(), dV.memory.data(), stream);
         return {dQ.read(stream), dK.read(stream), dV.read(stream)};
     }

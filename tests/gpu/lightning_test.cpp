@@ -42,6 +42,7 @@ struct Problem {
         const gpu::Buffer workspace(gpu::lightning_workspace(a));
         if (workspace.bytes() > 0) gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
         a.workspace = {workspace.data(), workspace.bytes()};
+        settle();
         gpu::lightning_attention_2(a, stream);
         return O.read(stream);
     }

@@ -63,6 +63,7 @@ Run with_workspace(Size size, Call call) {
         const gpu::Stream stream;
         const gpu::Buffer workspace(size(a));
         a.workspace = {workspace.data(), workspace.bytes()};
+        settle();
         call(a, stream);
         stream.wait();
     };
@@ -263,6 +264,7 @@ void check_gradient(const SoftmaxCase& c, const Layout& layout = {}) {
         flash(a.in);
         const gpu::Buffer workspace(gpu::flash_attention_grad_workspace(a));
         a.in.workspace = {workspace.data(), workspace.bytes()};
+        settle();
         gpu::flash_attention_grad(a, stream);
         stream.wait();
         SoftmaxOptions options = wide.options;
