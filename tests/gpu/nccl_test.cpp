@@ -8,23 +8,15 @@
 #include "gpu/distributed/engine.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/distributed/problems.hpp"
+#include "tests/temporary.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
+using causeway::testing::message_of;
 using distributed::Communicator;
 using distributed::Room;
 
 namespace {
-
-template <class F>
-std::string message_of(F&& f) {
-    try {
-        f();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return {};
-}
 
 // GPUs that the engine has; 0, and the test is counted as skipped, where it has fewer than it needs.
 int gpus(int needed) {
