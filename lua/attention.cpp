@@ -16,6 +16,8 @@ namespace {
 
 constexpr const char* registered = "causeway.registered_methods";  // registry: list of the tables given to register_method
 
+}  // namespace
+
 std::vector<std::string> registered_names(lua_State* L) {
     std::vector<std::string> names;
     lua_getfield(L, LUA_REGISTRYINDEX, registered);
@@ -29,6 +31,8 @@ std::vector<std::string> registered_names(lua_State* L) {
     lua_pop(L, 1);
     return names;
 }
+
+namespace {
 
 // Names and short names.
 std::vector<std::string> built_in_names() {

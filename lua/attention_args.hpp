@@ -52,6 +52,9 @@ std::optional<Tensor> tensor_option(lua_State* L, const Options& options, const 
 // The option decay: a number, a list of numbers or a tensor of them; none: empty.
 std::vector<double> decay_option(lua_State* L, const Options& options);
 
+// The names given to register_method.
+std::vector<std::string> registered_names(lua_State* L);
+
 // Throws Error for a device that is neither "cpu" nor "gpu"; which of them it is, lua/gpu.hpp has seen to.
 void check_device(const Options& options);
 

@@ -198,7 +198,8 @@ int link_speed_(lua_State* L) {
     const std::string engine = lua_isnoneornil(L, 1) ? "threads" : check_string(L, 1, "engine");
     const Index ranks = lua_isnoneornil(L, 2) ? 2 : check_integer(L, 2, "ranks");
     const Index bytes = lua_isnoneornil(L, 3) ? Index{1} << 22 : check_integer(L, 3, "bytes");
-    const Link link = measured_link(engine, static_cast<int>(std::clamp<Index>(ranks, 0, 1 << 20)), bytes);
+    if (ranks < 2 || ranks > 1 << 20) fail("ranks: ", ranks, ", expected 2 or more, and no more than the engine has");
+    const Link link = measured_link(engine, static_cast<int>(ranks), bytes);
     lua_newtable(L);
     set_field(L, "latency", link.latency);
     set_field(L, "rate", link.rate);

@@ -51,6 +51,9 @@ std::optional<Tensor> gpu_tensor_option(lua_State* L, const Options& options, co
 gpu::CausalOptions gpu_causal_options(lua_State* L, const Options& options) {
     gpu::CausalOptions o;
     o.method = options.string("method", o.method);
+    for (const std::string& name : registered_names(L)) {
+        if (name == o.method) fail("method: \"", name, "\" is written in Lua, expected tensors on the CPU");
+    }
     o.decay = decay_option(L, options);
     o.normalize = options.boolean("normalize", o.normalize);
     if (options.has("block")) o.block = options.integer("block", 0);

@@ -19,6 +19,7 @@ namespace causeway {
 using namespace distributed;
 
 const std::vector<std::string> decode_topologies{"auto", "recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather", "two-level"};
+const std::vector<std::string> decode_engines{"threads", "mpi", "nccl"};
 
 namespace {
 
@@ -82,7 +83,7 @@ DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engi
     if (plan.is_tree) {
         static const char* const names[] = {"packed", "Algorithm 1", "Algorithm 2", "Algorithm 3"};
         report.algorithm = names[plan.tree.algorithm];
-        const Index largest = z.rows() * (z.dv + (plan.tree.algorithm == 0 ? 2 : 0)) * sum_bytes;
+        const Index largest = z.rows() * (z.dv + (plan.tree.algorithm == 0 ? 2 : plan.tree.algorithm == 1 ? 1 : 0)) * sum_bytes;
         report.topology = decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest, engine == "nccl"))];
     } else {
         report.algorithm = plan.ring.overlap ? "overlapped" : "one after the other";
@@ -208,7 +209,6 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
         run_mpi([&](Communicator& comm) { run_on_mpi(comm, plan, q.data<T>(), task, o, result.report); });
         return result;
     }
-    if (o.engine != "threads") fail("engine: ", in_quotes(o.engine), ", expected one of \"threads\", \"mpi\", \"nccl\"", did_you_mean(o.engine, {"threads", "mpi", "nccl"}));
     if (o.shards < 0 || o.shards > 1024) fail("shards: ", o.shards, ", expected from 1 to 1024");
     if (o.sizes.size() > 1024) fail("sizes: ", o.sizes.size(), " lengths, expected at most 1024");
     check_lengths(z);
@@ -227,10 +227,13 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
 
 // On one device a rank. The keys and values have the size of E, partial results are Float32.
 template <class E>
-DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output, const Plan& plan, const DecodeOptions& o) {
+DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output, const Plan& plan,
+                                const DecodeOptions& o) {
     DeviceEngine& engine = nccl();
-    const int most = engine.devices(), p = o.shards > 0 ? o.shards : o.sizes.empty() ? most : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1024));
-    if (o.shards < 0 || p > most) fail("shards: ", p, ", expected at most ", most, ", the number of GPUs, with engine \"nccl\"");
+    const int most = engine.devices();
+    const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? most : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1024));
+    if (o.shards < 0) fail("shards: ", o.shards, ", expected 1 or more");
+    if (p > most) fail("shards: ", p, ", expected at most ", most, ", the number of GPUs, with engine \"nccl\"");
     check_lengths(z);
     const auto starts = starts_of(o, z.M, p);
     DecodeResult result{Tensor(DType::f32, output), Tensor(DType::f32, {z.batch, z.query_heads, z.N}), report_of(plan, z, "nccl", p, sizeof(E), sizeof(float))};
@@ -253,6 +256,7 @@ DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor
     Shape output = q.shape();
     output[output.ndim() - 1] = z.dv;
     const DType type = q.dtype();
+    check_choice("engine", o.engine, decode_engines);
     if (o.engine == "nccl") {
         nccl().devices();  // whether it can run at all comes first
         if (type == DType::f64) fail("q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
@@ -275,7 +279,7 @@ Traffic DecodeReport::total() const {
 }
 
 const Memory& DecodeReport::largest() const {
-    return *std::max_element(memory.begin(), memory.end(), [](const Memory& a, const Memory& b) { return a.peak_total < b.peak_total; });
+    return *std::max_element(memory.begin(), memory.end(), [](const Memory& a, const Memory& b) { return a.peak_bytes < b.peak_bytes; });
 }
 
 DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) { return decode(true, q, k, v, o); }
@@ -308,7 +312,7 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
 }
 
 Link measured_link(const std::string& engine, int ranks, Index bytes) {
-    if (engine != "threads" && engine != "mpi" && engine != "nccl") fail("engine: ", in_quotes(engine), ", expected one of \"threads\", \"mpi\", \"nccl\"");
+    check_choice("engine", engine, decode_engines);
     if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
     if (engine == "mpi") {
         start_mpi();

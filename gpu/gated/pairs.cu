@@ -17,6 +17,9 @@ struct Plus {
     __device__ GateSum operator()(const GateSum& a, const GateSum& b) const { return {a.sum + b.sum, a.resets + b.resets}; }
 };
 
+// e^x of less is 0 in Float32. Such a gate must not be summed: behind a large one the sum would lose all that follow.
+constexpr float vanishing = -104.0f;
+
 // Π of the gates after the first `from` to `to`.
 __device__ __forceinline__ float between(const GateSum& from, const GateSum& to) {
     return to.resets > from.resets ? 0.0f : expf(static_cast<float>(to.sum - from.sum));
@@ -29,7 +32,7 @@ __global__ __launch_bounds__(threads) void sum_gates_kernel(const float* g, int6
     for (int64_t start = 0; start < N; start += threads) {
         const int64_t t = start + threadIdx.x, at = blockIdx.x * N + t;
         const float x = t < N ? g[at] : 0.0f;
-        const bool forgets = x == -INFINITY;
+        const bool forgets = x < vanishing;
         GateSum sum{forgets ? 0.0 : x, forgets}, all;
         Scan(room).InclusiveScan(sum, sum, Plus(), all);
         if (t < N) sums[at] = Plus()(before, sum);

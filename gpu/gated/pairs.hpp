@@ -7,7 +7,7 @@
 
 namespace causeway::gpu::gated {
 
-// The gates of the tokens up to one: the sum of the finite ones, and how many forget everything.
+// The gates of the tokens up to one: how many forget everything, and the sum of the others.
 struct GateSum {
     double sum;
     std::int64_t resets;

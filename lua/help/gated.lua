@@ -18,7 +18,7 @@ consecutive heads of q share a head of k and v. Returns the output [b, h_q, N, d
   beta       β [b, h, N], as a rule from 0 to 1; for the delta updates. One head of log_decay or beta serves all
   mode       "chunkwise" (the default), "recurrent" (the definition) or "parallel": O(N), O(N) and O(N²) in time;
              on a GPU "parallel" takes no gate per key channel
-  chunk      tokens in a chunk; default 64
+  chunk      tokens in a chunk; default 64; on a GPU each kernel has its own, whatever is given
   scale      factor on q; default 1 (ONNX: 1/sqrt(d_k))
   state      the state to start from, [b, h, d_k, d_v]; default zeros
   device     "cpu" or "gpu"; default: where the inputs are

@@ -34,7 +34,7 @@ dlog_decay (with respect to g, not exp(g)) and dbeta.
   beta       writing strength, [b, h, N]
   mode       "recurrent" (the definition, which stores every state), "chunkwise" (default: one state per chunk), "parallel";
              on a GPU chunkwise whatever is asked for, but not "parallel"
-  chunk      chunk length; default 64
+  chunk      chunk length; default 64; on a GPU the kernel's own, whatever is given
   scale      factor on q; default 1
   state      the state that the forward pass started from
   dstate     what arrives at the final state, [b, h, d_k, d_v]; default: zeros

@@ -21,7 +21,7 @@ function causeway.methods()
       { key = "decay", title = "γ" }, { key = "normalize", title = "÷" }, { key = "state", title = "U" }, "cpu", "gpu",
     },
     title = "Causal linear attention: O = (B Cᵀ ⊙ M) V",
-    note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length",
+    note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length on the CPU",
   }))
   return setmetatable(list, Methods)
 end

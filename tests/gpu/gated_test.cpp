@@ -20,8 +20,8 @@ constexpr Form forms[] = {{"chunks", gpu::gated_portable_workspace, gpu::gated_p
                           {"recurrent", gpu::gated_recurrent_workspace, gpu::gated_recurrent, true},
                           {"parallel", gpu::gated_parallel_workspace, gpu::gated_parallel, false}};
 
-void agrees(const GatedCase& c, DType type, Index pad = 0) {
-    const GatedInputs in = rounded_to(gated_inputs(c), type);
+void agrees(const GatedCase& c, const GatedInputs& given, DType type, Index pad = 0) {
+    const GatedInputs in = rounded_to(given, type);
     const LinearResult want = oracle(in);
     for (const Form& form : forms) {
         if (c.channels && !form.channels) continue;
@@ -34,6 +34,8 @@ void agrees(const GatedCase& c, DType type, Index pad = 0) {
         if (c.state) CHECK(relative_error(call.state.cpu(), want.state) <= 4e-6);
     }
 }
+
+void agrees(const GatedCase& c, DType type, Index pad = 0) { agrees(c, gated_inputs(c), type, pad); }
 
 constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
 
@@ -87,6 +89,21 @@ TEST_CASE("gated family on the GPU: strong gates, resets, no writing and reflect
         agrees(c, DType::f32);
         c.beta_low = c.beta_high = 1;
         agrees(c, DType::f32);
+    }
+}
+
+TEST_CASE("gated family on the GPU: ordinary gates behind one of any size", "[gpu][gpu-gated][gpu-forms]") {
+    if (!on_gpu()) return;
+    unsigned seed = 250;
+    for (const double gate : {-90.0, -200.0, -1e9, -1e20, -3.4e38}) {
+        CAPTURE(gate);
+        for (const char* update : {"gated", "gated_delta"}) {
+            GatedCase c{update, 1, 2, 1, 140, 32, 24, false, 0.5};
+            c.seed = ++seed;
+            GatedInputs in = gated_inputs(c);
+            for (const Index token : {3, 70, 140 + 40}) in.options.log_decay->set(token, gate);
+            agrees(c, in, DType::f32);
+        }
     }
 }
 

@@ -91,6 +91,8 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
               "b, t = causal_linear_attention(p, r, v, {normalize = true, return_state = true}) return near(a:cpu(), b), near(s:cpu(), t)") == "true true");
     CHECK(lua("return near(causal_linear_attention(q, k, v, {decay = decay, scale = 0.5, device = 'gpu'}), causal_linear_attention(q, k, v, {decay = decay, scale = 0.5}))") == "true");
     CHECK(lua("return causal_linear_attention(q:gpu(), k:gpu(), v:gpu(), {device = 'cpu'}):device()") == "gpu");
+    CHECK(lua("register_method{name = 'mine', forward = function(B, C, V) return V end}") == "");
+    CHECK(lua("return causal_linear_attention(q, k, v, {method = 'mine', device = 'gpu'})").find("method: \"mine\" is written in Lua, expected tensors on the CPU") != std::string::npos);
     CHECK(lua("return causal_linear_attention(q:gpu(), k, v)").find("device: argument 2 has a Tensor on the CPU") != std::string::npos);
     for (const char* options : {"{}", "{update = 'gated', log_decay = g}", "{update = 'delta', beta = beta}", "{update = 'gated_delta', log_decay = g, beta = beta}"}) {
         CAPTURE(options);

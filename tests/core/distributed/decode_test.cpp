@@ -207,7 +207,7 @@ TEST_CASE("decoding names what it cannot use", "[tree]") {
     CHECK(message_of([&] { tree_decode(q, k, v, {.shards = 2000}); }) == "shards: 2000, expected from 1 to 1024");
     CHECK(message_of([&] { tree_decode(q, k, v, {.sizes = std::vector<Index>(2000)}); }) == "sizes: 2000 lengths, expected at most 1024");
     CHECK(message_of([&] { measured_link("threads", 1); }) == "ranks: 1, expected from 2 to 1024");
-    CHECK(message_of([&] { measured_link("thread"); }) == "engine: \"thread\", expected one of \"threads\", \"mpi\", \"nccl\"");
+    CHECK(message_of([&] { measured_link("thread"); }) == "engine: \"thread\", expected one of \"threads\", \"mpi\", \"nccl\" (did you mean \"threads\"?)");
     CHECK(message_of([&] {
               decode_model("tree", {1 << 20, 1 << 20, 1 << 20, 1, Index{1} << 40, 128, 128, false, 1}, distributed::cluster("h100"), {.shards = 8});
           }).find("expected less than 2^62") != std::string::npos);
