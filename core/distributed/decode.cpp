@@ -236,7 +236,8 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
     if (p > most) fail("shards: ", p, ", expected at most ", most, ", the number of GPUs, with engine \"nccl\"");
     check_lengths(z);
     const auto starts = starts_of(o, z.M, p);
-    DecodeResult result{Tensor(DType::f32, output), Tensor(DType::f32, {z.batch, z.query_heads, z.N}), report_of(plan, z, "nccl", p, sizeof(E), sizeof(float))};
+    DecodeResult result{Tensor(DType::f32, output), Tensor(DType::f32, {z.batch, z.query_heads, z.N}),
+                        report_of(plan, z, "nccl", p, sizeof(E), sizeof(float))};
     std::vector<double> seconds(static_cast<std::size_t>(p));
     engine.run(p, [&](Communicator& comm) {
         Share<E> share{z, q.dtype(), q.data<E>(), {k.data<E>(), v.data<E>(), z.M * z.dk, z.M * z.dv, 0, z.M}};
@@ -260,7 +261,8 @@ DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor
     if (o.engine == "nccl") {
         nccl().devices();  // whether it can run at all comes first
         if (type == DType::f64) fail("q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
-        DecodeResult result = type == DType::f32 ? compute_on_devices<float>(q, k, v, z, output, plan, o) : compute_on_devices<std::uint16_t>(q, k, v, z, output, plan, o);
+        DecodeResult result = type == DType::f32 ? compute_on_devices<float>(q, k, v, z, output, plan, o)
+                                                 : compute_on_devices<std::uint16_t>(q, k, v, z, output, plan, o);
         result.O = result.O.to(type);
         return result;
     }

@@ -11,8 +11,6 @@ namespace {
 using std::int64_t;
 using namespace pieces;
 
-constexpr int64_t most_floats = int64_t{1} << 25;  // of the blocks in work
-
 struct Plan {
     int64_t size, all;      // tokens of a block; blocks
     int64_t lines, blocks;  // at a time
@@ -49,10 +47,7 @@ void block_based(const CausalArgs& a, cudaStream_t stream) {
     const cublasHandle_t handle = blas(stream, p.products);
     const bool decays = a.gamma != nullptr, tf32 = rounds(a);
     const int64_t size = p.size, r = a.r, d = a.d;
-    for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
-        const Lines l = lines_of(a, first, std::min(p.lines, a.B * a.H - first));
-        float* const U = a.state ? a.state + first * r * d : p.U;
-        if (!a.state) check(cudaMemsetAsync(U, 0, static_cast<std::size_t>(l.count * r * d) * sizeof(float), stream), "clearing the state");
+    in_groups(a, p.lines, p.U, stream, [&](const Lines& l, float* U) {
         for (int64_t i = 0; i < p.all; i += p.blocks) {
             const Cut c{i * size, size, std::min(p.blocks, p.all - i), 1, size};
             const int64_t n = l.count * c.nodes;
@@ -69,7 +64,7 @@ void block_based(const CausalArgs& a, cudaStream_t stream) {
             multiply(handle, tf32, size, d, r, {p.q, r, size * r}, {p.D, d, r * d}, 1, p.O, d, size * d, n);
             unpack(a, l, c, p.O, stream);
         }
-    }
+    });
 }
 
 }  // namespace causeway::gpu

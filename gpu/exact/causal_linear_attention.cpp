@@ -29,7 +29,9 @@ const CausalMethod& method_for(const std::string& name, std::optional<Index> blo
     if (name == "auto") return causal_method(!block || *block == causal_method(fastest).block ? fastest : of_any_block);
     const CausalMethod& m = causal_method(causeway::exact::method(name).name);
     if (block && m.block == 0) fail("block: the method \"", m.name, "\" has none");
-    if (block && !m.any_block && *block != m.block) fail("block: ", *block, ", expected ", m.block, ", the block that ", m.name, " is built for on the GPU");
+    if (block && !m.any_block && *block != m.block) {
+        fail("block: ", *block, ", expected ", m.block, ", the block that ", m.name, " is built for on the GPU");
+    }
     return m;
 }
 

@@ -33,18 +33,6 @@ struct Plan {
 Plan plan_of_all(const CausalArgs& a, void* workspace) { return {a, a.N, most_states, prefix::Part{0, a.N, segment}.segments(), workspace}; }
 Plan plan_of_blocks(const CausalArgs& a, void* workspace) { return {a, block_of(a), most_of_block, 0, workspace}; }
 
-// Calls f(lines, their carried state) for all heads, as many at a time as the plan has.
-template <class F>
-void in_groups(const CausalArgs& a, const Plan& p, cudaStream_t stream, F&& f) {
-    const int64_t state = int64_t{a.r} * a.d;
-    for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
-        const Lines l = lines_of(a, first, std::min(p.lines, a.B * a.H - first));
-        float* const U = a.state ? a.state + first * state : p.U;
-        if (!a.state) check(cudaMemsetAsync(U, 0, static_cast<std::size_t>(l.count * state) * sizeof(float), stream), "clearing the state");
-        f(l, U);
-    }
-}
-
 }  // namespace
 
 std::size_t outer_product_workspace(const CausalArgs& a) {
@@ -56,7 +44,7 @@ void outer_product(const CausalArgs& a, cudaStream_t stream) {
     check_workspace("outer_product", a, outer_product_workspace(a));
     if (empty(a)) return;
     const Plan p = plan_of_all(a, a.workspace.data);
-    in_groups(a, p, stream, [&](const Lines& l, float* U) {
+    in_groups(a, p.lines, p.U, stream, [&](const Lines& l, float* U) {
         const prefix::Part all{0, a.N, segment};
         prefix::segment_sums(a, l, all, p.D, stream);
         scan_blocks(a, l, all.segments(), segment, 0, false, p.D, U, stream);
@@ -74,7 +62,7 @@ void outer_product_blockwise(const CausalArgs& a, cudaStream_t stream) {
     check_workspace("outer_product_blockwise", a, outer_product_blockwise_workspace(a));
     if (empty(a)) return;
     const Plan p = plan_of_blocks(a, a.workspace.data);
-    in_groups(a, p, stream, [&](const Lines& l, float* U) {
+    in_groups(a, p.lines, p.U, stream, [&](const Lines& l, float* U) {
         for (int64_t at = 0; at < a.N; at += p.tokens) {
             const int64_t n = std::min(p.tokens, a.N - at);
             const prefix::Part block{at, n, n};

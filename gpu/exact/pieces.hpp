@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "gpu/base/blas.hpp"
@@ -60,6 +61,18 @@ void scan_blocks(const CausalArgs& a, const Lines& l, std::int64_t blocks, std::
 // Between two blocks of `size` tokens, `done` of them before: to [line][elements] = U, and U *= γ^n, n the tokens of the next block.
 void hand_over(const CausalArgs& a, const Lines& l, std::int64_t size, std::int64_t done, bool round, float* U, float* to, cudaStream_t stream);
 
+// Calls f(lines, their states) for all heads, `at_a_time` of them, from the states that the call brings, or from zeros in `spare`.
+template <class F>
+void in_groups(const CausalArgs& a, std::int64_t at_a_time, float* spare, cudaStream_t stream, F&& f) {
+    const std::int64_t state = std::int64_t{a.r} * a.d;
+    for (std::int64_t first = 0; first < a.B * a.H; first += at_a_time) {
+        const Lines l = lines_of(a, first, std::min(at_a_time, a.B * a.H - first));
+        float* const U = a.state ? a.state + first * state : spare;
+        if (!a.state) check(cudaMemsetAsync(U, 0, static_cast<std::size_t>(l.count * state) * sizeof(float), stream), "clearing the state");
+        f(l, U);
+    }
+}
+
 // Hands out pieces of a workspace, at multiples of 256 bytes.
 class Carve {
 public:
@@ -77,6 +90,7 @@ private:
     std::uintptr_t at_;
 };
 constexpr std::size_t slack = 256;
+constexpr std::int64_t most_floats = std::int64_t{1} << 25;  // of what is in work, where it is more than one head
 
 // Products of one call of cuBLAS.
 constexpr std::int64_t most_products = 65535;

@@ -12,7 +12,7 @@ using std::int64_t;
 using namespace pieces;
 
 // Tokens of a piece of a longer node; floats of the nodes in work.
-constexpr int64_t slab = 1024, most_floats = int64_t{1} << 25;
+constexpr int64_t slab = 1024;
 
 // Level with halves of m tokens: the nodes that reach into their second half, cut into slabs of `size` tokens.
 struct Level {

@@ -11,8 +11,6 @@ namespace {
 using std::int64_t;
 using namespace pieces;
 
-constexpr int64_t most_floats = int64_t{1} << 25;  // of the heads in work, where it is more than one
-
 struct Plan {
     int64_t lines;  // at a time
     float *q, *k, *v, *A, *O;
