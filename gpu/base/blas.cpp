@@ -1,11 +1,10 @@
 #include "gpu/base/blas.hpp"
 
-#include <dlfcn.h>
-
 #include <map>
 #include <string>
 
 #include "gpu/base/error.hpp"
+#include "gpu/base/shared_library.hpp"
 
 namespace causeway::gpu {
 namespace {
@@ -13,28 +12,22 @@ namespace {
 // cuBLAS is 650 MB of address space and half of the start of a program that links it, for what multiplies whole matrices alone: it is
 // loaded when that is first called. The library of the same major version is found where the linker looks, or where the build found it.
 struct Library {
-    void* file = open();
-    decltype(&cublasCreate_v2) create = find<decltype(&cublasCreate_v2)>("cublasCreate_v2");
-    decltype(&cublasDestroy_v2) destroy = find<decltype(&cublasDestroy_v2)>("cublasDestroy_v2");
-    decltype(&cublasSetStream_v2) set_stream = find<decltype(&cublasSetStream_v2)>("cublasSetStream_v2");
-    decltype(&cublasSetWorkspace_v2) set_workspace = find<decltype(&cublasSetWorkspace_v2)>("cublasSetWorkspace_v2");
-    decltype(&cublasGetStatusString) status_text = find<decltype(&cublasGetStatusString)>("cublasGetStatusString");
-    decltype(&cublasGemmStridedBatchedEx_64) multiply = find<decltype(&cublasGemmStridedBatchedEx_64)>("cublasGemmStridedBatchedEx_64");
+    decltype(&cublasCreate_v2) create;
+    decltype(&cublasDestroy_v2) destroy;
+    decltype(&cublasSetStream_v2) set_stream;
+    decltype(&cublasSetWorkspace_v2) set_workspace;
+    decltype(&cublasGetStatusString) status_text;
+    decltype(&cublasGemmStridedBatchedEx_64) multiply;
 
-private:
-    static void* open() {
+    Library() {
         const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
-        std::string why;
-        for (const std::string& path : {name, std::string(CAUSEWAY_CUDA_LIBRARIES "/") + name}) {
-            if (void* file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return file;
-            if (const char* reason = dlerror(); why.empty() && reason) why = reason;
-        }
-        fail("gpu: this method multiplies matrices with cuBLAS, which cannot be loaded: ", why);
-    }
-    template <class Function>
-    Function find(const char* name) const {
-        if (void* symbol = dlsym(file, name)) return reinterpret_cast<Function>(symbol);
-        fail("gpu: the cuBLAS that is installed has no ", name);
+        const SharedLibrary file("gpu: this method multiplies matrices with cuBLAS, which cannot be loaded: ", {name, CAUSEWAY_CUDA_LIBRARIES "/" + name});
+        file.find(create, "cublasCreate_v2");
+        file.find(destroy, "cublasDestroy_v2");
+        file.find(set_stream, "cublasSetStream_v2");
+        file.find(set_workspace, "cublasSetWorkspace_v2");
+        file.find(status_text, "cublasGetStatusString");
+        file.find(multiply, "cublasGemmStridedBatchedEx_64");
     }
 };
 
