@@ -235,6 +235,7 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
     if (o.shards < 0) fail("shards: ", o.shards, ", expected 1 or more");
     if (p > most) fail("shards: ", p, ", expected at most ", most, ", the number of GPUs, with engine \"nccl\"");
     check_lengths(z);
+    engine.check_sizes(z);
     const auto starts = starts_of(o, z.M, p);
     DecodeResult result{Tensor(DType::f32, output), Tensor(DType::f32, {z.batch, z.query_heads, z.N}),
                         report_of(plan, z, "nccl", p, sizeof(E), sizeof(float))};

@@ -32,6 +32,8 @@ public:
     virtual ~DeviceEngine() = default;
     // At least 1. Throws Error, one sentence, where the engine cannot run on this machine or was not built.
     virtual int devices() = 0;
+    // Throws Error where the engine cannot compute with them; before any rank is at work.
+    virtual void check_sizes(const Sizes&) = 0;
     // Runs `program` on p ranks, 1 <= p <= devices(), rank r on device r; like run_threads.
     virtual void run(int p, const Program& program) = 0;
     // On the thread of the communicator's rank; what the share points to must outlive it. E has the size of the type.

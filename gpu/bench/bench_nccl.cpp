@@ -65,8 +65,8 @@ void messages(Team& team) {
     };
     const Times little = time(team, 200, prepare(8)), much = time(team, 20, prepare(n));
     const auto rate = [](double seconds) { return static_cast<double>(n) / seconds * 1e-9; };
-    std::printf("\n%d GPUs: to the next around the ring, all at once: 8 bytes %.1f µs, best %.1f; 268 MB %.0f GB/s each way, best %.0f\n", team.size(),
-                little.median * 1e6, little.best * 1e6, rate(much.median), rate(much.best));
+    std::printf("\n%d GPUs: to the next around the ring, all at once: 8 bytes %.1f µs, best %.1f; 268 MB %.0f GB/s each way, best %.0f\n",
+                team.size(), little.median * 1e6, little.best * 1e6, rate(much.median), rate(much.best));
 }
 
 void collectives(Team& team) {
@@ -101,8 +101,8 @@ void collectives(Team& team) {
             };
             const Times alone = time(team, 200, prepare(1)), chain = time(team, 20, prepare(100));
             const char* name = form == Form::gather ? "one all-gather of [n, l, m]" : form == Form::three ? "a maximum, then two sums" : "two sums";
-            std::printf("  %-28s %-14s %8.1f %7.1f %30.1f %7.1f\n", name, shared ? "shared memory" : "GPU's memory", alone.median * 1e6, alone.best * 1e6,
-                        chain.median * 1e6, chain.best * 1e6);
+            std::printf("  %-28s %-14s %8.1f %7.1f %30.1f %7.1f\n", name, shared ? "shared memory" : "GPU's memory", alone.median * 1e6,
+                        alone.best * 1e6, chain.median * 1e6, chain.best * 1e6);
         }
     }
 }
@@ -143,7 +143,8 @@ void decoding(Team& team, Index M, std::vector<float>& reference) {
             stream.wait();
             const auto r = static_cast<std::size_t>(comm.rank());
             const Index first = starts[r] * width;
-            const Share<E> share{z, DType::bf16, q.as<E>(), {k.as<E>() + first, v.as<E>() + first, M * width, M * width, starts[r], starts[r + 1] - starts[r]}};
+            const Shard<E> all{k.as<E>() + first, v.as<E>() + first, M * width, M * width, starts[r], starts[r + 1] - starts[r]};
+            const Share<E> share{z, DType::bf16, q.as<E>(), all};
             const std::shared_ptr<OnDevice<E>> worker = flash_worker(comm.mine(), Type::BFloat16, share);
             // The block stays with the worker; all keys and values do not.
             const Shard<E> mine = worker->take();
@@ -160,8 +161,8 @@ void decoding(Team& team, Index M, std::vector<float>& reference) {
         if (reference.empty()) reference = result;
         double error = 0, norm = 0;
         for (std::size_t i = 0; i < result.size(); ++i) error += std::pow(result[i] - reference[i], 2), norm += reference[i] * reference[i];
-        std::printf("  %7td keys, %d GPU%s  %-32s %9.1f µs, best %9.1f, first %9.1f   reading the shard at 4.6 TB/s %7.1f   off one GPU's %.1e\n", M, p,
-                    p > 1 ? "s" : " ", method.name, t.median * 1e6, t.best * 1e6, t.first * 1e6, bytes / 4.6e12 * 1e6, std::sqrt(error / norm));
+        std::printf("  %7td keys, %d GPU%s  %-32s %9.1f µs, best %9.1f, first %9.1f   reading the shard at 4.6 TB/s %7.1f   off one GPU's %.1e\n",
+                    M, p, p > 1 ? "s" : " ", method.name, t.median * 1e6, t.best * 1e6, t.first * 1e6, bytes / 4.6e12 * 1e6, std::sqrt(error / norm));
         std::fflush(stdout);
     }
 }

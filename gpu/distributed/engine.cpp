@@ -33,6 +33,7 @@ public:
         check(cudaGetDeviceCount(&count), "counting the GPUs");
         return count;
     }
+    void check_sizes(const distributed::Sizes& z) override { check_widths(z); }
 
     void run(int p, const Program& program) override {
         if (!team_ || team_->size() != p) {
@@ -42,13 +43,15 @@ public:
         try {
             team_->run(program);
         } catch (...) {
-            team_.reset();
+            if (!team_->usable()) team_.reset();
             throw;
         }
     }
 
     std::unique_ptr<OnDevice<float>> worker(Communicator& comm, const Share<float>& share) override { return worker_of(comm, share); }
-    std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator& comm, const Share<std::uint16_t>& share) override { return worker_of(comm, share); }
+    std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator& comm, const Share<std::uint16_t>& share) override {
+        return worker_of(comm, share);
+    }
 
 private:
     template <class E>
@@ -63,7 +66,10 @@ private:
 
 class NcclEngine final : public distributed::DeviceEngine {
 public:
-    int devices() override { fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (nccl.h was missing when this program was built)"); }
+    int devices() override {
+        fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (nccl.h was missing when this program was built)");
+    }
+    void check_sizes(const distributed::Sizes&) override { devices(); }
     void run(int, const Program&) override { devices(); }
     std::unique_ptr<OnDevice<float>> worker(Communicator&, const Share<float>&) override { fail("engine: no worker"); }
     std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) override { fail("engine: no worker"); }

@@ -27,4 +27,19 @@ const Nccl& nccl();
 // Throws Error with what NCCL says when the result is not success. `what` says what was being done ("sending messages").
 void check(ncclResult_t result, const char* what);
 
+// What the thread asks of NCCL while this lives starts together at end(). Where an exception comes before end(), the destructor
+// closes the group, which NCCL would go on collecting in.
+class NcclGroup {
+public:
+    explicit NcclGroup(const char* what);
+    NcclGroup(const NcclGroup&) = delete;
+    NcclGroup& operator=(const NcclGroup&) = delete;
+    ~NcclGroup();
+    void end();
+
+private:
+    const char* what_;
+    bool open_ = true;
+};
+
 }  // namespace causeway::gpu

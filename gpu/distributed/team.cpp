@@ -1,5 +1,6 @@
 #include "gpu/distributed/team.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 
@@ -12,48 +13,81 @@ using distributed::Communicator;
 using distributed::Held;
 
 std::shared_ptr<void> SharedMemory::take(std::size_t bytes) {
-    const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+    const std::size_t size = bytes > kept ? (bytes + kept - 1) / kept * kept : std::bit_ceil(std::max<std::size_t>(bytes, 4096));
     void* block = nullptr;
     if (const auto it = free_.find(size); it != free_.end()) {
         block = it->second;
         free_.erase(it);
-    } else if (const cudaError_t code = cudaHostAlloc(&block, size, cudaHostAllocPortable | cudaHostAllocMapped); code != cudaSuccess) {
-        cudaGetLastError();
-        if (code != cudaErrorMemoryAllocation) check(code, "taking memory that the CPU and the GPU share");
-        throw OutOfMemory(sentence("gpu: ", size, " bytes of memory that the CPU and the GPU share were asked for, which the system does not have"));
+    } else {
+        const auto ask = [&] {
+            const cudaError_t code = cudaHostAlloc(&block, size, cudaHostAllocPortable | cudaHostAllocMapped);
+            if (code != cudaSuccess) cudaGetLastError();  // not to be found by others
+            return code;
+        };
+        cudaError_t code = ask();
+        if (code == cudaErrorMemoryAllocation && !free_.empty()) {
+            release(0);
+            code = ask();
+        }
+        if (code == cudaErrorMemoryAllocation)
+            throw OutOfMemory(
+                sentence("gpu: ", size, " bytes of memory that the CPU and the GPU share were asked for, which the system does not have"));
+        check(code, "taking memory that the CPU and the GPU share");
     }
     return {block, [this, size](void* given) { free_.emplace(size, given); }};
 }
 
-SharedMemory::~SharedMemory() {
-    for (const auto& [size, block] : free_) cudaFreeHost(block);
+void SharedMemory::release(std::size_t above) noexcept {
+    const auto first = free_.upper_bound(above);
+    for (auto it = first; it != free_.end(); ++it) cudaFreeHost(it->second);
+    free_.erase(first, free_.end());
 }
 
 namespace {
 
 // While alive, another device is the thread's current one.
-class OnDevice {
+class CurrentDevice {
 public:
-    explicit OnDevice(int device) {
+    explicit CurrentDevice(int device) {
         check(cudaGetDevice(&before_), "asking for the device");
         check(cudaSetDevice(device), "going to another device");
     }
-    OnDevice(const OnDevice&) = delete;
-    OnDevice& operator=(const OnDevice&) = delete;
-    ~OnDevice() { cudaSetDevice(before_); }
+    CurrentDevice(const CurrentDevice&) = delete;
+    CurrentDevice& operator=(const CurrentDevice&) = delete;
+    ~CurrentDevice() { cudaSetDevice(before_); }
 
 private:
     int before_ = 0;
 };
 
+// Waits for the messages on a stream, with an eye on Ctrl-C, on NCCL's errors and on what `look` looks at. What is on its way when
+// it throws is still there.
+template <class Look>
+void watch(const Rank& rank, cudaStream_t stream, const Look& look) {
+    for (long polls = 1;; ++polls) {
+        const cudaError_t code = cudaStreamQuery(stream);
+        if (code == cudaSuccess) break;
+        if (code != cudaErrorNotReady) check(code, "sending messages");
+        if (polls % 256 != 0) continue;
+        interrupt::check();
+        ncclResult_t state = ncclSuccess;
+        check(nccl().async_error(rank.comm, &state), "asking how messages fare");
+        check(state, "sending messages");
+        look();
+    }
+    cudaGetLastError();  // "not ready" is no error to be found by others
+}
+
 }  // namespace
 
-Team::Team(int p) : rounds_(static_cast<std::size_t>(p * p)) {
+// From Team() on the team counts as made: where what follows throws, ~Team ends what was begun.
+Team::Team(int p) : Team() {
+    rounds_.resize(static_cast<std::size_t>(p * p));
     for (int r = 0; r < p; ++r) {
         ranks_.push_back(std::make_unique<Rank>());
         Rank& rank = *ranks_.back();
         rank.device = r;
-        const OnDevice there(r);
+        const CurrentDevice there(r);
         rank.messages = std::make_unique<Stream>(), rank.kernels = std::make_unique<Stream>();
     }
     std::vector<int> devices(static_cast<std::size_t>(p));
@@ -62,6 +96,7 @@ Team::Team(int p) : rounds_(static_cast<std::size_t>(p * p)) {
     check(nccl().init_all(comms.data(), p, devices.data()), "starting NCCL");
     for (std::size_t r = 0; r < comms.size(); ++r) ranks_[r]->comm = comms[r];
     connect();
+    ended_ = false;
 }
 
 // NCCL connects ranks when they first talk, which takes long, and would hang where one of them fails meanwhile.
@@ -69,14 +104,14 @@ void Team::connect() {
     const int p = size();
     const auto all = [&](auto&& each) {
         for (int r = 0; r < p; ++r) {
-            const OnDevice there(r);
+            const CurrentDevice there(r);
             each(r, *ranks_[static_cast<std::size_t>(r)]);
         }
     };
     std::vector<std::shared_ptr<void>> rooms;
     for (const auto& rank : ranks_) rooms.push_back(rank->shared.take(2 * static_cast<std::size_t>(p) * 64));
     const auto room = [&](int r, int i) { return static_cast<char*>(rooms[static_cast<std::size_t>(r)].get()) + 64 * i; };
-    check(nccl().group_start(), "connecting");
+    NcclGroup pairs("connecting");
     all([&](int r, Rank& rank) {
         for (int peer = 0; peer < p; ++peer) {
             if (peer == r) continue;
@@ -84,34 +119,51 @@ void Team::connect() {
             check(nccl().receive(room(r, p + peer), 64, ncclChar, peer, rank.comm, *rank.messages), "connecting");
         }
     });
-    check(nccl().group_end(), "connecting");
-    check(nccl().group_start(), "connecting");
+    pairs.end();
+    NcclGroup together("connecting");
     all([&](int r, Rank& rank) { check(nccl().all_gather(room(r, 0), room(r, p), 64, ncclChar, rank.comm, *rank.messages), "connecting"); });
-    check(nccl().group_end(), "connecting");
-    all([](int, Rank& rank) { rank.messages->wait(); });
+    together.end();
+    all([](int, Rank& rank) { watch(rank, *rank.messages, [] {}); });
 }
 
 Team::~Team() {
     for (const auto& rank : ranks_) {
         if (cudaSetDevice(rank->device) != cudaSuccess) continue;
         if (rank->comm) ended_ ? nccl().abort(rank->comm) : nccl().destroy(rank->comm);
-        rank->messages.reset(), rank->kernels.reset();
+    }
+    for (const auto& rank : ranks_) {  // nothing is on its way any more
+        if (cudaSetDevice(rank->device) == cudaSuccess) rank->messages.reset(), rank->kernels.reset();
     }
     if (!ranks_.empty()) cudaSetDevice(0);
 }
 
 void Team::run(const distributed::Program& program) {
     for (auto& rounds : rounds_) rounds.clear();
-    distributed::run_threads(size(), [&](Communicator& meeting) {
-        try {
-            check(cudaSetDevice(meeting.rank()), "going to another device");
-            NcclCommunicator comm(*this, meeting);
-            program(comm);
-        } catch (...) {
-            ended_ = true;
-            throw;
-        }
-    });
+    talked_ = false;
+    try {
+        distributed::run_threads(size(), [&](Communicator& meeting) {
+            try {
+                check(cudaSetDevice(ranks_[static_cast<std::size_t>(meeting.rank())]->device), "going to another device");
+                NcclCommunicator comm(*this, meeting);
+                program(comm);
+            } catch (...) {
+                ended_ = true;
+                throw;
+            }
+        });
+    } catch (...) {
+        settle();
+        throw;
+    }
+    settle();
+}
+
+// Where a rank failed before there were messages, nothing but kernels is on its way.
+void Team::settle() noexcept {
+    if (ended_ && !talked_)
+        ended_ = !std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return cudaStreamSynchronize(*rank->kernels) == cudaSuccess; });
+    if (ended_) return;
+    for (const auto& rank : ranks_) rank->shared.trim();
 }
 
 NcclCommunicator::NcclCommunicator(Team& team, Communicator& meeting)
@@ -128,13 +180,14 @@ std::shared_ptr<void> NcclCommunicator::allocate(Held kind, std::size_t bytes) {
 
 void NcclCommunicator::start() {
     if (waiting_.empty()) return;
-    check(nccl().group_start(), "sending messages");
+    team_.talked_ = true;
+    NcclGroup group("sending messages");
     for (const int posted : waiting_) {
         const Message& m = posted_[static_cast<std::size_t>(posted)];
         if (m.received) check(nccl().receive(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "receiving messages");
         else check(nccl().send(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "sending messages");
     }
-    check(nccl().group_end(), "sending messages");
+    group.end();
     waiting_.clear();
     ++started_;
 }
@@ -181,12 +234,13 @@ void NcclCommunicator::cancel(int posted) noexcept {
 }
 
 void NcclCommunicator::all_blocks(const void* mine, std::size_t bytes, void* out) {
+    team_.talked_ = true;
     check(nccl().all_gather(mine, out, bytes, ncclChar, mine_.comm, *mine_.messages), "an all-gather");
     wait_for(*mine_.messages);
 }
 
 void NcclCommunicator::abandon() noexcept {
-    team_.ended_ = true;
+    team_.ended_ = team_.talked_ = true;
     if (mine_.comm) nccl().abort(mine_.comm);
     mine_.comm = nullptr;
     done_ = started_;
@@ -194,25 +248,15 @@ void NcclCommunicator::abandon() noexcept {
 
 void NcclCommunicator::wait_for(cudaStream_t stream) {
     try {
-        for (long polls = 1;; ++polls) {
-            const cudaError_t code = cudaStreamQuery(stream);
-            if (code == cudaSuccess) break;
-            if (code != cudaErrorNotReady) check(code, "sending messages");
-            if (polls % 256 != 0) continue;
-            interrupt::check();
-            ncclResult_t state = ncclSuccess;
-            check(nccl().async_error(mine_.comm, &state), "asking how messages fare");
-            check(state, "sending messages");
-            if (team_.ended_) {
-                abandon();
-                meeting_.barrier();  // which the rank that failed never reaches: it ends this one too
-            }
-        }
+        watch(mine_, stream, [&] {
+            if (!team_.ended_) return;
+            abandon();
+            meeting_.barrier();  // which the rank that failed never reaches: it ends this one too
+        });
     } catch (...) {
         abandon();
         throw;
     }
-    cudaGetLastError();  // "not ready" is no error to be found by others
 }
 
 }  // namespace causeway::gpu

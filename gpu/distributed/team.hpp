@@ -14,18 +14,24 @@
 
 namespace causeway::gpu {
 
-// Memory of the CPU that kernels and NCCL read and write too, taken from the system once and used again: taking it costs
-// milliseconds. For one thread.
+// Memory of the CPU that kernels and NCCL read and write too. Taking it from the system costs milliseconds, so what is given back is
+// used again: blocks of up to 4 MiB are kept from call to call, larger ones until trim(). For one thread at a time.
 class SharedMemory {
 public:
+    // Where the system has no more, all blocks that are not in use go back to it first. Throws OutOfMemory.
     std::shared_ptr<void> take(std::size_t bytes);
+    // Gives the large blocks that are not in use back to the system, which may wait for all GPUs: not while messages are on their way.
+    void trim() noexcept { release(kept); }
     SharedMemory() = default;
     SharedMemory(const SharedMemory&) = delete;
     SharedMemory& operator=(const SharedMemory&) = delete;
-    ~SharedMemory();
+    ~SharedMemory() { release(0); }
 
 private:
-    std::multimap<std::size_t, void*> free_;  // by size, a power of two
+    static constexpr std::size_t kept = std::size_t{4} << 20;
+    void release(std::size_t above) noexcept;  // the free blocks of more bytes
+
+    std::multimap<std::size_t, void*> free_;  // by size, a power of two or a multiple of `kept`
 };
 
 // What a rank has on its device, from call to call.
@@ -36,26 +42,32 @@ struct Rank {
     SharedMemory shared;
 };
 
-// Ranks 0 ... p - 1 on devices 0 ... p - 1, connected: making it takes a second, so it is kept.
+// Ranks 0 ... p - 1 on devices 0 ... p - 1, connected: making it takes a second, so the engine keeps it for the next call, with its
+// connections, streams and small blocks of shared memory.
 class Team {
 public:
-    explicit Team(int p);
+    explicit Team(int p);  // stops for Ctrl-C while the ranks connect
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;
     // Ends what is still running and gives everything back.
     ~Team();
 
-    // Each rank is a thread, as in distributed::run_threads. After an exception the team is of no more use.
+    // Each rank is a thread, as in distributed::run_threads. After an exception the team runs again if it is usable().
     void run(const distributed::Program& program);
+    // No rank has failed since messages were started, which others may wait for in vain.
+    bool usable() const { return !ended_; }
     int size() const { return static_cast<int>(ranks_.size()); }
 
 private:
     friend class NcclCommunicator;
+    Team() = default;
     void connect();
+    void settle() noexcept;  // after a run
 
     std::vector<std::unique_ptr<Rank>> ranks_;
-    std::atomic<bool> ended_{false};               // a rank has failed
-    std::mutex mutex_;                             // of what follows
+    std::atomic<bool> ended_{true};           // a rank has failed, or not all are connected yet
+    std::atomic<bool> talked_{false};         // messages were started in this run
+    std::mutex mutex_;                        // of what follows
     std::vector<std::vector<Index>> rounds_;  // of the messages from rank a to b, in order, at a·p + b
 };
 

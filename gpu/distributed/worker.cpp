@@ -14,16 +14,16 @@ using distributed::Shard;
 using distributed::Sizes;
 using distributed::Triples;
 
+constexpr std::size_t widest_pitch = 0x7fffffff;  // that cudaMemcpy2DAsync takes (cudaDeviceProp::memPitch)
+
 template <class E>
 class FlashWorker final : public distributed::OnDevice<E> {
 public:
     FlashWorker(Rank& rank, Type type, const Share<E>& share) : rank_(rank), type_(type), share_(share) {
         const Sizes& z = share.sizes;
-        constexpr Index widest = 256;
-        if (z.dk < 1 || z.dv < 1 || z.dk > widest || z.dv > widest)
-            fail("q: widths ", z.dk, " and ", z.dv, " of k and v, expected from 1 to ", widest, " with engine \"nccl\"");
+        check_widths(z);
         q_ = Buffer(bytes(z.rows() * z.dk), stream());
-        copy(q_.data(), share.q, z.rows() * z.dk, z.rows() * z.dk, 1);
+        copy(q_.as<E>(), share.q, z.rows() * z.dk, z.rows() * z.dk, z.rows() * z.dk, 1);
         o_ = rank.shared.take(bytes(z.rows() * z.dv) + 1), lse_ = rank.shared.take(static_cast<std::size_t>(z.rows()) * sizeof(float) + 1);
         row_.resize(static_cast<std::size_t>(z.dv));
         stream().wait();
@@ -39,8 +39,8 @@ public:
     }
 
     void pack(const Sizes& z, const Shard<E>& shard, E* block) override {
-        copy(block, shard.k, shard.length * z.dk, shard.k_head, z.all_heads());
-        copy(block + z.all_heads() * shard.length * z.dk, shard.v, shard.length * z.dv, shard.v_head, z.all_heads());
+        copy(block, shard.k, shard.length * z.dk, shard.length * z.dk, shard.k_head, z.all_heads());
+        copy(block + z.all_heads() * shard.length * z.dk, shard.v, shard.length * z.dv, shard.length * z.dv, shard.v_head, z.all_heads());
         stream().wait();
     }
 
@@ -69,14 +69,20 @@ private:
     const Stream& stream() const { return *rank_.kernels; }
     static std::size_t bytes(Index elements) { return static_cast<std::size_t>(elements) * sizeof(E); }
 
-    // `rows` pieces of n elements, `next` apart, one behind the other.
-    void copy(E* to, const E* from, Index n, Index next, Index rows) {
+    // `rows` pieces of n elements between the CPU and the GPU, from_next apart, to places to_next apart.
+    void copy(E* to, const E* from, Index n, Index to_next, Index from_next, Index rows) {
+        constexpr const char* what = "copying between the CPU and the GPU";
         if (n == 0 || rows == 0) return;
-        const std::size_t pitch = rows == 1 ? bytes(n) : bytes(next);
-        if (pitch == bytes(n)) check(cudaMemcpyAsync(to, from, bytes(n) * static_cast<std::size_t>(rows), cudaMemcpyDefault, stream()), "copying to the GPU");
-        else check(cudaMemcpy2DAsync(to, bytes(n), from, pitch, bytes(n), static_cast<std::size_t>(rows), cudaMemcpyDefault, stream()), "copying to the GPU");
+        if (rows == 1 || (to_next == n && from_next == n)) {
+            check(cudaMemcpyAsync(to, from, bytes(n * rows), cudaMemcpyDefault, stream()), what);
+        } else if (bytes(std::max(to_next, from_next)) <= widest_pitch) {
+            const auto height = static_cast<std::size_t>(rows);
+            check(cudaMemcpy2DAsync(to, bytes(to_next), from, bytes(from_next), bytes(n), height, cudaMemcpyDefault, stream()), what);
+        } else {
+            for (Index i = 0; i < rows; ++i)
+                check(cudaMemcpyAsync(to + i * to_next, from + i * from_next, bytes(n), cudaMemcpyDefault, stream()), what);
+        }
     }
-    void copy(void* to, const E* from, Index n, Index next, Index rows) { copy(static_cast<E*>(to), from, n, next, rows); }
 
     // o and lse of all queries over the shard. Causal, and the shard ends before the last key: the first queries do not see its last
     // key, so that for them it is one key shorter and ends where the last of them stands; the others see all of it.
@@ -128,9 +134,7 @@ private:
         a.workspace = {workspace.data(), workspace.bytes()};
         flash_decoding(a, stream());
         if (few) return;
-        const std::size_t row = bytes(N * z.dv);
-        check(cudaMemcpy2DAsync(output, bytes(z.N * z.dv), there.data(), row, row, static_cast<std::size_t>(heads), cudaMemcpyDeviceToHost, stream()),
-              "copying from the GPU");
+        copy(output, there.as<E>(), N * z.dv, z.N * z.dv, N * z.dv, heads);
     }
 
     float lse(const Sizes& z, Index row) const {
@@ -156,6 +160,12 @@ private:
 };
 
 }  // namespace
+
+void check_widths(const Sizes& z) {
+    constexpr Index widest = 256;
+    if (z.dk < 1 || z.dv < 1 || z.dk > widest || z.dv > widest)
+        fail("q: widths ", z.dk, " and ", z.dv, " of k and v, expected from 1 to ", widest, " with engine \"nccl\"");
+}
 
 template <class E>
 std::unique_ptr<distributed::OnDevice<E>> flash_worker(Rank& rank, Type type, const Share<E>& share) {

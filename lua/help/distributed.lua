@@ -23,7 +23,8 @@ the largest worker), held (elements by kind) and workers (a table for each).
 The result does not depend on p or the topology but for rounding. With more than three queries to a head of keys a shard's
 partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by query, many times slower. Ctrl-C
 stops all workers. On "nccl" shards are computed by flash-decoding, and one operation of NCCL gathers what is up to 128 KiB, counted
-as "all-gather" is on threads; a topology that is named is made of messages. Source: 004, §5.]],
+as "all-gather" is on threads; a topology that is named is made of messages. The first call connects the GPUs; connections and
+a little memory are kept for the next. Source: 004, §5.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = tree_decode(q, k, v, {shards = 8})

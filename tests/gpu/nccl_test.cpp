@@ -45,7 +45,8 @@ void compare(const DecodeResult& got, const DecodeOracle& want, DType type) {
 void check_case(const DecodeCase& c, int p, std::vector<Index> sizes = {}, bool every_topology = false) {
     const DecodeInputs exact = decode_inputs(c);
     for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
-        const DecodeInputs in{exact.q.to(type), exact.k.to(type), exact.v.to(type)}, wide{in.q.to(DType::f64), in.k.to(DType::f64), in.v.to(DType::f64)};
+        const DecodeInputs in{exact.q.to(type), exact.k.to(type), exact.v.to(type)};
+        const DecodeInputs wide{in.q.to(DType::f64), in.k.to(DType::f64), in.v.to(DType::f64)};
         DecodeOptions o;
         o.engine = "nccl", o.shards = p, o.sizes = sizes, o.causal = c.causal;
         o.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.dk)));
@@ -56,6 +57,8 @@ void check_case(const DecodeCase& c, int p, std::vector<Index> sizes = {}, bool 
             compare(got, oracle, type);
             CHECK(got.report.engine == "nccl");
             CHECK(got.report.shards == p);
+            const Index partial = 4 * c.batch * c.query_heads * c.N * (c.dv + (o.algorithm == 0 ? 2 : 0));
+            if (is_tree && o.topology == "auto") CHECK(got.report.topology == (partial > 131072 ? "halving-doubling" : "all-gather"));
             DecodeOptions on_threads = o;
             on_threads.engine = "threads";
             if (is_tree) on_threads.topology = got.report.topology;
@@ -76,10 +79,11 @@ void check_case(const DecodeCase& c, int p, std::vector<Index> sizes = {}, bool 
             if (every_topology) check(true);
         }
         o.topology = "auto";
-        for (o.home = false;; o.home = true) {
-            o.overlap = !o.home;
-            check(false);
-            if (o.home) break;
+        for (const bool overlap : {true, false}) {
+            for (const bool home : {false, true}) {
+                o.overlap = overlap, o.home = home;
+                check(false);
+            }
         }
     }
 }
@@ -89,8 +93,12 @@ void check_all(int p) {
     check_case({.batch = 1, .query_heads = 3, .heads = 3, .N = 1, .M = 2001, .dk = 128, .dv = 128, .seed = 2}, p);
     check_case({.batch = 2, .query_heads = 8, .heads = 2, .N = 1, .M = 517, .dk = 64, .dv = 40, .seed = 3}, p);
     check_case({.batch = 2, .query_heads = 4, .heads = 2, .N = 3, .M = 301, .dk = 64, .dv = 64, .causal = true, .seed = 4}, p);
-    check_case({.batch = 1, .query_heads = 2, .heads = 2, .N = 70, .M = 100, .dk = 16, .dv = 24, .causal = true, .seed = 5}, p);  // shards that some queries do not see
-    check_case({.batch = 1, .query_heads = 2, .heads = 1, .N = 5, .M = 90, .dk = 32, .dv = 32, .spread = 60, .seed = 6}, p);      // scores of some hundreds
+    // Shards that some queries do not see.
+    check_case({.batch = 1, .query_heads = 2, .heads = 2, .N = 70, .M = 100, .dk = 16, .dv = 24, .causal = true, .seed = 5}, p);
+    // Scores of some hundreds.
+    check_case({.batch = 1, .query_heads = 2, .heads = 1, .N = 5, .M = 90, .dk = 32, .dv = 32, .spread = 60, .seed = 6}, p);
+    // Packed partial results of 256 · 130 Float32, more than 128 KiB, and numerators of 256 · 128, not more.
+    check_case({.batch = 1, .query_heads = 16, .heads = 4, .N = 16, .M = 200, .dk = 64, .dv = 128, .seed = 10}, p);
 }
 
 }  // namespace
@@ -119,23 +127,28 @@ TEST_CASE("gpu: an all-reduce over NCCL gives every rank the same bits, in all t
                 CAPTURE(p, topology, items);
                 constexpr Index d = 2;
                 const Index n = items * (d + 2);
+                const auto fill = [&](int rank, float* to) {
+                    for (Index i = 0; i < n; ++i) to[i] = i % (d + 2) == 1 ? 1 : static_cast<float>((i * 7 + rank * 13) % 29) / 3;
+                };
                 std::vector<std::vector<float>> x(static_cast<std::size_t>(p));
                 distributed::nccl().run(p, [&](Communicator& comm) {
                     Room<float> room(comm, distributed::Held::work, n);
-                    for (Index i = 0; i < n; ++i) room.data()[i] = i % (d + 2) == 1 ? 1 : static_cast<float>((i * 7 + comm.rank() * 13) % 29) / 3;
-                    distributed::all_reduce(comm, static_cast<distributed::Topology>(topology), 2, room.data(), items, d + 2, distributed::MergeTriples<float>{d});
+                    fill(comm.rank(), room.data());
+                    const auto how = static_cast<distributed::Topology>(topology);
+                    distributed::all_reduce(comm, how, 2, room.data(), items, d + 2, distributed::MergeTriples<float>{d});
                     x[static_cast<std::size_t>(comm.rank())].assign(room.data(), room.data() + n);
                 });
                 std::vector<float> want;
                 for (int r = 0; r < p; ++r) {
                     std::vector<float> mine(static_cast<std::size_t>(n));
-                    for (Index i = 0; i < n; ++i) mine[static_cast<std::size_t>(i)] = i % (d + 2) == 1 ? 1 : static_cast<float>((i * 7 + r * 13) % 29) / 3;
+                    fill(r, mine.data());
                     if (r == 0) want = mine;
                     else distributed::MergeTriples<float>{d}(want.data(), mine.data(), items);
                 }
                 for (int r = 1; r < p; ++r) CHECK(x[static_cast<std::size_t>(r)] == x[0]);
                 double off = 0;
-                for (std::size_t i = 0; i < want.size(); ++i) off = std::max(off, std::abs(static_cast<double>(x[0][i]) - want[i]) / (1 + std::abs(want[i])));
+                for (std::size_t i = 0; i < want.size(); ++i)
+                    off = std::max(off, std::abs(static_cast<double>(x[0][i]) - want[i]) / (1 + std::abs(want[i])));
                 CHECK(off <= 1e-6);
             }
         }
@@ -144,14 +157,17 @@ TEST_CASE("gpu: an all-reduce over NCCL gives every rank the same bits, in all t
 
 TEST_CASE("gpu: a rank that fails ends the others, and NCCL runs again", "[gpu][nccl]") {
     if (!gpus(2)) return;
-    for (const bool while_waiting : {false, true}) {
-        CAPTURE(while_waiting);
+    enum { at_once, after_messages, while_waiting };
+    for (const int when : {at_once, after_messages, while_waiting}) {
+        CAPTURE(when);
         CHECK(message_of([&] {
                   distributed::nccl().run(2, [&](Communicator& comm) {
                       Room<float> in(comm, distributed::Held::work, 1000), out(comm, distributed::Held::work, 1000);
+                      if (when == at_once && comm.rank() == 1) throw Error("shard 1: out of tokens");
+                      if (when == at_once) comm.barrier();
                       comm.exchange(out.data(), 1000, 1 - comm.rank(), in.data(), 1000, 1 - comm.rank());
                       if (comm.rank() == 1) {
-                          if (while_waiting) comm.receive(in.data(), 1000, 0).wait();  // the other is waiting by then
+                          if (when == while_waiting) comm.receive(in.data(), 1000, 0).wait();  // the other is waiting by then
                           throw Error("shard 1: out of tokens");
                       }
                       comm.send(out.data(), 1000, 1).wait();
@@ -170,7 +186,8 @@ TEST_CASE("gpu: latency and rate of messages between GPUs", "[gpu][nccl]") {
             CHECK((link.latency > 1e-6 && link.latency < 1e-2));
             CHECK((link.rate > 1e8 && link.rate < 1e12));
         }
-        CHECK(message_of([&] { measured_link("nccl", most + 1); }) == "ranks: " + std::to_string(most + 1) + ", expected from 2 to " + std::to_string(most));
+        const std::string count = std::to_string(most);
+        CHECK(message_of([&] { measured_link("nccl", most + 1); }) == "ranks: " + std::to_string(most + 1) + ", expected from 2 to " + count);
     }
 }
 
@@ -189,4 +206,5 @@ TEST_CASE("gpu: the engine nccl names what it cannot use", "[gpu][nccl]") {
     CHECK(message(q.to(DType::f64), k.to(DType::f64), {}) == "q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
     CHECK(message(Tensor::zeros(DType::f32, {1, 1, 1, 300}), Tensor::zeros(DType::f32, {1, 1, 5, 300}), {.shards = 1}) ==
           "q: widths 300 and 300 of k and v, expected from 1 to 256 with engine \"nccl\"");
+    check_case({.batch = 1, .query_heads = 1, .heads = 1, .N = 1, .M = 40, .dk = 8, .dv = 8, .seed = 11}, 1);  // after a failure on the GPU's thread
 }
