@@ -51,9 +51,6 @@ std::optional<Tensor> gpu_tensor_option(lua_State* L, const Options& options, co
 gpu::CausalOptions gpu_causal_options(lua_State* L, const Options& options) {
     gpu::CausalOptions o;
     o.method = options.string("method", o.method);
-    for (const std::string& name : registered_names(L)) {
-        if (name == o.method) fail("method: \"", name, "\" is written in Lua, expected tensors on the CPU");
-    }
     o.decay = decay_option(L, options);
     o.normalize = options.boolean("normalize", o.normalize);
     if (options.has("block")) o.block = options.integer("block", 0);
@@ -70,6 +67,9 @@ int causal_linear_attention_(lua_State* L) {
     const GpuArguments given(L, call_forms::causal_linear_attention);
     const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"), V = given.gpu_tensor(3, "V", "v");
     const gpu::CausalOptions o = gpu_causal_options(L, given.options());
+    for (const std::string& name : registered_names(L)) {
+        if (name == o.method) fail("method: \"", name, "\" is written in Lua, expected tensors on the CPU");
+    }
     const gpu::CausalResult result = gpu::causal_linear_attention(B, C, V, o);
     wait();
     push(L, result.O);

@@ -1,4 +1,4 @@
-// A library of the CUDA Toolkit that is loaded by the first call that needs it: a program that links it would not start where it is
+// A library (cuBLAS, NCCL) that is loaded by the first call that needs it: a program that links it would not start where it is
 // missing, and would start slowly where it is there.
 #pragma once
 

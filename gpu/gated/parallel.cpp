@@ -15,7 +15,7 @@ using namespace pieces;
 using gated::Decay, gated::GateSum, gated::Rows, gated::solved_rows;
 
 constexpr const char* name = "gated_parallel";
-constexpr int64_t most_rows = 256, most_floats = int64_t{1} << 27;  // of scores at a time; of the heads in work, where it is more than one
+constexpr int64_t most_rows = 256, most_scalars = int64_t{1} << 27;  // of scores at a time; of the heads in work, where it is more than one
 
 void check_args(const GatedArgs& a) {
     gated::check(a, name);
@@ -33,7 +33,7 @@ struct Plan {
         rows = std::min(most_rows, a.N);
         const int64_t gates = a.gates > 0 ? static_cast<int64_t>(sizeof(GateSum) / sizeof(float)) : 0;
         const int64_t each = a.N * (a.dk + a.dv + gates + rows) + rows * (a.dk + a.dv);
-        lines = std::clamp<int64_t>(most_floats / each, 1, std::min<int64_t>(a.B * a.H, most_lines));
+        lines = std::clamp<int64_t>(most_scalars / each, 1, std::min<int64_t>(a.B * a.H, most_lines));
         Carve carve(workspace);
         q = carve.floats(lines * rows * a.dk), k = carve.floats(lines * a.N * a.dk), U = carve.floats(lines * a.N * a.dv);
         S = carve.floats(lines * rows * a.N), X = carve.floats(lines * rows * a.dv);
