@@ -203,6 +203,11 @@ __device__ __forceinline__ uint64_t narrow_tile(uint32_t address) {
     return (uint64_t{2} << 62) | (uint64_t{512 >> 4} << 32) | (uint64_t{1} << 16) | ((address & 0x3FFFF) >> 4);
 }
 
+// Tiles and narrow tiles at constant distances from one address: its part of the descriptors is made once, one addition makes each.
+__device__ __forceinline__ uint32_t tile_base(uint32_t address) { return uint32_t{1} << 16 | (address & 0x3FFFF) >> 4; }
+__device__ __forceinline__ uint64_t tile_from(uint32_t base, uint32_t bytes) { return uint64_t{(1u << 30) | (1024 >> 4)} << 32 | (base + (bytes >> 4)); }
+__device__ __forceinline__ uint64_t narrow_tile_from(uint32_t base, uint32_t bytes) { return uint64_t{(2u << 30) | (512 >> 4)} << 32 | (base + (bytes >> 4)); }
+
 #define CAUSEWAY_D4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define CAUSEWAY_D16(d, i) CAUSEWAY_D4(d, i), CAUSEWAY_D4(d, i + 4), CAUSEWAY_D4(d, i + 8), CAUSEWAY_D4(d, i + 12)
 #define CAUSEWAY_D32(d) CAUSEWAY_D16(d, 0), CAUSEWAY_D16(d, 16)

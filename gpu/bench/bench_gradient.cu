@@ -124,6 +124,8 @@ bool check_all(cudaStream_t stream) {
         for (const auto& [r, d] : {std::pair{64, 64}, {64, 128}, {128, 64}, {96, 80}, {8, 16}, {3, 5}, {130, 40}}) {
             for (const int64_t N : {65, 1000}) run({"shape", type, 2, 3, N, r, d, {0.99, 1.0, 0.2}});
         }
+        run({"many heads", type, 1, 11, 3000});
+        run({"many heads", type, 1, 20, 2000, 64, 64});
     }
     std::printf("checks: %d, wrong: %d; worst error bf16 %.3e, f16 %.3e, f32 %.3e\n", count, wrong, worst[1], worst[2], worst[0]);
     return wrong == 0;

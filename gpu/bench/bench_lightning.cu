@@ -153,6 +153,12 @@ bool check_all(const std::vector<Type>& types, const std::string& only, cudaStre
         }
         run({"zeros", type, 1, 2, 300, 128, 128, {}, false, 0, 0, 0.0});
         run({"long", type, 1, 2, 65536, 128, 128, {1.0, 0.9999}});
+        // Heads of several stretches, as planned.
+        for (const auto& [r, d] : shapes) run({"many heads", type, 1, 40, 1500, r, d});
+        run({"many heads", type, 1, 32, 8192});
+        run({"many heads", type, 2, 20, 3000});
+        run({"many heads", type, 1, 32, 8192, 128, 128, alibi(32)});
+        run({"many heads", type, 1, 16, 3001, 128, 128, {1, 1, 1, 1, 0.9, 0.99, 0.999, 0.5, 1, 1, 1, 1, 1, 1, 1, 1}});
     }
     std::printf("checks: %d, wrong: %d; worst error bf16 %.3e, f16 %.3e, f32 %.3e\n", count, wrong, worst[1], worst[2], worst[0]);
     return wrong == 0;

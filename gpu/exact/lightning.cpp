@@ -51,7 +51,7 @@ void each_group(const Call& call, const F& f) {
 std::size_t workspace_of(const Call& call, const Plan& p) {
     const CausalArgs& a = call.any();
     const std::size_t state = static_cast<std::size_t>(padded(a.r)) * static_cast<std::size_t>(padded(a.d)) * sizeof(float);
-    return state * (static_cast<std::size_t>(p.stretches) * static_cast<std::size_t>(p.parts) + static_cast<std::size_t>(a.state ? a.B * a.H : 0));
+    return state * (static_cast<std::size_t>(p.states()) + static_cast<std::size_t>(a.state ? a.B * a.H : 0));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ struct Work {
     uint32_t heads;     // with one decay each; batches repeat them
     uint32_t lines;     // heads of all batches: so many for each problem
     uint32_t reversed;  // bit i: problem i runs over later tokens
+    uint32_t stretches;
     uint32_t parts;     // states that each stretch leaves, of equal shares of it, the first first
     uint32_t scanned;   // whether la_scan has made them the states at the ends of stretches
     float* states;      // [stretch][part][r·d], in the order of the accumulators
@@ -28,6 +29,14 @@ struct Work {
     uint64_t read_once, read_twice, write;  // cache policies
     uint32_t bound[most_stretches + 1];        // stretch b is the chunks [bound[b], bound[b+1]) of the line
     Head head[most_heads];
+};
+
+// For Float32: states are left by tasks, blocks of equal shares of what there is to follow, cut without regard to the stretches. A task
+// leaves one for each stretch that it has chunks of: `states` is [stretch + task][r·d].
+struct SplitWork : Work {
+    uint32_t task;                          // chunks for each
+    uint32_t followed[most_stretches + 1];  // chunks of stretches before b that tasks follow
+    uint8_t order[most_stretches];          // the stretches, those that wait for no state first
 };
 
 // The stretch of one block inside one head: chunks [first, last).
@@ -59,6 +68,33 @@ __device__ __forceinline__ uint32_t replayed(const Piece& p) {
 
 // First chunk of part i of [first, last).
 __device__ __forceinline__ uint32_t part_start(uint32_t first, uint32_t last, uint32_t i, uint32_t parts) { return first + (last - first) * i / parts; }
+
+// The stretch with chunk `pos` of those that are followed.
+__device__ __forceinline__ uint32_t stretch_followed(const SplitWork& w, uint32_t pos) {
+    uint32_t b = 0;
+    for (uint32_t n = w.stretches; n > 1;) {
+        const uint32_t half = n / 2;
+        if (w.followed[b + half] <= pos) b += half, n -= half;
+        else n = half;
+    }
+    return b;
+}
+
+// Calls f(index, chunks) for every state left by stretch b, or its part [from, to) in one head; the first first, or only the last.
+template <class W, class F>
+__device__ __forceinline__ void each_left(const W& w, uint32_t b, uint32_t from, uint32_t to, bool only_last, const F& f) {
+    if constexpr (std::is_same_v<W, SplitWork>) {
+        const uint32_t end = w.followed[b + 1];
+        uint32_t pos = only_last ? max(w.followed[b], (end - 1) / w.task * w.task) : w.followed[b];
+        for (uint32_t task = pos / w.task; pos < end; ++task) {
+            const uint32_t next = min(end, (task + 1) * w.task);
+            f(b + task, next - pos);
+            pos = next;
+        }
+    } else {
+        for (uint32_t i = only_last ? w.parts - 1 : 0; i < w.parts; ++i) f(b * w.parts + i, part_start(from, to, i + 1, w.parts) - part_start(from, to, i, w.parts));
+    }
+}
 
 // γ^n, exact for n = 0 and for γ = 0 or 1.
 __device__ __forceinline__ float power(float log2_gamma, int n) { return n == 0 ? 1.0f : exp2f(log2_gamma * static_cast<float>(n)); }
@@ -297,23 +333,23 @@ struct State {
     }
     // From memory, the state where this stretch starts: the states left in the head summed, the first first; only the last where
     // la_scan has summed them. A state is C times 64 columns, of which this is number `rank`.
-    __device__ __forceinline__ void take(const Work& work, const Piece& p, uint32_t stretch, uint32_t C, uint32_t rank, int thread) {
+    template <class W>
+    __device__ __forceinline__ void take(const W& work, const Piece& p, uint32_t stretch, uint32_t C, uint32_t rank, int thread) {
         ptx::wait_for_previous_kernel();
+        const uint32_t start = p.line * work.chunks;
         uint32_t b = stretch - 1;
-        while (!work.scanned && work.bound[b] > p.line * work.chunks) --b;
-        for (uint32_t i = work.scanned ? work.parts - 1 : 0; b < stretch; ++b, i = 0) {
-            const uint32_t from = max(work.bound[b], p.line * work.chunks), to = work.bound[b + 1];
-            for (; i < work.parts; ++i) {
-                const uint32_t n = part_start(from, to, i + 1, work.parts) - part_start(from, to, i, work.parts);
+        while (!work.scanned && work.bound[b] > start) --b;
+        for (; b < stretch; ++b) {
+            each_left(work, b, max(work.bound[b], start), work.bound[b + 1], work.scanned, [&](uint32_t index, uint32_t n) {
                 const float decay = power(p.head.log2_gamma, static_cast<int>(n) * chunk);
-                const float4* part = reinterpret_cast<const float4*>(work.states + ((size_t{b} * work.parts + i) * C + rank) * (R * 64)) + thread;
+                const float4* from = reinterpret_cast<const float4*>(work.states + (size_t{index} * C + rank) * (R * 64)) + thread;
 #pragma unroll
                 for (int j = 0; j < R / 8; ++j) {
-                    const float4 x = __ldcg(part + 128 * j);
+                    const float4 x = __ldcg(from + 128 * j);
                     s[4 * j] = s[4 * j] * decay + x.x, s[4 * j + 1] = s[4 * j + 1] * decay + x.y;
                     s[4 * j + 2] = s[4 * j + 2] * decay + x.z, s[4 * j + 3] = s[4 * j + 3] * decay + x.w;
                 }
-            }
+            });
         }
     }
     // Adds what is left of the state before the first token where this piece starts.
@@ -396,25 +432,25 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     state.leave(work.states, size_t{blockIdx.x} * L::groups + group - 1, threadIdx.x % 128);
 }
 
-// The states that la_state left become, in place of each stretch's last part, the states at the ends of the stretches.
+// The states that were left become, in place of each stretch's last, the states at the ends of the stretches.
 // One thread per element of one head's state.
-template <int size>
-__global__ __launch_bounds__(256) void la_scan(const __grid_constant__ Work work, int stretches) {
+template <int size, class W>
+__global__ __launch_bounds__(256) void la_scan(const __grid_constant__ W work) {
     ptx::wait_for_previous_kernel();
     const uint32_t line = blockIdx.y, from = line * work.chunks, to = from + work.chunks;
     const Head head = work.head[line % work.heads];
     if (head.reach != from_memory) return;
     float* x = work.states + blockIdx.x * 256 + threadIdx.x;
     float s = 0.0f;
-    for (int b = 0; b < stretches; ++b) {
+    for (uint32_t b = 0; b < work.stretches; ++b) {
         const uint32_t end = work.bound[b + 1];
         if (end <= from || end >= to) continue;
-        const uint32_t begin = max(work.bound[b], from);
-        for (uint32_t i = 0; i < work.parts; ++i) {
-            const uint32_t n = part_start(begin, end, i + 1, work.parts) - part_start(begin, end, i, work.parts);
-            s = s * power(head.log2_gamma, static_cast<int>(n) * chunk) + x[(size_t(b) * work.parts + i) * size];
-        }
-        x[(size_t(b) * work.parts + work.parts - 1) * size] = s;
+        size_t last = 0;
+        each_left(work, b, max(work.bound[b], from), end, false, [&](uint32_t index, uint32_t n) {
+            last = size_t{index} * size;
+            s = s * power(head.log2_gamma, static_cast<int>(n) * chunk) + x[last];
+        });
+        x[last] = s;
     }
 }
 

@@ -12,20 +12,23 @@ namespace causeway::gpu::la {
 
 namespace {
 
-Work work_of(const Call& call, const Plan& p) {
+// W is Work, or SplitWork for Float32.
+template <class W>
+W work_of(const Call& call, const Plan& p) {
     const CausalArgs& a = call.any();
-    Work work{};
+    W work{};
     work.chunks = static_cast<uint32_t>((a.N + chunk - 1) / chunk);
     work.heads = static_cast<uint32_t>(a.H);
     work.lines = static_cast<uint32_t>(a.B * a.H);
     work.reversed = call.reversed;
+    work.stretches = static_cast<uint32_t>(p.stretches);
     work.parts = static_cast<uint32_t>(p.parts);
     work.scanned = p.scan;
     work.states = static_cast<float*>(call.workspace.data);
     if (a.state) {
         work.initial = a.state;
         work.initial_batch = call.state_batch;
-        work.last = work.states + static_cast<int64_t>(p.stretches) * p.parts * padded(a.r) * padded(a.d);
+        work.last = work.states + static_cast<int64_t>(p.states()) * padded(a.r) * padded(a.d);
     }
     work.r = a.r, work.d = a.d;
     // Problems that share tensors read them at about the same time.
@@ -34,6 +37,11 @@ Work work_of(const Call& call, const Plan& p) {
     work.read_twice = ptx::evict_normal;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     std::copy(p.head.begin(), p.head.end(), work.head);
+    if constexpr (std::is_same_v<W, SplitWork>) {
+        work.task = p.task;
+        std::copy(p.followed.begin(), p.followed.end(), work.followed);
+        std::copy(p.order.begin(), p.order.end(), work.order);
+    }
     return work;
 }
 
@@ -54,33 +62,38 @@ Maps<turning> maps_of(const Call& call, int cluster) {
 
 template <class E, int R, int D, bool turning>
 void run(const Call& call, const Plan& p, cudaStream_t stream) {
-    constexpr int cluster = D / 64;
+    constexpr int cluster = std::is_same_v<E, float> ? 1 : D / 64;
     const CausalArgs& a = call.any();
     const Maps<turning> maps = maps_of<turning>(call, cluster);
-    const Work work = work_of(call, p);
+    using W = std::conditional_t<std::is_same_v<E, float>, SplitWork, Work>;
+    const W work = work_of<W>(call, p);
     const auto blocks = static_cast<unsigned>(cluster * p.stretches);
     const char *state_name = "launching la_state", *output_name = "launching la_output";
-    if (p.parts > 0) {
-        if constexpr (std::is_same_v<E, float>) {
-            launch(la_split<R, cluster, true, turning>, state_name, blocks * p.parts, 512, SplitLayout<R>::bytes, cluster, false, stream, maps, work);
-        } else {
+    const auto scan = [&] {
+        const dim3 grid(R * D / 256, static_cast<unsigned>(call.count) * work.lines);
+        if (p.scan) launch(la_scan<R * D, W>, "launching la_scan", grid, 256, 0, 1, true, stream, work);
+    };
+    const bool after = p.states() > 0;
+    if constexpr (std::is_same_v<E, float>) {
+        using Pass = SplitLayout<R, D, true>;
+        using L = SplitLayout<R, D, false>;
+        if (after) {
+            launch(la_split<R, D, true, turning>, state_name, static_cast<unsigned>(p.tasks), Pass::threads, Pass::bytes, 1, false, stream, maps, work);
+            scan();
+        }
+        launch(la_split<R, D, false, turning>, output_name, blocks, L::threads, L::bytes, 1, after, stream, maps, work);
+    } else {
+        if (after) {
             launch(la_state<E, R, D, turning>, state_name, p.stretches * p.parts, 128 * (1 + D / 64), Layout<R, D, false>::bytes, 1, false, stream,
                    cluster > 1 ? maps_of<turning>(call, 1) : maps, work);
+            scan();
         }
-        if (p.scan) {
-            const dim3 grid(R * D / 256, static_cast<unsigned>(call.count) * work.lines);
-            launch(la_scan<R * D>, "launching la_scan", grid, 256, 0, 1, true, stream, work, p.stretches);
-        }
-    }
-    if constexpr (std::is_same_v<E, float>) {
-        launch(la_split<R, cluster, false, turning>, output_name, blocks, 512, SplitLayout<R>::bytes, cluster, p.parts > 0, stream, maps, work);
-    } else {
-        launch(la_output<E, R, cluster, turning>, output_name, blocks, 384, Layout<R, 64, true>::bytes, cluster, p.parts > 0, stream, maps, work);
+        launch(la_output<E, R, cluster, turning>, output_name, blocks, 384, Layout<R, 64, true>::bytes, cluster, after, stream, maps, work);
     }
     if (!turning && a.state) {
         const dim3 grid(work.lines, static_cast<unsigned>((a.r + 15) / 16));
         launch(la_finish<E>, "launching la_finish", grid, 256, 0, 1, false, stream, work, static_cast<const E*>(a.k), static_cast<const E*>(a.v), a.k_stride,
-               a.v_stride, a.N, cluster, R, a.state);
+               a.v_stride, a.N, D / 64, R, a.state);
     }
 }
 

@@ -20,6 +20,8 @@ constexpr int most_summed = 32;  // states that a stretch sums itself where it s
 constexpr double half = 0.5, launch_cost = 1.5, replay_cost = 0.28;
 // What a multiprocessor needs at least for its share of a chunk: the whole one, or half.
 double chunk_cost(int cluster) { return cluster == 1 ? 0.82 : 0.45; }
+// The same of Float32.
+constexpr double split_chunk = 1.17, split_replay = 0.45;
 
 // Chunks back after which γ^distance < 2^-reach_bits; `chunks` when that is never.
 int reach_of(double gamma, int64_t chunks) {
@@ -27,8 +29,8 @@ int reach_of(double gamma, int64_t chunks) {
     return static_cast<int>(std::min<double>(static_cast<double>(chunks), std::ceil(tokens / chunk)));
 }
 
-// Blocks to a stretch: each has 64 columns of v.
-int cluster_of(const CausalArgs& a) { return padded(a.d) / 64; }
+// Blocks to a stretch: each has 64 columns of v, in Float32 all of them.
+int cluster_of(const CausalArgs& a) { return a.type == Type::Float32 ? 1 : padded(a.d) / 64; }
 
 // Plans one of the problems on its share of the multiprocessors: the others are cut alike, so that those that read the same
 // tensors in the same direction do it at the same time.
@@ -36,6 +38,7 @@ struct Planner {
     const CausalArgs& a;
     int64_t chunks, total;
     int problems, multiprocessors, cluster;
+    bool split;  // Float32
     std::vector<Head> head;
 
     explicit Planner(const Call& call)
@@ -44,7 +47,8 @@ struct Planner {
           total(a.B * a.H * chunks),
           problems(call.count),
           multiprocessors(device().multiprocessors / problems),
-          cluster(cluster_of(a)) {}
+          cluster(cluster_of(a)),
+          split(a.type == Type::Float32) {}
 
     // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory.
     void set_reach(int64_t longest_replay) {
@@ -61,14 +65,20 @@ struct Planner {
         return reach == from_memory ? 0 : std::min<int64_t>(first, reach);
     }
 
-    // The line in at most G stretches that move the same number of bytes.
-    std::vector<uint32_t> even(int G) const {
+    // Whether a stretch that starts there needs states from memory.
+    bool waits(int64_t pos) const { return pos % chunks != 0 && reach_at(pos) == from_memory; }
+
+    // The line in at most G stretches that move the same number of bytes; in Float32, where bytes are not what limits, of equal cost, if
+    // those that wait for states from memory could have made `delay` chunks meanwhile.
+    std::vector<uint32_t> even(int G, double delay = 0) const {
+        const double replay = split ? split_replay / split_chunk : half;
         std::vector<uint32_t> bound;
-        const auto fill = [&](int64_t bytes) {
+        const auto fill = [&](int64_t most) {
             bound.assign(1, 0);
             int64_t pos = 0;
             for (int g = 0; g < G && pos < total; ++g) {
-                pos = std::min(total, pos + std::max<int64_t>(1, bytes - static_cast<int64_t>(half * static_cast<double>(replayed_at(pos)))));
+                const double before = waits(pos) ? delay : replay * static_cast<double>(replayed_at(pos));
+                pos = std::min(total, pos + std::max<int64_t>(1, most - static_cast<int64_t>(before)));
                 bound.push_back(static_cast<uint32_t>(pos));
             }
             return pos == total;
@@ -96,6 +106,55 @@ struct Planner {
         return bound;
     }
 
+    // Chunks of a stretch from whose state another one starts: tasks follow them.
+    int64_t left_by(int64_t from, int64_t to) const { return waits(to) ? to - std::max(from, to / chunks * chunks) : 0; }
+
+    // Float32: a multiprocessor holds one block. Stretches that wait for no state begin on those that the tasks leave over; the others
+    // where tasks have ended.
+    Plan estimate_split(std::vector<uint32_t> bound) const {
+        Plan p;
+        p.stretches = static_cast<int>(bound.size()) - 1;
+        double bytes = static_cast<double>(total), free_time = 0, waiting_time = 0;
+        int64_t left = 0, most_before = 0;
+        int free = 0, in_head = 0, most_in_head = 0;
+        for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
+            const int64_t from = bound[g], to = bound[g + 1], back = replayed_at(from);
+            const double cost = split_chunk * static_cast<double>(to - from) + split_replay * static_cast<double>(back);
+            bytes += half * static_cast<double>(back);
+            left += left_by(from, to);
+            if (waits(from)) {
+                waiting_time = std::max(waiting_time, cost);
+                in_head = bound[g - 1] / chunks == from / chunks ? in_head + 1 : 1;
+                most_in_head = std::max(most_in_head, in_head);
+                most_before = std::max(most_before, from % chunks);
+            } else {
+                free_time = std::max(free_time, cost);
+                in_head = 0, ++free;
+            }
+        }
+        bytes += half * static_cast<double>(left);
+        p.time = std::max(bytes / multiprocessors, free_time);
+        if (left > 0) p.time = INFINITY;
+        for (const int tasks : {multiprocessors - free, multiprocessors}) {
+            if (left == 0 || tasks < 1) continue;
+            const int beside = std::min(free, multiprocessors - tasks);
+            const int64_t each = (left + tasks - 1) / tasks;
+            const double pass = launch_cost + std::max(half * static_cast<double>(left) / (multiprocessors - beside / split_chunk), split_replay * static_cast<double>(each));
+            const bool scan = most_in_head + most_before / each + 1 > most_summed;
+            double time = pass + waiting_time;
+            if (scan || free > beside) time = pass + std::max(waiting_time, free_time);
+            else time = std::max(time, free_time);
+            time = std::max(bytes / multiprocessors, scan ? time + launch_cost : time);
+            if (time < p.time) {
+                p.time = time, p.scan = scan;
+                p.tasks = static_cast<int>((left + each - 1) / each);
+            }
+        }
+        p.bound = std::move(bound);
+        p.head = head;
+        return p;
+    }
+
     Plan estimate(std::vector<uint32_t> bound) const {
         Plan p;
         p.stretches = static_cast<int>(bound.size()) - 1;
@@ -116,8 +175,7 @@ struct Planner {
         }
         p.time = std::max(bytes / multiprocessors, slowest);
         if (leaving > 0) {
-            const int64_t at_once = a.type == Type::Float32 ? multiprocessors / cluster : multiprocessors;
-            p.parts = static_cast<int>(std::clamp<int64_t>(at_once / leaving, 1, std::min<int64_t>(longest, 4)));
+            p.parts = static_cast<int>(std::clamp<int64_t>(multiprocessors / leaving, 1, std::min<int64_t>(longest, 4)));
             p.scan = p.parts * most_in_head > most_summed;
             p.time += launch_cost * (p.scan ? 2 : 1) +
                       std::max(half * static_cast<double>(left) / multiprocessors, replay_cost * static_cast<double>(longest) / p.parts);
@@ -127,20 +185,39 @@ struct Planner {
         return p;
     }
 
+    // Lays out what the tasks follow, and the order of the stretches.
+    void lay_out(Plan& p) {
+        if (!split) return;
+        head = p.head;
+        p.followed.assign(1, 0);
+        for (int g = 0; g < p.stretches; ++g) {
+            const auto from = p.bound.begin() + g;
+            const int64_t n = left_by(from[0], from[1]);
+            p.followed.push_back(p.followed.back() + static_cast<uint32_t>(n));
+            p.order.push_back(static_cast<uint8_t>(g));
+        }
+        if (p.tasks == 0) return;
+        const uint32_t all = p.followed.back(), tasks = static_cast<uint32_t>(p.tasks);
+        p.task = (all + tasks - 1) / tasks;
+        p.tasks = static_cast<int>((all + p.task - 1) / p.task);
+        std::stable_partition(p.order.begin(), p.order.end(), [&](uint8_t g) { return !waits(p.bound[g]); });
+    }
+
     // The quickest, as estimated, of: stretches of equal work or along the heads; states replayed or, where the decay reaches far,
     // from memory.
     Plan best() {
         Plan found;
         const auto offer = [&](std::vector<uint32_t> bound) {
-            Plan p = estimate(std::move(bound));
+            Plan p = split ? estimate_split(std::move(bound)) : estimate(std::move(bound));
             if (found.stretches == 0 || p.time < 0.995 * found.time) found = std::move(p);
         };
         const int64_t lines = a.B * a.H, most = std::min<int64_t>(total, most_stretches / problems);
         const int64_t G = std::clamp<int64_t>(a.stretches > 0 ? a.stretches : multiprocessors / cluster, 1, most), each = (total + G - 1) / G;
-        for (const int64_t longest : {chunks, each / 2}) {
+        for (const int64_t longest : {chunks, split ? each : each / 2, each / 2}) {
             set_reach(longest);
             if (lines > G && a.stretches == 0) offer(by_head(1, (lines + G - 1) / G));
             offer(even(static_cast<int>(G)));
+            for (int i = 1; i <= 12 && split && a.stretches == 0; ++i) offer(even(static_cast<int>(G), static_cast<double>(each * i) / 16));
             for (int64_t P = std::min(chunks, G / lines); P > 1 && a.stretches == 0; --P) offer(by_head(P, 1));
         }
         return found;
@@ -153,6 +230,7 @@ Plan repeated(Plan p, int times) {
         for (int g = 1; g <= p.stretches; ++g) p.bound.push_back(static_cast<uint32_t>(i) * total + p.bound[static_cast<std::size_t>(g)]);
     }
     p.stretches *= times;
+    p.tasks *= times;
     return p;
 }
 
@@ -181,7 +259,9 @@ const Plan& plan(const Call& call) {
     }
     Entry& e = kept[oldest];
     oldest = (oldest + 1) % kept.size();
-    e.plan = repeated(Planner(call).best(), call.count);
+    Planner planner(call);
+    e.plan = repeated(planner.best(), call.count);
+    planner.lay_out(e.plan);
     e.key = std::move(key);
     return e.plan;
 }

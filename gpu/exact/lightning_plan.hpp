@@ -38,14 +38,21 @@ struct Head {  // its decay
     int reach;  // chunks back that still count
 };
 
-// A line of chunks is cut into stretches: all chunks of all heads of all problems, one after the other.
+// A line of chunks is cut into stretches: all chunks of all heads of all problems, one after the other. Where one starts inside a head
+// whose states come from memory, earlier kernels follow the chunks before it in this head and leave states.
 struct Plan {
     int stretches = 0;
     int parts = 0;      // states that la_state leaves for each stretch; 0: not needed
-    bool scan = false;  // ... and la_scan sums them: some head has many
-    double time = 0;
+    int tasks = 0;      // Float32: blocks of la_split that leave states; 0: not needed
+    uint32_t task = 0;  // chunks for each
+    bool scan = false;  // la_scan sums the states: some head has many
+    double time = 0;    // as estimated
     std::vector<Head> head;
     std::vector<uint32_t> bound;
+    std::vector<uint32_t> followed;  // Float32: [stretches + 1], chunks before stretch b that are followed
+    std::vector<uint8_t> order;      // Float32: the stretches, those that wait for no state first
+
+    int states() const { return tasks > 0 ? stretches + tasks : stretches * parts; }
 };
 
 // The quickest, as estimated; the last few are remembered.

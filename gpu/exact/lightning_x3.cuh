@@ -1,6 +1,7 @@
 // Lightning Attention-2 on Float32 tensors with BFloat16 tensor cores: every operand is split into hi + lo, and hi·hi + hi·lo + lo·hi
-// stand for the product (relative error of an operand 2^-17). Tiles arrive as Float32 and are split where they lie: a tile of 64
-// columns, two boxes of 64 rows of 128 bytes, becomes a hi tile and a lo tile.
+// stand for the product (relative error of an operand 2^-17). Tiles of q and k arrive as Float32 and are split where they lie: a tile of
+// 64 columns, two boxes of 64 rows of 128 bytes, becomes a hi tile and a lo tile. Tiles of v are split on their way into registers, and
+// the outputs leave from where the values were.
 #pragma once
 
 #include "gpu/exact/lightning.cuh"
@@ -10,18 +11,22 @@ namespace causeway::gpu::la {
 // Half a score tile, as hi and as lo.
 constexpr uint32_t half_bytes = 2 * half_tile;
 
-template <int R>
+template <int R, int D, bool leave_states>
 struct SplitLayout {
+    static constexpr int groups = D / 64;                       // warpgroups that own 64 columns of the state each
+    static constexpr int splitters = leave_states ? 7 : 3;      // warps that split
     static constexpr uint32_t block = 2 * tile_bytes;  // 64 columns, as 64 × 64 Float32 or as hi and lo
-    static constexpr uint32_t qk_bytes = R / 64 * block;
-    static constexpr int stages = R == 128 ? 2 : 3, scores = 2;
-    static constexpr uint32_t q_at = 0, k_at = stages * qk_bytes, v_at = 2 * stages * qk_bytes;
-    static constexpr uint32_t scores_at = v_at + stages * block, output_at = scores_at + scores * block, kept_at = output_at + block;
-    static constexpr uint32_t barriers_at = kept_at + kept_bytes;
-    static constexpr uint32_t bytes = barriers_at + 256 + 1024;
+    static constexpr uint32_t qk_bytes = R / 64 * block, stage_bytes = (leave_states ? 1 : 2) * qk_bytes + groups * block;
+    static constexpr int scores = leave_states ? 0 : 2;
+    static constexpr uint32_t barrier_bytes = 512, rest = scores * block + barrier_bytes + 1024;  // 1024: the base is rounded up to a swizzle atom
+    static constexpr int fitting = static_cast<int>((227 * 1024 - rest) / stage_bytes), stages = fitting < 4 ? fitting : 4;
+    static constexpr uint32_t k_at = 0, v_at = stages * qk_bytes, q_at = v_at + stages * groups * block;
+    static constexpr uint32_t scores_at = stages * stage_bytes, barriers_at = scores_at + scores * block;
+    static constexpr uint32_t bytes = barriers_at + barrier_bytes + 1024;
+    static constexpr int threads = 128 * (2 + groups);
 };
 
-// A ring of tiles of one tensor: loaded (full), split (ready), free again (empty).
+// A ring of tiles of one tensor: loaded (full), split (ready; q and k), free again (empty).
 template <int stages>
 struct Tiles {
     uint32_t at, bytes, bars;
@@ -31,7 +36,9 @@ struct Tiles {
     __device__ __forceinline__ uint32_t full() const { return bars + 8 * ring.stage; }
     __device__ __forceinline__ uint32_t ready() const { return full() + 8 * stages; }
     __device__ __forceinline__ uint32_t empty() const { return full() + 16 * stages; }
+    __device__ __forceinline__ void wait_full() const { ptx::barrier_wait(full(), ring.parity); }
     __device__ __forceinline__ void wait_ready() const { ptx::barrier_wait(ready(), ring.parity); }
+    __device__ __forceinline__ void wait_empty() const { ptx::barrier_wait(empty(), ring.parity ^ 1); }
 };
 
 // x ≈ hi + lo, two at a time.
@@ -44,114 +51,255 @@ __device__ __forceinline__ float2 join(uint32_t hi, uint32_t lo) {
     return {__uint_as_float(hi << 16) + __uint_as_float(lo << 16), __uint_as_float(hi & 0xFFFF0000u) + __uint_as_float(lo & 0xFFFF0000u)};
 }
 
-// Splits one block of 64 × 64 in place, four warps together; each row of 64 stays with one warp.
-__device__ __forceinline__ void split_block(uint32_t at, int thread) {
-    float4 x[4][2];
+// Splits a tile of R columns in place, `splitters` warps together: a warp takes eight tokens of 64 columns at a time, a thread eight
+// columns of either half of one token. Eight threads that access shared memory at once have two tokens, t and t ^ 5: in the swizzle
+// their pieces of 16 bytes, every other one of Float32 or four in a row of hi or lo, never meet in a bank.
+template <int R, int splitters, int at_once>
+__device__ __forceinline__ void split_tile(uint32_t tile, int warp, int lane) {
+    constexpr int steps = R / 64 * 8;
+    const int token = lane / 8 ^ lane / 4 % 2 * 5, piece = lane % 4;
+    const uint32_t row = tile + token * 128, from = row + (2 * piece ^ token) * 16, to = row + (piece ^ token) * 16;
+#pragma unroll 1
+    for (int s = warp; s < steps; s += at_once * splitters) {
+        float4 x[at_once][4];
+        uint32_t at[at_once];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int unit = thread + 128 * i, token = unit / 8, column = unit % 8;  // eight columns of one token
-        const uint32_t row = at + column / 4 * tile_bytes + token * 128;
-        // The upper four read their halves the other way round: no two of eight threads meet in a bank.
-        const int first = 2 * (column % 4) + column / 4, second = first ^ 1;
-        x[i][0] = ptx::load_shared(row + ((first ^ (token % 8)) * 16));
-        x[i][1] = ptx::load_shared(row + ((second ^ (token % 8)) * 16));
-    }
-    __syncwarp();
+        for (int i = 0; i < at_once; ++i) {
+            const int step = s + i * splitters;
+            at[i] = step / 8 * (2 * tile_bytes) + step % 8 * 1024;
+            if (steps % (at_once * splitters) != 0 && step >= steps) break;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int unit = thread + 128 * i, token = unit / 8, column = unit % 8;
-        const float4 a = column < 4 ? x[i][0] : x[i][1], b = column < 4 ? x[i][1] : x[i][0];
-        uint32_t hi[4], lo[4];
-        split(a.x, a.y, hi[0], lo[0]), split(a.z, a.w, hi[1], lo[1]), split(b.x, b.y, hi[2], lo[2]), split(b.z, b.w, hi[3], lo[3]);
-        const uint32_t to = at + token * 128 + ((column ^ (token % 8)) * 16);
-        ptx::store_shared(to, hi);
-        ptx::store_shared(to + tile_bytes, lo);
-    }
-}
-
-// vᵀ of one warp's 16 columns, split, as A operands. Whether it has NaN or Inf.
-template <int R>
-__device__ __forceinline__ bool load_split_v(uint32_t v_tile, int warp, int lane, uint32_t (&hi)[16], uint32_t (&lo)[16]) {
-    State<__nv_bfloat16, R>::load_v(hi, v_tile, warp, lane);
-    State<__nv_bfloat16, R>::load_v(lo, v_tile + tile_bytes, warp, lane);
-    return __any_sync(~0u, unusual<__nv_bfloat16>(hi));
-}
-// V'ᵀ = vᵀ γ^(63-j) · f, reversed vᵀ γ^j · f.
-template <int R>
-__device__ __forceinline__ void weigh_split_v(const State<__nv_bfloat16, R>& state, float f, const uint32_t (&hi)[16], const uint32_t (&lo)[16],
-                                              uint32_t (&weighed_hi)[16], uint32_t (&weighed_lo)[16]) {
+            for (int j = 0; j < 4; ++j) x[i][j] = ptx::load_shared((from ^ j % 2 * 16) + at[i] + j / 2 * tile_bytes);
+        }
+        __syncwarp();
 #pragma unroll
-    for (int ks = 0; ks < 4; ++ks) {
-        const float up = f * state.v_up[ks];
+        for (int i = 0; i < at_once; ++i) {
+            if (steps % (at_once * splitters) != 0 && s + i * splitters >= steps) break;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float2 x = join(hi[4 * ks + i], lo[4 * ks + i]);
-            const int w = i < 2 ? 0 : 2;
-            split(x.x * (state.v_low[w] * up), x.y * (state.v_low[w + 1] * up), weighed_hi[4 * ks + i], weighed_lo[4 * ks + i]);
+            for (int half = 0; half < 2; ++half) {
+                const float4 a = x[i][2 * half], b = x[i][2 * half + 1];
+                uint32_t hi[4], lo[4];
+                split(a.x, a.y, hi[0], lo[0]), split(a.z, a.w, hi[1], lo[1]), split(b.x, b.y, hi[2], lo[2]), split(b.z, b.w, hi[3], lo[3]);
+                ptx::store_shared((to ^ half * 64) + at[i], hi);
+                ptx::store_shared((to ^ half * 64) + at[i] + tile_bytes, lo);
+            }
         }
     }
 }
 
-// U = V'ᵀ K, asynchronously. The tensor cores cut off what they add to an accumulator, so the running state is summed outside.
-template <int R>
-__device__ __forceinline__ void queue_split_outer(float (&u)[R / 2], const uint32_t (&hi)[16], const uint32_t (&lo)[16], uint32_t k_tile) {
+// The share of warp `splitter`, once the tile is there.
+template <int R, int splitters, int at_once, int stages>
+__device__ __forceinline__ void split_share(const Tiles<stages>& x, int splitter, int lane) {
+    x.wait_full();
+    split_tile<R, splitters, at_once>(x.tile(), splitter, lane);
+    ptx::proxy_fence();
+    __syncwarp();
+    if (lane == 0) ptx::barrier_arrive(x.ready());
+}
+
+// Where element (token, column) of a Float32 tile of 64 columns lies.
+__device__ __forceinline__ uint32_t value_at(int token, int column) {
+    return column / 32 * tile_bytes + token * 128 + ((column % 32 / 4 ^ token % 8) * 16) + column % 4 * 4;
+}
+
+// The elements of a transposed 64 × 64 tile that one thread has, as an accumulator or as A operands: element i is token
+// 8(i/4) + 2(lane % 4) + i % 2 of column 16 warp + lane/4 + 8(i/2 % 2). The 32 lanes of an access are in 32 banks.
+struct Own {
+    uint32_t at[4];
+
+    __device__ __forceinline__ Own(int warp, int lane) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) at[i] = value_at(2 * (lane % 4) + i % 2, 16 * warp + lane / 4 + 8 * (i / 2));
+    }
+    __device__ __forceinline__ void load(uint32_t tile, float (&x)[32]) const {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) x[i] = ptx::load_shared_float(tile + at[i % 4] + i / 4 * 8 * 128);
+    }
+    __device__ __forceinline__ void store(uint32_t tile, const float (&x)[32]) const {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) ptx::store_shared(tile + at[i % 4] + i / 4 * 8 * 128, x[i]);
+    }
+};
+
+// γ^distance of the tokens that a thread has: of values to the next state, and of outputs from the state.
+struct SplitDecay {
+    float value[2], output[2], step, chunk_step;  // of the token pair nearest to the state; γ^8, γ^64
+
+    __device__ __forceinline__ void set(const Piece& p, int lane) {
+        const int first = 2 * (lane % 4);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            value[i] = power(p.head.log2_gamma, p.reversed ? first + i : 7 - first - i);
+            output[i] = power(p.head.log2_gamma, p.reversed ? 8 - first - i : first + i + 1);
+        }
+        step = power(p.head.log2_gamma, 8);
+        chunk_step = power(p.head.log2_gamma, chunk);
+    }
+    // Keeps the compiler from making all weights of a chunk before the loop over chunks: there are no registers for them.
+    __device__ __forceinline__ void renew() { asm volatile("" : "+f"(step)); }
+    // f(n, γ^8k) for the eight tokens 8n ... in order of their distance, k = 0, 1 ...
+    template <class F>
+    __device__ __forceinline__ void outwards(bool from_first, float up, const F& f) const {
+        if (from_first) {
+#pragma unroll
+            for (int n = 0; n < 8; ++n) f(n, up), up *= step;
+        } else {
+#pragma unroll
+            for (int n = 7; n >= 0; --n) f(n, up), up *= step;
+        }
+    }
+    __device__ __forceinline__ void weigh_outputs(const Piece& p, float (&o)[32]) const {
+        outwards(!p.reversed, 1.0f, [&](int n, float up) {
+            const float w0 = output[0] * up, w1 = output[1] * up;
+            o[4 * n] *= w0, o[4 * n + 1] *= w1, o[4 * n + 2] *= w0, o[4 * n + 3] *= w1;
+        });
+    }
+    // V'ᵀ = vᵀ γ^(63-j) · f, reversed vᵀ γ^j · f, split.
+    __device__ __forceinline__ void weigh_values(const Piece& p, float f, const float (&v)[32], uint32_t (&hi)[16], uint32_t (&lo)[16]) const {
+        outwards(p.reversed, f, [&](int n, float up) {
+            const float w0 = value[0] * up, w1 = value[1] * up;
+            split(v[4 * n] * w0, v[4 * n + 1] * w1, hi[2 * n], lo[2 * n]);
+            split(v[4 * n + 2] * w0, v[4 * n + 3] * w1, hi[2 * n + 1], lo[2 * n + 1]);
+        });
+    }
+};
+
+// The mask of a score tile of 64 queries and keys: blocks of 16 by 16 are seen wholly, not at all, or (on the diagonal) in part.
+struct SplitMask {
+    float far[2], near[2], step, step2;  // γ^(8 + distance), γ^distance or 0, γ^8, γ^16
+    uint32_t seen;                       // of a pair on the diagonal, as ones
+    bool reversed;
+
+    __device__ __forceinline__ void set(const Piece& p, int lane) {
+        seen = 0;
+        reversed = p.reversed;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int n = lane / 4 - 2 * (lane % 4) - i, back = p.reversed ? -n : n;
+            far[i] = power(p.head.log2_gamma, 8 + back);
+            near[i] = power(p.head.log2_gamma, max(back, 0));
+            if (back >= 0) seen |= 0xFFFFu << (16 * i);
+        }
+        step = power(p.head.log2_gamma, 8), step2 = step * step;
+    }
+    // Scores of this warp's 16 queries and 16 keys, in pairs: [8 keys][8 queries]; `ahead` blocks of 16 keys lie between.
+    __device__ __forceinline__ void apply(int ahead, const float* x, uint32_t (&hi)[4], uint32_t (&lo)[4]) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) hi[i] = lo[i] = 0;
+        if (ahead < 0) return;
+        const auto far_pair = [&](int i, float up) { split(x[2 * i] * (far[0] * up), x[2 * i + 1] * (far[1] * up), hi[i], lo[i]); };
+        if (ahead == 0) {
+#pragma unroll
+            for (int i = 0; i < 4; i += 3) {
+                split(x[2 * i] * near[0], x[2 * i + 1] * near[1], hi[i], lo[i]);
+                hi[i] &= seen, lo[i] &= seen;
+            }
+            if (reversed) far_pair(2, 1.0f);
+            else far_pair(1, 1.0f);
+        } else {
+            const float base = ahead == 1 ? 1.0f : ahead == 2 ? step2 : step2 * step2;
+            const float middle = base * step, most = base * step2;
+            far_pair(0, middle), far_pair(3, middle);
+            far_pair(1, reversed ? base : most), far_pair(2, reversed ? most : base);
+        }
+    }
+};
+
+// As Remake does it; what the state has given is kept in the thread's own memory.
+struct SplitRemake {
+    float kept[32];
+
+    __device__ __forceinline__ void keep(const float (&o)[32]) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) kept[i] = o[i];
+    }
+    // `values` is the tile of these 64 columns, `scores` the score tile.
+    __device__ __forceinline__ void make(const Piece& p, float (&o)[32], uint32_t values, uint32_t scores, int warp, int lane) {
+#pragma unroll 1
+        for (int e = 0; e < 32; ++e) {
+            const int i = 8 * (e / 4) + 2 * (lane % 4) + e % 2, column = 16 * warp + lane / 4 + e % 4 / 2 * 8;
+            float sum = kept[e];
+#pragma unroll 1
+            for (int j = p.reversed ? i : 0; j < (p.reversed ? 64 : i + 1); ++j) {
+                const uint32_t at = scores + j / 32 * half_bytes + score_at(i, j % 32 / 8) + j % 8 / 2 * 4;
+                const float2 pair = join(ptx::load_shared_word(at), ptx::load_shared_word(at + half_tile));
+                sum = fmaf(j % 2 ? pair.y : pair.x, ptx::load_shared_float(values + value_at(j, column)), sum);
+            }
+            kept[e] = sum;
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) o[i] = isfinite(o[i]) ? o[i] : kept[i];
+        __syncwarp();  // other lanes have read the values that these outputs replace
+    }
+};
+
+// U = V'ᵀ K for 64 columns of K, asynchronously. The tensor cores cut off what they add to an accumulator, so the running state is
+// summed outside.
+__device__ __forceinline__ void queue_split_outer(float (&u)[32], const uint32_t (&hi)[16], const uint32_t (&lo)[16], uint32_t k_block) {
     using E = __nv_bfloat16;
-    constexpr uint32_t block = SplitLayout<R>::block;
+    const uint32_t k = ptx::tile_base(k_block);
     ptx::matrix_fence();
 #pragma unroll
     for (int ks = 0; ks < 4; ++ks) {
-        const uint32_t at = k_tile + ks * 16 * 128;
-        ptx::product_rs<E, 1>(u, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], ptx::tile(at, block), ks > 0);
-        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::tile(at + tile_bytes, block), 1);
-        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::tile(at, block), 1);
+        const uint32_t at = ks * 16 * 128;
+        ptx::product_rs<E, 1>(u, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], ptx::tile_from(k, at), ks > 0);
+        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::tile_from(k, at + tile_bytes), 1);
+        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::tile_from(k, at), 1);
     }
     ptx::matrix_commit();
 }
 
-// Warpgroup 0 loads, 1 splits, 2 makes the scores, 3 owns 64 columns of v; stretches, clusters and formulas are la_output's.
-// With `leave_states` it does what la_state does instead.
-template <int R, int C, bool leave_states, bool turning>
-__global__ __launch_bounds__(512, 1) void la_split(const __grid_constant__ Maps<turning> maps, const __grid_constant__ Work work) {
+// One block to a stretch. Of warpgroup 0 one warp loads and the others split; 1 makes the scores, 2 and 3 own 64 columns of v each:
+// stretches and formulas are la_output's. With `leave_states`, one block to a task, it does what la_state does instead, and 1 splits too.
+template <int R, int D, bool leave_states, bool turning>
+__global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void la_split(const __grid_constant__ Maps<turning> maps,
+                                                                                       const __grid_constant__ SplitWork work) {
     using E = __nv_bfloat16;
-    using L = SplitLayout<R>;
+    using L = SplitLayout<R, D, leave_states>;
     extern __shared__ uint8_t raw[];
     const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u, bars = base + L::barriers_at;
-    const uint32_t score_full = bars + 72 * L::stages, score_empty = score_full + 8 * L::scores;
-    Tiles<L::stages> q(base + L::q_at, L::qk_bytes, bars), k(base + L::k_at, L::qk_bytes, bars + 24 * L::stages), v(base + L::v_at, L::block, bars + 48 * L::stages);
-    const uint32_t index = blockIdx.x / C, rank = C > 1 ? ptx::cluster_rank() : 0;
-    const uint32_t stretch = leave_states ? index / work.parts : index;
-    const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    constexpr uint32_t ring_bars = 24 * L::stages;
+    const uint32_t score_full = bars + (2 + L::groups) * ring_bars, score_empty = score_full + 8 * L::scores;
+    static_assert((2 + L::groups) * ring_bars + 16 * L::scores <= L::barrier_bytes);
+    const int thread = threadIdx.x % 128, lane = thread % 32;
+    const int group = __shfl_sync(~0u, threadIdx.x / 128, 0), warp = __shfl_sync(~0u, thread / 32, 0);
+    const auto shared_tiles = [&](uint32_t at, int ring) { return Tiles<L::stages>(base + at, L::qk_bytes, bars + ring * ring_bars); };
+    constexpr uint32_t values_of_group = L::stages * L::block;
+    const auto value_tiles = [&](int g) { return Tiles<L::stages>(base + L::v_at + g * values_of_group, L::block, bars + (2 + g) * ring_bars); };
     if (threadIdx.x == 0) {
         if constexpr (!turning) prefetch(maps.of[0]);
-        for (int i = 0; i < L::stages; ++i) {
-            for (const uint32_t at : {q.bars, k.bars, v.bars}) {
-                // Tiles of v are read by ordinary loads too: every thread arrives for itself.
-                const bool of_v = at == v.bars;
-                ptx::barrier_init(at + 8 * i, 1);
-                ptx::barrier_init(at + 8 * (L::stages + i), of_v ? 128 : 4), ptx::barrier_init(at + 8 * (2 * L::stages + i), of_v ? 128 : 8 * C);
+        for (int ring = 0; ring < 2 + L::groups; ++ring) {
+            for (int i = 0; i < L::stages; ++i) {
+                const uint32_t at = bars + ring * ring_bars + 8 * i;
+                ptx::barrier_init(at, 1), ptx::barrier_init(at + 8 * L::stages, ring == 0 ? 4 : L::splitters);
+                ptx::barrier_init(at + 16 * L::stages, ring >= 2 ? 1 : 4 * (L::groups + (leave_states ? 0 : 1)));
             }
         }
-        for (int i = 0; i < L::scores; ++i) ptx::barrier_init(score_full + 8 * i, 1), ptx::barrier_init(score_empty + 8 * i, 4 * C);
+        for (int i = 0; i < L::scores; ++i) ptx::barrier_init(score_full + 8 * i, 1), ptx::barrier_init(score_empty + 8 * i, 4 * L::groups);
         ptx::barrier_init_fence();
     }
     __syncthreads();
-    if constexpr (C > 1) ptx::cluster_barrier();
     if constexpr (leave_states) ptx::let_next_kernel_start();
 
-    // Calls f(piece, chunks to replay before it) for every piece of the stretch; a part of one that leaves a state has no chunks of
-    // its own.
+    uint32_t stretch = leave_states ? 0 : work.order[blockIdx.x];
+    // Calls f(piece, chunks to replay before it) for every piece of the stretch, or of the task: that has no chunks of its own, and
+    // leaves a state for each stretch that it has a part of.
     const auto each_piece = [&](const auto& f) {
-        uint32_t pos = work.bound[stretch];
-        const uint32_t end = work.bound[stretch + 1];
         if constexpr (leave_states) {
-            if (end % work.chunks == 0) return;
-            pos = max(pos, end / work.chunks * work.chunks);
-            Piece p = piece_at<turning>(work, pos, end);
-            if (p.head.reach != from_memory) return;
-            const uint32_t i = index % work.parts, from = part_start(p.first, p.last, i, work.parts), to = part_start(p.first, p.last, i + 1, work.parts);
-            p.first = p.last = to;
-            f(p, to - from);
+            uint32_t pos = blockIdx.x * work.task;
+            const uint32_t end = min(pos + work.task, work.followed[work.stretches]);
+            for (stretch = stretch_followed(work, pos); pos < end; ++stretch) {
+                const uint32_t to = min(end, work.followed[stretch + 1]);
+                if (to <= pos) continue;
+                const uint32_t in_line = work.bound[stretch + 1] - work.followed[stretch + 1];
+                Piece p = piece_at<turning>(work, in_line + pos, in_line + to);
+                p.first = p.last;
+                f(p, to - pos);
+                pos = to;
+            }
         } else {
+            uint32_t pos = work.bound[stretch];
+            const uint32_t end = work.bound[stretch + 1];
             while (pos < end) {
                 const Piece p = piece_at<turning>(work, pos, end);
                 f(p, replayed(p));
@@ -159,244 +307,248 @@ __global__ __launch_bounds__(512, 1) void la_split(const __grid_constant__ Maps<
             }
         }
     };
-    // This warp needs the tile no more: every block that may write into it is told.
-    const auto release_shared = [&](const Tiles<L::stages>& x) {
-        if (C == 1 && lane == 0) ptx::barrier_arrive(x.empty());
-        if (C > 1 && lane < C) ptx::barrier_arrive_at(x.empty(), lane);
+    // This warp needs the tile no more.
+    const auto release = [&](uint32_t empty) {
+        __syncwarp();
+        if (lane == 0) ptx::barrier_arrive(empty);
+    };
+
+    const auto split_keys = [&](int splitter) {
+        auto k = shared_tiles(L::k_at, 1);
+        each_piece([&](const Piece& p, uint32_t back) {
+#pragma unroll 1
+            for (uint32_t i = 0; i < back + p.last - p.first; ++i) {
+                split_share<R, L::splitters, 1>(k, splitter, lane);
+                k.ring.next();
+            }
+        });
     };
 
     if (group == 0) {
-        ptx::give_registers<40>();
-        if (threadIdx.x == 0) {
-            const auto load_shared_rows = [&](Tiles<L::stages>& x, const CUtensorMap& map, const Piece& p, uint32_t c) {
-                ptx::barrier_wait(x.empty(), x.ring.parity ^ 1);
-                ptx::barrier_arrive_expect(x.full(), L::qk_bytes);
+        ptx::give_registers<32>();
+        auto q = shared_tiles(L::q_at, 0), k = shared_tiles(L::k_at, 1);
+        if (warp == 3) {
+            if (lane == 0) {
+                auto v = value_tiles(0);
+                const auto load_rows = [&](Tiles<L::stages>& x, const CUtensorMap& map, const Piece& p, uint32_t c) {
+                    x.wait_empty();
+                    ptx::barrier_arrive_expect(x.full(), L::qk_bytes);
 #pragma unroll
-                for (int i = 0; i < R / 32; ++i) {
-                    const uint32_t box = x.tile() + i * tile_bytes + rank * (tile_bytes / C);
-                    const int token = p.token(c) + rank * (chunk / C);
-                    if constexpr (C == 1) ptx::load_box(box, map, x.full(), 32 * i, token, p.h, p.b, work.read_once);
-                    else ptx::load_box_for((1 << C) - 1, box, map, x.full(), 32 * i, token, p.h, p.b, work.read_once);
-                }
-                x.ring.next();
-            };
-            const auto load = [&](const Piece& p, uint32_t c, bool with_q) {
-                const Tensors& map = maps.of[p.problem];
-                if (with_q) load_shared_rows(q, map.q, p, c);
-                load_shared_rows(k, map.k, p, c);
-                ptx::barrier_wait(v.empty(), v.ring.parity ^ 1);
-                ptx::barrier_arrive_expect(v.full(), L::block);
-                for (int i = 0; i < 2; ++i) ptx::load_box(v.tile() + i * tile_bytes, map.v, v.full(), rank * 64 + 32 * i, p.token(c), p.h, p.b, work.read_once);
-                v.ring.next();
-            };
-            each_piece([&](const Piece& p, uint32_t back) {
-                for (uint32_t i = 1; i <= back; ++i) load(p, p.first - i, false);
-                for (uint32_t c = p.first; c < p.last; ++c) load(p, c, true);
-            });
+                    for (int i = 0; i < R / 32; ++i) {
+                        ptx::load_box(x.tile() + i * tile_bytes, map, x.full(), 32 * i, p.token(c), p.h, p.b, work.read_once);
+                    }
+                    x.ring.next();
+                };
+                const auto load = [&](const Piece& p, uint32_t c, bool with_q) {
+                    const Tensors& map = maps.of[p.problem];
+                    if (with_q) load_rows(q, map.q, p, c);
+                    load_rows(k, map.k, p, c);
+#pragma unroll
+                    for (int i = 0; i < D / 32; ++i) {
+                        const uint32_t tile = v.tile() + i / 2 * values_of_group, bar = i / 2 * ring_bars;
+                        if (i % 2 == 0) {
+                            ptx::barrier_wait(v.empty() + bar, v.ring.parity ^ 1);
+                            ptx::barrier_arrive_expect(v.full() + bar, L::block);
+                        }
+                        ptx::load_box(tile + i % 2 * tile_bytes, map.v, v.full() + bar, 32 * i, p.token(c), p.h, p.b, work.read_once);
+                    }
+                    v.ring.next();
+                };
+                each_piece([&](const Piece& p, uint32_t back) {
+#pragma unroll 1
+                    for (uint32_t i = 1; i <= back; ++i) load(p, p.first - i, false);
+#pragma unroll 1
+                    for (uint32_t c = p.first; c < p.last; ++c) load(p, c, true);
+                });
+            }
+        } else {
+            split_keys(warp);
         }
     } else if (group == 1) {
-        ptx::give_registers<96>();
-        const auto split_tile = [&](Tiles<L::stages>& x) {
-            ptx::barrier_wait(x.full(), x.ring.parity);
-            for (uint32_t at = 0; at < x.bytes; at += L::block) split_block(x.tile() + at, thread);
-            ptx::proxy_fence();
-            __syncwarp();
-            if (lane == 0 || &x == &v) ptx::barrier_arrive(x.ready());
-            x.ring.next();
-        };
-        each_piece([&](const Piece& p, uint32_t back) {
-            for (uint32_t i = 0; i < back + p.last - p.first; ++i) {
-                if (i >= back) split_tile(q);
-                split_tile(k);
-                split_tile(v);
-            }
-        });
-    } else if (group == 2) {
-        ptx::give_registers<120>();
-        // Each block of a pair makes the scores of half the keys, and sends them to the other.
-        constexpr int keys = 64 / C;
+        ptx::give_registers<80>();
+        auto q = shared_tiles(L::q_at, 0), k = shared_tiles(L::k_at, 1);
         Ring<L::scores> out;
-        Mask<keys> mask;
-        const int first_half = C > 1 ? static_cast<int>(rank) : 0;
-        each_piece([&](const Piece& p, uint32_t back) {
+        SplitMask mask;
+        if constexpr (leave_states) split_keys(3 + warp);
+        else each_piece([&](const Piece& p, uint32_t back) {
+#pragma unroll 1
             for (; back > 0; --back) {
                 k.wait_ready();
-                release_shared(k);
+                release(k.empty());
                 k.ring.next();
             }
-            mask.set(p, 32 * first_half, warp, lane);
+            mask.set(p, lane);
+#pragma unroll 1
             for (uint32_t c = p.first; c < p.last; ++c) {
-                float acc[keys / 2];
+                float acc[32];
+                split_share<R, 4, 2>(q, warp, lane);
                 q.wait_ready();
                 k.wait_ready();
+                const uint32_t qs = ptx::tile_base(q.tile()), kt = ptx::tile_base(k.tile());
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    const uint32_t at = ks / 4 * L::block + ks % 4 * 32, qs = q.tile() + at, kt = k.tile() + at + 32 * first_half * 128;
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile(qs + tile_bytes), ptx::tile(kt), ks > 0);
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile(qs), ptx::tile(kt + tile_bytes), 1);
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile(qs), ptx::tile(kt), 1);
+                    const uint32_t at = ks / 4 * L::block + ks % 4 * 32;
+                    ptx::product_ss<E, 0, 0>(acc, ptx::tile_from(qs, at + tile_bytes), ptx::tile_from(kt, at), ks > 0);
+                    ptx::product_ss<E, 0, 0>(acc, ptx::tile_from(qs, at), ptx::tile_from(kt, at + tile_bytes), 1);
+                    ptx::product_ss<E, 0, 0>(acc, ptx::tile_from(qs, at), ptx::tile_from(kt, at), 1);
                 }
                 ptx::matrix_commit();
                 ptx::matrix_wait<0>();
                 ptx::hold(acc);
-                release_shared(q);
-                release_shared(k);
+                release(q.empty());
+                release(k.empty());
                 q.ring.next();
                 k.ring.next();
                 ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
-                const uint32_t mine = base + L::scores_at + out.stage * L::block + first_half * half_bytes;
+                const uint32_t tile = base + L::scores_at + out.stage * L::block;
 #pragma unroll
-                for (int j = 0; j < keys / 16; ++j) {
+                for (int j = 0; j < 4; ++j) {
                     uint32_t hi[4], lo[4];
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const int at = 8 * j + 2 * i;
-                        split(acc[at] * mask.weight[at], acc[at + 1] * mask.weight[at + 1], hi[i], lo[i]);
-                        hi[i] &= mask.seen[at / 2], lo[i] &= mask.seen[at / 2];
-                    }
-                    const uint32_t to = mine + j / 2 * half_bytes + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16);
+                    mask.apply(p.reversed ? j - warp : warp - j, acc + 8 * j, hi, lo);
+                    __syncwarp();
+                    const uint32_t to = tile + j / 2 * half_bytes + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16);
                     ptx::store_matrices(to, hi[0], hi[1], hi[2], hi[3]);
                     ptx::store_matrices(to + half_tile, lo[0], lo[1], lo[2], lo[3]);
                 }
                 ptx::proxy_fence();
-                ptx::named_barrier(2, 128);
-                if (thread == 0) send_scores<C>(mine, half_bytes, score_full + 8 * out.stage, rank);
+                ptx::named_barrier(1, 128);
+                if (thread == 0) ptx::barrier_arrive(score_full + 8 * out.stage);
                 out.next();
             }
         });
     } else {
-        ptx::take_registers<256>();
+        ptx::take_registers<200>();
+        const int g = group - 2;
         const bool leader = thread == 0;
+        auto q = shared_tiles(L::q_at, 0), k = shared_tiles(L::k_at, 1), v = value_tiles(g);
         Ring<L::scores> in;
         State<E, R> state;
-        const uint32_t out = base + L::output_at;
-        const auto release_v = [&] { ptx::barrier_arrive(v.empty()); };
+        const Own own(warp, lane);
+        // Outputs leave from the tile that held the values; it is free when they are gone, about a chunk later.
+        uint32_t leaving = 0;
+        const auto free_left = [&] {
+            if (leader && leaving) {
+                ptx::store_wait_read<0>();
+                ptx::barrier_arrive(leaving);
+            }
+            leaving = 0;
+        };
         each_piece([&](const Piece& p, uint32_t back) {
+            SplitDecay decay;
+            decay.set(p, lane);
             state.clear();
-            state.set_decay(p, lane);
-            float f = 1.0f;
-            for (; back > 0; --back) {
-                uint32_t hi[16], lo[16];
-                float u[R / 2];
-                v.wait_ready();
-                load_split_v<R>(v.tile(), warp, lane, hi, lo);
-                weigh_split_v(state, f, hi, lo, hi, lo);
-                release_v();
-                v.ring.next();
-                k.wait_ready();
-                queue_split_outer<R>(u, hi, lo, k.tile());
+            float f = 1.0f, values[32];
+            uint32_t hi[16], lo[16];
+            float u[R / 64][32];
+            const auto add_update = [&](float keep) {
                 ptx::matrix_wait<0>();
-                ptx::hold(u);
-                release_shared(k);
+#pragma unroll
+                for (int i = 0; i < R / 64; ++i) ptx::hold(u[i]);
+                release(k.empty());
                 k.ring.next();
 #pragma unroll
-                for (int i = 0; i < R / 2; ++i) state.s[i] += u[i];
-                f *= state.step;
+                for (int i = 0; i < R / 2; ++i) state.s[i] = fmaf(state.s[i], keep, u[i / 32][i % 32]);
+            };
+#pragma unroll 1
+            for (; back > 0; --back) {
+                decay.renew();
+                v.wait_full();
+                own.load(v.tile(), values);
+                ptx::named_barrier(2 + g, 128);
+                if (leader) ptx::barrier_arrive(v.empty());
+                v.ring.next();
+                decay.weigh_values(p, f, values, hi, lo);
+                k.wait_ready();
+#pragma unroll
+                for (int i = 0; i < R / 64; ++i) queue_split_outer(u[i], hi, lo, k.tile() + i * L::block);
+                add_update(1.0f);
+                f *= decay.chunk_step;
             }
             if constexpr (leave_states) {
-                state.leave(work.states, index * C + rank, thread);
+                state.leave(work.states, size_t{stretch + blockIdx.x} * L::groups + g, thread);
                 return;
             }
-            if (p.first > 0 && p.head.reach == from_memory) state.take(work, p, stretch, C, rank, thread);
-            if (!turning && work.initial) state.add_initial(work, p, rank, warp, lane);
-            OutputDecay decay;
-            decay.set(p, lane);
-            const Remake remake{base + L::kept_at, thread};
-            float o[32];
-            const auto leave = [&](uint32_t c) {
-                if (leader) ptx::store_wait_read<0>();
-                ptx::named_barrier(1, 128);
-#pragma unroll
-                for (int i = 0; i < 32; ++i) {
-                    const int token = 8 * (i / 4) + 2 * (lane % 4) + i % 2, column = 16 * warp + lane / 4 + i % 4 / 2 * 8;
-                    ptx::store_shared(out + column / 32 * tile_bytes + token * 128 + ((column % 32 / 4 ^ token % 8) * 16) + column % 4 * 4, o[i]);
-                }
-                ptx::proxy_fence();
-                ptx::named_barrier(1, 128);
-                if (leader) {
-                    for (int i = 0; i < 2; ++i) ptx::store_box(maps.of[p.problem].o, out + i * tile_bytes, rank * 64 + 32 * i, p.token(c), p.h, p.b, work.write);
-                    ptx::store_commit();
-                }
-            };
-
+            if (p.first > 0 && p.head.reach == from_memory) state.take(work, p, stretch, L::groups, g, thread);
+            if (!turning && work.initial) state.add_initial(work, p, g, warp, lane);
+            SplitRemake remake;
+#pragma unroll 1
             for (uint32_t c = p.first; c < p.last; ++c) {
-                if (!turning && work.last && c + 1 == work.chunks) state.leave(work.last, size_t{p.line} * C + rank, thread);
-                uint32_t vh[16], vl[16];
-                bool odd;
-                {
-                    float from_state[32];
-                    uint32_t sh[R / 4], sl[R / 4];
+                if (!turning && work.last && c + 1 == work.chunks) state.leave(work.last, size_t{p.line} * L::groups + g, thread);
+                decay.renew();
+                // What the state gives: it is split by parts, while the tensor cores are at work on the part before.
+                float o[32];
+                q.wait_ready();
+                const uint32_t qs = ptx::tile_base(q.tile());
 #pragma unroll
-                    for (int i = 0; i < R / 4; ++i) split(state.s[2 * i], state.s[2 * i + 1], sh[i], sl[i]);
-                    q.wait_ready();
+                for (int part = 0; part < R / 32; ++part) {
+                    uint32_t sh[8], sl[8];
+#pragma unroll
+                    for (int i = 0; i < 8; ++i) split(state.s[16 * part + 2 * i], state.s[16 * part + 2 * i + 1], sh[i], sl[i]);
                     ptx::matrix_fence();
 #pragma unroll
-                    for (int ks = 0; ks < R / 16; ++ks) {
-                        const uint32_t qs = q.tile() + ks / 4 * L::block + ks % 4 * 32;
-                        ptx::product_rs<E, 0>(from_state, sl[4 * ks], sl[4 * ks + 1], sl[4 * ks + 2], sl[4 * ks + 3], ptx::tile(qs), ks > 0);
-                        ptx::product_rs<E, 0>(from_state, sh[4 * ks], sh[4 * ks + 1], sh[4 * ks + 2], sh[4 * ks + 3], ptx::tile(qs + tile_bytes), 1);
-                        ptx::product_rs<E, 0>(from_state, sh[4 * ks], sh[4 * ks + 1], sh[4 * ks + 2], sh[4 * ks + 3], ptx::tile(qs), 1);
+                    for (int i = 0; i < 2; ++i) {
+                        const uint32_t at = part / 2 * L::block + (2 * (part % 2) + i) * 32;
+                        ptx::product_rs<E, 0>(o, sl[4 * i], sl[4 * i + 1], sl[4 * i + 2], sl[4 * i + 3], ptx::tile_from(qs, at), part + i > 0);
+                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], ptx::tile_from(qs, at + tile_bytes), 1);
+                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], ptx::tile_from(qs, at), 1);
                     }
                     ptx::matrix_commit();
-                    v.wait_ready();  // while the tensor cores are at work
-                    odd = load_split_v<R>(v.tile(), warp, lane, vh, vl);
-                    ptx::matrix_wait<0>();
-                    ptx::hold(from_state);
-                    release_shared(q);
-                    q.ring.next();
-                    decay.apply(p, o, from_state);
+                    if (part > 0) ptx::matrix_wait<1>();
                 }
+                free_left();
+                v.wait_full();
+                own.load(v.tile(), values);
+#pragma unroll
+                for (int i = 0; i < 16; ++i) split(values[2 * i], values[2 * i + 1], hi[i], lo[i]);
+                const bool odd = __any_sync(~0u, unusual<E>(hi));
+                ptx::matrix_wait<0>();
+                ptx::hold(o);
+                release(q.empty());
+                q.ring.next();
+                decay.weigh_outputs(p, o);
                 if (odd) remake.keep(o);
+
                 ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
+                const uint32_t scores = base + L::scores_at + in.stage * L::block;
+                const uint32_t s = ptx::tile_base(scores);
                 ptx::hold(o);
                 ptx::matrix_fence();
-                const uint32_t scores = base + L::scores_at + in.stage * L::block;
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks) {
-                    const uint32_t s = scores + ks / 2 * half_bytes + ks % 2 * 32;
-                    ptx::product_rs<E, 0>(o, vl[4 * ks], vl[4 * ks + 1], vl[4 * ks + 2], vl[4 * ks + 3], ptx::narrow_tile(s), 1);
-                    ptx::product_rs<E, 0>(o, vh[4 * ks], vh[4 * ks + 1], vh[4 * ks + 2], vh[4 * ks + 3], ptx::narrow_tile(s + half_tile), 1);
-                    ptx::product_rs<E, 0>(o, vh[4 * ks], vh[4 * ks + 1], vh[4 * ks + 2], vh[4 * ks + 3], ptx::narrow_tile(s), 1);
+                    const uint32_t at = ks / 2 * half_bytes + ks % 2 * 32;
+                    ptx::product_rs<E, 0>(o, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], ptx::narrow_tile_from(s, at), 1);
+                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::narrow_tile_from(s, at + half_tile), 1);
+                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::narrow_tile_from(s, at), 1);
                 }
                 ptx::matrix_commit();
-                float u[R / 2];
-                uint32_t wh[16], wl[16];
-                weigh_split_v(state, 1.0f, vh, vl, wh, wl);
+                uint32_t weighed_hi[16], weighed_lo[16];
+                decay.weigh_values(p, 1.0f, values, weighed_hi, weighed_lo);
                 k.wait_ready();
-                queue_split_outer<R>(u, wh, wl, k.tile());
-                ptx::matrix_wait<1>();
-                ptx::hold(o);
-                if (odd) {
-                    const auto value = [&](int j, int column) {
-                        return tile_element<E>(v.tile(), j, column) + tile_element<E>(v.tile() + tile_bytes, j, column);
-                    };
-                    const auto score = [&](int i, int j) {
-                        const uint32_t at = scores + j / 32 * half_bytes + score_at(i, j % 32 / 8) + j % 8 / 2 * 4;
-                        const float2 pair = join(ptx::load_shared_word(at), ptx::load_shared_word(at + half_tile));
-                        return j % 2 ? pair.y : pair.x;
-                    };
-                    remake.make(p, o, value, score);
-                }
-                release_v();
-                v.ring.next();
-                if (C == 1 && lane == 0) ptx::barrier_arrive(score_empty + 8 * in.stage);
-                if (C > 1 && lane < C) ptx::barrier_arrive_at(score_empty + 8 * in.stage, lane);
-                in.next();
-                leave(c);
                 ptx::matrix_wait<0>();
-                ptx::hold(u);
-                release_shared(k);
-                k.ring.next();
+                ptx::hold(o);
+                if (odd) remake.make(p, o, v.tile(), scores, warp, lane);
+                release(score_empty + 8 * in.stage);
+                in.next();
+
+                queue_split_outer(u[0], weighed_hi, weighed_lo, k.tile());
+                own.store(v.tile(), o);  // while the tensor cores are at work
+                ptx::proxy_fence();
+                ptx::named_barrier(2 + g, 128);
+                if (leader) {
+                    for (int i = 0; i < 2; ++i) {
+                        ptx::store_box(maps.of[p.problem].o, v.tile() + i * tile_bytes, g * 64 + 32 * i, p.token(c), p.h, p.b, work.write);
+                    }
+                    ptx::store_commit();
+                }
 #pragma unroll
-                for (int i = 0; i < R / 2; ++i) state.s[i] = fmaf(state.s[i], state.step, u[i]);
+                for (int i = 1; i < R / 64; ++i) queue_split_outer(u[i], weighed_hi, weighed_lo, k.tile() + i * L::block);
+                leaving = v.empty();
+                v.ring.next();
+                add_update(decay.chunk_step);
             }
+            free_left();
         });
-        if (leader) ptx::store_wait_read<0>();
-    }
-    if constexpr (C > 1) {
-        __syncwarp();
-        ptx::cluster_barrier();
     }
 }
 

@@ -93,6 +93,9 @@ TEST_CASE("lightning-attention-2 on the GPU: heads cut anywhere", "[gpu][lightni
         }
         // So many pieces of one head that their states are summed beforehand.
         check({type, 1, 1, 2176, 128, 128, {}, false, 0, 34});
+        // Heads of several stretches, as planned.
+        check({type, 1, 40, 1000, 64, 64});
+        check({type, 1, 32, 2000, 128, 128});
     }
 }
 
@@ -156,6 +159,7 @@ TEST_CASE("lightning-attention-2 on the GPU: the state carries one call over to 
         }
         split_and_resume({type, 2, 2, 500, 128, 128, {0.999, 1.0}, false, 0, 7}, 129);  // heads cut: the state reaches later pieces
         split_and_resume({type, 1, 2, 500, 96, 80, {0.9, 1e-3}, false, 0, 5}, 64);
+        split_and_resume({type, 1, 40, 1100, 64, 64}, 1000);           // as planned
         split_and_resume({type, 2, 2, 130, 130, 40, {0.9, 1.0}}, 61);  // FMA units
         // No tokens: the state stays.
         const GpuCase none{type, 1, 1, 0, 64, 64};
@@ -256,6 +260,7 @@ void small(DType type) {
         check({type, 1, 1, 700, width, width, {}, false, 0, 11});
         check({type, 1, 1, 2176, width, width, {}, false, 0, 34});
     }
+    check({type, 1, 40, 1000, 64, 64});
     const GpuCase c{type, 1, 2, 150, 64, 128, {0.9, 1.0}, false, 0, 2};
     const Problem p(c);
     const Tensor before = Tensor::full(DType::f32, {1, 2, 64, 128}, 0.5);
