@@ -69,7 +69,7 @@ __device__ __forceinline__ void cluster_barrier() {
 // ---- The bulk tensor copy engine ---------------------------------------------------------------------------------------------
 
 // What the second-level cache should do with a line.
-constexpr uint64_t evict_normal = 0x1000000000000000, evict_first = 0x12F0000000000000, evict_last = 0x14F0000000000000;
+constexpr uint64_t evict_normal = 0x1000000000000000, evict_first = 0x12F0000000000000;
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -193,20 +193,22 @@ __device__ __forceinline__ void hold(float (&x)[n]) {
 }
 
 // Describes a tile of rows of 128 bytes in the 128-byte swizzle, at a multiple of 1024 bytes: eight rows are 1024 bytes apart
-// from the next eight; `leading` bytes separate blocks of 64 elements along a row-contiguous M or N.
-__device__ __forceinline__ uint64_t tile(uint32_t address, uint32_t leading = 16) {
-    return (uint64_t{1} << 62) | (uint64_t{1024 >> 4} << 32) | (uint64_t{leading >> 4} << 16) | ((address & 0x3FFFF) >> 4);
-}
+// from the next eight; `leading` bytes separate blocks of 64 elements along a row-contiguous M or N. An operand begins so many bytes
+// into the tile: one addition for each.
+struct Tile {
+    uint32_t low;
+
+    explicit __device__ __forceinline__ Tile(uint32_t address, uint32_t leading = 16) : low(leading >> 4 << 16 | (address & 0x3FFFF) >> 4) {}
+    __device__ __forceinline__ uint64_t operator+(uint32_t bytes) const { return uint64_t{1 << 30 | 1024 >> 4} << 32 | (low + (bytes >> 4)); }
+};
 
 // The same of rows of 64 bytes in the 64-byte swizzle, at a multiple of 512 bytes, K-major.
-__device__ __forceinline__ uint64_t narrow_tile(uint32_t address) {
-    return (uint64_t{2} << 62) | (uint64_t{512 >> 4} << 32) | (uint64_t{1} << 16) | ((address & 0x3FFFF) >> 4);
-}
+struct NarrowTile {
+    uint32_t low;
 
-// Tiles and narrow tiles at constant distances from one address: its part of the descriptors is made once, one addition makes each.
-__device__ __forceinline__ uint32_t tile_base(uint32_t address) { return uint32_t{1} << 16 | (address & 0x3FFFF) >> 4; }
-__device__ __forceinline__ uint64_t tile_from(uint32_t base, uint32_t bytes) { return uint64_t{(1u << 30) | (1024 >> 4)} << 32 | (base + (bytes >> 4)); }
-__device__ __forceinline__ uint64_t narrow_tile_from(uint32_t base, uint32_t bytes) { return uint64_t{(2u << 30) | (512 >> 4)} << 32 | (base + (bytes >> 4)); }
+    explicit __device__ __forceinline__ NarrowTile(uint32_t address) : low(1 << 16 | (address & 0x3FFFF) >> 4) {}
+    __device__ __forceinline__ uint64_t operator+(uint32_t bytes) const { return uint64_t{2u << 30 | 512 >> 4} << 32 | (low + (bytes >> 4)); }
+};
 
 #define CAUSEWAY_D4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define CAUSEWAY_D16(d, i) CAUSEWAY_D4(d, i), CAUSEWAY_D4(d, i + 4), CAUSEWAY_D4(d, i + 8), CAUSEWAY_D4(d, i + 12)

@@ -2,7 +2,7 @@
 //
 // A head is a row of chunks of 64 tokens; all heads one after the other are a line of chunks, and every thread block (or
 // pair of them) owns one stretch of it. Where a stretch starts inside a head, the state there is rebuilt: from the chunks just before it,
-// as far back as the decay reaches (Head::reach), or from states of the earlier stretches that la_state has left in memory; a state
+// as far back as the decay reaches (Head::reach), or from states that an earlier kernel has left in memory; a state
 // given for the first token is added with what the decay has left of it. In reversed time the last chunk of a head is its first.
 //
 // Kernels are made twice: for one problem in forward time, and (`turning`) for up to three, each with its own direction.
@@ -21,7 +21,7 @@ struct Work {
     uint32_t stretches;
     uint32_t parts;     // states that each stretch leaves, of equal shares of it, the first first
     uint32_t scanned;   // whether la_scan has made them the states at the ends of stretches
-    float* states;      // [stretch][part][r·d], in the order of the accumulators
+    float* states;      // [stretch][part][r·d] (SplitWork: below), in the order of the accumulators
     float* last;        // [line][r·d], likewise: the states before the last chunks, for la_finish; null: not wanted
     const float* initial;   // state before the first token, [batch][head][r][d]; null: zeros
     int64_t initial_batch;  // elements from one batch to the next
@@ -287,11 +287,10 @@ struct State {
     }
     // Sᵀ += V'ᵀ K, asynchronously.
     __device__ __forceinline__ void add_outer(const uint32_t (&va)[16], uint32_t k_tile) {
+        const ptx::Tile k(k_tile, tile_bytes);
         ptx::matrix_fence();
 #pragma unroll
-        for (int ks = 0; ks < 4; ++ks) {
-            ptx::product_rs<E, 1>(s, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], ptx::tile(k_tile + ks * 16 * 128, tile_bytes), 1);
-        }
+        for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 1>(s, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], k + ks * 16 * 128, 1);
         ptx::matrix_commit();
     }
     // Adds `count` earlier chunks, the latest first, as they come through the ring; the latest ends where the state stands. The
@@ -592,12 +591,13 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             for (uint32_t c = p.first; c < p.last; ++c) {
                 const uint32_t at = base + ring.stage * L::stage_bytes;
                 float acc[keys / 2];
+                const ptx::Tile q(at), k(at + L::k_at + 32 * first_half * 128);
                 ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
                     const uint32_t off = ks / 4 * tile_bytes + ks % 4 * 32;
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile(at + off), ptx::tile(at + L::k_at + off + 32 * first_half * 128), ks > 0);
+                    ptx::product_ss<E, 0, 0>(acc, q + off, k + off, ks > 0);
                 }
                 ptx::matrix_commit();
                 ptx::matrix_wait<0>();
@@ -650,12 +650,12 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
 #pragma unroll
                 for (int i = 0; i < R / 4; ++i) sa[i] = pack(E{}, state.s[2 * i], state.s[2 * i + 1]);
                 ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
-                const uint32_t q_tile = base + ring.stage * L::stage_bytes;
+                const ptx::Tile q(base + ring.stage * L::stage_bytes);
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
                     ptx::product_rs<E, 0>(from_state, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
-                                          ptx::tile(q_tile + ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                                          q + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
                 ptx::matrix_commit();
             };
@@ -665,13 +665,12 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 // Read by the one lane that will tell this block's score group that the word may be written again.
                 odd = __any_sync(~0u, ptx::load_shared_word_if(lane == static_cast<int>(rank), odd_values + 4 * in.stage));
                 if (odd) remake.keep(o);
+                const ptx::Tile v(base + stage * L::stage_bytes + L::v_at);
+                const ptx::NarrowTile scores(base + L::scores_at + in.stage * tile_bytes);
                 ptx::hold(o);
                 ptx::matrix_fence();
 #pragma unroll
-                for (int ks = 0; ks < 4; ++ks) {
-                    ptx::product_ss<E, 1, 0>(o, ptx::tile(base + stage * L::stage_bytes + L::v_at + ks * 16 * 128),
-                                             ptx::narrow_tile(base + L::scores_at + in.stage * tile_bytes + ks / 2 * half_tile + ks % 2 * 32), 1);
-                }
+                for (int ks = 0; ks < 4; ++ks) ptx::product_ss<E, 1, 0>(o, v + ks * 16 * 128, scores + (ks / 2 * half_tile + ks % 2 * 32), 1);
                 ptx::matrix_commit();
             };
             const auto queue_update = [&] {

@@ -38,6 +38,7 @@ W work_of(const Call& call, const Plan& p) {
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     std::copy(p.head.begin(), p.head.end(), work.head);
     if constexpr (std::is_same_v<W, SplitWork>) {
+        static_assert(most_stretches <= 256, "order is of bytes");
         work.task = p.task;
         std::copy(p.followed.begin(), p.followed.end(), work.followed);
         std::copy(p.order.begin(), p.order.end(), work.order);
@@ -68,7 +69,6 @@ void run(const Call& call, const Plan& p, cudaStream_t stream) {
     using W = std::conditional_t<std::is_same_v<E, float>, SplitWork, Work>;
     const W work = work_of<W>(call, p);
     const auto blocks = static_cast<unsigned>(cluster * p.stretches);
-    const char *state_name = "launching la_state", *output_name = "launching la_output";
     const auto scan = [&] {
         const dim3 grid(R * D / 256, static_cast<unsigned>(call.count) * work.lines);
         if (p.scan) launch(la_scan<R * D, W>, "launching la_scan", grid, 256, 0, 1, true, stream, work);
@@ -78,17 +78,17 @@ void run(const Call& call, const Plan& p, cudaStream_t stream) {
         using Pass = SplitLayout<R, D, true>;
         using L = SplitLayout<R, D, false>;
         if (after) {
-            launch(la_split<R, D, true, turning>, state_name, static_cast<unsigned>(p.tasks), Pass::threads, Pass::bytes, 1, false, stream, maps, work);
+            launch(la_split<R, D, true, turning>, "launching la_split for states", static_cast<unsigned>(p.tasks), Pass::threads, Pass::bytes, 1, false, stream, maps, work);
             scan();
         }
-        launch(la_split<R, D, false, turning>, output_name, blocks, L::threads, L::bytes, 1, after, stream, maps, work);
+        launch(la_split<R, D, false, turning>, "launching la_split", blocks, L::threads, L::bytes, 1, after, stream, maps, work);
     } else {
         if (after) {
-            launch(la_state<E, R, D, turning>, state_name, p.stretches * p.parts, 128 * (1 + D / 64), Layout<R, D, false>::bytes, 1, false, stream,
+            launch(la_state<E, R, D, turning>, "launching la_state", p.stretches * p.parts, 128 * (1 + D / 64), Layout<R, D, false>::bytes, 1, false, stream,
                    cluster > 1 ? maps_of<turning>(call, 1) : maps, work);
             scan();
         }
-        launch(la_output<E, R, cluster, turning>, output_name, blocks, 384, Layout<R, 64, true>::bytes, cluster, after, stream, maps, work);
+        launch(la_output<E, R, cluster, turning>, "launching la_output", blocks, 384, Layout<R, 64, true>::bytes, cluster, after, stream, maps, work);
     }
     if (!turning && a.state) {
         const dim3 grid(work.lines, static_cast<unsigned>((a.r + 15) / 16));

@@ -20,8 +20,8 @@ constexpr int most_summed = 32;  // states that a stretch sums itself where it s
 constexpr double half = 0.5, launch_cost = 1.5, replay_cost = 0.28;
 // What a multiprocessor needs at least for its share of a chunk: the whole one, or half.
 double chunk_cost(int cluster) { return cluster == 1 ? 0.82 : 0.45; }
-// The same of Float32.
-constexpr double split_chunk = 1.17, split_replay = 0.45;
+// Float32: of a chunk with outputs, of one that is only followed; la_scan, with its launch.
+constexpr double split_chunk = 1.17, split_replay = 0.45, split_scan = 6;
 
 // Chunks back after which γ^distance < 2^-reach_bits; `chunks` when that is never.
 int reach_of(double gamma, int64_t chunks) {
@@ -50,13 +50,17 @@ struct Planner {
           cluster(cluster_of(a)),
           split(a.type == Type::Float32) {}
 
-    // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory.
-    void set_reach(int64_t longest_replay) {
-        head.clear();
+    // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory. False: all is as it was.
+    bool set_reach(int64_t longest_replay) {
+        bool changed = head.empty();
+        head.resize(static_cast<std::size_t>(a.H));
         for (int64_t h = 0; h < a.H; ++h) {
-            const int reach = reach_of(a.decay_of(h), chunks);
-            head.push_back({static_cast<float>(std::log2(a.decay_of(h))), reach > longest_replay ? from_memory : reach});
+            const int reach = reach_of(a.decay_of(h), chunks), now = reach > longest_replay ? from_memory : reach;
+            Head& x = head[static_cast<std::size_t>(h)];
+            changed = changed || x.reach != now;
+            x = {static_cast<float>(std::log2(a.decay_of(h))), now};
         }
+        return changed;
     }
     int reach_at(int64_t pos) const { return head[static_cast<std::size_t>(pos / chunks % a.H)].reach; }
     int64_t replayed_at(int64_t pos) const {
@@ -109,14 +113,28 @@ struct Planner {
     // Chunks of a stretch from whose state another one starts: tasks follow them.
     int64_t left_by(int64_t from, int64_t to) const { return waits(to) ? to - std::max(from, to / chunks * chunks) : 0; }
 
+    // The most states that tasks of `each` chunks leave before a stretch of the same head.
+    int64_t most_left(const std::vector<uint32_t>& bound, int64_t each) const {
+        int64_t pos = 0, head_now = -1, count = 0, most = 0;
+        for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
+            const int64_t n = left_by(bound[g], bound[g + 1]);
+            if (n == 0) continue;
+            if (bound[g + 1] / chunks != head_now) head_now = bound[g + 1] / chunks, count = 0;
+            count += (pos + n - 1) / each - pos / each + 1;
+            pos += n;
+            most = std::max(most, count);
+        }
+        return most;
+    }
+
     // Float32: a multiprocessor holds one block. Stretches that wait for no state begin on those that the tasks leave over; the others
     // where tasks have ended.
     Plan estimate_split(std::vector<uint32_t> bound) const {
         Plan p;
         p.stretches = static_cast<int>(bound.size()) - 1;
         double bytes = static_cast<double>(total), free_time = 0, waiting_time = 0;
-        int64_t left = 0, most_before = 0;
-        int free = 0, in_head = 0, most_in_head = 0;
+        int64_t left = 0;
+        int free = 0;
         for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
             const int64_t from = bound[g], to = bound[g + 1], back = replayed_at(from);
             const double cost = split_chunk * static_cast<double>(to - from) + split_replay * static_cast<double>(back);
@@ -124,12 +142,9 @@ struct Planner {
             left += left_by(from, to);
             if (waits(from)) {
                 waiting_time = std::max(waiting_time, cost);
-                in_head = bound[g - 1] / chunks == from / chunks ? in_head + 1 : 1;
-                most_in_head = std::max(most_in_head, in_head);
-                most_before = std::max(most_before, from % chunks);
             } else {
                 free_time = std::max(free_time, cost);
-                in_head = 0, ++free;
+                ++free;
             }
         }
         bytes += half * static_cast<double>(left);
@@ -139,12 +154,14 @@ struct Planner {
             if (left == 0 || tasks < 1) continue;
             const int beside = std::min(free, multiprocessors - tasks);
             const int64_t each = (left + tasks - 1) / tasks;
-            const double pass = launch_cost + std::max(half * static_cast<double>(left) / (multiprocessors - beside / split_chunk), split_replay * static_cast<double>(each));
-            const bool scan = most_in_head + most_before / each + 1 > most_summed;
+            // Outputs beside the tasks take bandwidth from them.
+            const double share = multiprocessors - beside / split_chunk;
+            const double pass = launch_cost + std::max(half * static_cast<double>(left) / share, split_replay * static_cast<double>(each));
+            const bool scan = most_left(bound, each) > most_summed;
             double time = pass + waiting_time;
             if (scan || free > beside) time = pass + std::max(waiting_time, free_time);
             else time = std::max(time, free_time);
-            time = std::max(bytes / multiprocessors, scan ? time + launch_cost : time);
+            time = std::max(bytes / multiprocessors, scan ? time + split_scan : time);
             if (time < p.time) {
                 p.time = time, p.scan = scan;
                 p.tasks = static_cast<int>((left + each - 1) / each);
@@ -214,10 +231,11 @@ struct Planner {
         const int64_t lines = a.B * a.H, most = std::min<int64_t>(total, most_stretches / problems);
         const int64_t G = std::clamp<int64_t>(a.stretches > 0 ? a.stretches : multiprocessors / cluster, 1, most), each = (total + G - 1) / G;
         for (const int64_t longest : {chunks, split ? each : each / 2, each / 2}) {
-            set_reach(longest);
+            if (!set_reach(longest)) continue;
+            const bool some_wait = std::any_of(head.begin(), head.end(), [](const Head& h) { return h.reach == from_memory; });
             if (lines > G && a.stretches == 0) offer(by_head(1, (lines + G - 1) / G));
             offer(even(static_cast<int>(G)));
-            for (int i = 1; i <= 12 && split && a.stretches == 0; ++i) offer(even(static_cast<int>(G), static_cast<double>(each * i) / 16));
+            for (int i = 1; i <= 12 && split && some_wait && a.stretches == 0; ++i) offer(even(static_cast<int>(G), static_cast<double>(each * i) / 16));
             for (int64_t P = std::min(chunks, G / lines); P > 1 && a.stretches == 0; --P) offer(by_head(P, 1));
         }
         return found;

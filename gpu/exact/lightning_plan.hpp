@@ -12,7 +12,7 @@
 namespace causeway::gpu::la {
 
 constexpr int chunk = 64, most_stretches = 192, most_heads = 256, most_problems = 3;
-constexpr int from_memory = -1;  // Head::reach: states come from la_state
+constexpr int from_memory = -1;  // Head::reach: earlier kernels leave states
 
 // Problems done together, alike in type, B, H, N and γ. Reversed time: O_i = Σ_{j >= i} γ^(j-i) (q_i·k_j) v_j.
 struct Call {

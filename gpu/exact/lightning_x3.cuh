@@ -14,7 +14,7 @@ constexpr uint32_t half_bytes = 2 * half_tile;
 template <int R, int D, bool leave_states>
 struct SplitLayout {
     static constexpr int groups = D / 64;                       // warpgroups that own 64 columns of the state each
-    static constexpr int splitters = leave_states ? 7 : 3;      // warps that split
+    static constexpr int q_splitters = 4, k_splitters = leave_states ? 7 : 3;  // warps that split
     static constexpr uint32_t block = 2 * tile_bytes;  // 64 columns, as 64 × 64 Float32 or as hi and lo
     static constexpr uint32_t qk_bytes = R / 64 * block, stage_bytes = (leave_states ? 1 : 2) * qk_bytes + groups * block;
     static constexpr int scores = leave_states ? 0 : 2;
@@ -51,12 +51,14 @@ __device__ __forceinline__ float2 join(uint32_t hi, uint32_t lo) {
     return {__uint_as_float(hi << 16) + __uint_as_float(lo << 16), __uint_as_float(hi & 0xFFFF0000u) + __uint_as_float(lo & 0xFFFF0000u)};
 }
 
-// Splits a tile of R columns in place, `splitters` warps together: a warp takes eight tokens of 64 columns at a time, a thread eight
-// columns of either half of one token. Eight threads that access shared memory at once have two tokens, t and t ^ 5: in the swizzle
-// their pieces of 16 bytes, every other one of Float32 or four in a row of hi or lo, never meet in a bank.
+// Splits a tile of R columns in place, `splitters` warps together. A step of a warp, `at_once` of them loaded at once, is eight tokens
+// of 64 columns, of which a thread has eight columns of either half of one token. Eight threads that access shared memory at once have
+// two tokens, t and t ^ 5: in the swizzle their pieces of 16 bytes, every other one of Float32 or four in a row of hi or lo, never meet
+// in a bank.
 template <int R, int splitters, int at_once>
 __device__ __forceinline__ void split_tile(uint32_t tile, int warp, int lane) {
     constexpr int steps = R / 64 * 8;
+    static_assert(at_once == 1 || steps % (at_once * splitters) == 0);
     const int token = lane / 8 ^ lane / 4 % 2 * 5, piece = lane % 4;
     const uint32_t row = tile + token * 128, from = row + (2 * piece ^ token) * 16, to = row + (piece ^ token) * 16;
 #pragma unroll 1
@@ -67,14 +69,12 @@ __device__ __forceinline__ void split_tile(uint32_t tile, int warp, int lane) {
         for (int i = 0; i < at_once; ++i) {
             const int step = s + i * splitters;
             at[i] = step / 8 * (2 * tile_bytes) + step % 8 * 1024;
-            if (steps % (at_once * splitters) != 0 && step >= steps) break;
 #pragma unroll
             for (int j = 0; j < 4; ++j) x[i][j] = ptx::load_shared((from ^ j % 2 * 16) + at[i] + j / 2 * tile_bytes);
         }
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
-            if (steps % (at_once * splitters) != 0 && s + i * splitters >= steps) break;
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float4 a = x[i][2 * half], b = x[i][2 * half + 1];
@@ -237,20 +237,21 @@ struct SplitRemake {
 // summed outside.
 __device__ __forceinline__ void queue_split_outer(float (&u)[32], const uint32_t (&hi)[16], const uint32_t (&lo)[16], uint32_t k_block) {
     using E = __nv_bfloat16;
-    const uint32_t k = ptx::tile_base(k_block);
+    const ptx::Tile k(k_block);
     ptx::matrix_fence();
 #pragma unroll
     for (int ks = 0; ks < 4; ++ks) {
         const uint32_t at = ks * 16 * 128;
-        ptx::product_rs<E, 1>(u, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], ptx::tile_from(k, at), ks > 0);
-        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::tile_from(k, at + tile_bytes), 1);
-        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::tile_from(k, at), 1);
+        ptx::product_rs<E, 1>(u, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], k + at, ks > 0);
+        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], k + (at + tile_bytes), 1);
+        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], k + at, 1);
     }
     ptx::matrix_commit();
 }
 
-// One block to a stretch. Of warpgroup 0 one warp loads and the others split; 1 makes the scores, 2 and 3 own 64 columns of v each:
-// stretches and formulas are la_output's. With `leave_states`, one block to a task, it does what la_state does instead, and 1 splits too.
+// One block to a stretch. Of warpgroup 0 one warp loads and the others split k; 1 splits q and makes the scores; 2 and 3 own 64 columns
+// of v each: stretches and formulas are la_output's. With `leave_states`, one block to a task, it does what la_state does instead, and
+// 1 splits k too.
 template <int R, int D, bool leave_states, bool turning>
 __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void la_split(const __grid_constant__ Maps<turning> maps,
                                                                                        const __grid_constant__ SplitWork work) {
@@ -271,7 +272,7 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
         for (int ring = 0; ring < 2 + L::groups; ++ring) {
             for (int i = 0; i < L::stages; ++i) {
                 const uint32_t at = bars + ring * ring_bars + 8 * i;
-                ptx::barrier_init(at, 1), ptx::barrier_init(at + 8 * L::stages, ring == 0 ? 4 : L::splitters);
+                ptx::barrier_init(at, 1), ptx::barrier_init(at + 8 * L::stages, ring == 0 ? L::q_splitters : L::k_splitters);
                 ptx::barrier_init(at + 16 * L::stages, ring >= 2 ? 1 : 4 * (L::groups + (leave_states ? 0 : 1)));
             }
         }
@@ -318,7 +319,7 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
         each_piece([&](const Piece& p, uint32_t back) {
 #pragma unroll 1
             for (uint32_t i = 0; i < back + p.last - p.first; ++i) {
-                split_share<R, L::splitters, 1>(k, splitter, lane);
+                split_share<R, L::k_splitters, 1>(k, splitter, lane);
                 k.ring.next();
             }
         });
@@ -381,17 +382,17 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
 #pragma unroll 1
             for (uint32_t c = p.first; c < p.last; ++c) {
                 float acc[32];
-                split_share<R, 4, 2>(q, warp, lane);
+                split_share<R, L::q_splitters, 2>(q, warp, lane);
                 q.wait_ready();
                 k.wait_ready();
-                const uint32_t qs = ptx::tile_base(q.tile()), kt = ptx::tile_base(k.tile());
+                const ptx::Tile qs(q.tile()), kt(k.tile());
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
                     const uint32_t at = ks / 4 * L::block + ks % 4 * 32;
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile_from(qs, at + tile_bytes), ptx::tile_from(kt, at), ks > 0);
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile_from(qs, at), ptx::tile_from(kt, at + tile_bytes), 1);
-                    ptx::product_ss<E, 0, 0>(acc, ptx::tile_from(qs, at), ptx::tile_from(kt, at), 1);
+                    ptx::product_ss<E, 0, 0>(acc, qs + (at + tile_bytes), kt + at, ks > 0);
+                    ptx::product_ss<E, 0, 0>(acc, qs + at, kt + (at + tile_bytes), 1);
+                    ptx::product_ss<E, 0, 0>(acc, qs + at, kt + at, 1);
                 }
                 ptx::matrix_commit();
                 ptx::matrix_wait<0>();
@@ -425,7 +426,7 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
         Ring<L::scores> in;
         State<E, R> state;
         const Own own(warp, lane);
-        // Outputs leave from the tile that held the values; it is free when they are gone, about a chunk later.
+        // Outputs leave from the tile that held the values; it is free when they are gone, about half a chunk later.
         uint32_t leaving = 0;
         const auto free_left = [&] {
             if (leader && leaving) {
@@ -479,7 +480,7 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
                 // What the state gives: it is split by parts, while the tensor cores are at work on the part before.
                 float o[32];
                 q.wait_ready();
-                const uint32_t qs = ptx::tile_base(q.tile());
+                const ptx::Tile qs(q.tile());
 #pragma unroll
                 for (int part = 0; part < R / 32; ++part) {
                     uint32_t sh[8], sl[8];
@@ -489,9 +490,9 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const uint32_t at = part / 2 * L::block + (2 * (part % 2) + i) * 32;
-                        ptx::product_rs<E, 0>(o, sl[4 * i], sl[4 * i + 1], sl[4 * i + 2], sl[4 * i + 3], ptx::tile_from(qs, at), part + i > 0);
-                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], ptx::tile_from(qs, at + tile_bytes), 1);
-                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], ptx::tile_from(qs, at), 1);
+                        ptx::product_rs<E, 0>(o, sl[4 * i], sl[4 * i + 1], sl[4 * i + 2], sl[4 * i + 3], qs + at, part + i > 0);
+                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], qs + (at + tile_bytes), 1);
+                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], qs + at, 1);
                     }
                     ptx::matrix_commit();
                     if (part > 0) ptx::matrix_wait<1>();
@@ -511,15 +512,15 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
 
                 ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
                 const uint32_t scores = base + L::scores_at + in.stage * L::block;
-                const uint32_t s = ptx::tile_base(scores);
+                const ptx::NarrowTile s(scores);
                 ptx::hold(o);
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks) {
                     const uint32_t at = ks / 2 * half_bytes + ks % 2 * 32;
-                    ptx::product_rs<E, 0>(o, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], ptx::narrow_tile_from(s, at), 1);
-                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::narrow_tile_from(s, at + half_tile), 1);
-                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], ptx::narrow_tile_from(s, at), 1);
+                    ptx::product_rs<E, 0>(o, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], s + at, 1);
+                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], s + (at + half_tile), 1);
+                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], s + at, 1);
                 }
                 ptx::matrix_commit();
                 uint32_t weighed_hi[16], weighed_lo[16];

@@ -288,11 +288,12 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         ptx::named_barrier(1, 128);
 
         const auto times_keys = [&](float(&acc)[32], uint32_t rows, uint32_t keys) {
+            const ptx::Tile a(rows), b(keys);
             ptx::matrix_fence();
 #pragma unroll
             for (int ks = 0; ks < R / 16; ++ks) {
                 const uint32_t off = ks / 4 * tile_bytes + ks % 4 * 32;
-                ptx::product_ss<E, 0, 0>(acc, ptx::tile(rows + off), ptx::tile(keys + off), ks > 0);
+                ptx::product_ss<E, 0, 0>(acc, a + off, b + off, ks > 0);
             }
             ptx::matrix_commit();
         };
@@ -534,20 +535,22 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             if constexpr (with_outputs) q.wait_full(n_out);
             if constexpr (L::groups == 2) ptx::named_barrier(2 + mine, 256);
             if constexpr (delta) {
+                const ptx::Tile keys(k.at(n_all));
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    ptx::product_rs<E, 0>(w, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3], ptx::tile(k.at(n_all) + ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                    ptx::product_rs<E, 0>(w, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3], keys + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
                 ptx::matrix_commit();
             }
             if constexpr (with_outputs) {
                 if (c > first) leave(n_out - 1);
+                const ptx::Tile queries(q.at(n_out));
                 q.wait_full(n_out);
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    ptx::product_rs<E, 0>(o, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3], ptx::tile(q.at(n_out) + ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                    ptx::product_rs<E, 0>(o, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3], queries + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
                 ptx::matrix_commit();
             }
@@ -566,10 +569,11 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     va[i] = la::pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
                 }
                 release(v, n_all);
+                const ptx::Tile inverse(t.at(n_all));
                 t.wait_full(n_all);
                 ptx::matrix_fence();
 #pragma unroll
-                for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 0>(u, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], ptx::tile(t.at(n_all) + ks * 32), ks > 0);
+                for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 0>(u, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], inverse + ks * 32, ks > 0);
                 ptx::matrix_commit();
             } else {
 #pragma unroll
@@ -608,19 +612,19 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ua[i] = la::pack(E{}, x.x * down.x, x.y * down.y);
             }
             ptx::barrier_arrive(gate.empty(n_all));
+            const ptx::Tile keys(k.at(n_all), tile_bytes);
             ptx::hold(s);
             ptx::matrix_fence();
 #pragma unroll
-            for (int ks = 0; ks < 4; ++ks) {
-                ptx::product_rs<E, 1>(s, ua[4 * ks], ua[4 * ks + 1], ua[4 * ks + 2], ua[4 * ks + 3], ptx::tile(k.at(n_all) + ks * 16 * 128, tile_bytes), 1);
-            }
+            for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 1>(s, ua[4 * ks], ua[4 * ks + 1], ua[4 * ks + 2], ua[4 * ks + 3], keys + ks * 16 * 128, 1);
             ptx::matrix_commit();
             if constexpr (with_outputs) {
+                const ptx::Tile scores(p.at(n_out));
                 p.wait_full(n_out);
                 ptx::hold(o);
                 ptx::matrix_fence();
 #pragma unroll
-                for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 0>(o, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], ptx::tile(p.at(n_out) + ks * 32), 1);
+                for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 0>(o, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], scores + ks * 32, 1);
                 ptx::matrix_commit();
             }
             ptx::matrix_wait<with_outputs ? 1 : 0>();

@@ -98,11 +98,11 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
             const int stage = j % T::stages;
             ptx::barrier_wait(k_full + 8 * stage, j / T::stages & 1);
             ptx::matrix_fence();
-            const uint32_t k_at = base + T::k_at + stage * T::tile;
+            const ptx::Tile q(q_at), k(base + T::k_at + stage * T::tile);
 #pragma unroll
             for (int ks = 0; ks < D / 16; ++ks) {
                 const uint32_t at = ks / 4 * T::block + ks % 4 * 32;
-                product_ss<E>(s, ptx::tile(q_at + at), ptx::tile(k_at + at), ks > 0);
+                product_ss<E>(s, q + at, k + at, ks > 0);
             }
             ptx::matrix_commit();
         };
@@ -110,11 +110,9 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
             const int stage = j % T::stages;
             ptx::barrier_wait(v_full + 8 * stage, j / T::stages & 1);
             ptx::matrix_fence();
-            const uint32_t v_at = base + T::v_at + stage * T::tile;
+            const ptx::Tile v(base + T::v_at + stage * T::tile, T::block);
 #pragma unroll
-            for (int ks = 0; ks < BN / 16; ++ks) {
-                ptx::product_rs<E, 1>(o, p[4 * ks], p[4 * ks + 1], p[4 * ks + 2], p[4 * ks + 3], ptx::tile(v_at + ks * 16 * 128, T::block), 1);
-            }
+            for (int ks = 0; ks < BN / 16; ++ks) ptx::product_rs<E, 1>(o, p[4 * ks], p[4 * ks + 1], p[4 * ks + 2], p[4 * ks + 3], v + ks * 16 * 128, 1);
             ptx::matrix_commit();
         };
         const auto release = [&](uint32_t empty, int32_t j) {
