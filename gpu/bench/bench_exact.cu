@@ -272,11 +272,11 @@ bool check_all(const Names& only, cudaStream_t stream) {
     return wrong == 0;
 }
 
-// Vanilla, the Thrust form and the inner products only where they end in a reasonable time; lightning-attention-2 has a bench of its own.
+// Vanilla and the inner products only where they end in a reasonable time; lightning-attention-2 has a bench of its own.
 bool fits(const CausalMethod& m, const Problem& p) {
     if (m.name == "lightning-attention-2") return false;
     if (m.name == "inner-product" && p.B * p.H * p.N <= 32 * 32768) return true;
-    return (m.name != "vanilla" && m.name != "fleet-untiled" && m.name != "inner-product") || p.B * p.H * p.N <= 32 * 8192;
+    return (m.name != "vanilla" && m.name != "inner-product") || p.B * p.H * p.N <= 32 * 8192;
 }
 
 // Multiply-adds of Float32 matrices in a second, by cuBLAS.

@@ -187,6 +187,35 @@ TEST_CASE("GPU: the state of causal linear attention carries over", "[gpu][gpu-e
     }
 }
 
+TEST_CASE("GPU: fleet-untiled over several stretches of tokens, in a workspace that does not grow with them", "[gpu][gpu-exact][gpu-fleet]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    const CausalMethod& m = gpu::causal_method("fleet-untiled");
+    // Stretches of 2^23 / (256 + 4) = 32263 tokens at most; then heads several to a stretch, and more of them than go into one.
+    for (const test::Case& c : std::vector<test::Case>{{1, 2, 70001, 256, 3, {0.9999, 1.0}, false, 71}, {7, 43, 37, 5, 6, {}, false, 72}}) {
+        for (const bool token_major : {false, true}) {
+            CAPTURE(c, token_major);
+            const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32);
+            Tensor start(DType::f32, {c.batch, c.heads, c.r, c.d});
+            for (Index i = 0; i < start.size(); ++i) start.set(i, std::sin(static_cast<double>(i)));
+            CausalOptions o = test::options(c, "row-based");
+            o.return_state = true, o.state = start.to(DType::f64);
+            const CausalResult want = causal_linear_attention(in.B, in.C, in.V, o);
+            const auto numbers = [](const Tensor& A) {
+                std::vector<double> x;
+                for (Index i = 0; i < A.size(); ++i) x.push_back(A.get(i));
+                return x;
+            };
+            OnGpu on(c, in, DType::f32, token_major, &start);
+            CHECK(distance(on.run(m), numbers(want.O), 0) <= 6e-6);
+            CHECK(distance(on.state.cpu(), numbers(want.state), 0) <= 6e-6);
+        }
+    }
+    gpu::CausalArgs large;
+    large.B = 16, large.H = 32, large.N = 100000, large.r = large.d = 128;
+    CHECK(m.workspace(large) < 80 << 20);
+}
+
 TEST_CASE("GPU: outputs divided by the row sums are those of normalised attention", "[gpu][gpu-exact]") {
     if (!test::on_gpu()) return;
     const test::Poison poison;
