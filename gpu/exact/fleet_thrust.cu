@@ -202,8 +202,9 @@ struct Memory {
     void deallocate(char*, std::size_t) {}
 };
 
-// Of a stretch: so many that what its scans read and write mostly stays in the cache. All ranks of one stretch come before the next.
-constexpr int64_t most_floats = int64_t{1} << 24;
+// Of a stretch: what its scans read and write should stay in the cache, and two launches for each rank and stretch be worth their while.
+// All ranks of one stretch come before the next.
+constexpr int64_t most_floats = int64_t{1} << 25;
 struct Plan {
     int64_t blocks, tokens, lines;  // of a stretch
     float *q, *k, *log2_gamma, *spare;

@@ -9,7 +9,7 @@
 
 namespace causeway::gpu {
 
-// Bytes of device memory that the call needs besides its tensors: at most some 68 MB whatever N, and a state for each of up to 256 heads.
+// Bytes of device memory that the call needs besides its tensors: at most some 136 MB whatever N, and a state for each of up to 256 heads.
 std::size_t fleet_thrust_workspace(const CausalArgs& a);
 
 // o = Σ_j diag(q_j) cumsum(diag(k_j) v), q_j and k_j columns: rank after rank a scan-by-key along the tokens of every column of every head

@@ -191,8 +191,8 @@ TEST_CASE("GPU: fleet-untiled over several stretches of tokens, in a workspace t
     if (!test::on_gpu()) return;
     const test::Poison poison;
     const CausalMethod& m = gpu::causal_method("fleet-untiled");
-    // Stretches of 2^23 / (256 + 4) = 32263 tokens at most; then heads several to a stretch, and more of them than go into one.
-    for (const test::Case& c : std::vector<test::Case>{{1, 2, 70001, 256, 3, {0.9999, 1.0}, false, 71}, {7, 43, 37, 5, 6, {}, false, 72}}) {
+    // Stretches of 2^24 / (256 + 4) = 64527 tokens at most; then heads several to a stretch, and more of them than go into one.
+    for (const test::Case& c : std::vector<test::Case>{{1, 2, 140001, 256, 3, {0.9999, 1.0}, false, 71}, {7, 43, 37, 5, 6, {}, false, 72}}) {
         for (const bool token_major : {false, true}) {
             CAPTURE(c, token_major);
             const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32);
@@ -213,7 +213,7 @@ TEST_CASE("GPU: fleet-untiled over several stretches of tokens, in a workspace t
     }
     gpu::CausalArgs large;
     large.B = 16, large.H = 32, large.N = 100000, large.r = large.d = 128;
-    CHECK(m.workspace(large) < 80 << 20);
+    CHECK(m.workspace(large) < 160 << 20);
 }
 
 TEST_CASE("GPU: outputs divided by the row sums are those of normalised attention", "[gpu][gpu-exact]") {
