@@ -231,7 +231,9 @@ void push(lua_State* L, gpu::Tensor value) {
     luaL_setmetatable(L, gpu_tensor_type);
     if (gpu_bytes() > next_collection) {  // the collector sees only the few bytes of the handle
         lua_gc(L, LUA_GCCOLLECT);
-        next_collection = gpu_bytes() + std::max(least_growth, gpu_bytes() / 2);
+        // Half as much again, but never most of what the device has left: a call that finds no room waits and maps memory anew.
+        const std::size_t used = gpu_bytes(), left = gpu::device().memory - std::min(gpu::device().memory, used);
+        next_collection = used + std::max(least_growth, std::min(used, left) / 2);
     }
 }
 
