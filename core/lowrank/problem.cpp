@@ -26,7 +26,7 @@ void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, cons
 
 void overflows() { fail("q: the factors overflow, expected smaller queries, keys or scale"); }
 
-Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance) {
+PseudoInverse pseudo_inverse(const Matrix<double>& X, double tolerance) {
     if (!X.allFinite()) overflows();
     const Buffer<double> workspace(6 * X.size());  // what the decomposition takes
     interrupt::check();
@@ -34,8 +34,8 @@ Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance) {
     interrupt::check();
     const Vector& s = svd.s;
     const double least = tolerance * s[0];
-    const Vector inverse = (s.array() > least).select(s.array().inverse(), 0.0);
-    return svd.V * inverse.asDiagonal() * svd.U.transpose();
+    const Vector root = (s.array() > least).select(s.array().rsqrt(), 0.0);
+    return {svd.V * root.asDiagonal(), root.asDiagonal() * svd.U.transpose()};
 }
 
 Matrix<double> segment_means(const ConstView<double>& X, Index r) {

@@ -85,9 +85,13 @@ void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, cons
 // Throws the Error for factors that are not finite.
 [[noreturn]] void overflows();
 
-// X⁺ by singular values; those up to `tolerance` times the largest count as 0. O(r³); Ctrl-C and time limits are heeded before and
-// after it, not within. Throws Error for an X that is not finite.
-Matrix<double> pseudo_inverse(const Matrix<double>& X, double tolerance);
+// X⁺ = left · right, V Σ^-½ and Σ^-½ Uᵀ of X = U Σ Vᵀ; singular values up to `tolerance` times the largest count as 0. Each half takes
+// the root of what X⁺ amplifies: F X⁺ made as one factor has entries that cancel in (F X⁺) Gᵀ, (F left)(right Gᵀ) has not.
+// O(r³); Ctrl-C and time limits are heeded before and after it, not within. Throws Error for an X that is not finite.
+struct PseudoInverse {
+    Matrix<double> left, right;
+};
+PseudoInverse pseudo_inverse(const Matrix<double>& X, double tolerance);
 
 // The means of r segments of X, the i-th from row ⌊iN/r⌋ up to ⌊(i+1)N/r⌋: segments of two sizes where r does not divide N.
 Matrix<double> segment_means(const ConstView<double>& X, Index r);

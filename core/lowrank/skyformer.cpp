@@ -32,11 +32,11 @@ void skyformer(const Head<double>& h) {
         F = F.array().exp();
         return F;
     };
-    const Matrix<double> Z = pseudo_inverse(kernel(S, true), 1e-13);
+    const PseudoInverse Z = pseudo_inverse(kernel(S, true), 1e-13);
     View<double> B = h.B, C = h.C;
     each_block(N, [&](Index first, Index n) {
-        B.middleRows(first, n).noalias() = kernel(h.Q.middleRows(first, n), gaussian) * Z;
-        C.middleRows(first, n) = kernel(h.K.middleRows(first, n), gaussian);
+        B.middleRows(first, n).noalias() = kernel(h.Q.middleRows(first, n), gaussian) * Z.left;
+        C.middleRows(first, n).noalias() = kernel(h.K.middleRows(first, n), gaussian) * Z.right.transpose();
     });
 }
 

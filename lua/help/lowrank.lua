@@ -42,7 +42,7 @@ manual.lowrank_error = {
   operator   the same in operator norm; bound: U_N = masking_constant(N) <= 1 + ln(N)/π
   output     with v: errors of the normalised output (B Cᵀ v over its row sums) in Frobenius norm, and their bounds: row_bound
              from each row's |Δ_i|₁; row_share, the largest share of its bound that a row reaches, at most 1; frobenius_bound,
-             operator_bound from the norms of Δ; least_sum, the smallest row sum of B Cᵀ over that of A. A row sum of 0 leaves no output:
+             operator_bound from the norms of Δ; least_sum, the smallest row sum of B Cᵀ in size over that of A. A row sum of 0 leaves no output:
              errors and bounds are then infinite
   residual   the relative residual with which an operator norm stopped
   heads      the same for each head; above them the heads are the blocks of one block-diagonal matrix
