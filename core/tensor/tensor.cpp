@@ -1,12 +1,35 @@
 #include "core/tensor/tensor.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "core/base/parallel.hpp"
 
 namespace causeway {
+
+namespace {
+
+// x as an element of type T, rounded once: from Float64 to 16 bits by way of the Float32 towards zero, odd where something was cut off.
+template <class T, class F>
+T rounded(F x) {
+    if constexpr (std::is_same_v<F, double> && sizeof(T) == 2) {
+        float y = static_cast<float>(x);
+        if (static_cast<double>(y) != x && !std::isnan(x)) {
+            if (std::abs(static_cast<double>(y)) > std::abs(x)) y = std::nextafter(y, 0.0f);
+            y = std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) | 1);
+        }
+        return static_cast<T>(y);
+    } else {
+        return static_cast<T>(x);
+    }
+}
+
+}  // namespace
 
 const char* name(DType t) noexcept {
     switch (t) {
@@ -76,7 +99,7 @@ Tensor Tensor::full(DType type, const Shape& shape, double value) {
     Tensor out(type, shape);
     visit(type, [&](auto zero) {
         using T = decltype(zero);
-        std::fill_n(out.data<T>(), out.size(), static_cast<T>(value));
+        std::fill_n(out.data<T>(), out.size(), rounded<T>(value));
     });
     return out;
 }
@@ -86,7 +109,7 @@ double Tensor::get(Index flat) const {
 }
 
 void Tensor::set(Index flat, double value) {
-    visit(dtype_, [&](auto zero) { data<decltype(zero)>()[flat] = static_cast<decltype(zero)>(value); });
+    visit(dtype_, [&](auto zero) { data<decltype(zero)>()[flat] = rounded<decltype(zero)>(value); });
 }
 
 Tensor Tensor::copy() const {
@@ -105,7 +128,7 @@ Tensor Tensor::to(DType type) const {
             auto* y = out.data<decltype(into)>();
             const Index n = size();
             parallel_for((n + piece - 1) / piece, [&](Index p) {
-                for (Index i = p * piece; i < std::min(n, (p + 1) * piece); ++i) y[i] = static_cast<decltype(into)>(x[i]);
+                for (Index i = p * piece; i < std::min(n, (p + 1) * piece); ++i) y[i] = rounded<decltype(into)>(x[i]);
             });
         });
     });
