@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <sys/stat.h>
@@ -180,7 +181,10 @@ void save_rows(lua_State* L, const std::string& path, int value, const Options& 
     std::vector<std::string> columns = columns_of(L, value, count);
     if (options.push("columns") != LUA_TNIL) {
         if (!lua_istable(L, -1)) fail("save: columns: expected an array of names, got a ", type_name(L, -1));
-        columns = chosen_columns(L, lua_gettop(L));
+        const std::vector<std::string> all = std::exchange(columns, chosen_columns(L, lua_gettop(L)));
+        // One that no row has stays empty; not all of them.
+        const auto there = [&](const std::string& name) { return std::binary_search(all.begin(), all.end(), name); };
+        if (!all.empty() && !columns.empty() && std::none_of(columns.begin(), columns.end(), there)) fail("save: columns: no row has ", in_quotes(columns.front()), columns.size() > 1 ? " or any other of them" : "");
     }
     lua_pop(L, 1);
     if (columns.empty()) fail("save: a .csv file has at least one column, got none");

@@ -24,10 +24,13 @@ void push_number_like(lua_State* L, int source, double value) {
 template <Unary Op>
 int unary(lua_State* L) {
     if constexpr (Op == Unary::log) refuse_parameter(L, 2, "log", "it is the natural logarithm (that of base b is log(x) / log(b))");
+    if constexpr (Op != Unary::negate) refuse_more(L, 1, name(Op));  // Lua gives the operand of - twice
     if (is_number(L, 1)) {
         constexpr bool keeps_integers = Op == Unary::abs || Op == Unary::sign || Op == Unary::floor || Op == Unary::ceil || Op == Unary::round || Op == Unary::relu;
         const double value = apply(Op, lua_tonumber(L, 1));
-        if (keeps_integers) push_number_like(L, 1, value); else lua_pushnumber(L, value);
+        if (Op == Unary::isnan || Op == Unary::isfinite) lua_pushboolean(L, value != 0);
+        else if (keeps_integers) push_number_like(L, 1, value);
+        else lua_pushnumber(L, value);
     } else {
         push(L, apply(Op, check_operand(L, 1, name(Op))));
     }
@@ -42,8 +45,12 @@ Tensor operand(lua_State* L, int index, int other, const char* operation) {
 
 template <Binary Op>
 int binary(lua_State* L) {
+    constexpr bool compares = Op == Binary::eq || Op == Binary::ne || Op == Binary::lt || Op == Binary::le || Op == Binary::gt || Op == Binary::ge;
+    refuse_more(L, 2, name(Op));
     if (is_number(L, 1) && is_number(L, 2)) {
-        lua_pushnumber(L, apply(Op, lua_tonumber(L, 1), lua_tonumber(L, 2)));
+        const double value = apply(Op, lua_tonumber(L, 1), lua_tonumber(L, 2));
+        if (compares) lua_pushboolean(L, value != 0);
+        else lua_pushnumber(L, value);
     } else {
         push(L, apply(Op, operand(L, 1, 2, name(Op)), operand(L, 2, 1, name(Op))));
     }
@@ -52,6 +59,7 @@ int binary(lua_State* L) {
 
 // clamp(A, low, high)
 int clamp(lua_State* L) {
+    refuse_more(L, 3, "clamp");
     const double low = check_number(L, 2, "clamp: low"), high = check_number(L, 3, "clamp: high");
     if (is_number(L, 1)) {
         const double x = lua_tonumber(L, 1);

@@ -55,8 +55,13 @@ std::string identity() { return build_id() + " on " + machine().processor; }
 
 void read_cache() {
     if (std::exchange(cache_read, true)) return;
-    std::ifstream in(choice_file());
-    const auto file = nlohmann::json::parse(in, nullptr, false);
+    nlohmann::json file;
+    try {
+        std::ifstream in(choice_file());
+        file = nlohmann::json::parse(in, nullptr, false);
+    } catch (const std::exception&) {
+        return;  // a folder by that name, say: the stream throws where it reads, and all is measured again
+    }
     if (!file.is_object() || file.value("identity", nlohmann::json()) != identity()) return;
     const auto choices = file.find("choices");
     if (choices == file.end() || !choices->is_object()) return;

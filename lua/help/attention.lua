@@ -38,7 +38,7 @@ manual.register_method = {
 forward(B, C, V, options) gets tensors of four dimensions, checked as for the built-in methods, and options with decay (nil
 or a list of one γ per head), normalize, scale and block as given; it returns the output, shaped like V. Further fields:
 short, source, time, memory (shown by methods()), decay = false or normalize = false where it does not support them.
-Registering a name again replaces the method.]],
+Registering a name again replaces the method. B, C and V are the caller's own tensors: leave them as they are.]],
   example = [[
 register_method{name = "by-hand", decay = false, normalize = false, forward = function(B, C, V, options)
   local n = size(B, 3)
@@ -70,8 +70,9 @@ decay = true the multiplications by γ.]],
 manual.crossover = {
   call = "crossover{r =, d =, block =, normalize =, tiles =}",
   text = [[The smallest length from which on the hybrid form takes fewer multiply-adds than the inner-product form (claims
-G11). d is by default r, block by default d. tiles = "dense" (default) counts squares of scores, with r = d = block the
-answer is 2d + 1; "triangular" only their lower halves, 3d + 1.]],
+G11). d is by default r, block by default d. tiles = "dense" (default) counts squares of scores in both, with r = d = block the
+answer is 2d + 1; "triangular" only their lower halves, 3d + 1. cost and opcount count what the definitions do, triangles for
+inner-product beside squares for the blocks of hybrid: by them hybrid takes fewer from about 4d on.]],
   example = "crossover{r = 128, d = 128}",
 }
 

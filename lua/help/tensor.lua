@@ -317,8 +317,8 @@ local each = {
   relu = { "The greater of 0 and the value, relu(x),", "relu(tensor{-1, 2})" },
   elu = { "elu(x) = x where x > 0, exp(x) - 1 elsewhere,", "elu(tensor{-1, 2})" },
   sigmoid = { "The logistic function 1 / (1 + exp(-x))", "sigmoid(tensor{-1, 0, 1})" },
-  isnan = { "1 for NaN and 0 otherwise,", "isnan(tensor{1, 0/0})" },
-  isfinite = { "0 for NaN and the infinities and 1 otherwise,", "isfinite(tensor{1, 1/0})" },
+  isnan = { "1 for NaN and 0 otherwise (of a number true or false),", "isnan(tensor{1, 0/0})" },
+  isfinite = { "0 for NaN and the infinities and 1 otherwise (of a number true or false),", "isfinite(tensor{1, 1/0})" },
 }
 for name, entry in pairs(each) do
   manual[name] = {

@@ -25,6 +25,8 @@ local function is_identifier(name) return type(name) == "string" and name:find("
 local function plain(value) return math.type(value) == "float" and math.tointeger(value) or value end
 
 -- The names of the grid in the order of nesting: as in `order`, the others sorted after them. The last varies fastest.
+local own_columns = { status = true, origin = true }
+
 local function names_of(grid, order)
   local names, seen = {}, {}
   for i, name in ipairs(order or {}) do
@@ -36,6 +38,7 @@ local function names_of(grid, order)
   local others = {}
   for name, values in pairs(grid) do
     if not is_identifier(name) then raise("sweep: grid: the key " .. tostring(name) .. ", expected names such as N") end
+    if own_columns[name] then raise(string.format("sweep: grid.%s: the name of a column that every row has, expected another", name)) end
     if type(values) ~= "table" then raise(string.format("sweep: grid.%s: expected a list of values, got a %s", name, type(values))) end
     if not seen[name] then others[#others + 1] = name end
   end
@@ -143,7 +146,10 @@ end
 
 -- What run returned as {name = value}; an error for anything that a row cannot hold.
 local function values_of(result, point, names)
-  if type(result) == "number" then return { value = result } end
+  if type(result) == "number" then
+    if point.value ~= nil then raise('sweep: run returned a number at ' .. point_text(point, names) .. ', whose column "value" is a parameter\'s: return it under a name of its own') end
+    return { value = result }
+  end
   if type(result) ~= "table" then raise("sweep: run returned " .. (result == nil and "nothing" or "a " .. type(result)) .. " at " .. point_text(point, names) .. ", expected a number or a table of results") end
   local values = {}
   for name, value in pairs(result) do
@@ -152,7 +158,7 @@ local function values_of(result, point, names)
       -- Fields such as a Timing's methods live in its metatable; what stands in the table itself must be a result.
       raise(string.format("sweep: run returned %s = a %s at %s, expected numbers, strings, true or false under names", tostring(name), kind, point_text(point, names)))
     end
-    if point[name] ~= nil or name == "status" or name == "origin" then raise(string.format('sweep: run returned "%s", which is already the name of a column', name)) end
+    if point[name] ~= nil or own_columns[name] then raise(string.format('sweep: run returned "%s", which is already the name of a column', name)) end
     values[name] = value
   end
   return values
@@ -207,6 +213,17 @@ local function results_of(points, names, rows, origins, fields)
   return setmetatable(results, meta)
 end
 
+-- An error for a column that no row has; where no row has results, nobody knows.
+local function check_column(results, name, argument)
+  if name == "origin" then return end
+  for _, known in ipairs(results.columns) do
+    if known == name then return end
+  end
+  for _, row in ipairs(results) do
+    if row.status == "ok" then raise(string.format('%s: no row has "%s", expected one of %s', argument, tostring(name), table.concat(results.columns, ", "))) end
+  end
+end
+
 --- The rows as a table to show; options as in text_table. A row without results shows its status in their place.
 function Results:table(options)
   local rows, parameters = {}, {}
@@ -225,6 +242,7 @@ function Results:table(options)
   end
   options = options or {}
   local columns = options.columns
+  for _, wanted in ipairs(columns or {}) do check_column(self, type(wanted) == "table" and wanted.key or wanted, "table: columns") end
   if not columns then
     columns = table.move(self.columns, 1, #self.columns, 1, {})
     if all_ok or #columns > #self.names + 1 then columns[#columns] = nil end -- the status stands in the results' columns
@@ -242,7 +260,10 @@ function Results:where(filter)
     if type(filter) == "function" then
       fits = filter(row)
     else
-      for name, value in pairs(filter or {}) do fits = fits and row[name] == value end
+      for name, value in pairs(filter or {}) do
+        check_column(self, name, "filter")
+        fits = fits and row[name] == value
+      end
     end
     if fits then found[#found + 1] = row end
   end
@@ -251,6 +272,7 @@ end
 
 --- The values of one column, of the rows that are "ok" and pass the filter.
 function Results:column(name, filter)
+  check_column(self, name, "column")
   local values = {}
   for _, row in ipairs(self:where(filter)) do
     if row.status == "ok" and row[name] ~= nil then values[#values + 1] = row[name] end
@@ -264,6 +286,7 @@ function Results:plot(x, y, options)
   for key, value in pairs(options or {}) do
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
   end
+  if by ~= nil then check_column(self, by, "plot: by") end
   local curves, order = {}, {}
   for _, row in ipairs(self) do
     if row.status == "ok" and row[x] ~= nil and row[y] ~= nil then

@@ -12,6 +12,7 @@ Table.__name = "Table"
 
 --- A number with `digits` significant digits (4), without an exponent where it can be read without one.
 function causeway.number_text(x, digits)
+  if type(x) ~= "number" then causeway._raise("number_text: expected a number, got a " .. type(x)) end
   digits = digits or 4
   if x ~= x then return "NaN" end
   if x == math.huge then return "Inf" elseif x == -math.huge then return "-Inf" end

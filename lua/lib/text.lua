@@ -3,6 +3,7 @@ local causeway = ...
 
 --- Seconds with the unit that fits: 1.234 ms.
 function causeway.seconds_text(s)
+  if type(s) ~= "number" then causeway._raise("seconds_text: expected a number, got a " .. type(s)) end
   if s ~= s then return "-" end
   if s < 1e-6 then return string.format("%.1f ns", s * 1e9) end
   if s < 1e-3 then return string.format("%.2f µs", s * 1e6) end
@@ -12,6 +13,7 @@ end
 
 --- Bytes with the unit that fits: 1.5 MiB.
 function causeway.bytes_text(n)
+  if type(n) ~= "number" then causeway._raise("bytes_text: expected a number, got a " .. type(n)) end
   local units = { "B", "KiB", "MiB", "GiB", "TiB" }
   local i = 1
   while n >= 1024 and i < #units do n, i = n / 1024, i + 1 end

@@ -67,6 +67,7 @@ TEST_CASE("a table of results survives .csv", "[files][lua]") {
               " assert((a == b or a ~= a and b ~= b) and math.type(a) == math.type(b), i .. c) end end return 'same'") == "same");
 
     CHECK(run("save(dir .. 'c.csv', rows, {columns = {'time', 'N', 'note'}})").empty());
+    CHECK(run("save(dir .. 'd.csv', rows, {columns = {'tiem'}})").find("save: columns: no row has \"tiem\"") != std::string::npos);
     CHECK(read_bytes(run.path("c.csv")) == "time,N,note\n3.7e-07,128,\nOOM,256,\nNaN,3.0,\n,-Inf,\n");
     CHECK(run("save(dir .. 'e.csv', {}, {columns = {'a'}}); local r, c = load(dir .. 'e.csv'); return #r, c[1]") == "0 a");
 }

@@ -77,6 +77,14 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[sweep]") {
     CHECK(lua("sweep{grid = {N = {1}}, order = {'M'}, run = print}") == "user:1: sweep: order: item 1 is \"M\", which is not in the grid");
     CHECK(lua("sweep{grid = {N = {1}}, run = function() end}") == "user:1: sweep: run returned nothing at N = 1, expected a number or a table of results");
     CHECK(lua("sweep{grid = {N = {1}}, run = function() return {N = 2} end}") == "user:1: sweep: run returned \"N\", which is already the name of a column");
+    CHECK(lua("sweep{grid = {status = {1}}, run = print}") == "user:1: sweep: grid.status: the name of a column that every row has, expected another");
+    CHECK(lua("sweep{grid = {value = {1}}, run = function() return 2 end}") ==
+          "user:1: sweep: run returned a number at value = 1, whose column \"value\" is a parameter's: return it under a name of its own");
+    lua("r = sweep{grid = {N = {1, 2}}, run = function(p) return {y = p.N} end}");
+    CHECK(lua("r:column('z')") == "user:1: column: no row has \"z\", expected one of N, y, status");
+    CHECK(lua("r:column('y', {M = 2})") == "user:1: filter: no row has \"M\", expected one of N, y, status");
+    CHECK(lua("r:table{columns = {'zz'}}") == "user:1: table: columns: no row has \"zz\", expected one of N, y, status");
+    CHECK(lua("r:plot('N', 'y', {by = 'q'})") == "user:1: plot: by: no row has \"q\", expected one of N, y, status");
     CHECK(lua("sweep{grid = {N = {1}}, rum = 1}") == "user:1: sweep: unknown option \"rum\" (did you mean \"run\"?)");
     CHECK(lua("sweep{grid = {N = {1}}, run = function() error('boo') end}") == "user:1: boo (sweep at N = 1)");
 }

@@ -118,7 +118,7 @@ TEST_CASE("operators", "[lua][tensor]") {
     CHECK(lua("flat(A + tensor{10, 20}), flat(A * tensor{1, 1})") == "2x2: 11 22 13 24 2: 3 7");
     CHECK(lua("A == A:copy(), A == A + 1, A == A:f64(), A == 1") == "true false false false");
     CHECK(lua("eltype(A * 0.1), eltype(A:f64() * 2), eltype(bf16(A) * 2)") == "Float32 Float64 Float32");
-    CHECK(lua("flat(lt(A, 3)), flat(eq(A, A:t())), lt(1, 2)") == "2x2: 1 1 0 0 2x2: 1 0 0 1 1.0");
+    CHECK(lua("flat(lt(A, 3)), flat(eq(A, A:t())), lt(1, 2)") == "2x2: 1 1 0 0 2x2: 1 0 0 1 true");
     CHECK(lua("A ^ 2") == "a Tensor has no operator ^: pow(A, x) is the power of each element");
     CHECK(lua("A < A") == "Tensors are compared element by element with lt(A, B), le(A, B), gt(A, B) and ge(A, B)");
     CHECK(lua("A + zeros(3)") == "+: shapes 2×2 and 3 do not match: from the right, dimension 1 is 2 and 3");
@@ -145,7 +145,8 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
     CHECK(lua("flat(any(zeros(2, 0), 2)), flat(all(zeros(2, 0), 2))") == "2x1: 0 0 2x1: 1 1");
     CHECK(lua("size(reshape(zeros(2, 3, 4), -1, 6))") == "4 6");
     CHECK(lua("size(zeros(2, 3, 4):reshape{3, ':'}), size(reshape(A, -1)), size(reshape(zeros(0, 3), -1, 3))") == "3 4 0 3");
-    CHECK(lua("isnan(0/0), isfinite(1/0), abs(-2), abs(-2.5), sign(-3), sqrt(9), clamp(7, 0, 5), floor(2.5)") == "1.0 0.0 2 2.5 -1 3.0 5 2.0");
+    CHECK(lua("isnan(0/0), isfinite(1/0), abs(-2), abs(-2.5), sign(-3), sqrt(9), clamp(7, 0, 5), floor(2.5)") == "true false 2 2.5 -1 3.0 5 2.0");
+    CHECK(lua("eq(1, 1), lt(2, 1), ge(2, 2), times(2, 3)") == "true false true 6.0");
     CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") == "2x2: 1 4 9 16 2x2: 2 4 6 8");
     CHECK(lua("flat(cat(A, A, 1)), size(cat({A, A, A}, 2))") == "4x2: 1 2 3 4 1 2 3 4 2 6");
     CHECK(lua("flat(permutedims(tensor{1, 2})), size(permutedims(zeros(2, 3, 4), {3, 1, 2}))") == "1x2: 1 2 4 2 3");
@@ -154,8 +155,20 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
     CHECK(lua("flat(round(softmax(tensor{0, 0}) * 4)), flat(elu(tensor{1, 2})), flat(pow(tensor{1, 2}, 3)), flat(plus(1, tensor{2}))") == "2: 2 2 2: 1 2 2: 1 8 1: 3");
 }
 
+TEST_CASE("numbers are rounded once on their way to 16 bits", "[lua][tensor]") {
+    Shell lua;
+    CHECK(lua("f16(65519.999), f16(65520), f16(1 + 2^-11 + 2^-30), f16(1 + 2^-11), bf16(1 + 2^-8 + 2^-40), bf16(-1 - 2^-8 - 2^-40), f16(-1e-320), f16(1e300)") ==
+          "65504.0 inf 1.0009765625 1.0 1.0078125 -1.0078125 -0.0 inf");
+    lua("x = zeros(1, 'f16') x:set(1 + 2^-11 + 2^-30, 1)");
+    CHECK(lua("x(1), fill(1 + 2^-11 + 2^-30, 1, 'f16')(1), tensor({1 + 2^-11 + 2^-30}, 'f64'):f16()(1)") ==
+          "1.0009765625 1.0009765625 1.0009765625");
+}
+
 TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     Shell lua;
+    CHECK(lua("times(ones(1), ones(1), 3)") == "times: argument 3: a number, expected 2 arguments");
+    CHECK(lua("exp(ones(1), ones(1))") == "exp: argument 2: a Tensor, expected 1 argument");
+    CHECK(lua("clamp(ones(1), 0, 1, 2)") == "clamp: argument 4: a number, expected 3 arguments");
     lua("A = tensor{{1, 2}, {3, 4}}");
     CHECK(lua("A:smu()") == "Tensor has no method \"smu\" (did you mean \"sum\"?)");
     CHECK(lua("A.shape").find("Tensor has no method \"shape\"") == 0);
