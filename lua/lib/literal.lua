@@ -1,4 +1,4 @@
--- A value as the shell shows it: numbers as Lua prints them (but NaN, Inf and -Inf as in a tensor), strings quoted, tables
+-- A value as the shell shows it: numbers so that they read back (NaN, Inf and -Inf as in a tensor), strings quoted, tables
 -- laid out to be read.
 local causeway = ...
 
@@ -126,9 +126,10 @@ end
 function show(value, depth, seen)
   local kind = type(value)
   if kind == "string" then return quoted(value) end
-  if value ~= value then return "NaN" end
-  if value == math.huge then return "Inf" end
-  if value == -math.huge then return "-Inf" end
+  if math.type(value) == "float" then
+    local text = causeway._exact_text(value)
+    return text:find("^-?%d+$") and text .. ".0" or text
+  end
   if kind == "function" then return function_text(value) end
   if kind == "table" then return show_table(value, depth, seen) end
   return tostring(value)

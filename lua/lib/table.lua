@@ -201,21 +201,11 @@ function Table:html()
   return table.concat(out, "\n")
 end
 
--- The shortest decimal that reads back as the same number.
-local function exact_text(x)
-  if x ~= x then return "NaN" end
-  for digits = 15, 17 do
-    local text = string.format("%." .. digits .. "g", x)
-    if tonumber(text) == x then return text end
-  end
-  return x > 0 and "Inf" or "-Inf"
-end
-
 --- The table as CSV (RFC 4180), values in full, all rows.
 function Table:csv()
   local function field(value)
     if value == nil then return "" end
-    local text = math.type(value) == "float" and exact_text(value) or tostring(value)
+    local text = math.type(value) == "float" and causeway._exact_text(value) or tostring(value)
     if text:find('[",\r\n]') then text = '"' .. text:gsub('"', '""') .. '"' end
     return text
   end

@@ -1,6 +1,16 @@
 -- Numbers and columns as text: shared by tables, plots and the shell.
 local causeway = ...
 
+-- A decimal of 15 to 17 digits that reads back as the same number.
+function causeway._exact_text(x)
+  if x ~= x then return "NaN" end
+  for digits = 15, 17 do
+    local text = string.format("%." .. digits .. "g", x)
+    if tonumber(text) == x then return text end
+  end
+  return x > 0 and "Inf" or "-Inf"
+end
+
 --- Seconds with the unit that fits: 1.234 ms.
 function causeway.seconds_text(s)
   if type(s) ~= "number" then causeway._raise("seconds_text: expected a number, got a " .. type(s)) end

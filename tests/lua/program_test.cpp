@@ -74,7 +74,8 @@ TEST_CASE("tables are shown to be read", "[program][display]") {
     CHECK(shown("{setmetatable({}, {__tostring = function() return 'two\\nlines' end})}") == "{two}\n");
     CHECK(shown("{'\\1\\200'}") == "{\"\\x01\\xc8\"}\n");
     CHECK(shown("0/0, -math.huge, {0/0, x = 1/0}") == "NaN\n-Inf\n{NaN, x = Inf}\n");
-    CHECK(shown("math.huge, -0.0, 1e100, 2^53, 10 // 3") == "Inf\n-0.0\n1e+100\n9.007199254741e+15\n3\n");
+    CHECK(shown("0.1 + 0.2, 1/3") == "0.30000000000000004\n0.3333333333333333\n");
+    CHECK(shown("math.huge, -0.0, 1e100, 2^53, 10 // 3") == "Inf\n-0.0\n1e+100\n9007199254740992.0\n3\n");
     CHECK(shown("f = function(a, ...) end; f") == "function (a, ...) at (command line):1\n");
     CHECK(shown("display") == "function display, see ?display\n");
 }
