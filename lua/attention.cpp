@@ -10,6 +10,7 @@
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
 #include "lua/gpu.hpp"
+#include "lua/tensor_args.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -255,6 +256,7 @@ exact::Work work_of(const Options& options, const char* function, bool length) {
 // cost(method, {N =, r =, d =, block =, normalize =, decay =}) -> {multiplies, adds, divisions, memory} in closed form
 int cost_(lua_State* L) {
     const std::string name = check_string(L, 1, "cost: method");
+    refuse_more(L, 2, "cost");
     const Options options(L, 2, "cost", {"N", "r", "d", "block", "normalize", "decay"});
     const auto built_in = built_in_names();
     if (std::find(built_in.begin(), built_in.end(), name) == built_in.end()) {

@@ -5,6 +5,7 @@
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
 #include "lua/gpu.hpp"
+#include "lua/tensor_args.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -14,6 +15,7 @@ int lowrank_(lua_State* L) {
     const std::string name = check_string(L, 1, "name");
     const Tensor q = check_tensor(L, 2, "q"), k = check_tensor(L, 3, "k");
     if (counting) fail("opcount: lowrank is not counted, expected the factors to be made before");
+    refuse_more(L, 4, "lowrank");
     const LowRankOptions o = lowrank_options(L, 4, lowrank::method(name));
     return push_low_rank(L, low_rank(name, q, k, o));
 }

@@ -160,7 +160,7 @@ void refuse_parameter(lua_State* L, int index, const char* function, const char*
 
 void refuse_more(lua_State* L, int most, const char* function) {
     for (int i = most + 1; i <= lua_gettop(L); ++i) {
-        if (!lua_isnil(L, i)) fail(function, ": argument ", i, ": a ", type_name(L, i), ", expected ", most, most == 1 ? " argument" : " arguments");
+        if (lua_isstring(L, i)) fail(function, ": argument ", i, ": a ", type_name(L, i), ", expected ", most, most == 1 ? " argument" : " arguments");
     }
 }
 

@@ -43,7 +43,8 @@ int check_dim(lua_State* L, int index, const Tensor& a, const char* function);
 // Throws Error when the argument at `index`, which the function has not, is a number or a string: norm(A, 1) would be
 // another norm elsewhere. Further Tensors pass, as the second value of norm(linear_attention(q, k, v)).
 void refuse_parameter(lua_State* L, int index, const char* function, const char* why);
-// Throws Error, naming the function, where anything but nil comes after its `most` arguments.
+// Throws Error, naming the function, where a number or a string comes after its `most` arguments. Tensors and tables may be further
+// results of a call, as in abs(linear_attention(q, k, v)).
 void refuse_more(lua_State* L, int most, const char* function);
 
 // The families of functions; each adds its own.

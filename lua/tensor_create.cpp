@@ -101,7 +101,10 @@ int similar(lua_State* L) {
     return push_one(L, Tensor(wanted.type.value_or(a.dtype()), wanted.shape.ndim() > 0 ? wanted.shape : a.shape()));
 }
 
-int copy(lua_State* L) { return push_one(L, check_tensor(L, 1, "copy").copy()); }
+int copy(lua_State* L) {
+    refuse_more(L, 1, "copy");
+    return push_one(L, check_tensor(L, 1, "copy").copy());
+}
 
 template <DType Type>
 int convert(lua_State* L) {

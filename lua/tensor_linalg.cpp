@@ -48,6 +48,7 @@ int operator_norm(lua_State* L) {
 }
 
 int trace(lua_State* L) {
+    refuse_more(L, 1, "tr");
     lua_pushnumber(L, tr(check_operand(L, 1, "tr")));
     return 1;
 }

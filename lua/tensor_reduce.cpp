@@ -68,6 +68,7 @@ int frobenius(lua_State* L) {
 }
 
 int inner_product(lua_State* L) {
+    refuse_more(L, 2, "dot");
     lua_pushnumber(L, dot(check_operand(L, 1, "dot: A"), check_operand(L, 2, "dot: B")));
     return 1;
 }

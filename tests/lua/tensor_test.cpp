@@ -167,7 +167,12 @@ TEST_CASE("numbers are rounded once on their way to 16 bits", "[lua][tensor]") {
 TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     Shell lua;
     CHECK(lua("times(ones(1), ones(1), 3)") == "times: argument 3: a number, expected 2 arguments");
-    CHECK(lua("exp(ones(1), ones(1))") == "exp: argument 2: a Tensor, expected 1 argument");
+    CHECK(lua("exp(ones(1), 2)") == "exp: argument 2: a number, expected 1 argument");
+    lua("x = ones(1, 1, 2, 2)");  // a call with two results
+    CHECK(lua("size(abs(linear_attention(x, x, x)), 4), size(times(x, linear_attention(x, x, x)), 4)") == "2 2");
+    CHECK(lua("dot(ones(1), ones(1), 2)") == "dot: argument 3: a number, expected 2 arguments");
+    CHECK(lua("cost('hybrid', {N = 8, r = 2}, 5)").find("cost: argument 3: a number, expected 2 arguments") != std::string::npos);
+    CHECK(lua("lowrank('svd', ones(2, 2), ones(2, 2), {}, 5)").find("lowrank: argument 5: a number, expected 4 arguments") != std::string::npos);
     CHECK(lua("clamp(ones(1), 0, 1, 2)") == "clamp: argument 4: a number, expected 3 arguments");
     lua("A = tensor{{1, 2}, {3, 4}}");
     CHECK(lua("A:smu()") == "Tensor has no method \"smu\" (did you mean \"sum\"?)");
