@@ -254,8 +254,6 @@ local function leet_rows(t)
   return rows
 end
 
-local function out_of_memory(problem) return tostring(problem):match("device memory") and "out of memory" or tostring(problem) end
-
 -- {time, ratio to the floor} or {status}; what two tables have in common is measured once. Calls that would last too long, going by
 -- the growth of the last two lengths, are left out.
 local measured, checked = {}, {}
@@ -282,7 +280,7 @@ local function time_of(method, precision, t, N, inputs)
     here.ratio = here.time / (moved / rate)
     known.before, known.last = last, { N = N, time = here.time }
   end)
-  if not ok then here.status = out_of_memory(problem) end
+  if not ok then here.status = tostring(problem):match("device memory") and "out of memory" or tostring(problem) end
   known[N] = here
   return here
 end

@@ -34,13 +34,14 @@ void nystrom(const Head<double>& h) {
     const Matrix<double> q = segment_means(h.Q, h.r()), k = segment_means(h.K, h.r());
     const Matrix<double> X = (q * k.transpose()).array().exp();
     const int iterations = static_cast<int>(h["iterations"]);
-    const PseudoInverse Z = iterations > 0 ? PseudoInverse{iterated_inverse(X, iterations), Matrix<double>::Identity(h.r(), h.r())} : pseudo_inverse(X, 1e-13);
+    const PseudoInverse Z = iterations > 0 ? PseudoInverse{iterated_inverse(X, iterations), {}} : pseudo_inverse(X, 1e-13);
     View<double> B = h.B, C = h.C;
     each_block(h.N(), [&](Index first, Index n) {
         const Matrix<double> F = (h.Q.middleRows(first, n) * k.transpose()).array().exp();
         const Matrix<double> G = (h.K.middleRows(first, n) * q.transpose()).array().exp();
         B.middleRows(first, n).noalias() = F * Z.left;
-        C.middleRows(first, n).noalias() = G * Z.right.transpose();
+        if (iterations > 0) C.middleRows(first, n) = G;
+        else C.middleRows(first, n).noalias() = G * Z.right.transpose();
     });
 }
 

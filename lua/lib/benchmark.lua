@@ -11,7 +11,7 @@ local longest_vanilla = 1024 -- longer oracles use the row-based definition: the
 
 --- The definition in Float64: what every method is compared with. Options: decay, normalize, scale.
 function causeway.causal_oracle(B, C, V, options)
-  causeway._check_options("causal_oracle", options or {}, { "decay", "normalize", "scale" })
+  causeway._check_options("causal_oracle", options, { "decay", "normalize", "scale" })
   local given = { method = B:size(B:ndims() - 1) <= longest_vanilla and "vanilla" or "row-based" }
   for _, key in ipairs({ "decay", "normalize", "scale" }) do given[key] = (options or {})[key] end
   return (causeway.causal_linear_attention(causeway.f64(B), causeway.f64(C), causeway.f64(V), given))

@@ -255,15 +255,15 @@ end
 --- The rows, status "ok" or any, that `filter` ({name = value} or a function of the row) lets through.
 function Results:where(filter)
   local found = {}
+  if type(filter) ~= "function" then
+    for name in pairs(filter or {}) do check_column(self, name, "filter") end
+  end
   for _, row in ipairs(self) do
     local fits = true
     if type(filter) == "function" then
       fits = filter(row)
     else
-      for name, value in pairs(filter or {}) do
-        check_column(self, name, "filter")
-        fits = fits and row[name] == value
-      end
+      for name, value in pairs(filter or {}) do fits = fits and row[name] == value end
     end
     if fits then found[#found + 1] = row end
   end
