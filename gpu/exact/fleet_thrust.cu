@@ -202,8 +202,8 @@ struct Memory {
     void deallocate(char*, std::size_t) {}
 };
 
-// Of a stretch: what its scans read and write should stay in the cache, and two launches for each rank and stretch be worth their while.
-// All ranks of one stretch come before the next.
+// Of a stretch, all of whose ranks come before the next: the less, the more of it stays in the cache from rank to rank; the more, the
+// fewer the launches, two for each rank and stretch.
 constexpr int64_t most_floats = int64_t{1} << 25;
 struct Plan {
     int64_t blocks, tokens, lines;  // of a stretch
