@@ -2,13 +2,19 @@
 """flash-linear-attention on the sizes of bench_lightning and bench_delta, for the tables of experiments/notes/gpu.md.
 
 Optional: needs PyTorch with CUDA and flash-linear-attention (fla-core is enough); without them, it says so and ends. Times are medians
-between events, inputs larger than the cache; linear attention is checked at 1000 tokens against Float64. fla has tokens before heads.
+between events, inputs larger than the cache; errors are of 1000 tokens (delta rules: 300) against the definition in Float64. fla has tokens before heads.
 
-    python3 experiments/peers/flash_linear_attention.py
+    python3 experiments/peers/flash_linear_attention.py [linear] [gradient] [delta]
+
+No word means all three. The first calls compile and tune its kernels: minutes.
 """
 import math
 import statistics
+import sys
 
+parts = sys.argv[1:] or ["linear", "gradient", "delta"]
+if unknown := set(parts) - {"linear", "gradient", "delta"}:
+    raise SystemExit(f"flash_linear_attention.py: parts are linear, gradient and delta, not {', '.join(sorted(unknown))}")
 try:
     import torch
     from fla.ops.delta_rule import chunk_delta_rule
@@ -55,16 +61,84 @@ def linear(decay, heads):
     return lambda q, k, v: chunk_simple_gla(q, k, v, g_gamma=gamma, scale=1.0)[0]
 
 
+def relative(got, want):
+    return ((got.double() - want).norm() / want.norm()).item()
+
+
+def definition(q, k, v, decay):
+    """(Q Kᵀ ⊙ M) V, M[i, j] = γ^(i-j) for j ≤ i; B, N, heads, d."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    i = torch.arange(q.shape[2], device="cuda", dtype=q.dtype)
+    log_gamma = alibi(h).to(q.dtype) if decay else torch.zeros(h, device="cuda", dtype=q.dtype)
+    mask = torch.exp(log_gamma[:, None, None] * (i[:, None] - i).clamp(min=0)) * (i[:, None] >= i)
+    return ((q @ k.transpose(2, 3)) * mask @ v).transpose(1, 2)
+
+
 def error(decay):
     q, k, v = inputs(1, 1000, h)
-    got = linear(decay, h)(q, k, v).double()
-    q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
-    i = torch.arange(1000, device="cuda", dtype=torch.float64)
-    back = (i[:, None] - i).clamp(min=0)
-    log_gamma = alibi(h).double() if decay else torch.zeros(h, device="cuda", dtype=torch.float64)
-    mask = torch.exp(log_gamma[:, None, None] * back) * (i[:, None] >= i)
-    want = ((q @ k.transpose(2, 3)) * mask @ v).transpose(1, 2)
-    return ((got - want).norm() / want.norm()).item()
+    return relative(linear(decay, h)(q, k, v), definition(q.double(), k.double(), v.double(), decay))
+
+
+def gradient_error():
+    q, k, v = inputs(1, 1000, h, grad=True)
+    do = normal(1, 1000, h)
+    linear(True, h)(q, k, v).backward(do)
+    exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    definition(*exact, True).backward(do.double())
+    return max(relative(x.grad, y.grad) for x, y in zip((q, k, v), exact))
+
+
+def delta_inputs(N):
+    q, k, v = inputs(1, N, h)
+    k = torch.nn.functional.normalize(k.float(), dim=-1).bfloat16()
+    return q, k, v, -0.075 * torch.randn(1, N, h, device="cuda") ** 2, torch.rand(1, N, h, device="cuda")
+
+
+def delta_error(gated):
+    """Against S ← e^g S, S ← S + β k (v - kᵀS)ᵀ, o = Sᵀq, token by token."""
+    q, k, v, g, beta = delta_inputs(300)
+    beta = beta if gated else beta.bfloat16()
+    got = chunk_gated_delta_rule(q, k, v, g, beta, scale=1.0)[0] if gated else chunk_delta_rule(q, k, v, beta, scale=1.0)[0]
+    x, y, z, f, b = (t[0].double() for t in (q, k, v, g if gated else 0 * g, beta))
+    S, o = torch.zeros(h, d, d, device="cuda", dtype=torch.float64), []
+    for t in range(300):
+        S = S * f[t].exp()[:, None, None]
+        S = S + y[t][:, :, None] * (b[t][:, None] * (z[t] - torch.einsum("hr,hrd->hd", y[t], S)))[:, None]
+        o.append(torch.einsum("hr,hrd->hd", x[t], S))
+    return relative(got[0], torch.stack(o))
+
+
+def measure_linear():
+    for decay, B, heads, N in ((True, 1, 32, 100000), (False, 1, 32, 100000), (True, 1, 32, 8192), (False, 1, 32, 8192), (True, 16, 32, 8192),
+                               (True, 1, 8, 100000), (False, 1, 8, 100000)):
+        q, k, v = inputs(B, N, heads)
+        call = linear(decay, heads)
+        with torch.no_grad():
+            ms = median_ms(lambda: call(q, k, v))
+        floor = 4.0 * q.numel() * 2 / copies * 1e3
+        print(f"{'decay' if decay else 'mask':5} B={B} h={heads} N={N}: {ms:8.3f} ms, {ms / floor:5.2f} times the floor, error {error(decay):.1e}", flush=True)
+
+
+def measure_gradient():
+    q, k, v = inputs(1, 25600, h, grad=True)
+    call, do = linear(True, h), normal(1, 25600, h)
+
+    def both():
+        q.grad = k.grad = v.grad = None
+        call(q, k, v).backward(do)
+
+    print(f"decay h={h} N=25600, forward and backward: {median_ms(both):8.3f} ms, error {gradient_error():.1e}", flush=True)
+
+
+def measure_delta():
+    for N in (100000, 8192):
+        q, k, v, g, beta = delta_inputs(N)
+        with torch.no_grad():
+            ms = median_ms(lambda: chunk_gated_delta_rule(q, k, v, g, beta, scale=1.0))
+            print(f"h={h} N={N}: gated delta rule {ms:8.3f} ms, error {delta_error(True):.1e}", flush=True)
+            ms = median_ms(lambda: chunk_delta_rule(q, k, v, beta.bfloat16(), scale=1.0))
+            print(f"h={h} N={N}: delta rule {ms:8.3f} ms, error {delta_error(False):.1e}", flush=True)
+
 
 
 rate = torch.empty(1 << 30, device="cuda", dtype=torch.float32)
@@ -72,30 +146,6 @@ other = torch.empty_like(rate)
 copies = 2 * rate.numel() * 4 / median_ms(lambda: other.copy_(rate)) * 1e3
 del rate, other
 print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, copies at {copies * 1e-12:.2f} TB/s")
-for decay, B, heads, N in ((True, 1, 32, 100000), (False, 1, 32, 100000), (True, 1, 32, 8192), (False, 1, 32, 8192), (True, 16, 32, 8192),
-                           (True, 1, 8, 100000), (False, 1, 8, 100000)):
-    q, k, v = inputs(B, N, heads)
-    call = linear(decay, heads)
-    with torch.no_grad():
-        ms = median_ms(lambda: call(q, k, v))
-    floor = 4.0 * q.numel() * 2 / copies * 1e3
-    print(f"{'decay' if decay else 'mask':5} B={B} h={heads} N={N}: {ms:8.3f} ms, {ms / floor:5.2f} times the floor, error {error(decay):.1e}", flush=True)
-q, k, v = inputs(1, 25600, h, grad=True)
-call, do = linear(True, h), normal(1, 25600, h)
-
-
-def both():
-    q.grad = k.grad = v.grad = None
-    call(q, k, v).backward(do)
-
-
-print(f"decay h={h} N=25600, forward and backward: {median_ms(both):8.3f} ms", flush=True)
-for N in (100000, 8192):
-    q, k, v = inputs(1, N, h)
-    k = torch.nn.functional.normalize(k.float(), dim=-1).bfloat16()
-    g = -0.075 * torch.randn(1, N, h, device="cuda") ** 2
-    beta = torch.rand(1, N, h, device="cuda")
-    with torch.no_grad():
-        gated = median_ms(lambda: chunk_gated_delta_rule(q, k, v, g, beta, scale=1.0))
-        plain = median_ms(lambda: chunk_delta_rule(q, k, v, beta.bfloat16(), scale=1.0))
-    print(f"h={h} N={N}: gated delta rule {gated:8.3f} ms, delta rule {plain:8.3f} ms", flush=True)
+measures = {"linear": measure_linear, "gradient": measure_gradient, "delta": measure_delta}
+for part in parts:
+    measures[part]()

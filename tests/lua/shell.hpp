@@ -34,7 +34,8 @@ public:
         for (int i = 1; i <= n; ++i) {
             std::size_t size = 0;
             const char* text = luaL_tolstring(L, i, &size);
-            out += (i > 1 ? " " : "") + std::string(text, size);
+            if (i > 1) out += ' ';
+            out.append(text, size);
             lua_pop(L, 1);
         }
         return out;
