@@ -43,12 +43,13 @@ struct Reducer {
     }
 };
 
-// m = the maximum of the scores of every row over all shards: lines 3 and 4 of Algorithm 1.
+// m = the maximum of the scores of every row over all shards, 0 where that is -∞: lines 3 and 4 of Algorithm 1.
 template <class T, class E>
 void maximum_of_scores(Communicator& comm, const Task<T, E>& task, const Reducer<T>& reduce, T* m) {
     const Sizes& z = task.sizes;
     if (comm.work(task.pass(z.dk)) && !comm.dry()) task.local->shift(z, task.shard, m);
     reduce(m, z.rows(), 1, Maximum<T>{});
+    if (!comm.dry()) std::transform(m, m + z.rows(), m, softmax::shift_of<T>);
 }
 
 }  // namespace detail
@@ -89,8 +90,10 @@ void tree_algorithm_1(Communicator& comm, const Task<T, E>& task, const detail::
     reduce(dual.data(), z.rows(), z.dv + 1, LogSumExp<T>{z.dv});                 // line 6
     if (comm.dry()) return;
     for (Index i = 0; i < z.rows(); ++i) {
-        std::copy_n(dual.data() + i * (z.dv + 1) + 1, z.dv, task.out + i * z.dv);
-        if (task.lse) task.lse[i] = m.data()[i] + dual.data()[i * (z.dv + 1)];
+        const T* x = dual.data() + i * (z.dv + 1);
+        if (x[0] == minus_infinity<T>) std::fill_n(task.out + i * z.dv, z.dv, std::numeric_limits<T>::quiet_NaN());  // 0 / 0
+        else std::copy_n(x + 1, z.dv, task.out + i * z.dv);
+        if (task.lse) task.lse[i] = m.data()[i] + x[0];
     }
 }
 
@@ -130,7 +133,7 @@ void tree_algorithm_3(Communicator& comm, const Task<T, E>& task, const detail::
     reduce(m.data(), z.rows(), 1, Maximum<T>{});                                 // line 3
     if (!comm.dry()) {
         for (Index i = 0; i < z.rows(); ++i) {                                   // line 4
-            d.data()[i] = std::exp(d.data()[i] - m.data()[i]);
+            d.data()[i] = std::exp(d.data()[i] - softmax::shift_of(m.data()[i]));
             for (Index c = 0; c < z.dv; ++c) n.data()[i * z.dv + c] *= d.data()[i];
         }
     }

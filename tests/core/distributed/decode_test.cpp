@@ -147,6 +147,20 @@ TEST_CASE("a key of score minus infinity has weight 0, a NaN shows itself", "[tr
     }
 }
 
+TEST_CASE("keys all of score minus infinity: the energy is minus infinity, the output 0 / 0, in every algorithm", "[tree]") {
+    const Tensor q = Tensor::full(DType::f32, {1, 1}, 1), k = Tensor::full(DType::f32, {4, 1}, -INFINITY), v = Tensor::full(DType::f32, {4, 1}, 7);
+    for (const int p : {1, 2, 4}) {
+        DecodeOptions o;
+        o.shards = p;
+        for (o.algorithm = 0; o.algorithm <= 3; ++o.algorithm) {
+            CAPTURE(p, o.algorithm);
+            const DecodeResult result = tree_decode(q, k, v, o);
+            CHECK(result.lse.get(0) == -INFINITY);
+            CHECK(std::isnan(result.O.get(0)));
+        }
+    }
+}
+
 TEST_CASE("what is sent and held is what equations 8 to 14 say for every p up to 64, with data and without", "[tree]") {
     const Index b = 2, heads = 2, dh = 4, d = heads * dh, t = 3, triple = b * (d + 2 * heads);
     distributed::Cluster machine = distributed::cluster("h100");
