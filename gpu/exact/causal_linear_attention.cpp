@@ -50,6 +50,12 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     check_scale(o.scale, n.dtype);
+    if (n.dtype == DType::f16 && (o.normalize || o.scale != 1)) {
+        // Sums above 65504 would be Inf in the output before it is divided or scaled.
+        CausalResult wide = causal_linear_attention(B.to(DType::f32, o.stream), C.to(DType::f32, o.stream), V.to(DType::f32, o.stream), o);
+        wide.O = wide.O.to(DType::f16, o.stream);
+        return wide;
+    }
     const CausalMethod& method = method_for(o.method, o.block);
     const bool state = o.state || o.return_state;
     if (state && !method.state) fail("state: the method \"", method.name, "\" carries no state");

@@ -206,6 +206,12 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         __syncwarp();
         if (lane == 0) ptx::barrier_arrive(pipe.empty(n));
     };
+    // The same for a tile that this warp read by load_matrices, four words of x at a time. An arrival does not wait for loads on their
+    // way, and the next tile would overwrite what they read: which lane arrives hangs on what came.
+    const auto release_read = [&](const auto& pipe, uint32_t n, const uint32_t(&x)[16]) {
+        const bool odd = __any_sync(0xFFFFFFFF, (x[3] ^ x[7] ^ x[11] ^ x[15]) == 0x7F817F81);
+        if (lane == (odd ? 1 : 0)) ptx::barrier_arrive(pipe.empty(n));
+    };
     // What this warp wrote is there, for the tensor cores too.
     const auto hand_over = [&](const auto& pipe, uint32_t n) {
         ptx::proxy_fence();
@@ -568,7 +574,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     const float2 up = load_pair(gate.at(n_all) + up_at + 4 * (8 * (i / 2) + col)), x = la::unpack(E{}, va[i]);
                     va[i] = la::pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
                 }
-                release(v, n_all);
+                release_read(v, n_all, va);
                 const ptx::Tile inverse(t.at(n_all));
                 t.wait_full(n_all);
                 ptx::matrix_fence();
@@ -578,7 +584,6 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             } else {
 #pragma unroll
                 for (int i = 0; i < 16; i += 4) ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
-                release(v, n_all);
             }
             const float all = load_one(gate.at(n_all) + up_at + 4 * 63);
 #pragma unroll
@@ -611,6 +616,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 if constexpr (delta) x = {u[2 * i], u[2 * i + 1]};
                 ua[i] = la::pack(E{}, x.x * down.x, x.y * down.y);
             }
+            if constexpr (!delta) release_read(v, n_all, va);
             ptx::barrier_arrive(gate.empty(n_all));
             const ptx::Tile keys(k.at(n_all), tile_bytes);
             ptx::hold(s);

@@ -23,6 +23,7 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);
     if (o.block) fail("block: given, but on the GPU the chunks of the gradient have one length");
+    if (o.normalize && n.d >= 256) fail("V: width ", n.d, ", expected at most 255 in the gradient of normalised attention on the GPU");
     const Shape shape{n.batch, n.heads, n.r, n.d + (o.normalize ? 1 : 0)};
     if (o.state && o.state->dtype() != DType::f32) fail("state: ", name(o.state->dtype()), ", expected Float32");
     if (o.state && o.state->shape() != shape) fail("state: ", o.state->shape().text(), ", expected ", shape.text());
@@ -42,6 +43,13 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     check(n, V, dO, o);
     const cudaStream_t stream = o.stream;
+    if (n.dtype == DType::f16 && o.scale != 1) {
+        // Sums above 65504 would be Inf before they are scaled.
+        const auto wide = [&](const Tensor& x) { return x.to(DType::f32, stream); };
+        CausalGradient out = causal_linear_attention_grad(wide(B), wide(C), wide(V), wide(dO), o, decay_too);
+        for (Tensor* x : {&out.dB, &out.dC, &out.dV}) *x = x->to(DType::f16, stream);
+        return out;
+    }
     CausalGradient out{Tensor(B.dtype(), B.shape(), stream), Tensor(C.dtype(), C.shape(), stream), Tensor(V.dtype(), V.shape(), stream), {}, {}};
     const Index heads = n.batch * n.heads;
     if (n.N == 0 || heads == 0) {

@@ -6,6 +6,7 @@
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/exact/normalize.hpp"
 #include "gpu/exact/registry.hpp"
+#include "gpu/gradient/causal_linear_attention_grad.hpp"
 #include "gpu/tensor/tensor.hpp"
 #include "tests/core/exact/problems.hpp"
 #include "tests/gpu/device.hpp"
@@ -383,6 +384,30 @@ TEST_CASE("GPU: states that do not fit are an error that frees what was taken", 
     CHECK_NOTHROW(gpu::causal_linear_attention(gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}), gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}),
                                                gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}), o));
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
+}
+
+TEST_CASE("GPU: Float16 that is divided or scaled does not overflow before", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const Index N = 1000;
+    const gpu::Tensor x(Tensor::full(DType::f16, {1, 1, N, 128}, 1));  // numerators up to 128000
+    gpu::CausalOptions o;
+    o.normalize = o.return_state = true;
+    const gpu::CausalResult divided = gpu::causal_linear_attention(x, x, x, o);
+    const Tensor mean = divided.O.cpu();
+    CHECK(mean.dtype() == DType::f16);
+    for (const Index t : {Index{0}, Index{599}, N - 1}) CHECK(mean.get(t * 128) == 1);
+    CHECK(divided.state.cpu().get(128) == static_cast<double>(N));
+    gpu::CausalOptions by;
+    by.scale = 1.0 / 1280;
+    CHECK(gpu::causal_linear_attention(x, x, x, by).O.cpu().get((N - 1) * 128) == 100);
+    // dB_1 = scale (dO_1·V_1) C_1 = 128 scale.
+    const gpu::CausalGradient g = gpu::causal_linear_attention_grad(x, x, x, x, by);
+    CHECK(g.dB.cpu().get(0) == test::Approx(0.1).epsilon(1e-3));
+    CHECK(g.dB.cpu().get((N - 1) * 128) == test::Approx(100).epsilon(1e-3));
+    const gpu::Tensor wide = gpu::Tensor::zeros(DType::f32, {1, 1, 3, 256}), q = gpu::Tensor::zeros(DType::f32, {1, 1, 3, 8});
+    gpu::CausalOptions normalised;
+    normalised.normalize = true;
+    CHECK_THROWS_WITH(gpu::causal_linear_attention_grad(q, q, wide, wide, normalised), test::contains_text("V: width 256, expected at most 255"));
 }
 
 TEST_CASE("GPU: causal linear attention of no tokens, and bad arguments", "[gpu][gpu-exact]") {
