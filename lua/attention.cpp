@@ -116,7 +116,7 @@ int causal_linear_attention_(lua_State* L) {
         names.push_back("auto");
         fail("method: no method is named \"", o.method, "\"", did_you_mean(o.method, names));
     }
-    const CausalResult result = counting ? causal_linear_attention_counted(B, C, V, o, *counting) : causal_linear_attention(B, C, V, o);
+    const CausalResult result = counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
     push(L, result.O);
     if (!o.return_state) return 1;
     push(L, result.state);
@@ -221,12 +221,16 @@ int opcount(lua_State* L) {
     OperationCount count;
     struct Scope {
         OperationCount* before;
+        int calls_before = std::exchange(counted_calls, 0);
         explicit Scope(OperationCount* now) : before(std::exchange(counting, now)) {}
-        ~Scope() { counting = before; }
+        ~Scope() { counting = before, counted_calls = calls_before; }
     };
     {
         const Scope scope(&count);
         lua_call(L, lua_gettop(L) - 1, 0);
+        if (counted_calls == 0) {
+            fail("opcount: nothing that f called is counted, expected causal_linear_attention, linear_attention or softmax_attention in it");
+        }
     }
     lua_newtable(L);
     set_field(L, "multiplies", count.multiplies);

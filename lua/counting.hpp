@@ -8,6 +8,13 @@ namespace causeway::lua {
 
 // While opcount runs: where the counts go; otherwise null.
 inline OperationCount* counting = nullptr;
+inline int counted_calls = 0;  // since opcount began
+
+// Where a call that is counted adds its operations; not without `counting`.
+inline OperationCount& count_of_call() {
+    ++counted_calls;
+    return *counting;
+}
 
 // Throws Error inside opcount, for a function that cannot count; `instead` is what can.
 inline void refuse_counting(const char* function, const char* instead) {

@@ -253,9 +253,13 @@ int load_chunk(lua_State* L, int arguments) {
 }
 
 // load(path) reads a file; anything that is no path of a known format is a chunk for Lua's own load. Code may look like
-// a path (`return t.csv`), and a path hardly ever is code: where no such file exists, what compiles is code.
+// a path (`return t.csv`), and a path hardly ever is code: where no such file exists, what compiles is code. What does not, alone and with
+// an extension or without a space, was meant as a path.
 int load(lua_State* L) {
     const int arguments = lua_gettop(L);
+    if (lua_type(L, 1) != LUA_TSTRING && !lua_isfunction(L, 1)) {
+        fail("load: path: expected the path of a file, or Lua code, got ", lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
+    }
     const std::string text = lua_type(L, 1) == LUA_TSTRING ? string_at(L, 1) : "";
     const bool one_line = !text.empty() && text.size() < 4096 && text.find('\n') == std::string::npos;
     const std::string extension = one_line ? extension_of(text) : "";
@@ -265,7 +269,11 @@ int load(lua_State* L) {
     const bool is_code = results > 0 && !lua_isnil(L, -results);
     if (is_code || !one_line) return results;
     if (known) return load_file(L, text, extension, arguments);
-    if (!extension.empty() && exists(text)) fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    const bool there = exists(text), spaced = text.find_first_of(" \t") != std::string::npos;
+    if (!extension.empty() && there) fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    if (arguments == 1 && text.find_first_of("()[]{}='\"") == std::string::npos && (!extension.empty() || !spaced)) {
+        fail("load: ", in_quotes(text), there ? " has no extension" : " is neither a file nor Lua code", ", expected a file with the extension ", known_formats);
+    }
     return results;
 }
 

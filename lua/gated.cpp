@@ -15,7 +15,7 @@ int linear_attention_(lua_State* L) {
     const Options options = given.options();
     LinearOptions o = linear_options(L, options);
     o.state = tensor_option(L, options, "state");
-    const LinearResult result = counting ? linear_attention_counted(q, k, v, o, *counting) : linear_attention(q, k, v, o);
+    const LinearResult result = counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
     push(L, result.O);
     push(L, result.state);
     return 2;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/text.hpp"
+#include "core/tensor/rearrange.hpp"
 #include "lua/about.hpp"
 #include "lua/counting.hpp"
 #include "lua/families.hpp"
@@ -29,9 +30,10 @@ constexpr const char* gpu_tensor_type = "causeway.GpuTensor";
 constexpr std::size_t least_growth = std::size_t{1} << 30;
 std::size_t next_collection = least_growth;
 
-// Pushes the tensor at `index` as it is there.
-void push_moved(lua_State* L, int index, Place to) {
-    if (is_tensor(L, index) && to == Place::gpu) push(L, gpu::Tensor(check_tensor(L, index, "tensor")));
+// Pushes the tensor at `index` as it is there. A result goes where it can be: the GPU has no Float64.
+void push_moved(lua_State* L, int index, Place to, bool result = false) {
+    const bool stays = result && is_tensor(L, index) && check_tensor(L, index, "tensor").dtype() == DType::f64;
+    if (is_tensor(L, index) && to == Place::gpu && !stays) push(L, gpu::Tensor(check_tensor(L, index, "tensor")));
     else if (is_gpu_tensor(L, index) && to == Place::cpu) push(L, check_gpu_tensor(L, index, "tensor").cpu());
     else lua_pushvalue(L, index);
 }
@@ -54,6 +56,17 @@ int length(lua_State* L) {
     return 1;
 }
 
+// a == b, as of tensors on the CPU: the same type, shape and elements.
+int equal(lua_State* L) {
+    bool same = false;
+    if (is_gpu_tensor(L, 1) && is_gpu_tensor(L, 2)) {
+        const gpu::Tensor &a = check_gpu_tensor(L, 1, "=="), &b = check_gpu_tensor(L, 2, "==");
+        same = a.dtype() == b.dtype() && a.shape() == b.shape() && identical(a.cpu(), b.cpu());
+    }
+    lua_pushboolean(L, same);
+    return 1;
+}
+
 int copy(lua_State* L) {
     push(L, check_gpu_tensor(L, 1, "copy").copy());
     return 1;
@@ -67,9 +80,7 @@ int to_type(lua_State* L) {
 
 int reshape(lua_State* L) {
     const gpu::Tensor& a = check_gpu_tensor(L, 1, "reshape");
-    const Wanted wanted = check_dims(L, 2, "reshape");
-    if (wanted.type) fail("reshape: expected dimensions only, the element type stays ", name(a.dtype()));
-    push(L, a.reshape(wanted.shape));
+    push(L, a.reshape(check_new_shape(L, a.form())));
     return 1;
 }
 
@@ -97,32 +108,33 @@ int elements_stay(lua_State*) { fail("elements of a Tensor on the GPU are not re
 
 #else
 
-void push_moved(lua_State* L, int index, Place) { lua_pushvalue(L, index); }
+void push_moved(lua_State* L, int index, Place, bool = false) { lua_pushvalue(L, index); }
 
 #endif
 
 // The same table with its tensors moved; a decay is read as numbers wherever it is.
-void push_moved_table(lua_State* L, int index, Place to) {
+void push_moved_table(lua_State* L, int index, Place to, bool result) {
     lua_newtable(L);
     for (lua_pushnil(L); lua_next(L, index);) {
         const bool decay = lua_type(L, -2) == LUA_TSTRING && std::strcmp(lua_tostring(L, -2), "decay") == 0;
         lua_pushvalue(L, -2);
         if (decay) lua_pushvalue(L, -2);
-        else push_moved(L, lua_gettop(L) - 1, to);
+        else push_moved(L, lua_gettop(L) - 1, to, result);
         lua_settable(L, -5);
         lua_pop(L, 1);
     }
 }
 
-void push_all_moved(lua_State* L, int index, Place to) {
-    if (lua_istable(L, index)) push_moved_table(L, index, to);
-    else push_moved(L, index, to);
+void push_all_moved(lua_State* L, int index, Place to, bool result = false) {
+    if (lua_istable(L, index)) push_moved_table(L, index, to, result);
+    else push_moved(L, index, to, result);
 }
 
 // Where the tensors of a call are.
 struct Found {
     int cpu = 0, gpu = 0;  // an argument there, counted from 1
     std::string device;    // the option
+    bool inplace = false;  // likewise
 
     Found(lua_State* L, int arguments) {
         for (int i = 1; i <= arguments; ++i) {
@@ -132,6 +144,7 @@ struct Found {
                 if (lua_type(L, -2) != LUA_TSTRING) continue;
                 const std::string key = lua_tostring(L, -2);
                 if (key == "device" && lua_type(L, -1) == LUA_TSTRING) device = lua_tostring(L, -1);
+                if (key == "inplace") inplace = lua_toboolean(L, -1);
                 if (key != "decay") note(L, lua_gettop(L), i);
             }
         }
@@ -161,6 +174,7 @@ int where_tensors_are(lua_State* L) {
         if (counting) fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");
     }
     const bool moves = home != target || (found.cpu && found.gpu);
+    if (moves && found.inplace) fail("inplace: true, but the state would be copied to the ", found.device, ", expected all tensors there (move with :gpu() or :cpu())");
     lua_pushvalue(L, lua_upvalueindex(target == Place::gpu ? 2 : 1));
     for (int i = 1; i <= arguments; ++i) {
         if (moves) push_all_moved(L, i, target);
@@ -169,7 +183,7 @@ int where_tensors_are(lua_State* L) {
     lua_call(L, arguments, LUA_MULTRET);
     const int last = lua_gettop(L);
     if (home == target) return last - arguments;
-    for (int i = arguments + 1; i <= last; ++i) push_all_moved(L, i, home);
+    for (int i = arguments + 1; i <= last; ++i) push_all_moved(L, i, home, true);
     return last - arguments;
 }
 
@@ -261,6 +275,7 @@ void open_gpu(lua_State* L) {
     const luaL_Reg metamethods[] = {{"__gc", collect},
                                     {"__tostring", guarded<to_string>},
                                     {"__len", guarded<length>},
+                                    {"__eq", guarded<equal>},
                                     {"__call", guarded<elements_stay>},
                                     {"__newindex", guarded<elements_stay>},
                                     {nullptr, nullptr}};

@@ -79,6 +79,7 @@ int run(const CommandLine& line) {
     std::unique_ptr<lua_State, void (*)(lua_State*)> state(new_state(), lua_close);
     lua_State* L = state.get();
     handle_signals(Patience::script);
+    set_arg(L, line.arguments, line.script);
     Failure failure;
     for (const auto& code : line.code) {
         if (!(failure = evaluate(L, code, "(command line)"))) continue;

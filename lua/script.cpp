@@ -165,14 +165,17 @@ Failure call(lua_State* L, int arguments, int results) {
     return failure;
 }
 
-Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
-    const std::string& path = arguments[script];
+void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
     lua_createtable(L, 0, 0);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         lua_pushlstring(L, arguments[i].data(), arguments[i].size());
         lua_rawseti(L, -2, static_cast<lua_Integer>(i) - static_cast<lua_Integer>(script));
     }
     lua_setglobal(L, "arg");
+}
+
+Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
+    const std::string& path = arguments[script];
     add_to_package_path(L, path);
     if (luaL_loadfilex(L, path == "-" ? nullptr : path.c_str(), "t") != LUA_OK) {
         Failure failure{with_hint(lua_tostring(L, -1)), "", false};

@@ -26,7 +26,7 @@ int softmax_attention_(lua_State* L) {
     const Options options = given.options();
     const SoftmaxOptions o = softmax_options(options);
     const bool return_lse = options.boolean("return_lse", false);
-    const SoftmaxResult result = counting ? softmax_attention_counted(q, k, v, o, *counting) : softmax_attention(q, k, v, o);
+    const SoftmaxResult result = counting ? softmax_attention_counted(q, k, v, o, count_of_call()) : softmax_attention(q, k, v, o);
     push(L, result.O);
     if (return_lse) push(L, result.lse);
     return return_lse ? 2 : 1;

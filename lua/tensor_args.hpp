@@ -28,6 +28,9 @@ Wanted check_wanted(lua_State* L, int first, const char* function);
 // The same where dims must be given.
 Wanted check_dims(lua_State* L, int first, const char* function);
 
+// What reshape(A, 2, 3) or reshape(A, {2, 3}) asks for, from the second argument on; one dimension may be -1 or ":". Of `a`: type and shape.
+Shape check_new_shape(lua_State* L, const Tensor& a);
+
 // The element type alone, at `index`: nil, a name or {dtype = name}.
 std::optional<DType> optional_dtype(lua_State* L, int index, const char* function);
 

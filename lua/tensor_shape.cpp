@@ -64,13 +64,9 @@ Shape completed(lua_State* L, const Tensor& a) {
     return shape;
 }
 
-// reshape(A, 2, 3), reshape(A, {2, 3}); one dimension may be -1 or ":".
 int reshape(lua_State* L) {
     const Tensor& a = check_tensor(L, 1, "reshape");
-    if (const Shape shape = completed(L, a); shape.ndim() > 0) return push_one(L, a.reshape(shape));
-    const Wanted wanted = check_dims(L, 2, "reshape");
-    if (wanted.type) fail("reshape: expected dimensions only, the element type stays ", name(a.dtype()));
-    return push_one(L, a.reshape(wanted.shape));
+    return push_one(L, a.reshape(check_new_shape(L, a)));
 }
 
 // permutedims(A, 3, 1, 2), permutedims(A, {3, 1, 2}); without an order: of a matrix the transpose, of a vector a row.
@@ -123,6 +119,13 @@ int cat(lua_State* L) {
 }
 
 }  // namespace
+
+Shape check_new_shape(lua_State* L, const Tensor& a) {
+    if (const Shape shape = completed(L, a); shape.ndim() > 0) return shape;
+    const Wanted wanted = check_dims(L, 2, "reshape");
+    if (wanted.type) fail("reshape: expected dimensions only, the element type stays ", name(a.dtype()));
+    return wanted.shape;
+}
 
 void add_tensor_shapes(lua_State* L) {
     add_functions_and_methods(L, {{"eltype", guarded<eltype>},

@@ -72,7 +72,9 @@ function causeway.btime(f, options)
   check_count("seconds", options.seconds, 0)
   local clock, memory, reset_peak = causeway.clock, causeway._memory, causeway._reset_peak
 
-  -- Warm-up, which also measures memory: the most held during the call beyond what was held before.
+  f() -- the warm-up
+
+  -- The call after it: the most held beyond what was held before. One that is long enough is the first sample too.
   collectgarbage()
   collectgarbage()
   local before = memory()
@@ -81,18 +83,13 @@ function causeway.btime(f, options)
   f()
   local once = clock() - start
   local _, peak = memory()
-
-  local calls = math.max(1, math.floor(shortest_sample / math.max(once, 1e-9)))
-  if calls > 1 then
-    start = clock()
-    f()
-    calls = math.max(1, math.floor(shortest_sample / math.max(clock() - start, 1e-8)))
-  end
+  local calls = math.max(1, math.floor(shortest_sample / math.max(once, 1e-8)))
   -- Without options: 1000 samples or one second, whichever comes first, but at least three.
   local most = options.samples or (options.seconds and 100000 or 1000)
   local limit = options.seconds or (options.samples and math.huge or 1)
   local least = math.min(most, 3)
   local times, spent = {}, 0
+  if calls == 1 then times[1], spent = once, once end
   while #times < most and (spent < limit or #times < least) do
     if once > tidy_seconds or memory() - before > tidy_bytes then collectgarbage() end
     start = clock()

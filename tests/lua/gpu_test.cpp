@@ -60,6 +60,8 @@ TEST_CASE("Tensors go to the GPU and come back the same", "[lua][gpu]") {
     CHECK(lua("return sum(y)").find("Tensor on the GPU") != std::string::npos);
     CHECK(lua("return gpu_randn(1e6, 1e6)").find("bytes of device memory") != std::string::npos);
     CHECK(lua("return y:cpu() == x") == "true");
+    CHECK(lua("return y == y:copy(), y == y:scaled(2), y == y:f16(), y:reshape(-1, 1) == y:reshape(':', 1), select(2, size(y:reshape(1, -1))) == #y") == "true false false true true");
+    CHECK(lua("local r = sweep{grid = {N = {1e9, 10}}, run = function(p) gpu_randn(1, 32, p.N, 128) return {x = 1} end} return r[1].status, r[2].status") == "OOM ok");
 }
 
 TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
@@ -120,6 +122,10 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
     CHECK(lua("t = function(A) return A(':', ':', {1, 1}, ':') end S = randn(2, 4, 24, 16) "
               "o = {update = 'gated_delta', log_decay = g(':', ':', {1, 1}), beta = beta(':', ':', {1, 1})} b, u = linear_attention_step(t(q), t(k), t(v), S, o) "
               "o.device = 'gpu' a, s = linear_attention_step(t(q), t(k), t(v), S, o) return near(a, b), near(s, u)") == "true true");
+    CHECK(lua("S = randn(2, 4, 24, 16) linear_attention_step(t(q), t(k), t(v), S, {inplace = true, device = 'gpu'})").find("inplace: true, but the state would be copied to the gpu") !=
+          std::string::npos);
+    CHECK(lua("a, b, c, d = causal_linear_attention_grad(q:gpu(), k:gpu(), v:gpu(), G:gpu(), {decay = decay, device = 'cpu'}) return a:device(), type(d) == 'number' or d:device()") ==
+          "gpu cpu");
     CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = beta:gpu()})").find("log_decay: a number above 0") != std::string::npos);
     CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = (-abs(q)):gpu(), mode = 'parallel'})").find("with a gate per key channel") !=
           std::string::npos);

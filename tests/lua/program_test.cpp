@@ -197,6 +197,7 @@ TEST_CASE("scripts get their arguments as from Lua", "[program]") {
     const Output output = run_script("print(arg[0], arg[1], arg[2], #arg, ...)", {"one", "-e"});
     CHECK(output.out == "script.lua\tone\t-e\t2\tone\t-e\n");
     CHECK(run_program({"-", "a"}, "print(arg[0], ...)").out == "-\ta\n");
+    CHECK(run_program({"-e", "print(arg[0] ~= nil, arg[1], #arg)"}).out == "true\t-e\t2\n");
     CHECK(run_program({"-e", "x = 1", "-"}, "print(x)").out == "1\n");
     CHECK(run_script("#!/usr/bin/env causeway\nprint('first line')").out == "first line\n");
     CHECK(run_script("\033Lua").status == 1);

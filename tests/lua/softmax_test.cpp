@@ -71,6 +71,8 @@ TEST_CASE("softmax attention and energy name what they cannot use", "[lua][softm
     CHECK(lua("energy_grad(q, k, v, f64(G))") == "user:1: zeta: Float64, expected Float32 like q");
     CHECK(lua("energy_hessian(q, k, v)") == "user:1: q: length 20, expected 1, one query");
     CHECK(lua("energy(q, k, v, nil, {method = 'flash'})").find("user:1: energy: unknown option \"method\"") == 0);
+    CHECK(lua("opcount(function() return q * 2 end)") ==
+          "user:1: opcount: nothing that f called is counted, expected causal_linear_attention, linear_attention or softmax_attention in it");
     CHECK(lua("opcount(function() energy(q, k, v) end)") == "user:1: opcount: energy is not counted, expected softmax_attention");
     CHECK(lua("softmax_attention(q, k, v, {device = 'gpu'})") == "user:1: device: \"gpu\" cannot be used, " + causeway::lua::gpu_text());
 }
