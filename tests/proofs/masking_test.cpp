@@ -122,25 +122,38 @@ struct Certificate {
     int steps;
 };
 
-// max ‖M ⊙ X‖ / ‖X‖ for the Toeplitz mask M, from both sides (A3), from a first guess u. With v = u reversed, the matrix
-// diag(u) M diag(v) with its columns reversed is K = diag(u) H diag(u), H symmetric, and |K| takes the place of both P Σ Pᵀ
-// and R Σ Rᵀ. At the optimum |K|_ii = L u_i²: u_i ← |K|_ii / (L u_i), and every fourth step is lengthened as far as the
-// ratio of the last two tells (Aitken).
-Certificate multiplier(const Matrix& M, Matrix u, double gap) {
-    const Matrix H = M.rowwise().reverse();
-    Matrix before = Matrix::Zero(u.rows(), 1);
-    for (int step = 1;; ++step) {
+// max ‖H ⊙ X‖ / ‖X‖ for a symmetric H, from both sides (A3), from a first guess u. |K|, K = diag(u) H diag(u), takes the place
+// of both P Σ Pᵀ and R Σ Rᵀ. At the optimum |K|_ii = L u_i²: in x = ln u a step adds ln(|K|_ii / (L u_i²)). That alone creeps
+// where the bound is flat, so a step starts from that combination of the last `memory` points that leaves least of it (Anderson).
+Certificate multiplier(const Matrix& H, Matrix u, double gap, int limit, Index memory = 20) {
+    const Index n = u.rows();
+    Matrix x = u.array().log().matrix(), points(n, 0), steps(n, 0), x_before, step_before;
+    for (int k = 1;; ++k) {
+        u = x.array().exp().matrix().normalized();
         const Matrix K = u.col(0).asDiagonal() * H * u.col(0).asDiagonal();
         const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> spectrum(K);
         const Matrix diagonal = spectrum.eigenvectors().cwiseAbs2() * spectrum.eigenvalues().cwiseAbs();
         const double low = diagonal.sum(), up = (diagonal.array() / u.array().square()).maxCoeff();
-        if (up - low <= gap || step == 100) return {low, up, u, step};
-        Matrix change = (diagonal.array() / (low * u.array().square())).log().matrix();
-        const double shrinks = change.cwiseProduct(before).sum() / before.squaredNorm();
-        before = change;
-        if (step % 4 == 0 && shrinks > 0 && shrinks < 1) change /= 1 - shrinks, before.setZero();
-        u = (u.array() * change.array().exp()).matrix().normalized();
+        if (up - low <= gap || k == limit) return {low, up, u, k};
+        const Matrix step = (diagonal.array() / (low * u.array().square())).log().matrix();
+        if (k > 1 && memory > 0) {
+            const Index kept = std::min(points.cols(), memory - 1);
+            points = (Matrix(n, kept + 1) << points.rightCols(kept), x - x_before).finished();
+            steps = (Matrix(n, kept + 1) << steps.rightCols(kept), step - step_before).finished();
+        }
+        x_before = x, step_before = step;
+        x += step;
+        if (steps.cols() > 0) x -= (points + steps) * steps.colPivHouseholderQr().solve(step);
     }
+}
+
+// Symmetric matrices with the multiplier norm of M. A Toeplitz M: its columns reversed. Any M: [[0, M], [Mᵀ, 0]].
+Matrix reversed(const Matrix& M) { return M.rowwise().reverse(); }
+Matrix doubled(const Matrix& M) {
+    const Index n = M.rows();
+    Matrix H = Matrix::Zero(2 * n, 2 * n);
+    H.topRightCorner(n, n) = M, H.bottomLeftCorner(n, n) = M.transpose();
+    return H;
 }
 
 // A vector of n entries as one of 2n.
@@ -178,10 +191,28 @@ TEST_CASE("A1: masking in the Frobenius norm", "[proofs][masking]") {
     }
     claim("A1", "‖tril X‖² + ‖striu X‖² = ‖X‖² in units of n²u", "normal X, n = 1, 2, 33, 300", pythagoras, 1);
     claim("A1", "‖M ⊙ X‖_F / ‖X‖_F for 0-1, decaying and signed masks", "the same", most, 1);
-    const Matrix R = lower<double>(Random(303).normal(100, 100));
-    claim("A1", "equality: 1 - ‖tril R‖ / ‖R‖ for a lower triangular R", "n = 100", std::abs(1 - lower<double>(R).norm() / R.norm()), 0);
+    // Equality: 1 for a lower triangular R. One entry 1 above the diagonal, at any of the places, and it is gone.
+    const Index n = 30;
+    const Matrix normal = Random(303).normal(n, n), M = mask(n);
+    Matrix R = Matrix::NullaryExpr(n, n, [&](Index i, Index j) { return i >= j ? normal(i, j) : 0; });
+    const auto ratio = [&] {
+        const Matrix masked = M.cwiseProduct(R);
+        return masked.norm() / R.norm();
+    };
+    claim("A1", "equality: 1 - ‖M ⊙ R‖ / ‖R‖ for a lower triangular R", "n = 30", std::abs(1 - ratio()), 0);
+    const double size = R.squaredNorm();
+    double missing = 0, least = INFINITY;
+    for (Index i = 0; i < n; ++i)
+        for (Index j = i + 1; j < n; ++j) {
+            R(i, j) = 1;
+            least = std::min(least, 1 - ratio());
+            missing = worst(missing, std::abs((1 - ratio() * ratio()) * (size + 1) - 1));
+            R(i, j) = 0;
+        }
+    published_fails("A1", "only then: 1 - ratio with one entry 1 above the diagonal, least of 435 places", "the same", least, 0.49 / (size + 1));
+    claim("A1", "it is 1 - √(1 - 1/(‖R‖² + 1)); error of 1 - ratio², times ‖R‖² + 1", "the same", missing, 1e-11);
     const Matrix X = Random(304).normal(100, 100);
-    claim("A1", "and only then: ratio of a full matrix", "normal, n = 100", lower<double>(X).norm() / X.norm(), 0.75);
+    claim("A1", "ratio of a full matrix", "normal, n = 100", lower<double>(X).norm() / X.norm(), 0.75);
 }
 
 TEST_CASE("A2, A4, A6: masking in the operator norm", "[proofs][masking]") {
@@ -191,12 +222,13 @@ TEST_CASE("A2, A4, A6: masking in the operator norm", "[proofs][masking]") {
         const double at = s(n), ln = std::log(real(n));
         over = worst(over, (1 + at) / 2 / (1 + ln / pi));
         const double known = 2 / pi * (ln + 0.5772156649015329 + std::log(8 / pi)) + pi / (72 * real(n) * real(n));
-        if (n >= 10) expansion = worst(expansion, std::abs(at - known) * std::pow(real(n), 4));
+        if (n >= 10 && n < 600) expansion = worst(expansion, std::abs(at - known) * std::pow(real(n), 4));
     };
-    for (Index n = 1; n < 600; ++n) look(n);
+    for (Index n = 1; n < 600; ++n) look(n);  // beyond, n⁴ times the roundings of s_n shows
     claim("A2", "s_n against its expansion, times n⁴", "n = 10 .. 599", expansion, 0.03);
-    for (Index n : {2999, 10000, 1000000}) look(n);
-    claim("A2", "U_n / (1 + ln(n)/π)", "n = 1 .. 599, 2999, 1e4, 1e6", over, 1 + 1e-15);
+    for (Index n = 600; n < 3000; ++n) look(n);
+    for (Index n : {10000, 100000, 1000000}) look(n);
+    claim("A2", "U_n / (1 + ln(n)/π)", "n = 1 .. 2999, 1e4, 1e5, 1e6", over, 1 + 1e-15);
 
     // The multiplier of the proof: Σ_m c_m e^{i f_m k} is the sign of k + 1/2, and Σ|c_m| = s_n.
     double sign = 0, sum = 0;
@@ -304,7 +336,7 @@ TEST_CASE("A3, A4, A5: the exact constant and two looser ones", "[proofs][maskin
 
     Matrix u = Matrix::Ones(1, 1);
     for (const auto& [n, value] : expected) {
-        const Certificate c = multiplier(mask(n), n == 3 ? Matrix(Matrix::Ones(3, 1).normalized()) : stretched(u), 1e-6);
+        const Certificate c = multiplier(reversed(mask(n)), n == 3 ? Matrix::Ones(3, 1) : stretched(u), 1e-6, 100);
         if (n != 3) u = c.u;
         gap = worst(gap, c.up - c.low), off = worst(off, std::max(c.low - value, value - c.up)), steps = std::max(steps, c.steps);
         between = worst(between, worst((1 + 1 / real(n)) * s(n) / 2 / c.low, c.low / U(n)));
@@ -325,19 +357,25 @@ TEST_CASE("A3, A4, A5: the exact constant and two looser ones", "[proofs][maskin
     claim("A4", "L_n / (⌈lg n⌉ + 1)", input, block, 1);
     claim("A5", "Λ_1 = 1/3 + 2√3/π", "n = 1", std::abs(lebesgue(1) - (1.0 / 3 + 2 * std::sqrt(3.0) / pi)), 1e-10);
     double fejer = 0, expansion = 0, bound = 0, loose = 0;
+    const auto tangents = [](Index n) {
+        double sum = 1 / (2 * real(n) + 1);
+        for (Index k = 1; k <= n; ++k) sum += 2 / (pi * real(k)) * std::tan(pi * real(k) / (2 * real(n) + 1));
+        return sum;
+    };
     for (Index n : {1, 2, 3, 10, 64, 300}) {
-        double closed = 1 / (2 * real(n) + 1);
-        for (Index k = 1; k <= n; ++k) closed += 2 / (pi * real(k)) * std::tan(pi * real(k) / (2 * real(n) + 1));
         const double got = lebesgue(n);
-        fejer = worst(fejer, std::abs(got - closed));
+        fejer = worst(fejer, std::abs(got - tangents(n)));
         expansion = worst(expansion, std::abs(got - 4 / (pi * pi) * std::log(2 * real(n) + 1) - 0.989431) * real(n) * real(n));
-        bound = worst(bound, got / (std::log(real(n)) + std::log(pi) + 2 / pi * (1 + 1 / (2 * real(n)))));
-        loose = worst(loose, U(n) / got);
+    }
+    for (Index n = 1; n < 3000; ++n) {
+        const double sum = tangents(n);
+        bound = worst(bound, sum / (std::log(real(n)) + std::log(pi) + 2 / pi * (1 + 1 / (2 * real(n)))));
+        loose = worst(loose, U(n) / sum);
     }
     claim("A5", "quadrature against Fejér's sum of tangents", "n = 1, 2, 3, 10, 64, 300", fejer, 1e-10);
     claim("A5", "Λ_n - (4/π²) ln(2n+1) - 0.989431, times n²", "the same", expansion, 0.05);
-    claim("A5", "Λ_n / (ln n + ln π + (2/π)(1 + 1/2n))", "the same", bound, 1);
-    claim("A5", "U_n / Λ_n: U_n is always the better bound", "the same", loose, 1);
+    claim("A5", "Λ_n / (ln n + ln π + (2/π)(1 + 1/2n))", "n = 1 .. 2999", bound, 1);
+    claim("A5", "U_n / Λ_n: U_n is the better bound", "n = 1 .. 2999", loose, 1);
     claim("A5", "L_n / Λ_n", input, lebesgue_over, 1);
     claim("A5", "growth of Λ_n over that of U_n against 4/π", "n = 64 to 300",
           std::abs((lebesgue(300) - lebesgue(64)) / (U(300) - U(64)) / (4 / pi) - 1), 0.01);
@@ -358,15 +396,22 @@ TEST_CASE("A7, A8: decaying masks", "[proofs][masking]") {
         double l1 = 0;  // the mean of 1/|1 - g e^{it}|: trapezoid rule, exact to rounding
         for (Index k = 0; k < 8192; ++k) l1 += 1 / std::abs(1.0 - std::polar(g, 2 * pi * real(k) / 8192)) / 8192;
         claim("A7", "L1 norm of 1/(1 - g e^{it}) against (2/π)K(g)", input, std::abs(l1 - K(g)), 1e-12);
-        const Certificate c = multiplier(mask(128, g), Matrix::Ones(128, 1).normalized(), 1e-2);
-        claim("A7", "certified multiplier norm at n = 128 over min(U_n, (2/π)K(g))", input + ", n = 128", c.low / std::min(U(128), K(g)), 1);
-        claim("A7", "sharp: 0.95 (2/π)K(g) over it", input + ", n = 128", 0.95 * K(g) / c.low, 1);
-        claim("A7", "printed exact norm outside its certificate by", input + ", n = 128", std::max(c.low - exact, exact - c.up), 0);
+        // u flat in the middle would do where the mask is short, but for what it loses at the ends: half a wave.
+        const Matrix wave = Matrix::NullaryExpr(128, 1, [](Index i, Index) { return std::sin(pi * (real(i) + 3) / 133); });
+        const Certificate c = multiplier(reversed(mask(128, g)), wave, 1e-6, 200);
+        claim("A7", "gap between the two certificates of the multiplier norm", input + ", n = 128", c.up - c.low, 1e-6);
+        claim("A7", "steps of the iteration", input + ", n = 128", c.steps, 200);
+        claim("A7", "the upper one over min(U_n, (2/π)K(g))", input + ", n = 128", c.up / std::min(U(128), K(g)), 1);
+        claim("A7", "sharp: 0.95 (2/π)K(g) over the lower one", input + ", n = 128", 0.95 * K(g) / c.low, 1);
+        claim("A7", "printed norm outside its certificate by", input + ", n = 128", std::max(c.low - exact, exact - c.up), 5e-8);
     }
     claim("A7", "(2/π)K(g) - (1/π) ln(16/(1-g²))", "g = 1 - 1e-6", std::abs(K(1 - 1e-6) - std::log(16 / (2e-6 - 1e-12)) / pi), 1e-5);
 
-    double most = 0, least = 0, factors = 0;
-    const Index n = 60;
+    double most = 0, least = 0, factors = 0, exact = 0, gap = 0;
+    const Index n = 64;
+    const double L = 2.1113667;  // A3
+    // u tends to 0 at tokens that the largest norm leaves out: plain steps, no memory.
+    const auto certified = [](const Matrix& M, double within) { return multiplier(doubled(M), Matrix::Ones(2 * n, 1), within, 100, 0); };
     for (unsigned seed = 1; seed <= 3; ++seed) {
         Random random(310 + seed);
         Matrix a = random.uniform(n, 1, seed == 1 ? 0.01 : 0.9, 1);
@@ -377,17 +422,26 @@ TEST_CASE("A7, A8: decaying masks", "[proofs][masking]") {
         factors = worst(factors, relative<double>(lower<double>(semi), Gates<double>(a).lambda));
         least = worst(least, -eigvals(tensor(semi)).re.get(0));
         if (seed == 3) a(20, 0) = 0;
-        most = worst(most, norm(Gates<double>(a).lambda.cwiseProduct(X)) / norm(X) / U(n));
+        const Matrix gated = Gates<double>(a).lambda;
+        most = worst(most, norm(gated.cwiseProduct(X)) / norm(X) / L);
+        const Certificate both = certified(gated, 0.03);
+        exact = worst(exact, both.up / L), gap = worst(gap, both.up - both.low);
     }
-    claim("A8", "mask = M ⊙ exp(-|c_i - c_j|)", "n = 60, three draws of a_t", factors, 1e-13);
+    const Matrix slow = Gates<double>(Random(314).uniform(n, 1, 0.999, 1)).lambda;
+    const Certificate close = certified(slow, 1e-3);
+    claim("A8", "mask = M ⊙ exp(-|c_i - c_j|)", "n = 64, three draws of a_t", factors, 1e-13);
     claim("A8", "least eigenvalue of exp(-|c_i - c_j|), negated", "the same", least, 1e-13);
-    claim("A8", "‖mask ⊙ X‖ / ‖X‖ in units of U_n", "normal X and the worst case G, one gate 0", most, 1 + 1e-10);
-    claim("A8", "a_t = 1 is the 0-1 mask", "n = 60", (Gates<double>(Matrix::Ones(n, 1)).lambda - mask(n)).norm(), 0);
+    claim("A8", "‖mask ⊙ X‖ / ‖X‖ in units of L_64 = 2.1113667", "normal X and the worst case G, one gate 0", most, 1);
+    claim("A8", "multiplier norm of the mask (A3, from above) in units of L_64", "n = 64, a_t in [0.01, 1], [0.9, 1], one gate 0", exact, 1);
+    claim("A8", "gap between its two certificates", "the same", gap, 0.03);
+    claim("A8", "multiplier norm from above in units of L_64, slow gates", "n = 64, a_t in [0.999, 1]", close.up / L, 1);
+    claim("A8", "and it comes near: 0.95 L_64 over it (A3, from below)", "the same", 0.95 * L / close.low, 1);
+    claim("A8", "a_t = 1 is the 0-1 mask", "n = 64", (Gates<double>(Matrix::Ones(n, 1)).lambda - mask(n)).norm(), 0);
 }
 
 TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
     const Index n = 40, d = 3;
-    double identity = 0, row = 0, frobenius = 0, spectral = 0, slack_F = INFINITY, slack_2 = INFINITY;
+    double identity = 0, row = 0, frobenius = 0, spectral = 0, slack_F = INFINITY, slack_2 = INFINITY, most_F = 0, most_2 = 0;
     for (unsigned seed = 1; seed <= 5; ++seed) {
         Random random(320 + seed);
         const Matrix A = random.positive(n, n), At = A + 0.05 * A.cwiseProduct(random.normal(n, n)), V = random.normal(n, d);
@@ -408,6 +462,7 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
             bound_2 = 2 * std::sqrt(real(n)) * U(n) * norm(A - At) * radius / least_d;
         frobenius = worst(frobenius, error / bound_F), spectral = worst(spectral, error / bound_2);
         slack_F = std::min(slack_F, bound_F / error), slack_2 = std::min(slack_2, bound_2 / error);
+        most_F = worst(most_F, bound_F / error), most_2 = worst(most_2, bound_2 / error);
     }
     const std::string input = "positive A, 5 % noise, N = 40, five draws";
     claim("A9", "ot_i - o_i = -(1/dt_i) Σ_{j<=i} Del_ij (v_j - o_i)", input, identity, 1e-13);
@@ -422,8 +477,10 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
     claim("A9", "sharp: error against del/(1 - del), relative", "rows (1, 0+) and (1, -del), del = 0.5, 0.1, 1e-3", sharp, 1e-10);
     claim("A10", "Frobenius form: error in units of the bound", input, frobenius, 1);
     claim("A10", "operator form: error in units of the bound", input, spectral, 1);
-    claim("A10", "how loose the Frobenius form is: least bound over error", input, slack_F, 40);
-    published_fails("A10", "how loose the operator form is: least bound over error", input, slack_2, 100);
+    published_fails("A10", "how loose the Frobenius form is: least bound over error", input, slack_F, 22);
+    claim("A10", "how loose the Frobenius form is: largest", input, most_F, 50);
+    published_fails("A10", "how loose the operator form is: least bound over error", input, slack_2, 290);
+    claim("A10", "how loose the operator form is: largest", input, most_2, 1050);
 
     double output_error = INFINITY, scaled = 0, relative_error = 0, repaired = 0;
     for (double w : {1e2, 1e4, 1e6, 1e8}) {
@@ -532,13 +589,17 @@ TEST_CASE("A13: the thin factorisation is linear in N", "[proofs][masking]") {
         const auto total = std::exchange(counted, {});
         return total.multiplies;
     };
-    const Index d = 6;
-    std::array<std::int64_t, 3> thin{}, full{};
-    for (Index i = 0; i < 3; ++i)
-        thin[static_cast<std::size_t>(i)] = bidiagonalise(40 * (i + 1), d, false),
-            full[static_cast<std::size_t>(i)] = bidiagonalise(40 * (i + 1), d, true);
-    exactly("A13", "thin factors: second difference of the multiplies in N (linear)", "N = 40, 80, 120, d = 6", thin[2] - 2 * thin[1] + thin[0], 0);
-    claim("A13", "thin factors: multiplies a row, over 6d²", "the same", static_cast<double>(thin[2] - thin[1]) / 40 / (6 * d * d), 1);
-    published_fails("A13", "N × N left factor: second difference over (ΔN)² d", "the same",
-          static_cast<double>(full[2] - 2 * full[1] + full[0]) / (1600.0 * d), 3.9);
+    for (const Index d : {3, 6, 9}) {
+        std::array<std::int64_t, 3> thin{}, full{};
+        for (Index i = 0; i < 3; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            thin[at] = bidiagonalise(40 * (i + 1), d, false), full[at] = bidiagonalise(40 * (i + 1), d, true);
+        }
+        const auto input = sentence("N = 40, 80, 120, d = ", d);
+        exactly("A13", "thin factors: second difference of the multiplies in N (linear)", input, thin[2] - 2 * thin[1] + thin[0], 0);
+        exactly("A13", "thin factors: multiplies a row, 4d² + 3d - 4", input + " (times 40 rows)", thin[2] - thin[1], 40 * (4 * d * d + 3 * d - 4));
+        exactly("A13", "N × N left factor: second difference, 4(ΔN)² d", input, full[2] - 2 * full[1] + full[0], 4 * 1600 * d);
+    }
+    published_fails("A13", "multiplies with the N × N factor over those of the thin one", "N = 120, d = 3",
+          static_cast<double>(bidiagonalise(120, 3, true)) / static_cast<double>(bidiagonalise(120, 3, false)), 10);
 }

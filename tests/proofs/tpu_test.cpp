@@ -1,9 +1,12 @@
 // Checks of proofs/tpu.md: claims G1 to G6 and G11.
+#include <stdexcept>
 #include <string>
 
 #include "core/exact/causal_linear_attention.hpp"
+#include "core/exact/outer_product.hpp"
 #include "core/exact/row_based.hpp"
 #include "core/exact/vanilla.hpp"
+#include "core/gated/linear_attention.hpp"
 #include "tests/catch.hpp"
 #include "tests/proofs/claims.hpp"
 #include "tests/proofs/reference.hpp"
@@ -22,21 +25,56 @@ Matrix row_from(const Matrix& Q, const Matrix& K, const Matrix& V, Index i, Inde
     return product(Q.row(i), sum);
 }
 
-// Algorithm 1 of 003, lines 6 to 11. The ones matrices are b × d_v: for b = d_v those printed, b × b.
+// Products, sums and quotients of matrices whose shapes allow them; std::invalid_argument where they do not.
 template <class T>
-Mat<T> algorithm_1(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b) {
+void fit(bool fits, const Mat<T>& A, const Mat<T>& B) {
+    if (!fits) throw std::invalid_argument(sentence(A.rows(), "×", A.cols(), " against ", B.rows(), "×", B.cols()));
+}
+template <class T>
+Mat<T> times(const Mat<T>& A, const Mat<T>& B) {
+    return fit(A.cols() == B.rows(), A, B), product(A, B);
+}
+template <class T>
+Mat<T> plus(const Mat<T>& A, const Mat<T>& B) {
+    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A + B;
+}
+template <class T>
+Mat<T> over(const Mat<T>& A, const Mat<T>& B) {
+    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A.cwiseQuotient(B);
+}
+
+// Algorithm 1 of 003, lines 6 to 11, V in line 8 read as V_ib. The ones matrices are b × width: printed width b, repaired d_v.
+// Throws std::invalid_argument in a line that does not conform.
+template <class T>
+Mat<T> algorithm_1(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b, Index width) {
     const Index n = Q.rows(), dk = Q.cols(), dv = V.cols();
-    Mat<T> C_KV = zeros<T>(dk, dv), C_K = C_KV, Y = zeros<T>(n, dv);
-    const Mat<T> one = Mat<T>::Constant(b, dv, T(1));
+    Mat<T> C_KV = zeros<T>(dk, dv), C_K = zeros<T>(dk, width), Y = zeros<T>(n, dv);
+    const Mat<T> one = Mat<T>::Constant(b, width, T(1));
     for (Index start = 0; start < n; start += b) {
-        const Mat<T> q = Q.middleRows(start, b), k = K.middleRows(start, b), v = V.middleRows(start, b);
-        const Mat<T> A = lower<T>(product(q, k.transpose()));
-        const Mat<T> N = product(A, v) + product(q, C_KV), D = product(A, one) + product(q, C_K);
-        Y.middleRows(start, b) = N.cwiseQuotient(D);
-        C_KV += product(k.transpose(), v);
-        C_K += product(k.transpose(), one);
+        const Mat<T> q = Q.middleRows(start, b), k = K.middleRows(start, b), v = V.middleRows(start, b), kT = k.transpose();
+        const Mat<T> A = lower<T>(times<T>(q, kT));                                                                            // 6
+        Y.middleRows(start, b) = over<T>(plus<T>(times<T>(A, v), times<T>(q, C_KV)), plus<T>(times<T>(A, one), times<T>(q, C_K)));  // 8
+        C_KV = plus<T>(times<T>(kT, v), C_KV);                                                                                 // 10
+        C_K = plus<T>(times<T>(kT, one), C_K);                                                                                 // 11
     }
     return Y;
+}
+
+// Section 3.3 as printed, unnormalised, a block starting where G2 says: sums of the block from zero, the query with sum and
+// carry apart.
+template <class T>
+Mat<T> outer_printed(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b) {
+    const Index n = Q.rows();
+    Mat<T> carry = zeros<T>(Q.cols(), V.cols()), O = zeros<T>(n, V.cols());
+    for (Index start = 0; start < n; start += b) {
+        Mat<T> sum = zeros<T>(Q.cols(), V.cols());
+        for (Index i = start; i < std::min(n, start + b); ++i) {
+            sum += product(K.row(i).transpose(), V.row(i));
+            O.row(i) = product(Q.row(i), sum) + product(Q.row(i), carry);
+        }
+        carry += sum;
+    }
+    return O;
 }
 
 // The repaired form: V' = [V, 1], any b, dk, dv, ragged last block. Dense tiles.
@@ -133,38 +171,53 @@ TEST_CASE("G2: where a block starts", "[proofs][tpu]") {
 }
 
 TEST_CASE("G3: memory of prefixes and of carries", "[proofs][tpu]") {
-    const Index n = 48, dk = 6, dv = 5, b = 8;
-    const Matrix Q = Random(203).positive(n, dk), V = Random(204).normal(n, dv);
+    const Index n = 48, dk = 6, dv = 5;
+    Random random(203);
+    const Matrix Q = random.positive(n, dk), K = random.positive(n, dk), V = random.normal(n, dv);
     // Scalars held at the peak, by the counting allocator.
-    const auto peak = [&](auto&& f) {
+    const auto peak = [](auto&& f) {
         memory::reset_peak();
         const auto before = memory::current();
         f();
         return static_cast<std::int64_t>((memory::peak() - before) / sizeof(double));
     };
-    Matrix all(n, dv), blocks(n, dv);
-    const auto outer = [&] {
-        exact::Scratch<double> KV(n * dk, dv), sums(n, dk);
-        for (Index i = 0; i < n; ++i) {
-            KV.middleRows(i * dk, dk) = Q.row(i).transpose() * V.row(i);
-            sums.row(i) = Q.row(i);
-            if (i > 0) KV.middleRows(i * dk, dk) += KV.middleRows((i - 1) * dk, dk), sums.row(i) += sums.row(i - 1);
-            all.row(i) = Q.row(i) * KV.middleRows(i * dk, dk) / Q.row(i).dot(sums.row(i));
-        }
+    // The library's definitions of Sections 3.2 and 3.3 on [V, 1]: dk × (dv + 1) sums, c_kv and c_k as one.
+    Matrix O(n, dv + 1);
+    const auto on = [&](const Matrix& values, auto&& f) {
+        const Index d = values.cols();
+        const exact::Matrix<double> q = Q, k = K, v = values;  // by rows, as the library's are
+        exact::Matrix<double> out = exact::Matrix<double>::Zero(n, d);
+        const exact::Head<double> head{{q.data(), n, dk}, {k.data(), n, dk}, {v.data(), n, d}, {out.data(), n, d}, 1, nullptr};
+        const auto held = peak([&] { f(head); });
+        O = out;
+        return held;
     };
-    const auto carried = [&] {
-        exact::Scratch<double> C(dk, dv), sum(1, dk);
-        C.setZero(), sum.setZero();
-        for (Index i = 0; i < n; ++i) {  // tiles by outer products too: a block's sum and the carry are one matrix
-            C += Q.row(i).transpose() * V.row(i);
-            sum += Q.row(i);
-            blocks.row(i) = Q.row(i) * C / Q.row(i).dot(sum.row(0));
-        }
-    };
-    exactly("G3", "all prefixes: n dk dv + n dk scalars", "n = 48, dk = 6, dv = 5", peak(outer), n * dk * dv + n * dk);
-    exactly("G3", "carries: dk dv + dk scalars", "n = 48, dk = 6, dv = 5", peak(carried), dk * dv + dk);
-    claim("G3", "both compute the same", "n = 48, dk = 6, dv = 5", relative(blocks, all), 1e-13);
-    claim("G3", "and what the hybrid of Algorithm 1 computes", "b = 8", relative(repaired_1<double>(Q, Q, V, b), all), 1e-13);
+    const auto divided = [&] { return Matrix(O.leftCols(dv).array().colwise() / O.col(dv).array()); };
+    const Matrix V1 = with_ones(V), want = normalised<double>(Q, K, V, Matrix::Ones(n, 1));
+    const Matrix A = lower<double>(product(Q, K.transpose())), sums = product(A, V1), Pi = product(A, with_ones<double>(V.cwiseAbs()));
+    exactly("G3", "all prefixes: n dk dv + n dk scalars", "n = 48, dk = 6, dv = 5",
+            on(V1, [](auto& h) { exact::outer_product(h); }), n * dk * dv + n * dk);
+    claim("G3", "all prefixes, divided, against the definition", "the same", relative(divided(), want), 1e-14);
+    LinearOptions F4;
+    F4.chunk = 16;
+    const Matrix chunkwise = matrix(linear_attention(tensor(Q), tensor(K), tensor(V1), F4).O);
+    for (const Index b : {1, 8, 10, 48}) {
+        const auto input = sentence("n = 48, dk = 6, dv = 5, b = ", b);
+        const auto held = on(V1, [&](auto& h) { exact::outer_product_blockwise(h, b); });
+        exactly("G3", "blocks: carries of dk dv + dk scalars, and b times as many within a block", input, held, (b + 1) * (dk * dv + dk));
+        claim("G3", "blocks, divided, against the definition", input, relative(divided(), want), 1e-14);
+        claim("G3", "blocks against F4 (chunkwise, C = 16): in units of the two budgets of B7", input,
+              ((O - chunkwise).cwiseAbs().array() / (0x1p-53 * Pi.array())).maxCoeff<Eigen::PropagateNaN>() /
+                  static_cast<double>(n + dk + 16 + n / 16 + dk + 1), 1);
+        claim("G3", "sums of a block from zero, sum and carry apart, as printed", input,
+              relative<double>(outer_printed<double>(Q, K, V1, b), sums), 1e-14);
+        const auto X = ones(n, dk), Y = ones(n, dv);
+        const auto printed = count([&] { outer_printed<Counted>(X, X, Y, b); }).multiplies,
+            library = count_head(n, dk, dv, [&](auto& h) { exact::outer_product_blockwise(h, b); }).multiplies;
+        exactly("G3", "multiplies on top of the carry: 2n dk dv", input, library, 2 * n * dk * dv);
+        exactly("G3", "multiplies as printed: n dk dv more", input, printed, 3 * n * dk * dv);
+    }
+    claim("G3", "and what the hybrid of Algorithm 1 computes", "b = 8", relative(repaired_1<double>(Q, K, V, 8), want), 1e-14);
 }
 
 TEST_CASE("G4: outer products on a matrix unit", "[proofs][tpu]") {
@@ -184,9 +237,9 @@ TEST_CASE("G5, G6: Algorithm 1 of 003", "[proofs][tpu]") {
         const Matrix Q = random.positive(blocks * d, d), K = random.positive(blocks * d, d), V = random.normal(blocks * d, d);
         const std::string input = "b = d = 4, n = " + std::to_string(blocks * d);
         claim("G6", "Algorithm 1 with V read as the block V_ib", input,
-              relative(algorithm_1<double>(Q, K, V, d), normalised<double>(Q, K, V, Matrix::Ones(blocks * d, 1))), 1e-14);
+              relative(algorithm_1<double>(Q, K, V, d, d), normalised<double>(Q, K, V, Matrix::Ones(blocks * d, 1))), 1e-14);
         const auto X = ones(blocks * d, d);
-        exactly("G6", "its multiplies: 7 d³ a block", input, count([&] { algorithm_1<Counted>(X, X, X, d); }).multiplies, 7 * d * d * d * blocks);
+        exactly("G6", "its multiplies: 7 d³ a block", input, count([&] { algorithm_1<Counted>(X, X, X, d, d); }).multiplies, 7 * d * d * d * blocks);
     }
     double most = 0;
     for (Index n : {1, 3, 4, 7, 13})
@@ -197,7 +250,27 @@ TEST_CASE("G5, G6: Algorithm 1 of 003", "[proofs][tpu]") {
     claim("G6", "with V' = [V, 1]: any b and length", "n = 1, 3, 4, 7, 13, b = 1, 2, 4, 5, 16, dk = 5, dv = 3", most, 1e-14);
     const Matrix q = random.positive(12, 5), k = random.positive(12, 5), v = random.normal(12, 3);
     claim("G6", "with 1 of b × d_v for b × b: any b that divides n", "n = 12, b = 4, dk = 5, dv = 3",
-          relative(algorithm_1<double>(q, k, v, 4), normalised<double>(q, k, v, Matrix::Ones(12, 1))), 1e-14);
+          relative(algorithm_1<double>(q, k, v, 4, 3), normalised<double>(q, k, v, Matrix::Ones(12, 1))), 1e-14);
+    // Lines 6 to 11 with the printed 1 of b × b: where they do not conform.
+    int stopped = 0, stopped_square = 0, stopped_repaired = 0;
+    for (Index b : {1, 2, 3, 4, 6})
+        for (Index dv : {1, 2, 3, 4, 6}) {
+            const auto X = ones(12, 5), Y = ones(12, dv);
+            const auto stops = [&](Index width) -> std::string {  // the shapes that do not conform; empty: all do
+                try {
+                    return algorithm_1<Counted>(X, X, Y, b, width), "";
+                } catch (const std::invalid_argument& error) {
+                    return error.what();
+                }
+            };
+            if (b == dv) stopped_square += !stops(b).empty();
+            else stopped += stops(b) == sentence(b, "×", dv, " against ", b, "×", b);
+            stopped_repaired += !stops(dv).empty();
+        }
+    published_fails("G6", "1 of b × b: pairs b ≠ dv of 20 for which line 8 divides b × dv by b × b",
+                    "n = 12, b and dv of 1, 2, 3, 4, 6", stopped, 20);
+    exactly("G6", "1 of b × b: pairs b = dv of 5 for which a line does not conform", "the same", stopped_square, 0);
+    exactly("G6", "1 of b × dv: pairs of 25 for which a line does not conform", "the same", stopped_repaired, 0);
     for (const auto& [n, b, dk, dv] : {std::array<Index, 4>{12, 4, 5, 3}, {13, 5, 5, 3}, {12, 4, 4, 4}}) {
         const Index s = n - (n - 1) / b * b, dense = (n - 1) / b * b * b + s * s;
         const auto Q = ones(n, dk), V = ones(n, dv);
