@@ -9,7 +9,16 @@ bf16 and scaled(x); its elements are reached through A:cpu().
 causal_linear_attention, linear_attention, linear_attention_step, softmax_attention, their gradients, and
 lowrank for favor+, rfa, taylor and hedgehog, run where their tensors are and
 leave their results there. With the option device = "gpu" (or "cpu") tensors are copied there for the call, and the results back.
-Float64 has no place on the GPU. In 16-bit types the delta rule needs keys with beta |k|² <= 2, as a stable state does.]],
+Float64 has no place on the GPU: results of that type stay on the CPU. In 16-bit types the delta rule needs keys with beta |k|² <= 2,
+as a stable state does.
+
+Float16 has no number above 65504 and few digits below 1e-5: on tensor cores (lightning-attention-2, linear_attention, the matrix
+products) larger scores and states are Inf, smaller scores lose digits. What is divided (normalize) or scaled in the end is computed as Float32.
+BFloat16 has the range of Float32.
+Where a method multiplies whole tiles, a NaN or Inf in a later token can reach earlier outputs, since 0 · NaN is NaN: softmax_attention,
+vanilla, inner-product, block-based, recursion, hybrid, and the gated family within a chunk. lightning-attention-2, fleet, fleet-untiled,
+row-based, causal-dot-product and the outer products keep every bit of earlier tokens.
+Scores of softmax_attention may be as large as 1e9; beyond, e to their differences is not to be had from Float32.]],
   example = [[
 q = randn(1, 2, 100, 16)
 has_gpu() and q:gpu() or q
