@@ -2,7 +2,8 @@
 //
 // Per block of n tokens and head: the scores S = B Cᵀ ⊙ M (lower triangle, in vectors of keys, from a transposed copy of
 // C), then per tile of O: B U, scaled by γ^(p+1), plus S V in the same registers, then what the block adds to the state.
-// All four products run in the same register tile on panels (panels.hpp).
+// All four products run in the same register tile on panels (panels.hpp). What comes with U meets the additions of the tile
+// too: 2b + ⌈N/b⌉ + r roundings (claims B7). Memory 2rd + b² + b(r+d), widths rounded up to panels; the definition's is rd + b.
 // Entries of later tokens never meet earlier rows, not even times zero: Inf and NaN stay causal.
 #include "core/exact/lightning.hpp"
 
@@ -210,7 +211,7 @@ Method lightning_attention_2_method() {
     m.short_name = "LA";
     m.source = "Qin et al. 2024, §3.2; leet §3.2";
     m.time = "O(N)";
-    m.memory = "rd + b² + br";
+    m.memory = "rd + b² + b(r+d)";
     m.block = 64;
     m.state = true;
     m.normalizes = true;

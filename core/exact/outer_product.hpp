@@ -30,7 +30,7 @@ void outer_product(const Head<T>& h) {
 // The same in blocks of b tokens: the prefix states of one block, on top of the carry U, are kept at a time; the last of them
 // is the next carry   (tpu §3.3, with the block starting at b·floor(i/b), claims G2). The printed form sums within the block
 // from zero and multiplies the query with sum and carry apart, Nrd multiply-adds more; on top of the carry they are those of
-// §3.2: 2Nrd (+ Nrd multiplies with decay). Memory rd + b·rd.
+// §3.2: 2Nrd (+ Nrd multiplies with decay), and the roundings of one sum over all tokens, N + r (claims B7). Memory rd + b·rd.
 template <class T>
 void outer_product_blockwise(const Head<T>& h, Index b) {
     const Index N = h.N(), r = h.r(), d = h.d();

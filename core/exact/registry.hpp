@@ -17,7 +17,7 @@ struct Method {
     std::string short_name;  // as in the leet tables: "LA"
     std::string source;      // where it comes from
     std::string time;        // complexity in N
-    std::string memory;      // scalars beyond inputs and output, per head
+    std::string memory;      // scalars beyond inputs and output, per head, up to factors; exactly, of the definition: cost
     Index block = 0;         // default block, tile or base-case length; 0: the method has none
     bool state = false;      // carries a state that can be given and returned
     bool normalizes = false; // divides by the row sums itself; others run on V' = [V, 1]

@@ -13,19 +13,28 @@ namespace {
 
 double real(Index n) { return static_cast<double>(n); }
 
-// Of the halving n → ⌊n/2⌋, ⌈n/2⌉ down to t: sizes of all halved nodes, leaves, their τ, the depth.
+// Of the halving n → ⌊n/2⌋, ⌈n/2⌉ down to t: sizes of all halved nodes, leaves, their τ, the depth, the longest leaf.
 struct Halving {
-    Index S = 0, leaves = 0, tiles = 0, depth = 0, least = 0, most = 0;
+    Index S = 0, leaves = 0, tiles = 0, depth = 0, most = 0;
     Halving(Index n, Index t) {
         if (n <= t) {
-            leaves = 1, tiles = tau(n), least = most = n;
+            leaves = 1, tiles = tau(n), most = n;
             return;
         }
         const Halving a(n / 2, t), b(n - n / 2, t);
         S = n + a.S + b.S, leaves = a.leaves + b.leaves, tiles = a.tiles + b.tiles, depth = 1 + std::max(a.depth, b.depth);
-        least = std::min(a.least, b.least), most = std::max(a.most, b.most);
+        most = std::max(a.most, b.most);
     }
 };
+
+// How many leaves of each size 0 .. t.
+void count_leaves(Index n, Index t, std::vector<Index>& sizes) {
+    if (n <= t) {
+        ++sizes[static_cast<std::size_t>(n)];
+        return;
+    }
+    count_leaves(n / 2, t, sizes), count_leaves(n - n / 2, t, sizes);
+}
 
 // ⌈lg(N/t)⌉, 0 for N <= t.
 Index levels(Index N, Index t) {
@@ -39,6 +48,27 @@ Index closed(Index N, Index t) {
     if (N <= t) return 0;
     const Index D = levels(N, t), leaves = Index{1} << (D - 1);
     return N / leaves > t ? N * D : N * (D - 1) + (t + 1) * (N - t * leaves);
+}
+
+// The leaves in closed form: 2^D of ⌊N/2^D⌋ and ⌈N/2^D⌉ where all nodes of level D - 1 are halved, else t and the halves of t + 1.
+std::vector<Index> closed_leaves(Index N, Index t) {
+    std::vector<Index> sizes(static_cast<std::size_t>(t + 1), 0);
+    const auto add = [&](Index size, Index leaves) { sizes.at(static_cast<std::size_t>(size)) += leaves; };
+    const Index D = levels(N, t);
+    if (D == 0) {
+        add(N, 1);
+        return sizes;
+    }
+    const Index all = Index{1} << D, half = all / 2;
+    if (N / half > t) {
+        add(N / all, all - N % all);
+        if (N % all > 0) add(N / all + 1, N % all);
+    } else {
+        const Index longer = N - t * half;  // nodes of t + 1 on level D - 1
+        add(t, half - longer);
+        add((t + 1) / 2, longer), add(t + 1 - (t + 1) / 2, longer);
+    }
+    return sizes;
 }
 
 // One head of ones through the library's definition.
@@ -106,14 +136,14 @@ Rows in_parts(const Causal& x, Index lo, Index hi, Index t, Matrix* into) {
 }
 
 // The repair of the log factor: the state goes down, Cᵀ V comes up.
-Mat<Counted> carried(const Mat<Counted>& B, const Mat<Counted>& C, const Mat<Counted>& V, Index lo, Index hi, Index t, const Mat<Counted>& U,
-    Mat<Counted>& O) {
+template <class T>
+Mat<T> carried(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index lo, Index hi, Index t, const Mat<T>& U, Mat<T>& O) {
     if (hi - lo <= t) {
-        const Mat<Counted> b = B.middleRows(lo, hi - lo), c = C.middleRows(lo, hi - lo), v = V.middleRows(lo, hi - lo);
-        Mat<Counted> out = product(b, U);
+        const Mat<T> b = B.middleRows(lo, hi - lo), c = C.middleRows(lo, hi - lo), v = V.middleRows(lo, hi - lo);
+        Mat<T> out = product(b, U);
         for (Index i = 0; i < hi - lo; ++i)
             for (Index j = 0; j <= i; ++j) {
-                Counted score = 0;
+                T score = 0;
                 for (Index k = 0; k < b.cols(); ++k) score += b(i, k) * c(j, k);
                 for (Index k = 0; k < v.cols(); ++k) out(i, k) += score * v(j, k);
             }
@@ -121,7 +151,7 @@ Mat<Counted> carried(const Mat<Counted>& B, const Mat<Counted>& C, const Mat<Cou
         return product(c.transpose(), v);
     }
     const Index mid = lo + (hi - lo) / 2;
-    const Mat<Counted> left = carried(B, C, V, lo, mid, t, U, O), right = carried(B, C, V, mid, hi, t, U + left, O);
+    const Mat<T> left = carried<T>(B, C, V, lo, mid, t, U, O), right = carried<T>(B, C, V, mid, hi, t, U + left, O);
     return left + right;
 }
 
@@ -129,17 +159,21 @@ Mat<Counted> carried(const Mat<Counted>& B, const Mat<Counted>& C, const Mat<Cou
 
 TEST_CASE("C1, C4: the cost of recursion", "[proofs][recursion]") {
     const std::array<Index, 7> bases{1, 2, 3, 7, 31, 32, 64};
-    Index wrong = 0, library_wrong = 0, depth = 0, sizes = 0, ones = 0;
+    Index wrong = 0, library_wrong = 0, library_costs = 0, depth = 0, sizes = 0, ones = 0;
     double bounds = 0;
     for (Index t : bases)
-        for (Index N = 1; N <= 3000; N = N < 700 ? N + 1 : N + 7) {
+        for (Index N = 1; N <= 3000; ++N) {
             const Halving h(N, t);
+            std::vector<Index> leaves(static_cast<std::size_t>(t + 1), 0);
+            count_leaves(N, t, leaves);
+            sizes += leaves != closed_leaves(N, t);
+            const auto closed_cost = exact::cost(exact::method("recursion"), {N, 3, 2, t}).operations;
+            library_costs += closed_cost.adds != 6 * h.S + 5 * h.tiles || closed_cost.multiplies != closed_cost.adds;
             wrong += h.S != closed(N, t);
             library_wrong += h.S != exact::halved(N, t);
             depth += h.depth != levels(N, t);
             if (N <= t) continue;
-            const Index D = levels(N, t), half = Index{1} << (D - 1);
-            sizes += N / half > t ? h.least != N / (2 * half) || h.most != ceil_div(N, 2 * half) : h.least < (t + 1) / 2 || h.most > t;
+            const Index D = levels(N, t);
             const double lg = std::log2(real(N) / real(t));
             bounds = worst(bounds, worst(real(N) * lg / real(h.S), real(h.S) / (real(N) * std::ceil(lg))));
             if (t == 1) ones += h.S != N * D + N - (Index{1} << D);
@@ -148,7 +182,8 @@ TEST_CASE("C1, C4: the cost of recursion", "[proofs][recursion]") {
     exactly("C1", "S(N,t) in closed form against the sum over nodes; deviations", input, wrong, 0);
     exactly("C1", "the library's S(N,t); deviations", input, library_wrong, 0);
     exactly("C1", "depth is ⌈lg(N/t)⌉; deviations", input, depth, 0);
-    exactly("C1", "leaf sizes; deviations", input, sizes, 0);
+    exactly("C1", "the library's rd S + (r+d) Σ τ(leaf); deviations", input + ", r = 3, d = 2", library_costs, 0);
+    exactly("C1", "how many leaves of each size; deviations", input, sizes, 0);
     exactly("C1", "t = 1: S = N⌈lg N⌉ + N - 2^⌈lg N⌉; deviations", input, ones, 0);
     claim("C1", "N lg(N/t) <= S <= N⌈lg(N/t)⌉, largest ratio", input, bounds, 1 + 1e-14);
     // Any other way to split costs at least N lg(N/t).
@@ -172,7 +207,7 @@ TEST_CASE("C1, C4: the cost of recursion", "[proofs][recursion]") {
     Index vanilla = 0, rows = 0;
     const Index r = 3, d = 2;
     for (Index t : bases)
-        for (Index N = 1; N <= 200; N = N < 70 ? N + 1 : N + 13) {
+        for (Index N = 1; N <= 3000; N = N < 70 ? N + 1 : N < 200 ? N + 13 : 2 * N + 53) {  // .. 200, 453, 959, 1971
             const Halving h(N, t);
             const Index off = r * d * h.S;
             const auto a = counted_ones(N, r, d, [t](auto& head) { exact::recursion(head, t); });
@@ -180,8 +215,8 @@ TEST_CASE("C1, C4: the cost of recursion", "[proofs][recursion]") {
             vanilla += a.multiplies != off + (r + d) * h.tiles || a.adds != a.multiplies;
             rows += b.multiplies != off + 2 * N * r * d || b.adds != b.multiplies;
         }
-    exactly("C1", "counted, vanilla leaves: rd S + (r+d) Σ τ(leaf); deviations", "N to 200, seven t", vanilla, 0);
-    exactly("C1", "counted, row-based leaves: rd S + 2Nrd; deviations", "N to 200, seven t", rows, 0);
+    exactly("C1", "counted, vanilla leaves: rd S + (r+d) Σ τ(leaf); deviations", "N to 1971, seven t", vanilla, 0);
+    exactly("C1", "counted, row-based leaves: rd S + 2Nrd; deviations", "N to 1971, seven t", rows, 0);
     exactly("C1", "S(3, 1)", "N = 3, t = 1", closed(3, 1), 5);
     exactly("C1", "S(1000, 32)", "N = 1000, t = 32", closed(1000, 32), 5000);
     exactly("C1", "S(100000, 32)", "N = 100000, t = 32", closed(100000, 32), 1200000);
@@ -271,12 +306,19 @@ TEST_CASE("C5, C6: normaliser and depth", "[proofs][recursion]") {
     for (const auto& [N, t] : {std::pair<Index, Index>{64, 8}, {101, 8}, {200, 32}}) {
         const Mat<Counted> B = Mat<Counted>::Constant(N, r, Counted(1)), V = Mat<Counted>::Constant(N, d, Counted(1));
         Mat<Counted> O = zeros<Counted>(N, d);
-        const auto got = count([&, n = N, base = t] { carried(B, B, V, 0, n, base, zeros<Counted>(r, d), O); });
+        const auto got = count([&, n = N, base = t] { carried<Counted>(B, B, V, 0, n, base, zeros<Counted>(r, d), O); });
         const Halving h(N, t);
         const auto input = sentence("N = ", N, ", t = ", t, ", r = 3, d = 2");
         exactly("C6", "state down, CᵀV up: 2Nrd + (r+d) Σ τ(leaf) multiplies, no log factor", input, got.multiplies,
               2 * N * r * d + (r + d) * h.tiles);
         exactly("C6", "and 2rd adds a node: adds beyond the multiplies", input, got.adds - got.multiplies, 2 * r * d * (h.leaves - 1));
-        exactly("C6", "last output of ones: 3N", input, std::lround(O(N - 1, 0).value), 3 * N);
+        const Causal y = normal_problem(N, r, d, 522);
+        Matrix got_values = zeros<double>(N, d);
+        const Matrix sum = carried<double>(y.B, y.C, y.V, 0, N, t, zeros<double>(r, d), got_values);
+        // A term meets t additions in CᵀV, two a level, r in B U, and those of the tile; the definition N + r.
+        const double k = real(2 * t + 2 * levels(N, t) + r), own = real(N + r);
+        claim("C6", "what it computes: error of every entry over its 2t + 2D + r roundings and the N + r of the definition", "normal, " + input,
+              roundings(got_values, definition(y), absolute(y), u64) / (k + own), 1);
+        claim("C6", "what comes up at the end, CᵀV", "the same", relative(sum, product(y.C.transpose(), y.V)), 1e-14);
     }
 }
