@@ -194,24 +194,6 @@ struct Repairs {
     bool before = false;       // E4, the indices of lines 20, 23 and 24 as printed: this block's carry gradients, set before line 20
 };
 
-// Products, sums and quotients of matrices whose shapes allow them; std::invalid_argument where they do not.
-template <class T>
-void fit(bool fits, const Mat<T>& A, const Mat<T>& B) {
-    if (!fits) throw std::invalid_argument(sentence(A.rows(), "×", A.cols(), " against ", B.rows(), "×", B.cols()));
-}
-template <class T>
-Mat<T> times(const Mat<T>& A, const Mat<T>& B) {
-    return fit(A.cols() == B.rows(), A, B), product(A, B);
-}
-template <class T>
-Mat<T> plus(const Mat<T>& A, const Mat<T>& B) {
-    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A + B;
-}
-template <class T>
-Mat<T> over(const Mat<T>& A, const Mat<T>& B) {
-    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A.cwiseQuotient(B);
-}
-
 // Algorithm 2 of 003 line by line; the ones matrices are b × width: printed width b, repaired d_v. The final carries come from the
 // forward pass; eps: line 12. What no line writes is NaN. Throws std::invalid_argument in a line that does not conform.
 template <class T>

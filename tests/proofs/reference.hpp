@@ -6,8 +6,10 @@
 #include <cmath>
 #include <complex>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::proofs {
@@ -31,6 +33,24 @@ auto product(const Eigen::MatrixBase<A>& a, const Eigen::MatrixBase<B>& b) {
         for (Index k = 0; k < x.cols(); ++k)
             for (Index j = 0; j < y.cols(); ++j) out(i, j) += x(i, k) * y(k, j);
     return out;
+}
+
+// Products, sums and quotients of matrices whose shapes allow them; std::invalid_argument where they do not.
+template <class T>
+void fit(bool fits, const Mat<T>& A, const Mat<T>& B) {
+    if (!fits) throw std::invalid_argument(sentence(A.rows(), "×", A.cols(), " against ", B.rows(), "×", B.cols()));
+}
+template <class T>
+Mat<T> times(const Mat<T>& A, const Mat<T>& B) {
+    return fit(A.cols() == B.rows(), A, B), product(A, B);
+}
+template <class T>
+Mat<T> plus(const Mat<T>& A, const Mat<T>& B) {
+    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A + B;
+}
+template <class T>
+Mat<T> over(const Mat<T>& A, const Mat<T>& B) {
+    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A.cwiseQuotient(B);
 }
 
 // What stands on and below the diagonal (on = 0) or strictly below it (on = -1).

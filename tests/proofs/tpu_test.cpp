@@ -25,24 +25,6 @@ Matrix row_from(const Matrix& Q, const Matrix& K, const Matrix& V, Index i, Inde
     return product(Q.row(i), sum);
 }
 
-// Products, sums and quotients of matrices whose shapes allow them; std::invalid_argument where they do not.
-template <class T>
-void fit(bool fits, const Mat<T>& A, const Mat<T>& B) {
-    if (!fits) throw std::invalid_argument(sentence(A.rows(), "×", A.cols(), " against ", B.rows(), "×", B.cols()));
-}
-template <class T>
-Mat<T> times(const Mat<T>& A, const Mat<T>& B) {
-    return fit(A.cols() == B.rows(), A, B), product(A, B);
-}
-template <class T>
-Mat<T> plus(const Mat<T>& A, const Mat<T>& B) {
-    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A + B;
-}
-template <class T>
-Mat<T> over(const Mat<T>& A, const Mat<T>& B) {
-    return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A.cwiseQuotient(B);
-}
-
 // Algorithm 1 of 003, lines 6 to 11, V in line 8 read as V_ib. The ones matrices are b × width: printed width b, repaired d_v.
 // Throws std::invalid_argument in a line that does not conform.
 template <class T>
