@@ -6,6 +6,7 @@
 //   .json          tables, strings, numbers, booleans          lua/json.hpp
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <set>
 #include <string>
 #include <string_view>
@@ -252,12 +253,19 @@ int load_chunk(lua_State* L, int arguments) {
     return lua_gettop(L) - below;
 }
 
+// "weights.pt", "runs/1", not the beginning of a chunk such as "do" or "while t.x do": no space, and a folder or an extension in letters and digits.
+bool is_like_a_path(const std::string& text) {
+    const auto plain = [](unsigned char c) { return std::isalnum(c) || c >= 0x80 || std::strchr("._-~/+", c); };
+    if (!std::all_of(text.begin(), text.end(), plain)) return false;
+    const std::size_t dot = text.rfind('.');
+    return text.find('/') != std::string::npos || (dot != std::string::npos && dot > 0 && dot + 1 < text.size());
+}
+
 // load(path) reads a file; anything that is no path of a known format is a chunk for Lua's own load. Code may look like
-// a path (`return t.csv`), and a path hardly ever is code: where no such file exists, what compiles is code. What does not, alone and with
-// an extension or without a space, was meant as a path.
+// a path (`return t.csv`), and a path hardly ever is code: where no such file exists, what compiles is code.
 int load(lua_State* L) {
     const int arguments = lua_gettop(L);
-    if (lua_type(L, 1) != LUA_TSTRING && !lua_isfunction(L, 1)) {
+    if (!lua_isstring(L, 1) && !lua_isfunction(L, 1)) {
         fail("load: path: expected the path of a file, or Lua code, got ", lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
     }
     const std::string text = lua_type(L, 1) == LUA_TSTRING ? string_at(L, 1) : "";
@@ -269,11 +277,8 @@ int load(lua_State* L) {
     const bool is_code = results > 0 && !lua_isnil(L, -results);
     if (is_code || !one_line) return results;
     if (known) return load_file(L, text, extension, arguments);
-    const bool there = exists(text), spaced = text.find_first_of(" \t") != std::string::npos;
-    if (!extension.empty() && there) fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
-    if (arguments == 1 && text.find_first_of("()[]{}='\"") == std::string::npos && (!extension.empty() || !spaced)) {
-        fail("load: ", in_quotes(text), there ? " has no extension" : " is neither a file nor Lua code", ", expected a file with the extension ", known_formats);
-    }
+    if (!extension.empty() && exists(text)) fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    if (arguments == 1 && is_like_a_path(text)) fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ", known_formats);
     return results;
 }
 

@@ -135,16 +135,19 @@ struct Found {
     int cpu = 0, gpu = 0;  // an argument there, counted from 1
     std::string device;    // the option
     bool inplace = false;  // likewise
+    Place state = Place::cpu;  // of the argument `state` of a step
 
     Found(lua_State* L, int arguments) {
         for (int i = 1; i <= arguments; ++i) {
             note(L, i, i);
+            if (i == 4 && is_gpu_tensor(L, i)) state = Place::gpu;
             if (!lua_istable(L, i)) continue;
             for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
                 if (lua_type(L, -2) != LUA_TSTRING) continue;
                 const std::string key = lua_tostring(L, -2);
                 if (key == "device" && lua_type(L, -1) == LUA_TSTRING) device = lua_tostring(L, -1);
                 if (key == "inplace") inplace = lua_toboolean(L, -1);
+                if (key == "state" && is_gpu_tensor(L, -1)) state = Place::gpu;
                 if (key != "decay") note(L, lua_gettop(L), i);
             }
         }
@@ -174,7 +177,9 @@ int where_tensors_are(lua_State* L) {
         if (counting) fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");
     }
     const bool moves = home != target || (found.cpu && found.gpu);
-    if (moves && found.inplace) fail("inplace: true, but the state would be copied to the ", found.device, ", expected all tensors there (move with :gpu() or :cpu())");
+    if (found.inplace && found.state != target) {
+        fail("inplace: true, but the state would be copied to the ", found.device, ", expected it there (move with :gpu() or :cpu())");
+    }
     lua_pushvalue(L, lua_upvalueindex(target == Place::gpu ? 2 : 1));
     for (int i = 1; i <= arguments; ++i) {
         if (moves) push_all_moved(L, i, target);

@@ -561,7 +561,8 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                         odd |= unusual<E>({__float_as_uint(x.x), __float_as_uint(x.y), __float_as_uint(x.z), __float_as_uint(x.w)});
                     }
                     odd = __any_sync(~0u, odd);
-                    if (lane == 0) ptx::barrier_arrive(empty + 8 * ring.stage);
+                    // An arrival does not wait for loads on their way: which lane arrives hangs on what came.
+                    if (lane == (odd ? 1 : 0)) ptx::barrier_arrive(empty + 8 * ring.stage);
                     ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
                     if (lane == 0) {
                         ptx::store_shared_word(odd_values + 4 * out.stage, odd);

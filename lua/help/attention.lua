@@ -52,9 +52,9 @@ maximum(abs(causal_linear_attention(x, x, x, {method = "by-hand"}) - causal_line
 
 manual.opcount = {
   call = "opcount(f, ...)",
-  text = [[Runs f(...) with every causal_linear_attention and linear_attention in it computed by the definition of its method or mode
-on a number type that counts, and returns {multiplies, adds, exponentials, divisions} really executed. Name the method of
-causal_linear_attention: "auto" has no definition.]],
+  text = [[Runs f(...) with every causal_linear_attention, linear_attention and softmax_attention in it computed by the definition of its
+method or mode on a number type that counts, and returns {multiplies, adds, exponentials, divisions} really executed. Name the method of
+causal_linear_attention: "auto" has no definition. Where f calls none of them, that is an error: nothing else is counted.]],
   example = 'x = randn(1, 1, 64, 4)\nopcount(function() causal_linear_attention(x, x, x, {method = "recursion", block = 8}) end)',
 }
 

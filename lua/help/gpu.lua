@@ -13,7 +13,9 @@ Float64 has no place on the GPU: results of that type stay on the CPU. In 16-bit
 as a stable state does.
 
 Float16 has no number above 65504 and few digits below 1e-5: on tensor cores (lightning-attention-2, linear_attention, the matrix
-products) larger scores and states are Inf, smaller scores lose digits. What is divided (normalize) or scaled in the end is computed as Float32.
+products) larger scores and states are Inf, smaller scores lose digits. causal_linear_attention and its gradient with normalize or a scale are
+computed as Float32 there, in Float32 copies of what is given; so is linear_attention with a scale, where it has no gates, no beta
+and no shared keys.
 BFloat16 has the range of Float32.
 Where a method multiplies whole tiles, a NaN or Inf in a later token can reach earlier outputs, since 0 · NaN is NaN: softmax_attention,
 vanilla, inner-product, block-based, recursion, hybrid, and the gated family within a chunk. lightning-attention-2, fleet, fleet-untiled,

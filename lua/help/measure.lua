@@ -7,7 +7,7 @@ manual.btime = {
 Calls shorter than 20 µs are repeated within a sample. Garbage is collected between samples, outside the timing.
 
 Shows one line, and returns a table: minimum, median, mean, std (seconds), samples, memory (the most bytes held during the
-call beyond what was held before; its result counts). The minimum is the number least disturbed by other programs.
+call after the warm-up beyond what was held before; its result counts). The minimum is the number least disturbed by other programs.
 At the prompt, `@btime EXPR` does the same.]],
   example = "btime(function() return randn(64, 64) * randn(64, 64) end, {samples = 5})",
 }
@@ -96,7 +96,8 @@ O. Every length is first compared with the Float64 definition: a wrong method sh
 others to time beside it; without a method, all registered ones are timed.
 
 Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout where
-that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status; with result:plot().]],
+that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status; with result:plot() and
+result.origin, the machine, the versions and the seed.]],
   example = 'benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16, repeats = 3, methods = {"vanilla"}})',
 }
 

@@ -83,7 +83,12 @@ function causeway.btime(f, options)
   f()
   local once = clock() - start
   local _, peak = memory()
-  local calls = math.max(1, math.floor(shortest_sample / math.max(once, 1e-8)))
+  local calls = math.max(1, math.floor(shortest_sample / math.max(once, 1e-9)))
+  if calls > 1 then
+    start = clock()
+    f()
+    calls = math.max(1, math.floor(shortest_sample / math.max(clock() - start, 1e-8)))
+  end
   -- Without options: 1000 samples or one second, whichever comes first, but at least three.
   local most = options.samples or (options.seconds and 100000 or 1000)
   local limit = options.seconds or (options.samples and math.huge or 1)

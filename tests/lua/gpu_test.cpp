@@ -124,6 +124,7 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
               "o.device = 'gpu' a, s = linear_attention_step(t(q), t(k), t(v), S, o) return near(a, b), near(s, u)") == "true true");
     CHECK(lua("S = randn(2, 4, 24, 16) linear_attention_step(t(q), t(k), t(v), S, {inplace = true, device = 'gpu'})").find("inplace: true, but the state would be copied to the gpu") !=
           std::string::npos);
+    CHECK(lua("S = S:gpu() old = S:copy() linear_attention_step(t(q), t(k), t(v), S, {inplace = true, device = 'gpu'}) return S == old") == "false");
     CHECK(lua("a, b, c, d = causal_linear_attention_grad(q:gpu(), k:gpu(), v:gpu(), G:gpu(), {decay = decay, device = 'cpu'}) return a:device(), type(d) == 'number' or d:device()") ==
           "gpu cpu");
     CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = beta:gpu()})").find("log_decay: a number above 0") != std::string::npos);
