@@ -617,6 +617,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ua[i] = la::pack(E{}, x.x * down.x, x.y * down.y);
             }
             if constexpr (!delta) release_read(v, n_all, va);
+            ptx::barrier_arrive(gate.empty(n_all));
             const ptx::Tile keys(k.at(n_all), tile_bytes);
             ptx::hold(s);
             ptx::matrix_fence();
@@ -632,7 +633,6 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 0>(o, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], scores + ks * 32, 1);
                 ptx::matrix_commit();
             }
-            ptx::barrier_arrive(gate.empty(n_all));  // the products that took all that hangs on the gates are on their way
             ptx::matrix_wait<with_outputs ? 1 : 0>();
             ptx::hold(s);
             release(k, n_all);
