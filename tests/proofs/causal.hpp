@@ -79,21 +79,29 @@ OperationCount count(F&& f) {
     return std::exchange(counted, {});
 }
 
-// Operations and scratch of a method's definition on one head of ones.
-inline exact::Cost measured(const std::string& method, const exact::Work& w) {
-    const exact::Method& m = exact::method(method);
-    const std::vector<Counted> x(static_cast<std::size_t>(w.N * std::max(w.r, w.d)), Counted(1));
-    std::vector<Counted> O(static_cast<std::size_t>(w.N * w.d));
+// Scratch scalars of a method on one head of ones, its definition where T counts, with what it executes in `operations`.
+template <class T>
+Index peak_of_run(const exact::Method& m, const exact::Work& w, OperationCount* operations = nullptr) {
+    const std::vector<T> x(static_cast<std::size_t>(w.N * std::max(w.r, w.d)), T(1));
+    std::vector<T> O(static_cast<std::size_t>(w.N * w.d));
     const double half = 0.5;
-    exact::Problem<Counted> p;
+    exact::Problem<T> p;
     p.N = w.N, p.r = w.r, p.d = w.d;
     p.B = p.C = p.V = x.data();
     p.O = O.data();
     p.gamma = w.decay ? &half : nullptr;
     p.normalize = w.normalize;
     p.block = std::min(w.block > 0 ? w.block : m.block, w.N);
+    return peak_scalars<T>([&] {
+        const OperationCount executed = count([&] { exact::run(m, p); });
+        if (operations) *operations = executed;
+    });
+}
+
+// Operations and scratch of a method's definition on one head of ones.
+inline exact::Cost measured(const std::string& method, const exact::Work& w) {
     exact::Cost out;
-    out.memory = peak_scalars<Counted>([&] { out.operations = count([&] { exact::run(m, p); }); });
+    out.memory = peak_of_run<Counted>(exact::method(method), w, &out.operations);
     return out;
 }
 

@@ -1,7 +1,6 @@
 // Checks of proofs/exact.md: claims B1 to B10 (the latencies of B2 stand in tables_test.cpp).
 #include <cstring>
 
-#include "core/base/parallel.hpp"
 #include "core/exact/block_based.hpp"
 #include "core/exact/cost.hpp"
 #include "core/exact/fleet.hpp"
@@ -11,6 +10,7 @@
 #include "tests/catch.hpp"
 #include "tests/proofs/causal.hpp"
 #include "tests/proofs/claims.hpp"
+#include "tests/threads.hpp"
 
 using namespace causeway;
 using namespace causeway::proofs;
@@ -82,30 +82,6 @@ Index running(const std::string& method, const Work& w) {
     if (method == "lightning-attention-2") return 2 * rd + b * b + b * (r + w.d) + scaled + (w.decay ? 2 * b : 0) + powers;
     fail("no line of memory for ", method);
 }
-
-// The peak of the form that runs, one head of ones.
-template <class T>
-Index peak_of_run(const exact::Method& m, const Work& w) {
-    const std::vector<T> x(static_cast<std::size_t>(w.N * std::max(w.r, w.d)), T(1));
-    std::vector<T> O(static_cast<std::size_t>(w.N * w.d));
-    const double half = 0.5;
-    exact::Problem<T> p;
-    p.N = w.N, p.r = w.r, p.d = w.d;
-    p.B = p.C = p.V = x.data();
-    p.O = O.data();
-    p.gamma = w.decay ? &half : nullptr;
-    p.block = std::min(w.block, w.N);
-    return peak_scalars<T>([&] { exact::run(m, p); });
-}
-
-// So many threads while it lives.
-struct Threads {
-    int before = threads();
-    explicit Threads(int n) { set_threads(n); }
-    Threads(const Threads&) = delete;
-    Threads& operator=(const Threads&) = delete;
-    ~Threads() { set_threads(before); }
-};
 
 // Roundings that one term of an entry can meet in the form that runs (B7).
 Index budget(const std::string& method, Index N, Index r, Index block) {
@@ -186,7 +162,7 @@ TEST_CASE("B1: operations and memory of every method", "[proofs][exact-methods]"
 TEST_CASE("B1: memory of the forms that run", "[proofs][exact-methods]") {
     for (const exact::Method& m : exact::methods()) {
         Index differ = 0, cases = 0;
-        const Threads one(1);
+        const test::Threads one(1);
         for (Index N : {64, 200, 1000})
             for (Index r : {3, 64})
                 for (Index d : {64, 128})
@@ -201,7 +177,7 @@ TEST_CASE("B1: memory of the forms that run", "[proofs][exact-methods]") {
                 " sizes N, r, d, b"), differ, 0);
     }
     // Fewer heads than threads: a wave of 4 blocks a thread, each with its scratch and what it adds to the state.
-    const Threads two(2);
+    const test::Threads two(2);
     Index differ = 0;
     for (const std::string method : {"block-based", "hybrid", "lightning-attention-2"})
         for (Index N : {200, 1000}) {

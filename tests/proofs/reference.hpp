@@ -7,6 +7,7 @@
 #include <complex>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -51,6 +52,30 @@ Mat<T> plus(const Mat<T>& A, const Mat<T>& B) {
 template <class T>
 Mat<T> over(const Mat<T>& A, const Mat<T>& B) {
     return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A.cwiseQuotient(B);
+}
+
+// Pairs of b and d_v, of 1, 2, 3, 4, 6 each, for which run(b, dv, width) comes to a line that does not conform: b ≠ d_v with ones of the
+// printed width b, where b × d_v meets b × b; b = d_v; all, with ones of width d_v.
+struct Stopped {
+    int printed = 0, square = 0, repaired = 0;
+};
+template <class F>
+Stopped stopped(F&& run) {
+    Stopped out;
+    for (Index b : {1, 2, 3, 4, 6})
+        for (Index dv : {1, 2, 3, 4, 6}) {
+            const auto stops = [&](Index width) -> std::string {  // the shapes; empty: all conform
+                try {
+                    return run(b, dv, width), "";
+                } catch (const std::invalid_argument& error) {
+                    return error.what();
+                }
+            };
+            if (b == dv) out.square += !stops(b).empty();
+            else out.printed += stops(b) == sentence(b, "×", dv, " against ", b, "×", b);
+            out.repaired += !stops(dv).empty();
+        }
+    return out;
 }
 
 // What stands on and below the diagonal (on = 0) or strictly below it (on = -1).

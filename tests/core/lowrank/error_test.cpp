@@ -1,5 +1,6 @@
 // The errors of factors against dense singular values, the bounds of claims A1, A2, A9, A10, and the worst cases.
 #include "tests/core/lowrank/problems.hpp"
+#include "tests/threads.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -7,11 +8,6 @@ using namespace causeway::test;
 namespace {
 
 constexpr double pi = 3.14159265358979323846;
-
-struct Threads {
-    int before = threads();
-    ~Threads() { set_threads(before); }
-};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Every factorisation against the dense matrix: where it is exact, what it is on average, shapes, seeds, threads.
 #include "tests/core/lowrank/problems.hpp"
+#include "tests/threads.hpp"
 
 #include <limits>
 
@@ -9,11 +10,6 @@ using namespace causeway::test;
 namespace {
 
 constexpr double scale = 0.5;  // 1/sqrt(d) for d = 4
-
-struct Threads {
-    int before = threads();
-    ~Threads() { set_threads(before); }
-};
 
 }  // namespace
 
