@@ -17,11 +17,8 @@ std::string gpu_text() {
 
 std::string version_text() {
     const Machine& here = machine();
-    return sentence("causeway ", here.version, "\n",
-                    "compiler: ", here.compiler, "\n",
-                    "SIMD: ", here.simd, "\n",
-                    "threads: ", threads(), "\n",
-                    gpu_text(), "\n");
+    return sentence("causeway ", here.version, "\n", "compiler: ", here.compiler, "\n", "SIMD: ", here.simd, "\n",
+                    "threads: ", threads(), "\n", gpu_text(), "\n");
 }
 
 const char* missing_instructions() {

@@ -15,7 +15,8 @@
 namespace causeway::lua {
 namespace {
 
-constexpr const char* registered = "causeway.registered_methods";  // registry: list of the tables given to register_method
+constexpr const char* registered =
+    "causeway.registered_methods";  // registry: list of the tables given to register_method
 
 }  // namespace
 
@@ -47,8 +48,8 @@ Shape four_dimensional(const Tensor& A) {
     return {A.ndim() > 3 ? s[0] : 1, A.ndim() > 2 ? s.back(2) : 1, s.back(1), s.back(0)};
 }
 
-// A method written in Lua: forward(B, C, V, options) with tensors of four dimensions. Pushes the table of the method and
-// returns true where one has the name.
+// A method written in Lua: forward(B, C, V, options) with tensors of four dimensions. Pushes the table of the method
+// and returns true where one has the name.
 bool push_registered(lua_State* L, const std::string& name) {
     const auto names = registered_names(L);
     const auto at = std::find(names.begin(), names.end(), name);
@@ -69,12 +70,16 @@ bool supports(lua_State* L, int method, const char* feature) {
 // forward may trust them: B, C, V have four dimensions, options.decay is nil or a list with one γ per head.
 int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Tensor V) {
     const int method = lua_gettop(L);
-    if (counting) fail("opcount: the method \"", o.method, "\" is written in Lua, only the operations of built-in definitions are counted");
+    if (counting)
+        fail("opcount: the method \"", o.method,
+             "\" is written in Lua, only the operations of built-in definitions are counted");
     const auto size = exact::check_inputs(B, C, V);
     const auto gamma = exact::check_decay(o.decay, size.heads);
     if (o.state || o.return_state) fail("state: the method \"", o.method, "\" carries no state");
-    if (!gamma.empty() && !supports(L, method, "decay")) fail("decay: the method \"", o.method, "\" does not support it");
-    if (o.normalize && !supports(L, method, "normalize")) fail("normalize: the method \"", o.method, "\" does not support it");
+    if (!gamma.empty() && !supports(L, method, "decay"))
+        fail("decay: the method \"", o.method, "\" does not support it");
+    if (o.normalize && !supports(L, method, "normalize"))
+        fail("normalize: the method \"", o.method, "\" does not support it");
     const Shape expected = four_dimensional(V);
     lua_getfield(L, method, "forward");
     push(L, B.reshape(four_dimensional(B)));
@@ -93,12 +98,16 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     set_field(L, "scale", o.scale);
     if (o.block) set_field(L, "block", *o.block);
     lua_call(L, 4, 1);
-    if (!is_tensor(L, -1)) fail("method \"", o.method, "\": forward returned a ", type_name(L, -1), ", expected a Tensor");
+    if (!is_tensor(L, -1))
+        fail("method \"", o.method, "\": forward returned a ", type_name(L, -1), ", expected a Tensor");
     const Tensor out = check_tensor(L, -1, "output");
     if (out.shape() != expected && out.shape() != V.shape()) {
-        fail("method \"", o.method, "\": forward returned ", out.shape().text(), ", expected ", expected.text(), " like V");
+        fail("method \"", o.method, "\": forward returned ", out.shape().text(), ", expected ", expected.text(),
+             " like V");
     }
-    if (out.dtype() != V.dtype()) fail("method \"", o.method, "\": forward returned ", name(out.dtype()), ", expected ", name(V.dtype()), " like V");
+    if (out.dtype() != V.dtype())
+        fail("method \"", o.method, "\": forward returned ", name(out.dtype()), ", expected ", name(V.dtype()),
+             " like V");
     push(L, out.reshape(V.shape()));
     return 1;
 }
@@ -116,7 +125,8 @@ int causal_linear_attention_(lua_State* L) {
         names.push_back("auto");
         fail("method: no method is named \"", o.method, "\"", did_you_mean(o.method, names));
     }
-    const CausalResult result = counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
+    const CausalResult result =
+        counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
     push(L, result.O);
     if (!o.return_state) return 1;
     push(L, result.state);
@@ -137,17 +147,21 @@ void complete_name(lua_State* L, const std::string& name) {
 
 // register_method{name =, forward = function(B, C, V, options) ... end, short =, source =, time =, memory =, ...}
 int register_method(lua_State* L) {
-    if (!lua_istable(L, 1)) fail("register_method: expected a table {name = ..., forward = ...}, got a ", type_name(L, 1));
-    const Options options(L, 1, "register_method", {"name", "forward", "short", "source", "time", "memory", "decay", "normalize"});
+    if (!lua_istable(L, 1))
+        fail("register_method: expected a table {name = ..., forward = ...}, got a ", type_name(L, 1));
+    const Options options(L, 1, "register_method",
+                          {"name", "forward", "short", "source", "time", "memory", "decay", "normalize"});
     const std::string name = options.string("name", "");
     if (name.empty() || name == "auto") fail("name: \"", name, "\", expected the name of the new method");
     for (const auto& taken : built_in_names()) {
         if (taken == name) fail("name: \"", name, "\" is a built-in method");
     }
     for (char c : name) {
-        if (static_cast<unsigned char>(c) <= ' ' || c == 127) fail("name: \"", name, "\", expected a name without spaces and control characters");
+        if (static_cast<unsigned char>(c) <= ' ' || c == 127)
+            fail("name: \"", name, "\", expected a name without spaces and control characters");
     }
-    if (options.push("forward") != LUA_TFUNCTION) fail("forward: expected a function(B, C, V, options), got a ", type_name(L, -1));
+    if (options.push("forward") != LUA_TFUNCTION)
+        fail("forward: expected a function(B, C, V, options), got a ", type_name(L, -1));
     lua_pop(L, 1);
     for (const char* key : {"short", "source", "time", "memory"}) options.string(key, "");
     for (const char* key : {"decay", "normalize"}) options.boolean(key, true);
@@ -229,7 +243,9 @@ int opcount(lua_State* L) {
         const Scope scope(&count);
         lua_call(L, lua_gettop(L) - 1, 0);
         if (counted_calls == 0) {
-            fail("opcount: nothing that f called is counted, expected causal_linear_attention, linear_attention or softmax_attention in it");
+            fail(
+                "opcount: nothing that f called is counted, expected causal_linear_attention, linear_attention or "
+                "softmax_attention in it");
         }
     }
     lua_newtable(L);
@@ -243,7 +259,8 @@ int opcount(lua_State* L) {
 // The sizes of one head among the options: N where asked for, r, d (default r), block, normalize.
 exact::Work work_of(const Options& options, const char* function, bool length) {
     for (const char* key : {"N", "r"}) {
-        if ((length || key[0] != 'N') && !options.has(key)) fail(function, ": ", key, ": expected a number, got nothing");
+        if ((length || key[0] != 'N') && !options.has(key))
+            fail(function, ": ", key, ": expected a number, got nothing");
     }
     exact::Work w;
     w.N = length ? options.integer("N", 1) : 1;
@@ -265,7 +282,8 @@ int cost_(lua_State* L) {
     const auto built_in = built_in_names();
     if (std::find(built_in.begin(), built_in.end(), name) == built_in.end()) {
         const auto written = registered_names(L);
-        if (std::find(written.begin(), written.end(), name) != written.end()) fail("cost: the method \"", name, "\" is written in Lua, only built-in methods have a closed form");
+        if (std::find(written.begin(), written.end(), name) != written.end())
+            fail("cost: the method \"", name, "\" is written in Lua, only built-in methods have a closed form");
     }
     const auto& method = exact::method(name);
     exact::Work w = work_of(options, "cost", true);
@@ -279,11 +297,13 @@ int cost_(lua_State* L) {
     return 1;
 }
 
-// crossover{r =, d =, block =, normalize =, tiles =} -> the length from which hybrid takes fewer operations than inner-product
+// crossover{r =, d =, block =, normalize =, tiles =} -> the length from which hybrid takes fewer operations than
+// inner-product
 int crossover_(lua_State* L) {
     const Options options(L, 1, "crossover", {"r", "d", "block", "normalize", "tiles"});
     const bool dense = options.choice("tiles", "dense", {"dense", "triangular"}) == "dense";
-    lua_pushinteger(L, exact::crossover(work_of(options, "crossover", false), dense ? exact::Tiles::dense : exact::Tiles::triangular));
+    lua_pushinteger(L, exact::crossover(work_of(options, "crossover", false),
+                                        dense ? exact::Tiles::dense : exact::Tiles::triangular));
     return 1;
 }
 
@@ -296,8 +316,8 @@ int push_decay(lua_State* L, Index heads, double (*gamma)(double head, double he
     return 1;
 }
 
-// The slopes of ALiBi (Press et al. 2022): the geometric sequence 2^(-8/n), 2^(-16/n), ... for the largest power of two n
-// up to h, then every second slope of 2n heads. As decays: γ = exp(-slope).
+// The slopes of ALiBi (Press et al. 2022): the geometric sequence 2^(-8/n), 2^(-16/n), ... for the largest power of two
+// n up to h, then every second slope of 2n heads. As decays: γ = exp(-slope).
 int alibi_slopes(lua_State* L) {
     return push_decay(L, check_integer(L, 1, "h"), [](double head, double heads) {
         const double n = std::exp2(std::floor(std::log2(heads)));

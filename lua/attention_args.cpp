@@ -8,20 +8,38 @@ namespace causeway::lua {
 
 namespace call_forms {
 
-const CallForm causal_linear_attention{"causal_linear_attention", 3, {"B", "C", "V", "q", "k", "v"},
-                                       {"method", "decay", "normalize", "block", "scale", "device", "precision", "state", "return_state"}};
-const CallForm causal_linear_attention_grad{"causal_linear_attention_grad", 4, {"B", "C", "V", "q", "k", "v", "dO"},
-                                            {"method", "decay", "normalize", "block", "scale", "device", "state", "precision", "ddecay"}};
-const CallForm linear_attention{"linear_attention", 3, {"q", "k", "v"}, {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device"}};
-const CallForm linear_attention_step{"linear_attention_step", 4, {"q", "k", "v", "state"}, {"update", "log_decay", "beta", "scale", "inplace", "device"}};
-const CallForm linear_attention_grad{"linear_attention_grad", 4, {"q", "k", "v", "dO"},
-                                     {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device", "dstate"}};
-const CallForm softmax_attention{"softmax_attention", 3, {"q", "k", "v"}, {"causal", "method", "scale", "return_lse", "device"}};
-const CallForm softmax_attention_grad{"softmax_attention_grad", 4, {"q", "k", "v", "dO"}, {"causal", "method", "scale", "O", "lse", "device"}};
+const CallForm causal_linear_attention{
+    "causal_linear_attention",
+    3,
+    {"B", "C", "V", "q", "k", "v"},
+    {"method", "decay", "normalize", "block", "scale", "device", "precision", "state", "return_state"}};
+const CallForm causal_linear_attention_grad{
+    "causal_linear_attention_grad",
+    4,
+    {"B", "C", "V", "q", "k", "v", "dO"},
+    {"method", "decay", "normalize", "block", "scale", "device", "state", "precision", "ddecay"}};
+const CallForm linear_attention{"linear_attention",
+                                3,
+                                {"q", "k", "v"},
+                                {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device"}};
+const CallForm linear_attention_step{"linear_attention_step",
+                                     4,
+                                     {"q", "k", "v", "state"},
+                                     {"update", "log_decay", "beta", "scale", "inplace", "device"}};
+const CallForm linear_attention_grad{
+    "linear_attention_grad",
+    4,
+    {"q", "k", "v", "dO"},
+    {"update", "log_decay", "beta", "mode", "chunk", "scale", "state", "device", "dstate"}};
+const CallForm softmax_attention{
+    "softmax_attention", 3, {"q", "k", "v"}, {"causal", "method", "scale", "return_lse", "device"}};
+const CallForm softmax_attention_grad{
+    "softmax_attention_grad", 4, {"q", "k", "v", "dO"}, {"causal", "method", "scale", "O", "lse", "device"}};
 
 }  // namespace call_forms
 
-Arguments::Arguments(lua_State* L, const CallForm& form) : L_(L), form_(form), named_(lua_gettop(L) == 1 && lua_istable(L, 1)) {}
+Arguments::Arguments(lua_State* L, const CallForm& form)
+    : L_(L), form_(form), named_(lua_gettop(L) == 1 && lua_istable(L, 1)) {}
 
 void Arguments::push_tensor(int index, const char* name, const char* alias) const {
     if (!named_) return lua_pushvalue(L_, index);
@@ -42,7 +60,8 @@ Options Arguments::options() const {
     std::vector<std::string> known = form_.options;
     if (named_) known.insert(known.end(), form_.names.begin(), form_.names.end());
     for (int i = form_.tensors + 2; !named_ && i <= lua_gettop(L_); ++i)
-        if (!lua_isnil(L_, i)) fail(form_.function, ": argument ", i, ": a ", type_name(L_, i), ", expected none after the options");
+        if (!lua_isnil(L_, i))
+            fail(form_.function, ": argument ", i, ": a ", type_name(L_, i), ", expected none after the options");
     return {L_, named_ ? 1 : form_.tensors + 1, form_.function, std::move(known)};
 }
 
@@ -77,7 +96,8 @@ std::vector<double> decay_option(lua_State* L, const Options& options) {
     } else if (type != LUA_TNIL) {
         fail("decay: expected a number, a list of numbers or a Tensor, got a ", type_name(L, index));
     }
-    if (type != LUA_TNIL && type != LUA_TNUMBER && decay.empty()) fail("decay: no values, expected a number in (0, 1] or one per head");
+    if (type != LUA_TNIL && type != LUA_TNUMBER && decay.empty())
+        fail("decay: no values, expected a number in (0, 1] or one per head");
     lua_pop(L, 1);
     return decay;
 }

@@ -15,15 +15,15 @@ namespace causeway::lua {
 // What a call may be given: f(A, B, ..., options), or with everything in one table f{A = ..., B = ..., option = ...}.
 struct CallForm {
     const char* function;
-    int tensors;                       // that stand before the options
-    std::vector<std::string> names;    // of the tensors in the table form
+    int tensors;                     // that stand before the options
+    std::vector<std::string> names;  // of the tensors in the table form
     std::vector<std::string> options;
 };
 
 // Those of the calls that run on the CPU and on the GPU.
 namespace call_forms {
-extern const CallForm causal_linear_attention, causal_linear_attention_grad, linear_attention, linear_attention_step, linear_attention_grad, softmax_attention,
-    softmax_attention_grad;
+extern const CallForm causal_linear_attention, causal_linear_attention_grad, linear_attention, linear_attention_step,
+    linear_attention_grad, softmax_attention, softmax_attention_grad;
 }
 
 // The arguments of a call by its form, from the stack.
@@ -58,15 +58,16 @@ std::vector<std::string> registered_names(lua_State* L);
 // Throws Error for a device that is neither "cpu" nor "gpu"; which of them it is, lua/gpu.hpp has seen to.
 void check_device(const Options& options);
 
-// The option precision, which is the GPU's: the CPU computes Float32 in Float32 whatever is asked for. Throws Error for an unknown one.
+// The option precision, which is the GPU's: the CPU computes Float32 in Float32 whatever is asked for. Throws Error for
+// an unknown one.
 void check_precision(const Options& options);
 
-// method, decay, normalize, block, scale, state, return_state, where they are among the known options, device and precision. Names of
-// methods and the sizes of decay and state are checked in core. Throws Error for a block below 1.
+// method, decay, normalize, block, scale, state, return_state, where they are among the known options, device and
+// precision. Names of methods and the sizes of decay and state are checked in core. Throws Error for a block below 1.
 CausalOptions causal_options(lua_State* L, const Options& options);
 
-// update, log_decay, beta, mode, chunk and scale, where they are among the known options, and device. Names of updates and
-// modes are checked in core.
+// update, log_decay, beta, mode, chunk and scale, where they are among the known options, and device. Names of updates
+// and modes are checked in core.
 LinearOptions linear_options(lua_State* L, const Options& options);
 
 // The options of lowrank in the table at `index`, in lua/lowrank.cpp.

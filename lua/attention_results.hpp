@@ -32,7 +32,8 @@ int push_low_rank(lua_State* L, const LowRank& result) {
     return 3;
 }
 
-// The output and log-sum-exp of softmax attention that its gradient was given; none: it computes them. Throws Error for one alone.
+// The output and log-sum-exp of softmax attention that its gradient was given; none: it computes them. Throws Error for
+// one alone.
 template <class Result, class Tensor>
 std::optional<Result> given_forward(const std::optional<Tensor>& O, const std::optional<Tensor>& lse) {
     if (O && !lse) fail("lse: missing, O was given and the gradient needs both or neither");

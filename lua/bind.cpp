@@ -64,9 +64,7 @@ void raise(lua_State* L, const std::string& message) {
     __builtin_unreachable();
 }
 
-void push_causeway(lua_State* L) {
-    lua_getfield(L, LUA_REGISTRYINDEX, "causeway");
-}
+void push_causeway(lua_State* L) { lua_getfield(L, LUA_REGISTRYINDEX, "causeway"); }
 
 void add_functions(lua_State* L, std::initializer_list<Entry> entries) {
     push_causeway(L);
@@ -160,10 +158,14 @@ int method_named(lua_State* L, const char* type, const char* hint) {
 Options::Options(lua_State* L, int index, const char* function, std::vector<std::string> known)
     : L_(L), index_(lua_isnoneornil(L, index) ? 0 : lua_absindex(L, index)) {
     if (index_ == 0) return;
-    if (!lua_istable(L, index_) && known.empty()) fail(function, ": takes no options here, got a ", type_name(L, index_));
-    if (!lua_istable(L, index_)) fail(function, ": options: expected a table such as {", known.front(), " = ...}, got a ", type_name(L, index_));
+    if (!lua_istable(L, index_) && known.empty())
+        fail(function, ": takes no options here, got a ", type_name(L, index_));
+    if (!lua_istable(L, index_))
+        fail(function, ": options: expected a table such as {", known.front(), " = ...}, got a ", type_name(L, index_));
     for (lua_pushnil(L); lua_next(L, index_); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING) fail(function, ": options are named, got the ", luaL_typename(L, -2), " key ", luaL_tolstring(L, -2, nullptr));
+        if (lua_type(L, -2) != LUA_TSTRING)
+            fail(function, ": options are named, got the ", luaL_typename(L, -2), " key ",
+                 luaL_tolstring(L, -2, nullptr));
         const std::string key = lua_tostring(L, -2);
         bool found = false;
         for (const auto& name : known) found = found || name == key;
@@ -211,7 +213,8 @@ std::string Options::string(const char* key, const std::string& otherwise) const
     return value;
 }
 
-std::string Options::choice(const char* key, const std::string& otherwise, const std::vector<std::string>& choices) const {
+std::string Options::choice(const char* key, const std::string& otherwise,
+                            const std::vector<std::string>& choices) const {
     const std::string value = string(key, otherwise);
     for (const auto& name : choices) {
         if (name == value) return value;

@@ -3,8 +3,8 @@
 #pragma once
 
 // The Lua library is the one built as C++: its errors are C++ exceptions, so destructors run when they pass.
-#include <lua.h>
 #include <lauxlib.h>
+#include <lua.h>
 #include <lualib.h>
 
 #include <initializer_list>
@@ -16,8 +16,8 @@
 
 namespace causeway::lua {
 
-// Raises `message` as a Lua error, with the position in the user's Lua file in front: the nearest caller that is not one
-// of the embedded files (lua/lib).
+// Raises `message` as a Lua error, with the position in the user's Lua file in front: the nearest caller that is not
+// one of the embedded files (lua/lib).
 [[noreturn]] void raise(lua_State* L, const std::string& message);
 
 // Collects the garbage, which the arguments (the lowest `arguments` values of the stack) are not; the rest is dropped.
@@ -63,8 +63,8 @@ void push_causeway(lua_State* L);
 // "nil", "number", "string", "table", "function", "Tensor": what a message calls the value.
 std::string type_name(lua_State* L, int index);
 
-// Pushes a new userdata. The garbage is collected when tensors have grown much since the last time: the collector itself
-// sees only the few bytes of the handle.
+// Pushes a new userdata. The garbage is collected when tensors have grown much since the last time: the collector
+// itself sees only the few bytes of the handle.
 void push(lua_State* L, Tensor value);
 bool is_tensor(lua_State* L, int index);
 // Throw Error naming the argument: `B: expected a Tensor, got a number`.
@@ -81,12 +81,14 @@ void set_field(lua_State* L, const char* key, const std::string& value);
 void set_field(lua_State* L, const char* key, const char* value);
 void set_field(lua_State* L, const char* key, const Tensor& value);
 
-// A.name for the userdata and the name on the stack: pushes what upvalue 1, a table of methods, has under it. Throws Error for another
-// key, and for an unknown name with the nearest known one: `Tensor has no method "sise" (did you mean "size"?)`, and `hint` behind it.
+// A.name for the userdata and the name on the stack: pushes what upvalue 1, a table of methods, has under it. Throws
+// Error for another key, and for an unknown name with the nearest known one: `Tensor has no method "sise" (did you mean
+// "size"?)`, and `hint` behind it.
 int method_named(lua_State* L, const char* type, const char* hint = "");
 
 // The table of options at `index` (nil or none: no option given). Throws Error for a value that is not a table and
-// for an unknown key, with the nearest known one: `causal_linear_attention: unknown option "blocks" (did you mean "block"?)`.
+// for an unknown key, with the nearest known one: `causal_linear_attention: unknown option "blocks" (did you mean
+// "block"?)`.
 class Options {
 public:
     Options(lua_State* L, int index, const char* function, std::vector<std::string> known);

@@ -14,7 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* keywords[] = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if", "in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while"};
+constexpr const char* keywords[] = {"and",      "break",  "do",   "else", "elseif", "end",  "false", "for",
+                                    "function", "goto",   "if",   "in",   "local",  "nil",  "not",   "or",
+                                    "repeat",   "return", "then", "true", "until",  "while"};
 
 bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
 
@@ -25,8 +27,8 @@ struct Call {
     std::string function;
     int argument = 1;
     bool in_table = false;
-    bool at_key = false;   // where the name of an option is expected
-    std::string option;    // the option whose value is expected
+    bool at_key = false;  // where the name of an option is expected
+    std::string option;   // the option whose value is expected
 };
 
 bool is(const Token& token, std::string_view source, std::string_view text) {
@@ -60,7 +62,8 @@ std::optional<Call> enclosing_call(const std::vector<Token>& tokens, std::string
     if (is(tokens[paren.at], source, "{")) {
         call.in_table = true;
         call.at_key = paren.item == tokens.size();
-        if (paren.item + 2 == tokens.size() && tokens[paren.item].kind == Token::name && is(tokens.back(), source, "=")) {
+        if (paren.item + 2 == tokens.size() && tokens[paren.item].kind == Token::name &&
+            is(tokens.back(), source, "=")) {
             call.option = tokens[paren.item].text(source);
         }
         const std::size_t brace = paren.at;
@@ -72,7 +75,8 @@ std::optional<Call> enclosing_call(const std::vector<Token>& tokens, std::string
         if (open.empty() || open.back().item != brace) return std::nullopt;
         paren = open.back();
     }
-    if (!is(tokens[paren.at], source, "(") || paren.at == 0 || tokens[paren.at - 1].kind != Token::name) return std::nullopt;
+    if (!is(tokens[paren.at], source, "(") || paren.at == 0 || tokens[paren.at - 1].kind != Token::name)
+        return std::nullopt;
     call.function = tokens[paren.at - 1].text(source);
     call.argument = paren.argument;
     return call;
@@ -151,7 +155,8 @@ private:
 
     static bool is_word(std::string_view key) {
         const auto tokens = tokenize(key);
-        return tokens.size() == 1 && tokens[0].kind == Token::name && std::find(std::begin(keywords), std::end(keywords), key) == std::end(keywords);
+        return tokens.size() == 1 && tokens[0].kind == Token::name &&
+               std::find(std::begin(keywords), std::end(keywords), key) == std::end(keywords);
     }
 
     // Names of the table at the top that can be written after a dot; internal ones only when the word begins like them.
@@ -204,7 +209,8 @@ private:
         if (call.in_table) lua_getfield(L_, -1, call.option.c_str());
         else lua_rawgeti(L_, -1, call.argument);
         if (lua_istable(L_, -1)) {
-            for (lua_Integer i = 1; lua_rawgeti(L_, -1, i) == LUA_TSTRING; ++i, lua_pop(L_, 1)) add(lua_tostring(L_, -1));
+            for (lua_Integer i = 1; lua_rawgeti(L_, -1, i) == LUA_TSTRING; ++i, lua_pop(L_, 1))
+                add(lua_tostring(L_, -1));
             lua_pop(L_, 1);
         }
         lua_pop(L_, 2);
@@ -249,7 +255,8 @@ private:
     void add_fields(const std::vector<Token>& tokens, std::string_view source) {
         const bool methods = is(tokens.back(), source, ":");
         std::size_t first = tokens.size() - 1;
-        while (first >= 1 && tokens[first - 1].kind == Token::name && (first == tokens.size() - 1 || is(tokens[first], source, "."))) {
+        while (first >= 1 && tokens[first - 1].kind == Token::name &&
+               (first == tokens.size() - 1 || is(tokens[first], source, "."))) {
             --first;
             if (first == 0 || !is(tokens[first - 1], source, ".")) break;
             --first;
@@ -301,7 +308,9 @@ private:
         const std::size_t slash = word.find_last_of('/');
         const std::string folder = slash == std::string::npos ? "" : word.substr(0, slash + 1);
         const char* home = std::getenv("HOME");
-        const fs::path place = folder.empty() ? "." : home && starts_with(folder, "~/") ? home + folder.substr(1) : folder;
+        const fs::path place = folder.empty()                      ? "."
+                               : home && starts_with(folder, "~/") ? home + folder.substr(1)
+                                                                   : folder;
         std::error_code error;
         for (fs::directory_iterator file(place, error), end; !error && file != end; file.increment(error)) {
             const std::string name = file->path().filename().string();

@@ -59,7 +59,8 @@ std::string text_field(lua_State* L, int index, const char* name) {
 
 Rich to_rich(lua_State* L, int index) {
     index = lua_absindex(L, index);
-    if (!lua_istable(L, index)) fail("__rich: expected a table {text = ..., svg = ..., html = ...}, got a ", type_name(L, index));
+    if (!lua_istable(L, index))
+        fail("__rich: expected a table {text = ..., svg = ..., html = ...}, got a ", type_name(L, index));
     return {text_field(L, index, "text"), text_field(L, index, "svg"), text_field(L, index, "html")};
 }
 
@@ -157,12 +158,12 @@ bool already_shown(lua_State* L, int index) {
 
 void open_display(lua_State* L) {
     add_functions(L, {
-        {"display", guarded<show_values>},
-        {"terminal_size", guarded<terminal_size>},
-        {"_present", guarded<present>},
-        {"_status", guarded<status>},
-        {"_colour", guarded<colour>},
-    });
+                         {"display", guarded<show_values>},
+                         {"terminal_size", guarded<terminal_size>},
+                         {"_present", guarded<present>},
+                         {"_status", guarded<status>},
+                         {"_colour", guarded<colour>},
+                     });
 }
 
 }  // namespace causeway::lua

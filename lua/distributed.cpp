@@ -109,8 +109,15 @@ int per_node_option(const Options& options, int otherwise) {
 }
 
 int decode(lua_State* L, bool is_tree) {
-    static const CallForm tree{"tree_decode", 3, {"q", "k", "v"}, {"shards", "sizes", "engine", "causal", "scale", "return_lse", "topology", "algorithm", "per_node"}};
-    static const CallForm ring{"ring_decode", 3, {"q", "k", "v"}, {"shards", "sizes", "engine", "causal", "scale", "return_lse", "overlap", "home"}};
+    static const CallForm tree{
+        "tree_decode",
+        3,
+        {"q", "k", "v"},
+        {"shards", "sizes", "engine", "causal", "scale", "return_lse", "topology", "algorithm", "per_node"}};
+    static const CallForm ring{"ring_decode",
+                               3,
+                               {"q", "k", "v"},
+                               {"shards", "sizes", "engine", "causal", "scale", "return_lse", "overlap", "home"}};
     const Arguments given(L, is_tree ? tree : ring);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
     const Options options = given.options();
@@ -150,15 +157,18 @@ Link link_option(lua_State* L, const Options& options, const char* key, Link lin
     }
     lua_pop(L, 1);
     if (!(link.latency >= 0 && std::isfinite(link.latency)) || !(link.rate > 0))
-        fail(key, ": latency ", link.latency, " and rate ", link.rate, ", expected a finite latency >= 0 and a rate > 0");
+        fail(key, ": latency ", link.latency, " and rate ", link.rate,
+             ", expected a finite latency >= 0 and a rate > 0");
     return link;
 }
 
 // decode_model{method =, ...} -> report
 int decode_model_(lua_State* L) {
-    const Options options(L, 1, "decode_model",
-                          {"method", "cluster", "shards", "sizes", "length", "batch", "heads", "query_heads", "dim", "queries", "causal", "topology", "algorithm", "overlap", "home",
-                           "per_node", "within", "between", "memory_rate", "flop_rate", "start", "element_bytes"});
+    const Options options(
+        L, 1, "decode_model",
+        {"method", "cluster", "shards",      "sizes",     "length",    "batch",        "heads", "query_heads",
+         "dim",    "queries", "causal",      "topology",  "algorithm", "overlap",      "home",  "per_node",
+         "within", "between", "memory_rate", "flop_rate", "start",     "element_bytes"});
     Cluster machine = distributed::cluster(options.string("cluster", "h100"));
     machine.per_node = per_node_option(options, machine.per_node);
     machine.within = link_option(L, options, "within", machine.within);
@@ -168,7 +178,8 @@ int decode_model_(lua_State* L) {
     machine.start = options.number("start", machine.start);
     if (!(machine.memory_rate > 0)) fail("memory_rate: ", machine.memory_rate, ", expected a number > 0");
     if (!(machine.flop_rate > 0)) fail("flop_rate: ", machine.flop_rate, ", expected a number > 0");
-    if (!(machine.start >= 0 && std::isfinite(machine.start))) fail("start: ", machine.start, ", expected a finite number >= 0");
+    if (!(machine.start >= 0 && std::isfinite(machine.start)))
+        fail("start: ", machine.start, ", expected a finite number >= 0");
     const auto positive = [&](const char* key, Index otherwise) {
         const Index n = options.integer(key, otherwise);
         if (n < 1 || n > Index{1} << 40) fail(key, ": ", n, ", expected from 1 to 2^40");

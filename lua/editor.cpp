@@ -13,8 +13,8 @@
 #include <utility>
 
 // Order matters: readline's header uses FILE without including it.
-#include <readline/readline.h>
 #include <readline/history.h>
+#include <readline/readline.h>
 
 #include "core/base/interrupt.hpp"
 #include "lua/history.hpp"
@@ -76,9 +76,9 @@ struct Reading {
     bool done = false;
     bool ended = false;
     std::string line;
-    sigset_t outside;               // the signal mask while we wait
+    sigset_t outside;  // the signal mask while we wait
     bool interruption_told = false;
-    int keys = STDIN_FILENO;        // where keys are read without waiting
+    int keys = STDIN_FILENO;  // where keys are read without waiting
 } reading;
 
 void take_line(char* line) {
@@ -112,10 +112,12 @@ void list_candidates(const std::vector<std::string>& words) {
     rl_forced_update_display();
 }
 
-// Tab: at the beginning of a line two spaces, else what all candidates share; where that is nothing new, the list of them.
+// Tab: at the beginning of a line two spaces, else what all candidates share; where that is nothing new, the list of
+// them.
 int complete_here(int, int) {
     const std::string before(rl_line_buffer, static_cast<std::size_t>(rl_point));
-    if (before.find_first_not_of(" \t", before.find_last_of('\n') + 1) == std::string::npos) return rl_insert_text("  "), 0;
+    if (before.find_first_not_of(" \t", before.find_last_of('\n') + 1) == std::string::npos)
+        return rl_insert_text("  "), 0;
     const Completion found = reading.completer(before);
     if (found.words.empty()) return rl_ding();
     const std::string shared = common_prefix(found.words);
@@ -135,7 +137,7 @@ int complete_here(int, int) {
 // Ctrl-Z: gives the terminal back as it was, stops, and goes on with the same line.
 void pause_program() {
     rl_deprep_terminal();
-    struct sigaction ours, usual {};
+    struct sigaction ours, usual{};
     usual.sa_handler = SIG_DFL;
     sigemptyset(&usual.sa_mask);
     sigaction(SIGTSTP, &usual, &ours);
@@ -162,9 +164,9 @@ bool wait_for_key() {
     }
 }
 
-// A key for readline. The terminal forgets what was typed when Ctrl-C comes, also what poll() has just announced: a read
-// that waited for it, with signals blocked, would leave the Ctrl-C unheard until the next key. After Ctrl-C readline gets
-// a key that does nothing, and the end of the input where it asks on, as it does inside a paste.
+// A key for readline. The terminal forgets what was typed when Ctrl-C comes, also what poll() has just announced: a
+// read that waited for it, with signals blocked, would leave the Ctrl-C unheard until the next key. After Ctrl-C
+// readline gets a key that does nothing, and the end of the input where it asks on, as it does inside a paste.
 int read_key(FILE*) {
     while (wait_for_key()) {
         unsigned char key;
@@ -185,7 +187,8 @@ public:
         rl_change_environment = 0;
         rl_bind_key('\t', complete_here);
         // Opened anew: not to wait is a property of the open file, which stdin shares with whoever started us.
-        if (const int keys = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); keys >= 0) reading.keys = keys;
+        if (const int keys = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); keys >= 0)
+            reading.keys = keys;
         rl_getc_function = read_key;
         using_history();
         for (const auto& entry : history_.load()) add_history(entry.c_str());

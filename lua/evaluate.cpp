@@ -58,7 +58,8 @@ bool ends_early(const std::string& message) {
 // A "string" ends in its line; only long strings and comments go on in the next one.
 bool ends_in_quote(const std::string& text) {
     const auto tokens = tokenize(text);
-    return !tokens.empty() && tokens.back().open && (text[tokens.back().begin] == '"' || text[tokens.back().begin] == '\'');
+    return !tokens.empty() && tokens.back().open &&
+           (text[tokens.back().begin] == '"' || text[tokens.back().begin] == '\'');
 }
 
 // In front of an expression: gives its values. The variable to be closed keeps `f(x)` from being a tail call, which
@@ -213,14 +214,19 @@ Failure run_command(const std::string& command) {
     if (command == "cd" || command.rfind("cd ", 0) == 0) {
         const char* home = std::getenv("HOME");
         const std::string rest(trim(std::string_view(command).substr(2)));
-        const std::string path = rest.empty() ? (home ? home : "/") : rest.rfind("~/", 0) == 0 && home ? home + rest.substr(1) : rest;
+        const std::string path = rest.empty()                       ? (home ? home : "/")
+                                 : rest.rfind("~/", 0) == 0 && home ? home + rest.substr(1)
+                                                                    : rest;
         if (chdir(path.c_str()) != 0) return {sentence("cd: ", path, ": ", std::strerror(errno)), "", false};
         return {};
     }
     const int status = std::system(command.c_str());
     if (status == -1) return {sentence("the command could not be started: ", std::strerror(errno)), "", false};
-    if (WIFSIGNALED(status)) return {sentence("the command was ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")"), "", false};
-    if (WEXITSTATUS(status) != 0) return {sentence("the command ended with exit status ", WEXITSTATUS(status)), "", false};
+    if (WIFSIGNALED(status))
+        return {sentence("the command was ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")"),
+                "", false};
+    if (WEXITSTATUS(status) != 0)
+        return {sentence("the command ended with exit status ", WEXITSTATUS(status)), "", false};
     return {};
 }
 
@@ -245,7 +251,8 @@ Failure call_btime(lua_State* L) {
 // A message about a chunk of one line needs no line number, nor a traceback that says nothing but `main chunk`.
 Failure without_needless_position(Failure failure, const std::string& name) {
     const std::string position = name + ":1: ";
-    if (failure.message.rfind(position, 0) == 0 && failure.message.size() > position.size()) failure.message.erase(0, position.size());
+    if (failure.message.rfind(position, 0) == 0 && failure.message.size() > position.size())
+        failure.message.erase(0, position.size());
     if (failure.traceback == position + "in main chunk") failure.traceback.clear();
     return failure;
 }
@@ -255,7 +262,8 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     if (piece.kind == Piece::macro) {
         const std::vector<std::string> known = {"@time", "@btime", "@show"};
         if (std::find(known.begin(), known.end(), "@" + macro) == known.end()) {
-            return {sentence("@", macro, ": expected @time, @btime or @show", did_you_mean("@" + macro, known)), "", false};
+            return {sentence("@", macro, ": expected @time, @btime or @show", did_you_mean("@" + macro, known)), "",
+                    false};
         }
         if (piece.text.empty()) return {sentence("@", macro, ": expected an expression after it"), "", false};
     }
@@ -313,10 +321,12 @@ Failure evaluate(lua_State* L, const std::string& entry, const std::string& name
     const bool one_line = trim(entry).find('\n') == std::string_view::npos;
     // Lines that declare locals belong together; so do lines that are Lua only as a whole.
     bool together = parts.wrong;
-    for (const Piece& piece : parts.pieces) together = together || (parts.pieces.size() > 1 && starts_with_local(piece));
+    for (const Piece& piece : parts.pieces)
+        together = together || (parts.pieces.size() > 1 && starts_with_local(piece));
     if (together) parts.pieces = joined(L, std::move(parts.pieces), entry);
     for (const Piece& piece : parts.pieces) {
-        if (Failure failure = run(L, piece, name)) return one_line ? without_needless_position(std::move(failure), name) : failure;
+        if (Failure failure = run(L, piece, name))
+            return one_line ? without_needless_position(std::move(failure), name) : failure;
     }
     return {};
 }

@@ -5,19 +5,20 @@ struct lua_State;
 
 namespace causeway::lua {
 
-void open_tensor(lua_State* L);     // lua/tensor.cpp: construction, indexing, arithmetic, reductions, linear algebra, random numbers
-void open_gpu(lua_State* L);        // lua/gpu.cpp: tensors on the GPU
+void open_tensor(
+    lua_State* L);  // lua/tensor.cpp: construction, indexing, arithmetic, reductions, linear algebra, random numbers
+void open_gpu(lua_State* L);          // lua/gpu.cpp: tensors on the GPU
 void open_gpu_measure(lua_State* L);  // lua/gpu_measure.cpp: time, memory and random numbers there
-void open_files(lua_State* L);      // lua/files.cpp: load, save
-void open_attention(lua_State* L);  // lua/attention.cpp: causal linear attention and the registry of methods
-void open_gated(lua_State* L);      // lua/gated.cpp: linear attention with gates and delta rules, and one token of it
-void open_gradient(lua_State* L);   // lua/gradient.cpp: gradients of causal linear attention and of the gated family
-void open_softmax(lua_State* L);    // lua/softmax.cpp: softmax attention, its gradients, the energy
-void open_lowrank(lua_State* L);    // lua/lowrank.cpp: low-rank factors of the attention matrix and their errors
+void open_files(lua_State* L);        // lua/files.cpp: load, save
+void open_attention(lua_State* L);    // lua/attention.cpp: causal linear attention and the registry of methods
+void open_gated(lua_State* L);        // lua/gated.cpp: linear attention with gates and delta rules, and one token of it
+void open_gradient(lua_State* L);     // lua/gradient.cpp: gradients of causal linear attention and of the gated family
+void open_softmax(lua_State* L);      // lua/softmax.cpp: softmax attention, its gradients, the energy
+void open_lowrank(lua_State* L);      // lua/lowrank.cpp: low-rank factors of the attention matrix and their errors
 void open_distributed(lua_State* L);  // lua/distributed.cpp: tree and ring decoding, the model of a cluster, MPI
-void open_measure(lua_State* L);    // lua/measure.cpp: clock, memory, threads, operation counts, the machine
-void open_support(lua_State* L);    // lua/support.cpp: what the Lua files need: errors, options, journals, child programs
-void open_display(lua_State* L);    // lua/display.cpp: show a value through the display in use
-void open_help(lua_State* L);       // lua/help.cpp: what lua/lib/help.lua needs
+void open_measure(lua_State* L);      // lua/measure.cpp: clock, memory, threads, operation counts, the machine
+void open_support(lua_State* L);  // lua/support.cpp: what the Lua files need: errors, options, journals, child programs
+void open_display(lua_State* L);  // lua/display.cpp: show a value through the display in use
+void open_help(lua_State* L);     // lua/help.cpp: what lua/lib/help.lua needs
 
 }  // namespace causeway::lua

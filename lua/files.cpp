@@ -44,7 +44,8 @@ std::string extension_of(const std::string& path) {
     const std::size_t dot = path.find_last_of("./");
     if (dot == std::string::npos || path[dot] == '/') return "";
     std::string out = path.substr(dot);
-    std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(out.begin(), out.end(), out.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return out;
 }
 
@@ -77,11 +78,17 @@ int load_tensors(lua_State* L, const std::string& path) {
 }
 
 void save_tensors(lua_State* L, const std::string& path, int value, const Options& options) {
-    if (is_tensor(L, value)) fail("save: a .safetensors file holds a table of name = Tensor, got a Tensor (give it a name, as in {A = A}, or save it as .npy)");
-    if (!lua_istable(L, value)) fail("save: a .safetensors file holds a table of name = Tensor, got a ", type_name(L, value));
+    if (is_tensor(L, value))
+        fail(
+            "save: a .safetensors file holds a table of name = Tensor, got a Tensor (give it a name, as in {A = A}, or "
+            "save it as .npy)");
+    if (!lua_istable(L, value))
+        fail("save: a .safetensors file holds a table of name = Tensor, got a ", type_name(L, value));
     NamedTensors out;
     for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING) fail("save: a .safetensors file holds a table of name = Tensor, got the key ", luaL_tolstring(L, -2, nullptr));
+        if (lua_type(L, -2) != LUA_TSTRING)
+            fail("save: a .safetensors file holds a table of name = Tensor, got the key ",
+                 luaL_tolstring(L, -2, nullptr));
         const std::string name = string_at(L, -2);
         if (!is_tensor(L, -1)) fail("save: ", in_quotes(name), ": expected a Tensor, got a ", type_name(L, -1));
         out.tensors.emplace(name, check_tensor(L, -1, "value"));
@@ -90,9 +97,11 @@ void save_tensors(lua_State* L, const std::string& path, int value, const Option
         if (!lua_istable(L, -1)) fail("save: metadata: expected a table of name = text, got a ", type_name(L, -1));
         const int metadata = lua_gettop(L);
         for (lua_pushnil(L); lua_next(L, metadata); lua_pop(L, 1)) {
-            if (lua_type(L, -2) != LUA_TSTRING) fail("save: metadata: expected a table of name = text, got the key ", luaL_tolstring(L, -2, nullptr));
+            if (lua_type(L, -2) != LUA_TSTRING)
+                fail("save: metadata: expected a table of name = text, got the key ", luaL_tolstring(L, -2, nullptr));
             const std::string name = string_at(L, -2);
-            if (lua_type(L, -1) != LUA_TSTRING) fail("save: metadata: ", in_quotes(name), ": expected text, got a ", type_name(L, -1));
+            if (lua_type(L, -1) != LUA_TSTRING)
+                fail("save: metadata: ", in_quotes(name), ": expected text, got a ", type_name(L, -1));
             out.metadata.emplace(name, string_at(L, -1));
         }
     }
@@ -138,9 +147,13 @@ csv::Cell cell_at(lua_State* L, int index, lua_Integer row, const std::string& c
     switch (lua_type(L, index)) {
         case LUA_TNIL: return std::monostate{};
         case LUA_TBOOLEAN: return lua_toboolean(L, index) != 0;
-        case LUA_TNUMBER: return lua_isinteger(L, index) ? csv::Cell(std::int64_t{lua_tointeger(L, index)}) : csv::Cell(lua_tonumber(L, index));
+        case LUA_TNUMBER:
+            return lua_isinteger(L, index) ? csv::Cell(std::int64_t{lua_tointeger(L, index)})
+                                           : csv::Cell(lua_tonumber(L, index));
         case LUA_TSTRING: return string_at(L, index);
-        default: fail("save: row ", row, ", column ", in_quotes(column), ": expected a number, a string or a boolean, got a ", type_name(L, index));
+        default:
+            fail("save: row ", row, ", column ", in_quotes(column),
+                 ": expected a number, a string or a boolean, got a ", type_name(L, index));
     }
 }
 
@@ -148,9 +161,12 @@ csv::Cell cell_at(lua_State* L, int index, lua_Integer row, const std::string& c
 std::vector<std::string> columns_of(lua_State* L, int value, lua_Integer count) {
     std::set<std::string> names;
     for (lua_Integer row = 1; row <= count; ++row) {
-        if (lua_rawgeti(L, value, row) != LUA_TTABLE) fail("save: row ", row, ": expected a table of column = value, got a ", type_name(L, -1));
+        if (lua_rawgeti(L, value, row) != LUA_TTABLE)
+            fail("save: row ", row, ": expected a table of column = value, got a ", type_name(L, -1));
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-            if (lua_type(L, -2) != LUA_TSTRING) fail("save: row ", row, ": expected a table of column = value, got the key ", luaL_tolstring(L, -2, nullptr));
+            if (lua_type(L, -2) != LUA_TSTRING)
+                fail("save: row ", row, ": expected a table of column = value, got the key ",
+                     luaL_tolstring(L, -2, nullptr));
             std::string name = string_at(L, -2);
             if (!names.contains(name)) names.insert(std::move(name));
         }
@@ -162,9 +178,11 @@ std::vector<std::string> columns_of(lua_State* L, int value, lua_Integer count) 
 std::vector<std::string> chosen_columns(lua_State* L, int list) {
     std::vector<std::string> out;
     for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; ++i) {
-        if (lua_type(L, -1) != LUA_TSTRING) fail("save: columns: expected an array of names, got a ", type_name(L, -1), " at position ", i);
+        if (lua_type(L, -1) != LUA_TSTRING)
+            fail("save: columns: expected an array of names, got a ", type_name(L, -1), " at position ", i);
         out.push_back(string_at(L, -1));
-        if (std::count(out.begin(), out.end(), out.back()) > 1) fail("save: columns: ", in_quotes(out.back()), " is there twice");
+        if (std::count(out.begin(), out.end(), out.back()) > 1)
+            fail("save: columns: ", in_quotes(out.back()), " is there twice");
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -176,7 +194,8 @@ void save_rows(lua_State* L, const std::string& path, int value, const Options& 
     const auto count = static_cast<lua_Integer>(lua_rawlen(L, value));
     for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
         if (!lua_isinteger(L, -2) || lua_tointeger(L, -2) < 1 || lua_tointeger(L, -2) > count) {
-            fail("save: a .csv file holds an array of rows, each a table of column = value, got the key ", luaL_tolstring(L, -2, nullptr));
+            fail("save: a .csv file holds an array of rows, each a table of column = value, got the key ",
+                 luaL_tolstring(L, -2, nullptr));
         }
     }
     std::vector<std::string> columns = columns_of(L, value, count);
@@ -185,7 +204,9 @@ void save_rows(lua_State* L, const std::string& path, int value, const Options& 
         const std::vector<std::string> all = std::exchange(columns, chosen_columns(L, lua_gettop(L)));
         // One that no row has stays empty; not all of them.
         const auto there = [&](const std::string& name) { return std::binary_search(all.begin(), all.end(), name); };
-        if (!all.empty() && !columns.empty() && std::none_of(columns.begin(), columns.end(), there)) fail("save: columns: no row has ", in_quotes(columns.front()), columns.size() > 1 ? " or any other of them" : "");
+        if (!all.empty() && !columns.empty() && std::none_of(columns.begin(), columns.end(), there))
+            fail("save: columns: no row has ", in_quotes(columns.front()),
+                 columns.size() > 1 ? " or any other of them" : "");
     }
     lua_pop(L, 1);
     if (columns.empty()) fail("save: a .csv file has at least one column, got none");
@@ -253,7 +274,8 @@ int load_chunk(lua_State* L, int arguments) {
     return lua_gettop(L) - below;
 }
 
-// "weights.pt", "runs/1", not the beginning of a chunk such as "do" or "while t.x do": no space, and a folder or an extension in letters and digits.
+// "weights.pt", "runs/1", not the beginning of a chunk such as "do" or "while t.x do": no space, and a folder or an
+// extension in letters and digits.
 bool is_like_a_path(const std::string& text) {
     const auto plain = [](unsigned char c) { return std::isalnum(c) || c >= 0x80 || std::strchr("._-~/+", c); };
     if (!std::all_of(text.begin(), text.end(), plain)) return false;
@@ -266,7 +288,8 @@ bool is_like_a_path(const std::string& text) {
 int load(lua_State* L) {
     const int arguments = lua_gettop(L);
     if (!lua_isstring(L, 1) && !lua_isfunction(L, 1)) {
-        fail("load: path: expected the path of a file, or Lua code, got ", lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
+        fail("load: path: expected the path of a file, or Lua code, got ",
+             lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
     }
     const std::string text = lua_type(L, 1) == LUA_TSTRING ? string_at(L, 1) : "";
     const bool one_line = !text.empty() && text.size() < 4096 && text.find('\n') == std::string::npos;
@@ -277,8 +300,11 @@ int load(lua_State* L) {
     const bool is_code = results > 0 && !lua_isnil(L, -results);
     if (is_code || !one_line) return results;
     if (known) return load_file(L, text, extension, arguments);
-    if (!extension.empty() && exists(text)) fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
-    if (arguments == 1 && is_like_a_path(text)) fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ", known_formats);
+    if (!extension.empty() && exists(text))
+        fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    if (arguments == 1 && is_like_a_path(text))
+        fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ",
+             known_formats);
     return results;
 }
 
@@ -288,11 +314,13 @@ int save(lua_State* L) {
     const std::string extension = extension_of(path);
     if (!is_known(extension)) {
         const std::string came = extension.empty() ? "no extension" : "the extension " + in_quotes(extension);
-        fail("save: ", in_quotes(path), " has ", came, ", expected ", known_formats, did_you_mean(extension, {".npy", ".safetensors", ".csv", ".json"}));
+        fail("save: ", in_quotes(path), " has ", came, ", expected ", known_formats,
+             did_you_mean(extension, {".npy", ".safetensors", ".csv", ".json"}));
     }
     if (extension == ".npy") {
         Options(L, 3, "save", {});
-        if (lua_istable(L, 2)) fail("save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
+        if (lua_istable(L, 2))
+            fail("save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
         if (!is_tensor(L, 2)) fail("save: a .npy file holds one Tensor, got a ", type_name(L, 2));
         save_npy(path, check_tensor(L, 2, "value"));
     } else if (extension == ".safetensors") {

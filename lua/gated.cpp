@@ -15,7 +15,8 @@ int linear_attention_(lua_State* L) {
     const Options options = given.options();
     LinearOptions o = linear_options(L, options);
     o.state = tensor_option(L, options, "state");
-    const LinearResult result = counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
+    const LinearResult result =
+        counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
     push(L, result.O);
     push(L, result.state);
     return 2;
@@ -46,7 +47,8 @@ int linear_attention_step_(lua_State* L) {
 }  // namespace
 
 void open_gated(lua_State* L) {
-    add_functions_by_device(L, {{"linear_attention", guarded<linear_attention_>}, {"linear_attention_step", guarded<linear_attention_step_>}});
+    add_functions_by_device(L, {{"linear_attention", guarded<linear_attention_>},
+                                {"linear_attention_step", guarded<linear_attention_step_>}});
 }
 
 }  // namespace causeway::lua

@@ -87,7 +87,8 @@ int reshape(lua_State* L) {
 // A:scaled(x): every element times x
 int scaled(lua_State* L) {
     gpu::Tensor out = check_gpu_tensor(L, 1, "scaled").copy();
-    gpu::scale_by(out.data(), out.type(), out.size(), static_cast<float>(check_number(L, 2, "scaled: factor")), nullptr);
+    gpu::scale_by(out.data(), out.type(), out.size(), static_cast<float>(check_number(L, 2, "scaled: factor")),
+                  nullptr);
     push(L, out);
     return 1;
 }
@@ -104,7 +105,9 @@ int on_the_gpu(lua_State* L) {
 
 int index(lua_State* L) { return method_named(L, "a Tensor on the GPU", ", A:cpu() has those of Tensor"); }
 
-int elements_stay(lua_State*) { fail("elements of a Tensor on the GPU are not reached one by one: take a copy with A:cpu()"); }
+int elements_stay(lua_State*) {
+    fail("elements of a Tensor on the GPU are not reached one by one: take a copy with A:cpu()");
+}
 
 #else
 
@@ -132,9 +135,9 @@ void push_all_moved(lua_State* L, int index, Place to, bool result = false) {
 
 // Where the tensors of a call are.
 struct Found {
-    int cpu = 0, gpu = 0;  // an argument there, counted from 1
-    std::string device;    // the option
-    bool inplace = false;  // likewise
+    int cpu = 0, gpu = 0;      // an argument there, counted from 1
+    std::string device;        // the option
+    bool inplace = false;      // likewise
     Place state = Place::cpu;  // of the argument `state` of a step
 
     Found(lua_State* L, int arguments) {
@@ -166,7 +169,8 @@ int where_tensors_are(lua_State* L) {
     const Found found(L, arguments);
     const bool chosen = found.device == "cpu" || found.device == "gpu";  // another word is the function's to refuse
     if (found.cpu && found.gpu && !chosen) {
-        fail("device: argument ", found.cpu, " has a Tensor on the CPU and argument ", found.gpu, " one on the GPU, expected all in one place (move with :gpu() or :cpu()), or the option device");
+        fail("device: argument ", found.cpu, " has a Tensor on the CPU and argument ", found.gpu,
+             " one on the GPU, expected all in one place (move with :gpu() or :cpu()), or the option device");
     }
     const Place home = found.gpu ? Place::gpu : Place::cpu;
     const Place target = chosen ? (found.device == "gpu" ? Place::gpu : Place::cpu) : home;
@@ -174,11 +178,13 @@ int where_tensors_are(lua_State* L) {
     if (target == Place::gpu) {
         if (std::string why; !gpu_available(&why)) fail("device: \"gpu\" cannot be used, ", gpu_text());
         if (!has_gpu_call) fail("device: \"gpu\", expected \"cpu\": this function runs on the CPU alone");
-        if (counting) fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");
+        if (counting)
+            fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");
     }
     const bool moves = home != target || (found.cpu && found.gpu);
     if (found.inplace && found.state != target) {
-        fail("inplace: true, but the state would be copied to the ", found.device, ", expected it there (move with :gpu() or :cpu())");
+        fail("inplace: true, but the state would be copied to the ", found.device,
+             ", expected it there (move with :gpu() or :cpu())");
     }
     lua_pushvalue(L, lua_upvalueindex(target == Place::gpu ? 2 : 1));
     for (int i = 1; i <= arguments; ++i) {
@@ -250,7 +256,8 @@ void push(lua_State* L, gpu::Tensor value) {
     luaL_setmetatable(L, gpu_tensor_type);
     if (gpu_bytes() > next_collection) {  // the collector sees only the few bytes of the handle
         lua_gc(L, LUA_GCCOLLECT);
-        // Half as much again, but never most of what the device has left: a call that finds no room waits and maps memory anew.
+        // Half as much again, but never most of what the device has left: a call that finds no room waits and maps
+        // memory anew.
         const std::size_t used = gpu_bytes(), left = gpu::device().memory - std::min(gpu::device().memory, used);
         next_collection = used + std::max(least_growth, std::min(used, left) / 2);
     }
@@ -270,20 +277,18 @@ Tensor check_form(lua_State* L, int index, const char* argument) {
 gpu::Tensor& check_gpu_tensor(lua_State* L, int index, const char* argument) {
     if (!is_gpu_tensor(L, index)) {
         const std::string came = type_name(L, index);
-        fail(argument, ": expected a Tensor on the GPU, got ", came == "nil" ? "nothing" : "a " + came, is_tensor(L, index) ? " on the CPU" : "");
+        fail(argument, ": expected a Tensor on the GPU, got ", came == "nil" ? "nothing" : "a " + came,
+             is_tensor(L, index) ? " on the CPU" : "");
     }
     return *static_cast<gpu::Tensor*>(lua_touserdata(L, index));
 }
 
 void open_gpu(lua_State* L) {
     luaL_newmetatable(L, gpu_tensor_type);
-    const luaL_Reg metamethods[] = {{"__gc", collect},
-                                    {"__tostring", guarded<to_string>},
-                                    {"__len", guarded<length>},
-                                    {"__eq", guarded<equal>},
-                                    {"__call", guarded<elements_stay>},
-                                    {"__newindex", guarded<elements_stay>},
-                                    {nullptr, nullptr}};
+    const luaL_Reg metamethods[] = {
+        {"__gc", collect},        {"__tostring", guarded<to_string>}, {"__len", guarded<length>},
+        {"__eq", guarded<equal>}, {"__call", guarded<elements_stay>}, {"__newindex", guarded<elements_stay>},
+        {nullptr, nullptr}};
     luaL_setfuncs(L, metamethods, 0);
     lua_newtable(L);
     const luaL_Reg methods[] = {{"copy", guarded<copy>},

@@ -1,5 +1,5 @@
-// The attention calls on tensors of the GPU. Every call waits until its kernels have run: an error belongs to the call that made
-// it, and the time of a call is that of its work.
+// The attention calls on tensors of the GPU. Every call waits until its kernels have run: an error belongs to the call
+// that made it, and the time of a call is that of its work.
 #include "lua/gpu.hpp"
 
 #ifdef CAUSEWAY_GPU
@@ -58,14 +58,17 @@ gpu::CausalOptions gpu_causal_options(lua_State* L, const Options& options) {
     o.state = gpu_tensor_option(L, options, "state");
     const std::string precision = options.choice("precision", "bf16x3", {"exact", "bf16x3", "tf32"});
     o.return_state = options.boolean("return_state", o.return_state);
-    o.precision = precision == "exact" ? gpu::Precision::exact : precision == "tf32" ? gpu::Precision::tf32 : gpu::Precision::bf16x3;
+    o.precision = precision == "exact"  ? gpu::Precision::exact
+                  : precision == "tf32" ? gpu::Precision::tf32
+                                        : gpu::Precision::bf16x3;
     check_device(options);
     return o;
 }
 
 int causal_linear_attention_(lua_State* L) {
     const GpuArguments given(L, call_forms::causal_linear_attention);
-    const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"), V = given.gpu_tensor(3, "V", "v");
+    const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"),
+                 V = given.gpu_tensor(3, "V", "v");
     const gpu::CausalOptions o = gpu_causal_options(L, given.options());
     for (const std::string& name : registered_names(L)) {
         if (name == o.method) fail("method: \"", name, "\" is written in Lua, expected tensors on the CPU");
@@ -80,7 +83,8 @@ int causal_linear_attention_(lua_State* L) {
 
 int causal_linear_attention_grad_(lua_State* L) {
     const GpuArguments given(L, call_forms::causal_linear_attention_grad);
-    const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"), V = given.gpu_tensor(3, "V", "v"), dO = given.gpu_tensor(4, "dO");
+    const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"),
+                 V = given.gpu_tensor(3, "V", "v"), dO = given.gpu_tensor(4, "dO");
     const Options options = given.options();
     const gpu::CausalOptions o = gpu_causal_options(L, options);
     const bool one_decay = options.push("decay") == LUA_TNUMBER;
@@ -103,7 +107,8 @@ gpu::LinearOptions gpu_linear_options(lua_State* L, const Options& options) {
     o.log_decay = gpu_tensor_option(L, options, "log_decay");
     o.beta = gpu_tensor_option(L, options, "beta");
     o.mode = options.string("mode", o.mode);
-    if (options.has("chunk") && options.integer("chunk", 1) < 1) fail("chunk: ", options.integer("chunk", 1), ", expected 1 or more");
+    if (options.has("chunk") && options.integer("chunk", 1) < 1)
+        fail("chunk: ", options.integer("chunk", 1), ", expected 1 or more");
     o.scale = options.number("scale", o.scale);
     o.check_gates = GpuWaits::now();  // looking at them waits
     check_device(options);
@@ -142,7 +147,8 @@ int linear_attention_step_(lua_State* L) {
 
 int linear_attention_grad_(lua_State* L) {
     const GpuArguments given(L, call_forms::linear_attention_grad);
-    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"), dO = given.gpu_tensor(4, "dO");
+    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"),
+                 dO = given.gpu_tensor(4, "dO");
     const Options options = given.options();
     gpu::LinearOptions o = gpu_linear_options(L, options);
     o.state = gpu_tensor_option(L, options, "state");
@@ -155,7 +161,8 @@ int linear_attention_grad_(lua_State* L) {
 gpu::SoftmaxOptions gpu_softmax_options(const Options& options) {
     gpu::SoftmaxOptions o;
     o.causal = options.boolean("causal", o.causal);
-    if (options.choice("method", "flash", {"flash", "standard"}) == "standard") fail("method: \"standard\" does not run on the GPU, expected \"flash\"");
+    if (options.choice("method", "flash", {"flash", "standard"}) == "standard")
+        fail("method: \"standard\" does not run on the GPU, expected \"flash\"");
     if (options.has("scale")) o.scale = options.number("scale", 1);
     check_device(options);
     return o;
@@ -176,10 +183,12 @@ int softmax_attention_(lua_State* L) {
 
 int softmax_attention_grad_(lua_State* L) {
     const GpuArguments given(L, call_forms::softmax_attention_grad);
-    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"), dO = given.gpu_tensor(4, "dO");
+    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"),
+                 dO = given.gpu_tensor(4, "dO");
     const Options options = given.options();
     const gpu::SoftmaxOptions o = gpu_softmax_options(options);
-    const auto forward = given_forward<gpu::SoftmaxResult>(gpu_tensor_option(L, options, "O"), gpu_tensor_option(L, options, "lse"));
+    const auto forward =
+        given_forward<gpu::SoftmaxResult>(gpu_tensor_option(L, options, "O"), gpu_tensor_option(L, options, "lse"));
     const gpu::SoftmaxGradient g = gpu::softmax_attention_grad(q, k, v, dO, o, forward);
     wait();
     push_gradient(L, g);
@@ -190,7 +199,8 @@ int lowrank_(lua_State* L) {
     const std::string name = check_string(L, 1, "name");
     const Tensor q = check_gpu_tensor(L, 2, "q"), k = check_gpu_tensor(L, 3, "k");
     const auto& method = lowrank::method(name);
-    if (!gpu::low_rank_takes(method.name)) fail("device: ", method.name, " does not run on the GPU, expected favor+, rfa, taylor or hedgehog there");
+    if (!gpu::low_rank_takes(method.name))
+        fail("device: ", method.name, " does not run on the GPU, expected favor+, rfa, taylor or hedgehog there");
     const gpu::LowRank result = gpu::low_rank(name, q, k, lowrank_options(L, 4, method));
     wait();
     return push_low_rank(L, result);

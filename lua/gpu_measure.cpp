@@ -37,12 +37,14 @@ void need_gpu(const char* function) {
     if (std::string why; !gpu_available(&why)) fail(function, ": no GPU: ", why);
 }
 
-// gpu_time(f, {repeats = 21, calls = 1}) -> seconds, the median of `repeats` times between events around `calls` calls, for one
+// gpu_time(f, {repeats = 21, calls = 1}) -> seconds, the median of `repeats` times between events around `calls` calls,
+// for one
 int gpu_time(lua_State* L) {
     if (!lua_isfunction(L, 1)) fail("gpu_time: expected a function, got a ", type_name(L, 1));
     const Options options(L, 2, "gpu_time", {"repeats", "calls"});
     const Index repeats = options.integer("repeats", 21), calls = options.integer("calls", 1);
-    if (repeats < 1 || calls < 1) fail(repeats < 1 ? "repeats" : "calls", ": ", std::min(repeats, calls), ", expected 1 or more");
+    if (repeats < 1 || calls < 1)
+        fail(repeats < 1 ? "repeats" : "calls", ": ", std::min(repeats, calls), ", expected 1 or more");
     need_gpu("gpu_time");
     const auto run = [&] {
         for (Index i = 0; i < calls; ++i) {
@@ -98,7 +100,8 @@ int gpu_randn(lua_State* L) {
     const Wanted wanted = check_dims(L, 1, "gpu_randn");
     need_gpu("gpu_randn");
     gpu::Tensor out(wanted.type.value_or(DType::f32), wanted.shape);
-    gpu::fill_normal(out.data(), out.type(), static_cast<std::size_t>(out.size()), static_cast<std::uint64_t>(++next_seed), 1.0, nullptr);
+    gpu::fill_normal(out.data(), out.type(), static_cast<std::size_t>(out.size()),
+                     static_cast<std::uint64_t>(++next_seed), 1.0, nullptr);
     push(L, out);
     return 1;
 }
@@ -106,7 +109,11 @@ int gpu_randn(lua_State* L) {
 }  // namespace
 
 void open_gpu_measure(lua_State* L) {
-    add_functions(L, {{"has_gpu", guarded<has_gpu>}, {"gpu_time", guarded<gpu_time>}, {"gpu_copy_rate", guarded<gpu_copy_rate>}, {"gpu_memory", guarded<gpu_memory>}, {"gpu_randn", guarded<gpu_randn>}});
+    add_functions(L, {{"has_gpu", guarded<has_gpu>},
+                      {"gpu_time", guarded<gpu_time>},
+                      {"gpu_copy_rate", guarded<gpu_copy_rate>},
+                      {"gpu_memory", guarded<gpu_memory>},
+                      {"gpu_randn", guarded<gpu_randn>}});
 }
 
 }  // namespace causeway::lua
@@ -117,14 +124,21 @@ namespace causeway::lua {
 namespace {
 
 template <const char* const* function>
-int no_gpu(lua_State*) { fail(*function, ": no GPU: built without CUDA"); }
+int no_gpu(lua_State*) {
+    fail(*function, ": no GPU: built without CUDA");
+}
 
-constexpr const char *time_name = "gpu_time", *rate_name = "gpu_copy_rate", *memory_name = "gpu_memory", *randn_name = "gpu_randn";
+constexpr const char *time_name = "gpu_time", *rate_name = "gpu_copy_rate", *memory_name = "gpu_memory",
+                     *randn_name = "gpu_randn";
 
 }  // namespace
 
 void open_gpu_measure(lua_State* L) {
-    add_functions(L, {{"has_gpu", guarded<has_gpu>}, {time_name, guarded<no_gpu<&time_name>>}, {rate_name, guarded<no_gpu<&rate_name>>}, {memory_name, guarded<no_gpu<&memory_name>>}, {randn_name, guarded<no_gpu<&randn_name>>}});
+    add_functions(L, {{"has_gpu", guarded<has_gpu>},
+                      {time_name, guarded<no_gpu<&time_name> >},
+                      {rate_name, guarded<no_gpu<&rate_name> >},
+                      {memory_name, guarded<no_gpu<&memory_name> >},
+                      {randn_name, guarded<no_gpu<&randn_name> >}});
 }
 
 }  // namespace causeway::lua

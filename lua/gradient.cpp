@@ -15,7 +15,8 @@ namespace {
 // causal_linear_attention_grad(B, C, V, dO, options) -> dB, dC, dV, ddecay (with decay), dstate (with state)
 int causal_linear_attention_grad_(lua_State* L) {
     const Arguments given(L, call_forms::causal_linear_attention_grad);
-    const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v"), dO = given.tensor(4, "dO");
+    const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v"),
+                 dO = given.tensor(4, "dO");
     const Options options = given.options();
     refuse_counting("causal_linear_attention_grad", "a forward call");
     const CausalOptions o = causal_options(L, options);
@@ -42,7 +43,8 @@ int causal_linear_attention_grad_(lua_State* L) {
 // linear_attention_grad(q, k, v, dO, options) -> {dq, dk, dv, dlog_decay, dbeta, dstate}
 int linear_attention_grad_(lua_State* L) {
     const Arguments given(L, call_forms::linear_attention_grad);
-    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"), dO = given.tensor(4, "dO");
+    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"),
+                 dO = given.tensor(4, "dO");
     const Options options = given.options();
     refuse_counting("linear_attention_grad", "a forward call");
     LinearOptions o = linear_options(L, options);
@@ -54,7 +56,8 @@ int linear_attention_grad_(lua_State* L) {
 }  // namespace
 
 void open_gradient(lua_State* L) {
-    add_functions_by_device(L, {{"causal_linear_attention_grad", guarded<causal_linear_attention_grad_>}, {"linear_attention_grad", guarded<linear_attention_grad_>}});
+    add_functions_by_device(L, {{"causal_linear_attention_grad", guarded<causal_linear_attention_grad_>},
+                                {"linear_attention_grad", guarded<linear_attention_grad_>}});
 }
 
 }  // namespace causeway::lua

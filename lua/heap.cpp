@@ -8,8 +8,8 @@
 namespace causeway::lua {
 namespace {
 
-constexpr std::size_t stride = 64u << 20;   // growth between two questions to the system
-constexpr std::size_t reserve = 128u << 20; // left for everything else
+constexpr std::size_t stride = 64u << 20;    // growth between two questions to the system
+constexpr std::size_t reserve = 128u << 20;  // left for everything else
 
 }  // namespace
 

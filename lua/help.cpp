@@ -9,7 +9,8 @@ namespace {
 int closest_name(lua_State* L) {
     const std::string word = check_string(L, 1, "word");
     std::vector<std::string> names;
-    for (lua_Integer i = 1; lua_rawgeti(L, 2, i) == LUA_TSTRING; ++i, lua_pop(L, 1)) names.push_back(lua_tostring(L, -1));
+    for (lua_Integer i = 1; lua_rawgeti(L, 2, i) == LUA_TSTRING; ++i, lua_pop(L, 1))
+        names.push_back(lua_tostring(L, -1));
     const std::string name = closest(word, names);
     lua_pushlstring(L, name.data(), name.size());
     return 1;

@@ -39,7 +39,8 @@ private:
     template <class... Parts>
     [[noreturn]] void wrong(const Parts&... parts) const {
         std::string path;
-        for (const Step& step : path_) path += step.position ? "[" + std::to_string(step.position) + "]" : "." + std::string(step.name);
+        for (const Step& step : path_)
+            path += step.position ? "[" + std::to_string(step.position) + "]" : "." + std::string(step.name);
         fail(where_, ": value", path.size() > 200 ? path.substr(0, 200) + "..." : path, ": ", parts...);
     }
 
@@ -61,13 +62,20 @@ private:
         }
         if (luaL_testudata(L_, index, null_type)) out_ += "null";
         else if (is_tensor(L_, index)) tensor(check_tensor(L_, index, "value"));
-        else wrong("expected a table, a Tensor, a string, a number or a boolean, got ", lua_isnil(L_, index) ? "nil" : "a " + type_name(L_, index));
+        else
+            wrong("expected a table, a Tensor, a string, a number or a boolean, got ",
+                  lua_isnil(L_, index) ? "nil" : "a " + type_name(L_, index));
     }
 
     template <class T>
     void number(T x) {
         if (std::isfinite(x)) out_ += number_text(x);
-        else out_ += std::string("{\"") + number_key + "\": \"" + (std::isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity") + "\"}";
+        else
+            out_ += std::string("{\"") + number_key + "\": \"" +
+                    (std::isnan(x) ? "NaN"
+                     : x > 0       ? "Infinity"
+                                   : "-Infinity") +
+                    "\"}";
     }
 
     void string(std::string_view text) {
@@ -76,7 +84,8 @@ private:
     }
 
     void check_length() const {
-        if (out_.size() > longest) fail(where_, ": more than 1 GiB of text, save large tensors as .npy or .safetensors");
+        if (out_.size() > longest)
+            fail(where_, ": more than 1 GiB of text, save large tensors as .npy or .safetensors");
     }
 
     // Between two elements or brackets, `depth` deep.
@@ -86,7 +95,8 @@ private:
 
     void table(int index) {
         const void* self = lua_topointer(L_, index);
-        if (std::find(ancestors_.begin(), ancestors_.end(), self) != ancestors_.end()) wrong("the table contains itself");
+        if (std::find(ancestors_.begin(), ancestors_.end(), self) != ancestors_.end())
+            wrong("the table contains itself");
         if (ancestors_.size() == deepest) fail(where_, ": tables are nested deeper than ", deepest);
         luaL_checkstack(L_, 8, "too deep");
         interrupt::check();
@@ -104,10 +114,13 @@ private:
                 ++count;
                 last = std::max(last, lua_tointeger(L_, -2));
             } else {
-                wrong("a table has the key ", luaL_tolstring(L_, -2, nullptr), ", expected names or positions from 1 on");
+                wrong("a table has the key ", luaL_tolstring(L_, -2, nullptr),
+                      ", expected names or positions from 1 on");
             }
         }
-        if (count > 0 && !names.empty()) wrong("a table has both positions and names (\"", *std::min_element(names.begin(), names.end()), "\"), expected one of them");
+        if (count > 0 && !names.empty())
+            wrong("a table has both positions and names (\"", *std::min_element(names.begin(), names.end()),
+                  "\"), expected one of them");
         if (count != last) wrong("an array of ", count, " values goes to position ", last, ", expected no holes");
         std::sort(names.begin(), names.end());
 
@@ -203,7 +216,8 @@ public:
     }
 
     bool number_unsigned(number_unsigned_t value) override {
-        if (value <= static_cast<number_unsigned_t>(std::numeric_limits<lua_Integer>::max())) lua_pushinteger(L_, static_cast<lua_Integer>(value));
+        if (value <= static_cast<number_unsigned_t>(std::numeric_limits<lua_Integer>::max()))
+            lua_pushinteger(L_, static_cast<lua_Integer>(value));
         else lua_pushnumber(L_, static_cast<double>(value));
         return attach();
     }
@@ -233,11 +247,14 @@ public:
     }
     bool end_array() override { return close(); }
 
-    bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override { invalid(position); }
+    bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+        invalid(position);
+    }
 
     [[noreturn]] void invalid(std::size_t position) const {
         const std::size_t end = std::min(position, text_.size());
-        fail(where_, ": is not valid JSON at byte ", position, " (line ", 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'), ")");
+        fail(where_, ": is not valid JSON at byte ", position, " (line ",
+             1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'), ")");
     }
 
 private:
@@ -252,7 +269,8 @@ private:
         return true;
     }
 
-    // Puts the number in the place of the object at the top where that stands for one: {number_key = "NaN"} and nothing else.
+    // Puts the number in the place of the object at the top where that stands for one: {number_key = "NaN"} and nothing
+    // else.
     void replace_number() {
         constexpr double infinity = std::numeric_limits<double>::infinity();
         lua_pushstring(L_, number_key);
@@ -262,7 +280,9 @@ private:
         lua_pop(L_, 1);
         if ((name != "NaN" && name != "Infinity" && name != "-Infinity") || entries() != 1) return;
         lua_pop(L_, 1);
-        lua_pushnumber(L_, name == "NaN" ? std::numeric_limits<double>::quiet_NaN() : name == "Infinity" ? infinity : -infinity);
+        lua_pushnumber(L_, name == "NaN"        ? std::numeric_limits<double>::quiet_NaN()
+                           : name == "Infinity" ? infinity
+                                                : -infinity);
     }
 
     // Of the table at the top.
@@ -311,7 +331,9 @@ int null_text(lua_State* L) {
 
 }  // namespace
 
-std::string encode_json(lua_State* L, int index, const std::string& where, bool lines) { return Encoder(L, where, lines).text(index); }
+std::string encode_json(lua_State* L, int index, const std::string& where, bool lines) {
+    return Encoder(L, where, lines).text(index);
+}
 
 void push_json(lua_State* L, std::string_view text, const std::string& where) {
     Decoder decoder(L, text, where);

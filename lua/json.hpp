@@ -3,7 +3,8 @@
 //   Lua                       JSON
 //   true, false               true, false
 //   integer, float            3, 3.0 (a float keeps its point, so that it comes back as a float)
-//   NaN, Inf, -Inf            {"$numberDouble": "NaN"}, "Infinity", "-Infinity", which read back as the numbers: JSON has no
+//   NaN, Inf, -Inf            {"$numberDouble": "NaN"}, "Infinity", "-Infinity", which read back as the numbers: JSON
+//   has no
 //                             place for them, and the strings "NaN" and "Inf" are strings (MongoDB Extended JSON v2)
 //   string                    string; bytes that are not UTF-8 become U+FFFD
 //   table 1, 2, ..., n        array; so does an empty table

@@ -92,7 +92,8 @@ void push_error(lua_State* L, const LowRankError& e, bool mask) {
 
 // lowrank_error(q, k, B, C, {mask =, scale =, v =, extras =, tolerance =, iterations =})
 int lowrank_error_(lua_State* L) {
-    static const CallForm form{"lowrank_error", 4, {"q", "k", "B", "C"}, {"mask", "scale", "v", "extras", "tolerance", "iterations"}};
+    static const CallForm form{
+        "lowrank_error", 4, {"q", "k", "B", "C"}, {"mask", "scale", "v", "extras", "tolerance", "iterations"}};
     const Arguments given(L, form);
     const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), B = given.tensor(3, "B"), C = given.tensor(4, "C");
     const Options options = given.options();
@@ -108,7 +109,9 @@ int lowrank_error_(lua_State* L) {
         for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
             const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
             if (key != "log_rows" && key != "query_block" && key != "key_block" && key != "exact_rows" && key != "code")
-                fail("extras: \"", key, "\" is nothing that lowrank returns, expected log_rows, query_block, key_block, exact_rows or code");
+                fail("extras: \"", key,
+                     "\" is nothing that lowrank returns, expected log_rows, query_block, key_block, exact_rows or "
+                     "code");
         }
         for (const char* key : {"log_rows", "query_block", "key_block", "exact_rows"}) {
             if (lua_getfield(L, table, key) != LUA_TNIL) o.extras.emplace(key, check_tensor(L, -1, key));
@@ -167,7 +170,8 @@ LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& m
     if (method.values) o.v = tensor_option(L, options, "v");
     for (const auto& option : method.options) {
         if (!options.has(option.name.c_str())) continue;
-        o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0) : static_cast<double>(options.integer(option.name.c_str(), 0));
+        o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0)
+                                         : static_cast<double>(options.integer(option.name.c_str(), 0));
     }
     check_device(options);
     return o;

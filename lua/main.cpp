@@ -44,7 +44,7 @@ struct CommandLine {
     std::size_t script = 0;              // index of the script; 0: none
     bool shell = false;                  // at the end
     bool version = false, help = false;
-    std::string fault;                   // what is wrong with it, or ""
+    std::string fault;  // what is wrong with it, or ""
 };
 
 CommandLine read(int argc, char** argv) {
@@ -66,13 +66,16 @@ CommandLine read(int argc, char** argv) {
     }
     if (i < arguments.size()) line.script = i;
     const bool file = line.script != 0 && arguments[line.script] != "-";
-    if (file && access(arguments[line.script].c_str(), R_OK) != 0) line.fault = sentence("cannot open the script ", arguments[line.script], ": ", std::strerror(errno));
+    if (file && access(arguments[line.script].c_str(), R_OK) != 0)
+        line.fault = sentence("cannot open the script ", arguments[line.script], ": ", std::strerror(errno));
     if (line.script == 0 && line.code.empty()) line.shell = true;
     if (line.fault.empty()) line.fault = threads_fault();
     return line;
 }
 
-int status_of(const Failure& failure) { return failure.interrupted ? status_of_interrupt : failure ? status_of_error : 0; }
+int status_of(const Failure& failure) {
+    return failure.interrupted ? status_of_interrupt : failure ? status_of_error : 0;
+}
 
 // Runs what the command line asks for; returns the exit status.
 int run(const CommandLine& line) {
@@ -99,7 +102,10 @@ namespace {
 
 int run_command(int argc, char** argv) {
     if (const char* lacking = missing_instructions()) {
-        std::fprintf(stderr, "causeway: this program was built for a processor with %s, which this one lacks; build it here, or with -DCAUSEWAY_ARCH=x86-64\n", lacking);
+        std::fprintf(stderr,
+                     "causeway: this program was built for a processor with %s, which this one lacks; build it here, "
+                     "or with -DCAUSEWAY_ARCH=x86-64\n",
+                     lacking);
         return status_of_error;
     }
     try {
@@ -126,7 +132,8 @@ int main(int argc, char** argv) {
     // Lua's print does not say when its text could not be written.
     const int reason = std::fflush(stdout) != 0 ? errno : 0;  // 0: an earlier flush failed, and its reason is gone
     if ((reason != 0 || std::ferror(stdout)) && status == 0) {
-        std::fprintf(stderr, "error: not everything could be written to standard output%s%s\n", reason ? ": " : "", reason ? std::strerror(reason) : "");
+        std::fprintf(stderr, "error: not everything could be written to standard output%s%s\n", reason ? ": " : "",
+                     reason ? std::strerror(reason) : "");
         return status_of_error;
     }
     return status;

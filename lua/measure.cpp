@@ -26,17 +26,22 @@ Buffer<double> check_numbers(lua_State* L, int index, const char* argument) {
         for (Index i = 0; i < out.size(); ++i) out[i] = tensor.get(i);
         return out;
     }
-    if (!lua_istable(L, index)) fail(argument, ": expected a list of numbers or a Tensor, got ", lua_isnoneornil(L, index) ? "nothing" : "a " + type_name(L, index));
+    if (!lua_istable(L, index))
+        fail(argument, ": expected a list of numbers or a Tensor, got ",
+             lua_isnoneornil(L, index) ? "nothing" : "a " + type_name(L, index));
     Buffer<double> out(static_cast<Index>(lua_rawlen(L, index)));
     for (Index i = 0; i < out.size(); ++i) {
-        if (lua_geti(L, index, i + 1) != LUA_TNUMBER) fail(argument, ": item ", i + 1, " is a ", type_name(L, -1), ", expected a number");
+        if (lua_geti(L, index, i + 1) != LUA_TNUMBER)
+            fail(argument, ": item ", i + 1, " is a ", type_name(L, -1), ", expected a number");
         out[i] = lua_tonumber(L, -1);
         lua_pop(L, 1);
     }
     return out;
 }
 
-std::span<const double> span_of(const Buffer<double>& numbers) { return {numbers.data(), static_cast<std::size_t>(numbers.size())}; }
+std::span<const double> span_of(const Buffer<double>& numbers) {
+    return {numbers.data(), static_cast<std::size_t>(numbers.size())};
+}
 
 // clock() -> seconds on a clock that never goes back
 int clock(lua_State* L) {
@@ -128,7 +133,10 @@ int numbers(lua_State* L) {
     const Index n = std::min(all.size(), check_integer(L, 3, "most"));
     lua_createtable(L, static_cast<int>(n), 0);
     for (Index i = 0; i < n; ++i) {
-        const auto at = n < all.size() ? static_cast<Index>(static_cast<double>(i) * static_cast<double>(all.size() - 1) / static_cast<double>(n - 1)) : i;
+        const auto at = n < all.size()
+                            ? static_cast<Index>(static_cast<double>(i) * static_cast<double>(all.size() - 1) /
+                                                 static_cast<double>(n - 1))
+                            : i;
         lua_pushnumber(L, all[at]);
         lua_rawseti(L, -2, i + 1);
     }
@@ -136,14 +144,16 @@ int numbers(lua_State* L) {
     return 2;
 }
 
-// _cells(A, rows, columns) -> means over the cells of a grid of at most rows × columns laid over the matrix, row by row;
-// the rows and columns of the grid; the rows and columns of A. A may have leading dimensions of 1.
+// _cells(A, rows, columns) -> means over the cells of a grid of at most rows × columns laid over the matrix, row by
+// row; the rows and columns of the grid; the rows and columns of A. A may have leading dimensions of 1.
 int cells(lua_State* L) {
     const Tensor& a = check_tensor(L, 1, "A");
-    if (a.ndim() < 2 || a.size() != a.shape().back(1) * a.shape().back(0)) fail("A: ", a.summary(), ", expected one matrix, such as A(1, 1)");
+    if (a.ndim() < 2 || a.size() != a.shape().back(1) * a.shape().back(0))
+        fail("A: ", a.summary(), ", expected one matrix, such as A(1, 1)");
     const Index height = a.shape().back(1), width = a.shape().back(0);
     if (a.size() == 0) fail("A: ", a.summary(), ", expected at least one element");
-    const Index rows = std::min(height, check_integer(L, 2, "rows")), columns = std::min(width, check_integer(L, 3, "columns"));
+    const Index rows = std::min(height, check_integer(L, 2, "rows")),
+                columns = std::min(width, check_integer(L, 3, "columns"));
     lua_createtable(L, static_cast<int>(rows * columns), 0);
     for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {
@@ -169,7 +179,8 @@ void stop_when_asked(lua_State* L, lua_Debug*) {
     } catch (const Error& error) {
         message = error.what();
     }
-    lua_sethook(L, stop_when_asked, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);  // code that catches the error is stopped again
+    lua_sethook(L, stop_when_asked, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,
+                1);    // code that catches the error is stopped again
     luaL_where(L, 0);  // the running function: a hook has no level of its own
     lua_pushlstring(L, message.data(), message.size());
     lua_concat(L, 2);

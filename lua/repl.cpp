@@ -33,7 +33,8 @@ std::string coloured_prompt(bool colour) {
 void print_banner(bool colour) {
     const char* bold = colour ? "\033[1m" : "";
     const char* plain = colour ? "\033[0m" : "";
-    std::printf("%scauseway %s%s  causal linear attention: exact, fast, measured\n", bold, machine().version.c_str(), plain);
+    std::printf("%scauseway %s%s  causal linear attention: exact, fast, measured\n", bold, machine().version.c_str(),
+                plain);
     std::printf("%s, %s, %s\n", threads_text().c_str(), machine().simd.c_str(), gpu_text().c_str());
     std::printf("Lua 5.4. Type ? for an overview of the help, ?name for a function, Ctrl-D to leave.\n\n");
     std::fflush(stdout);
@@ -59,7 +60,8 @@ std::string without_prompts(const std::string& entry) {
 // `local x = 1` alone is over at the end of the line: say so, as newcomers to Lua stumble over it.
 bool only_declares_local(const std::string& entry) {
     const auto tokens = tokenize(entry);
-    return !tokens.empty() && tokens.front().text(entry) == "local" && entry.find('\n') == std::string::npos && entry.find(';') == std::string::npos;
+    return !tokens.empty() && tokens.front().text(entry) == "local" && entry.find('\n') == std::string::npos &&
+           entry.find(';') == std::string::npos;
 }
 
 class Shell {
@@ -79,7 +81,8 @@ public:
             const Failure failure = evaluate_entry(without_prompts(entry));
             interrupt::clear();
             if (failure) report(L_, failure);
-            else if (terminal_ && only_declares_local(entry)) std::printf("(a local variable ends with its line; without `local` it stays)\n");
+            else if (terminal_ && only_declares_local(entry))
+                std::printf("(a local variable ends with its line; without `local` it stays)\n");
             failed = failed || failure;
             if (terminal_) std::putchar('\n');
             std::fflush(stdout);
@@ -143,7 +146,8 @@ private:
 int run_shell(lua_State* L) {
     handle_signals(Patience::shell);
     // Characters of several bytes are one to the line editor; numbers keep their point.
-    if (const char* locale = std::setlocale(LC_CTYPE, ""); !locale || std::strcmp(locale, "C") == 0) std::setlocale(LC_CTYPE, "C.UTF-8");
+    if (const char* locale = std::setlocale(LC_CTYPE, ""); !locale || std::strcmp(locale, "C") == 0)
+        std::setlocale(LC_CTYPE, "C.UTF-8");
     return Shell(L).run();
 }
 

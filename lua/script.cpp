@@ -21,12 +21,14 @@ std::string user_position(lua_State* L) {
     lua_Debug frame;
     for (int level = 0; lua_getstack(L, level, &frame); ++level) {
         lua_getinfo(L, "Sl", &frame);
-        if (frame.currentline > 0 && !starts_with(frame.source, embedded_chunk)) return sentence(frame.short_src, ":", frame.currentline, ":");
+        if (frame.currentline > 0 && !starts_with(frame.source, embedded_chunk))
+            return sentence(frame.short_src, ":", frame.currentline, ":");
     }
     return "";
 }
 
-// A message of a file of the library, "causeway:lua/lib/plot.lua:12: ...", with the position of the user's line instead.
+// A message of a file of the library, "causeway:lua/lib/plot.lua:12: ...", with the position of the user's line
+// instead.
 std::string at_users_line(lua_State* L, std::string message) {
     const std::string_view file = std::string_view(embedded_chunk).substr(1);
     if (!starts_with(message, file)) return message;
@@ -41,7 +43,8 @@ std::string at_users_line(lua_State* L, std::string message) {
 std::string with_hint(std::string message) {
     for (const char* sign : {"near '@'", "near '?'"}) {
         if (message.size() >= 8 && message.compare(message.size() - 8, 8, sign) == 0) {
-            return message + " (@time, @btime, @show, ?name and ;command are for the prompt and for -e, at the start of a line)";
+            return message +
+                   " (@time, @btime, @show, ?name and ;command are for the prompt and for -e, at the start of a line)";
         }
     }
     return message;
@@ -77,7 +80,8 @@ std::string sentence_of_object(lua_State* L) {
     const std::string kind = type_name(L, top);
     if (speaks && told) return message;
     if (!told) return sentence("the error object is a ", kind, " value");
-    return sentence("the error object is a ", kind, kind == "nil" ? " value" : " value: ", kind == "nil" ? "" : message);
+    return sentence("the error object is a ", kind,
+                    kind == "nil" ? " value" : " value: ", kind == "nil" ? "" : message);
 }
 
 // The traceback of L without the frames of C and of the library at both ends.
@@ -92,7 +96,8 @@ std::string users_traceback(lua_State* L) {
         begin = end;
     }
     const auto library = [](const std::string& line) {
-        return starts_with(line, "[C]:") || starts_with(line, "(...tail calls...)") || starts_with(line, std::string_view(embedded_chunk).substr(1));
+        return starts_with(line, "[C]:") || starts_with(line, "(...tail calls...)") ||
+               starts_with(line, std::string_view(embedded_chunk).substr(1));
     };
     while (!lines.empty() && library(lines.back())) lines.pop_back();
     std::size_t first = 0;
@@ -120,7 +125,8 @@ void add_to_package_path(lua_State* L, const std::string& script) {
 
 // Whether the message names a line, "file:12: ...".
 bool has_position(const std::string& message) {
-    for (std::size_t at = message.find(':'); at < message.find('\n') && at != std::string::npos; at = message.find(':', at + 1)) {
+    for (std::size_t at = message.find(':'); at < message.find('\n') && at != std::string::npos;
+         at = message.find(':', at + 1)) {
         const std::size_t end = message.find_first_not_of("0123456789", at + 1);
         if (end != std::string::npos && end > at + 1 && message[end] == ':') return true;
     }
@@ -130,8 +136,9 @@ bool has_position(const std::string& message) {
 // Whether this is error(message, 0): a message for whoever runs the script, which no line of it makes clearer.
 bool is_plain_message(lua_State* L, const std::string& message) {
     lua_Debug raised;
-    return lua_type(L, 1) == LUA_TSTRING && !has_position(message) && lua_getstack(L, 1, &raised) && lua_getinfo(L, "Sn", &raised) && raised.what == std::string_view("C") &&
-           raised.name && raised.name == std::string_view("error");
+    return lua_type(L, 1) == LUA_TSTRING && !has_position(message) && lua_getstack(L, 1, &raised) &&
+           lua_getinfo(L, "Sn", &raised) && raised.what == std::string_view("C") && raised.name &&
+           raised.name == std::string_view("error");
 }
 
 // The message handler: its upvalue is the Failure to fill; what it returns is not used.
@@ -182,7 +189,8 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
         lua_pop(L, 1);
         return failure;
     }
-    for (std::size_t i = script + 1; i < arguments.size(); ++i) lua_pushlstring(L, arguments[i].data(), arguments[i].size());
+    for (std::size_t i = script + 1; i < arguments.size(); ++i)
+        lua_pushlstring(L, arguments[i].data(), arguments[i].size());
     return call(L, static_cast<int>(arguments.size() - script - 1), 0);
 }
 

@@ -27,7 +27,8 @@ void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_
 // is the program, arguments[script] the file, the rest is for the script. Modules beside the script can be required.
 Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::size_t script);
 
-// "error: SENTENCE" and the traceback, or "interrupted", to standard error; after what is on its way to standard output.
+// "error: SENTENCE" and the traceback, or "interrupted", to standard error; after what is on its way to standard
+// output.
 void report(lua_State* L, const Failure& failure);
 
 }  // namespace causeway::lua

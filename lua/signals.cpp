@@ -61,7 +61,8 @@ void on_interrupt(int signal) {
         const int n = ++presses;
         if (n >= (patience_with_code == Patience::script ? 2 : 5)) _exit(status_of_interrupt);
         if (n == 3) {
-            constexpr char warning[] = "\nthis step cannot be stopped; Ctrl-C twice more leaves causeway and loses the session\n";
+            constexpr char warning[] =
+                "\nthis step cannot be stopped; Ctrl-C twice more leaves causeway and loses the session\n";
             [[maybe_unused]] const auto written = write(STDERR_FILENO, warning, sizeof warning - 1);
         }
     }

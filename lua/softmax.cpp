@@ -26,7 +26,8 @@ int softmax_attention_(lua_State* L) {
     const Options options = given.options();
     const SoftmaxOptions o = softmax_options(options);
     const bool return_lse = options.boolean("return_lse", false);
-    const SoftmaxResult result = counting ? softmax_attention_counted(q, k, v, o, count_of_call()) : softmax_attention(q, k, v, o);
+    const SoftmaxResult result =
+        counting ? softmax_attention_counted(q, k, v, o, count_of_call()) : softmax_attention(q, k, v, o);
     push(L, result.O);
     if (return_lse) push(L, result.lse);
     return return_lse ? 2 : 1;
@@ -35,7 +36,8 @@ int softmax_attention_(lua_State* L) {
 // softmax_attention_grad(q, k, v, dO, options) -> {dq, dk, dv}
 int softmax_attention_grad_(lua_State* L) {
     const Arguments given(L, call_forms::softmax_attention_grad);
-    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"), dO = given.tensor(4, "dO");
+    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"),
+                 dO = given.tensor(4, "dO");
     const Options options = given.options();
     refuse_counting("softmax_attention_grad", "softmax_attention");
     const SoftmaxOptions o = softmax_options(options);
@@ -91,10 +93,10 @@ int energy_hessian_(lua_State* L) {
 
 void open_softmax(lua_State* L) {
     add_functions_by_device(L, {{"softmax_attention", guarded<softmax_attention_>},
-                      {"softmax_attention_grad", guarded<softmax_attention_grad_>},
-                      {"energy", guarded<energy_>},
-                      {"energy_grad", guarded<energy_grad_>},
-                      {"energy_hessian", guarded<energy_hessian_>}});
+                                {"softmax_attention_grad", guarded<softmax_attention_grad_>},
+                                {"energy", guarded<energy_>},
+                                {"energy_grad", guarded<energy_grad_>},
+                                {"energy_hessian", guarded<energy_hessian_>}});
 }
 
 }  // namespace causeway::lua

@@ -125,7 +125,8 @@ lua_State* new_state() {
     lua_pushcfunction(L, open_all);
     if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
         const char* message = lua_tostring(L, -1);
-        const std::string cause = sentence("internal error: ", message ? message : "a part of the library did not load");
+        const std::string cause =
+            sentence("internal error: ", message ? message : "a part of the library did not load");
         lua_close(L);
         throw Error(cause);
     }

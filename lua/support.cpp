@@ -42,9 +42,7 @@ std::vector<std::string> check_strings(lua_State* L, int index, const char* argu
 }
 
 // _raise(message): an error with the position in the user's file in front
-int raise_message(lua_State* L) {
-    fail(check_string(L, 1, "message"));
-}
+int raise_message(lua_State* L) { fail(check_string(L, 1, "message")); }
 
 // _check_options(function, options, known): an error unless options is nil or a table with only the known names
 int check_options(lua_State* L) {
@@ -59,7 +57,8 @@ int check_names(lua_State* L) {
     const std::vector<std::string> known = check_strings(L, 3, "known");
     for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
         const std::string name = check_string(L, -2, "name");
-        if (std::find(known.begin(), known.end(), name) == known.end()) fail(argument, ": unknown name \"", name, "\"", did_you_mean(name, known));
+        if (std::find(known.begin(), known.end(), name) == known.end())
+            fail(argument, ": unknown name \"", name, "\"", did_you_mean(name, known));
     }
     return 0;
 }
@@ -67,7 +66,8 @@ int check_names(lua_State* L) {
 // A file that only grows, held by one process at a time. What append() has returned from is on the disk.
 class Journal {
 public:
-    explicit Journal(const std::string& path) : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+    explicit Journal(const std::string& path)
+        : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
         if (file_ < 0) fail("cannot write ", path, ": ", reason());
         if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
             close_file();
@@ -154,7 +154,8 @@ int make_folder(lua_State* L) {
     const std::string path = check_string(L, 1, "path");
     std::error_code error;
     std::filesystem::create_directories(path, error);
-    if (!std::filesystem::is_directory(path)) fail("cannot make the folder ", path, ": ", error ? error.message() : "a file has this name");
+    if (!std::filesystem::is_directory(path))
+        fail("cannot make the folder ", path, ": ", error ? error.message() : "a file has this name");
     return 0;
 }
 
@@ -201,7 +202,8 @@ int run_program(lua_State* L) {
 
     // Files, not pipes: neither side can wait for the other.
     const TemporaryFile in = temporary_file(), out = temporary_file(), err = temporary_file();
-    if (std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0) fail("cannot write a temporary file: ", reason());
+    if (std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0)
+        fail("cannot write a temporary file: ", reason());
     std::rewind(in.get());
 
     std::vector<char*> arguments;
@@ -234,7 +236,10 @@ void open_support(lua_State* L) {
     luaL_newmetatable(L, journal_type);
     lua_pushcfunction(L, guarded<destroy_journal>);
     lua_setfield(L, -2, "__gc");
-    const luaL_Reg methods[] = {{"append", guarded<append_to_journal>}, {"cut", guarded<cut_journal>}, {"close", guarded<close_journal>}, {nullptr, nullptr}};
+    const luaL_Reg methods[] = {{"append", guarded<append_to_journal>},
+                                {"cut", guarded<cut_journal>},
+                                {"close", guarded<close_journal>},
+                                {nullptr, nullptr}};
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);

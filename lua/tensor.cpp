@@ -43,7 +43,8 @@ int to_string(lua_State* L) {
 }
 
 int equal(lua_State* L) {
-    lua_pushboolean(L, is_tensor(L, 1) && is_tensor(L, 2) && identical(check_tensor(L, 1, "=="), check_tensor(L, 2, "==")));
+    lua_pushboolean(
+        L, is_tensor(L, 1) && is_tensor(L, 2) && identical(check_tensor(L, 1, "=="), check_tensor(L, 2, "==")));
     return 1;
 }
 
@@ -58,7 +59,9 @@ int new_index(lua_State*) { fail("elements of a Tensor are written as A:set(valu
 
 int power(lua_State*) { fail("a Tensor has no operator ^: pow(A, x) is the power of each element"); }
 
-int order(lua_State*) { fail("Tensors are compared element by element with lt(A, B), le(A, B), gt(A, B) and ge(A, B)"); }
+int order(lua_State*) {
+    fail("Tensors are compared element by element with lt(A, B), le(A, B), gt(A, B) and ge(A, B)");
+}
 
 // Pushes the table of methods.
 void push_methods(lua_State* L) {

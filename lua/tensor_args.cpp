@@ -30,7 +30,9 @@ void add_dim(lua_State* L, int index, Shape& shape, const char* function) {
 // Reads a nested table depth first into a tensor whose shape its first elements give.
 class TableReader {
 public:
-    TableReader(lua_State* L, const char* function) : L_(L), function_(function) { luaL_checkstack(L, 2 * Shape::max_ndim + 4, "nested table"); }
+    TableReader(lua_State* L, const char* function) : L_(L), function_(function) {
+        luaL_checkstack(L, 2 * Shape::max_ndim + 4, "nested table");
+    }
 
     Tensor read(int index, DType type) {
         index = lua_absindex(L_, index);
@@ -46,7 +48,8 @@ private:
         lua_pushvalue(L_, index);
         int pushed = 1;
         while (lua_istable(L_, -1)) {
-            if (shape.ndim() == Shape::max_ndim) fail(function_, ": expected a table nested at most ", Shape::max_ndim, " deep");
+            if (shape.ndim() == Shape::max_ndim)
+                fail(function_, ": expected a table nested at most ", Shape::max_ndim, " deep");
             shape.push_back(static_cast<Index>(lua_rawlen(L_, -1)));
             ++pushed;
             if (lua_rawgeti(L_, -1, 1) == LUA_TNIL) break;
@@ -64,7 +67,8 @@ private:
             const int type = lua_rawgeti(L_, index, i);
             if (type != (innermost ? LUA_TNUMBER : LUA_TTABLE)) {
                 const std::string came = type_name(L_, -1);
-                fail(function_, ": element ", path, "[", i, "]: expected a ", innermost ? "number" : "table", ", got ", came == "nil" ? "nothing" : "a " + came);
+                fail(function_, ": element ", path, "[", i, "]: expected a ", innermost ? "number" : "table", ", got ",
+                     came == "nil" ? "nothing" : "a " + came);
             }
             if (innermost) {
                 out.set(next++, lua_tonumber(L_, -1));
@@ -86,15 +90,17 @@ DType parse_dtype(const std::string& text, const char* function) {
         const char* name;
         DType type;
     };
-    static constexpr Known known[] = {{"Float32", DType::f32}, {"Float64", DType::f64}, {"Float16", DType::f16}, {"BFloat16", DType::bf16},
-                                      {"f32", DType::f32}, {"f64", DType::f64}, {"f16", DType::f16}, {"bf16", DType::bf16},
-                                      {"float32", DType::f32}, {"float64", DType::f64}, {"float16", DType::f16}, {"bfloat16", DType::bf16}};
+    static constexpr Known known[] = {{"Float32", DType::f32},   {"Float64", DType::f64}, {"Float16", DType::f16},
+                                      {"BFloat16", DType::bf16}, {"f32", DType::f32},     {"f64", DType::f64},
+                                      {"f16", DType::f16},       {"bf16", DType::bf16},   {"float32", DType::f32},
+                                      {"float64", DType::f64},   {"float16", DType::f16}, {"bfloat16", DType::bf16}};
     std::vector<std::string> names;
     for (const Known& k : known) {
         if (text == k.name) return k.type;
         names.emplace_back(k.name);
     }
-    fail(function, ": dtype: \"", text, "\", expected \"Float32\", \"Float64\", \"Float16\" or \"BFloat16\"", did_you_mean(text, names));
+    fail(function, ": dtype: \"", text, "\", expected \"Float32\", \"Float64\", \"Float16\" or \"BFloat16\"",
+         did_you_mean(text, names));
 }
 
 std::optional<DType> optional_dtype(lua_State* L, int index, const char* function) {
@@ -132,11 +138,14 @@ Wanted check_wanted(lua_State* L, int first, const char* function) {
 
 Wanted check_dims(lua_State* L, int first, const char* function) {
     const Wanted wanted = check_wanted(L, first, function);
-    if (wanted.shape.ndim() == 0) fail(function, ": expected dimensions, as in ", function, first == 1 ? "(2, 3)" : "(x, 2, 3)");
+    if (wanted.shape.ndim() == 0)
+        fail(function, ": expected dimensions, as in ", function, first == 1 ? "(2, 3)" : "(x, 2, 3)");
     return wanted;
 }
 
-Tensor from_table(lua_State* L, int index, DType type, const char* function) { return TableReader(L, function).read(index, type); }
+Tensor from_table(lua_State* L, int index, DType type, const char* function) {
+    return TableReader(L, function).read(index, type);
+}
 
 Tensor check_operand(lua_State* L, int index, const char* function) {
     if (lua_istable(L, index)) return from_table(L, index, DType::f64, function);
@@ -146,7 +155,8 @@ Tensor check_operand(lua_State* L, int index, const char* function) {
 int check_dim(lua_State* L, int index, const Tensor& a, const char* function) {
     const std::string argument = sentence(function, ": dim");
     const Index dim = check_integer(L, index, argument.c_str());
-    if (dim < 1 || dim > a.ndim()) fail(argument, ": ", dim, ", expected a number from 1 to ", a.ndim(), " for a ", a.summary());
+    if (dim < 1 || dim > a.ndim())
+        fail(argument, ": ", dim, ", expected a number from 1 to ", a.ndim(), " for a ", a.summary());
     return static_cast<int>(dim) - 1;
 }
 
@@ -160,7 +170,9 @@ void refuse_parameter(lua_State* L, int index, const char* function, const char*
 
 void refuse_more(lua_State* L, int most, const char* function) {
     for (int i = most + 1; i <= lua_gettop(L); ++i) {
-        if (lua_isstring(L, i)) fail(function, ": argument ", i, ": a ", type_name(L, i), ", expected ", most, most == 1 ? " argument" : " arguments");
+        if (lua_isstring(L, i))
+            fail(function, ": argument ", i, ": a ", type_name(L, i), ", expected ", most,
+                 most == 1 ? " argument" : " arguments");
     }
 }
 

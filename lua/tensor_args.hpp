@@ -28,7 +28,8 @@ Wanted check_wanted(lua_State* L, int first, const char* function);
 // The same where dims must be given.
 Wanted check_dims(lua_State* L, int first, const char* function);
 
-// What reshape(A, 2, 3) or reshape(A, {2, 3}) asks for, from the second argument on; one dimension may be -1 or ":". Of `a`: type and shape.
+// What reshape(A, 2, 3) or reshape(A, {2, 3}) asks for, from the second argument on; one dimension may be -1 or ":". Of
+// `a`: type and shape.
 Shape check_new_shape(lua_State* L, const Tensor& a);
 
 // The element type alone, at `index`: nil, a name or {dtype = name}.
@@ -46,8 +47,8 @@ int check_dim(lua_State* L, int index, const Tensor& a, const char* function);
 // Throws Error when the argument at `index`, which the function has not, is a number or a string: norm(A, 1) would be
 // another norm elsewhere. Further Tensors pass, as the second value of norm(linear_attention(q, k, v)).
 void refuse_parameter(lua_State* L, int index, const char* function, const char* why);
-// Throws Error, naming the function, where a number or a string comes after its `most` arguments. Tensors and tables may be further
-// results of a call, as in abs(linear_attention(q, k, v)).
+// Throws Error, naming the function, where a number or a string comes after its `most` arguments. Tensors and tables
+// may be further results of a call, as in abs(linear_attention(q, k, v)).
 void refuse_more(lua_State* L, int most, const char* function);
 
 // The families of functions; each adds its own.
@@ -59,7 +60,7 @@ void add_tensor_reductions(lua_State* L);    // lua/tensor_reduce.cpp
 void add_tensor_linalg(lua_State* L);        // lua/tensor_linalg.cpp
 
 // Metamethods defined beside the functions they belong to.
-int tensor_call(lua_State* L);       // A(i, j, ...)
+int tensor_call(lua_State* L);  // A(i, j, ...)
 int tensor_add(lua_State* L);
 int tensor_subtract(lua_State* L);
 int tensor_multiply(lua_State* L);

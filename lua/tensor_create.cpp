@@ -67,7 +67,8 @@ int range(lua_State* L) {
     const bool stepped = lua_type(L, 3) == LUA_TNUMBER;
     const double step = stepped ? lua_tonumber(L, 3) : 1;
     const DType type = optional_dtype(L, stepped || lua_isnil(L, 3) ? 4 : 3, "range").value_or(DType::f32);
-    if (!(std::isfinite(first) && std::isfinite(last))) fail("range: from ", first, " to ", last, ", expected finite ends");
+    if (!(std::isfinite(first) && std::isfinite(last)))
+        fail("range: from ", first, " to ", last, ", expected finite ends");
     if (!std::isfinite(step) || step == 0) fail("range: step: ", step, ", expected a number other than 0");
     // As many steps as fit; the last one may miss its mark by rounding.
     const double steps = std::floor((last - first) / step * (1 + 4 * std::numeric_limits<double>::epsilon()));
@@ -88,7 +89,9 @@ int tensor(lua_State* L) {
         const Tensor& a = check_tensor(L, 1, "tensor");
         return push_one(L, a.to(wanted.value_or(a.dtype())).copy());
     }
-    if (!lua_istable(L, 1)) fail("tensor: expected a table of numbers, as in tensor{{1, 2}, {3, 4}}, got ", lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
+    if (!lua_istable(L, 1))
+        fail("tensor: expected a table of numbers, as in tensor{{1, 2}, {3, 4}}, got ",
+             lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
     lua_getfield(L, 1, "dtype");
     const auto inside = lua_isnil(L, -1) ? std::nullopt : optional_dtype(L, -1, "tensor");
     return push_one(L, from_table(L, 1, wanted.value_or(inside.value_or(DType::f32)), "tensor"));
@@ -108,7 +111,10 @@ int copy(lua_State* L) {
 
 template <DType Type>
 int convert(lua_State* L) {
-    constexpr const char* function = Type == DType::f64 ? "f64" : Type == DType::f16 ? "f16" : Type == DType::bf16 ? "bf16" : "f32";
+    constexpr const char* function = Type == DType::f64    ? "f64"
+                                     : Type == DType::f16  ? "f16"
+                                     : Type == DType::bf16 ? "bf16"
+                                                           : "f32";
     if (lua_type(L, 1) == LUA_TNUMBER) {
         lua_pushnumber(L, Tensor::full(Type, Shape{}, lua_tonumber(L, 1)).get(0));
         return 1;

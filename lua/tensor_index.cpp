@@ -27,9 +27,11 @@ void read_range(lua_State* L, int index, int k, Index n, Selection& selection) {
         lua_pop(L, 1);
         return value;
     };
-    if (lua_rawlen(L, index) != 2) fail("index ", k + 1, ": expected a range {from, to}, got a table of ", lua_rawlen(L, index), " entries");
+    if (lua_rawlen(L, index) != 2)
+        fail("index ", k + 1, ": expected a range {from, to}, got a table of ", lua_rawlen(L, index), " entries");
     const Index from = entry(1), to = entry(2);
-    if (from < 1 || to > n || to < from - 1) fail("index ", k + 1, ": {", from, ", ", to, "}, expected a range from 1 to ", n);
+    if (from < 1 || to > n || to < from - 1)
+        fail("index ", k + 1, ": {", from, ", ", to, "}, expected a range from 1 to ", n);
     selection.box.first[static_cast<std::size_t>(k)] = from - 1;
     selection.box.count[static_cast<std::size_t>(k)] = to - from + 1;
 }
@@ -37,14 +39,17 @@ void read_range(lua_State* L, int index, int k, Index n, Selection& selection) {
 // The indices at first, first + 1, ... on the stack.
 Selection check_selection(lua_State* L, int first, const Tensor& a) {
     const int given = lua_gettop(L) - first + 1;
-    if (given > a.ndim()) fail("a ", a.summary(), " has ", a.ndim(), a.ndim() == 1 ? " dimension" : " dimensions", ", got ", given, " indices");
+    if (given > a.ndim())
+        fail("a ", a.summary(), " has ", a.ndim(), a.ndim() == 1 ? " dimension" : " dimensions", ", got ", given,
+             " indices");
     const auto strides = contiguous_strides(a.shape());
     Selection selection;
     for (int k = 0; k < a.ndim(); ++k) {
         const auto i = static_cast<std::size_t>(k);
         const int index = first + k;
         const Index n = a.shape()[k];
-        const bool whole = k >= given || (lua_type(L, index) == LUA_TSTRING && std::string_view(lua_tostring(L, index)) == ":");
+        const bool whole =
+            k >= given || (lua_type(L, index) == LUA_TSTRING && std::string_view(lua_tostring(L, index)) == ":");
         if (whole) {
             selection.box.count[i] = n;
             selection.element = false;
@@ -80,7 +85,8 @@ int set(lua_State* L) {
     if (number && selection.element) {
         a.set(selection.flat, lua_tonumber(L, 2));
     } else {
-        assign(a, selection.box, number ? Tensor::full(a.dtype(), Shape{}, lua_tonumber(L, 2)) : check_operand(L, 2, "set: value"));
+        assign(a, selection.box,
+               number ? Tensor::full(a.dtype(), Shape{}, lua_tonumber(L, 2)) : check_operand(L, 2, "set: value"));
     }
     lua_settop(L, 1);
     return 1;

@@ -23,10 +23,12 @@ void push_number_like(lua_State* L, int source, double value) {
 
 template <Unary Op>
 int unary(lua_State* L) {
-    if constexpr (Op == Unary::log) refuse_parameter(L, 2, "log", "it is the natural logarithm (that of base b is log(x) / log(b))");
+    if constexpr (Op == Unary::log)
+        refuse_parameter(L, 2, "log", "it is the natural logarithm (that of base b is log(x) / log(b))");
     if constexpr (Op != Unary::negate) refuse_more(L, 1, name(Op));  // Lua gives the operand of - twice
     if (is_number(L, 1)) {
-        constexpr bool keeps_integers = Op == Unary::abs || Op == Unary::sign || Op == Unary::floor || Op == Unary::ceil || Op == Unary::round || Op == Unary::relu;
+        constexpr bool keeps_integers = Op == Unary::abs || Op == Unary::sign || Op == Unary::floor ||
+                                        Op == Unary::ceil || Op == Unary::round || Op == Unary::relu;
         const double value = apply(Op, lua_tonumber(L, 1));
         if (Op == Unary::isnan || Op == Unary::isfinite) lua_pushboolean(L, value != 0);
         else if (keeps_integers) push_number_like(L, 1, value);
@@ -45,7 +47,8 @@ Tensor operand(lua_State* L, int index, int other, const char* operation) {
 
 template <Binary Op>
 int binary(lua_State* L) {
-    constexpr bool compares = Op == Binary::eq || Op == Binary::ne || Op == Binary::lt || Op == Binary::le || Op == Binary::gt || Op == Binary::ge;
+    constexpr bool compares = Op == Binary::eq || Op == Binary::ne || Op == Binary::lt || Op == Binary::le ||
+                              Op == Binary::gt || Op == Binary::ge;
     refuse_more(L, 2, name(Op));
     if (is_number(L, 1) && is_number(L, 2)) {
         const double value = apply(Op, lua_tonumber(L, 1), lua_tonumber(L, 2));
@@ -88,7 +91,8 @@ int map(lua_State* L) {
     if (operands.empty()) fail("map: expected a Tensor after the function");
     DType type = computing_type(operands.front().dtype());
     for (const Tensor& a : operands) {
-        if (a.shape() != operands.front().shape()) fail("map: shapes ", operands.front().shape().text(), " and ", a.shape().text(), ", expected all the same");
+        if (a.shape() != operands.front().shape())
+            fail("map: shapes ", operands.front().shape().text(), " and ", a.shape().text(), ", expected all the same");
         type = promote(type, a.dtype());
     }
     Tensor out(type, operands.front().shape());
@@ -98,7 +102,9 @@ int map(lua_State* L) {
         lua_pushvalue(L, f);
         for (const Tensor& a : operands) lua_pushnumber(L, a.get(i));
         lua_call(L, static_cast<int>(operands.size()), 1);
-        if (!is_number(L, -1)) fail("map: the function returned ", lua_isnil(L, -1) ? "nothing" : "a " + type_name(L, -1), " for element ", i + 1, ", expected a number");
+        if (!is_number(L, -1))
+            fail("map: the function returned ", lua_isnil(L, -1) ? "nothing" : "a " + type_name(L, -1), " for element ",
+                 i + 1, ", expected a number");
         out.set(i, lua_tonumber(L, -1));
         lua_pop(L, 1);
     }
@@ -121,34 +127,21 @@ int tensor_multiply(lua_State* L) {
 }
 
 void add_tensor_elementwise(lua_State* L) {
-    add_functions_and_methods(L, {{"abs", guarded<unary<Unary::abs>>},
-                                  {"sign", guarded<unary<Unary::sign>>},
-                                  {"exp", guarded<unary<Unary::exp>>},
-                                  {"log", guarded<unary<Unary::log>>},
-                                  {"sqrt", guarded<unary<Unary::sqrt>>},
-                                  {"sin", guarded<unary<Unary::sin>>},
-                                  {"cos", guarded<unary<Unary::cos>>},
-                                  {"tanh", guarded<unary<Unary::tanh>>},
-                                  {"floor", guarded<unary<Unary::floor>>},
-                                  {"ceil", guarded<unary<Unary::ceil>>},
-                                  {"round", guarded<unary<Unary::round>>},
-                                  {"relu", guarded<unary<Unary::relu>>},
-                                  {"elu", guarded<unary<Unary::elu>>},
-                                  {"sigmoid", guarded<unary<Unary::sigmoid>>},
-                                  {"isnan", guarded<unary<Unary::isnan>>},
-                                  {"isfinite", guarded<unary<Unary::isfinite>>},
-                                  {"plus", guarded<binary<Binary::add>>},
-                                  {"times", guarded<binary<Binary::multiply>>},
-                                  {"pow", guarded<binary<Binary::power>>},
-                                  {"eq", guarded<binary<Binary::eq>>},
-                                  {"ne", guarded<binary<Binary::ne>>},
-                                  {"lt", guarded<binary<Binary::lt>>},
-                                  {"le", guarded<binary<Binary::le>>},
-                                  {"gt", guarded<binary<Binary::gt>>},
-                                  {"ge", guarded<binary<Binary::ge>>},
-                                  {"clamp", guarded<clamp>},
-                                  {"softmax", guarded<softmax>},
-                                  {"map", guarded<map>}});
+    add_functions_and_methods(L,
+                              {{"abs", guarded<unary<Unary::abs>>},     {"sign", guarded<unary<Unary::sign>>},
+                               {"exp", guarded<unary<Unary::exp>>},     {"log", guarded<unary<Unary::log>>},
+                               {"sqrt", guarded<unary<Unary::sqrt>>},   {"sin", guarded<unary<Unary::sin>>},
+                               {"cos", guarded<unary<Unary::cos>>},     {"tanh", guarded<unary<Unary::tanh>>},
+                               {"floor", guarded<unary<Unary::floor>>}, {"ceil", guarded<unary<Unary::ceil>>},
+                               {"round", guarded<unary<Unary::round>>}, {"relu", guarded<unary<Unary::relu>>},
+                               {"elu", guarded<unary<Unary::elu>>},     {"sigmoid", guarded<unary<Unary::sigmoid>>},
+                               {"isnan", guarded<unary<Unary::isnan>>}, {"isfinite", guarded<unary<Unary::isfinite>>},
+                               {"plus", guarded<binary<Binary::add>>},  {"times", guarded<binary<Binary::multiply>>},
+                               {"pow", guarded<binary<Binary::power>>}, {"eq", guarded<binary<Binary::eq>>},
+                               {"ne", guarded<binary<Binary::ne>>},     {"lt", guarded<binary<Binary::lt>>},
+                               {"le", guarded<binary<Binary::le>>},     {"gt", guarded<binary<Binary::gt>>},
+                               {"ge", guarded<binary<Binary::ge>>},     {"clamp", guarded<clamp>},
+                               {"softmax", guarded<softmax>},           {"map", guarded<map>}});
 }
 
 }  // namespace causeway::lua

@@ -17,7 +17,9 @@ template <Reduction Op>
 int reduction(lua_State* L) {
     constexpr const char* function = reduction_names[static_cast<int>(Op)];
     const Tensor a = check_operand(L, 1, function);
-    refuse_parameter(L, 3, function, Op == Reduction::deviation ? "it is always with n - 1" : "along several dimensions it is taken one after the other");
+    refuse_parameter(L, 3, function,
+                     Op == Reduction::deviation ? "it is always with n - 1"
+                                                : "along several dimensions it is taken one after the other");
     if (!lua_isnoneornil(L, 2)) return push_one(L, reduce(Op, a, check_dim(L, 2, a, function)));
     lua_pushnumber(L, reduce(Op, a));
     return 1;
@@ -28,7 +30,8 @@ template <Extreme Which>
 int extreme(lua_State* L) {
     constexpr const char* function = Which == Extreme::greatest ? "argmax" : "argmin";
     const Tensor a = check_operand(L, 1, function);
-    if (!lua_isnoneornil(L, 2)) return push_one(L, apply(Binary::add, find(Which, a, check_dim(L, 2, a, function)), scalar(1, DType::f64)));
+    if (!lua_isnoneornil(L, 2))
+        return push_one(L, apply(Binary::add, find(Which, a, check_dim(L, 2, a, function)), scalar(1, DType::f64)));
     lua_pushinteger(L, find(Which, a) + 1);
     return 1;
 }
@@ -81,7 +84,8 @@ Tensor some_along(const Tensor& a, int dim) {
     return apply(Any ? Binary::ne : Binary::eq, count, scalar(0, count.dtype()));
 }
 
-// any(A), any(A, dim), any(f, A), any(A, f): whether an element, or f of it, is neither 0 nor false; all(...) likewise of every one.
+// any(A), any(A, dim), any(f, A), any(A, f): whether an element, or f of it, is neither 0 nor false; all(...) likewise
+// of every one.
 template <bool Any>
 int some(lua_State* L) {
     constexpr const char* function = Any ? "any" : "all";

@@ -47,8 +47,11 @@ Shape completed(lua_State* L, const Tensor& a) {
     Shape shape;
     double known = 1;
     for (int i = 1; i <= n && n <= Shape::max_ndim; ++i) {
-        if (listed) lua_rawgeti(L, 2, i); else lua_pushvalue(L, 1 + i);
-        const bool here = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) == -1 : lua_type(L, -1) == LUA_TSTRING && lua_tostring(L, -1) == std::string(":");
+        if (listed) lua_rawgeti(L, 2, i);
+        else lua_pushvalue(L, 1 + i);
+        const bool here = lua_type(L, -1) == LUA_TNUMBER
+                              ? lua_tonumber(L, -1) == -1
+                              : lua_type(L, -1) == LUA_TSTRING && lua_tostring(L, -1) == std::string(":");
         if (here && open) fail("reshape: dimensions ", open, " and ", i, " are both left open, expected one at most");
         if (here) open = i;
         const double dim = here ? 1 : lua_tonumber(L, -1);  // 0 for what is no number
@@ -58,7 +61,8 @@ Shape completed(lua_State* L, const Tensor& a) {
     }
     if (!open) return {};
     if (known < 1 || known > 9e15 || a.size() % static_cast<Index>(known) != 0) {
-        fail("reshape: dimension ", open, " is left open, but the others do not divide the ", a.size(), " elements of a ", a.summary());
+        fail("reshape: dimension ", open, " is left open, but the others do not divide the ", a.size(),
+             " elements of a ", a.summary());
     }
     shape[open - 1] = a.size() / static_cast<Index>(known);
     return shape;
@@ -78,14 +82,18 @@ int permutedims(lua_State* L) {
     }
     const bool listed = lua_istable(L, 2);
     const auto given = listed ? static_cast<int>(lua_rawlen(L, 2)) : lua_gettop(L) - 1;
-    if (given != a.ndim()) fail("permutedims: expected an order of the ", a.ndim(), " dimensions of a ", a.summary(), ", got ", given, " numbers");
+    if (given != a.ndim())
+        fail("permutedims: expected an order of the ", a.ndim(), " dimensions of a ", a.summary(), ", got ", given,
+             " numbers");
     std::vector<int> order;
     std::array<bool, Shape::max_ndim> used{};
     for (int i = 0; i < a.ndim(); ++i) {
-        if (listed) lua_rawgeti(L, 2, i + 1); else lua_pushvalue(L, 2 + i);
+        if (listed) lua_rawgeti(L, 2, i + 1);
+        else lua_pushvalue(L, 2 + i);
         const int dim = check_dim(L, -1, a, "permutedims");
         lua_pop(L, 1);
-        if (used[static_cast<std::size_t>(dim)]) fail("permutedims: dimension ", dim + 1, " is named twice, expected each once");
+        if (used[static_cast<std::size_t>(dim)])
+            fail("permutedims: dimension ", dim + 1, " is named twice, expected each once");
         used[static_cast<std::size_t>(dim)] = true;
         order.push_back(dim);
     }
@@ -100,7 +108,9 @@ int cat(lua_State* L) {
     const bool listed = lua_istable(L, 1);
     const int last = lua_gettop(L);
     if (listed && last != 2) fail("cat: expected cat({A, B, ...}, dim)");
-    if (lua_type(L, last) != LUA_TNUMBER) fail("cat: expected the dimension as the last argument, as in cat(A, B, 1), got ", last == 0 ? "nothing" : "a " + type_name(L, last));
+    if (lua_type(L, last) != LUA_TNUMBER)
+        fail("cat: expected the dimension as the last argument, as in cat(A, B, 1), got ",
+             last == 0 ? "nothing" : "a " + type_name(L, last));
     const auto add = [&](int index, lua_Integer k) {
         const std::string argument = sentence("cat: argument ", k);
         parts.push_back(check_tensor(L, index, argument.c_str()));

@@ -20,7 +20,12 @@ public:
         if (const int level = long_bracket(); level >= 0) return bracketed(Token::string, begin, level);
         if (is_digit(peek())) return {Token::number, begin, run([this] { return is_name(peek()) || peek() == '.'; })};
         if (is_name(peek())) return {Token::name, begin, run([this] { return is_name(peek()); })};
-        return {Token::symbol, begin, begin + (starts("...") ? 3 : starts("..") || starts("==") || starts("~=") || starts("<=") || starts(">=") || starts("::") || starts("//") ? 2 : 1)};
+        return {Token::symbol, begin,
+                begin + (starts("...") ? 3
+                         : starts("..") || starts("==") || starts("~=") || starts("<=") || starts(">=") ||
+                                 starts("::") || starts("//")
+                             ? 2
+                             : 1)};
     }
 
 private:

@@ -1,4 +1,5 @@
-// Lua source text cut into tokens: enough for the prompt (is the value hidden?) and for completion (what is the cursor in?).
+// Lua source text cut into tokens: enough for the prompt (is the value hidden?) and for completion (what is the cursor
+// in?).
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,8 @@
 
 namespace causeway::test {
 
-// How many tests of this run found that what they need is not here. The program's last line counts them apart from the passed.
+// How many tests of this run found that what they need is not here. The program's last line counts them apart from the
+// passed.
 inline int& skipped_tests() {
     static int count = 0;
     return count;

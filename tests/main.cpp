@@ -1,4 +1,5 @@
-// The test program. Beside Catch2's own report it closes with one line, "N passed, N failed", and how many were skipped, where some were.
+// The test program. Beside Catch2's own report it closes with one line, "N passed, N failed", and how many were
+// skipped, where some were.
 #define CATCH_CONFIG_RUNNER
 #include "tests/catch.hpp"
 #include "tests/proofs/claims.hpp"
@@ -44,7 +45,8 @@ int main(int argc, char** argv) {
     const auto cases = totals.testCases;
     if (cases.total() > 0) {
         const int skipped = causeway::test::skipped_tests();
-        std::printf("%d passed, %d failed", static_cast<int>(cases.passed + cases.failedButOk) - skipped, static_cast<int>(cases.failed));
+        std::printf("%d passed, %d failed", static_cast<int>(cases.passed + cases.failedButOk) - skipped,
+                    static_cast<int>(cases.failed));
         if (skipped > 0) std::printf(", %d skipped", skipped);
         std::printf("\n");
     }

@@ -27,7 +27,8 @@ Cell meaning(const std::string& text) {
     if (number.size() > 1 && number[0] == '+' && number[1] != '-') number.remove_prefix(1);
     const char* end = number.data() + number.size();
     std::int64_t integer = 0;
-    if (const auto [stop, status] = std::from_chars(number.data(), end, integer); status == std::errc{} && stop == end) return integer;
+    if (const auto [stop, status] = std::from_chars(number.data(), end, integer); status == std::errc{} && stop == end)
+        return integer;
     if (number.find('(') != npos) return text;  // nan(...), which from_chars takes for a number
     double value = 0;
     if (const auto [stop, status] = std::from_chars(number.data(), end, value); status == std::errc{} && stop == end) {
@@ -54,7 +55,8 @@ void append_cell(std::string& out, const Cell& cell) {
     if (const auto* flag = std::get_if<bool>(&cell)) out += *flag ? "true" : "false";
     else if (const auto* integer = std::get_if<std::int64_t>(&cell)) out += std::to_string(*integer);
     else if (const auto* number = std::get_if<double>(&cell)) out += number_text(*number);
-    else if (const auto* text = std::get_if<std::string>(&cell)) append_text(out, *text, !std::holds_alternative<std::string>(meaning(*text)));
+    else if (const auto* text = std::get_if<std::string>(&cell))
+        append_text(out, *text, !std::holds_alternative<std::string>(meaning(*text)));
 }
 
 }  // namespace
@@ -88,14 +90,16 @@ void Reader::read_quoted(Field& field) {
         const std::size_t quote = text_.find('"', at_);
         if (quote == std::string_view::npos) fail(name_, ": line ", opened, " opens a quote that is never closed");
         const std::string_view part = text_.substr(at_, quote - at_);
-        for (std::size_t i = 0; i < part.size(); ++i) line_ += part[i] == '\n' || (part[i] == '\r' && part.substr(i, 2) != "\r\n");
+        for (std::size_t i = 0; i < part.size(); ++i)
+            line_ += part[i] == '\n' || (part[i] == '\r' && part.substr(i, 2) != "\r\n");
         field.text += part;
         at_ = quote + 1;
         if (at_ == text_.size() || text_[at_] != '"') break;
         field.text += '"';
     }
     if (at_ < text_.size() && std::string_view(",\r\n").find(text_[at_]) == std::string_view::npos) {
-        fail(name_, ": line ", line_, " goes on with ", causeway::in_quotes(text_.substr(at_, 10)), " behind a closing quote, expected a comma");
+        fail(name_, ": line ", line_, " goes on with ", causeway::in_quotes(text_.substr(at_, 10)),
+             " behind a closing quote, expected a comma");
     }
 }
 
@@ -119,7 +123,8 @@ bool Reader::next(std::vector<Cell>& row) {
     const std::size_t line = line_;
     read_record(record_);
     if (record_.size() != columns_.size()) {
-        fail(name_, ": line ", line, " has ", record_.size(), record_.size() == 1 ? " cell" : " cells", ", expected ", columns_.size(), " as in the first line");
+        fail(name_, ": line ", line, " has ", record_.size(), record_.size() == 1 ? " cell" : " cells", ", expected ",
+             columns_.size(), " as in the first line");
     }
     row.clear();
     for (Field& field : record_) row.push_back(field.in_quotes ? Cell(std::move(field.text)) : meaning(field.text));
@@ -129,7 +134,8 @@ bool Reader::next(std::vector<Cell>& row) {
 void append_header(std::string& out, std::span<const std::string> columns) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
         if (i > 0) out += ',';
-        append_text(out, columns[i], columns[i].starts_with(utf8_mark) || is_utf16(columns[i]));  // no mark at the start
+        append_text(out, columns[i],
+                    columns[i].starts_with(utf8_mark) || is_utf16(columns[i]));  // no mark at the start
     }
     out += '\n';
 }

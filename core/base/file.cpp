@@ -133,7 +133,9 @@ void Writer::write(Bytes bytes) {
     }
 }
 
-void Writer::write(std::string_view text) { write(Bytes(reinterpret_cast<const unsigned char*>(text.data()), text.size())); }
+void Writer::write(std::string_view text) {
+    write(Bytes(reinterpret_cast<const unsigned char*>(text.data()), text.size()));
+}
 
 void Writer::commit() {
     // The bytes reach the disk before the name does: a full disk or a lost connection shows here, and a power cut

@@ -40,9 +40,9 @@ std::size_t read_number(const char* path, std::size_t otherwise) {
     return in >> value ? value : otherwise;
 }
 
-// Large blocks that were released, for the next request of about their size. Fresh pages cost more than the fastest methods
-// take to fill them: at N = 8192, h = 8, d = 128 the output of one call alone was 8192 page faults, 7 of 31 ms. At most an
-// eighth of the machine's memory waits here; all of it is given back before a request is refused.
+// Large blocks that were released, for the next request of about their size. Fresh pages cost more than the fastest
+// methods take to fill them: at N = 8192, h = 8, d = 128 the output of one call alone was 8192 page faults, 7 of 31 ms.
+// At most an eighth of the machine's memory waits here; all of it is given back before a request is refused.
 class Recycler {
 public:
     static constexpr std::size_t smallest = 1u << 20;
@@ -52,7 +52,9 @@ public:
         std::lock_guard lock(mutex_);
         auto best = blocks_.end();
         for (auto it = blocks_.begin(); it != blocks_.end(); ++it) {
-            if (it->total >= total && it->total <= total + total / 2 && (best == blocks_.end() || it->total < best->total)) best = it;
+            if (it->total >= total && it->total <= total + total / 2 &&
+                (best == blocks_.end() || it->total < best->total))
+                best = it;
         }
         if (best == blocks_.end()) return nullptr;
         unsigned char* base = best->base;
@@ -101,7 +103,8 @@ private:
 #if defined(__SANITIZE_ADDRESS__)
     const std::size_t limit_ = 0;  // every block is fresh, so that its misuse is seen
 #else
-    const std::size_t limit_ = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) / 8 * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t limit_ =
+        static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) / 8 * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 #endif
 };
 
@@ -124,7 +127,8 @@ std::string readable(std::size_t bytes) {
     const double gib = static_cast<double>(bytes) / (1u << 30);
     std::ostringstream out;
     out.precision(3);
-    if (gib >= 0.1) out << gib << " GiB"; else out << static_cast<double>(bytes) / (1u << 20) << " MiB";
+    if (gib >= 0.1) out << gib << " GiB";
+    else out << static_cast<double>(bytes) / (1u << 20) << " MiB";
     return out.str();
 }
 
@@ -162,7 +166,8 @@ std::size_t unpromised() {
 
 void* allocate(std::size_t bytes) {
     static std::mutex large;  // one large request after the other, so that each sees those before it
-    if (bytes > std::numeric_limits<std::size_t>::max() / 2) throw OutOfMemory("out of memory: the size asked for is not a possible size");
+    if (bytes > std::numeric_limits<std::size_t>::max() / 2)
+        throw OutOfMemory("out of memory: the size asked for is not a possible size");
     // At least one byte, so that the address returned lies inside the block.
     std::size_t total = (std::max<std::size_t>(bytes, 1) + header + alignment - 1) / alignment * alignment;
     unsigned char* base = total >= Recycler::smallest ? recycler().take(total) : nullptr;
@@ -172,7 +177,8 @@ void* allocate(std::size_t bytes) {
         if (bytes + margin > unpromised()) recycler().clear();
         const std::size_t left = unpromised();
         if (bytes + margin > left) {
-            throw OutOfMemory(sentence("out of memory: ", readable(bytes), " were asked for and ", readable(left), " are available"));
+            throw OutOfMemory(
+                sentence("out of memory: ", readable(bytes), " were asked for and ", readable(left), " are available"));
         }
     }
     if (!base) base = fresh_block(total);

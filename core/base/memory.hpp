@@ -20,8 +20,8 @@ void release(void* block) noexcept;
 // Bytes that can still be had: what the kernel calls available, and what the control group leaves.
 std::size_t available();
 
-std::size_t current() noexcept;    // bytes held now
-std::size_t peak() noexcept;       // most bytes held since reset_peak()
+std::size_t current() noexcept;  // bytes held now
+std::size_t peak() noexcept;     // most bytes held since reset_peak()
 void reset_peak() noexcept;
 
 // Fill every new block with 0xFF bytes, NaN in every floating-point type: what is read before it was written, or
@@ -38,8 +38,10 @@ class Buffer {
 
 public:
     Buffer() = default;
-    explicit Buffer(Index n) : data_(static_cast<T*>(memory::allocate(static_cast<std::size_t>(n) * sizeof(T)))), size_(n) {}
-    Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    explicit Buffer(Index n)
+        : data_(static_cast<T*>(memory::allocate(static_cast<std::size_t>(n) * sizeof(T)))), size_(n) {}
+    Buffer(Buffer&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
     Buffer& operator=(Buffer&& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);

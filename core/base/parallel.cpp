@@ -138,8 +138,8 @@ int default_threads() {
     return asked > 0 ? asked : cores;
 }
 
-std::atomic<int> wanted{0};     // 0: not decided yet
-std::mutex pool_mutex;          // one parallel region at a time; guards `pool`
+std::atomic<int> wanted{0};  // 0: not decided yet
+std::mutex pool_mutex;       // one parallel region at a time; guards `pool`
 std::unique_ptr<Pool> pool;
 
 }  // namespace
@@ -151,7 +151,8 @@ int threads() noexcept {
 
 std::string threads_fault() {
     if (threads_asked_for() >= 0) return "";
-    return sentence("CAUSEWAY_THREADS: ", std::getenv("CAUSEWAY_THREADS"), ", expected a number from 1 to ", most_threads);
+    return sentence("CAUSEWAY_THREADS: ", std::getenv("CAUSEWAY_THREADS"), ", expected a number from 1 to ",
+                    most_threads);
 }
 
 void set_threads(int n) {

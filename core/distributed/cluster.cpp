@@ -40,7 +40,8 @@ public:
         inside_.uc_stack.ss_size = stack_bytes;
         inside_.uc_link = nullptr;
         const auto self = reinterpret_cast<std::uintptr_t>(this);
-        makecontext(&inside_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+        makecontext(&inside_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> 32),
+                    static_cast<unsigned>(self));
 #if defined(__SANITIZE_THREAD__)
         tsan_ = __tsan_create_fiber(0);
 #endif
@@ -119,8 +120,8 @@ struct Ended {};
 struct Letter {
     int from;
     Index round;
-    double arrival, duration;             // when its last byte can have arrived, and its time on a port
-    std::vector<unsigned char> data;      // empty in a dry run
+    double arrival, duration;         // when its last byte can have arrived, and its time on a port
+    std::vector<unsigned char> data;  // empty in a dry run
     std::size_t bytes;
 };
 
@@ -130,7 +131,7 @@ struct World {
     const Cluster& cluster;
     std::vector<std::unique_ptr<SimulatedCommunicator>> ranks;
     std::vector<std::unique_ptr<Fiber>> fibers;
-    std::deque<int> ready;                // ranks that can go on
+    std::deque<int> ready;  // ranks that can go on
     int at_barrier = 0;
     bool ended = false;
 };
@@ -162,7 +163,8 @@ public:
 
     bool work(const Work& w) override {
         const Cluster& c = world_.cluster;
-        clock_ += w.starts * c.start + std::max(w.operations / c.flop_rate, w.elements * static_cast<double>(c.element_bytes) / c.memory_rate);
+        clock_ += w.starts * c.start + std::max(w.operations / c.flop_rate,
+                                                w.elements * static_cast<double>(c.element_bytes) / c.memory_rate);
         return true;
     }
 
@@ -174,7 +176,9 @@ protected:
         const double duration = static_cast<double>(bytes) / link.rate, leaves = std::max(clock_, out_[near]);
         out_[near] = leaves + duration;
         Letter letter{rank(), round, leaves + link.latency + duration, duration, {}, bytes};
-        if (!dry()) letter.data.assign(static_cast<const unsigned char*>(data), static_cast<const unsigned char*>(data) + bytes);
+        if (!dry())
+            letter.data.assign(static_cast<const unsigned char*>(data),
+                               static_cast<const unsigned char*>(data) + bytes);
         SimulatedCommunicator& receiver = *world_.ranks[static_cast<std::size_t>(to)];
         receiver.letters_.push_back(std::move(letter));
         if (receiver.waits_for_ == rank()) {
@@ -196,13 +200,16 @@ protected:
             return 0;
         }
         auto at = letters_.end();
-        while ((at = std::find_if(letters_.begin(), letters_.end(), [&](const Letter& l) { return l.from == mine.from; })) == letters_.end()) {
+        while ((at = std::find_if(letters_.begin(), letters_.end(),
+                                  [&](const Letter& l) { return l.from == mine.from; })) == letters_.end()) {
             waits_for_ = mine.from;
             pause();
         }
         const Letter letter = std::move(*at);
         letters_.erase(at);
-        if (letter.bytes != mine.bytes) fail("rank ", rank(), ": a message of ", letter.bytes, " bytes from rank ", mine.from, ", expected ", mine.bytes);
+        if (letter.bytes != mine.bytes)
+            fail("rank ", rank(), ": a message of ", letter.bytes, " bytes from rank ", mine.from, ", expected ",
+                 mine.bytes);
         if (!dry()) std::memcpy(mine.data, letter.data.data(), mine.bytes);
         in_[mine.near] = std::max(letter.arrival, in_[mine.near] + letter.duration);
         clock_ = std::max(clock_, in_[mine.near]);
@@ -215,8 +222,8 @@ private:
     struct Posted {
         void* data = nullptr;
         std::size_t bytes = 0;
-        int from = -1;                    // -1: a sent message
-        double leaves = 0;                // when its sender is rid of it
+        int from = -1;      // -1: a sent message
+        double leaves = 0;  // when its sender is rid of it
         bool near = false;
         bool used = true;
     };
@@ -247,8 +254,8 @@ private:
 
 }  // namespace
 
-// Rates from one device to another in a direction: half of what is quoted for both (NVLink 4 through its switch: 900 GB/s;
-// Infinity Fabric: 128 GB/s of the one link that two devices share; PCIe 4.0 x16: 64 GB/s).
+// Rates from one device to another in a direction: half of what is quoted for both (NVLink 4 through its switch: 900
+// GB/s; Infinity Fabric: 128 GB/s of the one link that two devices share; PCIe 4.0 x16: 64 GB/s).
 const std::vector<Cluster>& clusters() {
     static const std::vector<Cluster> all{
         {"h100", 8, {3e-6, 450e9}, {8e-6, 50e9}, 3.35e12, 989e12, 10e-6, 2},
@@ -264,7 +271,8 @@ const Cluster& cluster(const std::string& name) {
         if (c.name == name) return c;
         names.push_back(c.name);
     }
-    fail("cluster: ", in_quotes(name), ", expected one of \"h100\", \"mi300x\", \"rtx4090\"", did_you_mean(name, names));
+    fail("cluster: ", in_quotes(name), ", expected one of \"h100\", \"mi300x\", \"rtx4090\"",
+         did_you_mean(name, names));
 }
 
 Simulated run_simulated(const Cluster& machine, int p, bool dry, const Program& program) {
@@ -290,7 +298,8 @@ Simulated run_simulated(const Cluster& machine, int p, bool dry, const Program& 
         world.fibers[static_cast<std::size_t>(r)]->resume();
         if (turns % 1024 == 0 && interrupt::requested()) world.ended = true;
     }
-    const bool stuck = !world.ended && std::any_of(world.fibers.begin(), world.fibers.end(), [](const auto& f) { return !f->done(); });
+    const bool stuck =
+        !world.ended && std::any_of(world.fibers.begin(), world.fibers.end(), [](const auto& f) { return !f->done(); });
     world.ended = world.ended || stuck;
     for (const auto& fiber : world.fibers)
         while (world.ended && !fiber->done()) fiber->resume();  // its frames unwind

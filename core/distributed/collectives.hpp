@@ -1,8 +1,8 @@
 // Collective operations made of messages: one text for threads, MPI and the model of a cluster, any number of ranks.
 //
-// A vector is `items` times `width` elements of T; `combine(into, from, items)` puts the vector `from` into `into` and is
-// associative and commutative, up to rounding. After an all-reduce every rank holds the same bits: either one rank computed
-// them, or all did from the same operands, for a combine whose bits do not depend on which operand is `into`.
+// A vector is `items` times `width` elements of T; `combine(into, from, items)` puts the vector `from` into `into` and
+// is associative and commutative, up to rounding. After an all-reduce every rank holds the same bits: either one rank
+// computed them, or all did from the same operands, for a combine whose bits do not depend on which operand is `into`.
 //
 // All-reduce of n elements over p ranks, for the rank that sends most, n and items divisible by p, lg = log2:
 //
@@ -12,7 +12,8 @@
 //   ring                 2(p-1)                 2n (p-1)/p
 //   binomial             2⌈lg p⌉                n ⌈lg p⌉ (the root)   reduce and broadcast; 2n (p-1) over all ranks
 //   all-gather           ⌈lg p⌉                 n (p-1)               then combined in the order of the ranks
-//   two-level            ⌈lg g⌉ + lg(p/g) + ⌈lg g⌉                    nodes of g ranks: binomial within, doubling between
+//   two-level            ⌈lg g⌉ + lg(p/g) + ⌈lg g⌉                    nodes of g ranks: binomial within, doubling
+//   between
 //
 // Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, 2005.
 #pragma once
@@ -41,7 +42,9 @@ inline Index cut(Index items, Index width, Index i, Index parts) { return i * it
 
 // data + offset, null for the null pointers of a dry run.
 template <class T>
-T* at(T* data, Index offset) { return data ? data + offset : nullptr; }
+T* at(T* data, Index offset) {
+    return data ? data + offset : nullptr;
+}
 
 // combine(into, from) on this rank: two operations and three elements read or written for each of n elements.
 template <class T, class Combine>
@@ -50,11 +53,13 @@ void combine_here(Communicator& comm, T* into, const T* from, Index n, Index wid
     if (n > 0 && comm.work({2 * x, 3 * x}) && !comm.dry()) combine(into, from, n / width);
 }
 
-// The largest power of two of the ranks goes on: of the first 2r = 2(p - 2^k) ranks, the even ones give their vector to the
-// odd one above before, and get the result after. body(c, rank_of): c the position among the 2^k.
+// The largest power of two of the ranks goes on: of the first 2r = 2(p - 2^k) ranks, the even ones give their vector to
+// the odd one above before, and get the result after. body(c, rank_of): c the position among the 2^k.
 template <class T, class Combine, class Body>
-void with_power_of_two(Communicator& comm, const Group& g, T* x, Index items, Index width, const Combine& combine, Body&& body) {
-    const int p = g.count, me = g.position(comm.rank()), core = static_cast<int>(std::bit_floor(static_cast<unsigned>(p))), r = p - core;
+void with_power_of_two(Communicator& comm, const Group& g, T* x, Index items, Index width, const Combine& combine,
+                       Body&& body) {
+    const int p = g.count, me = g.position(comm.rank()),
+              core = static_cast<int>(std::bit_floor(static_cast<unsigned>(p))), r = p - core;
     const Index n = items * width;
     if (me < 2 * r && me % 2 == 0) {
         comm.send(x, n, g.rank(me + 1)).wait();
@@ -73,8 +78,8 @@ void with_power_of_two(Communicator& comm, const Group& g, T* x, Index items, In
 
 }  // namespace detail
 
-// Blocks of n elements of every rank, in the order of the ranks: out[i·n ...] is the block of the i-th of the group. The engine's
-// own where it has one; else Bruck's algorithm: ⌈lg p⌉ rounds, n(p-1) elements a rank.
+// Blocks of n elements of every rank, in the order of the ranks: out[i·n ...] is the block of the i-th of the group.
+// The engine's own where it has one; else Bruck's algorithm: ⌈lg p⌉ rounds, n(p-1) elements a rank.
 template <class T>
 void all_gather(Communicator& comm, const Group& g, const T* mine, Index n, T* out) {
     const int p = g.count, me = g.position(comm.rank());
@@ -83,7 +88,8 @@ void all_gather(Communicator& comm, const Group& g, const T* mine, Index n, T* o
     if (!comm.dry()) std::copy_n(mine, n, blocks.data());
     for (int have = 1; have < p; have *= 2) {
         const Index more = n * std::min(have, p - have);
-        comm.exchange(blocks.data(), more, g.rank((me - have + p) % p), detail::at(blocks.data(), n * have), more, g.rank((me + have) % p));
+        comm.exchange(blocks.data(), more, g.rank((me - have + p) % p), detail::at(blocks.data(), n * have), more,
+                      g.rank((me + have) % p));
     }
     if (comm.dry()) return;
     for (int i = 0; i < p; ++i) std::copy_n(blocks.data() + n * i, n, out + n * ((me + i) % p));
@@ -120,8 +126,8 @@ void broadcast_binomial(Communicator& comm, const Group& g, T* x, Index n) {
     for (auto& s : sent) s.wait();
 }
 
-// The combination of all vectors at every rank; rounds and volume of each topology in the table above. Recursive doubling: whole
-// vectors with the partner at distance 1, 2, 4, ...
+// The combination of all vectors at every rank; rounds and volume of each topology in the table above. Recursive
+// doubling: whole vectors with the partner at distance 1, 2, 4, ...
 template <class T, class Combine>
 void all_reduce_doubling(Communicator& comm, const Group& g, T* x, Index items, Index width, const Combine& combine) {
     const Index n = items * width;
@@ -146,7 +152,8 @@ void all_reduce_halving(Communicator& comm, const Group& g, T* x, Index items, I
         for (int step = p / 2; step >= 1; step /= 2) {
             const int middle = (low + high) / 2, peer = rank_of(c ^ step);
             const bool upper = c & step;
-            const Index given = upper ? begin(low) : begin(middle), n_given = upper ? begin(middle) - given : begin(high) - given;
+            const Index given = upper ? begin(low) : begin(middle),
+                        n_given = upper ? begin(middle) - given : begin(high) - given;
             (upper ? low : high) = middle;
             const Index kept = begin(low), n_kept = begin(high) - kept;
             comm.exchange(detail::at(x, given), n_given, peer, other.data(), n_kept, peer);
@@ -154,7 +161,8 @@ void all_reduce_halving(Communicator& comm, const Group& g, T* x, Index items, I
         }
         for (int step = 1; step < p; step *= 2) {
             const int peer = rank_of(c ^ step), span = high - low, from = c & step ? low - span : high;
-            comm.exchange(detail::at(x, begin(low)), begin(high) - begin(low), peer, detail::at(x, begin(from)), begin(from + span) - begin(from), peer);
+            comm.exchange(detail::at(x, begin(low)), begin(high) - begin(low), peer, detail::at(x, begin(from)),
+                          begin(from + span) - begin(from), peer);
             low = std::min(low, from), high = low + 2 * span;
         }
     });
@@ -187,7 +195,8 @@ void all_reduce_gather(Communicator& comm, const Group& g, T* x, Index items, In
     if (g.count == 1) return;
     Room<T> all(comm, Held::work, n * g.count);
     all_gather(comm, g, x, n, all.data());
-    for (int i = 1; i < g.count; ++i) detail::combine_here(comm, all.data(), detail::at(all.data(), n * i), n, width, combine);
+    for (int i = 1; i < g.count; ++i)
+        detail::combine_here(comm, all.data(), detail::at(all.data(), n * i), n, width, combine);
     if (!comm.dry()) std::copy_n(all.data(), n, x);
 }
 
@@ -201,8 +210,8 @@ void all_reduce_two_level(Communicator& comm, int per_node, T* x, Index items, I
     broadcast_binomial(comm, node, x, items * width);
 }
 
-// The topology that automatic stands for: the fewest rounds for what is short, the least volume for what is long. gathers: the
-// engine has an all-gather of its own, which is one operation where messages are lg p.
+// The topology that automatic stands for: the fewest rounds for what is short, the least volume for what is long.
+// gathers: the engine has an all-gather of its own, which is one operation where messages are lg p.
 inline Topology chosen(Topology topology, Index bytes, bool gathers) {
     if (topology != Topology::automatic) return topology;
     if (bytes > Index{1} << 17) return Topology::halving_doubling;
@@ -211,7 +220,8 @@ inline Topology chosen(Topology topology, Index bytes, bool gathers) {
 
 // x = the combination of the vectors of all ranks, at every rank, by the topology asked for. per_node: of two_level.
 template <class T, class Combine>
-void all_reduce(Communicator& comm, Topology topology, int per_node, T* x, Index items, Index width, const Combine& combine) {
+void all_reduce(Communicator& comm, Topology topology, int per_node, T* x, Index items, Index width,
+                const Combine& combine) {
     const Group g = all_ranks(comm);
     if (g.count == 1) return;
     comm.work({0, 0, 1});

@@ -1,4 +1,5 @@
-// What distributed algorithms are written in: ranks, point-to-point messages, work, memory. Every engine counts the same way.
+// What distributed algorithms are written in: ranks, point-to-point messages, work, memory. Every engine counts the
+// same way.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace causeway::distributed {
 
-// What a rank has sent. rounds: when it had its last message, where every message takes one round and a rank sends one and
-// receives one at a time.
+// What a rank has sent. rounds: when it had its last message, where every message takes one round and a rank sends one
+// and receives one at a time.
 struct Traffic {
     Index messages = 0, elements = 0, bytes = 0, rounds = 0;
 };
@@ -37,7 +38,8 @@ struct Memory {
     Index most(Held kind) const { return peak[static_cast<std::size_t>(kind)]; }
 };
 
-// One step of a worker: floating-point operations, elements read and written, kernels or library calls that a device starts.
+// One step of a worker: floating-point operations, elements read and written, kernels or library calls that a device
+// starts.
 struct Work {
     double operations = 0, elements = 0;
     int starts = 0;
@@ -45,9 +47,9 @@ struct Work {
 
 class Transfer;
 
-// One rank's end of a group of `size` ranks. Messages between two ranks arrive in the order in which they were sent. A posted
-// message reads or writes the given elements until its Transfer has been waited for. A rank that fails ends the waits of
-// all others. A dry communicator runs the schedule without data: pointers are null and no memory is taken.
+// One rank's end of a group of `size` ranks. Messages between two ranks arrive in the order in which they were sent. A
+// posted message reads or writes the given elements until its Transfer has been waited for. A rank that fails ends the
+// waits of all others. A dry communicator runs the schedule without data: pointers are null and no memory is taken.
 class Communicator {
 public:
     Communicator(int rank, int size, bool dry = false) : rank_(rank), size_(size), dry_(dry) {}
@@ -59,24 +61,30 @@ public:
     int size() const { return size_; }
     bool dry() const { return dry_; }
 
-    template <class T> Transfer send(const T* data, Index n, int to);      // an empty message is none
-    template <class T> Transfer receive(T* data, Index n, int from);
+    template <class T>
+    Transfer send(const T* data, Index n, int to);  // an empty message is none
+    template <class T>
+    Transfer receive(T* data, Index n, int from);
     // Both at once, which cannot deadlock where every rank of a cycle does it.
-    template <class T> void exchange(const T* out, Index n_out, int to, T* in, Index n_in, int from);
+    template <class T>
+    void exchange(const T* out, Index n_out, int to, T* in, Index n_in, int from);
     // What was posted may go on its way now: an engine may else wait for more, until the first of it is waited for.
     virtual void start() {}
-    // Blocks of n elements of all ranks, in their order, by an operation of the engine's own; false: it has none. What the engine
-    // sends for it nobody sees: counted is what Bruck's algorithm sends.
-    template <class T> bool gather(const T* mine, Index n, T* out);
+    // Blocks of n elements of all ranks, in their order, by an operation of the engine's own; false: it has none. What
+    // the engine sends for it nobody sees: counted is what Bruck's algorithm sends.
+    template <class T>
+    bool gather(const T* mine, Index n, T* out);
     virtual bool gathers() const { return false; }
     // Memory that messages of this engine are sent from and received in; null: any is.
     virtual std::shared_ptr<void> allocate(Held, std::size_t /*bytes*/) { return nullptr; }
     // What an element of this size takes: on a model's wire it may be another number.
-    Index bytes_of(std::size_t element) const { return element_bytes > 0 ? element_bytes : static_cast<Index>(element); }
+    Index bytes_of(std::size_t element) const {
+        return element_bytes > 0 ? element_bytes : static_cast<Index>(element);
+    }
 
     // Waits for all ranks. Not counted: it stands around what is timed.
     virtual void barrier() = 0;
-    virtual double now() const = 0;             // seconds
+    virtual double now() const = 0;  // seconds
     // Tells the clock of a model what is computed next; true: the caller has to compute it.
     virtual bool work(const Work&) { return true; }
 
@@ -99,11 +107,12 @@ protected:
     // Each returns a number for finish. round: in which the message arrives.
     virtual int post_send(const void* data, std::size_t bytes, int to, Index round) = 0;
     virtual int post_receive(void* data, std::size_t bytes, int from) = 0;
-    virtual Index finish(int posted) = 0;       // the round of a received message; 0 for a sent one
+    virtual Index finish(int posted) = 0;          // the round of a received message; 0 for a sent one
     virtual void cancel(int posted) noexcept = 0;  // the data will go away: no other rank may look at it any more
-    virtual void all_blocks(const void* /*mine*/, std::size_t /*bytes*/, void* /*out*/) {}  // of an engine that gathers()
-    Index sent_until = 0, received_until = 0;   // rounds up to which the rank is sending and receiving
-    Index element_bytes = 0;                    // 0: the size of the type; else what one element takes on the wire
+    virtual void all_blocks(const void* /*mine*/, std::size_t /*bytes*/, void* /*out*/) {
+    }                                          // of an engine that gathers()
+    Index sent_until = 0, received_until = 0;  // rounds up to which the rank is sending and receiving
+    Index element_bytes = 0;                   // 0: the size of the type; else what one element takes on the wire
 
 private:
     int rank_, size_;
@@ -173,8 +182,8 @@ bool Communicator::gather(const T* mine, Index n, T* out) {
     return true;
 }
 
-// Room for n elements that a worker holds while this lives, where messages of the communicator can be; data() is null on a dry
-// communicator.
+// Room for n elements that a worker holds while this lives, where messages of the communicator can be; data() is null
+// on a dry communicator.
 template <class T>
 class Room {
 public:
@@ -204,7 +213,9 @@ private:
 template <class T>
 class Borrowed {
 public:
-    Borrowed(Communicator& comm, Held kind, Index n) : comm_(comm), kind_(kind), size_(n) { comm.memory.add(kind, n, comm.bytes_of(sizeof(T))); }
+    Borrowed(Communicator& comm, Held kind, Index n) : comm_(comm), kind_(kind), size_(n) {
+        comm.memory.add(kind, n, comm.bytes_of(sizeof(T)));
+    }
     ~Borrowed() { comm_.memory.add(kind_, -size_, comm_.bytes_of(sizeof(T))); }
     Borrowed(const Borrowed&) = delete;
     Borrowed& operator=(const Borrowed&) = delete;

@@ -18,21 +18,31 @@ namespace causeway {
 
 using namespace distributed;
 
-const std::vector<std::string> decode_topologies{"auto", "recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather", "two-level"};
+const std::vector<std::string> decode_topologies{"auto",     "recursive-doubling", "halving-doubling", "ring",
+                                                 "binomial", "all-gather",         "two-level"};
 const std::vector<std::string> decode_engines{"threads", "mpi", "nccl"};
 
 namespace {
 
 Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
     const AttentionSizes n = check_attention(q, k, v, false);
-    const Sizes z{n.batch, n.heads * n.group, n.heads, n.N, n.M, n.d, n.dv, o.causal, o.scale.value_or(n.d > 0 ? 1 / std::sqrt(static_cast<double>(n.d)) : 1)};
+    const Sizes z{n.batch,
+                  n.heads * n.group,
+                  n.heads,
+                  n.N,
+                  n.M,
+                  n.d,
+                  n.dv,
+                  o.causal,
+                  o.scale.value_or(n.d > 0 ? 1 / std::sqrt(static_cast<double>(n.d)) : 1)};
     check_scale(z.scale, q.dtype());
     return z;
 }
 
 void check_lengths(const Sizes& z) {
     if (z.M < 1) fail("k: length 0, expected at least one key");
-    if (z.causal && z.N > z.M) fail("q: length ", z.N, ", expected at most ", z.M, ", the length of k, with causal = true");
+    if (z.causal && z.N > z.M)
+        fail("q: length ", z.N, ", expected at most ", z.M, ", the length of k, with causal = true");
 }
 
 // Where each shard begins, and the end. `whole`: what M is, in a message.
@@ -42,7 +52,8 @@ std::vector<Index> starts_of(const DecodeOptions& o, Index M, int p, const char*
         for (int r = 1; r <= p; ++r) starts.push_back(r * M / p);
         return starts;
     }
-    if (static_cast<int>(o.sizes.size()) != p) fail("sizes: ", o.sizes.size(), " lengths, expected one for each of the ", p, " shards");
+    if (static_cast<int>(o.sizes.size()) != p)
+        fail("sizes: ", o.sizes.size(), " lengths, expected one for each of the ", p, " shards");
     for (const Index n : o.sizes) {
         if (n < 0) fail("sizes: ", n, ", expected lengths of 0 or more");
         starts.push_back(starts.back() + n);
@@ -71,7 +82,8 @@ void run_worker(Communicator& comm, const Plan& plan, const Task<T, E>& task, co
 }
 
 // element_bytes of keys, values and queries; sum_bytes of partial results and the buffers of collectives.
-DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes, Index sum_bytes) {
+DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
+                       Index sum_bytes) {
     DecodeReport report;
     report.method = plan.is_tree ? "tree" : "ring";
     report.engine = engine;
@@ -83,8 +95,13 @@ DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engi
     if (plan.is_tree) {
         static const char* const names[] = {"packed", "Algorithm 1", "Algorithm 2", "Algorithm 3"};
         report.algorithm = names[plan.tree.algorithm];
-        const Index largest = z.rows() * (z.dv + (plan.tree.algorithm == 0 ? 2 : plan.tree.algorithm == 1 ? 1 : 0)) * sum_bytes;
-        report.topology = decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest, engine == "nccl"))];
+        const Index largest = z.rows() *
+                              (z.dv + (plan.tree.algorithm == 0   ? 2
+                                       : plan.tree.algorithm == 1 ? 1
+                                                                  : 0)) *
+                              sum_bytes;
+        report.topology =
+            decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest, engine == "nccl"))];
     } else {
         report.algorithm = plan.ring.overlap ? "overlapped" : "one after the other";
         report.topology = "ring";
@@ -109,9 +126,11 @@ void agree(Communicator& comm, const std::vector<Given>& mine) {
     all_gather(comm, all_ranks(comm), values.data(), n, all.data());
     for (int r = 1; r < comm.size(); ++r)
         for (Index i = 0; i < n; ++i)
-            if (const auto got = all[static_cast<std::size_t>(r * n + i)], expected = all[static_cast<std::size_t>(i)]; got != expected) {
+            if (const auto got = all[static_cast<std::size_t>(r * n + i)], expected = all[static_cast<std::size_t>(i)];
+                got != expected) {
                 const Given& given = mine[static_cast<std::size_t>(i)];
-                fail(given.name, " ", given.text(got), " on rank ", r, ", expected ", given.text(expected), " like rank 0; every rank has to make the same call");
+                fail(given.name, " ", given.text(got), " on rank ", r, ", expected ", given.text(expected),
+                     " like rank 0; every rank has to make the same call");
             }
 }
 
@@ -128,7 +147,9 @@ void agree_on_call(Communicator& comm, Call mine) {
 template <class T>
 std::int64_t checksum(const T* x, Index n) {
     std::uint64_t sum = 0xcbf29ce484222325;
-    for (Index i = 0; i < n; ++i) sum = (sum ^ std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[i])) * 0x100000001b3;
+    for (Index i = 0; i < n; ++i)
+        sum = (sum ^ std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[i])) *
+              0x100000001b3;
     return static_cast<std::int64_t>(sum);
 }
 
@@ -141,16 +162,28 @@ void cut_out(Shard<E>& shard, const Sizes& z, const std::vector<Index>& starts, 
 }
 
 template <class T>
-void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, const DecodeOptions& o, DecodeReport& report) {
+void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, const DecodeOptions& o,
+                DecodeReport& report) {
     Sizes& z = task.sizes;
     agree_on_call(comm, plan.is_tree ? Call::tree : Call::ring);
     const std::vector<Given> mine{
         {"q:", sizeof(T), [](std::int64_t x) -> std::string { return x == 4 ? "Float32" : "Float64"; }},
-        {"q: batch", z.batch}, {"q: heads", z.query_heads}, {"k: heads", z.heads}, {"q: length", z.N}, {"k: length", z.M}, {"q: width", z.dk}, {"v: width", z.dv},
-        {"scale:", std::bit_cast<std::int64_t>(z.scale), [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }}, {"causal:", z.causal, truth},
+        {"q: batch", z.batch},
+        {"q: heads", z.query_heads},
+        {"k: heads", z.heads},
+        {"q: length", z.N},
+        {"k: length", z.M},
+        {"q: width", z.dk},
+        {"v: width", z.dv},
+        {"scale:", std::bit_cast<std::int64_t>(z.scale),
+         [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
+        {"causal:", z.causal, truth},
         {"algorithm:", plan.tree.algorithm, [](std::int64_t x) { return x == 0 ? "none" : std::to_string(x); }},
-        {"topology:", static_cast<std::int64_t>(plan.tree.topology), [](std::int64_t x) { return in_quotes(decode_topologies[static_cast<std::size_t>(x)]); }},
-        {"per_node:", plan.tree.per_node}, {"overlap:", plan.ring.overlap, truth}, {"home:", plan.ring.home, truth},
+        {"topology:", static_cast<std::int64_t>(plan.tree.topology),
+         [](std::int64_t x) { return in_quotes(decode_topologies[static_cast<std::size_t>(x)]); }},
+        {"per_node:", plan.tree.per_node},
+        {"overlap:", plan.ring.overlap, truth},
+        {"home:", plan.ring.home, truth},
         {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
     agree(comm, mine);
     agree(comm, {{"q: values with the checksum", checksum(q, z.rows() * z.dk)}});
@@ -163,7 +196,13 @@ void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, 
     const double seconds = comm.now() - comm.begun;
     // Every rank's account, to all.
     const Traffic& t = comm.traffic;
-    std::vector<std::int64_t> account{t.messages, t.elements, t.bytes, t.rounds, std::bit_cast<std::int64_t>(seconds), comm.memory.peak_total, comm.memory.peak_bytes};
+    std::vector<std::int64_t> account{t.messages,
+                                      t.elements,
+                                      t.bytes,
+                                      t.rounds,
+                                      std::bit_cast<std::int64_t>(seconds),
+                                      comm.memory.peak_total,
+                                      comm.memory.peak_bytes};
     for (const Index held : comm.memory.peak) account.push_back(held);
     const auto n = static_cast<Index>(account.size());
     std::vector<std::int64_t> all(static_cast<std::size_t>(n * comm.size()));
@@ -178,9 +217,11 @@ void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, 
     }
 }
 
-// A rank that is a thread, and its account; the time it took. Every rank has the whole result; the caller gets that of rank 0.
+// A rank that is a thread, and its account; the time it took. Every rank has the whole result; the caller gets that of
+// rank 0.
 template <class T, class E>
-double run_in_process(Communicator& comm, const Plan& plan, Task<T, E> mine, const std::vector<Index>& starts, DecodeReport& report) {
+double run_in_process(Communicator& comm, const Plan& plan, Task<T, E> mine, const std::vector<Index>& starts,
+                      DecodeReport& report) {
     const auto r = static_cast<std::size_t>(comm.rank());
     Buffer<T> unused;
     if (r > 0) {
@@ -195,15 +236,21 @@ double run_in_process(Communicator& comm, const Plan& plan, Task<T, E> mine, con
 }
 
 template <class T>
-DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output, const Plan& plan, const DecodeOptions& o) {
+DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
+                     const Plan& plan, const DecodeOptions& o) {
     DecodeResult result{Tensor(dtype_of<T>, output), Tensor(dtype_of<T>, {z.batch, z.query_heads, z.N}), {}};
     OnCpu<T> local(q.data<T>());
-    Task<T> task{z, &local, {k.data<T>(), v.data<T>(), z.M * z.dk, z.M * z.dv, 0, z.M}, result.O.data<T>(), result.lse.data<T>()};
+    Task<T> task{z,
+                 &local,
+                 {k.data<T>(), v.data<T>(), z.M * z.dk, z.M * z.dv, 0, z.M},
+                 result.O.data<T>(),
+                 result.lse.data<T>()};
     const auto element = static_cast<Index>(sizeof(T));
     if (o.engine == "mpi") {
         start_mpi();
         const int p = mpi_size();
-        if (o.shards != 0 && o.shards != p) fail("shards: ", o.shards, ", expected ", p, ", the number of MPI ranks, or none");
+        if (o.shards != 0 && o.shards != p)
+            fail("shards: ", o.shards, ", expected ", p, ", the number of MPI ranks, or none");
         check_lengths(z);
         result.report = report_of(plan, z, "mpi", p, element, element);
         run_mpi([&](Communicator& comm) { run_on_mpi(comm, plan, q.data<T>(), task, o, result.report); });
@@ -227,11 +274,13 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
 
 // On one device a rank. The keys and values have the size of E, partial results are Float32.
 template <class E>
-DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output, const Plan& plan,
-                                const DecodeOptions& o) {
+DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
+                                const Plan& plan, const DecodeOptions& o) {
     DeviceEngine& engine = nccl();
     const int most = engine.devices();
-    const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? most : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1024));
+    const int p = o.shards > 0      ? o.shards
+                  : o.sizes.empty() ? most
+                                    : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1024));
     if (o.shards < 0) fail("shards: ", o.shards, ", expected 1 or more");
     if (p > most) fail("shards: ", p, ", expected at most ", most, ", the number of GPUs, with engine \"nccl\"");
     check_lengths(z);
@@ -245,7 +294,8 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
         cut_out(share.shard, z, starts, comm.rank());
         const auto worker = engine.worker(comm, share);
         const bool travels = !plan.is_tree && p > 1;  // the worker packs it into a block
-        const Task<float, E> task{z, worker.get(), travels ? share.shard : worker->take(), result.O.data<float>(), result.lse.data<float>()};
+        const Task<float, E> task{z, worker.get(), travels ? share.shard : worker->take(), result.O.data<float>(),
+                                  result.lse.data<float>()};
         seconds[static_cast<std::size_t>(comm.rank())] = run_in_process(comm, plan, task, starts, result.report);
     });
     result.report.seconds = *std::max_element(seconds.begin(), seconds.end());
@@ -277,16 +327,23 @@ DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor
 
 Traffic DecodeReport::total() const {
     Traffic sum;
-    for (const Traffic& t : traffic) sum = {sum.messages + t.messages, sum.elements + t.elements, sum.bytes + t.bytes, std::max(sum.rounds, t.rounds)};
+    for (const Traffic& t : traffic)
+        sum = {sum.messages + t.messages, sum.elements + t.elements, sum.bytes + t.bytes,
+               std::max(sum.rounds, t.rounds)};
     return sum;
 }
 
 const Memory& DecodeReport::largest() const {
-    return *std::max_element(memory.begin(), memory.end(), [](const Memory& a, const Memory& b) { return a.peak_bytes < b.peak_bytes; });
+    return *std::max_element(memory.begin(), memory.end(),
+                             [](const Memory& a, const Memory& b) { return a.peak_bytes < b.peak_bytes; });
 }
 
-DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) { return decode(true, q, k, v, o); }
-DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) { return decode(false, q, k, v, o); }
+DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
+    return decode(true, q, k, v, o);
+}
+DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
+    return decode(false, q, k, v, o);
+}
 
 DecodeReport decode_model(const std::string& method, const Sizes& z, const Cluster& machine, const DecodeOptions& o) {
     if (method != "tree" && method != "ring") fail("method: ", in_quotes(method), ", expected \"tree\" or \"ring\"");
@@ -298,15 +355,23 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
     if (z.M < 1) fail("length: ", z.M, ", expected 1 or more");
     if (z.causal && z.N > z.M) fail("queries: ", z.N, ", expected at most ", z.M, ", the length, with causal = true");
     // Whatever is counted must fit: a rank moves at most all keys and values, or some dozens of partial results.
-    const double heads = static_cast<double>(z.batch) * static_cast<double>(z.query_heads), width = static_cast<double>(z.dk) + static_cast<double>(z.dv) + 2;
-    const double bytes = heads * (static_cast<double>(z.M) + 64 * static_cast<double>(z.N)) * width * p * static_cast<double>(machine.element_bytes);
-    if (bytes > 0x1p62) fail("length, queries, heads, batch, dim, shards, element_bytes: up to ", bytes, " bytes sent, expected less than 2^62");
+    const double heads = static_cast<double>(z.batch) * static_cast<double>(z.query_heads),
+                 width = static_cast<double>(z.dk) + static_cast<double>(z.dv) + 2;
+    const double bytes = heads * (static_cast<double>(z.M) + 64 * static_cast<double>(z.N)) * width * p *
+                         static_cast<double>(machine.element_bytes);
+    if (bytes > 0x1p62)
+        fail("length, queries, heads, batch, dim, shards, element_bytes: up to ", bytes,
+             " bytes sent, expected less than 2^62");
     const auto starts = starts_of(o, z.M, p, ", the length");
-    DecodeReport report = report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)), static_cast<Index>(sizeof(float)));
+    DecodeReport report =
+        report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)), static_cast<Index>(sizeof(float)));
     report.element_bytes = report.sum_bytes = machine.element_bytes;
     const Simulated run = run_simulated(machine, p, true, [&](Communicator& comm) {
         const auto r = static_cast<std::size_t>(comm.rank());
-        run_worker(comm, plan, Task<float>{z, nullptr, {nullptr, nullptr, 0, 0, starts[r], starts[r + 1] - starts[r]}, nullptr, nullptr}, starts);
+        run_worker(
+            comm, plan,
+            Task<float>{z, nullptr, {nullptr, nullptr, 0, 0, starts[r], starts[r + 1] - starts[r]}, nullptr, nullptr},
+            starts);
     });
     report.seconds = run.seconds;
     report.traffic = run.traffic;
@@ -334,7 +399,8 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
             interrupt::check();
             std::fill_n(out.data() + at, std::min(piece, bytes - at), 0);
         }
-        // The least time of a message, of some tries of many: between two ranks to and fro, among more around the ring at once.
+        // The least time of a message, of some tries of many: between two ranks to and fro, among more around the ring
+        // at once.
         const auto one_way = [&](Index n, int tries, int together) {
             double least = 1e300;
             for (int i = 0; i < tries; ++i) {

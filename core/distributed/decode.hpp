@@ -12,54 +12,57 @@
 namespace causeway {
 
 struct DecodeOptions {
-    int shards = 0;                      // p, at least 1; 0: the number of threads(), of `sizes`, or of MPI ranks
-    std::vector<Index> sizes{};          // keys of each shard, any may be 0; empty: as equal as can be
-    std::string engine = "threads";      // "threads"; "mpi" (p = ranks; each rank is given whole tensors and uses its shard); "nccl" (a GPU a shard)
-    bool causal = false;                 // the N queries are the last positions of the cache
-    std::optional<double> scale{};       // of q·k; none: 1/sqrt(d_k)
+    int shards = 0;                  // p, at least 1; 0: the number of threads(), of `sizes`, or of MPI ranks
+    std::vector<Index> sizes{};      // keys of each shard, any may be 0; empty: as equal as can be
+    std::string engine = "threads";  // "threads"; "mpi" (p = ranks; each rank is given whole tensors and uses its
+                                     // shard); "nccl" (a GPU a shard)
+    bool causal = false;             // the N queries are the last positions of the cache
+    std::optional<double> scale{};   // of q·k; none: 1/sqrt(d_k)
     // tree_decode
-    std::string topology = "auto";       // of the all-reduce; see core/distributed/collectives.hpp
-    int algorithm = 0;                   // 0: one packed all-reduce; 1, 2, 3 of document 004
-    int per_node = 8;                    // ranks of a node, of topology = "two-level"
+    std::string topology = "auto";  // of the all-reduce; see core/distributed/collectives.hpp
+    int algorithm = 0;              // 0: one packed all-reduce; 1, 2, 3 of document 004
+    int per_node = 8;               // ranks of a node, of topology = "two-level"
     // ring_decode
-    bool overlap = true, home = false;   // see core/distributed/ring.hpp
+    bool overlap = true, home = false;  // see core/distributed/ring.hpp
 };
 
 // What it took, over all workers and by worker. Counts are of what was really sent, memory of what was really held.
 struct DecodeReport {
     std::string method, engine, algorithm, topology;
     int shards = 1;
-    double seconds = 0;                               // of the slowest worker, inputs in place
-    Index element_bytes = 4, sum_bytes = 4;           // of a key, value or query; of partial results and the buffers of collectives
-    std::vector<distributed::Traffic> traffic;        // by rank
+    double seconds = 0;  // of the slowest worker, inputs in place
+    Index element_bytes = 4,
+          sum_bytes = 4;  // of a key, value or query; of partial results and the buffers of collectives
+    std::vector<distributed::Traffic> traffic;  // by rank
     std::vector<distributed::Memory> memory;
 
-    distributed::Traffic total() const;               // sums; rounds: the last
-    const distributed::Memory& largest() const;       // of the worker with the largest peak
+    distributed::Traffic total() const;          // sums; rounds: the last
+    const distributed::Memory& largest() const;  // of the worker with the largest peak
 };
 
 struct DecodeResult {
-    Tensor O;            // like q, with the width d_v
-    Tensor lse;          // ln Σ e^{scale q·k}, [batch, heads, N]: the energy at ζ = 0
+    Tensor O;    // like q, with the width d_v
+    Tensor lse;  // ln Σ e^{scale q·k}, [batch, heads, N]: the energy at ζ = 0
     DecodeReport report;
 };
 
-// softmax(scale · q kᵀ) v, exactly: q [b, h_q, N, d_k], k [b, h, M, d_k], v [b, h, M, d_v], h_q a multiple of h; or without b,
-// or without b and heads. Float16 and BFloat16 are computed in Float32 (on "nccl" by the GPU's kernels: no Float64, widths to 256;
-// core/distributed/devices.hpp). shards = 0 there: as many as there are GPUs. Throws Error naming the argument, OutOfMemory,
-// Interrupted, Timeout; a worker that fails ends all.
-// O(N·M·(d_k + d_v)/p) time a worker, and the rounds of one all-reduce (core/distributed/tree.hpp).
+// softmax(scale · q kᵀ) v, exactly: q [b, h_q, N, d_k], k [b, h, M, d_k], v [b, h, M, d_v], h_q a multiple of h; or
+// without b, or without b and heads. Float16 and BFloat16 are computed in Float32 (on "nccl" by the GPU's kernels: no
+// Float64, widths to 256; core/distributed/devices.hpp). shards = 0 there: as many as there are GPUs. Throws Error
+// naming the argument, OutOfMemory, Interrupted, Timeout; a worker that fails ends all. O(N·M·(d_k + d_v)/p) time a
+// worker, and the rounds of one all-reduce (core/distributed/tree.hpp).
 DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& = {});
 // O(N·M·(d_k + d_v)) time a worker and p - 1 rounds (core/distributed/ring.hpp).
 DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& = {});
 
-// The same schedules in simulated time on a cluster, without data: method "tree" or "ring", `sizes` of the call, the options
-// above but engine and scale.
-DecodeReport decode_model(const std::string& method, const distributed::Sizes& sizes, const distributed::Cluster& cluster, const DecodeOptions&);
+// The same schedules in simulated time on a cluster, without data: method "tree" or "ring", `sizes` of the call, the
+// options above but engine and scale.
+DecodeReport decode_model(const std::string& method, const distributed::Sizes& sizes,
+                          const distributed::Cluster& cluster, const DecodeOptions&);
 
-// Constants of an engine on this machine, from messages of 8 bytes and of `bytes`, the least time of some tries: to and fro
-// between two ranks; among more, sent by all at once around a ring, as ring decoding does, so that what they share is in it.
-// Throws Error where ranks < 2 or more than MPI has.
+// Constants of an engine on this machine, from messages of 8 bytes and of `bytes`, the least time of some tries: to and
+// fro between two ranks; among more, sent by all at once around a ring, as ring decoding does, so that what they share
+// is in it. Throws Error where ranks < 2 or more than MPI has.
 distributed::Link measured_link(const std::string& engine, int ranks = 2, Index bytes = 1 << 22);
 
 extern const std::vector<std::string> decode_topologies, decode_engines;

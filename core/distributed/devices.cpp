@@ -14,7 +14,8 @@ void enter_nccl(std::unique_ptr<DeviceEngine> engine) { entered = std::move(engi
 DeviceEngine* entered_nccl() noexcept { return entered.get(); }
 
 DeviceEngine& nccl() {
-    if (!entered) fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA)");
+    if (!entered)
+        fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA)");
     return *entered;
 }
 

@@ -1,12 +1,13 @@
-// What one worker computes with the keys and values of a shard, where they are: on the CPU here, on a GPU in gpu/distributed.
+// What one worker computes with the keys and values of a shard, where they are: on the CPU here, on a GPU in
+// gpu/distributed.
 #pragma once
 
 #include "core/distributed/partial.hpp"
 
 namespace causeway::distributed {
 
-// T of the partial results, E of keys and values. The worker knows its queries. A shard's pointers may be of memory that only the
-// worker reaches; all else is the CPU's.
+// T of the partial results, E of keys and values. The worker knows its queries. A shard's pointers may be of memory
+// that only the worker reaches; all else is the CPU's.
 template <class T, class E = T>
 class Local {
 public:
@@ -18,7 +19,8 @@ public:
     virtual void add(const Sizes&, const Shard<E>&, const Triples<T>& x) = 0;
     // Of each row the largest score or another number of that size, to be subtracted from all scores; -∞ without keys.
     virtual void shift(const Sizes&, const Shard<E>&, T* m) = 0;
-    // D[row·step] = Σ_j w_j and n[row·n_step ...] = Σ_j w_j v_j with w_j = e^{s_j - m - l}, l = 0 where it is null; D or n null: not wanted.
+    // D[row·step] = Σ_j w_j and n[row·n_step ...] = Σ_j w_j v_j with w_j = e^{s_j - m - l}, l = 0 where it is null; D
+    // or n null: not wanted.
     virtual void weigh(const Sizes&, const Shard<E>&, const T* m, const T* l, T* D, Index step, T* n, Index n_step) = 0;
 };
 
@@ -38,9 +40,12 @@ public:
     void add(const Sizes& z, const Shard<T>& shard, const Triples<T>& x) override { add_shard(z, q_, shard, x); }
     void shift(const Sizes& z, const Shard<T>& shard, T* m) override {
         std::fill_n(m, z.rows(), minus_infinity<T>);
-        for_each_tile(z, q_, shard, [&](Index row, const T* s, const T*, Index count) { m[row] = std::max(m[row], *std::max_element(s, s + count)); });
+        for_each_tile(z, q_, shard, [&](Index row, const T* s, const T*, Index count) {
+            m[row] = std::max(m[row], *std::max_element(s, s + count));
+        });
     }
-    void weigh(const Sizes& z, const Shard<T>& shard, const T* m, const T* l, T* D, Index step, T* n, Index n_step) override {
+    void weigh(const Sizes& z, const Shard<T>& shard, const T* m, const T* l, T* D, Index step, T* n,
+               Index n_step) override {
         for (Index i = 0; i < z.rows(); ++i) {
             if (D) D[i * step] = 0;
             if (n) std::fill_n(n + i * n_step, z.dv, T(0));

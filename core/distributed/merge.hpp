@@ -1,5 +1,5 @@
-// What partial softmax sums are combined with. All are associative and commutative over the reals, and each gives the same
-// bits whichever operand is `into`, so that all ranks of an all-reduce agree.
+// What partial softmax sums are combined with. All are associative and commutative over the reals, and each gives the
+// same bits whichever operand is `into`, so that all ranks of an all-reduce agree.
 #pragma once
 
 #include <cmath>
@@ -9,9 +9,11 @@
 
 namespace causeway::distributed {
 
-template <class T> inline constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
+template <class T>
+inline constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
 
-// (m, D, n): the maximum of scores s_a, D = Σ e^{s_a - m}, n = Σ e^{s_a - m} v_a: an item of d + 2 elements. Neutral element
+// (m, D, n): the maximum of scores s_a, D = Σ e^{s_a - m}, n = Σ e^{s_a - m} v_a: an item of d + 2 elements. Neutral
+// element
 // (-∞, 0, 0), of no keys at all (004, equation 7; claims H5).
 template <class T>
 struct MergeTriples {
@@ -62,8 +64,8 @@ struct Sum {
     }
 };
 
-// (l, g): l = ln Σ e^{s_a} and its gradient g with respect to the source ζ, of s_a + ζ·v_a at ζ = 0: the weighted mean of v.
-// Dual numbers of d directions through logsumexp. Neutral element (-∞, 0).
+// (l, g): l = ln Σ e^{s_a} and its gradient g with respect to the source ζ, of s_a + ζ·v_a at ζ = 0: the weighted mean
+// of v. Dual numbers of d directions through logsumexp. Neutral element (-∞, 0).
 template <class T>
 struct LogSumExp {
     Index d;  // 0: without a gradient
@@ -77,7 +79,8 @@ struct LogSumExp {
             }
             const bool stays = into[0] >= from[0];
             const T large = stays ? into[0] : from[0], small = stays ? from[0] : into[0];
-            const T e = std::exp(small - large), share = e / (1 + e), rest = 1 / (1 + e);  // of the smaller, of the larger
+            const T e = std::exp(small - large), share = e / (1 + e),
+                    rest = 1 / (1 + e);  // of the smaller, of the larger
             for (Index j = 1; j < w; ++j) {
                 const T a = stays ? into[j] : from[j], b = stays ? from[j] : into[j];
                 into[j] = rest * a + share * b;

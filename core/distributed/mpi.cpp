@@ -32,7 +32,11 @@ bool mpi_launched() noexcept {
 #ifndef CAUSEWAY_MPI
 
 bool mpi_built() noexcept { return false; }
-void start_mpi() { fail("engine: \"mpi\" is not built in, expected \"threads\" (libopenmpi-dev was missing when this program was built)"); }
+void start_mpi() {
+    fail(
+        "engine: \"mpi\" is not built in, expected \"threads\" (libopenmpi-dev was missing when this program was "
+        "built)");
+}
 int mpi_rank() noexcept { return 0; }
 int mpi_size() noexcept { return 1; }
 void run_mpi(const Program&) { start_mpi(); }
@@ -43,7 +47,7 @@ namespace {
 
 int world_rank = 0, world_size = 1;
 bool started = false;
-MPI_Comm control;                 // on which a rank says that it has ended
+MPI_Comm control;  // on which a rank says that it has ended
 int kept_errors = -1, shown_errors = -1;
 
 void require(int code, const char* what) {
@@ -85,7 +89,8 @@ void finish_mpi(int status, void*) {
         MPI_Request request;
         if (r != world_rank) MPI_Isend(&ended, 1, MPI_CHAR, r, 0, control, &request), MPI_Request_free(&request);
     }
-    // Only together into MPI_Finalize: where a rank fails while another is in it, Open MPI 4.1's mpirun may hang or crash.
+    // Only together into MPI_Finalize: where a rank fails while another is in it, Open MPI 4.1's mpirun may hang or
+    // crash.
     for (int r = 0; r < world_size; ++r) {
         for (int came = r == world_rank; !came;) {
             MPI_Iprobe(r, 0, control, &came, MPI_STATUS_IGNORE);
@@ -114,7 +119,9 @@ protected:
         const auto tag = static_cast<int>(std::min<Index>(round, 32767));
         in_pieces(bytes, [&](std::size_t at, int n) {
             posted.requests.emplace_back();
-            require(MPI_Isend(static_cast<const char*>(data) + at, n, MPI_CHAR, to, tag, MPI_COMM_WORLD, &posted.requests.back()), "sending");
+            require(MPI_Isend(static_cast<const char*>(data) + at, n, MPI_CHAR, to, tag, MPI_COMM_WORLD,
+                              &posted.requests.back()),
+                    "sending");
         });
         return remember(std::move(posted));
     }
@@ -123,7 +130,9 @@ protected:
         Posted posted{{}, from, true, true};
         in_pieces(bytes, [&](std::size_t at, int n) {
             posted.requests.emplace_back();
-            require(MPI_Irecv(static_cast<char*>(data) + at, n, MPI_CHAR, from, MPI_ANY_TAG, MPI_COMM_WORLD, &posted.requests.back()), "receiving");
+            require(MPI_Irecv(static_cast<char*>(data) + at, n, MPI_CHAR, from, MPI_ANY_TAG, MPI_COMM_WORLD,
+                              &posted.requests.back()),
+                    "receiving");
         });
         return remember(std::move(posted));
     }
@@ -161,7 +170,8 @@ private:
         return static_cast<int>(i);
     }
 
-    // The tag of the last message. Stops for Ctrl-C, and when the rank that is waited for (-1: any) has ended its script.
+    // The tag of the last message. Stops for Ctrl-C, and when the rank that is waited for (-1: any) has ended its
+    // script.
     static int wait_for(Requests& requests, int peer) {
         int tag = 0, polls_after_end = 0;
         double noticed = 0;
@@ -183,7 +193,8 @@ private:
                 // What it sent before it ended may still be on its way.
                 if (ended && polls_after_end++ == 0) noticed = MPI_Wtime();
                 if (polls_after_end > 10 && MPI_Wtime() > noticed + 0.1)
-                    fail("engine: \"mpi\", rank ", status.MPI_SOURCE, " has ended its script while rank ", world_rank, " waits for it; every rank has to make the same calls");
+                    fail("engine: \"mpi\", rank ", status.MPI_SOURCE, " has ended its script while rank ", world_rank,
+                         " waits for it; every rank has to make the same calls");
             }
         }
         return tag;

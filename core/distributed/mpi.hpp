@@ -5,16 +5,16 @@
 
 namespace causeway::distributed {
 
-bool mpi_built() noexcept;        // MPI was found when the program was built
-bool mpi_launched() noexcept;     // this process was started by mpirun
+bool mpi_built() noexcept;     // MPI was found when the program was built
+bool mpi_launched() noexcept;  // this process was started by mpirun
 
-// Starts MPI, once; ranks other than 0 are silent from then on: what they print is dropped, their errors are shown when the
-// process ends, unless rank 0 fails too. When this process ends with an error, so do all; when it ends while another rank
-// waits for it, that rank fails. Throws Error where MPI was not built in.
+// Starts MPI, once; ranks other than 0 are silent from then on: what they print is dropped, their errors are shown when
+// the process ends, unless rank 0 fails too. When this process ends with an error, so do all; when it ends while
+// another rank waits for it, that rank fails. Throws Error where MPI was not built in.
 void start_mpi();
 
-int mpi_rank() noexcept;          // 0 before start_mpi
-int mpi_size() noexcept;          // 1 before start_mpi
+int mpi_rank() noexcept;  // 0 before start_mpi
+int mpi_size() noexcept;  // 1 before start_mpi
 
 // Runs `program` on this process's rank of all; every rank has to make the same calls. Starts MPI.
 void run_mpi(const Program& program);

@@ -11,8 +11,9 @@
 
 namespace causeway::distributed {
 
-// Of the whole call. Queries [batch, query_heads, N, dk], keys [batch, heads, M, dk], values [batch, heads, M, dv]; consecutive
-// query heads share a head of keys. causal: the queries are the last N of the M positions, query i sees M - N + i + 1 keys.
+// Of the whole call. Queries [batch, query_heads, N, dk], keys [batch, heads, M, dk], values [batch, heads, M, dv];
+// consecutive query heads share a head of keys. causal: the queries are the last N of the M positions, query i sees M -
+// N + i + 1 keys.
 struct Sizes {
     Index batch = 1, query_heads = 1, heads = 1, N = 1, M = 1, dk = 1, dv = 1;
     bool causal = false;
@@ -22,7 +23,9 @@ struct Sizes {
     Index all_heads() const { return batch * heads; }
     Index rows_per_head() const { return heads == 0 ? 0 : query_heads / heads * N; }
     // Of keys [start, start + length), those that query i sees.
-    Index seen(Index i, Index start, Index length) const { return causal ? std::clamp<Index>(M - N + i + 1 - start, 0, length) : length; }
+    Index seen(Index i, Index start, Index length) const {
+        return causal ? std::clamp<Index>(M - N + i + 1 - start, 0, length) : length;
+    }
 };
 
 // Keys start ... start + length - 1; head h begins at k + h·k_head and v + h·v_head.
@@ -89,8 +92,8 @@ inline void add_values(T* n, T shrink, const T* w, const T* v, Index count, Inde
     }
 }
 
-// Calls tile(row, s, v, count) with the scores s[0 ... count-1], which it may overwrite, of every row and tile of keys that the
-// row sees, and the values v of those keys. O(rows · length · dk).
+// Calls tile(row, s, v, count) with the scores s[0 ... count-1], which it may overwrite, of every row and tile of keys
+// that the row sees, and the values v of those keys. O(rows · length · dk).
 template <class T, class F>
 void for_each_tile(const Sizes& z, const T* q, const Shard<T>& shard, F&& tile) {
     alignas(64) T s[keys_per_tile];
@@ -99,7 +102,8 @@ void for_each_tile(const Sizes& z, const T* q, const Shard<T>& shard, F&& tile) 
         for (Index j = 0; j < shard.length; j += keys_per_tile) {
             for (Index r = 0; r < z.rows_per_head(); ++r) {
                 if (r % 64 == 0) interrupt::check();
-                const Index count = std::min(keys_per_tile, z.seen(r % z.N, shard.start, shard.length) - j), row = h * z.rows_per_head() + r;
+                const Index count = std::min(keys_per_tile, z.seen(r % z.N, shard.start, shard.length) - j),
+                            row = h * z.rows_per_head() + r;
                 if (count <= 0) continue;
                 scores(q + row * z.dk, k + j * z.dk, count, z.dk, static_cast<T>(z.scale), s);
                 tile(row, s, v + j * z.dv, count);
@@ -160,7 +164,8 @@ void add_shard_by_blocks(const Sizes& z, const T* q, const Shard<T>& shard, cons
     }
 }
 
-// Puts the shard into the triples, by the online softmax: (m, D, n) <- (m, D, n) + Σ_j (s_j, 1, v_j). O(rows·length·(dk + dv)).
+// Puts the shard into the triples, by the online softmax: (m, D, n) <- (m, D, n) + Σ_j (s_j, 1, v_j). O(rows·length·(dk
+// + dv)).
 template <class T>
 void add_shard(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
     constexpr Index few = 3;  // as in flash attention

@@ -7,17 +7,20 @@ namespace causeway::distributed {
 
 // How the ring turns.
 struct RingPlan {
-    bool overlap = true;   // the next block is on its way while this one is computed on
-    bool home = false;     // one more shift brings every block back to its worker: p shifts, as equation 10 counts, not p - 1
+    bool overlap = true;  // the next block is on its way while this one is computed on
+    bool home =
+        false;  // one more shift brings every block back to its worker: p shifts, as equation 10 counts, not p - 1
 };
 
-// starts: where each rank's keys begin, and M at the end. Every worker holds all queries, and its result is the whole output.
-// Two blocks of keys and values a worker, with and without overlap: the own block goes on its way too.
+// starts: where each rank's keys begin, and M at the end. Every worker holds all queries, and its result is the whole
+// output. Two blocks of keys and values a worker, with and without overlap: the own block goes on its way too.
 template <class T, class E>
 void ring(Communicator& comm, const Task<T, E>& task, const std::vector<Index>& starts, const RingPlan& plan) {
     const Sizes& z = task.sizes;
     const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
-    const auto length = [&](int owner) { return starts[static_cast<std::size_t>(owner) + 1] - starts[static_cast<std::size_t>(owner)]; };
+    const auto length = [&](int owner) {
+        return starts[static_cast<std::size_t>(owner) + 1] - starts[static_cast<std::size_t>(owner)];
+    };
     const auto elements = [&](int owner) { return z.all_heads() * length(owner) * (z.dk + z.dv); };
     Index longest = 0;
     for (int r = 0; r < p; ++r) longest = std::max(longest, elements(r));
@@ -29,12 +32,14 @@ void ring(Communicator& comm, const Task<T, E>& task, const std::vector<Index>& 
     // The block of `owner` as it travels: keys of all heads, then values of all heads.
     const auto shard_in = [&](const E* block, int owner) {
         const Index t = length(owner);
-        return Shard<E>{block, detail::at(block, z.all_heads() * t * z.dk), t * z.dk, t * z.dv, starts[static_cast<std::size_t>(owner)], t};
+        return Shard<E>{block,    detail::at(block, z.all_heads() * t * z.dk), t * z.dk,
+                        t * z.dv, starts[static_cast<std::size_t>(owner)],     t};
     };
     const auto compute = [&](const Shard<E>& shard) {
         Task<T, E> part = task;
         part.shard = shard;
-        if (comm.work(part.pass(z.dk + z.dv)) && !comm.dry()) task.local->add(z, shard, Triples<T>::packed(x.data(), z.dv));
+        if (comm.work(part.pass(z.dk + z.dv)) && !comm.dry())
+            task.local->add(z, shard, Triples<T>::packed(x.data(), z.dv));
     };
     if (!comm.dry()) {
         set_neutral(z, Triples<T>::packed(x.data(), z.dv));

@@ -40,7 +40,7 @@ struct Team {
 
     int size;
     std::vector<Mailbox> boxes;
-    std::mutex mutex;                 // of what follows
+    std::mutex mutex;  // of what follows
     std::condition_variable gathered;
     int arrived = 0;
     Index meetings = 0;
@@ -80,7 +80,9 @@ public:
         if (team_.meetings == meeting) throw Ended{};
     }
 
-    double now() const override { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+    double now() const override {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    }
 
 protected:
     int post_send(const void* data, std::size_t bytes, int to, Index round) override {
@@ -94,7 +96,9 @@ protected:
         return remember({letter, nullptr, bytes, to});
     }
 
-    int post_receive(void* data, std::size_t bytes, int from) override { return remember({nullptr, data, bytes, from}); }
+    int post_receive(void* data, std::size_t bytes, int from) override {
+        return remember({nullptr, data, bytes, from});
+    }
 
     Index finish(int posted) override {
         const Posted mine = std::exchange(posted_[static_cast<std::size_t>(posted)], {});
@@ -107,7 +111,8 @@ protected:
         Mailbox& box = team_.box(mine.peer);
         std::unique_lock lock(box.mutex);
         std::erase(box.letters, mine.letter);
-        box.changed.wait(lock, [&] { return mine.letter->state != Envelope::taken; });  // a copy in progress ends by itself
+        box.changed.wait(lock,
+                         [&] { return mine.letter->state != Envelope::taken; });  // a copy in progress ends by itself
     }
 
 private:
@@ -115,7 +120,7 @@ private:
         std::shared_ptr<Envelope> letter;  // of a sent message
         void* data = nullptr;              // where a received one goes
         std::size_t bytes = 0;
-        int peer = -1;                     // -1: free
+        int peer = -1;  // -1: free
     };
 
     int remember(Posted posted) {
@@ -129,7 +134,9 @@ private:
     Index delivered(const Posted& mine) {
         Mailbox& box = team_.box(mine.peer);
         std::unique_lock lock(box.mutex);
-        box.changed.wait(lock, [&] { return mine.letter->state == Envelope::done || (mine.letter->state == Envelope::posted && team_.ended); });
+        box.changed.wait(lock, [&] {
+            return mine.letter->state == Envelope::done || (mine.letter->state == Envelope::posted && team_.ended);
+        });
         if (mine.letter->state == Envelope::done) return 0;
         std::erase(box.letters, mine.letter);
         throw Ended{};
@@ -141,7 +148,8 @@ private:
         {
             std::unique_lock lock(box.mutex);
             const auto arrived = [&] {
-                const auto at = std::find_if(box.letters.begin(), box.letters.end(), [&](const auto& l) { return l->from == mine.peer; });
+                const auto at = std::find_if(box.letters.begin(), box.letters.end(),
+                                             [&](const auto& l) { return l->from == mine.peer; });
                 if (at == box.letters.end()) return false;
                 letter = *at;
                 box.letters.erase(at);
@@ -149,13 +157,16 @@ private:
             };
             box.changed.wait(lock, [&] { return team_.ended || arrived(); });
             if (!letter) throw Ended{};
-            if (letter->bytes != mine.bytes) fail("rank ", rank(), ": a message of ", letter->bytes, " bytes from rank ", mine.peer, ", expected ", mine.bytes);
+            if (letter->bytes != mine.bytes)
+                fail("rank ", rank(), ": a message of ", letter->bytes, " bytes from rank ", mine.peer, ", expected ",
+                     mine.bytes);
             letter->state = Envelope::taken;
         }
         constexpr std::size_t piece = std::size_t{64} << 20;
         bool stopped = false;
         for (std::size_t at = 0; at < mine.bytes && !stopped; at += piece) {
-            std::memcpy(static_cast<char*>(mine.data) + at, static_cast<const char*>(letter->data) + at, std::min(piece, mine.bytes - at));
+            std::memcpy(static_cast<char*>(mine.data) + at, static_cast<const char*>(letter->data) + at,
+                        std::min(piece, mine.bytes - at));
             stopped = team_.ended || interrupt::requested();
         }
         {
@@ -191,7 +202,8 @@ void run_threads(int p, const Program& program) {
     try {
         for (int r = 0; r < p; ++r) threads.emplace_back(rank, r);
     } catch (const std::system_error&) {
-        team.end(std::make_exception_ptr(Error(sentence("shards: ", p, ", the system has no more than ", threads.size(), " threads for them"))));
+        team.end(std::make_exception_ptr(
+            Error(sentence("shards: ", p, ", the system has no more than ", threads.size(), " threads for them"))));
     }
     for (auto& thread : threads) thread.join();
     if (team.failure) std::rethrow_exception(team.failure);

@@ -15,8 +15,12 @@ template <class T>
 class BlockChunk {
 public:
     BlockChunk(const Problem<T>& p, Index c)
-        : p_(p), wide_(p.state_width()), S_(std::min(c, p.N), std::min(c, p.N)), scaled_(p.gamma ? std::min(c, p.N) : 0, p.r),
-          V_(p.normalize ? std::min(c, p.N) : 0, wide_), P_(p.normalize ? std::min(c, p.N) : 0, wide_) {}
+        : p_(p),
+          wide_(p.state_width()),
+          S_(std::min(c, p.N), std::min(c, p.N)),
+          scaled_(p.gamma ? std::min(c, p.N) : 0, p.r),
+          V_(p.normalize ? std::min(c, p.N) : 0, wide_),
+          P_(p.normalize ? std::min(c, p.N) : 0, wide_) {}
 
     static Index state_size(const Problem<T>& p) { return p.r * p.state_width(); }
 
@@ -31,7 +35,8 @@ public:
 
     void scores() {
         const Head<T> h = p_.head(head_);
-        masked_product<T>(S_.topLeftCorner(n_, n_), h.B.middleRows(start_, n_), h.C.middleRows(start_, n_), powers_ ? &*powers_ : nullptr);
+        masked_product<T>(S_.topLeftCorner(n_, n_), h.B.middleRows(start_, n_), h.C.middleRows(start_, n_),
+                          powers_ ? &*powers_ : nullptr);
     }
 
     void output(const T* U) {
@@ -67,7 +72,9 @@ public:
 
 private:
     // V of the block, or V'.
-    ConstView<T> values() const { return {p_.normalize ? V_.data() : p_.V + (head_ * p_.N + start_) * p_.d, n_, wide_}; }
+    ConstView<T> values() const {
+        return {p_.normalize ? V_.data() : p_.V + (head_ * p_.N + start_) * p_.d, n_, wide_};
+    }
 
     const Problem<T>& p_;
     Index wide_;

@@ -60,7 +60,8 @@ Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOption
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     const bool state = o.state || o.return_state;
     if (o.method == "auto") {
-        call.method = &exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r, n.d, !call.gamma.empty(), o.normalize, state, o.block.value_or(0)});
+        call.method = &exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r,
+                                       n.d, !call.gamma.empty(), o.normalize, state, o.block.value_or(0)});
     } else {
         call.method = &exact::method(o.method);
     }
@@ -72,7 +73,8 @@ Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOption
         const Index wide = n.d + (o.normalize ? 1 : 0);
         const DType expected = n.dtype == DType::f64 ? DType::f64 : DType::f32;
         if (o.state->dtype() != expected) fail("state: ", name(o.state->dtype()), ", expected ", name(expected));
-        if (o.state->shape() != Shape{n.batch, n.heads, n.r, wide}) fail("state: ", o.state->shape().text(), ", expected ", Shape{n.batch, n.heads, n.r, wide}.text());
+        if (o.state->shape() != Shape{n.batch, n.heads, n.r, wide})
+            fail("state: ", o.state->shape().text(), ", expected ", Shape{n.batch, n.heads, n.r, wide}.text());
     }
     return call;
 }
@@ -133,8 +135,10 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     return out;
 }
 
-CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o, OperationCount& count) {
-    if (o.method == "auto") fail("method: \"auto\" names no definition whose operations could be counted, expected the name of a method");
+CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o,
+                                             OperationCount& count) {
+    if (o.method == "auto")
+        fail("method: \"auto\" names no definition whose operations could be counted, expected the name of a method");
     const Call call = check(B, C, V, o);
     const auto& n = call.size;
     const Buffer<Counted> b = to_counted(B), c = to_counted(C), v = to_counted(V);

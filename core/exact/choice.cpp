@@ -24,8 +24,8 @@ constexpr Index first_length = 256;  // every candidate is timed at this length 
 constexpr double hopeless = 3;       // and dropped where it takes this many times the best
 constexpr Index largest = 1 << 24;   // elements of an input at most
 
-std::mutex mutex;                         // guards `known`
-std::map<std::string, std::string> known; // class -> name of the method
+std::mutex mutex;                          // guards `known`
+std::map<std::string, std::string> known;  // class -> name of the method
 bool cache_read = false;
 
 Index power_of_two(Index n) {
@@ -46,8 +46,9 @@ Question class_of(Question q) {
 }
 
 std::string text_of(const Question& q) {
-    return sentence(name(q.dtype), " heads=", q.heads, " N=", q.N, " r=", q.r, " d=", q.d, q.decay ? " decay" : "", q.normalize ? " normalize" : "",
-                    q.state ? " state" : "", q.block > 0 ? sentence(" block=", q.block) : "", " threads=", threads());
+    return sentence(name(q.dtype), " heads=", q.heads, " N=", q.N, " r=", q.r, " d=", q.d, q.decay ? " decay" : "",
+                    q.normalize ? " normalize" : "", q.state ? " state" : "",
+                    q.block > 0 ? sentence(" block=", q.block) : "", " threads=", threads());
 }
 
 // Answers are only taken from a file written by this very program on this very processor.
@@ -77,14 +78,18 @@ void write_cache() {
     std::filesystem::create_directories(path.parent_path(), ignored);
     try {
         Writer out(path.string());
-        out.write(nlohmann::json{{"identity", identity()}, {"choices", known}}.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+        out.write(nlohmann::json{{"identity", identity()}, {"choices", known}}.dump(
+                      1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                  "\n");
         out.commit();
     } catch (const Error&) {
         // Without the file the next run measures again; a request to stop is still there for the computation to see.
     }
 }
 
-bool fits(const Question& q, const Method& m) { return m.candidate && (!q.state || m.state) && (q.block == 0 || m.block > 0); }
+bool fits(const Question& q, const Method& m) {
+    return m.candidate && (!q.state || m.state) && (q.block == 0 || m.block > 0);
+}
 
 // Seconds of one call, the best of several.
 template <class T>
@@ -171,7 +176,8 @@ const Method& fastest(const Question& asked) {
     const auto found = known.find(text);
     const auto& list = methods();
     if (found != known.end()) {
-        const auto m = std::find_if(list.begin(), list.end(), [&](const Method& candidate) { return candidate.name == found->second; });
+        const auto m = std::find_if(list.begin(), list.end(),
+                                    [&](const Method& candidate) { return candidate.name == found->second; });
         if (m != list.end() && fits(q, *m)) return *m;
     }
     const std::string name = q.dtype == DType::f64 ? measure<double>(q) : measure<float>(q);

@@ -25,7 +25,12 @@ Wide tau(Wide n) { return n * (n + 1) / 2; }
 
 struct Blocks {
     Wide b, T, s, q, dense;
-    Blocks(Index N, Index block) : b(block), T((N + b - 1) / b), s(N - (T - 1) * b), q((T - 1) * tau(b) + tau(s)), dense((T - 1) * b * b + s * s) {}
+    Blocks(Index N, Index block)
+        : b(block),
+          T((N + b - 1) / b),
+          s(N - (T - 1) * b),
+          q((T - 1) * tau(b) + tau(s)),
+          dense((T - 1) * b * b + s * s) {}
 };
 
 // Σ τ over the leaves of the recursion. The nodes of a level have the sizes m and m + 1 only, x and y of them.
@@ -83,14 +88,15 @@ Cost fleet_untiled(const Work& w) {
     return of(2 * w.N * rd, w.decay ? w.N * rd : 0, w.d);
 }
 
-// The empty first carry and the last update are skipped. Decay multiplies the scores, rows of B and C, and the carry of the
-// blocks between the first and the last.
+// The empty first carry and the last update are skipped. Decay multiplies the scores, rows of B and C, and the carry of
+// the blocks between the first and the last.
 Cost block_based(const Work& w) {
     const Blocks k(w.N, w.block);
     const Wide rd = Wide(w.r) * w.d;
     const Wide carries = k.T > 1 ? (2 * w.N - k.b - k.s) * rd : 0;
     const Wide scaled = k.T > 1 ? (2 * w.N - k.b - k.s) * w.r + (k.T - 2) * rd : 0;
-    return of(k.q * (w.r + w.d) + carries, w.decay ? k.q + scaled : 0, rd + k.b * k.b + (w.decay ? k.b + 1 + k.b * w.r : 0));
+    return of(k.q * (w.r + w.d) + carries, w.decay ? k.q + scaled : 0,
+              rd + k.b * k.b + (w.decay ? k.b + 1 + k.b * w.r : 0));
 }
 
 // As block-based; decay multiplies the d outputs of a row instead of the r entries of b.
@@ -111,7 +117,8 @@ Cost recursion(const Work& w) {
 Cost fleet(const Work& w) {
     const Blocks k(w.N, w.block);
     const Wide rd = Wide(w.r) * w.d, N = w.N;
-    return {{narrow((w.decay ? 4 * N - k.T : 2 * N) * rd), narrow((3 * N - k.T) * rd), 0, 0}, narrow(rd + k.b * w.d + (w.decay ? k.b + 1 : 0))};
+    return {{narrow((w.decay ? 4 * N - k.T : 2 * N) * rd), narrow((3 * N - k.T) * rd), 0, 0},
+            narrow(rd + k.b * w.d + (w.decay ? k.b + 1 : 0))};
 }
 
 Cost inner_product(const Work& w) {
@@ -131,7 +138,8 @@ Cost outer_product_blockwise(const Work& w) {
 Cost hybrid(const Work& w) {
     const Blocks k(w.N, w.block);
     const Wide rd = Wide(w.r) * w.d, N = w.N;
-    return of(k.dense * (w.r + w.d) + 2 * N * rd, k.dense + (w.decay ? 2 * N * w.r + k.T * rd : 0), rd + k.b * k.b + (w.decay ? k.b + 1 + k.b * w.r : 0));
+    return of(k.dense * (w.r + w.d) + 2 * N * rd, k.dense + (w.decay ? 2 * N * w.r + k.T * rd : 0),
+              rd + k.b * k.b + (w.decay ? k.b + 1 + k.b * w.r : 0));
 }
 
 }  // namespace cost_of

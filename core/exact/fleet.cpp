@@ -1,7 +1,7 @@
 // FleetAttention in vectors: the running sums x_j of several ranks stay in registers while a tile of rows goes by, and
-// start from the carried sums l^j, so the correction of Algorithm 1, line 12, costs nothing. A term meets every addition after
-// it: the N + r roundings of row-based, not the Br + ⌈N/Br⌉ + r + 1 of the definition (claims B7); sums of a tile from zero, with
-// l^j added for the output, took a fifth longer.
+// start from the carried sums l^j, so the correction of Algorithm 1, line 12, costs nothing. A term meets every
+// addition after it: the N + r roundings of row-based, not the Br + ⌈N/Br⌉ + r + 1 of the definition (claims B7); sums
+// of a tile from zero, with l^j added for the output, took a fifth longer.
 #include "core/exact/fleet.hpp"
 
 #include "core/exact/all_methods.hpp"
@@ -74,14 +74,16 @@ void rank_by_rank(const Problem<T>& p) {
         for (Index j = 0; j < p.r; ++j) {
             interrupt::check();
             Vec<T> x[NV];
-            for (int k = 0; k < NV; ++k) x[k] = h.U ? simd::load_part(h.U + j * p.d + at + k * L, cols - k * L) : Vec<T>{};
+            for (int k = 0; k < NV; ++k)
+                x[k] = h.U ? simd::load_part(h.U + j * p.d + at + k * L, cols - k * L) : Vec<T>{};
             for (Index i = 0; i < p.N; ++i) {
                 const T b = h.B(i, j), c = h.C(i, j);
                 for (int k = 0; k < NV; ++k) {
                     T* o = O + i * p.d + k * L;
                     const T* v = V + i * p.d + k * L;
                     const bool whole = cols == width;
-                    x[k] = (h.decays() ? gamma * x[k] : x[k]) + c * (whole ? simd::load(v) : simd::load_part(v, cols - k * L));
+                    x[k] = (h.decays() ? gamma * x[k] : x[k]) +
+                           c * (whole ? simd::load(v) : simd::load_part(v, cols - k * L));
                     if (whole) simd::store(o, simd::load(o) + b * x[k]);
                     else simd::store_part(o, simd::load_part(o, cols - k * L) + b * x[k], cols - k * L);
                 }

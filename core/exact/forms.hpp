@@ -18,18 +18,19 @@ void each_head(const Problem<T>& p, F&& f) {
     parallel_for(p.all_heads(), [&](Index h) { f(p.head(h)); });
 }
 
-// For the methods whose columns of V do not depend on one another: strips of NV vectors of columns, each with its columns
-// of the state. A task is one head, which hands a tile of rows to strip after strip while B and C of the tile are in cache
-// (apart, the strips read B and C once each: 23 ms against 17 at N = 8192, h = 8, r = d = 128, two threads); with fewer heads than
-// threads it is one strip, so that a single head keeps them busy too. Kernel advances a strip through `rows` tokens:
+// For the methods whose columns of V do not depend on one another: strips of NV vectors of columns, each with its
+// columns of the state. A task is one head, which hands a tile of rows to strip after strip while B and C of the tile
+// are in cache (apart, the strips read B and C once each: 23 ms against 17 at N = 8192, h = 8, r = d = 128, two
+// threads); with fewer heads than threads it is one strip, so that a single head keeps them busy too. Kernel advances a
+// strip through `rows` tokens:
 template <class T>
 struct Strip {
-    const T* B;      // [rows, r]
-    const T* C;      // [rows, r]
-    const T* V;      // [rows, width of the strip], row stride `stride`
-    T* O;            // likewise; to be written
+    const T* B;  // [rows, r]
+    const T* C;  // [rows, r]
+    const T* V;  // [rows, width of the strip], row stride `stride`
+    T* O;        // likewise; to be written
     Index stride;
-    T* U;            // [r, width of the strip]: the state before these rows, to be advanced
+    T* U;  // [r, width of the strip]: the state before these rows, to be advanced
     Index rows, r;
     T gamma;
 };
@@ -44,7 +45,8 @@ void each_strip(const Problem<T>& p, Index tile) {
     parallel_for(p.all_heads() * tasks, [&](Index task) {
         const Index first = task % tasks * together;
         const Head<T> h = p.head(task / tasks);
-        const bool partial = p.d % width != 0;  // the last strip is copied to full vectors; the others are used in place
+        const bool partial =
+            p.d % width != 0;  // the last strip is copied to full vectors; the others are used in place
         Buffer<T> U(together * p.r * width), V(partial ? tile * width : 0), O(partial ? tile * width : 0);
         std::fill_n(U.data(), U.size(), T(0));
         std::fill_n(V.data(), V.size(), T(0));
@@ -60,8 +62,15 @@ void each_strip(const Problem<T>& p, Index tile) {
             interrupt::check();
             for (Index k = 0; k < together; ++k) {
                 const Index at = (first + k) * width, cols = std::min(width, p.d - at);
-                Strip<T> s{h.B.data() + start * p.r, h.C.data() + start * p.r, h.V.data() + start * p.d + at, p.O + (task / tasks * p.N + start) * p.d + at,
-                           p.d, U.data() + k * p.r * width, rows, p.r, T(h.gamma)};
+                Strip<T> s{h.B.data() + start * p.r,
+                           h.C.data() + start * p.r,
+                           h.V.data() + start * p.d + at,
+                           p.O + (task / tasks * p.N + start) * p.d + at,
+                           p.d,
+                           U.data() + k * p.r * width,
+                           rows,
+                           p.r,
+                           T(h.gamma)};
                 T* const into = s.O;
                 if (cols < width) {
                     for (Index i = 0; i < rows; ++i) std::copy_n(s.V + i * p.d, cols, V.data() + i * width);
@@ -79,7 +88,8 @@ void each_strip(const Problem<T>& p, Index tile) {
     });
 }
 
-// Elements from ... to - 1 of a state and of what a block adds to it: U ← carry U + D, and D becomes the state before the block.
+// Elements from ... to - 1 of a state and of what a block adds to it: U ← carry U + D, and D becomes the state before
+// the block.
 template <class T>
 void combine(T* U, T* D, Index from, Index to, T carry) {
     for (Index i = from; i < to; ++i) {
@@ -98,10 +108,10 @@ void combine(T* U, T* D, Index from, Index to, T carry) {
 //   void delta(T* D)             what the block adds to the state
 //   void import_state(const T*, T* U), void export_state(const T* U, T*)   from and to the caller's layout
 //   T carry()                    γ^n
-// Where there are enough heads, each is one task. The remaining heads go in waves of blocks: deltas of all blocks of the
-// wave in parallel, one pass that turns them into the states before each block, outputs of all blocks in parallel. The
-// arithmetic of a block is the same either way, so the two agree bit for bit. Extra memory: a state and the scratch of
-// Chunk for every head in flight, or for every block of a wave.
+// Where there are enough heads, each is one task. The remaining heads go in waves of blocks: deltas of all blocks of
+// the wave in parallel, one pass that turns them into the states before each block, outputs of all blocks in parallel.
+// The arithmetic of a block is the same either way, so the two agree bit for bit. Extra memory: a state and the scratch
+// of Chunk for every head in flight, or for every block of a wave.
 template <class Chunk, class T>
 void each_chunk(const Problem<T>& p, Index c) {
     const Index blocks = (p.N + c - 1) / c;
@@ -156,12 +166,14 @@ void each_chunk(const Problem<T>& p, Index c) {
                 const Index from = s * slab, to = std::min(state_size, from + slab);
                 for (Index i = 0; i < count; ++i) {
                     auto& Di = D[static_cast<std::size_t>(i)];
-                    if (i + 1 < count || update) combine(U.data(), Di.data(), from, to, chunks[static_cast<std::size_t>(i)].carry());
+                    if (i + 1 < count || update)
+                        combine(U.data(), Di.data(), from, to, chunks[static_cast<std::size_t>(i)].carry());
                     else std::copy(U.data() + from, U.data() + to, Di.data() + from);
                 }
             });
             parallel_for(count, [&](Index i) {
-                chunks[static_cast<std::size_t>(i)].output(first + i > 0 || p.state ? D[static_cast<std::size_t>(i)].data() : none);
+                chunks[static_cast<std::size_t>(i)].output(
+                    first + i > 0 || p.state ? D[static_cast<std::size_t>(i)].data() : none);
             });
         }
         if (p.state) chunks[0].export_state(U.data(), state_of(h));

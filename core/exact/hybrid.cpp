@@ -1,5 +1,5 @@
-// The hybrid form by Eigen's products, V' = [V, 1] in the same products. Where the definition multiplies by zeros above the
-// diagonal the form leaves them out, so that an Inf or NaN of a later token never meets an earlier row.
+// The hybrid form by Eigen's products, V' = [V, 1] in the same products. Where the definition multiplies by zeros above
+// the diagonal the form leaves them out, so that an Inf or NaN of a later token never meets an earlier row.
 #include "core/exact/hybrid.hpp"
 
 #include "core/exact/all_methods.hpp"

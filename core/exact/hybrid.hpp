@@ -1,4 +1,5 @@
-// The hybrid form of the tpu document: inner products within a block, a carried state between blocks, dense products only.
+// The hybrid form of the tpu document: inner products within a block, a carried state between blocks, dense products
+// only.
 #pragma once
 
 #include "core/exact/product.hpp"
@@ -9,8 +10,8 @@ namespace causeway::exact {
 //   A = M ⊙ (B_[i] C_[i]ᵀ);   P_[i] = A V_[i] + diag(γ^(p+1)) B_[i] U;   U ← γ^n U + (diag(γ^(n-1-p)) C_[i])ᵀ V_[i]
 // repaired as in claims G6: V of the block, the divisor as the last column of V' = [V, 1] instead of products with b×b
 // ones, so b need not be d; a last block of any length; no EPS. The document has no decay.
-// As printed the tile is a square, and no product is left out: q'(r+d) + 2Nrd multiply-adds and q' mask multiplies, q' the
-// sum of n² over the blocks (+ 2Nr + ⌈N/b⌉rd multiplies with decay). Memory rd + b² (+ b(r+1) + 1 with decay).
+// As printed the tile is a square, and no product is left out: q'(r+d) + 2Nrd multiply-adds and q' mask multiplies, q'
+// the sum of n² over the blocks (+ 2Nr + ⌈N/b⌉rd multiplies with decay). Memory rd + b² (+ b(r+1) + 1 with decay).
 template <class T>
 void hybrid(const Head<T>& h, Index b) {
     const Index N = h.N(), r = h.r(), d = h.d();

@@ -5,9 +5,9 @@
 
 namespace causeway::exact {
 
-// Row by row: s_j = γ^(i-j) <b_i, c_j> for j <= i, then P_i = Σ_{j<=i} s_j v_j   (tpu §3.1; the divisor Σ s_j is the last
-// column of V' = [V, 1]). τ(N)(r+d) multiply-adds, τ(n) = n(n+1)/2 (+ τ(N) multiplies with decay); N memory, one row of
-// scores (+ N powers). No state is carried: each row looks at all tokens before it.
+// Row by row: s_j = γ^(i-j) <b_i, c_j> for j <= i, then P_i = Σ_{j<=i} s_j v_j   (tpu §3.1; the divisor Σ s_j is the
+// last column of V' = [V, 1]). τ(N)(r+d) multiply-adds, τ(n) = n(n+1)/2 (+ τ(N) multiplies with decay); N memory, one
+// row of scores (+ N powers). No state is carried: each row looks at all tokens before it.
 template <class T>
 void inner_product(const Head<T>& h) {
     const Powers<T> powers(h.gamma, h.decays() ? h.N() : 0);

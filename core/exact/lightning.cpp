@@ -1,10 +1,11 @@
 // Lightning Attention-2 as one fused pass over register tiles.
 //
-// Per block of n tokens and head: the scores S = B Cᵀ ⊙ M (lower triangle, in vectors of keys, from a transposed copy of
-// C), then per tile of O: B U, scaled by γ^(p+1), plus S V in the same registers, then what the block adds to the state.
-// All four products run in the same register tile on panels (panels.hpp). What comes with U meets the additions of the tile
-// too: 2b + ⌈N/b⌉ + r roundings (claims B7). Memory 2rd + b² + b(r+d), widths rounded up to panels; the definition's is rd + b.
-// Entries of later tokens never meet earlier rows, not even times zero: Inf and NaN stay causal.
+// Per block of n tokens and head: the scores S = B Cᵀ ⊙ M (lower triangle, in vectors of keys, from a transposed copy
+// of C), then per tile of O: B U, scaled by γ^(p+1), plus S V in the same registers, then what the block adds to the
+// state. All four products run in the same register tile on panels (panels.hpp). What comes with U meets the additions
+// of the tile too: 2b + ⌈N/b⌉ + r roundings (claims B7). Memory 2rd + b² + b(r+d), widths rounded up to panels; the
+// definition's is rd + b. Entries of later tokens never meet earlier rows, not even times zero: Inf and NaN stay
+// causal.
 #include "core/exact/lightning.hpp"
 
 #include <optional>
@@ -26,8 +27,15 @@ class Chunk {
 
 public:
     Chunk(const Problem<T>& p, Index c)
-        : p_(p), c_(std::min(c, p.N)), keys_(panels(c_) * W), Ct_(p.r * keys_), weighted_(p.gamma ? p.r * keys_ : 0),
-          S_(c_ * keys_), V_(c_ * panels(p.d) * W), mask_(p.gamma ? c_ + keys_ : 0), divisor_(p.normalize ? c_ : 0) {
+        : p_(p),
+          c_(std::min(c, p.N)),
+          keys_(panels(c_) * W),
+          Ct_(p.r * keys_),
+          weighted_(p.gamma ? p.r * keys_ : 0),
+          S_(c_ * keys_),
+          V_(c_ * panels(p.d) * W),
+          mask_(p.gamma ? c_ + keys_ : 0),
+          divisor_(p.normalize ? c_ : 0) {
         std::fill_n(V_.data(), V_.size(), T(0));
     }
 
@@ -88,9 +96,11 @@ public:
                 simd::Tile<T, R, panel_vectors> t;
                 t.clear();
                 for (Index key = 0; key < n_; key += W)
-                    t.multiply(keys + key * p_.r + e * W, W, 1, V_.data() + at * c_ + key * W, W, std::min(W, n_ - key));
+                    t.multiply(keys + key * p_.r + e * W, W, 1, V_.data() + at * c_ + key * W, W,
+                               std::min(W, n_ - key));
                 for (int row = 0; row < R; ++row)
-                    for (int v = 0; v < panel_vectors; ++v) simd::store(D + at * p_.r + (e + row) * W + v * L, t.acc[row][v]);
+                    for (int v = 0; v < panel_vectors; ++v)
+                        simd::store(D + at * p_.r + (e + row) * W + v * L, t.acc[row][v]);
                 prefetch_.lines(per_tile_);
             });
         }
@@ -98,7 +108,8 @@ public:
         T* z = D + panels(p_.d) * W * p_.r;
         for (Index e = 0; e < p_.r; ++e) {
             z[e] = T(0);
-            for (Index key = 0; key < n_; key += W) z[e] += dot(keys + key * p_.r + e * W, nullptr, std::min(W, n_ - key));
+            for (Index key = 0; key < n_; key += W)
+                z[e] += dot(keys + key * p_.r + e * W, nullptr, std::min(W, n_ - key));
         }
     }
 
@@ -186,7 +197,8 @@ private:
             Vec weight = {};
             for (Index k = 0; k < std::min(L, n_ - key); ++k) weight[k] = (*powers_)[n_ - 1 - key - k];
             const Index at = key / W * W * p_.r + key % W;
-            for (Index e = 0; e < p_.r; ++e) simd::store(weighted_.data() + at + e * W, simd::load(Ct_.data() + at + e * W) * weight);
+            for (Index e = 0; e < p_.r; ++e)
+                simd::store(weighted_.data() + at + e * W, simd::load(Ct_.data() + at + e * W) * weight);
         }
         return weighted_.data();
     }

@@ -29,7 +29,8 @@ void lightning_attention_2(const Head<T>& h, Index b) {
             if (!empty && h.decays()) o *= powers[p + 1];
             s.setConstant(T(0));
             add_product(s, Bi.row(p), Ci.topRows(p + 1).transpose());
-            if (h.decays()) for (Index j = 0; j <= p; ++j) s(0, j) *= powers[p - j];
+            if (h.decays())
+                for (Index j = 0; j <= p; ++j) s(0, j) *= powers[p - j];
             add_product(o, s, Vi.topRows(p + 1));
         }
         if (start + n == N && !h.U) return;

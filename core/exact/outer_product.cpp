@@ -1,5 +1,6 @@
-// Outer products by Eigen. With all states kept, one head after the other, so that Nrd scalars are alive at a time: rows of
-// the states, which do not depend on one another, are the tasks, then tokens. In blocks the definition is the form.
+// Outer products by Eigen. With all states kept, one head after the other, so that Nrd scalars are alive at a time:
+// rows of the states, which do not depend on one another, are the tasks, then tokens. In blocks the definition is the
+// form.
 #include "core/exact/outer_product.hpp"
 
 #include "core/exact/all_methods.hpp"
@@ -31,7 +32,8 @@ void all_states(const Problem<T>& p) {
         });
         View<T> O = h.O;
         parallel_for((N + tokens - 1) / tokens, [&](Index task) {
-            for (Index i = task * tokens; i < std::min(N, (task + 1) * tokens); ++i) O.row(i).noalias() = h.B.row(i) * ConstView<T>(states.data() + i * r * d, r, d);
+            for (Index i = task * tokens; i < std::min(N, (task + 1) * tokens); ++i)
+                O.row(i).noalias() = h.B.row(i) * ConstView<T>(states.data() + i * r * d, r, d);
         });
     }
 }
@@ -67,7 +69,9 @@ Method outer_product_blockwise_method() {
     m.cost = cost_of::outer_product_blockwise;
     m.f32 = [](const auto& p) { each_head(p, [&](const auto& h) { outer_product_blockwise(h, p.block); }); };
     m.f64 = [](const auto& p) { each_head(p, [&](const auto& h) { outer_product_blockwise(h, p.block); }); };
-    m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { outer_product_blockwise(h, p.block); }); };
+    m.counted = [](const auto& p) {
+        each_head_in_turn(p, [&](const auto& h) { outer_product_blockwise(h, p.block); });
+    };
     return m;
 }
 

@@ -5,9 +5,9 @@
 
 namespace causeway::exact {
 
-// S_i = γ S_{i-1} + c_iᵀ v_i for every i, all of them kept; then P_i = b_i S_i   (tpu §3.2, as its baseline does: the outer
-// products of all tokens, their prefix sums, one product with the queries). 2Nrd multiply-adds (+ Nrd multiplies with decay),
-// Nrd memory.
+// S_i = γ S_{i-1} + c_iᵀ v_i for every i, all of them kept; then P_i = b_i S_i   (tpu §3.2, as its baseline does: the
+// outer products of all tokens, their prefix sums, one product with the queries). 2Nrd multiply-adds (+ Nrd multiplies
+// with decay), Nrd memory.
 template <class T>
 void outer_product(const Head<T>& h) {
     const Index N = h.N(), r = h.r(), d = h.d();
@@ -27,10 +27,11 @@ void outer_product(const Head<T>& h) {
     if (h.U && N > 0) View<T>(h.U, r, d) = state(N - 1);
 }
 
-// The same in blocks of b tokens: the prefix states of one block, on top of the carry U, are kept at a time; the last of them
-// is the next carry   (tpu §3.3, with the block starting at b·floor(i/b), claims G2). The printed form sums within the block
-// from zero and multiplies the query with sum and carry apart, Nrd multiply-adds more; on top of the carry they are those of
-// §3.2: 2Nrd (+ Nrd multiplies with decay), and the roundings of one sum over all tokens, N + r (claims B7). Memory rd + b·rd.
+// The same in blocks of b tokens: the prefix states of one block, on top of the carry U, are kept at a time; the last
+// of them is the next carry   (tpu §3.3, with the block starting at b·floor(i/b), claims G2). The printed form sums
+// within the block from zero and multiplies the query with sum and carry apart, Nrd multiply-adds more; on top of the
+// carry they are those of §3.2: 2Nrd (+ Nrd multiplies with decay), and the roundings of one sum over all tokens, N + r
+// (claims B7). Memory rd + b·rd.
 template <class T>
 void outer_product_blockwise(const Head<T>& h, Index b) {
     const Index N = h.N(), r = h.r(), d = h.d();

@@ -1,8 +1,8 @@
 // Blocks of tokens in panels, for the products of the chunked forms.
 //
-// A product runs in a register tile (simd.hpp) of a few rows and up to four vectors of columns. Its left operand is read
-// one scalar at a time from wherever it lies; its right-hand operand is kept in panels as wide as the tile and contiguous,
-// because rows of d = 128 floats apart would share half of the first-level cache's sets.
+// A product runs in a register tile (simd.hpp) of a few rows and up to four vectors of columns. Its left operand is
+// read one scalar at a time from wherever it lies; its right-hand operand is kept in panels as wide as the tile and
+// contiguous, because rows of d = 128 floats apart would share half of the first-level cache's sets.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ inline constexpr int tile_rows = 6;
 inline constexpr int panel_vectors = simd::bytes == 64 ? 4 : 2;
 
 // Columns of a panel, and panels of so many columns.
-template <class T> inline constexpr Index panel_width = panel_vectors * simd::lanes<T>;
+template <class T>
+inline constexpr Index panel_width = panel_vectors* simd::lanes<T>;
 
 template <class T>
 constexpr Index panels(Index columns) {
@@ -86,7 +87,8 @@ void pack_transposed(const T* from, Index n, Index r, T* into) {
     }
 }
 
-// t += X Y over the triangle on the diagonal, of R rows: the lower triangle of X, rows `stride` apart, and R rows of Y in a panel.
+// t += X Y over the triangle on the diagonal, of R rows: the lower triangle of X, rows `stride` apart, and R rows of Y
+// in a panel.
 template <class T, int R, int NV>
 inline void add_triangle(simd::Tile<T, R, NV>& t, const T* X, Index stride, const T* Y) {
     constexpr Index W = panel_width<T>, L = simd::lanes<T>;
@@ -111,8 +113,8 @@ inline void store_row(T* into, const simd::Vector<T> (&row)[NV], Index columns) 
     }
 }
 
-// Brings the lines of the next block to the second-level cache a few at a time, between the tiles of this one: loaded in
-// a burst they would stall it (measured at N = 16384, d = 128, one core: 108 GFLOP/s without, see README).
+// Brings the lines of the next block to the second-level cache a few at a time, between the tiles of this one: loaded
+// in a burst they would stall it (measured at N = 16384, d = 128, one core: 108 GFLOP/s without, see README).
 class Prefetch {
 public:
     void add(const void* from, std::size_t bytes) {
@@ -129,7 +131,9 @@ public:
     }
 
 private:
-    struct Range { const char *at, *end; };
+    struct Range {
+        const char *at, *end;
+    };
     static constexpr int most = 6;
     Range ranges_[most];
     int count_ = 0;

@@ -12,9 +12,12 @@
 
 namespace causeway::exact {
 
-template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T> using View = Eigen::Map<Matrix<T>>;
-template <class T> using ConstView = Eigen::Map<const Matrix<T>>;
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using View = Eigen::Map<Matrix<T>>;
+template <class T>
+using ConstView = Eigen::Map<const Matrix<T>>;
 
 // A matrix of scratch whose memory is counted.
 template <class T>
@@ -30,14 +33,15 @@ public:
 private:
     static Index entries(Index rows, Index cols) {
         Index n = 0;
-        if (__builtin_mul_overflow(rows, cols, &n) || n > std::numeric_limits<Index>::max() / static_cast<Index>(2 * sizeof(T)))
+        if (__builtin_mul_overflow(rows, cols, &n) ||
+            n > std::numeric_limits<Index>::max() / static_cast<Index>(2 * sizeof(T)))
             throw OutOfMemory(sentence("out of memory: a scratch of ", rows, "×", cols, " is too large"));
         return n;
     }
 };
 
-// One head: B, C [N, r], V, O [N, d], row-major. U [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry that
-// of the tokens before these, on return that after them; null: starts at zero and is dropped.
+// One head: B, C [N, r], V, O [N, d], row-major. U [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry
+// that of the tokens before these, on return that after them; null: starts at zero and is dropped.
 template <class T>
 struct Head {
     ConstView<T> B, C, V;
@@ -61,8 +65,8 @@ struct Problem {
     T* O = nullptr;
     const double* gamma = nullptr;  // one per head; null: 1
     bool normalize = false;
-    Index block = 0;                // block, tile or base-case length; > 0 where the method has one
-    T* state = nullptr;             // [batch·heads, r, state_width()]; in and out; null: none
+    Index block = 0;     // block, tile or base-case length; > 0 where the method has one
+    T* state = nullptr;  // [batch·heads, r, state_width()]; in and out; null: none
 
     Index all_heads() const { return batch * heads; }
     double decay_of(Index head) const { return gamma ? gamma[head % heads] : 1.0; }
@@ -70,7 +74,8 @@ struct Problem {
     Index state_width() const { return d + (normalize ? 1 : 0); }
 
     Head<T> head(Index h) const {
-        return {{B + h * N * r, N, r}, {C + h * N * r, N, r}, {V + h * N * d, N, d}, {O + h * N * d, N, d}, decay_of(h), state ? state + h * r * d : nullptr};
+        return {{B + h * N * r, N, r}, {C + h * N * r, N, r}, {V + h * N * d, N, d},
+                {O + h * N * d, N, d}, decay_of(h),           state ? state + h * r * d : nullptr};
     }
 };
 

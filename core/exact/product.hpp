@@ -46,7 +46,8 @@ private:
 // S = B Cᵀ ⊙ M for a block of tokens, whose first rows and columns are the same token: the lower triangle is
 // computed, the upper set to zero. `powers` null: M is 0-1.
 template <class T, class BlockB, class BlockC>
-void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> S, const BlockB& B, const BlockC& C, const Powers<T>* powers) {
+void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> S, const BlockB& B, const BlockC& C,
+                    const Powers<T>* powers) {
     const Index n = B.rows();
     S.setConstant(T(0));
     if constexpr (std::is_floating_point_v<T>) {
@@ -60,8 +61,9 @@ void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> S, const Bloc
         for (Index j = 0; j <= i; ++j) S(i, j) *= (*powers)[i - j];
 }
 
-// O += S V, S lower triangular; what stands above its diagonal is not read, so an Inf or NaN of a later token never meets
-// an earlier row, not even times zero. In strips of rows: what is left of the triangle on the diagonal is one product.
+// O += S V, S lower triangular; what stands above its diagonal is not read, so an Inf or NaN of a later token never
+// meets an earlier row, not even times zero. In strips of rows: what is left of the triangle on the diagonal is one
+// product.
 template <class Y, class S, class X>
 void add_lower_product(Y&& O, const S& s, const X& V) {
     using T = typename std::decay_t<Y>::Scalar;

@@ -1,4 +1,5 @@
-// Recursion by Eigen's products. With fewer heads than threads the halves of large nodes run in parallel, level by level.
+// Recursion by Eigen's products. With fewer heads than threads the halves of large nodes run in parallel, level by
+// level.
 #include "core/exact/recursion.hpp"
 
 #include "core/exact/all_methods.hpp"
@@ -12,7 +13,9 @@ constexpr Index together = 2048;
 
 // The nodes [lo, hi) of the recursion: those at most `together` long, and the larger ones above them, children first.
 struct Nodes {
-    struct Node { Index lo, hi; };
+    struct Node {
+        Index lo, hi;
+    };
     std::vector<Node> small, large;
 
     Nodes(Index lo, Index hi, Index t) { add(lo, hi, t); }

@@ -16,7 +16,8 @@ inline constexpr Index recursion_slab = 256;
 // stacked as [O1; O3 + O2] (leet Algorithms 3 and 4, 000 Algorithm 4, whose printed result [[O1,0],[O3,O2]] has the
 // wrong shape; claims C2). No exponent is negative, so strong decay underflows and never overflows.
 template <class T>
-void recursion_step(const Head<T>& h, Index lo, Index hi, Index t, Leaf leaf, const Powers<T>& powers, View<T> U, View<T> tile) {
+void recursion_step(const Head<T>& h, Index lo, Index hi, Index t, Leaf leaf, const Powers<T>& powers, View<T> U,
+                    View<T> tile) {
     const Index n = hi - lo, slab = recursion_slab;
     auto O = h.O;
     if (n <= t) {

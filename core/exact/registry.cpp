@@ -36,9 +36,9 @@ const Method& method(const std::string& name) {
 
 namespace {
 
-// Normalised output of any method, for one head: the method runs on V' = [V, 1], and the last column of P' is the divisor.
-// One head at a time: its V' and P' start at an aligned address whatever the number of threads, on which Eigen's order of
-// sums depends.
+// Normalised output of any method, for one head: the method runs on V' = [V, 1], and the last column of P' is the
+// divisor. One head at a time: its V' and P' start at an aligned address whatever the number of threads, on which
+// Eigen's order of sums depends.
 template <class T>
 void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
     constexpr Index piece = 1024;
@@ -70,7 +70,8 @@ void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
         for (Index k = 0; k < d; ++k) p.O[(h * N + i) * d + k] = P[i * wide + k] / divisor;
     };
     // Counts belong to the thread that asks for them.
-    if constexpr (std::is_same_v<T, Counted>) for (Index i = 0; i < N; ++i) divide(i);
+    if constexpr (std::is_same_v<T, Counted>)
+        for (Index i = 0; i < N; ++i) divide(i);
     else each_row(divide);
 }
 

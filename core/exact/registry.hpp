@@ -17,14 +17,16 @@ struct Method {
     std::string short_name;  // as in the leet tables: "LA"
     std::string source;      // where it comes from
     std::string time;        // complexity in N
-    std::string memory;      // scalars beyond inputs and output, per head, up to factors; exactly, of the definition: cost
-    Index block = 0;         // default block, tile or base-case length; 0: the method has none
-    bool state = false;      // carries a state that can be given and returned
-    bool normalizes = false; // divides by the row sums itself; others run on V' = [V, 1]
-    // "auto" may choose it. Not so the forms that stand here to be compared with: each has the same sum in a faster form
-    // beside it, and timing them (quadratic time, or all prefix states in memory) would only make the choice slower.
+    std::string memory;  // scalars beyond inputs and output, per head, up to factors; exactly, of the definition: cost
+    Index block = 0;     // default block, tile or base-case length; 0: the method has none
+    bool state = false;  // carries a state that can be given and returned
+    bool normalizes = false;  // divides by the row sums itself; others run on V' = [V, 1]
+    // "auto" may choose it. Not so the forms that stand here to be compared with: each has the same sum in a faster
+    // form beside it, and timing them (quadratic time, or all prefix states in memory) would only make the choice
+    // slower.
     bool candidate = true;
-    Cost (*cost)(const Work&) = nullptr;  // closed form of the definition's operations and memory; called by exact::cost
+    Cost (*cost)(const Work&) =
+        nullptr;  // closed form of the definition's operations and memory; called by exact::cost
 
     std::function<void(const Problem<float>&)> f32;
     std::function<void(const Problem<double>&)> f64;

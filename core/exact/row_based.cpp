@@ -1,4 +1,5 @@
-// Row-based in vectors: the two passes of the definition over a strip of columns small enough for the first-level cache.
+// Row-based in vectors: the two passes of the definition over a strip of columns small enough for the first-level
+// cache.
 #include "core/exact/row_based.hpp"
 
 #include "core/exact/all_methods.hpp"
@@ -23,7 +24,9 @@ struct Kernel {
             for (int k = 0; k < NV; ++k) v[k] = simd::load(s.V + i * s.stride + k * L);
             for (Index e = 0; e < s.r; ++e) {  // U_i = γ U_{i-1} + c_iᵀ v_i
                 T* u = s.U + e * NV * L;
-                for (int k = 0; k < NV; ++k) simd::store(u + k * L, (decays ? s.gamma * simd::load(u + k * L) : simd::load(u + k * L)) + c[e] * v[k]);
+                for (int k = 0; k < NV; ++k)
+                    simd::store(u + k * L,
+                                (decays ? s.gamma * simd::load(u + k * L) : simd::load(u + k * L)) + c[e] * v[k]);
             }
             for (Index e = 0; e < s.r; ++e) {  // P_i = b_i U_i
                 const T* u = s.U + e * NV * L;

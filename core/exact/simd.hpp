@@ -18,10 +18,15 @@ inline constexpr int bytes = 16;
 #endif
 
 // Elements of a vector.
-template <class T> inline constexpr int lanes = bytes / static_cast<int>(sizeof(T));
+template <class T>
+inline constexpr int lanes = bytes / static_cast<int>(sizeof(T));
 
-template <class T> struct VectorOf { typedef T type __attribute__((vector_size(bytes))); };
-template <class T> using Vector = typename VectorOf<T>::type;
+template <class T>
+struct VectorOf {
+    typedef T type __attribute__((vector_size(bytes)));
+};
+template <class T>
+using Vector = typename VectorOf<T>::type;
 
 // All lanes from and to memory, of any alignment.
 template <class T>
@@ -32,7 +37,9 @@ inline Vector<T> load(const T* p) {
 }
 
 template <class T>
-inline void store(T* p, const Vector<T>& v) { std::memcpy(p, &v, sizeof v); }
+inline void store(T* p, const Vector<T>& v) {
+    std::memcpy(p, &v, sizeof v);
+}
 
 // The first n elements (n may be <= 0 or more than there are lanes), zeros after them; and their store.
 template <class T>
@@ -59,7 +66,10 @@ inline T sum(const Vector<T>& v) {
 }
 
 // Smallest multiple of the vector length that holds n elements.
-template <class T> inline Index padded(Index n) { return (n + lanes<T> - 1) / lanes<T> * lanes<T>; }
+template <class T>
+inline Index padded(Index n) {
+    return (n + lanes<T> - 1) / lanes<T> * lanes<T>;
+}
 
 // Transposes the square a[lanes][lanes] in place: swaps the off-diagonal quarters of squares of 2, 4, ... lanes.
 template <class T, int half, std::size_t... lane>
@@ -69,8 +79,10 @@ inline __attribute__((always_inline)) void transpose_step(Vector<T>* a, std::ind
     for (int i = 0; i < n; ++i) {
         if (i & half) continue;
         const Vector<T> x = a[i], y = a[i + half];
-        a[i] = __builtin_shufflevector(x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) - half : static_cast<int>(lane))...);
-        a[i + half] = __builtin_shufflevector(x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) : static_cast<int>(lane) + half)...);
+        a[i] = __builtin_shufflevector(
+            x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) - half : static_cast<int>(lane))...);
+        a[i + half] = __builtin_shufflevector(
+            x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) : static_cast<int>(lane) + half)...);
     }
 }
 
@@ -81,15 +93,19 @@ inline __attribute__((always_inline)) void transpose(Vector<T>* a) {
     if constexpr (2 * half < lanes<T>) transpose<T, 2 * half>(a);
 }
 
-// One step of sums(): of 2 half vectors that hold partial sums in segments of 2 half lanes, half vectors with segments of half.
+// One step of sums(): of 2 half vectors that hold partial sums in segments of 2 half lanes, half vectors with segments
+// of half.
 template <class T, int half, std::size_t... lane>
 inline __attribute__((always_inline)) void sums_step(Vector<T>* a, std::index_sequence<lane...>) {
     constexpr int n = lanes<T>;
 #pragma GCC unroll 16
     for (int i = 0; i < half; ++i) {
         const Vector<T> x = a[i], y = a[i + half];
-        a[i] = __builtin_shufflevector(x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) - half : static_cast<int>(lane))...) +
-               __builtin_shufflevector(x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) : static_cast<int>(lane) + half)...);
+        a[i] =
+            __builtin_shufflevector(
+                x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) - half : static_cast<int>(lane))...) +
+            __builtin_shufflevector(
+                x, y, (static_cast<int>(lane) & half ? n + static_cast<int>(lane) : static_cast<int>(lane) + half)...);
     }
 }
 
@@ -107,11 +123,13 @@ struct Tile {
     Vector<T> acc[MR][NV];
 
     inline __attribute__((always_inline)) void clear() {
-        for (auto& row : acc) for (auto& v : row) v = Vector<T>{};
+        for (auto& row : acc)
+            for (auto& v : row) v = Vector<T>{};
     }
 
     // acc += A X for k < K: A(m, k) = a[m * a_row + k * a_col], X row k at x + k * x_row.
-    inline __attribute__((always_inline)) void multiply(const T* a, Index a_row, Index a_col, const T* x, Index x_row, Index K) {
+    inline __attribute__((always_inline)) void multiply(const T* a, Index a_row, Index a_col, const T* x, Index x_row,
+                                                        Index K) {
         for (Index k = 0; k < K; ++k) {
             Vector<T> xv[NV];
 #pragma GCC unroll 8

@@ -23,7 +23,8 @@ void definition(const Head<T>& h) {
     }
 }
 
-// A = B Cᵀ ⊙ M, P = A V, dense as printed (000 eq. 5; leet eq. 4): N²(r+d) multiply-adds, N² mask multiplies, N² memory.
+// A = B Cᵀ ⊙ M, P = A V, dense as printed (000 eq. 5; leet eq. 4): N²(r+d) multiply-adds, N² mask multiplies, N²
+// memory.
 template <class T>
 void vanilla(const Head<T>& h) {
     const Index N = h.N();

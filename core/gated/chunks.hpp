@@ -1,13 +1,14 @@
-// The chunkwise form as one fused pass over register tiles (core/exact/panels.hpp); used by the forward and backward pass.
+// The chunkwise form as one fused pass over register tiles (core/exact/panels.hpp); used by the forward and backward
+// pass.
 //
-// A chunk is at home in the second-level cache. Per chunk and head: scores of keys with keys and of queries with keys, each
-// up to the diagonal; then for every panel of columns of the values
+// A chunk is at home in the second-level cache. Per chunk and head: scores of keys with keys and of queries with keys,
+// each up to the diagonal; then for every panel of columns of the values
 //   U     e ⊙ K S_0 and the products with the rows of U before it in one tile, forward substitution within the tile
 //   O     e ⊙ Q S_0 + A U in one tile
 //   S     e_last ⊙ S_0 + (w ⊙ K)ᵀ U
-// Columns of the values never meet, so with fewer heads than threads the panels of a head are spread over tasks, each with
-// scores of its own; the arithmetic of a column is the same either way.
-// Entries of later tokens never meet earlier rows, not even times zero: Inf and NaN stay causal.
+// Columns of the values never meet, so with fewer heads than threads the panels of a head are spread over tasks, each
+// with scores of its own; the arithmetic of a column is the same either way. Entries of later tokens never meet earlier
+// rows, not even times zero: Inf and NaN stay causal.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +32,26 @@ class Chunks {
 public:
     // `from` is a multiple of W. `residual`, where given [N, dv], gets v_t - S'ᵀ k_t of the delta rule: u_t before β_t.
     Chunks(const Head<T>& h, Index c, Index from, Index to, T* residual = nullptr)
-        : h_(h), residual_(residual), c_(c), from_(from), columns_(to - from), keys_(exact::panels<T>(c) * W), channels_(h.gates > 1),
-          transposed_(channels_ ? 0 : h.dk * keys_), A_(h.group * c * keys_), M_(h.beta ? c * keys_ : 0),
-          U_(c * exact::panels<T>(columns_) * W), S_(h.dk * exact::panels<T>(columns_) * W), a_(h.gates * c), e_(h.gates * c),
-          lambda_(h.gates == 1 ? c * keys_ : 0), weighted_(h.gates > 0 ? c * h.dk : 0), w_(channels_ ? c * h.dk : 0),
-          scaled_(channels_ ? c * h.dk : 0), factors_(channels_ ? c * h.dk : 0), keys_scaled_(channels_ ? c * h.dk : 0) {
+        : h_(h),
+          residual_(residual),
+          c_(c),
+          from_(from),
+          columns_(to - from),
+          keys_(exact::panels<T>(c) * W),
+          channels_(h.gates > 1),
+          transposed_(channels_ ? 0 : h.dk * keys_),
+          A_(h.group * c * keys_),
+          M_(h.beta ? c * keys_ : 0),
+          U_(c * exact::panels<T>(columns_) * W),
+          S_(h.dk * exact::panels<T>(columns_) * W),
+          a_(h.gates * c),
+          e_(h.gates * c),
+          lambda_(h.gates == 1 ? c * keys_ : 0),
+          weighted_(h.gates > 0 ? c * h.dk : 0),
+          w_(channels_ ? c * h.dk : 0),
+          scaled_(channels_ ? c * h.dk : 0),
+          factors_(channels_ ? c * h.dk : 0),
+          keys_scaled_(channels_ ? c * h.dk : 0) {
         std::fill_n(U_.data(), U_.size(), T(0));
         std::fill_n(S_.data(), S_.size(), T(0));
         exact::pack_rows(h.S + from, h.dk, columns_, h.dv, S_.data(), h.dk);
@@ -51,8 +67,9 @@ public:
         const FlushUnderflow flush(h_.gates > 0);
         if (h_.gates > 0) gates();
         if (channels_) {
-            gated::channel_scores(K_, h_.group, [&](Index i) { return query(i); }, a_.data(), n, h_.dk, A_.data(), c_ * keys_, h_.beta ? M_.data() : nullptr, keys_,
-                                  factors_.data(), keys_scaled_.data(), scaled_.data());
+            gated::channel_scores(
+                K_, h_.group, [&](Index i) { return query(i); }, a_.data(), n, h_.dk, A_.data(), c_ * keys_,
+                h_.beta ? M_.data() : nullptr, keys_, factors_.data(), keys_scaled_.data(), scaled_.data());
         } else {
             exact::pack_transposed(K_, n, h_.dk, transposed_.data());
             if (h_.beta) scores(K_, M_.data());
@@ -60,16 +77,22 @@ public:
         }
         if (h_.beta) {
             const T* K = channels_ ? times_e(K_) : K_;
-            each_tile(n_, [&](auto rows, auto vectors, Index i, Index at) { solve_tile<decltype(rows)::value, decltype(vectors)::value>(K, V, i, at); });
+            each_tile(n_, [&](auto rows, auto vectors, Index i, Index at) {
+                solve_tile<decltype(rows)::value, decltype(vectors)::value>(K, V, i, at);
+            });
         } else {
             exact::pack_rows(V, n, columns_, h_.dv, U_.data(), c_);
         }
         for (Index q = 0; q < h_.group; ++q) {
             const T* Q = channels_ ? times_e(query(q)) : query(q);
             T* O = h_.O + (q * h_.N + start) * h_.dv + from_;
-            each_tile(n_, [&](auto rows, auto vectors, Index i, Index at) { output_tile<decltype(rows)::value, decltype(vectors)::value>(Q, A_.data() + q * c_ * keys_, O, i, at); });
+            each_tile(n_, [&](auto rows, auto vectors, Index i, Index at) {
+                output_tile<decltype(rows)::value, decltype(vectors)::value>(Q, A_.data() + q * c_ * keys_, O, i, at);
+            });
         }
-        each_tile(h_.dk, [&](auto rows, auto vectors, Index i, Index at) { state_tile<decltype(rows)::value, decltype(vectors)::value>(i, at); });
+        each_tile(h_.dk, [&](auto rows, auto vectors, Index i, Index at) {
+            state_tile<decltype(rows)::value, decltype(vectors)::value>(i, at);
+        });
     }
 
     // S in panels [panel][dk][W].
@@ -78,7 +101,8 @@ public:
     // Writes S where the head has it.
     void finish() {
         for (Index at = 0; at < columns_; at += W)
-            for (Index e = 0; e < h_.dk; ++e) std::copy_n(S_.data() + at * h_.dk + e * W, std::min(W, columns_ - at), h_.S + e * h_.dv + from_ + at);
+            for (Index e = 0; e < h_.dk; ++e)
+                std::copy_n(S_.data() + at * h_.dk + e * W, std::min(W, columns_ - at), h_.S + e * h_.dv + from_ + at);
     }
 
 private:
@@ -87,7 +111,9 @@ private:
     void prefetch(Index next) {
         prefetch_.clear();
         if (next >= h_.N) return;
-        const auto bytes = [&](Index width) { return static_cast<std::size_t>(std::min(c_, h_.N - next) * width) * sizeof(T); };
+        const auto bytes = [&](Index width) {
+            return static_cast<std::size_t>(std::min(c_, h_.N - next) * width) * sizeof(T);
+        };
         if (h_.group > 0) {
             prefetch_.add(h_.O + next * h_.dv, bytes(h_.dv));
             prefetch_.add(h_.q + next * h_.dk, bytes(h_.dk));
@@ -115,7 +141,8 @@ private:
             multiply_row(weighted_.data(), K_, w_.data(), n_ * h_.dk);
         } else {
             scalar_gates(a_.data(), n_, e_.data(), lambda_.data(), keys_);
-            for (Index j = 0; j < n_; ++j) multiply_row(weighted_.data() + j * h_.dk, K_ + j * h_.dk, lambda_[(n_ - 1) * keys_ + j], h_.dk);
+            for (Index j = 0; j < n_; ++j)
+                multiply_row(weighted_.data() + j * h_.dk, K_ + j * h_.dk, lambda_[(n_ - 1) * keys_ + j], h_.dk);
         }
     }
 
@@ -139,7 +166,9 @@ private:
                     for (int row = 0; row < R; ++row) {
                         const Index entry = (i + row) * keys_ + key;
                         for (int v = 0; v < NV; ++v) {
-                            if (h_.gates == 1) t.acc[row][v] = gated_product<T>(t.acc[row][v], simd::load(lambda_.data() + entry + v * L));
+                            if (h_.gates == 1)
+                                t.acc[row][v] =
+                                    gated_product<T>(t.acc[row][v], simd::load(lambda_.data() + entry + v * L));
                             simd::store(into + entry + v * L, t.acc[row][v]);
                         }
                     }
@@ -162,10 +191,12 @@ private:
         for (int k = 0; k < R; ++k) {
             const T* v = V + (i + k) * h_.dv + at;
             for (int x = 0; x < NV; ++x) {
-                const Vec value = columns >= NV * L ? simd::load(v + x * L) : simd::load_part(v + x * L, columns - x * L);
+                const Vec value =
+                    columns >= NV * L ? simd::load(v + x * L) : simd::load_part(v + x * L, columns - x * L);
                 t.acc[k][x] = value - t.acc[k][x];
             }
-            if (residual_) exact::store_row<T, NV>(residual_ + (start_ + i + k) * h_.dv + from_ + at, t.acc[k], columns);
+            if (residual_)
+                exact::store_row<T, NV>(residual_ + (start_ + i + k) * h_.dv + from_ + at, t.acc[k], columns);
             for (int x = 0; x < NV; ++x) {
                 t.acc[k][x] *= h_.beta[start_ + i + k];
                 simd::store(U + (i + k) * W + x * L, t.acc[k][x]);
@@ -210,7 +241,8 @@ private:
         T* S = S_.data() + at * h_.dk + e * W;
         for (int row = 0; row < R; ++row) {
             const T carry = h_.gates == 0 ? T(1) : h_.gates == 1 ? e_[n_ - 1] : e_[(n_ - 1) * h_.dk + e + row];
-            for (int v = 0; v < NV; ++v) simd::store(S + row * W + v * L, carry * simd::load(S + row * W + v * L) + t.acc[row][v]);
+            for (int v = 0; v < NV; ++v)
+                simd::store(S + row * W + v * L, carry * simd::load(S + row * W + v * L) + t.acc[row][v]);
         }
     }
 
@@ -218,11 +250,11 @@ private:
 
     const Head<T>& h_;
     T* residual_;
-    Index c_, from_, columns_, keys_;      // longest chunk; columns of the values; c in whole panels
+    Index c_, from_, columns_, keys_;  // longest chunk; columns of the values; c in whole panels
     bool channels_;
-    Buffer<T> transposed_, A_, M_;         // panels [dk, keys], [group, c, keys], [c, keys]
-    Buffer<T> U_, S_;                      // panels of [c, columns], [dk, columns]
-    Buffer<T> a_, e_, lambda_;             // [c] or [c, dk], [c, keys]
+    Buffer<T> transposed_, A_, M_;                             // panels [dk, keys], [group, c, keys], [c, keys]
+    Buffer<T> U_, S_;                                          // panels of [c, columns], [dk, columns]
+    Buffer<T> a_, e_, lambda_;                                 // [c] or [c, dk], [c, keys]
     Buffer<T> weighted_, w_, scaled_, factors_, keys_scaled_;  // [c, dk]
     exact::Prefetch prefetch_;
     Index start_ = 0, n_ = 0;

@@ -1,15 +1,16 @@
 // The chunkwise form in its definition: products over chunks of tokens, the state handed from chunk to chunk.
 //
-// In a chunk with incoming state S_0, unrolling the recurrence (002; Yang et al. 2024, §3; derivation in proofs/gates.md):
+// In a chunk with incoming state S_0, unrolling the recurrence (002; Yang et al. 2024, §3; derivation in
+// proofs/gates.md):
 //
 //   Λ_tj = Π_{s=j+1..t} a_s (j <= t),  e_t = Π_{s<=t} a_s,  w_j = Λ_{last,j}      a = e^g, so all of them in [0, 1]
 //   A = Λ ⊙ Q Kᵀ (with the diagonal),  T_tj = β_t (Λ ⊙ K Kᵀ)_tj (j < t)
 //   (I + T) U = diag(β) (V - (e ⊙ K) S_0),  without the delta rule U = V
 //   O = scale · ((e ⊙ Q) S_0 + A U),  S_last = e_last ⊙ S_0 + (w ⊙ K)ᵀ U
 //
-// Λ, e and w are running products of gates: no exponential but that of a gate itself, nothing that could overflow, and a
-// gate of exactly 0 (g = -Inf) is exact. With a gate per key channel they are vectors over the channels, and ⊙ acts inside
-// the inner products.
+// Λ, e and w are running products of gates: no exponential but that of a gate itself, nothing that could overflow, and
+// a gate of exactly 0 (g = -Inf) is exact. With a gate per key channel they are vectors over the channels, and ⊙ acts
+// inside the inner products.
 #pragma once
 
 #include <algorithm>
@@ -71,8 +72,8 @@ public:
 };
 
 // Tokens [start, start + n) as one chunk; S is advanced. MACs without gates: n·dk·dv for each of (e ⊙ Q) S_0 (a query
-// head), (w ⊙ K)ᵀ U and, with the delta rule, (e ⊙ K) S_0; triangles n(n+1)/2·(dk + dv) a query head and, with the delta
-// rule, n(n-1)/2·(dk + dv). Memory n·(dk + dv) + n²·(group + 1).
+// head), (w ⊙ K)ᵀ U and, with the delta rule, (e ⊙ K) S_0; triangles n(n+1)/2·(dk + dv) a query head and, with the
+// delta rule, n(n-1)/2·(dk + dv). Memory n·(dk + dv) + n²·(group + 1).
 template <class T>
 void one_chunk(const Head<T>& h, Index start, Index n) {
     using exact::add_product;

@@ -1,5 +1,5 @@
-// What the gates of one chunk multiply, in the fast forms: only running products of numbers in [0, 1], so nothing overflows
-// and an exact 0 stays one.
+// What the gates of one chunk multiply, in the fast forms: only running products of numbers in [0, 1], so nothing
+// overflows and an exact 0 stays one.
 #pragma once
 
 #include <Eigen/Core>
@@ -16,8 +16,8 @@
 namespace causeway::gated {
 
 // While alive, and if it is on, results of this thread below the smallest normal number are 0: products of strong gates
-// would else end in denormal numbers, on each of which a multiply-add takes some 100 cycles (gates of e^-0.5, chunks of 256
-// tokens: four times the time). Inputs keep their meaning. For processors where this costs nothing it does nothing.
+// would else end in denormal numbers, on each of which a multiply-add takes some 100 cycles (gates of e^-0.5, chunks of
+// 256 tokens: four times the time). Inputs keep their meaning. For processors where this costs nothing it does nothing.
 class FlushUnderflow {
 public:
     FlushUnderflow(const FlushUnderflow&) = delete;
@@ -36,7 +36,9 @@ private:
 
 // x times the factor f of a gate: 0 where that is 0, whatever x is (an overflowed score too).
 template <class T>
-inline simd::Vector<T> gated_product(simd::Vector<T> x, simd::Vector<T> f) { return f == simd::Vector<T>{} ? f : x * f; }
+inline simd::Vector<T> gated_product(simd::Vector<T> x, simd::Vector<T> f) {
+    return f == simd::Vector<T>{} ? f : x * f;
+}
 
 // a_i = e^{g_i}, down to denormal numbers.
 template <class T>
@@ -91,12 +93,12 @@ void channel_gates(const T* a, Index n, Index dk, T* e, T* w) {
     for (Index t = n - 1; t > 0; --t) multiply_row(w + (t - 1) * dk, w + t * dk, a + t * dk, dk);
 }
 
-// With a gate per channel the decay between two tokens stands inside their inner product. It is split at a token between
-// them, on which both factors are products of gates: for pairs of neighbouring blocks of m, 2m, 4m, ... tokens,
+// With a gate per channel the decay between two tokens stands inside their inner product. It is split at a token
+// between them, on which both factors are products of gates: for pairs of neighbouring blocks of m, 2m, 4m, ... tokens,
 //   Σ_c q_tc k_jc Π_{s=j+1..t} a_sc = <q_t ⊙ f_t, k_j ⊙ f_j>,   f_t = Π_{ref<s<=t} a_s,   f_j = Π_{j<s<=ref} a_s,
-// where j is in the first block of the pair, t in the second, and ref the last token of the first. Every pair j < t that is
-// not in one block of m tokens meets exactly once. f(first, size of a block, end) for all of them, neighbours soon after one
-// another.
+// where j is in the first block of the pair, t in the second, and ref the last token of the first. Every pair j < t
+// that is not in one block of m tokens meets exactly once. f(first, size of a block, end) for all of them, neighbours
+// soon after one another.
 template <class F>
 void each_pair_of_blocks(Index n, Index m, F&& f) {
     constexpr Index together = 16;  // tokens whose rows stay in the first-level cache
@@ -117,8 +119,8 @@ void split_factors(const T* a, Index m, Index end, Index dk, T* f) {
     for (Index t = m + 1; t < end; ++t) multiply_row(f + t * dk, f + (t - 1) * dk, a + t * dk, dk);
 }
 
-// S_ij = <x_i, y_j> for `rows` rows of x and `columns` of y, all of dk numbers and contiguous; four by four at a time, the
-// sums of 16 products across lanes together (simd::sums).
+// S_ij = <x_i, y_j> for `rows` rows of x and `columns` of y, all of dk numbers and contiguous; four by four at a time,
+// the sums of 16 products across lanes together (simd::sums).
 template <class T>
 void inner_products(const T* x, Index rows, const T* y, Index columns, Index dk, T* S, Index row_length) {
     constexpr Index L = simd::lanes<T>, side = 4;
@@ -151,12 +153,14 @@ void inner_products(const T* x, Index rows, const T* y, Index columns, Index dk,
                 for (Index k = 0; k < std::min(L, side * side); ++k) values[first + k] = total[k];
             }
             for (Index k = 0; k < std::min(side, rows - i); ++k)
-                for (Index l = 0; l < std::min(side, columns - j); ++l) S[(i + k) * row_length + j + l] = values[k * side + l];
+                for (Index l = 0; l < std::min(side, columns - j); ++l)
+                    S[(i + k) * row_length + j + l] = values[k * side + l];
         }
     }
 }
 
-// The same for the pairs j <= t of four tokens (or the n < 4 left) and with their decay: S_tj = Σ_c x_tc y_jc Π_{s=j+1..t} a_sc.
+// The same for the pairs j <= t of four tokens (or the n < 4 left) and with their decay: S_tj = Σ_c x_tc y_jc
+// Π_{s=j+1..t} a_sc.
 template <class T>
 void decayed_products_of_four(const T* x, const T* y, const T* a, Index n, Index dk, T* S, Index row_length) {
     using Vec = simd::Vector<T>;
@@ -182,20 +186,24 @@ void decayed_products_of_four(const T* x, const T* y, const T* a, Index n, Index
     for (; e + L <= dk; e += L) step([](const T* p) { return simd::load(p); }, e);
     if (e < dk) step([&](const T* p) { return simd::load_part(p, dk - e); }, e);
     T values[std::size(totals)];
-    for (Index first = 0; first < static_cast<Index>(std::size(totals)); first += L) simd::store(values + first, simd::sums<T>(totals + first));
+    for (Index first = 0; first < static_cast<Index>(std::size(totals)); first += L)
+        simd::store(values + first, simd::sums<T>(totals + first));
     for (Index t = 0, at = 0; t < n; ++t)
         for (Index j = 0; j <= t; ++j) S[t * row_length + j] = values[at++];
 }
 
-// Scores of one chunk with a gate per channel: A = Λ ⊙ Q Kᵀ with the diagonal for each of `group` queries, `square` apart,
-// and M = Λ ⊙ K Kᵀ unless it is null, of which the diagonal is not to be read. Rows of K and query(i) have dk numbers, those
-// of A and M row_length; f, keys and rows are scratch [n, dk].
+// Scores of one chunk with a gate per channel: A = Λ ⊙ Q Kᵀ with the diagonal for each of `group` queries, `square`
+// apart, and M = Λ ⊙ K Kᵀ unless it is null, of which the diagonal is not to be read. Rows of K and query(i) have dk
+// numbers, those of A and M row_length; f, keys and rows are scratch [n, dk].
 template <class T, class Query>
-void channel_scores(const T* K, Index group, Query&& query, const T* a, Index n, Index dk, T* A, Index square, T* M, Index row_length, T* f, T* keys, T* rows) {
+void channel_scores(const T* K, Index group, Query&& query, const T* a, Index n, Index dk, T* A, Index square, T* M,
+                    Index row_length, T* f, T* keys, T* rows) {
     constexpr Index least = 4;
     for (Index i = 0; i < n; i += least) {
         const Index count = std::min(least, n - i), diagonal = i * row_length + i;
-        const auto products = [&](const T* X, T* into) { decayed_products_of_four(X + i * dk, K + i * dk, a + i * dk, count, dk, into + diagonal, row_length); };
+        const auto products = [&](const T* X, T* into) {
+            decayed_products_of_four(X + i * dk, K + i * dk, a + i * dk, count, dk, into + diagonal, row_length);
+        };
         if (M) products(K, M);
         for (Index q = 0; q < group; ++q) products(query(q), A + q * square);
     }

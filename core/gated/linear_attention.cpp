@@ -27,7 +27,8 @@ Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
     const auto bytes = static_cast<std::size_t>(full[2] * full[3]) * size_of(type);
     for (Index b = 0; b < full[0]; ++b)
         for (Index h = 0; h < full[1]; ++h)
-            std::copy_n(a.raw() + static_cast<std::size_t>(b) * bytes, bytes, out.raw() + static_cast<std::size_t>(b * full[1] + h) * bytes);
+            std::copy_n(a.raw() + static_cast<std::size_t>(b) * bytes, bytes,
+                        out.raw() + static_cast<std::size_t>(b * full[1] + h) * bytes);
     return out;
 }
 
@@ -42,13 +43,16 @@ void check_log_decay(const Tensor& g) {
             bool fine = true;
             for (Index k = i * piece; k < end; ++k) fine &= x[k] <= T(0);
             if (fine) return;
-            Index at = static_cast<Index>(std::find_if(x + i * piece, x + end, [](T value) { return !(value <= T(0)); }) - x);
+            Index at =
+                static_cast<Index>(std::find_if(x + i * piece, x + end, [](T value) { return !(value <= T(0)); }) - x);
             for (Index seen = bad; at < seen && !bad.compare_exchange_weak(seen, at);) {}
         });
         return bad.load();
     };
     const Index at = g.dtype() == DType::f64 ? first_bad(g.data<double>()) : first_bad(g.data<float>());
-    if (at < g.size()) fail("log_decay: ", number_text(g.get(at)), " in element ", at + 1, ", expected numbers <= 0 (the state is multiplied by their exponentials)");
+    if (at < g.size())
+        fail("log_decay: ", number_text(g.get(at)), " in element ", at + 1,
+             ", expected numbers <= 0 (the state is multiplied by their exponentials)");
 }
 
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
@@ -91,7 +95,8 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
             wide.push_back(c.dk);
             if (fits(wide)) return c.dk;
         }
-        fail(name, ": ", s.text(), ", expected ", expected.text(), channels ? ", or " + wide.text() + " for a gate per key channel" : std::string());
+        fail(name, ": ", s.text(), ", expected ", expected.text(),
+             channels ? ", or " + wide.text() + " for a gate per key channel" : std::string());
     };
     c.gates = gate("log_decay", o.log_decay, has_gate(c.update), true);
     gate("beta", o.beta, has_delta(c.update), false);
@@ -108,8 +113,10 @@ bool is_state_shape(const Shape& s, const Tensor& k, const Sizes& c) {
 }
 
 void check_state(const Tensor& state, const Tensor& k, const Sizes& c) {
-    if (!is_state_shape(state.shape(), k, c)) fail("state: ", state.shape().text(), ", expected ", c.state_shape.text());
-    if (c.compute == DType::f64 && state.dtype() != DType::f64) fail("state: ", name(state.dtype()), ", expected Float64 like q");
+    if (!is_state_shape(state.shape(), k, c))
+        fail("state: ", state.shape().text(), ", expected ", c.state_shape.text());
+    if (c.compute == DType::f64 && state.dtype() != DType::f64)
+        fail("state: ", name(state.dtype()), ", expected Float64 like q");
     if (c.compute == DType::f32 && state.dtype() == DType::f64) fail("state: Float64, expected Float32");
 }
 
@@ -155,7 +162,8 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     return call.compute == DType::f64 ? compute<double>(call, o.mode) : compute<float>(call, o.mode);
 }
 
-LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o, OperationCount& count) {
+LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
+                                      OperationCount& count) {
     const Call call = gated::check(q, k, v, o);
     const auto cq = to_counted(call.q), ck = to_counted(call.k), cv = to_counted(call.v);
     const auto cg = to_counted(call.log_decay), cb = to_counted(call.beta);

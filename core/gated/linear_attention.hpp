@@ -11,13 +11,14 @@
 namespace causeway {
 
 struct LinearOptions {
-    std::string update = "linear";    // "linear", "gated", "delta", "gated_delta"
-    std::optional<Tensor> log_decay;  // g <= 0, [b, h, N] or [b, h, N, d_k]; with "gated" and "gated_delta", and only then
-    std::optional<Tensor> beta;       // [b, h, N]; with "delta" and "gated_delta", and only then
-    std::string mode = "chunkwise";   // "recurrent" (the definition), "chunkwise", "parallel"
-    Index chunk = 64;                 // chunk length >= 1
-    double scale = 1;                 // factor on q (ONNX: 1/sqrt(d_k))
-    std::optional<Tensor> state;      // state to start from, [b, h, d_k, d_v]; none: zeros
+    std::string update = "linear";  // "linear", "gated", "delta", "gated_delta"
+    std::optional<Tensor>
+        log_decay;               // g <= 0, [b, h, N] or [b, h, N, d_k]; with "gated" and "gated_delta", and only then
+    std::optional<Tensor> beta;  // [b, h, N]; with "delta" and "gated_delta", and only then
+    std::string mode = "chunkwise";  // "recurrent" (the definition), "chunkwise", "parallel"
+    Index chunk = 64;                // chunk length >= 1
+    double scale = 1;                // factor on q (ONNX: 1/sqrt(d_k))
+    std::optional<Tensor> state;     // state to start from, [b, h, d_k, d_v]; none: zeros
 };
 
 struct LinearResult {
@@ -25,15 +26,16 @@ struct LinearResult {
     Tensor state;  // [b, h, d_k, d_v] after the last token; Float32, for Float64 inputs Float64
 };
 
-// The recurrence of core/gated/problem.hpp. q [b, h_q, N, d_k], k [b, h, N, d_k], v [b, h, N, d_v], h_q a multiple of h:
-// consecutive heads of q share a head of k and v. Or all without b, or without b and heads (log_decay and beta likewise).
-// One element type for q, k, v; Float16 and BFloat16 are computed in Float32. log_decay and beta may have one head for all.
-// O(N·(d_k·d_v + chunk·(d_k + d_v))) time chunkwise, O(N·d_k·d_v) recurrent, O(N²·(d_k + d_v)) parallel.
-// Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
+// The recurrence of core/gated/problem.hpp. q [b, h_q, N, d_k], k [b, h, N, d_k], v [b, h, N, d_v], h_q a multiple of
+// h: consecutive heads of q share a head of k and v. Or all without b, or without b and heads (log_decay and beta
+// likewise). One element type for q, k, v; Float16 and BFloat16 are computed in Float32. log_decay and beta may have
+// one head for all. O(N·(d_k·d_v + chunk·(d_k + d_v))) time chunkwise, O(N·d_k·d_v) recurrent, O(N²·(d_k + d_v))
+// parallel. Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
 // The same by the definition of the mode in Float64, with every operation counted: `count` grows by what was executed.
-LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&, OperationCount& count);
+LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&,
+                                      OperationCount& count);
 
 namespace gated {
 
@@ -41,10 +43,10 @@ namespace gated {
 struct Sizes {
     Update update;
     Index batch, heads, group, N, dk, dv, gates, chunk;
-    DType dtype;                              // of q, k, v and the output
-    DType compute;                            // Float32 or Float64
-    Shape output;                             // as the caller wrote q, with the width d_v
-    Shape state_shape;                        // [batch, heads, d_k, d_v]
+    DType dtype;        // of q, k, v and the output
+    DType compute;      // Float32 or Float64
+    Shape output;       // as the caller wrote q, with the width d_v
+    Shape state_shape;  // [batch, heads, d_k, d_v]
     double scale;
 };
 // Everything that is checked without looking at an element. Allocates nothing where all is well.
@@ -58,7 +60,7 @@ void check_log_decay(const Tensor& g);
 
 // What the checks make of a call: tensors of four dimensions, contiguous, in the type of computation.
 struct Call : Sizes {
-    Tensor q, k, v, log_decay, beta, state;   // log_decay, beta: empty where the update has none; state: a copy or zeros
+    Tensor q, k, v, log_decay, beta, state;  // log_decay, beta: empty where the update has none; state: a copy or zeros
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 

@@ -24,14 +24,14 @@ constexpr bool has_delta(Update u) { return u == Update::delta || u == Update::g
 template <class T>
 struct Head {
     Index N = 0, dk = 0, dv = 0, group = 1;
-    Index gates = 0;                     // columns of g: 0 (no gate), 1 (one a head) or dk (one a key channel)
-    const T* q = nullptr;                // [group, N, dk]
-    const T* k = nullptr;                // [N, dk]
-    const T* v = nullptr;                // [N, dv]
-    const T* g = nullptr;                // [N, gates], <= 0 (-Inf too: the state is forgotten)
-    const T* beta = nullptr;             // [N]; null: no delta rule
-    T* O = nullptr;                      // [group, N, dv], not read
-    T* S = nullptr;                      // [dk, dv], in and out
+    Index gates = 0;          // columns of g: 0 (no gate), 1 (one a head) or dk (one a key channel)
+    const T* q = nullptr;     // [group, N, dk]
+    const T* k = nullptr;     // [N, dk]
+    const T* v = nullptr;     // [N, dv]
+    const T* g = nullptr;     // [N, gates], <= 0 (-Inf too: the state is forgotten)
+    const T* beta = nullptr;  // [N]; null: no delta rule
+    T* O = nullptr;           // [group, N, dv], not read
+    T* S = nullptr;           // [dk, dv], in and out
     T scale = T(1);
 
     ConstView<T> Q(Index i) const { return {q + i * N * dk, N, dk}; }
@@ -47,13 +47,13 @@ template <class T>
 struct Problem {
     Index batch = 1, heads = 1, group = 1;  // heads of k and v; of q there are heads · group
     Index N = 0, dk = 0, dv = 0, gates = 0;
-    const T* q = nullptr;                   // [batch, heads · group, N, dk]
-    const T* k = nullptr;                   // [batch, heads, N, dk]
-    const T* v = nullptr;                   // [batch, heads, N, dv]
-    const T* g = nullptr;                   // [batch, heads, N, gates] or null
-    const T* beta = nullptr;                // [batch, heads, N] or null
-    T* O = nullptr;                         // [batch, heads · group, N, dv]
-    T* S = nullptr;                         // [batch, heads, dk, dv], in and out
+    const T* q = nullptr;     // [batch, heads · group, N, dk]
+    const T* k = nullptr;     // [batch, heads, N, dk]
+    const T* v = nullptr;     // [batch, heads, N, dv]
+    const T* g = nullptr;     // [batch, heads, N, gates] or null
+    const T* beta = nullptr;  // [batch, heads, N] or null
+    T* O = nullptr;           // [batch, heads · group, N, dv]
+    T* S = nullptr;           // [batch, heads, dk, dv], in and out
     T scale = T(1);
     Index chunk = 64;
 

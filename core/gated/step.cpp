@@ -1,6 +1,7 @@
 // A strip of four vectors of columns is taken through the whole head twice: first Sᵀk is summed over its rows; then the
 // rows, from the last to the first since the last ones are still in the first-level cache, are rewritten and what the
-// queries read is summed on the way. Memory sees one read and one write. Without the delta rule the first pass falls away.
+// queries read is summed on the way. Memory sees one read and one write. Without the delta rule the first pass falls
+// away.
 #include "core/gated/step.hpp"
 
 #include <algorithm>
@@ -15,8 +16,8 @@ namespace causeway {
 namespace gated {
 namespace {
 
-using simd::Vector;
 using simd::lanes;
+using simd::Vector;
 
 // Gates of one token, a = e^g, for a block of rows of the state at a time: there is no bound on d_k.
 template <class T>
@@ -57,7 +58,8 @@ private:
 template <class T, int NV, bool part>
 class Strip {
 public:
-    Strip(const Head<T>& h, Decay<T>& decay, Index column) : h_(h), decay_(decay), column_(column), last_(h.dv - column - (NV - 1) * lanes<T>) {}
+    Strip(const Head<T>& h, Decay<T>& decay, Index column)
+        : h_(h), decay_(decay), column_(column), last_(h.dv - column - (NV - 1) * lanes<T>) {}
 
     void run() {
         load(u_, h_.v + column_);
@@ -80,7 +82,8 @@ private:
 
     inline __attribute__((always_inline)) void load(Row& x, const T* p) const {
 #pragma GCC unroll 8
-        for (int v = 0; v < NV; ++v) x[v] = part && v == NV - 1 ? simd::load_part(p + v * lanes<T>, last_) : simd::load(p + v * lanes<T>);
+        for (int v = 0; v < NV; ++v)
+            x[v] = part && v == NV - 1 ? simd::load_part(p + v * lanes<T>, last_) : simd::load(p + v * lanes<T>);
     }
 
     inline __attribute__((always_inline)) void store(T* p, const Row& x) const {
@@ -99,7 +102,7 @@ private:
             const T* k = h_.k + start;
             const T* S = h_.S + start * h_.dv + column_;
             const Index n = std::min(Decay<T>::rows, h_.dk - start);
-            const auto add = [&](Row& sum, Index e) __attribute__((always_inline)) {
+            const auto add = [&](Row & sum, Index e) __attribute__((always_inline)) {
                 const T ak = a[e] * k[e];
                 load(s, S + e * h_.dv);
 #pragma GCC unroll 8
@@ -118,7 +121,8 @@ private:
     void pass(Index i) {
         Row o[G > 0 ? G : 1]{}, s;
         const T* q = h_.q + i * h_.dk;
-        for (Index start = (h_.dk - 1) / Decay<T>::rows * Decay<T>::rows; start >= 0 && h_.dk > 0; start -= Decay<T>::rows) {
+        for (Index start = (h_.dk - 1) / Decay<T>::rows * Decay<T>::rows; start >= 0 && h_.dk > 0;
+             start -= Decay<T>::rows) {
             const T* a = write ? decay_.block(start) : nullptr;
             const Index n = std::min(Decay<T>::rows, h_.dk - start);
             for (Index e = n - 1; e >= 0; --e) {
@@ -179,7 +183,8 @@ struct Gate {
 constexpr Index task_bytes = 1 << 18, serial_bytes = 1 << 20;
 
 template <class T>
-void step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Gate<T>& decay, const Gate<T>& beta, T* S, T* O) {
+void step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Gate<T>& decay, const Gate<T>& beta,
+          T* S, T* O) {
     Problem<T> p;
     p.batch = c.batch, p.heads = c.heads, p.group = c.group;
     p.N = 1, p.dk = c.dk, p.dv = c.dv, p.gates = c.gates;
@@ -201,12 +206,15 @@ void step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, con
 
 // Fails where `A`, which is written, has its elements in common with another argument.
 void check_apart(const char* name, const Tensor& A, const char* other, const Tensor& B) {
-    if (A.size() > 0 && A.raw() == B.raw()) fail(name, ": has the elements of ", other, ", expected a tensor of its own");
+    if (A.size() > 0 && A.raw() == B.raw())
+        fail(name, ": has the elements of ", other, ", expected a tensor of its own");
 }
 
 template <class T>
-void step_as(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O, const LinearOptions& o) {
-    const Tensor g = has_gate(c.update) ? o.log_decay->to(c.compute) : q, b = has_delta(c.update) ? o.beta->to(c.compute) : q;
+void step_as(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
+             const LinearOptions& o) {
+    const Tensor g = has_gate(c.update) ? o.log_decay->to(c.compute) : q,
+                 b = has_delta(c.update) ? o.beta->to(c.compute) : q;
     if (has_gate(c.update)) check_log_decay(g);
     const Gate<T> decay = has_gate(c.update) ? Gate<T>(g, c, c.gates) : Gate<T>();
     const Gate<T> beta = has_delta(c.update) ? Gate<T>(b, c, 1) : Gate<T>();
@@ -220,13 +228,15 @@ void step_as(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, 
 }  // namespace
 }  // namespace gated
 
-void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O, const LinearOptions& o) {
+void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
+                           const LinearOptions& o) {
     using namespace gated;
     const Sizes c = check_sizes(q, k, v, o);
     if (c.N != 1) fail("q: length ", c.N, ", expected 1, one token");
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
     check_state(state, k, c);
-    if (state.dtype() != c.compute) fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
+    if (state.dtype() != c.compute)
+        fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
     if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
     if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
     check_apart("O", O, "state", state);

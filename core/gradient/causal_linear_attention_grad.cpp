@@ -79,7 +79,8 @@ void normalised(const GradProblem<T>& all, Index head, Index d) {
 }
 
 template <class T>
-CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
+CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                       const CausalOptions& o) {
     constexpr DType type = dtype_of<T>;
     const Index width = n.d + (o.normalize ? 1 : 0), heads = n.batch * n.heads;
     CausalGradient out{Tensor(type, B.shape()), Tensor(type, C.shape()), Tensor(type, V.shape()), {}, {}};
@@ -95,14 +96,17 @@ CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, co
     p.dO = dO.data<T>();
     p.dq = out.dB.data<T>(), p.dk = out.dC.data<T>(), p.dv = out.dV.data<T>();
     p.dS = dS.data<T>();
-    const auto decay_of = [&](Index head) { return o.decay.size() == 1 ? 0 : static_cast<std::size_t>(head % n.heads); };
+    const auto decay_of = [&](Index head) {
+        return o.decay.size() == 1 ? 0 : static_cast<std::size_t>(head % n.heads);
+    };
     if (!o.decay.empty()) {  // also where every γ is 1: its gradient is wanted
         g = Tensor(type, {heads, n.N});
         dg = Tensor(type, {heads, n.N});
         p.in.gates = 1;
         p.in.g = g.data<T>();
         p.dg = dg.data<T>();
-        for (Index h = 0; h < heads; ++h) std::fill_n(g.data<T>() + h * n.N, n.N, static_cast<T>(std::log(o.decay[decay_of(h)])));
+        for (Index h = 0; h < heads; ++h)
+            std::fill_n(g.data<T>() + h * n.N, n.N, static_cast<T>(std::log(o.decay[decay_of(h)])));
     }
 
     if (o.normalize) parallel_for(heads, [&](Index h) { normalised(p, h, n.d); });
@@ -120,7 +124,8 @@ CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, co
 
 }  // namespace
 
-CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
+CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                            const CausalOptions& o) {
     const Dimensions n = check(B, C, V, dO, o);
     if (n.dtype == DType::f64) return compute<double>(n, B, C, V, dO, o);
     CausalGradient out = compute<float>(n, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), dO.to(DType::f32), o);

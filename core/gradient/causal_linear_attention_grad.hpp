@@ -9,15 +9,15 @@
 namespace causeway {
 
 struct CausalGradient {
-    Tensor dB, dC, dV;             // shapes and type of B, C, V
-    std::vector<double> ddecay;    // one for each γ given; one for all heads has the sum over them; over batches always
+    Tensor dB, dC, dV;           // shapes and type of B, C, V
+    std::vector<double> ddecay;  // one for each γ given; one for all heads has the sum over them; over batches always
     std::optional<Tensor> dstate;  // where a state was given: with respect to it, its shape and type
 };
 
-// The gradient of <O, dO> for O = causal_linear_attention(B, C, V, options), with respect to everything that O depends on:
-// O is the same whatever the method, so `method` is only checked, and `block` is the length of the chunks (64 if none).
-// dO has the shape and type of V. With normalize the quotient is differentiated (claims G8): for N' = (B Cᵀ ⊙ M) [V, 1],
-// D its last column, Y = N / D and G = dO
+// The gradient of <O, dO> for O = causal_linear_attention(B, C, V, options), with respect to everything that O depends
+// on: O is the same whatever the method, so `method` is only checked, and `block` is the length of the chunks (64 if
+// none). dO has the shape and type of V. With normalize the quotient is differentiated (claims G8): for N' = (B Cᵀ ⊙ M)
+// [V, 1], D its last column, Y = N / D and G = dO
 //
 //   dN' = [diag(1/D) G, -rowsum(G ⊙ Y) / D]
 //
@@ -25,6 +25,7 @@ struct CausalGradient {
 // dγ = Σ_s d(ln a_s) / γ, summed in Float64. Float16 and BFloat16 are computed in Float32.
 // O(N·(r·d + block·(r + d))) time; memory N/block·r·d a head, with normalize 3·N·(d + 1) for each head in work.
 // Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
-CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& = {});
+CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                            const CausalOptions& = {});
 
 }  // namespace causeway

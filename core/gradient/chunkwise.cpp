@@ -1,12 +1,13 @@
-// The chunkwise backward pass in register tiles (core/exact/panels.hpp); chunkwise.hpp is its definition, letter by letter.
+// The chunkwise backward pass in register tiles (core/exact/panels.hpp); chunkwise.hpp is its definition, letter by
+// letter.
 //
-// A forward sweep stores the state before every chunk and, with the delta rule, the residuals y_t = v_t - S'ᵀ k_t where dv
-// will stand; without gates and delta rule it makes dq instead, the only gradient that needs those states, and stores
-// nothing: dA is then computed twice, which costs less than states that come from memory. Then chunks in reverse, each at
-// home in the second-level cache. Products that end in the same tile of dq, dk, dv or dS share its registers; dg is made of
-// dot products on rows of those tiles, and of sums over Z = dA ⊙ A + dM ⊙ M.
-// With a gate per key channel, Λ stands inside the inner products, which are split into pairs of blocks as in the forward
-// pass (gates.hpp); rows of channels are then padded to whole panels with gates of 1 and keys and queries of 0.
+// A forward sweep stores the state before every chunk and, with the delta rule, the residuals y_t = v_t - S'ᵀ k_t where
+// dv will stand; without gates and delta rule it makes dq instead, the only gradient that needs those states, and
+// stores nothing: dA is then computed twice, which costs less than states that come from memory. Then chunks in
+// reverse, each at home in the second-level cache. Products that end in the same tile of dq, dk, dv or dS share its
+// registers; dg is made of dot products on rows of those tiles, and of sums over Z = dA ⊙ A + dM ⊙ M. With a gate per
+// key channel, Λ stands inside the inner products, which are split into pairs of blocks as in the forward pass
+// (gates.hpp); rows of channels are then padded to whole panels with gates of 1 and keys and queries of 0.
 #include "core/gradient/chunkwise.hpp"
 
 #include "core/base/parallel.hpp"
@@ -24,14 +25,15 @@ using exact::vectors_of_panel;
 template <class F>
 inline void each_row_tile_reversed(Index n, F&& f) {
     Index end = n;
-    for (; end >= exact::tile_rows; end -= exact::tile_rows) f(std::integral_constant<int, exact::tile_rows>{}, end - exact::tile_rows);
+    for (; end >= exact::tile_rows; end -= exact::tile_rows)
+        f(std::integral_constant<int, exact::tile_rows>{}, end - exact::tile_rows);
     if (end >= 4) f(std::integral_constant<int, 4>{}, end - 4), end -= 4;
     if (end >= 2) f(std::integral_constant<int, 2>{}, end - 2), end -= 2;
     if (end >= 1) f(std::integral_constant<int, 1>{}, end - 1);
 }
 
-// Panels [panel][rows][W] of a matrix of `columns` columns, transposed: panels [panel of rows][stride][W], where row j of
-// a panel is column j of the matrix; stride >= columns in whole vectors.
+// Panels [panel][rows][W] of a matrix of `columns` columns, transposed: panels [panel of rows][stride][W], where row j
+// of a panel is column j of the matrix; stride >= columns in whole vectors.
 template <class T>
 void transpose_panels(const T* from, Index rows, Index columns, T* into, Index stride) {
     constexpr Index W = exact::panel_width<T>, L = simd::lanes<T>;
@@ -39,7 +41,8 @@ void transpose_panels(const T* from, Index rows, Index columns, T* into, Index s
         const T* panel = from + at / W * W * rows + at % W;
         for (Index e = 0; e < rows; e += L) {
             simd::Vector<T> square[L];
-            for (Index k = 0; k < L; ++k) square[k] = e + k < rows ? simd::load(panel + (e + k) * W) : simd::Vector<T>{};
+            for (Index k = 0; k < L; ++k)
+                square[k] = e + k < rows ? simd::load(panel + (e + k) * W) : simd::Vector<T>{};
             simd::transpose<T>(square);
             T* out = into + e / W * W * stride + e % W;
             for (Index k = 0; k < L; ++k) simd::store(out + (at + k) * W, square[k]);
@@ -66,8 +69,16 @@ class Backward {
 
 public:
     Backward(const GradHead<T>& d, Index c)
-        : d_(d), h_(d.in), c_(c), keys_(whole(c)), wide_k_(whole(h_.dk)), wide_v_(whole(h_.dv)), delta_(h_.beta != nullptr), gated_(h_.gates == 1),
-          channels_(h_.gates > 1), plain_(!delta_ && h_.gates == 0) {
+        : d_(d),
+          h_(d.in),
+          c_(c),
+          keys_(whole(c)),
+          wide_k_(whole(h_.dk)),
+          wide_v_(whole(h_.dv)),
+          delta_(h_.beta != nullptr),
+          gated_(h_.gates == 1),
+          channels_(h_.gates > 1),
+          plain_(!delta_ && h_.gates == 0) {
         for (auto* buffer : {&Kp_, &Qp_, &Dp_, &Xp_, &E_}) std::fill_n(buffer->data(), buffer->size(), T(0));
         exact::pack_rows(d.dS, h_.dk, h_.dv, h_.dv, E_.data(), h_.dk);
         if (plain_) {
@@ -85,7 +96,9 @@ public:
         K_ = h_.k + start * h_.dk;
         prefetch_.clear();
         const Index next = start + n;
-        const auto bytes = [&](Index width) { return static_cast<std::size_t>(std::min(c_, h_.N - next) * width) * sizeof(T); };
+        const auto bytes = [&](Index width) {
+            return static_cast<std::size_t>(std::min(c_, h_.N - next) * width) * sizeof(T);
+        };
         if (next < h_.N) {
             prefetch_.add(d_.dq + next * h_.dk, bytes(h_.dk));
             prefetch_.add(d_.dO + next * h_.dv, bytes(h_.dv));
@@ -96,7 +109,9 @@ public:
         pack_values();
         for (Index q = 0; q < h_.group; ++q) {
             score_gradients(output_gradient(q), T(1), nullptr, P_.data());
-            each_tile(n, h_.dk, [&](auto rows, auto vectors, Index i, Index at) { query_tile<decltype(rows)::value, decltype(vectors)::value>(q, P_.data(), i, at); });
+            each_tile(n, h_.dk, [&](auto rows, auto vectors, Index i, Index at) {
+                query_tile<decltype(rows)::value, decltype(vectors)::value>(q, P_.data(), i, at);
+            });
         }
         each_tile(h_.dv, h_.dk, [&](auto rows, auto vectors, Index j, Index at) {  // Sᵀ += Vᵀ K
             constexpr int R = decltype(rows)::value, NV = decltype(vectors)::value;
@@ -110,8 +125,8 @@ public:
         });
     }
 
-    // Chunks in reverse: tokens [start, start + n), of which S0 is the state before, in panels [panel][dk][W]; not needed
-    // after forward().
+    // Chunks in reverse: tokens [start, start + n), of which S0 is the state before, in panels [panel][dk][W]; not
+    // needed after forward().
     void chunk(Index start, Index n, const T* S0) {
         start_ = start;
         n_ = n;
@@ -132,19 +147,28 @@ public:
         std::fill_n(older_.data(), n, T(0));
         std::fill_n(later_.data(), n, T(0));
 
-        each_tile<true>(n, h_.dv, [&](auto rows, auto vectors, Index i, Index at) { value_tile<decltype(rows)::value, decltype(vectors)::value>(i, at); });
-        for (Index q = 0; q < h_.group; ++q) score_gradients(output_gradient(q), T(1), A_.data() + q * c_ * keys_, P_.data() + q * c_ * keys_);
+        each_tile<true>(n, h_.dv, [&](auto rows, auto vectors, Index i, Index at) {
+            value_tile<decltype(rows)::value, decltype(vectors)::value>(i, at);
+        });
+        for (Index q = 0; q < h_.group; ++q)
+            score_gradients(output_gradient(q), T(1), A_.data() + q * c_ * keys_, P_.data() + q * c_ * keys_);
         if (delta_) score_gradients(d_.dv + start * h_.dv, T(-1), M_.data(), R_.data());
         if (channels_) {
             channel_gradients();
         } else {
             for (Index q = 0; !plain_ && q < h_.group; ++q)
-                each_tile(n, h_.dk, [&](auto rows, auto vectors, Index i, Index at) { query_tile<decltype(rows)::value, decltype(vectors)::value>(q, P_.data() + q * c_ * keys_, i, at); });
-            each_tile(n, h_.dk, [&](auto rows, auto vectors, Index i, Index at) { key_tile<decltype(rows)::value, decltype(vectors)::value>(i, at); });
+                each_tile(n, h_.dk, [&](auto rows, auto vectors, Index i, Index at) {
+                    query_tile<decltype(rows)::value, decltype(vectors)::value>(q, P_.data() + q * c_ * keys_, i, at);
+                });
+            each_tile(n, h_.dk, [&](auto rows, auto vectors, Index i, Index at) {
+                key_tile<decltype(rows)::value, decltype(vectors)::value>(i, at);
+            });
         }
         if (channels_) through_channels();
         through_ = T(0);
-        each_tile(h_.dk, h_.dv, [&](auto rows, auto vectors, Index e, Index at) { state_tile<decltype(rows)::value, decltype(vectors)::value>(e, at); });
+        each_tile(h_.dk, h_.dv, [&](auto rows, auto vectors, Index e, Index at) {
+            state_tile<decltype(rows)::value, decltype(vectors)::value>(e, at);
+        });
         if (gated_) gate_gradients();
         if (delta_)
             for (Index t = 0; t < n; ++t) d_.dbeta[start + t] = dbeta_[t];
@@ -152,12 +176,15 @@ public:
 
     void finish() {
         for (Index at = 0; at < h_.dv; at += W)
-            for (Index e = 0; e < h_.dk; ++e) std::copy_n(E_.data() + at * h_.dk + e * W, std::min(W, h_.dv - at), d_.dS + e * h_.dv + at);
+            for (Index e = 0; e < h_.dk; ++e)
+                std::copy_n(E_.data() + at * h_.dk + e * W, std::min(W, h_.dv - at), d_.dS + e * h_.dv + at);
     }
 
 private:
     const T* output_gradient(Index q) const { return d_.dO + (q * h_.N + start_) * h_.dv; }
-    const T* queries(Index q) const { return Q_.size() > 0 ? Q_.data() + q * c_ * wide_k_ : h_.q + (q * h_.N + start_) * h_.dk; }  // rows of Q
+    const T* queries(Index q) const {
+        return Q_.size() > 0 ? Q_.data() + q * c_ * wide_k_ : h_.q + (q * h_.N + start_) * h_.dk;
+    }                                                                               // rows of Q
     const T* values() const { return delta_ ? U_.data() : h_.v + start_ * h_.dv; }  // rows of U
     Index value_stride() const { return delta_ ? wide_v_ : h_.dv; }
     Index key_stride() const { return channels_ ? wide_k_ : h_.dk; }
@@ -182,7 +209,8 @@ private:
         if (start_ == 0) return;
         const Index next = start_ - c_;
         const auto bytes = [&](Index width) { return static_cast<std::size_t>(c_ * width) * sizeof(T); };
-        if (S0_ && wide_v_ == h_.dv) prefetch_.add(S0_ - h_.dk * wide_v_, static_cast<std::size_t>(h_.dk * wide_v_) * sizeof(T));
+        if (S0_ && wide_v_ == h_.dv)
+            prefetch_.add(S0_ - h_.dk * wide_v_, static_cast<std::size_t>(h_.dk * wide_v_) * sizeof(T));
         prefetch_.add(d_.dk + next * h_.dk, bytes(h_.dk));
         prefetch_.add(d_.dv + next * h_.dv, bytes(h_.dv));
         prefetch_.add(d_.dO + next * h_.dv, bytes(h_.dv));
@@ -220,14 +248,18 @@ private:
         }
         if (delta_) {
             pad_rows(d_.dv + start_ * h_.dv, n_, h_.dv, Y_.data(), wide_v_, T(0), T(1));
-            for (Index t = 0; t < n_; ++t) gated::multiply_row(U_.data() + t * wide_v_, Y_.data() + t * wide_v_, h_.beta[start_ + t], wide_v_);
+            for (Index t = 0; t < n_; ++t)
+                gated::multiply_row(U_.data() + t * wide_v_, Y_.data() + t * wide_v_, h_.beta[start_ + t], wide_v_);
             if (channels_) gated::multiply_row(Ke_.data(), K_padded_.data(), e_.data(), n_ * wide_k_);
-            else for (Index t = 0; t < n_; ++t) gated::multiply_row(Ke_.data() + t * dk, K_ + t * dk, gated_ ? e_[t] : T(1), dk);
+            else
+                for (Index t = 0; t < n_; ++t)
+                    gated::multiply_row(Ke_.data() + t * dk, K_ + t * dk, gated_ ? e_[t] : T(1), dk);
             std::fill_n(dbeta_.data(), n_, T(0));
         }
         pack_values();
         if (gated_ && delta_)
-            for (Index t = 0; t < n_; ++t) gated::multiply_row(Uw_.data() + t * wide_v_, U_.data() + t * wide_v_, w_[t], wide_v_);
+            for (Index t = 0; t < n_; ++t)
+                gated::multiply_row(Uw_.data() + t * wide_v_, U_.data() + t * wide_v_, w_[t], wide_v_);
     }
 
     // Uᵀ in panels of tokens.
@@ -237,7 +269,8 @@ private:
             T* panel = Ut_.data() + j / W * W * h_.dv + j % W;
             for (Index at = 0; at < h_.dv; at += L) {
                 Vec square[L];
-                for (Index k = 0; k < L; ++k) square[k] = j + k < n_ ? simd::load(U_.data() + (j + k) * wide_v_ + at) : Vec{};
+                for (Index k = 0; k < L; ++k)
+                    square[k] = j + k < n_ ? simd::load(U_.data() + (j + k) * wide_v_ + at) : Vec{};
                 simd::transpose<T>(square);
                 for (Index k = 0; k < std::min(L, h_.dv - at); ++k) simd::store(panel + (at + k) * W, square[k]);
             }
@@ -247,8 +280,9 @@ private:
     // A = Λ ⊙ Q Kᵀ and M = Λ ⊙ K Kᵀ up to the diagonal.
     void scores() {
         if (channels_) {
-            gated::channel_scores(K_padded_.data(), group_, [&](Index q) { return queries(q); }, a_.data(), n_, wide_k_, A_.data(), square_, delta_ ? M_.data() : nullptr,
-                                  keys_, F_.data(), Kf_.data(), Qf_.data());
+            gated::channel_scores(
+                K_padded_.data(), group_, [&](Index q) { return queries(q); }, a_.data(), n_, wide_k_, A_.data(),
+                square_, delta_ ? M_.data() : nullptr, keys_, F_.data(), Kf_.data(), Qf_.data());
             return;
         }
         for (Index q = 0; q < h_.group; ++q) masked_scores(queries(q), A_.data() + q * c_ * keys_);
@@ -264,7 +298,10 @@ private:
             for (int row = 0; row < R; ++row) {
                 const Index entry = (i + row) * keys_ + key;
                 for (int v = 0; v < NV; ++v)
-                    simd::store(into + entry + v * L, gated_ ? gated::gated_product<T>(t.acc[row][v], simd::load(lambda_.data() + entry + v * L)) : t.acc[row][v]);
+                    simd::store(into + entry + v * L,
+                                gated_
+                                    ? gated::gated_product<T>(t.acc[row][v], simd::load(lambda_.data() + entry + v * L))
+                                    : t.acc[row][v]);
             }
         });
     }
@@ -294,7 +331,8 @@ private:
                     if (gated_) {
                         const Vec lambda = simd::load(lambda_.data() + entry + v * L);
                         x = lambda == Vec{} ? lambda : x;
-                        simd::store(Z_.data() + entry + v * L, simd::load(Z_.data() + entry + v * L) + x * simd::load(scores + entry + v * L));
+                        simd::store(Z_.data() + entry + v * L,
+                                    simd::load(Z_.data() + entry + v * L) + x * simd::load(scores + entry + v * L));
                         x *= lambda;
                     }
                     simd::store(into + entry + v * L, x);
@@ -307,7 +345,8 @@ private:
     template <int NV>
     static T dot(const Vec (&row)[NV], const T* x, Index columns) {
         Vec sum = {};
-        for (int v = 0; v < NV; ++v) sum += row[v] * (columns >= NV * L ? simd::load(x + v * L) : simd::load_part(x + v * L, columns - v * L));
+        for (int v = 0; v < NV; ++v)
+            sum += row[v] * (columns >= NV * L ? simd::load(x + v * L) : simd::load_part(x + v * L, columns - v * L));
         return simd::sum<T>(sum);
     }
 
@@ -317,7 +356,8 @@ private:
             for (int v = 0; v < NV; ++v) t.acc[row][v] *= sign * factors[row];
     }
 
-    // t += rows i ... of the lower triangular X times the rows of Y (panels, already at the columns); `first` = 1 leaves out the diagonal.
+    // t += rows i ... of the lower triangular X times the rows of Y (panels, already at the columns); `first` = 1
+    // leaves out the diagonal.
     template <int first, int R, int NV>
     void add_lower(simd::Tile<T, R, NV>& t, const T* X, const T* Y, Index i) const {
         t.multiply(X + i * keys_, keys_, 1, Y, W, i);
@@ -354,9 +394,11 @@ private:
         const Index columns = h_.dv - at;
         if (gated_) {
             scale_rows(t, w_.data() + i);
-            for (int row = 0; row < R; ++row) later_[i + row] += dot<NV>(t.acc[row], values() + (i + row) * value_stride() + at, columns);
+            for (int row = 0; row < R; ++row)
+                later_[i + row] += dot<NV>(t.acc[row], values() + (i + row) * value_stride() + at, columns);
         }
-        for (Index q = 0; q < h_.group; ++q) add_lower_transposed<0>(t, A_.data() + q * c_ * keys_, Dp_.data() + q * c_ * wide_v_ + at * c_, i);
+        for (Index q = 0; q < h_.group; ++q)
+            add_lower_transposed<0>(t, A_.data() + q * c_ * keys_, Dp_.data() + q * c_ * wide_v_ + at * c_, i);
         T* dV = d_.dv + (start_ + i) * h_.dv + at;
         if (delta_) {
             T* X = Xp_.data() + at * c_;
@@ -389,7 +431,8 @@ private:
         const Index columns = h_.dk - at;
         if (gated_) {
             scale_rows(t, e_.data() + i);
-            for (int row = 0; row < R; ++row) older_[i + row] += dot<NV>(t.acc[row], queries(q) + (i + row) * h_.dk + at, columns);
+            for (int row = 0; row < R; ++row)
+                older_[i + row] += dot<NV>(t.acc[row], queries(q) + (i + row) * h_.dk + at, columns);
         }
         add_lower<0>(t, P, Kp_.data() + at * c_, i);
         T* into = d_.dq + (q * h_.N + start_ + i) * h_.dk + at;
@@ -410,19 +453,22 @@ private:
             const T one[exact::tile_rows] = {1, 1, 1, 1, 1, 1};
             scale_rows(t, gated_ ? e_.data() + i : one, T(-1));
             if (gated_)
-                for (int row = 0; row < R; ++row) older_[i + row] += dot<NV>(t.acc[row], K_ + (i + row) * h_.dk + at, columns);
+                for (int row = 0; row < R; ++row)
+                    older_[i + row] += dot<NV>(t.acc[row], K_ + (i + row) * h_.dk + at, columns);
             const T* U = gated_ ? Uw_.data() : U_.data();
             t.multiply(U + i * wide_v_, wide_v_, 1, Et_.data() + at * wide_v_, W, h_.dv);
         } else {
             t.multiply(values() + i * h_.dv, h_.dv, 1, Et_.data() + at * wide_v_, W, h_.dv);
             if (gated_) scale_rows(t, w_.data() + i);
         }
-        for (Index q = 0; q < h_.group; ++q) add_lower_transposed<0>(t, P_.data() + q * c_ * keys_, Qp_.data() + q * c_ * wide_k_ + at * c_, i);
+        for (Index q = 0; q < h_.group; ++q)
+            add_lower_transposed<0>(t, P_.data() + q * c_ * keys_, Qp_.data() + q * c_ * wide_k_ + at * c_, i);
         if (delta_) {
             add_lower<1>(t, R_.data(), Kp_.data() + at * c_, i);
             add_lower_transposed<1>(t, R_.data(), Kp_.data() + at * c_, i);
         }
-        for (int row = 0; row < R; ++row) exact::store_row<T, NV>(d_.dk + (start_ + i + row) * h_.dk + at, t.acc[row], columns);
+        for (int row = 0; row < R; ++row)
+            exact::store_row<T, NV>(d_.dk + (start_ + i + row) * h_.dk + at, t.acc[row], columns);
     }
 
     // dS_0 = e_last ⊙ E + Qeᵀ D - Keᵀ dX, in rows e ...; through_ is the sum of e_last ⊙ S_0 ⊙ E.
@@ -436,7 +482,8 @@ private:
             scale_rows(t, one, T(-1));
         }
         for (Index q = 0; q < h_.group; ++q)
-            t.multiply((h_.gates > 0 ? Qe_.data() + q * c_ * wide_k_ : queries(q)) + e, 1, key_stride(), Dp_.data() + q * c_ * wide_v_ + at * c_, W, n_);
+            t.multiply((h_.gates > 0 ? Qe_.data() + q * c_ * wide_k_ : queries(q)) + e, 1, key_stride(),
+                       Dp_.data() + q * c_ * wide_v_ + at * c_, W, n_);
         T* E = E_.data() + at * h_.dk + e * W;
         Vec sum = {};
         for (int row = 0; row < R; ++row) {
@@ -450,8 +497,8 @@ private:
         if (gated_) through_ += simd::sum<T>(sum);
     }
 
-    // dg_s = Σ_{t>=s} (Σ_{j<s} Z_tj + older_t) + Σ_{j<s} later_j + through: rows of Z are added from the last to row s, and of
-    // these sums the first s.
+    // dg_s = Σ_{t>=s} (Σ_{j<s} Z_tj + older_t) + Σ_{j<s} later_j + through: rows of Z are added from the last to row s,
+    // and of these sums the first s.
     void gate_gradients() {
         T* columns = Z_.data() + (n_ - 1) * keys_;  // Σ_{t>=s} Z_tj for j < s, in place of the last row
         T older = T(0);
@@ -483,7 +530,8 @@ private:
             simd::Tile<T, R, NV> t;
             t.clear();
             t.multiply(X + i * stride, stride, 1, Y + at * wide_v_, W, h_.dv);
-            for (int row = 0; row < R; ++row) exact::store_row<T, NV>(product_.data() + (i + row) * wide_k_ + at, t.acc[row], wide_k_ - at);
+            for (int row = 0; row < R; ++row)
+                exact::store_row<T, NV>(product_.data() + (i + row) * wide_k_ + at, t.acc[row], wide_k_ - at);
         });
     }
 
@@ -494,16 +542,19 @@ private:
                 constexpr int R = decltype(tile_rows)::value;
                 simd::Tile<T, R, panel_vectors> t;
                 t.clear();
-                t.multiply(X + (transposed ? i : i * keys_), transposed ? 1 : keys_, transposed ? keys_ : 1, Y + at, wide_k_, count);
+                t.multiply(X + (transposed ? i : i * keys_), transposed ? 1 : keys_, transposed ? keys_ : 1, Y + at,
+                           wide_k_, count);
                 for (int row = 0; row < R; ++row)
-                    for (int v = 0; v < panel_vectors; ++v) simd::store(product_.data() + (i + row) * wide_k_ + at + v * L, t.acc[row][v]);
+                    for (int v = 0; v < panel_vectors; ++v)
+                        simd::store(product_.data() + (i + row) * wide_k_ + at + v * L, t.acc[row][v]);
             });
         }
     }
 
     // into += x ⊙ y, over whole vectors.
     static void add_products(T* into, const T* x, const T* y, Index n, T factor = T(1)) {
-        for (Index i = 0; i < n; i += L) simd::store(into + i, simd::load(into + i) + factor * simd::load(x + i) * simd::load(y + i));
+        for (Index i = 0; i < n; i += L)
+            simd::store(into + i, simd::load(into + i) + factor * simd::load(x + i) * simd::load(y + i));
     }
     static void add_rows(T* into, const T* x, Index n) {
         for (Index i = 0; i < n; i += L) simd::store(into + i, simd::load(into + i) + simd::load(x + i));
@@ -557,15 +608,16 @@ private:
                 }
             }
             split_gradients(Q, dA, dQ_.data());
-            for (Index t = 0; t < n_; ++t) gated::multiply_row(d_.dq + (q * h_.N + start_ + t) * h_.dk, dQ_.data() + t * wide_k_, h_.scale, h_.dk);
+            for (Index t = 0; t < n_; ++t)
+                gated::multiply_row(d_.dq + (q * h_.N + start_ + t) * h_.dk, dQ_.data() + t * wide_k_, h_.scale, h_.dk);
         }
         add_suffix_sums(terms, n_, dG_.data());
         if (delta_) split_gradients(K_padded_.data(), R_.data(), dK_.data());
         for (Index t = 0; t < n_; ++t) std::copy_n(dK_.data() + t * wide_k_, h_.dk, d_.dk + (start_ + t) * h_.dk);
     }
 
-    // Scores of rows X with the keys below the diagonal, whose gradients are G: adds those of X to dX, of the keys to dK_, of
-    // the gates to dG_.
+    // Scores of rows X with the keys below the diagonal, whose gradients are G: adds those of X to dX, of the keys to
+    // dK_, of the gates to dG_.
     void split_gradients(const T* X, const T* G, T* dX) {
         gated::each_pair_of_blocks(n_, 1, [&](Index first, Index m, Index end) {
             interrupt::check();
@@ -607,7 +659,8 @@ private:
     bool delta_, gated_, channels_;     // gated: one gate a head
     bool plain_;                        // neither gates nor delta rule
     Index group_ = h_.group, rows_k_ = c_ * wide_k_, rows_v_ = c_ * wide_v_, square_ = c_ * keys_;
-    Buffer<T> A_{group_ * square_}, P_{group_ * square_}, M_{delta_ ? square_ : 0}, R_{delta_ ? square_ : 0};  // P = Λ ⊙ dA, R = Λ ⊙ dM
+    Buffer<T> A_{group_ * square_}, P_{group_ * square_}, M_{delta_ ? square_ : 0},
+        R_{delta_ ? square_ : 0};  // P = Λ ⊙ dA, R = Λ ⊙ dM
     Buffer<T> Z_{gated_ ? square_ : 0}, lambda_{gated_ ? square_ : 0};
     Buffer<T> a_{channels_ ? rows_k_ : c_}, e_{channels_ ? rows_k_ : c_}, w_{channels_ ? rows_k_ : c_};
     // Panels: Kᵀ, Uᵀ; K, Q, dO, dX; E = dS_1, and the transposes of it and of S_0.
@@ -615,12 +668,14 @@ private:
     Buffer<T> Kp_{rows_k_}, Qp_{group_ * rows_k_}, Dp_{group_ * rows_v_}, Xp_{delta_ ? rows_v_ : 0};
     Buffer<T> E_{h_.dk * wide_v_}, Et_{wide_k_ * wide_v_}, St_{wide_k_ * wide_v_};
     // Rows: scale · q, e ⊙ Q, e ⊙ K, w ⊙ K, w ⊙ U, the residuals y, U.
-    Buffer<T> Q_{channels_ || h_.scale != T(1) ? group_ * rows_k_ : 0}, Qe_{h_.gates > 0 ? group_ * rows_k_ : 0};
-    Buffer<T> Ke_{delta_ ? rows_k_ : 0}, Kw_{channels_ ? rows_k_ : 0}, Uw_{gated_ && delta_ ? rows_v_ : 0}, Y_{delta_ ? rows_v_ : 0}, U_{delta_ ? rows_v_ : 0};
+    Buffer<T> Q_{channels_ || h_.scale != T(1) ? group_ * rows_k_ : 0}, Qe_{h_.gates > 0 ? group_*rows_k_ : 0};
+    Buffer<T> Ke_{delta_ ? rows_k_ : 0}, Kw_{channels_ ? rows_k_ : 0}, Uw_{gated_ && delta_ ? rows_v_ : 0},
+        Y_{delta_ ? rows_v_ : 0}, U_{delta_ ? rows_v_ : 0};
     Buffer<T> older_{c_}, later_{c_}, dbeta_{c_};  // dQe_t · Qe_t + dKe_t · Ke_t, and dKw_j · Kw_j
     // With a gate per channel: factors, keys and queries times them, products, gradients, padded inputs.
     Index split_ = channels_ ? rows_k_ : 0;
-    Buffer<T> F_{split_}, Kf_{split_}, Qf_{split_}, product_{split_}, dK_{split_}, dQ_{split_}, K_padded_{split_}, g_{split_}, dG_{split_}, terms_{split_}, terms_of_block_{split_};
+    Buffer<T> F_{split_}, Kf_{split_}, Qf_{split_}, product_{split_}, dK_{split_}, dQ_{split_}, K_padded_{split_},
+        g_{split_}, dG_{split_}, terms_{split_}, terms_of_block_{split_};
     Buffer<T> sum_{channels_ ? wide_k_ : 0};
     exact::Prefetch prefetch_;
     Index start_ = 0, n_ = 0;
@@ -636,14 +691,19 @@ class States {
 
 public:
     States(const gated::Head<T>& h, Index count)
-        : rows_(h.dk), whole_(h.dv / W * W), rest_(h.dv - whole_), kept_(count * h.dk * h.dv), padded_(rest_ > 0 ? h.dk * (whole_ + W) : 0) {
+        : rows_(h.dk),
+          whole_(h.dv / W * W),
+          rest_(h.dv - whole_),
+          kept_(count * h.dk * h.dv),
+          padded_(rest_ > 0 ? h.dk * (whole_ + W) : 0) {
         std::fill_n(padded_.data(), padded_.size(), T(0));
     }
 
     void keep(Index i, const T* panels) {
         T* into = kept_.data() + i * rows_ * (whole_ + rest_);
         std::copy_n(panels, rows_ * whole_, into);
-        for (Index e = 0; e < rows_; ++e) std::copy_n(panels + rows_ * whole_ + e * W, rest_, into + rows_ * whole_ + e * rest_);
+        for (Index e = 0; e < rows_; ++e)
+            std::copy_n(panels + rows_ * whole_ + e * W, rest_, into + rows_ * whole_ + e * rest_);
     }
 
     // In whole panels; until the next call.
@@ -651,7 +711,8 @@ public:
         const T* from = kept_.data() + i * rows_ * (whole_ + rest_);
         if (rest_ == 0) return from;
         std::copy_n(from, rows_ * whole_, padded_.data());
-        for (Index e = 0; e < rows_; ++e) std::copy_n(from + rows_ * whole_ + e * rest_, rest_, padded_.data() + rows_ * whole_ + e * W);
+        for (Index e = 0; e < rows_; ++e)
+            std::copy_n(from + rows_ * whole_ + e * rest_, rest_, padded_.data() + rows_ * whole_ + e * W);
         return padded_.data();
     }
 
@@ -671,7 +732,7 @@ void backward(const GradHead<T>& d, Index c) {
         sweep.group = 0;
         gated::Chunks<T> forward(sweep, c, 0, sweep.dv, sweep.beta ? d.dv : nullptr);
         for (Index i = 0; i < chunks; ++i) {
-                states.keep(i, forward.state().data());
+            states.keep(i, forward.state().data());
             if (i + 1 < chunks || sweep.beta) forward.advance(i * c, std::min(c, N - i * c));
         }
     }

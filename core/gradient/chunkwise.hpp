@@ -1,6 +1,6 @@
 // The chunkwise backward pass in its definition: products over chunks of tokens, the gradient of the state handed from
-// chunk to chunk, last chunk first. What a chunk computed is computed again from the state before it, so only the states
-// at the chunk boundaries are stored.
+// chunk to chunk, last chunk first. What a chunk computed is computed again from the state before it, so only the
+// states at the chunk boundaries are stored.
 //
 // In a chunk, with the letters of core/gated/chunkwise.hpp and Qe = e ⊙ Q, Ke = e ⊙ K, Kw = w ⊙ K (claims F8, G9):
 //
@@ -15,13 +15,13 @@
 //   dS_0 = e_last ⊙ E + Qeᵀ D - Keᵀ dX
 //   dQ = e ⊙ dQe + (Λ ⊙ dA) K,  dK = w ⊙ dKw + (Λ ⊙ dA)ᵀ Q + e ⊙ dKe + (Λ ⊙ dM) K + (Λ ⊙ dM)ᵀ K
 //
-// Without the delta rule U = V, dV = dU and what has an M, X or Ke drops out. A token s moves ln a_s everything that reaches
-// over it, from before s to s or later, so dg_s is the sum of all such terms: with Z = dA ⊙ A + dM ⊙ M
+// Without the delta rule U = V, dV = dU and what has an M, X or Ke drops out. A token s moves ln a_s everything that
+// reaches over it, from before s to s or later, so dg_s is the sum of all such terms: with Z = dA ⊙ A + dM ⊙ M
 //
 //   dg_s = Σ_{t>=s} (Σ_{j<s} Z_tj + dQe_t · Qe_t + dKe_t · Ke_t) + Σ_{j<s} dKw_j · Kw_j + <e_last ⊙ S_0, E>
 //
-// Nothing here is a difference of large sums (as q_t · dq_t - k_t · dk_t summed over the sequence would be): strong gates
-// keep their relative accuracy, and the gradient of a gate of exactly 0 is 0.
+// Nothing here is a difference of large sums (as q_t · dq_t - k_t · dk_t summed over the sequence would be): strong
+// gates keep their relative accuracy, and the gradient of a gate of exactly 0 is 0.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,8 @@ void add_lower_transposed_product(Out&& Y, const L& S, const In& X) {
     for (Index start = 0; start < S.cols(); start += strip) {
         const Index end = std::min(start + strip, S.cols()), below = S.rows() - end;
         const Index n = end - start;
-        if (below > 0) exact::add_product(Y.middleRows(start, n), S.block(end, start, below, n).transpose(), X.bottomRows(below));
+        if (below > 0)
+            exact::add_product(Y.middleRows(start, n), S.block(end, start, below, n).transpose(), X.bottomRows(below));
         for (Index j = start; j < end; ++j)
             for (Index t = j; t < end; ++t) Y.row(j) += S(t, j) * X.row(t);
     }
@@ -51,8 +52,8 @@ void add_scaled_rows(Out&& Y, const In& X, const Factors& f) {
     for (Index t = 0; t < Y.rows(); ++t) Y.row(t) += f(t) * X.row(t);
 }
 
-// The channels of the keys that share a gate, and its running products over one chunk: Λ with zeros above the diagonal, e,
-// and w. One for all channels, or without gates (all of them 1), or one for each channel.
+// The channels of the keys that share a gate, and its running products over one chunk: Λ with zeros above the diagonal,
+// e, and w. One for all channels, or without gates (all of them 1), or one for each channel.
 template <class T>
 struct GateColumn {
     Index first = 0, width;
@@ -76,7 +77,9 @@ struct GateColumn {
     }
 
     template <class M>
-    auto channels(M&& X) const { return X.middleCols(first, width); }
+    auto channels(M&& X) const {
+        return X.middleCols(first, width);
+    }
 };
 
 // Tokens [start, start + n) as one chunk; S0 is the state before it, d.dS goes from after it to before it. Memory
@@ -95,7 +98,8 @@ void one_chunk(const GradHead<T>& d, Index start, Index n, const ConstView<T>& S
     const auto lower = [](auto&& out, const auto& X, const auto& Y) { exact::masked_product<T>(out, X, Y, nullptr); };
     GateColumn<T> gate(h, n);
     Scratch<T> A(group * n, n), M(only_delta, n), scores(n, n), P(n, n), Z(n, n);
-    Scratch<T> Qe(group * n, h.dk), Ke(only_delta, h.dk), Kw(n, h.dk), D(group * n, h.dv), U(n, h.dv), Y(only_delta, h.dv), dU(n, h.dv);
+    Scratch<T> Qe(group * n, h.dk), Ke(only_delta, h.dk), Kw(n, h.dk), D(group * n, h.dv), U(n, h.dv),
+        Y(only_delta, h.dv), dU(n, h.dv);
     Scratch<T> dQe(group * n, h.dk), dKe(only_delta, h.dk), dKw(n, h.dk), through(1, GateColumn<T>::count(h));
     const auto clear = [](auto&... X) { (X.setConstant(T(0)), ...); };
     clear(A, M, Qe, Ke, Kw, dU, dQe, dKe, dKw, through);
@@ -199,8 +203,8 @@ void one_chunk(const GradHead<T>& d, Index start, Index n, const ConstView<T>& S
             Z += P.cwiseProduct(scores);
         }
         if (h.gates == 0) continue;
-        // Row t of Z with what reached t from S_0 in front, then likewise the state after the chunk: at s the sum of what is
-        // older than s. dot adds over the channels of the gate.
+        // Row t of Z with what reached t from S_0 in front, then likewise the state after the chunk: at s the sum of
+        // what is older than s. dot adds over the channels of the gate.
         auto dg = d.dG().col(c).segment(start, n);
         dg.setConstant(T(0));
         const auto dot = [&](const auto& X, const auto& W, Index row) {
@@ -224,7 +228,8 @@ void one_chunk(const GradHead<T>& d, Index start, Index n, const ConstView<T>& S
     }
 }
 
-// O(N·(dk·dv + C·(dk + dv))) time for chunks of C tokens; beside a chunk's own memory a state for each of the N/C chunks.
+// O(N·(dk·dv + C·(dk + dv))) time for chunks of C tokens; beside a chunk's own memory a state for each of the N/C
+// chunks.
 template <class T>
 void chunkwise(const GradHead<T>& d, Index C) {
     const gated::Head<T>& h = d.in;
@@ -242,7 +247,8 @@ void chunkwise(const GradHead<T>& d, Index C) {
         sweep.S = S.data();
         gated::one_chunk(sweep, (i - 1) * C, C);
     }
-    for (Index i = chunks - 1; i >= 0; --i) one_chunk(d, i * C, std::min(C, h.N - i * C), ConstView<T>(states.data() + i * h.dk * h.dv, h.dk, h.dv));
+    for (Index i = chunks - 1; i >= 0; --i)
+        one_chunk(d, i * C, std::min(C, h.N - i * C), ConstView<T>(states.data() + i * h.dk * h.dv, h.dk, h.dv));
 }
 
 }  // namespace causeway::gradient

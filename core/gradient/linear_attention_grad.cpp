@@ -12,7 +12,8 @@ namespace {
 using gated::Call;
 
 void check_output_gradient(const Tensor& dO, const Call& call) {
-    if (dO.shape() != call.output) fail("dO: ", dO.shape().text(), ", expected ", call.output.text(), " like the output");
+    if (dO.shape() != call.output)
+        fail("dO: ", dO.shape().text(), ", expected ", call.output.text(), " like the output");
     if (dO.dtype() != call.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(call.dtype), " like q");
 }
 
@@ -21,14 +22,16 @@ void check_output_gradient(const Tensor& dO, const Call& call) {
 Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& k, const Call& call) {
     if (!dstate) return Tensor::zeros(call.compute, call.state_shape);
     const DType type = dstate->dtype();
-    if (!gated::is_state_shape(dstate->shape(), k, call)) fail("dstate: ", dstate->shape().text(), ", expected ", call.state_shape.text(), " like the final state");
-    if ((type == DType::f64) != (call.compute == DType::f64)) fail("dstate: ", name(type), ", expected ", name(call.compute), " like the final state");
+    if (!gated::is_state_shape(dstate->shape(), k, call))
+        fail("dstate: ", dstate->shape().text(), ", expected ", call.state_shape.text(), " like the final state");
+    if ((type == DType::f64) != (call.compute == DType::f64))
+        fail("dstate: ", name(type), ", expected ", name(call.compute), " like the final state");
     const Tensor converted = dstate->to(call.compute).reshape(call.state_shape);
     return type == call.compute ? converted.copy() : converted;
 }
 
-// The gradient of an input of which check() made `grad` [batch, heads, N, width]: as it was given, summed where one head
-// served all.
+// The gradient of an input of which check() made `grad` [batch, heads, N, width]: as it was given, summed where one
+// head served all.
 template <class T>
 Tensor as_given(const Tensor& grad, const Tensor& given) {
     if (grad.size() == given.size()) return grad.reshape(given.shape()).to(given.dtype());
@@ -46,7 +49,8 @@ Tensor as_given(const Tensor& grad, const Tensor& given) {
 }
 
 template <class T>
-LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& o, Tensor dstate) {
+LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& o,
+                       Tensor dstate) {
     constexpr DType type = dtype_of<T>;
     Tensor dq(type, call.q.shape()), dk(type, k.shape()), dv(type, v.shape()), dg, dbeta;
     Tensor state = call.state;
@@ -79,8 +83,8 @@ LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const
 
 }  // namespace
 
-LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& o,
-                                     const std::optional<Tensor>& dstate) {
+LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                     const LinearOptions& o, const std::optional<Tensor>& dstate) {
     const Call call = gated::check(q, k, v, o);
     check_output_gradient(dO, call);
     Tensor dS = check_state_gradient(dstate, k, call);

@@ -8,21 +8,22 @@
 namespace causeway {
 
 struct LinearGradient {
-    Tensor dq, dk, dv;                // shapes and type of q, k, v
-    std::optional<Tensor> dlog_decay;  // where the update has it, shape and type of log_decay: with respect to g, not e^g
-    std::optional<Tensor> dbeta;       // where the update has it, shape and type of beta
-    Tensor dstate;                     // with respect to the state before the first token (zeros if none was given),
-                                       // [b, h, d_k, d_v]; Float32, for Float64 inputs Float64
+    Tensor dq, dk, dv;  // shapes and type of q, k, v
+    std::optional<Tensor>
+        dlog_decay;               // where the update has it, shape and type of log_decay: with respect to g, not e^g
+    std::optional<Tensor> dbeta;  // where the update has it, shape and type of beta
+    Tensor dstate;                // with respect to the state before the first token (zeros if none was given),
+                                  // [b, h, d_k, d_v]; Float32, for Float64 inputs Float64
 };
 
-// The gradient of <O, dO> + <final state, dstate> for (O, final state) = linear_attention(q, k, v, options): what arrives
-// at the inputs when dO, of the shape of O and the type of q, and dstate, of the shape of the final state, arrive at the
-// outputs; no dstate: zeros. A log_decay or beta that one head serves to all has the sum over the heads as its gradient.
-// Float16 and BFloat16 are computed in Float32. options.mode chooses the form: "recurrent" is the definition
-// (core/gradient/recurrent.hpp: O(N·d_k·d_v) time and memory), "chunkwise" stores a state for each chunk
-// (core/gradient/chunkwise.hpp: O(N·(d_k·d_v + chunk·(d_k + d_v))) time, N/chunk·d_k·d_v memory), "parallel" is one chunk.
-// Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
-LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& = {},
-                                     const std::optional<Tensor>& dstate = {});
+// The gradient of <O, dO> + <final state, dstate> for (O, final state) = linear_attention(q, k, v, options): what
+// arrives at the inputs when dO, of the shape of O and the type of q, and dstate, of the shape of the final state,
+// arrive at the outputs; no dstate: zeros. A log_decay or beta that one head serves to all has the sum over the heads
+// as its gradient. Float16 and BFloat16 are computed in Float32. options.mode chooses the form: "recurrent" is the
+// definition (core/gradient/recurrent.hpp: O(N·d_k·d_v) time and memory), "chunkwise" stores a state for each chunk
+// (core/gradient/chunkwise.hpp: O(N·(d_k·d_v + chunk·(d_k + d_v))) time, N/chunk·d_k·d_v memory), "parallel" is one
+// chunk. Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
+LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                     const LinearOptions& = {}, const std::optional<Tensor>& dstate = {});
 
 }  // namespace causeway

@@ -1,5 +1,6 @@
-// What the gradients of the gated and delta-rule family work on. With O and S_N the outputs of core/gated/problem.hpp and
-// f any function of them, dX stands for ∂f/∂X: from dO and dS_N to the gradients of everything the outputs were made of.
+// What the gradients of the gated and delta-rule family work on. With O and S_N the outputs of core/gated/problem.hpp
+// and f any function of them, dX stands for ∂f/∂X: from dO and dS_N to the gradients of everything the outputs were
+// made of.
 #pragma once
 
 #include "core/gated/problem.hpp"
@@ -11,18 +12,18 @@ using exact::Matrix;
 using exact::Scratch;
 using exact::View;
 
-// One head of keys and values with the queries that share its state. `in` is the problem of the forward pass: its S is the
-// state before the first token and is not changed, its O is not read.
+// One head of keys and values with the queries that share its state. `in` is the problem of the forward pass: its S is
+// the state before the first token and is not changed, its O is not read.
 template <class T>
 struct GradHead {
     gated::Head<T> in;
-    const T* dO = nullptr;    // [group, N, dv]
-    T* dq = nullptr;          // [group, N, dk], like the next ones not read
-    T* dk = nullptr;          // [N, dk]
-    T* dv = nullptr;          // [N, dv]
-    T* dg = nullptr;          // [N, gates], with respect to the logarithms g; null without gates
-    T* dbeta = nullptr;       // [N]; null without the delta rule
-    T* dS = nullptr;          // [dk, dv]: on entry with respect to the last state, on return to the first one
+    const T* dO = nullptr;  // [group, N, dv]
+    T* dq = nullptr;        // [group, N, dk], like the next ones not read
+    T* dk = nullptr;        // [N, dk]
+    T* dv = nullptr;        // [N, dv]
+    T* dg = nullptr;        // [N, gates], with respect to the logarithms g; null without gates
+    T* dbeta = nullptr;     // [N]; null without the delta rule
+    T* dS = nullptr;        // [dk, dv]: on entry with respect to the last state, on return to the first one
 
     ConstView<T> dOut(Index i) const { return {dO + i * in.N * in.dv, in.N, in.dv}; }
     View<T> dQ(Index i) const { return {dq + i * in.N * in.dk, in.N, in.dk}; }

@@ -22,8 +22,11 @@ void recurrent(const GradHead<T>& d) {
     using std::exp;
     const gated::Head<T>& h = d.in;
     const Index rows = h.dk;
-    Scratch<T> decayed(h.N * rows, h.dv), S(rows, h.dv), X(h.beta ? h.N : 0, h.dv), u(1, h.dv), du(1, h.dv), back(1, rows);
-    const auto gate = [&](Index t, Index c) { return h.gates == 0 ? T(1) : T(exp(h.g[t * h.gates + (h.gates == 1 ? 0 : c)])); };
+    Scratch<T> decayed(h.N * rows, h.dv), S(rows, h.dv), X(h.beta ? h.N : 0, h.dv), u(1, h.dv), du(1, h.dv),
+        back(1, rows);
+    const auto gate = [&](Index t, Index c) {
+        return h.gates == 0 ? T(1) : T(exp(h.g[t * h.gates + (h.gates == 1 ? 0 : c)]));
+    };
     const auto write = [&](Index t) {  // u_t
         u = h.V().row(t);
         for (Index j = 0; h.beta && j < h.dv; ++j) u(0, j) = h.beta[t] * X(t, j);

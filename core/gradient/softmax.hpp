@@ -3,7 +3,8 @@
 //   D_i = Σ_j P_ij dP_ij = dO_i·o_i,   dS_ij = P_ij (dP_ij - D_i)
 //   dq_i = scale Σ_j dS_ij k_j,   dk_j = scale Σ_i dS_ij q_i,   dv_j = Σ_i P_ij dO_i
 //
-// since ∂P_ij/∂s_il = P_ij (δ_jl - P_il). P is computed again from the scores and m_i, l_i, so nothing of size N·M is kept.
+// since ∂P_ij/∂s_il = P_ij (δ_jl - P_il). P is computed again from the scores and m_i, l_i, so nothing of size N·M is
+// kept.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 
 namespace causeway::gradient {
 
-// One head of keys and values with its queries. Of `in` the fast form reads O, m and l, the definition nothing but q, k, v.
+// One head of keys and values with its queries. Of `in` the fast form reads O, m and l, the definition nothing but q,
+// k, v.
 template <class T>
 struct SoftmaxGradHead {
     softmax::Head<T> in;

@@ -1,6 +1,7 @@
-// Tiles of 128 queries by 128 keys: scores and dO Vᵀ of a tile, its weights P and dS, then its share of dq, dk and dv, each
-// a product. Where a tile is cut by the causal diagonal, its rows go in strips: what all rows of a strip attend to is one
-// product, the rest of each row is added key by key, so later tokens do not meet earlier ones, not even times zero.
+// Tiles of 128 queries by 128 keys: scores and dO Vᵀ of a tile, its weights P and dS, then its share of dq, dk and dv,
+// each a product. Where a tile is cut by the causal diagonal, its rows go in strips: what all rows of a strip attend to
+// is one product, the rest of each row is added key by key, so later tokens do not meet earlier ones, not even times
+// zero.
 #include "core/gradient/softmax_attention_grad.hpp"
 
 #include <algorithm>
@@ -52,13 +53,16 @@ public:
         const Index most = std::min(keys, in.limit(from + rows - 1) - first);  // keys that the last row attends to
         if (most <= 0) return;
         interrupt::check();
-        const ConstPart Q = part(in.q, from, rows, in.d), K = part(in.k, first, most, in.d), V = part(in.v, first, most, in.dv), G = part(h_.dO, from, rows, in.dv);
-        Part S(P_.data(), rows, most, Eigen::OuterStride<>(side)), dP(dS_.data(), rows, most, Eigen::OuterStride<>(side));
+        const ConstPart Q = part(in.q, from, rows, in.d), K = part(in.k, first, most, in.d),
+                        V = part(in.v, first, most, in.dv), G = part(h_.dO, from, rows, in.dv);
+        Part S(P_.data(), rows, most, Eigen::OuterStride<>(side)),
+            dP(dS_.data(), rows, most, Eigen::OuterStride<>(side));
         S.noalias() = Q * K.transpose();
         dP.noalias() = G * V.transpose();
         for (Index r = 0; r < rows; ++r) weigh(r, from + r, std::min(keys, in.limit(from + r) - first));
         const bool cut = in.limit(from) - first < keys;
-        for (Index r = 0; r < rows; r += cut ? strip : rows) share(from, r, cut ? std::min(strip, rows - r) : rows, first, keys, to_queries, to_keys);
+        for (Index r = 0; r < rows; r += cut ? strip : rows)
+            share(from, r, cut ? std::min(strip, rows - r) : rows, first, keys, to_queries, to_keys);
     }
 
 private:
@@ -70,9 +74,12 @@ private:
         return {block / per_head * N + start, std::min(side, N - start)};
     }
 
-    static ConstPart part(const T* A, Index first, Index rows, Index width) { return {A + first * width, rows, width, Eigen::OuterStride<>(width)}; }
+    static ConstPart part(const T* A, Index first, Index rows, Index width) {
+        return {A + first * width, rows, width, Eigen::OuterStride<>(width)};
+    }
 
-    // Scores and dO Vᵀ of row r become P and scale · dS, for the n keys it attends to (and whole vectors of what is not read).
+    // Scores and dO Vᵀ of row r become P and scale · dS, for the n keys it attends to (and whole vectors of what is not
+    // read).
     void weigh(Index r, Index row, Index n) {
         const auto& in = h_.in;
         const T shift = softmax::shift_of(in.m[row]), one_over = T(1) / in.l[row], D = D_[row];
@@ -90,11 +97,16 @@ private:
         const Index common = std::clamp<Index>(in.limit(from + r) - first, 0, keys), row = from + r;
         const T *p = P_.data() + r * side, *ds = dS_.data() + r * side;
         if (common > 0) {
-            const ConstPart dS(ds, count, common, Eigen::OuterStride<>(side)), P(p, count, common, Eigen::OuterStride<>(side));
-            if (to_queries) Part(h_.dq + row * in.d, count, in.d, Eigen::OuterStride<>(in.d)).noalias() += dS * part(in.k, first, common, in.d);
+            const ConstPart dS(ds, count, common, Eigen::OuterStride<>(side)),
+                P(p, count, common, Eigen::OuterStride<>(side));
+            if (to_queries)
+                Part(h_.dq + row * in.d, count, in.d, Eigen::OuterStride<>(in.d)).noalias() +=
+                    dS * part(in.k, first, common, in.d);
             if (to_keys) {
-                Part(h_.dk + first * in.d, common, in.d, Eigen::OuterStride<>(in.d)).noalias() += dS.transpose() * part(in.q, row, count, in.d);
-                Part(h_.dv + first * in.dv, common, in.dv, Eigen::OuterStride<>(in.dv)).noalias() += P.transpose() * part(h_.dO, row, count, in.dv);
+                Part(h_.dk + first * in.d, common, in.d, Eigen::OuterStride<>(in.d)).noalias() +=
+                    dS.transpose() * part(in.q, row, count, in.d);
+                Part(h_.dv + first * in.dv, common, in.dv, Eigen::OuterStride<>(in.dv)).noalias() +=
+                    P.transpose() * part(h_.dO, row, count, in.dv);
             }
         }
         for (Index i = 0; i < count; ++i) {
@@ -136,8 +148,9 @@ struct SoftmaxGradProblem {
     }
 };
 
-// A head is one task, with five products a tile. Where there are fewer heads than threads, blocks of queries (for dq) and
-// blocks of keys (for dk and dv) are tasks, with seven. Every sum runs over the same tiles in the same order either way.
+// A head is one task, with five products a tile. Where there are fewer heads than threads, blocks of queries (for dq)
+// and blocks of keys (for dk and dv) are tasks, with seven. Every sum runs over the same tiles in the same order either
+// way.
 template <class T>
 void run_flash_grad(const SoftmaxGradProblem<T>& p) {
     const Index heads = p.in.all_heads(), rows = p.in.group * p.in.N;
@@ -180,7 +193,8 @@ void run_flash_grad(const SoftmaxGradProblem<T>& p) {
 
 // Maxima and sums that give the weights: from the log-sum-exp F, e^{s - F} = e^{s - m} / l with m = F and l = 1.
 template <class T>
-void set_forward(const softmax::Sizes& c, SoftmaxGradProblem<T>& p, const std::optional<SoftmaxResult>& forward, Tensor& O, Tensor& m, Tensor& l) {
+void set_forward(const softmax::Sizes& c, SoftmaxGradProblem<T>& p, const std::optional<SoftmaxResult>& forward,
+                 Tensor& O, Tensor& m, Tensor& l) {
     if (forward) {
         O = forward->O.to(dtype_of<T>);
         m = forward->lse.to(dtype_of<T>);
@@ -194,8 +208,8 @@ void set_forward(const softmax::Sizes& c, SoftmaxGradProblem<T>& p, const std::o
 }
 
 template <class T>
-SoftmaxGradient compute(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const SoftmaxOptions& o,
-                        const std::optional<SoftmaxResult>& forward) {
+SoftmaxGradient compute(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                        const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
     constexpr DType type = dtype_of<T>;
     SoftmaxGradient out{Tensor(type, q.shape()), Tensor(type, k.shape()), Tensor(type, v.shape())};
     SoftmaxGradProblem<T> p;
@@ -215,19 +229,23 @@ SoftmaxGradient compute(const softmax::Sizes& c, const Tensor& q, const Tensor& 
 }  // namespace
 }  // namespace gradient
 
-SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const SoftmaxOptions& o,
-                                       const std::optional<SoftmaxResult>& forward) {
+SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                       const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
     const softmax::Sizes c = softmax::check(q, k, v, o);
     if (dO.shape() != c.output) fail("dO: ", dO.shape().text(), ", expected ", c.output.text(), " like the output");
     if (dO.dtype() != c.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(c.dtype), " like q");
     if (forward) {
-        if (forward->O.shape() != c.output) fail("O: ", forward->O.shape().text(), ", expected ", c.output.text(), " like the output");
-        if (forward->O.dtype() != c.dtype) fail("O: ", name(forward->O.dtype()), ", expected ", name(c.dtype), " like the output");
+        if (forward->O.shape() != c.output)
+            fail("O: ", forward->O.shape().text(), ", expected ", c.output.text(), " like the output");
+        if (forward->O.dtype() != c.dtype)
+            fail("O: ", name(forward->O.dtype()), ", expected ", name(c.dtype), " like the output");
         if (forward->lse.shape() != c.rows) fail("lse: ", forward->lse.shape().text(), ", expected ", c.rows.text());
-        if (forward->lse.dtype() != c.compute) fail("lse: ", name(forward->lse.dtype()), ", expected ", name(c.compute));
+        if (forward->lse.dtype() != c.compute)
+            fail("lse: ", name(forward->lse.dtype()), ", expected ", name(c.compute));
     }
     if (c.compute == DType::f64) return gradient::compute<double>(c, q, k, v, dO, o, forward);
-    return gradient::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), dO.to(DType::f32), o, forward);
+    return gradient::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), dO.to(DType::f32), o,
+                                    forward);
 }
 
 }  // namespace causeway

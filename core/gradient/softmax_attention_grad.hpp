@@ -12,11 +12,12 @@ struct SoftmaxGradient {
 };
 
 // The gradient of <O, dO> for O = softmax_attention(q, k, v, options).O: dO has the shape of O and the type of q.
-// options.method "standard" is the definition (core/gradient/softmax.hpp), "flash" goes through tiles of 128 queries and 128
-// keys, with the weights computed again: O(h_q·N·M·(d + d_v)) time, never N·M memory. `forward`: what the forward pass
-// returned for the same arguments; none: it is run again. Float16 and BFloat16 are computed in Float32.
-// The result does not depend on the number of threads. Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
-SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const SoftmaxOptions& = {},
-                                       const std::optional<SoftmaxResult>& forward = {});
+// options.method "standard" is the definition (core/gradient/softmax.hpp), "flash" goes through tiles of 128 queries
+// and 128 keys, with the weights computed again: O(h_q·N·M·(d + d_v)) time, never N·M memory. `forward`: what the
+// forward pass returned for the same arguments; none: it is run again. Float16 and BFloat16 are computed in Float32.
+// The result does not depend on the number of threads. Throws Error naming the argument, OutOfMemory, Interrupted,
+// Timeout.
+SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                       const SoftmaxOptions& = {}, const std::optional<SoftmaxResult>& forward = {});
 
 }  // namespace causeway

@@ -1,14 +1,15 @@
-// FAVOR+: positive orthogonal random features (Choromanski et al. 2021, "Rethinking attention with Performers", Lemma 1).
+// FAVOR+: positive orthogonal random features (Choromanski et al. 2021, "Rethinking attention with Performers", Lemma
+// 1).
 //
 //   φ(x)_c = exp(ω_cᵀ x − |x|²/2) / √m,   ω_c normal in R^d:   E φ(q)ᵀφ(k) = exp(qᵀk), entry by entry
 //
 // rank: the number m of features. O(N m d), and m d² once. Another seed draws the features anew. An entry of B Cᵀ
 // depends on its two tokens alone.
 //
-// `stabilised` (default) divides B and multiplies C by one number, found from all tokens, so that both reach similar sizes: B Cᵀ stays
-// what it is.
-// `rows` stabilises as the Performer does: each row of B is divided by its largest entry, C by its own, which no rounding
-// underflows; then A_i ≈ exp(log_rows_i) (B Cᵀ)_i, and the quotient of normalised attention is the same.
+// `stabilised` (default) divides B and multiplies C by one number, found from all tokens, so that both reach similar
+// sizes: B Cᵀ stays what it is. `rows` stabilises as the Performer does: each row of B is divided by its largest entry,
+// C by its own, which no rounding underflows; then A_i ≈ exp(log_rows_i) (B Cᵀ)_i, and the quotient of normalised
+// attention is the same.
 #include <algorithm>
 #include <limits>
 
@@ -19,12 +20,13 @@
 namespace causeway::lowrank {
 namespace {
 
-// ωᵀ in panels [panel][d][W], for products in register tiles: with an inner dimension of only d, Eigen's packing and the
-// clearing of the result would take as long as half of the product.
+// ωᵀ in panels [panel][d][W], for products in register tiles: with an inner dimension of only d, Eigen's packing and
+// the clearing of the result would take as long as half of the product.
 template <class T>
 class Panels {
 public:
-    explicit Panels(const Matrix<double>& omega) : d_(omega.cols()), m_(omega.rows()), W_(exact::panels<T>(m_) * exact::panel_width<T> * d_) {
+    explicit Panels(const Matrix<double>& omega)
+        : d_(omega.cols()), m_(omega.rows()), W_(exact::panels<T>(m_) * exact::panel_width<T> * d_) {
         const Matrix<T> transposed = omega.transpose().template cast<T>();
         std::fill_n(W_.data(), W_.size(), T(0));
         exact::pack_rows(transposed.data(), d_, m_, m_, W_.data(), d_);
@@ -40,7 +42,8 @@ public:
                     simd::Tile<T, rows, vectors> tile;
                     tile.clear();
                     tile.multiply(X + i * d_, d_, 1, W_.data() + c * d_, width, d_);
-                    for (int k = 0; k < rows; ++k) exact::store_row<T, vectors>(Y + (i + k) * m_ + c, tile.acc[k], columns);
+                    for (int k = 0; k < rows; ++k)
+                        exact::store_row<T, vectors>(Y + (i + k) * m_ + c, tile.acc[k], columns);
                 });
             });
         }
@@ -72,19 +75,26 @@ void favor(const Head<T>& h) {
 
     // Exponents ω_cᵀ x_i of rows first, ... written to F; then `finish` is called for the row, with |x|²/2 + log(m)/2.
     const auto exponents = [&](const ConstView<T>& X, View<T> F, auto&& finish) {
-        each_block(X.rows(), [&](Index first, Index n) {
-            W.multiply(X.data() + first * d, n, F.data() + first * m);
-            for (Index i = first; i < first + n; ++i) finish(i, X.row(i).squaredNorm() / 2 + half_log_m);
-        }, 96);  // rows of F and X stay in the second-level cache until they are finished
+        each_block(
+            X.rows(),
+            [&](Index first, Index n) {
+                W.multiply(X.data() + first * d, n, F.data() + first * m);
+                for (Index i = first; i < first + n; ++i) finish(i, X.row(i).squaredNorm() / 2 + half_log_m);
+            },
+            96);  // rows of F and X stay in the second-level cache until they are finished
     };
     const auto exponentiate = [](View<T>& F, Index i, T shift) { F.row(i).array() = (F.row(i).array() - shift).exp(); };
-    const auto largest = [](const View<T>& F, Index i) { return *std::max_element(F.data() + i * F.cols(), F.data() + (i + 1) * F.cols()); };
+    const auto largest = [](const View<T>& F, Index i) {
+        return *std::max_element(F.data() + i * F.cols(), F.data() + (i + 1) * F.cols());
+    };
     View<T> B = h.B, C = h.C;
-    const double longest = omega.rowwise().norm().maxCoeff(), most_q = largest_exponent(h.Q, longest), most_k = largest_exponent(h.K, longest);
+    const double longest = omega.rowwise().norm().maxCoeff(), most_q = largest_exponent(h.Q, longest),
+                 most_k = largest_exponent(h.K, longest);
     if (h["rows"] == 0) {
         const double half = h["stabilised"] != 0 ? (most_q - most_k) / 2 : 0;
         const T shift = static_cast<T>(half);
-        h.finite = std::max(most_q - half, most_k + half) < 0.99 * std::log(static_cast<double>(std::numeric_limits<T>::max()));
+        h.finite = std::max(most_q - half, most_k + half) <
+                   0.99 * std::log(static_cast<double>(std::numeric_limits<T>::max()));
         exponents(h.Q, B, [&](Index i, T own) { exponentiate(B, i, own + shift); });
         exponents(h.K, C, [&](Index i, T own) { exponentiate(C, i, own - shift); });
         return;
@@ -116,10 +126,13 @@ Method favor_method() {
     m.otherwise = 256;
     m.most = [](const Size&) { return Index{1} << 20; };
     m.most_text = "the largest number of features";
-    m.options = {{"orthogonal", 1, 0, 1, true, "directions in groups of d at right angles"},
-                 {"stabilised", 1, 0, 1, true, "B and C scaled against each other to similar sizes; B Cᵀ stays"},
-                 {"rows", 0, 0, 1, true, "each row of B divided by its largest entry, its logarithm returned as log_rows"}};
-    m.extras = [](const Settings& s) { return s.at("rows") != 0 ? std::vector<std::string>{"log_rows"} : std::vector<std::string>{}; };
+    m.options = {
+        {"orthogonal", 1, 0, 1, true, "directions in groups of d at right angles"},
+        {"stabilised", 1, 0, 1, true, "B and C scaled against each other to similar sizes; B Cᵀ stays"},
+        {"rows", 0, 0, 1, true, "each row of B divided by its largest entry, its logarithm returned as log_rows"}};
+    m.extras = [](const Settings& s) {
+        return s.at("rows") != 0 ? std::vector<std::string>{"log_rows"} : std::vector<std::string>{};
+    };
     m.f32 = favor<float>;
     m.f64 = favor<double>;
     return m;

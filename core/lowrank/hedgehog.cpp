@@ -2,9 +2,9 @@
 //
 //   φ(x) = softmax([x, −x]) over the 2d features, or with normalised = false exp([x, −x])
 //
-// It imitates the low entropy and the monotony of softmax attention, not exp(qᵀk) itself: B Cᵀ is its own kernel. In the source a
-// linear map before it is trained to match a given model; here it is the identity, where that training starts. rank: fixed, 2d.
-// O(N d). No token sees another one.
+// It imitates the low entropy and the monotony of softmax attention, not exp(qᵀk) itself: B Cᵀ is its own kernel. In
+// the source a linear map before it is trained to match a given model; here it is the identity, where that training
+// starts. rank: fixed, 2d. O(N d). No token sees another one.
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {

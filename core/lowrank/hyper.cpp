@@ -3,10 +3,11 @@
 //   Ã_ij = exp(q_iᵀ k_j) where i and j are in the same block, else (B Cᵀ)_ij
 //   B = exp(Q K_Jᵀ),   C_jc = N/r for the c-th drawn key j, else 0;   J: r keys drawn uniformly, with replacement
 //
-// Blocks: queries and keys are sorted by an angular hash, the signs of lsh_num_projs random projections read as a Gray code, so
-// that neighbouring buckets differ in one sign; then cut into pieces of `block`. Ã is not a product B Cᵀ: the extras query_block and
-// key_block [N] number the blocks, counted from 1; an entry whose numbers agree is to be taken from exp(Q Kᵀ). Outside of the blocks
-// the estimate is unbiased. Parameters of 000's table 5: lsh_num_projs 7, block 64, 64 samples. With N <= block it is exact.
+// Blocks: queries and keys are sorted by an angular hash, the signs of lsh_num_projs random projections read as a Gray
+// code, so that neighbouring buckets differ in one sign; then cut into pieces of `block`. Ã is not a product B Cᵀ: the
+// extras query_block and key_block [N] number the blocks, counted from 1; an entry whose numbers agree is to be taken
+// from exp(Q Kᵀ). Outside of the blocks the estimate is unbiased. Parameters of 000's table 5: lsh_num_projs 7, block
+// 64, 64 samples. With N <= block it is exact.
 //
 // rank: the number r of sampled columns. O(N (r + block) d + N log N). Samples and blocks depend on all tokens, also on
 // later ones; within a prompt they may, since it is known as a whole before anything is generated (claims A12).
@@ -31,8 +32,11 @@ void blocks(const ConstView<double>& X, const Matrix<double>& directions, Index 
     }
     std::vector<Index> order(hash.size());
     std::iota(order.begin(), order.end(), Index{0});
-    std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return hash[static_cast<std::size_t>(a)] < hash[static_cast<std::size_t>(b)]; });
-    for (std::size_t p = 0; p < order.size(); ++p) number[order[p]] = static_cast<double>(static_cast<Index>(p) / block + 1);
+    std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+        return hash[static_cast<std::size_t>(a)] < hash[static_cast<std::size_t>(b)];
+    });
+    for (std::size_t p = 0; p < order.size(); ++p)
+        number[order[p]] = static_cast<double>(static_cast<Index>(p) / block + 1);
 }
 
 void hyper(const Head<double>& h) {
@@ -50,7 +54,9 @@ void hyper(const Head<double>& h) {
         keys.row(c) = h.K.row(j);
         C(j, c) = static_cast<double>(N) / static_cast<double>(r);
     }
-    each_block(N, [&](Index first, Index n) { B.middleRows(first, n) = (h.Q.middleRows(first, n) * keys.transpose()).array().exp(); });
+    each_block(N, [&](Index first, Index n) {
+        B.middleRows(first, n) = (h.Q.middleRows(first, n) * keys.transpose()).array().exp();
+    });
 }
 
 }  // namespace
@@ -67,7 +73,8 @@ Method hyper_method() {
     m.otherwise = 64;
     m.most = [](const Size&) { return Index{1} << 20; };
     m.most_text = "the largest number of samples";
-    m.options = {{"lsh_num_projs", 7, 1, 30, false, "random projections of the hash"}, {"block", 64, 1, 1 << 20, false, "length of a block"}};
+    m.options = {{"lsh_num_projs", 7, 1, 30, false, "random projections of the hash"},
+                 {"block", 64, 1, 1 << 20, false, "length of a block"}};
     m.extras = [](const Settings&) { return std::vector<std::string>{"query_block", "key_block"}; };
     m.f64 = hyper;
     return m;

@@ -1,5 +1,5 @@
-// LARA, linear randomized attention (Zheng, Wang and Kong 2022, "Linear complexity randomized self-attention mechanism"):
-// positive random features drawn where they matter, one from each of r proposals.
+// LARA, linear randomized attention (Zheng, Wang and Kong 2022, "Linear complexity randomized self-attention
+// mechanism"): positive random features drawn where they matter, one from each of r proposals.
 //
 //   exp(qᵀk) = ∫ N(ω; 0, I) ξ(q, ω) ξ(k, ω) dω,   ξ(x, ω) = exp(ωᵀx − |x|²/2)
 //   ω_c from N(μ_c, I), μ_c = q̃_c + k̃_c, the means of the c-th segment of queries and keys
@@ -7,31 +7,35 @@
 //   α_ic = max(β_c + t_ic − (1/r) Σ_c' t_ic', 1e-8)
 //   β_c = N(ω_c; μ_c, I) / Σ_c' N(ω_c; μ_c', I),   t_ic = exp(q_iᵀq̃_c) / Σ_i' exp(q_i'ᵀq̃_c)
 //
-// N(q + k, I) is the density under which the integrand of that pair is constant, hence the choice of μ. β is the balance heuristic
-// of multiple importance sampling, t favours the proposals near a query; without the maximum Σ_c α_ic(ω) = 1 for every ω, which
-// makes E B Cᵀ = exp(Q Kᵀ). The maximum, the authors' way to keep every row sum positive, leaves a small bias. With `specific` = false
-// α = β: positive and unbiased. The authors train maps from means to proposals, and take ω_c = μ_c once trained; here
-// the maps are the identity and ω is drawn. Source of the formulas: the paper's section 4 and the authors' code (mis-opt; mis-bh
-// with specific = false).
+// N(q + k, I) is the density under which the integrand of that pair is constant, hence the choice of μ. β is the
+// balance heuristic of multiple importance sampling, t favours the proposals near a query; without the maximum Σ_c
+// α_ic(ω) = 1 for every ω, which makes E B Cᵀ = exp(Q Kᵀ). The maximum, the authors' way to keep every row sum
+// positive, leaves a small bias. With `specific` = false α = β: positive and unbiased. The authors train maps from
+// means to proposals, and take ω_c = μ_c once trained; here the maps are the identity and ω is drawn. Source of the
+// formulas: the paper's section 4 and the authors' code (mis-opt; mis-bh with specific = false).
 //
-// rank: the number of proposals, at most N. O(N r d + r² d). Landmarks: proposals depend on all tokens, also on later ones; within a
-// prompt they may, since it is known as a whole before anything is generated (claims A12).
+// rank: the number of proposals, at most N. O(N r d + r² d). Landmarks: proposals depend on all tokens, also on later
+// ones; within a prompt they may, since it is known as a whole before anything is generated (claims A12).
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {
 namespace {
 
-// log Σ_i exp(q_iᵀ x_c) for every row x_c of X: each block of queries its own maximum and sum, then all blocks in their order.
+// log Σ_i exp(q_iᵀ x_c) for every row x_c of X: each block of queries its own maximum and sum, then all blocks in their
+// order.
 Vector log_sums(const ConstView<double>& Q, const Matrix<double>& X) {
     constexpr Index block = 256;
     const Index blocks = (Q.rows() + block - 1) / block, r = X.rows();
     Matrix<double> most(blocks, r), sum(blocks, r);
-    each_block(Q.rows(), [&](Index first, Index n) {
-        Matrix<double> scores = Q.middleRows(first, n) * X.transpose();
-        most.row(first / block) = scores.colwise().maxCoeff();
-        scores.rowwise() -= most.row(first / block);
-        sum.row(first / block) = scores.array().exp().colwise().sum();
-    }, block);
+    each_block(
+        Q.rows(),
+        [&](Index first, Index n) {
+            Matrix<double> scores = Q.middleRows(first, n) * X.transpose();
+            most.row(first / block) = scores.colwise().maxCoeff();
+            scores.rowwise() -= most.row(first / block);
+            sum.row(first / block) = scores.array().exp().colwise().sum();
+        },
+        block);
     const Eigen::RowVectorXd top = most.colwise().maxCoeff();
     most.rowwise() -= top;
     return (top.array() + (sum.array() * most.array().exp()).colwise().sum().log()).transpose();
@@ -52,15 +56,19 @@ void lara(const Head<double>& h) {
     const bool specific = h["specific"] != 0;
     const Vector near_all = specific ? log_sums(h.Q, q_mean) : Vector();
     View<double> B = h.B, C = h.C;
-    // The columns of C get 1 as their largest entry, those of B the rest, so that neither overflows where B Cᵀ does not.
+    // The columns of C get 1 as their largest entry, those of B the rest, so that neither overflows where B Cᵀ does
+    // not.
     constexpr Index block = 256;
     Matrix<double> most((h.N() + block - 1) / block, r);
-    each_block(h.N(), [&](Index first, Index n) {
-        auto c = C.middleRows(first, n);
-        c.noalias() = h.K.middleRows(first, n) * omega.transpose();
-        c.colwise() -= Vector(h.K.middleRows(first, n).rowwise().squaredNorm() / 2);
-        most.row(first / block) = c.colwise().maxCoeff();
-    }, block);
+    each_block(
+        h.N(),
+        [&](Index first, Index n) {
+            auto c = C.middleRows(first, n);
+            c.noalias() = h.K.middleRows(first, n) * omega.transpose();
+            c.colwise() -= Vector(h.K.middleRows(first, n).rowwise().squaredNorm() / 2);
+            most.row(first / block) = c.colwise().maxCoeff();
+        },
+        block);
     const Eigen::RowVectorXd top = most.colwise().maxCoeff(), factor = ratio.transpose() + top;
     each_block(h.N(), [&](Index first, Index n) {
         auto b = B.middleRows(first, n), c = C.middleRows(first, n);
@@ -96,7 +104,8 @@ Method lara_method() {
     m.otherwise = 256;
     m.most = [](const Size& s) { return s.N; };
     m.most_text = "the length";
-    m.options = {{"specific", 1, 0, 1, true, "weights that depend on the query, as in the source; false: the balance heuristic alone, unbiased"}};
+    m.options = {{"specific", 1, 0, 1, true,
+                  "weights that depend on the query, as in the source; false: the balance heuristic alone, unbiased"}};
     m.f64 = lara;
     return m;
 }

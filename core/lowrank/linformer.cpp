@@ -2,11 +2,11 @@
 //
 //   softmax(Q (E K)ᵀ) (F V):   B = exp(Q (E K)ᵀ),   C = Fᵀ,   so   (B Cᵀ)_ij = Σ_c exp(q_iᵀ Σ_l E_cl k_l) F_cj
 //
-// In the source E and F are learned. Untrained they are random, E = F normal with variance 1/r, and then B Cᵀ is no estimate of
-// exp(Q Kᵀ): its mean is q_iᵀk_j exp(|K q_i|² / 2r). With `pooled` E takes means of r segments and F sums of them: every
-// key is replaced by the mean of its segment, which at r = N is exact. rank: the rows of E and F, at most N. O(N r d).
-// Every row depends on all keys, also on later ones; within a prompt it may, since that is known as a whole before anything is
-// generated (claims A12).
+// In the source E and F are learned. Untrained they are random, E = F normal with variance 1/r, and then B Cᵀ is no
+// estimate of exp(Q Kᵀ): its mean is q_iᵀk_j exp(|K q_i|² / 2r). With `pooled` E takes means of r segments and F sums
+// of them: every key is replaced by the mean of its segment, which at r = N is exact. rank: the rows of E and F, at
+// most N. O(N r d). Every row depends on all keys, also on later ones; within a prompt it may, since that is known as a
+// whole before anything is generated (claims A12).
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {
@@ -27,7 +27,9 @@ void linformer(const Head<double>& h) {
         C = h.random.normals(0, N, r) / std::sqrt(static_cast<double>(r));
         keys = C.transpose() * h.K;
     }
-    each_block(N, [&](Index first, Index n) { B.middleRows(first, n) = (h.Q.middleRows(first, n) * keys.transpose()).array().exp(); });
+    each_block(N, [&](Index first, Index n) {
+        B.middleRows(first, n) = (h.Q.middleRows(first, n) * keys.transpose()).array().exp();
+    });
 }
 
 }  // namespace

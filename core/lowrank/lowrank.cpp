@@ -20,11 +20,15 @@ std::optional<Index> first_not_finite(const Tensor& x) {
         using T = decltype(zero);
         using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
         const T* data = x.data<T>();
-        each_block(size, [&](Index first, Index n) {
-            const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> part(data + first, n);
-            const Computed sum = (part.template cast<Computed>() * Computed(0)).sum();  // 0, or NaN where an entry is not finite
-            wrong[static_cast<std::size_t>(first / block)] = sum != 0;
-        }, block);
+        each_block(
+            size,
+            [&](Index first, Index n) {
+                const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> part(data + first, n);
+                const Computed sum =
+                    (part.template cast<Computed>() * Computed(0)).sum();  // 0, or NaN where an entry is not finite
+                wrong[static_cast<std::size_t>(first / block)] = sum != 0;
+            },
+            block);
     });
     const auto at = std::find(wrong.begin(), wrong.end(), 1);
     if (at == wrong.end()) return {};
@@ -48,15 +52,20 @@ void check_finite(const char* argument, const Tensor& x) {
 }
 
 void check_rows(const char* argument, const Tensor& x, const Tensor& q) {
-    if (x.ndim() != q.ndim()) fail(argument, ": ", x.shape().text(), ", expected ", q.ndim(), " dimensions like q (", q.shape().text(), ")");
+    if (x.ndim() != q.ndim())
+        fail(argument, ": ", x.shape().text(), ", expected ", q.ndim(), " dimensions like q (", q.shape().text(), ")");
     for (int i = 0; i + 1 < q.ndim(); ++i) {
-        if (x.shape()[i] != q.shape()[i]) fail(argument, ": ", x.shape().text(), ", expected ", q.shape().text(), " like q but for the last dimension");
+        if (x.shape()[i] != q.shape()[i])
+            fail(argument, ": ", x.shape().text(), ", expected ", q.shape().text(),
+                 " like q but for the last dimension");
     }
     check_finite(argument, x);
 }
 
 Heads check_inputs(const Tensor& q, const Tensor& k) {
-    if (q.ndim() < 2) fail("q: a ", q.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    if (q.ndim() < 2)
+        fail("q: a ", q.summary(),
+             ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
     if (k.shape() != q.shape()) fail("k: ", k.shape().text(), ", expected ", q.shape().text(), " like q");
     if (k.dtype() != q.dtype()) fail("k: ", name(k.dtype()), ", expected ", name(q.dtype()), " like q");
     const Index N = q.shape().back(1), d = q.shape().back();
@@ -94,7 +103,8 @@ Settings settings_of(const Method& m, const LowRankOptions& o) {
         const auto& option = m.options[static_cast<std::size_t>(at - names.begin())];
         if (!(value >= option.least && value <= option.most) || value != std::floor(value)) {
             if (option.flag) fail(name, ": ", value, ", expected true or false");
-            fail(name, ": ", value, ", expected a whole number from ", static_cast<Index>(option.least), " to ", static_cast<Index>(option.most));
+            fail(name, ": ", value, ", expected a whole number from ", static_cast<Index>(option.least), " to ",
+                 static_cast<Index>(option.most));
         }
         settings[name] = value;
     }
@@ -105,7 +115,9 @@ Index rank_of(const Method& m, const Size& size, const Settings& settings, const
     if (o.rank && *o.rank < 1) fail("rank: ", *o.rank, ", expected 1 or more");
     if (m.otherwise == 0) {
         const Index columns = m.columns(size, settings);
-        if (o.rank && *o.rank != columns) fail("rank: ", *o.rank, ", expected ", columns, " or nothing: ", m.name, " has ", m.rank, " for width ", size.d);
+        if (o.rank && *o.rank != columns)
+            fail("rank: ", *o.rank, ", expected ", columns, " or nothing: ", m.name, " has ", m.rank, " for width ",
+                 size.d);
         return columns;
     }
     const Index most = m.most(size);
@@ -119,9 +131,12 @@ void scaled(const Tensor& x, Index head, double root, exact::Scratch<T>& out) {
     visit(x.dtype(), [&](auto zero) {
         const auto* from = x.data<decltype(zero)>() + head * out.size();
         T* to = out.data();
-        lowrank::each_block(out.size(), [&](Index first, Index n) {
-            for (Index i = first; i < first + n; ++i) to[i] = static_cast<T>(from[i]) * static_cast<T>(root);
-        }, 1 << 15);
+        lowrank::each_block(
+            out.size(),
+            [&](Index first, Index n) {
+                for (Index i = first; i < first + n; ++i) to[i] = static_cast<T>(from[i]) * static_cast<T>(root);
+            },
+            1 << 15);
     });
 }
 
@@ -130,14 +145,16 @@ std::vector<double> lengths(const Tensor& v, Index tokens) {
     const Index w = v.shape().back();
     const Tensor V = v.to(DType::f64);
     std::vector<double> out(static_cast<std::size_t>(tokens));
-    for (Index j = 0; j < tokens; ++j) out[static_cast<std::size_t>(j)] = Eigen::Map<const Eigen::VectorXd>(V.data<double>() + j * w, w).norm();
+    for (Index j = 0; j < tokens; ++j)
+        out[static_cast<std::size_t>(j)] = Eigen::Map<const Eigen::VectorXd>(V.data<double>() + j * w, w).norm();
     return out;
 }
 
 // Returns whether B and C are known to be finite.
 template <class T>
-bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Tensor& k, const Size& size, Index heads, Index r, double scale,
-         const Settings& settings, std::uint64_t seed, LowRank& out, const std::vector<std::string>& extras, const std::vector<double>& sizes) {
+bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Tensor& k, const Size& size, Index heads,
+         Index r, double scale, const Settings& settings, std::uint64_t seed, LowRank& out,
+         const std::vector<std::string>& extras, const std::vector<double>& sizes) {
     bool all_finite = true;
     const Index N = size.N, d = size.d;
     const bool rounded = out.B.dtype() != dtype_of<T>;
@@ -152,14 +169,27 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
         std::vector<double*> beside;
         for (const auto& name : extras) beside.push_back(out.extras.at(name).data<double>() + h * N);
         bool finite = false;
-        f(Head<T>{{Q.data(), N, d}, {K.data(), N, d}, {b, N, r}, {c, N, r}, beside, sizes.empty() ? nullptr : sizes.data() + h * N, settings,
-                  lowrank::Random(seed, h), finite});
+        f(Head<T>{{Q.data(), N, d},
+                  {K.data(), N, d},
+                  {b, N, r},
+                  {c, N, r},
+                  beside,
+                  sizes.empty() ? nullptr : sizes.data() + h * N,
+                  settings,
+                  lowrank::Random(seed, h),
+                  finite});
         all_finite = all_finite && finite && !rounded;
         if (!rounded) continue;
         for (const auto& [from, to] : {std::pair<const T*, float*>{b, out.B.data<float>()}, {c, out.C.data<float>()}}) {
             const T* source = from;
             float* target = to + h * N * r;
-            lowrank::each_block(N * r, [&](Index first, Index n) { std::transform(source + first, source + first + n, target + first, [](T x) { return static_cast<float>(x); }); }, 1 << 15);
+            lowrank::each_block(
+                N * r,
+                [&](Index first, Index n) {
+                    std::transform(source + first, source + first + n, target + first,
+                                   [](T x) { return static_cast<float>(x); });
+                },
+                1 << 15);
         }
     }
     return all_finite;
@@ -177,7 +207,10 @@ Settled settle(const Method& m, const Size& size, const LowRankOptions& o) {
     if (m.check) m.check(size, c.rank, c.settings);
     if (o.v && !m.values) fail("v: given, expected none: ", m.name, " does not look at values");
     // Drawn from the sequence of calls, so that seed(n) makes it the same again.
-    c.seed = o.seed ? *o.seed : static_cast<std::uint64_t>(std::ldexp(m.seeded ? random::uniform(DType::f64, Shape{1}).get(0) : 0.0, 53));
+    c.seed =
+        o.seed
+            ? *o.seed
+            : static_cast<std::uint64_t>(std::ldexp(m.seeded ? random::uniform(DType::f64, Shape{1}).get(0) : 0.0, 53));
     return c;
 }
 
@@ -198,8 +231,9 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     LowRank out{Tensor(type, wide), Tensor(type, wide), {}};
     const auto extras = m.extras ? m.extras(settings) : std::vector<std::string>{};
     for (const auto& extra : extras) out.extras.emplace(extra, Tensor(DType::f64, one));
-    const bool finite = type == DType::f32 && m.f32 ? run<float>(m.f32, q, k, size, heads.count, r, scale, settings, seed, out, extras, sizes)
-                                                    : run<double>(m.f64, q, k, size, heads.count, r, scale, settings, seed, out, extras, sizes);
+    const bool finite = type == DType::f32 && m.f32
+                            ? run<float>(m.f32, q, k, size, heads.count, r, scale, settings, seed, out, extras, sizes)
+                            : run<double>(m.f64, q, k, size, heads.count, r, scale, settings, seed, out, extras, sizes);
     if (!finite && (lowrank::first_not_finite(out.B) || lowrank::first_not_finite(out.C))) lowrank::overflows();
     return out;
 }

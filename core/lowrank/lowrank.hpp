@@ -9,22 +9,23 @@
 namespace causeway {
 
 struct LowRankOptions {
-    std::optional<Index> rank;          // columns of B and C; what they stand for: lowrank::Method::rank
-    std::optional<std::uint64_t> seed;  // the same seed gives the same factors; none: one of the sequence that seed() starts
-    std::optional<double> scale;        // > 0; default 1/sqrt(d)
-    std::optional<Tensor> v;            // [b, h, N, w]: values, for the methods that look at them (lowrank::Method::values)
+    std::optional<Index> rank;  // columns of B and C; what they stand for: lowrank::Method::rank
+    std::optional<std::uint64_t>
+        seed;                     // the same seed gives the same factors; none: one of the sequence that seed() starts
+    std::optional<double> scale;  // > 0; default 1/sqrt(d)
+    std::optional<Tensor> v;      // [b, h, N, w]: values, for the methods that look at them (lowrank::Method::values)
     std::map<std::string, double> own;  // options of the method by name; truth values 0 and 1
 };
 
 struct LowRank {
-    Tensor B, C;                            // [b, h, N, r]; Float64 for Float64 inputs, else Float32
-    std::map<std::string, Tensor> extras;   // [b, h, N] each, Float64: what a factorisation has beside B Cᵀ
+    Tensor B, C;                           // [b, h, N, r]; Float64 for Float64 inputs, else Float32
+    std::map<std::string, Tensor> extras;  // [b, h, N] each, Float64: what a factorisation has beside B Cᵀ
 };
 
-// B Cᵀ ≈ exp(scale q kᵀ), or the method's own kernel (000 eq. 3). q, k [b, h, N, d], or without the leading dimensions; one
-// element type. Random numbers are functions of the seed and the head: not of the number of threads, nor of other heads.
-// Throws Error naming the argument, also for entries that are not finite and factors that would not be; OutOfMemory, Interrupted, Timeout.
-// Complexity: lowrank::Method::time for each head.
+// B Cᵀ ≈ exp(scale q kᵀ), or the method's own kernel (000 eq. 3). q, k [b, h, N, d], or without the leading dimensions;
+// one element type. Random numbers are functions of the seed and the head: not of the number of threads, nor of other
+// heads. Throws Error naming the argument, also for entries that are not finite and factors that would not be;
+// OutOfMemory, Interrupted, Timeout. Complexity: lowrank::Method::time for each head.
 LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& = {});
 
 namespace lowrank {

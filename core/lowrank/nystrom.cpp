@@ -2,12 +2,12 @@
 //
 //   B Cᵀ = exp(Q K̃ᵀ) exp(Q̃ K̃ᵀ)⁺ exp(Q̃ Kᵀ),   Q̃, K̃ [r, d] the means of r segments of Q and K
 //
-// Xiong et al. take the softmax of each of the three factors; without it the product approximates exp(Q Kᵀ), and with r = N
-// landmarks it is exact. rank: the number of landmarks, at most N; where it does not divide N, segments differ by one token.
-// O(N r d + N r² + r³). The pseudo-inverse is exact, by singular values above 1e-13 of the largest, or with `iterations` > 0
-// that of Razavi et al. 2014, of third order: Z ← Z (13 I − XZ (15 I − XZ (7 I − XZ))) / 4 from Xᵀ / (|X|₁ |X|∞).
-// Landmarks: every row depends on all tokens, also on later ones; within a prompt it may, since that is known as a whole before
-// anything is generated (claims A12).
+// Xiong et al. take the softmax of each of the three factors; without it the product approximates exp(Q Kᵀ), and with r
+// = N landmarks it is exact. rank: the number of landmarks, at most N; where it does not divide N, segments differ by
+// one token. O(N r d + N r² + r³). The pseudo-inverse is exact, by singular values above 1e-13 of the largest, or with
+// `iterations` > 0 that of Razavi et al. 2014, of third order: Z ← Z (13 I − XZ (15 I − XZ (7 I − XZ))) / 4 from Xᵀ /
+// (|X|₁ |X|∞). Landmarks: every row depends on all tokens, also on later ones; within a prompt it may, since that is
+// known as a whole before anything is generated (claims A12).
 #include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
 
@@ -34,7 +34,8 @@ void nystrom(const Head<double>& h) {
     const Matrix<double> q = segment_means(h.Q, h.r()), k = segment_means(h.K, h.r());
     const Matrix<double> X = (q * k.transpose()).array().exp();
     const int iterations = static_cast<int>(h["iterations"]);
-    const PseudoInverse Z = iterations > 0 ? PseudoInverse{iterated_inverse(X, iterations), {}} : pseudo_inverse(X, 1e-13);
+    const PseudoInverse Z =
+        iterations > 0 ? PseudoInverse{iterated_inverse(X, iterations), {}} : pseudo_inverse(X, 1e-13);
     View<double> B = h.B, C = h.C;
     each_block(h.N(), [&](Index first, Index n) {
         const Matrix<double> F = (h.Q.middleRows(first, n) * k.transpose()).array().exp();
@@ -58,7 +59,8 @@ Method nystrom_method() {
     m.otherwise = 64;
     m.most = [](const Size& s) { return s.N; };
     m.most_text = "the length";
-    m.options = {{"iterations", 0, 0, 100, false, "steps of the iterative pseudo-inverse (6 in the source); 0: by singular values"}};
+    m.options = {{"iterations", 0, 0, 100, false,
+                  "steps of the iterative pseudo-inverse (6 in the source); 0: by singular values"}};
     m.f64 = nystrom;
     return m;
 }

@@ -11,17 +11,20 @@ namespace causeway::lowrank {
 
 void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, const Matrix<double>& X, View<double> Y) {
     constexpr Index rows = 128, columns = 512;
-    each_block(Q.rows(), [&](Index i, Index m) {
-        Matrix<double> tile;
-        auto out = Y.middleRows(i, m);
-        out.setZero();
-        for (Index j = 0; j < K.rows(); j += columns) {
-            const Index n = std::min(columns, K.rows() - j);
-            tile.noalias() = Q.middleRows(i, m) * K.middleRows(j, n).transpose();
-            tile = tile.array().exp();
-            out.noalias() += tile * X.middleRows(j, n);
-        }
-    }, rows);
+    each_block(
+        Q.rows(),
+        [&](Index i, Index m) {
+            Matrix<double> tile;
+            auto out = Y.middleRows(i, m);
+            out.setZero();
+            for (Index j = 0; j < K.rows(); j += columns) {
+                const Index n = std::min(columns, K.rows() - j);
+                tile.noalias() = Q.middleRows(i, m) * K.middleRows(j, n).transpose();
+                tile = tile.array().exp();
+                out.noalias() += tile * X.middleRows(j, n);
+            }
+        },
+        rows);
 }
 
 void overflows() { fail("q: the factors overflow, expected smaller queries, keys or scale"); }

@@ -23,9 +23,9 @@ using Vector = Eigen::VectorXd;
 // What may be set beside rank, seed and scale. Truth values are 0 and 1.
 struct Option {
     std::string name;
-    double otherwise;      // where it is not given
+    double otherwise;  // where it is not given
     double least, most;
-    bool flag = false;     // a truth value; otherwise a whole number
+    bool flag = false;  // a truth value; otherwise a whole number
     std::string text;
 };
 using Settings = std::map<std::string, double>;
@@ -59,13 +59,13 @@ private:
 // One head of a call, and where its factors go.
 template <class T>
 struct Head {
-    ConstView<T> Q, K;                  // [N, d]
-    View<T> B, C;                       // [N, r], to be written
-    std::vector<double*> extras;        // [N] each, in the order of the method's names
-    const double* sizes;                // |v_j|, [N]; none where no values were given
+    ConstView<T> Q, K;            // [N, d]
+    View<T> B, C;                 // [N, r], to be written
+    std::vector<double*> extras;  // [N] each, in the order of the method's names
+    const double* sizes;          // |v_j|, [N]; none where no values were given
     const Settings& settings;
     Random random;
-    bool& finite;                       // to be set where B and C cannot have overflowed; otherwise every entry is looked at
+    bool& finite;  // to be set where B and C cannot have overflowed; otherwise every entry is looked at
 
     Index N() const { return Q.rows(); }
     Index d() const { return Q.cols(); }
@@ -85,15 +85,17 @@ void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, cons
 // Throws the Error for factors that are not finite.
 [[noreturn]] void overflows();
 
-// X⁺ = left · right, V Σ^-½ and Σ^-½ Uᵀ of X = U Σ Vᵀ; singular values up to `tolerance` times the largest count as 0. Each half takes
-// the root of what X⁺ amplifies: F X⁺ made as one factor has entries that cancel in (F X⁺) Gᵀ, (F left)(right Gᵀ) has not.
-// O(r³); Ctrl-C and time limits are heeded before and after it, not within. Throws Error for an X that is not finite.
+// X⁺ = left · right, V Σ^-½ and Σ^-½ Uᵀ of X = U Σ Vᵀ; singular values up to `tolerance` times the largest count as 0.
+// Each half takes the root of what X⁺ amplifies: F X⁺ made as one factor has entries that cancel in (F X⁺) Gᵀ, (F
+// left)(right Gᵀ) has not. O(r³); Ctrl-C and time limits are heeded before and after it, not within. Throws Error for
+// an X that is not finite.
 struct PseudoInverse {
     Matrix<double> left, right;
 };
 PseudoInverse pseudo_inverse(const Matrix<double>& X, double tolerance);
 
-// The means of r segments of X, the i-th from row ⌊iN/r⌋ up to ⌊(i+1)N/r⌋: segments of two sizes where r does not divide N.
+// The means of r segments of X, the i-th from row ⌊iN/r⌋ up to ⌊(i+1)N/r⌋: segments of two sizes where r does not
+// divide N.
 Matrix<double> segment_means(const ConstView<double>& X, Index r);
 
 // r different numbers below n, each set equally likely, in the order of their drawing. O(n).

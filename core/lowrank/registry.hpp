@@ -1,5 +1,6 @@
-// The factorisations as values: what they are, what their rank means, whether they look ahead, how to call them. The public
-// call, the tests, the shell and its help read this list. A factorisation is one file and one line in registry.cpp.
+// The factorisations as values: what they are, what their rank means, whether they look ahead, how to call them. The
+// public call, the tests, the shell and its help read this list. A factorisation is one file and one line in
+// registry.cpp.
 #pragma once
 
 #include <functional>
@@ -10,27 +11,28 @@ namespace causeway::lowrank {
 
 // A factorisation; what it is called with has been checked.
 struct Method {
-    std::string name;          // "favor+"
+    std::string name;  // "favor+"
     std::string source;
-    std::string formula;       // B Cᵀ, or the features of one token
-    std::string time;          // operations of one head
-    std::string rank;          // what the option rank means
-    // Whether an entry of B Cᵀ depends on other tokens than its two (one number common to all rows of B, and its inverse in C, does
-    // not count). Where it does (landmarks, samples, codes, singular vectors),
-    // masking B Cᵀ does not make the output causal: it is meant for a prompt, whose tokens are all known, and nothing leaks
-    // into tokens generated after it (000 section 4.1, claims A12).
+    std::string formula;  // B Cᵀ, or the features of one token
+    std::string time;     // operations of one head
+    std::string rank;     // what the option rank means
+    // Whether an entry of B Cᵀ depends on other tokens than its two (one number common to all rows of B, and its
+    // inverse in C, does not count). Where it does (landmarks, samples, codes, singular vectors), masking B Cᵀ does not
+    // make the output causal: it is meant for a prompt, whose tokens are all known, and nothing leaks into tokens
+    // generated after it (000 section 4.1, claims A12).
     bool future = false;
     bool seeded = false;
-    bool values = false;       // takes the option v: values, whose lengths weigh the keys
-    Index otherwise = 0;       // rank where it is not given, at most `most`; 0: the rank follows from d alone
-    std::function<Index(const Size&)> most;  // largest rank
-    std::string most_text;     // what that is: "the length"
+    bool values = false;  // takes the option v: values, whose lengths weigh the keys
+    Index otherwise = 0;  // rank where it is not given, at most `most`; 0: the rank follows from d alone
+    std::function<Index(const Size&)> most;                      // largest rank
+    std::string most_text;                                       // what that is: "the length"
     std::function<Index(const Size&, const Settings&)> columns;  // with otherwise == 0: the rank
     std::vector<Option> options;
-    std::function<std::vector<std::string>(const Settings&)> extras;  // what is returned beside B and C, [N] numbers each
+    std::function<std::vector<std::string>(const Settings&)>
+        extras;  // what is returned beside B and C, [N] numbers each
     std::function<void(const Size&, Index rank, const Settings&)> check;  // further conditions; throws Error
 
-    std::function<void(const Head<float>&)> f32;   // none: computed in Float64
+    std::function<void(const Head<float>&)> f32;  // none: computed in Float64
     std::function<void(const Head<double>&)> f64;
 };
 

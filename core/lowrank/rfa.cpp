@@ -1,11 +1,12 @@
 // Random feature attention: trigonometric features of the Gaussian kernel (Rahimi and Recht 2007; Peng et al. 2021).
 //
-//   φ(x) = exp(|x|²/2) √(2/r) [cos ω_1ᵀx, …, cos ω_{r/2}ᵀx, sin ω_1ᵀx, …],   E φ(q)ᵀφ(k) = exp(|q|²/2 + |k|²/2) exp(−|q−k|²/2) = exp(qᵀk)
+//   φ(x) = exp(|x|²/2) √(2/r) [cos ω_1ᵀx, …, cos ω_{r/2}ᵀx, sin ω_1ᵀx, …],   E φ(q)ᵀφ(k) = exp(|q|²/2 + |k|²/2)
+//   exp(−|q−k|²/2) = exp(qᵀk)
 //
-// rank: the number r of features, two for each direction ω. O(N r d). Features have both signs: a row sum of B Cᵀ may vanish,
-// which the positive features of favor+ exclude. Peng et al. divide q and k by their lengths, so that exp(|x|²/2) is one constant;
-// here it stays, split so that B and C have similar sizes, by one number found from all tokens, which cancels in B Cᵀ: an entry of that
-// depends on its two tokens alone.
+// rank: the number r of features, two for each direction ω. O(N r d). Features have both signs: a row sum of B Cᵀ may
+// vanish, which the positive features of favor+ exclude. Peng et al. divide q and k by their lengths, so that
+// exp(|x|²/2) is one constant; here it stays, split so that B and C have similar sizes, by one number found from all
+// tokens, which cancels in B Cᵀ: an entry of that depends on its two tokens alone.
 #include "core/base/error.hpp"
 #include "core/lowrank/features.hpp"
 #include "core/lowrank/registry.hpp"

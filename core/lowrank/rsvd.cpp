@@ -1,13 +1,13 @@
-// Randomised range finder (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1): close to the truncated singular value
-// decomposition, from products with A = exp(Q Kᵀ) alone. A is formed tile by tile, never as a whole.
+// Randomised range finder (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1): close to the truncated singular
+// value decomposition, from products with A = exp(Q Kᵀ) alone. A is formed tile by tile, never as a whole.
 //
 //   Y = A Ω, Ω [N, l] normal, l = r + oversample; `power` times Y ← A Aᵀ Y, orthonormal in between
 //   Y = Q_Y R,   W = Aᵀ Q_Y:   A ≈ Q_Y Wᵀ,   of which the r largest singular values are kept
 //
-// The error of Q_Y Wᵀ in operator norm is on average at most (1 + √(r/(p−1)) + e√(r+p)/p √(N−r))^{1/(2 power + 1)} σ_{r+1},
-// p = oversample (Corollary 10.10). rank: singular values kept, at most N. O((2 power + 2) N² (d + l)) time, O(N l) memory. Every
-// row depends on all tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated
-// (claims A12).
+// The error of Q_Y Wᵀ in operator norm is on average at most (1 + √(r/(p−1)) + e√(r+p)/p √(N−r))^{1/(2 power + 1)}
+// σ_{r+1}, p = oversample (Corollary 10.10). rank: singular values kept, at most N. O((2 power + 2) N² (d + l)) time,
+// O(N l) memory. Every row depends on all tokens, also on later ones; within a prompt it may, since that is known as a
+// whole before anything is generated (claims A12).
 #include <Eigen/QR>
 
 #include "core/base/interrupt.hpp"

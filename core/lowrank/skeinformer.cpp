@@ -1,17 +1,18 @@
-// Skeinformer: columns of the attention matrix, drawn by importance (Chen et al. 2022, "Sketching as a tool for understanding
-// and accelerating self-attention for long sequences").
+// Skeinformer: columns of the attention matrix, drawn by importance (Chen et al. 2022, "Sketching as a tool for
+// understanding and accelerating self-attention for long sequences").
 //
-//   J: r − 1 keys, drawn without replacement, p_j ∝ (Σ_{i in pilot} softmax(Q Kᵀ)_ij²)^{1/2} |v_j|, the pilot a uniform sample of queries
-//   B = [exp(Q K_Jᵀ), g],   C = [columns J of I, 1 outside J],   g_i the geometric mean of exp(q_i K_Jᵀ)
-//   row i of the estimate is that of exp(Q Kᵀ) itself for i in the pilot, else that of B Cᵀ
+//   J: r − 1 keys, drawn without replacement, p_j ∝ (Σ_{i in pilot} softmax(Q Kᵀ)_ij²)^{1/2} |v_j|, the pilot a uniform
+//   sample of queries B = [exp(Q K_Jᵀ), g],   C = [columns J of I, 1 outside J],   g_i the geometric mean of exp(q_i
+//   K_Jᵀ) row i of the estimate is that of exp(Q Kᵀ) itself for i in the pilot, else that of B Cᵀ
 //
-// Columns in J are exact; every other entry of row i is g_i, the source's adaptive row normalisation. The rows of the pilot, which the
-// estimate of p computes anyway, are used again: `exact_rows` [N] is 1 there, and such a row is to be taken from exp(Q Kᵀ), not
-// from B Cᵀ. |v_j| counts where the option v gives the values, and is 1 without. (Checked against the authors' code, which draws the
-// pilot with replacement.)
+// Columns in J are exact; every other entry of row i is g_i, the source's adaptive row normalisation. The rows of the
+// pilot, which the estimate of p computes anyway, are used again: `exact_rows` [N] is 1 there, and such a row is to be
+// taken from exp(Q Kᵀ), not from B Cᵀ. |v_j| counts where the option v gives the values, and is 1 without. (Checked
+// against the authors' code, which draws the pilot with replacement.)
 //
-// rank: columns of B, at least 2; from N + 1 on all columns are exact. O(N (r + pilot) d). What is drawn depends on all tokens,
-// also on later ones; within a prompt it may, since that is known as a whole before anything is generated (claims A12).
+// rank: columns of B, at least 2; from N + 1 on all columns are exact. O(N (r + pilot) d). What is drawn depends on all
+// tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated
+// (claims A12).
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -26,17 +27,21 @@ namespace {
 Vector log_row_sums(const Matrix<double>& Q, const ConstView<double>& K) {
     constexpr Index tile = 512;
     Vector out(Q.rows());
-    each_block(Q.rows(), [&](Index first, Index m) {
-        Vector most = Vector::Constant(m, -std::numeric_limits<double>::infinity()), sum = Vector::Zero(m);
-        for (Index j = 0; j < K.rows(); j += tile) {
-            Matrix<double> scores = Q.middleRows(first, m) * K.middleRows(j, std::min(tile, K.rows() - j)).transpose();
-            const Vector higher = most.cwiseMax(scores.rowwise().maxCoeff());
-            scores.colwise() -= higher;
-            sum = sum.array() * (most - higher).array().exp() + scores.array().exp().rowwise().sum();
-            most = higher;
-        }
-        out.segment(first, m) = most.array() + sum.array().log();
-    }, 16);
+    each_block(
+        Q.rows(),
+        [&](Index first, Index m) {
+            Vector most = Vector::Constant(m, -std::numeric_limits<double>::infinity()), sum = Vector::Zero(m);
+            for (Index j = 0; j < K.rows(); j += tile) {
+                Matrix<double> scores =
+                    Q.middleRows(first, m) * K.middleRows(j, std::min(tile, K.rows() - j)).transpose();
+                const Vector higher = most.cwiseMax(scores.rowwise().maxCoeff());
+                scores.colwise() -= higher;
+                sum = sum.array() * (most - higher).array().exp() + scores.array().exp().rowwise().sum();
+                most = higher;
+            }
+            out.segment(first, m) = most.array() + sum.array().log();
+        },
+        16);
     return out;
 }
 
@@ -59,10 +64,12 @@ void skeinformer(const Head<double>& h) {
         weight.segment(first, n) = (2 * scores.array()).exp().colwise().sum().sqrt();
         if (h.sizes) weight.segment(first, n) *= Eigen::Map<const Eigen::ArrayXd>(h.sizes + first, n);
     });
-    // The r − 1 largest of u^(1/p): sampling without replacement, one by one in proportion to p (Efraimidis and Spirakis 2006).
+    // The r − 1 largest of u^(1/p): sampling without replacement, one by one in proportion to p (Efraimidis and
+    // Spirakis 2006).
     const auto u = h.random.uniforms(1, N);
     std::vector<double> key(static_cast<std::size_t>(N));
-    for (std::size_t j = 0; j < key.size(); ++j) key[j] = std::log(u[j]) / std::max(weight[static_cast<Index>(j)], 1e-300);
+    for (std::size_t j = 0; j < key.size(); ++j)
+        key[j] = std::log(u[j]) / std::max(weight[static_cast<Index>(j)], 1e-300);
     std::vector<Index> J(static_cast<std::size_t>(N));
     std::iota(J.begin(), J.end(), Index{0});
     std::partial_sort(J.begin(), J.begin() + kept, J.end(), [&](Index a, Index b) {
@@ -102,7 +109,8 @@ Method skeinformer_method() {
     m.otherwise = 128;
     m.most = [](const Size& s) { return s.N + 1; };
     m.most_text = "the length and one";
-    m.options = {{"pilot", 0, 0, 1 << 20, false, "queries from which the importance of keys is estimated; 0: as many as the rank"}};
+    m.options = {{"pilot", 0, 0, 1 << 20, false,
+                  "queries from which the importance of keys is estimated; 0: as many as the rank"}};
     m.extras = [](const Settings&) { return std::vector<std::string>{"exact_rows"}; };
     m.check = [](const Size&, Index rank, const Settings&) {
         if (rank < 2) fail("rank: ", rank, ", expected 2 or more: a sampled column and the one for all others");

@@ -1,15 +1,16 @@
-// Skyformer: Nyström on the Gaussian kernel of queries and keys together (Chen et al. 2021, "Skyformer: remodel self-attention
-// with Gaussian kernel and Nyström method").
+// Skyformer: Nyström on the Gaussian kernel of queries and keys together (Chen et al. 2021, "Skyformer: remodel
+// self-attention with Gaussian kernel and Nyström method").
 //
 //   κ(x, y) = exp(−|x−y|²/2), S the landmarks, r rows of [Q; K] drawn without replacement:
 //   κ(Q, K) ≈ κ(Q, S) κ(S, S)⁺ κ(S, K)
 //
-// κ of all 2N rows is positive semidefinite, of which this is the Nyström approximation; its upper right quarter is returned.
-// As exp(qᵀk) = e^{|q|²/2} κ(q, k) e^{|k|²/2}, the same factors with exp(xᵀs − |s|²/2) in place of κ(x, s) give exp(Q Kᵀ); they
-// are the features of favor+ at the directions S. `gaussian` returns κ(Q, K), the attention that Skyformer trains with.
-// The authors' code draws half of S from each of Q and K, adds I/10 to κ(S, S) and inverts it in six steps; here it is the pseudo-inverse.
-// rank: the number of landmarks, at most 2N, at which it is exact. O(N r d + N r² + r³). Landmarks come from all
-// tokens, also from later ones; within a prompt they may, since it is known as a whole before anything is generated (claims A12).
+// κ of all 2N rows is positive semidefinite, of which this is the Nyström approximation; its upper right quarter is
+// returned. As exp(qᵀk) = e^{|q|²/2} κ(q, k) e^{|k|²/2}, the same factors with exp(xᵀs − |s|²/2) in place of κ(x, s)
+// give exp(Q Kᵀ); they are the features of favor+ at the directions S. `gaussian` returns κ(Q, K), the attention that
+// Skyformer trains with. The authors' code draws half of S from each of Q and K, adds I/10 to κ(S, S) and inverts it in
+// six steps; here it is the pseudo-inverse. rank: the number of landmarks, at most 2N, at which it is exact. O(N r d +
+// N r² + r³). Landmarks come from all tokens, also from later ones; within a prompt they may, since it is known as a
+// whole before anything is generated (claims A12).
 #include "core/lowrank/registry.hpp"
 
 namespace causeway::lowrank {
@@ -54,7 +55,8 @@ Method skyformer_method() {
     m.otherwise = 128;
     m.most = [](const Size& s) { return 2 * s.N; };
     m.most_text = "twice the length";
-    m.options = {{"gaussian", 0, 0, 1, true, "B Cᵀ ≈ exp(−scale |q−k|²/2), without the factors that make it exp(scale qᵀk)"}};
+    m.options = {
+        {"gaussian", 0, 0, 1, true, "B Cᵀ ≈ exp(−scale |q−k|²/2), without the factors that make it exp(scale qᵀk)"}};
     m.f64 = skyformer;
     return m;
 }

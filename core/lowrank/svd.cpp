@@ -1,11 +1,12 @@
-// The best factors there are: the truncated singular value decomposition of A = exp(Q Kᵀ) (Eckart and Young 1936). No other
-// B Cᵀ of rank r has a smaller error in Frobenius or operator norm, (Σ_{i>r} σ_i²)^{1/2} and σ_{r+1}: the yardstick of
-// all others.
+// The best factors there are: the truncated singular value decomposition of A = exp(Q Kᵀ) (Eckart and Young 1936). No
+// other B Cᵀ of rank r has a smaller error in Frobenius or operator norm, (Σ_{i>r} σ_i²)^{1/2} and σ_{r+1}: the
+// yardstick of all others.
 //
 //   A = U Σ Vᵀ,   B = U_r Σ_r^{1/2},   C = V_r Σ_r^{1/2}
 //
 // A is formed: O(N³) time, O(N²) memory, for N <= 4096. rank: singular values kept, at most N. Every row depends on all
-// tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated (claims A12).
+// tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated
+// (claims A12).
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
@@ -18,7 +19,9 @@ void svd(const Head<double>& h) {
     const Index N = h.N(), r = h.r();
     const Buffer<double> workspace(6 * N * N);  // what the decomposition takes
     Eigen::MatrixXd A(N, N);
-    each_block(N, [&](Index first, Index n) { A.middleRows(first, n) = (h.Q.middleRows(first, n) * h.K.transpose()).array().exp(); });
+    each_block(N, [&](Index first, Index n) {
+        A.middleRows(first, n) = (h.Q.middleRows(first, n) * h.K.transpose()).array().exp();
+    });
     if (!A.allFinite()) overflows();
     interrupt::check();
     const dense::Singular svd = dense::singular(A);
@@ -44,7 +47,8 @@ Method svd_method() {
     m.most_text = "the length";
     m.check = [](const Size& s, Index, const Settings&) {
         constexpr Index most = 4096;
-        if (s.N > most) fail("q: length ", s.N, ", expected at most ", most, ": svd forms the whole matrix; \"rsvd\" does not");
+        if (s.N > most)
+            fail("q: length ", s.N, ", expected at most ", most, ": svd forms the whole matrix; \"rsvd\" does not");
     };
     m.f64 = svd;
     return m;

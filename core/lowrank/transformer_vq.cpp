@@ -2,11 +2,11 @@
 //
 //   B = exp(Q Γᵀ),   C_jc = 1 for the code z(j) = c of key j, else 0:   (B Cᵀ)_ij = exp(q_iᵀ γ_z(j))
 //
-// In the source the codes are learned with the model; here they are the k-means of the keys at hand: seeds by k-means++ (Arthur
-// and Vassilvitskii 2007), then Lloyd's iteration until nothing moves. A code without keys moves to the key farthest
-// from its own. rank: the number of codes, at most N, at which it is exact. O(iterations · N r d). The codes come from all keys of
-// the prompt, also from later ones, which is known as a whole before anything is generated (claims A12); learned ones would not look
-// ahead. The code of each key is returned as `code`, counted from 1.
+// In the source the codes are learned with the model; here they are the k-means of the keys at hand: seeds by k-means++
+// (Arthur and Vassilvitskii 2007), then Lloyd's iteration until nothing moves. A code without keys moves to the key
+// farthest from its own. rank: the number of codes, at most N, at which it is exact. O(iterations · N r d). The codes
+// come from all keys of the prompt, also from later ones, which is known as a whole before anything is generated
+// (claims A12); learned ones would not look ahead. The code of each key is returned as `code`, counted from 1.
 #include <limits>
 
 #include "core/lowrank/registry.hpp"
@@ -26,9 +26,13 @@ Matrix<double> seeds(const ConstView<double>& K, Index r, const Random& random) 
     for (Index c = 0;;) {
         codes.row(c) = K.row(chosen);
         if (++c == r) return codes;
-        each_block(N, [&](Index first, Index n) {
-            distance.segment(first, n) = distance.segment(first, n).cwiseMin((K.middleRows(first, n).rowwise() - codes.row(c - 1)).rowwise().squaredNorm());
-        }, block);
+        each_block(
+            N,
+            [&](Index first, Index n) {
+                distance.segment(first, n) = distance.segment(first, n).cwiseMin(
+                    (K.middleRows(first, n).rowwise() - codes.row(c - 1)).rowwise().squaredNorm());
+            },
+            block);
         const double total = distance.sum();
         double left = u[static_cast<std::size_t>(c)] * total;
         if (total == 0) {  // all keys are codes already
@@ -54,18 +58,21 @@ void transformer_vq(const Head<double>& h) {
     const auto assign = [&] {
         const Vector half = codes.rowwise().squaredNorm() / 2;
         std::vector<char> moved(static_cast<std::size_t>((N + block - 1) / block), 0);
-        each_block(N, [&](Index first, Index n) {
-            Matrix<double> score = h.K.middleRows(first, n) * codes.transpose();
-            score.rowwise() -= half.transpose();
-            for (Index i = 0; i < n; ++i) {
-                Index best = 0;
-                score.row(i).maxCoeff(&best);
-                Index& own = z[static_cast<std::size_t>(first + i)];
-                if (own != best) moved[static_cast<std::size_t>(first / block)] = 1;
-                own = best;
-                distance[first + i] = (h.K.row(first + i) - codes.row(best)).squaredNorm();
-            }
-        }, block);
+        each_block(
+            N,
+            [&](Index first, Index n) {
+                Matrix<double> score = h.K.middleRows(first, n) * codes.transpose();
+                score.rowwise() -= half.transpose();
+                for (Index i = 0; i < n; ++i) {
+                    Index best = 0;
+                    score.row(i).maxCoeff(&best);
+                    Index& own = z[static_cast<std::size_t>(first + i)];
+                    if (own != best) moved[static_cast<std::size_t>(first / block)] = 1;
+                    own = best;
+                    distance[first + i] = (h.K.row(first + i) - codes.row(best)).squaredNorm();
+                }
+            },
+            block);
         return std::find(moved.begin(), moved.end(), 1) != moved.end();
     };
     assign();
@@ -93,7 +100,12 @@ void transformer_vq(const Head<double>& h) {
         C(j, z[static_cast<std::size_t>(j)]) = 1;
         h.extras[0][j] = static_cast<double>(z[static_cast<std::size_t>(j)] + 1);
     }
-    each_block(N, [&](Index first, Index n) { B.middleRows(first, n) = (h.Q.middleRows(first, n) * codes.transpose()).array().exp(); }, block);
+    each_block(
+        N,
+        [&](Index first, Index n) {
+            B.middleRows(first, n) = (h.Q.middleRows(first, n) * codes.transpose()).array().exp();
+        },
+        block);
 }
 
 }  // namespace

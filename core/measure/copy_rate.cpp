@@ -38,7 +38,9 @@ double copy_rate(Index bytes, double seconds) {
     if (bytes < 1) fail("bytes: ", bytes, ", expected 1 or more");
     Buffer<unsigned char> from(bytes), into(bytes);
     std::memset(from.data(), 1, static_cast<std::size_t>(bytes));
-    const auto copy = [&](Index start, Index end) { std::memcpy(into.data() + start, from.data() + start, static_cast<std::size_t>(end - start)); };
+    const auto copy = [&](Index start, Index end) {
+        std::memcpy(into.data() + start, from.data() + start, static_cast<std::size_t>(end - start));
+    };
     const double alone = fastest(seconds / 2, [&] { copy(0, bytes); });
     const double together = fastest(seconds / 2, [&] {
         parallel_for((bytes + piece - 1) / piece, [&](Index i) { copy(i * piece, std::min(bytes, (i + 1) * piece)); });

@@ -50,5 +50,13 @@ struct Eigen::NumTraits<causeway::Counted> : Eigen::NumTraits<double> {
     using Real = causeway::Counted;
     using NonInteger = causeway::Counted;
     using Nested = causeway::Counted;
-    enum { IsComplex = 0, IsInteger = 0, IsSigned = 1, RequireInitialization = 0, ReadCost = 1, AddCost = 3, MulCost = 3 };
+    enum {
+        IsComplex = 0,
+        IsInteger = 0,
+        IsSigned = 1,
+        RequireInitialization = 0,
+        ReadCost = 1,
+        AddCost = 3,
+        MulCost = 3
+    };
 };

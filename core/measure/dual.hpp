@@ -1,5 +1,6 @@
-// Forward-mode differentiation: a number with its slope in one direction. A definition instantiated with Dual<double> gives
-// the derivative beside the value, with Dual<Dual<double>> the second one; nothing is shared with a derivative by hand.
+// Forward-mode differentiation: a number with its slope in one direction. A definition instantiated with Dual<double>
+// gives the derivative beside the value, with Dual<Dual<double>> the second one; nothing is shared with a derivative by
+// hand.
 #pragma once
 
 #include <cmath>
@@ -17,8 +18,12 @@ struct Dual {
 
     friend Dual operator+(const Dual& a, const Dual& b) { return {a.value + b.value, a.slope + b.slope}; }
     friend Dual operator-(const Dual& a, const Dual& b) { return {a.value - b.value, a.slope - b.slope}; }
-    friend Dual operator*(const Dual& a, const Dual& b) { return {a.value * b.value, a.slope * b.value + a.value * b.slope}; }
-    friend Dual operator/(const Dual& a, const Dual& b) { return {a.value / b.value, (a.slope - a.value / b.value * b.slope) / b.value}; }
+    friend Dual operator*(const Dual& a, const Dual& b) {
+        return {a.value * b.value, a.slope * b.value + a.value * b.slope};
+    }
+    friend Dual operator/(const Dual& a, const Dual& b) {
+        return {a.value / b.value, (a.slope - a.value / b.value * b.slope) / b.value};
+    }
     friend Dual exp(const Dual& a) {
         using std::exp;
         const T e = exp(a.value);

@@ -1,8 +1,8 @@
 #include "core/measure/machine.hpp"
 
-#include <Eigen/Core>  // its version
 #include <sched.h>
 #include <sys/utsname.h>
+#include <Eigen/Core>  // its version
 
 #include <algorithm>
 #include <fstream>
@@ -67,7 +67,8 @@ std::size_t total_memory() {
 std::string system_name() {
     std::string name = value_of("/etc/os-release", "PRETTY_NAME", '=');
     utsname kernel{};
-    if (uname(&kernel) == 0) name += sentence(name.empty() ? "" : ", ", kernel.sysname, " ", kernel.release, " ", kernel.machine);
+    if (uname(&kernel) == 0)
+        name += sentence(name.empty() ? "" : ", ", kernel.sysname, " ", kernel.release, " ", kernel.machine);
     return name.empty() ? "unknown" : name;
 }
 
@@ -84,7 +85,12 @@ std::string compiler() {
 }  // namespace
 
 const Machine& machine() {
-    static const Machine answer{processor(), cores(), simd(), total_memory(), system_name(), compiler(),
+    static const Machine answer{processor(),
+                                cores(),
+                                simd(),
+                                total_memory(),
+                                system_name(),
+                                compiler(),
                                 sentence(EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION),
                                 CAUSEWAY_VERSION};
     return answer;

@@ -12,7 +12,7 @@
 namespace causeway {
 namespace {
 
-constexpr double shortest = 5e-3;     // seconds: a repetition lasts at least this long, so starting threads is not timed
+constexpr double shortest = 5e-3;  // seconds: a repetition lasts at least this long, so starting threads is not timed
 constexpr int fewest = 5, most = 50;  // repetitions
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

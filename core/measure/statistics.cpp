@@ -69,7 +69,8 @@ double growth_exponent(std::span<const double> n, std::span<const double> second
     require_same_length("N", n.size(), "time", seconds.size());
     if (n.size() < 2) fail("N: ", n.size(), " values, expected at least two different ones");
     const Buffer<double> x = logarithms(n, "N"), y = logarithms(seconds, "time");
-    if (std::all_of(x.data(), x.data() + x.size(), [&](double value) { return value == x[0]; })) fail("N: all values are ", n[0], ", expected at least two different ones");
+    if (std::all_of(x.data(), x.data() + x.size(), [&](double value) { return value == x[0]; }))
+        fail("N: all values are ", n[0], ", expected at least two different ones");
     return fit_line({x.data(), n.size()}, {y.data(), seconds.size()}).slope;
 }
 

@@ -9,7 +9,8 @@ namespace causeway {
 namespace {
 
 // The checks of softmax_attention, and of zeta.
-softmax::Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta, const EnergyOptions& o) {
+softmax::Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta,
+                     const EnergyOptions& o) {
     SoftmaxOptions options;
     options.causal = o.causal;
     options.scale = o.scale;
@@ -47,7 +48,8 @@ struct Pass {
             return;
         }
         const Tensor sources = zeta->to(type);
-        const Tensor queries = beside(Q.data<T>(), c.d, p.scale, sources.data<T>(), c.dv, c.batch * c.heads * c.group * c.N);
+        const Tensor queries =
+            beside(Q.data<T>(), c.d, p.scale, sources.data<T>(), c.dv, c.batch * c.heads * c.group * c.N);
         const Tensor keys = beside(K.data<T>(), c.d, T(1), V.data<T>(), c.dv, c.batch * c.heads * c.M);
         p.q = queries.data<T>(), p.k = keys.data<T>();
         p.d = c.d + c.dv;
@@ -57,24 +59,28 @@ struct Pass {
 };
 
 template <class T>
-Tensor hessian(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta) {
+Tensor hessian(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v,
+               const std::optional<Tensor>& zeta) {
     Shape shape;
     for (int i = 0; i + 2 < q.ndim(); ++i) shape.push_back(q.shape()[i]);
     shape.push_back(c.dv);
     shape.push_back(c.dv);
     Tensor out = Tensor::zeros(dtype_of<T>, shape);
     const Pass<T> pass(c, q, k, v, zeta);
-    const Tensor Q = q.to(dtype_of<T>), K = k.to(dtype_of<T>), V = v.to(dtype_of<T>), Z = zeta ? zeta->to(dtype_of<T>) : Tensor::zeros(dtype_of<T>, c.output);
+    const Tensor Q = q.to(dtype_of<T>), K = k.to(dtype_of<T>), V = v.to(dtype_of<T>),
+                 Z = zeta ? zeta->to(dtype_of<T>) : Tensor::zeros(dtype_of<T>, c.output);
     parallel_for(c.batch * c.heads * c.group, [&](Index row) {
         using Row = Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>;
         const Index head = row / c.group;
-        const Row query(Q.data<T>() + row * c.d, c.d), source(Z.data<T>() + row * c.dv, c.dv), mean(pass.O.template data<T>() + row * c.dv, c.dv);
+        const Row query(Q.data<T>() + row * c.d, c.d), source(Z.data<T>() + row * c.dv, c.dv),
+            mean(pass.O.template data<T>() + row * c.dv, c.dv);
         exact::View<T> H(out.data<T>() + row * c.dv * c.dv, c.dv, c.dv);
         const T shift = softmax::shift_of(pass.m.template data<T>()[row]), sum = pass.l.template data<T>()[row];
         exact::Scratch<T> centred(1, c.dv);
         for (Index j = 0; j < c.M; ++j) {
             const Row value(V.data<T>() + (head * c.M + j) * c.dv, c.dv);
-            const T score = static_cast<T>(c.scale) * query.dot(Row(K.data<T>() + (head * c.M + j) * c.d, c.d)) + source.dot(value);
+            const T score =
+                static_cast<T>(c.scale) * query.dot(Row(K.data<T>() + (head * c.M + j) * c.d, c.d)) + source.dot(value);
             centred = value - mean;
             H.noalias() += (std::exp(score - shift) / sum) * centred.transpose() * centred;
         }
@@ -84,18 +90,21 @@ Tensor hessian(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const 
 
 }  // namespace
 
-Tensor energy(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta, const EnergyOptions& o) {
+Tensor energy(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta,
+              const EnergyOptions& o) {
     const auto c = check(q, k, v, zeta, o);
     const auto value = [](const auto& pass) { return softmax::log_sum_exp(pass.m, pass.l); };
     return c.compute == DType::f64 ? value(Pass<double>(c, q, k, v, zeta)) : value(Pass<float>(c, q, k, v, zeta));
 }
 
-Tensor energy_grad(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta, const EnergyOptions& o) {
+Tensor energy_grad(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta,
+                   const EnergyOptions& o) {
     const auto c = check(q, k, v, zeta, o);
     return (c.compute == DType::f64 ? Pass<double>(c, q, k, v, zeta).O : Pass<float>(c, q, k, v, zeta).O).to(c.dtype);
 }
 
-Tensor energy_hessian(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta, const EnergyOptions& o) {
+Tensor energy_hessian(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta,
+                      const EnergyOptions& o) {
     const auto c = check(q, k, v, zeta, o);
     if (c.N != 1) fail("q: length ", c.N, ", expected 1, one query");
     return c.compute == DType::f64 ? hessian<double>(c, q, k, v, zeta) : hessian<float>(c, q, k, v, zeta);

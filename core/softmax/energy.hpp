@@ -1,8 +1,8 @@
 // The energy whose gradient is attention (004, Section 4 and Appendix C): for a query q_i with a source ζ_i
 //
 //   F_i(ζ_i) = log Σ_j exp(scale · q_i·k_j + ζ_i·v_j),   F_tot = Σ_i F_i            (eq. 6, 25, 27, 28)
-//   ∂F_i/∂ζ_i = Σ_j P_ij v_j,   P_ij = exp(scale · q_i·k_j + ζ_i·v_j - F_i)          at ζ = 0: attention (Observation 1)
-//   ∂²F_i/∂ζ_i² = Σ_j P_ij v_j v_jᵀ - ⟨v⟩⟨v⟩ᵀ                                          the covariance of v under P_i
+//   ∂F_i/∂ζ_i = Σ_j P_ij v_j,   P_ij = exp(scale · q_i·k_j + ζ_i·v_j - F_i)          at ζ = 0: attention (Observation
+//   1) ∂²F_i/∂ζ_i² = Σ_j P_ij v_j v_jᵀ - ⟨v⟩⟨v⟩ᵀ                                          the covariance of v under P_i
 //
 // over the keys that query i attends to. F is the cumulant-generating function of v under P (claim H1).
 #pragma once
@@ -20,17 +20,21 @@ struct EnergyOptions {
     std::optional<double> scale;  // none: 1/sqrt(d)
 };
 
-// F_i of every query, [b, h_q, N]; shapes of q, k, v as for softmax_attention, zeta [b, h_q, N, d_v] in the same type, none:
-// zeros. Float32, for Float64 inputs Float64. Without any key -Inf. O(h_q·N·M·(d + d_v)) time, like the next one: since
-// q·k + ζ·v = [q, ζ]·[k, v], both are softmax attention of longer queries and keys.
-// Throw Error naming the argument, OutOfMemory, Interrupted, Timeout.
-Tensor energy(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta = {}, const EnergyOptions& = {});
+// F_i of every query, [b, h_q, N]; shapes of q, k, v as for softmax_attention, zeta [b, h_q, N, d_v] in the same type,
+// none: zeros. Float32, for Float64 inputs Float64. Without any key -Inf. O(h_q·N·M·(d + d_v)) time, like the next one:
+// since q·k + ζ·v = [q, ζ]·[k, v], both are softmax attention of longer queries and keys. Throw Error naming the
+// argument, OutOfMemory, Interrupted, Timeout.
+Tensor energy(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta = {},
+              const EnergyOptions& = {});
 
 // ∂F_tot/∂ζ, [b, h_q, N, d_v], the type of q.
-Tensor energy_grad(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta = {}, const EnergyOptions& = {});
+Tensor energy_grad(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta = {},
+                   const EnergyOptions& = {});
 
-// ∂²F/∂ζ² of one query a head, N = 1: [b, h_q, d_v, d_v] (without the leading dimensions that q lacks). O(h_q·M·(d + d_v²)).
-Tensor energy_hessian(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta = {}, const EnergyOptions& = {});
+// ∂²F/∂ζ² of one query a head, N = 1: [b, h_q, d_v, d_v] (without the leading dimensions that q lacks). O(h_q·M·(d +
+// d_v²)).
+Tensor energy_hessian(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta = {},
+                      const EnergyOptions& = {});
 
 namespace softmax {
 
@@ -38,7 +42,8 @@ namespace softmax {
 // shifted by their maximum, which is held constant, so a T that carries derivatives gives those of F (claims H7, H12).
 // d + dv multiplies and an exponential a key for the value, dv multiplies a key more for the gradient, dv divisions.
 template <class T>
-T energy_of_row(const T* q, const T* k, const T* v, const T* zeta, Index n, Index d, Index dv, const T& scale, T* gradient) {
+T energy_of_row(const T* q, const T* k, const T* v, const T* zeta, Index n, Index d, Index dv, const T& scale,
+                T* gradient) {
     using std::exp;
     using std::log;
     std::vector<T> s(static_cast<std::size_t>(n));

@@ -9,19 +9,28 @@
 namespace causeway::simd {
 
 // The bits of a vector as whole numbers.
-template <class T> struct BitsOf;
-template <> struct BitsOf<float> { typedef std::uint32_t type __attribute__((vector_size(bytes))); };
-template <> struct BitsOf<double> { typedef std::uint64_t type __attribute__((vector_size(bytes))); };
+template <class T>
+struct BitsOf;
+template <>
+struct BitsOf<float> {
+    typedef std::uint32_t type __attribute__((vector_size(bytes)));
+};
+template <>
+struct BitsOf<double> {
+    typedef std::uint64_t type __attribute__((vector_size(bytes)));
+};
 
-// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2: ln 2 in two parts, the first with so few bits that n times it is
-// exact; e^r by a polynomial. At most 2 units in the last place off where e^x is a normal number; below 0, above Inf; NaN stays.
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2: ln 2 in two parts, the first with so few bits that n times
+// it is exact; e^r by a polynomial. At most 2 units in the last place off where e^x is a normal number; below 0, above
+// Inf; NaN stays.
 template <class T>
 inline __attribute__((always_inline)) Vector<T> exp(const Vector<T>& x) {
     using Limits = std::numeric_limits<T>;
     using Bits = typename BitsOf<T>::type;
     constexpr bool single = sizeof(T) == 4;
     constexpr int fraction = Limits::digits - 1;
-    constexpr T magic = T(1.5) * T(std::int64_t(1) << fraction);  // added to a small number leaves it rounded in the low bits
+    constexpr T magic =
+        T(1.5) * T(std::int64_t(1) << fraction);  // added to a small number leaves it rounded in the low bits
     constexpr T highest = single ? T(88.72283172607421875) : T(709.78271289338397);
     constexpr T lowest = single ? T(-87.33654022216796875) : T(-708.39641853226408);
     constexpr T ln2_high = single ? T(0.693359375) : T(6.93147180369123816490e-01);

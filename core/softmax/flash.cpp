@@ -1,7 +1,7 @@
-// A block of queries against tiles of 64 keys, on register tiles (core/exact/panels.hpp). For a few rows of queries at a time:
-// their scores of the tile, new maxima and exponentials, then their rows of the output; all of it in the first-level cache,
-// with the tile packed once a block. Keys past the last one a row attends to meet neither its maximum nor its output, not
-// even times zero: Inf and NaN of later tokens stay causal.
+// A block of queries against tiles of 64 keys, on register tiles (core/exact/panels.hpp). For a few rows of queries at
+// a time: their scores of the tile, new maxima and exponentials, then their rows of the output; all of it in the
+// first-level cache, with the tile packed once a block. Keys past the last one a row attends to meet neither its
+// maximum nor its output, not even times zero: Inf and NaN of later tokens stay causal.
 #include <algorithm>
 #include <cmath>
 
@@ -15,10 +15,11 @@
 namespace causeway::softmax {
 namespace {
 
-constexpr Index block_rows = part_rows;  // queries a task takes through its keys: what a tile costs to pack is shared by them
-constexpr Index few_rows = 3;            // up to so many queries, packing the tiles would cost more than it saves
-constexpr Index enough_tasks = 64;       // with fewer blocks of queries than that, their keys are split
-constexpr Index least_keys = 1024;       // into parts of at least so many
+constexpr Index block_rows =
+    part_rows;                 // queries a task takes through its keys: what a tile costs to pack is shared by them
+constexpr Index few_rows = 3;  // up to so many queries, packing the tiles would cost more than it saves
+constexpr Index enough_tasks = 64;  // with fewer blocks of queries than that, their keys are split
+constexpr Index least_keys = 1024;  // into parts of at least so many
 
 template <class T>
 class Block {
@@ -31,8 +32,16 @@ class Block {
 public:
     // Rows [from, to) of the head.
     Block(const Head<T>& h, Index from, Index to)
-        : h_(h), from_(from), rows_(to - from), few_(rows_ <= few_rows), in_place_(few_ && h.dv % L == 0), keys_(few_ ? 0 : h.d * tile_keys),
-          values_(in_place_ ? 0 : exact::panels<T>(h.dv) * W * tile_keys), O_(rows_ * exact::panels<T>(h.dv) * W), m_(rows_), l_(rows_) {
+        : h_(h),
+          from_(from),
+          rows_(to - from),
+          few_(rows_ <= few_rows),
+          in_place_(few_ && h.dv % L == 0),
+          keys_(few_ ? 0 : h.d * tile_keys),
+          values_(in_place_ ? 0 : exact::panels<T>(h.dv) * W * tile_keys),
+          O_(rows_ * exact::panels<T>(h.dv) * W),
+          m_(rows_),
+          l_(rows_) {
         if (!in_place_) std::fill_n(values_.data(), values_.size(), T(0));
     }
 
@@ -66,7 +75,8 @@ public:
     void write(T* O, T* m, T* l, bool divide) const {
         for (Index row = 0; row < rows_; ++row) {
             T* o = O + row * h_.dv;
-            for (Index at = 0; at < h_.dv; at += W) std::copy_n(O_.data() + at * rows_ + row * W, std::min(W, h_.dv - at), o + at);
+            for (Index at = 0; at < h_.dv; at += W)
+                std::copy_n(O_.data() + at * rows_ + row * W, std::min(W, h_.dv - at), o + at);
             if (divide)
                 for (Index e = 0; e < h_.dv; ++e) o[e] /= l_[row];
         }
@@ -88,9 +98,11 @@ private:
         alignas(64) T factor[R];
         if (few_) few_scores<R>(row, limit[R - 1], P);
         else scores<R>(row, limit[R - 1], P);
-        for (int r = 0; r < R; ++r) factor[r] = weigh(P + r * tile_keys, limit[r], m_[row - from_ + r], l_[row - from_ + r]);
+        for (int r = 0; r < R; ++r)
+            factor[r] = weigh(P + r * tile_keys, limit[r], m_[row - from_ + r], l_[row - from_ + r]);
         for (Index at = 0; at < h_.dv; at += W)
-            exact::vectors_of_panel(h_.dv - at, L, [&](auto vectors) { add<R, decltype(vectors)::value>(row, at, P, limit, factor); });
+            exact::vectors_of_panel(h_.dv - at, L,
+                                    [&](auto vectors) { add<R, decltype(vectors)::value>(row, at, P, limit, factor); });
     }
 
     template <int R>
@@ -117,7 +129,8 @@ private:
                 const auto step = [&](auto&& load, Index e) __attribute__((always_inline)) {
                     const Vec x = load(q + e);
 #pragma GCC unroll 16
-                    for (Index i = 0; i < L; ++i) sums[i] += x * load(h_.k + (key_ + std::min(key + i, n - 1)) * h_.d + e);
+                    for (Index i = 0; i < L; ++i)
+                        sums[i] += x * load(h_.k + (key_ + std::min(key + i, n - 1)) * h_.d + e);
                 };
                 Index e = 0;
                 for (; e + L <= h_.d; e += L) step([](const T* p) { return simd::load(p); }, e);
@@ -127,7 +140,8 @@ private:
         }
     }
 
-    // Scores become weights e^{s - m} with the new maximum m, and join the sum l; returns what all before is multiplied by.
+    // Scores become weights e^{s - m} with the new maximum m, and join the sum l; returns what all before is multiplied
+    // by.
     static T weigh(T* P, Index n, T& m, T& l) {
         const Index end = simd::padded<T>(n);
         std::fill(P + n, P + end, -std::numeric_limits<T>::infinity());
@@ -225,7 +239,8 @@ void run_flash(const Problem<T>& p) {
     const Index all = p.all_heads() * rows;
     Buffer<T> O(parts > 1 ? parts * all * p.dv : 0), m(parts > 1 ? parts * all : 0), l(parts > 1 ? parts * all : 0);
     parallel_for(tasks * parts, [&](Index task) {
-        const Index part = task % parts, index = tasks - 1 - task / parts;  // the last blocks of a head have the most to do
+        const Index part = task % parts,
+                    index = tasks - 1 - task / parts;  // the last blocks of a head have the most to do
         const Head<T> h = p.head(index / blocks);
         const Index from = index % blocks * block_rows, to = std::min(rows, from + block_rows);
         Block<T> block(h, from, to);

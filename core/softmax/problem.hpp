@@ -30,12 +30,12 @@ struct Head {
     Index rows = 0, N = 0, M = 0;  // rows = group · N
     Index d = 0, dv = 0;
     bool causal = false;
-    const T* q = nullptr;          // [group, N, d]
-    const T* k = nullptr;          // [M, d]
-    const T* v = nullptr;          // [M, dv]
-    T* O = nullptr;                // [group, N, dv], like the next two not read
-    T* m = nullptr;                // [group, N]
-    T* l = nullptr;                // [group, N]
+    const T* q = nullptr;  // [group, N, d]
+    const T* k = nullptr;  // [M, d]
+    const T* v = nullptr;  // [M, dv]
+    T* O = nullptr;        // [group, N, dv], like the next two not read
+    T* m = nullptr;        // [group, N]
+    T* l = nullptr;        // [group, N]
     T scale = T(1);
 
     // Number of keys that a row attends to: the first ones.
@@ -48,12 +48,12 @@ struct Problem {
     Index batch = 1, heads = 1, group = 1;  // heads of k and v; of q there are heads · group
     Index N = 0, M = 0, d = 0, dv = 0;
     bool causal = false;
-    const T* q = nullptr;                   // [batch, heads · group, N, d]
-    const T* k = nullptr;                   // [batch, heads, M, d]
-    const T* v = nullptr;                   // [batch, heads, M, dv]
-    T* O = nullptr;                         // [batch, heads · group, N, dv]
-    T* m = nullptr;                         // [batch, heads · group, N]
-    T* l = nullptr;                         // [batch, heads · group, N]
+    const T* q = nullptr;  // [batch, heads · group, N, d]
+    const T* k = nullptr;  // [batch, heads, M, d]
+    const T* v = nullptr;  // [batch, heads, M, dv]
+    T* O = nullptr;        // [batch, heads · group, N, dv]
+    T* m = nullptr;        // [batch, heads · group, N]
+    T* l = nullptr;        // [batch, heads · group, N]
     T scale = T(1);
 
     Index all_heads() const { return batch * heads; }

@@ -15,7 +15,9 @@ Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOpti
     const AttentionSizes n = check_attention(q, k, v, false);
     static const std::vector<std::string> methods{"flash", "standard"};
     check_choice("method", o.method, methods);
-    if (o.causal && n.N > n.M) fail("q: length ", n.N, ", expected at most the ", n.M, " of k: with causal the queries are the last of its positions");
+    if (o.causal && n.N > n.M)
+        fail("q: length ", n.N, ", expected at most the ", n.M,
+             " of k: with causal the queries are the last of its positions");
     Sizes c;
     c.batch = n.batch, c.heads = n.heads, c.group = n.group;
     c.N = n.N, c.M = n.M, c.d = n.d, c.dv = n.dv;
@@ -57,7 +59,8 @@ SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& 
     return softmax::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), o.method);
 }
 
-SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o, OperationCount& count) {
+SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o,
+                                        OperationCount& count) {
     using namespace softmax;
     const Sizes c = check(q, k, v, o);
     const auto cq = to_counted(q), ck = to_counted(k), cv = to_counted(v);
@@ -76,7 +79,8 @@ SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const 
         else standard(head, 0, head.rows);
     }
     count += counted;
-    return {from_counted(O, c.dtype, c.output), log_sum_exp(from_counted(m, c.compute, c.rows), from_counted(l, c.compute, c.rows))};
+    return {from_counted(O, c.dtype, c.output),
+            log_sum_exp(from_counted(m, c.compute, c.rows), from_counted(l, c.compute, c.rows))};
 }
 
 }  // namespace causeway

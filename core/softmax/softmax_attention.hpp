@@ -11,25 +11,28 @@
 namespace causeway {
 
 struct SoftmaxOptions {
-    bool causal = true;            // the N queries are the last N of the M positions; query i sees the keys up to its own
+    bool causal = true;  // the N queries are the last N of the M positions; query i sees the keys up to its own
     std::string method = "flash";  // or "standard", the definition
     std::optional<double> scale;   // factor on q·k; none: 1/sqrt(d)
 };
 
 struct SoftmaxResult {
-    Tensor O;    // [b, h_q, N, d_v], the type of q
-    Tensor lse;  // [b, h_q, N], the log-sum-exp of the scaled scores of every query; Float32, for Float64 inputs Float64
+    Tensor O;  // [b, h_q, N, d_v], the type of q
+    Tensor
+        lse;  // [b, h_q, N], the log-sum-exp of the scaled scores of every query; Float32, for Float64 inputs Float64
 };
 
-// O = softmax(scale q kᵀ) v, as core/softmax/problem.hpp states it. q [b, h_q, N, d], k [b, h, M, d], v [b, h, M, d_v], h_q a
-// multiple of h: consecutive heads of q share a head of k and v. Or all without b, or without b and heads. One element type;
-// Float16 and BFloat16 are computed in Float32. causal needs N <= M. M = 0: zeros, with a log-sum-exp of -Inf.
-// O(h_q·N·M·(d + d_v)) time, never N·M memory.
-// Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
+// O = softmax(scale q kᵀ) v, as core/softmax/problem.hpp states it. q [b, h_q, N, d], k [b, h, M, d], v [b, h, M, d_v],
+// h_q a multiple of h: consecutive heads of q share a head of k and v. Or all without b, or without b and heads. One
+// element type; Float16 and BFloat16 are computed in Float32. causal needs N <= M. M = 0: zeros, with a log-sum-exp of
+// -Inf. O(h_q·N·M·(d + d_v)) time, never N·M memory. Throws Error naming the argument, OutOfMemory, Interrupted,
+// Timeout.
 SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& = {});
 
-// The same by the definition of the method in Float64, with every operation counted: `count` grows by what was executed.
-SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&, OperationCount& count);
+// The same by the definition of the method in Float64, with every operation counted: `count` grows by what was
+// executed.
+SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&,
+                                        OperationCount& count);
 
 namespace softmax {
 
@@ -39,10 +42,10 @@ inline constexpr Index default_tile = 64;  // keys in a tile of the counted flas
 struct Sizes {
     Index batch, heads, group, N, M, d, dv;
     bool causal;
-    DType dtype;     // of q, k, v and the output
-    DType compute;   // Float32 or Float64
-    Shape output;    // as the caller wrote q, with the width d_v
-    Shape rows;      // as the caller wrote q, without the width
+    DType dtype;    // of q, k, v and the output
+    DType compute;  // Float32 or Float64
+    Shape output;   // as the caller wrote q, with the width d_v
+    Shape rows;     // as the caller wrote q, without the width
     double scale;
 };
 Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&);

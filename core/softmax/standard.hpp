@@ -8,8 +8,8 @@
 
 namespace causeway::softmax {
 
-// Rows [from, to) as problem.hpp states them. A pair of a query and a key costs d + 1 + dv multiplies, d + dv + 2 adds and an
-// exponential, a query dv divisions. O(rows·M·(d + dv)) time, O(M) memory.
+// Rows [from, to) as problem.hpp states them. A pair of a query and a key costs d + 1 + dv multiplies, d + dv + 2 adds
+// and an exponential, a query dv divisions. O(rows·M·(d + dv)) time, O(M) memory.
 template <class T>
 void standard(const Head<T>& h, Index from, Index to) {
     using exact::add_product;

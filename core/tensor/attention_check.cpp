@@ -9,14 +9,19 @@ namespace causeway {
 
 std::array<Index, 4> four_sizes(const Tensor& A, const char* name) {
     const int n = A.ndim();
-    if (n < 2 || n > 4) fail(name, ": a ", A.summary(), ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    if (n < 2 || n > 4)
+        fail(name, ": a ", A.summary(),
+             ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
     const auto& s = A.shape();
     return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
 }
 
 void check_like(const char* name, const Tensor& A, const Tensor& B, const char* like) {
-    if (A.ndim() != B.ndim()) fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (", B.shape().text(), ")");
-    if (A.dtype() != B.dtype()) fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
+    if (A.ndim() != B.ndim())
+        fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (",
+             B.shape().text(), ")");
+    if (A.dtype() != B.dtype())
+        fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
 }
 
 void check_equal(const char* name, const char* what, Index got, Index expected, const char* like) {
@@ -48,7 +53,8 @@ AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v
     check_equal("v", "batch", V[0], K[0], "k");
     check_equal("v", "heads", V[1], K[1], "k");
     check_equal("v", "length", V[2], K[2], "k");
-    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0) fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
+    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0)
+        fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
     return {Q[0], K[1], K[1] == 0 ? 1 : Q[1] / K[1], Q[2], K[2], Q[3], V[3]};
 }
 

@@ -9,7 +9,8 @@
 
 namespace causeway {
 
-// Sizes of a tensor [batch, heads, length, width] with leading dimensions left out. Throws Error for another number of them.
+// Sizes of a tensor [batch, heads, length, width] with leading dimensions left out. Throws Error for another number of
+// them.
 std::array<Index, 4> four_sizes(const Tensor& A, const char* name);
 
 // Throws Error unless A has as many dimensions as B, and its element type.
@@ -28,8 +29,8 @@ std::size_t check_choice(const char* option, const std::string& value, const std
 struct AttentionSizes {
     Index batch, heads, group, N, M, d, dv;
 };
-// Throws Error unless the three belong together; with `one_length` N and M too must be equal. Allocates nothing where all
-// is well.
+// Throws Error unless the three belong together; with `one_length` N and M too must be equal. Allocates nothing where
+// all is well.
 AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length);
 
 }  // namespace causeway

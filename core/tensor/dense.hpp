@@ -16,7 +16,9 @@ inline Tensor check_matrix(const Tensor& a, const char* function) {
     Tensor x = a.to(DType::f64);
     const double* data = x.data<double>();
     for (Index i = 0; i < x.size(); ++i) {
-        if (!std::isfinite(data[i])) fail(function, ": entry (", i / x.shape()[1] + 1, ", ", i % x.shape()[1] + 1, ") is ", data[i], ", expected finite entries");
+        if (!std::isfinite(data[i]))
+            fail(function, ": entry (", i / x.shape()[1] + 1, ", ", i % x.shape()[1] + 1, ") is ", data[i],
+                 ", expected finite entries");
     }
     return x;
 }
@@ -31,8 +33,8 @@ inline Tensor check_square(const Tensor& a, const char* function) {
 // A Float64 tensor of two dimensions as a matrix, sharing the elements.
 inline Eigen::Map<const RowMajor> view(const Tensor& x) { return {x.data<double>(), x.shape()[0], x.shape()[1]}; }
 
-// Counts the memory that Eigen takes for `count` matrices of the size of x while it lives; throws OutOfMemory if there is
-// no room for them.
+// Counts the memory that Eigen takes for `count` matrices of the size of x while it lives; throws OutOfMemory if there
+// is no room for them.
 inline Buffer<double> room(const Tensor& x, Index count) { return Buffer<double>(x.size() * count); }
 
 // Float32 or Float64 (like `origin`) tensor with the entries of an Eigen expression of the shape rows × columns.

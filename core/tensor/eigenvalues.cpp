@@ -40,9 +40,9 @@ Vector transpose_times(const Eigen::Map<const dense::RowMajor>& a, const Vector&
     return y;
 }
 
-// Largest eigenvalue of AᵀA by Lanczos' iteration with full reorthogonalisation: in the orthonormal basis Q of the Krylov
-// space of the start vector, Qᵀ AᵀA Q is tridiagonal, with `diagonal` and `beside`; its largest eigenvalue grows towards
-// the one sought, and |last entry of its eigenvector| * beside bounds the distance to an eigenvalue.
+// Largest eigenvalue of AᵀA by Lanczos' iteration with full reorthogonalisation: in the orthonormal basis Q of the
+// Krylov space of the start vector, Qᵀ AᵀA Q is tridiagonal, with `diagonal` and `beside`; its largest eigenvalue grows
+// towards the one sought, and |last entry of its eigenvector| * beside bounds the distance to an eigenvalue.
 double lanczos(const Eigen::Map<const dense::RowMajor>& a) {
     constexpr double tolerance = 1e-10;
     const Index n = a.cols();
@@ -66,7 +66,8 @@ double lanczos(const Eigen::Map<const dense::RowMajor>& a) {
         const bool last = step == n || length <= 1e-14 * std::abs(diagonal.front());
         if (last || step % 8 == 0) {
             Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> small;
-            small.computeFromTridiagonal(Eigen::Map<const Vector>(diagonal.data(), size), Eigen::Map<const Vector>(beside.data(), size - 1));
+            small.computeFromTridiagonal(Eigen::Map<const Vector>(diagonal.data(), size),
+                                         Eigen::Map<const Vector>(beside.data(), size - 1));
             const double value = small.eigenvalues()[size - 1];
             const double distance = length * std::abs(small.eigenvectors()(size - 1, size - 1));
             if (last || distance <= tolerance * value) return value;
@@ -101,7 +102,8 @@ Eigenvalues eigvals(const Tensor& a) {
     if (solver.info() != Eigen::Success) fail("eigvals: the iteration did not converge");
     const Eigen::VectorXcd found = solver.eigenvalues();
     std::vector<std::complex<double>> values(found.begin(), found.end());
-    std::sort(values.begin(), values.end(), [](auto y, auto z) { return y.real() != z.real() ? y.real() < z.real() : y.imag() < z.imag(); });
+    std::sort(values.begin(), values.end(),
+              [](auto y, auto z) { return y.real() != z.real() ? y.real() < z.real() : y.imag() < z.imag(); });
     const Eigen::Map<const Eigen::VectorXcd> sorted(values.data(), n);
     return {dense::vector(a, sorted.real()), dense::vector(a, sorted.imag()), false};
 }

@@ -108,7 +108,8 @@ Tensor each(const Tensor& a, const Tensor& b, const Shape& shape, F f) {
 }  // namespace
 
 const char* name(Unary op) noexcept {
-    constexpr const char* names[] = {"-", "abs", "sign", "exp", "log", "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu", "elu", "sigmoid", "isnan", "isfinite"};
+    constexpr const char* names[] = {"-",     "abs",  "sign",  "exp",  "log", "sqrt",    "sin",   "cos",     "tanh",
+                                     "floor", "ceil", "round", "relu", "elu", "sigmoid", "isnan", "isfinite"};
     return names[static_cast<int>(op)];
 }
 
@@ -128,7 +129,8 @@ Shape broadcast(const Shape& a, const Shape& b, const char* operation) {
     for (int i = 0; i < shorter.ndim(); ++i) {
         const Index m = longer.back(i), n = shorter.back(i);
         if (m != n && m != 1 && n != 1) {
-            fail(operation, ": shapes ", a.text(), " and ", b.text(), " do not match: from the right, dimension ", i + 1, " is ", a.back(i), " and ", b.back(i));
+            fail(operation, ": shapes ", a.text(), " and ", b.text(), " do not match: from the right, dimension ",
+                 i + 1, " is ", a.back(i), " and ", b.back(i));
         }
         out[out.ndim() - 1 - i] = m == 1 ? n : m;
     }
@@ -137,9 +139,8 @@ Shape broadcast(const Shape& a, const Shape& b, const char* operation) {
 
 Tensor apply(Unary op, const Tensor& a) {
     const Tensor x = a.to(computing_type(a.dtype()));
-    return visit_computing(x.dtype(), [&](auto zero) {
-        return with_function(op, [&](auto f) { return each<decltype(zero)>(x, f); });
-    });
+    return visit_computing(
+        x.dtype(), [&](auto zero) { return with_function(op, [&](auto f) { return each<decltype(zero)>(x, f); }); });
 }
 
 double apply(Unary op, double x) {

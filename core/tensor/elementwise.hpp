@@ -8,7 +8,25 @@
 namespace causeway {
 
 // elu(x) = x or exp(x) - 1; round goes to the nearest even number on ties; isnan and isfinite give 0 or 1.
-enum class Unary { negate, abs, sign, exp, log, sqrt, sin, cos, tanh, floor, ceil, round, relu, elu, sigmoid, isnan, isfinite };
+enum class Unary {
+    negate,
+    abs,
+    sign,
+    exp,
+    log,
+    sqrt,
+    sin,
+    cos,
+    tanh,
+    floor,
+    ceil,
+    round,
+    relu,
+    elu,
+    sigmoid,
+    isnan,
+    isfinite
+};
 
 // The comparisons give 0 or 1.
 enum class Binary { add, subtract, multiply, divide, power, eq, ne, lt, le, gt, ge };

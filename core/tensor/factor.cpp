@@ -27,7 +27,8 @@ Tensor cholesky(const Tensor& a) {
     const auto workspace = dense::room(x, 2);
     const auto matrix = dense::view(x);
     const double rounding = a.dtype() == DType::f64 ? 1e-12 : 1e-5;
-    if (!((matrix - matrix.transpose()).cwiseAbs().maxCoeff() <= rounding * matrix.cwiseAbs().maxCoeff())) fail("cholesky: the matrix is not symmetric");
+    if (!((matrix - matrix.transpose()).cwiseAbs().maxCoeff() <= rounding * matrix.cwiseAbs().maxCoeff()))
+        fail("cholesky: the matrix is not symmetric");
     const Eigen::LLT<Eigen::MatrixXd> factor(matrix);
     if (factor.info() != Eigen::Success) fail("cholesky: the matrix is not positive definite");
     const Eigen::MatrixXd lower = factor.matrixL();
@@ -40,7 +41,8 @@ Tensor inv(const Tensor& a) {
     const auto workspace = dense::room(x, 3);
     const Eigen::PartialPivLU<Eigen::MatrixXd> factors(dense::view(x));
     // An exactly singular matrix has a zero pivot; one that is so to working precision, a condition beyond 1 / epsilon.
-    const bool regular = (factors.matrixLU().diagonal().array() != 0).all() && factors.rcond() >= std::numeric_limits<double>::epsilon();
+    const bool regular =
+        (factors.matrixLU().diagonal().array() != 0).all() && factors.rcond() >= std::numeric_limits<double>::epsilon();
     if (!regular) fail("inv: the matrix is singular");
     const Eigen::MatrixXd inverse = factors.inverse();
     return dense::matrix(a, inverse);

@@ -24,9 +24,7 @@ std::string tidy_exponent(const std::string& text) {
     return mantissa + "e" + std::to_string(std::atoi(text.c_str() + e + 1));
 }
 
-int significant_digits(DType type) {
-    return type == DType::f16 ? 4 : type == DType::bf16 ? 3 : 6;
-}
+int significant_digits(DType type) { return type == DType::f16 ? 4 : type == DType::bf16 ? 3 : 6; }
 
 // A cell is aligned at the end of its integer part: "-12" | ".5", "1" | ".0e-5", "NaN" | "".
 struct Cell {
@@ -59,7 +57,8 @@ struct Shown {
 constexpr std::size_t gap = 2;  // between columns
 
 // Lines of a matrix rows × columns whose elements start at `first`.
-void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, Index columns, std::size_t width, Index height) {
+void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, Index columns, std::size_t width,
+                   Index height) {
     const Shown row(rows, std::max<Index>(2, height - 1 + (rows == height)));
     const auto column_of = [&](Index j) {
         Column column;
@@ -106,7 +105,11 @@ void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, I
     };
     for (Index i = 0; i < row.shown(); ++i) {
         if (!row.all && i == row.head) {
-            append_line([](const Column& c) { return spaces(c.left - std::min<std::size_t>(1, c.left)) + "⋮" + spaces(c.right); }, "⋱");
+            append_line(
+                [](const Column& c) {
+                    return spaces(c.left - std::min<std::size_t>(1, c.left)) + "⋮" + spaces(c.right);
+                },
+                "⋱");
         }
         append_line(
             [i](const Column& c) {
@@ -124,11 +127,12 @@ std::string format(double value, DType type) {
     if (std::isinf(value)) return value > 0 ? "Inf" : "-Inf";
     if (value == std::floor(value) && std::abs(value) < 1e6) return print("%.*f", 1, value);
     const int digits = significant_digits(type);
-    if (is_storage_only(type) && std::abs(value) >= 100 && std::abs(value) < 1e6) return print("%.*f", 1, value);  // steps of 1/16 or more
+    if (is_storage_only(type) && std::abs(value) >= 100 && std::abs(value) < 1e6)
+        return print("%.*f", 1, value);  // steps of 1/16 or more
     std::string text = print("%.*g", digits, value);
     if (text.find_first_of(".e") == std::string::npos) {
-        // Rounded to a whole number: 1.9999999 is shown as 2.0; but where all digits stand before the point, the exponent
-        // says that there was more.
+        // Rounded to a whole number: 1.9999999 is shown as 2.0; but where all digits stand before the point, the
+        // exponent says that there was more.
         if (std::abs(value) < std::pow(10.0, digits - 1)) return text + ".0";
         text = print("%.*e", digits - 1, value);
     }
@@ -137,13 +141,15 @@ std::string format(double value, DType type) {
 
 std::string format(const Tensor& a, int columns, int rows) {
     const Shape& shape = a.shape();
-    std::string out = shape.ndim() == 1 ? std::to_string(shape[0]) + "-element Tensor{" + name(a.dtype()) + "}" : a.summary();
+    std::string out =
+        shape.ndim() == 1 ? std::to_string(shape[0]) + "-element Tensor{" + name(a.dtype()) + "}" : a.summary();
     if (a.size() == 0) return out;
     out += ":";
     const auto width = static_cast<std::size_t>(std::max(columns, 20));
     const Index height = std::max(rows - 4, 4);  // the header, and room for what was typed
     if (shape.ndim() <= 2) {
-        append_matrix(out, a, 0, shape.ndim() == 2 ? shape[0] : a.size(), shape.ndim() == 2 ? shape[1] : 1, width, height);
+        append_matrix(out, a, 0, shape.ndim() == 2 ? shape[0] : a.size(), shape.ndim() == 2 ? shape[1] : 1, width,
+                      height);
         return out;
     }
     // Slices [i, j, :, :] in turn; where they are many, two from the front and one from the end.

@@ -1,6 +1,6 @@
-// Linear algebra on one matrix. All of it is computed in Float64; the factors are rounded to Float32 unless the matrix is
-// Float64. Throws Error for a tensor that is not 2-dimensional and for entries that are not finite. Costs are for
-// m × n with k = min(m, n).
+// Linear algebra on one matrix. All of it is computed in Float64; the factors are rounded to Float32 unless the matrix
+// is Float64. Throws Error for a tensor that is not 2-dimensional and for entries that are not finite. Costs are for m
+// × n with k = min(m, n).
 #pragma once
 
 #include "core/tensor/tensor.hpp"
@@ -34,7 +34,8 @@ struct Eigenvalues {
 };
 Eigenvalues eigvals(const Tensor& a);
 
-// The largest singular value, to a relative error of 1e-10. O(m n k), or for k > 512 O(m n) a step of Lanczos' iteration.
+// The largest singular value, to a relative error of 1e-10. O(m n k), or for k > 512 O(m n) a step of Lanczos'
+// iteration.
 double opnorm(const Tensor& a);
 
 // Sum of the diagonal.

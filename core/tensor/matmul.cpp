@@ -32,7 +32,8 @@ void multiply(const Shape& batch, const Tensor& a, const Tensor& b, Tensor& c) {
         m *= count;
         count = 1;
     }
-    const Walk<2> walk(batch, {broadcast_strides(leading(a.shape()), batch), broadcast_strides(leading(b.shape()), batch)});
+    const Walk<2> walk(batch,
+                       {broadcast_strides(leading(a.shape()), batch), broadcast_strides(leading(b.shape()), batch)});
     const Index row_blocks = (m + block_rows - 1) / block_rows, column_blocks = (n + block_columns - 1) / block_columns;
     parallel_for(count * row_blocks * column_blocks, [&](Index task) {
         const Index j = task % column_blocks * block_columns;
@@ -49,16 +50,20 @@ void multiply(const Shape& batch, const Tensor& a, const Tensor& b, Tensor& c) {
 }  // namespace
 
 Tensor matmul(const Tensor& left, const Tensor& right) {
-    const auto refuse = [&](const auto&... why) { fail("*: shapes ", left.shape().text(), " and ", right.shape().text(), why...); };
+    const auto refuse = [&](const auto&... why) {
+        fail("*: shapes ", left.shape().text(), " and ", right.shape().text(), why...);
+    };
     if (left.ndim() == 0 || right.ndim() == 0) refuse(", expected at least one dimension each");
-    if (left.ndim() == 1 && right.ndim() == 1) refuse(": a product of two vectors is dot(A, B) or, element by element, times(A, B)");
+    if (left.ndim() == 1 && right.ndim() == 1)
+        refuse(": a product of two vectors is dot(A, B) or, element by element, times(A, B)");
     const DType type = promote(left.dtype(), right.dtype());
     Tensor a = left.to(type), b = right.to(type);
     if (a.ndim() == 1) a = a.reshape(Shape{1, a.size()});
     if (b.ndim() == 1) b = b.reshape(Shape{b.size(), 1});
     if (a.shape().back() != b.shape().back(1)) {
-        refuse(" do not fit: a matrix product needs the columns of the left (", a.shape().back(), ") to be the rows of the right (", b.shape().back(1),
-               ")", left.shape() == right.shape() ? "; times(A, B) is the product element by element" : "");
+        refuse(" do not fit: a matrix product needs the columns of the left (", a.shape().back(),
+               ") to be the rows of the right (", b.shape().back(1), ")",
+               left.shape() == right.shape() ? "; times(A, B) is the product element by element" : "");
     }
     const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "*");
     Shape full = batch, result = batch;
@@ -69,7 +74,8 @@ Tensor matmul(const Tensor& left, const Tensor& right) {
     Tensor c(type, full);
     if (a.shape().back() == 0) return Tensor::zeros(type, result);
     if (c.size() == 0) return c.reshape(result);
-    if (type == DType::f64) multiply<double>(batch, a, b, c); else multiply<float>(batch, a, b, c);
+    if (type == DType::f64) multiply<double>(batch, a, b, c);
+    else multiply<float>(batch, a, b, c);
     return c.reshape(result);
 }
 

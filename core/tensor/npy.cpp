@@ -43,7 +43,8 @@ public:
 
 private:
     [[noreturn]] void wrong(const char* expected) const {
-        fail(name_, ": the header has ", at_ < text_.size() ? in_quotes(text_.substr(at_, 20)) : "its end", " where ", expected, " is expected");
+        fail(name_, ": the header has ", at_ < text_.size() ? in_quotes(text_.substr(at_, 20)) : "its end", " where ",
+             expected, " is expected");
     }
 
     void skip_spaces() {
@@ -95,7 +96,8 @@ private:
         std::vector<std::uint64_t> out;
         expect('(');
         while (!accept(')')) {
-            if (out.size() == most_dims) fail(name_, ": the header has a shape of more than ", most_dims, " dimensions");
+            if (out.size() == most_dims)
+                fail(name_, ": the header has a shape of more than ", most_dims, " dimensions");
             out.push_back(integer());
             if (accept(',')) continue;
             expect(')');
@@ -139,9 +141,9 @@ private:
 // '<f4': byte order (optional), kind, bytes of an element.
 Layout parse_descr(const std::string& descr, const std::string& name) {
     static const std::map<std::string_view, Stored> types = {
-        {"?", Stored::boolean}, {"b1", Stored::boolean}, {"i1", Stored::i8}, {"i2", Stored::i16}, {"i4", Stored::i32},
-        {"i8", Stored::i64}, {"u1", Stored::u8}, {"u2", Stored::u16}, {"u4", Stored::u32}, {"u8", Stored::u64},
-        {"f2", Stored::f16}, {"f4", Stored::f32}, {"f8", Stored::f64}};
+        {"?", Stored::boolean}, {"b1", Stored::boolean}, {"i1", Stored::i8},  {"i2", Stored::i16}, {"i4", Stored::i32},
+        {"i8", Stored::i64},    {"u1", Stored::u8},      {"u2", Stored::u16}, {"u4", Stored::u32}, {"u8", Stored::u64},
+        {"f2", Stored::f16},    {"f4", Stored::f32},     {"f8", Stored::f64}};
     std::string_view type = descr;
     Layout layout;
     if (!type.empty() && std::string_view("<>=|").find(type[0]) != std::string_view::npos) {
@@ -149,7 +151,8 @@ Layout parse_descr(const std::string& descr, const std::string& name) {
         type.remove_prefix(1);
     }
     const auto found = types.find(type);
-    if (found == types.end()) fail(name, ": has elements of type ", in_quotes(descr), ", expected bool, i1 to i8, u1 to u8, f2, f4 or f8");
+    if (found == types.end())
+        fail(name, ": has elements of type ", in_quotes(descr), ", expected bool, i1 to i8, u1 to u8, f2, f4 or f8");
     layout.type = found->second;
     return layout;
 }
@@ -171,16 +174,20 @@ Tensor read_npy(const Source& source) {
     std::array<unsigned char, 8> start{};
     const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), start.size()));
     source.read(0, {start.data(), known});
-    if (std::memcmp(start.data(), magic.data(), std::min(known, magic.size())) != 0) fail(name, ": is not a .npy file: it does not start with \\x93NUMPY");
+    if (std::memcmp(start.data(), magic.data(), std::min(known, magic.size())) != 0)
+        fail(name, ": is not a .npy file: it does not start with \\x93NUMPY");
     if (known < start.size()) fail(name, ": ends after ", known, " bytes, within the start of a .npy file");
     const int version = start[6];
-    if (version < 1 || version > 3 || start[7] != 0) fail(name, ": has version ", version, ".", int{start[7]}, " of the format, expected 1.0, 2.0 or 3.0");
+    if (version < 1 || version > 3 || start[7] != 0)
+        fail(name, ": has version ", version, ".", int{start[7]}, " of the format, expected 1.0, 2.0 or 3.0");
 
     const std::size_t width = version == 1 ? 2 : 4;  // bytes of the header's length
     const std::uint64_t header_at = start.size() + width;
-    if (header_at > source.size()) fail(name, ": ends after ", source.size(), " bytes, within the start of a .npy file");
+    if (header_at > source.size())
+        fail(name, ": ends after ", source.size(), " bytes, within the start of a .npy file");
     const std::uint64_t length = read_length(source, start.size(), width);
-    if (length > source.size() - header_at) fail(name, ": says that its header has ", length, " bytes, but only ", source.size() - header_at, " follow");
+    if (length > source.size() - header_at)
+        fail(name, ": says that its header has ", length, " bytes, but only ", source.size() - header_at, " follow");
     if (length > longest_header) fail(name, ": has a header of ", length, " bytes, expected at most ", longest_header);
     Buffer<char> text(static_cast<Index>(length));
     source.read(header_at, {reinterpret_cast<unsigned char*>(text.data()), static_cast<std::size_t>(length)});
@@ -197,13 +204,17 @@ Tensor read_npy(Bytes bytes, const std::string& name) { return read_npy(Source(b
 Tensor load_npy(const std::string& path) { return read_npy(Source(path)); }
 
 void save_npy(const std::string& path, const Tensor& value) {
-    if (value.dtype() == DType::bf16) fail(path, ": the .npy format has no BFloat16, expected another element type, as of f32(A), or a .safetensors file");
+    if (value.dtype() == DType::bf16)
+        fail(path,
+             ": the .npy format has no BFloat16, expected another element type, as of f32(A), or a .safetensors file");
     const Shape& shape = value.shape();
     std::string dims;
     for (int i = 0; i < shape.ndim(); ++i) dims += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
     if (shape.ndim() == 1) dims += ',';
-    std::string text = "{'descr': '<f" + std::to_string(size_of(value.dtype())) + "', 'fortran_order': False, 'shape': (" + dims + "), }";
-    // NumPy leaves room for the first dimension to grow to 21 digits in place, and lets the data begin at a multiple of 64.
+    std::string text = "{'descr': '<f" + std::to_string(size_of(value.dtype())) +
+                       "', 'fortran_order': False, 'shape': (" + dims + "), }";
+    // NumPy leaves room for the first dimension to grow to 21 digits in place, and lets the data begin at a multiple
+    // of 64.
     if (shape.ndim() > 0) text.append(21 - std::to_string(shape[0]).size(), ' ');
     const std::size_t start = magic.size() + 4;
     text.append(64 - (start + text.size() + 1) % 64, ' ');
@@ -211,7 +222,8 @@ void save_npy(const std::string& path, const Tensor& value) {
 
     Writer out(path);
     out.write(magic);
-    const std::array<unsigned char, 4> rest = {1, 0, static_cast<unsigned char>(text.size() & 0xFF), static_cast<unsigned char>(text.size() >> 8)};
+    const std::array<unsigned char, 4> rest = {1, 0, static_cast<unsigned char>(text.size() & 0xFF),
+                                               static_cast<unsigned char>(text.size() >> 8)};
     out.write(Bytes(rest));
     out.write(text);
     out.write(Bytes(value.raw(), value.bytes()));

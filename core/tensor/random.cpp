@@ -73,7 +73,8 @@ void fill(T* x, Index n, Words words, Convert convert) {
     parallel_for((blocks + piece - 1) / piece, [&](Index p) {
         for (Index b = p * piece; b < std::min(blocks, (p + 1) * piece); ++b) {
             const auto w = words(b);
-            for (Index j = 0; j < std::min(block, n - b * block); ++j) x[b * block + j] = static_cast<T>(convert(w[static_cast<std::size_t>(j)]));
+            for (Index j = 0; j < std::min(block, n - b * block); ++j)
+                x[b * block + j] = static_cast<T>(convert(w[static_cast<std::size_t>(j)]));
         }
     });
 }
@@ -86,9 +87,11 @@ Tensor generate(DType type, const Shape& shape, Narrow narrow, Wide wide) {
     visit(type, [&](auto zero) {
         using T = decltype(zero);
         if constexpr (std::is_same_v<T, double>) {
-            fill<2>(out.data<T>(), out.size(), [&](Index b) { return stream.long_words(b); }, wide);
+            fill<2>(
+                out.data<T>(), out.size(), [&](Index b) { return stream.long_words(b); }, wide);
         } else {
-            fill<4>(out.data<T>(), out.size(), [&](Index b) { return stream.words(b); }, narrow);
+            fill<4>(
+                out.data<T>(), out.size(), [&](Index b) { return stream.words(b); }, narrow);
         }
     });
     return out;
@@ -139,25 +142,47 @@ std::uint64_t seed() { return state().seed.load(); }
 
 double normal_quantile(double p) noexcept {
     // Wichura, "Algorithm AS 241: the percentage points of the normal distribution", 1988, routine PPND16.
-    static constexpr double a[] = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
-                                   4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3};
-    static constexpr double b[] = {1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
-                                   2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3};
-    static constexpr double c[] = {1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
-                                   1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4};
-    static constexpr double d[] = {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
-                                   1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9};
-    static constexpr double e[] = {6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
-                                   2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
-    static constexpr double f[] = {1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
-                                   7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15};
+    static constexpr double a[] = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
+                                   1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
+                                   3.3430575583588128105e4, 2.5090809287301226727e3};
+    static constexpr double b[] = {1.0,
+                                   4.2313330701600911252e1,
+                                   6.8718700749205790830e2,
+                                   5.3941960214247511077e3,
+                                   2.1213794301586595867e4,
+                                   3.9307895800092710610e4,
+                                   2.8729085735721942674e4,
+                                   5.2264952788528545610e3};
+    static constexpr double c[] = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
+                                   3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
+                                   2.27238449892691845833e-2, 7.74545014278341407640e-4};
+    static constexpr double d[] = {1.0,
+                                   2.05319162663775882187e0,
+                                   1.67638483018380384940e0,
+                                   6.89767334985100004550e-1,
+                                   1.48103976427480074590e-1,
+                                   1.51986665636164571966e-2,
+                                   5.47593808499534494600e-4,
+                                   1.05075007164441684324e-9};
+    static constexpr double e[] = {6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,
+                                   2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                                   2.71155556874348757815e-5, 2.01033439929228813265e-7};
+    static constexpr double f[] = {1.0,
+                                   5.99832206555887937690e-1,
+                                   1.36929880922735805310e-1,
+                                   1.48753612908506148525e-2,
+                                   7.86869131145613259100e-4,
+                                   1.84631831751005468180e-5,
+                                   1.42151175831644588870e-7,
+                                   2.04426310338993978564e-15};
     const double q = p - 0.5;
     if (std::abs(q) <= 0.425) {
         const double r = 0.180625 - q * q;
         return q * polynomial(a, r) / polynomial(b, r);
     }
     const double r = std::sqrt(-logarithm(q < 0 ? p : 1 - p));
-    const double tail = r <= 5 ? polynomial(c, r - 1.6) / polynomial(d, r - 1.6) : polynomial(e, r - 5) / polynomial(f, r - 5);
+    const double tail =
+        r <= 5 ? polynomial(c, r - 1.6) / polynomial(d, r - 1.6) : polynomial(e, r - 5) / polynomial(f, r - 5);
     return q < 0 ? -tail : tail;
 }
 
@@ -165,24 +190,26 @@ Tensor uniform(DType type, const Shape& shape) {
     const int bits = digits(type);
     const double grid = std::ldexp(1.0, -bits);
     return generate(
-        type, shape, [=](std::uint32_t w) { return static_cast<float>((w >> (32 - bits)) * grid); },
-        uniform_of);
+        type, shape, [=](std::uint32_t w) { return static_cast<float>((w >> (32 - bits)) * grid); }, uniform_of);
 }
 
 Tensor normal(DType type, const Shape& shape) {
     // Points in the middle of 2^32 cells for the narrow types.
     return generate(
-        type, shape, [](std::uint32_t w) { return static_cast<float>(normal_quantile((w + 0.5) * 0x1p-32)); }, normal_of);
+        type, shape, [](std::uint32_t w) { return static_cast<float>(normal_quantile((w + 0.5) * 0x1p-32)); },
+        normal_of);
 }
 
 void uniforms(std::uint64_t seed, std::uint64_t stream, double* x, Index n) {
     const Stream source(seed, stream);
-    fill<2>(x, n, [&](Index b) { return source.long_words(b); }, uniform_of);
+    fill<2>(
+        x, n, [&](Index b) { return source.long_words(b); }, uniform_of);
 }
 
 void normals(std::uint64_t seed, std::uint64_t stream, double* x, Index n) {
     const Stream source(seed, stream);
-    fill<2>(x, n, [&](Index b) { return source.long_words(b); }, normal_of);
+    fill<2>(
+        x, n, [&](Index b) { return source.long_words(b); }, normal_of);
 }
 
 Tensor permutation(Index n) {

@@ -1,6 +1,6 @@
 // Random numbers that are the same on every machine and for every number of threads.
-// Element i of the k-th call is a pure function of (seed, k, i): Philox4x32-10 keyed with the seed, at the counter (i, k)
-// (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Only IEEE operations follow.
+// Element i of the k-th call is a pure function of (seed, k, i): Philox4x32-10 keyed with the seed, at the counter (i,
+// k) (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Only IEEE operations follow.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ Tensor normal(DType, const Shape&);
 // Float64 beyond. Throws Error for n < 0.
 Tensor permutation(Index n);
 
-// Numbers apart from the sequence of calls, for algorithms that take a seed of their own: element i is a pure function of
-// (seed, stream, i), and never one that a call above gives. stream < 2^63.
+// Numbers apart from the sequence of calls, for algorithms that take a seed of their own: element i is a pure function
+// of (seed, stream, i), and never one that a call above gives. stream < 2^63.
 void uniforms(std::uint64_t seed, std::uint64_t stream, double* x, Index n);
 void normals(std::uint64_t seed, std::uint64_t stream, double* x, Index n);
 

@@ -102,7 +102,8 @@ Tensor concatenate(const std::vector<Tensor>& parts, int dim) {
         const Shape& other = parts[k].shape();
         for (int i = 0; i < std::max(shape.ndim(), other.ndim()); ++i) {
             if (shape.ndim() != other.ndim() || (i != dim && shape[i] != other[i])) {
-                fail("cat: argument ", k + 1, " is ", other.text(), " and the first ", parts.front().shape().text(), ", expected the same but for dimension ", dim + 1);
+                fail("cat: argument ", k + 1, " is ", other.text(), " and the first ", parts.front().shape().text(),
+                     ", expected the same but for dimension ", dim + 1);
             }
         }
         shape[dim] += other[dim];
@@ -133,7 +134,8 @@ Tensor part(const Tensor& a, const Box& box) {
     const Shape full = full_shape(a, box);
     visit(a.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        copy_strided(full, out.data<T>(), contiguous_strides(full), a.data<T>() + offset_of(a, box), contiguous_strides(a.shape()));
+        copy_strided(full, out.data<T>(), contiguous_strides(full), a.data<T>() + offset_of(a, box),
+                     contiguous_strides(a.shape()));
     });
     return out;
 }
@@ -141,7 +143,8 @@ Tensor part(const Tensor& a, const Box& box) {
 void assign(Tensor& a, const Box& box, const Tensor& value) {
     const Shape target = part_shape(a, box);
     bool fits = value.ndim() <= target.ndim();
-    for (int i = 0; fits && i < value.ndim(); ++i) fits = value.shape().back(i) == target.back(i) || value.shape().back(i) == 1;
+    for (int i = 0; fits && i < value.ndim(); ++i)
+        fits = value.shape().back(i) == target.back(i) || value.shape().back(i) == 1;
     if (!fits) fail("set: value: shape ", value.shape().text(), " does not fit the part of shape ", target.text());
     if (target.size() == 0) return;
     const Tensor converted = value.to(a.dtype());
@@ -154,7 +157,8 @@ void assign(Tensor& a, const Box& box, const Tensor& value) {
     }
     visit(a.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        copy_strided(target, a.data<T>() + offset_of(a, box), strides, converted.data<T>(), broadcast_strides(value.shape(), target));
+        copy_strided(target, a.data<T>() + offset_of(a, box), strides, converted.data<T>(),
+                     broadcast_strides(value.shape(), target));
     });
 }
 

@@ -19,7 +19,8 @@ Tensor transpose(const Tensor& a);
 // dimensions agree. Equal element types are kept, different ones give Float64 if one is that, or Float32.
 Tensor concatenate(const std::vector<Tensor>& parts, int dim);
 
-// A box of elements: in dimension i those from first[i] on, count[i] of them. Where drop[i], the part lacks the dimension.
+// A box of elements: in dimension i those from first[i] on, count[i] of them. Where drop[i], the part lacks the
+// dimension.
 struct Box {
     std::array<Index, Shape::max_ndim> first{}, count{};
     std::array<bool, Shape::max_ndim> drop{};

@@ -87,7 +87,8 @@ double fold_all(const Load& load, Index n) {
     constexpr Index piece = 1 << 15;
     if (n <= piece) return fold_run<Join>(load, 0, n);
     Buffer<double> partial((n + piece - 1) / piece);
-    parallel_for(partial.size(), [&](Index p) { partial[p] = fold_run<Join>(load, p * piece, std::min(piece, n - p * piece)); });
+    parallel_for(partial.size(),
+                 [&](Index p) { partial[p] = fold_run<Join>(load, p * piece, std::min(piece, n - p * piece)); });
     const double* sums = partial.data();
     return fold_run<Join>([=](Index i, Index) { return sums[i]; }, 0, partial.size());
 }
@@ -100,8 +101,8 @@ struct Along {
         kept[dim] = 1;
     }
 
-    // Calls task(o, c, width) for blocks of neighbouring columns c ... c + width - 1 of each o < outer, many per task of
-    // the pool where columns are short.
+    // Calls task(o, c, width) for blocks of neighbouring columns c ... c + width - 1 of each o < outer, many per task
+    // of the pool where columns are short.
     template <class Task>
     void columns(Task task) const {
         if (outer == 0 || inner == 0) return;
@@ -191,7 +192,12 @@ double reduce(Reduction op, const Tensor& a) {
         if (op != Reduction::deviation) return folded;
         if (n < 2) return nan;
         const double mean = folded / count;
-        const double squares = fold_all<Sum>([=](Index i, Index) { const double d = x[i] - mean; return d * d; }, n);
+        const double squares = fold_all<Sum>(
+            [=](Index i, Index) {
+                const double d = x[i] - mean;
+                return d * d;
+            },
+            n);
         return std::sqrt(squares / (count - 1));
     });
 }
@@ -207,7 +213,8 @@ Tensor reduce(Reduction op, const Tensor& a, int dim) {
         T* const result = out.data<T>();
         const auto element = [x](Index) { return [x](Index i, Index) { return static_cast<double>(x[i]); }; };
         if (op != Reduction::mean && op != Reduction::deviation) {
-            with_join(op, [&](auto join) { fold_along<decltype(join)>(along, element, result, [](double v) { return v; }); });
+            with_join(
+                op, [&](auto join) { fold_along<decltype(join)>(along, element, result, [](double v) { return v; }); });
         } else if (op == Reduction::mean) {
             fold_along<Sum>(along, element, result, [=](double v) { return v / count; });
         } else if (along.n < 2) {
@@ -218,7 +225,10 @@ Tensor reduce(Reduction op, const Tensor& a, int dim) {
             fold_along<Sum>(along, element, mean, [=](double v) { return v / count; });
             const Index step = along.inner == 1 ? 0 : 1;  // a single column is read as lanes, all with its mean
             const auto squared_distance = [=](Index r) {
-                return [=](Index i, Index c) { const double d = x[i] - mean[r + c * step]; return d * d; };
+                return [=](Index i, Index c) {
+                    const double d = x[i] - mean[r + c * step];
+                    return d * d;
+                };
             };
             fold_along<Sum>(along, squared_distance, result, [=](double v) { return std::sqrt(v / (count - 1)); });
         }
@@ -271,23 +281,33 @@ Tensor find(Extreme e, const Tensor& a, int dim) {
 double norm(const Tensor& a) {
     return with_elements(a, [&](const auto* x) {
         const Index n = a.size();
-        const auto squares = [=](double unit) { return fold_all<Sum>([=](Index i, Index) { const double v = x[i] / unit; return v * v; }, n); };
+        const auto squares = [=](double unit) {
+            return fold_all<Sum>(
+                [=](Index i, Index) {
+                    const double v = x[i] / unit;
+                    return v * v;
+                },
+                n);
+        };
         const double plain = squares(1);
         // Squares that left the range of double are taken again, relative to the largest element.
         if (plain > 1e-280 && plain < infinity) return std::sqrt(plain);
-        const double largest = fold_all<Greatest>([=](Index i, Index) { return std::abs(static_cast<double>(x[i])); }, n);
+        const double largest =
+            fold_all<Greatest>([=](Index i, Index) { return std::abs(static_cast<double>(x[i])); }, n);
         if (!(largest > 0 && largest < infinity)) return n == 0 ? 0 : largest;
         return largest * std::sqrt(squares(largest));
     });
 }
 
 double dot(const Tensor& a, const Tensor& b) {
-    if (a.shape() != b.shape()) fail("dot: shapes ", a.shape().text(), " and ", b.shape().text(), ", expected two of the same shape");
+    if (a.shape() != b.shape())
+        fail("dot: shapes ", a.shape().text(), " and ", b.shape().text(), ", expected two of the same shape");
     const DType type = promote(a.dtype(), b.dtype());
     return with_elements(a.to(type), [&](const auto* x) {
         const Tensor other = b.to(type);
         const auto* y = other.data<std::remove_cv_t<std::remove_pointer_t<decltype(x)>>>();
-        return fold_all<Sum>([=](Index i, Index) { return static_cast<double>(x[i]) * static_cast<double>(y[i]); }, a.size());
+        return fold_all<Sum>([=](Index i, Index) { return static_cast<double>(x[i]) * static_cast<double>(y[i]); },
+                             a.size());
     });
 }
 
@@ -303,7 +323,8 @@ double quantile(const Tensor& a, double p) {
     check_quantile(p);
     check_some(a.size(), "quantile", a);
     Tensor x = a.to(computing_type(a.dtype())).copy();
-    return x.dtype() == DType::f64 ? quantile_of(x.data<double>(), x.size(), p) : quantile_of(x.data<float>(), x.size(), p);
+    return x.dtype() == DType::f64 ? quantile_of(x.data<double>(), x.size(), p)
+                                   : quantile_of(x.data<float>(), x.size(), p);
 }
 
 Tensor quantile(const Tensor& a, double p, int dim) {
@@ -357,9 +378,11 @@ Tensor softmax(const Tensor& a) {
         along.columns([&](Index o, Index, Index) {
             const T* from = x + o * along.n;
             T* into = result + o * along.n;
-            const auto largest = static_cast<T>(fold_run<Greatest>([=](Index i, Index) { return static_cast<double>(from[i]); }, 0, along.n));
+            const auto largest = static_cast<T>(
+                fold_run<Greatest>([=](Index i, Index) { return static_cast<double>(from[i]); }, 0, along.n));
             for (Index i = 0; i < along.n; ++i) into[i] = std::exp(from[i] - largest);
-            const double total = fold_run<Sum>([=](Index i, Index) { return static_cast<double>(into[i]); }, 0, along.n);
+            const double total =
+                fold_run<Sum>([=](Index i, Index) { return static_cast<double>(into[i]); }, 0, along.n);
             for (Index i = 0; i < along.n; ++i) into[i] = static_cast<T>(into[i] / total);
         });
     });

@@ -24,9 +24,10 @@ struct TypeName {
     Stored type;
 };
 
-constexpr TypeName types[] = {{"BOOL", Stored::boolean}, {"U8", Stored::u8},   {"I8", Stored::i8},   {"I16", Stored::i16}, {"U16", Stored::u16},
-                              {"F16", Stored::f16},      {"BF16", Stored::bf16}, {"I32", Stored::i32}, {"U32", Stored::u32}, {"F32", Stored::f32},
-                              {"F64", Stored::f64},      {"I64", Stored::i64}, {"U64", Stored::u64}};
+constexpr TypeName types[] = {
+    {"BOOL", Stored::boolean}, {"U8", Stored::u8},     {"I8", Stored::i8},   {"I16", Stored::i16}, {"U16", Stored::u16},
+    {"F16", Stored::f16},      {"BF16", Stored::bf16}, {"I32", Stored::i32}, {"U32", Stored::u32}, {"F32", Stored::f32},
+    {"F64", Stored::f64},      {"I64", Stored::i64},   {"U64", Stored::u64}};
 
 struct Entry {
     std::string type;
@@ -49,12 +50,15 @@ public:
     bool null() override { return wrong("null"); }
     bool boolean(bool) override { return wrong("a truth value"); }
     bool number_integer(number_integer_t) override { return wrong("a negative number"); }
-    bool number_float(number_float_t, const string_t& text) override { return wrong("the number " + text.substr(0, 24)); }
+    bool number_float(number_float_t, const string_t& text) override {
+        return wrong("the number " + text.substr(0, 24));
+    }
     bool binary(binary_t&) override { return wrong("binary data"); }
 
     bool number_unsigned(number_unsigned_t value) override {
         if (place_ == Place::shape) {
-            if (entry_->shape->size() == Shape::max_ndim) fail(where(), ": has more than ", Shape::max_ndim, " dimensions");
+            if (entry_->shape->size() == Shape::max_ndim)
+                fail(where(), ": has more than ", Shape::max_ndim, " dimensions");
             entry_->shape->push_back(value);
         } else if (place_ == Place::offsets) {
             if (entry_->offsets->size() == 2) return wrong("a third number");
@@ -67,7 +71,8 @@ public:
 
     bool string(string_t& value) override {
         if (place_ == Place::metadata) {
-            if (!header.metadata.emplace(field_, std::move(value)).second) fail(where(), ": has the key ", in_quotes(field_), " twice");
+            if (!header.metadata.emplace(field_, std::move(value)).second)
+                fail(where(), ": has the key ", in_quotes(field_), " twice");
         } else if (place_ == Place::entry && field_ == "dtype") {
             if (!entry_->type.empty()) fail(where(), ": has a dtype twice");
             entry_->type = std::move(value);
@@ -102,9 +107,13 @@ public:
 
     bool end_object() override {
         if (place_ == Place::entry) {
-            const char* missing = entry_->type.empty() ? "dtype" : !entry_->shape ? "shape" : !entry_->offsets ? "data_offsets" : nullptr;
+            const char* missing = entry_->type.empty() ? "dtype"
+                                  : !entry_->shape     ? "shape"
+                                  : !entry_->offsets   ? "data_offsets"
+                                                       : nullptr;
             if (missing) fail(where(), ": lacks ", missing);
-            if (entry_->offsets->size() != 2) fail(where(), ": data_offsets has ", entry_->offsets->size(), " numbers, expected 2");
+            if (entry_->offsets->size() != 2)
+                fail(where(), ": data_offsets has ", entry_->offsets->size(), " numbers, expected 2");
         }
         place_ = place_ == Place::header ? Place::outside : Place::header;
         return true;
@@ -133,7 +142,9 @@ public:
 private:
     enum class Place { outside, header, metadata, entry, shape, offsets };
 
-    std::string where() const { return sentence(name_, place_ == Place::metadata ? ": " : ": tensor ", in_quotes(key_)); }
+    std::string where() const {
+        return sentence(name_, place_ == Place::metadata ? ": " : ": tensor ", in_quotes(key_));
+    }
 
     [[noreturn]] bool wrong(const std::string& what) const {
         switch (place_) {
@@ -142,7 +153,9 @@ private:
             case Place::metadata: fail(where(), ": ", in_quotes(field_), " is ", what, ", expected a text");
             case Place::shape: fail(where(), ": the shape has ", what, ", expected whole numbers from 0 on");
             case Place::offsets: fail(where(), ": data_offsets has ", what, ", expected 2 whole numbers from 0 on");
-            default: fail(where(), ": ", in_quotes(field_), " is ", what, ", expected a dtype (text), a shape and data_offsets (arrays)");
+            default:
+                fail(where(), ": ", in_quotes(field_), " is ", what,
+                     ", expected a dtype (text), a shape and data_offsets (arrays)");
         }
     }
 
@@ -159,7 +172,8 @@ Header read_header(const Source& source, std::uint64_t length) {
     source.read(length_bytes, {reinterpret_cast<unsigned char*>(text.data()), static_cast<std::size_t>(length)});
     if (length == 0 || text[0] != '{') fail(name, ": is not a .safetensors file: its header does not start with {");
     // The parser takes a zero byte for the end of the text.
-    if (const void* zero = std::memchr(text.data(), 0, length)) fail(name, ": the header is not valid JSON at byte ", static_cast<const char*>(zero) - text.data());
+    if (const void* zero = std::memchr(text.data(), 0, length))
+        fail(name, ": the header is not valid JSON at byte ", static_cast<const char*>(zero) - text.data());
     HeaderReader reader(name);
     nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &reader);
     return std::move(reader.header);
@@ -173,11 +187,15 @@ void check_offsets(const Header& header, std::uint64_t bytes, const std::string&
     };
     std::vector<Range> ranges;
     ranges.reserve(header.entries.size());
-    for (const auto& [tensor, entry] : header.entries) ranges.push_back({(*entry.offsets)[0], (*entry.offsets)[1], &tensor});
-    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+    for (const auto& [tensor, entry] : header.entries)
+        ranges.push_back({(*entry.offsets)[0], (*entry.offsets)[1], &tensor});
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range& a, const Range& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
     std::uint64_t at = 0;
     for (const auto& [begin, end, tensor] : ranges) {
-        const auto wrong = [&, &tensor = tensor](const auto&... what) { fail(name, ": tensor ", in_quotes(*tensor), ": ", what...); };
+        const auto wrong = [&, &tensor = tensor](const auto&... what) {
+            fail(name, ": tensor ", in_quotes(*tensor), ": ", what...);
+        };
         if (begin > end) wrong("data_offsets are ", begin, " and ", end, ", expected the first not to be larger");
         if (end > bytes) wrong("its data ends at byte ", end, ", but the file has ", bytes, " bytes of data");
         if (begin < at) wrong("its data begins at byte ", begin, ", within that of another tensor");
@@ -211,13 +229,15 @@ int rank(DType t) {
 NamedTensors read_safetensors(const Source& source) {
     const std::string& name = source.name();
     if (source.size() == 0) fail(name, ": the file is empty");
-    if (source.size() < length_bytes) fail(name, ": is not a .safetensors file: it has ", source.size(), " bytes, expected at least ", length_bytes);
+    if (source.size() < length_bytes)
+        fail(name, ": is not a .safetensors file: it has ", source.size(), " bytes, expected at least ", length_bytes);
     std::uint64_t length = 0;
     std::array<unsigned char, length_bytes> start{};
     source.read(0, start);
     for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | start[i];
     if (length > source.size() - length_bytes) {
-        fail(name, ": is cut off or not a .safetensors file: it says that its header has ", length, " bytes, but only ", source.size() - length_bytes, " follow");
+        fail(name, ": is cut off or not a .safetensors file: it says that its header has ", length, " bytes, but only ",
+             source.size() - length_bytes, " follow");
     }
     if (length > longest_header) fail(name, ": has a header of ", length, " bytes, expected at most ", longest_header);
     Header header = read_header(source, length);
@@ -228,11 +248,15 @@ NamedTensors read_safetensors(const Source& source) {
     for (const auto& [tensor, entry] : header.entries) {
         const std::string where = sentence(name, ": tensor ", in_quotes(tensor));
         const std::string& wanted = entry.type;
-        const auto* found = std::find_if(std::begin(types), std::end(types), [&](const TypeName& t) { return t.name == wanted; });
-        if (found == std::end(types)) fail(where, ": has elements of type ", in_quotes(wanted), ", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
+        const auto* found =
+            std::find_if(std::begin(types), std::end(types), [&](const TypeName& t) { return t.name == wanted; });
+        if (found == std::end(types))
+            fail(where, ": has elements of type ", in_quotes(wanted),
+                 ", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
         Layout layout;
         layout.type = found->type;
-        layout.shape = checked_shape(*entry.shape, found->type, wanted, (*entry.offsets)[1] - (*entry.offsets)[0], where);
+        layout.shape =
+            checked_shape(*entry.shape, found->type, wanted, (*entry.offsets)[1] - (*entry.offsets)[0], where);
         out.tensors.emplace(tensor, read_elements(source, data_at + (*entry.offsets)[0], layout, where));
     }
     out.metadata = std::move(header.metadata);
@@ -245,7 +269,8 @@ NamedTensors load_safetensors(const std::string& path) { return read_safetensors
 void save_safetensors(const std::string& path, const NamedTensors& value) {
     std::vector<const std::pair<const std::string, Tensor>*> order;
     for (const auto& item : value.tensors) order.push_back(&item);
-    std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return rank(a->second.dtype()) < rank(b->second.dtype()); });
+    std::stable_sort(order.begin(), order.end(),
+                     [](auto* a, auto* b) { return rank(a->second.dtype()) < rank(b->second.dtype()); });
 
     nlohmann::ordered_json header = nlohmann::ordered_json::object();
     if (!value.metadata.empty()) header[metadata_key] = value.metadata;
@@ -257,7 +282,10 @@ void save_safetensors(const std::string& path, const NamedTensors& value) {
         for (int i = 0; i < elements.ndim(); ++i) shape.push_back(elements.shape()[i]);
         // push_back, for looking up each name among all would take quadratic time; the map has made them unique.
         header.get_ref<nlohmann::ordered_json::object_t&>().push_back(
-            {tensor, {{"dtype", file_name(elements.dtype())}, {"shape", shape}, {"data_offsets", {at, at + elements.bytes()}}}});
+            {tensor,
+             {{"dtype", file_name(elements.dtype())},
+              {"shape", shape},
+              {"data_offsets", {at, at + elements.bytes()}}}});
         at += elements.bytes();
     }
     std::string text;
@@ -267,7 +295,8 @@ void save_safetensors(const std::string& path, const NamedTensors& value) {
         fail(path, ": the names of tensors and the metadata must be UTF-8");
     }
     text.append((8 - text.size() % 8) % 8, ' ');
-    if (text.size() > longest_header) fail(path, ": the header would have ", text.size(), " bytes, the format allows ", longest_header);
+    if (text.size() > longest_header)
+        fail(path, ": the header would have ", text.size(), " bytes, the format allows ", longest_header);
     std::array<unsigned char, length_bytes> start{};
     for (std::size_t i = 0; i < length_bytes; ++i) start[i] = static_cast<unsigned char>(text.size() >> (8 * i));
 

@@ -31,12 +31,14 @@ bool holds(const MatrixXd& A, const Singular& f) {
            small((A * v - f.U * f.s.cwiseProduct(x)).norm(), f.s[0]);
 }
 
-// A P = Q [T 0; 0 0] Z with a triangular T of full rank: the singular values of A that are not 0 are those of T. m >= n.
+// A P = Q [T 0; 0 0] Z with a triangular T of full rank: the singular values of A that are not 0 are those of T. m >=
+// n.
 Singular without_null_space(const MatrixXd& A) {
     const Eigen::Index n = A.cols();
     const Eigen::CompleteOrthogonalDecomposition<MatrixXd> split(A);
     const Eigen::Index rank = split.rank();
-    Singular f{split.householderQ() * MatrixXd::Identity(A.rows(), n), VectorXd::Zero(n), split.colsPermutation() * split.matrixZ().transpose()};
+    Singular f{split.householderQ() * MatrixXd::Identity(A.rows(), n), VectorXd::Zero(n),
+               split.colsPermutation() * split.matrixZ().transpose()};
     if (rank == 0) return f;
     const MatrixXd T = split.matrixT().topLeftCorner(rank, rank).triangularView<Eigen::Upper>();
     const Singular inner = divide_and_conquer(T);

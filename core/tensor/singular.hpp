@@ -1,5 +1,5 @@
-// Singular values and vectors of Eigen's matrices. Eigen 3.4's divide and conquer returns NaN or vectors that are not orthogonal
-// for some matrices with a large null space, such as a 34 × 34 matrix of ones, and says that all went well.
+// Singular values and vectors of Eigen's matrices. Eigen 3.4's divide and conquer returns NaN or vectors that are not
+// orthogonal for some matrices with a large null space, such as a 34 × 34 matrix of ones, and says that all went well.
 #pragma once
 
 #include <Eigen/Core>
@@ -13,8 +13,9 @@ struct Singular {
     Eigen::MatrixXd V;
 };
 
-// A of finite entries. Divide and conquer; its result is tried on one vector, and where that fails the null space is first split off by
-// a complete orthogonal decomposition, with the singular values there, below rounding, set to 0. O(m n k).
+// A of finite entries. Divide and conquer; its result is tried on one vector, and where that fails the null space is
+// first split off by a complete orthogonal decomposition, with the singular values there, below rounding, set to 0. O(m
+// n k).
 Singular singular(const Eigen::MatrixXd& A);
 Eigen::VectorXd singular_values(const Eigen::MatrixXd& A);
 

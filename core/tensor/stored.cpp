@@ -10,7 +10,8 @@
 namespace causeway {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "files are little-endian unless they say otherwise, and so is memory here");
+static_assert(std::endian::native == std::endian::little,
+              "files are little-endian unless they say otherwise, and so is memory here");
 
 // Calls f with a value of the integer type that an integer of the file has, or, for floating point (bits that pass
 // unchanged), of the unsigned type of its width.
@@ -124,18 +125,22 @@ DType dtype_of_stored(Stored t) noexcept {
     }
 }
 
-Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const std::string& type, std::uint64_t bytes, const std::string& where) {
-    if (dims.size() > Shape::max_ndim) fail(where, ": has ", dims.size(), " dimensions, expected at most ", Shape::max_ndim);
+Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const std::string& type, std::uint64_t bytes,
+                    const std::string& where) {
+    if (dims.size() > Shape::max_ndim)
+        fail(where, ": has ", dims.size(), " dimensions, expected at most ", Shape::max_ndim);
     const bool empty = std::find(dims.begin(), dims.end(), 0u) != dims.end();
     std::uint64_t need = empty ? 0 : size_of(stored);
     Shape shape;
     for (std::uint64_t n : dims) {
-        if (n > static_cast<std::uint64_t>(std::numeric_limits<Index>::max()) || __builtin_mul_overflow(need, n, &need)) {
+        if (n > static_cast<std::uint64_t>(std::numeric_limits<Index>::max()) ||
+            __builtin_mul_overflow(need, n, &need)) {
             fail(where, ": the shape ", text_of(dims), " is larger than any file");
         }
         shape.push_back(static_cast<Index>(n));
     }
-    if (need != bytes) fail(where, ": the shape ", text_of(dims), " of ", type, " needs ", need, " bytes of data, got ", bytes);
+    if (need != bytes)
+        fail(where, ": the shape ", text_of(dims), " of ", type, " needs ", need, " bytes of data, got ", bytes);
     return shape;
 }
 

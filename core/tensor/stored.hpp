@@ -14,7 +14,7 @@ namespace causeway {
 // exactly: Float32 up to 16 bits, Float64 beyond.
 enum class Stored { boolean, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 };
 
-std::size_t size_of(Stored) noexcept;  // bytes of one element in the file
+std::size_t size_of(Stored) noexcept;    // bytes of one element in the file
 DType dtype_of_stored(Stored) noexcept;  // element type of the tensor it becomes
 
 // How a file holds the elements of a tensor.
@@ -28,7 +28,8 @@ struct Layout {
 // The dimensions as a Shape, once they are known to need exactly `bytes` bytes: a header that promises more than the
 // file holds never reaches an allocation. Throws Error, starting with `where`, for more than four dimensions and for
 // a size that does not fit. `type` is the file's own name for the element type.
-Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const std::string& type, std::uint64_t bytes, const std::string& where);
+Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const std::string& type, std::uint64_t bytes,
+                    const std::string& where);
 
 // The elements that begin at byte `offset` of the source, O(size), beside the tensor at most 1 MiB. Throws Error,
 // starting with `where`, for a 64-bit integer that Float64 does not hold exactly.

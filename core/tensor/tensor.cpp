@@ -14,7 +14,8 @@ namespace causeway {
 
 namespace {
 
-// x as an element of type T, rounded once: from Float64 to 16 bits by way of the Float32 towards zero, odd where something was cut off.
+// x as an element of type T, rounded once: from Float64 to 16 bits by way of the Float32 towards zero, odd where
+// something was cut off.
 template <class T, class F>
 T rounded(F x) {
     if constexpr (std::is_same_v<F, double> && sizeof(T) == 2) {
@@ -60,7 +61,8 @@ Index Shape::size() const {
     bool empty = false;
     for (int i = 0; i < ndim_; ++i) {
         const Index dim = std::max<Index>(1, (*this)[i]);
-        if (n > std::numeric_limits<Index>::max() / 16 / dim) throw OutOfMemory(sentence("out of memory: a tensor of ", text(), " is too large"));
+        if (n > std::numeric_limits<Index>::max() / 16 / dim)
+            throw OutOfMemory(sentence("out of memory: a tensor of ", text(), " is too large"));
         n *= dim;
         empty = empty || (*this)[i] == 0;
     }
@@ -79,7 +81,9 @@ bool Shape::operator==(const Shape& other) const {
 }
 
 Tensor::Tensor(DType type, const Shape& shape)
-    : storage_(std::make_shared<Buffer<unsigned char>>(shape.size() * static_cast<Index>(size_of(type)))), dtype_(type), shape_(shape) {}
+    : storage_(std::make_shared<Buffer<unsigned char>>(shape.size() * static_cast<Index>(size_of(type)))),
+      dtype_(type),
+      shape_(shape) {}
 
 Tensor Tensor::zeros(DType type, const Shape& shape) {
     Tensor out(type, shape);
@@ -136,7 +140,9 @@ Tensor Tensor::to(DType type) const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-    if (shape.size() != size()) fail("reshape: ", shape_.text(), " has ", size(), " elements, the new shape ", shape.text(), " has ", shape.size());
+    if (shape.size() != size())
+        fail("reshape: ", shape_.text(), " has ", size(), " elements, the new shape ", shape.text(), " has ",
+             shape.size());
     Tensor out(*this);
     out.shape_ = shape;
     return out;

@@ -19,13 +19,17 @@ using bfloat16 = Eigen::bfloat16;
 // Float32 and Float64 compute; Float16 and BFloat16 store: arithmetic on them is done in Float32.
 enum class DType { f32, f64, f16, bf16 };
 
-template <class T> inline constexpr DType dtype_of = DType::f32;
-template <> inline constexpr DType dtype_of<double> = DType::f64;
-template <> inline constexpr DType dtype_of<half> = DType::f16;
-template <> inline constexpr DType dtype_of<bfloat16> = DType::bf16;
+template <class T>
+inline constexpr DType dtype_of = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<half> = DType::f16;
+template <>
+inline constexpr DType dtype_of<bfloat16> = DType::bf16;
 
-const char* name(DType) noexcept;         // "Float32", "Float64", "Float16", "BFloat16"
-std::size_t size_of(DType) noexcept;      // bytes of one element
+const char* name(DType) noexcept;     // "Float32", "Float64", "Float16", "BFloat16"
+std::size_t size_of(DType) noexcept;  // bytes of one element
 inline bool is_storage_only(DType t) { return t == DType::f16 || t == DType::bf16; }
 
 // Calls f with a value of the element type: visit(t, [&](auto zero) { using T = decltype(zero); ... }).
@@ -51,8 +55,8 @@ public:
     Index operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
     Index& operator[](int i) { return dims_[static_cast<std::size_t>(i)]; }
     Index back(int i = 0) const { return dims_[static_cast<std::size_t>(ndim_ - 1 - i)]; }  // i-th from the right
-    Index size() const;                       // number of elements; 1 without dimensions
-    std::string text() const;                 // "2×3"
+    Index size() const;        // number of elements; 1 without dimensions
+    std::string text() const;  // "2×3"
     bool operator==(const Shape& other) const;
     bool operator!=(const Shape& other) const { return !(*this == other); }
 
@@ -65,10 +69,11 @@ private:
 class Tensor {
 public:
     Tensor() : Tensor(DType::f32, Shape{0}) {}
-    Tensor(DType, const Shape&);                       // elements not set; throws OutOfMemory
+    Tensor(DType, const Shape&);  // elements not set; throws OutOfMemory
     static Tensor zeros(DType, const Shape&);
     static Tensor full(DType, const Shape&, double value);
-    static Tensor shaped(DType, const Shape&);         // type and shape alone, for checks: it has no elements, and must not be asked for them
+    static Tensor shaped(
+        DType, const Shape&);  // type and shape alone, for checks: it has no elements, and must not be asked for them
 
     DType dtype() const { return dtype_; }
     const Shape& shape() const { return shape_; }
@@ -77,19 +82,25 @@ public:
     std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype_); }
 
     // Elements as T; T must be the element type (asserted in debug builds).
-    template <class T> T* data() { return reinterpret_cast<T*>(raw()); }
-    template <class T> const T* data() const { return reinterpret_cast<const T*>(raw()); }
+    template <class T>
+    T* data() {
+        return reinterpret_cast<T*>(raw());
+    }
+    template <class T>
+    const T* data() const {
+        return reinterpret_cast<const T*>(raw());
+    }
     unsigned char* raw() { return storage_->data(); }
     const unsigned char* raw() const { return storage_->data(); }
 
-    double get(Index flat) const;                      // element by flat position, as double
+    double get(Index flat) const;  // element by flat position, as double
     void set(Index flat, double value);
 
     Tensor copy() const;
-    Tensor to(DType) const;                            // converted; shares the elements if the type is the same
-    Tensor reshape(const Shape&) const;                // shares the elements; throws Error if the sizes differ
+    Tensor to(DType) const;              // converted; shares the elements if the type is the same
+    Tensor reshape(const Shape&) const;  // shares the elements; throws Error if the sizes differ
 
-    std::string summary() const;                       // "2×3 Tensor{Float32}"
+    std::string summary() const;  // "2×3 Tensor{Float32}"
 
 private:
     std::shared_ptr<Buffer<unsigned char>> storage_;

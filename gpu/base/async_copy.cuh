@@ -12,12 +12,15 @@ template <int bytes>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool inside) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     const int read = inside ? bytes : 0;
-    if constexpr (bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(read) : "memory");
-    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(read) : "memory");
+    if constexpr (bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(read) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(read)
+                     : "memory");
 }
 
-// Copies of this thread since the last commit become a group; wait<n>() returns when all but the n youngest groups have arrived, for this
-// thread: others need a barrier after it.
+// Copies of this thread since the last commit become a group; wait<n>() returns when all but the n youngest groups have
+// arrived, for this thread: others need a barrier after it.
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int left>
 __device__ __forceinline__ void copy_wait() {

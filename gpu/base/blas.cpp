@@ -9,8 +9,9 @@
 namespace causeway::gpu {
 namespace {
 
-// cuBLAS is 650 MB of address space and half of the start of a program that links it, for what multiplies whole matrices alone: it is
-// loaded when that is first called. The library of the same major version is found where the linker looks, or where the build found it.
+// cuBLAS is 650 MB of address space and half of the start of a program that links it, for what multiplies whole
+// matrices alone: it is loaded when that is first called. The library of the same major version is found where the
+// linker looks, or where the build found it.
 struct Library {
     decltype(&cublasCreate_v2) create;
     decltype(&cublasDestroy_v2) destroy;
@@ -21,7 +22,8 @@ struct Library {
 
     Library() {
         const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
-        const SharedLibrary file("gpu: this method multiplies matrices with cuBLAS, which cannot be loaded: ", {name, CAUSEWAY_CUDA_LIBRARIES "/" + name});
+        const SharedLibrary file("gpu: this method multiplies matrices with cuBLAS, which cannot be loaded: ",
+                                 {name, CAUSEWAY_CUDA_LIBRARIES "/" + name});
         file.find(create, "cublasCreate_v2");
         file.find(destroy, "cublasDestroy_v2");
         file.find(set_stream, "cublasSetStream_v2");
@@ -67,19 +69,21 @@ cublasHandle_t blas(cudaStream_t stream, void* workspace) {
     int current = 0;
     check(cudaGetDevice(&current), "asking for the current device");
     const Handle& handle = handles[current];
-    check(library().set_stream(handle, stream), "giving cuBLAS a stream");  // also forgets the workspace of the call before
+    check(library().set_stream(handle, stream),
+          "giving cuBLAS a stream");  // also forgets the workspace of the call before
     check(library().set_workspace(handle, workspace, blas_workspace), "giving cuBLAS a workspace");
     return handle;
 }
 
-void multiply(cublasHandle_t handle, bool tf32, std::int64_t m, std::int64_t n, std::int64_t k, Matrices A, Matrices B, float beta, float* C, std::int64_t row,
-              std::int64_t next, std::int64_t count) {
+void multiply(cublasHandle_t handle, bool tf32, std::int64_t m, std::int64_t n, std::int64_t k, Matrices A, Matrices B,
+              float beta, float* C, std::int64_t row, std::int64_t next, std::int64_t count) {
     if (m == 0 || n == 0 || count == 0) return;
     // cuBLAS stores columns: it is given Cᵀ = Bᵀ Aᵀ.
     const float one = 1;
     const auto op = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    check(library().multiply(handle, op(B.transposed), op(A.transposed), n, m, k, &one, B.data, CUDA_R_32F, B.row, B.next, A.data, CUDA_R_32F, A.row, A.next,
-                             &beta, C, CUDA_R_32F, row, next, count, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    check(library().multiply(handle, op(B.transposed), op(A.transposed), n, m, k, &one, B.data, CUDA_R_32F, B.row,
+                             B.next, A.data, CUDA_R_32F, A.row, A.next, &beta, C, CUDA_R_32F, row, next, count,
+                             tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
           "multiplying matrices");
 }
 

@@ -9,29 +9,32 @@
 
 namespace causeway::gpu {
 
-// Throws Error with what cuBLAS says when status is not success. `what` says what was being done ("multiplying matrices").
+// Throws Error with what cuBLAS says when status is not success. `what` says what was being done ("multiplying
+// matrices").
 void check(cublasStatus_t status, const char* what);
 
 // Loads cuBLAS, which the first call that needs it does too. Throws Error where it is missing.
 void load_blas();
 
-// What a call that uses cuBLAS adds to its workspace: cuBLAS may use it until the work of the call is done, in replays of a graph too.
+// What a call that uses cuBLAS adds to its workspace: cuBLAS may use it until the work of the call is done, in replays
+// of a graph too.
 constexpr std::size_t blas_workspace = std::size_t{8} << 20;
 
-// The handle of this thread for the current device, made at its first use, set to work on `stream` in `workspace` (blas_workspace
-// bytes on the device, 256-byte aligned). Sums and results are Float32.
+// The handle of this thread for the current device, made at its first use, set to work on `stream` in `workspace`
+// (blas_workspace bytes on the device, 256-byte aligned). Sums and results are Float32.
 cublasHandle_t blas(cudaStream_t stream, void* workspace);
 
-// A Float32 matrix in rows `row` elements apart, and the next of a batch `next` elements behind it; `transposed`: used as its transpose.
+// A Float32 matrix in rows `row` elements apart, and the next of a batch `next` elements behind it; `transposed`: used
+// as its transpose.
 struct Matrices {
     const float* data;
     std::int64_t row, next;
     bool transposed = false;
 };
 
-// C_i = A_i B_i + beta C_i for i < count: A_i is m×k, B_i k×n, C_i m×n, rows of C_i `row` elements apart, C_i `next`. tf32: products of
-// operands of 11 bits on tensor cores; otherwise of Float32.
-void multiply(cublasHandle_t handle, bool tf32, std::int64_t m, std::int64_t n, std::int64_t k, Matrices A, Matrices B, float beta, float* C, std::int64_t row,
-              std::int64_t next, std::int64_t count);
+// C_i = A_i B_i + beta C_i for i < count: A_i is m×k, B_i k×n, C_i m×n, rows of C_i `row` elements apart, C_i `next`.
+// tf32: products of operands of 11 bits on tensor cores; otherwise of Float32.
+void multiply(cublasHandle_t handle, bool tf32, std::int64_t m, std::int64_t n, std::int64_t k, Matrices A, Matrices B,
+              float beta, float* C, std::int64_t row, std::int64_t next, std::int64_t count);
 
 }  // namespace causeway::gpu

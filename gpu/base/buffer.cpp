@@ -19,7 +19,8 @@ void reset_peak() { peak = in_use.load(); }
 
 namespace {
 
-// The device's pool keeps what it is given back: without this it returns all of it to the driver whenever a stream is waited for.
+// The device's pool keeps what it is given back: without this it returns all of it to the driver whenever a stream is
+// waited for.
 cudaMemPool_t pool() {
     int device = 0;
     cudaMemPool_t p = nullptr;
@@ -27,7 +28,8 @@ cudaMemPool_t pool() {
     check(cudaDeviceGetDefaultMemPool(&p, device), "asking for the memory pool");
     std::uint64_t all = UINT64_MAX, now = 0;
     check(cudaMemPoolGetAttribute(p, cudaMemPoolAttrReleaseThreshold, &now), "asking the memory pool");
-    if (now != all) check(cudaMemPoolSetAttribute(p, cudaMemPoolAttrReleaseThreshold, &all), "setting up the memory pool");
+    if (now != all)
+        check(cudaMemPoolSetAttribute(p, cudaMemPoolAttrReleaseThreshold, &all), "setting up the memory pool");
     return p;
 }
 
@@ -37,7 +39,8 @@ cudaMemPool_t pool() {
     if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
-    throw OutOfMemory(sentence("gpu: ", bytes, " bytes of device memory were asked for, ", free, " of ", total, " are free"));
+    throw OutOfMemory(
+        sentence("gpu: ", bytes, " bytes of device memory were asked for, ", free, " of ", total, " are free"));
 }
 
 void count(std::size_t bytes) {

@@ -13,16 +13,20 @@ std::size_t bytes_in_use();
 std::size_t bytes_peak();
 void reset_peak();
 
-// Owns `bytes` bytes of device memory; movable. OutOfMemory, saying how much was asked for and how much is free, when there
-// is not that much. Zero bytes own nothing. With a stream, the memory comes from the device's pool and goes back to it in the
-// order of that stream's work: taking it costs microseconds, may be captured into a graph, and needs no waiting before it is given back.
+// Owns `bytes` bytes of device memory; movable. OutOfMemory, saying how much was asked for and how much is free, when
+// there is not that much. Zero bytes own nothing. With a stream, the memory comes from the device's pool and goes back
+// to it in the order of that stream's work: taking it costs microseconds, may be captured into a graph, and needs no
+// waiting before it is given back.
 class Buffer {
 public:
     Buffer() = default;
     explicit Buffer(std::size_t bytes);
     Buffer(std::size_t bytes, cudaStream_t stream);
     Buffer(Buffer&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), stream_(other.stream_), pooled_(other.pooled_) {}
+        : data_(std::exchange(other.data_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)),
+          stream_(other.stream_),
+          pooled_(other.pooled_) {}
     Buffer& operator=(Buffer&& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);

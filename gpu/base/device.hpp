@@ -7,8 +7,8 @@ namespace causeway::gpu {
 
 struct Device {
     std::string name;
-    int multiprocessors = 0, compute = 0;  // compute: 90 for compute capability 9.0
-    std::size_t memory = 0, l2 = 0;        // bytes
+    int multiprocessors = 0, compute = 0;          // compute: 90 for compute capability 9.0
+    std::size_t memory = 0, l2 = 0;                // bytes
     bool hopper() const { return compute == 90; }  // runs the sm_90a kernels
 };
 

@@ -7,9 +7,11 @@
 
 namespace causeway::gpu {
 
-// Launches with so much dynamic shared memory, in clusters, and, where it comes after a kernel it depends on, before that ends.
+// Launches with so much dynamic shared memory, in clusters, and, where it comes after a kernel it depends on, before
+// that ends.
 template <class... P, class... A>
-void launch(void (*kernel)(P...), const char* name, dim3 grid, unsigned threads, std::size_t shared, int cluster, bool after, cudaStream_t stream, const A&... args) {
+void launch(void (*kernel)(P...), const char* name, dim3 grid, unsigned threads, std::size_t shared, int cluster,
+            bool after, cudaStream_t stream, const A&... args) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), name);
     cudaLaunchConfig_t config{};
     config.gridDim = grid;

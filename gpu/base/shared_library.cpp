@@ -6,7 +6,8 @@
 
 namespace causeway::gpu {
 
-SharedLibrary::SharedLibrary(std::string trouble, std::initializer_list<std::string> files) : trouble_(std::move(trouble)) {
+SharedLibrary::SharedLibrary(std::string trouble, std::initializer_list<std::string> files)
+    : trouble_(std::move(trouble)) {
     std::string why;
     for (const std::string& path : files) {
         file_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

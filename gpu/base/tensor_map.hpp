@@ -13,6 +13,7 @@ namespace causeway::gpu {
 bool copy_engine_reaches(const void* data, Type type, Strides s);
 
 // Boxes of `columns` columns (128 bytes: the 128-byte swizzle) by `tokens` tokens of one head.
-CUtensorMap tensor_map(const void* data, Type type, std::int64_t B, std::int64_t H, std::int64_t N, int width, Strides s, int columns, int tokens);
+CUtensorMap tensor_map(const void* data, Type type, std::int64_t B, std::int64_t H, std::int64_t N, int width,
+                       Strides s, int columns, int tokens);
 
 }  // namespace causeway::gpu

@@ -28,11 +28,12 @@ float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i) 
     return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits}));
 }
 
-std::vector<double> rows(const void* data, Type type, Strides s, std::int64_t b, std::int64_t h, std::int64_t N, int width) {
+std::vector<double> rows(const void* data, Type type, Strides s, std::int64_t b, std::int64_t h, std::int64_t N,
+                         int width) {
     const std::int64_t bytes = bytes_of(type);
     std::vector<unsigned char> raw(static_cast<std::size_t>(N * width * bytes));
-    check(cudaMemcpy2D(raw.data(), width * bytes, static_cast<const char*>(data) + (b * s.batch + h * s.head) * bytes, s.token * bytes, width * bytes, N,
-                       cudaMemcpyDeviceToHost),
+    check(cudaMemcpy2D(raw.data(), width * bytes, static_cast<const char*>(data) + (b * s.batch + h * s.head) * bytes,
+                       s.token * bytes, width * bytes, N, cudaMemcpyDeviceToHost),
           "copying from the GPU");
     std::vector<double> x(static_cast<std::size_t>(N * width));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);

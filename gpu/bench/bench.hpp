@@ -28,7 +28,8 @@ bool on_gpu();
 float value_at(const std::vector<unsigned char>& raw, Type type, std::size_t i);
 
 // The N rows of one head of a tensor in device memory as doubles.
-std::vector<double> rows(const void* data, Type type, Strides s, std::int64_t b, std::int64_t h, std::int64_t N, int width);
+std::vector<double> rows(const void* data, Type type, Strides s, std::int64_t b, std::int64_t h, std::int64_t N,
+                         int width);
 
 struct Times {
     double median = 0, best = 0;  // ms of the GPU's own time for one call: calls are replayed from a graph

@@ -1,5 +1,5 @@
-// The gated delta rule on the GPU: checked against the recurrence in Float64 on the CPU first, then timed against the floor: the time to
-// read q, k, v, g and β and to write o once at the copy bandwidth measured in the same run.
+// The gated delta rule on the GPU: checked against the recurrence in Float64 on the CPU first, then timed against the
+// floor: the time to read q, k, v, g and β and to write o once at the copy bandwidth measured in the same run.
 //
 //   bench_delta                 checks, then times
 //   bench_delta check | time    one of them; a second argument picks the cases whose name contains it
@@ -43,7 +43,9 @@ __device__ uint32_t mix(uint64_t x) {  // SplitMix64's finaliser (Steele, Lea, F
     x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
     return static_cast<uint32_t>((x ^ (x >> 31)) >> 32);
 }
-__device__ float uniform(uint64_t seed, uint64_t i) { return (static_cast<float>(mix((seed << 40) + i * 0x9e3779b97f4a7c15) >> 8) + 0.5f) * 0x1p-24f; }
+__device__ float uniform(uint64_t seed, uint64_t i) {
+    return (static_cast<float>(mix((seed << 40) + i * 0x9e3779b97f4a7c15) >> 8) + 0.5f) * 0x1p-24f;
+}
 
 // Rows of `width` elements every `step` elements to unit length; correlated: the first row's direction added first.
 template <class T>
@@ -93,8 +95,10 @@ struct Tensors {
 
 Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     Tensors t;
-    const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)), rows = static_cast<std::size_t>(p.B * p.H * p.N), q_rows = rows * p.group;
-    const std::size_t q_count = q_rows * (p.dk + p.pad), k_count = rows * (p.dk + p.pad), v_count = rows * (p.dv + p.pad), o_count = q_rows * (p.dv + p.pad);
+    const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)), rows = static_cast<std::size_t>(p.B * p.H * p.N),
+                      q_rows = rows * p.group;
+    const std::size_t q_count = q_rows * (p.dk + p.pad), k_count = rows * (p.dk + p.pad),
+                      v_count = rows * (p.dv + p.pad), o_count = q_rows * (p.dv + p.pad);
     const std::size_t state_count = static_cast<std::size_t>(p.B * p.H * p.dk * p.dv);
     t.q = Buffer(q_count * e), t.k = Buffer(k_count * e), t.v = Buffer(v_count * e), t.o = Buffer(o_count * e);
     bench::fill_normal(t.q.data(), p.type, q_count, 5 * seed, 1.0, stream);
@@ -102,7 +106,8 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     bench::fill_normal(t.v.data(), p.type, v_count, 5 * seed + 2, 1.0, stream);
     const auto unit = [&](const Buffer& x, std::size_t n, bool correlated) {
         const auto blocks = static_cast<unsigned>((n + 7) / 8);
-        if (p.type == Type::BFloat16) unit_rows<<<blocks, 256, 0, stream>>>(x.as<__nv_bfloat16>(), n, p.dk, p.dk + p.pad, correlated, seed);
+        if (p.type == Type::BFloat16)
+            unit_rows<<<blocks, 256, 0, stream>>>(x.as<__nv_bfloat16>(), n, p.dk, p.dk + p.pad, correlated, seed);
         else unit_rows<<<blocks, 256, 0, stream>>>(x.as<__half>(), n, p.dk, p.dk + p.pad, correlated, seed);
     };
     unit(t.q, q_rows, false), unit(t.k, rows, p.keys == Keys::correlated);
@@ -110,7 +115,8 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     GatedArgs& a = t.args;
     a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data();
     a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.group = p.group, a.dk = p.dk, a.dv = p.dv;
-    a.q_stride = strides(p, p.H * p.group, p.dk), a.k_stride = strides(p, p.H, p.dk), a.v_stride = strides(p, p.H, p.dv), a.o_stride = strides(p, p.H * p.group, p.dv);
+    a.q_stride = strides(p, p.H * p.group, p.dk), a.k_stride = strides(p, p.H, p.dk),
+    a.v_stride = strides(p, p.H, p.dv), a.o_stride = strides(p, p.H * p.group, p.dv);
     const auto blocks = static_cast<unsigned>((rows + 255) / 256);
     if (p.gates != Gates::none) {
         t.g = Buffer(rows * 4);
@@ -125,7 +131,8 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     if (p.state) {
         t.state = Buffer(state_count * 4), t.initial = Buffer(state_count * 4);
         bench::fill_normal(t.state.data(), Type::Float32, state_count, 5 * seed + 3, 0.5, stream);
-        check(cudaMemcpyAsync(t.initial.data(), t.state.data(), t.state.bytes(), cudaMemcpyDeviceToDevice, stream), "copying the state");
+        check(cudaMemcpyAsync(t.initial.data(), t.state.data(), t.state.bytes(), cudaMemcpyDeviceToDevice, stream),
+              "copying the state");
         a.state = t.state.as<float>();
     }
     check_launch("filling the inputs");
@@ -152,7 +159,8 @@ struct Deviation {
 
 Deviation deviation(const HeadData& x, const Problem& p, double scale) {
     const int r = p.dk, d = p.dv;
-    std::vector<double> S(static_cast<std::size_t>(r) * d), u(static_cast<std::size_t>(d)), row(static_cast<std::size_t>(d));
+    std::vector<double> S(static_cast<std::size_t>(r) * d), u(static_cast<std::size_t>(d)),
+        row(static_cast<std::size_t>(d));
     for (std::size_t i = 0; i < x.initial.size() && p.state; ++i) S[i] = x.initial[i];
     Deviation out;
     for (int64_t t = 0; t < p.N; ++t) {
@@ -197,9 +205,11 @@ double bound(const Problem& p) {
 
 std::string describe(const Problem& p) {
     char line[200];
-    std::snprintf(line, sizeof line, "%s %s B=%lld H=%lld N=%lld dk=%d dv=%d gates=%d%s%s%s pad=%d group=%d keys=%d beta=[%g,%g]", p.name.c_str(),
-                  p.type == Type::BFloat16 ? "bf16" : "f16", (long long)p.B, (long long)p.H, (long long)p.N, p.dk, p.dv, int(p.gates), p.delta ? " delta" : "",
-                  p.state ? " state" : "", p.token_major ? " token-major" : "", p.pad, p.group, int(p.keys), p.beta_low, p.beta_high);
+    std::snprintf(line, sizeof line,
+                  "%s %s B=%lld H=%lld N=%lld dk=%d dv=%d gates=%d%s%s%s pad=%d group=%d keys=%d beta=[%g,%g]",
+                  p.name.c_str(), p.type == Type::BFloat16 ? "bf16" : "f16", (long long)p.B, (long long)p.H,
+                  (long long)p.N, p.dk, p.dv, int(p.gates), p.delta ? " delta" : "", p.state ? " state" : "",
+                  p.token_major ? " token-major" : "", p.pad, p.group, int(p.keys), p.beta_low, p.beta_high);
     return line;
 }
 
@@ -216,7 +226,8 @@ bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen 
         std::vector<Deviation> result(static_cast<std::size_t>(count));
         std::vector<std::thread> threads;
         for (int64_t i = 0; i < count; ++i) {
-            const int64_t head = count == all ? i : i * (all - 1) / (count - 1), b = head / (p.H * p.group), h = head % (p.H * p.group), kv = h / p.group, line = b * p.H + kv;
+            const int64_t head = count == all ? i : i * (all - 1) / (count - 1), b = head / (p.H * p.group),
+                          h = head % (p.H * p.group), kv = h / p.group, line = b * p.H + kv;
             HeadData x;
             const GatedArgs& a = t.args;
             x.q = rows(a.q, p.type, a.q_stride, b, h, p.N, p.dk), x.k = rows(a.k, p.type, a.k_stride, b, kv, p.N, p.dk);
@@ -227,18 +238,24 @@ bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen 
                 x.initial = floats(t.initial.as<float>() + line * p.dk * p.dv, p.dk * p.dv);
                 x.final = floats(a.state + line * p.dk * p.dv, p.dk * p.dv);
             }
-            threads.emplace_back([&result, &p, i, scale = a.scale, x = std::move(x)] { result[static_cast<std::size_t>(i)] = deviation(x, p, scale); });
+            threads.emplace_back([&result, &p, i, scale = a.scale, x = std::move(x)] {
+                result[static_cast<std::size_t>(i)] = deviation(x, p, scale);
+            });
         }
         for (auto& thread : threads) thread.join();
-        const auto ratio = [](double e, double n) { return n > 0 ? std::sqrt(e / n) : e > 0 || e != e ? std::numeric_limits<double>::infinity() : 0; };
+        const auto ratio = [](double e, double n) {
+            return n > 0 ? std::sqrt(e / n) : e > 0 || e != e ? std::numeric_limits<double>::infinity() : 0;
+        };
         for (const Deviation& x : result) {
             clean = clean && x.clean;
-            worst = std::max(worst, ratio(x.error, x.norm)), worst_state = std::max(worst_state, ratio(x.state_error, x.state_norm));
+            worst = std::max(worst, ratio(x.error, x.norm)),
+            worst_state = std::max(worst_state, ratio(x.state_error, x.state_norm));
         }
         if (p.pad > 0) {
             std::vector<unsigned char> raw(t.o.bytes());
             check(cudaMemcpy(raw.data(), t.o.data(), raw.size(), cudaMemcpyDeviceToHost), "copying from the GPU");
-            const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)), line = static_cast<std::size_t>(p.dv + p.pad) * e;
+            const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)),
+                              line = static_cast<std::size_t>(p.dv + p.pad) * e;
             for (std::size_t i = 0; i < raw.size(); ++i) padding = padding && (i % line < p.dv * e || raw[i] == 0xFF);
         }
     } catch (const Error& error) {
@@ -248,8 +265,8 @@ bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen 
     if (worst_seen) *worst_seen = std::max(*worst_seen, worst);
     const bool ok = clean && padding && worst <= bound(p) && worst_state <= 1.5 * bound(p);
     if (!ok) {
-        std::printf("WRONG %s: error %.3e, of the state %.3e, bound %.1e%s%s\n", describe(p).c_str(), worst, worst_state, bound(p), clean ? "" : ", NaN or Inf",
-                    padding ? "" : ", wrote outside o");
+        std::printf("WRONG %s: error %.3e, of the state %.3e, bound %.1e%s%s\n", describe(p).c_str(), worst,
+                    worst_state, bound(p), clean ? "" : ", NaN or Inf", padding ? "" : ", wrote outside o");
     }
     return ok;
 }
@@ -274,10 +291,34 @@ bool check_all(const std::string& only, cudaStream_t stream) {
     }
     for (const int64_t N : {1, 65, 300}) {
         for (const Type type : {bf16, Type::Float16}) {
-            for (const auto& [dk, dv] : {std::pair{128, 128}, {64, 64}, {64, 128}, {128, 64}, {96, 80}, {8, 16}, {72, 120}, {128, 256}, {64, 192}}) {
+            for (const auto& [dk, dv] : {std::pair{128, 128},
+                                         {64, 64},
+                                         {64, 128},
+                                         {128, 64},
+                                         {96, 80},
+                                         {8, 16},
+                                         {72, 120},
+                                         {128, 256},
+                                         {64, 192}}) {
                 run({.name = "shape", .type = type, .B = 2, .H = 2, .N = N, .dk = dk, .dv = dv, .state = true});
-                run({.name = "strides", .type = type, .B = 2, .H = 2, .N = N, .dk = dk, .dv = dv, .token_major = true, .pad = 8});
-                run({.name = "gates only", .type = type, .B = 1, .H = 3, .N = N, .dk = dk, .dv = dv, .delta = false, .state = true});
+                run({.name = "strides",
+                     .type = type,
+                     .B = 2,
+                     .H = 2,
+                     .N = N,
+                     .dk = dk,
+                     .dv = dv,
+                     .token_major = true,
+                     .pad = 8});
+                run({.name = "gates only",
+                     .type = type,
+                     .B = 1,
+                     .H = 3,
+                     .N = N,
+                     .dk = dk,
+                     .dv = dv,
+                     .delta = false,
+                     .state = true});
             }
             run({.name = "group", .type = type, .B = 2, .H = 2, .N = N, .state = true, .group = 3});
             run({.name = "scale", .type = type, .H = 2, .N = N});
@@ -298,7 +339,8 @@ struct Case {
 bool time_all(const std::vector<Case>& cases, const std::string& only, cudaStream_t stream) {
     const double bandwidth = bench::copy_bandwidth(std::size_t{3} << 29, stream);
     std::printf("floor: q, k, v, g, beta read and o written once at %.3f TB/s\n", bandwidth * 1e-12);
-    std::printf("%-34s %9s %9s %9s %9s %7s %7s %7s %8s %8s %9s\n", "case", "floor ms", "median", "best", "call", "x floor", "must ms", "aim ms", "GB/s", "TFLOP/s", "error");
+    std::printf("%-34s %9s %9s %9s %9s %7s %7s %7s %8s %8s %9s\n", "case", "floor ms", "median", "best", "call",
+                "x floor", "must ms", "aim ms", "GB/s", "TFLOP/s", "error");
     bool all = true;
     for (const Case& c : cases) {
         const Problem& p = c.problem;
@@ -306,16 +348,21 @@ bool time_all(const std::vector<Case>& cases, const std::string& only, cudaStrea
         double error = 0;
         all = right(p, 2, stream, &error, 77) && all;
         const double rows = static_cast<double>(p.B * p.H * p.N);
-        const double bytes = rows * ((p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) + (p.gates == Gates::none ? 0 : 4) + (p.delta ? 4 : 0));
+        const double bytes = rows * ((p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) +
+                                     (p.gates == Gates::none ? 0 : 4) + (p.delta ? 4 : 0));
         const int sets = static_cast<int>(std::clamp(1e9 / bytes, 1.0, 8.0));
         std::vector<Tensors> t;
         for (int i = 0; i < sets; ++i) t.push_back(make(p, 100 + static_cast<std::uint64_t>(i), stream));
-        const bench::Times ms = bench::time([&](int i) { delta_hopper(t[static_cast<std::size_t>(i % sets)].args, stream); }, sets, bytes > 1e9 ? 15 : 41, stream);
+        const bench::Times ms =
+            bench::time([&](int i) { delta_hopper(t[static_cast<std::size_t>(i % sets)].args, stream); }, sets,
+                        bytes > 1e9 ? 15 : 41, stream);
         const double floor = bytes / bandwidth * 1e3;
-        const double flop = rows * (p.delta ? 64.0 * 2 * (2 * p.dk + 2 * p.dv) + 6.0 * p.dk * p.dv : 64.0 * 2 * (p.dk + p.dv) + 4.0 * p.dk * p.dv);
+        const double flop = rows * (p.delta ? 64.0 * 2 * (2 * p.dk + 2 * p.dv) + 6.0 * p.dk * p.dv
+                                            : 64.0 * 2 * (p.dk + p.dv) + 4.0 * p.dk * p.dv);
         const auto target = [](double x) { return x > 0 ? std::to_string(x).substr(0, 4) : std::string("-"); };
-        std::printf("%-34s %9.4f %9.4f %9.4f %9.4f %7.3f %7s %7s %8.0f %8.1f %9.2e\n", p.name.c_str(), floor, ms.median, ms.best, ms.call, ms.median / floor,
-                    target(c.must).c_str(), target(c.aim).c_str(), bytes / ms.median * 1e-6, flop / ms.median * 1e-9, error);
+        std::printf("%-34s %9.4f %9.4f %9.4f %9.4f %7.3f %7s %7s %8.0f %8.1f %9.2e\n", p.name.c_str(), floor, ms.median,
+                    ms.best, ms.call, ms.median / floor, target(c.must).c_str(), target(c.aim).c_str(),
+                    bytes / ms.median * 1e-6, flop / ms.median * 1e-9, error);
     }
     return all;
 }

@@ -1,5 +1,6 @@
-// Every method of causal linear attention on the GPU: checked against Float64 on the CPU first, then timed against the floor (q, k, v
-// read and o written once at the copy bandwidth of the same run) and against the rate of products of Float32 matrices by cuBLAS.
+// Every method of causal linear attention on the GPU: checked against Float64 on the CPU first, then timed against the
+// floor (q, k, v read and o written once at the copy bandwidth of the same run) and against the rate of products of
+// Float32 matrices by cuBLAS.
 //
 //   bench_exact                     checks of many sizes, then times
 //   bench_exact check | time        one of them; further arguments: the only methods
@@ -45,8 +46,9 @@ struct Problem {
 
 std::string describe(const Problem& p) {
     static const char* const types[] = {"f32", "bf16", "f16"};
-    std::string s = std::string(types[int(p.type)]) + " B=" + std::to_string(p.B) + " h=" + std::to_string(p.H) + " N=" + std::to_string(p.N) +
-                    " r=" + std::to_string(p.r) + " d=" + std::to_string(p.d) + (p.gamma.empty() ? " mask" : " decay");
+    std::string s = std::string(types[int(p.type)]) + " B=" + std::to_string(p.B) + " h=" + std::to_string(p.H) +
+                    " N=" + std::to_string(p.N) + " r=" + std::to_string(p.r) + " d=" + std::to_string(p.d) +
+                    (p.gamma.empty() ? " mask" : " decay");
     if (p.token_major) s += " token-major";
     if (p.pad) s += " pad";
     if (p.state) s += " state";
@@ -81,9 +83,10 @@ Numbers to_host(const void* data, Type type, std::size_t n) {
 Numbers rows(const void* data, Type type, Strides s, int64_t b, int64_t h, int64_t N, int width) {
     const int64_t bytes = bytes_of(type);
     Buffer packed(static_cast<std::size_t>(N * width * bytes));
-    check(cudaMemcpy2D(packed.data(), width * bytes, static_cast<const char*>(data) + (b * s.batch + h * s.head) * bytes, s.token * bytes, width * bytes, N,
-                       cudaMemcpyDeviceToDevice),
-          "copying on the GPU");
+    check(
+        cudaMemcpy2D(packed.data(), width * bytes, static_cast<const char*>(data) + (b * s.batch + h * s.head) * bytes,
+                     s.token * bytes, width * bytes, N, cudaMemcpyDeviceToDevice),
+        "copying on the GPU");
     return to_host(packed.data(), type, static_cast<std::size_t>(N * width));
 }
 
@@ -96,7 +99,8 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     Tensors t;
     const auto count = [&](int width) { return static_cast<std::size_t>(p.B * p.H * p.N * (width + p.pad)); };
     const std::size_t bytes = static_cast<std::size_t>(bytes_of(p.type));
-    t.q = Buffer(count(p.r) * bytes), t.k = Buffer(count(p.r) * bytes), t.v = Buffer(count(p.d) * bytes), t.o = Buffer(count(p.d) * bytes);
+    t.q = Buffer(count(p.r) * bytes), t.k = Buffer(count(p.r) * bytes), t.v = Buffer(count(p.d) * bytes),
+    t.o = Buffer(count(p.d) * bytes);
     bench::fill_normal(t.q.data(), p.type, count(p.r), 4 * seed, 1.0 / std::sqrt(p.r), stream);
     bench::fill_normal(t.k.data(), p.type, count(p.r), 4 * seed + 1, 1.0, stream);
     bench::fill_normal(t.v.data(), p.type, count(p.d), 4 * seed + 2, p.v_scale, stream);
@@ -116,8 +120,8 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     return t;
 }
 
-// Outputs of some heads and their states by the recurrence S ← γ S + kᵀ v, o = q S in Float64; and Σ ‖q‖²‖k‖²‖v‖² / r, what a row's own
-// term has of it where its score is neither large nor small.
+// Outputs of some heads and their states by the recurrence S ← γ S + kᵀ v, o = q S in Float64; and Σ ‖q‖²‖k‖²‖v‖² / r,
+// what a row's own term has of it where its score is neither large nor small.
 struct Reference {
     std::vector<int64_t> lines;
     std::vector<Numbers> o, state;
@@ -127,13 +131,16 @@ struct Reference {
 Reference reference(const Problem& p, const Tensors& t, int64_t most_heads) {
     Reference x;
     const int64_t all = p.B * p.H;
-    for (int64_t i = 0; i < std::min(all, most_heads); ++i) x.lines.push_back(i * (all - 1) / std::max<int64_t>(std::min(all, most_heads) - 1, 1));
-    x.o.resize(x.lines.size()), x.state.resize(x.lines.size()), x.size.resize(x.lines.size()), x.state_size.resize(x.lines.size());
+    for (int64_t i = 0; i < std::min(all, most_heads); ++i)
+        x.lines.push_back(i * (all - 1) / std::max<int64_t>(std::min(all, most_heads) - 1, 1));
+    x.o.resize(x.lines.size()), x.state.resize(x.lines.size()), x.size.resize(x.lines.size()),
+        x.state_size.resize(x.lines.size());
     std::vector<std::thread> pool;
     for (std::size_t i = 0; i < x.lines.size(); ++i) {
         const int64_t line = x.lines[i], b = line / p.H, h = line % p.H;
         const auto in = [&](const void* data, Strides s, int width) { return rows(data, p.type, s, b, h, p.N, width); };
-        Numbers q = in(t.q.data(), t.args.q_stride, p.r), k = in(t.k.data(), t.args.k_stride, p.r), v = in(t.v.data(), t.args.v_stride, p.d);
+        Numbers q = in(t.q.data(), t.args.q_stride, p.r), k = in(t.k.data(), t.args.k_stride, p.r),
+                v = in(t.v.data(), t.args.v_stride, p.d);
         x.state[i] = Numbers(static_cast<std::size_t>(p.r) * static_cast<std::size_t>(p.d));
         if (p.state) x.state[i] = to_host(t.state.as<float>() + line * p.r * p.d, Type::Float32, x.state[i].size());
         pool.emplace_back([&, i, h, q = std::move(q), k = std::move(k), v = std::move(v)] {
@@ -177,19 +184,22 @@ double deviation(const Numbers& got, const Numbers& want, double least) {
     return norm > 0 ? std::sqrt(error / norm) : error > 0 ? std::numeric_limits<double>::infinity() : 0;
 }
 
-// Runs the method on poisoned outputs and compares; the worse of the errors of outputs and states, over heads the worst.
+// Runs the method on poisoned outputs and compares; the worse of the errors of outputs and states, over heads the
+// worst.
 double error_of(const CausalMethod& m, const Problem& p, Tensors& t, const Reference& x, cudaStream_t stream) {
     const Numbers start = p.state ? to_host(t.state.data(), Type::Float32, t.state.bytes() / 4) : Numbers{};
     check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
     t.workspace = Buffer(m.workspace(t.args));
-    if (t.workspace.bytes() > 0) check(cudaMemsetAsync(t.workspace.data(), 0xFF, t.workspace.bytes(), stream), "poisoning the workspace");
+    if (t.workspace.bytes() > 0)
+        check(cudaMemsetAsync(t.workspace.data(), 0xFF, t.workspace.bytes(), stream), "poisoning the workspace");
     t.args.workspace = {t.workspace.data(), t.workspace.bytes()};
     m.run(t.args, stream);
     check(cudaStreamSynchronize(stream), m.name.c_str());
     double worst = 0;
     for (std::size_t i = 0; i < x.lines.size(); ++i) {
         const int64_t line = x.lines[i];
-        worst = std::max(worst, deviation(rows(t.o.data(), p.type, t.args.o_stride, line / p.H, line % p.H, p.N, p.d), x.o[i], x.size[i]));
+        worst = std::max(worst, deviation(rows(t.o.data(), p.type, t.args.o_stride, line / p.H, line % p.H, p.N, p.d),
+                                          x.o[i], x.size[i]));
         if (!p.state) continue;
         const Numbers S = to_host(t.state.as<float>() + line * p.r * p.d, Type::Float32, x.state[i].size());
         worst = std::max(worst, deviation(S, x.state[i], x.state_size[i]));
@@ -197,7 +207,8 @@ double error_of(const CausalMethod& m, const Problem& p, Tensors& t, const Refer
     if (p.pad > 0) {
         std::vector<unsigned char> raw(t.o.bytes());
         check(cudaMemcpy(raw.data(), t.o.data(), raw.size(), cudaMemcpyDeviceToHost), "copying from the GPU");
-        const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)), line = static_cast<std::size_t>(p.d + p.pad) * e;
+        const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)),
+                          line = static_cast<std::size_t>(p.d + p.pad) * e;
         for (std::size_t i = 0; i < raw.size(); ++i)
             if (i % line >= p.d * e && raw[i] != 0xFF) worst = std::numeric_limits<double>::infinity();
     }
@@ -218,12 +229,15 @@ double bound(const CausalMethod& m, const Problem& p) {
 
 Numbers alibi(int64_t H) {  // exp(-2^(-8 (h+1) / H)): Press et al. 2022
     Numbers gamma;
-    for (int64_t h = 0; h < H; ++h) gamma.push_back(std::exp(-std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(H))));
+    for (int64_t h = 0; h < H; ++h)
+        gamma.push_back(std::exp(-std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(H))));
     return gamma;
 }
 
 using Names = std::vector<std::string>;
-bool chosen(const Names& only, const std::string& name) { return only.empty() || std::find(only.begin(), only.end(), name) != only.end(); }
+bool chosen(const Names& only, const std::string& name) {
+    return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+}
 
 bool check_all(const Names& only, cudaStream_t stream) {
     std::vector<Problem> problems;
@@ -235,7 +249,8 @@ bool check_all(const Names& only, cudaStream_t stream) {
             problems.push_back({type, 2, 6, N, 40, 72, mixed, N % 2 == 0, 0, true});
             problems.push_back({type, 1, 6, N, 128, 64, mixed, false, 4, true, 3});
         }
-        for (const auto& [r, d] : std::vector<std::pair<int, int>>{{1, 1}, {3, 5}, {16, 128}, {64, 64}, {96, 80}, {128, 33}, {130, 40}, {256, 192}, {31, 256}}) {
+        for (const auto& [r, d] : std::vector<std::pair<int, int>>{
+                 {1, 1}, {3, 5}, {16, 128}, {64, 64}, {96, 80}, {128, 33}, {130, 40}, {256, 192}, {31, 256}}) {
             problems.push_back({type, 2, 3, 200, r, d, {0.99, 1.0, 0.2}, true, 1, true, 4});
         }
         problems.push_back({type, 1, 2, 300, 128, 128, {}, false, 0, true, 0, 0.0});
@@ -250,14 +265,16 @@ bool check_all(const Names& only, cudaStream_t stream) {
         const Reference x = reference(p, t, 6);
         for (std::size_t j = 0; j < causal_methods().size(); ++j) {
             const CausalMethod& m = causal_methods()[j];
-            if (!chosen(only, m.name) || (p.state && !m.state) || (p.H > 256 && m.name == "lightning-attention-2")) continue;
+            if (!chosen(only, m.name) || (p.state && !m.state) || (p.H > 256 && m.name == "lightning-attention-2"))
+                continue;
             ++count;
             try {
                 const double e = error_of(m, p, t, x, stream);
                 double& w = worst[3 * j + static_cast<std::size_t>(p.type)];
                 w = std::max(w, e);
                 if (e <= bound(m, p)) continue;
-                std::printf("WRONG %s: %s: error %.3e, bound %.1e\n", m.name.c_str(), describe(p).c_str(), e, bound(m, p));
+                std::printf("WRONG %s: %s: error %.3e, bound %.1e\n", m.name.c_str(), describe(p).c_str(), e,
+                            bound(m, p));
             } catch (const Error& error) {
                 std::printf("FAILED %s: %s: %s\n", m.name.c_str(), describe(p).c_str(), error.what());
             }
@@ -267,12 +284,14 @@ bool check_all(const Names& only, cudaStream_t stream) {
     std::printf("checks: %d, wrong: %d\n%-24s %9s %9s %9s\n", count, wrong, "worst error", "f32", "bf16", "f16");
     for (std::size_t j = 0; j < causal_methods().size(); ++j) {
         if (chosen(only, causal_methods()[j].name))
-            std::printf("%-24s %9.2e %9.2e %9.2e\n", causal_methods()[j].name.c_str(), worst[3 * j], worst[3 * j + 1], worst[3 * j + 2]);
+            std::printf("%-24s %9.2e %9.2e %9.2e\n", causal_methods()[j].name.c_str(), worst[3 * j], worst[3 * j + 1],
+                        worst[3 * j + 2]);
     }
     return wrong == 0;
 }
 
-// Vanilla and the inner products only where they end in a reasonable time; lightning-attention-2 has a bench of its own.
+// Vanilla and the inner products only where they end in a reasonable time; lightning-attention-2 has a bench of its
+// own.
 bool fits(const CausalMethod& m, const Problem& p) {
     if (m.name == "lightning-attention-2") return false;
     if (m.name == "inner-product" && p.B * p.H * p.N <= 32 * 32768) return true;
@@ -285,16 +304,21 @@ double matrix_rate(cudaStream_t stream) {
     const Buffer a(4 * n * n), b(4 * n * n), c(4 * n * n), workspace(blas_workspace);
     bench::fill_normal(a.data(), Type::Float32, n * n, 1, 1.0, stream);
     bench::fill_normal(b.data(), Type::Float32, n * n, 2, 1.0, stream);
-    const double ms = bench::time([&](int) {
-        multiply(blas(stream, workspace.data()), false, n, n, n, {a.as<float>(), n, 0}, {b.as<float>(), n, 0}, 0, c.as<float>(), n, 0, 1);
-    }, 1, 5, stream).median;
+    const double ms = bench::time(
+                          [&](int) {
+                              multiply(blas(stream, workspace.data()), false, n, n, n, {a.as<float>(), n, 0},
+                                       {b.as<float>(), n, 0}, 0, c.as<float>(), n, 0, 1);
+                          },
+                          1, 5, stream)
+                          .median;
     return static_cast<double>(n) * n * n / (ms * 1e-3);
 }
 
 std::vector<Problem> main_problems() {
     std::vector<Problem> problems;
     for (const int64_t N : {100000, 8192}) {
-        for (const bool decays : {true, false}) problems.push_back({Type::Float32, 1, 32, N, 128, 128, decays ? alibi(32) : Numbers{}});
+        for (const bool decays : {true, false})
+            problems.push_back({Type::Float32, 1, 32, N, 128, 128, decays ? alibi(32) : Numbers{}});
     }
     problems.push_back({Type::Float32, 1, 32, 100000, 32, 128, alibi(32)});
     problems.push_back({Type::BFloat16, 1, 32, 100000, 128, 128, alibi(32)});
@@ -306,8 +330,10 @@ std::vector<Problem> main_problems() {
 
 bool time_all(const Names& only, const std::vector<Problem>& problems, cudaStream_t stream) {
     const double bandwidth = bench::copy_bandwidth(std::size_t{3} << 29, stream), rate = matrix_rate(stream);
-    std::printf("copies at %.3f TB/s, products of Float32 matrices at %.1f TFLOP/s\n", bandwidth * 1e-12, 2 * rate * 1e-12);
-    std::printf("%-24s %-44s %9s %9s %9s %8s %9s %9s %9s  %s\n", "method", "case", "floor ms", "median", "call", "x floor", "TFLOP/s", "of SGEMM", "error", "workspace MB");
+    std::printf("copies at %.3f TB/s, products of Float32 matrices at %.1f TFLOP/s\n", bandwidth * 1e-12,
+                2 * rate * 1e-12);
+    std::printf("%-24s %-44s %9s %9s %9s %8s %9s %9s %9s  %s\n", "method", "case", "floor ms", "median", "call",
+                "x floor", "TFLOP/s", "of SGEMM", "error", "workspace MB");
     bool all = true;
     for (const Problem& p : problems) {
         Tensors t = make(p, 77, stream);
@@ -318,11 +344,13 @@ bool time_all(const Names& only, const std::vector<Problem>& problems, cudaStrea
                 const double error = error_of(m, p, t, x, stream);
                 const bool right = error <= 2 * bound(m, p);
                 all = all && right;
-                const double bytes = static_cast<double>(p.B * p.H * p.N) * 2.0 * (p.r + p.d) * bytes_of(p.type), floor = bytes / bandwidth * 1e3;
+                const double bytes = static_cast<double>(p.B * p.H * p.N) * 2.0 * (p.r + p.d) * bytes_of(p.type),
+                             floor = bytes / bandwidth * 1e3;
                 const bench::Times ms = bench::time([&](int) { m.run(t.args, stream); }, 1, 7, stream);
                 const double work = static_cast<double>(p.B * p.H * p.N) * 2.0 * p.r * p.d;
-                std::printf("%-24s %-44s %9.4f %9.4f %9.4f %8.2f %9.1f %9.2f %9.2e  %.1f%s\n", m.name.c_str(), describe(p).c_str(), floor, ms.median, ms.call,
-                            ms.median / floor, 2 * work / ms.median * 1e-9, work / (ms.median * 1e-3) / rate, error,
+                std::printf("%-24s %-44s %9.4f %9.4f %9.4f %8.2f %9.1f %9.2f %9.2e  %.1f%s\n", m.name.c_str(),
+                            describe(p).c_str(), floor, ms.median, ms.call, ms.median / floor,
+                            2 * work / ms.median * 1e-9, work / (ms.median * 1e-3) / rate, error,
                             static_cast<double>(t.workspace.bytes()) * 1e-6, right ? "" : " WRONG");
             } catch (const Error& e) {
                 std::printf("%-24s %-44s %s\n", m.name.c_str(), describe(p).c_str(), e.what());
@@ -336,8 +364,9 @@ bool time_all(const Names& only, const std::vector<Problem>& problems, cudaStrea
         check(cudaMemsetAsync(t.o.data(), 0, t.o.bytes(), stream), "clearing o");
         const double bytes = static_cast<double>(p.B * p.H * p.N) * (3.0 * p.r + 2.0 * p.d) * bytes_of(p.type);
         const bench::Times ms = bench::time([&](int) { normalize(t.args, stream); }, 1, 7, stream);
-        std::printf("%-24s %-44s %9.4f %9.4f %9.4f %8.2f %9s %9s %9s  %.1f\n", "normalize", describe(p).c_str(), bytes / bandwidth * 1e3, ms.median, ms.call,
-                    ms.median / (bytes / bandwidth * 1e3), "", "", "", static_cast<double>(t.workspace.bytes()) * 1e-6);
+        std::printf("%-24s %-44s %9.4f %9.4f %9.4f %8.2f %9s %9s %9s  %.1f\n", "normalize", describe(p).c_str(),
+                    bytes / bandwidth * 1e3, ms.median, ms.call, ms.median / (bytes / bandwidth * 1e3), "", "", "",
+                    static_cast<double>(t.workspace.bytes()) * 1e-6);
     }
     return all;
 }
@@ -359,8 +388,13 @@ int main(int argc, char** argv) try {
     }
     if (what == "forms") {
         const Numbers decay = alibi(32);
-        const std::vector<Problem> problems = {{Type::Float32, 1, 32, 8192, 128, 128, decay}, {Type::Float32, 1, 32, 32768, 128, 128, decay}};
-        return time_all(only.empty() ? Names{"inner-product", "outer-product", "outer-product-blockwise", "hybrid"} : only, problems, stream) ? 0 : 1;
+        const std::vector<Problem> problems = {{Type::Float32, 1, 32, 8192, 128, 128, decay},
+                                               {Type::Float32, 1, 32, 32768, 128, 128, decay}};
+        return time_all(
+                   only.empty() ? Names{"inner-product", "outer-product", "outer-product-blockwise", "hybrid"} : only,
+                   problems, stream)
+                   ? 0
+                   : 1;
     }
     if (what != "time") ok = check_all(only, stream);
     if (what != "check") ok = time_all(only, main_problems(), stream) && ok;

@@ -1,5 +1,5 @@
-// The feature maps on the GPU: timed against the floor, q and k read and B and C written once at the copy bandwidth measured in
-// the same run. Their values are checked by the tests (tests/gpu/features_test.cpp).
+// The feature maps on the GPU: timed against the floor, q and k read and B and C written once at the copy bandwidth
+// measured in the same run. Their values are checked by the tests (tests/gpu/features_test.cpp).
 //
 //   bench_features
 
@@ -33,28 +33,36 @@ int main() try {
         {"favor+ f32 d=128 r=256", f32, 50000, 128, 256, 2.0 * 128 * 256, favor, true},
         {"favor+ bf16 d=64 r=64", bf16, 50000, 64, 64, 2.0 * 64 * 64, favor, true},
         {"rfa bf16 d=64 r=128", bf16, 50000, 64, 128, 2.0 * 64 * 64, rfa, true},
-        {"taylor bf16 d=16 r=153", bf16, 50000, 16, 153, 0, [&](const FeatureArgs& a) { taylor_features(a, false, stream); }},
-        {"taylor bf16 d=64 r=2145", bf16, 8192, 64, 2145, 0, [&](const FeatureArgs& a) { taylor_features(a, false, stream); }},
-        {"hedgehog bf16 d=64 r=128", bf16, 50000, 64, 128, 0, [&](const FeatureArgs& a) { hedgehog_features(a, true, stream); }},
-        {"elu + 1 bf16 d=128", bf16, 50000, 128, 128, 0, [&](const FeatureArgs& a) { pointwise_features(a, Pointwise::elu_plus_one, stream); }},
+        {"taylor bf16 d=16 r=153", bf16, 50000, 16, 153, 0,
+         [&](const FeatureArgs& a) { taylor_features(a, false, stream); }},
+        {"taylor bf16 d=64 r=2145", bf16, 8192, 64, 2145, 0,
+         [&](const FeatureArgs& a) { taylor_features(a, false, stream); }},
+        {"hedgehog bf16 d=64 r=128", bf16, 50000, 64, 128, 0,
+         [&](const FeatureArgs& a) { hedgehog_features(a, true, stream); }},
+        {"elu + 1 bf16 d=128", bf16, 50000, 128, 128, 0,
+         [&](const FeatureArgs& a) { pointwise_features(a, Pointwise::elu_plus_one, stream); }},
     };
     std::printf("%-28s %9s %9s %9s %7s %9s\n", "case (h = 32)", "floor ms", "median", "call", "ratio", "TFLOP/s");
     for (const Case& c : cases) {
         constexpr int64_t H = 32;
         const auto e = static_cast<std::size_t>(bytes_of(c.type)), rows = static_cast<std::size_t>(H * c.N);
-        const Buffer q(rows * c.d * e), k(rows * c.d * e), b(rows * c.r * e), phi(rows * c.r * e), omega(c.random ? sizeof(float) * H * c.r * c.d : 0);
+        const Buffer q(rows * c.d * e), k(rows * c.d * e), b(rows * c.r * e), phi(rows * c.r * e),
+            omega(c.random ? sizeof(float) * H * c.r * c.d : 0);
         bench::fill_normal(q.data(), c.type, rows * c.d, 1, 1.0, stream);
         bench::fill_normal(k.data(), c.type, rows * c.d, 2, 1.0, stream);
         if (c.random) bench::fill_normal(omega.data(), f32, omega.bytes() / 4, 3, 1.0, stream);
         FeatureArgs a;
-        a.q = q.data(), a.k = k.data(), a.b = b.data(), a.c = phi.data(), a.type = a.feature_type = c.type, a.H = H, a.N = c.N, a.d = c.d, a.r = c.r;
-        a.q_stride = a.k_stride = contiguous(H, c.N, c.d), a.b_stride = a.c_stride = contiguous(H, c.N, c.r), a.scale = 0.1f, a.omega = omega.as<float>();
+        a.q = q.data(), a.k = k.data(), a.b = b.data(), a.c = phi.data(), a.type = a.feature_type = c.type, a.H = H,
+        a.N = c.N, a.d = c.d, a.r = c.r;
+        a.q_stride = a.k_stride = contiguous(H, c.N, c.d), a.b_stride = a.c_stride = contiguous(H, c.N, c.r),
+        a.scale = 0.1f, a.omega = omega.as<float>();
         const Buffer workspace(c.random ? random_features_workspace(a) : 0);
         a.workspace = {workspace.data(), workspace.bytes()};
         const bench::Times ms = bench::time([&](int) { c.call(a); }, 1, 9, stream);
         const double floor = 2.0 * static_cast<double>(rows) * (c.d + c.r) * static_cast<double>(e) / bandwidth * 1e3;
         const double rate = 2.0 * static_cast<double>(rows) * c.flop / ms.median * 1e-9;
-        std::printf("%-28s %9.4f %9.4f %9.4f %7.2f %9.1f\n", c.name.c_str(), floor, ms.median, ms.call, ms.median / floor, rate);
+        std::printf("%-28s %9.4f %9.4f %9.4f %7.2f %9.1f\n", c.name.c_str(), floor, ms.median, ms.call,
+                    ms.median / floor, rate);
         std::fflush(stdout);
     }
     return 0;

@@ -71,7 +71,8 @@ int main(int argc, char** argv) try {
     }
     check(cudaDeviceSynchronize(), "filling the inputs");
     const double first = timed(call), second = timed(call);
-    std::printf("%-14s first call %.2f ms (must be below %.0f), second %.3f ms\n", what.c_str(), first, must_ms, second);
+    std::printf("%-14s first call %.2f ms (must be below %.0f), second %.3f ms\n", what.c_str(), first, must_ms,
+                second);
     return first < must_ms ? 0 : 1;
 } catch (const std::exception& error) {
     std::printf("%s\n", error.what());

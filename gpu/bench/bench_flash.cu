@@ -1,5 +1,6 @@
-// Softmax attention on the GPU: every case is checked on a few rows against Float64 on the CPU, then timed. Flash-decoding against
-// the time to read k and v once at the read bandwidth measured in the same run, flash attention in FLOP/s.
+// Softmax attention on the GPU: every case is checked on a few rows against Float64 on the CPU, then timed.
+// Flash-decoding against the time to read k and v once at the read bandwidth measured in the same run, flash attention
+// in FLOP/s.
 //
 //   bench_flash                     decoding, then attention
 //   bench_flash decode | flash      one of them; a second argument picks the cases whose name contains it
@@ -39,13 +40,16 @@ __global__ __launch_bounds__(256) void read_kernel(const uint4* __restrict__ fro
 
 // The same bytes read by blocks that stay, each its own stretch.
 template <int each>
-__global__ __launch_bounds__(512) void read_stretch_kernel(const uint4* __restrict__ from, std::size_t n, unsigned* never) {
-    const std::size_t stretch = (n + gridDim.x - 1) / gridDim.x, first = blockIdx.x * stretch, last = min(n, first + stretch);
+__global__ __launch_bounds__(512) void read_stretch_kernel(const uint4* __restrict__ from, std::size_t n,
+                                                           unsigned* never) {
+    const std::size_t stretch = (n + gridDim.x - 1) / gridDim.x, first = blockIdx.x * stretch,
+                      last = min(n, first + stretch);
     unsigned all = 0;
     for (std::size_t at = first + threadIdx.x; at < last; at += each * 512) {
         uint4 x[each];
 #pragma unroll
-        for (int i = 0; i < each; ++i) x[i] = at + i * 512 < last ? __ldcs(from + at + i * 512) : make_uint4(0, 0, 0, 0);
+        for (int i = 0; i < each; ++i)
+            x[i] = at + i * 512 < last ? __ldcs(from + at + i * 512) : make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (int i = 0; i < each; ++i) all += x[i].x ^ x[i].y ^ x[i].z ^ x[i].w;
     }
@@ -60,14 +64,32 @@ double read_bandwidth(std::size_t bytes, cudaStream_t stream) {
     const auto blocks = [&](int each) { return static_cast<unsigned>((n + 256 * each - 1) / (256 * each)); };
     const auto stay = static_cast<unsigned>(4 * device().multiprocessors);
     const double ms[] = {
-        bench::time([&](int) { read_kernel<4><<<blocks(4), 256, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1, 9, stream).median,
-        bench::time([&](int) { read_kernel<8><<<blocks(8), 256, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1, 9, stream).median,
-        bench::time([&](int) { read_kernel<16><<<blocks(16), 256, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1, 9, stream).median,
-        bench::time([&](int) { read_stretch_kernel<4><<<stay, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1, 9, stream).median,
-        bench::time([&](int) { read_stretch_kernel<8><<<stay / 2, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1, 9, stream).median,
+        bench::time(
+            [&](int) { read_kernel<4><<<blocks(4), 256, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1,
+            9, stream)
+            .median,
+        bench::time(
+            [&](int) { read_kernel<8><<<blocks(8), 256, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1,
+            9, stream)
+            .median,
+        bench::time(
+            [&](int) { read_kernel<16><<<blocks(16), 256, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1,
+            9, stream)
+            .median,
+        bench::time(
+            [&](int) { read_stretch_kernel<4><<<stay, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); },
+            1, 9, stream)
+            .median,
+        bench::time(
+            [&](int) {
+                read_stretch_kernel<8><<<stay / 2, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>());
+            },
+            1, 9, stream)
+            .median,
     };
     check_launch("reading");
-    std::printf("reading %.2f GB: 4, 8, 16 loads in flight %.4f, %.4f, %.4f ms; blocks that stay %.4f, %.4f ms\n", bytes * 1e-9, ms[0], ms[1], ms[2], ms[3], ms[4]);
+    std::printf("reading %.2f GB: 4, 8, 16 loads in flight %.4f, %.4f, %.4f ms; blocks that stay %.4f, %.4f ms\n",
+                bytes * 1e-9, ms[0], ms[1], ms[2], ms[3], ms[4]);
     return static_cast<double>(bytes) / (*std::min_element(std::begin(ms), std::end(ms)) * 1e-3);
 }
 
@@ -88,17 +110,21 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     Tensors t;
     const auto bytes = static_cast<std::size_t>(bytes_of(p.type));
     const auto n = [](int64_t x) { return static_cast<std::size_t>(x); };
-    const std::size_t q = n(p.B * p.H * p.group * p.N * p.d), k = n(p.B * p.H * p.M * p.d), v = n(p.B * p.H * p.M * p.dv), o = n(p.B * p.H * p.group * p.N * p.dv);
-    t.q = Buffer(q * bytes), t.k = Buffer(k * bytes), t.v = Buffer(v * bytes), t.o = Buffer(o * bytes), t.lse = Buffer(q / n(p.d) * 4);
+    const std::size_t q = n(p.B * p.H * p.group * p.N * p.d), k = n(p.B * p.H * p.M * p.d),
+                      v = n(p.B * p.H * p.M * p.dv), o = n(p.B * p.H * p.group * p.N * p.dv);
+    t.q = Buffer(q * bytes), t.k = Buffer(k * bytes), t.v = Buffer(v * bytes), t.o = Buffer(o * bytes),
+    t.lse = Buffer(q / n(p.d) * 4);
     bench::fill_normal(t.q.data(), p.type, q, 3 * seed, 2.0, stream);
     bench::fill_normal(t.k.data(), p.type, k, 3 * seed + 1, 1.0, stream);
     bench::fill_normal(t.v.data(), p.type, v, 3 * seed + 2, 1.0, stream);
     check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
     SoftmaxArgs& a = t.args;
     a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data(), a.lse = t.lse.as<float>();
-    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.M = p.M, a.group = p.group, a.d = p.d, a.dv = p.dv, a.causal = p.causal;
+    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.M = p.M, a.group = p.group, a.d = p.d, a.dv = p.dv,
+    a.causal = p.causal;
     a.scale = static_cast<float>(1 / std::sqrt(p.d));
-    a.q_stride = contiguous(p.H * p.group, p.N, p.d), a.k_stride = contiguous(p.H, p.M, p.d), a.v_stride = contiguous(p.H, p.M, p.dv);
+    a.q_stride = contiguous(p.H * p.group, p.N, p.d), a.k_stride = contiguous(p.H, p.M, p.d),
+    a.v_stride = contiguous(p.H, p.M, p.dv);
     a.o_stride = contiguous(p.H * p.group, p.N, p.dv);
     return t;
 }
@@ -106,7 +132,8 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
 std::vector<double> numbers(const void* from, Type type, int64_t first, int64_t n) {
     const int64_t bytes = bytes_of(type);
     std::vector<unsigned char> raw(static_cast<std::size_t>(n * bytes));
-    check(cudaMemcpy(raw.data(), static_cast<const char*>(from) + first * bytes, raw.size(), cudaMemcpyDeviceToHost), "copying from the GPU");
+    check(cudaMemcpy(raw.data(), static_cast<const char*>(from) + first * bytes, raw.size(), cudaMemcpyDeviceToHost),
+          "copying from the GPU");
     std::vector<double> x(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);
     return x;
@@ -123,7 +150,8 @@ std::vector<Row> reference(const Problem& p, const Tensors& t) {
     std::vector<Row> rows;
     for (const int64_t head : {int64_t{0}, p.B * p.H * p.group - 1}) {
         const int64_t line = head / p.group;
-        const auto k = numbers(t.k.data(), p.type, line * p.M * p.d, p.M * p.d), v = numbers(t.v.data(), p.type, line * p.M * p.dv, p.M * p.dv);
+        const auto k = numbers(t.k.data(), p.type, line * p.M * p.d, p.M * p.d),
+                   v = numbers(t.v.data(), p.type, line * p.M * p.dv, p.M * p.dv);
         for (const int64_t i : p.N > 1 ? std::vector<int64_t>{0, p.N / 3, p.N - 1} : std::vector<int64_t>{0}) {
             const int64_t n = p.causal ? p.M - p.N + i + 1 : p.M;
             Row row{head * p.N + i, -INFINITY, std::vector<double>(static_cast<std::size_t>(p.dv))};
@@ -171,7 +199,8 @@ double bytes_read(const Problem& p) { return static_cast<double>(p.B * p.H * p.M
 bool time_decoding(const std::string& only, bool arrangements, cudaStream_t stream) {
     const double bandwidth = read_bandwidth(std::size_t{5} << 30, stream);
     std::printf("floor: k and v read once at %.3f TB/s\n", bandwidth * 1e-12);
-    std::printf("%-44s %9s %9s %9s %9s %7s %8s %9s %9s\n", "decoding", "floor ms", "median", "best", "call", "ratio", "GB/s", "error", "lse error");
+    std::printf("%-44s %9s %9s %9s %9s %7s %8s %9s %9s\n", "decoding", "floor ms", "median", "best", "call", "ratio",
+                "GB/s", "error", "lse error");
     const Type bf16 = Type::BFloat16, f16 = Type::Float16, f32 = Type::Float32;
     const std::vector<Problem> cases = {
         {"bf16 M=640000", bf16, 1, 16, 1, 640000},
@@ -206,20 +235,24 @@ bool time_decoding(const std::string& only, bool arrangements, cudaStream_t stre
             const double error = error_of(p, t[0], rows, &lse_error);
             const bool ok = within(p, error, lse_error);
             all = all && ok;
-            const bench::Times ms = bench::time([&](int i) { call(t[static_cast<std::size_t>(i % sets)].args); }, sets, bytes_read(p) > 1e9 ? 15 : 41, stream);
+            const bench::Times ms = bench::time([&](int i) { call(t[static_cast<std::size_t>(i % sets)].args); }, sets,
+                                                bytes_read(p) > 1e9 ? 15 : 41, stream);
             const double floor = bytes_read(p) / bandwidth * 1e3;
-            std::printf("%-44s %9.4f %9.4f %9.4f %9.4f %7.3f %8.0f %9.2e %9.2e%s\n", name.c_str(), floor, ms.median, ms.best, ms.call, ms.median / floor,
-                        bytes_read(p) / ms.median * 1e-6, error, lse_error, ok ? "" : "  WRONG");
+            std::printf("%-44s %9.4f %9.4f %9.4f %9.4f %7.3f %8.0f %9.2e %9.2e%s\n", name.c_str(), floor, ms.median,
+                        ms.best, ms.call, ms.median / floor, bytes_read(p) / ms.median * 1e-6, error, lse_error,
+                        ok ? "" : "  WRONG");
             std::fflush(stdout);
         };
         measure(p.name, flash_decoding_workspace(t[0].args), [&](const SoftmaxArgs& a) { flash_decoding(a, stream); });
         if (!arrangements) continue;
         for (const int splits : {8, 16, 33, 66, 99, 132}) {
             if (p.N * p.group <= softmax::most_decoded_rows(p.type)) {
-                measure("  FMA units, " + std::to_string(splits) + " splits", softmax::decode_workspace(t[0].args, splits),
+                measure("  FMA units, " + std::to_string(splits) + " splits",
+                        softmax::decode_workspace(t[0].args, splits),
                         [&](const SoftmaxArgs& a) { softmax::decode(a, splits, stream); });
             }
-            measure("  tiles, " + std::to_string(splits) + " splits", softmax::flash_portable_workspace(t[0].args, splits),
+            measure("  tiles, " + std::to_string(splits) + " splits",
+                    softmax::flash_portable_workspace(t[0].args, splits),
                     [&](const SoftmaxArgs& a) { softmax::flash_portable(a, splits, stream); });
         }
     }
@@ -227,7 +260,8 @@ bool time_decoding(const std::string& only, bool arrangements, cudaStream_t stre
 }
 
 bool time_attention(const std::string& only, cudaStream_t stream) {
-    std::printf("%-44s %9s %9s %9s %9s %9s %9s\n", "attention", "median ms", "best", "call", "TFLOP/s", "error", "lse error");
+    std::printf("%-44s %9s %9s %9s %9s %9s %9s\n", "attention", "median ms", "best", "call", "TFLOP/s", "error",
+                "lse error");
     const Type bf16 = Type::BFloat16, f16 = Type::Float16, f32 = Type::Float32;
     const std::vector<Problem> cases = {
         {"bf16 causal N=4096", bf16, 1, 16, 4096, 4096},
@@ -245,7 +279,8 @@ bool time_attention(const std::string& only, cudaStream_t stream) {
     for (const Problem& p : cases) {
         if (p.name.find(only) == std::string::npos) continue;
         Tensors t = make(p, 7, stream);
-        const double pairs = p.causal ? static_cast<double>(p.N) * static_cast<double>(p.M - p.N) + 0.5 * static_cast<double>(p.N) * static_cast<double>(p.N + 1)
+        const double pairs = p.causal ? static_cast<double>(p.N) * static_cast<double>(p.M - p.N) +
+                                            0.5 * static_cast<double>(p.N) * static_cast<double>(p.N + 1)
                                       : static_cast<double>(p.N) * static_cast<double>(p.M);
         const double flop = 2.0 * static_cast<double>(p.B * p.H * p.group) * pairs * (p.d + p.dv);
         check(cudaStreamSynchronize(stream), "making inputs");
@@ -260,21 +295,25 @@ bool time_attention(const std::string& only, cudaStream_t stream) {
             const bool ok = within(p, error, lse_error);
             all = all && ok;
             const bench::Times ms = bench::time([&](int) { call(); }, 1, 11, stream);
-            std::printf("%-44s %9.4f %9.4f %9.4f %9.1f %9.2e %9.2e%s\n", name.c_str(), ms.median, ms.best, ms.call, flop / ms.median * 1e-9, error, lse_error,
-                        ok ? "" : "  WRONG");
+            std::printf("%-44s %9.4f %9.4f %9.4f %9.1f %9.2e %9.2e%s\n", name.c_str(), ms.median, ms.best, ms.call,
+                        flop / ms.median * 1e-9, error, lse_error, ok ? "" : "  WRONG");
             std::fflush(stdout);
         };
         measure(p.name, flash_attention_workspace(t.args), [&] { flash_attention(t.args, stream); });
         if (p.N <= 8192 && p.d <= 128) {
             const Buffer dO(t.o.bytes()), dq(t.q.bytes()), dk(t.k.bytes()), dv(t.v.bytes());
-            bench::fill_normal(dO.data(), p.type, t.o.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 9, 1.0, stream);
+            bench::fill_normal(dO.data(), p.type, t.o.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 9, 1.0,
+                               stream);
             SoftmaxGradArgs g{t.args, dO.data(), dq.data(), dk.data(), dv.data()};
             const Buffer workspace(flash_attention_grad_workspace(g));
             g.in.workspace = {workspace.data(), workspace.bytes()};
             const bench::Times ms = bench::time([&](int) { flash_attention_grad(g, stream); }, 1, 9, stream);
-            std::printf("%-44s %9.4f %9.4f %9.4f %9.1f\n", "  gradient (5 products counted, 7 made)", ms.median, ms.best, ms.call, 2.5 * flop / ms.median * 1e-9);
+            std::printf("%-44s %9.4f %9.4f %9.4f %9.1f\n", "  gradient (5 products counted, 7 made)", ms.median,
+                        ms.best, ms.call, 2.5 * flop / ms.median * 1e-9);
         }
-        if (p.type != f32) measure("  portable", softmax::flash_portable_workspace(t.args), [&] { softmax::flash_portable(t.args, 0, stream); });
+        if (p.type != f32)
+            measure("  portable", softmax::flash_portable_workspace(t.args),
+                    [&] { softmax::flash_portable(t.args, 0, stream); });
     }
     return all;
 }

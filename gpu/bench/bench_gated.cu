@@ -1,6 +1,6 @@
-// The gated and delta-rule family on FMA units: checked against the recurrence in Float64 first, then timed against two floors: the
-// time to read q, k, v, g, beta and write o once at the copy bandwidth of the same run, and N·dk·dv multiply-adds (for what is written, for
-// each query and for what the delta rule reads) at the rate of the FMA units.
+// The gated and delta-rule family on FMA units: checked against the recurrence in Float64 first, then timed against two
+// floors: the time to read q, k, v, g, beta and write o once at the copy bandwidth of the same run, and N·dk·dv
+// multiply-adds (for what is written, for each query and for what the delta rule reads) at the rate of the FMA units.
 //
 //   bench_gated                 checks, then times
 //   bench_gated check | time    one of them; a second argument picks the cases whose name contains it
@@ -23,19 +23,24 @@ struct Form {
     std::size_t (*workspace)(const GatedArgs&);
     void (*run)(const GatedArgs&, cudaStream_t);
 };
-constexpr Form forms[] = {{"chunks", gated_portable_workspace, gated_portable}, {"recurrent", gated_recurrent_workspace, gated_recurrent}};
+constexpr Form forms[] = {{"chunks", gated_portable_workspace, gated_portable},
+                          {"recurrent", gated_recurrent_workspace, gated_recurrent}};
 
 GatedTensors make(const GatedProblem& p, const Form& form, std::uint64_t seed, cudaStream_t stream) {
     GatedTensors t = bench::make(p, seed, stream);
     t.workspace = Buffer(form.workspace(t.args));
-    if (t.workspace.bytes() > 0) check(cudaMemsetAsync(t.workspace.data(), 0xFF, t.workspace.bytes(), stream), "poisoning the workspace");
+    if (t.workspace.bytes() > 0)
+        check(cudaMemsetAsync(t.workspace.data(), 0xFF, t.workspace.bytes(), stream), "poisoning the workspace");
     t.args.workspace = {t.workspace.data(), t.workspace.bytes()};
     return t;
 }
 
-double bound(const GatedProblem& p) { return p.type == Type::Float32 ? 2e-6 : (p.type == Type::BFloat16 ? 2.9e-3 : 3.6e-4); }
+double bound(const GatedProblem& p) {
+    return p.type == Type::Float32 ? 2e-6 : (p.type == Type::BFloat16 ? 2.9e-3 : 3.6e-4);
+}
 
-bool right(const GatedProblem& p, const Form& form, int heads, std::uint64_t seed, cudaStream_t stream, bench::Worst* seen = nullptr) {
+bool right(const GatedProblem& p, const Form& form, int heads, std::uint64_t seed, cudaStream_t stream,
+           bench::Worst* seen = nullptr) {
     bench::Worst e;
     try {
         const GatedTensors t = make(p, form, seed, stream);
@@ -48,7 +53,9 @@ bool right(const GatedProblem& p, const Form& form, int heads, std::uint64_t see
     }
     if (seen) seen->outputs = std::max(seen->outputs, e.outputs), seen->state = std::max(seen->state, e.state);
     const bool ok = e.clean && e.outputs <= bound(p) && e.state <= 4e-6;
-    if (!ok) std::printf("WRONG %s %s: outputs %.3e (bound %.1e), state %.3e%s\n", form.name, p.text().c_str(), e.outputs, bound(p), e.state, e.clean ? "" : ", NaN or Inf");
+    if (!ok)
+        std::printf("WRONG %s %s: outputs %.3e (bound %.1e), state %.3e%s\n", form.name, p.text().c_str(), e.outputs,
+                    bound(p), e.state, e.clean ? "" : ", NaN or Inf");
     return ok;
 }
 
@@ -62,25 +69,32 @@ bool check_all(const std::string& only, cudaStream_t stream) {
             ++count;
             wrong += !right(p, form, 6, static_cast<std::uint64_t>(count), stream, &worst[int(p.type)]);
         };
-        const std::pair<int, int> shapes[] = {{128, 128}, {64, 64}, {256, 256}, {64, 128}, {96, 80}, {3, 5}, {200, 33}, {130, 40}};
+        const std::pair<int, int> shapes[] = {{128, 128}, {64, 64}, {256, 256}, {64, 128},
+                                              {96, 80},   {3, 5},   {200, 33},  {130, 40}};
         for (const Type type : {Type::Float32, Type::BFloat16, Type::Float16}) {
             for (const bool delta : {false, true}) {
                 for (const int gates : {0, 1, 128}) {
-                    for (const int64_t N : {1, 2, 17, 63, 64, 65, 97}) run({"length", type, 2, 2, N, 1, 128, 128, gates, delta});
+                    for (const int64_t N : {1, 2, 17, 63, 64, 65, 97})
+                        run({"length", type, 2, 2, N, 1, 128, 128, gates, delta});
                     run({"strong", type, 1, 2, 300, 1, 128, 64, gates, delta, 20.0});
                     run({"reset", type, 1, 2, 300, 2, 128, 64, gates, delta, 0.3, 0.1});
                     if (type == Type::Float32) run({"long", type, 1, 2, 2500, 1, 128, 64, gates, delta, 0.02});
-                    if (type == Type::Float32) run({"no state", type, 1, 2, 2500, 1, 128, 64, gates, delta, 0.02, 0, false});
+                    if (type == Type::Float32)
+                        run({"no state", type, 1, 2, 2500, 1, 128, 64, gates, delta, 0.02, 0, false});
                     for (const auto& [dk, dv] : shapes) {
                         run({"shape", type, 1, 2, 100, 1, dk, dv, gates > 1 ? dk : gates, delta});
-                        run({"group", type, 2, 2, 70, 3, dk, dv, gates > 1 ? dk : gates, delta, 0.1, 0, true, true, 0, 0.3});
-                        run({"strides", type, 1, 2, 50, 2, dk, dv, gates > 1 ? dk : gates, delta, 0.1, 0, true, true, 5});
+                        run({"group", type, 2, 2, 70, 3, dk, dv, gates > 1 ? dk : gates, delta, 0.1, 0, true, true, 0,
+                             0.3});
+                        run({"strides", type, 1, 2, 50, 2, dk, dv, gates > 1 ? dk : gates, delta, 0.1, 0, true, true,
+                             5});
                     }
                 }
             }
         }
-        std::printf("%s: checks: %d, wrong: %d; worst error (outputs, state) f32 %.2e %.2e, bf16 %.2e %.2e, f16 %.2e %.2e\n", form.name, count, wrong, worst[0].outputs,
-                    worst[0].state, worst[1].outputs, worst[1].state, worst[2].outputs, worst[2].state);
+        std::printf(
+            "%s: checks: %d, wrong: %d; worst error (outputs, state) f32 %.2e %.2e, bf16 %.2e %.2e, f16 %.2e %.2e\n",
+            form.name, count, wrong, worst[0].outputs, worst[0].state, worst[1].outputs, worst[1].state,
+            worst[2].outputs, worst[2].state);
         all = all && wrong == 0;
     }
     return all;
@@ -94,8 +108,10 @@ bool time_all(const std::string& only, cudaStream_t stream) {
     check(cudaGetDeviceProperties(&properties, at), "asking for the device's properties");
     check(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, at), "asking for the clock");
     const double rate = 128.0 * properties.multiProcessorCount * clock * 1e3;  // multiply-adds a second
-    std::printf("floors: %.3f TB/s; %.1f T multiply-adds/s (128 a clock and multiprocessor, %.2f GHz)\n", bandwidth * 1e-12, rate * 1e-12, clock * 1e-6);
-    std::printf("%-34s %-10s %9s %9s %9s %9s %8s %9s %9s %10s\n", "case", "form", "bytes ms", "FMA ms", "median", "call", "ratio", "error", "state", "workspace");
+    std::printf("floors: %.3f TB/s; %.1f T multiply-adds/s (128 a clock and multiprocessor, %.2f GHz)\n",
+                bandwidth * 1e-12, rate * 1e-12, clock * 1e-6);
+    std::printf("%-34s %-10s %9s %9s %9s %9s %8s %9s %9s %10s\n", "case", "form", "bytes ms", "FMA ms", "median",
+                "call", "ratio", "error", "state", "workspace");
     const Type bf16 = Type::BFloat16, f32 = Type::Float32;
     const GatedProblem cases[] = {
         {"linear N=8192", bf16, 1, 32, 8192},
@@ -120,10 +136,13 @@ bool time_all(const std::string& only, cudaStream_t stream) {
             const GatedTensors t = make(p, form, 100, stream);
             const bench::Times ms = bench::time([&](int) { form.run(t.args, stream); }, 1, 7, stream);
             const double tokens = static_cast<double>(p.B * p.H * p.N);
-            const double bytes = tokens * ((p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) + 4.0 * p.gates + (p.delta ? 4.0 : 0.0));
+            const double bytes =
+                tokens * ((p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) + 4.0 * p.gates + (p.delta ? 4.0 : 0.0));
             const double products = tokens * p.dk * p.dv * (1.0 + p.group + (p.delta ? 1.0 : 0.0));
-            std::printf("%-34s %-10s %9.4f %9.4f %9.4f %9.4f %8.2f %9.2e %9.2e %7.1f MB\n", p.name.c_str(), form.name, bytes / bandwidth * 1e3, products / rate * 1e3, ms.median,
-                        ms.call, ms.median / (products / rate * 1e3), e.outputs, e.state, static_cast<double>(t.workspace.bytes()) * 1e-6);
+            std::printf("%-34s %-10s %9.4f %9.4f %9.4f %9.4f %8.2f %9.2e %9.2e %7.1f MB\n", p.name.c_str(), form.name,
+                        bytes / bandwidth * 1e3, products / rate * 1e3, ms.median, ms.call,
+                        ms.median / (products / rate * 1e3), e.outputs, e.state,
+                        static_cast<double>(t.workspace.bytes()) * 1e-6);
             std::fflush(stdout);
         }
     }

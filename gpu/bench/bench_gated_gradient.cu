@@ -1,8 +1,8 @@
-// Gradients of the gated and delta-rule family on FMA units. In the same run two identities in Float64 first, for the function
-// f = <O, dO> + <S_N, dS>: it is linear in q up to <S_N, dS>, and linear in v and the first state together, so
+// Gradients of the gated and delta-rule family on FMA units. In the same run two identities in Float64 first, for the
+// function f = <O, dO> + <S_N, dS>: it is linear in q up to <S_N, dS>, and linear in v and the first state together, so
 //   <q, dq> = <O, dO>  and  <v, dv> + <S_0, dS_0> = f;
-// agreement element by element is the tests' part. Then times, beside the forward pass and N·dk·dv multiply-adds for each product with a
-// state that the formulas have.
+// agreement element by element is the tests' part. Then times, beside the forward pass and N·dk·dv multiply-adds for
+// each product with a state that the formulas have.
 #include <algorithm>
 
 #include "gpu/bench/gated_problem.hpp"
@@ -27,19 +27,24 @@ GradientTensors make_gradient(const GatedProblem& p, std::uint64_t seed, cudaStr
     GradientTensors t;
     t.in = bench::make(p, seed, stream);
     const auto like = [](const Buffer& x) { return Buffer(x.bytes()); };
-    t.dO = like(t.in.o), t.dq = like(t.in.q), t.dk = like(t.in.k), t.dv = like(t.in.v), t.dg = like(t.in.g), t.dbeta = like(t.in.beta), t.dstate = like(t.in.state);
+    t.dO = like(t.in.o), t.dq = like(t.in.q), t.dk = like(t.in.k), t.dv = like(t.in.v), t.dg = like(t.in.g),
+    t.dbeta = like(t.in.beta), t.dstate = like(t.in.state);
     t.last = like(t.in.state);
-    bench::fill_normal(t.dO.data(), p.type, t.dO.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 16 * seed + 9, 1, stream);
+    bench::fill_normal(t.dO.data(), p.type, t.dO.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 16 * seed + 9, 1,
+                       stream);
     bench::fill_normal(t.last.data(), Type::Float32, t.last.bytes() / 4, 16 * seed + 10, 1, stream);
-    check(cudaMemcpyAsync(t.dstate.data(), t.last.data(), t.last.bytes(), cudaMemcpyDeviceToDevice, stream), "copying dstate");
-    for (const Buffer* x : {&t.dq, &t.dk, &t.dv}) check(cudaMemsetAsync(x->data(), 0xFF, x->bytes(), stream), "poisoning gradients");
+    check(cudaMemcpyAsync(t.dstate.data(), t.last.data(), t.last.bytes(), cudaMemcpyDeviceToDevice, stream),
+          "copying dstate");
+    for (const Buffer* x : {&t.dq, &t.dk, &t.dv})
+        check(cudaMemsetAsync(x->data(), 0xFF, x->bytes(), stream), "poisoning gradients");
     GatedGradArgs& a = t.args;
     a.in = t.in.args;
     a.dO = t.dO.data(), a.dq = t.dq.data(), a.dk = t.dk.data(), a.dv = t.dv.data();
     if (p.gates > 0) a.dg = t.dg.as<float>();
     if (p.delta) a.dbeta = t.dbeta.as<float>();
     a.dstate = t.dstate.as<float>();
-    t.workspace = Buffer(gated_gradient_workspace(a)), t.forward_workspace = Buffer(gated_portable_workspace(t.in.args));
+    t.workspace = Buffer(gated_gradient_workspace(a)),
+    t.forward_workspace = Buffer(gated_portable_workspace(t.in.args));
     a.in.workspace = {t.workspace.data(), t.workspace.bytes()};
     t.in.args.workspace = {t.forward_workspace.data(), t.forward_workspace.bytes()};
     return t;
@@ -59,14 +64,19 @@ double difference(const GatedProblem& p, cudaStream_t stream) {
     const GatedArgs& a = t.in.args;
     double through_q = 0, outputs = 0, size = 0;
     for (int i = 0; i < p.group; ++i) {
-        const auto q = bench::rows(a.q, p.type, a.q_stride, 0, i, p.N, p.dk), dq = bench::rows(t.args.dq, p.type, a.q_stride, 0, i, p.N, p.dk);
-        const auto o = bench::rows(a.o, p.type, a.o_stride, 0, i, p.N, p.dv), dO = bench::rows(t.args.dO, p.type, a.o_stride, 0, i, p.N, p.dv);
-        through_q += inner(q, dq), outputs += inner(o, dO), size += std::sqrt(inner(o, o) * inner(dO, dO) / static_cast<double>(o.size()));
+        const auto q = bench::rows(a.q, p.type, a.q_stride, 0, i, p.N, p.dk),
+                   dq = bench::rows(t.args.dq, p.type, a.q_stride, 0, i, p.N, p.dk);
+        const auto o = bench::rows(a.o, p.type, a.o_stride, 0, i, p.N, p.dv),
+                   dO = bench::rows(t.args.dO, p.type, a.o_stride, 0, i, p.N, p.dv);
+        through_q += inner(q, dq), outputs += inner(o, dO),
+            size += std::sqrt(inner(o, o) * inner(dO, dO) / static_cast<double>(o.size()));
     }
-    const auto v = bench::rows(a.v, p.type, a.v_stride, 0, 0, p.N, p.dv), dv = bench::rows(t.args.dv, p.type, a.v_stride, 0, 0, p.N, p.dv);
+    const auto v = bench::rows(a.v, p.type, a.v_stride, 0, 0, p.N, p.dv),
+               dv = bench::rows(t.args.dv, p.type, a.v_stride, 0, 0, p.N, p.dv);
     const int n = p.dk * p.dv;
     const auto state = [&](const Buffer& x) { return bench::rows(x.data(), Type::Float32, {0, n, n}, 0, 0, 1, n); };
-    const double f = outputs + inner(state(t.in.state), state(t.last)), through_v = inner(v, dv) + inner(state(t.in.first_state), state(t.dstate));
+    const double f = outputs + inner(state(t.in.state), state(t.last)),
+                 through_v = inner(v, dv) + inner(state(t.in.first_state), state(t.dstate));
     return std::max(std::abs(through_q - outputs), std::abs(through_v - f)) / size;
 }
 
@@ -81,7 +91,8 @@ int main(int argc, char** argv) try {
     check(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, at), "asking for the clock");
     const double rate = 128.0 * device().multiprocessors * clock * 1e3;
     std::printf("%.1f T multiply-adds/s\n", rate * 1e-12);
-    std::printf("%-32s %9s %9s %9s %9s %10s %10s\n", "case", "FMA ms", "forward", "backward", "/ FMA", "workspace", "identities");
+    std::printf("%-32s %9s %9s %9s %9s %10s %10s\n", "case", "FMA ms", "forward", "backward", "/ FMA", "workspace",
+                "identities");
     const Type bf16 = Type::BFloat16, f32 = Type::Float32;
     const GatedProblem cases[] = {
         {"linear N=8192", bf16, 1, 32, 8192},
@@ -98,17 +109,20 @@ int main(int argc, char** argv) try {
     for (const GatedProblem& p : cases) {
         if (p.name.find(only) == std::string::npos) continue;
         const double e = difference(p, stream);
-        // Sums of products of rounded numbers: a relative rounding of each divided by the root of their count stays far below.
+        // Sums of products of rounded numbers: a relative rounding of each divided by the root of their count stays far
+        // below.
         const bool right = e <= (p.type == f32 ? 1e-4 : 2e-2);
         ok = ok && right;
         const GradientTensors t = make_gradient(p, 3, stream);
         const bench::Times forward = bench::time([&](int) { gated_portable(t.in.args, stream); }, 1, 5, stream);
         const bench::Times backward = bench::time([&](int) { gated_gradient(t.args, stream); }, 1, 5, stream);
         // Forwards K S (delta) and Kᵀ U; backwards K E, Qᵀ D, Kᵀ dV (delta); D S, U E, dV S (delta).
-        const double products = (2.0 + 2.0 * p.group + (p.delta ? 3.0 : 0.0) + 1.0) * static_cast<double>(p.B * p.H * p.N) * p.dk * p.dv;
+        const double products =
+            (2.0 + 2.0 * p.group + (p.delta ? 3.0 : 0.0) + 1.0) * static_cast<double>(p.B * p.H * p.N) * p.dk * p.dv;
         const double floor = products / rate * 1e3;
-        std::printf("%-32s %9.3f %9.3f %9.3f %9.2f %7.1f MB %10.2e%s\n", p.name.c_str(), floor, forward.median, backward.median, backward.median / floor,
-                    static_cast<double>(t.workspace.bytes()) * 1e-6, e, right ? "" : " WRONG");
+        std::printf("%-32s %9.3f %9.3f %9.3f %9.2f %7.1f MB %10.2e%s\n", p.name.c_str(), floor, forward.median,
+                    backward.median, backward.median / floor, static_cast<double>(t.workspace.bytes()) * 1e-6, e,
+                    right ? "" : " WRONG");
         std::fflush(stdout);
     }
     return ok ? 0 : 1;

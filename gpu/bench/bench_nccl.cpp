@@ -2,8 +2,8 @@
 //
 //   bench_nccl [p]     on p GPUs, else on all; decoding on one beside it
 //
-// 16 heads of width 128, one query. Partial results of a rank: [n, l, m] of every head, 16 · 130 Float32 = 8.3 KB; as three
-// collectives the maximum and two sums, 16, 16 and 2048 Float32. Times are those of the slowest rank.
+// 16 heads of width 128, one query. Partial results of a rank: [n, l, m] of every head, 16 · 130 Float32 = 8.3 KB; as
+// three collectives the maximum and two sums, 16, 16 and 2048 Float32. Times are those of the slowest rank.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -54,7 +54,8 @@ void messages(Team& team) {
     static constexpr Index n = Index{1} << 28;
     const auto prepare = [](Index bytes) {
         return [=](NcclCommunicator& comm) -> std::function<double()> {
-            const auto out = std::make_shared<Room<char>>(comm, Held::shard, n), in = std::make_shared<Room<char>>(comm, Held::incoming, n);
+            const auto out = std::make_shared<Room<char>>(comm, Held::shard, n),
+                       in = std::make_shared<Room<char>>(comm, Held::incoming, n);
             return [&comm, out, in, bytes] {
                 const int p = comm.size(), me = comm.rank();
                 comm.begin();
@@ -65,8 +66,10 @@ void messages(Team& team) {
     };
     const Times little = time(team, 200, prepare(8)), much = time(team, 20, prepare(n));
     const auto rate = [](double seconds) { return static_cast<double>(n) / seconds * 1e-9; };
-    std::printf("\n%d GPUs: to the next around the ring, all at once: 8 bytes %.1f µs, best %.1f; 268 MB %.0f GB/s each way, best %.0f\n",
-                team.size(), little.median * 1e6, little.best * 1e6, rate(much.median), rate(much.best));
+    std::printf(
+        "\n%d GPUs: to the next around the ring, all at once: 8 bytes %.1f µs, best %.1f; 268 MB %.0f GB/s each way, "
+        "best %.0f\n",
+        team.size(), little.median * 1e6, little.best * 1e6, rate(much.median), rate(much.best));
 }
 
 void collectives(Team& team) {
@@ -78,7 +81,8 @@ void collectives(Team& team) {
                 return [=](NcclCommunicator& comm) -> std::function<double()> {
                     constexpr std::size_t packed = heads * (width + 2);
                     const Held where = shared ? Held::work : Held::shard;
-                    const auto from = comm.allocate(where, packed * 4), to = comm.allocate(where, packed * 4 * static_cast<std::size_t>(p));
+                    const auto from = comm.allocate(where, packed * 4),
+                               to = comm.allocate(where, packed * 4 * static_cast<std::size_t>(p));
                     check(cudaMemset(from.get(), 0, packed * 4), "clearing");
                     return [&comm, from, to, form, row] {
                         const cudaStream_t stream = *comm.mine().messages;
@@ -90,9 +94,11 @@ void collectives(Team& team) {
                         };
                         comm.begin();
                         for (int i = 0; i < row; ++i) {
-                            if (form == Form::gather) check(gpu::nccl().all_gather(x, y, packed, ncclFloat, c, stream), "gathering");
+                            if (form == Form::gather)
+                                check(gpu::nccl().all_gather(x, y, packed, ncclFloat, c, stream), "gathering");
                             if (form == Form::three) reduce(heads, ncclMax, false);
-                            if (form != Form::gather) reduce(heads, ncclSum, true), reduce(heads * width, ncclSum, true);
+                            if (form != Form::gather)
+                                reduce(heads, ncclSum, true), reduce(heads * width, ncclSum, true);
                         }
                         comm.wait_for(stream);
                         return (comm.now() - comm.begun) / row;
@@ -100,9 +106,11 @@ void collectives(Team& team) {
                 };
             };
             const Times alone = time(team, 200, prepare(1)), chain = time(team, 20, prepare(100));
-            const char* name = form == Form::gather ? "one all-gather of [n, l, m]" : form == Form::three ? "a maximum, then two sums" : "two sums";
-            std::printf("  %-28s %-14s %8.1f %7.1f %30.1f %7.1f\n", name, shared ? "shared memory" : "GPU's memory", alone.median * 1e6,
-                        alone.best * 1e6, chain.median * 1e6, chain.best * 1e6);
+            const char* name = form == Form::gather  ? "one all-gather of [n, l, m]"
+                               : form == Form::three ? "a maximum, then two sums"
+                                                     : "two sums";
+            std::printf("  %-28s %-14s %8.1f %7.1f %30.1f %7.1f\n", name, shared ? "shared memory" : "GPU's memory",
+                        alone.median * 1e6, alone.best * 1e6, chain.median * 1e6, chain.best * 1e6);
         }
     }
 }
@@ -143,7 +151,8 @@ void decoding(Team& team, Index M, std::vector<float>& reference) {
             stream.wait();
             const auto r = static_cast<std::size_t>(comm.rank());
             const Index first = starts[r] * width;
-            const Shard<E> all{k.as<E>() + first, v.as<E>() + first, M * width, M * width, starts[r], starts[r + 1] - starts[r]};
+            const Shard<E> all{k.as<E>() + first, v.as<E>() + first, M * width,
+                               M * width,         starts[r],         starts[r + 1] - starts[r]};
             const Share<E> share{z, DType::bf16, q.as<E>(), all};
             const std::shared_ptr<OnDevice<E>> worker = flash_worker(comm.mine(), Type::BFloat16, share);
             // The block stays with the worker; all keys and values do not.
@@ -160,9 +169,13 @@ void decoding(Team& team, Index M, std::vector<float>& reference) {
         });
         if (reference.empty()) reference = result;
         double error = 0, norm = 0;
-        for (std::size_t i = 0; i < result.size(); ++i) error += std::pow(result[i] - reference[i], 2), norm += reference[i] * reference[i];
-        std::printf("  %7td keys, %d GPU%s  %-32s %9.1f µs, best %9.1f, first %9.1f   reading the shard at 4.6 TB/s %7.1f   off one GPU's %.1e\n",
-                    M, p, p > 1 ? "s" : " ", method.name, t.median * 1e6, t.best * 1e6, t.first * 1e6, bytes / 4.6e12 * 1e6, std::sqrt(error / norm));
+        for (std::size_t i = 0; i < result.size(); ++i)
+            error += std::pow(result[i] - reference[i], 2), norm += reference[i] * reference[i];
+        std::printf(
+            "  %7td keys, %d GPU%s  %-32s %9.1f µs, best %9.1f, first %9.1f   reading the shard at 4.6 TB/s %7.1f   "
+            "off one GPU's %.1e\n",
+            M, p, p > 1 ? "s" : " ", method.name, t.median * 1e6, t.best * 1e6, t.first * 1e6, bytes / 4.6e12 * 1e6,
+            std::sqrt(error / norm));
         std::fflush(stdout);
     }
 }
@@ -183,7 +196,8 @@ int main(int argc, char** argv) try {
         std::printf("p: %d, expected from 1 to %d, the number of GPUs\n", p, count);
         return 1;
     }
-    std::printf("%d × %s, NCCL %d.%d.%d\n", count, device().name.c_str(), version / 10000, version / 100 % 100, version % 100);
+    std::printf("%d × %s, NCCL %d.%d.%d\n", count, device().name.c_str(), version / 10000, version / 100 % 100,
+                version % 100);
     std::vector<float> short_cache, long_cache;
     {
         Team one(1);

@@ -1,5 +1,5 @@
-// One token of the gated and delta-rule family: checked against Float64 first, then timed against the floor: the time to read the
-// states, q, k and v and to write the states and o once at the copy bandwidth measured in the same run.
+// One token of the gated and delta-rule family: checked against Float64 first, then timed against the floor: the time
+// to read the states, q, k and v and to write the states and o once at the copy bandwidth measured in the same run.
 //
 //   bench_step [check | time]
 #include <algorithm>
@@ -32,7 +32,9 @@ bool right(const GatedProblem& p, int shape, std::uint64_t seed, cudaStream_t st
     // Of a single token few numbers are rounded to the output's type, perhaps all of them by the most.
     const double bound = p.type == Type::Float32 ? 6e-6 : p.type == Type::BFloat16 ? 4e-3 : 5e-4;
     const bool ok = e.clean && e.outputs <= bound && e.state <= 4e-6;
-    if (!ok) std::printf("WRONG shape %d %s: outputs %.3e (bound %.1e), state %.3e%s\n", shape, p.text().c_str(), e.outputs, bound, e.state, e.clean ? "" : ", NaN or Inf");
+    if (!ok)
+        std::printf("WRONG shape %d %s: outputs %.3e (bound %.1e), state %.3e%s\n", shape, p.text().c_str(), e.outputs,
+                    bound, e.state, e.clean ? "" : ", NaN or Inf");
     return ok;
 }
 
@@ -44,7 +46,8 @@ bool check_all(cudaStream_t stream) {
             wrong += !right(p, shape, static_cast<std::uint64_t>(count), stream, &worst[int(p.type)]);
         }
     };
-    const std::pair<int, int> sizes[] = {{128, 128}, {64, 64}, {256, 256}, {96, 80}, {3, 5}, {8, 4}, {200, 33}, {17, 130}};
+    const std::pair<int, int> sizes[] = {{128, 128}, {64, 64}, {256, 256}, {96, 80},
+                                         {3, 5},     {8, 4},   {200, 33},  {17, 130}};
     for (const Type type : {Type::Float32, Type::BFloat16, Type::Float16}) {
         for (const bool delta : {false, true}) {
             for (const int gates : {0, 1, 2}) {
@@ -56,15 +59,17 @@ bool check_all(cudaStream_t stream) {
             }
         }
     }
-    std::printf("checks: %d, wrong: %d; worst error (outputs, state) f32 %.2e %.2e, bf16 %.2e %.2e, f16 %.2e %.2e\n", count, wrong, worst[0].outputs, worst[0].state,
-                worst[1].outputs, worst[1].state, worst[2].outputs, worst[2].state);
+    std::printf("checks: %d, wrong: %d; worst error (outputs, state) f32 %.2e %.2e, bf16 %.2e %.2e, f16 %.2e %.2e\n",
+                count, wrong, worst[0].outputs, worst[0].state, worst[1].outputs, worst[1].state, worst[2].outputs,
+                worst[2].state);
     return wrong == 0;
 }
 
 void time_all(cudaStream_t stream) {
     const double bandwidth = bench::copy_bandwidth(std::size_t{1} << 30, stream);
     std::printf("floor: everything read and written once at %.3f TB/s\n", bandwidth * 1e-12);
-    std::printf("%-28s %7s %9s %9s %9s %9s %8s %8s\n", "case", "shape", "floor us", "median", "best", "call", "GB/s", "of copy");
+    std::printf("%-28s %7s %9s %9s %9s %9s %8s %8s\n", "case", "shape", "floor us", "median", "best", "call", "GB/s",
+                "of copy");
     const Type bf16 = Type::BFloat16;
     const GatedProblem cases[] = {
         {"linear B·h=2048", bf16, 64, 32, 1},
@@ -78,7 +83,9 @@ void time_all(cudaStream_t stream) {
         {"gated delta B·h=32", bf16, 1, 32, 1, 1, 128, 128, 1, true},
     };
     for (const GatedProblem& p : cases) {
-        const double bytes = static_cast<double>(p.B * p.H) * (8.0 * p.dk * p.dv + (p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) + 4.0 * p.gates + (p.delta ? 4.0 : 0.0));
+        const double bytes =
+            static_cast<double>(p.B * p.H) * (8.0 * p.dk * p.dv + (p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) +
+                                              4.0 * p.gates + (p.delta ? 4.0 : 0.0));
         // Enough sets of states that none is still in the cache when its turn comes again.
         const int sets = static_cast<int>(std::clamp(1e9 / bytes, 2.0, 64.0));
         std::vector<GatedTensors> t;
@@ -92,7 +99,8 @@ void time_all(cudaStream_t stream) {
             const bench::Times ms = bench::time(call, sets, 11, stream);
             char name[16] = "chosen";
             if (shape >= 0) std::snprintf(name, sizeof name, "%d", narrow[shape] ? 32 : 64);
-            std::printf("%-28s %7s %9.2f %9.2f %9.2f %9.2f %8.0f %7.1f%%\n", p.name.c_str(), name, bytes / bandwidth * 1e6, ms.median * 1e3, ms.best * 1e3, ms.call * 1e3,
+            std::printf("%-28s %7s %9.2f %9.2f %9.2f %9.2f %8.0f %7.1f%%\n", p.name.c_str(), name,
+                        bytes / bandwidth * 1e6, ms.median * 1e3, ms.best * 1e3, ms.call * 1e3,
                         bytes / ms.median * 1e-6, bytes / ms.median * 1e3 / bandwidth * 100);
         }
         std::fflush(stdout);

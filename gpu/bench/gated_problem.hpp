@@ -1,4 +1,5 @@
-// Random problems of the gated and delta-rule family in device memory for the benches, and their oracle: the recurrence in Float64.
+// Random problems of the gated and delta-rule family in device memory for the benches, and their oracle: the recurrence
+// in Float64.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,20 +21,23 @@ struct GatedProblem {
     Type type = Type::BFloat16;
     std::int64_t B = 1, H = 1, N = 1;
     int group = 1, dk = 128, dv = 128;
-    int gates = 0;          // 0, 1 or dk
+    int gates = 0;  // 0, 1 or dk
     bool delta = false;
-    double gate = 0.1;      // gates are -gate · |normal|
-    double reset = 0;       // share of gates of -Inf
-    bool state = true;      // starts from a random state
+    double gate = 0.1;  // gates are -gate · |normal|
+    double reset = 0;   // share of gates of -Inf
+    bool state = true;  // starts from a random state
     bool token_major = false;
-    int pad = 0;            // unused columns between the rows of q, k, v, o
+    int pad = 0;  // unused columns between the rows of q, k, v, o
     double scale = 1;
 
     std::string text() const {
         char line[200];
         const char* types[] = {"f32", "bf16", "f16"};
-        std::snprintf(line, sizeof line, "%s %s B=%lld H=%lld group=%d N=%lld dk=%d dv=%d gates=%d delta=%d gate=%g reset=%g state=%d major=%d pad=%d", name.c_str(),
-                      types[int(type)], (long long)B, (long long)H, group, (long long)N, dk, dv, gates, int(delta), gate, reset, int(state), int(token_major), pad);
+        std::snprintf(line, sizeof line,
+                      "%s %s B=%lld H=%lld group=%d N=%lld dk=%d dv=%d gates=%d delta=%d gate=%g reset=%g state=%d "
+                      "major=%d pad=%d",
+                      name.c_str(), types[int(type)], (long long)B, (long long)H, group, (long long)N, dk, dv, gates,
+                      int(delta), gate, reset, int(state), int(token_major), pad);
         return line;
     }
 };
@@ -49,7 +53,8 @@ static __global__ void make_gates(float* g, std::size_t n, float gate, float res
 }
 static __global__ void make_betas(float* x, std::size_t n) {
     const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += step) x[i] = i % 37 == 5 ? 0.0f : 1.0f / (1.0f + expf(-x[i]));
+    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += step)
+        x[i] = i % 37 == 5 ? 0.0f : 1.0f / (1.0f + expf(-x[i]));
 }
 
 }  // namespace detail
@@ -74,17 +79,21 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
         fill_normal(x.data(), p.type, n, 16 * seed + s, scale, stream);
         return x;
     };
-    t.q = drawn(HQ, p.dk, 0, 1 / std::sqrt(p.dk)), t.k = drawn(p.H, p.dk, 1, 1 / std::sqrt(p.dk)), t.v = drawn(p.H, p.dv, 2, 1), t.o = drawn(HQ, p.dv, 3, 1);
+    t.q = drawn(HQ, p.dk, 0, 1 / std::sqrt(p.dk)), t.k = drawn(p.H, p.dk, 1, 1 / std::sqrt(p.dk)),
+    t.v = drawn(p.H, p.dv, 2, 1), t.o = drawn(HQ, p.dv, 3, 1);
     check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
     GatedArgs& a = t.args;
     a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data();
-    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.group = p.group, a.dk = p.dk, a.dv = p.dv, a.gates = p.gates, a.scale = static_cast<float>(p.scale);
-    a.q_stride = strides(HQ, p.dk), a.k_stride = strides(p.H, p.dk), a.v_stride = strides(p.H, p.dv), a.o_stride = strides(HQ, p.dv);
+    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.group = p.group, a.dk = p.dk, a.dv = p.dv, a.gates = p.gates,
+    a.scale = static_cast<float>(p.scale);
+    a.q_stride = strides(HQ, p.dk), a.k_stride = strides(p.H, p.dk), a.v_stride = strides(p.H, p.dv),
+    a.o_stride = strides(HQ, p.dv);
     if (p.gates > 0) {
         const std::size_t n = size(p.B * p.H * p.N * p.gates);
         t.g = Buffer(4 * n);
         fill_normal(t.g.data(), Type::Float32, n, 16 * seed + 4, 1, stream);
-        detail::make_gates<<<1024, 256, 0, stream>>>(t.g.as<float>(), n, static_cast<float>(p.gate), static_cast<float>(p.reset));
+        detail::make_gates<<<1024, 256, 0, stream>>>(t.g.as<float>(), n, static_cast<float>(p.gate),
+                                                     static_cast<float>(p.reset));
         a.g = t.g.as<float>();
     }
     if (p.delta) {
@@ -98,7 +107,8 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
         const std::size_t n = size(p.B * p.H * p.dk * p.dv);
         t.state = Buffer(4 * n), t.first_state = Buffer(4 * n);
         fill_normal(t.state.data(), Type::Float32, n, 16 * seed + 6, 0.3, stream);
-        check(cudaMemcpyAsync(t.first_state.data(), t.state.data(), 4 * n, cudaMemcpyDeviceToDevice, stream), "copying the state");
+        check(cudaMemcpyAsync(t.first_state.data(), t.state.data(), 4 * n, cudaMemcpyDeviceToDevice, stream),
+              "copying the state");
         a.state = t.state.as<float>();
     }
     check_launch("making a problem");
@@ -108,7 +118,7 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
 struct Deviation {
     double error = 0, norm = 0, size = 0;  // of outputs; Σ ‖q‖²‖S‖² / dk: their size where nothing cancels
     double state_error = 0, state_norm = 0;
-    bool clean = true;           // no NaN or Inf
+    bool clean = true;  // no NaN or Inf
 };
 
 // One head of keys with its queries, after the call.
@@ -175,15 +185,18 @@ struct Worst {
 inline Worst worst(const GatedProblem& p, const GatedTensors& t, int heads) {
     const std::int64_t all = p.B * p.H;
     std::vector<std::int64_t> chosen;
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(heads, all); ++i) chosen.push_back(heads >= all ? i : i * (all - 1) / std::max(1, heads - 1));
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(heads, all); ++i)
+        chosen.push_back(heads >= all ? i : i * (all - 1) / std::max(1, heads - 1));
     std::vector<Deviation> found(chosen.size());
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < chosen.size(); ++i) threads.emplace_back([&, i] { found[i] = deviation(p, t, chosen[i] / p.H, chosen[i] % p.H); });
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+        threads.emplace_back([&, i] { found[i] = deviation(p, t, chosen[i] / p.H, chosen[i] % p.H); });
     for (auto& thread : threads) thread.join();
     Worst e;
     const auto relative = [](double error, double norm) { return error == 0 ? 0 : std::sqrt(error / norm); };
     for (const Deviation& x : found) {
-        e.outputs = std::max(e.outputs, relative(x.error, std::max(x.norm, x.size))), e.state = std::max(e.state, relative(x.state_error, x.state_norm));
+        e.outputs = std::max(e.outputs, relative(x.error, std::max(x.norm, x.size))),
+        e.state = std::max(e.state, relative(x.state_error, x.state_norm));
         e.clean = e.clean && x.clean;
     }
     return e;

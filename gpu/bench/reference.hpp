@@ -12,15 +12,17 @@
 
 namespace causeway::gpu::bench {
 
-// ‖o - reference‖² and ‖reference‖² of one head, by the recurrence S ← γ S + kᵀ v, o = q S in Float64; and Σ ‖q‖²‖k‖²‖v‖² / r, what
-// a row's own term has of it where its score is neither large nor small. Reversed: from the last token to the first.
+// ‖o - reference‖² and ‖reference‖² of one head, by the recurrence S ← γ S + kᵀ v, o = q S in Float64; and Σ
+// ‖q‖²‖k‖²‖v‖² / r, what a row's own term has of it where its score is neither large nor small. Reversed: from the last
+// token to the first.
 struct Deviation {
     double error = 0, norm = 0, size = 0;
     bool clean = true;  // no NaN or Inf
 };
 
-inline Deviation deviation(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v, const std::vector<double>& o,
-                           std::int64_t N, int r, int d, double gamma, bool reversed = false) {
+inline Deviation deviation(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
+                           const std::vector<double>& o, std::int64_t N, int r, int d, double gamma,
+                           bool reversed = false) {
     std::vector<double> S(static_cast<std::size_t>(r) * d), row(static_cast<std::size_t>(d));
     Deviation x;
     for (std::int64_t n = 0; n < N; ++n) {
@@ -51,7 +53,8 @@ inline Deviation deviation(const std::vector<double>& q, const std::vector<doubl
 // exp(-2^(-8 (h+1) / H)): Press et al. 2022.
 inline std::vector<double> alibi(std::int64_t H) {
     std::vector<double> gamma;
-    for (std::int64_t h = 0; h < H; ++h) gamma.push_back(std::exp(-std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(H))));
+    for (std::int64_t h = 0; h < H; ++h)
+        gamma.push_back(std::exp(-std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(H))));
     return gamma;
 }
 

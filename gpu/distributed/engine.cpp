@@ -48,7 +48,9 @@ public:
         }
     }
 
-    std::unique_ptr<OnDevice<float>> worker(Communicator& comm, const Share<float>& share) override { return worker_of(comm, share); }
+    std::unique_ptr<OnDevice<float>> worker(Communicator& comm, const Share<float>& share) override {
+        return worker_of(comm, share);
+    }
     std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator& comm, const Share<std::uint16_t>& share) override {
         return worker_of(comm, share);
     }
@@ -67,12 +69,16 @@ private:
 class NcclEngine final : public distributed::DeviceEngine {
 public:
     int devices() override {
-        fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (nccl.h was missing when this program was built)");
+        fail(
+            "engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (nccl.h was missing when this program "
+            "was built)");
     }
     void check_sizes(const distributed::Sizes&) override { devices(); }
     void run(int, const Program&) override { devices(); }
     std::unique_ptr<OnDevice<float>> worker(Communicator&, const Share<float>&) override { fail("engine: no worker"); }
-    std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) override { fail("engine: no worker"); }
+    std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) override {
+        fail("engine: no worker");
+    }
 };
 
 #endif

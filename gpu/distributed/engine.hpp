@@ -3,8 +3,8 @@
 
 namespace causeway::gpu {
 
-// Enters the engine into core (core/distributed/devices.hpp). NCCL and CUDA are not touched before the first call that asks for the
-// engine; where NCCL was not found when this was built, the engine says so then.
+// Enters the engine into core (core/distributed/devices.hpp). NCCL and CUDA are not touched before the first call that
+// asks for the engine; where NCCL was not found when this was built, the engine says so then.
 void enter_nccl();
 
 }  // namespace causeway::gpu

@@ -24,11 +24,12 @@ struct Nccl {
 // Throws Error where the library is missing or lacks a function.
 const Nccl& nccl();
 
-// Throws Error with what NCCL says when the result is not success. `what` says what was being done ("sending messages").
+// Throws Error with what NCCL says when the result is not success. `what` says what was being done ("sending
+// messages").
 void check(ncclResult_t result, const char* what);
 
-// What the thread asks of NCCL while this lives starts together at end(). Where an exception comes before end(), the destructor
-// closes the group, which NCCL would go on collecting in.
+// What the thread asks of NCCL while this lives starts together at end(). Where an exception comes before end(), the
+// destructor closes the group, which NCCL would go on collecting in.
 class NcclGroup {
 public:
     explicit NcclGroup(const char* what);

@@ -13,7 +13,8 @@ using distributed::Communicator;
 using distributed::Held;
 
 std::shared_ptr<void> SharedMemory::take(std::size_t bytes) {
-    const std::size_t size = bytes > kept ? (bytes + kept - 1) / kept * kept : std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+    const std::size_t size =
+        bytes > kept ? (bytes + kept - 1) / kept * kept : std::bit_ceil(std::max<std::size_t>(bytes, 4096));
     void* block = nullptr;
     if (const auto it = free_.find(size); it != free_.end()) {
         block = it->second;
@@ -30,8 +31,9 @@ std::shared_ptr<void> SharedMemory::take(std::size_t bytes) {
             code = ask();
         }
         if (code == cudaErrorMemoryAllocation)
-            throw OutOfMemory(
-                sentence("gpu: ", size, " bytes of memory that the CPU and the GPU share were asked for, which the system does not have"));
+            throw OutOfMemory(sentence(
+                "gpu: ", size,
+                " bytes of memory that the CPU and the GPU share were asked for, which the system does not have"));
         check(code, "taking memory that the CPU and the GPU share");
     }
     return {block, [this, size](void* given) { free_.emplace(size, given); }};
@@ -60,8 +62,8 @@ private:
     int before_ = 0;
 };
 
-// Waits for the messages on a stream, with an eye on Ctrl-C, on NCCL's errors and on what `look` looks at. What is on its way when
-// it throws is still there.
+// Waits for the messages on a stream, with an eye on Ctrl-C, on NCCL's errors and on what `look` looks at. What is on
+// its way when it throws is still there.
 template <class Look>
 void watch(const Rank& rank, cudaStream_t stream, const Look& look) {
     for (long polls = 1;; ++polls) {
@@ -110,7 +112,9 @@ void Team::connect() {
     };
     std::vector<std::shared_ptr<void>> rooms;
     for (const auto& rank : ranks_) rooms.push_back(rank->shared.take(2 * static_cast<std::size_t>(p) * 64));
-    const auto room = [&](int r, int i) { return static_cast<char*>(rooms[static_cast<std::size_t>(r)].get()) + 64 * i; };
+    const auto room = [&](int r, int i) {
+        return static_cast<char*>(rooms[static_cast<std::size_t>(r)].get()) + 64 * i;
+    };
     NcclGroup pairs("connecting");
     all([&](int r, Rank& rank) {
         for (int peer = 0; peer < p; ++peer) {
@@ -121,7 +125,9 @@ void Team::connect() {
     });
     pairs.end();
     NcclGroup together("connecting");
-    all([&](int r, Rank& rank) { check(nccl().all_gather(room(r, 0), room(r, p), 64, ncclChar, rank.comm, *rank.messages), "connecting"); });
+    all([&](int r, Rank& rank) {
+        check(nccl().all_gather(room(r, 0), room(r, p), 64, ncclChar, rank.comm, *rank.messages), "connecting");
+    });
     together.end();
     all([](int, Rank& rank) { watch(rank, *rank.messages, [] {}); });
 }
@@ -143,7 +149,8 @@ void Team::run(const distributed::Program& program) {
     try {
         distributed::run_threads(size(), [&](Communicator& meeting) {
             try {
-                check(cudaSetDevice(ranks_[static_cast<std::size_t>(meeting.rank())]->device), "going to another device");
+                check(cudaSetDevice(ranks_[static_cast<std::size_t>(meeting.rank())]->device),
+                      "going to another device");
                 NcclCommunicator comm(*this, meeting);
                 program(comm);
             } catch (...) {
@@ -161,13 +168,17 @@ void Team::run(const distributed::Program& program) {
 // Where a rank failed before there were messages, nothing but kernels is on its way.
 void Team::settle() noexcept {
     if (ended_ && !talked_)
-        ended_ = !std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return cudaStreamSynchronize(*rank->kernels) == cudaSuccess; });
+        ended_ = !std::all_of(ranks_.begin(), ranks_.end(),
+                              [](const auto& rank) { return cudaStreamSynchronize(*rank->kernels) == cudaSuccess; });
     if (ended_) return;
     for (const auto& rank : ranks_) rank->shared.trim();
 }
 
 NcclCommunicator::NcclCommunicator(Team& team, Communicator& meeting)
-    : Communicator(meeting.rank(), meeting.size()), team_(team), meeting_(meeting), mine_(*team.ranks_[static_cast<std::size_t>(meeting.rank())]),
+    : Communicator(meeting.rank(), meeting.size()),
+      team_(team),
+      meeting_(meeting),
+      mine_(*team.ranks_[static_cast<std::size_t>(meeting.rank())]),
       received_(static_cast<std::size_t>(meeting.size())) {}
 
 std::shared_ptr<void> NcclCommunicator::allocate(Held kind, std::size_t bytes) {
@@ -184,7 +195,8 @@ void NcclCommunicator::start() {
     NcclGroup group("sending messages");
     for (const int posted : waiting_) {
         const Message& m = posted_[static_cast<std::size_t>(posted)];
-        if (m.received) check(nccl().receive(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "receiving messages");
+        if (m.received)
+            check(nccl().receive(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "receiving messages");
         else check(nccl().send(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "sending messages");
     }
     group.end();
@@ -223,7 +235,8 @@ Index NcclCommunicator::finish(int posted) {
     message.group = 0;
     if (!message.received) return 0;
     const std::lock_guard lock(team_.mutex_);  // it has come, so it was posted
-    return team_.rounds_[static_cast<std::size_t>(message.peer * size() + rank())][static_cast<std::size_t>(message.number)];
+    return team_
+        .rounds_[static_cast<std::size_t>(message.peer * size() + rank())][static_cast<std::size_t>(message.number)];
 }
 
 void NcclCommunicator::cancel(int posted) noexcept {

@@ -14,13 +14,15 @@
 
 namespace causeway::gpu {
 
-// Memory of the CPU that kernels and NCCL read and write too. Taking it from the system costs milliseconds, so what is given back is
-// used again: blocks of up to 4 MiB are kept from call to call, larger ones until trim(). For one thread at a time.
+// Memory of the CPU that kernels and NCCL read and write too. Taking it from the system costs milliseconds, so what is
+// given back is used again: blocks of up to 4 MiB are kept from call to call, larger ones until trim(). For one thread
+// at a time.
 class SharedMemory {
 public:
     // Where the system has no more, all blocks that are not in use go back to it first. Throws OutOfMemory.
     std::shared_ptr<void> take(std::size_t bytes);
-    // Gives the large blocks that are not in use back to the system, which may wait for all GPUs: not while messages are on their way.
+    // Gives the large blocks that are not in use back to the system, which may wait for all GPUs: not while messages
+    // are on their way.
     void trim() noexcept { release(kept); }
     SharedMemory() = default;
     SharedMemory(const SharedMemory&) = delete;
@@ -42,8 +44,8 @@ struct Rank {
     SharedMemory shared;
 };
 
-// Ranks 0 ... p - 1 on devices 0 ... p - 1, connected: making it takes a second, so the engine keeps it for the next call, with its
-// connections, streams and small blocks of shared memory.
+// Ranks 0 ... p - 1 on devices 0 ... p - 1, connected: making it takes a second, so the engine keeps it for the next
+// call, with its connections, streams and small blocks of shared memory.
 class Team {
 public:
     explicit Team(int p);  // stops for Ctrl-C while the ranks connect
@@ -71,10 +73,10 @@ private:
     std::vector<std::vector<Index>> rounds_;  // of the messages from rank a to b, in order, at a·p + b
 };
 
-// Messages go by ncclSend and ncclRecv: those posted and not started yet together in one group, so that no order of sending and
-// receiving can block. Their data lie in memory that the GPU reaches: allocate() gives that of the device to keys and values, which
-// it keeps for the next that asks for so much until this communicator ends, and shared memory to all else, where the CPU combines
-// it. The all-gather is NCCL's own.
+// Messages go by ncclSend and ncclRecv: those posted and not started yet together in one group, so that no order of
+// sending and receiving can block. Their data lie in memory that the GPU reaches: allocate() gives that of the device
+// to keys and values, which it keeps for the next that asks for so much until this communicator ends, and shared memory
+// to all else, where the CPU combines it. The all-gather is NCCL's own.
 class NcclCommunicator final : public distributed::Communicator {
 public:
     NcclCommunicator(Team& team, distributed::Communicator& meeting);
@@ -98,24 +100,24 @@ protected:
 
 private:
     struct Message {
-        void* data;                // of a sent one it is not written
+        void* data;  // of a sent one it is not written
         std::size_t bytes;
         int peer;
         bool received;
-        Index group;               // in which it is started, from 1; 0: free
-        Index number;              // among the messages from this peer
+        Index group;   // in which it is started, from 1; 0: free
+        Index number;  // among the messages from this peer
     };
     int remember(const Message&);
-    void abandon() noexcept;       // ends what the rank has on its way, for good
+    void abandon() noexcept;  // ends what the rank has on its way, for good
 
     Team& team_;
     distributed::Communicator& meeting_;
     Rank& mine_;
     std::multimap<std::size_t, Buffer> blocks_;  // of the device, not in use, by size
     std::vector<Message> posted_;
-    std::vector<int> waiting_;     // of them, those of the group that is not started yet, in order
-    std::vector<Index> received_;  // messages asked for, by peer
-    Index started_ = 0, done_ = 0; // groups
+    std::vector<int> waiting_;      // of them, those of the group that is not started yet, in order
+    std::vector<Index> received_;   // messages asked for, by peer
+    Index started_ = 0, done_ = 0;  // groups
 };
 
 }  // namespace causeway::gpu

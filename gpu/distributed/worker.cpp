@@ -9,8 +9,8 @@ namespace causeway::gpu {
 namespace {
 
 using distributed::minus_infinity;
-using distributed::Share;
 using distributed::Shard;
+using distributed::Share;
 using distributed::Sizes;
 using distributed::Triples;
 
@@ -24,7 +24,8 @@ public:
         check_widths(z);
         q_ = Buffer(bytes(z.rows() * z.dk), stream());
         copy(q_.as<E>(), share.q, z.rows() * z.dk, z.rows() * z.dk, z.rows() * z.dk, 1);
-        o_ = rank.shared.take(bytes(z.rows() * z.dv) + 1), lse_ = rank.shared.take(static_cast<std::size_t>(z.rows()) * sizeof(float) + 1);
+        o_ = rank.shared.take(bytes(z.rows() * z.dv) + 1),
+        lse_ = rank.shared.take(static_cast<std::size_t>(z.rows()) * sizeof(float) + 1);
         row_.resize(static_cast<std::size_t>(z.dv));
         stream().wait();
     }
@@ -40,7 +41,8 @@ public:
 
     void pack(const Sizes& z, const Shard<E>& shard, E* block) override {
         copy(block, shard.k, shard.length * z.dk, shard.length * z.dk, shard.k_head, z.all_heads());
-        copy(block + z.all_heads() * shard.length * z.dk, shard.v, shard.length * z.dv, shard.length * z.dv, shard.v_head, z.all_heads());
+        copy(block + z.all_heads() * shard.length * z.dk, shard.v, shard.length * z.dv, shard.length * z.dv,
+             shard.v_head, z.all_heads());
         stream().wait();
     }
 
@@ -55,7 +57,8 @@ public:
     }
 
     // After shift: o and lse of the shard are there.
-    void weigh(const Sizes& z, const Shard<E>&, const float* m, const float* l, float* D, Index step, float* n, Index n_step) override {
+    void weigh(const Sizes& z, const Shard<E>&, const float* m, const float* l, float* D, Index step, float* n,
+               Index n_step) override {
         for (Index i = 0; i < z.rows(); ++i) {
             const float w = std::exp(lse(z, i) - m[i] - (l ? l[i] : 0));
             if (D) D[i * step] = w;
@@ -77,15 +80,19 @@ private:
             check(cudaMemcpyAsync(to, from, bytes(n * rows), cudaMemcpyDefault, stream()), what);
         } else if (bytes(std::max(to_next, from_next)) <= widest_pitch) {
             const auto height = static_cast<std::size_t>(rows);
-            check(cudaMemcpy2DAsync(to, bytes(to_next), from, bytes(from_next), bytes(n), height, cudaMemcpyDefault, stream()), what);
+            check(cudaMemcpy2DAsync(to, bytes(to_next), from, bytes(from_next), bytes(n), height, cudaMemcpyDefault,
+                                    stream()),
+                  what);
         } else {
             for (Index i = 0; i < rows; ++i)
-                check(cudaMemcpyAsync(to + i * to_next, from + i * from_next, bytes(n), cudaMemcpyDefault, stream()), what);
+                check(cudaMemcpyAsync(to + i * to_next, from + i * from_next, bytes(n), cudaMemcpyDefault, stream()),
+                      what);
         }
     }
 
-    // o and lse of all queries over the shard. Causal, and the shard ends before the last key: the first queries do not see its last
-    // key, so that for them it is one key shorter and ends where the last of them stands; the others see all of it.
+    // o and lse of all queries over the shard. Causal, and the shard ends before the last key: the first queries do not
+    // see its last key, so that for them it is one key shorter and ends where the last of them stands; the others see
+    // all of it.
     void attend(const Sizes& z, const Shard<E>& shard) {
         const Index end = shard.start + shard.length;
         first_ = 0;
@@ -105,7 +112,8 @@ private:
     void attend(const Sizes& z, const Shard<E>& shard, Index from, Index to, Index keys, bool causal) {
         const Index heads = z.batch * z.query_heads, N = to - from;
         if (N == 0 || heads == 0) return;
-        float* logs = static_cast<float*>(lse_.get()) + from * heads;  // those of the queries before are a tensor of their own
+        float* logs =
+            static_cast<float*>(lse_.get()) + from * heads;  // those of the queries before are a tensor of their own
         E* output = static_cast<E*>(o_.get()) + from * z.dv;
         if (keys == 0) {
             std::fill_n(logs, heads * N, minus_infinity<float>);
@@ -115,10 +123,12 @@ private:
         SoftmaxArgs a;
         a.type = type_;
         a.B = z.batch, a.H = z.heads, a.N = N, a.M = keys;
-        a.group = static_cast<int>(z.query_heads / z.heads), a.d = static_cast<int>(z.dk), a.dv = static_cast<int>(z.dv);
+        a.group = static_cast<int>(z.query_heads / z.heads), a.d = static_cast<int>(z.dk),
+        a.dv = static_cast<int>(z.dv);
         a.q = q_.as<E>() + from * z.dk, a.k = shard.k, a.v = shard.v, a.lse = logs;
         a.q_stride = {z.query_heads * z.N * z.dk, z.N * z.dk, z.dk};
-        a.k_stride = {z.heads * shard.k_head, shard.k_head, z.dk}, a.v_stride = {z.heads * shard.v_head, shard.v_head, z.dv};
+        a.k_stride = {z.heads * shard.k_head, shard.k_head, z.dk},
+        a.v_stride = {z.heads * shard.v_head, shard.v_head, z.dv};
         a.causal = causal;
         a.scale = static_cast<float>(z.scale);
         // A few rows are written straight into the memory that the CPU reads, many go through the device's.
@@ -139,7 +149,8 @@ private:
 
     float lse(const Sizes& z, Index row) const {
         const Index heads = z.batch * z.query_heads, h = row / z.N, i = row % z.N;
-        return static_cast<const float*>(lse_.get())[i < first_ ? h * first_ + i : heads * first_ + h * (z.N - first_) + i - first_];
+        return static_cast<const float*>(
+            lse_.get())[i < first_ ? h * first_ + i : heads * first_ + h * (z.N - first_) + i - first_];
     }
 
     const float* o(const Sizes& z, Index row) {
@@ -156,7 +167,7 @@ private:
     Buffer q_, block_;
     std::shared_ptr<void> o_, lse_;  // [batch, query_heads, N, dv]; [batch, query_heads, first_] and the rest behind it
     std::vector<float> row_;
-    Index first_ = 0;                // queries of the first of two calls
+    Index first_ = 0;  // queries of the first of two calls
 };
 
 }  // namespace

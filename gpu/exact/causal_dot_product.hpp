@@ -9,14 +9,15 @@
 
 namespace causeway::gpu {
 
-// Bytes of device memory that the call needs besides its tensors: 0 unless the sequence is split, then B·H·r·d floats a segment.
+// Bytes of device memory that the call needs besides its tensors: 0 unless the sequence is split, then B·H·r·d floats a
+// segment.
 std::size_t causal_dot_product_workspace(const CausalArgs& a);
 
-// For each token i and each row e of the state: U_e ← γ U_e + k_ie v_i, then o_i += q_ie U_e while U_e is at hand. On FMA units in
-// Float32, U in registers, 32 columns of a head to a block of threads. 2Nrd multiply-adds a head, with and without decay. Calls with
-// fewer blocks than multiprocessors split the sequence too: the states at the splits take Nrd multiply-adds more. r, d <= 256.
-// Launches on `stream` and returns; reads a.gamma before it does. Throws Error on bad arguments.
-// Vyas et al. 2020, Fast Transformers (core/exact/causal_dot_product.hpp).
+// For each token i and each row e of the state: U_e ← γ U_e + k_ie v_i, then o_i += q_ie U_e while U_e is at hand. On
+// FMA units in Float32, U in registers, 32 columns of a head to a block of threads. 2Nrd multiply-adds a head, with and
+// without decay. Calls with fewer blocks than multiprocessors split the sequence too: the states at the splits take Nrd
+// multiply-adds more. r, d <= 256. Launches on `stream` and returns; reads a.gamma before it does. Throws Error on bad
+// arguments. Vyas et al. 2020, Fast Transformers (core/exact/causal_dot_product.hpp).
 void causal_dot_product(const CausalArgs& a, cudaStream_t stream);
 
 }  // namespace causeway::gpu

@@ -15,10 +15,12 @@ using causeway::exact::Dimensions;
 constexpr const char *fastest = "lightning-attention-2", *of_any_block = "block-based";
 
 // `width` columns of every row of the two, rows of `to` and `from` being `to_row` and `from_row` columns apart.
-void copy_columns(float* to, Index to_row, const float* from, Index from_row, Index width, Index rows, cudaStream_t stream) {
+void copy_columns(float* to, Index to_row, const float* from, Index from_row, Index width, Index rows,
+                  cudaStream_t stream) {
     if (width == 0 || rows == 0) return;
     const auto bytes = [](Index n) { return static_cast<std::size_t>(n) * sizeof(float); };
-    check(cudaMemcpy2DAsync(to, bytes(to_row), from, bytes(from_row), bytes(width), static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, stream),
+    check(cudaMemcpy2DAsync(to, bytes(to_row), from, bytes(from_row), bytes(width), static_cast<std::size_t>(rows),
+                            cudaMemcpyDeviceToDevice, stream),
           "copying a state");
 }
 
@@ -35,7 +37,8 @@ const CausalMethod& method_for(const std::string& name, std::optional<Index> blo
     return m;
 }
 
-CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const Dimensions& n, const std::vector<double>& gamma, Precision precision) {
+CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const Dimensions& n,
+                       const std::vector<double>& gamma, Precision precision) {
     CausalArgs a;
     a.q = B.data(), a.k = C.data(), a.v = V.data();
     a.type = B.type();
@@ -52,7 +55,8 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     check_scale(o.scale, n.dtype);
     if (n.dtype == DType::f16 && (o.normalize || o.scale != 1)) {
         // Sums above 65504 would be Inf in the output before it is divided or scaled.
-        CausalResult wide = causal_linear_attention(B.to(DType::f32, o.stream), C.to(DType::f32, o.stream), V.to(DType::f32, o.stream), o);
+        CausalResult wide = causal_linear_attention(B.to(DType::f32, o.stream), C.to(DType::f32, o.stream),
+                                                    V.to(DType::f32, o.stream), o);
         wide.O = wide.O.to(DType::f16, o.stream);
         return wide;
     }
@@ -62,7 +66,8 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     const Index wide = n.d + (o.normalize ? 1 : 0), rows = n.batch * n.heads * n.r;
     const Shape state_shape{n.batch, n.heads, n.r, wide};
     if (o.state && o.state->dtype() != DType::f32) fail("state: ", name(o.state->dtype()), ", expected Float32");
-    if (o.state && o.state->shape() != state_shape) fail("state: ", o.state->shape().text(), ", expected ", state_shape.text());
+    if (o.state && o.state->shape() != state_shape)
+        fail("state: ", o.state->shape().text(), ", expected ", state_shape.text());
 
     CausalResult out{Tensor(V.dtype(), V.shape(), o.stream), {}};
     CausalArgs a = causal_args(B, C, V, n, gamma, o.precision);

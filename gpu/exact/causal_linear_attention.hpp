@@ -17,8 +17,9 @@ struct CausalOptions {
     bool normalize = false;       // O_i = P_i / Σ_j (B Cᵀ ⊙ M)_ij
     std::optional<Index> block;   // block or base-case length >= 1, for methods that have one
     double scale = 1;             // factor on B Cᵀ
-    std::optional<Tensor> state;  // Float32 state to start from, [batch, heads, r, d], with normalize [batch, heads, r, d + 1]
-    bool return_state = false;    // the state after the last token is wanted
+    std::optional<Tensor>
+        state;  // Float32 state to start from, [batch, heads, r, d], with normalize [batch, heads, r, d + 1]
+    bool return_state = false;                // the state after the last token is wanted
     Precision precision = Precision::bf16x3;  // of products of Float32 tensors
     cudaStream_t stream = nullptr;
 };
@@ -28,16 +29,19 @@ struct CausalResult {
     Tensor state;  // Float32; only with return_state
 };
 
-// causal_linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when everything
-// is queued on options.stream, without waiting for it; tensors must stay until then. Throws Error naming the argument, OutOfMemory.
+// causal_linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when
+// everything is queued on options.stream, without waiting for it; tensors must stay until then. Throws Error naming the
+// argument, OutOfMemory.
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
 
-// The method for a call with this block: "auto" is lightning-attention-2, with a block that it is not built for block-based. Throws Error for
-// an unknown name, and for a block below 1, that the method has not, or that it is not built for. Needs no GPU.
+// The method for a call with this block: "auto" is lightning-attention-2, with a block that it is not built for
+// block-based. Throws Error for an unknown name, and for a block below 1, that the method has not, or that it is not
+// built for. Needs no GPU.
 const CausalMethod& method_for(const std::string& name, std::optional<Index> block);
 
-// The problem of checked tensors; `gamma` is what check_decay made of the decays, and must stay. Output, state and workspace: the caller's.
-CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const causeway::exact::Dimensions& n, const std::vector<double>& gamma,
-                       Precision precision);
+// The problem of checked tensors; `gamma` is what check_decay made of the decays, and must stay. Output, state and
+// workspace: the caller's.
+CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const causeway::exact::Dimensions& n,
+                       const std::vector<double>& gamma, Precision precision);
 
 }  // namespace causeway::gpu

@@ -20,15 +20,15 @@ using std::int64_t, std::uint32_t, std::uint64_t;
 
 constexpr int64_t up(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
-// What is scanned is sums over runs of tokens, of neighbouring columns together: runs of one token took 1.7 times as long, half of it waiting
-// for sums of tiles before.
+// What is scanned is sums over runs of tokens, of neighbouring columns together: runs of one token took 1.7 times as
+// long, half of it waiting for sums of tiles before.
 constexpr int columns = 4, run = 4;
 struct alignas(4 * columns) Block {
     float x[columns];
 };
 
-// Sums, and log2 of what they are multiplied by on the way to the next: (a, x) then (b, y) is (a + b, 2^b x + y). Products of a rounded
-// γ would drift from its powers, sums of its rounded logarithm do not.
+// Sums, and log2 of what they are multiplied by on the way to the next: (a, x) then (b, y) is (a + b, 2^b x + y).
+// Products of a rounded γ would drift from its powers, sums of its rounded logarithm do not.
 struct Sum {
     float log2_decay, x[columns];
 };
@@ -45,7 +45,9 @@ struct Then {
 class Over {
 public:
     explicit Over(int64_t n) : reciprocal_(~uint64_t{0} / static_cast<uint64_t>(n)) {}
-    __device__ friend uint32_t operator/(uint32_t i, Over n) { return static_cast<uint32_t>(__umul64hi(uint64_t{i} + 1, n.reciprocal_)); }
+    __device__ friend uint32_t operator/(uint32_t i, Over n) {
+        return static_cast<uint32_t>(__umul64hi(uint64_t{i} + 1, n.reciprocal_));
+    }
 
 private:
     uint64_t reciprocal_;
@@ -56,7 +58,8 @@ struct Order {
     uint32_t places, blocks;
     Over over_places, over_blocks;
 
-    Order(int64_t p, int64_t b) : places(static_cast<uint32_t>(p)), blocks(static_cast<uint32_t>(b)), over_places(p), over_blocks(b) {}
+    Order(int64_t p, int64_t b)
+        : places(static_cast<uint32_t>(p)), blocks(static_cast<uint32_t>(b)), over_places(p), over_blocks(b) {}
     struct At {
         uint32_t line, block, place;
     };
@@ -66,18 +69,23 @@ struct Order {
     }
 };
 
-// A stretch of tokens of some lines in Float32: q, k [line][rank] and v, o [line][block], each [token of the run][run], zeros after the
-// last token. Items are [line][block][1 + runs]: first what is carried in, then the runs.
+// A stretch of tokens of some lines in Float32: q, k [line][rank] and v, o [line][block], each [token of the run][run],
+// zeros after the last token. Items are [line][block][1 + runs]: first what is carried in, then the runs.
 struct Stretch {
     Order items;
     uint32_t tokens, runs, r, d;
     float *q, *k, *log2_gamma;
     Block *v, *o;
-    float* state;  // [line][rank][column], before the stretch; the last item of a rank's scan leaves there what is after it
+    float* state;  // [line][rank][column], before the stretch; the last item of a rank's scan leaves there what is
+                   // after it
 
     // Token t of a run: of rank j, of the block.
-    __device__ float of(const float* x, const Order::At& a, uint32_t j, uint32_t t) const { return x[((a.line * r + j) * run + t) * runs + a.place - 1]; }
-    __device__ Block& of(Block* x, const Order::At& a, uint32_t t) const { return x[((a.line * items.blocks + a.block) * run + t) * runs + a.place - 1]; }
+    __device__ float of(const float* x, const Order::At& a, uint32_t j, uint32_t t) const {
+        return x[((a.line * r + j) * run + t) * runs + a.place - 1];
+    }
+    __device__ Block& of(Block* x, const Order::At& a, uint32_t t) const {
+        return x[((a.line * items.blocks + a.block) * run + t) * runs + a.place - 1];
+    }
     // x = γ x + k_j v for the tokens t of a run, each followed by f(t).
     template <class F>
     __device__ void through(const Order::At& a, uint32_t j, float (&x)[columns], const F& f) const {
@@ -140,8 +148,8 @@ struct Add {  // o += q_j x from the sum x before the run, and after the last to
 struct Piece {
     int64_t first_line, first_token, heads, lines, tokens;
 };
-// Turns a tensor [token][column] into [line][block][token of the run][run] of blocks of `side` columns, zeros beyond its width and its
-// tokens; where E is not const, back.
+// Turns a tensor [token][column] into [line][block][token of the run][run] of blocks of `side` columns, zeros beyond
+// its width and its tokens; where E is not const, back.
 template <class E, int side>
 struct Turn {
     static constexpr uint32_t step = 8;  // columns of a call: those of a sector of memory
@@ -202,8 +210,8 @@ struct Memory {
     void deallocate(char*, std::size_t) {}
 };
 
-// Of a stretch, all of whose ranks come before the next: the less, the more of it stays in the cache from rank to rank; the more, the
-// fewer the launches, two for each rank and stretch.
+// Of a stretch, all of whose ranks come before the next: the less, the more of it stays in the cache from rank to rank;
+// the more, the fewer the launches, two for each rank and stretch.
 constexpr int64_t most_floats = int64_t{1} << 25;
 struct Plan {
     int64_t blocks, tokens, lines;  // of a stretch
@@ -224,7 +232,8 @@ struct Plan {
         v = reinterpret_cast<Block*>(floats(blocks * columns)), o = reinterpret_cast<Block*>(floats(blocks * columns));
         log2_gamma = carve.floats(lines), spare = carve.floats(a.state ? 0 : lines * a.r * a.d);
         // The scan keeps under 100 bytes for every tile of some hundred items.
-        left = static_cast<char*>(carve.bytes(static_cast<std::size_t>(lines * blocks * (runs + 1)) + (std::size_t{1} << 16)));
+        left = static_cast<char*>(
+            carve.bytes(static_cast<std::size_t>(lines * blocks * (runs + 1)) + (std::size_t{1} << 16)));
         bytes = carve.end() + pieces::slack;
     }
 };
@@ -244,9 +253,19 @@ void fleet_thrust(const CausalArgs& a, cudaStream_t stream) {
     pieces::in_groups(a, p.lines, p.spare, stream, [&](const pieces::Lines& l, float* U) {
         keep<<<1, pieces::most_lines, 0, stream>>>(l, p.log2_gamma);
         for (int64_t first = 0; first < a.N; first += p.tokens) {
-            const int64_t tokens = std::min(p.tokens, a.N - first), runs = up(tokens, run), n = l.count * p.blocks * (runs + 1);
-            const Stretch s{Order(runs + 1, p.blocks), static_cast<uint32_t>(tokens), static_cast<uint32_t>(runs), static_cast<uint32_t>(a.r),
-                            static_cast<uint32_t>(a.d), p.q, p.k, p.log2_gamma, p.v, p.o, U};
+            const int64_t tokens = std::min(p.tokens, a.N - first), runs = up(tokens, run),
+                          n = l.count * p.blocks * (runs + 1);
+            const Stretch s{Order(runs + 1, p.blocks),
+                            static_cast<uint32_t>(tokens),
+                            static_cast<uint32_t>(runs),
+                            static_cast<uint32_t>(a.r),
+                            static_cast<uint32_t>(a.d),
+                            p.q,
+                            p.k,
+                            p.log2_gamma,
+                            p.v,
+                            p.o,
+                            U};
             const auto on = thrust::cuda::par_nosync.on(stream);
             visit(a.type, [&](auto zero) {
                 using E = decltype(zero);
@@ -260,8 +279,8 @@ void fleet_thrust(const CausalArgs& a, cudaStream_t stream) {
                 Memory memory{p.left, static_cast<char*>(a.workspace.data) + a.workspace.bytes};
                 const auto term = thrust::make_transform_iterator(index, Term{s, j});
                 const auto add = thrust::make_tabulate_output_iterator(Add{s, j});
-                thrust::exclusive_scan_by_key(thrust::cuda::par_nosync(memory).on(stream), key, key + n, term, add, Sum{}, thrust::equal_to<uint32_t>(),
-                                              Then());
+                thrust::exclusive_scan_by_key(thrust::cuda::par_nosync(memory).on(stream), key, key + n, term, add,
+                                              Sum{}, thrust::equal_to<uint32_t>(), Then());
             }
             visit(a.type, [&](auto zero) {
                 using E = decltype(zero);

@@ -50,8 +50,10 @@ void hybrid(const CausalArgs& a, cudaStream_t stream) {
             for (int64_t b = 0; b < c.nodes; ++b) {
                 const int64_t row = b * size;
                 hand_over(a, l, size, i + b, tf32, C, p.carried, stream);
-                multiply(handle, tf32, size, d, r, {p.q + row * r, r, next * r}, {p.carried, d, r * d}, 1, p.O + row * d, d, next * d, l.count);
-                multiply(handle, tf32, r, d, size, {p.k + row * r, r, next * r, true}, {p.v + row * d, d, next * d}, 1, C, d, r * d, l.count);
+                multiply(handle, tf32, size, d, r, {p.q + row * r, r, next * r}, {p.carried, d, r * d}, 1,
+                         p.O + row * d, d, next * d, l.count);
+                multiply(handle, tf32, r, d, size, {p.k + row * r, r, next * r, true}, {p.v + row * d, d, next * d}, 1,
+                         C, d, r * d, l.count);
             }
             unpack(a, l, c, p.O, stream);
         }

@@ -24,7 +24,8 @@ struct Plan {
         lines = std::min<int64_t>(a.B * a.H, all_rows / least_rows);
         rows = std::min(all_rows / lines / least_rows * least_rows, a.N), columns = std::min(widest, a.N);
         Carve carve(workspace);
-        q = carve.floats(lines * rows * a.r), k = carve.floats(lines * columns * a.r), v = carve.floats(lines * columns * a.d);
+        q = carve.floats(lines * rows * a.r), k = carve.floats(lines * columns * a.r),
+        v = carve.floats(lines * columns * a.d);
         S = carve.floats(lines * rows * columns), O = carve.floats(lines * rows * a.d);
         products = carve.bytes(blas_workspace);
         bytes = carve.end() + slack;
@@ -59,7 +60,8 @@ void inner_product(const CausalArgs& a, cudaStream_t stream) {
                 pack(a, a.v, a.v_stride, a.d, l, columns, Weight::none, 0, p.v, stream);
                 multiply(handle, tf32, m, n, r, {p.q, r, m * r}, {p.k, r, n * r, true}, 0, p.S, n, m * n, l.count);
                 if (a.gamma || tf32 || j + n > i) mask_part(l, m, n, i - j, tf32, p.S, stream);
-                multiply(handle, tf32, m, d, n, {p.S, n, m * n}, {p.v, d, n * d}, j > 0 ? 1 : 0, p.O, d, m * d, l.count);
+                multiply(handle, tf32, m, d, n, {p.S, n, m * n}, {p.v, d, n * d}, j > 0 ? 1 : 0, p.O, d, m * d,
+                         l.count);
             }
             unpack(a, l, rows, p.O, stream);
         }

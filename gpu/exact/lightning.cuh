@@ -1,11 +1,13 @@
 // The tensor-core kernels of Lightning Attention-2 for Hopper, and how the work is cut over the multiprocessors.
 //
-// A head is a row of chunks of 64 tokens; all heads one after the other are a line of chunks, and every thread block (or
-// pair of them) owns one stretch of it. Where a stretch starts inside a head, the state there is rebuilt: from the chunks just before it,
-// as far back as the decay reaches (Head::reach), or from states that an earlier kernel has left in memory; a state
-// given for the first token is added with what the decay has left of it. In reversed time the last chunk of a head is its first.
+// A head is a row of chunks of 64 tokens; all heads one after the other are a line of chunks, and every thread block
+// (or pair of them) owns one stretch of it. Where a stretch starts inside a head, the state there is rebuilt: from the
+// chunks just before it, as far back as the decay reaches (Head::reach), or from states that an earlier kernel has left
+// in memory; a state given for the first token is added with what the decay has left of it. In reversed time the last
+// chunk of a head is its first.
 //
-// Kernels are made twice: for one problem in forward time, and (`turning`) for up to three, each with its own direction.
+// Kernels are made twice: for one problem in forward time, and (`turning`) for up to three, each with its own
+// direction.
 #pragma once
 
 #include "gpu/base/ptx.cuh"
@@ -19,20 +21,20 @@ struct Work {
     uint32_t lines;     // heads of all batches: so many for each problem
     uint32_t reversed;  // bit i: problem i runs over later tokens
     uint32_t stretches;
-    uint32_t parts;     // states that each stretch leaves, of equal shares of it, the first first
-    uint32_t scanned;   // whether la_scan has made them the states at the ends of stretches
-    float* states;      // [stretch][part][r·d] (SplitWork: below), in the order of the accumulators
-    float* last;        // [line][r·d], likewise: the states before the last chunks, for la_finish; null: not wanted
-    const float* initial;   // state before the first token, [batch][head][r][d]; null: zeros
-    int64_t initial_batch;  // elements from one batch to the next
-    int32_t r, d;           // of `initial`
+    uint32_t parts;        // states that each stretch leaves, of equal shares of it, the first first
+    uint32_t scanned;      // whether la_scan has made them the states at the ends of stretches
+    float* states;         // [stretch][part][r·d] (SplitWork: below), in the order of the accumulators
+    float* last;           // [line][r·d], likewise: the states before the last chunks, for la_finish; null: not wanted
+    const float* initial;  // state before the first token, [batch][head][r][d]; null: zeros
+    int64_t initial_batch;                  // elements from one batch to the next
+    int32_t r, d;                           // of `initial`
     uint64_t read_once, read_twice, write;  // cache policies
-    uint32_t bound[most_stretches + 1];        // stretch b is the chunks [bound[b], bound[b+1]) of the line
+    uint32_t bound[most_stretches + 1];     // stretch b is the chunks [bound[b], bound[b+1]) of the line
     Head head[most_heads];
 };
 
-// For Float32: states are left by tasks, blocks of equal shares of what there is to follow, cut without regard to the stretches. A task
-// leaves one for each stretch that it has chunks of: `states` is [stretch + task][r·d].
+// For Float32: states are left by tasks, blocks of equal shares of what there is to follow, cut without regard to the
+// stretches. A task leaves one for each stretch that it has chunks of: `states` is [stretch + task][r·d].
 struct SplitWork : Work {
     uint32_t task;                          // chunks for each
     uint32_t followed[most_stretches + 1];  // chunks of stretches before b that tasks follow
@@ -49,7 +51,9 @@ struct Piece {
     Head head;
 
     // Where chunk c is in memory.
-    __device__ __forceinline__ int token(uint32_t c) const { return static_cast<int>(reversed ? chunks - 1 - c : c) * chunk; }
+    __device__ __forceinline__ int token(uint32_t c) const {
+        return static_cast<int>(reversed ? chunks - 1 - c : c) * chunk;
+    }
 };
 
 template <bool turning>
@@ -58,7 +62,15 @@ __device__ __forceinline__ Piece piece_at(const Work& w, uint32_t pos, uint32_t 
     const uint32_t last = min(w.chunks, first + (end - pos));
     const uint32_t problem = turning ? line / w.lines : 0, in_problem = turning ? line - problem * w.lines : line;
     const uint32_t b = in_problem / w.heads, h = in_problem - b * w.heads;
-    return {line, first, last, problem, turning && (w.reversed >> problem & 1), w.chunks, static_cast<int>(h), static_cast<int>(b), w.head[h]};
+    return {line,
+            first,
+            last,
+            problem,
+            turning && (w.reversed >> problem & 1),
+            w.chunks,
+            static_cast<int>(h),
+            static_cast<int>(b),
+            w.head[h]};
 }
 
 // How many chunks before `first` are replayed to rebuild the state there.
@@ -67,7 +79,9 @@ __device__ __forceinline__ uint32_t replayed(const Piece& p) {
 }
 
 // First chunk of part i of [first, last).
-__device__ __forceinline__ uint32_t part_start(uint32_t first, uint32_t last, uint32_t i, uint32_t parts) { return first + (last - first) * i / parts; }
+__device__ __forceinline__ uint32_t part_start(uint32_t first, uint32_t last, uint32_t i, uint32_t parts) {
+    return first + (last - first) * i / parts;
+}
 
 // The stretch with chunk `pos` of those that are followed.
 __device__ __forceinline__ uint32_t stretch_followed(const SplitWork& w, uint32_t pos) {
@@ -80,9 +94,11 @@ __device__ __forceinline__ uint32_t stretch_followed(const SplitWork& w, uint32_
     return b;
 }
 
-// Calls f(index, chunks) for every state left by stretch b, or its part [from, to) in one head; the first first, or only the last.
+// Calls f(index, chunks) for every state left by stretch b, or its part [from, to) in one head; the first first, or
+// only the last.
 template <class W, class F>
-__device__ __forceinline__ void each_left(const W& w, uint32_t b, uint32_t from, uint32_t to, bool only_last, const F& f) {
+__device__ __forceinline__ void each_left(const W& w, uint32_t b, uint32_t from, uint32_t to, bool only_last,
+                                          const F& f) {
     if constexpr (std::is_same_v<W, SplitWork>) {
         const uint32_t end = w.followed[b + 1];
         uint32_t pos = only_last ? max(w.followed[b], (end - 1) / w.task * w.task) : w.followed[b];
@@ -92,15 +108,18 @@ __device__ __forceinline__ void each_left(const W& w, uint32_t b, uint32_t from,
             pos = next;
         }
     } else {
-        for (uint32_t i = only_last ? w.parts - 1 : 0; i < w.parts; ++i) f(b * w.parts + i, part_start(from, to, i + 1, w.parts) - part_start(from, to, i, w.parts));
+        for (uint32_t i = only_last ? w.parts - 1 : 0; i < w.parts; ++i)
+            f(b * w.parts + i, part_start(from, to, i + 1, w.parts) - part_start(from, to, i, w.parts));
     }
 }
 
 // γ^n, exact for n = 0 and for γ = 0 or 1.
-__device__ __forceinline__ float power(float log2_gamma, int n) { return n == 0 ? 1.0f : exp2f(log2_gamma * static_cast<float>(n)); }
+__device__ __forceinline__ float power(float log2_gamma, int n) {
+    return n == 0 ? 1.0f : exp2f(log2_gamma * static_cast<float>(n));
+}
 
-// The mask of a score tile of 64 queries and `keys` keys in the accumulators of one warpgroup: γ^(i-j) where query i sees key j; and for
-// pairs of 16-bit numbers, ones where it does: what is not seen becomes 0, NaN too.
+// The mask of a score tile of 64 queries and `keys` keys in the accumulators of one warpgroup: γ^(i-j) where query i
+// sees key j; and for pairs of 16-bit numbers, ones where it does: what is not seen becomes 0, NaN too.
 template <int keys>
 struct Mask {
     float weight[keys / 2];
@@ -162,21 +181,27 @@ __device__ __forceinline__ uint32_t pack(__half, float lo, float hi) {
     const __half2 x = __floats2half2_rn(lo, hi);
     return *reinterpret_cast<const uint32_t*>(&x);
 }
-__device__ __forceinline__ float2 unpack(__nv_bfloat16, uint32_t x) { return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&x)); }
-__device__ __forceinline__ float2 unpack(__half, uint32_t x) { return __half22float2(*reinterpret_cast<const __half2*>(&x)); }
+__device__ __forceinline__ float2 unpack(__nv_bfloat16, uint32_t x) {
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&x));
+}
+__device__ __forceinline__ float2 unpack(__half, uint32_t x) {
+    return __half22float2(*reinterpret_cast<const __half2*>(&x));
+}
 
 // Shared memory of both kernels. A tile of 64 tokens by 64 columns is 64 rows of 128 bytes in the 128-byte swizzle.
 constexpr uint32_t tile_bytes = 64 * 128, kept_bytes = 64 * 64 * 4;
 
 template <int R, int D, bool with_q>
 struct Layout {
-    static constexpr int groups = D / 64;                       // warpgroups that own 64 columns of the state each
+    static constexpr int groups = D / 64;  // warpgroups that own 64 columns of the state each
     static constexpr uint32_t k_at = with_q ? R / 64 * tile_bytes : 0, v_at = k_at + R / 64 * tile_bytes;
     static constexpr uint32_t stage_bytes = v_at + D / 64 * tile_bytes;
     static constexpr uint32_t scores = with_q ? 3 : 0, outputs = with_q ? 2 : 0;
     static constexpr uint32_t kept = with_q ? kept_bytes : 0;
     static constexpr uint32_t rest = (scores + outputs) * tile_bytes + kept + 1024 + 256;
-    static constexpr int stages = static_cast<int>((227 * 1024 - rest) / stage_bytes) < 6 ? static_cast<int>((227 * 1024 - rest) / stage_bytes) : 6;
+    static constexpr int stages = static_cast<int>((227 * 1024 - rest) / stage_bytes) < 6
+                                      ? static_cast<int>((227 * 1024 - rest) / stage_bytes)
+                                      : 6;
     static constexpr uint32_t scores_at = stages * stage_bytes, outputs_at = scores_at + scores * tile_bytes;
     static constexpr uint32_t kept_at = outputs_at + outputs * tile_bytes, barriers_at = kept_at + kept;
     static constexpr uint32_t bytes = barriers_at + 256 + 1024;  // 1024: the base is rounded up to a swizzle atom
@@ -185,14 +210,16 @@ struct Layout {
 // Whether one of these pairs has NaN or Inf.
 template <class E, int n>
 __device__ __forceinline__ bool unusual(const uint32_t (&x)[n]) {
-    constexpr uint32_t exponent = std::is_same_v<E, __half> ? 0x7C007C00 : 0x7F807F80, one = std::is_same_v<E, __half> ? 0x04000400 : 0x00800080;
+    constexpr uint32_t exponent = std::is_same_v<E, __half> ? 0x7C007C00 : 0x7F807F80,
+                       one = std::is_same_v<E, __half> ? 0x04000400 : 0x00800080;
     uint32_t carries = 0;
 #pragma unroll
     for (int i = 0; i < n; ++i) carries |= (x[i] & exponent) + one;
     return carries & 0x80008000;
 }
 
-// A score tile is 64 queries by two times 32 keys, rows of 64 bytes in the 64-byte swizzle: where eight keys of a row of a half are.
+// A score tile is 64 queries by two times 32 keys, rows of 64 bytes in the 64-byte swizzle: where eight keys of a row
+// of a half are.
 constexpr uint32_t half_tile = 64 * 64;
 __device__ __forceinline__ uint32_t score_at(int row, int eighth) { return row * 64 + ((eighth ^ row / 2 % 4) * 16); }
 
@@ -207,9 +234,9 @@ __device__ __forceinline__ void send_scores(uint32_t mine, uint32_t bytes, uint3
     }
 }
 
-// The tensor cores make NaN of a score of 0 times a value that is NaN or Inf, for tokens that do not see it. Where a chunk has such
-// values, what the state has given to its outputs is kept in `at`, and outputs that are not finite are made again, by the terms that
-// count: value(j, column) and score(i, j) read the tiles.
+// The tensor cores make NaN of a score of 0 times a value that is NaN or Inf, for tokens that do not see it. Where a
+// chunk has such values, what the state has given to its outputs is kept in `at`, and outputs that are not finite are
+// made again, by the terms that count: value(j, column) and score(i, j) read the tiles.
 struct Remake {
     uint32_t at;
     int thread;
@@ -227,7 +254,8 @@ struct Remake {
             const int i = 8 * (e / 4) + 2 * (lane % 4) + e % 2, column = 16 * (thread / 32) + lane / 4 + e % 4 / 2 * 8;
             float sum = ptx::load_shared_float(slot(e));
 #pragma unroll 1
-            for (int j = p.reversed ? i : 0; j < (p.reversed ? 64 : i + 1); ++j) sum = fmaf(score(i, j), value(j, column), sum);
+            for (int j = p.reversed ? i : 0; j < (p.reversed ? 64 : i + 1); ++j)
+                sum = fmaf(score(i, j), value(j, column), sum);
             ptx::store_shared(slot(e), sum);
         }
 #pragma unroll
@@ -248,8 +276,9 @@ template <class E, int R>
 struct State {
     static constexpr int count = R / 2;
     float s[count];
-    float v_low[4], v_up[4];  // γ^(distance to the next state) of a value: of this thread's four tokens of a k-step, of the k-steps
-    float step;               // γ^64
+    float v_low[4],
+        v_up[4];  // γ^(distance to the next state) of a value: of this thread's four tokens of a k-step, of the k-steps
+    float step;   // γ^64
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -270,7 +299,8 @@ struct State {
         const int row = lane % 8 + 8 * (lane / 16), block = 2 * warp + (lane / 8) % 2;
         const uint32_t at = v_tile + row * 128 + ((block ^ (lane % 8)) * 16);
 #pragma unroll
-        for (int ks = 0; ks < 4; ++ks) ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[4 * ks]), at + ks * 16 * 128);
+        for (int ks = 0; ks < 4; ++ks)
+            ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[4 * ks]), at + ks * 16 * 128);
     }
     // v_j γ^(63-j) · f, reversed v_j γ^j · f.
     __device__ __forceinline__ void weigh_v(uint32_t (&va)[16], float f) const {
@@ -290,14 +320,16 @@ struct State {
         const ptx::Tile k(k_tile, tile_bytes);
         ptx::matrix_fence();
 #pragma unroll
-        for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 1>(s, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], k + ks * 16 * 128, 1);
+        for (int ks = 0; ks < 4; ++ks)
+            ptx::product_rs<E, 1>(s, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], k + ks * 16 * 128, 1);
         ptx::matrix_commit();
     }
-    // Adds `count` earlier chunks, the latest first, as they come through the ring; the latest ends where the state stands. The
-    // values of one are weighed while the tensor cores work on the one before.
+    // Adds `count` earlier chunks, the latest first, as they come through the ring; the latest ends where the state
+    // stands. The values of one are weighed while the tensor cores work on the one before.
     template <class R_, class Release>
-    __device__ __forceinline__ void replay(uint32_t count, R_& ring, uint32_t stages_at, uint32_t stage_bytes, uint32_t k_at, uint32_t v_at, uint32_t full, int warp,
-                                           int lane, const Release& release) {
+    __device__ __forceinline__ void replay(uint32_t count, R_& ring, uint32_t stages_at, uint32_t stage_bytes,
+                                           uint32_t k_at, uint32_t v_at, uint32_t full, int warp, int lane,
+                                           const Release& release) {
         if (count == 0) return;
         float f = 1.0f;
         uint32_t x[16], y[16];
@@ -330,25 +362,28 @@ struct State {
 #pragma unroll
         for (int i = 0; i < R / 8; ++i) out[128 * i] = make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]);
     }
-    // From memory, the state where this stretch starts: the states left in the head summed, the first first; only the last where
-    // la_scan has summed them. A state is C times 64 columns, of which this is number `rank`.
+    // From memory, the state where this stretch starts: the states left in the head summed, the first first; only the
+    // last where la_scan has summed them. A state is C times 64 columns, of which this is number `rank`.
     template <class W>
-    __device__ __forceinline__ void take(const W& work, const Piece& p, uint32_t stretch, uint32_t C, uint32_t rank, int thread) {
+    __device__ __forceinline__ void take(const W& work, const Piece& p, uint32_t stretch, uint32_t C, uint32_t rank,
+                                         int thread) {
         ptx::wait_for_previous_kernel();
         const uint32_t start = p.line * work.chunks;
         uint32_t b = stretch - 1;
         while (!work.scanned && work.bound[b] > start) --b;
         for (; b < stretch; ++b) {
-            each_left(work, b, max(work.bound[b], start), work.bound[b + 1], work.scanned, [&](uint32_t index, uint32_t n) {
-                const float decay = power(p.head.log2_gamma, static_cast<int>(n) * chunk);
-                const float4* from = reinterpret_cast<const float4*>(work.states + (size_t{index} * C + rank) * (R * 64)) + thread;
+            each_left(
+                work, b, max(work.bound[b], start), work.bound[b + 1], work.scanned, [&](uint32_t index, uint32_t n) {
+                    const float decay = power(p.head.log2_gamma, static_cast<int>(n) * chunk);
+                    const float4* from =
+                        reinterpret_cast<const float4*>(work.states + (size_t{index} * C + rank) * (R * 64)) + thread;
 #pragma unroll
-                for (int j = 0; j < R / 8; ++j) {
-                    const float4 x = __ldcg(from + 128 * j);
-                    s[4 * j] = s[4 * j] * decay + x.x, s[4 * j + 1] = s[4 * j + 1] * decay + x.y;
-                    s[4 * j + 2] = s[4 * j + 2] * decay + x.z, s[4 * j + 3] = s[4 * j + 3] * decay + x.w;
-                }
-            });
+                    for (int j = 0; j < R / 8; ++j) {
+                        const float4 x = __ldcg(from + 128 * j);
+                        s[4 * j] = s[4 * j] * decay + x.x, s[4 * j + 1] = s[4 * j + 1] * decay + x.y;
+                        s[4 * j + 2] = s[4 * j + 2] * decay + x.z, s[4 * j + 3] = s[4 * j + 3] * decay + x.w;
+                    }
+                });
         }
     }
     // Adds what is left of the state before the first token where this piece starts.
@@ -358,7 +393,8 @@ struct State {
         const float* initial = work.initial + p.b * work.initial_batch + int64_t{p.h} * work.r * work.d;
 #pragma unroll
         for (int i = 0; i < count; ++i) {
-            const int column = 64 * static_cast<int>(rank) + 16 * warp + lane / 4 + i % 4 / 2 * 8, row = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+            const int column = 64 * static_cast<int>(rank) + 16 * warp + lane / 4 + i % 4 / 2 * 8,
+                      row = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
             if (column < work.d && row < work.r) s[i] = fmaf(weight, initial[row * work.d + column], s[i]);
         }
     }
@@ -380,17 +416,19 @@ __device__ __forceinline__ void prefetch(const Tensors& map) {
     ptx::prefetch_map(map.q), ptx::prefetch_map(map.k), ptx::prefetch_map(map.v), ptx::prefetch_map(map.o);
 }
 
-// ---- States at the ends of stretches ---------------------------------------------------------------------------------------------
+// ---- States at the ends of stretches ----
 
 template <class E, int R, int D, bool turning>
-__global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_constant__ Maps<turning> maps, const __grid_constant__ Work work) {
+__global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_constant__ Maps<turning> maps,
+                                                                  const __grid_constant__ Work work) {
     using L = Layout<R, D, false>;
     extern __shared__ uint8_t raw[];
     const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
     const uint32_t full = base + L::barriers_at, empty = full + 8 * L::stages;
     const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < L::stages; ++i) ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 4 * L::groups);
+        for (int i = 0; i < L::stages; ++i)
+            ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 4 * L::groups);
         ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -414,9 +452,13 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
                 ptx::barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
                 ptx::barrier_arrive_expect(bar, L::stage_bytes);
 #pragma unroll
-                for (int i = 0; i < R / 64; ++i) ptx::load_box(at + L::k_at + i * tile_bytes, map.k, bar, 64 * i, p.token(c), p.h, p.b, work.read_twice);
+                for (int i = 0; i < R / 64; ++i)
+                    ptx::load_box(at + L::k_at + i * tile_bytes, map.k, bar, 64 * i, p.token(c), p.h, p.b,
+                                  work.read_twice);
 #pragma unroll
-                for (int i = 0; i < D / 64; ++i) ptx::load_box(at + L::v_at + i * tile_bytes, map.v, bar, 64 * i, p.token(c), p.h, p.b, work.read_twice);
+                for (int i = 0; i < D / 64; ++i)
+                    ptx::load_box(at + L::v_at + i * tile_bytes, map.v, bar, 64 * i, p.token(c), p.h, p.b,
+                                  work.read_twice);
                 ring.next();
             }
         }
@@ -425,9 +467,10 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     State<E, R> state;
     state.clear();
     state.set_decay(p, lane);
-    state.replay(p.last - p.first, ring, base, L::stage_bytes, L::k_at, L::v_at + (group - 1) * tile_bytes, full, warp, lane, [&](uint32_t stage) {
-        if (lane == 0) ptx::barrier_arrive(empty + 8 * stage);
-    });
+    state.replay(p.last - p.first, ring, base, L::stage_bytes, L::k_at, L::v_at + (group - 1) * tile_bytes, full, warp,
+                 lane, [&](uint32_t stage) {
+                     if (lane == 0) ptx::barrier_arrive(empty + 8 * stage);
+                 });
     state.leave(work.states, size_t{blockIdx.x} * L::groups + group - 1, threadIdx.x % 128);
 }
 
@@ -453,11 +496,12 @@ __global__ __launch_bounds__(256) void la_scan(const __grid_constant__ W work) {
     }
 }
 
-// The states after the last token, [batch][head][r][d], from those before the last chunk of n tokens, in Float32. One block: 16 rows
-// of one head's state, up to 128 columns.
+// The states after the last token, [batch][head][r][d], from those before the last chunk of n tokens, in Float32. One
+// block: 16 rows of one head's state, up to 128 columns.
 template <class E>
-__global__ __launch_bounds__(256) void la_finish(const __grid_constant__ Work work, const E* k, const E* v, Strides k_stride, Strides v_stride,
-                                                 int64_t N, int blocks_of_64, int padded_r, float* state) {
+__global__ __launch_bounds__(256) void la_finish(const __grid_constant__ Work work, const E* k, const E* v,
+                                                 Strides k_stride, Strides v_stride, int64_t N, int blocks_of_64,
+                                                 int padded_r, float* state) {
     const int64_t b = blockIdx.x / work.heads, h = blockIdx.x % work.heads;
     const int column = threadIdx.x % 128, first = blockIdx.y * 16 + threadIdx.x / 128 * 8;
     if (column >= work.d || first >= work.r) return;
@@ -481,25 +525,29 @@ __global__ __launch_bounds__(256) void la_finish(const __grid_constant__ Work wo
     for (int i = 0; i < rows; ++i) state[b * work.initial_batch + (h * work.r + first + i) * work.d + column] = s[i];
 }
 
-// ---- Outputs -----------------------------------------------------------------------------------------------------------------------
+// ---- Outputs ----
 
 // Warpgroup 0 loads, and one warp of it looks for NaN and Inf; 1 makes the scores P = Q Kᵀ ⊙ Λ; 2 owns 64 columns of v:
 // Oᵀ = γ^(i+1) Sᵀ Qᵀ + Vᵀ Pᵀ, S ← γ^64 S + V'ᵀ K.
-// With C = 2, a cluster of two blocks shares a stretch: each has half of up to 128 columns of v, and makes half the scores and
-// reads half of q and k for both.
+// With C = 2, a cluster of two blocks shares a stretch: each has half of up to 128 columns of v, and makes half the
+// scores and reads half of q and k for both.
 template <class E, int R, int C, bool turning>
-__global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps<turning> maps, const __grid_constant__ Work work) {
+__global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps<turning> maps,
+                                                    const __grid_constant__ Work work) {
     using L = Layout<R, 64, true>;
     extern __shared__ uint8_t raw[];
     const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
-    const uint32_t full = base + L::barriers_at, empty = full + 8 * L::stages, score_full = empty + 8 * L::stages, score_empty = score_full + 8 * L::scores;
+    const uint32_t full = base + L::barriers_at, empty = full + 8 * L::stages, score_full = empty + 8 * L::stages,
+                   score_empty = score_full + 8 * L::scores;
     const uint32_t odd_values = score_empty + 8 * L::scores;  // one for each score tile
     const uint32_t stretch = blockIdx.x / C, rank = C > 1 ? ptx::cluster_rank() : 0;
     const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         if constexpr (!turning) prefetch(maps.of[0]);
-        for (int i = 0; i < L::stages; ++i) ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 8 * C + 1);
-        for (int i = 0; i < L::scores; ++i) ptx::barrier_init(score_full + 8 * i, 2), ptx::barrier_init(score_empty + 8 * i, 4 * C);
+        for (int i = 0; i < L::stages; ++i)
+            ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 8 * C + 1);
+        for (int i = 0; i < L::scores; ++i)
+            ptx::barrier_init(score_full + 8 * i, 2), ptx::barrier_init(score_empty + 8 * i, 4 * C);
         ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -558,7 +606,8 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
 #pragma unroll 4
                     for (uint32_t i = 0; i < tile_bytes; i += 512) {
                         const float4 x = ptx::load_shared(v_tile + i);
-                        odd |= unusual<E>({__float_as_uint(x.x), __float_as_uint(x.y), __float_as_uint(x.z), __float_as_uint(x.w)});
+                        odd |= unusual<E>(
+                            {__float_as_uint(x.x), __float_as_uint(x.y), __float_as_uint(x.z), __float_as_uint(x.w)});
                     }
                     odd = __any_sync(~0u, odd);
                     // An arrival does not wait for loads on their way: which lane arrives hangs on what came.
@@ -614,7 +663,9 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                         const int n = 8 * j + 2 * i;
                         x[i] = pack(E{}, acc[n] * mask.weight[n], acc[n + 1] * mask.weight[n + 1]) & mask.seen[n / 2];
                     }
-                    ptx::store_matrices(mine + j / 2 * half_tile + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16), x[0], x[1], x[2], x[3]);
+                    ptx::store_matrices(
+                        mine + j / 2 * half_tile + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16), x[0], x[1],
+                        x[2], x[3]);
                 }
                 ptx::proxy_fence();
                 ptx::named_barrier(2, 128);
@@ -641,8 +692,8 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             OutputDecay decay;
             decay.set(p, lane);
 
-            // Each turn of the loop queues three products: what the state gives to chunk c, what the scores add to chunk c - 1, and
-            // the update of the state by chunk c; while they run, chunk c - 2 leaves.
+            // Each turn of the loop queues three products: what the state gives to chunk c, what the scores add to
+            // chunk c - 1, and the update of the state by chunk c; while they run, chunk c - 2 leaves.
             float o[32], from_state[32];
             uint32_t packed[16];
             bool odd = false;  // the values whose scores are being queued have NaN or Inf
@@ -664,14 +715,16 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             const auto queue_scores = [&](uint32_t stage) {
                 ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
                 // Read by the one lane that will tell this block's score group that the word may be written again.
-                odd = __any_sync(~0u, ptx::load_shared_word_if(lane == static_cast<int>(rank), odd_values + 4 * in.stage));
+                odd = __any_sync(~0u,
+                                 ptx::load_shared_word_if(lane == static_cast<int>(rank), odd_values + 4 * in.stage));
                 if (odd) remake.keep(o);
                 const ptx::Tile v(base + stage * L::stage_bytes + L::v_at);
                 const ptx::NarrowTile scores(base + L::scores_at + in.stage * tile_bytes);
                 ptx::hold(o);
                 ptx::matrix_fence();
 #pragma unroll
-                for (int ks = 0; ks < 4; ++ks) ptx::product_ss<E, 1, 0>(o, v + ks * 16 * 128, scores + (ks / 2 * half_tile + ks % 2 * 32), 1);
+                for (int ks = 0; ks < 4; ++ks)
+                    ptx::product_ss<E, 1, 0>(o, v + ks * 16 * 128, scores + (ks / 2 * half_tile + ks % 2 * 32), 1);
                 ptx::matrix_commit();
             };
             const auto queue_update = [&] {
@@ -694,7 +747,8 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 ptx::named_barrier(1, 128);
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
-                    ptx::store_matrices_transposed(out + put + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2], packed[4 * j + 3]);
+                    ptx::store_matrices_transposed(out + put + j * 16 * 128, packed[4 * j], packed[4 * j + 1],
+                                                   packed[4 * j + 2], packed[4 * j + 3]);
                 }
                 ptx::proxy_fence();
                 ptx::named_barrier(1, 128);
@@ -712,13 +766,16 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             };
 
             const auto leave_before = [&](uint32_t c) {
-                if (!turning && work.last && c + 1 == work.chunks) state.leave(work.last, size_t{p.line} * C + rank, threadIdx.x % 128);
+                if (!turning && work.last && c + 1 == work.chunks)
+                    state.leave(work.last, size_t{p.line} * C + rank, threadIdx.x % 128);
             };
             const auto remake_outputs = [&](uint32_t stage) {
-                const uint32_t v_tile = base + stage * L::stage_bytes + L::v_at, scores = base + L::scores_at + in.stage * tile_bytes;
+                const uint32_t v_tile = base + stage * L::stage_bytes + L::v_at,
+                               scores = base + L::scores_at + in.stage * tile_bytes;
                 const auto value = [&](int j, int column) { return tile_element<E>(v_tile, j, column); };
                 const auto score = [&](int i, int j) {
-                    const float2 pair = unpack(E{}, ptx::load_shared_word(scores + j / 32 * half_tile + score_at(i, j % 32 / 8) + j % 8 / 2 * 4));
+                    const float2 pair = unpack(E{}, ptx::load_shared_word(scores + j / 32 * half_tile +
+                                                                          score_at(i, j % 32 / 8) + j % 8 / 2 * 4));
                     return j % 2 ? pair.y : pair.x;
                 };
                 remake.make(p, o, value, score);

@@ -55,8 +55,8 @@ Maps<turning> maps_of(const Call& call, int cluster) {
         const auto map = [&](const void* data, int width, Strides s, int tokens) {
             return tensor_map(data, a.type, a.B, a.H, a.N, width, s, 128 / bytes_of(a.type), tokens);
         };
-        maps.of[i] = {map(a.q, a.r, a.q_stride, chunk / cluster), map(a.k, a.r, a.k_stride, chunk / cluster), map(a.v, a.d, a.v_stride, chunk),
-                      map(a.o, a.d, a.o_stride, chunk)};
+        maps.of[i] = {map(a.q, a.r, a.q_stride, chunk / cluster), map(a.k, a.r, a.k_stride, chunk / cluster),
+                      map(a.v, a.d, a.v_stride, chunk), map(a.o, a.d, a.o_stride, chunk)};
     }
     return maps;
 }
@@ -78,22 +78,25 @@ void run(const Call& call, const Plan& p, cudaStream_t stream) {
         using Pass = SplitLayout<R, D, true>;
         using L = SplitLayout<R, D, false>;
         if (after) {
-            launch(la_split<R, D, true, turning>, "launching la_split for states", static_cast<unsigned>(p.tasks), Pass::threads, Pass::bytes, 1, false, stream, maps, work);
+            launch(la_split<R, D, true, turning>, "launching la_split for states", static_cast<unsigned>(p.tasks),
+                   Pass::threads, Pass::bytes, 1, false, stream, maps, work);
             scan();
         }
-        launch(la_split<R, D, false, turning>, "launching la_split", blocks, L::threads, L::bytes, 1, after, stream, maps, work);
+        launch(la_split<R, D, false, turning>, "launching la_split", blocks, L::threads, L::bytes, 1, after, stream,
+               maps, work);
     } else {
         if (after) {
-            launch(la_state<E, R, D, turning>, "launching la_state", p.stretches * p.parts, 128 * (1 + D / 64), Layout<R, D, false>::bytes, 1, false, stream,
-                   cluster > 1 ? maps_of<turning>(call, 1) : maps, work);
+            launch(la_state<E, R, D, turning>, "launching la_state", p.stretches * p.parts, 128 * (1 + D / 64),
+                   Layout<R, D, false>::bytes, 1, false, stream, cluster > 1 ? maps_of<turning>(call, 1) : maps, work);
             scan();
         }
-        launch(la_output<E, R, cluster, turning>, "launching la_output", blocks, 384, Layout<R, 64, true>::bytes, cluster, after, stream, maps, work);
+        launch(la_output<E, R, cluster, turning>, "launching la_output", blocks, 384, Layout<R, 64, true>::bytes,
+               cluster, after, stream, maps, work);
     }
     if (!turning && a.state) {
         const dim3 grid(work.lines, static_cast<unsigned>((a.r + 15) / 16));
-        launch(la_finish<E>, "launching la_finish", grid, 256, 0, 1, false, stream, work, static_cast<const E*>(a.k), static_cast<const E*>(a.v), a.k_stride,
-               a.v_stride, a.N, D / 64, R, a.state);
+        launch(la_finish<E>, "launching la_finish", grid, 256, 0, 1, false, stream, work, static_cast<const E*>(a.k),
+               static_cast<const E*>(a.v), a.k_stride, a.v_stride, a.N, D / 64, R, a.state);
     }
 }
 

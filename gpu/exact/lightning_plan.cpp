@@ -15,8 +15,8 @@ using std::int64_t;
 // A weight below 2^-reach_bits is not seen beside 1 by a Float32 sum.
 constexpr double reach_bits = 24;
 constexpr int most_summed = 32;  // states that a stretch sums itself where it starts
-// Costs in units of one multiprocessor's share of the time to read q, k, v and write o of a chunk at full bandwidth: k and v
-// alone, a launch, and for a multiprocessor to take in k and v.
+// Costs in units of one multiprocessor's share of the time to read q, k, v and write o of a chunk at full bandwidth: k
+// and v alone, a launch, and for a multiprocessor to take in k and v.
 constexpr double half = 0.5, launch_cost = 1.5, replay_cost = 0.28;
 // What a multiprocessor needs at least for its share of a chunk: the whole one, or half.
 double chunk_cost(int cluster) { return cluster == 1 ? 0.82 : 0.45; }
@@ -32,8 +32,8 @@ int reach_of(double gamma, int64_t chunks) {
 // Blocks to a stretch: each has 64 columns of v, in Float32 all of them.
 int cluster_of(const CausalArgs& a) { return a.type == Type::Float32 ? 1 : padded(a.d) / 64; }
 
-// Plans one of the problems on its share of the multiprocessors: the others are cut alike, so that those that read the same
-// tensors in the same direction do it at the same time.
+// Plans one of the problems on its share of the multiprocessors: the others are cut alike, so that those that read the
+// same tensors in the same direction do it at the same time.
 struct Planner {
     const CausalArgs& a;
     int64_t chunks, total;
@@ -50,7 +50,8 @@ struct Planner {
           cluster(cluster_of(a)),
           split(a.type == Type::Float32) {}
 
-    // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory. False: all is as it was.
+    // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory. False: all is
+    // as it was.
     bool set_reach(int64_t longest_replay) {
         bool changed = head.empty();
         head.resize(static_cast<std::size_t>(a.H));
@@ -72,8 +73,8 @@ struct Planner {
     // Whether a stretch that starts there needs states from memory.
     bool waits(int64_t pos) const { return pos % chunks != 0 && reach_at(pos) == from_memory; }
 
-    // The line in at most G stretches that move the same number of bytes; in Float32, where bytes are not what limits, of equal cost, if
-    // those that wait for states from memory could have made `delay` chunks meanwhile.
+    // The line in at most G stretches that move the same number of bytes; in Float32, where bytes are not what limits,
+    // of equal cost, if those that wait for states from memory could have made `delay` chunks meanwhile.
     std::vector<uint32_t> even(int G, double delay = 0) const {
         const double replay = split ? split_replay / split_chunk : half;
         std::vector<uint32_t> bound;
@@ -111,7 +112,9 @@ struct Planner {
     }
 
     // Chunks of a stretch from whose state another one starts: tasks follow them.
-    int64_t left_by(int64_t from, int64_t to) const { return waits(to) ? to - std::max(from, to / chunks * chunks) : 0; }
+    int64_t left_by(int64_t from, int64_t to) const {
+        return waits(to) ? to - std::max(from, to / chunks * chunks) : 0;
+    }
 
     // The most states that tasks of `each` chunks leave before a stretch of the same head.
     int64_t most_left(const std::vector<uint32_t>& bound, int64_t each) const {
@@ -127,8 +130,8 @@ struct Planner {
         return most;
     }
 
-    // Float32: a multiprocessor holds one block. Stretches that wait for no state begin on those that the tasks leave over; the others
-    // where tasks have ended.
+    // Float32: a multiprocessor holds one block. Stretches that wait for no state begin on those that the tasks leave
+    // over; the others where tasks have ended.
     Plan estimate_split(std::vector<uint32_t> bound) const {
         Plan p;
         p.stretches = static_cast<int>(bound.size()) - 1;
@@ -156,7 +159,8 @@ struct Planner {
             const int64_t each = (left + tasks - 1) / tasks;
             // Outputs beside the tasks take bandwidth from them.
             const double share = multiprocessors - beside / split_chunk;
-            const double pass = launch_cost + std::max(half * static_cast<double>(left) / share, split_replay * static_cast<double>(each));
+            const double pass = launch_cost + std::max(half * static_cast<double>(left) / share,
+                                                       split_replay * static_cast<double>(each));
             const bool scan = most_left(bound, each) > most_summed;
             double time = pass + waiting_time;
             if (scan || free > beside) time = pass + std::max(waiting_time, free_time);
@@ -179,9 +183,11 @@ struct Planner {
         int leaving = 0, in_head = 0, most_in_head = 0;
         int64_t left = 0, longest = 0;
         for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
-            const int64_t end = bound[g + 1], n = end - bound[g], back = replayed_at(bound[g]), from = end / chunks * chunks;
+            const int64_t end = bound[g + 1], n = end - bound[g], back = replayed_at(bound[g]),
+                          from = end / chunks * chunks;
             bytes += half * static_cast<double>(back);
-            slowest = std::max(slowest, chunk_cost(cluster) * static_cast<double>(n) + replay_cost * static_cast<double>(back));
+            slowest = std::max(slowest,
+                               chunk_cost(cluster) * static_cast<double>(n) + replay_cost * static_cast<double>(back));
             if (end == from || reach_at(end) != from_memory) continue;
             ++leaving;
             in_head = bound[g] > from ? in_head + 1 : 1;
@@ -192,10 +198,11 @@ struct Planner {
         }
         p.time = std::max(bytes / multiprocessors, slowest);
         if (leaving > 0) {
-            p.parts = static_cast<int>(std::clamp<int64_t>(multiprocessors / leaving, 1, std::min<int64_t>(longest, 4)));
+            p.parts =
+                static_cast<int>(std::clamp<int64_t>(multiprocessors / leaving, 1, std::min<int64_t>(longest, 4)));
             p.scan = p.parts * most_in_head > most_summed;
-            p.time += launch_cost * (p.scan ? 2 : 1) +
-                      std::max(half * static_cast<double>(left) / multiprocessors, replay_cost * static_cast<double>(longest) / p.parts);
+            p.time += launch_cost * (p.scan ? 2 : 1) + std::max(half * static_cast<double>(left) / multiprocessors,
+                                                                replay_cost * static_cast<double>(longest) / p.parts);
         }
         p.bound = std::move(bound);
         p.head = head;
@@ -220,8 +227,8 @@ struct Planner {
         std::stable_partition(p.order.begin(), p.order.end(), [&](uint8_t g) { return !waits(p.bound[g]); });
     }
 
-    // The quickest, as estimated, of: stretches of equal work or along the heads; states replayed or, where the decay reaches far,
-    // from memory.
+    // The quickest, as estimated, of: stretches of equal work or along the heads; states replayed or, where the decay
+    // reaches far, from memory.
     Plan best() {
         Plan found;
         const auto offer = [&](std::vector<uint32_t> bound) {
@@ -229,13 +236,16 @@ struct Planner {
             if (found.stretches == 0 || p.time < 0.995 * found.time) found = std::move(p);
         };
         const int64_t lines = a.B * a.H, most = std::min<int64_t>(total, most_stretches / problems);
-        const int64_t G = std::clamp<int64_t>(a.stretches > 0 ? a.stretches : multiprocessors / cluster, 1, most), each = (total + G - 1) / G;
+        const int64_t G = std::clamp<int64_t>(a.stretches > 0 ? a.stretches : multiprocessors / cluster, 1, most),
+                      each = (total + G - 1) / G;
         for (const int64_t longest : {chunks, split ? each : each / 2, each / 2}) {
             if (!set_reach(longest)) continue;
-            const bool some_wait = std::any_of(head.begin(), head.end(), [](const Head& h) { return h.reach == from_memory; });
+            const bool some_wait =
+                std::any_of(head.begin(), head.end(), [](const Head& h) { return h.reach == from_memory; });
             if (lines > G && a.stretches == 0) offer(by_head(1, (lines + G - 1) / G));
             offer(even(static_cast<int>(G)));
-            for (int i = 1; i <= 12 && split && some_wait && a.stretches == 0; ++i) offer(even(static_cast<int>(G), static_cast<double>(each * i) / 16));
+            for (int i = 1; i <= 12 && split && some_wait && a.stretches == 0; ++i)
+                offer(even(static_cast<int>(G), static_cast<double>(each * i) / 16));
             for (int64_t P = std::min(chunks, G / lines); P > 1 && a.stretches == 0; --P) offer(by_head(P, 1));
         }
         return found;
@@ -245,7 +255,8 @@ struct Planner {
 Plan repeated(Plan p, int times) {
     const uint32_t total = p.bound.back();
     for (int i = 1; i < times; ++i) {
-        for (int g = 1; g <= p.stretches; ++g) p.bound.push_back(static_cast<uint32_t>(i) * total + p.bound[static_cast<std::size_t>(g)]);
+        for (int g = 1; g <= p.stretches; ++g)
+            p.bound.push_back(static_cast<uint32_t>(i) * total + p.bound[static_cast<std::size_t>(g)]);
     }
     p.stretches *= times;
     p.tasks *= times;

@@ -18,15 +18,15 @@ constexpr int from_memory = -1;  // Head::reach: earlier kernels leave states
 struct Call {
     std::array<CausalArgs, most_problems> problem;
     int count = 1;
-    unsigned reversed = 0;        // bit i: problem i runs over later tokens; it has no state
+    unsigned reversed = 0;         // bit i: problem i runs over later tokens; it has no state
     std::int64_t state_batch = 0;  // elements from one batch of the states to the next
     Workspace workspace;
 
     const CausalArgs& any() const { return problem[0]; }
 };
 
-// Bytes of workspace for the call, and the call itself: on tensor cores where they reach all its problems, else on FMA units;
-// heads in groups of most_heads. Arguments are already checked.
+// Bytes of workspace for the call, and the call itself: on tensor cores where they reach all its problems, else on FMA
+// units; heads in groups of most_heads. Arguments are already checked.
 std::size_t workspace(const Call& call);
 void run(const Call& call, cudaStream_t stream);
 
@@ -38,8 +38,9 @@ struct Head {  // its decay
     int reach;  // chunks back that still count
 };
 
-// A line of chunks is cut into stretches: all chunks of all heads of all problems, one after the other. Where one starts inside a head
-// whose states come from memory, earlier kernels follow the chunks before it in this head and leave states.
+// A line of chunks is cut into stretches: all chunks of all heads of all problems, one after the other. Where one
+// starts inside a head whose states come from memory, earlier kernels follow the chunks before it in this head and
+// leave states.
 struct Plan {
     int stretches = 0;
     int parts = 0;      // states that la_state leaves for each stretch; 0: not needed

@@ -15,7 +15,7 @@ struct Portable {
     const void *q, *k, *v;
     void* o;
     int64_t q_stride[3], k_stride[3], v_stride[3], o_stride[3];  // batch, head, token
-    float* state;  // null: none
+    float* state;                                                // null: none
     int64_t state_batch, N;
     int32_t r, d, heads;
     bool reversed;
@@ -25,11 +25,12 @@ struct Portable {
 // Shared memory in floats: q and k of a chunk with rows padded to an odd length, v, scores, the state.
 __host__ __device__ constexpr int portable_row(int r) { return r | 1; }
 __host__ __device__ constexpr int portable_floats(int r) {
-    return 2 * portable_chunk * portable_row(r) + portable_chunk * portable_columns + portable_chunk * (portable_chunk + 1) + r * portable_columns;
+    return 2 * portable_chunk * portable_row(r) + portable_chunk * portable_columns +
+           portable_chunk * (portable_chunk + 1) + r * portable_columns;
 }
 
-// One block: 32 columns of v of one head, chunks of 32 tokens one after the other, the r × 32 state in shared memory. Reversed, the
-// tokens are counted from the last.
+// One block: 32 columns of v of one head, chunks of 32 tokens one after the other, the r × 32 state in shared memory.
+// Reversed, the tokens are counted from the last.
 template <class E>
 __global__ __launch_bounds__(portable_threads) void la_portable(const __grid_constant__ Portable a) {
     extern __shared__ float shared[];
@@ -55,7 +56,8 @@ __global__ __launch_bounds__(portable_threads) void la_portable(const __grid_con
                 q[t * row + i] = t < n ? static_cast<float>(Q[token(start + t) * a.q_stride[2] + i]) : 0.0f;
                 k[t * row + i] = t < n ? static_cast<float>(K[token(start + t) * a.k_stride[2] + i]) : 0.0f;
             }
-            v[t * W + lane] = t < n && column < a.d ? static_cast<float>(V[token(start + t) * a.v_stride[2] + column]) : 0.0f;
+            v[t * W + lane] =
+                t < n && column < a.d ? static_cast<float>(V[token(start + t) * a.v_stride[2] + column]) : 0.0f;
         }
         __syncthreads();
         for (int t = warp; t < n; t += warps) {  // lane: the earlier token
@@ -68,7 +70,8 @@ __global__ __launch_bounds__(portable_threads) void la_portable(const __grid_con
             float inter = 0.0f, intra = 0.0f;
             for (int i = 0; i < a.r; ++i) inter = fmaf(q[t * row + i], S[i * W + lane], inter);
             for (int j = 0; j <= t; ++j) intra = fmaf(scores[t * (C + 1) + j], v[j * W + lane], intra);
-            if (column < a.d) O[token(start + t) * a.o_stride[2] + column] = static_cast<E>(fmaf(power(t + 1), inter, intra));
+            if (column < a.d)
+                O[token(start + t) * a.o_stride[2] + column] = static_cast<E>(fmaf(power(t + 1), inter, intra));
         }
         __syncthreads();
         for (int t = warp; t < n; t += warps) v[t * W + lane] *= power(n - 1 - t);
@@ -85,11 +88,14 @@ __global__ __launch_bounds__(portable_threads) void la_portable(const __grid_con
 template <class E>
 void run_as(const CausalArgs& a, bool reversed, int64_t state_batch, cudaStream_t stream) {
     const auto set = [](int64_t(&to)[3], Strides s) { to[0] = s.batch, to[1] = s.head, to[2] = s.token; };
-    Portable x{a.q, a.k, a.v, a.o, {}, {}, {}, {}, a.state, state_batch, a.N, a.r, a.d, static_cast<int32_t>(a.H), reversed, {}};
+    Portable x{a.q,      a.k, a.v, a.o, {}, {}, {}, {}, a.state, state_batch, a.N, a.r, a.d, static_cast<int32_t>(a.H),
+               reversed, {}};
     set(x.q_stride, a.q_stride), set(x.k_stride, a.k_stride), set(x.v_stride, a.v_stride), set(x.o_stride, a.o_stride);
     for (int64_t h = 0; h < a.H; ++h) x.log2_gamma[h] = static_cast<float>(std::log2(a.decay_of(h)));
-    const dim3 grid(static_cast<unsigned>(a.B * a.H), static_cast<unsigned>((a.d + portable_columns - 1) / portable_columns));
-    launch(la_portable<E>, "launching la_portable", grid, portable_threads, sizeof(float) * portable_floats(a.r), 1, false, stream, x);
+    const dim3 grid(static_cast<unsigned>(a.B * a.H),
+                    static_cast<unsigned>((a.d + portable_columns - 1) / portable_columns));
+    launch(la_portable<E>, "launching la_portable", grid, portable_threads, sizeof(float) * portable_floats(a.r), 1,
+           false, stream, x);
 }
 
 }  // namespace

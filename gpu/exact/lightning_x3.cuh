@@ -1,7 +1,7 @@
-// Lightning Attention-2 on Float32 tensors with BFloat16 tensor cores: every operand is split into hi + lo, and hi·hi + hi·lo + lo·hi
-// stand for the product (relative error of an operand 2^-17). Tiles of q and k arrive as Float32 and are split where they lie: a tile of
-// 64 columns, two boxes of 64 rows of 128 bytes, becomes a hi tile and a lo tile. Tiles of v are split on their way into registers, and
-// the outputs leave from where the values were.
+// Lightning Attention-2 on Float32 tensors with BFloat16 tensor cores: every operand is split into hi + lo, and hi·hi +
+// hi·lo + lo·hi stand for the product (relative error of an operand 2^-17). Tiles of q and k arrive as Float32 and are
+// split where they lie: a tile of 64 columns, two boxes of 64 rows of 128 bytes, becomes a hi tile and a lo tile. Tiles
+// of v are split on their way into registers, and the outputs leave from where the values were.
 #pragma once
 
 #include "gpu/exact/lightning.cuh"
@@ -13,13 +13,16 @@ constexpr uint32_t half_bytes = 2 * half_tile;
 
 template <int R, int D, bool leave_states>
 struct SplitLayout {
-    static constexpr int groups = D / 64;                       // warpgroups that own 64 columns of the state each
+    static constexpr int groups = D / 64;  // warpgroups that own 64 columns of the state each
     static constexpr int q_splitters = 4, k_splitters = leave_states ? 7 : 3;  // warps that split
     static constexpr uint32_t block = 2 * tile_bytes;  // 64 columns, as 64 × 64 Float32 or as hi and lo
-    static constexpr uint32_t qk_bytes = R / 64 * block, stage_bytes = (leave_states ? 1 : 2) * qk_bytes + groups * block;
+    static constexpr uint32_t qk_bytes = R / 64 * block,
+                              stage_bytes = (leave_states ? 1 : 2) * qk_bytes + groups * block;
     static constexpr int scores = leave_states ? 0 : 2;
-    static constexpr uint32_t barrier_bytes = 512, rest = scores * block + barrier_bytes + 1024;  // 1024: the base is rounded up to a swizzle atom
-    static constexpr int fitting = static_cast<int>((227 * 1024 - rest) / stage_bytes), stages = fitting < 4 ? fitting : 4;
+    static constexpr uint32_t barrier_bytes = 512, rest = scores * block + barrier_bytes +
+                                                          1024;  // 1024: the base is rounded up to a swizzle atom
+    static constexpr int fitting = static_cast<int>((227 * 1024 - rest) / stage_bytes),
+                         stages = fitting < 4 ? fitting : 4;
     static constexpr uint32_t k_at = 0, v_at = stages * qk_bytes, q_at = v_at + stages * groups * block;
     static constexpr uint32_t scores_at = stages * stage_bytes, barriers_at = scores_at + scores * block;
     static constexpr uint32_t bytes = barriers_at + barrier_bytes + 1024;
@@ -31,7 +34,8 @@ template <int stages>
 struct Tiles {
     uint32_t at, bytes, bars;
     Ring<stages> ring;
-    __device__ __forceinline__ Tiles(uint32_t data, uint32_t size, uint32_t barriers) : at(data), bytes(size), bars(barriers) {}
+    __device__ __forceinline__ Tiles(uint32_t data, uint32_t size, uint32_t barriers)
+        : at(data), bytes(size), bars(barriers) {}
     __device__ __forceinline__ uint32_t tile() const { return at + ring.stage * bytes; }
     __device__ __forceinline__ uint32_t full() const { return bars + 8 * ring.stage; }
     __device__ __forceinline__ uint32_t ready() const { return full() + 8 * stages; }
@@ -48,13 +52,14 @@ __device__ __forceinline__ void split(float x, float y, uint32_t& hi, uint32_t& 
 }
 // The sums of two pairs.
 __device__ __forceinline__ float2 join(uint32_t hi, uint32_t lo) {
-    return {__uint_as_float(hi << 16) + __uint_as_float(lo << 16), __uint_as_float(hi & 0xFFFF0000u) + __uint_as_float(lo & 0xFFFF0000u)};
+    return {__uint_as_float(hi << 16) + __uint_as_float(lo << 16),
+            __uint_as_float(hi & 0xFFFF0000u) + __uint_as_float(lo & 0xFFFF0000u)};
 }
 
-// Splits a tile of R columns in place, `splitters` warps together. A step of a warp, `at_once` of them loaded at once, is eight tokens
-// of 64 columns, of which a thread has eight columns of either half of one token. Eight threads that access shared memory at once have
-// two tokens, t and t ^ 5: in the swizzle their pieces of 16 bytes, every other one of Float32 or four in a row of hi or lo, never meet
-// in a bank.
+// Splits a tile of R columns in place, `splitters` warps together. A step of a warp, `at_once` of them loaded at once,
+// is eight tokens of 64 columns, of which a thread has eight columns of either half of one token. Eight threads that
+// access shared memory at once have two tokens, t and t ^ 5: in the swizzle their pieces of 16 bytes, every other one
+// of Float32 or four in a row of hi or lo, never meet in a bank.
 template <int R, int splitters, int at_once>
 __device__ __forceinline__ void split_tile(uint32_t tile, int warp, int lane) {
     constexpr int steps = R / 64 * 8;
@@ -79,7 +84,8 @@ __device__ __forceinline__ void split_tile(uint32_t tile, int warp, int lane) {
             for (int half = 0; half < 2; ++half) {
                 const float4 a = x[i][2 * half], b = x[i][2 * half + 1];
                 uint32_t hi[4], lo[4];
-                split(a.x, a.y, hi[0], lo[0]), split(a.z, a.w, hi[1], lo[1]), split(b.x, b.y, hi[2], lo[2]), split(b.z, b.w, hi[3], lo[3]);
+                split(a.x, a.y, hi[0], lo[0]), split(a.z, a.w, hi[1], lo[1]), split(b.x, b.y, hi[2], lo[2]),
+                    split(b.z, b.w, hi[3], lo[3]);
                 ptx::store_shared((to ^ half * 64) + at[i], hi);
                 ptx::store_shared((to ^ half * 64) + at[i] + tile_bytes, lo);
             }
@@ -135,7 +141,8 @@ struct SplitDecay {
         step = power(p.head.log2_gamma, 8);
         chunk_step = power(p.head.log2_gamma, chunk);
     }
-    // Keeps the compiler from making all weights of a chunk before the loop over chunks: there are no registers for them.
+    // Keeps the compiler from making all weights of a chunk before the loop over chunks: there are no registers for
+    // them.
     __device__ __forceinline__ void renew() { asm volatile("" : "+f"(step)); }
     // f(n, γ^8k) for the eight tokens 8n ... in order of their distance, k = 0, 1 ...
     template <class F>
@@ -155,7 +162,8 @@ struct SplitDecay {
         });
     }
     // V'ᵀ = vᵀ γ^(63-j) · f, reversed vᵀ γ^j · f, split.
-    __device__ __forceinline__ void weigh_values(const Piece& p, float f, const float (&v)[32], uint32_t (&hi)[16], uint32_t (&lo)[16]) const {
+    __device__ __forceinline__ void weigh_values(const Piece& p, float f, const float (&v)[32], uint32_t (&hi)[16],
+                                                 uint32_t (&lo)[16]) const {
         outwards(p.reversed, f, [&](int n, float up) {
             const float w0 = value[0] * up, w1 = value[1] * up;
             split(v[4 * n] * w0, v[4 * n + 1] * w1, hi[2 * n], lo[2 * n]);
@@ -164,7 +172,8 @@ struct SplitDecay {
     }
 };
 
-// The mask of a score tile of 64 queries and keys: blocks of 16 by 16 are seen wholly, not at all, or (on the diagonal) in part.
+// The mask of a score tile of 64 queries and keys: blocks of 16 by 16 are seen wholly, not at all, or (on the diagonal)
+// in part.
 struct SplitMask {
     float far[2], near[2], step, step2;  // γ^(8 + distance), γ^distance or 0, γ^8, γ^16
     uint32_t seen;                       // of a pair on the diagonal, as ones
@@ -182,12 +191,15 @@ struct SplitMask {
         }
         step = power(p.head.log2_gamma, 8), step2 = step * step;
     }
-    // Scores of this warp's 16 queries and 16 keys, in pairs: [8 keys][8 queries]; `ahead` blocks of 16 keys lie between.
+    // Scores of this warp's 16 queries and 16 keys, in pairs: [8 keys][8 queries]; `ahead` blocks of 16 keys lie
+    // between.
     __device__ __forceinline__ void apply(int ahead, const float* x, uint32_t (&hi)[4], uint32_t (&lo)[4]) const {
 #pragma unroll
         for (int i = 0; i < 4; ++i) hi[i] = lo[i] = 0;
         if (ahead < 0) return;
-        const auto far_pair = [&](int i, float up) { split(x[2 * i] * (far[0] * up), x[2 * i + 1] * (far[1] * up), hi[i], lo[i]); };
+        const auto far_pair = [&](int i, float up) {
+            split(x[2 * i] * (far[0] * up), x[2 * i + 1] * (far[1] * up), hi[i], lo[i]);
+        };
         if (ahead == 0) {
 #pragma unroll
             for (int i = 0; i < 4; i += 3) {
@@ -214,7 +226,8 @@ struct SplitRemake {
         for (int i = 0; i < 32; ++i) kept[i] = o[i];
     }
     // `values` is the tile of these 64 columns, `scores` the score tile.
-    __device__ __forceinline__ void make(const Piece& p, float (&o)[32], uint32_t values, uint32_t scores, int warp, int lane) {
+    __device__ __forceinline__ void make(const Piece& p, float (&o)[32], uint32_t values, uint32_t scores, int warp,
+                                         int lane) {
 #pragma unroll 1
         for (int e = 0; e < 32; ++e) {
             const int i = 8 * (e / 4) + 2 * (lane % 4) + e % 2, column = 16 * warp + lane / 4 + e % 4 / 2 * 8;
@@ -233,9 +246,10 @@ struct SplitRemake {
     }
 };
 
-// U = V'ᵀ K for 64 columns of K, asynchronously. The tensor cores cut off what they add to an accumulator, so the running state is
-// summed outside.
-__device__ __forceinline__ void queue_split_outer(float (&u)[32], const uint32_t (&hi)[16], const uint32_t (&lo)[16], uint32_t k_block) {
+// U = V'ᵀ K for 64 columns of K, asynchronously. The tensor cores cut off what they add to an accumulator, so the
+// running state is summed outside.
+__device__ __forceinline__ void queue_split_outer(float (&u)[32], const uint32_t (&hi)[16], const uint32_t (&lo)[16],
+                                                  uint32_t k_block) {
     using E = __nv_bfloat16;
     const ptx::Tile k(k_block);
     ptx::matrix_fence();
@@ -249,12 +263,13 @@ __device__ __forceinline__ void queue_split_outer(float (&u)[32], const uint32_t
     ptx::matrix_commit();
 }
 
-// One block to a stretch. Of warpgroup 0 one warp loads and the others split k; 1 splits q and makes the scores; 2 and 3 own 64 columns
-// of v each: stretches and formulas are la_output's. With `leave_states`, one block to a task, it does what la_state does instead, and
-// 1 splits k too.
+// One block to a stretch. Of warpgroup 0 one warp loads and the others split k; 1 splits q and makes the scores; 2 and
+// 3 own 64 columns of v each: stretches and formulas are la_output's. With `leave_states`, one block to a task, it does
+// what la_state does instead, and 1 splits k too.
 template <int R, int D, bool leave_states, bool turning>
-__global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void la_split(const __grid_constant__ Maps<turning> maps,
-                                                                                       const __grid_constant__ SplitWork work) {
+__global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
+                             1) void la_split(const __grid_constant__ Maps<turning> maps,
+                                              const __grid_constant__ SplitWork work) {
     using E = __nv_bfloat16;
     using L = SplitLayout<R, D, leave_states>;
     extern __shared__ uint8_t raw[];
@@ -264,27 +279,33 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
     static_assert((2 + L::groups) * ring_bars + 16 * L::scores <= L::barrier_bytes);
     const int thread = threadIdx.x % 128, lane = thread % 32;
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0), warp = __shfl_sync(~0u, thread / 32, 0);
-    const auto shared_tiles = [&](uint32_t at, int ring) { return Tiles<L::stages>(base + at, L::qk_bytes, bars + ring * ring_bars); };
+    const auto shared_tiles = [&](uint32_t at, int ring) {
+        return Tiles<L::stages>(base + at, L::qk_bytes, bars + ring * ring_bars);
+    };
     constexpr uint32_t values_of_group = L::stages * L::block;
-    const auto value_tiles = [&](int g) { return Tiles<L::stages>(base + L::v_at + g * values_of_group, L::block, bars + (2 + g) * ring_bars); };
+    const auto value_tiles = [&](int g) {
+        return Tiles<L::stages>(base + L::v_at + g * values_of_group, L::block, bars + (2 + g) * ring_bars);
+    };
     if (threadIdx.x == 0) {
         if constexpr (!turning) prefetch(maps.of[0]);
         for (int ring = 0; ring < 2 + L::groups; ++ring) {
             for (int i = 0; i < L::stages; ++i) {
                 const uint32_t at = bars + ring * ring_bars + 8 * i;
-                ptx::barrier_init(at, 1), ptx::barrier_init(at + 8 * L::stages, ring == 0 ? L::q_splitters : L::k_splitters);
+                ptx::barrier_init(at, 1),
+                    ptx::barrier_init(at + 8 * L::stages, ring == 0 ? L::q_splitters : L::k_splitters);
                 ptx::barrier_init(at + 16 * L::stages, ring >= 2 ? 1 : 4 * (L::groups + (leave_states ? 0 : 1)));
             }
         }
-        for (int i = 0; i < L::scores; ++i) ptx::barrier_init(score_full + 8 * i, 1), ptx::barrier_init(score_empty + 8 * i, 4 * L::groups);
+        for (int i = 0; i < L::scores; ++i)
+            ptx::barrier_init(score_full + 8 * i, 1), ptx::barrier_init(score_empty + 8 * i, 4 * L::groups);
         ptx::barrier_init_fence();
     }
     __syncthreads();
     if constexpr (leave_states) ptx::let_next_kernel_start();
 
     uint32_t stretch = leave_states ? 0 : work.order[blockIdx.x];
-    // Calls f(piece, chunks to replay before it) for every piece of the stretch, or of the task: that has no chunks of its own, and
-    // leaves a state for each stretch that it has a part of.
+    // Calls f(piece, chunks to replay before it) for every piece of the stretch, or of the task: that has no chunks of
+    // its own, and leaves a state for each stretch that it has a part of.
     const auto each_piece = [&](const auto& f) {
         if constexpr (leave_states) {
             uint32_t pos = blockIdx.x * work.task;
@@ -336,7 +357,8 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
                     ptx::barrier_arrive_expect(x.full(), L::qk_bytes);
 #pragma unroll
                     for (int i = 0; i < R / 32; ++i) {
-                        ptx::load_box(x.tile() + i * tile_bytes, map, x.full(), 32 * i, p.token(c), p.h, p.b, work.read_once);
+                        ptx::load_box(x.tile() + i * tile_bytes, map, x.full(), 32 * i, p.token(c), p.h, p.b,
+                                      work.read_once);
                     }
                     x.ring.next();
                 };
@@ -351,7 +373,8 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
                             ptx::barrier_wait(v.empty() + bar, v.ring.parity ^ 1);
                             ptx::barrier_arrive_expect(v.full() + bar, L::block);
                         }
-                        ptx::load_box(tile + i % 2 * tile_bytes, map.v, v.full() + bar, 32 * i, p.token(c), p.h, p.b, work.read_once);
+                        ptx::load_box(tile + i % 2 * tile_bytes, map.v, v.full() + bar, 32 * i, p.token(c), p.h, p.b,
+                                      work.read_once);
                     }
                     v.ring.next();
                 };
@@ -371,53 +394,55 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
         Ring<L::scores> out;
         SplitMask mask;
         if constexpr (leave_states) split_keys(3 + warp);
-        else each_piece([&](const Piece& p, uint32_t back) {
+        else
+            each_piece([&](const Piece& p, uint32_t back) {
 #pragma unroll 1
-            for (; back > 0; --back) {
-                k.wait_ready();
-                release(k.empty());
-                k.ring.next();
-            }
-            mask.set(p, lane);
+                for (; back > 0; --back) {
+                    k.wait_ready();
+                    release(k.empty());
+                    k.ring.next();
+                }
+                mask.set(p, lane);
 #pragma unroll 1
-            for (uint32_t c = p.first; c < p.last; ++c) {
-                float acc[32];
-                split_share<R, L::q_splitters, 2>(q, warp, lane);
-                q.wait_ready();
-                k.wait_ready();
-                const ptx::Tile qs(q.tile()), kt(k.tile());
-                ptx::matrix_fence();
+                for (uint32_t c = p.first; c < p.last; ++c) {
+                    float acc[32];
+                    split_share<R, L::q_splitters, 2>(q, warp, lane);
+                    q.wait_ready();
+                    k.wait_ready();
+                    const ptx::Tile qs(q.tile()), kt(k.tile());
+                    ptx::matrix_fence();
 #pragma unroll
-                for (int ks = 0; ks < R / 16; ++ks) {
-                    const uint32_t at = ks / 4 * L::block + ks % 4 * 32;
-                    ptx::product_ss<E, 0, 0>(acc, qs + (at + tile_bytes), kt + at, ks > 0);
-                    ptx::product_ss<E, 0, 0>(acc, qs + at, kt + (at + tile_bytes), 1);
-                    ptx::product_ss<E, 0, 0>(acc, qs + at, kt + at, 1);
-                }
-                ptx::matrix_commit();
-                ptx::matrix_wait<0>();
-                ptx::hold(acc);
-                release(q.empty());
-                release(k.empty());
-                q.ring.next();
-                k.ring.next();
-                ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
-                const uint32_t tile = base + L::scores_at + out.stage * L::block;
+                    for (int ks = 0; ks < R / 16; ++ks) {
+                        const uint32_t at = ks / 4 * L::block + ks % 4 * 32;
+                        ptx::product_ss<E, 0, 0>(acc, qs + (at + tile_bytes), kt + at, ks > 0);
+                        ptx::product_ss<E, 0, 0>(acc, qs + at, kt + (at + tile_bytes), 1);
+                        ptx::product_ss<E, 0, 0>(acc, qs + at, kt + at, 1);
+                    }
+                    ptx::matrix_commit();
+                    ptx::matrix_wait<0>();
+                    ptx::hold(acc);
+                    release(q.empty());
+                    release(k.empty());
+                    q.ring.next();
+                    k.ring.next();
+                    ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
+                    const uint32_t tile = base + L::scores_at + out.stage * L::block;
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    uint32_t hi[4], lo[4];
-                    mask.apply(p.reversed ? j - warp : warp - j, acc + 8 * j, hi, lo);
-                    __syncwarp();
-                    const uint32_t to = tile + j / 2 * half_bytes + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16);
-                    ptx::store_matrices(to, hi[0], hi[1], hi[2], hi[3]);
-                    ptx::store_matrices(to + half_tile, lo[0], lo[1], lo[2], lo[3]);
+                    for (int j = 0; j < 4; ++j) {
+                        uint32_t hi[4], lo[4];
+                        mask.apply(p.reversed ? j - warp : warp - j, acc + 8 * j, hi, lo);
+                        __syncwarp();
+                        const uint32_t to =
+                            tile + j / 2 * half_bytes + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16);
+                        ptx::store_matrices(to, hi[0], hi[1], hi[2], hi[3]);
+                        ptx::store_matrices(to + half_tile, lo[0], lo[1], lo[2], lo[3]);
+                    }
+                    ptx::proxy_fence();
+                    ptx::named_barrier(1, 128);
+                    if (thread == 0) ptx::barrier_arrive(score_full + 8 * out.stage);
+                    out.next();
                 }
-                ptx::proxy_fence();
-                ptx::named_barrier(1, 128);
-                if (thread == 0) ptx::barrier_arrive(score_full + 8 * out.stage);
-                out.next();
-            }
-        });
+            });
     } else {
         ptx::take_registers<200>();
         const int g = group - 2;
@@ -475,7 +500,8 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
             SplitRemake remake;
 #pragma unroll 1
             for (uint32_t c = p.first; c < p.last; ++c) {
-                if (!turning && work.last && c + 1 == work.chunks) state.leave(work.last, size_t{p.line} * L::groups + g, thread);
+                if (!turning && work.last && c + 1 == work.chunks)
+                    state.leave(work.last, size_t{p.line} * L::groups + g, thread);
                 decay.renew();
                 // What the state gives: it is split by parts, while the tensor cores are at work on the part before.
                 float o[32];
@@ -485,13 +511,16 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
                 for (int part = 0; part < R / 32; ++part) {
                     uint32_t sh[8], sl[8];
 #pragma unroll
-                    for (int i = 0; i < 8; ++i) split(state.s[16 * part + 2 * i], state.s[16 * part + 2 * i + 1], sh[i], sl[i]);
+                    for (int i = 0; i < 8; ++i)
+                        split(state.s[16 * part + 2 * i], state.s[16 * part + 2 * i + 1], sh[i], sl[i]);
                     ptx::matrix_fence();
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const uint32_t at = part / 2 * L::block + (2 * (part % 2) + i) * 32;
-                        ptx::product_rs<E, 0>(o, sl[4 * i], sl[4 * i + 1], sl[4 * i + 2], sl[4 * i + 3], qs + at, part + i > 0);
-                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], qs + (at + tile_bytes), 1);
+                        ptx::product_rs<E, 0>(o, sl[4 * i], sl[4 * i + 1], sl[4 * i + 2], sl[4 * i + 3], qs + at,
+                                              part + i > 0);
+                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3],
+                                              qs + (at + tile_bytes), 1);
                         ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], qs + at, 1);
                     }
                     ptx::matrix_commit();
@@ -519,7 +548,8 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
                 for (int ks = 0; ks < 4; ++ks) {
                     const uint32_t at = ks / 2 * half_bytes + ks % 2 * 32;
                     ptx::product_rs<E, 0>(o, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], s + at, 1);
-                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], s + (at + half_tile), 1);
+                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3],
+                                          s + (at + half_tile), 1);
                     ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], s + at, 1);
                 }
                 ptx::matrix_commit();
@@ -538,12 +568,14 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads, 1) void l
                 ptx::named_barrier(2 + g, 128);
                 if (leader) {
                     for (int i = 0; i < 2; ++i) {
-                        ptx::store_box(maps.of[p.problem].o, v.tile() + i * tile_bytes, g * 64 + 32 * i, p.token(c), p.h, p.b, work.write);
+                        ptx::store_box(maps.of[p.problem].o, v.tile() + i * tile_bytes, g * 64 + 32 * i, p.token(c),
+                                       p.h, p.b, work.write);
                     }
                     ptx::store_commit();
                 }
 #pragma unroll
-                for (int i = 1; i < R / 64; ++i) queue_split_outer(u[i], weighed_hi, weighed_lo, k.tile() + i * L::block);
+                for (int i = 1; i < R / 64; ++i)
+                    queue_split_outer(u[i], weighed_hi, weighed_lo, k.tile() + i * L::block);
                 leaving = v.empty();
                 v.ring.next();
                 add_update(decay.chunk_step);

@@ -40,7 +40,8 @@ __device__ __forceinline__ void load_row(float (&x)[V], const E* row, int column
 #pragma unroll
     for (int i = 0; i < V; ++i) {
         const int at = 32 * i + static_cast<int>(threadIdx.x % 32);
-        const float y = static_cast<float>(row[at < columns ? at : 0]);  // read always: loads without branches stay in flight together
+        const float y = static_cast<float>(
+            row[at < columns ? at : 0]);  // read always: loads without branches stay in flight together
         x[i] = at < columns ? y : 0.0f;
     }
 }
@@ -84,7 +85,8 @@ __global__ void chunk_scan(const __grid_constant__ Normalizer a) {
         const float sum = sums[c * a.r];
         sums[c * a.r] = z;
         const int64_t n = a.N - c * chunk;
-        z = fmaf(n < chunk ? static_cast<float>(exp2(a.log2_gamma[h] * static_cast<double>(n))) : factor.next(), z, sum);
+        z = fmaf(n < chunk ? static_cast<float>(exp2(a.log2_gamma[h] * static_cast<double>(n))) : factor.next(), z,
+                 sum);
     }
     if (given) *given = z;
 }
@@ -127,7 +129,8 @@ __global__ __launch_bounds__(32 * warps) void divide(const __grid_constant__ Nor
         for (int i = threadIdx.x % 32; i < a.d; i += 32) {
             float o[T];
 #pragma unroll
-            for (int t = 0; t < T; ++t) o[t] = static_cast<float>(O[(t0 + t < end ? t0 + t : end - 1) * a.o_stride.token + i]);
+            for (int t = 0; t < T; ++t)
+                o[t] = static_cast<float>(O[(t0 + t < end ? t0 + t : end - 1) * a.o_stride.token + i]);
 #pragma unroll
             for (int t = 0; t < T; ++t)
                 if (t0 + t < end) O[(t0 + t) * a.o_stride.token + i] = static_cast<E>(o[t] / D[t]);
@@ -159,14 +162,19 @@ void normalize(const CausalArgs& a, cudaStream_t stream, float* z_state) {
     check_causal("normalize", a);
     if (empty(a)) return;
     check_workspace("normalize", a, normalize_workspace(a));
-    Normalizer x{a.q, a.k, a.o, a.q_stride, a.k_stride, a.o_stride, a.B, a.N, chunks_of(a), a.r, a.d, static_cast<int32_t>(a.H), 0, 0,
-                 static_cast<float*>(a.workspace.data), z_state, {}};
+    Normalizer x{a.q,        a.k,        a.o,
+                 a.q_stride, a.k_stride, a.o_stride,
+                 a.B,        a.N,        chunks_of(a),
+                 a.r,        a.d,        static_cast<int32_t>(a.H),
+                 0,          0,          static_cast<float*>(a.workspace.data),
+                 z_state,    {}};
     for (int64_t first = 0; first < a.H; first += most_heads) {
         x.first_head = static_cast<int32_t>(first);
         x.heads = static_cast<int32_t>(std::min<int64_t>(most_heads, a.H - first));
         for (int h = 0; h < x.heads; ++h) x.log2_gamma[h] = std::log2(a.decay_of(first + h));
         const int64_t lines = a.B * x.heads;
-        if (lines * x.chunks / warps >= (int64_t{1} << 31) - 1) fail("normalize: ", a.B, " batches of ", a.H, " heads of ", a.N, " tokens are too many");
+        if (lines * x.chunks / warps >= (int64_t{1} << 31) - 1)
+            fail("normalize: ", a.B, " batches of ", a.H, " heads of ", a.N, " tokens are too many");
         visit(a.type, [&](auto zero) {
             using E = decltype(zero);
             if (a.r <= 32) run<E, 1>(x, lines, stream);

@@ -12,7 +12,8 @@ using std::int64_t;
 using namespace pieces;
 
 constexpr int64_t segment = 256;
-constexpr int64_t most_states = int64_t{1} << 28, most_of_block = int64_t{1} << 27;  // floats, where it is more than one head
+constexpr int64_t most_states = int64_t{1} << 28,
+                  most_of_block = int64_t{1} << 27;  // floats, where it is more than one head
 
 // What both need: states of `tokens` tokens of some heads, and what is carried where the call carries nothing.
 struct Plan {
@@ -30,7 +31,9 @@ struct Plan {
     }
 };
 
-Plan plan_of_all(const CausalArgs& a, void* workspace) { return {a, a.N, most_states, prefix::Part{0, a.N, segment}.segments(), workspace}; }
+Plan plan_of_all(const CausalArgs& a, void* workspace) {
+    return {a, a.N, most_states, prefix::Part{0, a.N, segment}.segments(), workspace};
+}
 Plan plan_of_blocks(const CausalArgs& a, void* workspace) { return {a, block_of(a), most_of_block, 0, workspace}; }
 
 }  // namespace

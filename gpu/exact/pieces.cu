@@ -23,27 +23,35 @@ struct Row {
     int64_t line, token, t, n;
 };
 __device__ __forceinline__ Row row_of(int64_t x, const Cut& c, int64_t N) {
-    const int64_t t = x % c.size, slab = x / c.size % c.slabs, node = x / (c.size * c.slabs) % c.nodes, whole = c.slabs * c.size;
+    const int64_t t = x % c.size, slab = x / c.size % c.slabs, node = x / (c.size * c.slabs) % c.nodes,
+                  whole = c.slabs * c.size;
     const int64_t start = c.first + node * c.step, place = slab * c.size + t, left = N - start;
     return {x / (c.size * c.slabs * c.nodes), start + place, place, left < whole ? left : whole};
 }
 
 template <class E>
-__global__ __launch_bounds__(32 * rows_of_block) void pack_kernel(const E* x, Strides s, int width, int64_t N, const __grid_constant__ Lines l, Cut c, Weight weight,
+__global__ __launch_bounds__(32 * rows_of_block) void pack_kernel(const E* x, Strides s, int width, int64_t N,
+                                                                  const __grid_constant__ Lines l, Cut c, Weight weight,
                                                                   int plus, bool round, int64_t rows, float* to) {
-    for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows; i += int64_t{gridDim.x} * rows_of_block) {
+    for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
+         i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
         const int64_t line = l.first + at.line;
         const E* const from = x + line / l.heads * s.batch + line % l.heads * s.head + at.token * s.token;
         const int64_t power = weight == Weight::rising ? at.t + plus : at.n - 1 - at.t + plus;
-        const float factor = weight == Weight::none ? 1.0f : static_cast<float>(exp2(l.log2_gamma[at.line] * static_cast<double>(power)));
-        for (int e = threadIdx.x; e < width; e += 32) to[i * width + e] = at.token < N ? rounded(factor * static_cast<float>(from[e]), round) : 0.0f;
+        const float factor = weight == Weight::none
+                                 ? 1.0f
+                                 : static_cast<float>(exp2(l.log2_gamma[at.line] * static_cast<double>(power)));
+        for (int e = threadIdx.x; e < width; e += 32)
+            to[i * width + e] = at.token < N ? rounded(factor * static_cast<float>(from[e]), round) : 0.0f;
     }
 }
 
 template <class E>
-__global__ __launch_bounds__(32 * rows_of_block) void unpack_kernel(E* o, Strides s, int d, int64_t N, Lines l, Cut c, int64_t rows, const float* from) {
-    for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows; i += int64_t{gridDim.x} * rows_of_block) {
+__global__ __launch_bounds__(32 * rows_of_block) void unpack_kernel(E* o, Strides s, int d, int64_t N, Lines l, Cut c,
+                                                                    int64_t rows, const float* from) {
+    for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
+         i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
         const int64_t line = l.first + at.line;
         E* const to = o + line / l.heads * s.batch + line % l.heads * s.head + at.token * s.token;
@@ -52,8 +60,11 @@ __global__ __launch_bounds__(32 * rows_of_block) void unpack_kernel(E* o, Stride
     }
 }
 
-__global__ __launch_bounds__(32 * rows_of_block) void place_kernel(int d, int64_t N, Cut c, int64_t rows, const float* from, bool add, int64_t padded, float* to) {
-    for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows; i += int64_t{gridDim.x} * rows_of_block) {
+__global__ __launch_bounds__(32 * rows_of_block) void place_kernel(int d, int64_t N, Cut c, int64_t rows,
+                                                                   const float* from, bool add, int64_t padded,
+                                                                   float* to) {
+    for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
+         i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
         float* const row = to + (at.line * padded + at.token) * d;
         for (int e = threadIdx.x; e < d; e += 32)
@@ -62,14 +73,17 @@ __global__ __launch_bounds__(32 * rows_of_block) void place_kernel(int d, int64_
 }
 
 // `count` matrices of a line, `height` by `width`; i counts from the first column on.
-__global__ __launch_bounds__(32 * rows_of_block) void mask_kernel(const __grid_constant__ Lines l, int64_t count, int64_t height, int64_t width, int64_t below,
+__global__ __launch_bounds__(32 * rows_of_block) void mask_kernel(const __grid_constant__ Lines l, int64_t count,
+                                                                  int64_t height, int64_t width, int64_t below,
                                                                   bool round, int64_t rows, float* S) {
-    for (int64_t x = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; x < rows; x += int64_t{gridDim.x} * rows_of_block) {
+    for (int64_t x = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; x < rows;
+         x += int64_t{gridDim.x} * rows_of_block) {
         const int64_t i = x % height + below;
         const double log2_gamma = l.log2_gamma[x / (height * count)];
         float* const row = S + x * width;
         for (int64_t j = threadIdx.x; j < width; j += 32) {
-            const float power = log2_gamma == 0 ? 1.0f : exp2f(static_cast<float>(log2_gamma * static_cast<double>(i - j)));
+            const float power =
+                log2_gamma == 0 ? 1.0f : exp2f(static_cast<float>(log2_gamma * static_cast<double>(i - j)));
             row[j] = j <= i ? rounded(row[j] * power, round) : 0.0f;
         }
     }
@@ -84,8 +98,9 @@ __global__ __launch_bounds__(256) void sum_kernel(int64_t slabs, int64_t element
     }
 }
 
-__global__ __launch_bounds__(256) void scan_kernel(int64_t N, const __grid_constant__ Lines l, int64_t blocks, int64_t size, int64_t done, int64_t elements,
-                                                   bool round, float* D, float* U) {
+__global__ __launch_bounds__(256) void scan_kernel(int64_t N, const __grid_constant__ Lines l, int64_t blocks,
+                                                   int64_t size, int64_t done, int64_t elements, bool round, float* D,
+                                                   float* U) {
     const int64_t i = blockIdx.x * int64_t{256} + threadIdx.x, line = i / elements;
     if (line >= l.count) return;
     float* const x = D + line * blocks * elements + i % elements;
@@ -95,13 +110,15 @@ __global__ __launch_bounds__(256) void scan_kernel(int64_t N, const __grid_const
         const float delta = x[b * elements];
         const int64_t n = N - (done + b) * size;
         x[b * elements] = rounded(u, round);
-        u = fmaf(n < size ? static_cast<float>(exp2(l.log2_gamma[line] * static_cast<double>(n))) : factor.next(), u, delta);
+        u = fmaf(n < size ? static_cast<float>(exp2(l.log2_gamma[line] * static_cast<double>(n))) : factor.next(), u,
+                 delta);
     }
     U[i] = u;
 }
 
-__global__ __launch_bounds__(256) void hand_over_kernel(int64_t N, const __grid_constant__ Lines l, int64_t size, int64_t done, int64_t elements,
-                                                        bool round, float* U, float* to) {
+__global__ __launch_bounds__(256) void hand_over_kernel(int64_t N, const __grid_constant__ Lines l, int64_t size,
+                                                        int64_t done, int64_t elements, bool round, float* U,
+                                                        float* to) {
     const int64_t i = blockIdx.x * int64_t{256} + threadIdx.x, line = i / elements;
     if (line >= l.count) return;
     const int64_t n = N - done * size;
@@ -111,7 +128,9 @@ __global__ __launch_bounds__(256) void hand_over_kernel(int64_t N, const __grid_
     U[i] = u * (n < size ? static_cast<float>(exp2(l.log2_gamma[line] * static_cast<double>(n))) : factor.next());
 }
 
-unsigned blocks_of(int64_t n, int64_t each) { return static_cast<unsigned>(std::min<int64_t>((n + each - 1) / each, 1 << 16)); }
+unsigned blocks_of(int64_t n, int64_t each) {
+    return static_cast<unsigned>(std::min<int64_t>((n + each - 1) / each, 1 << 16));
+}
 
 }  // namespace
 
@@ -121,14 +140,17 @@ Lines lines_of(const CausalArgs& a, int64_t first, int64_t count) {
     return l;
 }
 
-bool rounds(const CausalArgs& a) { return a.type == Type::Float32 ? a.precision == Precision::tf32 : a.precision != Precision::exact; }
+bool rounds(const CausalArgs& a) {
+    return a.type == Type::Float32 ? a.precision == Precision::tf32 : a.precision != Precision::exact;
+}
 
-void pack(const CausalArgs& a, const void* x, Strides s, int width, const Lines& l, const Cut& c, Weight weight, int plus, float* to, cudaStream_t stream) {
+void pack(const CausalArgs& a, const void* x, Strides s, int width, const Lines& l, const Cut& c, Weight weight,
+          int plus, float* to, cudaStream_t stream) {
     const int64_t rows = l.count * c.pieces() * c.size;
     visit(a.type, [&](auto zero) {
         using E = decltype(zero);
-        pack_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(static_cast<const E*>(x), s, width, a.N, l, c, weight, plus, rounds(a),
-                                                                                            rows, to);
+        pack_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(
+            static_cast<const E*>(x), s, width, a.N, l, c, weight, plus, rounds(a), rows, to);
     });
     check_launch("launching pack");
 }
@@ -137,26 +159,32 @@ void unpack(const CausalArgs& a, const Lines& l, const Cut& c, const float* from
     const int64_t rows = l.count * c.pieces() * c.size;
     visit(a.type, [&](auto zero) {
         using E = decltype(zero);
-        unpack_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(static_cast<E*>(a.o), a.o_stride, a.d, a.N, l, c, rows, from);
+        unpack_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(
+            static_cast<E*>(a.o), a.o_stride, a.d, a.N, l, c, rows, from);
     });
     check_launch("launching unpack");
 }
 
-void place(const CausalArgs& a, const Lines& l, const Cut& c, const float* from, bool add, int64_t padded, float* to, cudaStream_t stream) {
+void place(const CausalArgs& a, const Lines& l, const Cut& c, const float* from, bool add, int64_t padded, float* to,
+           cudaStream_t stream) {
     const int64_t rows = l.count * c.pieces() * c.size;
-    place_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(a.d, a.N, c, rows, from, add, padded, to);
+    place_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(a.d, a.N, c, rows, from, add,
+                                                                                         padded, to);
     check_launch("launching place");
 }
 
 void mask(const Lines& l, int64_t count, int64_t size, bool round, float* S, cudaStream_t stream) {
     const int64_t rows = l.count * count * size;
-    mask_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, count, size, size, 0, round, rows, S);
+    mask_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, count, size, size, 0, round,
+                                                                                        rows, S);
     check_launch("launching mask");
 }
 
-void mask_part(const Lines& l, int64_t rows, int64_t columns, int64_t below, bool round, float* S, cudaStream_t stream) {
+void mask_part(const Lines& l, int64_t rows, int64_t columns, int64_t below, bool round, float* S,
+               cudaStream_t stream) {
     const int64_t all = l.count * rows;
-    mask_kernel<<<blocks_of(all, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, 1, rows, columns, below, round, all, S);
+    mask_kernel<<<blocks_of(all, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, 1, rows, columns, below,
+                                                                                       round, all, S);
     check_launch("launching mask_part");
 }
 
@@ -166,15 +194,19 @@ void sum_slabs(const Lines& l, const Cut& c, int64_t elements, bool round, float
     check_launch("launching sum_slabs");
 }
 
-void scan_blocks(const CausalArgs& a, const Lines& l, int64_t blocks, int64_t size, int64_t done, bool round, float* D, float* U, cudaStream_t stream) {
+void scan_blocks(const CausalArgs& a, const Lines& l, int64_t blocks, int64_t size, int64_t done, bool round, float* D,
+                 float* U, cudaStream_t stream) {
     const int64_t elements = int64_t{a.r} * a.d;
-    scan_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(a.N, l, blocks, size, done, elements, round, D, U);
+    scan_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(a.N, l, blocks, size, done,
+                                                                                             elements, round, D, U);
     check_launch("launching scan_blocks");
 }
 
-void hand_over(const CausalArgs& a, const Lines& l, int64_t size, int64_t done, bool round, float* U, float* to, cudaStream_t stream) {
+void hand_over(const CausalArgs& a, const Lines& l, int64_t size, int64_t done, bool round, float* U, float* to,
+               cudaStream_t stream) {
     const int64_t elements = int64_t{a.r} * a.d;
-    hand_over_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(a.N, l, size, done, elements, round, U, to);
+    hand_over_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(
+        a.N, l, size, done, elements, round, U, to);
     check_launch("launching hand_over");
 }
 

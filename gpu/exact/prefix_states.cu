@@ -11,7 +11,8 @@ namespace {
 
 using std::int64_t;
 
-constexpr int threads = 256, ranks = 4, tokens = 4;  // ranks of a thread; tokens whose k and v are on their way together
+constexpr int threads = 256, ranks = 4,
+              tokens = 4;  // ranks of a thread; tokens whose k and v are on their way together
 
 // A token of a line.
 template <class E>
@@ -30,8 +31,10 @@ struct Walk {
 
 // One column of four rows of the state through one segment; every state is kept, or only what the segment adds.
 template <class E, bool keep>
-__global__ __launch_bounds__(threads) void walk(const __grid_constant__ Walk w, const float* before, float* to, float* last) {
-    const int64_t groups = (w.r + ranks - 1) / ranks, x = blockIdx.x * int64_t{threads} + threadIdx.x, line = x / (w.d * groups) / w.segments;
+__global__ __launch_bounds__(threads) void walk(const __grid_constant__ Walk w, const float* before, float* to,
+                                                float* last) {
+    const int64_t groups = (w.r + ranks - 1) / ranks, x = blockIdx.x * int64_t{threads} + threadIdx.x,
+                  line = x / (w.d * groups) / w.segments;
     if (line >= w.lines.count) return;
     const int j = static_cast<int>(x % w.d), e0 = static_cast<int>(x / w.d % groups) * ranks;
     const int64_t segment = x / (w.d * groups) % w.segments, whole = w.lines.first + line, state = int64_t{w.r} * w.d;
@@ -80,11 +83,13 @@ __global__ __launch_bounds__(threads) void walk(const __grid_constant__ Walk w, 
 }
 
 template <bool keep>
-void run_walk(const CausalArgs& a, const pieces::Lines& l, const Part& part, const float* before, float* to, float* last, cudaStream_t stream) {
+void run_walk(const CausalArgs& a, const pieces::Lines& l, const Part& part, const float* before, float* to,
+              float* last, cudaStream_t stream) {
     const Walk w{a.k, a.v, a.k_stride, a.v_stride, part, part.segments(), a.r, a.d, l};
     const int64_t all = l.count * w.segments * ((a.r + ranks - 1) / ranks) * a.d;
     visit(a.type, [&](auto zero) {
-        walk<decltype(zero), keep><<<static_cast<unsigned>((all + threads - 1) / threads), threads, 0, stream>>>(w, before, to, last);
+        walk<decltype(zero), keep>
+            <<<static_cast<unsigned>((all + threads - 1) / threads), threads, 0, stream>>>(w, before, to, last);
     });
 }
 
@@ -136,7 +141,8 @@ void segment_sums(const CausalArgs& a, const pieces::Lines& l, const Part& part,
     check_launch("launching segment_sums");
 }
 
-void states(const CausalArgs& a, const pieces::Lines& l, const Part& part, const float* before, float* S, float* last, cudaStream_t stream) {
+void states(const CausalArgs& a, const pieces::Lines& l, const Part& part, const float* before, float* S, float* last,
+            cudaStream_t stream) {
     run_walk<true>(a, l, part, before, S, last, stream);
     check_launch("launching states");
 }

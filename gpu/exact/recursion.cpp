@@ -20,7 +20,9 @@ struct Level {
     Level(int64_t length, int64_t N) : m(length), nodes((N + length - 1) / (2 * length)), size(length) {
         for (; size > slab && size % 2 == 0; size /= 2) slabs *= 2;
     }
-    int64_t floats(const CausalArgs& a) const { return slabs * (size * (a.r + std::max(a.r, a.d)) + int64_t{a.r} * a.d); }  // of a node
+    int64_t floats(const CausalArgs& a) const {
+        return slabs * (size * (a.r + std::max(a.r, a.d)) + int64_t{a.r} * a.d);
+    }  // of a node
 };
 
 struct Plan {
@@ -33,7 +35,8 @@ struct Plan {
         leaf = block_of(a), padded = (a.N + leaf - 1) / leaf * leaf;
         int64_t largest = leaf * (a.r + a.r + 2 * a.d + leaf);
         for (int64_t m = leaf; m < a.N; m *= 2) largest = std::max(largest, Level(m, a.N).floats(a));
-        lines = std::clamp<int64_t>(2 * most_floats / (padded * a.d + largest), 1, std::min<int64_t>(a.B * a.H, most_lines));
+        lines = std::clamp<int64_t>(2 * most_floats / (padded * a.d + largest), 1,
+                                    std::min<int64_t>(a.B * a.H, most_lines));
         floats = std::max(lines * largest, std::min(most_floats, lines * padded * (2 * (a.r + a.d) + leaf)));
         Carve carve(workspace);
         O = carve.floats(lines * padded * a.d);
@@ -81,10 +84,12 @@ void recursion(const CausalArgs& a, cudaStream_t stream) {
         for (int64_t m = leaf; m < a.N; m *= 2) {
             const Level level(m, a.N);
             in_groups(level.nodes, level.floats(a), [&](int64_t i, int64_t nodes) {
-                const Cut one{2 * m * i, 2 * m, nodes, level.slabs, level.size}, two{2 * m * i + m, 2 * m, nodes, level.slabs, level.size};
+                const Cut one{2 * m * i, 2 * m, nodes, level.slabs, level.size},
+                    two{2 * m * i + m, 2 * m, nodes, level.slabs, level.size};
                 const int64_t n = l.count * one.pieces(), s = level.size;
                 Carve carve(p.work);
-                float *qk = carve.floats(n * s * r), *vo = carve.floats(n * s * std::max(r, d)), *D = carve.floats(n * r * d);
+                float *qk = carve.floats(n * s * r), *vo = carve.floats(n * s * std::max(r, d)),
+                      *D = carve.floats(n * r * d);
                 pack(a, a.k, a.k_stride, a.r, l, one, decays ? Weight::falling : Weight::none, 1, qk, stream);
                 pack(a, a.v, a.v_stride, a.d, l, one, Weight::none, 0, vo, stream);
                 multiply(handle, tf32, r, d, s, {qk, r, s * r, true}, {vo, d, s * d}, 0, D, d, r * d, n);

@@ -1,15 +1,15 @@
 // The engine of register_tile.hpp.
 //
-// A block of 128 threads owns 32 columns of one head and all its ranks. Thread (g, column group c) holds R ranks × 4 columns of the
-// state: 16 groups of ranks in the upper four bits of the lane, two column groups in the lowest, eight in the block. Tiles of 16 tokens
-// are copied to shared memory three tiles ahead: k and q of Float32 where they are used, everything else to a place of the copying
-// thread, which converts it a tile before it is needed. Outputs are summed over the ranks one group of tokens late, among the
-// products of the next.
+// A block of 128 threads owns 32 columns of one head and all its ranks. Thread (g, column group c) holds R ranks × 4
+// columns of the state: 16 groups of ranks in the upper four bits of the lane, two column groups in the lowest, eight
+// in the block. Tiles of 16 tokens are copied to shared memory three tiles ahead: k and q of Float32 where they are
+// used, everything else to a place of the copying thread, which converts it a tile before it is needed. Outputs are
+// summed over the ranks one group of tokens late, among the products of the next.
 //
 // Decay costs nothing per token: within a tile of n tokens the state is kept in units of its last token,
 //   c ← γ^n c;   for token j: c += k_j (γ^(n-1-j) v_j),   o_j = γ^-(n-1-j) q_j c,
-// so that only v and o are scaled, factors on the state are at most 1, and nothing overflows. The factors lie above 2^-60 for
-// γ >= 2^-4; stronger decays multiply the state at every token.
+// so that only v and o are scaled, factors on the state are at most 1, and nothing overflows. The factors lie above
+// 2^-60 for γ >= 2^-4; stronger decays multiply the state at every token.
 #pragma once
 
 #include <algorithm>
@@ -32,19 +32,20 @@ struct alignas(4 * sizeof(E)) Four {
     E x[4];
 };
 
-// Shared memory, in floats. k and q: [token][rank], a ring of tiles (`direct`: copied there) or two. v: two tiles in four copies, in copy p
-// of four columns their order j ^ p, and the fours in the order c ^ 2p: the lanes of a warp then read different banks. Then fours as
-// copied, three tiles of them, and the powers of γ.
+// Shared memory, in floats. k and q: [token][rank], a ring of tiles (`direct`: copied there) or two. v: two tiles in
+// four copies, in copy p of four columns their order j ^ p, and the fours in the order c ^ 2p: the lanes of a warp then
+// read different banks. Then fours as copied, three tiles of them, and the powers of γ.
 template <class E, int R>
 struct Layout {
     static constexpr bool direct = sizeof(E) == 4;
     static constexpr int ahead = 3, tiles = direct ? ahead + 1 : 2;
     static constexpr int vector = R < 4 ? R : 4, vectors = R / vector, ranks = groups * R;
-    static constexpr int rows = tokens * ranks / 4 / threads;                  // fours of k, and of q, that a thread copies
-    static constexpr int fours = direct ? 1 : 2 * rows + 1;                    // ... that it keeps to convert
+    static constexpr int rows = tokens * ranks / 4 / threads;  // fours of k, and of q, that a thread copies
+    static constexpr int fours = direct ? 1 : 2 * rows + 1;    // ... that it keeps to convert
     static constexpr int four = static_cast<int>(4 * sizeof(E) / sizeof(float));
     static constexpr int kq_size = 2 * tokens * ranks, v_size = tokens * 4 * width, raw_size = fours * threads * four;
-    static constexpr int kq = 0, v = kq + tiles * kq_size, raw = v + 2 * v_size, powers = raw + ahead * raw_size, floats = powers + 2 * tokens;
+    static constexpr int kq = 0, v = kq + tiles * kq_size, raw = v + 2 * v_size, powers = raw + ahead * raw_size,
+                         floats = powers + 2 * tokens;
 };
 
 template <class E, int R, Order order>
@@ -65,15 +66,20 @@ struct Engine {
     __device__ Engine(const Args& args, float* memory, int64_t b, int64_t h, int block_column)
         : a(args), shared(memory), column0(block_column), log2_gamma(args.log2_gamma[h]) {
         const int64_t head = a.first_head + h;
-        const auto at = [&](const void* p, const int64_t(&s)[3]) { return static_cast<const E*>(p) + b * s[0] + head * s[1]; };
-        Q = at(a.q, a.q_stride), K = at(a.k, a.k_stride), V = at(a.v, a.v_stride), O = const_cast<E*>(at(a.o, a.o_stride));
+        const auto at = [&](const void* p, const int64_t(&s)[3]) {
+            return static_cast<const E*>(p) + b * s[0] + head * s[1];
+        };
+        Q = at(a.q, a.q_stride), K = at(a.k, a.k_stride), V = at(a.v, a.v_stride),
+        O = const_cast<E*>(at(a.o, a.o_stride));
         lane = threadIdx.x % 32;
         group = lane / 2;
         c4 = threadIdx.x / 32 * 2 + lane % 2;
         column = column0 + 4 * c4;
     }
 
-    __device__ __forceinline__ int rank(int e) const { return e / L::vector * groups * L::vector + group * L::vector + e % L::vector; }
+    __device__ __forceinline__ int rank(int e) const {
+        return e / L::vector * groups * L::vector + group * L::vector + e % L::vector;
+    }
     // The column of register j: reductions over ranks then need no selections.
     __device__ __forceinline__ int column_of(int j) const { return column + (j ^ (group & 3)); }
 
@@ -82,7 +88,8 @@ struct Engine {
         for (int e = 0; e < R; ++e) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                if (rank(e) < a.r && column_of(j) < a.d) c[e][j] = fmaf(weight, from[int64_t{rank(e)} * a.d + column_of(j)], c[e][j]);
+                if (rank(e) < a.r && column_of(j) < a.d)
+                    c[e][j] = fmaf(weight, from[int64_t{rank(e)} * a.d + column_of(j)], c[e][j]);
             }
         }
     }
@@ -96,7 +103,8 @@ struct Engine {
         }
     }
 
-    // Starts copying four elements from column `at` of a row, of which `there` are to be read: all or none where `quads`.
+    // Starts copying four elements from column `at` of a row, of which `there` are to be read: all or none where
+    // `quads`.
     template <bool quads>
     __device__ static __forceinline__ void copy(void* to, const E* row, int at, int there) {
         if constexpr (quads) {
@@ -104,7 +112,8 @@ struct Engine {
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                if constexpr (sizeof(E) == 4) copy_async<4>(static_cast<E*>(to) + i, row + (i < there ? at + i : 0), i < there);
+                if constexpr (sizeof(E) == 4)
+                    copy_async<4>(static_cast<E*>(to) + i, row + (i < there ? at + i : 0), i < there);
                 else static_cast<E*>(to)[i] = i < there ? row[at + i] : static_cast<E>(0.0f);
             }
         }
@@ -117,21 +126,25 @@ struct Engine {
     __device__ __forceinline__ void fetch_ranks(int tile, int64_t start, int left) const {
         constexpr int row = L::ranks / 4, step = threads / row;  // fours of a row; rows that all threads copy at once
         const int t0 = threadIdx.x / row, at = threadIdx.x % row * 4;
-        const E *k_row = K + (start + t0) * a.k_stride[2], *q_row = outputs ? Q + (start + t0) * a.q_stride[2] : nullptr;
+        const E *k_row = K + (start + t0) * a.k_stride[2],
+                *q_row = outputs ? Q + (start + t0) * a.q_stride[2] : nullptr;
         float* place = shared + L::kq + tile % L::tiles * L::kq_size + 4 * threadIdx.x;
 #pragma unroll
         for (int i = 0; i < L::rows; ++i) {
             const bool inside = t0 + i * step < left;
             const int there = inside ? a.r - at : 0;
             copy<quads>(L::direct ? static_cast<void*>(place) : raw(tile, i), inside ? k_row : K, at, there);
-            if constexpr (outputs) copy<quads>(L::direct ? static_cast<void*>(place + tokens * L::ranks) : raw(tile, L::rows + i), inside ? q_row : Q, at, there);
+            if constexpr (outputs)
+                copy<quads>(L::direct ? static_cast<void*>(place + tokens * L::ranks) : raw(tile, L::rows + i),
+                            inside ? q_row : Q, at, there);
             place += 4 * threads, k_row += step * a.k_stride[2];
             if constexpr (outputs) q_row += step * a.q_stride[2];
         }
     }
     __device__ __forceinline__ void fetch_part(int tile, int64_t start, int64_t end) const {
         if (start < end) {
-            const int left = static_cast<int>(end - start < tokens ? end - start : tokens), t = threadIdx.x / 8, at = column0 + threadIdx.x % 8 * 4;
+            const int left = static_cast<int>(end - start < tokens ? end - start : tokens), t = threadIdx.x / 8,
+                      at = column0 + threadIdx.x % 8 * 4;
             if (a.quads_qk) fetch_ranks<true>(tile, start, left);
             else fetch_ranks<false>(tile, start, left);
             const E* const v_row = V + (start + (t < left ? t : 0)) * a.v_stride[2];
@@ -141,8 +154,8 @@ struct Engine {
         }
         copy_commit();
     }
-    // Where this thread copies from while tiles are whole and rows can be read in fours: the next tile's k, q and v, and whether its fours
-    // of ranks and of columns exist.
+    // Where this thread copies from while tiles are whole and rows can be read in fours: the next tile's k, q and v,
+    // and whether its fours of ranks and of columns exist.
     struct Source {
         const E *k, *q, *v;
         bool ranks, values;
@@ -165,7 +178,9 @@ struct Engine {
             copy_async<size>(L::direct ? static_cast<void*>(place + i * 4 * threads) : raw(tile, i), s.k, s.ranks);
             s.k += step * a.k_stride[2];
             if constexpr (outputs) {
-                copy_async<size>(L::direct ? static_cast<void*>(place + i * 4 * threads + tokens * L::ranks) : raw(tile, L::rows + i), s.q, s.ranks);
+                copy_async<size>(L::direct ? static_cast<void*>(place + i * 4 * threads + tokens * L::ranks)
+                                           : raw(tile, L::rows + i),
+                                 s.q, s.ranks);
                 s.q += step * a.q_stride[2];
             }
         }
@@ -174,15 +189,15 @@ struct Engine {
         copy_commit();
     }
 
-    // What this thread copied of a tile, the first of `left` tokens, to where it is used; v times γ^(n-1-j) where `scaled`, n the tokens
-    // of the tile (`whole_weight`: of this thread's token in a whole tile).
+    // What this thread copied of a tile, the first of `left` tokens, to where it is used; v times γ^(n-1-j) where
+    // `scaled`, n the tokens of the tile (`whole_weight`: of this thread's token in a whole tile).
     template <bool scaled>
     __device__ __forceinline__ void convert(int tile, int left, float whole_weight) const {
         if constexpr (!L::direct) {
             const auto put = [&](int i, float* to) {
                 const Four<E> f = *raw(tile, i);
-                *reinterpret_cast<float4*>(to) =
-                    make_float4(static_cast<float>(f.x[0]), static_cast<float>(f.x[1]), static_cast<float>(f.x[2]), static_cast<float>(f.x[3]));
+                *reinterpret_cast<float4*>(to) = make_float4(static_cast<float>(f.x[0]), static_cast<float>(f.x[1]),
+                                                             static_cast<float>(f.x[2]), static_cast<float>(f.x[3]));
             };
 #pragma unroll
             for (int i = 0; i < L::rows; ++i) {
@@ -218,9 +233,13 @@ struct Engine {
             x[0] = *from;
         }
     }
-    __device__ __forceinline__ void read_values(float (&x)[4], const float* v) const { read<4>(x, v + (group & 3) * width + (c4 ^ (2 * (group & 3))) * 4); }
+    __device__ __forceinline__ void read_values(float (&x)[4], const float* v) const {
+        read<4>(x, v + (group & 3) * width + (c4 ^ (2 * (group & 3))) * 4);
+    }
     // Ranks of vector i of this thread.
-    __device__ __forceinline__ void read_ranks(float* x, const float* row, int i) const { read<L::vector>(x, row + (i * groups + group) * L::vector); }
+    __device__ __forceinline__ void read_ranks(float* x, const float* row, int i) const {
+        read<L::vector>(x, row + (i * groups + group) * L::vector);
+    }
 
     __device__ __forceinline__ void clear_state() {
 #pragma unroll
@@ -237,7 +256,8 @@ struct Engine {
         }
     }
 
-    // Sums over the columns' lanes of 4 registers: leaves column `column_of(0)`, summed over the lower two bits of the group.
+    // Sums over the columns' lanes of 4 registers: leaves column `column_of(0)`, summed over the lower two bits of the
+    // group.
     __device__ static __forceinline__ float over_columns(const float (&o)[4]) {
         const float x = o[0] + __shfl_xor_sync(~0u, o[2], 4), y = o[1] + __shfl_xor_sync(~0u, o[3], 4);
         return x + __shfl_xor_sync(~0u, y, 2);
@@ -267,11 +287,14 @@ struct Engine {
     }
 
     // Adds a term of an output; the first sets it.
-    __device__ static __forceinline__ void add(float& o, float q, float x, bool first) { o = first ? q * x : fmaf(q, x, o); }
+    __device__ static __forceinline__ void add(float& o, float q, float x, bool first) {
+        o = first ? q * x : fmaf(q, x, o);
+    }
 
     // Four tokens from t0 of a tile, whose operands lie at k, q and v.
     template <bool scaled>
-    __device__ __forceinline__ void four_tokens(float (&o)[4][4], Factor& factor, bool decays, const float* k_row, const float* v_row, int left) {
+    __device__ __forceinline__ void four_tokens(float (&o)[4][4], Factor& factor, bool decays, const float* k_row,
+                                                const float* v_row, int left) {
         const float* const q_row = k_row + tokens * L::ranks;
         float decay[4] = {1, 1, 1, 1};
         if (!scaled && decays) {
@@ -405,7 +428,8 @@ __global__ __launch_bounds__(threads, 2) void causal_tile(const __grid_constant_
         return i;
     };
     // The state kernel has no block for the last segment.
-    const int64_t cb = part(a.column_blocks), segment = part(a.segments - (order == Order::state)), h = part(a.heads), b = x;
+    const int64_t cb = part(a.column_blocks), segment = part(a.segments - (order == Order::state)), h = part(a.heads),
+                  b = x;
     Engine<E, R, order> engine(a, shared, b, h, static_cast<int>(cb) * width);
     const int64_t line = b * a.all_heads + a.first_head + h, size = int64_t{a.r} * a.d;
     float* const carried = a.carried ? a.carried + line * a.segments * size : nullptr;
@@ -421,7 +445,9 @@ __global__ __launch_bounds__(threads, 2) void causal_tile(const __grid_constant_
         }
     } else if (carried) {
         for (int64_t s = segment == 0 ? 0 : 1; s <= segment; ++s) {
-            engine.load_state(carried + s * size, static_cast<float>(exp2(engine.log2_gamma * static_cast<double>((segment - s) * a.length))));
+            engine.load_state(
+                carried + s * size,
+                static_cast<float>(exp2(engine.log2_gamma * static_cast<double>((segment - s) * a.length))));
         }
     } else if (a.state) {
         engine.load_state(a.state + line * size, 1.0f);
@@ -439,8 +465,11 @@ void run_order(const char* name, const CausalArgs& c, const Args& x, std::int64_
         using E = decltype(zero);
         const auto with = [&]<int R>(std::integral_constant<int, R>) {
             constexpr std::size_t shared = sizeof(float) * Layout<E, R>::floats;
-            if (shared > shared_memory()) fail(name, ": r is ", c.r, ", which takes ", shared, " bytes of shared memory, this device has ", shared_memory());
-            launch(causal_tile<E, R, order>, name, dim3(static_cast<unsigned>(blocks)), threads, shared, 1, false, stream, x);
+            if (shared > shared_memory())
+                fail(name, ": r is ", c.r, ", which takes ", shared, " bytes of shared memory, this device has ",
+                     shared_memory());
+            launch(causal_tile<E, R, order>, name, dim3(static_cast<unsigned>(blocks)), threads, shared, 1, false,
+                   stream, x);
         };
         if (c.r <= 32) with(std::integral_constant<int, 2>{});
         else if (c.r <= 64) with(std::integral_constant<int, 4>{});
@@ -457,7 +486,8 @@ void run(const char* name, const CausalArgs& c, std::int64_t segments, cudaStrea
     check_workspace(name, c, workspace(c, segments));
     const auto set = [](std::int64_t(&to)[3], Strides s) { to[0] = s.batch, to[1] = s.head, to[2] = s.token; };
     const auto quads = [&](const void* p, Strides s, int columns) {
-        return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(p) % (4 * bytes_of(c.type)) == 0 && s.batch % 4 == 0 && s.head % 4 == 0 && s.token % 4 == 0;
+        return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(p) % (4 * bytes_of(c.type)) == 0 &&
+               s.batch % 4 == 0 && s.head % 4 == 0 && s.token % 4 == 0;
     };
     Args x{};
     x.q = c.q, x.k = c.k, x.v = c.v, x.o = c.o;
@@ -475,7 +505,8 @@ void run(const char* name, const CausalArgs& c, std::int64_t segments, cudaStrea
         for (int h = 0; h < x.heads; ++h) x.log2_gamma[h] = std::log2(c.decay_of(first + h));
         const std::int64_t blocks = c.B * x.heads * x.column_blocks;
         if (c.N > (std::int64_t{1} << 31) - 256) fail(name, ": ", c.N, " tokens, expected fewer than 2^31");
-        if (blocks * x.segments > (std::int64_t{1} << 31) - 1) fail(name, ": ", c.B, " batches of ", c.H, " heads are too many");
+        if (blocks * x.segments > (std::int64_t{1} << 31) - 1)
+            fail(name, ": ", c.B, " batches of ", c.H, " heads are too many");
         if (x.segments > 1) run_states(c, x, stream);
         run_order<order>(name, c, x, blocks * x.segments, stream);
     }

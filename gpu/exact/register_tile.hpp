@@ -1,5 +1,5 @@
-// One engine for the recurrent methods on FMA units: the state lies in the registers of a block of threads, tokens go by in shared
-// memory. The methods differ in the order of their loops.
+// One engine for the recurrent methods on FMA units: the state lies in the registers of a block of threads, tokens go
+// by in shared memory. The methods differ in the order of their loops.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ constexpr int most_heads = 256;
 // A weight below 2^-unseen_bits is not seen beside 1 by any sum of Float32.
 constexpr double unseen_bits = 60;
 
-enum class Order {  // of the work on a tile
+enum class Order {       // of the work on a tile
     row_based,           // token by token: the whole state, then the whole output
     causal_dot_product,  // token by token: each row of the state is used as soon as it is new
     fleet,               // rank by rank (64 at a time) through a few tokens, then the next ranks
@@ -33,7 +33,8 @@ struct Args {
     std::int32_t segments, column_blocks;
     bool quads_qk, quads_v;  // rows can be read four elements at a time
     float* state;            // [B, all_heads, r, d] or null
-    float* carried;          // [B, all_heads, segments, r, d]: the given state, then what each segment but the last leaves; null: one segment
+    float* carried;  // [B, all_heads, segments, r, d]: the given state, then what each segment but the last leaves;
+                     // null: one segment
     double log2_gamma[most_heads];
 };
 

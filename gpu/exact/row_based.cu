@@ -9,6 +9,8 @@ std::size_t row_based_workspace(const CausalArgs& a) {
     return 0;
 }
 
-void row_based(const CausalArgs& a, cudaStream_t stream) { tile::run<tile::Order::row_based>("row_based", a, 1, stream); }
+void row_based(const CausalArgs& a, cudaStream_t stream) {
+    tile::run<tile::Order::row_based>("row_based", a, 1, stream);
+}
 
 }  // namespace causeway::gpu

@@ -18,7 +18,8 @@ struct Plan {
     std::size_t bytes;
 
     Plan(const CausalArgs& a, void* workspace) {
-        lines = std::clamp<int64_t>(most_floats / (a.N * (2 * a.r + 2 * a.d + a.N)), 1, std::min<int64_t>(a.B * a.H, most_lines));
+        lines = std::clamp<int64_t>(most_floats / (a.N * (2 * a.r + 2 * a.d + a.N)), 1,
+                                    std::min<int64_t>(a.B * a.H, most_lines));
         Carve carve(workspace);
         q = carve.floats(lines * a.N * a.r), k = carve.floats(lines * a.N * a.r), v = carve.floats(lines * a.N * a.d);
         A = carve.floats(lines * a.N * a.N), O = carve.floats(lines * a.N * a.d);
@@ -31,7 +32,8 @@ struct Plan {
 
 std::size_t vanilla_workspace(const CausalArgs& a) {
     check_causal("vanilla", a);
-    if (a.N > int64_t{1} << 28) fail("vanilla: ", a.N, " tokens, expected at most 2^28: the masked matrix has N² elements");
+    if (a.N > int64_t{1} << 28)
+        fail("vanilla: ", a.N, " tokens, expected at most 2^28: the masked matrix has N² elements");
     return empty(a) ? 0 : Plan(a, nullptr).bytes;
 }
 

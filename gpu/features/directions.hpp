@@ -9,8 +9,9 @@
 
 namespace causeway::gpu {
 
-// [heads, m, d] in Float32 on the GPU: for head h the directions that core's low_rank() takes for that head of all heads of a call
-// with this seed (core/lowrank/features.hpp). O(heads · m d²) on the CPU, then a copy; waits for it.
-Tensor random_directions(std::uint64_t seed, Index heads, Index m, Index d, bool orthogonal, cudaStream_t stream = nullptr);
+// [heads, m, d] in Float32 on the GPU: for head h the directions that core's low_rank() takes for that head of all
+// heads of a call with this seed (core/lowrank/features.hpp). O(heads · m d²) on the CPU, then a copy; waits for it.
+Tensor random_directions(std::uint64_t seed, Index heads, Index m, Index d, bool orthogonal,
+                         cudaStream_t stream = nullptr);
 
 }  // namespace causeway::gpu

@@ -8,18 +8,19 @@ namespace features {
 
 namespace {
 
-// ---- Taylor features of second order ---------------------------------------------------------------------------------------------
+// ---- Taylor features of second order ----
 
 constexpr int taylor_rows = 32, taylor_columns = 2048;
 
-// One block: 32 rows by 2048 features. A thread finds out once which product its feature is and makes it for all rows; x_d stands
-// for 1.
+// One block: 32 rows by 2048 features. A thread finds out once which product its feature is and makes it for all rows;
+// x_d stands for 1.
 template <class E, class F>
 __global__ __launch_bounds__(256) void taylor_kernel(const __grid_constant__ Call c, bool full) {
     __shared__ float xs[taylor_rows][most_width + 1];
     const uint32_t across = (c.r + taylor_columns - 1) / taylor_columns, down = (c.N + taylor_rows - 1) / taylor_rows;
     const int column0 = static_cast<int>(blockIdx.x % across) * taylor_columns;
-    const int32_t row0 = static_cast<int32_t>(blockIdx.x / across % down) * taylor_rows, at = static_cast<int32_t>(blockIdx.x / across / down);
+    const int32_t row0 = static_cast<int32_t>(blockIdx.x / across % down) * taylor_rows,
+                  at = static_cast<int32_t>(blockIdx.x / across / down);
     const int32_t line = at % c.lines, side = at / c.lines;
     const int rows = min(taylor_rows, c.N - row0), d = c.d;
     for (int i = threadIdx.x / 32; i < rows; i += 8) {
@@ -56,7 +57,7 @@ __global__ __launch_bounds__(256) void taylor_kernel(const __grid_constant__ Cal
     }
 }
 
-// ---- Maps of a row or an entry -----------------------------------------------------------------------------------------------------
+// ---- Maps of a row or an entry ----
 
 enum class Map { softmax, exponential, elu_plus_one, relu };
 constexpr int row_warps = 8, rows_of_warp = 4, rows_of_block = row_warps * rows_of_warp;
@@ -65,7 +66,8 @@ constexpr int row_warps = 8, rows_of_warp = 4, rows_of_block = row_warps * rows_
 template <class E, class F, int slots>
 __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_constant__ Call c, Map map) {
     const int lane = threadIdx.x % 32;
-    const int32_t parts = (c.N + rows_of_block - 1) / rows_of_block, at = static_cast<int32_t>(blockIdx.x / parts), line = at % c.lines, side = at / c.lines;
+    const int32_t parts = (c.N + rows_of_block - 1) / rows_of_block, at = static_cast<int32_t>(blockIdx.x / parts),
+                  line = at % c.lines, side = at / c.lines;
     const int32_t first = static_cast<int32_t>(blockIdx.x % parts) * rows_of_block + threadIdx.x / 32 * rows_of_warp;
     const int n = min(rows_of_warp, c.N - first);
     if (n <= 0) return;
@@ -78,7 +80,8 @@ __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_consta
     for (int i = 0; i < rows_of_warp; ++i) {
         if (i >= n) break;
 #pragma unroll
-        for (int s = 0; s < slots; ++s) load_side_by_side(x[i][s], from + i * x_step, 2 * lane + 64 * s, c.d, c.x_pieces[side]);
+        for (int s = 0; s < slots; ++s)
+            load_side_by_side(x[i][s], from + i * x_step, 2 * lane + 64 * s, c.d, c.x_pieces[side]);
     }
 #pragma unroll
     for (int i = 0; i < rows_of_warp; ++i) {
@@ -144,16 +147,19 @@ void taylor_features(const FeatureArgs& a, bool full, cudaStream_t stream) {
     const int64_t down = (c.N + taylor_rows - 1) / taylor_rows, across = (c.r + taylor_columns - 1) / taylor_columns;
     const dim3 grid(blocks("taylor_features", int64_t{c.sides} * c.lines * down * across));
     visit_types(a, [&](auto x, auto phi) {
-        launch(taylor_kernel<decltype(x), decltype(phi)>, "launching taylor_kernel", grid, 256, 0, 1, false, stream, c, full);
+        launch(taylor_kernel<decltype(x), decltype(phi)>, "launching taylor_kernel", grid, 256, 0, 1, false, stream, c,
+               full);
     });
 }
 
 void hedgehog_features(const FeatureArgs& a, bool normalised, cudaStream_t stream) {
-    features::run_rows("hedgehog_features", a, normalised ? features::Map::softmax : features::Map::exponential, 2 * a.d, stream);
+    features::run_rows("hedgehog_features", a, normalised ? features::Map::softmax : features::Map::exponential,
+                       2 * a.d, stream);
 }
 
 void pointwise_features(const FeatureArgs& a, Pointwise map, cudaStream_t stream) {
-    features::run_rows("pointwise_features", a, map == Pointwise::relu ? features::Map::relu : features::Map::elu_plus_one, a.d, stream);
+    features::run_rows("pointwise_features", a,
+                       map == Pointwise::relu ? features::Map::relu : features::Map::elu_plus_one, a.d, stream);
 }
 
 }  // namespace causeway::gpu

@@ -7,11 +7,15 @@
 
 namespace causeway::gpu {
 
-bool low_rank_takes(const std::string& name) { return name == "favor+" || name == "rfa" || name == "taylor" || name == "hedgehog"; }
+bool low_rank_takes(const std::string& name) {
+    return name == "favor+" || name == "rfa" || name == "taylor" || name == "hedgehog";
+}
 
-LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& o, cudaStream_t stream) {
+LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& o,
+                 cudaStream_t stream) {
     const auto& method = lowrank::method(name);
-    if (!low_rank_takes(method.name)) fail("device: ", method.name, " does not run on the GPU, expected favor+, rfa, taylor or hedgehog there");
+    if (!low_rank_takes(method.name))
+        fail("device: ", method.name, " does not run on the GPU, expected favor+, rfa, taylor or hedgehog there");
     const auto n = four_sizes(q.form(), "q");
     check_like("k", k.form(), q.form(), "q");
     if (k.shape() != q.shape()) fail("k: ", k.shape().text(), ", expected ", q.shape().text(), " like q");
@@ -34,7 +38,8 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     Tensor omega;
     Buffer workspace;
     if (method.seeded) {
-        omega = random_directions(seed, n[0] * n[1], method.name == "rfa" ? rank / 2 : rank, n[3], settings.at("orthogonal") != 0, stream);
+        omega = random_directions(seed, n[0] * n[1], method.name == "rfa" ? rank / 2 : rank, n[3],
+                                  settings.at("orthogonal") != 0, stream);
         a.omega = omega.as<float>();
         workspace = Buffer(random_features_workspace(a), stream);
         a.workspace = {workspace.data(), workspace.bytes()};
@@ -42,7 +47,8 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     if (method.name == "favor+") {
         FavorOptions favor;
         favor.stabilised = settings.at("stabilised") != 0;
-        if (settings.at("rows") != 0) favor.log_rows = out.extras.emplace("log_rows", Tensor(DType::f32, one, stream)).first->second.as<float>();
+        if (settings.at("rows") != 0)
+            favor.log_rows = out.extras.emplace("log_rows", Tensor(DType::f32, one, stream)).first->second.as<float>();
         favor_features(a, favor, stream);
     } else if (method.name == "rfa") {
         rfa_features(a, stream);

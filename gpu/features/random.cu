@@ -17,25 +17,29 @@ constexpr float lowest = -__builtin_huge_valf();
 struct Gathered {
     const float* omega;  // [line, directions, d]
     std::int32_t directions;
-    float* squares;    // |x|² of every row: [side, line, token]
+    float* squares;     // |x|² of every row: [side, line, token]
     unsigned* largest;  // the largest product of every row, ordered(): the same shape
-    unsigned* most;    // the largest bound of a head, ordered(): [side, line]
-    float* longest;    // |ω| of the longest direction: [line]
+    unsigned* most;     // the largest bound of a head, ordered(): [side, line]
+    float* longest;     // |ω| of the longest direction: [line]
     float* log_rows;
     std::int32_t stabilised;
 };
 
-// Floats as numbers of the same order, so that a maximum can be taken by atomicMax: it does not depend on who comes first.
+// Floats as numbers of the same order, so that a maximum can be taken by atomicMax: it does not depend on who comes
+// first.
 __device__ __forceinline__ unsigned ordered(float x) {
     const unsigned bits = __float_as_uint(x);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
-__device__ __forceinline__ float from_ordered(unsigned x) { return __uint_as_float(x & 0x80000000u ? x & 0x7FFFFFFFu : ~x); }
+__device__ __forceinline__ float from_ordered(unsigned x) {
+    return __uint_as_float(x & 0x80000000u ? x & 0x7FFFFFFFu : ~x);
+}
 
 enum class Map { favor, favor_rows, rfa };
 
 // One block: a head. |ω| of its longest direction; clears its maxima.
-__global__ __launch_bounds__(256) void longest_direction(const __grid_constant__ Call c, const __grid_constant__ Gathered g) {
+__global__ __launch_bounds__(256) void longest_direction(const __grid_constant__ Call c,
+                                                         const __grid_constant__ Gathered g) {
     __shared__ float most[8];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const float* omega = g.omega + int64_t{blockIdx.x} * g.directions * c.d;
@@ -56,11 +60,14 @@ __global__ __launch_bounds__(256) void longest_direction(const __grid_constant__
 
 constexpr int rows_to_a_block = 256;
 
-// |x|² of every row, and over a head the largest exponent that a feature of favor+ can have, |ω||x| - |x|²/2, or the largest |x|².
+// |x|² of every row, and over a head the largest exponent that a feature of favor+ can have, |ω||x| - |x|²/2, or the
+// largest |x|².
 template <class E>
-__global__ __launch_bounds__(256) void measure_rows(const __grid_constant__ Call c, const __grid_constant__ Gathered g, Map map) {
+__global__ __launch_bounds__(256) void measure_rows(const __grid_constant__ Call c, const __grid_constant__ Gathered g,
+                                                    Map map) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, parts = (c.N + rows_to_a_block - 1) / rows_to_a_block;
-    const int32_t first = static_cast<int32_t>(blockIdx.x % parts) * rows_to_a_block, at = static_cast<int32_t>(blockIdx.x / parts);
+    const int32_t first = static_cast<int32_t>(blockIdx.x % parts) * rows_to_a_block,
+                  at = static_cast<int32_t>(blockIdx.x / parts);
     const int32_t line = at % c.lines, side = at / c.lines;
     const E* head = row_of_x<E>(c, side, line, 0);
     float most = lowest;
@@ -94,8 +101,8 @@ __global__ __launch_bounds__(256) void measure_rows(const __grid_constant__ Call
     if (lane == 0 && map != Map::favor_rows) atomicMax(g.most + at, ordered(most));
 }
 
-// Sine and cosine with an absolute error of some 1e-6 up to 10⁵: beyond, a Float32 angle says nothing. x less whole turns, 2π in two
-// parts, then the special-function unit.
+// Sine and cosine with an absolute error of some 1e-6 up to 10⁵: beyond, a Float32 angle says nothing. x less whole
+// turns, 2π in two parts, then the special-function unit.
 __device__ __forceinline__ void sine_cosine(float x, float& sine, float& cosine) {
     const float turns = rintf(x * 0.15915494309189535f);
     float r = fmaf(turns, -6.2831854820251465f, x);
@@ -103,26 +110,29 @@ __device__ __forceinline__ void sine_cosine(float x, float& sine, float& cosine)
     __sincosf(r, &sine, &cosine);
 }
 
-// ---- Products ------------------------------------------------------------------------------------------------------------------
+// ---- Products ----
 
 constexpr int tile = 128, depth = 16, product_threads = 256;
 
 // What a pass over the products leaves.
 enum class Pass { features, largest };
 
-// One block: 128 rows by 64 or 128 directions of a head, 8 × 4 or 8 × 8 to a thread: rows 4y ... 4y + 3 and 64 more, directions
-// 4x ... likewise.
+// One block: 128 rows by 64 or 128 directions of a head, 8 × 4 or 8 × 8 to a thread: rows 4y ... 4y + 3 and 64 more,
+// directions 4x ... likewise.
 template <class E, class F, Map map, Pass pass, int halves>
-__global__ __launch_bounds__(product_threads, 2) void product_kernel(const __grid_constant__ Call c, const __grid_constant__ Gathered g) {
+__global__ __launch_bounds__(product_threads, 2) void product_kernel(const __grid_constant__ Call c,
+                                                                     const __grid_constant__ Gathered g) {
     constexpr int width = 64 * halves, S = 4 * halves;
     __shared__ __align__(16) float xs[depth][tile + 4], ws[depth][tile + 4];
     const int x = threadIdx.x % 16, y = threadIdx.x / 16;
     const uint32_t across = (g.directions + width - 1) / width, down = (c.N + tile - 1) / tile;
     const int column0 = static_cast<int>(blockIdx.x % across) * width;
-    const int32_t row0 = static_cast<int32_t>(blockIdx.x / across % down) * tile, at = static_cast<int32_t>(blockIdx.x / across / down);
+    const int32_t row0 = static_cast<int32_t>(blockIdx.x / across % down) * tile,
+                  at = static_cast<int32_t>(blockIdx.x / across / down);
     const int32_t line = at % c.lines, side = at / c.lines;
     const float* omega = g.omega + int64_t{line} * g.directions * c.d;
-    const int i = threadIdx.x % tile, e = threadIdx.x / tile * 8;  // the row and columns of both tiles that this thread brings
+    const int i = threadIdx.x % tile,
+              e = threadIdx.x / tile * 8;  // the row and columns of both tiles that this thread brings
     const E* from = row_of_x<E>(c, side, line, min(row0 + i, c.N - 1));
     const float* direction = omega + int64_t{min(column0 + i, g.directions - 1)} * c.d;
     float x_next[8], w_next[8], sum[8][S] = {};
@@ -141,9 +151,11 @@ __global__ __launch_bounds__(product_threads, 2) void product_kernel(const __gri
         for (int n = 0; n < depth; ++n) {
             float a[8], b[S];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) *reinterpret_cast<float4*>(a + 4 * half) = *reinterpret_cast<const float4*>(&xs[n][64 * half + 4 * y]);
+            for (int half = 0; half < 2; ++half)
+                *reinterpret_cast<float4*>(a + 4 * half) = *reinterpret_cast<const float4*>(&xs[n][64 * half + 4 * y]);
 #pragma unroll
-            for (int half = 0; half < halves; ++half) *reinterpret_cast<float4*>(b + 4 * half) = *reinterpret_cast<const float4*>(&ws[n][64 * half + 4 * x]);
+            for (int half = 0; half < halves; ++half)
+                *reinterpret_cast<float4*>(b + 4 * half) = *reinterpret_cast<const float4*>(&ws[n][64 * half + 4 * x]);
 #pragma unroll
             for (int r = 0; r < 8; ++r) {
 #pragma unroll
@@ -158,7 +170,8 @@ __global__ __launch_bounds__(product_threads, 2) void product_kernel(const __gri
         const float own = from_ordered(g.most[line]), other = c.sides > 1 ? from_ordered(g.most[c.lines + line]) : own;
         if (g.stabilised) shift = (own - other) / (map == Map::rfa ? 4.0f : 2.0f) * (side == 0 ? 1.0f : -1.0f);
     }
-    if constexpr (pass == Pass::features && map == Map::favor_rows) shift = from_ordered(g.most[(c.sides - 1) * c.lines + line]);
+    if constexpr (pass == Pass::features && map == Map::favor_rows)
+        shift = from_ordered(g.most[(c.sides - 1) * c.lines + line]);
     float most = lowest;
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
@@ -172,7 +185,8 @@ __global__ __launch_bounds__(product_threads, 2) void product_kernel(const __gri
                 if (column(s) < g.directions) largest = fmaxf(largest, sum[r][s]);
             }
 #pragma unroll
-            for (int step = 8; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, step));
+            for (int step = 8; step > 0; step /= 2)
+                largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, step));
             if (real) {
                 if (x == 0) atomicMax(g.largest + index, ordered(largest));
                 most = fmaxf(most, largest - (g.squares[index] / 2 + log_root));
@@ -226,7 +240,9 @@ std::size_t floats_of(const FeatureArgs& a) {
 
 template <Map map, int halves>
 void launch_products(const FeatureArgs& a, const Call& c, const Gathered& g, dim3 grid, cudaStream_t stream) {
-    const auto go = [&](auto kernel) { launch(kernel, "launching product_kernel", grid, product_threads, 0, 1, false, stream, c, g); };
+    const auto go = [&](auto kernel) {
+        launch(kernel, "launching product_kernel", grid, product_threads, 0, 1, false, stream, c, g);
+    };
     visit_types(a, [&](auto x, auto phi) {
         using E = decltype(x);
         if constexpr (map == Map::favor_rows) go(product_kernel<E, float, map, Pass::largest, halves>);
@@ -244,11 +260,17 @@ void run(const char* name, const FeatureArgs& a, int directions, const FavorOpti
     const int64_t rows = 2 * int64_t{c.lines} * c.N, lines = int64_t{c.sides} * c.lines;
     float* at = static_cast<float*>(a.workspace.data);
     unsigned* largest = reinterpret_cast<unsigned*>(at + rows);
-    const Gathered g{a.omega, directions, at, largest, largest + rows, at + 2 * rows + 2 * c.lines, o.log_rows, o.stabilised};
-    launch(longest_direction, "launching longest_direction", dim3(static_cast<unsigned>(c.lines)), 256, 0, 1, false, stream, c, g);
+    const Gathered g{a.omega,    directions,  at, largest, largest + rows, at + 2 * rows + 2 * c.lines,
+                     o.log_rows, o.stabilised};
+    launch(longest_direction, "launching longest_direction", dim3(static_cast<unsigned>(c.lines)), 256, 0, 1, false,
+           stream, c, g);
     const unsigned parts = blocks(name, lines * ((c.N + rows_to_a_block - 1) / rows_to_a_block));
-    visit(a.type, [&](auto x) { launch(measure_rows<decltype(x)>, "launching measure_rows", dim3(parts), 256, 0, 1, false, stream, c, g, map); });
-    const auto grid = [&](int width) { return dim3(blocks(name, lines * ((c.N + tile - 1) / tile) * ((directions + width - 1) / width))); };
+    visit(a.type, [&](auto x) {
+        launch(measure_rows<decltype(x)>, "launching measure_rows", dim3(parts), 256, 0, 1, false, stream, c, g, map);
+    });
+    const auto grid = [&](int width) {
+        return dim3(blocks(name, lines * ((c.N + tile - 1) / tile) * ((directions + width - 1) / width)));
+    };
     if (directions <= 64) launch_products<map, 1>(a, c, g, grid(64), stream);
     else launch_products<map, 2>(a, c, g, grid(128), stream);
 }
@@ -265,7 +287,8 @@ void favor_features(const FeatureArgs& a, const FavorOptions& o, cudaStream_t st
 }
 
 void rfa_features(const FeatureArgs& a, cudaStream_t stream) {
-    if (a.r % 2 != 0) fail("rfa_features: r is ", a.r, ", expected an even number: a cosine and a sine for each direction");
+    if (a.r % 2 != 0)
+        fail("rfa_features: r is ", a.r, ", expected an even number: a cosine and a sine for each direction");
     features::run<features::Map::rfa>("rfa_features", a, a.r / 2, {}, stream);
 }
 

@@ -19,8 +19,8 @@ __device__ __forceinline__ F* row_of_phi(const Call& c, int side, int32_t line, 
     return static_cast<F*>(c.phi[side]) + line / c.heads * s[0] + line % c.heads * s[1] + token * s[2];
 }
 
-// n elements side by side, one access where `pieces`, the alignment of the row, and the column allow it. Outside [0, width): zeros,
-// and not written.
+// n elements side by side, one access where `pieces`, the alignment of the row, and the column allow it. Outside [0,
+// width): zeros, and not written.
 template <int n, class E>
 __device__ __forceinline__ void load_side_by_side(float (&x)[n], const E* row, int column, int width, int pieces) {
     constexpr int bytes = n * int(sizeof(E)), step = bytes < 16 ? bytes : 16, each = step / int(sizeof(E));

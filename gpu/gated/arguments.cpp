@@ -11,12 +11,15 @@ constexpr int widest = 256;
 }  // namespace
 
 void check(const GatedArgs& a, const char* method) {
-    if (a.B < 0 || a.H < 0 || a.N < 0) fail(method, ": ", a.B, "×", a.H, "×", a.N, " batch, heads and tokens, expected none below 0");
+    if (a.B < 0 || a.H < 0 || a.N < 0)
+        fail(method, ": ", a.B, "×", a.H, "×", a.N, " batch, heads and tokens, expected none below 0");
     if (a.group < 1) fail(method, ": group is ", a.group, ", expected at least 1");
     if (a.dk < 1 || a.dk > widest || a.dv < 1 || a.dv > widest) {
-        fail(method, ": keys of width ", a.dk, " and values of width ", a.dv, ", expected 1 to ", widest, " on the GPU");
+        fail(method, ": keys of width ", a.dk, " and values of width ", a.dv, ", expected 1 to ", widest,
+             " on the GPU");
     }
-    if (a.gates != 0 && a.gates != 1 && a.gates != a.dk) fail(method, ": ", a.gates, " gates a token, expected 0, 1 or ", a.dk);
+    if (a.gates != 0 && a.gates != 1 && a.gates != a.dk)
+        fail(method, ": ", a.gates, " gates a token, expected 0, 1 or ", a.dk);
     if (a.B * a.H * a.N == 0) return;
     if (a.gates > 0 && !a.g) fail(method, ": gates are announced, but g is null");
     if (!a.q || !a.k || !a.v) fail(method, ": q, k or v is null");
@@ -24,16 +27,23 @@ void check(const GatedArgs& a, const char* method) {
 
 void check_workspace(const Workspace& w, std::size_t bytes, const char* method) {
     if (w.bytes < bytes || (bytes > 0 && !w.data)) fail(method, ": workspace of ", w.bytes, " bytes, expected ", bytes);
-    if (reinterpret_cast<std::uintptr_t>(w.data) % 16 != 0) fail(method, ": workspace at an address that is not a multiple of 16");
+    if (reinterpret_cast<std::uintptr_t>(w.data) % 16 != 0)
+        fail(method, ": workspace at an address that is not a multiple of 16");
 }
 
 Operand operand(const void* data, Type type, Strides s, int width) {
     const std::int64_t size = bytes_of(type);
     const auto fits = [&](std::int64_t bytes) {
         const auto multiple = [&](std::int64_t x) { return x * size % bytes == 0; };
-        return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0 && multiple(s.batch) && multiple(s.head) && multiple(s.token) && multiple(width);
+        return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0 && multiple(s.batch) &&
+               multiple(s.head) && multiple(s.token) && multiple(width);
     };
-    return {static_cast<char*>(const_cast<void*>(data)), s.batch * size, s.head * size, s.token * size, fits(16), fits(4 * size)};
+    return {static_cast<char*>(const_cast<void*>(data)),
+            s.batch * size,
+            s.head * size,
+            s.token * size,
+            fits(16),
+            fits(4 * size)};
 }
 
 Call call_of(const GatedArgs& a) {

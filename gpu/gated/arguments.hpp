@@ -20,7 +20,9 @@ struct Operand {
 Operand operand(const void* data, Type type, Strides s, int width);
 
 enum class Gates { none, head, channel };  // none, one a head, one a channel of the keys
-inline Gates gates_of(const GatedArgs& a) { return a.gates == 0 ? Gates::none : a.gates == 1 ? Gates::head : Gates::channel; }
+inline Gates gates_of(const GatedArgs& a) {
+    return a.gates == 0 ? Gates::none : a.gates == 1 ? Gates::head : Gates::channel;
+}
 
 // All of a call.
 struct Call {

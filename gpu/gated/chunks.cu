@@ -9,7 +9,7 @@ namespace {
 
 constexpr int score_threads = 256, sweep_threads = 128, sweep_columns = 32;
 
-// ---- What needs no state ---------------------------------------------------------------------------------------------------------
+// ---- What needs no state ----
 
 template <int DK, int C>
 struct ScoreShared {
@@ -18,8 +18,8 @@ struct ScoreShared {
     float a[C], beta[C];
 };
 
-// One block: one chunk of one head. Two columns j of the scores to a warp, 16 lanes each, which go down the rows t >= j: lane rg has
-// Λ_tj ⊙ k_j at its DK/16 channels, one gate multiplied on at each row.
+// One block: one chunk of one head. Two columns j of the scores to a warp, 16 lanes each, which go down the rows t >=
+// j: lane rg has Λ_tj ⊙ k_j at its DK/16 channels, one gate multiplied on at each row.
 template <int DK, int C>
 __global__ __launch_bounds__(score_threads, 3) void gated_scores(const __grid_constant__ Part p) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -27,7 +27,8 @@ __global__ __launch_bounds__(score_threads, 3) void gated_scores(const __grid_co
     constexpr int R = DK / 16, warps = score_threads / 32;
     const Call& call = p.call;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rg = lane % 16;
-    const int64_t head = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks, b = head / call.heads, h = head % call.heads;
+    const int64_t head = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks, b = head / call.heads,
+                  h = head % call.heads;
     const int64_t start = p.first + chunk * C;
     const int n = static_cast<int>(min(p.first + p.tokens - start, int64_t{C}));
     float* out = p.scores + (head * p.chunks + chunk) * p.floats;
@@ -38,7 +39,8 @@ __global__ __launch_bounds__(score_threads, 3) void gated_scores(const __grid_co
         move<C * DK / 4, score_threads>(
             [&](int i) {
                 const int t = i / (DK / 4), c = i % (DK / 4) * 4;
-                return t < n ? raw_quad_within(from + t * x.token, c, call.dk, x.quads, call.type) : RawQuad{0, 0, 0, 0};
+                return t < n ? raw_quad_within(from + t * x.token, c, call.dk, x.quads, call.type)
+                             : RawQuad{0, 0, 0, 0};
             },
             [&](int i, RawQuad raw) { *reinterpret_cast<float4*>(to + 4 * i) = value(raw, call.type); });
     };
@@ -96,7 +98,8 @@ __global__ __launch_bounds__(score_threads, 3) void gated_scores(const __grid_co
                             const float4 a = *reinterpret_cast<const float4*>(s.decay + t * DK + rg * 4 + 64 * m);
                             if (t > j) k[4 * m] *= a.x, k[4 * m + 1] *= a.y, k[4 * m + 2] *= a.z, k[4 * m + 3] *= a.w;
                         }
-                        x = fmaf(f.w, k[4 * m + 3], fmaf(f.z, k[4 * m + 2], fmaf(f.y, k[4 * m + 1], fmaf(f.x, k[4 * m], x))));
+                        x = fmaf(f.w, k[4 * m + 3],
+                                 fmaf(f.z, k[4 * m + 2], fmaf(f.y, k[4 * m + 1], fmaf(f.x, k[4 * m], x))));
                     }
                     if (t > j) decayed *= s.a[t];
                     sum[i] = x * decayed;
@@ -111,11 +114,14 @@ __global__ __launch_bounds__(score_threads, 3) void gated_scores(const __grid_co
             float* to = out + (query >= 0 ? p.matrices + query : 2) * C * C;
             for (int i = threadIdx.x; i < C * C / 4; i += score_threads) {
                 const int t = i / (C / 4), c = i % (C / 4) * 4;
-                if (c / 16 <= t / 16) *reinterpret_cast<float4*>(to + t * C + c) = *reinterpret_cast<const float4*>(s.L + t * (C + 4) + c);
+                if (c / 16 <= t / 16)
+                    *reinterpret_cast<float4*>(to + t * C + c) =
+                        *reinterpret_cast<const float4*>(s.L + t * (C + 4) + c);
             }
         }
         if (query < 0 && warp < min(p.matrices, 2) && lane < C) {
-            // A column to a lane, by substitution: y_t = [t = column] - Σ_{j<t} M_tj x_j with x = β y, or with β_t M_tj and x = y.
+            // A column to a lane, by substitution: y_t = [t = column] - Σ_{j<t} M_tj x_j with x = β y, or with β_t M_tj
+            // and x = y.
             float x[C];
 #pragma unroll
             for (int t = 0; t < C; ++t) {
@@ -128,7 +134,8 @@ __global__ __launch_bounds__(score_threads, 3) void gated_scores(const __grid_co
                     if (j + 2 < t) sum[2] = fmaf(l.z, x[j + 2], sum[2]);
                     if (j + 3 < t) sum[3] = fmaf(l.w, x[j + 3], sum[3]);
                 }
-                const float all = (sum[0] + sum[1]) + (sum[2] + sum[3]), found = (t == lane ? 1.0f : 0.0f) - (warp == 0 ? all : s.beta[t] * all);
+                const float all = (sum[0] + sum[1]) + (sum[2] + sum[3]),
+                            found = (t == lane ? 1.0f : 0.0f) - (warp == 0 ? all : s.beta[t] * all);
                 if (lane / 16 <= t / 16) out[warp * C * C + t * C + lane] = found;
                 x[t] = warp == 0 ? s.beta[t] * found : found;
             }
@@ -137,21 +144,22 @@ __global__ __launch_bounds__(score_threads, 3) void gated_scores(const __grid_co
     }
 }
 
-// ---- Chunk after chunk -----------------------------------------------------------------------------------------------------------
+// ---- Chunk after chunk ----
 
 template <int DK, int C, Gates gates>
 struct SweepShared {
     static constexpr int per_channel = gates == Gates::channel ? 1 : 0;
-    float4 rows[2][C * DK / 4];        // a tile of k or q as it is in memory
+    float4 rows[2][C * DK / 4];  // a tile of k or q as it is in memory
     float4 decay[2][per_channel * C * DK / 4 + 1 - per_channel];
-    float lower[2][C * (C + 4)];       // the inverse or A
-    float K[C * DK], Q[C * DK];        // k, or e ⊙ k; q, or e ⊙ q
+    float lower[2][C * (C + 4)];                                       // the inverse or A
+    float K[C * DK], Q[C * DK];                                        // k, or e ⊙ k; q, or e ⊙ q
     float U[sweep_threads / 32][C * 8], W[sweep_threads / 32][C * 8];  // rows of a warp's columns
-    float e[per_channel * C * DK + 1 - per_channel], w[per_channel * C * DK + 1 - per_channel];  // with a gate per channel: e, w ⊙ k
+    float e[per_channel * C * DK + 1 - per_channel],
+        w[per_channel * C * DK + 1 - per_channel];  // with a gate per channel: e, w ⊙ k
 };
 
-// One block: 32 columns of one head, 8 to a warp. Its work is a line of items: the keys of a chunk, the queries of its heads of queries,
-// the keys of the next chunk ...; the tile of the next item is copied while one is worked on.
+// One block: 32 columns of one head, 8 to a warp. Its work is a line of items: the keys of a chunk, the queries of its
+// heads of queries, the keys of the next chunk ...; the tile of the next item is copied while one is worked on.
 template <int DK, int C, Gates gates, bool record>
 __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_constant__ Part p) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -169,7 +177,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_consta
     float *U = s.U[warp], *W = s.W[warp];
 
     float S[R][4];
-    load_state<DK>(S, p.state_in ? p.state_in + head * call.dk * call.dv : nullptr, call.dk, call.dv, rg, column, state_quads);
+    load_state<DK>(S, p.state_in ? p.state_in + head * call.dk * call.dv : nullptr, call.dk, call.dv, rg, column,
+                   state_quads);
 
     const auto tokens_of = [&](int chunk) { return static_cast<int>(min(p.tokens - int64_t{chunk} * C, int64_t{C})); };
     const auto start_copies = [&](int chunk, int item, int slot) {
@@ -181,8 +190,9 @@ __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_consta
         if constexpr (gates == Gates::channel) {
             if (item == 0) {
                 const bool whole = call.dk % 4 == 0 && reinterpret_cast<uintptr_t>(call.g) % 16 == 0;
-                stage<C, DK, sweep_threads>(s.decay[slot], reinterpret_cast<const char*>(gate_of_head + start * call.gates), call.gates * int64_t{4}, n, call.dk, whole,
-                                            Type::Float32);
+                stage<C, DK, sweep_threads>(s.decay[slot],
+                                            reinterpret_cast<const char*>(gate_of_head + start * call.gates),
+                                            call.gates * int64_t{4}, n, call.dk, whole, Type::Float32);
             }
         }
         const int matrix = item == 0 ? (delta ? 0 : -1) : p.matrices + item - 1;
@@ -233,7 +243,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_consta
                         }
                     } else {
 #pragma unroll
-                        for (int t = 0; t < C; ++t) X[t * DK + c] = s.e[t * DK + c] * element(s.rows[slot], t * DK + c, call.type);
+                        for (int t = 0; t < C; ++t)
+                            X[t * DK + c] = s.e[t * DK + c] * element(s.rows[slot], t * DK + c, call.type);
                     }
                 }
             } else {
@@ -250,7 +261,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_consta
 #pragma unroll
                 for (int i = 0; i < blocks; ++i) {
                     const int t = i * 16 + rg;
-                    v[i] = t < n ? raw_quad_within(V + t * call.v.token, column, call.dv, call.v.quads, call.type) : RawQuad{0, 0, 0, 0};
+                    v[i] = t < n ? raw_quad_within(V + t * call.v.token, column, call.dv, call.v.quads, call.type)
+                                 : RawQuad{0, 0, 0, 0};
                     beta[i] = delta && t < n ? call.beta[head * call.N + start + t] : 0.0f;
                 }
                 if constexpr (gates == Gates::head) {
@@ -263,11 +275,13 @@ __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_consta
             float4 x[blocks];
             if (item > 0 || delta) {
 #pragma unroll 1
-                for (int i = 0; i < blocks; ++i) *reinterpret_cast<float4*>(W + mine(i)) = times_state<DK>(X + i * 16 * DK, S, rg);
+                for (int i = 0; i < blocks; ++i)
+                    *reinterpret_cast<float4*>(W + mine(i)) = times_state<DK>(X + i * 16 * DK, S, rg);
 #pragma unroll
                 for (int i = 0; i < blocks; ++i) {
                     x[i] = *reinterpret_cast<const float4*>(W + mine(i));
-                    if constexpr (gates == Gates::head) x[i] = {x[i].x * e[i], x[i].y * e[i], x[i].z * e[i], x[i].w * e[i]};
+                    if constexpr (gates == Gates::head)
+                        x[i] = {x[i].x * e[i], x[i].y * e[i], x[i].z * e[i], x[i].w * e[i]};
                     if (item > 0) continue;
                     const float4 f = value(v[i], call.type);
                     *reinterpret_cast<float4*>(W + mine(i)) = {f.x - x[i].x, f.y - x[i].y, f.z - x[i].z, f.w - x[i].w};
@@ -294,7 +308,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_consta
 #pragma unroll
                 for (int i = 0; i < blocks; ++i) {
                     const int t = i * 16 + rg;
-                    const float4 scaled = {call.scale * x[i].x, call.scale * x[i].y, call.scale * x[i].z, call.scale * x[i].w};
+                    const float4 scaled = {call.scale * x[i].x, call.scale * x[i].y, call.scale * x[i].z,
+                                           call.scale * x[i].w};
                     if (t < n) set_quad_within(O + t * call.o.token, column, call.dv, call.o.quads, call.type, scaled);
                 }
             }
@@ -322,7 +337,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_consta
             add_outer<DK, C>(S, gates == Gates::channel ? s.w : s.K, U, rg, cg);
         }
     }
-    if (p.state_out) store_state<DK>(p.state_out + head * call.dk * call.dv, S, call.dk, call.dv, rg, column, state_quads);
+    if (p.state_out)
+        store_state<DK>(p.state_out + head * call.dk * call.dv, S, call.dk, call.dv, rg, column, state_quads);
 }
 
 template <int DK, int C, Gates gates>
@@ -330,17 +346,24 @@ void sweep(const Part& p, cudaStream_t stream) {
     const int64_t wide = (p.call.dv + sweep_columns - 1) / sweep_columns;
     const dim3 grid(static_cast<unsigned>(p.call.all_heads * wide));
     const std::size_t shared = sizeof(SweepShared<DK, C, gates>);
-    if (p.states || p.call.group == 0) launch(gated_sweep<DK, C, gates, true>, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream, p);
-    else launch(gated_sweep<DK, C, gates, false>, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream, p);
+    if (p.states || p.call.group == 0)
+        launch(gated_sweep<DK, C, gates, true>, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream,
+               p);
+    else
+        launch(gated_sweep<DK, C, gates, false>, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream,
+               p);
 }
 
 template <int DK, int C>
 void scores(const Part& p, cudaStream_t stream) {
     const dim3 grid(static_cast<unsigned>(p.call.all_heads * p.chunks));
-    launch(gated_scores<DK, C>, "launching gated_scores", grid, score_threads, sizeof(ScoreShared<DK, C>), 1, false, stream, p);
+    launch(gated_scores<DK, C>, "launching gated_scores", grid, score_threads, sizeof(ScoreShared<DK, C>), 1, false,
+           stream, p);
 }
 
-Gates gates_of(const Call& call) { return call.gates == 0 ? Gates::none : call.gates == 1 ? Gates::head : Gates::channel; }
+Gates gates_of(const Call& call) {
+    return call.gates == 0 ? Gates::none : call.gates == 1 ? Gates::head : Gates::channel;
+}
 
 }  // namespace
 
@@ -365,10 +388,18 @@ void launch_scores(const Part& p, cudaStream_t stream) {
 void launch_sweep(const Part& p, cudaStream_t stream) {
     const int rows = padded_rows(p.call.dk);
     switch (gates_of(p.call)) {
-        case Gates::none: return rows == 64 ? sweep<64, 32, Gates::none>(p, stream) : rows == 128 ? sweep<128, 32, Gates::none>(p, stream) : sweep<256, 16, Gates::none>(p, stream);
-        case Gates::head: return rows == 64 ? sweep<64, 32, Gates::head>(p, stream) : rows == 128 ? sweep<128, 32, Gates::head>(p, stream) : sweep<256, 16, Gates::head>(p, stream);
+        case Gates::none:
+            return rows == 64    ? sweep<64, 32, Gates::none>(p, stream)
+                   : rows == 128 ? sweep<128, 32, Gates::none>(p, stream)
+                                 : sweep<256, 16, Gates::none>(p, stream);
+        case Gates::head:
+            return rows == 64    ? sweep<64, 32, Gates::head>(p, stream)
+                   : rows == 128 ? sweep<128, 32, Gates::head>(p, stream)
+                                 : sweep<256, 16, Gates::head>(p, stream);
         default:
-            return rows == 64 ? sweep<64, 16, Gates::channel>(p, stream) : rows == 128 ? sweep<128, 16, Gates::channel>(p, stream) : sweep<256, 16, Gates::channel>(p, stream);
+            return rows == 64    ? sweep<64, 16, Gates::channel>(p, stream)
+                   : rows == 128 ? sweep<128, 16, Gates::channel>(p, stream)
+                                 : sweep<256, 16, Gates::channel>(p, stream);
     }
 }
 

@@ -11,10 +11,10 @@ namespace causeway::gpu::gated {
 inline int padded_rows(int dk) { return dk <= 64 ? 64 : dk <= 128 ? 128 : 256; }
 inline int chunk_of(int dk, Gates gates) { return gates == Gates::channel || dk > 128 ? 16 : 32; }
 
-// Tokens [first, first + tokens) of every head, cut into chunks. `scores` has for each head and chunk `floats` Float32: C×C matrices, then
-// e and w (C each) with a gate per head. The matrices: with the delta rule and M = Λ ⊙ K Kᵀ below the diagonal (I + M diag(β))⁻¹, for
-// gradients also (I + diag(β) M)⁻¹ and M; then A = Λ ⊙ Q Kᵀ for each head of queries. What stands above the diagonal in them is 0
-// within 16 columns and not set elsewhere.
+// Tokens [first, first + tokens) of every head, cut into chunks. `scores` has for each head and chunk `floats` Float32:
+// C×C matrices, then e and w (C each) with a gate per head. The matrices: with the delta rule and M = Λ ⊙ K Kᵀ below
+// the diagonal (I + M diag(β))⁻¹, for gradients also (I + diag(β) M)⁻¹ and M; then A = Λ ⊙ Q Kᵀ for each head of
+// queries. What stands above the diagonal in them is 0 within 16 columns and not set elsewhere.
 struct Part {
     Call call;
     std::int64_t first, tokens;
@@ -23,13 +23,15 @@ struct Part {
     float* scores;
     const float* state_in;  // [all heads, dk, dv]; null: zeros
     float* state_out;       // null: dropped
-    // Without queries (call.group = 0), or where one of these is there, no outputs are made. states: [head, chunk, dk, dv] before each
-    // chunk; Y: [head, chunk·C, dv], what the delta rule writes is U = diag(β) Y.
+    // Without queries (call.group = 0), or where one of these is there, no outputs are made. states: [head, chunk, dk,
+    // dv] before each chunk; Y: [head, chunk·C, dv], what the delta rule writes is U = diag(β) Y.
     float *states, *Y;
 };
 
-Part part_of(const Call& call, std::int64_t first, std::int64_t tokens, int matrices);  // sizes alone: pointers are the caller's to set
-// scores: those of every chunk, into p.scores. sweep: through the chunks with them, states and, where they are wanted, outputs.
+Part part_of(const Call& call, std::int64_t first, std::int64_t tokens,
+             int matrices);  // sizes alone: pointers are the caller's to set
+// scores: those of every chunk, into p.scores. sweep: through the chunks with them, states and, where they are wanted,
+// outputs.
 void launch_scores(const Part& p, cudaStream_t stream);
 void launch_sweep(const Part& p, cudaStream_t stream);
 

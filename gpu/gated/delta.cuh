@@ -1,14 +1,15 @@
 // The kernel of the gated delta rule for Hopper.
 //
-// One thread block owns one part of one head (and up to 128 columns of v) and walks over its chunks of C = 64 tokens. With
-// G_i = Σ_{j<=i} log2 a_j inside the chunk and Γ_ij = 2^(G_i - G_j) for i >= j, else 0:
+// One thread block owns one part of one head (and up to 128 columns of v) and walks over its chunks of C = 64 tokens.
+// With G_i = Σ_{j<=i} log2 a_j inside the chunk and Γ_ij = 2^(G_i - G_j) for i >= j, else 0:
 //
-//   T = (I + strict(diag(β) (K Kᵀ ⊙ Γ)))⁻¹ diag(β),  P = scale · Q Kᵀ ⊙ Γ          auxiliary warpgroup, a chunk or two ahead
-//   U = T (V - diag(2^G) K S),  O = scale · diag(2^G) Q S + P U,  S ← 2^G_last S + Kᵀ diag(2^(G_last - G)) U     state warpgroups
+//   T = (I + strict(diag(β) (K Kᵀ ⊙ Γ)))⁻¹ diag(β),  P = scale · Q Kᵀ ⊙ Γ          auxiliary warpgroup, a chunk or two
+//   ahead U = T (V - diag(2^G) K S),  O = scale · diag(2^G) Q S + P U,  S ← 2^G_last S + Kᵀ diag(2^(G_last - G)) U
+//   state warpgroups
 //
-// A state warpgroup has 64 columns of v and computes everything transposed: Sᵀ, Uᵀ and Oᵀ stay in registers, as accumulators of one
-// product and operand A of the next. A part that starts inside a sequence first walks over the chunks before it, back to where the
-// product of gates falls below 2^-24, without outputs.
+// A state warpgroup has 64 columns of v and computes everything transposed: Sᵀ, Uᵀ and Oᵀ stay in registers, as
+// accumulators of one product and operand A of the next. A part that starts inside a sequence first walks over the
+// chunks before it, back to where the product of gates falls below 2^-24, without outputs.
 #pragma once
 
 #include "gpu/exact/lightning.cuh"
@@ -41,10 +42,13 @@ __device__ __forceinline__ void arrive_at_named_barrier(uint32_t id, uint32_t th
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// ---- mma.sync on 16×16 blocks in Float16 -------------------------------------------------------------------------------------
+// ---- mma.sync on 16×16 blocks in Float16 ----
 
 __device__ __forceinline__ void load_matrices(uint32_t (&x)[4], uint32_t from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(from)
+                 : "memory");
 }
 __device__ __forceinline__ uint32_t load_matrix(uint32_t from) {
     uint32_t x;
@@ -59,8 +63,8 @@ __device__ __forceinline__ uint32_t load_matrix_transposed(uint32_t from) {
 // d[16×8] += a[16×16] b[16×8].
 __device__ __forceinline__ void small_product(float* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 // d[8×8] += a[8×8] b[8×8], in the upper half of 16×8.
 __device__ __forceinline__ void tiny_product(float (&d)[4], uint32_t a, uint32_t b) {
@@ -83,55 +87,65 @@ __device__ __forceinline__ float load_one(uint32_t from) {
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
     return x;
 }
-__device__ __forceinline__ void store_word(uint32_t to, uint32_t x) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
+__device__ __forceinline__ void store_word(uint32_t to, uint32_t x) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
 __device__ __forceinline__ float power_of_2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// The lane, in a way that keeps the compiler from making everything that depends on it once and holding it in registers.
+// The lane, in a way that keeps the compiler from making everything that depends on it once and holding it in
+// registers.
 __device__ __forceinline__ int lane_again() {
     int lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
 }
 
-// Where this lane's row of four 8×8 matrices lies that a warp moves transposed between a tile of tokens and its 16 columns of it.
+// Where this lane's row of four 8×8 matrices lies that a warp moves transposed between a tile of tokens and its 16
+// columns of it.
 __device__ __forceinline__ uint32_t transposed_rows(int warp, int lane) {
     return (lane % 8 + 8 * (lane / 16)) * 128 + (((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
 }
 
-// ---- Shared memory -----------------------------------------------------------------------------------------------------------
+// ---- Shared memory ----
 
-// A ring of buffers that one side fills and the other empties, each with a barrier for either: `data` and `bars` bytes behind the base
-// of the block's shared memory. n counts what went through it.
+// A ring of buffers that one side fills and the other empties, each with a barrier for either: `data` and `bars` bytes
+// behind the base of the block's shared memory. n counts what went through it.
 template <uint32_t stages, uint32_t bytes, uint32_t data, uint32_t bars>
 struct Pipe {
     static constexpr uint32_t data_end = data + stages * bytes, bars_end = bars + 16 * stages;
     uint32_t base, more_data = 0, more_bars = 0;
     __device__ __forceinline__ void init(uint32_t fillers, uint32_t emptiers) const {
-        for (uint32_t i = 0; i < stages; ++i) ptx::barrier_init(full(i), fillers), ptx::barrier_init(empty(i), emptiers);
+        for (uint32_t i = 0; i < stages; ++i)
+            ptx::barrier_init(full(i), fillers), ptx::barrier_init(empty(i), emptiers);
     }
     __device__ __forceinline__ uint32_t at(uint32_t n) const { return base + data + more_data + n % stages * bytes; }
     __device__ __forceinline__ uint32_t full(uint32_t n) const { return base + bars + more_bars + n % stages * 8; }
-    __device__ __forceinline__ uint32_t empty(uint32_t n) const { return base + bars + more_bars + 8 * stages + n % stages * 8; }
+    __device__ __forceinline__ uint32_t empty(uint32_t n) const {
+        return base + bars + more_bars + 8 * stages + n % stages * 8;
+    }
     __device__ __forceinline__ void wait_full(uint32_t n) const { ptx::barrier_wait(full(n), n / stages % 2); }
     __device__ __forceinline__ void wait_empty(uint32_t n) const { ptx::barrier_wait(empty(n), n / stages % 2 ^ 1); }
 };
 
 // Log sums, 2^G, 2^(G_last - G), β and, with the last token l of a token's sixteen, 2^(G_l - G) of a chunk.
 constexpr uint32_t G_at = 0, up_at = 256, down_at = 512, beta_at = 768, near_at = 1024, gate_bytes = 1280;
-// 16×16 blocks in Float16, in rows of 48 bytes. Of a diagonal one the two 8×8 on the diagonal in Float32, column by column, then the one
-// below it in Float16, in rows of 16 bytes.
-constexpr uint32_t row_bytes = 48, block_bytes = 16 * row_bytes, column_bytes = 48, lower_at = 400, corner_at = 800, diagonal_bytes = 928;
+// 16×16 blocks in Float16, in rows of 48 bytes. Of a diagonal one the two 8×8 on the diagonal in Float32, column by
+// column, then the one below it in Float16, in rows of 16 bytes.
+constexpr uint32_t row_bytes = 48, block_bytes = 16 * row_bytes, column_bytes = 48, lower_at = 400, corner_at = 800,
+                   diagonal_bytes = 928;
 
 template <int R, int D>
 struct Layout {
     static constexpr uint32_t groups = D / 64, qk_bytes = R / 64 * tile_bytes, v_bytes = D / 64 * tile_bytes;
     // Barriers first, then gates and small blocks, then tiles.
-    static constexpr uint32_t sums_at = 512, gate_at = 1024, below_at = gate_at + 4 * gate_bytes, diagonal_at = below_at + 2 * 6 * block_bytes,
-                              inverse_at = diagonal_at + 4 * diagonal_bytes, tiles_at = (inverse_at + 2 * 4 * block_bytes + 1023) / 1024 * 1024;
+    static constexpr uint32_t sums_at = 512, gate_at = 1024, below_at = gate_at + 4 * gate_bytes,
+                              diagonal_at = below_at + 2 * 6 * block_bytes,
+                              inverse_at = diagonal_at + 4 * diagonal_bytes,
+                              tiles_at = (inverse_at + 2 * 4 * block_bytes + 1023) / 1024 * 1024;
     using K = Pipe<4, qk_bytes, tiles_at, 0>;
     using Q = Pipe<3, qk_bytes, K::data_end, K::bars_end>;
     using V = Pipe<2, v_bytes, Q::data_end, Q::bars_end>;
@@ -142,16 +156,18 @@ struct Layout {
     using Out = Pipe<1, tile_bytes, T::data_end, Gate::bars_end>;
     static constexpr uint32_t next_out = tile_bytes, next_out_bars = 16;
     static_assert(Gate::bars_end + groups * next_out_bars <= sums_at);
-    static constexpr uint32_t bytes = T::data_end + groups * next_out + 1024;  // 1024: the base is rounded up to a swizzle atom
+    static constexpr uint32_t bytes =
+        T::data_end + groups * next_out + 1024;  // 1024: the base is rounded up to a swizzle atom
     static_assert(bytes <= 227 * 1024);
 };
 
-// ---- The kernel --------------------------------------------------------------------------------------------------------------
+// ---- The kernel ----
 
-// Warpgroup 0: one thread loads tiles, the second warp makes gates, a thread of each other warp stores outputs. 1: T and P.
-// 2 (and 3): 64 columns of v each.
+// Warpgroup 0: one thread loads tiles, the second warp makes gates, a thread of each other warp stores outputs. 1: T
+// and P. 2 (and 3): 64 columns of v each.
 template <class E, int R, int D, bool delta>
-__global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+__global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_constant__ Maps maps,
+                                                             const __grid_constant__ Work work) {
     using L = Layout<R, D>;
     constexpr uint32_t state_warps = 4 * L::groups;
     extern __shared__ uint8_t raw[];
@@ -172,8 +188,10 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         ptx::barrier_init_fence();
     }
 
-    const uint32_t part = blockIdx.x % work.parts, line = blockIdx.x / work.parts, column_block = line % work.column_blocks;
-    const uint32_t head = line / work.column_blocks, b = head / work.heads, h = head - b * work.heads, kv_h = h / work.group;
+    const uint32_t part = blockIdx.x % work.parts, line = blockIdx.x / work.parts,
+                   column_block = line % work.column_blocks;
+    const uint32_t head = line / work.column_blocks, b = head / work.heads, h = head - b * work.heads,
+                   kv_h = h / work.group;
     const uint32_t kv_head = b * (work.heads / work.group) + kv_h;
     const uint32_t first = work.bound[part], last = work.bound[part + 1];
     const float* g = work.g ? work.g + kv_head * work.N : nullptr;
@@ -206,8 +224,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         __syncwarp();
         if (lane == 0) ptx::barrier_arrive(pipe.empty(n));
     };
-    // The same for a tile that this warp read by load_matrices, four words of x at a time. An arrival does not wait for loads on their
-    // way, and the next tile would overwrite what they read: which lane arrives hangs on what came.
+    // The same for a tile that this warp read by load_matrices, four words of x at a time. An arrival does not wait for
+    // loads on their way, and the next tile would overwrite what they read: which lane arrives hangs on what came.
     const auto release_read = [&](const auto& pipe, uint32_t n, const uint32_t(&x)[16]) {
         const bool odd = __any_sync(0xFFFFFFFF, (x[3] ^ x[7] ^ x[11] ^ x[15]) == 0x7F817F81);
         if (lane == (odd ? 1 : 0)) ptx::barrier_arrive(pipe.empty(n));
@@ -222,16 +240,22 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
     if (group == 0) {
         ptx::give_registers<D == 128 ? 24 : 48>();
         if (threadIdx.x == 0) {
-            const auto load = [&](const auto& pipe, uint32_t n, const CUtensorMap& map, uint32_t boxes, int column, uint32_t c, uint32_t head_, uint64_t policy) {
+            const auto load = [&](const auto& pipe, uint32_t n, const CUtensorMap& map, uint32_t boxes, int column,
+                                  uint32_t c, uint32_t head_, uint64_t policy) {
                 pipe.wait_empty(n);
                 ptx::barrier_arrive_expect(pipe.full(n), boxes * tile_bytes);
-                for (uint32_t i = 0; i < boxes; ++i) ptx::load_box(pipe.at(n) + i * tile_bytes, map, pipe.full(n), column + 64 * i, c * chunk, head_, b, policy);
+                for (uint32_t i = 0; i < boxes; ++i)
+                    ptx::load_box(pipe.at(n) + i * tile_bytes, map, pipe.full(n), column + 64 * i, c * chunk, head_, b,
+                                  policy);
             };
             const uint64_t k_policy = work.column_blocks * work.group > 1 ? ptx::evict_normal : ptx::evict_first;
             for (uint32_t c = start; c < last; ++c) {
                 load(k, c - start, maps.k, R / 64, 0, c, kv_h, k_policy);
-                if (c >= first) load(q, c - first, maps.q, R / 64, 0, c, h, work.column_blocks > 1 ? ptx::evict_normal : ptx::evict_first);
-                load(v, c - start, maps.v, L::groups, column_block * D, c, kv_h, work.group > 1 ? ptx::evict_normal : ptx::evict_first);
+                if (c >= first)
+                    load(q, c - first, maps.q, R / 64, 0, c, h,
+                         work.column_blocks > 1 ? ptx::evict_normal : ptx::evict_first);
+                load(v, c - start, maps.v, L::groups, column_block * D, c, kv_h,
+                     work.group > 1 ? ptx::evict_normal : ptx::evict_first);
             }
         } else if (threadIdx.x / 32 == 1) {
             const float* beta = delta ? work.beta + kv_head * work.N : nullptr;
@@ -261,7 +285,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 }
                 sum[1] += __shfl_sync(0xFFFFFFFF, sum[0], 31);
                 const float all = __shfl_sync(0xFFFFFFFF, sum[1], 31);
-                const float sixteenth[2] = {__shfl_sync(0xFFFFFFFF, sum[0], lane | 15), __shfl_sync(0xFFFFFFFF, sum[1], lane | 15)};
+                const float sixteenth[2] = {__shfl_sync(0xFFFFFFFF, sum[0], lane | 15),
+                                            __shfl_sync(0xFFFFFFFF, sum[1], lane | 15)};
                 gate.wait_empty(c - start);
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
@@ -279,7 +304,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             const auto out = outputs_of(of);
             for (uint32_t c = first; c < last; ++c) {
                 out.wait_full(c - first);
-                ptx::store_box(maps.o, out.at(c - first), column_block * D + 64 * of, c * chunk, h, b, ptx::evict_first);
+                ptx::store_box(maps.o, out.at(c - first), column_block * D + 64 * of, c * chunk, h, b,
+                               ptx::evict_first);
                 ptx::store_commit();
                 ptx::store_wait_read<0>();
                 ptx::barrier_arrive(out.empty(c - first));
@@ -289,8 +315,11 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         if constexpr (D == 128) ptx::give_registers<104>();
         else ptx::take_registers<200>();
         // What lies above the diagonals stays zero.
-        for (uint32_t at = p.at(0) + 16 * (threadIdx.x - 128); at < base + L::T::data_end; at += 16 * 128) ptx::store_shared(at, {0, 0, 0, 0});
-        for (uint32_t at = base + L::inverse_at + 16 * (threadIdx.x - 128); at < base + L::inverse_at + 8 * block_bytes; at += 16 * 128) ptx::store_shared(at, {0, 0, 0, 0});
+        for (uint32_t at = p.at(0) + 16 * (threadIdx.x - 128); at < base + L::T::data_end; at += 16 * 128)
+            ptx::store_shared(at, {0, 0, 0, 0});
+        for (uint32_t at = base + L::inverse_at + 16 * (threadIdx.x - 128); at < base + L::inverse_at + 8 * block_bytes;
+             at += 16 * 128)
+            ptx::store_shared(at, {0, 0, 0, 0});
         ptx::named_barrier(1, 128);
 
         const auto times_keys = [&](float(&acc)[32], uint32_t rows, uint32_t keys) {
@@ -303,19 +332,24 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             }
             ptx::matrix_commit();
         };
-        // Makes acc diag(by) (acc ⊙ Γ), in blocks of 16 columns up to this warp's diagonal block, in which it becomes zero above the diagonal
-        // and, unless wanted, on it; then calls f(block, whether it is the diagonal one). Elsewhere Γ is made of two factors <= 1.
-        const auto each_decayed = [&](float(&acc)[32], uint32_t gates, float by0, float by1, bool with_diagonal, const auto& f) {
-            const int lane = lane_again(), row = 16 * warp + lane / 4, col = 2 * (lane % 4), below_diagonal = lane / 4 - col;
+        // Makes acc diag(by) (acc ⊙ Γ), in blocks of 16 columns up to this warp's diagonal block, in which it becomes
+        // zero above the diagonal and, unless wanted, on it; then calls f(block, whether it is the diagonal one).
+        // Elsewhere Γ is made of two factors <= 1.
+        const auto each_decayed = [&](float(&acc)[32], uint32_t gates, float by0, float by1, bool with_diagonal,
+                                      const auto& f) {
+            const int lane = lane_again(), row = 16 * warp + lane / 4, col = 2 * (lane % 4),
+                      below_diagonal = lane / 4 - col;
             const float G0 = load_one(gates + G_at + 4 * row), G1 = load_one(gates + G_at + 4 * row + 32);
 #pragma unroll
             for (int m = 0; m < 4; ++m) {
                 if (m < warp) {
-                    const float G_last = load_one(gates + G_at + 4 * (16 * m + 15)), w0 = by0 * power_of_2(G0 - G_last), w1 = by1 * power_of_2(G1 - G_last);
+                    const float G_last = load_one(gates + G_at + 4 * (16 * m + 15)), w0 = by0 * power_of_2(G0 - G_last),
+                                w1 = by1 * power_of_2(G1 - G_last);
 #pragma unroll
                     for (int n = 2 * m; n < 2 * m + 2; ++n) {
                         const float2 near = load_pair(gates + near_at + 4 * (8 * n + col));
-                        acc[4 * n] *= w0 * near.x, acc[4 * n + 1] *= w0 * near.y, acc[4 * n + 2] *= w1 * near.x, acc[4 * n + 3] *= w1 * near.y;
+                        acc[4 * n] *= w0 * near.x, acc[4 * n + 1] *= w0 * near.y, acc[4 * n + 2] *= w1 * near.x,
+                            acc[4 * n + 3] *= w1 * near.y;
                     }
                     f(m, std::false_type{});
                 } else if (m == warp) {
@@ -324,8 +358,10 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                         const float2 G_col = load_pair(gates + G_at + 4 * (8 * n + col));
 #pragma unroll
                         for (int i = 0; i < 4; ++i) {
-                            acc[4 * n + i] *= (i < 2 ? by0 : by1) * power_of_2(fminf((i < 2 ? G0 : G1) - (i % 2 ? G_col.y : G_col.x), 0.0f));
-                            if (below_diagonal + 8 * (i / 2) - 8 * (n % 2) - i % 2 < (with_diagonal ? 0 : 1)) acc[4 * n + i] = 0.0f;
+                            acc[4 * n + i] *= (i < 2 ? by0 : by1) *
+                                              power_of_2(fminf((i < 2 ? G0 : G1) - (i % 2 ? G_col.y : G_col.x), 0.0f));
+                            if (below_diagonal + 8 * (i / 2) - 8 * (n % 2) - i % 2 < (with_diagonal ? 0 : 1))
+                                acc[4 * n + i] = 0.0f;
                         }
                     }
                     f(m, std::true_type{});
@@ -340,7 +376,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         // ... and what it gives: A, its blocks on the diagonal in Float32.
         const auto leave_keys = [&](float(&kk)[32], uint32_t n, uint32_t buffer) {
             const int lane = lane_again(), row = 16 * warp + lane / 4, col = 2 * (lane % 4);
-            const uint32_t gates = gate.at(n), diagonal = base + L::diagonal_at + warp * diagonal_bytes, below = base + L::below_at + buffer % 2 * 6 * block_bytes;
+            const uint32_t gates = gate.at(n), diagonal = base + L::diagonal_at + warp * diagonal_bytes,
+                           below = base + L::below_at + buffer % 2 * 6 * block_bytes;
             gate.wait_full(n);
             const float beta0 = load_one(gates + beta_at + 4 * row), beta1 = load_one(gates + beta_at + 4 * row + 32);
             ptx::matrix_wait<0>();
@@ -354,7 +391,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                         ptx::store_shared(at, x[2 * i]), ptx::store_shared(at + column_bytes, x[2 * i + 1]);
                         if (i == 0) store_word(diagonal + corner_at + 4 * lane, la::pack(__half{}, x[2], x[3]));
                     } else {
-                        const uint32_t at = below + (warp * (warp - 1) / 2 + m) * block_bytes + lane / 4 * row_bytes + (8 * i + col) * 2;
+                        const uint32_t at = below + (warp * (warp - 1) / 2 + m) * block_bytes + lane / 4 * row_bytes +
+                                            (8 * i + col) * 2;
                         store_word(at, la::pack(__half{}, x[0], x[1]));
                         store_word(at + 8 * row_bytes, la::pack(__half{}, x[2], x[3]));
                     }
@@ -366,11 +404,12 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             queue_keys(kk, 0);
             leave_keys(kk, 0, 0);
         }
-        // What keeps the four warps together is few: the products and one barrier. Between them the first warp has most of T and least
-        // of P and A to make, the last one the other way round.
+        // What keeps the four warps together is few: the products and one barrier. Between them the first warp has most
+        // of T and least of P and A to make, the last one the other way round.
         const auto step = [&](auto kind, uint32_t c) {
             constexpr bool with_outputs = decltype(kind)::value;
-            const uint32_t n_all = c - start, n_out = c - first, next = min(c + 1, last - 1) - start;  // made once more after the last
+            const uint32_t n_all = c - start, n_out = c - first,
+                           next = min(c + 1, last - 1) - start;  // made once more after the last
             [[maybe_unused]] float kk[32], qk[32];
             if constexpr (!delta && !with_outputs) {
                 // Nothing to make, but a buffer released before it is full would count for its turn before.
@@ -389,10 +428,11 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             // Addresses in a block as operand A, or transposed as B; and as operand B.
             [[maybe_unused]] const uint32_t rows_of = (lane % 8 + 8 * (lane / 8 % 2)) * row_bytes + lane / 16 * 16;
             [[maybe_unused]] const uint32_t columns_of = (lane % 8 + 8 * (lane / 16)) * row_bytes + lane / 8 % 2 * 16;
-            [[maybe_unused]] const uint32_t below = base + L::below_at + n_all % 2 * 6 * block_bytes, inverse = base + L::inverse_at + n_all % 2 * 4 * block_bytes;
+            [[maybe_unused]] const uint32_t below = base + L::below_at + n_all % 2 * 6 * block_bytes,
+                                            inverse = base + L::inverse_at + n_all % 2 * 4 * block_bytes;
             if constexpr (delta) {
-                // The inverse X of this warp's diagonal block: those of its two 8×8 by substitution, a column a lane; then below them
-                // -X_1 A_10 X_0, transposed.
+                // The inverse X of this warp's diagonal block: those of its two 8×8 by substitution, a column a lane;
+                // then below them -X_1 A_10 X_0, transposed.
                 __syncwarp();
                 const uint32_t x_at = inverse + warp * block_bytes, of = lane / 8 % 2;
                 float x[8];
@@ -411,14 +451,16 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     }
                 }
                 if (lane < 16) {
-                    const uint32_t half[4] = {la::pack(__half{}, x[0], x[1]), la::pack(__half{}, x[2], x[3]), la::pack(__half{}, x[4], x[5]), la::pack(__half{}, x[6], x[7])};
+                    const uint32_t half[4] = {la::pack(__half{}, x[0], x[1]), la::pack(__half{}, x[2], x[3]),
+                                              la::pack(__half{}, x[4], x[5]), la::pack(__half{}, x[6], x[7])};
                     ptx::store_shared(x_at + lane * row_bytes + 16 * of, half);
                 }
                 __syncwarp();
                 {
                     float y[4] = {}, z[4] = {};
                     const uint32_t x1 = load_matrix_transposed(x_at + (8 + lane % 8) * row_bytes + 16);
-                    tiny_product(y, load_matrix(x_at + lane % 8 * row_bytes), load_matrix(diagonal + corner_at + lane % 8 * 16));
+                    tiny_product(y, load_matrix(x_at + lane % 8 * row_bytes),
+                                 load_matrix(diagonal + corner_at + lane % 8 * 16));
                     tiny_product(z, la::pack(__half{}, -y[0], -y[1]), x1);
                     store_word(x_at + lane / 4 * row_bytes + 16 + lane % 4 * 4, la::pack(__half{}, z[0], z[1]));
                 }
@@ -439,25 +481,31 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 const uint32_t p_row = p.at(n_out) + (16 * warp + lane % 16) * 128;
                 each_decayed(qk, gates, work.scale, work.scale, true, [&](int m, auto) {
                     const float* x = qk + 8 * m;
-                    ptx::store_matrices(p_row + (((2 * m + lane / 16) ^ (lane % 8)) * 16), la::pack(E{}, x[0], x[1]), la::pack(E{}, x[2], x[3]),
-                                        la::pack(E{}, x[4], x[5]), la::pack(E{}, x[6], x[7]));
+                    ptx::store_matrices(p_row + (((2 * m + lane / 16) ^ (lane % 8)) * 16), la::pack(E{}, x[0], x[1]),
+                                        la::pack(E{}, x[2], x[3]), la::pack(E{}, x[4], x[5]),
+                                        la::pack(E{}, x[6], x[7]));
                 });
                 hand_over(p, n_out);
             }
             if constexpr (delta) {
-                // T by blocks of this warp's columns, from the diagonal down: T_i = X_i (-Σ_m A_im T_m) diag(β), all transposed.
+                // T by blocks of this warp's columns, from the diagonal down: T_i = X_i (-Σ_m A_im T_m) diag(β), all
+                // transposed.
                 t.wait_empty(n_all);
                 const auto columns = [&](auto count) {
                     constexpr int levels = decltype(count)::value;
                     const uint32_t put = t.at(n_all) + transposed_rows(warp, lane);
-                    const float beta0 = load_one(gates + beta_at + 4 * row), beta1 = load_one(gates + beta_at + 4 * row + 32);
-                    const auto below_of = [&](uint32_t(&to)[4], int i, int m) { load_matrices(to, below + (i * (i - 1) / 2 + m) * block_bytes + columns_of); };
+                    const float beta0 = load_one(gates + beta_at + 4 * row),
+                                beta1 = load_one(gates + beta_at + 4 * row + 32);
+                    const auto below_of = [&](uint32_t(&to)[4], int i, int m) {
+                        load_matrices(to, below + (i * (i - 1) / 2 + m) * block_bytes + columns_of);
+                    };
                     uint32_t done[4], a[3][4], x[4];
                     float y[3][8] = {};
                     load_matrices(done, inverse + warp * block_bytes + rows_of);
 #pragma unroll
                     for (int i = 0; i < levels; ++i) below_of(a[i], warp + 1 + i, warp);
-                    if constexpr (levels > 0) ptx::load_matrices_transposed(x, inverse + (warp + 1) * block_bytes + rows_of);
+                    if constexpr (levels > 0)
+                        ptx::load_matrices_transposed(x, inverse + (warp + 1) * block_bytes + rows_of);
                     uint32_t out[4];
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
@@ -477,7 +525,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
 #pragma unroll
                         for (int i = 0; i < 4; ++i) minus[i] = la::pack(__half{}, -y[s][2 * i], -y[s][2 * i + 1]);
                         block_product(z, minus, x);
-                        if (s + 1 < levels) ptx::load_matrices_transposed(x, inverse + (warp + 2 + s) * block_bytes + rows_of);
+                        if (s + 1 < levels)
+                            ptx::load_matrices_transposed(x, inverse + (warp + 2 + s) * block_bytes + rows_of);
 #pragma unroll
                         for (int i = 0; i < 4; ++i) {
                             const float by = i % 2 ? beta1 : beta0;
@@ -510,7 +559,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             const int64_t at = int64_t{kv_head} * work.dk * work.dv;
 #pragma unroll
             for (int i = 0; i < R / 2; ++i) {
-                const int of_v = column_block * D + 64 * mine + 16 * warp + lane / 4 + i % 4 / 2 * 8, of_k = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+                const int of_v = column_block * D + 64 * mine + 16 * warp + lane / 4 + i % 4 / 2 * 8,
+                          of_k = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
                 if (of_v < work.dv && of_k < work.dk) f(s[i], at + int64_t{of_k} * work.dv + of_v);
             }
         };
@@ -527,7 +577,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             const uint32_t to = out.at(n) + transposed_rows(warp, lane_again());
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                ptx::store_matrices_transposed(to + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2], packed[4 * j + 3]);
+                ptx::store_matrices_transposed(to + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2],
+                                               packed[4 * j + 3]);
             }
             hand_over(out, n);
         };
@@ -545,7 +596,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    ptx::product_rs<E, 0>(w, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3], keys + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                    ptx::product_rs<E, 0>(w, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
+                                          keys + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
                 ptx::matrix_commit();
             }
@@ -556,7 +608,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ptx::matrix_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    ptx::product_rs<E, 0>(o, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3], queries + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                    ptx::product_rs<E, 0>(o, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
+                                          queries + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
                 ptx::matrix_commit();
             }
@@ -570,8 +623,11 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 if constexpr (with_outputs) ptx::hold(o);
 #pragma unroll
                 for (int i = 0; i < 16; ++i) {
-                    if (i % 4 == 0) ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
-                    const float2 up = load_pair(gate.at(n_all) + up_at + 4 * (8 * (i / 2) + col)), x = la::unpack(E{}, va[i]);
+                    if (i % 4 == 0)
+                        ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[i]),
+                                                      v_tile + i / 4 * 16 * 128);
+                    const float2 up = load_pair(gate.at(n_all) + up_at + 4 * (8 * (i / 2) + col)),
+                                 x = la::unpack(E{}, va[i]);
                     va[i] = la::pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
                 }
                 release_read(v, n_all, va);
@@ -579,11 +635,14 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 t.wait_full(n_all);
                 ptx::matrix_fence();
 #pragma unroll
-                for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 0>(u, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], inverse + ks * 32, ks > 0);
+                for (int ks = 0; ks < 4; ++ks)
+                    ptx::product_rs<E, 0>(u, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3],
+                                          inverse + ks * 32, ks > 0);
                 ptx::matrix_commit();
             } else {
 #pragma unroll
-                for (int i = 0; i < 16; i += 4) ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
+                for (int i = 0; i < 16; i += 4)
+                    ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
             }
             const float all = load_one(gate.at(n_all) + up_at + 4 * 63);
 #pragma unroll
@@ -622,7 +681,9 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             ptx::hold(s);
             ptx::matrix_fence();
 #pragma unroll
-            for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 1>(s, ua[4 * ks], ua[4 * ks + 1], ua[4 * ks + 2], ua[4 * ks + 3], keys + ks * 16 * 128, 1);
+            for (int ks = 0; ks < 4; ++ks)
+                ptx::product_rs<E, 1>(s, ua[4 * ks], ua[4 * ks + 1], ua[4 * ks + 2], ua[4 * ks + 3],
+                                      keys + ks * 16 * 128, 1);
             ptx::matrix_commit();
             if constexpr (with_outputs) {
                 const ptx::Tile scores(p.at(n_out));
@@ -630,7 +691,9 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ptx::hold(o);
                 ptx::matrix_fence();
 #pragma unroll
-                for (int ks = 0; ks < 4; ++ks) ptx::product_rs<E, 0>(o, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], scores + ks * 32, 1);
+                for (int ks = 0; ks < 4; ++ks)
+                    ptx::product_rs<E, 0>(o, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3],
+                                          scores + ks * 32, 1);
                 ptx::matrix_commit();
             }
             ptx::matrix_wait<with_outputs ? 1 : 0>();
@@ -651,7 +714,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         for (uint32_t c = start; c < first; ++c) step(std::false_type{}, c);
         for (uint32_t c = first; c < last; ++c) step(std::true_type{}, c);
         if (last > first) leave(last - 1 - first);
-        if (last == work.chunks && work.final && h % work.group == 0) each_state([&](float& x, int64_t at) { work.final[at] = x; });
+        if (last == work.chunks && work.final && h % work.group == 0)
+            each_state([&](float& x, int64_t at) { work.final[at] = x; });
     }
 }
 

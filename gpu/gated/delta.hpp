@@ -9,18 +9,20 @@
 
 namespace causeway::gpu {
 
-// Whether delta_hopper computes this problem: a Hopper device, BFloat16 or Float16, at most one gate per head and token, dk <= 128,
-// dv <= 256, rows, strides and addresses of q, k, v, o in multiples of 16 bytes. beta may be null (no delta rule), g too.
+// Whether delta_hopper computes this problem: a Hopper device, BFloat16 or Float16, at most one gate per head and
+// token, dk <= 128, dv <= 256, rows, strides and addresses of q, k, v, o in multiples of 16 bytes. beta may be null (no
+// delta rule), g too.
 bool delta_hopper_takes(const GatedArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: a copy of the state, where there is one.
 std::size_t delta_hopper_workspace(const GatedArgs& a);
 
-// Launches on `stream` and returns; may be captured into a CUDA graph. The state, the sums of log gates and all accumulators are Float32;
-// operands of the products are rounded once to the type of the tensors, and to Float16 inside the inverse of I + A.
-// Long sequences are cut into parts; a part starts as far before itself as a gate product of 2^-24 reaches, so that keys must not let
-// the state grow: β‖k‖² <= 2. NaN and Inf reach earlier tokens of the same 64. Throws Error on bad arguments.
-// Yang, Kautz, Hatamizadeh 2025, "Gated Delta Networks"; Yang et al. 2024, §3, for the form in chunks.
+// Launches on `stream` and returns; may be captured into a CUDA graph. The state, the sums of log gates and all
+// accumulators are Float32; operands of the products are rounded once to the type of the tensors, and to Float16 inside
+// the inverse of I + A. Long sequences are cut into parts; a part starts as far before itself as a gate product of
+// 2^-24 reaches, so that keys must not let the state grow: β‖k‖² <= 2. NaN and Inf reach earlier tokens of the same 64.
+// Throws Error on bad arguments. Yang, Kautz, Hatamizadeh 2025, "Gated Delta Networks"; Yang et al. 2024, §3, for the
+// form in chunks.
 void delta_hopper(const GatedArgs& a, cudaStream_t stream);
 
 }  // namespace causeway::gpu

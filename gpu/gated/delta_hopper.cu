@@ -11,11 +11,15 @@ namespace {
 
 template <class E, int R, int D, bool delta>
 void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
-    const auto map = [&](const void* data, std::int64_t heads, int width, Strides s) { return tensor_map(data, a.type, a.B, heads, a.N, width, s, 64, chunk); };
+    const auto map = [&](const void* data, std::int64_t heads, int width, Strides s) {
+        return tensor_map(data, a.type, a.B, heads, a.N, width, s, 64, chunk);
+    };
     const std::int64_t heads = a.H * a.group;
-    const Maps maps = {map(a.q, heads, a.dk, a.q_stride), map(a.k, a.H, a.dk, a.k_stride), map(a.v, a.H, a.dv, a.v_stride), map(a.o, heads, a.dv, a.o_stride)};
+    const Maps maps = {map(a.q, heads, a.dk, a.q_stride), map(a.k, a.H, a.dk, a.k_stride),
+                       map(a.v, a.H, a.dv, a.v_stride), map(a.o, heads, a.dv, a.o_stride)};
     Work work{};
-    work.chunks = p.bound.back(), work.parts = static_cast<uint32_t>(p.parts()), work.column_blocks = static_cast<uint32_t>(p.column_blocks);
+    work.chunks = p.bound.back(), work.parts = static_cast<uint32_t>(p.parts()),
+    work.column_blocks = static_cast<uint32_t>(p.column_blocks);
     work.heads = static_cast<uint32_t>(heads), work.group = static_cast<uint32_t>(a.group);
     work.N = a.N, work.dk = a.dk, work.dv = a.dv, work.scale = a.scale;
     work.g = a.gates ? a.g : nullptr, work.beta = a.beta;
@@ -26,7 +30,8 @@ void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
         work.initial = static_cast<const float*>(a.workspace.data);
     }
     const auto blocks = static_cast<unsigned>(p.lines * p.column_blocks * p.parts());
-    launch(delta_rule<E, R, D, delta>, "launching delta_rule", blocks, 256 + 2 * D, Layout<R, D>::bytes, 1, false, stream, maps, work);
+    launch(delta_rule<E, R, D, delta>, "launching delta_rule", blocks, 256 + 2 * D, Layout<R, D>::bytes, 1, false,
+           stream, maps, work);
 }
 
 template <class E, bool delta>

@@ -1,8 +1,9 @@
-// What the kernels of the gated family on FMA units are made of: elements of any type as Float32, tiles of rows copied to shared
-// memory, and products with a state that lies in the registers of a warp.
+// What the kernels of the gated family on FMA units are made of: elements of any type as Float32, tiles of rows copied
+// to shared memory, and products with a state that lies in the registers of a warp.
 //
-// A warp owns 8 columns of a state of DK rows (64, 128 or 256). Lane = 16·cg + rg has the columns 4·cg ... 4·cg + 3 and the rows
-// 4·rg + 64·m + x, x = 0 ... 3, m = 0 ... DK/64 - 1, as S[4·m + x][column]: 16 lanes read a row of k or q as whole lines.
+// A warp owns 8 columns of a state of DK rows (64, 128 or 256). Lane = 16·cg + rg has the columns 4·cg ... 4·cg + 3 and
+// the rows 4·rg + 64·m + x, x = 0 ... 3, m = 0 ... DK/64 - 1, as S[4·m + x][column]: 16 lanes read a row of k or q as
+// whole lines.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,7 +19,9 @@ using std::int64_t;
 
 __device__ __forceinline__ float bfloat16_low(uint32_t x) { return __uint_as_float(x << 16); }
 __device__ __forceinline__ float bfloat16_high(uint32_t x) { return __uint_as_float(x & 0xFFFF0000u); }
-__device__ __forceinline__ float2 float16_pair(uint32_t x) { return __half22float2(*reinterpret_cast<const __half2*>(&x)); }
+__device__ __forceinline__ float2 float16_pair(uint32_t x) {
+    return __half22float2(*reinterpret_cast<const __half2*>(&x));
+}
 
 __device__ __forceinline__ float element(const void* p, int64_t i, Type t) {
     if (t == Type::Float32) return static_cast<const float*>(p)[i];
@@ -53,8 +56,8 @@ __device__ __forceinline__ void set_quad(void* p, int64_t i, Type t, float4 x) {
     }
     *reinterpret_cast<uint2*>(static_cast<uint16_t*>(p) + i) = bits;
 }
-// Bits on their way from memory. A branch on the type between a load and the use of what it loads would wait for the load; so loads
-// leave bits, and value() makes numbers of them later.
+// Bits on their way from memory. A branch on the type between a load and the use of what it loads would wait for the
+// load; so loads leave bits, and value() makes numbers of them later.
 struct RawQuad {
     uint32_t x, y, z, w;
 };
@@ -84,12 +87,16 @@ __device__ __forceinline__ RawQuad raw_quad_within(const void* row, int i, int w
     return raw;
 }
 __device__ __forceinline__ float4 value(RawQuad raw, Type t) {
-    if (t == Type::Float32) return {__uint_as_float(raw.x), __uint_as_float(raw.y), __uint_as_float(raw.z), __uint_as_float(raw.w)};
-    if (t == Type::BFloat16) return {bfloat16_low(raw.x), bfloat16_high(raw.x), bfloat16_low(raw.y), bfloat16_high(raw.y)};
+    if (t == Type::Float32)
+        return {__uint_as_float(raw.x), __uint_as_float(raw.y), __uint_as_float(raw.z), __uint_as_float(raw.w)};
+    if (t == Type::BFloat16)
+        return {bfloat16_low(raw.x), bfloat16_high(raw.x), bfloat16_low(raw.y), bfloat16_high(raw.y)};
     const float2 low = float16_pair(raw.x), high = float16_pair(raw.y);
     return {low.x, low.y, high.x, high.y};
 }
-__device__ __forceinline__ float4 quad_within(const void* row, int i, int width, bool quads, Type t) { return value(raw_quad_within(row, i, width, quads, t), t); }
+__device__ __forceinline__ float4 quad_within(const void* row, int i, int width, bool quads, Type t) {
+    return value(raw_quad_within(row, i, width, quads, t), t);
+}
 // put(i, get(i)) for i = 0 ... count - 1, shared among the threads of the block, up to eight gets under way at a time.
 template <int count, int threads, class Get, class Put>
 __device__ __forceinline__ void move(Get&& get, Put&& put) {
@@ -119,18 +126,22 @@ __device__ __forceinline__ void set_quad_within(void* row, int i, int width, boo
     }
 }
 
-__device__ __forceinline__ char* head_of(const Operand& x, int64_t b, int64_t h) { return x.data + b * x.batch + h * x.head; }
+__device__ __forceinline__ char* head_of(const Operand& x, int64_t b, int64_t h) {
+    return x.data + b * x.batch + h * x.head;
+}
 
-// ---- Tiles of rows -------------------------------------------------------------------------------------------------------------
+// ---- Tiles of rows ----
 
-__device__ __forceinline__ void copy_piece(void* to, const void* from, int bytes) {  // 16 bytes, zeros after the first `bytes`
+__device__ __forceinline__ void copy_piece(void* to, const void* from,
+                                           int bytes) {  // 16 bytes, zeros after the first `bytes`
     const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void copies_arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <int rows, int pitch, int threads, int size>
-__device__ __forceinline__ void stage_elements(char* to, const char* from, int64_t token_bytes, int n, int width, bool whole) {
+__device__ __forceinline__ void stage_elements(char* to, const char* from, int64_t token_bytes, int n, int width,
+                                               bool whole) {
     if (whole) {
         constexpr int pieces = pitch * size / 16;
         const int used = width * size / 16;
@@ -145,16 +156,19 @@ __device__ __forceinline__ void stage_elements(char* to, const char* from, int64
         const int t = i / pitch, c = i % pitch;
         const char* at = from + t * token_bytes + c * size;
         const bool there = t < n && c < width;
-        if constexpr (size == 4) *reinterpret_cast<uint32_t*>(to + i * 4) = there ? *reinterpret_cast<const uint32_t*>(at) : 0u;
+        if constexpr (size == 4)
+            *reinterpret_cast<uint32_t*>(to + i * 4) = there ? *reinterpret_cast<const uint32_t*>(at) : 0u;
         else *reinterpret_cast<uint16_t*>(to + i * 2) = there ? *reinterpret_cast<const uint16_t*>(at) : uint16_t{0};
     }
 }
 
-// Starts the copy of n <= rows rows of `width` <= pitch elements to shared memory, rows of `pitch` elements there, zeros where
-// nothing is copied. Complete after copies_arrived() and a barrier.
+// Starts the copy of n <= rows rows of `width` <= pitch elements to shared memory, rows of `pitch` elements there,
+// zeros where nothing is copied. Complete after copies_arrived() and a barrier.
 template <int rows, int pitch, int threads>
-__device__ __forceinline__ void stage(void* to, const char* from, int64_t token_bytes, int n, int width, bool whole, Type t) {
-    if (t == Type::Float32) stage_elements<rows, pitch, threads, 4>(static_cast<char*>(to), from, token_bytes, n, width, whole);
+__device__ __forceinline__ void stage(void* to, const char* from, int64_t token_bytes, int n, int width, bool whole,
+                                      Type t) {
+    if (t == Type::Float32)
+        stage_elements<rows, pitch, threads, 4>(static_cast<char*>(to), from, token_bytes, n, width, whole);
     else stage_elements<rows, pitch, threads, 2>(static_cast<char*>(to), from, token_bytes, n, width, whole);
 }
 
@@ -171,14 +185,15 @@ __device__ __forceinline__ void convert_tile(float* to, const void* from, Type t
     else convert_elements<n, threads, Type::Float16>(to, from);
 }
 
-// ---- Sums over the lanes that share columns --------------------------------------------------------------------------------------
+// ---- Sums over the lanes that share columns ----
 
 template <int half>
 __device__ __forceinline__ void fold_permuted_by(float (&x)[8]) {
 #pragma unroll
     for (int i = 0; i < half; ++i) x[i] += __shfl_xor_sync(0xFFFFFFFFu, x[i + half], half);
 }
-// x[i] of lane rg belongs to item i XOR (rg mod 8) of 8; returns the sum over the 16 lanes of item rg mod 8: 8 shuffles.
+// x[i] of lane rg belongs to item i XOR (rg mod 8) of 8; returns the sum over the 16 lanes of item rg mod 8: 8
+// shuffles.
 __device__ __forceinline__ float fold_permuted(float (&x)[8]) {
     fold_permuted_by<4>(x), fold_permuted_by<2>(x), fold_permuted_by<1>(x);
     return x[0] + __shfl_xor_sync(0xFFFFFFFFu, x[0], 8);
@@ -203,10 +218,10 @@ __device__ __forceinline__ float sum16(float x) {
     return x;
 }
 
-// ---- Products with a state in registers ------------------------------------------------------------------------------------------
+// ---- Products with a state in registers ----
 
-// Row rg of X S for 16 rows of X (shared memory, rows of DK floats), the lane's four columns. Eight rows at a time: as one piece the code
-// is longer than what a scheduler keeps of it.
+// Row rg of X S for 16 rows of X (shared memory, rows of DK floats), the lane's four columns. Eight rows at a time: as
+// one piece the code is longer than what a scheduler keeps of it.
 template <int DK>
 __device__ __forceinline__ float4 times_state(const float* X, const float (&S)[DK / 16][4], int rg) {
     float4 out = {0, 0, 0, 0};
@@ -222,11 +237,13 @@ __device__ __forceinline__ float4 times_state(const float* X, const float (&S)[D
 #pragma unroll
                 for (int c = 0; c < 4; ++c) {
                     const float before = m == 0 ? f.x * S[0][c] : fmaf(f.x, S[4 * m][c], sum[c][i]);
-                    sum[c][i] = fmaf(f.w, S[4 * m + 3][c], fmaf(f.z, S[4 * m + 2][c], fmaf(f.y, S[4 * m + 1][c], before)));
+                    sum[c][i] =
+                        fmaf(f.w, S[4 * m + 3][c], fmaf(f.z, S[4 * m + 2][c], fmaf(f.y, S[4 * m + 1][c], before)));
                 }
             }
         }
-        const float4 found = {fold_permuted(sum[0]), fold_permuted(sum[1]), fold_permuted(sum[2]), fold_permuted(sum[3])};
+        const float4 found = {fold_permuted(sum[0]), fold_permuted(sum[1]), fold_permuted(sum[2]),
+                              fold_permuted(sum[3])};
         if (rg / 8 == first / 8) out = found;
     }
     return out;
@@ -253,8 +270,8 @@ __device__ __forceinline__ void add_outer(float (&S)[DK / 16][4], const float* X
     }
 }
 
-// Rows rg and, of 32, rg + 16 of L Y: L lower triangular of C rows of C + 4 floats (what stands above the diagonal within 16
-// columns must be 0), Y rows of 8 floats; the lane's four columns are added to out.
+// Rows rg and, of 32, rg + 16 of L Y: L lower triangular of C rows of C + 4 floats (what stands above the diagonal
+// within 16 columns must be 0), Y rows of 8 floats; the lane's four columns are added to out.
 template <int C, int block>
 __device__ __forceinline__ void add_lower_block(float4 (&out)[C / 16], const float* L, const float* Y, int rg, int cg) {
 #pragma unroll 2
@@ -282,20 +299,26 @@ __device__ __forceinline__ void add_lower(float4 (&out)[C / 16], const float* L,
 
 // The lane's part of a state [dk, dv] in global memory, zeros outside it or without one.
 template <int DK>
-__device__ __forceinline__ void load_state(float (&S)[DK / 16][4], const float* from, int dk, int dv, int rg, int column, bool quads) {
+__device__ __forceinline__ void load_state(float (&S)[DK / 16][4], const float* from, int dk, int dv, int rg,
+                                           int column, bool quads) {
 #pragma unroll
     for (int i = 0; i < DK / 16; ++i) {
         const int row = i / 4 * 64 + rg * 4 + i % 4;
-        const float4 x = from && row < dk ? quad_within(from + static_cast<int64_t>(row) * dv, column, dv, quads, Type::Float32) : float4{0, 0, 0, 0};
+        const float4 x = from && row < dk
+                             ? quad_within(from + static_cast<int64_t>(row) * dv, column, dv, quads, Type::Float32)
+                             : float4{0, 0, 0, 0};
         S[i][0] = x.x, S[i][1] = x.y, S[i][2] = x.z, S[i][3] = x.w;
     }
 }
 template <int DK>
-__device__ __forceinline__ void store_state(float* to, const float (&S)[DK / 16][4], int dk, int dv, int rg, int column, bool quads) {
+__device__ __forceinline__ void store_state(float* to, const float (&S)[DK / 16][4], int dk, int dv, int rg, int column,
+                                            bool quads) {
 #pragma unroll
     for (int i = 0; i < DK / 16; ++i) {
         const int row = i / 4 * 64 + rg * 4 + i % 4;
-        if (row < dk) set_quad_within(to + static_cast<int64_t>(row) * dv, column, dv, quads, Type::Float32, {S[i][0], S[i][1], S[i][2], S[i][3]});
+        if (row < dk)
+            set_quad_within(to + static_cast<int64_t>(row) * dv, column, dv, quads, Type::Float32,
+                            {S[i][0], S[i][1], S[i][2], S[i][3]});
     }
 }
 

@@ -24,9 +24,10 @@ Tensor each_head_of(const Tensor& given, const Shape& full, cudaStream_t stream)
     const Index row = full[2] * full[3];
     const auto bytes = static_cast<std::size_t>(row) * sizeof(float);
     for (Index h = 0; h < full[1] && bytes > 0; ++h) {
-        gpu::check(cudaMemcpy2DAsync(out.as<float>() + h * row, static_cast<std::size_t>(full[1]) * bytes, a.as<float>(), bytes, bytes, static_cast<std::size_t>(full[0]),
-                                cudaMemcpyDeviceToDevice, stream),
-              "copying gates");
+        gpu::check(
+            cudaMemcpy2DAsync(out.as<float>() + h * row, static_cast<std::size_t>(full[1]) * bytes, a.as<float>(),
+                              bytes, bytes, static_cast<std::size_t>(full[0]), cudaMemcpyDeviceToDevice, stream),
+            "copying gates");
     }
     return out;
 }
@@ -46,9 +47,12 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     const auto& n = c.sizes;
     constexpr Index widest = 256;
     if (o.mode == "parallel" && n.gates > 1) {
-        fail("mode: \"parallel\" does not run on the GPU with a gate per key channel, expected \"chunkwise\" or \"recurrent\"");
+        fail(
+            "mode: \"parallel\" does not run on the GPU with a gate per key channel, expected \"chunkwise\" or "
+            "\"recurrent\"");
     }
-    if (n.dk > widest || n.dv > widest) fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
+    if (n.dk > widest || n.dv > widest)
+        fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
     GatedArgs& a = c.args;
     a.q = q.data(), a.k = k.data(), a.v = v.data();
     a.type = q.type();
@@ -64,7 +68,9 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
         if (o.check_gates) {
             const Buffer found(sizeof(std::int64_t), o.stream);
             const Index at = first_above_zero(a.g, c.log_decay.size(), found.as<std::int64_t>(), o.stream);
-            if (at < c.log_decay.size()) fail("log_decay: a number above 0 or NaN in element ", at + 1, ", expected numbers <= 0 (the state is multiplied by their exponentials)");
+            if (at < c.log_decay.size())
+                fail("log_decay: a number above 0 or NaN in element ", at + 1,
+                     ", expected numbers <= 0 (the state is multiplied by their exponentials)");
         }
     }
     if (causeway::gated::has_delta(n.update)) {
@@ -80,7 +86,8 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     gated::Call call = gated::check(q, k, v, o);
     GatedArgs& a = call.args;
     const Shape& state_shape = call.sizes.state_shape;
-    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 && o.mode == "chunkwise") {  // causal linear attention
+    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 &&
+        o.mode == "chunkwise") {  // causal linear attention
         CausalOptions plain;
         plain.scale = o.scale;
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(state_shape);
@@ -90,7 +97,8 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
         return {result.O, result.state};
     }
     LinearResult out{Tensor(q.dtype(), call.sizes.output, o.stream),
-                     o.state ? o.state->own(DType::f32, o.stream).reshape(state_shape) : Tensor::zeros(DType::f32, state_shape, o.stream)};
+                     o.state ? o.state->own(DType::f32, o.stream).reshape(state_shape)
+                             : Tensor::zeros(DType::f32, state_shape, o.stream)};
     a.o = out.O.data(), a.state = out.state.as<float>();
     if (out.O.size() == 0 && out.state.size() == 0) return out;
     const auto run = [&](std::size_t bytes, void (*kernel)(const GatedArgs&, cudaStream_t)) {
@@ -105,14 +113,16 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     return out;
 }
 
-void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O, const LinearOptions& o) {
+void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
+                           const LinearOptions& o) {
     if (o.state) fail("state: an option, expected the argument state alone");
     gated::Call call = gated::check(q, k, v, o);
     GatedArgs& a = call.args;
     if (a.N != 1) fail("q: ", a.N, " tokens, expected 1");
     if (state.dtype() != DType::f32) fail("state: ", name(state.dtype()), ", expected Float32");
     causeway::gated::check_state(state.form(), k.form(), call.sizes);
-    if (O.dtype() != q.dtype() || O.shape() != call.sizes.output) fail("O: a ", O.summary(), ", expected ", call.sizes.output.text(), " ", name(q.dtype()));
+    if (O.dtype() != q.dtype() || O.shape() != call.sizes.output)
+        fail("O: a ", O.summary(), ", expected ", call.sizes.output.text(), " ", name(q.dtype()));
     a.o = O.data(), a.state = state.as<float>();
     gated_step(a, o.stream);
 }

@@ -11,13 +11,15 @@
 namespace causeway::gpu {
 
 struct LinearOptions {
-    std::string update = "linear";    // "linear", "gated", "delta", "gated_delta"
-    std::optional<Tensor> log_decay;  // g <= 0, [b, h, N] or [b, h, N, d_k]; with "gated" and "gated_delta", and only then
-    std::optional<Tensor> beta;       // [b, h, N]; with "delta" and "gated_delta", and only then
-    std::string mode = "chunkwise";   // or "recurrent" (the definition), or "parallel" where no key channel has a gate of its own
-    double scale = 1;                 // factor on q
-    std::optional<Tensor> state;      // Float32 state to start from, [b, h, d_k, d_v]; none: zeros
-    bool check_gates = true;          // whether elements of log_decay are looked at, which waits for the stream
+    std::string update = "linear";  // "linear", "gated", "delta", "gated_delta"
+    std::optional<Tensor>
+        log_decay;               // g <= 0, [b, h, N] or [b, h, N, d_k]; with "gated" and "gated_delta", and only then
+    std::optional<Tensor> beta;  // [b, h, N]; with "delta" and "gated_delta", and only then
+    std::string mode =
+        "chunkwise";   // or "recurrent" (the definition), or "parallel" where no key channel has a gate of its own
+    double scale = 1;  // factor on q
+    std::optional<Tensor> state;  // Float32 state to start from, [b, h, d_k, d_v]; none: zeros
+    bool check_gates = true;      // whether elements of log_decay are looked at, which waits for the stream
     cudaStream_t stream = nullptr;
 };
 
@@ -26,15 +28,16 @@ struct LinearResult {
     Tensor state;  // Float32 [b, h, d_k, d_v] after the last token
 };
 
-// linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when everything is
-// queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on tensor cores, where keys must have
-// beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
+// linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when
+// everything is queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on
+// tensor cores, where keys must have beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
 // Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
-// One token, N = 1, advancing `state` (Float32) in place; O [b, h_q, 1, d_v] of the type of q is written. Allocates nothing where
-// log_decay and beta are Float32 with a value for every head.
-void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O, const LinearOptions& = {});
+// One token, N = 1, advancing `state` (Float32) in place; O [b, h_q, 1, d_v] of the type of q is written. Allocates
+// nothing where log_decay and beta are Float32 with a value for every head.
+void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
+                           const LinearOptions& = {});
 
 namespace gated {
 

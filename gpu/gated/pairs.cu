@@ -14,7 +14,9 @@ using std::int64_t;
 constexpr int threads = 256, warps = threads / 32;
 
 struct Plus {
-    __device__ GateSum operator()(const GateSum& a, const GateSum& b) const { return {a.sum + b.sum, a.resets + b.resets}; }
+    __device__ GateSum operator()(const GateSum& a, const GateSum& b) const {
+        return {a.sum + b.sum, a.resets + b.resets};
+    }
 };
 
 // e^x of less is 0 in Float32. Such a gate must not be summed: behind a large one the sum would lose all that follow.
@@ -41,8 +43,8 @@ __global__ __launch_bounds__(threads) void sum_gates_kernel(const float* g, int6
     }
 }
 
-__global__ __launch_bounds__(threads) void gate_scores_kernel(const GateSum* sums, int64_t N, int64_t row, int64_t rows, int64_t columns, int64_t all,
-                                                              float* S) {
+__global__ __launch_bounds__(threads) void gate_scores_kernel(const GateSum* sums, int64_t N, int64_t row, int64_t rows,
+                                                              int64_t columns, int64_t all, float* S) {
     for (int64_t x = blockIdx.x * int64_t{warps} + threadIdx.x / 32; x < all; x += int64_t{gridDim.x} * warps) {
         const int64_t i = row + x % rows;
         const GateSum* const line = sums ? sums + x / rows * N : nullptr;
@@ -55,7 +57,8 @@ __global__ __launch_bounds__(threads) void gate_scores_kernel(const GateSum* sum
     }
 }
 
-__global__ __launch_bounds__(threads) void weigh_kernel(const GateSum* sums, int64_t N, Rows x, Decay decay, float factor) {
+__global__ __launch_bounds__(threads) void weigh_kernel(const GateSum* sums, int64_t N, Rows x, Decay decay,
+                                                        float factor) {
     const int64_t all = x.lines * x.rows;
     for (int64_t i = blockIdx.x * int64_t{warps} + threadIdx.x / 32; i < all; i += int64_t{gridDim.x} * warps) {
         const int64_t line = i / x.rows, t = x.row + i % x.rows;
@@ -69,8 +72,8 @@ __global__ __launch_bounds__(threads) void weigh_kernel(const GateSum* sums, int
 
 // A column of U to a thread.
 constexpr int columns = 64;
-__global__ __launch_bounds__(columns) void substitute_kernel(const float* M, const float* X, const float* beta, int64_t N, int64_t row, int rows, int dv,
-                                                             float* U) {
+__global__ __launch_bounds__(columns) void substitute_kernel(const float* M, const float* X, const float* beta,
+                                                             int64_t N, int64_t row, int rows, int dv, float* U) {
     __shared__ float m[solved_rows][solved_rows], u[solved_rows][columns];
     const int wide = (dv + columns - 1) / columns, column = static_cast<int>(blockIdx.x % wide) * columns + threadIdx.x;
     const int64_t line = blockIdx.x / wide;
@@ -85,7 +88,9 @@ __global__ __launch_bounds__(columns) void substitute_kernel(const float* M, con
     }
 }
 
-unsigned blocks_of(int64_t rows) { return static_cast<unsigned>(std::clamp<int64_t>((rows + warps - 1) / warps, 1, 1 << 16)); }
+unsigned blocks_of(int64_t rows) {
+    return static_cast<unsigned>(std::clamp<int64_t>((rows + warps - 1) / warps, 1, 1 << 16));
+}
 
 }  // namespace
 
@@ -107,8 +112,8 @@ void weigh(const GateSum* sums, int64_t N, const Rows& x, Decay decay, float fac
     check_launch("launching weigh");
 }
 
-void substitute(const float* M, const float* X, const float* beta, int64_t lines, int64_t N, int64_t row, int64_t rows, int dv, float* U,
-                cudaStream_t stream) {
+void substitute(const float* M, const float* X, const float* beta, int64_t lines, int64_t N, int64_t row, int64_t rows,
+                int dv, float* U, cudaStream_t stream) {
     const auto blocks = static_cast<unsigned>(lines * ((dv + columns - 1) / columns));
     substitute_kernel<<<blocks, columns, 0, stream>>>(M, X, beta, N, row, static_cast<int>(rows), dv, U);
     check_launch("launching substitute");

@@ -15,7 +15,9 @@ using namespace pieces;
 using gated::Decay, gated::GateSum, gated::Rows, gated::solved_rows;
 
 constexpr const char* name = "gated_parallel";
-constexpr int64_t most_rows = 256, most_scalars = int64_t{1} << 27;  // of scores at a time; of the heads in work, where it is more than one
+constexpr int64_t most_rows = 256,
+                  most_scalars = int64_t{1}
+                                 << 27;  // of scores at a time; of the heads in work, where it is more than one
 
 void check_args(const GatedArgs& a) {
     gated::check(a, name);
@@ -35,7 +37,8 @@ struct Plan {
         const int64_t each = a.N * (a.dk + a.dv + gates + rows) + rows * (a.dk + a.dv);
         lines = std::clamp<int64_t>(most_scalars / each, 1, std::min<int64_t>(a.B * a.H, most_lines));
         Carve carve(workspace);
-        q = carve.floats(lines * rows * a.dk), k = carve.floats(lines * a.N * a.dk), U = carve.floats(lines * a.N * a.dv);
+        q = carve.floats(lines * rows * a.dk), k = carve.floats(lines * a.N * a.dk),
+        U = carve.floats(lines * a.N * a.dv);
         S = carve.floats(lines * rows * a.N), X = carve.floats(lines * rows * a.dv);
         sums = reinterpret_cast<GateSum*>(carve.floats(lines * a.N * gates));
         products = carve.bytes(blas_workspace);
@@ -46,7 +49,9 @@ struct Plan {
 // q, k, v and o of one of the queries that share keys, for what packs and unpacks them.
 CausalArgs packed(const GatedArgs& a, int query) {
     CausalArgs c;
-    const auto of_query = [&](const void* x, Strides s) { return static_cast<const char*>(x) + query * s.head * bytes_of(a.type); };
+    const auto of_query = [&](const void* x, Strides s) {
+        return static_cast<const char*>(x) + query * s.head * bytes_of(a.type);
+    };
     const auto shared = [&](Strides s) { return Strides{s.batch, s.head * a.group, s.token}; };
     c.q = of_query(a.q, a.q_stride), c.q_stride = shared(a.q_stride);
     c.o = const_cast<char*>(of_query(a.o, a.o_stride)), c.o_stride = shared(a.o_stride);
@@ -83,12 +88,14 @@ void gated_parallel(const GatedArgs& a, cudaStream_t stream) {
                 multiply(handle, false, m, dv, dk, x, {state, dv, dk * dv}, 0, p.X, dv, m * dv, l.count);
                 gated::weigh(sums, N, {p.X, l.count, m * dv, i, m, dv}, Decay::up_to, 1, stream);
             } else if (n == 0) {
-                check(cudaMemsetAsync(p.X, 0, static_cast<std::size_t>(l.count * m * dv) * sizeof(float), stream), "clearing what the state holds");
+                check(cudaMemsetAsync(p.X, 0, static_cast<std::size_t>(l.count * m * dv) * sizeof(float), stream),
+                      "clearing what the state holds");
             }
             if (n == 0) return;
             multiply(handle, false, m, n, dk, x, {p.k, dk, N * dk, true}, 0, p.S, n, m * n, l.count);
             gated::gate_scores(sums, l.count, N, i, m, n, p.S, stream);
-            multiply(handle, false, m, dv, n, {p.S, n, m * n}, {p.U, dv, N * dv}, state ? 1 : 0, p.X, dv, m * dv, l.count);
+            multiply(handle, false, m, dv, n, {p.S, n, m * n}, {p.U, dv, N * dv}, state ? 1 : 0, p.X, dv, m * dv,
+                     l.count);
         };
         for (int64_t i = 0; a.beta && i < N; i += solved_rows) {
             const int64_t m = std::min(solved_rows, N - i);

@@ -12,8 +12,8 @@ using std::int64_t;
 
 constexpr const char* name = "gated_portable";
 
-// Tokens of a head that are worked on between two launches: enough chunks of all heads together to fill a GPU, few enough that their
-// scores are small beside q, k and v.
+// Tokens of a head that are worked on between two launches: enough chunks of all heads together to fill a GPU, few
+// enough that their scores are small beside q, k and v.
 struct Plan {
     gated::Call call;
     int64_t each, parts;
@@ -25,10 +25,13 @@ struct Plan {
         parts = (call.N + each - 1) / each;
         const gated::Part p = part(0);
         score_bytes = static_cast<std::size_t>(call.all_heads * p.chunks * p.floats) * sizeof(float);
-        state_bytes = parts > 1 && !call.state ? static_cast<std::size_t>(call.all_heads * call.dk * call.dv) * sizeof(float) : 0;
+        state_bytes =
+            parts > 1 && !call.state ? static_cast<std::size_t>(call.all_heads * call.dk * call.dv) * sizeof(float) : 0;
         state_bytes = (state_bytes + 15) / 16 * 16;
     }
-    gated::Part part(int64_t i) const { return gated::part_of(call, i * each, std::min(each, call.N - i * each), call.beta ? 1 : 0); }
+    gated::Part part(int64_t i) const {
+        return gated::part_of(call, i * each, std::min(each, call.N - i * each), call.beta ? 1 : 0);
+    }
     bool empty() const { return call.N == 0 || call.all_heads == 0; }
 };
 

@@ -31,12 +31,13 @@ struct Token {
     RawQuad k[DK / 64], q[DK / 64], v, channel[gates == Gates::channel ? DK / 64 : 1];
     float gate, beta;
 
-    __device__ __forceinline__ void load(const Call& call, const char* K, const char* Q, const char* V, const float* g, const float* betas, int64_t t, int rg, int column,
-                                         bool g_quads) {
+    __device__ __forceinline__ void load(const Call& call, const char* K, const char* Q, const char* V, const float* g,
+                                         const float* betas, int64_t t, int rg, int column, bool g_quads) {
         load_row<DK>(k, K + t * call.k.token, call.dk, rg, call.k.quads, call.type);
         load_row<DK>(q, Q + t * call.q.token, call.dk, rg, call.q.quads, call.type);
         v = raw_quad_within(V + t * call.v.token, column, call.dv, call.v.quads, call.type);
-        if constexpr (gates == Gates::channel) load_row<DK>(channel, g + t * call.gates, call.dk, rg, g_quads, Type::Float32);
+        if constexpr (gates == Gates::channel)
+            load_row<DK>(channel, g + t * call.gates, call.dk, rg, g_quads, Type::Float32);
         gate = gates == Gates::head ? g[t] : 0.0f;
         beta = betas ? betas[t] : 1.0f;
     }
@@ -61,7 +62,8 @@ __global__ __launch_bounds__(recurrent_threads) void gated_recurrence(const __gr
     const int wide = (call.dv + recurrent_columns - 1) / recurrent_columns;
     const int64_t head = blockIdx.x / wide, b = head / call.heads, h = head % call.heads;
     const int column = static_cast<int>(blockIdx.x % wide) * recurrent_columns + warp * 8 + cg * 4;
-    const bool state_quads = call.dv % 4 == 0, g_quads = call.dk % 4 == 0 && reinterpret_cast<uintptr_t>(call.g) % 16 == 0;
+    const bool state_quads = call.dv % 4 == 0,
+               g_quads = call.dk % 4 == 0 && reinterpret_cast<uintptr_t>(call.g) % 16 == 0;
     const char *K = head_of(call.k, b, h), *V = head_of(call.v, b, h);
     const float* g = call.g ? call.g + head * call.N * call.gates : nullptr;
     const float* betas = call.beta ? call.beta + head * call.N : nullptr;
@@ -100,14 +102,18 @@ __global__ __launch_bounds__(recurrent_threads) void gated_recurrence(const __gr
         }
         for (int query = 0; query < call.group; ++query) {
             RawQuad raw[DK / 64] = {};
-            if (query > 0) load_row<DK>(raw, head_of(call.q, b, h * call.group + query) + t * call.q.token, call.dk, rg, call.q.quads, call.type);
+            if (query > 0)
+                load_row<DK>(raw, head_of(call.q, b, h * call.group + query) + t * call.q.token, call.dk, rg,
+                             call.q.quads, call.type);
 #pragma unroll
             for (int m = 0; m < DK / 64; ++m) raw[m] = query > 0 ? raw[m] : now.q[m];
             float q[R];
             values<DK>(q, raw, call.type);
             const float4 o = row_times_state<DK>(q, S);
             char* O = head_of(call.o, b, h * call.group + query) + t * call.o.token;
-            if (rg == 0) set_quad_within(O, column, call.dv, call.o.quads, call.type, {call.scale * o.x, call.scale * o.y, call.scale * o.z, call.scale * o.w});
+            if (rg == 0)
+                set_quad_within(O, column, call.dv, call.o.quads, call.type,
+                                {call.scale * o.x, call.scale * o.y, call.scale * o.z, call.scale * o.w});
         }
     }
     if (state) store_state<DK>(state, S, call.dk, call.dv, rg, column, state_quads);
@@ -117,7 +123,9 @@ template <int DK>
 void recurrence(const Call& call, Gates gates, cudaStream_t stream) {
     const int64_t wide = (call.dv + recurrent_columns - 1) / recurrent_columns;
     const dim3 grid(static_cast<unsigned>(call.all_heads * wide));
-    const auto run = [&](auto kernel) { launch(kernel, "launching gated_recurrence", grid, recurrent_threads, 0, 1, false, stream, call); };
+    const auto run = [&](auto kernel) {
+        launch(kernel, "launching gated_recurrence", grid, recurrent_threads, 0, 1, false, stream, call);
+    };
     if (gates == Gates::none) run(gated_recurrence<DK, Gates::none>);
     else if (gates == Gates::head) run(gated_recurrence<DK, Gates::head>);
     else run(gated_recurrence<DK, Gates::channel>);

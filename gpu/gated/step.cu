@@ -13,8 +13,8 @@ namespace {
 
 constexpr int most_queries = 8;  // heads of queries whose sums go through shared memory at once
 
-// Shared memory of a block of `warps` warps, offsets in bytes: for each row of the state a k, a q, a, k (a = e^g); the other queries as
-// a q; k · q of each warp and query; sums of each warp, Sᵀ(a q) of each query and then Sᵀ(a k).
+// Shared memory of a block of `warps` warps, offsets in bytes: for each row of the state a k, a q, a, k (a = e^g); the
+// other queries as a q; k · q of each warp and query; sums of each warp, Sᵀ(a q) of each query and then Sᵀ(a k).
 struct StepShared {
     int queries, products, sums, bytes;
 
@@ -27,17 +27,20 @@ struct StepShared {
     }
 };
 
-// One block: lanes·4 columns of the state of one head. Thread (row group, lane) has four columns of the rows row group + i·(row groups),
-// at most 128 of them with 8 to a thread. quads: the rows of the state are aligned to four elements.
+// One block: lanes·4 columns of the state of one head. Thread (row group, lane) has four columns of the rows row group
+// + i·(row groups), at most 128 of them with 8 to a thread. quads: the rows of the state are aligned to four elements.
 template <int lanes, int R, bool quads>
-__global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_token(const __grid_constant__ Call call) {
+__global__ __launch_bounds__(R == 8 ? 256 : 128,
+                             R == 8 ? 3 : 4) void gated_one_token(const __grid_constant__ Call call) {
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr int columns = lanes * 4, each = R > lanes ? R / lanes : 1;  // elements of a row of k to a thread
-    const int threads = blockDim.x, groups = threads / lanes, row_group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+    const int threads = blockDim.x, groups = threads / lanes, row_group = threadIdx.x / lanes,
+              lane = threadIdx.x % lanes;
     const int warps = threads / 32, warp = threadIdx.x / 32, rows = R * groups;
     const int wide = (call.dv + columns - 1) / columns, at_once = min(call.group, most_queries);
     const bool delta = call.beta != nullptr, gated = call.g != nullptr;
-    const int head = static_cast<int>(blockIdx.x) / wide, column = (static_cast<int>(blockIdx.x) - head * wide) * columns + lane * 4;
+    const int head = static_cast<int>(blockIdx.x) / wide,
+              column = (static_cast<int>(blockIdx.x) - head * wide) * columns + lane * 4;
     const int step = groups * call.dv;
     float* state = call.state + (static_cast<int64_t>(head) * call.dk + row_group) * call.dv + column;  // of the thread
 
@@ -45,8 +48,12 @@ __global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_
 #pragma unroll
     for (int i = 0; i < R; ++i) {
         const bool there = row_group + i * groups < call.dk;
-        if constexpr (quads) S[i] = there && column < call.dv ? __ldcs(reinterpret_cast<const float4*>(state + i * step)) : float4{0, 0, 0, 0};
-        else S[i] = there ? quad_within(state - column + i * step, column, call.dv, false, Type::Float32) : float4{0, 0, 0, 0};
+        if constexpr (quads)
+            S[i] = there && column < call.dv ? __ldcs(reinterpret_cast<const float4*>(state + i * step))
+                                             : float4{0, 0, 0, 0};
+        else
+            S[i] = there ? quad_within(state - column + i * step, column, call.dv, false, Type::Float32)
+                         : float4{0, 0, 0, 0};
     }
     const int b = head / call.heads, h = head - b * call.heads;
 
@@ -60,7 +67,8 @@ __global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_
             const bool there = row < call.dk;
             k_raw[e] = there ? raw_element(K, row, call.type) : 0u;
             q_raw[e] = there ? raw_element(Q, row, call.type) : 0u;
-            g_raw[e] = gated && there ? call.g[static_cast<int64_t>(head) * call.gates + (call.gates > 1 ? row : 0)] : 0.0f;
+            g_raw[e] =
+                gated && there ? call.g[static_cast<int64_t>(head) * call.gates + (call.gates > 1 ? row : 0)] : 0.0f;
         }
     }
     uint32_t others[most_queries - 1][each];
@@ -78,7 +86,8 @@ __global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_
 
     const StepShared place(rows, columns, call.group, warps);
     float4* row = reinterpret_cast<float4*>(shared);
-    float *queries = reinterpret_cast<float*>(shared + place.queries), *sums = reinterpret_cast<float*>(shared + place.sums);
+    float *queries = reinterpret_cast<float*>(shared + place.queries),
+          *sums = reinterpret_cast<float*>(shared + place.sums);
     float* products = reinterpret_cast<float*>(shared + place.products);
     const auto sum_of_warp = [](float x) {
         x = sum16(x);
@@ -101,7 +110,9 @@ __global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_
         }
         return sum;
     };
-    const auto add = [](float4& to, float f, float4 x) { to.x = fmaf(f, x.x, to.x), to.y = fmaf(f, x.y, to.y), to.z = fmaf(f, x.z, to.z), to.w = fmaf(f, x.w, to.w); };
+    const auto add = [](float4& to, float f, float4 x) {
+        to.x = fmaf(f, x.x, to.x), to.y = fmaf(f, x.y, to.y), to.z = fmaf(f, x.z, to.z), to.w = fmaf(f, x.w, to.w);
+    };
 
     float a[each], k[each], kq = 0.0f;
 #pragma unroll
@@ -159,14 +170,16 @@ __global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_
     for (int i = 0; i < R; ++i) {
         const int r = row_group + i * groups;
         const float4 f = row[r];
-        S[i] = {fmaf(f.z, S[i].x, f.w * u.x), fmaf(f.z, S[i].y, f.w * u.y), fmaf(f.z, S[i].z, f.w * u.z), fmaf(f.z, S[i].w, f.w * u.w)};
+        S[i] = {fmaf(f.z, S[i].x, f.w * u.x), fmaf(f.z, S[i].y, f.w * u.y), fmaf(f.z, S[i].z, f.w * u.z),
+                fmaf(f.z, S[i].w, f.w * u.w)};
         if (r >= call.dk) continue;
         if constexpr (!quads) set_quad_within(state - column + i * step, column, call.dv, false, Type::Float32, S[i]);
         else if (column < call.dv) __stcs(reinterpret_cast<float4*>(state + i * step), S[i]);
     }
     const auto put_output = [&](int query, float4 x) {
         char* O = head_of(call.o, b, static_cast<int64_t>(h) * call.group + query);
-        set_quad_within(O, column, call.dv, call.o.quads, call.type, {call.scale * x.x, call.scale * x.y, call.scale * x.z, call.scale * x.w});
+        set_quad_within(O, column, call.dv, call.o.quads, call.type,
+                        {call.scale * x.x, call.scale * x.y, call.scale * x.z, call.scale * x.w});
     };
     for (int query = row_group; query < at_once; query += groups) {
         float f = 0.0f;
@@ -181,7 +194,8 @@ __global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_
         __syncthreads();
         for (int query = 0; query < count; ++query) {
             const char* Q = head_of(call.q, b, static_cast<int64_t>(h) * call.group + first + query);
-            for (int r = threadIdx.x; r < rows; r += threads) queries[query * rows + r] = r < call.dk ? element(Q, r, call.type) : 0.0f;
+            for (int r = threadIdx.x; r < rows; r += threads)
+                queries[query * rows + r] = r < call.dk ? element(Q, r, call.type) : 0.0f;
         }
         __syncthreads();
         for (int query = 0; query < count; ++query) {
@@ -198,12 +212,14 @@ __global__ __launch_bounds__(R == 8 ? 256 : 128, R == 8 ? 3 : 4) void gated_one_
 template <int lanes, int R>
 void one_token(const Call& call, cudaStream_t stream) {
     constexpr int groups_of_warp = 32 / lanes;
-    const int groups = (call.dk + R - 1) / R, rounded = (groups + groups_of_warp - 1) / groups_of_warp * groups_of_warp, threads = rounded * lanes;
+    const int groups = (call.dk + R - 1) / R, rounded = (groups + groups_of_warp - 1) / groups_of_warp * groups_of_warp,
+              threads = rounded * lanes;
     const int64_t blocks = call.all_heads * ((call.dv + lanes * 4 - 1) / (lanes * 4));
     if (blocks >= int64_t{1} << 31) fail("gated_step: ", call.all_heads, " heads in all are too many");
     const auto shared = static_cast<std::size_t>(StepShared(R * rounded, lanes * 4, call.group, threads / 32).bytes);
     const auto run = [&](auto kernel) {
-        launch(kernel, "launching gated_one_token", dim3(static_cast<unsigned>(blocks)), static_cast<unsigned>(threads), shared, 1, false, stream, call);
+        launch(kernel, "launching gated_one_token", dim3(static_cast<unsigned>(blocks)), static_cast<unsigned>(threads),
+               shared, 1, false, stream, call);
     };
     if (call.dv % 4 == 0) run(gated_one_token<lanes, R, true>);
     else run(gated_one_token<lanes, R, false>);

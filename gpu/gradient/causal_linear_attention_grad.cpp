@@ -23,7 +23,8 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);
     if (o.block) fail("block: given, but on the GPU the chunks of the gradient have one length");
-    if (o.normalize && n.d >= 256) fail("V: width ", n.d, ", expected at most 255 in the gradient of normalised attention on the GPU");
+    if (o.normalize && n.d >= 256)
+        fail("V: width ", n.d, ", expected at most 255 in the gradient of normalised attention on the GPU");
     const Shape shape{n.batch, n.heads, n.r, n.d + (o.normalize ? 1 : 0)};
     if (o.state && o.state->dtype() != DType::f32) fail("state: ", name(o.state->dtype()), ", expected Float32");
     if (o.state && o.state->shape() != shape) fail("state: ", o.state->shape().text(), ", expected ", shape.text());
@@ -39,7 +40,8 @@ void run(Args& a, Workspace& room_for, Kernel&& kernel, std::size_t bytes, cudaS
 
 }  // namespace
 
-CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& o, bool decay_too) {
+CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                            const CausalOptions& o, bool decay_too) {
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     check(n, V, dO, o);
     const cudaStream_t stream = o.stream;
@@ -50,10 +52,15 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
         for (Tensor* x : {&out.dB, &out.dC, &out.dV}) *x = x->to(DType::f16, stream);
         return out;
     }
-    CausalGradient out{Tensor(B.dtype(), B.shape(), stream), Tensor(C.dtype(), C.shape(), stream), Tensor(V.dtype(), V.shape(), stream), {}, {}};
+    CausalGradient out{Tensor(B.dtype(), B.shape(), stream),
+                       Tensor(C.dtype(), C.shape(), stream),
+                       Tensor(V.dtype(), V.shape(), stream),
+                       {},
+                       {}};
     const Index heads = n.batch * n.heads;
     if (n.N == 0 || heads == 0) {
-        if (!o.decay.empty() && decay_too) out.ddecay = Tensor::zeros(DType::f32, {static_cast<Index>(o.decay.size())}, stream);
+        if (!o.decay.empty() && decay_too)
+            out.ddecay = Tensor::zeros(DType::f32, {static_cast<Index>(o.decay.size())}, stream);
         if (o.state) out.dstate = Tensor::zeros(DType::f32, o.state->shape(), stream);
         return out;
     }
@@ -61,10 +68,15 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
     if (!o.normalize && !o.state && !(gates && decay_too)) {
         const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
         CausalArgs a = causal_args(B, C, V, n, gamma, o.precision);
-        run(a, a.workspace, [&](const CausalArgs& x) { lightning_grad(x, dO.data(), out.dB.data(), out.dC.data(), out.dV.data(), stream); },
+        run(
+            a, a.workspace,
+            [&](const CausalArgs& x) {
+                lightning_grad(x, dO.data(), out.dB.data(), out.dC.data(), out.dV.data(), stream);
+            },
             lightning_grad_workspace(a), stream);
         if (o.scale != 1) {
-            for (const Tensor* x : {&out.dB, &out.dC, &out.dV}) scale_by(x->data(), x->type(), x->size(), static_cast<float>(o.scale), stream);
+            for (const Tensor* x : {&out.dB, &out.dC, &out.dV})
+                scale_by(x->data(), x->type(), x->size(), static_cast<float>(o.scale), stream);
         }
         return out;
     }
@@ -83,7 +95,8 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
     const DType type = o.normalize ? DType::f32 : B.dtype();  // the quotient is differentiated in Float32
     const Tensor q = B.to(type, stream), k = C.to(type, stream);
     Tensor v = V, output_gradient = dO;
-    const Tensor dq = o.normalize ? Tensor(type, B.shape(), stream) : out.dB, dk = o.normalize ? Tensor(type, C.shape(), stream) : out.dC;
+    const Tensor dq = o.normalize ? Tensor(type, B.shape(), stream) : out.dB,
+                 dk = o.normalize ? Tensor(type, C.shape(), stream) : out.dC;
     const Tensor dv = o.normalize ? Tensor(type, {n.batch, n.heads, n.N, wide}, stream) : out.dV;
     const Tensor dS = Tensor::zeros(DType::f32, {n.batch, n.heads, n.r, wide}, stream);
 
@@ -91,7 +104,8 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
     GatedArgs& in = a.in;
     in.type = type_of(type);
     in.B = n.batch, in.H = n.heads, in.N = n.N, in.dk = static_cast<int>(n.r), in.dv = static_cast<int>(wide);
-    in.q_stride = in.k_stride = contiguous(n.heads, n.N, in.dk), in.v_stride = in.o_stride = contiguous(n.heads, n.N, in.dv);
+    in.q_stride = in.k_stride = contiguous(n.heads, n.N, in.dk),
+    in.v_stride = in.o_stride = contiguous(n.heads, n.N, in.dv);
     in.q = q.data(), in.k = k.data();
     in.gates = gates ? 1 : 0;
     in.g = gates ? g.as<float>() : nullptr;
@@ -105,7 +119,9 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
         in.v = v.data(), in.o = output_gradient.data();
         Tensor state = o.state ? o.state->copy(stream) : Tensor();  // the forward pass advances it
         in.state = o.state ? state.as<float>() : nullptr;
-        run(in, in.workspace, [&](const GatedArgs& x) { gated_portable(x, stream); }, gated_portable_workspace(in), stream);
+        run(
+            in, in.workspace, [&](const GatedArgs& x) { gated_portable(x, stream); }, gated_portable_workspace(in),
+            stream);
         quotient_gradient(upstream.as<float>(), output_gradient.as<float>(), rows, n.d, stream);
     }
     in.v = v.data(), in.o = nullptr;
@@ -114,7 +130,9 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
     a.dq = dq.data(), a.dk = dk.data(), a.dv = dv.data();
     a.dg = gates ? dg.as<float>() : nullptr;
     a.dstate = dS.as<float>();
-    run(a, in.workspace, [&](const GatedGradArgs& x) { gated_gradient(x, stream); }, gated_gradient_workspace(a), stream);
+    run(
+        a, in.workspace, [&](const GatedGradArgs& x) { gated_gradient(x, stream); }, gated_gradient_workspace(a),
+        stream);
     if (o.normalize) {
         convert(dq.data(), dq.type(), out.dB.data(), out.dB.type(), dq.size(), stream);
         convert(dk.data(), dk.type(), out.dC.data(), out.dC.type(), dk.size(), stream);
@@ -124,7 +142,8 @@ CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, co
     }
     if (gates && decay_too) {
         out.ddecay = Tensor(DType::f32, {static_cast<Index>(o.decay.size())}, stream);
-        sum_gates(dg.as<float>(), g.as<float>(), out.ddecay->as<float>(), n.batch, n.heads, n.N, o.decay.size() == 1, stream);
+        sum_gates(dg.as<float>(), g.as<float>(), out.ddecay->as<float>(), n.batch, n.heads, n.N, o.decay.size() == 1,
+                  stream);
     }
     if (o.state) out.dstate = dS;
     return out;

@@ -33,9 +33,13 @@ struct Plan {
         rows = call.beta ? whole(call.all_heads * p.chunks * p.C * call.dv) : 0;
         scores = whole(call.all_heads * p.chunks * p.floats);
     }
-    gated::Part part(int64_t i) const { return gated::part_of(call, i * each, std::min(each, call.N - i * each), matrices); }
+    gated::Part part(int64_t i) const {
+        return gated::part_of(call, i * each, std::min(each, call.N - i * each), matrices);
+    }
     bool empty() const { return call.N == 0 || call.all_heads == 0; }
-    std::size_t bytes() const { return empty() ? 0 : static_cast<std::size_t>(boundaries + 2 * states + 2 * rows + scores) * sizeof(float); }
+    std::size_t bytes() const {
+        return empty() ? 0 : static_cast<std::size_t>(boundaries + 2 * states + 2 * rows + scores) * sizeof(float);
+    }
 };
 
 void check(const GatedGradArgs& a) {
@@ -67,7 +71,9 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     float *boundary = take(plan.boundaries), *before = take(plan.states), *after = take(plan.states);
     float *Y = take(plan.rows), *dY = take(plan.rows), *scores = take(plan.scores);
     // The state before part i, and the gradient between parts in the place after the last of them.
-    const auto state_before = [&](int64_t i) -> const float* { return i == 0 ? a.in.state : boundary + i * plan.state; };
+    const auto state_before = [&](int64_t i) -> const float* {
+        return i == 0 ? a.in.state : boundary + i * plan.state;
+    };
     float* between = boundary + plan.parts * plan.state;
 
     for (int64_t i = 0; i + 1 < plan.parts; ++i) {

@@ -33,7 +33,7 @@ __device__ __forceinline__ void add_upper(float4 (&out)[C / 16], const float* L,
 
 __device__ __forceinline__ float4 times(float f, float4 x) { return {f * x.x, f * x.y, f * x.z, f * x.w}; }
 
-// ---- The gradient of the state, chunk after chunk, last one first ----------------------------------------------------------------
+// ---- The gradient of the state, chunk after chunk, last one first ----
 
 template <int DK, int C, Gates gates>
 struct BackwardShared {
@@ -46,8 +46,8 @@ struct BackwardShared {
     float e[per_channel * C * DK + 1 - per_channel], w[per_channel * C * DK + 1 - per_channel];
 };
 
-// One block: 32 columns of one head, 8 to a warp; E, the gradient of the state after the chunk, in registers. As gated_sweep, a line of
-// items: the keys of a chunk, its queries, the keys of the chunk before it ...
+// One block: 32 columns of one head, 8 to a warp; E, the gradient of the state after the chunk, in registers. As
+// gated_sweep, a line of items: the keys of a chunk, its queries, the keys of the chunk before it ...
 //   dU = Kw E + Σ Aᵀ D,  dY = (I + diag(β) M)⁻ᵀ dU,  dV = diag(β) dY;  E <- e_last ⊙ E + Σ Qeᵀ D - Keᵀ dV
 template <int DK, int C, Gates gates>
 __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __grid_constant__ BackwardPart x) {
@@ -66,7 +66,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
     float* U = s.U[warp];
 
     float E[R][4];
-    load_state<DK>(E, x.dstate_in ? x.dstate_in + head * call.dk * call.dv : nullptr, call.dk, call.dv, rg, column, state_quads);
+    load_state<DK>(E, x.dstate_in ? x.dstate_in + head * call.dk * call.dv : nullptr, call.dk, call.dv, rg, column,
+                   state_quads);
 
     const auto tokens_of = [&](int chunk) { return static_cast<int>(min(p.tokens - int64_t{chunk} * C, int64_t{C})); };
     const auto copy_matrix = [&](float* to, int chunk, int matrix) {
@@ -80,13 +81,15 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
         const int n = tokens_of(chunk);
         const int64_t start = p.first + int64_t{chunk} * C;
         const Operand& from = item == 0 ? call.k : call.q;
-        stage<C, DK, sweep_threads>(s.rows[slot], head_of(from, b, item == 0 ? h : h * call.group + item - 1) + start * from.token, from.token, n, call.dk, from.whole,
-                                    call.type);
+        stage<C, DK, sweep_threads>(s.rows[slot],
+                                    head_of(from, b, item == 0 ? h : h * call.group + item - 1) + start * from.token,
+                                    from.token, n, call.dk, from.whole, call.type);
         if constexpr (gates == Gates::channel) {
             if (item == 0) {
                 const bool whole = call.dk % 4 == 0 && reinterpret_cast<uintptr_t>(call.g) % 16 == 0;
-                stage<C, DK, sweep_threads>(s.decay[slot], reinterpret_cast<const char*>(gate_of_head + start * call.gates), call.gates * int64_t{4}, n, call.dk, whole,
-                                            Type::Float32);
+                stage<C, DK, sweep_threads>(s.decay[slot],
+                                            reinterpret_cast<const char*>(gate_of_head + start * call.gates),
+                                            call.gates * int64_t{4}, n, call.dk, whole, Type::Float32);
             }
         }
         if (item > 0) copy_matrix(s.A[slot], chunk, p.matrices + item - 1);
@@ -98,7 +101,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
     for (int chunk = p.chunks - 1; chunk >= 0; --chunk) {
         const int n = tokens_of(chunk);
         const int64_t start = p.first + int64_t{chunk} * C;
-        store_state<DK>(x.after + (head * p.chunks + chunk) * call.dk * call.dv, E, call.dk, call.dv, rg, column, state_quads);
+        store_state<DK>(x.after + (head * p.chunks + chunk) * call.dk * call.dv, E, call.dk, call.dv, rg, column,
+                        state_quads);
         float4 dU[blocks];
         float e[blocks], last = 1.0f;
         for (int item = 0; item < items; ++item, slot ^= 1) {
@@ -113,7 +117,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
 #pragma unroll
                 for (int i = 0; i < blocks; ++i) {
                     const int t = i * 16 + rg;
-                    arriving[i] = t < n ? raw_quad_within(dO + t * x.dO.token, column, call.dv, x.dO.quads, call.type) : RawQuad{0, 0, 0, 0};
+                    arriving[i] = t < n ? raw_quad_within(dO + t * x.dO.token, column, call.dv, x.dO.quads, call.type)
+                                        : RawQuad{0, 0, 0, 0};
                 }
             }
             float* X = item == 0 ? s.K : s.Q;
@@ -137,7 +142,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
                         }
                     } else {
 #pragma unroll
-                        for (int t = 0; t < C; ++t) X[t * DK + c] = s.e[t * DK + c] * element(s.rows[slot], t * DK + c, call.type);
+                        for (int t = 0; t < C; ++t)
+                            X[t * DK + c] = s.e[t * DK + c] * element(s.rows[slot], t * DK + c, call.type);
                     }
                 }
             } else {
@@ -157,10 +163,12 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
                 }
 #pragma unroll 1
                 for (int i = 0; i < blocks; ++i) {
-                    *reinterpret_cast<float4*>(U + (i * 16 + rg) * 8 + cg * 4) = times_state<DK>((gates == Gates::channel ? s.w : s.K) + i * 16 * DK, E, rg);
+                    *reinterpret_cast<float4*>(U + (i * 16 + rg) * 8 + cg * 4) =
+                        times_state<DK>((gates == Gates::channel ? s.w : s.K) + i * 16 * DK, E, rg);
                 }
 #pragma unroll
-                for (int i = 0; i < blocks; ++i) dU[i] = times(w[i], *reinterpret_cast<const float4*>(U + (i * 16 + rg) * 8 + cg * 4));
+                for (int i = 0; i < blocks; ++i)
+                    dU[i] = times(w[i], *reinterpret_cast<const float4*>(U + (i * 16 + rg) * 8 + cg * 4));
                 __syncwarp();
 #pragma unroll
                 for (int i = 0; i < R; ++i) {
@@ -181,7 +189,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
             __syncwarp();
             if constexpr (gates == Gates::head) {
 #pragma unroll
-                for (int i = 0; i < blocks; ++i) *reinterpret_cast<float4*>(U + (i * 16 + rg) * 8 + cg * 4) = times(e[i], D[i]);
+                for (int i = 0; i < blocks; ++i)
+                    *reinterpret_cast<float4*>(U + (i * 16 + rg) * 8 + cg * 4) = times(e[i], D[i]);
                 __syncwarp();
             }
             add_outer<DK, C>(E, s.Q, U, rg, cg);
@@ -203,7 +212,8 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
             for (int i = 0; i < blocks; ++i) {
                 const int t = i * 16 + rg;
                 if (delta) {
-                    set_quad_within(x.dY + ((head * p.chunks + chunk) * C + t) * call.dv, column, call.dv, state_quads, Type::Float32, dU[i]);
+                    set_quad_within(x.dY + ((head * p.chunks + chunk) * C + t) * call.dv, column, call.dv, state_quads,
+                                    Type::Float32, dU[i]);
                     dV[i] = times(t < n ? call.beta[head * call.N + start + t] : 0.0f, dU[i]);
                     *reinterpret_cast<float4*>(U + t * 8 + cg * 4) = times(-e[i], dV[i]);
                 } else {
@@ -219,10 +229,11 @@ __global__ __launch_bounds__(sweep_threads) void gated_backward_sweep(const __gr
             }
         }
     }
-    if (x.dstate_out) store_state<DK>(x.dstate_out + head * call.dk * call.dv, E, call.dk, call.dv, rg, column, state_quads);
+    if (x.dstate_out)
+        store_state<DK>(x.dstate_out + head * call.dk * call.dv, E, call.dk, call.dv, rg, column, state_quads);
 }
 
-// ---- Everything that is left, chunk by chunk in parallel -------------------------------------------------------------------------
+// ---- Everything that is left, chunk by chunk in parallel ----
 
 constexpr int finish_threads = 128, finish_warps = finish_threads / 32;
 
@@ -230,10 +241,10 @@ template <int DK, int C, Gates gates>
 struct FinishShared {
     static constexpr bool per_channel = gates == Gates::channel, per_head = gates == Gates::head;
     static constexpr int slab = DK == 256 || per_channel ? 16 : 32;  // columns of v at a time
-    float S[DK * (slab + 4)], E[DK * (slab + 4)];                   // of the states before and after
+    float S[DK * (slab + 4)], E[DK * (slab + 4)];                    // of the states before and after
     float X[C * (slab + 4)], U[C * (slab + 4)];
     float K[C * DK], Q[C * DK];
-    float P[C * (C + 4)];                            // dA, then dM; times Λ unless there is one for each channel
+    float P[C * (C + 4)];  // dA, then dM; times Λ unless there is one for each channel
     float lambda[per_channel ? 1 : C * (C + 4)];
     float Z[per_head ? C * (C + 4) : 1], row[C], column[C], e[C], w[C], through[per_head ? DK : 1];
     float a[per_channel ? C * DK : 1], channel_e[per_channel ? C * DK : 1], channel_w[per_channel ? C * DK : 1];
@@ -248,16 +259,19 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
     using Shared = FinishShared<DK, C, gates>;
     auto& s = *reinterpret_cast<Shared*>(shared);
     constexpr int T = C / finish_warps, M = DK / 32, slab = Shared::slab, pitch = slab + 4, square = C + 4;
-    constexpr int tiles = C * C / finish_threads, across = 32 / C;  // elements of a C×C matrix to a thread: (warp + 4·(i·across + lane / C), lane % C)
+    constexpr int tiles = C * C / finish_threads,
+                  across = 32 / C;  // elements of a C×C matrix to a thread: (warp + 4·(i·across + lane / C), lane % C)
     const Part& p = x.part;
     const Call& call = p.call;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int64_t head = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks, b = head / call.heads, h = head % call.heads;
+    const int64_t head = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks, b = head / call.heads,
+                  h = head % call.heads;
     const int64_t start = p.first + chunk * C, rows = (head * p.chunks + chunk) * C;
     const int n = static_cast<int>(min(p.first + p.tokens - start, int64_t{C}));
     const bool delta = call.beta != nullptr, quads = call.dv % 4 == 0;
     const float* matrices = p.scores + (head * p.chunks + chunk) * p.floats;
-    const float *before = p.states + (head * p.chunks + chunk) * call.dk * call.dv, *after = x.after + (head * p.chunks + chunk) * call.dk * call.dv;
+    const float *before = p.states + (head * p.chunks + chunk) * call.dk * call.dv,
+                *after = x.after + (head * p.chunks + chunk) * call.dk * call.dv;
     const auto token = [&](int i) { return warp + finish_warps * i; };
     const auto tile_row = [&](int i) { return warp + finish_warps * (i * across + lane / C); };
     const int tile_column = lane % C;
@@ -267,7 +281,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
         move<C * DK / 4, finish_threads>(
             [&](int i) {
                 const int t = i / (DK / 4), c = i % (DK / 4) * 4;
-                return t < n ? raw_quad_within(at + t * from.token, c, call.dk, from.quads, call.type) : RawQuad{0, 0, 0, 0};
+                return t < n ? raw_quad_within(at + t * from.token, c, call.dk, from.quads, call.type)
+                             : RawQuad{0, 0, 0, 0};
             },
             [&](int i, RawQuad raw) { *reinterpret_cast<float4*>(to + 4 * i) = value(raw, call.type); });
     };
@@ -276,7 +291,9 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
         move<DK * slab / 4, finish_threads>(
             [&](int i) {
                 const int r = i / (slab / 4), c = i % (slab / 4) * 4;
-                return r < call.dk ? quad_within(state + static_cast<int64_t>(r) * call.dv, first + c, call.dv, quads, Type::Float32) : float4{0, 0, 0, 0};
+                return r < call.dk ? quad_within(state + static_cast<int64_t>(r) * call.dv, first + c, call.dv, quads,
+                                                 Type::Float32)
+                                   : float4{0, 0, 0, 0};
             },
             [&](int i, float4 f) { *reinterpret_cast<float4*>(to + i / (slab / 4) * pitch + i % (slab / 4) * 4) = f; });
     };
@@ -288,7 +305,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
             [&](int i) {
                 const int t = i / (slab / 4), c = i % (slab / 4) * 4;
                 if (delta) return raw_quad_within(p.Y + (rows + t) * call.dv, first + c, call.dv, quads, type);
-                return t < n ? raw_quad_within(V + t * call.v.token, first + c, call.dv, call.v.quads, type) : RawQuad{0, 0, 0, 0};
+                return t < n ? raw_quad_within(V + t * call.v.token, first + c, call.dv, call.v.quads, type)
+                             : RawQuad{0, 0, 0, 0};
             },
             [&](int i, RawQuad raw) {
                 const int t = i / (slab / 4);
@@ -307,7 +325,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
             for (int i = 0; i < T; ++i) {
                 const float4 y = *reinterpret_cast<const float4*>(X + token(i) * pitch + c);
 #pragma unroll
-                for (int m = 0; m < M; ++m) to[i][m] = fmaf(y.w, f[m].w, fmaf(y.z, f[m].z, fmaf(y.y, f[m].y, fmaf(y.x, f[m].x, to[i][m]))));
+                for (int m = 0; m < M; ++m)
+                    to[i][m] = fmaf(y.w, f[m].w, fmaf(y.z, f[m].z, fmaf(y.y, f[m].y, fmaf(y.x, f[m].x, to[i][m]))));
             }
         }
     };
@@ -322,7 +341,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
             }
         }
     };
-    // P from a tile: what is above the diagonal, or on it, is 0. With a gate per head, Z grows by its products with the scores.
+    // P from a tile: what is above the diagonal, or on it, is 0. With a gate per head, Z grows by its products with the
+    // scores.
     const auto put_tiles = [&](const float(&tile)[tiles], int above, const float* scores) {
 #pragma unroll
         for (int i = 0; i < tiles; ++i) {
@@ -410,7 +430,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
             }
         }
     };
-    // With a gate per channel: what row t of Y, through P and through the state (from_state · e ⊙ Y), moves of the gates s <= t.
+    // With a gate per channel: what row t of Y, through P and through the state (from_state · e ⊙ Y), moves of the
+    // gates s <= t.
     const auto add_gates = [&](const float(&from_state)[T][M], const float* Y) {
         if constexpr (gates == Gates::channel) {
 #pragma unroll
@@ -470,7 +491,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
         const int t = threadIdx.x;
         s.beta[t] = delta && t < n ? call.beta[head * call.N + start + t] : 0.0f;
         s.row[t] = s.column[t] = 0.0f;
-        if constexpr (gates == Gates::head) s.e[t] = matrices[p.floats - 2 * C + t], s.w[t] = matrices[p.floats - C + t];
+        if constexpr (gates == Gates::head)
+            s.e[t] = matrices[p.floats - 2 * C + t], s.w[t] = matrices[p.floats - C + t];
         if constexpr (gates != Gates::channel) {  // column t of Λ
             float f = 1.0f;
             for (int i = 0; i < C; ++i) {
@@ -508,7 +530,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
         for (int i = 0; i < T; ++i) {
             const int t = token(i);
             float f = 0.0f;
-            for (int c = lane; c < call.dv; c += 32) f = fmaf(x.dY[(rows + t) * call.dv + c], p.Y[(rows + t) * call.dv + c], f);
+            for (int c = lane; c < call.dv; c += 32)
+                f = fmaf(x.dY[(rows + t) * call.dv + c], p.Y[(rows + t) * call.dv + c], f);
             f = sum32(f);
             if (lane == 0 && t < n) x.dbeta[head * call.N + start + t] = f;
         }
@@ -525,9 +548,13 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
             move<C * slab / 4, finish_threads>(
                 [&](int i) {
                     const int t = i / (slab / 4), c = i % (slab / 4) * 4;
-                    return t < n ? raw_quad_within(dO + t * x.dO.token, first + c, call.dv, x.dO.quads, call.type) : RawQuad{0, 0, 0, 0};
+                    return t < n ? raw_quad_within(dO + t * x.dO.token, first + c, call.dv, x.dO.quads, call.type)
+                                 : RawQuad{0, 0, 0, 0};
                 },
-                [&](int i, RawQuad raw) { *reinterpret_cast<float4*>(s.X + i / (slab / 4) * pitch + i % (slab / 4) * 4) = times(call.scale, value(raw, call.type)); });
+                [&](int i, RawQuad raw) {
+                    *reinterpret_cast<float4*>(s.X + i / (slab / 4) * pitch + i % (slab / 4) * 4) =
+                        times(call.scale, value(raw, call.type));
+                });
             __syncthreads();
             add_products(dq, s.X, s.S);
             add_tiles(tile);
@@ -579,7 +606,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
             for (int r = threadIdx.x, i = 0; r < DK; r += finish_threads, ++i) {
 #pragma unroll 2
                 for (int c = 0; c < slab; c += 4) {
-                    const float4 f = *reinterpret_cast<const float4*>(s.S + r * pitch + c), g = *reinterpret_cast<const float4*>(s.E + r * pitch + c);
+                    const float4 f = *reinterpret_cast<const float4*>(s.S + r * pitch + c),
+                                 g = *reinterpret_cast<const float4*>(s.E + r * pitch + c);
                     through[i] = fmaf(f.w, g.w, fmaf(f.z, g.z, fmaf(f.y, g.y, fmaf(f.x, g.x, through[i]))));
                 }
             }
@@ -596,7 +624,8 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
         float row = 0.0f, column = 0.0f;
 #pragma unroll
         for (int m = 0; m < M; ++m) {
-            const float read = dKe[i][m] * e_of(token(i), m), written = dKw[i][m] * w_of(token(i), m), k = s.K[token(i) * DK + lane + 32 * m];
+            const float read = dKe[i][m] * e_of(token(i), m), written = dKw[i][m] * w_of(token(i), m),
+                        k = s.K[token(i) * DK + lane + 32 * m];
             dk[i][m] += read + written;
             row = fmaf(read, k, row), column = fmaf(written, k, column);
             if constexpr (gates == Gates::channel) dKw[i][m] = written * k;
@@ -658,13 +687,15 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
 template <int DK, int C, Gates gates>
 void backward_sweep(const BackwardPart& p, cudaStream_t stream) {
     const int64_t wide = (p.part.call.dv + sweep_columns - 1) / sweep_columns;
-    launch(gated_backward_sweep<DK, C, gates>, "launching gated_backward_sweep", dim3(static_cast<unsigned>(p.part.call.all_heads * wide)), sweep_threads,
+    launch(gated_backward_sweep<DK, C, gates>, "launching gated_backward_sweep",
+           dim3(static_cast<unsigned>(p.part.call.all_heads * wide)), sweep_threads,
            sizeof(BackwardShared<DK, C, gates>), 1, false, stream, p);
 }
 
 template <int DK, int C, Gates gates>
 void finish(const BackwardPart& p, cudaStream_t stream) {
-    launch(gated_finish<DK, C, gates>, "launching gated_finish", dim3(static_cast<unsigned>(p.part.call.all_heads * p.part.chunks)), finish_threads,
+    launch(gated_finish<DK, C, gates>, "launching gated_finish",
+           dim3(static_cast<unsigned>(p.part.call.all_heads * p.part.chunks)), finish_threads,
            sizeof(FinishShared<DK, C, gates>), 1, false, stream, p);
 }
 

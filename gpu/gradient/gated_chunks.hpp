@@ -1,12 +1,13 @@
-// The two kernels of the gradient of the gated family: the gradient of the state chunk by chunk, and everything that then is left.
+// The two kernels of the gradient of the gated family: the gradient of the state chunk by chunk, and everything that
+// then is left.
 #pragma once
 
 #include "gpu/gated/chunks.hpp"
 
 namespace causeway::gpu::gradient {
 
-// A part of the tokens with the gradients of all inputs. part.states and part.Y are there, and its scores with three matrices where
-// there is a delta rule.
+// A part of the tokens with the gradients of all inputs. part.states and part.Y are there, and its scores with three
+// matrices where there is a delta rule.
 struct BackwardPart {
     gated::Part part;
     gated::Operand dO, dq, dk, dv;

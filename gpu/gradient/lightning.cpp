@@ -24,7 +24,8 @@ CausalArgs attention(const CausalArgs& a, Tensor q, Tensor k, Tensor v, void* o,
     return x;
 }
 
-// Calls f with one call for all three, or with one for dQ and dK and one for dV. dK and dV read Q and dO at the same time.
+// Calls f with one call for all three, or with one for dQ and dK and one for dV. dK and dV read Q and dO at the same
+// time.
 template <class F>
 void each_call(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv, const F& f) {
     la::check_args("lightning_grad", a);

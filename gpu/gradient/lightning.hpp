@@ -12,13 +12,13 @@ namespace causeway::gpu {
 // Bytes of device memory that the call needs besides its tensors.
 std::size_t lightning_grad_workspace(const CausalArgs& a);
 
-// From dO, with the strides of o, to dq, dk and dv, with those of q, k and v. For O = (Q Kᵀ ⊙ M) V every one of them is a causal linear
-// attention again, two of them in reversed time (claims G9):
+// From dO, with the strides of o, to dq, dk and dv, with those of q, k and v. For O = (Q Kᵀ ⊙ M) V every one of them is
+// a causal linear attention again, two of them in reversed time (claims G9):
 //
 //   dQ = (dO Vᵀ ⊙ M) K,   dK = (V dOᵀ ⊙ Mᵀ) Q,   dV = (K Qᵀ ⊙ Mᵀ) dO
 //
-// a.o is not read; a.state must be null. Otherwise as lightning_attention_2: one launch where r and d are padded alike (both at most 64,
-// or neither), two where not. Throws Error on bad arguments.
+// a.o is not read; a.state must be null. Otherwise as lightning_attention_2: one launch where r and d are padded alike
+// (both at most 64, or neither), two where not. Throws Error on bad arguments.
 void lightning_grad(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv, cudaStream_t stream);
 
 }  // namespace causeway::gpu

@@ -19,9 +19,10 @@ Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
 
 }  // namespace
 
-LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& o,
-                                     const std::optional<Tensor>& dstate) {
-    if (o.mode == "parallel") fail("mode: \"parallel\", but on the GPU the gradient is chunkwise, expected \"chunkwise\" or \"recurrent\"");
+LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                     const LinearOptions& o, const std::optional<Tensor>& dstate) {
+    if (o.mode == "parallel")
+        fail("mode: \"parallel\", but on the GPU the gradient is chunkwise, expected \"chunkwise\" or \"recurrent\"");
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
@@ -29,8 +30,14 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     if (dstate && !causeway::gated::is_state_shape(dstate->shape(), k.form(), n)) {
         fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
     }
-    LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream), Tensor(k.dtype(), k.shape(), o.stream), Tensor(v.dtype(), v.shape(), o.stream), {}, {}, {}};
-    out.dstate = dstate ? dstate->own(DType::f32, o.stream).reshape(n.state_shape) : Tensor::zeros(DType::f32, n.state_shape, o.stream);
+    LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
+                       Tensor(k.dtype(), k.shape(), o.stream),
+                       Tensor(v.dtype(), v.shape(), o.stream),
+                       {},
+                       {},
+                       {}};
+    out.dstate = dstate ? dstate->own(DType::f32, o.stream).reshape(n.state_shape)
+                        : Tensor::zeros(DType::f32, n.state_shape, o.stream);
     const Tensor state = o.state ? o.state->to(DType::f32, o.stream) : Tensor();
     GatedGradArgs a;
     a.in = call.args;

@@ -1,4 +1,5 @@
-// The exact gradients of linear attention with gates and delta rules on the GPU: the public function, where everything is checked.
+// The exact gradients of linear attention with gates and delta rules on the GPU: the public function, where everything
+// is checked.
 #pragma once
 
 #include <optional>
@@ -8,15 +9,16 @@
 namespace causeway::gpu {
 
 struct LinearGradient {
-    Tensor dq, dk, dv;                 // shapes and type of q, k, v
-    std::optional<Tensor> dlog_decay;  // where the update has it, shape and type of log_decay: with respect to g, not e^g
-    std::optional<Tensor> dbeta;       // where the update has it, shape and type of beta
-    Tensor dstate;                     // Float32 [b, h, d_k, d_v], with respect to the state before the first token
+    Tensor dq, dk, dv;  // shapes and type of q, k, v
+    std::optional<Tensor>
+        dlog_decay;               // where the update has it, shape and type of log_decay: with respect to g, not e^g
+    std::optional<Tensor> dbeta;  // where the update has it, shape and type of beta
+    Tensor dstate;                // Float32 [b, h, d_k, d_v], with respect to the state before the first token
 };
 
 // linear_attention_grad of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Deterministic.
 // Throws Error naming the argument, OutOfMemory.
-LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& = {},
-                                     const std::optional<Tensor>& dstate = {});
+LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                     const LinearOptions& = {}, const std::optional<Tensor>& dstate = {});
 
 }  // namespace causeway::gpu

@@ -5,15 +5,17 @@
 
 namespace causeway::gpu {
 
-// From dO [B, H · group, N, dv] (type and strides of o in `in`) and dstate to the gradients of all inputs. in.o is not read; in.state is
-// the state before the first token and is not changed (null: zeros). dq, dk, dv: type and strides of q, k, v.
+// From dO [B, H · group, N, dv] (type and strides of o in `in`) and dstate to the gradients of all inputs. in.o is not
+// read; in.state is the state before the first token and is not changed (null: zeros). dq, dk, dv: type and strides of
+// q, k, v.
 struct GatedGradArgs {
     GatedArgs in;
     const void* dO = nullptr;
     void *dq = nullptr, *dk = nullptr, *dv = nullptr;
-    float* dg = nullptr;      // like g: with respect to the logarithms; null where g is
-    float* dbeta = nullptr;   // like beta; null where beta is
-    float* dstate = nullptr;  // like state: on entry with respect to the last state, on return to the first; null: zeros, dropped
+    float* dg = nullptr;     // like g: with respect to the logarithms; null where g is
+    float* dbeta = nullptr;  // like beta; null where beta is
+    float* dstate =
+        nullptr;  // like state: on entry with respect to the last state, on return to the first; null: zeros, dropped
 };
 
 }  // namespace causeway::gpu

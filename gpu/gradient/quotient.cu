@@ -10,10 +10,13 @@ namespace {
 
 constexpr int threads = 256;
 
-unsigned blocks_for(std::int64_t n, std::int64_t each) { return static_cast<unsigned>(std::min<std::int64_t>((n + each - 1) / each, 1 << 16)); }
+unsigned blocks_for(std::int64_t n, std::int64_t each) {
+    return static_cast<unsigned>(std::min<std::int64_t>((n + each - 1) / each, 1 << 16));
+}
 
 // Rows of `from` columns to rows of `to`: what is left of a row is 1.
-__global__ __launch_bounds__(threads) void copy_rows(const float* from, std::int64_t from_width, float* to, std::int64_t to_width, std::int64_t n) {
+__global__ __launch_bounds__(threads) void copy_rows(const float* from, std::int64_t from_width, float* to,
+                                                     std::int64_t to_width, std::int64_t n) {
     const std::int64_t step = std::int64_t{gridDim.x} * threads;
     for (std::int64_t i = blockIdx.x * std::int64_t{threads} + threadIdx.x; i < n; i += step) {
         const std::int64_t row = i / to_width, j = i % to_width;
@@ -41,13 +44,16 @@ __global__ __launch_bounds__(threads) void quotient(const float* G, float* x, st
 }
 
 // A block to a γ.
-__global__ __launch_bounds__(threads) void sum_gates_kernel(const float* dg, const float* g, float* dgamma, std::int64_t batch, std::int64_t heads, std::int64_t N, bool one) {
+__global__ __launch_bounds__(threads) void sum_gates_kernel(const float* dg, const float* g, float* dgamma,
+                                                            std::int64_t batch, std::int64_t heads, std::int64_t N,
+                                                            bool one) {
     __shared__ double part[threads];
     const std::int64_t first = one ? 0 : blockIdx.x, last = one ? heads : first + 1;
     double sum = 0;
     for (std::int64_t b = 0; b < batch; ++b) {
         for (std::int64_t h = first; h < last; ++h) {
-            for (std::int64_t t = threadIdx.x; t < N; t += threads) sum += static_cast<double>(dg[(b * heads + h) * N + t]);
+            for (std::int64_t t = threadIdx.x; t < N; t += threads)
+                sum += static_cast<double>(dg[(b * heads + h) * N + t]);
         }
     }
     part[threadIdx.x] = sum;
@@ -59,7 +65,8 @@ __global__ __launch_bounds__(threads) void sum_gates_kernel(const float* dg, con
     if (threadIdx.x == 0) dgamma[blockIdx.x] = static_cast<float>(part[0] * exp(-static_cast<double>(g[first * N])));
 }
 
-__global__ __launch_bounds__(threads) void sum_heads_kernel(const float* from, float* to, std::int64_t heads, std::int64_t row, std::int64_t n) {
+__global__ __launch_bounds__(threads) void sum_heads_kernel(const float* from, float* to, std::int64_t heads,
+                                                            std::int64_t row, std::int64_t n) {
     const std::int64_t step = std::int64_t{gridDim.x} * threads;
     for (std::int64_t i = blockIdx.x * std::int64_t{threads} + threadIdx.x; i < n; i += step) {
         const std::int64_t b = i / row, j = i % row;
@@ -91,13 +98,16 @@ void quotient_gradient(const float* G, float* x, std::int64_t rows, std::int64_t
     check_launch("differentiating a quotient");
 }
 
-void sum_gates(const float* dg, const float* g, float* dgamma, std::int64_t batch, std::int64_t heads, std::int64_t N, bool one, cudaStream_t stream) {
+void sum_gates(const float* dg, const float* g, float* dgamma, std::int64_t batch, std::int64_t heads, std::int64_t N,
+               bool one, cudaStream_t stream) {
     if (heads == 0) return;
-    sum_gates_kernel<<<one ? 1 : static_cast<unsigned>(heads), threads, 0, stream>>>(dg, g, dgamma, batch, heads, N, one);
+    sum_gates_kernel<<<one ? 1 : static_cast<unsigned>(heads), threads, 0, stream>>>(dg, g, dgamma, batch, heads, N,
+                                                                                     one);
     check_launch("summing gradients of gates");
 }
 
-void sum_heads(const float* from, float* to, std::int64_t batch, std::int64_t heads, std::int64_t row, cudaStream_t stream) {
+void sum_heads(const float* from, float* to, std::int64_t batch, std::int64_t heads, std::int64_t row,
+               cudaStream_t stream) {
     const std::int64_t n = batch * row;
     if (n == 0) return;
     sum_heads_kernel<<<blocks_for(n, threads), threads, 0, stream>>>(from, to, heads, row, n);

@@ -11,9 +11,9 @@ struct SoftmaxGradient {
     Tensor dq, dk, dv;  // shapes and type of q, k, v
 };
 
-// softmax_attention_grad of core for tensors on the GPU, by recomputation. `forward`: what softmax_attention returned for the same
-// arguments; none: it is run again. Deterministic. Throws Error naming the argument, OutOfMemory.
-SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, const SoftmaxOptions& = {},
-                                       const std::optional<SoftmaxResult>& forward = {});
+// softmax_attention_grad of core for tensors on the GPU, by recomputation. `forward`: what softmax_attention returned
+// for the same arguments; none: it is run again. Deterministic. Throws Error naming the argument, OutOfMemory.
+SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                       const SoftmaxOptions& = {}, const std::optional<SoftmaxResult>& forward = {});
 
 }  // namespace causeway::gpu

@@ -12,7 +12,8 @@ namespace causeway::gpu {
 namespace {
 
 template <int each>
-__global__ __launch_bounds__(512) void copy_kernel(const uint4* __restrict__ from, uint4* __restrict__ to, std::size_t n) {
+__global__ __launch_bounds__(512) void copy_kernel(const uint4* __restrict__ from, uint4* __restrict__ to,
+                                                   std::size_t n) {
     const std::size_t base = std::size_t{blockIdx.x} * each * 512 + threadIdx.x;
     uint4 x[each];
 #pragma unroll
@@ -49,7 +50,9 @@ double copy_bandwidth(std::size_t bytes, cudaStream_t stream) {
     const std::size_t n = bytes / 16;
     const auto blocks = [&](int each) { return static_cast<unsigned>((n + 512 * each - 1) / (512 * each)); };
     const double best = std::min({
-        median_ms([&] { check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream), "copying"); }, stream),
+        median_ms(
+            [&] { check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream), "copying"); },
+            stream),
         median_ms([&] { copy_kernel<2><<<blocks(2), 512, 0, stream>>>(from.as<uint4>(), to.as<uint4>(), n); }, stream),
         median_ms([&] { copy_kernel<4><<<blocks(4), 512, 0, stream>>>(from.as<uint4>(), to.as<uint4>(), n); }, stream),
     });

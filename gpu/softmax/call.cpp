@@ -16,16 +16,20 @@ constexpr std::int64_t most_tokens = (std::int64_t{1} << 31) - 1024;
 bool aligned(const void* data, Type type, Strides s, int width) {
     const std::int64_t bytes = bytes_of(type);
     const auto fits = [&](std::int64_t n) { return n * bytes % 16 == 0; };
-    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && fits(s.batch) && fits(s.head) && fits(s.token) && fits(width);
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && fits(s.batch) && fits(s.head) && fits(s.token) &&
+           fits(width);
 }
 
 }  // namespace
 
 void check_args(const char* name, const SoftmaxArgs& a) {
-    if (a.B < 0 || a.H < 0 || a.N < 0 || a.M < 0) fail(name, ": B, H, N, M are ", a.B, ", ", a.H, ", ", a.N, ", ", a.M, ", expected none below 0");
+    if (a.B < 0 || a.H < 0 || a.N < 0 || a.M < 0)
+        fail(name, ": B, H, N, M are ", a.B, ", ", a.H, ", ", a.N, ", ", a.M, ", expected none below 0");
     if (a.group < 1) fail(name, ": a group of ", a.group, " heads, expected at least 1");
-    if (a.d < 1 || a.dv < 1 || a.d > most_width || a.dv > most_width) fail(name, ": d and dv are ", a.d, " and ", a.dv, ", expected 1 to ", most_width);
-    if (a.M > most_tokens || a.N > most_tokens / a.group) fail(name, ": ", a.M, " keys and ", a.group, "·", a.N, " queries, expected below 2^31");
+    if (a.d < 1 || a.dv < 1 || a.d > most_width || a.dv > most_width)
+        fail(name, ": d and dv are ", a.d, " and ", a.dv, ", expected 1 to ", most_width);
+    if (a.M > most_tokens || a.N > most_tokens / a.group)
+        fail(name, ": ", a.M, " keys and ", a.group, "·", a.N, " queries, expected below 2^31");
     if (a.H > 0 && a.B > most_tokens / a.H) fail(name, ": ", a.B, "·", a.H, " heads, expected below 2^31");
 }
 
@@ -35,12 +39,14 @@ Call call_of(const SoftmaxArgs& a, int splits, int tile) {
     const auto set = [](std::int64_t(&to)[3], Strides s) { to[0] = s.batch, to[1] = s.head, to[2] = s.token; };
     set(c.q_stride, a.q_stride), set(c.k_stride, a.k_stride), set(c.v_stride, a.v_stride), set(c.o_stride, a.o_stride);
     const auto n = [](std::int64_t x) { return static_cast<std::int32_t>(x); };
-    c.heads = n(a.H), c.lines = n(a.B * a.H), c.N = n(a.N), c.M = n(a.M), c.group = a.group, c.rows = n(a.N * a.group), c.d = a.d, c.dv = a.dv;
+    c.heads = n(a.H), c.lines = n(a.B * a.H), c.N = n(a.N), c.M = n(a.M), c.group = a.group, c.rows = n(a.N * a.group),
+    c.d = a.d, c.dv = a.dv;
     c.causal = a.causal;
     c.aligned_q = aligned(a.q, a.type, a.q_stride, a.d);
     c.aligned_kv = aligned(a.k, a.type, a.k_stride, a.d) && aligned(a.v, a.type, a.v_stride, a.dv);
     c.scale_log2 = static_cast<float>(static_cast<double>(a.scale) * 1.4426950408889634);
-    if (c.scale_log2 == 0) c.scale_log2 = 1e-30f;  // all weights 1, but those of masked scores, -Inf times the scale, still 0
+    if (c.scale_log2 == 0)
+        c.scale_log2 = 1e-30f;  // all weights 1, but those of masked scores, -Inf times the scale, still 0
     const auto pieces = [&](std::int64_t keys) { return std::max<std::int64_t>(1, (a.M + keys - 1) / keys); };
     const std::int64_t wanted = std::max<std::int64_t>(1, std::min<std::int64_t>(splits, a.M / least_split));
     const std::int64_t keys = ((a.M + wanted - 1) / wanted + tile - 1) / tile * tile;
@@ -69,7 +75,8 @@ std::size_t workspace_of(const Call& c) {
 }
 
 void check_workspace(const char* name, const SoftmaxArgs& a, const Call& c) {
-    if (const std::size_t need = workspace_of(c); need > a.workspace.bytes) fail(name, ": a workspace of ", a.workspace.bytes, " bytes, expected ", need);
+    if (const std::size_t need = workspace_of(c); need > a.workspace.bytes)
+        fail(name, ": a workspace of ", a.workspace.bytes, " bytes, expected ", need);
 }
 
 }  // namespace causeway::gpu::softmax

@@ -9,28 +9,31 @@ namespace causeway::gpu::softmax {
 
 constexpr int most_width = 256;
 
-// The queries of the heads that share a head of k and v are one line of rows, row = query · group + head: neighbours see nearly
-// the same keys. Without splits a block writes o and lse; with them each split of the keys leaves its own o and log-sum-exp.
+// The queries of the heads that share a head of k and v are one line of rows, row = query · group + head: neighbours
+// see nearly the same keys. Without splits a block writes o and lse; with them each split of the keys leaves its own o
+// and log-sum-exp.
 struct Call {
     const void *q, *k, *v;
     void* o;
     float* lse;
     std::int64_t q_stride[3], k_stride[3], v_stride[3], o_stride[3];  // batch, head, token
-    std::int32_t heads, lines;                                         // heads of k and v in a batch, in all batches
+    std::int32_t heads, lines;                                        // heads of k and v in a batch, in all batches
     std::int32_t N, M, group, rows, d, dv;
     std::int32_t causal;
-    std::int32_t aligned_q, aligned_kv;                                // rows of whole 16-byte pieces; both k and v
+    std::int32_t aligned_q, aligned_kv;  // rows of whole 16-byte pieces; both k and v
     std::int32_t splits, split_keys;
-    float scale_log2;                                                  // scale · log2 e
-    float *partial, *partial_lse;                                      // [split, line, row, dv] and [split, line, row], in units of log 2
+    float scale_log2;              // scale · log2 e
+    float *partial, *partial_lse;  // [split, line, row, dv] and [split, line, row], in units of log 2
 };
 
 // Throws Error with `name` in front where the sizes are not legal.
 void check_args(const char* name, const SoftmaxArgs&);
 
-// The call with its keys in `splits` pieces of equal length, a multiple of `tile`, of at least 256 keys; fewer where M is short.
+// The call with its keys in `splits` pieces of equal length, a multiple of `tile`, of at least 256 keys; fewer where M
+// is short.
 Call call_of(const SoftmaxArgs&, int splits, int tile);
-// How many pieces make `units` of work fill whole waves of `slots` blocks: the fewest waves, unless more would be fuller.
+// How many pieces make `units` of work fill whole waves of `slots` blocks: the fewest waves, unless more would be
+// fuller.
 int whole_waves(std::int64_t units, std::int64_t slots);
 std::size_t workspace_of(const Call&);
 // Throws Error where args.workspace is too small for the call.

@@ -48,7 +48,8 @@ struct Piece {
             for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(w[i]);
         } else if constexpr (std::is_same_v<E, __nv_bfloat16>) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) x[2 * i] = __uint_as_float(w[i] << 16), x[2 * i + 1] = __uint_as_float(w[i] & 0xFFFF0000);
+            for (int i = 0; i < 4; ++i)
+                x[2 * i] = __uint_as_float(w[i] << 16), x[2 * i + 1] = __uint_as_float(w[i] & 0xFFFF0000);
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -62,12 +63,13 @@ struct Piece {
 // Lanes that share a row of D elements, each with V pieces of 16 bytes, and such groups in a warp.
 template <class E, int D>
 struct Lanes {
-    static constexpr int pieces = D * int(sizeof(E)) / 16, lanes = pieces < 32 ? pieces : 32, V = pieces / lanes, groups = 32 / lanes;
+    static constexpr int pieces = D * int(sizeof(E)) / 16, lanes = pieces < 32 ? pieces : 32, V = pieces / lanes,
+                         groups = 32 / lanes;
 };
 
-// One block: R rows of one line and one split of the keys: every splits-th chunk, so that the blocks of a line go through memory
-// side by side. Every group of lanes goes through its keys, U at a time (with `ahead` the next U on their way), with its own running
-// maximum; k and v go from memory to registers and are read once for all R rows.
+// One block: R rows of one line and one split of the keys: every splits-th chunk, so that the blocks of a line go
+// through memory side by side. Every group of lanes goes through its keys, U at a time (with `ahead` the next U on
+// their way), with its own running maximum; k and v go from memory to registers and are read once for all R rows.
 template <class E, int D, int R, int U, bool ahead>
 __global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_constant__ Call c) {
     using L = Lanes<E, D>;
@@ -112,7 +114,8 @@ __global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_con
         for (int u = 0; u < U; ++u) {
 #pragma unroll
             for (int i = 0; i < V; ++i) {
-                if (j0 + u * L::groups < last) x.k[u][i].load(K + (j0 + u * L::groups) * k_step, column(i), c.d, aligned);
+                if (j0 + u * L::groups < last)
+                    x.k[u][i].load(K + (j0 + u * L::groups) * k_step, column(i), c.d, aligned);
                 else x.k[u][i].clear();
             }
         }
@@ -120,7 +123,8 @@ __global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_con
         for (int u = 0; u < U; ++u) {
 #pragma unroll
             for (int i = 0; i < V; ++i) {
-                if (j0 + u * L::groups < last) x.v[u][i].load(values + (j0 + u * L::groups) * v_step, column(i), c.dv, aligned);
+                if (j0 + u * L::groups < last)
+                    x.v[u][i].load(values + (j0 + u * L::groups) * v_step, column(i), c.dv, aligned);
                 else x.v[u][i].clear();
             }
         }
@@ -192,7 +196,8 @@ __global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_con
         m[r] = __fmul_rn(m[r], scale);
         float highest = m[r];
 #pragma unroll
-        for (int other = L::lanes; other < 32; other *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xFFFFFFFF, highest, other));
+        for (int other = L::lanes; other < 32; other *= 2)
+            highest = fmaxf(highest, __shfl_xor_sync(0xFFFFFFFF, highest, other));
         const float back = exp2_fast(m[r] - shift_of(highest, 1.0f));
         l[r] *= back;
 #pragma unroll
@@ -248,7 +253,8 @@ void run(const Call& c, cudaStream_t stream) {
     if (blocks >= int64_t{1} << 31) fail("flash_decoding: ", blocks, " blocks, expected below 2^31");
     constexpr bool wide = Lanes<E, D>::V > 1, ahead = R == 1;  // more rows leave no registers for keys on their way
     constexpr int U = R * (wide ? 2 : 1) <= 2 ? 4 : 2;
-    launch(decode_kernel<E, D, R, U, ahead>, "launching decode_kernel", dim3(static_cast<unsigned>(blocks)), decode_threads, 0, 1, false, stream, c);
+    launch(decode_kernel<E, D, R, U, ahead>, "launching decode_kernel", dim3(static_cast<unsigned>(blocks)),
+           decode_threads, 0, 1, false, stream, c);
 }
 
 template <class E, int D>
@@ -295,7 +301,8 @@ void decode(const SoftmaxArgs& a, int splits, cudaStream_t stream) {
 
 std::size_t flash_decoding_workspace(const SoftmaxArgs& a) {
     softmax::check_args("flash_decoding", a);
-    return a.N * a.group <= softmax::most_decoded_rows(a.type) ? softmax::decode_workspace(a) : flash_attention_workspace(a);
+    return a.N * a.group <= softmax::most_decoded_rows(a.type) ? softmax::decode_workspace(a)
+                                                               : flash_attention_workspace(a);
 }
 
 void flash_decoding(const SoftmaxArgs& a, cudaStream_t stream) {

@@ -7,12 +7,13 @@
 
 namespace causeway::gpu {
 
-// Softmax attention (gpu/softmax/problem.hpp) where time goes into reading k and v: the keys of a head are split over blocks, each
-// with its own running maximum (Dao et al. 2023, "Flash-Decoding for long-context inference"), and the splits merged in a fixed
-// order by a second kernel. One row (a query of one head), for Float32 up to 4 rows that share k and v: on FMA units with weights
-// in Float32. More rows: flash_attention, which splits the keys where there are few queries. O(rows·M·(d + dv)) time; a workspace of
-// splits · rows · (dv + 1) floats a head. The result depends on the number of multiprocessors (which sets the splits), on nothing else.
-// Throws Error naming what is wrong with the sizes or the workspace.
+// Softmax attention (gpu/softmax/problem.hpp) where time goes into reading k and v: the keys of a head are split over
+// blocks, each with its own running maximum (Dao et al. 2023, "Flash-Decoding for long-context inference"), and the
+// splits merged in a fixed order by a second kernel. One row (a query of one head), for Float32 up to 4 rows that share
+// k and v: on FMA units with weights in Float32. More rows: flash_attention, which splits the keys where there are few
+// queries. O(rows·M·(d + dv)) time; a workspace of splits · rows · (dv + 1) floats a head. The result depends on the
+// number of multiprocessors (which sets the splits), on nothing else. Throws Error naming what is wrong with the sizes
+// or the workspace.
 std::size_t flash_decoding_workspace(const SoftmaxArgs&);
 void flash_decoding(const SoftmaxArgs&, cudaStream_t);
 

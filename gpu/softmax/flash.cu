@@ -28,25 +28,29 @@ struct Unit {
     // Keys [first, last) of the block in tiles of `tile`; every row sees those before `full`.
     __device__ void keys(const Call& c, int32_t& first, int32_t& last, int32_t& full) const {
         first = split * c.split_keys;
-        last = static_cast<int32_t>(min(int64_t{first} + c.split_keys, int64_t{line.limit(min(row0 + BM, c.rows) - 1)}));
+        last =
+            static_cast<int32_t>(min(int64_t{first} + c.split_keys, int64_t{line.limit(min(row0 + BM, c.rows) - 1)}));
         full = line.limit(row0);
     }
 };
 
-// ---- 16-bit types: tensor cores ----------------------------------------------------------------------------------------------
+// ---- 16-bit types: tensor cores ----
 
 // KW = 1: each warp has 16 rows and all keys of a tile; KW > 1: the warps share 16 rows and have 1/KW of the keys each.
 template <int D, int KW>
 struct Tile {
-    static constexpr int warps = KW == 1 ? 4 : KW, threads = 32 * warps, BM = KW == 1 ? 64 : 16, BN = D == 256 ? 32 : 64;
-    static constexpr bool hold_q = D <= 128;  // its fragments stay in registers; on the way it lies where the second tile of keys will
+    static constexpr int warps = KW == 1 ? 4 : KW, threads = 32 * warps, BM = KW == 1 ? 64 : 16,
+                         BN = D == 256 ? 32 : 64;
+    static constexpr bool hold_q =
+        D <= 128;  // its fragments stay in registers; on the way it lies where the second tile of keys will
     static constexpr int kv_bytes = BN * D * 2, q_at = hold_q ? 2 * kv_bytes : 4 * kv_bytes;
     static constexpr int bytes = 4 * kv_bytes + (hold_q ? 0 : BM * D * 2);
     static constexpr int per_multiprocessor = D == 64 ? 4 : D == 128 && KW > 1 ? 3 : 2;
 };
 
 template <class E, int D, int KW>
-__global__ __launch_bounds__(Tile<D, KW>::threads, Tile<D, KW>::per_multiprocessor) void flash_mma(const __grid_constant__ Call c) {
+__global__ __launch_bounds__(Tile<D, KW>::threads,
+                             Tile<D, KW>::per_multiprocessor) void flash_mma(const __grid_constant__ Call c) {
     using T = Tile<D, KW>;
     constexpr int BM = T::BM, BN = T::BN, own_keys = BN / KW, NS = own_keys / 8, steps = D / 16;
     extern __shared__ __align__(128) unsigned char memory[];
@@ -66,7 +70,8 @@ __global__ __launch_bounds__(Tile<D, KW>::threads, Tile<D, KW>::per_multiprocess
         E* to = reinterpret_cast<E*>(memory + 2 * stage * T::kv_bytes);
         const int32_t count = min(BN, last - j);
         load_rows<E, D, BN, T::threads>(to, c.d, aligned, count, [&](int i) { return K + (j + i) * c.k_stride[2]; });
-        load_rows<E, D, BN, T::threads>(to + BN * D, c.dv, aligned, count, [&](int i) { return V + (j + i) * c.v_stride[2]; });
+        load_rows<E, D, BN, T::threads>(to + BN * D, c.dv, aligned, count,
+                                        [&](int i) { return V + (j + i) * c.v_stride[2]; });
     };
     const auto load_q_step = [&](uint32_t(&a)[4], int ks) {
         load_a<D>(a, base + T::q_at, own_row, ks);
@@ -77,7 +82,8 @@ __global__ __launch_bounds__(Tile<D, KW>::threads, Tile<D, KW>::per_multiprocess
     };
     const float scale = fabsf(c.scale_log2);
 
-    load_rows<E, D, BM, T::threads>(reinterpret_cast<E*>(memory + T::q_at), c.d, c.aligned_q, rows, [&](int i) { return line.q(unit.row0 + i); });
+    load_rows<E, D, BM, T::threads>(reinterpret_cast<E*>(memory + T::q_at), c.d, c.aligned_q, rows,
+                                    [&](int i) { return line.q(unit.row0 + i); });
     if (first < last) load_keys(0, first);
     copy_commit();
     uint32_t q[T::hold_q ? steps : 1][4];
@@ -128,7 +134,8 @@ __global__ __launch_bounds__(Tile<D, KW>::threads, Tile<D, KW>::per_multiprocess
 #pragma unroll
             for (int n = 0; n < NS; ++n) {
 #pragma unroll
-                for (int e = 2 * i; e < 2 * i + 2; ++e) s[n][e] = exp2_fast(fmaf(s[n][e], scale, -shift)), l[i] += s[n][e];
+                for (int e = 2 * i; e < 2 * i + 2; ++e)
+                    s[n][e] = exp2_fast(fmaf(s[n][e], scale, -shift)), l[i] += s[n][e];
             }
 #pragma unroll
             for (int n = 0; n < D / 8; ++n) o[n][2 * i] *= back, o[n][2 * i + 1] *= back;
@@ -185,8 +192,10 @@ __global__ __launch_bounds__(Tile<D, KW>::threads, Tile<D, KW>::per_multiprocess
             for (int w = 0; w < KW; ++w) now = fmaxf(now, most[w * BM + row]);
 #pragma unroll
             for (int w = 0; w < KW; ++w) {
-                const float weight = exp2_fast(most[w * BM + row] - shift_of(now, 1.0f)), *from = sums + (w * BM + row) * D + column;
-                all = fmaf(weight, total[w * BM + row], all), x = fmaf(weight, from[0], x), y = fmaf(weight, from[1], y);
+                const float weight = exp2_fast(most[w * BM + row] - shift_of(now, 1.0f)),
+                            *from = sums + (w * BM + row) * D + column;
+                all = fmaf(weight, total[w * BM + row], all), x = fmaf(weight, from[0], x),
+                y = fmaf(weight, from[1], y);
             }
             const float inverse = finish(now, all, lse2);
             store(unit.row0 + row, column, x * inverse, y * inverse);
@@ -195,21 +204,25 @@ __global__ __launch_bounds__(Tile<D, KW>::threads, Tile<D, KW>::per_multiprocess
     }
 }
 
-// ---- Float32: FMA units --------------------------------------------------------------------------------------------------------
+// ---- Float32: FMA units ----
 
-// 256 threads in 16 × 16: thread (y, x) has rows y, y + 16, ... and keys x, x + 16, ... of the scores, columns 4x ... of the output.
+// 256 threads in 16 × 16: thread (y, x) has rows y, y + 16, ... and keys x, x + 16, ... of the scores, columns 4x ...
+// of the output.
 template <int D>
 struct FloatTile {
-    static constexpr int threads = 256, BM = D == 256 ? 32 : 64, BN = D == 256 ? 32 : 64, TM = BM / 16, TN = BN / 16, C = D / 64;
+    static constexpr int threads = 256, BM = D == 256 ? 32 : 64, BN = D == 256 ? 32 : 64, TM = BM / 16, TN = BN / 16,
+                         C = D / 64;
     static constexpr int row = D + 4, score_row = BN + 4;  // floats: eight rows side by side lie in different banks
     static constexpr int floats = (BM + BN) * row + BM * score_row, bytes = 4 * floats;
     static constexpr int per_multiprocessor = 2;
 };
 
 template <int D>
-__global__ __launch_bounds__(FloatTile<D>::threads, FloatTile<D>::per_multiprocessor) void flash_float(const __grid_constant__ Call c) {
+__global__ __launch_bounds__(FloatTile<D>::threads,
+                             FloatTile<D>::per_multiprocessor) void flash_float(const __grid_constant__ Call c) {
     using T = FloatTile<D>;
-    constexpr int BM = T::BM, BN = T::BN, TM = T::TM, TN = T::TN, C = T::C, row_floats = T::row, score_row = T::score_row;
+    constexpr int BM = T::BM, BN = T::BN, TM = T::TM, TN = T::TN, C = T::C, row_floats = T::row,
+                  score_row = T::score_row;
     extern __shared__ __align__(16) float floats[];
     float *q = floats, *kv = q + BM * row_floats, *p = kv + BN * row_floats;
     const int x = threadIdx.x % 16, y = threadIdx.x / 16;
@@ -234,15 +247,18 @@ __global__ __launch_bounds__(FloatTile<D>::threads, FloatTile<D>::per_multiproce
                     if (e + 3 < columns) f.w = from[3];
                 }
             }
-            *reinterpret_cast<float4*>(to + i * row_floats + e) = make_float4(f.x * factor, f.y * factor, f.z * factor, f.w * factor);
+            *reinterpret_cast<float4*>(to + i * row_floats + e) =
+                make_float4(f.x * factor, f.y * factor, f.z * factor, f.w * factor);
         }
     };
     const float scale = fabsf(c.scale_log2);
-    load(q, BM, c.rows - unit.row0, c.d, c.aligned_q, c.scale_log2 < 0 ? -1.0f : 1.0f, [&](int i) { return line.q(unit.row0 + i); });
+    load(q, BM, c.rows - unit.row0, c.d, c.aligned_q, c.scale_log2 < 0 ? -1.0f : 1.0f,
+         [&](int i) { return line.q(unit.row0 + i); });
     float o[TM][C][4] = {}, m[TM], l[TM];
     int32_t limit[TM];
 #pragma unroll
-    for (int a = 0; a < TM; ++a) m[a] = minus_infinity, l[a] = 0, limit[a] = line.limit(min(unit.row0 + y + 16 * a, c.rows - 1));
+    for (int a = 0; a < TM; ++a)
+        m[a] = minus_infinity, l[a] = 0, limit[a] = line.limit(min(unit.row0 + y + 16 * a, c.rows - 1));
 
     for (int32_t j = first; j < last; j += BN) {
         __syncthreads();
@@ -330,7 +346,7 @@ __global__ __launch_bounds__(FloatTile<D>::threads, FloatTile<D>::per_multiproce
     }
 }
 
-// ---- Launches --------------------------------------------------------------------------------------------------------------------
+// ---- Launches ----
 
 // Calls f(tile, kernel) with the tile and kernel for these widths and this many rows.
 template <class F>
@@ -347,7 +363,8 @@ void choose(const SoftmaxArgs& a, F&& f) {
         using E = decltype(e);
         if constexpr (sizeof(E) == 2) {
             if (width <= 64) few ? f(Tile<64, 4>{}, flash_mma<E, 64, 4>) : f(Tile<64, 1>{}, flash_mma<E, 64, 1>);
-            else if (width <= 128) few ? f(Tile<128, 4>{}, flash_mma<E, 128, 4>) : f(Tile<128, 1>{}, flash_mma<E, 128, 1>);
+            else if (width <= 128)
+                few ? f(Tile<128, 4>{}, flash_mma<E, 128, 4>) : f(Tile<128, 1>{}, flash_mma<E, 128, 1>);
             else few ? f(Tile<256, 2>{}, flash_mma<E, 256, 2>) : f(Tile<256, 1>{}, flash_mma<E, 256, 1>);
         }
     });
@@ -358,10 +375,12 @@ int64_t units_of(const SoftmaxArgs& a, const T&) {
     return a.B * a.H * ((a.N * a.group + T::BM - 1) / T::BM);
 }
 
-// Enough pieces of the keys for every multiprocessor to hold as many blocks as it can; whole waves where few rows wait for memory.
+// Enough pieces of the keys for every multiprocessor to hold as many blocks as it can; whole waves where few rows wait
+// for memory.
 template <class T>
 Call plan_of(const SoftmaxArgs& a, int splits, const T& tile) {
-    const int64_t slots = int64_t{T::per_multiprocessor} * device().multiprocessors, units = std::max<int64_t>(1, units_of(a, tile));
+    const int64_t slots = int64_t{T::per_multiprocessor} * device().multiprocessors,
+                  units = std::max<int64_t>(1, units_of(a, tile));
     const int chosen = T::BM == 16 ? whole_waves(units, slots) : static_cast<int>(std::max<int64_t>(1, slots / units));
     return call_of(a, splits > 0 ? splits : chosen, T::BN);
 }
@@ -385,7 +404,8 @@ void flash_portable(const SoftmaxArgs& a, int splits, cudaStream_t stream) {
         check_workspace("flash_attention", a, c);
         const int64_t blocks = units_of(a, tile) * c.splits;
         if (blocks >= int64_t{1} << 31) fail("flash_attention: ", blocks, " blocks, expected below 2^31");
-        launch(kernel, "launching flash attention", dim3(static_cast<unsigned>(blocks)), tile.threads, tile.bytes, 1, false, stream, c);
+        launch(kernel, "launching flash attention", dim3(static_cast<unsigned>(blocks)), tile.threads, tile.bytes, 1,
+               false, stream, c);
         if (c.splits > 1) merge_splits(c, a.type, stream);
     });
 }
@@ -399,16 +419,20 @@ namespace softmax {
 bool hopper_reaches(const SoftmaxArgs& a) {
     // The copy engine takes no stride of 0 (one head shared by broadcasting).
     const auto reached = [&](const void* data, Strides s, int64_t heads, int64_t tokens) {
-        return copy_engine_reaches(data, a.type, s) && (a.B == 1 || s.batch > 0) && (heads == 1 || s.head > 0) && (tokens == 1 || s.token > 0);
+        return copy_engine_reaches(data, a.type, s) && (a.B == 1 || s.batch > 0) && (heads == 1 || s.head > 0) &&
+               (tokens == 1 || s.token > 0);
     };
-    return device().hopper() && bytes_of(a.type) == 2 && a.d == a.dv && (a.d == 64 || a.d == 128) && a.M > 0 && reached(a.q, a.q_stride, a.H * a.group, a.N) &&
-           reached(a.k, a.k_stride, a.H, a.M) && reached(a.v, a.v_stride, a.H, a.M) && reached(a.o, a.o_stride, a.H * a.group, a.N);
+    return device().hopper() && bytes_of(a.type) == 2 && a.d == a.dv && (a.d == 64 || a.d == 128) && a.M > 0 &&
+           reached(a.q, a.q_stride, a.H * a.group, a.N) && reached(a.k, a.k_stride, a.H, a.M) &&
+           reached(a.v, a.v_stride, a.H, a.M) && reached(a.o, a.o_stride, a.H * a.group, a.N);
 }
 
 namespace {
 
 // Blocks of 128 queries of one head, unsplit: where there are enough of them to occupy the device.
-bool use_hopper(const SoftmaxArgs& a) { return a.N >= 64 && 2 * a.B * a.H * a.group * ((a.N + 127) / 128) >= device().multiprocessors && hopper_reaches(a); }
+bool use_hopper(const SoftmaxArgs& a) {
+    return a.N >= 64 && 2 * a.B * a.H * a.group * ((a.N + 127) / 128) >= device().multiprocessors && hopper_reaches(a);
+}
 
 }  // namespace
 }  // namespace softmax

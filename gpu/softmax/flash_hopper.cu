@@ -13,12 +13,15 @@ void run(const SoftmaxArgs& a, cudaStream_t stream) {
     using T = HopperTile<D>;
     const Call c = call_of(a, 1, T::BN);
     const int64_t heads = a.H * a.group;
-    const auto map = [&](const void* data, int64_t H, int64_t N, Strides s, int tokens) { return tensor_map(data, a.type, a.B, H, N, D, s, 64, tokens); };
-    const HopperMaps maps{map(a.q, heads, a.N, a.q_stride, T::BM), map(a.k, a.H, a.M, a.k_stride, T::BN), map(a.v, a.H, a.M, a.v_stride, T::BN),
-                          map(a.o, heads, a.N, a.o_stride, 64)};
+    const auto map = [&](const void* data, int64_t H, int64_t N, Strides s, int tokens) {
+        return tensor_map(data, a.type, a.B, H, N, D, s, 64, tokens);
+    };
+    const HopperMaps maps{map(a.q, heads, a.N, a.q_stride, T::BM), map(a.k, a.H, a.M, a.k_stride, T::BN),
+                          map(a.v, a.H, a.M, a.v_stride, T::BN), map(a.o, heads, a.N, a.o_stride, 64)};
     const int64_t blocks = a.B * heads * ((a.N + T::BM - 1) / T::BM);
     if (blocks >= int64_t{1} << 31) fail("flash_attention: ", blocks, " blocks, expected below 2^31");
-    launch(flash_hopper<E, D>, "launching flash_hopper", dim3(static_cast<unsigned>(blocks)), T::threads, T::bytes, 1, false, stream, maps, c);
+    launch(flash_hopper<E, D>, "launching flash_hopper", dim3(static_cast<unsigned>(blocks)), T::threads, T::bytes, 1,
+           false, stream, maps, c);
 }
 
 template <class E>

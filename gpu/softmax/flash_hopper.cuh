@@ -1,8 +1,9 @@
 // Flash attention for Hopper: warpgroup products and the bulk tensor copy engine, d = dv = 64 or 128, 16-bit types.
 //
-// A block has 128 queries of one head. One warpgroup copies k and v in tiles of 128 keys through rings of their own; two others
-// have 64 queries each, with scores, weights and output in registers. The scores of the next tile are queued before the weights
-// of this one meet v, so the tensor cores have work while exponentials are taken (Shah et al. 2024, FlashAttention-3, section 3.2).
+// A block has 128 queries of one head. One warpgroup copies k and v in tiles of 128 keys through rings of their own;
+// two others have 64 queries each, with scores, weights and output in registers. The scores of the next tile are queued
+// before the weights of this one meet v, so the tensor cores have work while exponentials are taken (Shah et al. 2024,
+// FlashAttention-3, section 3.2).
 #pragma once
 
 #include "gpu/base/ptx.cuh"
@@ -18,8 +19,8 @@ struct HopperMaps {
 template <int D>
 struct HopperTile {
     static constexpr int BM = 128, BN = 128, stages = 2, threads = 384;
-    static constexpr uint32_t block = BN * 128;          // 128 rows of 64 columns
-    static constexpr uint32_t tile = D / 64 * block;     // of q, k or v
+    static constexpr uint32_t block = BN * 128;       // 128 rows of 64 columns
+    static constexpr uint32_t tile = D / 64 * block;  // of q, k or v
     static constexpr uint32_t k_at = tile, v_at = k_at + stages * tile, barriers_at = v_at + stages * tile;
     static constexpr uint32_t bytes = barriers_at + 256 + 1024;  // 1024: the base is rounded up to a swizzle atom
 };
@@ -27,10 +28,12 @@ struct HopperTile {
 // S[64×128] = Q Kᵀ + S where add: both operands in shared memory, rows of 64 columns.
 template <class E>
 __device__ __forceinline__ void product_ss(float (&d)[64], uint64_t a, uint64_t b, int add) {
-#define CAUSEWAY_SS(type) \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" CAUSEWAY_R64 "}" \
-                 ", %64, %65, p, 1, 1, 0, 0;}" \
-                 : CAUSEWAY_D64(d) \
+#define CAUSEWAY_SS(type)                                                                                           \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
+                 " {" CAUSEWAY_R64                                                                                  \
+                 "}"                                                                                                \
+                 ", %64, %65, p, 1, 1, 0, 0;}"                                                                      \
+                 : CAUSEWAY_D64(d)                                                                                  \
                  : "l"(a), "l"(b), "r"(add))
     if constexpr (std::is_same_v<E, __half>) CAUSEWAY_SS("f16");
     else CAUSEWAY_SS("bf16");
@@ -38,7 +41,8 @@ __device__ __forceinline__ void product_ss(float (&d)[64], uint64_t a, uint64_t 
 }
 
 template <class E, int D>
-__global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const __grid_constant__ HopperMaps maps, const __grid_constant__ Call c) {
+__global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const __grid_constant__ HopperMaps maps,
+                                                                          const __grid_constant__ Call c) {
     using T = HopperTile<D>;
     constexpr int BM = T::BM, BN = T::BN;
     extern __shared__ unsigned char memory[];
@@ -48,7 +52,8 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
     const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
 
     const int32_t q_heads = c.lines * c.group, tiles = (c.N + BM - 1) / BM;
-    const int32_t head = static_cast<int32_t>(blockIdx.x) % q_heads, n0 = (tiles - 1 - static_cast<int32_t>(blockIdx.x) / q_heads) * BM;
+    const int32_t head = static_cast<int32_t>(blockIdx.x) % q_heads,
+                  n0 = (tiles - 1 - static_cast<int32_t>(blockIdx.x) / q_heads) * BM;
     const int32_t line = head / c.group, b = line / c.heads, h = line % c.heads, hq = h * c.group + head % c.group;
     const auto limit = [&](int32_t n) { return c.causal ? max(0, c.M - c.N + min(n, c.N - 1) + 1) : c.M; };
     const int32_t last = limit(n0 + BM - 1), steps = (last + BN - 1) / BN;
@@ -67,7 +72,8 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
         ptx::give_registers<24>();
         if (thread == 0) {
             ptx::barrier_arrive_expect(q_full, T::tile);
-            for (int i = 0; i < D / 64; ++i) ptx::load_box(base + i * T::block, maps.q, q_full, 64 * i, n0, hq, b, ptx::evict_first);
+            for (int i = 0; i < D / 64; ++i)
+                ptx::load_box(base + i * T::block, maps.q, q_full, 64 * i, n0, hq, b, ptx::evict_first);
             for (int32_t j = 0; j < steps; ++j) {
                 const int stage = j % T::stages;
                 const uint32_t parity = (j / T::stages & 1) ^ 1;
@@ -75,7 +81,8 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
                     ptx::barrier_wait(empty + 8 * stage, parity);
                     ptx::barrier_arrive_expect(full + 8 * stage, T::tile);
                     for (int i = 0; i < D / 64; ++i) {
-                        ptx::load_box(base + at + stage * T::tile + i * T::block, map, full + 8 * stage, 64 * i, j * BN, h, b, ptx::evict_normal);
+                        ptx::load_box(base + at + stage * T::tile + i * T::block, map, full + 8 * stage, 64 * i, j * BN,
+                                      h, b, ptx::evict_normal);
                     }
                 };
                 load(maps.k, T::k_at, k_full, k_empty);
@@ -112,7 +119,8 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
             ptx::matrix_fence();
             const ptx::Tile v(base + T::v_at + stage * T::tile, T::block);
 #pragma unroll
-            for (int ks = 0; ks < BN / 16; ++ks) ptx::product_rs<E, 1>(o, p[4 * ks], p[4 * ks + 1], p[4 * ks + 2], p[4 * ks + 3], v + ks * 16 * 128, 1);
+            for (int ks = 0; ks < BN / 16; ++ks)
+                ptx::product_rs<E, 1>(o, p[4 * ks], p[4 * ks + 1], p[4 * ks + 2], p[4 * ks + 3], v + ks * 16 * 128, 1);
             ptx::matrix_commit();
         };
         const auto release = [&](uint32_t empty, int32_t j) {
@@ -144,7 +152,8 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
 #pragma unroll
                 for (int i = 0; i < 16; ++i) {
 #pragma unroll
-                    for (int e = 4 * i + 2 * r; e < 4 * i + 2 * r + 2; ++e) s[e] = exp2_fast(fmaf(s[e], scale, -shift)), sum += s[e];
+                    for (int e = 4 * i + 2 * r; e < 4 * i + 2 * r + 2; ++e)
+                        s[e] = exp2_fast(fmaf(s[e], scale, -shift)), sum += s[e];
                 }
                 l[r] = fmaf(l[r], back[r], sum);
             }
@@ -187,7 +196,8 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
             l[r] += __shfl_xor_sync(0xFFFFFFFF, l[r], 2);
             float lse2;
             inverse[r] = finish(__fmul_rn(m[r], scale), l[r], lse2);
-            if (c.lse && lane % 4 == 0 && n + 8 * r < c.N) c.lse[(int64_t{b} * c.heads * c.group + hq) * c.N + n + 8 * r] = lse2 * ln2;
+            if (c.lse && lane % 4 == 0 && n + 8 * r < c.N)
+                c.lse[(int64_t{b} * c.heads * c.group + hq) * c.N + n + 8 * r] = lse2 * ln2;
         }
         // The output goes where this warpgroup's queries were.
         ptx::named_barrier(group, 128);
@@ -196,13 +206,16 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
         for (int i = 0; i < D / 16; ++i) {
             uint32_t x[4];
 #pragma unroll
-            for (int e = 0; e < 4; ++e) x[e] = pack<E>(o[8 * i + 2 * e] * inverse[e % 2], o[8 * i + 2 * e + 1] * inverse[e % 2]);
-            ptx::store_matrices(to + i / 4 * T::block + ((2 * (i % 4) + lane / 16) ^ (lane % 8)) * 16, x[0], x[1], x[2], x[3]);
+            for (int e = 0; e < 4; ++e)
+                x[e] = pack<E>(o[8 * i + 2 * e] * inverse[e % 2], o[8 * i + 2 * e + 1] * inverse[e % 2]);
+            ptx::store_matrices(to + i / 4 * T::block + ((2 * (i % 4) + lane / 16) ^ (lane % 8)) * 16, x[0], x[1], x[2],
+                                x[3]);
         }
         ptx::proxy_fence();
         ptx::named_barrier(group, 128);
         if (thread == 0 && n0 + own < c.N) {
-            for (int i = 0; i < D / 64; ++i) ptx::store_box(maps.o, q_at + i * T::block, 64 * i, n0 + own, hq, b, ptx::evict_first);
+            for (int i = 0; i < D / 64; ++i)
+                ptx::store_box(maps.o, q_at + i * T::block, 64 * i, n0 + own, hq, b, ptx::evict_first);
             ptx::store_commit();
             ptx::store_wait_read<0>();
         }

@@ -48,7 +48,9 @@ __global__ __launch_bounds__(merge_threads) void merge_kernel(const __grid_const
         for (int w = 0; w < merge_warps; ++w) x += sums[w][threadIdx.x];
         line.o(row)[threadIdx.x] = static_cast<E>(x * inverse);
     }
-    if (threadIdx.x == 0 && c.lse) c.lse[((int64_t{line.batch} * c.heads + line.head) * c.group + row % c.group) * c.N + row / c.group] = lse2 * ln2;
+    if (threadIdx.x == 0 && c.lse)
+        c.lse[((int64_t{line.batch} * c.heads + line.head) * c.group + row % c.group) * c.N + row / c.group] =
+            lse2 * ln2;
 }
 
 }  // namespace
@@ -56,7 +58,9 @@ __global__ __launch_bounds__(merge_threads) void merge_kernel(const __grid_const
 void merge_splits(const Call& c, Type type, cudaStream_t stream) {
     const auto blocks = static_cast<unsigned>(int64_t{c.lines} * c.rows);
     const bool early = device().compute >= 90;  // launched while the splits are at work
-    visit(type, [&](auto e) { launch(merge_kernel<decltype(e)>, "launching merge_kernel", blocks, merge_threads, 0, 1, early, stream, c); });
+    visit(type, [&](auto e) {
+        launch(merge_kernel<decltype(e)>, "launching merge_kernel", blocks, merge_threads, 0, 1, early, stream, c);
+    });
 }
 
 }  // namespace causeway::gpu::softmax

@@ -1,5 +1,5 @@
-// The matrix instructions that every device from sm_80 on has: copies of 16 bytes past the registers, 8×8 matrices from shared
-// memory, products of 16×8×16. Each function is one instruction.
+// The matrix instructions that every device from sm_80 on has: copies of 16 bytes past the registers, 8×8 matrices from
+// shared memory, products of 16×8×16. Each function is one instruction.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,7 +10,9 @@
 
 namespace causeway::gpu::softmax {
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
 
 // 16 bytes to shared memory, or zeros where !real.
 __device__ __forceinline__ void copy_16(uint32_t to, const void* from, bool real) {
@@ -24,7 +26,10 @@ __device__ __forceinline__ void copy_wait() {
 }
 
 __device__ __forceinline__ void load_matrices(uint32_t (&x)[4], uint32_t from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(from)
+                 : "memory");
 }
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&x)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -33,18 +38,20 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&x)[4], uint3
                  : "memory");
 }
 
-// C[16×8] += A[16×16] B[16×8]. Lane 4g + t has of C (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1), of A the pairs (g, 2t), (g+8, 2t),
-// (g, 2t+8), (g+8, 2t+8), of B those down column g from 2t and 2t+8.
+// C[16×8] += A[16×16] B[16×8]. Lane 4g + t has of C (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1), of A the pairs (g, 2t),
+// (g+8, 2t), (g, 2t+8), (g+8, 2t+8), of B those down column g from 2t and 2t+8.
 template <class E>
 __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if constexpr (std::is_same_v<E, __half>) {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     } else {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 }
 

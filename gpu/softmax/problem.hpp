@@ -5,8 +5,9 @@
 
 namespace causeway::gpu {
 
-// o_i = Σ_j e^{s_ij - m_i} v_j / l_i, s_ij = scale · q_i·k_j, lse_i = m_i + log l_i. Causal: query i sees the keys 0 ... M - N + i.
-// q: [B, H · group, N, d], k: [B, H, M, d], v: [B, H, M, dv], o: [B, H · group, N, dv]. Without any key o = 0 and lse = -Inf.
+// o_i = Σ_j e^{s_ij - m_i} v_j / l_i, s_ij = scale · q_i·k_j, lse_i = m_i + log l_i. Causal: query i sees the keys 0
+// ... M - N + i. q: [B, H · group, N, d], k: [B, H, M, d], v: [B, H, M, dv], o: [B, H · group, N, dv]. Without any key
+// o = 0 and lse = -Inf.
 struct SoftmaxArgs {
     const void *q = nullptr, *k = nullptr, *v = nullptr;
     void* o = nullptr;

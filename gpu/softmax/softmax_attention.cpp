@@ -16,7 +16,8 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptio
     Call c{causeway::softmax::check(q.form(), k.form(), v.form(), forms), {}};
     const auto& n = c.sizes;
     constexpr Index widest = 256;
-    if (n.d > widest || n.dv > widest) fail("q: widths ", n.d, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
+    if (n.d > widest || n.dv > widest)
+        fail("q: widths ", n.d, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
     SoftmaxArgs& a = c.args;
     a.q = q.data(), a.k = k.data(), a.v = v.data();
     a.type = q.type();

@@ -10,8 +10,8 @@
 namespace causeway::gpu {
 
 struct SoftmaxOptions {
-    bool causal = true;            // the N queries are the last N of the M positions; query i sees the keys up to its own
-    std::optional<double> scale;   // factor on q·k; none: 1/sqrt(d)
+    bool causal = true;  // the N queries are the last N of the M positions; query i sees the keys up to its own
+    std::optional<double> scale;  // factor on q·k; none: 1/sqrt(d)
     cudaStream_t stream = nullptr;
 };
 
@@ -20,8 +20,9 @@ struct SoftmaxResult {
     Tensor lse;  // Float32 [b, h_q, N], the log-sum-exp of the scaled scores of every query
 };
 
-// softmax_attention of core for tensors on the GPU, tiled with an online softmax; few queries (decoding) are spread over the keys.
-// Float32, Float16 or BFloat16, sums in Float32; d and d_v at most 256. Throws Error naming the argument, OutOfMemory.
+// softmax_attention of core for tensors on the GPU, tiled with an online softmax; few queries (decoding) are spread
+// over the keys. Float32, Float16 or BFloat16, sums in Float32; d and d_v at most 256. Throws Error naming the
+// argument, OutOfMemory.
 SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& = {});
 
 namespace softmax {

@@ -1,14 +1,15 @@
 // Tiles of 16-bit rows in shared memory, and their products on the tensor cores that every device from sm_80 on has.
 //
-// Row i of a tile has D elements in pieces of 16 bytes, piece p at p ^ (i % 8): eight rows of one piece lie in different banks.
+// Row i of a tile has D elements in pieces of 16 bytes, piece p at p ^ (i % 8): eight rows of one piece lie in
+// different banks.
 #pragma once
 
 #include "gpu/softmax/mma.cuh"
 
 namespace causeway::gpu::softmax {
 
-// Rows [0, rows) from row(i): `columns` elements, then zeros to D; zeros from row `count` on. With `aligned` not there before
-// copy_wait and a barrier.
+// Rows [0, rows) from row(i): `columns` elements, then zeros to D; zeros from row `count` on. With `aligned` not there
+// before copy_wait and a barrier.
 template <class E, int D, int rows, int threads, class Row>
 __device__ __forceinline__ void load_rows(E* to, int columns, bool aligned, int32_t count, Row&& row) {
     constexpr int pieces = D / 8;
@@ -37,7 +38,8 @@ __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t tile, int firs
 
 // S[16×8NS] += A Bᵀ, columns 16 ks ... of both: A as load_a left it, B the rows first ... of a tile.
 template <class E, int D, int NS>
-__device__ __forceinline__ void add_scores(float (&s)[NS][4], const uint32_t (&a)[4], uint32_t tile, int first, int ks) {
+__device__ __forceinline__ void add_scores(float (&s)[NS][4], const uint32_t (&a)[4], uint32_t tile, int first,
+                                           int ks) {
     const int lane = threadIdx.x % 32, row = first + lane / 16 * 8 + lane % 8, piece = 2 * ks + lane / 8 % 2;
 #pragma unroll
     for (int n = 0; n < NS; n += 2) {
@@ -51,7 +53,8 @@ __device__ __forceinline__ void add_scores(float (&s)[NS][4], const uint32_t (&a
 
 // O[16×8NO] += P B: P rounded to the type of B, B the rows first ... of a tile, columns column0 ...
 template <class E, int D, int NS, int NO>
-__device__ __forceinline__ void add_weighed(float (&o)[NO][4], const float (&p)[NS][4], uint32_t tile, int first, int column0 = 0) {
+__device__ __forceinline__ void add_weighed(float (&o)[NO][4], const float (&p)[NS][4], uint32_t tile, int first,
+                                            int column0 = 0) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int ks = 0; ks < NS / 2; ++ks) {

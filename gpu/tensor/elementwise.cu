@@ -21,7 +21,8 @@ __global__ __launch_bounds__(threads) void each(std::int64_t n, F f) {
 template <class F>
 void run_each(const char* what, std::int64_t n, cudaStream_t stream, F f) {
     if (n == 0) return;
-    each<<<static_cast<unsigned>(std::min<std::int64_t>((n + threads - 1) / threads, 1 << 14)), threads, 0, stream>>>(n, f);
+    each<<<static_cast<unsigned>(std::min<std::int64_t>((n + threads - 1) / threads, 1 << 14)), threads, 0, stream>>>(
+        n, f);
     check_launch(what);
 }
 
@@ -71,7 +72,9 @@ void scale_by(void* x, Type type, std::int64_t n, float factor, cudaStream_t str
     });
 }
 
-void fill(float* x, std::int64_t n, float value, cudaStream_t stream) { run_each("filling a tensor", n, stream, Fill{x, value}); }
+void fill(float* x, std::int64_t n, float value, cudaStream_t stream) {
+    run_each("filling a tensor", n, stream, Fill{x, value});
+}
 
 std::int64_t first_above_zero(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
     check(cudaMemcpyAsync(first, &n, sizeof n, cudaMemcpyHostToDevice, stream), "checking gates");

@@ -42,7 +42,8 @@ causeway::Tensor Tensor::cpu(cudaStream_t stream) const {
 
 Tensor Tensor::copy(cudaStream_t stream) const {
     Tensor out(dtype_, shape_, stream);
-    if (bytes() > 0) check(cudaMemcpyAsync(out.data(), data(), bytes(), cudaMemcpyDeviceToDevice, stream), "copying on the GPU");
+    if (bytes() > 0)
+        check(cudaMemcpyAsync(out.data(), data(), bytes(), cudaMemcpyDeviceToDevice, stream), "copying on the GPU");
     return out;
 }
 
@@ -56,7 +57,8 @@ Tensor Tensor::to(DType t, cudaStream_t stream) const {
 Tensor Tensor::own(DType t, cudaStream_t stream) const { return t == dtype_ ? copy(stream) : to(t, stream); }
 
 Tensor Tensor::reshape(const Shape& s) const {
-    if (s.size() != size()) fail("reshape: ", shape_.text(), " to ", s.text(), ", expected the same number of elements");
+    if (s.size() != size())
+        fail("reshape: ", shape_.text(), " to ", s.text(), ", expected the same number of elements");
     Tensor out = *this;
     out.shape_ = s;
     return out;

@@ -41,9 +41,9 @@ public:
     }
 
     Tensor copy(cudaStream_t stream = nullptr) const;
-    Tensor to(DType, cudaStream_t stream = nullptr) const;  // converted; shares the elements if the type is the same
+    Tensor to(DType, cudaStream_t stream = nullptr) const;   // converted; shares the elements if the type is the same
     Tensor own(DType, cudaStream_t stream = nullptr) const;  // converted, and never sharing the elements
-    Tensor reshape(const Shape&) const;                     // shares the elements; throws Error if the sizes differ
+    Tensor reshape(const Shape&) const;                      // shares the elements; throws Error if the sizes differ
 
     // Type and shape alone, for the checks that the calls on the CPU make too.
     causeway::Tensor form() const { return causeway::Tensor::shaped(dtype_, shape_); }

@@ -11,12 +11,17 @@ using namespace causeway::testing;
 
 TEST_CASE("every input of the corpus is read or refused", "[fuzz][files]") {
     using Reader = bool (*)(Bytes);
-    for (const auto& [format, reader] : {std::pair<const char*, Reader>{"npy", fuzz::npy}, {"safetensors", fuzz::safetensors}, {"csv", fuzz::csv}, {"json", fuzz::json}}) {
+    for (const auto& [format, reader] : {std::pair<const char*, Reader>{"npy", fuzz::npy},
+                                         {"safetensors", fuzz::safetensors},
+                                         {"csv", fuzz::csv},
+                                         {"json", fuzz::json}}) {
         int accepted = 0, refused = 0;
-        for (const auto& file : std::filesystem::directory_iterator(std::string(CAUSEWAY_SOURCE_DIR) + "/tests/fuzz/corpus/" + format)) {
+        for (const auto& file :
+             std::filesystem::directory_iterator(std::string(CAUSEWAY_SOURCE_DIR) + "/tests/fuzz/corpus/" + format)) {
             INFO(file.path().string());
             const std::string bytes = read_bytes(file.path().string());
-            REQUIRE_NOTHROW(reader({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}) ? ++accepted : ++refused);
+            REQUIRE_NOTHROW(reader({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}) ? ++accepted
+                                                                                                         : ++refused);
         }
         INFO(format);
         CHECK(accepted > 0);

@@ -21,7 +21,8 @@ Tensor token_major(const Tensor& x) {
     for (Index b = 0; b < B; ++b)
         for (Index h = 0; h < H; ++h)
             for (Index t = 0; t < N; ++t)
-                for (Index j = 0; j < d; ++j) out.set(((b * N + t) * H + h) * d + j, x.get(((b * H + h) * N + t) * d + j));
+                for (Index j = 0; j < d; ++j)
+                    out.set(((b * N + t) * H + h) * d + j, x.get(((b * H + h) * N + t) * d + j));
     return out;
 }
 
@@ -36,12 +37,15 @@ Result on_device(const GatedCase& c, const test::GatedInputs& in, bool tokens_fi
         return tokens_first ? gpu::Strides{c.N * H * d, d, H * d} : gpu::contiguous(H, c.N, static_cast<int>(d));
     };
     const Index heads = c.heads * c.group;
-    const gpu::Tensor q = lay(in.q), k = lay(in.k), v = lay(in.v), o(in.q.dtype(), Shape{c.batch, tokens_first ? c.N : heads, tokens_first ? heads : c.N, c.dv});
+    const gpu::Tensor q = lay(in.q), k = lay(in.k), v = lay(in.v),
+                      o(in.q.dtype(), Shape{c.batch, tokens_first ? c.N : heads, tokens_first ? heads : c.N, c.dv});
     gpu::check(cudaMemset(o.data(), 0xFF, o.bytes()), "poisoning o");
     gpu::GatedArgs a;
     a.q = q.data(), a.k = k.data(), a.v = v.data(), a.o = o.data(), a.type = q.type();
-    a.B = c.batch, a.H = c.heads, a.N = c.N, a.group = static_cast<int>(c.group), a.dk = static_cast<int>(c.dk), a.dv = static_cast<int>(c.dv);
-    a.q_stride = strides(heads, c.dk), a.k_stride = strides(c.heads, c.dk), a.v_stride = strides(c.heads, c.dv), a.o_stride = strides(heads, c.dv);
+    a.B = c.batch, a.H = c.heads, a.N = c.N, a.group = static_cast<int>(c.group), a.dk = static_cast<int>(c.dk),
+    a.dv = static_cast<int>(c.dv);
+    a.q_stride = strides(heads, c.dk), a.k_stride = strides(c.heads, c.dk), a.v_stride = strides(c.heads, c.dv),
+    a.o_stride = strides(heads, c.dv);
     a.scale = static_cast<float>(c.scale);
     gpu::Tensor g, beta, state;
     if (c.gated()) g = gpu::Tensor(in.options.log_decay->to(DType::f32)), a.g = g.as<float>(), a.gates = 1;
@@ -55,7 +59,8 @@ Result on_device(const GatedCase& c, const test::GatedInputs& in, bool tokens_fi
     gpu::delta_hopper(a, stream);
     stream.wait();
     Tensor O = o.cpu();
-    if (tokens_first) O = token_major(O.reshape(Shape{c.batch, c.N, heads, c.dv}));  // [B, N, H, d] with its axes exchanged again
+    if (tokens_first)
+        O = token_major(O.reshape(Shape{c.batch, c.N, heads, c.dv}));  // [B, N, H, d] with its axes exchanged again
     return {O, c.state ? state.cpu() : Tensor(DType::f32, Shape{0})};
 }
 
@@ -65,7 +70,9 @@ void compare(const GatedCase& c, DType type, double bound, bool tokens_first = f
     const auto want = test::oracle(in);
     auto given = in.to(type);
     const Result got = on_device(c, given, tokens_first);
-    const double few = c.batch * c.heads * c.N * std::min(c.dk, c.dv) < 4096 ? 2.2 : 1;  // a few numbers may all be rounded by the most
+    const double few = c.batch * c.heads * c.N * std::min(c.dk, c.dv) < 4096
+                           ? 2.2
+                           : 1;  // a few numbers may all be rounded by the most
     const double error = test::relative_error(got.O.to(DType::f64), want.O);
     CHECK(error <= few * bound);
     if (c.state) {
@@ -106,14 +113,23 @@ TEST_CASE("gated delta rule on tensor cores: widths, groups, strides, scale", "[
     }
 }
 
-// A tile that is overwritten while it is read shows itself as other bits the next time, in few shapes and only with many chunks on their way.
+// A tile that is overwritten while it is read shows itself as other bits the next time, in few shapes and only with
+// many chunks on their way.
 TEST_CASE("gated family on tensor cores: the same bits every time", "[gpu][gated][delta]") {
     if (!here()) return;
     unsigned seed = 40;
     for (const char* update : {"linear", "gated", "delta", "gated_delta"}) {
         for (const Index dv : {48, 64, 128}) {
             for (const DType type : {DType::bf16, DType::f16}) {
-                const GatedCase c{.update = update, .batch = 1, .heads = 4, .group = 4, .N = 2047, .dk = 128, .dv = dv, .state = true, .seed = ++seed};
+                const GatedCase c{.update = update,
+                                  .batch = 1,
+                                  .heads = 4,
+                                  .group = 4,
+                                  .N = 2047,
+                                  .dk = 128,
+                                  .dv = dv,
+                                  .state = true,
+                                  .seed = ++seed};
                 CAPTURE(c, type);
                 compare(c, type, type == DType::bf16 ? bf16_bound : f16_bound);
                 const auto in = test::gated_inputs(c).to(type);
@@ -134,7 +150,8 @@ TEST_CASE("gated delta rule on tensor cores: strong gates, resets, extreme beta"
     for (const double gate : {0.0, 1e-4, 3.0, 40.0, double(INFINITY)}) {
         for (const Index N : {65, 700}) {
             compare({.heads = 3, .N = N, .dk = 128, .dv = 128, .gate = gate, .seed = ++seed}, DType::bf16, bf16_bound);
-            compare({.heads = 3, .N = N, .dk = 128, .dv = 128, .gate = gate, .beta_low = 1, .seed = ++seed}, DType::bf16, bf16_bound);
+            compare({.heads = 3, .N = N, .dk = 128, .dv = 128, .gate = gate, .beta_low = 1, .seed = ++seed},
+                    DType::bf16, bf16_bound);
         }
     }
     // β = 0 leaves the state as it is but for the gates: the outputs are those of the initial state.
@@ -144,7 +161,8 @@ TEST_CASE("gated delta rule on tensor cores: strong gates, resets, extreme beta"
 TEST_CASE("gated delta rule on tensor cores: parts of a sequence", "[gpu][gated][delta]") {
     if (!here()) return;
     // One head of 47 chunks has many parts, which start where the gates forget, or at the beginning where they do not.
-    for (const double gate : {0.5, 0.05, 0.002}) compare({.heads = 1, .N = 3000, .dk = 64, .dv = 64, .gate = gate, .seed = 300}, DType::bf16, bf16_bound);
+    for (const double gate : {0.5, 0.05, 0.002})
+        compare({.heads = 1, .N = 3000, .dk = 64, .dv = 64, .gate = gate, .seed = 300}, DType::bf16, bf16_bound);
 }
 
 }  // namespace causeway

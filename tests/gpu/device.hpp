@@ -19,8 +19,8 @@ inline bool on_gpu() {
     return false;
 }
 
-// Tensors are made, filled and poisoned in the order of the default stream, which streams of their own do not wait for; and a plain
-// copy may return before it has arrived. Before a call on another stream.
+// Tensors are made, filled and poisoned in the order of the default stream, which streams of their own do not wait for;
+// and a plain copy may return before it has arrived. Before a call on another stream.
 inline void settle() { gpu::check(cudaDeviceSynchronize(), "waiting for what the call needs"); }
 
 }  // namespace causeway::test

@@ -1,4 +1,5 @@
-// Every method of the GPU against the CPU's definition in Float64; the state carried over; normalised attention; bad arguments.
+// Every method of the GPU against the CPU's definition in Float64; the state carried over; normalised attention; bad
+// arguments.
 #include <cmath>
 
 #include "gpu/base/buffer.hpp"
@@ -30,11 +31,13 @@ struct OnGpu {
         for (Index b = 0; b < s[0]; ++b)
             for (Index h = 0; h < s[1]; ++h)
                 for (Index n = 0; n < s[2]; ++n)
-                    for (Index e = 0; e < s[3]; ++e) out.set(((b * s[2] + n) * s[1] + h) * s[3] + e, A.get(((b * s[1] + h) * s[2] + n) * s[3] + e));
+                    for (Index e = 0; e < s[3]; ++e)
+                        out.set(((b * s[2] + n) * s[1] + h) * s[3] + e, A.get(((b * s[1] + h) * s[2] + n) * s[3] + e));
         return out;
     }
 
-    OnGpu(const test::Case& c, const test::Inputs& in, DType type, bool tokens_first, const Tensor* start = nullptr, const Tensor* z_start = nullptr)
+    OnGpu(const test::Case& c, const test::Inputs& in, DType type, bool tokens_first, const Tensor* start = nullptr,
+          const Tensor* z_start = nullptr)
         : token_major(tokens_first) {
         const auto up = [&](const Tensor& A) { return gpu::Tensor((token_major ? swapped(A) : A).to(type)); };
         q = up(in.B), k = up(in.C), v = up(in.V);
@@ -45,7 +48,8 @@ struct OnGpu {
         args.type = q.type(), args.B = c.batch, args.H = c.heads, args.N = c.N;
         args.r = static_cast<int>(c.r), args.d = static_cast<int>(c.d);
         const auto strides = [&](Index width) {
-            return token_major ? gpu::Strides{c.N * c.heads * width, width, c.heads * width} : gpu::contiguous(c.heads, c.N, static_cast<int>(width));
+            return token_major ? gpu::Strides{c.N * c.heads * width, width, c.heads * width}
+                               : gpu::contiguous(c.heads, c.N, static_cast<int>(width));
         };
         args.q_stride = args.k_stride = strides(c.r), args.v_stride = args.o_stride = strides(c.d);
         args.gamma = c.decay.empty() ? nullptr : c.decay.data();
@@ -99,14 +103,24 @@ double least(const test::Inputs& in, const test::Case& c) {
     return mean(in.B) * mean(in.C) * mean(in.V) * static_cast<double>(c.batch * c.heads * c.N * c.d * c.r);
 }
 
-test::Inputs rounded(const test::Inputs& in, DType type) { return {in.B.to(type).to(DType::f64), in.C.to(type).to(DType::f64), in.V.to(type).to(DType::f64)}; }
+test::Inputs rounded(const test::Inputs& in, DType type) {
+    return {in.B.to(type).to(DType::f64), in.C.to(type).to(DType::f64), in.V.to(type).to(DType::f64)};
+}
 
 const std::vector<test::Case>& cases() {
     static const std::vector<double> mixed = {0.9, 1.0, 1e-4};
     static const std::vector<test::Case> list = {
-        {1, 1, 1, 64, 64, {}, false, 1},      {1, 3, 2, 128, 128, mixed, false, 2}, {2, 3, 17, 40, 72, mixed, false, 3},  {1, 1, 63, 128, 128, {}, false, 4},
-        {2, 2, 64, 64, 32, {}, false, 5},     {1, 3, 65, 128, 64, mixed, false, 6}, {1, 3, 97, 3, 5, mixed, false, 7},    {2, 3, 97, 31, 33, mixed, false, 8},
-        {1, 2, 300, 130, 40, {}, false, 9},   {1, 3, 300, 16, 200, mixed, false, 10}, {1, 2, 300, 256, 24, {0.99, 1e-30}, false, 11},
+        {1, 1, 1, 64, 64, {}, false, 1},
+        {1, 3, 2, 128, 128, mixed, false, 2},
+        {2, 3, 17, 40, 72, mixed, false, 3},
+        {1, 1, 63, 128, 128, {}, false, 4},
+        {2, 2, 64, 64, 32, {}, false, 5},
+        {1, 3, 65, 128, 64, mixed, false, 6},
+        {1, 3, 97, 3, 5, mixed, false, 7},
+        {2, 3, 97, 31, 33, mixed, false, 8},
+        {1, 2, 300, 130, 40, {}, false, 9},
+        {1, 3, 300, 16, 200, mixed, false, 10},
+        {1, 2, 300, 256, 24, {0.99, 1e-30}, false, 11},
         {3, 2, 40, 1, 1, {0.5, 0.25}, false, 12},
     };
     return list;
@@ -188,12 +202,15 @@ TEST_CASE("GPU: the state of causal linear attention carries over", "[gpu][gpu-e
     }
 }
 
-TEST_CASE("GPU: fleet-untiled over several stretches of tokens, in a workspace that does not grow with them", "[gpu][gpu-exact][gpu-fleet]") {
+TEST_CASE("GPU: fleet-untiled over several stretches of tokens, in a workspace that does not grow with them",
+          "[gpu][gpu-exact][gpu-fleet]") {
     if (!test::on_gpu()) return;
     const test::Poison poison;
     const CausalMethod& m = gpu::causal_method("fleet-untiled");
-    // Stretches of 2^24 / (256 + 4) = 64527 tokens at most; then heads several to a stretch, and more of them than go into one.
-    for (const test::Case& c : std::vector<test::Case>{{1, 2, 140001, 256, 3, {0.9999, 1.0}, false, 71}, {7, 43, 37, 5, 6, {}, false, 72}}) {
+    // Stretches of 2^24 / (256 + 4) = 64527 tokens at most; then heads several to a stretch, and more of them than go
+    // into one.
+    for (const test::Case& c :
+         std::vector<test::Case>{{1, 2, 140001, 256, 3, {0.9999, 1.0}, false, 71}, {7, 43, 37, 5, 6, {}, false, 72}}) {
         for (const bool token_major : {false, true}) {
             CAPTURE(c, token_major);
             const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32);
@@ -233,7 +250,8 @@ TEST_CASE("GPU: outputs divided by the row sums are those of normalised attentio
             CAPTURE(c, name(type));
             const Tensor nothing = Tensor::zeros(DType::f32, {c.batch, c.heads, c.r});
             OnGpu on(c, in, type, c.seed % 2 == 0, nullptr, &nothing);
-            CHECK(distance(on.run(gpu::causal_method("causal-dot-product"), true), want, 0) <= (type == DType::f32 ? 6e-6 : 8e-3));
+            CHECK(distance(on.run(gpu::causal_method("causal-dot-product"), true), want, 0) <=
+                  (type == DType::f32 ? 6e-6 : 8e-3));
             CHECK(distance(on.z.cpu(), z, 0) <= 6e-6);
         }
     }
@@ -242,7 +260,8 @@ TEST_CASE("GPU: outputs divided by the row sums are those of normalised attentio
 TEST_CASE("GPU: normalised attention carries its sum of keys over, and divides by 0 as core does", "[gpu][gpu-exact]") {
     if (!test::on_gpu()) return;
     const test::Case c{1, 2, 1, 4, 3, {0.5, 1.0}, true, 41};
-    test::Inputs in{Tensor::full(DType::f64, {1, 2, 1, 4}, 1), Tensor::full(DType::f64, {1, 2, 1, 4}, 2), Tensor::full(DType::f64, {1, 2, 1, 3}, 3)};
+    test::Inputs in{Tensor::full(DType::f64, {1, 2, 1, 4}, 1), Tensor::full(DType::f64, {1, 2, 1, 4}, 2),
+                    Tensor::full(DType::f64, {1, 2, 1, 3}, 3)};
     const Tensor before = Tensor::full(DType::f32, {1, 2, 4}, 6);
     OnGpu on(c, in, DType::f32, false, nullptr, &before);
     const Tensor O = on.run(gpu::causal_method("fleet"), true), z = on.z.cpu();
@@ -253,7 +272,8 @@ TEST_CASE("GPU: normalised attention carries its sum of keys over, and divides b
     }
     in.C = Tensor::zeros(DType::f64, {1, 2, 1, 4});
     OnGpu zero(c, in, DType::f32, false);
-    const Tensor nan = zero.run(gpu::causal_method("fleet"), true), core = causal_linear_attention(in.B, in.C, in.V, test::options(c, "row-based")).O;
+    const Tensor nan = zero.run(gpu::causal_method("fleet"), true),
+                 core = causal_linear_attention(in.B, in.C, in.V, test::options(c, "row-based")).O;
     for (Index i = 0; i < 6; ++i) CHECK(std::isnan(nan.get(i)) == std::isnan(core.get(i)));
     CHECK(std::isnan(nan.get(0)));
 }
@@ -263,7 +283,8 @@ TEST_CASE("GPU: methods of causal linear attention work in a graph, replayed on 
     const test::Case c{1, 2, 150, 32, 48, {0.9, 1.0}, false, 51};
     test::Case other = c;
     other.seed = 52;
-    const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32), then = rounded(test::inputs(other, DType::f64), DType::f32);
+    const test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32),
+                       then = rounded(test::inputs(other, DType::f64), DType::f32);
     const std::vector<double> want = expected(test::Oracle(other, then), other);
     for (const CausalMethod& m : gpu::causal_methods()) {
         CAPTURE(m.name);
@@ -277,7 +298,8 @@ TEST_CASE("GPU: methods of causal linear attention work in a graph, replayed on 
         gpu::check(cudaStreamEndCapture(stream, &graph), "capturing a graph");
         gpu::check(cudaGraphInstantiate(&run, graph, 0), "instantiating a graph");
         const auto copy = [](const gpu::Tensor& to, const Tensor& from) {
-            gpu::check(cudaMemcpy(to.data(), from.to(DType::f32).raw(), to.bytes(), cudaMemcpyHostToDevice), "copying to the GPU");
+            gpu::check(cudaMemcpy(to.data(), from.to(DType::f32).raw(), to.bytes(), cudaMemcpyHostToDevice),
+                       "copying to the GPU");
         };
         copy(on.q, then.B), copy(on.k, then.C), copy(on.v, then.V);
         test::settle();
@@ -288,7 +310,8 @@ TEST_CASE("GPU: methods of causal linear attention work in a graph, replayed on 
     }
 }
 
-TEST_CASE("GPU: a block is taken where the method has one of any length, and refused in one sentence elsewhere", "[gpu][gpu-exact][gpu-forms]") {
+TEST_CASE("GPU: a block is taken where the method has one of any length, and refused in one sentence elsewhere",
+          "[gpu][gpu-exact][gpu-forms]") {
     const auto chosen = [](const char* method, Index block) { return gpu::method_for(method, block).name; };
     CHECK(gpu::method_for("auto", {}).name == "lightning-attention-2");
     CHECK(chosen("auto", 64) == "lightning-attention-2");
@@ -297,15 +320,19 @@ TEST_CASE("GPU: a block is taken where the method has one of any length, and ref
     for (const char* name : {"block-based", "recursion", "outer-product-blockwise", "hybrid"}) {
         for (const Index block : {1, 7, 64, 100000}) CHECK(chosen(name, block) == name);
     }
-    CHECK_THROWS_WITH(chosen("lightning-attention-2", 32), "block: 32, expected 64, the block that lightning-attention-2 is built for on the GPU");
+    CHECK_THROWS_WITH(chosen("lightning-attention-2", 32),
+                      "block: 32, expected 64, the block that lightning-attention-2 is built for on the GPU");
     CHECK_THROWS_WITH(chosen("fleet", 64), "block: 64, expected 16, the block that fleet is built for on the GPU");
     CHECK_THROWS_WITH(chosen("hybrid", 0), "block: 0, expected 1 or more");
     CHECK_THROWS_WITH(chosen("hybird", 8), test::contains_text("hybrid"));
-    for (const char* name : {"vanilla", "row-based", "causal-dot-product", "fleet-untiled", "inner-product", "outer-product"}) {
-        CHECK_THROWS_WITH(chosen(name, 64), std::string("block: the method \"") + name + "\" has none");  // as on the CPU
+    for (const char* name :
+         {"vanilla", "row-based", "causal-dot-product", "fleet-untiled", "inner-product", "outer-product"}) {
+        CHECK_THROWS_WITH(chosen(name, 64),
+                          std::string("block: the method \"") + name + "\" has none");  // as on the CPU
         CHECK(gpu::method_for(name, {}).name == name);
     }
-    for (const exact::Method& m : exact::methods()) {  // every method is there, and has a block and a state where core's has
+    for (const exact::Method& m :
+         exact::methods()) {  // every method is there, and has a block and a state where core's has
         CAPTURE(m.name);
         CHECK((gpu::causal_method(m.name).block > 0) == (m.block > 0));
         CHECK(gpu::causal_method(m.name).state == m.state);
@@ -340,7 +367,8 @@ TEST_CASE("GPU: blocks of any length give the same", "[gpu][gpu-exact][gpu-forms
     }
 }
 
-TEST_CASE("GPU: the four forms of the tpu document over many tiles, normalised and scaled, with a state", "[gpu][gpu-exact][gpu-forms]") {
+TEST_CASE("GPU: the four forms of the tpu document over many tiles, normalised and scaled, with a state",
+          "[gpu][gpu-exact][gpu-forms]") {
     if (!test::on_gpu()) return;
     for (const Index N : {0, 1, 600, 2500}) {
         test::Case c{1, 3, N, 24, 40, {0.999, 1.0, 0.5}, true, 81};
@@ -365,7 +393,8 @@ TEST_CASE("GPU: the four forms of the tpu document over many tiles, normalised a
                 if (!o.return_state) continue;
                 CHECK(distance(got.state.cpu(), numbers(want.state), 0) <= 6e-6);
                 there.state = got.state, o.state = want.state;
-                CHECK(distance(gpu::causal_linear_attention(B, C, V, there).O.cpu(), numbers(causal_linear_attention(in.B, in.C, in.V, o).O), 0) <= 6e-6);
+                CHECK(distance(gpu::causal_linear_attention(B, C, V, there).O.cpu(),
+                               numbers(causal_linear_attention(in.B, in.C, in.V, o).O), 0) <= 6e-6);
             }
         }
     }
@@ -381,7 +410,8 @@ TEST_CASE("GPU: states that do not fit are an error that frees what was taken", 
     CHECK_THROWS_AS(gpu::causal_linear_attention(x, x, x, o), OutOfMemory);
     CHECK(gpu::bytes_in_use() == before);
     o.method = "outer-product-blockwise";
-    CHECK_NOTHROW(gpu::causal_linear_attention(gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}), gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}),
+    CHECK_NOTHROW(gpu::causal_linear_attention(gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}),
+                                               gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}),
                                                gpu::Tensor::zeros(DType::bf16, {1, 1, 300, 256}), o));
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
@@ -404,10 +434,12 @@ TEST_CASE("GPU: Float16 that is divided or scaled does not overflow before", "[g
     const gpu::CausalGradient g = gpu::causal_linear_attention_grad(x, x, x, x, by);
     CHECK(g.dB.cpu().get(0) == test::Approx(0.1).epsilon(1e-3));
     CHECK(g.dB.cpu().get((N - 1) * 128) == test::Approx(100).epsilon(1e-3));
-    const gpu::Tensor wide = gpu::Tensor::zeros(DType::f32, {1, 1, 3, 256}), q = gpu::Tensor::zeros(DType::f32, {1, 1, 3, 8});
+    const gpu::Tensor wide = gpu::Tensor::zeros(DType::f32, {1, 1, 3, 256}),
+                      q = gpu::Tensor::zeros(DType::f32, {1, 1, 3, 8});
     gpu::CausalOptions normalised;
     normalised.normalize = true;
-    CHECK_THROWS_WITH(gpu::causal_linear_attention_grad(q, q, wide, wide, normalised), test::contains_text("V: width 256, expected at most 255"));
+    CHECK_THROWS_WITH(gpu::causal_linear_attention_grad(q, q, wide, wide, normalised),
+                      test::contains_text("V: width 256, expected at most 255"));
 }
 
 TEST_CASE("GPU: causal linear attention of no tokens, and bad arguments", "[gpu][gpu-exact]") {
@@ -428,6 +460,7 @@ TEST_CASE("GPU: causal linear attention of no tokens, and bad arguments", "[gpu]
         on.args.gamma = gamma;
         CHECK_THROWS_WITH(m.run(on.args, nullptr), test::contains_text("decay: 1.5"));
         on.args.gamma = nullptr;
-        if (m.workspace(on.args) > 0) CHECK_THROWS_WITH(m.run(on.args, nullptr), test::contains_text("a workspace of 0 bytes"));
+        if (m.workspace(on.args) > 0)
+            CHECK_THROWS_WITH(m.run(on.args, nullptr), test::contains_text("a workspace of 0 bytes"));
     }
 }

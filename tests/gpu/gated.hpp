@@ -48,9 +48,13 @@ struct GatedCall {
         args.q = q.data(), args.k = k.data(), args.v = v.data(), args.o = o.data();
         args.type = gpu::type_of(type), args.B = B, args.H = H, args.N = N;
         args.group = static_cast<int>(HQ / H), args.dk = static_cast<int>(dk), args.dv = static_cast<int>(dv);
-        const auto strides = [&](Index heads, Index width) { return gpu::Strides{heads * L * (width + pad), L * (width + pad), width + pad}; };
-        args.q_stride = strides(HQ, dk), args.k_stride = strides(H, dk), args.v_stride = strides(H, dv), args.o_stride = strides(HQ, dv);
-        if (in.options.log_decay) args.g = g.as<float>(), args.gates = in.options.log_decay->ndim() == 4 ? static_cast<int>(dk) : 1;
+        const auto strides = [&](Index heads, Index width) {
+            return gpu::Strides{heads * L * (width + pad), L * (width + pad), width + pad};
+        };
+        args.q_stride = strides(HQ, dk), args.k_stride = strides(H, dk), args.v_stride = strides(H, dv),
+        args.o_stride = strides(HQ, dv);
+        if (in.options.log_decay)
+            args.g = g.as<float>(), args.gates = in.options.log_decay->ndim() == 4 ? static_cast<int>(dk) : 1;
         if (in.options.beta) args.beta = beta.as<float>();
         if (in.options.state) args.state = state.as<float>();
         args.scale = static_cast<float>(in.options.scale);

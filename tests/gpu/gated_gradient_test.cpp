@@ -24,7 +24,8 @@ struct GradientCall {
 
     GradientCall(const GatedInputs& x, const Tensor& dO_, const Tensor* last, DType type, Index pad)
         : in(x, type, pad), dO(GatedCall({x.q, x.k, dO_, {}}, type, pad).v) {
-        dq = gpu::Tensor(type, in.q.shape()), dk = gpu::Tensor(type, in.k.shape()), dv = gpu::Tensor(type, in.v.shape());
+        dq = gpu::Tensor(type, in.q.shape()), dk = gpu::Tensor(type, in.k.shape()),
+        dv = gpu::Tensor(type, in.v.shape());
         args.in = in.args;
         args.dO = dO.data(), args.dq = dq.data(), args.dk = dk.data(), args.dv = dv.data();
         if (x.options.log_decay) dg = gpu::Tensor(DType::f32, in.g.shape()), args.dg = dg.as<float>();
@@ -63,7 +64,8 @@ constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
 
 }  // namespace
 
-TEST_CASE("gradients of the gated family on the GPU: every update, gate, type and awkward length", "[gpu][gpu-gradient]") {
+TEST_CASE("gradients of the gated family on the GPU: every update, gate, type and awkward length",
+          "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
     unsigned seed = 0;
     for (const char* update : updates) {

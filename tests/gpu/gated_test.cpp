@@ -1,9 +1,9 @@
 // The gated and delta-rule family on the GPU against the recurrence in Float64.
+#include "tests/gpu/gated.hpp"
 #include "gpu/gated/linear_attention.hpp"
 #include "gpu/gated/parallel.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gated/recurrent.hpp"
-#include "tests/gpu/gated.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -116,7 +116,8 @@ TEST_CASE("gated family on the GPU: parts of a long sequence, and no state to st
     }
 }
 
-TEST_CASE("gated family on the GPU: the parallel form over several tiles of rows, in every type, with shared keys", "[gpu][gpu-gated][gpu-forms]") {
+TEST_CASE("gated family on the GPU: the parallel form over several tiles of rows, in every type, with shared keys",
+          "[gpu][gpu-gated][gpu-forms]") {
     if (!on_gpu()) return;
     unsigned seed = 400;
     for (const char* update : updates) {
@@ -132,12 +133,15 @@ TEST_CASE("gated family on the GPU: where the parallel form does not go", "[gpu]
     if (!on_gpu()) return;
     const GatedInputs in = gated_inputs({"gated", 1, 2, 1, 40, 8, 4, true});
     GatedCall call(in, DType::f32);
-    CHECK(message_of([&] { gpu::gated_parallel(call.args, nullptr); }).find("a gate for each of 8 channels, expected at most one a head") != std::string::npos);
+    CHECK(message_of([&] {
+              gpu::gated_parallel(call.args, nullptr);
+          }).find("a gate for each of 8 channels, expected at most one a head") != std::string::npos);
     gpu::LinearOptions o;
     o.update = "gated", o.mode = "parallel";
     o.log_decay = gpu::Tensor(in.options.log_decay->to(DType::f32));
-    CHECK(message_of([&] { gpu::linear_attention(call.q, call.k, call.v, o); }).find("\"parallel\" does not run on the GPU with a gate per key channel") !=
-          std::string::npos);
+    CHECK(message_of([&] {
+              gpu::linear_attention(call.q, call.k, call.v, o);
+          }).find("\"parallel\" does not run on the GPU with a gate per key channel") != std::string::npos);
 }
 
 TEST_CASE("gated family on the GPU: nothing to do, and what is refused", "[gpu][gpu-gated]") {
@@ -155,10 +159,12 @@ TEST_CASE("gated family on the GPU: nothing to do, and what is refused", "[gpu][
         wrong.dk = 257;
         CHECK(message_of([&] { form.run(wrong, nullptr); }).find("keys of width 257") != std::string::npos);
         wrong = some.args, wrong.gates = 3;
-        CHECK(message_of([&] { form.run(wrong, nullptr); }).find("3 gates a token, expected 0, 1 or 8") != std::string::npos);
+        CHECK(message_of([&] { form.run(wrong, nullptr); }).find("3 gates a token, expected 0, 1 or 8") !=
+              std::string::npos);
         wrong = some.args, wrong.g = nullptr;
         CHECK(message_of([&] { form.run(wrong, nullptr); }).find("g is null") != std::string::npos);
     }
     GatedCall call(gated_inputs({"delta", 1, 1, 1, 40, 8, 4}), DType::f32);
-    CHECK(message_of([&] { gpu::gated_portable(call.args, nullptr); }).find("workspace of 0 bytes, expected") != std::string::npos);
+    CHECK(message_of([&] { gpu::gated_portable(call.args, nullptr); }).find("workspace of 0 bytes, expected") !=
+          std::string::npos);
 }

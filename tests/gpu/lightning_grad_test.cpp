@@ -28,12 +28,14 @@ struct Problem {
         const Laid Q(c, q), K(c, k), V(c, v), D(c, dO), dQ(c, c.r), dK(c, c.r), dV(c, c.d);
         CausalArgs a;
         a.q = Q.memory.data(), a.k = K.memory.data(), a.v = V.memory.data();
-        a.type = Q.memory.type(), a.B = c.B, a.H = c.H, a.N = c.N, a.r = static_cast<int>(c.r), a.d = static_cast<int>(c.d);
+        a.type = Q.memory.type(), a.B = c.B, a.H = c.H, a.N = c.N, a.r = static_cast<int>(c.r),
+        a.d = static_cast<int>(c.d);
         a.q_stride = a.k_stride = strides_of(c, c.r), a.v_stride = a.o_stride = strides_of(c, c.d);
         a.gamma = c.gamma.empty() ? nullptr : c.gamma.data();
         a.precision = c.precision, a.stretches = c.stretches;
         const gpu::Buffer workspace(gpu::lightning_grad_workspace(a));
-        if (workspace.bytes() > 0) gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
+        if (workspace.bytes() > 0)
+            gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
         a.workspace = {workspace.data(), workspace.bytes()};
         settle();
         gpu::lightning_grad(a, D.memory.data(), dQ.memory.data(), dK.memory.data(), dV.memory.data(), stream);
@@ -45,7 +47,8 @@ void check(const GpuCase& c, unsigned seed = 1) {
     INFO(c << " seed " << seed);
     const Problem p(c, seed);
     const auto wide = [](const Tensor& x) { return x.to(DType::f64); };
-    const CausalGradient expected = causal_linear_attention_grad(wide(p.q), wide(p.k), wide(p.v), wide(p.dO), options_of(c));
+    const CausalGradient expected =
+        causal_linear_attention_grad(wide(p.q), wide(p.k), wide(p.v), wide(p.dO), options_of(c));
     const Problem::Gradient got = p.run();
     CHECK(relative_error(got.dq, expected.dB, own_terms(p.dO, p.v, p.k)) <= allowed(c));
     CHECK(relative_error(got.dk, expected.dC, own_terms(p.v, p.dO, p.q)) <= allowed(c));
@@ -81,7 +84,8 @@ TEST_CASE("gradient of lightning-attention-2 on the GPU: any widths, strides and
     }
 }
 
-TEST_CASE("gradient of lightning-attention-2 on the GPU: more heads than a launch has decays for", "[gpu][lightning][gradient]") {
+TEST_CASE("gradient of lightning-attention-2 on the GPU: more heads than a launch has decays for",
+          "[gpu][lightning][gradient]") {
     if (!on_gpu()) return;
     std::vector<double> gamma;
     for (int h = 0; h < 300; ++h) gamma.push_back(1 - 0.9 * h / 300.0);
@@ -89,7 +93,8 @@ TEST_CASE("gradient of lightning-attention-2 on the GPU: more heads than a launc
     check({DType::f32, 1, 300, 3, 3, 5, gamma});
 }
 
-TEST_CASE("gradient of lightning-attention-2 on the GPU: NaN reaches only what depends on it", "[gpu][lightning][gradient]") {
+TEST_CASE("gradient of lightning-attention-2 on the GPU: NaN reaches only what depends on it",
+          "[gpu][lightning][gradient]") {
     if (!on_gpu()) return;
     for (const DType type : types) {
         for (const Index width : {64, 40}) {
@@ -97,9 +102,10 @@ TEST_CASE("gradient of lightning-attention-2 on the GPU: NaN reaches only what d
             const Problem clean(c, 5);
             const Problem::Gradient expected = clean.run();
             for (const Index token : {3, 64, 149}) {
-                for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-                    // A key reaches dQ of its own and later tokens, dV of its own, and no dK; dO reaches dQ of its own token, dK and dV of
-                    // earlier ones.
+                for (const double bad :
+                     {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+                    // A key reaches dQ of its own and later tokens, dV of its own, and no dK; dO reaches dQ of its own
+                    // token, dK and dV of earlier ones.
                     for (const bool of_output : {false, true}) {
                         INFO(c << " token " << token << (of_output ? " of dO is " : " of k is ") << bad);
                         Problem p(c, 5);
@@ -107,7 +113,9 @@ TEST_CASE("gradient of lightning-attention-2 on the GPU: NaN reaches only what d
                         x = x.copy();
                         x.set(token * width + 7, bad);
                         const Problem::Gradient got = p.run();
-                        const auto off = [&](const Tensor& a, const Tensor& b, Index i) { return !(std::abs(a.get(i) - b.get(i)) <= 100 * allowed(c)); };
+                        const auto off = [&](const Tensor& a, const Tensor& b, Index i) {
+                            return !(std::abs(a.get(i) - b.get(i)) <= 100 * allowed(c));
+                        };
                         Index changed = 0;
                         for (Index i = 0; i < got.dq.size(); ++i) {
                             const Index t = i / width;
@@ -128,11 +136,13 @@ TEST_CASE("gradient of lightning-attention-2 on the GPU: no tokens, bad argument
     CHECK(Problem(GpuCase{DType::bf16, 2, 3, 0}).run().dq.size() == 0);
     CausalArgs a;
     a.N = 5, a.r = 300, a.d = 8;
-    CHECK_THROWS_WITH(gpu::lightning_grad(a, nullptr, nullptr, nullptr, nullptr, nullptr), contains_text("r and d are 300 and 8"));
+    CHECK_THROWS_WITH(gpu::lightning_grad(a, nullptr, nullptr, nullptr, nullptr, nullptr),
+                      contains_text("r and d are 300 and 8"));
     a.r = 8;
     float state = 0;
     a.state = &state;
-    CHECK_THROWS_WITH(gpu::lightning_grad(a, nullptr, nullptr, nullptr, nullptr, nullptr), contains_text("a state was given"));
+    CHECK_THROWS_WITH(gpu::lightning_grad(a, nullptr, nullptr, nullptr, nullptr, nullptr),
+                      contains_text("a state was given"));
 }
 
 // A few launches of every kernel, for compute-sanitizer, which takes long.

@@ -8,7 +8,8 @@ using gpu::CausalArgs;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity(), not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 struct Problem {
     GpuCase c;
@@ -34,13 +35,15 @@ struct Problem {
         const Laid Q(c, q), K(c, k), V(c, v), O(c, c.d);
         CausalArgs a;
         a.q = Q.memory.data(), a.k = K.memory.data(), a.v = V.memory.data(), a.o = O.memory.data();
-        a.type = O.memory.type(), a.B = c.B, a.H = c.H, a.N = c.N, a.r = static_cast<int>(c.r), a.d = static_cast<int>(c.d);
+        a.type = O.memory.type(), a.B = c.B, a.H = c.H, a.N = c.N, a.r = static_cast<int>(c.r),
+        a.d = static_cast<int>(c.d);
         a.q_stride = a.k_stride = strides_of(c, c.r), a.v_stride = a.o_stride = strides_of(c, c.d);
         a.gamma = c.gamma.empty() ? nullptr : c.gamma.data();
         a.state = state ? state->as<float>() : nullptr;
         a.precision = c.precision, a.stretches = c.stretches;
         const gpu::Buffer workspace(gpu::lightning_workspace(a));
-        if (workspace.bytes() > 0) gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
+        if (workspace.bytes() > 0)
+            gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
         a.workspace = {workspace.data(), workspace.bytes()};
         settle();
         gpu::lightning_attention_2(a, stream);
@@ -54,7 +57,8 @@ struct Problem {
             Tensor y(x.dtype(), {c.B, c.H, to - from, x.shape().back()});
             const Index width = x.shape().back();
             for (Index line = 0; line < c.B * c.H; ++line)
-                for (Index i = 0; i < (to - from) * width; ++i) y.set(line * (to - from) * width + i, x.get((line * c.N + from) * width + i));
+                for (Index i = 0; i < (to - from) * width; ++i)
+                    y.set(line * (to - from) * width + i, x.get((line * c.N + from) * width + i));
             return y;
         };
         out.q = cut(q), out.k = cut(k), out.v = cut(v);
@@ -101,7 +105,8 @@ TEST_CASE("lightning-attention-2 on the GPU: heads cut anywhere", "[gpu][lightni
 
 TEST_CASE("lightning-attention-2 on the GPU: any widths and strides", "[gpu][lightning]") {
     if (!on_gpu()) return;
-    const std::pair<Index, Index> shapes[] = {{128, 128}, {64, 128}, {128, 64}, {96, 80}, {8, 16}, {72, 120}, {3, 5}, {256, 192}, {130, 40}};
+    const std::pair<Index, Index> shapes[] = {{128, 128}, {64, 128}, {128, 64},  {96, 80}, {8, 16},
+                                              {72, 120},  {3, 5},    {256, 192}, {130, 40}};
     for (const DType type : types) {
         for (const auto& [r, d] : shapes) {
             check({type, 2, 3, 65, r, d, {0.99, 1.0, 0.2}});
@@ -148,16 +153,19 @@ TEST_CASE("lightning-attention-2 on the GPU: the state carries one call over to 
             const Tensor o = p.run(&state);
             const Index from = &p == parts ? 0 : at;
             for (Index line = 0; line < c.B * c.H; ++line)
-                for (Index i = 0; i < p.c.N * c.d; ++i) pieces.set((line * c.N + from) * c.d + i, o.get(line * p.c.N * c.d + i));
+                for (Index i = 0; i < p.c.N * c.d; ++i)
+                    pieces.set((line * c.N + from) * c.d + i, o.get(line * p.c.N * c.d + i));
         }
         CHECK(relative_error(pieces, expected.O, least) <= bound);
         CHECK(relative_error(state.cpu(), expected.state) <= bound);
     };
     for (const DType type : types) {
         for (const Index N : {2, 65, 300}) {
-            for (const Index at : {Index{1}, N / 2, N - 1}) split_and_resume({type, 2, 3, N, 64, 128, {0.99, 1.0, 0.2}, true}, at);
+            for (const Index at : {Index{1}, N / 2, N - 1})
+                split_and_resume({type, 2, 3, N, 64, 128, {0.99, 1.0, 0.2}, true}, at);
         }
-        split_and_resume({type, 2, 2, 500, 128, 128, {0.999, 1.0}, false, 0, 7}, 129);  // heads cut: the state reaches later pieces
+        split_and_resume({type, 2, 2, 500, 128, 128, {0.999, 1.0}, false, 0, 7},
+                         129);  // heads cut: the state reaches later pieces
         split_and_resume({type, 1, 2, 500, 96, 80, {0.9, 1e-3}, false, 0, 5}, 64);
         split_and_resume({type, 1, 40, 1100, 64, 64}, 1000);           // as planned
         split_and_resume({type, 2, 2, 130, 130, 40, {0.9, 1.0}}, 61);  // FMA units
@@ -188,7 +196,8 @@ TEST_CASE("lightning-attention-2 on the GPU: more heads than a launch has decays
     CHECK(relative_error(state.cpu(), expected.state) <= allowed(c));
 }
 
-TEST_CASE("lightning-attention-2 on the GPU: nothing of a later token reaches an earlier one, NaN neither", "[gpu][lightning]") {
+TEST_CASE("lightning-attention-2 on the GPU: nothing of a later token reaches an earlier one, NaN neither",
+          "[gpu][lightning]") {
     if (!on_gpu()) return;
     for (const DType type : types) {
         for (const Index width : {64, 128, 40}) {  // 40 + 3 columns: FMA units
@@ -198,7 +207,8 @@ TEST_CASE("lightning-attention-2 on the GPU: nothing of a later token reaches an
             for (const double bad : {not_a_number, infinity}) {
                 for (const Index token : {0, 5, 63, 64, 199}) {
                     for (int which = 0; which < 3; ++which) {
-                        INFO(c << " token " << token << " of " << "qkv"[which] << " is " << bad);
+                        INFO(c << " token " << token << " of "
+                               << "qkv"[which] << " is " << bad);
                         Problem p(c, 9);
                         Tensor& x = which == 0 ? p.q : which == 1 ? p.k : p.v;
                         x = x.copy();
@@ -210,11 +220,14 @@ TEST_CASE("lightning-attention-2 on the GPU: nothing of a later token reaches an
                         double rounding = 0;
                         for (Index i = 0; i < o.size(); ++i) {
                             const Index line = i / (c.N * width), t = i / width % c.N, j = i % width;
-                            const bool reached = line == 0 && (which == 0 ? t == token : t >= token) && (which < 2 || j == column);
+                            const bool reached =
+                                line == 0 && (which == 0 ? t == token : t >= token) && (which < 2 || j == column);
                             const double off = std::abs(o.get(i) - expected.get(i));
-                            if (!reached && which == 2 && line == 0 && j == column) rounding = std::max(rounding, std::isnan(off) ? infinity : off);
+                            if (!reached && which == 2 && line == 0 && j == column)
+                                rounding = std::max(rounding, std::isnan(off) ? infinity : off);
                             else if (!reached) changed += off != 0;
-                            if (line == 0 && t == token && (which < 2 || j == column)) unseen += std::isfinite(o.get(i));
+                            if (line == 0 && t == token && (which < 2 || j == column))
+                                unseen += std::isfinite(o.get(i));
                         }
                         CHECK(changed == 0);
                         CHECK(rounding <= 4 * allowed(c));

@@ -29,7 +29,8 @@ struct GpuCase {
 inline std::ostream& operator<<(std::ostream& out, const GpuCase& c) {
     out << name(c.type) << " B=" << c.B << " H=" << c.H << " N=" << c.N << " r=" << c.r << " d=" << c.d << " gamma={";
     for (double gamma : c.gamma) out << gamma << " ";
-    return out << "} token_major=" << c.token_major << " pad=" << c.pad << " stretches=" << c.stretches << " precision=" << static_cast<int>(c.precision);
+    return out << "} token_major=" << c.token_major << " pad=" << c.pad << " stretches=" << c.stretches
+               << " precision=" << static_cast<int>(c.precision);
 }
 
 // Normal numbers of standard deviation `scale`, rounded to the type: [B, H, N, width].
@@ -47,14 +48,16 @@ inline gpu::Strides strides_of(const GpuCase& c, Index width) {
     return {c.H * c.N * w, c.N * w, w};
 }
 
-// [B, H, N, width] in the GPU's memory as the case lays it out; NaN between the rows, and in the rows too where there is no `x`.
+// [B, H, N, width] in the GPU's memory as the case lays it out; NaN between the rows, and in the rows too where there
+// is no `x`.
 struct Laid {
     const GpuCase c;
     Index width;
     gpu::Tensor memory;
 
     Laid(const GpuCase& problem, Index columns, const Tensor* x = nullptr) : c(problem), width(columns) {
-        Tensor host = Tensor::full(c.type, {c.B * c.H * c.N * (width + c.pad)}, std::numeric_limits<double>::quiet_NaN());
+        Tensor host =
+            Tensor::full(c.type, {c.B * c.H * c.N * (width + c.pad)}, std::numeric_limits<double>::quiet_NaN());
         if (x) each([&](Index flat, Index at) { host.set(at, x->get(flat)); });
         memory = gpu::Tensor(host);
     }
@@ -79,7 +82,8 @@ struct Laid {
             inside[static_cast<std::size_t>(at)] = true;
         });
         Index written = 0;
-        for (Index i = 0; i < host.size(); ++i) written += !inside[static_cast<std::size_t>(i)] && !std::isnan(host.get(i));
+        for (Index i = 0; i < host.size(); ++i)
+            written += !inside[static_cast<std::size_t>(i)] && !std::isnan(host.get(i));
         CHECK(written == 0);
         return x;
     }
@@ -97,21 +101,23 @@ inline double relative_error(const Tensor& x, const Tensor& y, double least = 0)
     return norm > 0 ? std::sqrt(error / norm) : error > 0 ? std::numeric_limits<double>::infinity() : std::sqrt(error);
 }
 
-// What outputs have at least where a token's own score is neither large nor small: sqrt(Σ ‖q_i‖² ‖k_i‖² ‖v_i‖² / width of q).
+// What outputs have at least where a token's own score is neither large nor small: sqrt(Σ ‖q_i‖² ‖k_i‖² ‖v_i‖² / width
+// of q).
 inline double own_terms(const Tensor& q, const Tensor& k, const Tensor& v) {
     const Index r = q.shape().back(), d = v.shape().back();
     double sum = 0;
     for (Index i = 0; i < q.size() / r; ++i) {
         double q2 = 0, k2 = 0, v2 = 0;
-        for (Index j = 0; j < r; ++j) q2 += q.get(i * r + j) * q.get(i * r + j), k2 += k.get(i * r + j) * k.get(i * r + j);
+        for (Index j = 0; j < r; ++j)
+            q2 += q.get(i * r + j) * q.get(i * r + j), k2 += k.get(i * r + j) * k.get(i * r + j);
         for (Index j = 0; j < d; ++j) v2 += v.get(i * d + j) * v.get(i * d + j);
         sum += q2 * k2 * v2 / static_cast<double>(r);
     }
     return std::sqrt(sum);
 }
 
-// Relative, of the whole output: rounding of the operands of the products, and of the output. Few numbers may all be rounded by the
-// most, once as a score and once as an output; over many it is the root mean square that counts.
+// Relative, of the whole output: rounding of the operands of the products, and of the output. Few numbers may all be
+// rounded by the most, once as a score and once as an output; over many it is the root mean square that counts.
 inline double allowed(const GpuCase& c) {
     const double few = c.N * c.B * c.H * std::min(c.r, c.d) < 4096 ? 2.2 : 1;
     if (c.type == DType::f32) return few * (c.precision == gpu::Precision::exact ? 6e-6 : 1e-5);

@@ -31,7 +31,8 @@ int gpus(int needed) {
 // As the tests of flash-decoding: relative error of O, and the largest error of a log-sum-exp.
 void compare(const DecodeResult& got, const DecodeOracle& want, DType type) {
     double error = 0, norm = 0, lse_error = 0;
-    for (std::size_t i = 0; i < want.O.size(); ++i) error += std::pow(got.O.get(static_cast<Index>(i)) - want.O[i], 2), norm += want.O[i] * want.O[i];
+    for (std::size_t i = 0; i < want.O.size(); ++i)
+        error += std::pow(got.O.get(static_cast<Index>(i)) - want.O[i], 2), norm += want.O[i] * want.O[i];
     for (std::size_t i = 0; i < want.lse.size(); ++i) {
         const double off = std::abs(got.lse.get(static_cast<Index>(i)) - want.lse[i]) / (1 + std::abs(want.lse[i]));
         if (!(off <= lse_error)) lse_error = off;
@@ -58,14 +59,20 @@ void check_case(const DecodeCase& c, int p, std::vector<Index> sizes = {}, bool 
             CHECK(got.report.engine == "nccl");
             CHECK(got.report.shards == p);
             // The longest vector that the algorithm sums.
-            const Index partial = 4 * c.batch * c.query_heads * c.N * (c.dv + (o.algorithm == 0 ? 2 : o.algorithm == 1 ? 1 : 0));
-            if (is_tree && o.topology == "auto") CHECK(got.report.topology == (partial > 131072 ? "halving-doubling" : "all-gather"));
+            const Index partial = 4 * c.batch * c.query_heads * c.N *
+                                  (c.dv + (o.algorithm == 0   ? 2
+                                           : o.algorithm == 1 ? 1
+                                                              : 0));
+            if (is_tree && o.topology == "auto")
+                CHECK(got.report.topology == (partial > 131072 ? "halving-doubling" : "all-gather"));
             // Where sums are long, the maxima before them are still gathered: no one topology counts both.
             if (is_tree && o.topology == "auto" && o.algorithm > 0 && partial > 131072) return;
             DecodeOptions on_threads = o;
             on_threads.engine = "threads";
             if (is_tree) on_threads.topology = got.report.topology;
-            const DecodeReport want = (is_tree ? tree_decode(in.q, in.k, in.v, on_threads) : ring_decode(in.q, in.k, in.v, on_threads)).report;
+            const DecodeReport want =
+                (is_tree ? tree_decode(in.q, in.k, in.v, on_threads) : ring_decode(in.q, in.k, in.v, on_threads))
+                    .report;
             CHECK(got.report.topology == want.topology);
             for (std::size_t r = 0; r < want.traffic.size(); ++r) {
                 const auto &mine = got.report.traffic[r], &theirs = want.traffic[r];
@@ -95,12 +102,17 @@ void check_all(int p) {
     check_case({.batch = 2, .query_heads = 2, .heads = 2, .N = 1, .M = 13, .dk = 5, .dv = 7, .seed = 1}, p, {}, true);
     check_case({.batch = 1, .query_heads = 3, .heads = 3, .N = 1, .M = 2001, .dk = 128, .dv = 128, .seed = 2}, p);
     check_case({.batch = 2, .query_heads = 8, .heads = 2, .N = 1, .M = 517, .dk = 64, .dv = 40, .seed = 3}, p);
-    check_case({.batch = 2, .query_heads = 4, .heads = 2, .N = 3, .M = 301, .dk = 64, .dv = 64, .causal = true, .seed = 4}, p);
+    check_case(
+        {.batch = 2, .query_heads = 4, .heads = 2, .N = 3, .M = 301, .dk = 64, .dv = 64, .causal = true, .seed = 4}, p);
     // Shards that some queries do not see.
-    check_case({.batch = 1, .query_heads = 2, .heads = 2, .N = 70, .M = 100, .dk = 16, .dv = 24, .causal = true, .seed = 5}, p);
+    check_case(
+        {.batch = 1, .query_heads = 2, .heads = 2, .N = 70, .M = 100, .dk = 16, .dv = 24, .causal = true, .seed = 5},
+        p);
     // Scores of some hundreds.
-    check_case({.batch = 1, .query_heads = 2, .heads = 1, .N = 5, .M = 90, .dk = 32, .dv = 32, .spread = 60, .seed = 6}, p);
-    // Packed partial results of 256 · 130 Float32 and sums of 256 · 129 are more than 128 KiB, numerators of 256 · 128 are not.
+    check_case({.batch = 1, .query_heads = 2, .heads = 1, .N = 5, .M = 90, .dk = 32, .dv = 32, .spread = 60, .seed = 6},
+               p);
+    // Packed partial results of 256 · 130 Float32 and sums of 256 · 129 are more than 128 KiB, numerators of 256 · 128
+    // are not.
     check_case({.batch = 1, .query_heads = 16, .heads = 4, .N = 16, .M = 200, .dk = 64, .dv = 128, .seed = 10}, p);
 }
 
@@ -117,7 +129,9 @@ TEST_CASE("gpu: decoding on several GPUs over NCCL", "[gpu][nccl]") {
         std::vector<Index> sizes(static_cast<std::size_t>(p));
         sizes[1] = 90;  // the first has no key, the second nearly all
         sizes.back() += 11;
-        check_case({.batch = 1, .query_heads = 4, .heads = 2, .N = 2, .M = 101, .dk = 8, .dv = 8, .causal = true, .seed = 7}, p, sizes);
+        check_case(
+            {.batch = 1, .query_heads = 4, .heads = 2, .N = 2, .M = 101, .dk = 8, .dv = 8, .causal = true, .seed = 7},
+            p, sizes);
         check_case({.batch = 1, .query_heads = 2, .heads = 2, .N = 1, .M = 101, .dk = 8, .dv = 8, .seed = 8}, p, sizes);
     }
 }
@@ -131,14 +145,16 @@ TEST_CASE("gpu: an all-reduce over NCCL gives every rank the same bits, in all t
                 constexpr Index d = 2;
                 const Index n = items * (d + 2);
                 const auto fill = [&](int rank, float* to) {
-                    for (Index i = 0; i < n; ++i) to[i] = i % (d + 2) == 1 ? 1 : static_cast<float>((i * 7 + rank * 13) % 29) / 3;
+                    for (Index i = 0; i < n; ++i)
+                        to[i] = i % (d + 2) == 1 ? 1 : static_cast<float>((i * 7 + rank * 13) % 29) / 3;
                 };
                 std::vector<std::vector<float>> x(static_cast<std::size_t>(p));
                 distributed::nccl().run(p, [&](Communicator& comm) {
                     Room<float> room(comm, distributed::Held::work, n);
                     fill(comm.rank(), room.data());
                     const auto how = static_cast<distributed::Topology>(topology);
-                    distributed::all_reduce(comm, how, 2, room.data(), items, d + 2, distributed::MergeTriples<float>{d});
+                    distributed::all_reduce(comm, how, 2, room.data(), items, d + 2,
+                                            distributed::MergeTriples<float>{d});
                     x[static_cast<std::size_t>(comm.rank())].assign(room.data(), room.data() + n);
                 });
                 std::vector<float> want;
@@ -170,7 +186,8 @@ TEST_CASE("gpu: a rank that fails ends the others, and NCCL runs again", "[gpu][
                       if (when == at_once) comm.barrier();
                       comm.exchange(out.data(), 1000, 1 - comm.rank(), in.data(), 1000, 1 - comm.rank());
                       if (comm.rank() == 1) {
-                          if (when == while_waiting) comm.receive(in.data(), 1000, 0).wait();  // the other is waiting by then
+                          if (when == while_waiting)
+                              comm.receive(in.data(), 1000, 0).wait();  // the other is waiting by then
                           throw Error("shard 1: out of tokens");
                       }
                       comm.send(out.data(), 1000, 1).wait();
@@ -190,7 +207,8 @@ TEST_CASE("gpu: latency and rate of messages between GPUs", "[gpu][nccl]") {
             CHECK((link.rate > 1e8 && link.rate < 1e12));
         }
         const std::string count = std::to_string(most);
-        CHECK(message_of([&] { measured_link("nccl", most + 1); }) == "ranks: " + std::to_string(most + 1) + ", expected from 2 to " + count);
+        CHECK(message_of([&] { measured_link("nccl", most + 1); }) ==
+              "ranks: " + std::to_string(most + 1) + ", expected from 2 to " + count);
     }
 }
 
@@ -204,10 +222,13 @@ TEST_CASE("gpu: the engine nccl names what it cannot use", "[gpu][nccl]") {
     };
     const std::string limit = "expected at most " + std::to_string(most) + ", the number of GPUs, with engine \"nccl\"";
     CHECK(message(q, k, {.shards = most + 2}) == "shards: " + std::to_string(most + 2) + ", " + limit);
-    CHECK(message(q, k, {.sizes = std::vector<Index>(static_cast<std::size_t>(most) + 1)}) == "shards: " + std::to_string(most + 1) + ", " + limit);
+    CHECK(message(q, k, {.sizes = std::vector<Index>(static_cast<std::size_t>(most) + 1)}) ==
+          "shards: " + std::to_string(most + 1) + ", " + limit);
     CHECK(message(q, k, {.sizes = {4}}) == "sizes: 4 keys together, expected 5 like k");
-    CHECK(message(q.to(DType::f64), k.to(DType::f64), {}) == "q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
-    CHECK(message(Tensor::zeros(DType::f32, {1, 1, 1, 300}), Tensor::zeros(DType::f32, {1, 1, 5, 300}), {.shards = 1}) ==
-          "q: widths 300 and 300 of k and v, expected from 1 to 256 with engine \"nccl\"");
-    check_case({.batch = 1, .query_heads = 1, .heads = 1, .N = 1, .M = 40, .dk = 8, .dv = 8, .seed = 11}, 1);  // after a failure on the GPU's thread
+    CHECK(message(q.to(DType::f64), k.to(DType::f64), {}) ==
+          "q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
+    CHECK(message(Tensor::zeros(DType::f32, {1, 1, 1, 300}), Tensor::zeros(DType::f32, {1, 1, 5, 300}),
+                  {.shards = 1}) == "q: widths 300 and 300 of k and v, expected from 1 to 256 with engine \"nccl\"");
+    check_case({.batch = 1, .query_heads = 1, .heads = 1, .N = 1, .M = 40, .dk = 8, .dv = 8, .seed = 11},
+               1);  // after a failure on the GPU's thread
 }

@@ -1,8 +1,8 @@
 // Softmax attention on the GPU against the definition in Float64 on the CPU.
+#include "gpu/gradient/softmax.hpp"
 #include "core/gradient/softmax_attention_grad.hpp"
 #include "core/tensor/rearrange.hpp"
 #include "gpu/base/stream.hpp"
-#include "gpu/gradient/softmax.hpp"
 #include "gpu/softmax/decode.hpp"
 #include "gpu/softmax/flash.hpp"
 #include "gpu/tensor/tensor.hpp"
@@ -14,8 +14,8 @@ using namespace causeway::test;
 
 namespace {
 
-// Where a tensor [B, H, N, width] lies on the GPU: as it is, or token by token ([B, N, H, width]), with `pad` columns of NaN after
-// each row.
+// Where a tensor [B, H, N, width] lies on the GPU: as it is, or token by token ([B, N, H, width]), with `pad` columns
+// of NaN after each row.
 struct Layout {
     bool token_major = false;
     int pad = 0;
@@ -71,8 +71,9 @@ Run with_workspace(Size size, Call call) {
 const Run flash = with_workspace(gpu::flash_attention_workspace, gpu::flash_attention);
 const Run decoding = with_workspace(gpu::flash_decoding_workspace, gpu::flash_decoding);
 Run portable(int splits) {
-    return with_workspace([=](const gpu::SoftmaxArgs& a) { return gpu::softmax::flash_portable_workspace(a, splits); },
-                          [=](const gpu::SoftmaxArgs& a, cudaStream_t s) { gpu::softmax::flash_portable(a, splits, s); });
+    return with_workspace(
+        [=](const gpu::SoftmaxArgs& a) { return gpu::softmax::flash_portable_workspace(a, splits); },
+        [=](const gpu::SoftmaxArgs& a, cudaStream_t s) { gpu::softmax::flash_portable(a, splits, s); });
 }
 Run fma_units(int splits) {
     return with_workspace([=](const gpu::SoftmaxArgs& a) { return gpu::softmax::decode_workspace(a, splits); },
@@ -89,13 +90,15 @@ SoftmaxResult on_device(const SoftmaxCase& c, const SoftmaxInputs& in, const Lay
     a.type = q.type(), a.B = c.batch, a.H = c.heads, a.N = c.N, a.M = c.M, a.group = static_cast<int>(c.group);
     a.d = static_cast<int>(c.d), a.dv = static_cast<int>(c.dv), a.causal = c.causal;
     a.scale = static_cast<float>(in.options.scale.value_or(1 / std::sqrt(static_cast<double>(c.d))));
-    a.q_stride = layout.strides(in.q.shape()), a.k_stride = layout.strides(in.k.shape()), a.v_stride = layout.strides(in.v.shape());
+    a.q_stride = layout.strides(in.q.shape()), a.k_stride = layout.strides(in.k.shape()),
+    a.v_stride = layout.strides(in.v.shape());
     a.o_stride = layout.strides(shape);
     run(a);
     return {layout.download(o, shape), lse.cpu()};
 }
 
-// Relative error of O, and the largest error of a log-sum-exp. Rows that see no key must be 0 and -Inf; NaN never agrees.
+// Relative error of O, and the largest error of a log-sum-exp. Rows that see no key must be 0 and -Inf; NaN never
+// agrees.
 void compare(const SoftmaxCase& c, const SoftmaxInputs& rounded, const SoftmaxResult& got) {
     const Index blind = c.causal ? std::max<Index>(0, c.N - c.M) : 0;
     SoftmaxInputs in = rounded.to(DType::f64);
@@ -110,11 +113,13 @@ void compare(const SoftmaxCase& c, const SoftmaxInputs& rounded, const SoftmaxRe
     double error = 0, norm = 0, lse_error = 0;
     for (Index h = 0; h < c.batch * c.heads * c.group; ++h) {
         for (Index n = 0; n < c.N; ++n) {
-            const double lse = got.lse.get(h * c.N + n), expected = n < blind || c.M == 0 ? -INFINITY : want.lse.get(h * (c.N - blind) + n - blind);
+            const double lse = got.lse.get(h * c.N + n),
+                         expected = n < blind || c.M == 0 ? -INFINITY : want.lse.get(h * (c.N - blind) + n - blind);
             const double off = lse == expected ? 0 : std::abs(lse - expected) / (1 + std::abs(expected));
             if (!(off <= lse_error)) lse_error = off;
             for (Index e = 0; e < c.dv; ++e) {
-                const double x = n < blind ? 0 : want.O.get((h * (c.N - blind) + n - blind) * c.dv + e), y = got.O.get((h * c.N + n) * c.dv + e);
+                const double x = n < blind ? 0 : want.O.get((h * (c.N - blind) + n - blind) * c.dv + e),
+                             y = got.O.get((h * c.N + n) * c.dv + e);
                 error += (x - y) * (x - y), norm += x * x;
             }
         }
@@ -124,7 +129,8 @@ void compare(const SoftmaxCase& c, const SoftmaxInputs& rounded, const SoftmaxRe
     CHECK(lse_error <= (type == DType::f32 ? 2e-6 : 4e-6));
 }
 
-void check_case(const SoftmaxCase& c, const Run& run, const Layout& layout = {}, const std::vector<DType>& types = {DType::bf16, DType::f16, DType::f32}) {
+void check_case(const SoftmaxCase& c, const Run& run, const Layout& layout = {},
+                const std::vector<DType>& types = {DType::bf16, DType::f16, DType::f32}) {
     const SoftmaxInputs in = softmax_inputs(c);
     for (const DType type : types) {
         INFO(c << " " << name(type) << " token_major=" << layout.token_major << " pad=" << layout.pad);
@@ -151,10 +157,11 @@ TEST_CASE("gpu: flash attention is softmax attention, any length", "[gpu][softma
 
 TEST_CASE("gpu: flash attention on warpgroup products", "[gpu][softmax]") {
     if (!on_gpu() || !gpu::device().hopper()) return;
-    const Run hopper = with_workspace([](const gpu::SoftmaxArgs&) { return 0; }, [](const gpu::SoftmaxArgs& a, cudaStream_t s) {
-        REQUIRE(gpu::softmax::hopper_reaches(a));
-        gpu::softmax::flash_on_hopper(a, s);
-    });
+    const Run hopper = with_workspace([](const gpu::SoftmaxArgs&) { return 0; },
+                                      [](const gpu::SoftmaxArgs& a, cudaStream_t s) {
+                                          REQUIRE(gpu::softmax::hopper_reaches(a));
+                                          gpu::softmax::flash_on_hopper(a, s);
+                                      });
     const std::vector<DType> types{DType::bf16, DType::f16};
     unsigned seed = 1;
     for (const Index d : {64, 128}) {
@@ -164,7 +171,8 @@ TEST_CASE("gpu: flash attention on warpgroup products", "[gpu][softmax]") {
                 check_case({2, 1, 2, N, N + 77, d, d, causal, 2, false, seed++}, hopper, {true, 8}, types);
             }
         }
-        check_case({1, 2, 2, 300, 100, d, d, true, 1, false, seed++}, hopper, {false, 8}, types);  // 200 queries see nothing
+        check_case({1, 2, 2, 300, 100, d, d, true, 1, false, seed++}, hopper, {false, 8},
+                   types);  // 200 queries see nothing
         check_case({1, 2, 1, 300, 300, d, d, true, 60, true, seed++}, hopper, {}, types);
         check_case({1, 2, 3, 700, 900, d, d, true, 1, false, seed++}, flash, {}, types);
         const SoftmaxCase c{1, 2, 1, 200, 200, d, d, true, 1, false, 7};
@@ -178,7 +186,16 @@ TEST_CASE("gpu: flash attention of every width, group and layout", "[gpu][softma
     if (!on_gpu()) return;
     const Layout layouts[] = {{}, {true, 8}, {false, 3}};
     unsigned seed = 1;
-    for (const auto& [d, dv] : {std::pair<Index, Index>{1, 1}, {3, 5}, {8, 16}, {40, 64}, {64, 128}, {96, 80}, {120, 128}, {136, 8}, {192, 256}, {255, 129}}) {
+    for (const auto& [d, dv] : {std::pair<Index, Index>{1, 1},
+                                {3, 5},
+                                {8, 16},
+                                {40, 64},
+                                {64, 128},
+                                {96, 80},
+                                {120, 128},
+                                {136, 8},
+                                {192, 256},
+                                {255, 129}}) {
         for (const Layout& layout : layouts) {
             check_case({2, 2, 1, 65, 97, d, dv, seed % 2 == 0, 1, false, seed}, flash, layout);
             check_case({1, 2, 3, 33, 130, d, dv, seed % 2 == 1, 1, false, seed}, flash, layout);
@@ -221,9 +238,9 @@ TEST_CASE("gpu: flash-decoding is softmax attention", "[gpu][softmax]") {
 TEST_CASE("gpu: softmax attention of large scores and of rows without keys", "[gpu][softmax]") {
     if (!on_gpu()) return;
     for (const Run& run : {flash, decoding, portable(2)}) {
-        check_case({1, 2, 1, 300, 300, 128, 128, true, 60, true, 1}, run);   // scores of some 10⁴
+        check_case({1, 2, 1, 300, 300, 128, 128, true, 60, true, 1}, run);  // scores of some 10⁴
         check_case({1, 2, 1, 1, 3000, 128, 128, true, 60, true, 2}, run);
-        check_case({1, 2, 2, 300, 100, 64, 64, true, 1, false, 3}, run);     // 200 queries see nothing
+        check_case({1, 2, 2, 300, 100, 64, 64, true, 1, false, 3}, run);  // 200 queries see nothing
         check_case({1, 2, 1, 4, 0, 64, 64, false, 1, false, 4}, run);
         check_case({2, 2, 1, 3, 2, 128, 128, true, 1, false, 5}, run);
         check_case({1, 1, 1, 0, 20, 64, 64, true, 1, false, 6}, run);
@@ -231,9 +248,11 @@ TEST_CASE("gpu: softmax attention of large scores and of rows without keys", "[g
     SoftmaxCase c{1, 2, 1, 90, 90, 64, 64, true, 1, false, 7};
     SoftmaxInputs in = softmax_inputs(c);
     in.options.scale = -0.25;
-    for (const DType type : {DType::bf16, DType::f16, DType::f32}) compare(c, in.to(type), on_device(c, in.to(type), {}, flash));
+    for (const DType type : {DType::bf16, DType::f16, DType::f32})
+        compare(c, in.to(type), on_device(c, in.to(type), {}, flash));
     in.options.scale = 0;
-    for (const DType type : {DType::bf16, DType::f16, DType::f32}) compare(c, in.to(type), on_device(c, in.to(type), {}, flash));
+    for (const DType type : {DType::bf16, DType::f16, DType::f32})
+        compare(c, in.to(type), on_device(c, in.to(type), {}, flash));
 }
 
 namespace {
@@ -251,15 +270,21 @@ void check_gradient(const SoftmaxCase& c, const Layout& layout = {}) {
         const Tensor dO = exact_dO.to(type);
         const Poison poison;
         const gpu::Stream stream;
-        const gpu::Tensor q = layout.upload(in.q), k = layout.upload(in.k), v = layout.upload(in.v), g = layout.upload(dO);
+        const gpu::Tensor q = layout.upload(in.q), k = layout.upload(in.k), v = layout.upload(in.v),
+                          g = layout.upload(dO);
         const gpu::Tensor o(type, {layout.size(dO.shape())}), lse(DType::f32, {c.batch, c.heads * c.group, c.N});
-        const gpu::Tensor dq(type, {layout.size(in.q.shape())}), dk(type, {layout.size(in.k.shape())}), dv(type, {layout.size(in.v.shape())});
+        const gpu::Tensor dq(type, {layout.size(in.q.shape())}), dk(type, {layout.size(in.k.shape())}),
+            dv(type, {layout.size(in.v.shape())});
         gpu::SoftmaxGradArgs a;
-        a.in.q = q.data(), a.in.k = k.data(), a.in.v = v.data(), a.in.o = o.data(), a.in.lse = lse.as<float>(), a.dO = g.data();
+        a.in.q = q.data(), a.in.k = k.data(), a.in.v = v.data(), a.in.o = o.data(), a.in.lse = lse.as<float>(),
+        a.dO = g.data();
         a.dq = dq.data(), a.dk = dk.data(), a.dv = dv.data();
-        a.in.type = q.type(), a.in.B = c.batch, a.in.H = c.heads, a.in.N = c.N, a.in.M = c.M, a.in.group = static_cast<int>(c.group);
-        a.in.d = static_cast<int>(c.d), a.in.dv = static_cast<int>(c.dv), a.in.causal = c.causal, a.in.scale = static_cast<float>(*in.options.scale);
-        a.in.q_stride = layout.strides(in.q.shape()), a.in.k_stride = layout.strides(in.k.shape()), a.in.v_stride = layout.strides(in.v.shape());
+        a.in.type = q.type(), a.in.B = c.batch, a.in.H = c.heads, a.in.N = c.N, a.in.M = c.M,
+        a.in.group = static_cast<int>(c.group);
+        a.in.d = static_cast<int>(c.d), a.in.dv = static_cast<int>(c.dv), a.in.causal = c.causal,
+        a.in.scale = static_cast<float>(*in.options.scale);
+        a.in.q_stride = layout.strides(in.q.shape()), a.in.k_stride = layout.strides(in.k.shape()),
+        a.in.v_stride = layout.strides(in.v.shape());
         a.in.o_stride = layout.strides(dO.shape());
         flash(a.in);
         const gpu::Buffer workspace(gpu::flash_attention_grad_workspace(a));
@@ -270,11 +295,16 @@ void check_gradient(const SoftmaxCase& c, const Layout& layout = {}) {
         SoftmaxOptions options = wide.options;
         options.method = "standard";
         const SoftmaxGradient want = softmax_attention_grad(wide.q, wide.k, wide.v, dO.to(DType::f64), options);
-        for (const auto& [got, expected] : {std::pair{layout.download(dq, in.q.shape()), want.dq}, {layout.download(dk, in.k.shape()), want.dk},
+        for (const auto& [got, expected] : {std::pair{layout.download(dq, in.q.shape()), want.dq},
+                                            {layout.download(dk, in.k.shape()), want.dk},
                                             {layout.download(dv, in.v.shape()), want.dv}}) {
             double error = 0, norm = 0;
-            for (Index i = 0; i < got.size(); ++i) error += std::pow(got.get(i) - expected.get(i), 2), norm += std::pow(expected.get(i), 2);
-            CHECK(std::sqrt(error) <= std::sqrt(norm) * (type == DType::f32 ? 1e-5 : type == DType::f16 ? 1.5e-3 : 1e-2) + 1e-6);
+            for (Index i = 0; i < got.size(); ++i)
+                error += std::pow(got.get(i) - expected.get(i), 2), norm += std::pow(expected.get(i), 2);
+            CHECK(std::sqrt(error) <= std::sqrt(norm) * (type == DType::f32   ? 1e-5
+                                                         : type == DType::f16 ? 1.5e-3
+                                                                              : 1e-2) +
+                                          1e-6);
         }
     }
 }
@@ -290,7 +320,8 @@ TEST_CASE("gpu: gradients of softmax attention", "[gpu][softmax][gradient]") {
             check_gradient({1, 1, 2, N, N + 50, 128, 128, causal, 1, false, seed++}, {true, 8});
         }
     }
-    for (const auto& [d, dv] : {std::pair<Index, Index>{1, 1}, {3, 5}, {40, 64}, {96, 80}, {136, 8}, {192, 256}, {255, 129}}) {
+    for (const auto& [d, dv] :
+         {std::pair<Index, Index>{1, 1}, {3, 5}, {40, 64}, {96, 80}, {136, 8}, {192, 256}, {255, 129}}) {
         check_gradient({2, 2, 3, 33, 70, d, dv, seed % 2 == 0, 1, false, seed}, {false, 3});
         ++seed;
     }

@@ -11,24 +11,31 @@ TEST_CASE("cost gives what opcount counts, for every method", "[cost]") {
     CHECK(lua("local x = abs(randn(1, 1, 29, 3)) + 0.1 local wrong = {} "
               "for _, m in ipairs(method_list()) do for _, normalize in ipairs{false, true} do "
               "  local block = m.block and 5 or nil "
-              "  local n = opcount(function() causal_linear_attention(x, x, x, {method = m.name, normalize = normalize, block = block}) end) "
+              "  local n = opcount(function() causal_linear_attention(x, x, x, {method = m.name, normalize = "
+              "normalize, block = block}) end) "
               "  local c = cost(m.name, {N = 29, r = 3, block = block, normalize = normalize}) "
-              "  if c.multiplies ~= n.multiplies or c.adds ~= n.adds or c.divisions ~= n.divisions then wrong[#wrong + 1] = m.name end "
+              "  if c.multiplies ~= n.multiplies or c.adds ~= n.adds or c.divisions ~= n.divisions then wrong[#wrong + "
+              "1] = m.name end "
               "end end return #method_list() >= 12, table.concat(wrong, ' ')") == "true ");
-    CHECK(lua("local c = cost('Hybrid', {N = 1024, r = 128, d = 128}) return c.adds == 4 * 1024 * 128^2, c.memory == 2 * 128^2") == "true true");
-    CHECK(lua("return cost('outer-product', {N = 10, r = 2, d = 3}).memory, cost('inner-product', {N = 10, r = 2, d = 3, decay = true}).multiplies") == "60 330");
+    CHECK(lua("local c = cost('Hybrid', {N = 1024, r = 128, d = 128}) return c.adds == 4 * 1024 * 128^2, c.memory == 2 "
+              "* 128^2") == "true true");
+    CHECK(lua("return cost('outer-product', {N = 10, r = 2, d = 3}).memory, cost('inner-product', {N = 10, r = 2, d = "
+              "3, decay = true}).multiplies") == "60 330");
 }
 
 TEST_CASE("crossover: n > 2d dense, 3d triangular", "[cost]") {
     Shell lua;
-    CHECK(lua("return crossover{r = 128, d = 128}, crossover{r = 128, d = 128, tiles = 'triangular'}, crossover{r = 128, normalize = true, block = 128}") == "257 385 257");
+    CHECK(lua("return crossover{r = 128, d = 128}, crossover{r = 128, d = 128, tiles = 'triangular'}, crossover{r = "
+              "128, normalize = true, block = 128}") == "257 385 257");
     CHECK(lua("crossover{d = 8}") == "user:1: crossover: r: expected a number, got nothing");
-    CHECK(lua("crossover{r = 8, tiles = 'square'}") == "user:1: tiles: \"square\", expected one of \"dense\", \"triangular\"");
+    CHECK(lua("crossover{r = 8, tiles = 'square'}") ==
+          "user:1: tiles: \"square\", expected one of \"dense\", \"triangular\"");
 }
 
 TEST_CASE("a cost that cannot be given is told", "[cost]") {
     Shell lua;
-    CHECK(lua("cost('fleat', {N = 1, r = 1})") == "user:1: method: no method is named \"fleat\" (did you mean \"fleet\"?)");
+    CHECK(lua("cost('fleat', {N = 1, r = 1})") ==
+          "user:1: method: no method is named \"fleat\" (did you mean \"fleet\"?)");
     CHECK(lua("cost('fleet', {N = 1})") == "user:1: cost: r: expected a number, got nothing");
     CHECK(lua("cost('fleet', {N = 1, blok = 1})") == "user:1: cost: unknown option \"blok\" (did you mean \"block\"?)");
     CHECK(lua("cost('fleet', {N = 0, r = 1})") == "user:1: N: 0, expected a number from 1 to 1099511627776");

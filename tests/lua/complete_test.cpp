@@ -16,8 +16,12 @@ struct Fixture {
     std::unique_ptr<lua_State, void (*)(lua_State*)> state{new_state(), lua_close};
 
     explicit Fixture(const std::string& code = "") {
-        REQUIRE(luaL_dostring(state.get(), ("causeway._options.fetch = {colour = {'red', 'green', 'grey'}, count = true, {'first', 'fifth'}}\n"
-                                            "function causeway.fetch() end\n" + code).c_str()) == LUA_OK);
+        REQUIRE(luaL_dostring(
+                    state.get(),
+                    ("causeway._options.fetch = {colour = {'red', 'green', 'grey'}, count = true, {'first', 'fifth'}}\n"
+                     "function causeway.fetch() end\n" +
+                     code)
+                        .c_str()) == LUA_OK);
     }
     Words words(const std::string& text) { return complete(state.get(), text).words; }
 };
@@ -35,13 +39,14 @@ TEST_CASE("options and their choices are offered inside calls", "[complete]") {
     CHECK(shell.words("fetch(\"fi") == Words{"fifth", "first"});
     CHECK(shell.words("fetch(0, \"fi") == Words{});
     CHECK(shell.words("fetch({nested = {c")[0] != "colour");
-    CHECK(shell.words("fetch{1}:c")  == Words{});
+    CHECK(shell.words("fetch{1}:c") == Words{});
     CHECK(complete(shell.state.get(), "fetch(1, {c").begin == 10);
 }
 
 TEST_CASE("completion calls nothing", "[complete]") {
-    Fixture shell("trap = setmetatable({inside = {leaf = 1}}, {__index = function() error('called') end})\n"
-                  "child = setmetatable({own = 1}, {__index = {inherited = 2}})");
+    Fixture shell(
+        "trap = setmetatable({inside = {leaf = 1}}, {__index = function() error('called') end})\n"
+        "child = setmetatable({own = 1}, {__index = {inherited = 2}})");
     CHECK(shell.words("trap.ins") == Words{"inside"});
     CHECK(shell.words("trap.inside.l") == Words{"leaf"});
     CHECK(shell.words("trap.missing.x") == Words{});
@@ -51,8 +56,16 @@ TEST_CASE("completion calls nothing", "[complete]") {
 TEST_CASE("no text before the cursor confuses completion", "[complete]") {
     Fixture shell;
     const std::string texts[] = {
-        "causal_linear_attention(q, {method = 'x', [\"a\"] = {1, 2; 3}}, f(g{h}, [[long]] .. 'x\\'y') ) .. a.b.c:d(1)[2].e -- note",
-        ")}] ,;= . : :: ..= a..b . c : d {{{ (( [", "?\"x", ";ls '/tm", "@time math.fl", "\xff\xfe\x00\x01 x.\xc3", "::::", "....", "local function f(...) return select('#', ...) end",
+        "causal_linear_attention(q, {method = 'x', [\"a\"] = {1, 2; 3}}, f(g{h}, [[long]] .. 'x\\'y') ) .. "
+        "a.b.c:d(1)[2].e -- note",
+        ")}] ,;= . : :: ..= a..b . c : d {{{ (( [",
+        "?\"x",
+        ";ls '/tm",
+        "@time math.fl",
+        "\xff\xfe\x00\x01 x.\xc3",
+        "::::",
+        "....",
+        "local function f(...) return select('#', ...) end",
     };
     for (const std::string& text : texts) {
         for (std::size_t n = 0; n <= text.size(); ++n) {

@@ -22,7 +22,8 @@ TEST_CASE("the tour shows every method and leaves its results", "[experiments]")
     const Output output = run_in(folder, {experiments + "tour.lua", "--quick", "--seconds", "0.001"});
     CAPTURE(output.err);
     CHECK(output.status == 0);
-    for (const char* method : {"vanilla", "row-based", "causal-dot-product", "block-based", "recursion", "lightning-attention-2", "fleet"}) {
+    for (const char* method :
+         {"vanilla", "row-based", "causal-dot-product", "block-based", "recursion", "lightning-attention-2", "fleet"}) {
         CAPTURE(method);
         CHECK(contains(output.out, method));
         CHECK(contains(read_bytes(folder / "results/tour/tour.csv"), std::string("128,") + method));
@@ -34,7 +35,19 @@ TEST_CASE("the tour shows every method and leaves its results", "[experiments]")
 
 TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it does not know", "[experiments]") {
     const TemporaryFolder folder;
-    const std::vector<std::string> command{experiments + "bench_exact.lua", "--lengths", "64,100", "--heads", "1", "--rank", "8", "--dim", "8", "--seconds", "0.001", "--methods", "recursion,fleet"};
+    const std::vector<std::string> command{experiments + "bench_exact.lua",
+                                           "--lengths",
+                                           "64,100",
+                                           "--heads",
+                                           "1",
+                                           "--rank",
+                                           "8",
+                                           "--dim",
+                                           "8",
+                                           "--seconds",
+                                           "0.001",
+                                           "--methods",
+                                           "recursion,fleet"};
     const Output output = run_in(folder, command);
     CAPTURE(output.err);
     CHECK(output.status == 0);
@@ -50,7 +63,8 @@ TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it 
 
 TEST_CASE("gates/step compares a token with a copy of the states", "[experiments]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {experiments + "gates/step.lua", "--heads", "1,3", "--dim", "8", "--seconds", "0.001"});
+    const Output output =
+        run_in(folder, {experiments + "gates/step.lua", "--heads", "1,3", "--dim", "8", "--seconds", "0.001"});
     CAPTURE(output.err);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "of copy (%)"));
@@ -61,13 +75,15 @@ TEST_CASE("gates/step compares a token with a copy of the states", "[experiments
 
 TEST_CASE("tpu/crossover predicts, measures and prints the document's claims", "[experiments]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {experiments + "tpu/crossover.lua", "--width", "8", "--lengths", "8,24,100", "--seconds", "0.001"});
+    const Output output = run_in(
+        folder, {experiments + "tpu/crossover.lua", "--width", "8", "--lengths", "8,24,100", "--seconds", "0.001"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "predicted, dense         N = 17  (n > 2d = 16)"));
     CHECK(contains(output.out, "predicted, triangular    N = 25"));
     const std::string page = read_bytes(folder / "results/tpu/crossover/crossover.html");
-    for (const char* part : {"<svg", "G4", "G5", "G11", "256 multiply-adds a token", "512 multiply-adds on 64 useful ones: 8×"}) {
+    for (const char* part :
+         {"<svg", "G4", "G5", "G11", "256 multiply-adds a token", "512 multiply-adds on 64 useful ones: 8×"}) {
         CAPTURE(part);
         CHECK(contains(page, part));
     }
@@ -79,7 +95,8 @@ TEST_CASE("tpu/crossover predicts, measures and prints the document's claims", "
 
 TEST_CASE("bench_softmax measures rates and memory of softmax attention", "[experiments]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {experiments + "bench_softmax.lua", "--lengths", "32,64", "--heads", "1", "--dim", "8", "--seconds", "0.001", "--product", "32"});
+    const Output output = run_in(folder, {experiments + "bench_softmax.lua", "--lengths", "32,64", "--heads", "1",
+                                          "--dim", "8", "--seconds", "0.001", "--product", "32"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "of product rate (%)"));
@@ -154,7 +171,10 @@ TEST_CASE("the experiments refuse a bad value in one sentence", "[experiments]")
         CHECK(output.err.substr(0, start.size()) == start);
         CHECK(output.err.find('\n') == output.err.size() - 1);
     }
-    CHECK(run_in(folder, {experiments + "bench_exact.lua", "--quick", "--lengths", "16384"}).err == "error: --lengths: 16384, expected one of at most 8192 with --quick\n");
-    CHECK(run_in(folder, {experiments + "fleet/opcounts.lua", "--width", "2", "--lengths", "4", "--save", "kept/here//"}).status == 0);
+    CHECK(run_in(folder, {experiments + "bench_exact.lua", "--quick", "--lengths", "16384"}).err ==
+          "error: --lengths: 16384, expected one of at most 8192 with --quick\n");
+    CHECK(
+        run_in(folder, {experiments + "fleet/opcounts.lua", "--width", "2", "--lengths", "4", "--save", "kept/here//"})
+            .status == 0);
     CHECK(contains(read_bytes(folder / "kept/here/here.csv"), "recursion,"));
 }

@@ -23,7 +23,8 @@ public:
 TEST_CASE("a third argument of save that is no table is told without naming options there are not", "[files][lua]") {
     FileShell run;
     CHECK(run("save(dir .. 'x.npy', zeros(2), 5)") == "user:1: save: takes no options here, got a number");
-    CHECK(run("save(dir .. 'x.csv', {{a = 1}}, 5)") == "user:1: save: options: expected a table such as {columns = ...}, got a number");
+    CHECK(run("save(dir .. 'x.csv', {{a = 1}}, 5)") ==
+          "user:1: save: options: expected a table such as {columns = ...}, got a number");
 }
 
 TEST_CASE("load and save carry tensors through files", "[files][lua]") {
@@ -34,7 +35,8 @@ TEST_CASE("load and save carry tensors through files", "[files][lua]") {
 
     CHECK(run("local t, meta = load(data .. 'floats.safetensors'); return meta['made by']") == "safetensors");
     CHECK(same(run.tensor("return load(data .. 'floats.safetensors').brain"), golden_tensor(DType::bf16, {2, 2, 2})));
-    CHECK(run("local t, meta = load(data .. 'floats.safetensors'); save(dir .. 'a.safetensors', t, {metadata = meta})").empty());
+    CHECK(run("local t, meta = load(data .. 'floats.safetensors'); save(dir .. 'a.safetensors', t, {metadata = meta})")
+              .empty());
     CHECK(read_bytes(run.path("a.safetensors")) == read_bytes(golden("floats.safetensors")));
     CHECK(run("local t, meta = load(data .. 'integers.safetensors'); return next(meta)") == "nil");
     CHECK(run("os.rename(dir .. 'a.npy', dir .. 'b.NPY'); return load(dir .. 'b.NPY') ~= nil") == "true");
@@ -53,7 +55,9 @@ TEST_CASE("load stays Lua's own for code", "[files][lua]") {
     CHECK(run("return load('return 5 -- x\\n --.csv')()") == "5");
     CHECK(run("return load('')()").empty());
     CHECK(run("return _G.load == load, causeway.load == load, select('#', load('return'))") == "true true 1");
-    CHECK(run("return load('data.pt')") == "user:1: load: \"data.pt\" is neither a file nor Lua code, expected a file with the extension .npy, .safetensors, .csv or .json");
+    CHECK(run("return load('data.pt')") ==
+          "user:1: load: \"data.pt\" is neither a file nor Lua code, expected a file with the extension .npy, "
+          ".safetensors, .csv or .json");
     CHECK(run("return load('no-such/file')").find("load: \"no-such/file\" is neither") != std::string::npos);
     CHECK(run("return load('do')") == "nil [string \"do\"]:1: 'end' expected near <eof>");
     CHECK(run("return load('if x.y then')") == "nil [string \"if x.y then\"]:1: 'end' expected near <eof>");
@@ -65,51 +69,74 @@ TEST_CASE("load stays Lua's own for code", "[files][lua]") {
 
 TEST_CASE("a table of results survives .csv", "[files][lua]") {
     FileShell run;
-    run("rows = {{N = 128, method = 'fleet', time = 3.7e-7, ok = true}, {N = 256, method = 'a,\"b\"\\n', time = 'OOM', ok = false},"
+    run("rows = {{N = 128, method = 'fleet', time = 3.7e-7, ok = true}, {N = 256, method = 'a,\"b\"\\n', time = 'OOM', "
+        "ok = false},"
         " {N = 3.0, method = '17', time = 0/0}, {N = -1/0, method = ''}}; save(dir .. 'r.csv', rows)");
-    CHECK(read_bytes(run.path("r.csv")) == "N,method,ok,time\n128,fleet,true,3.7e-07\n256,\"a,\"\"b\"\"\n\",false,OOM\n3.0,\"17\",,NaN\n-Inf,\"\",,\n");
+    CHECK(read_bytes(run.path("r.csv")) ==
+          "N,method,ok,time\n128,fleet,true,3.7e-07\n256,\"a,\"\"b\"\"\n\",false,OOM\n3.0,\"17\",,NaN\n-Inf,\"\",,\n");
     CHECK(run("r, columns = load(dir .. 'r.csv'); return #r, table.concat(columns, ' ')") == "4 N method ok time");
-    CHECK(run("for i = 1, 4 do for _, c in ipairs(columns) do local a, b = rows[i][c], r[i][c]"
-              " assert((a == b or a ~= a and b ~= b) and math.type(a) == math.type(b), i .. c) end end return 'same'") == "same");
+    CHECK(
+        run("for i = 1, 4 do for _, c in ipairs(columns) do local a, b = rows[i][c], r[i][c]"
+            " assert((a == b or a ~= a and b ~= b) and math.type(a) == math.type(b), i .. c) end end return 'same'") ==
+        "same");
 
     CHECK(run("save(dir .. 'c.csv', rows, {columns = {'time', 'N', 'note'}})").empty());
-    CHECK(run("save(dir .. 'd.csv', rows, {columns = {'tiem'}})").find("save: columns: no row has \"tiem\"") != std::string::npos);
+    CHECK(run("save(dir .. 'd.csv', rows, {columns = {'tiem'}})").find("save: columns: no row has \"tiem\"") !=
+          std::string::npos);
     CHECK(read_bytes(run.path("c.csv")) == "time,N,note\n3.7e-07,128,\nOOM,256,\nNaN,3.0,\n,-Inf,\n");
-    CHECK(run("save(dir .. 'e.csv', {}, {columns = {'a'}}); local r, c = load(dir .. 'e.csv'); return #r, c[1]") == "0 a");
+    CHECK(run("save(dir .. 'e.csv', {}, {columns = {'a'}}); local r, c = load(dir .. 'e.csv'); return #r, c[1]") ==
+          "0 a");
 }
 
 TEST_CASE("Lua values survive .json", "[files][lua]") {
     FileShell run;
-    CHECK(run("save(dir .. 'v.json', {rows = {{N = 128, t = 'OOM'}, {N = 256, t = 0.5}}, seed = 7, empty = {}, note = 'größe \"x\"\\n'})").empty());
+    CHECK(run("save(dir .. 'v.json', {rows = {{N = 128, t = 'OOM'}, {N = 256, t = 0.5}}, seed = 7, empty = {}, note = "
+              "'größe \"x\"\\n'})")
+              .empty());
     CHECK(read_bytes(run.path("v.json")) ==
-          "{\n  \"empty\": [],\n  \"note\": \"größe \\\"x\\\"\\n\",\n  \"rows\": [\n    {\"N\": 128, \"t\": \"OOM\"},\n    {\"N\": 256, \"t\": 0.5}\n  ],\n  \"seed\": 7\n}\n");
-    CHECK(run("local v = load(dir .. 'v.json'); return v.rows[2].t, v.rows[1].t, v.seed, v.note, #v.empty") == "0.5 OOM 7 größe \"x\"\n 0");
+          "{\n  \"empty\": [],\n  \"note\": \"größe \\\"x\\\"\\n\",\n  \"rows\": [\n    {\"N\": 128, \"t\": "
+          "\"OOM\"},\n    {\"N\": 256, \"t\": 0.5}\n  ],\n  \"seed\": 7\n}\n");
+    CHECK(run("local v = load(dir .. 'v.json'); return v.rows[2].t, v.rows[1].t, v.seed, v.note, #v.empty") ==
+          "0.5 OOM 7 größe \"x\"\n 0");
     CHECK(run("save(dir .. 't.json', {A = load(data .. 'f4_2x3.npy')})").empty());
     CHECK(read_bytes(run.path("t.json")) == "{\n  \"A\": [\n    [-1.5, 0.25, -1.25],\n    [0.5, -1.0, 0.75]\n  ]\n}\n");
 
-    CHECK(run("return json_encode({1, 2.0, 'x', true, {a = {}}, json_null})") == R"([1, 2.0, "x", true, {"a": []}, null])");
+    CHECK(run("return json_encode({1, 2.0, 'x', true, {a = {}}, json_null})") ==
+          R"([1, 2.0, "x", true, {"a": []}, null])");
     CHECK(run("return json_encode(5), json_encode('a'), json_encode(false), json_encode({})") == "5 \"a\" false []");
-    CHECK(run("return json_encode({0/0, 1/0, -1/0, -0.0, 1e300, math.mininteger})") ==
-          R"([{"$numberDouble": "NaN"}, {"$numberDouble": "Infinity"}, {"$numberDouble": "-Infinity"}, -0.0, 1e+300, -9223372036854775808])");
-    CHECK(run("local v = json_decode(json_encode({0/0, 1/0, -1/0, -0.0})); return v[1] ~= v[1], v[2], v[3], v[4]") == "true inf -inf -0.0");
-    CHECK(run("local v = json_decode(json_encode({a = {x = 1/0, y = tensor{1, 1/0}}})).a; return v.x, v.y[1], v.y[2]") == "inf 1.0 inf");
+    CHECK(
+        run("return json_encode({0/0, 1/0, -1/0, -0.0, 1e300, math.mininteger})") ==
+        R"([{"$numberDouble": "NaN"}, {"$numberDouble": "Infinity"}, {"$numberDouble": "-Infinity"}, -0.0, 1e+300, -9223372036854775808])");
+    CHECK(run("local v = json_decode(json_encode({0/0, 1/0, -1/0, -0.0})); return v[1] ~= v[1], v[2], v[3], v[4]") ==
+          "true inf -inf -0.0");
+    CHECK(
+        run("local v = json_decode(json_encode({a = {x = 1/0, y = tensor{1, 1/0}}})).a; return v.x, v.y[1], v.y[2]") ==
+        "inf 1.0 inf");
     // Texts that look like numbers stay texts, and only the exact object is a number.
-    CHECK(run("local v = json_decode(json_encode({'NaN', 'Inf', '-Inf', 'Infinity'})); return v[1], v[2], v[3], v[4], type(v[2])") == "NaN Inf -Inf Infinity string");
-    CHECK(run(R"(local v = json_decode('[{"$numberDouble": "NaN", "x": 1}, {"$numberDouble": "1.5"}, {"$numberDouble": 1}]'); return v[1].x, v[2]["$numberDouble"], v[3]["$numberDouble"])") == "1 1.5 1");
+    CHECK(run("local v = json_decode(json_encode({'NaN', 'Inf', '-Inf', 'Infinity'})); return v[1], v[2], v[3], v[4], "
+              "type(v[2])") == "NaN Inf -Inf Infinity string");
+    CHECK(
+        run(R"(local v = json_decode('[{"$numberDouble": "NaN", "x": 1}, {"$numberDouble": "1.5"}, {"$numberDouble": 1}]'); return v[1].x, v[2]["$numberDouble"], v[3]["$numberDouble"])") ==
+        "1 1.5 1");
     CHECK(run(R"(return json_decode('{"$numberDouble": "-Infinity"}'))") == "-inf");
-    CHECK(run("local v = json_decode('[3, 3.0, 9223372036854775807, 9223372036854775808]'); return math.type(v[1]), math.type(v[2]), v[3], math.type(v[4])") ==
-          "integer float 9223372036854775807 float");
-    CHECK(run("local v = json_decode('{\"a\": null, \"b\": [1, null, 3]}'); return v.a, v.b[2], v.b[2] == json_null, #v.b") == "nil null true 3");
+    CHECK(run("local v = json_decode('[3, 3.0, 9223372036854775807, 9223372036854775808]'); return math.type(v[1]), "
+              "math.type(v[2]), v[3], math.type(v[4])") == "integer float 9223372036854775807 float");
+    CHECK(run("local v = json_decode('{\"a\": null, \"b\": [1, null, 3]}'); return v.a, v.b[2], v.b[2] == json_null, "
+              "#v.b") == "nil null true 3");
     CHECK(run("return json_decode(' \"\\\\u00e9\\\\ud83d\\\\ude00\" ')") == "é😀");
-    CHECK(run("return json_encode('a\\xFFb'), json_encode('a\\0b')") == "\"a\xEF\xBF\xBD" "b\" \"a\\u0000b\"");
-    CHECK(run("return json_encode(load(data .. 'f4_0d.npy')), json_encode(load(data .. 'f4_0x3.npy')), json_encode(load(data .. 'i1_5.npy'))") ==
-          "-1.5 [] [-6.0, 1.0, -5.0, 2.0, -4.0]");
+    CHECK(run("return json_encode('a\\xFFb'), json_encode('a\\0b')") ==
+          "\"a\xEF\xBF\xBD"
+          "b\" \"a\\u0000b\"");
+    CHECK(run("return json_encode(load(data .. 'f4_0d.npy')), json_encode(load(data .. 'f4_0x3.npy')), "
+              "json_encode(load(data .. 'i1_5.npy'))") == "-1.5 [] [-6.0, 1.0, -5.0, 2.0, -4.0]");
 }
 
 TEST_CASE("load says in one sentence what is wrong with a file", "[files][lua]") {
     FileShell run;
     const auto fault = [&](const std::string& name) { return run("return load(dir .. '" + name + "')"); };
-    const auto expected = [&](const std::string& name, const std::string& message) { return "user:1: " + run.path(name) + ": " + message; };
+    const auto expected = [&](const std::string& name, const std::string& message) {
+        return "user:1: " + run.path(name) + ": " + message;
+    };
     CHECK(fault("none.npy") == expected("none.npy", "cannot be read: No such file or directory"));
     for (const char* name : {"e.npy", "e.safetensors", "e.json"}) {
         write_bytes(run.path(name), "");
@@ -122,14 +149,16 @@ TEST_CASE("load says in one sentence what is wrong with a file", "[files][lua]")
     REQUIRE(::mkfifo(run.path("p.csv").c_str(), 0600) == 0);
     CHECK(fault("p.csv") == expected("p.csv", "is a pipe, expected a regular file"));
     write_bytes(run.path("x.npz"), "PK");
-    CHECK(fault("x.npz") == expected("x.npz", "cannot be loaded: its extension is \".npz\", expected .npy, .safetensors, .csv or .json"));
+    CHECK(fault("x.npz") ==
+          expected("x.npz", "cannot be loaded: its extension is \".npz\", expected .npy, .safetensors, .csv or .json"));
     write_bytes(run.path("r.csv"), "a,b\n1\n");
     CHECK(fault("r.csv") == expected("r.csv", "line 2 has 1 cell, expected 2 as in the first line"));
     write_bytes(run.path("b.json"), "{\"a\": [1,\n 2}");
     CHECK(fault("b.json") == expected("b.json", "is not valid JSON at byte 13 (line 2)"));
     write_bytes(run.path("r.safetensors"), std::string(10240, '\x5A'));
-    CHECK(fault("r.safetensors") ==
-          expected("r.safetensors", "is cut off or not a .safetensors file: it says that its header has 6510615555426900570 bytes, but only 10232 follow"));
+    CHECK(fault("r.safetensors") == expected("r.safetensors",
+                                             "is cut off or not a .safetensors file: it says that its header has "
+                                             "6510615555426900570 bytes, but only 10232 follow"));
     CHECK(run("load(data .. 'f4_2x3.npy', {x = 1})") == "user:1: load: a file takes no second argument, got a table");
 }
 
@@ -141,35 +170,54 @@ TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {
     CHECK(fault("") == at + "save: path: expected a string, got nothing");
     CHECK(fault("A") == at + "save: path: expected a string, got a Tensor");
     CHECK(fault("dir .. 'a.npy'") == at + "save: value: expected what to save, got nothing");
-    CHECK(fault("'a.npyy', A") == at + "save: \"a.npyy\" has the extension \".npyy\", expected .npy, .safetensors, .csv or .json (did you mean \".npy\"?)");
+    CHECK(fault("'a.npyy', A") == at + "save: \"a.npyy\" has the extension \".npyy\", expected .npy, .safetensors, "
+                                       ".csv or .json (did you mean \".npy\"?)");
     CHECK(fault("'a.b/c', A") == at + "save: \"a.b/c\" has no extension, expected .npy, .safetensors, .csv or .json");
-    CHECK(fault("dir .. 'none/a.npy', A") == at + run.path("none/a.npy") + ": cannot be written: No such file or directory");
-    CHECK(fault("dir .. 'a.npy', {A}") == at + "save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
+    CHECK(fault("dir .. 'none/a.npy', A") ==
+          at + run.path("none/a.npy") + ": cannot be written: No such file or directory");
+    CHECK(fault("dir .. 'a.npy', {A}") ==
+          at + "save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
     CHECK(fault("dir .. 'a.npy', 3") == at + "save: a .npy file holds one Tensor, got a number");
     CHECK(fault("dir .. 'a.npy', A, {columns = {}}").starts_with(at + "save: unknown option \"columns\""));
-    CHECK(fault("dir .. 'a.npy', B") == at + run.path("a.npy") + ": the .npy format has no BFloat16, expected another element type, as of f32(A), or a .safetensors file");
-    CHECK(fault("dir .. 'a.safetensors', A") ==
-          at + "save: a .safetensors file holds a table of name = Tensor, got a Tensor (give it a name, as in {A = A}, or save it as .npy)");
-    CHECK(fault("dir .. 'a.safetensors', {A}") == at + "save: a .safetensors file holds a table of name = Tensor, got the key 1");
+    CHECK(fault("dir .. 'a.npy', B") ==
+          at + run.path("a.npy") +
+              ": the .npy format has no BFloat16, expected another element type, as of f32(A), or a .safetensors file");
+    CHECK(fault("dir .. 'a.safetensors', A") == at + "save: a .safetensors file holds a table of name = Tensor, got a "
+                                                     "Tensor (give it a name, as in {A = A}, or save it as .npy)");
+    CHECK(fault("dir .. 'a.safetensors', {A}") ==
+          at + "save: a .safetensors file holds a table of name = Tensor, got the key 1");
     CHECK(fault("dir .. 'a.safetensors', {a = 1}") == at + "save: \"a\": expected a Tensor, got a number");
-    CHECK(fault("dir .. 'a.safetensors', {a = A}, {metadata = {x = 1}}") == at + "save: metadata: \"x\": expected text, got a number");
-    CHECK(fault("dir .. 'a.safetensors', {a = A}, {meta = {}}") == at + "save: unknown option \"meta\" (did you mean \"metadata\"?)");
-    CHECK(fault("dir .. 'a.safetensors', {['a\\xFF'] = A}") == at + run.path("a.safetensors") + ": the names of tensors and the metadata must be UTF-8");
+    CHECK(fault("dir .. 'a.safetensors', {a = A}, {metadata = {x = 1}}") ==
+          at + "save: metadata: \"x\": expected text, got a number");
+    CHECK(fault("dir .. 'a.safetensors', {a = A}, {meta = {}}") ==
+          at + "save: unknown option \"meta\" (did you mean \"metadata\"?)");
+    CHECK(fault("dir .. 'a.safetensors', {['a\\xFF'] = A}") ==
+          at + run.path("a.safetensors") + ": the names of tensors and the metadata must be UTF-8");
     CHECK(fault("dir .. 'a.csv', A") == at + "save: a .csv file holds a table of rows, got a Tensor");
     CHECK(fault("dir .. 'a.csv', {}") == at + "save: a .csv file has at least one column, got none");
-    CHECK(fault("dir .. 'a.csv', {x = {1, 2}}") == at + "save: a .csv file holds an array of rows, each a table of column = value, got the key x");
-    CHECK(fault("dir .. 'a.csv', {{a = 1}, 5}") == at + "save: row 2: expected a table of column = value, got a number");
+    CHECK(fault("dir .. 'a.csv', {x = {1, 2}}") ==
+          at + "save: a .csv file holds an array of rows, each a table of column = value, got the key x");
+    CHECK(fault("dir .. 'a.csv', {{a = 1}, 5}") ==
+          at + "save: row 2: expected a table of column = value, got a number");
     CHECK(fault("dir .. 'a.csv', {{1, 2}}") == at + "save: row 1: expected a table of column = value, got the key 1");
-    CHECK(fault("dir .. 'a.csv', {{a = 1}, {a = {}}}") == at + "save: row 2, column \"a\": expected a number, a string or a boolean, got a table");
+    CHECK(fault("dir .. 'a.csv', {{a = 1}, {a = {}}}") ==
+          at + "save: row 2, column \"a\": expected a number, a string or a boolean, got a table");
     CHECK(fault("dir .. 'a.csv', {{a = 1}}, {columns = {'a', 'a'}}") == at + "save: columns: \"a\" is there twice");
-    CHECK(fault("dir .. 'a.csv', {{a = 1}}, {columns = 'a'}") == at + "save: columns: expected an array of names, got a string");
+    CHECK(fault("dir .. 'a.csv', {{a = 1}}, {columns = 'a'}") ==
+          at + "save: columns: expected an array of names, got a string");
     CHECK(fault("dir .. 'a.json', {rows = {{f = print}}}") ==
-          at + run.path("a.json") + ": value.rows[1].f: expected a table, a Tensor, a string, a number or a boolean, got a function");
-    CHECK(run("return json_encode({1, 2, x = 3})") == at + "json_encode: value: a table has both positions and names (\"x\"), expected one of them");
-    CHECK(run("return json_encode({1, nil, 3, [7] = 1})") == at + "json_encode: value: an array of 3 values goes to position 7, expected no holes");
-    CHECK(run("return json_encode({[1.5] = 1})") == at + "json_encode: value: a table has the key 1.5, expected names or positions from 1 on");
-    CHECK(run("local t = {a = {}}; t.a.b = t; return json_encode(t)") == at + "json_encode: value.a.b: the table contains itself");
-    CHECK(run("local t = {}; for i = 1, 300 do t = {t} end; return json_encode(t)") == at + "json_encode: tables are nested deeper than 200");
+          at + run.path("a.json") +
+              ": value.rows[1].f: expected a table, a Tensor, a string, a number or a boolean, got a function");
+    CHECK(run("return json_encode({1, 2, x = 3})") ==
+          at + "json_encode: value: a table has both positions and names (\"x\"), expected one of them");
+    CHECK(run("return json_encode({1, nil, 3, [7] = 1})") ==
+          at + "json_encode: value: an array of 3 values goes to position 7, expected no holes");
+    CHECK(run("return json_encode({[1.5] = 1})") ==
+          at + "json_encode: value: a table has the key 1.5, expected names or positions from 1 on");
+    CHECK(run("local t = {a = {}}; t.a.b = t; return json_encode(t)") ==
+          at + "json_encode: value.a.b: the table contains itself");
+    CHECK(run("local t = {}; for i = 1, 300 do t = {t} end; return json_encode(t)") ==
+          at + "json_encode: tables are nested deeper than 200");
     CHECK(run("return json_encode()") == at + "json_encode: value: expected a value, got nothing");
     CHECK(run("return json_decode(('['):rep(100000))") == at + "json_decode: text: is nested deeper than 200");
     CHECK(run("return json_decode('[1] x')") == at + "json_decode: text: is not valid JSON at byte 5 (line 1)");
@@ -183,5 +231,6 @@ TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {
 
 TEST_CASE("a table is nested as deep as is allowed", "[files][lua]") {
     FileShell run;
-    CHECK(run("local t = {}; for i = 1, 199 do t = {t} end; local s = json_encode(t); return #s, json_encode(json_decode(s)) == s") == "400 true");
+    CHECK(run("local t = {}; for i = 1, 199 do t = {t} end; local s = json_encode(t); return #s, "
+              "json_encode(json_decode(s)) == s") == "400 true");
 }

@@ -21,25 +21,29 @@ TEST_CASE("fleet/opcounts counts what the closed forms say", "[experiments]") {
     CHECK(output.status == 0);
     CHECK(contains(output.out, "counts compared, sum of differences 0."));
     const std::string rows = read_bytes(folder / "results/fleet/opcounts/opcounts.csv");
-    for (const char* method : {"vanilla", "recursion", "lightning-attention-2", "fleet", "hybrid"}) CHECK(contains(rows, std::string("\n") + method + ","));
+    for (const char* method : {"vanilla", "recursion", "lightning-attention-2", "fleet", "hybrid"})
+        CHECK(contains(rows, std::string("\n") + method + ","));
     CHECK(contains(read_bytes(folder / "results/fleet/opcounts/opcounts.html"), "<table>"));
     CHECK(contains(read_bytes(folder / "results/fleet/opcounts/opcounts.svg"), "lightning-attention-2"));
 }
 
 TEST_CASE("fleet/masked_error stays below its bounds and draws them", "[experiments]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {fleet + "masked_error.lua", "--lengths", "16,40", "--heads", "1", "--rank", "4"});
+    const Output output =
+        run_in(folder, {fleet + "masked_error.lua", "--lengths", "16,40", "--heads", "1", "--rank", "4"});
     CAPTURE(output.err);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "18 measurements, 0 above their bound"));
     const std::string figure = read_bytes(folder / "results/fleet/masked_error/ratio.svg");
-    for (const char* part : {"worst case W", "layer 4, nystrom", "random, favor+", "U_N", "</svg>"}) CHECK(contains(figure, part));
+    for (const char* part : {"worst case W", "layer 4, nystrom", "random, favor+", "U_N", "</svg>"})
+        CHECK(contains(figure, part));
     CHECK(contains(read_bytes(folder / "results/fleet/masked_error/masked_error.html"), "<svg"));
 }
 
 TEST_CASE("fleet/accuracy measures every factorisation with and without the mask", "[experiments]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {fleet + "accuracy.lua", "--length", "24", "--heads", "1", "--ranks", "4,24", "--seeds", "2", "--inputs", "random,layer4"});
+    const Output output = run_in(folder, {fleet + "accuracy.lua", "--length", "24", "--heads", "1", "--ranks", "4,24",
+                                          "--seeds", "2", "--inputs", "random,layer4"});
     CAPTURE(output.err);
     CHECK(output.status == 0);
     const std::string rows = read_bytes(folder / "results/fleet/accuracy/accuracy.csv");
@@ -59,8 +63,11 @@ TEST_CASE("fleet/accuracy measures every factorisation with and without the mask
 
 TEST_CASE("the experiments on low-rank attention refuse an option in one sentence", "[experiments]") {
     const TemporaryFolder folder;
-    const std::vector<std::vector<std::string>> wrong{{"accuracy", "--ranks", "0", "at least 1"}, {"accuracy", "--seeds", "0", "at least 1"}, {"accuracy", "--heads", "9", "from 1 to 4"},
-                                                      {"accuracy", "--heads", "1.5", "from 1 to 4"}, {"masked_error", "--lengths", "1", "of at least 2"}};
+    const std::vector<std::vector<std::string>> wrong{{"accuracy", "--ranks", "0", "at least 1"},
+                                                      {"accuracy", "--seeds", "0", "at least 1"},
+                                                      {"accuracy", "--heads", "9", "from 1 to 4"},
+                                                      {"accuracy", "--heads", "1.5", "from 1 to 4"},
+                                                      {"masked_error", "--lengths", "1", "of at least 2"}};
     for (const auto& w : wrong) {
         const Output output = run_in(folder, {fleet + w[0] + ".lua", w[1], w[2]});
         CHECK(output.status == 1);
@@ -68,12 +75,14 @@ TEST_CASE("the experiments on low-rank attention refuse an option in one sentenc
         CHECK(contains(output.err, w[3] + "\n"));
         CHECK_FALSE(contains(output.err, "traceback"));
     }
-    CHECK(run_in(folder, {fleet + "accuracy.lua", "--inputs", "layer2"}).err == "error: --inputs: \"layer2\", expected random, layer1 or layer4\n");
+    CHECK(run_in(folder, {fleet + "accuracy.lua", "--inputs", "layer2"}).err ==
+          "error: --inputs: \"layer2\", expected random, layer1 or layer4\n");
 }
 
 TEST_CASE("fleet/cost times every factorisation against length and rank", "[experiments]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {fleet + "cost.lua", "--lengths", "64,128", "--ranks", "4,8", "--dim", "8", "--seconds", "0.001", "--rate_length", "64"});
+    const Output output = run_in(folder, {fleet + "cost.lua", "--lengths", "64,128", "--ranks", "4,8", "--dim", "8",
+                                          "--seconds", "0.001", "--rate_length", "64"});
     CAPTURE(output.err);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "favor+ at N = 64, 8 heads, d = 64, r = 256, Float32"));

@@ -24,17 +24,22 @@ const char* const inputs = R"(
 TEST_CASE("linear_attention returns the output and the state, the same in every mode", "[lua][gated]") {
     Shell lua;
     REQUIRE(lua(inputs) == "");
-    CHECK(lua("O, S = linear_attention(q, k, v) return O:eltype(), S:eltype(), table.concat({O:size()}, ' '), table.concat({S:size()}, ' ')") ==
-          "Float32 Float32 2 4 20 3 2 2 5 3");
-    CHECK(lua("a, s = linear_attention(q, k, v, {update = 'gated_delta', log_decay = g, beta = beta, mode = 'recurrent', scale = 0.5}) "
+    CHECK(lua("O, S = linear_attention(q, k, v) return O:eltype(), S:eltype(), table.concat({O:size()}, ' '), "
+              "table.concat({S:size()}, ' ')") == "Float32 Float32 2 4 20 3 2 2 5 3");
+    CHECK(lua("a, s = linear_attention(q, k, v, {update = 'gated_delta', log_decay = g, beta = beta, mode = "
+              "'recurrent', scale = 0.5}) "
               "for _, mode in ipairs{'chunkwise', 'parallel'} do "
-              "  b, t = linear_attention(q, k, v, {update = 'gated_delta', log_decay = g, beta = beta, mode = mode, chunk = 8, scale = 0.5}) "
+              "  b, t = linear_attention(q, k, v, {update = 'gated_delta', log_decay = g, beta = beta, mode = mode, "
+              "chunk = 8, scale = 0.5}) "
               "  if not (near(a, b) and near(s, t)) then return mode end "
               "end "
-              "b, t = linear_attention{q = q, k = k, v = v, update = 'gated_delta', log_decay = g, beta = beta, scale = 0.5} "
+              "b, t = linear_attention{q = q, k = k, v = v, update = 'gated_delta', log_decay = g, beta = beta, scale "
+              "= 0.5} "
               "return near(a, b) and near(s, t)") == "true");
-    CHECK(lua("return near(linear_attention(q(':', {1, 2}), k, v), causal_linear_attention(q(':', {1, 2}), k, v, {method = 'vanilla'}))") == "true");
-    CHECK(lua("a, s = linear_attention(f64(q), f64(k), f64(v), {update = 'delta', beta = f64(beta)}) return a:eltype(), s:eltype()") == "Float64 Float64");
+    CHECK(lua("return near(linear_attention(q(':', {1, 2}), k, v), causal_linear_attention(q(':', {1, 2}), k, v, "
+              "{method = 'vanilla'}))") == "true");
+    CHECK(lua("a, s = linear_attention(f64(q), f64(k), f64(v), {update = 'delta', beta = f64(beta)}) return "
+              "a:eltype(), s:eltype()") == "Float64 Float64");
     CHECK(lua("a, s = linear_attention(f16(q), f16(k), f16(v)) return a:eltype(), s:eltype()") == "Float16 Float32");
 }
 
@@ -63,33 +68,46 @@ TEST_CASE("steps in Lua continue a prompt", "[lua][gated]") {
               "same = S == before "
               "x.inplace = true p, U = linear_attention_step(x) "
               "return same, U == T, S == T, o == p") == "true true true true");
-    CHECK(lua("o, T = linear_attention_step(f16(token(q, 1)), f16(token(k, 1)), f16(token(v, 1)), f16(zeros(2, 2, 5, 3))) return o:eltype(), T:eltype()") == "Float16 Float32");
+    CHECK(lua("o, T = linear_attention_step(f16(token(q, 1)), f16(token(k, 1)), f16(token(v, 1)), f16(zeros(2, 2, 5, "
+              "3))) return o:eltype(), T:eltype()") == "Float16 Float32");
 }
 
 TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gated]") {
     Shell lua;
     REQUIRE(lua(inputs) == "");
-    lua("one = {token(q, 1), token(k, 1), token(v, 1), zeros(2, 2, 5, 3)} function step(options) return linear_attention_step(one[1], one[2], one[3], one[4], options) end");
+    lua("one = {token(q, 1), token(k, 1), token(v, 1), zeros(2, 2, 5, 3)} function step(options) return "
+        "linear_attention_step(one[1], one[2], one[3], one[4], options) end");
     const std::string choices = "expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\"";
-    CHECK(lua("linear_attention(q, k, v, {update = 'gated-delta'})") == "user:1: update: \"gated-delta\", " + choices + " (did you mean \"gated_delta\"?)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'gated-delta'})") ==
+          "user:1: update: \"gated-delta\", " + choices + " (did you mean \"gated_delta\"?)");
     CHECK(lua("step{update = 'gate'}") == "user:1: update: \"gate\", " + choices + " (did you mean \"gated\"?)");
-    CHECK(lua("linear_attention(q, k, v, {mode = 'chunk'})") == "user:1: mode: \"chunk\", expected one of \"recurrent\", \"chunkwise\", \"parallel\" (did you mean \"chunkwise\"?)");
-    CHECK(lua("linear_attention(q, k, v, {logdecay = g})") == "user:1: linear_attention: unknown option \"logdecay\" (did you mean \"log_decay\"?)");
-    CHECK(lua("linear_attention{q = q, k = k, v = v, betta = g}") == "user:1: linear_attention: unknown option \"betta\" (did you mean \"beta\"?)");
-    CHECK(lua("step{in_place = true}") == "user:1: linear_attention_step: unknown option \"in_place\" (did you mean \"inplace\"?)");
+    CHECK(lua("linear_attention(q, k, v, {mode = 'chunk'})") ==
+          "user:1: mode: \"chunk\", expected one of \"recurrent\", \"chunkwise\", \"parallel\" (did you mean "
+          "\"chunkwise\"?)");
+    CHECK(lua("linear_attention(q, k, v, {logdecay = g})") ==
+          "user:1: linear_attention: unknown option \"logdecay\" (did you mean \"log_decay\"?)");
+    CHECK(lua("linear_attention{q = q, k = k, v = v, betta = g}") ==
+          "user:1: linear_attention: unknown option \"betta\" (did you mean \"beta\"?)");
+    CHECK(lua("step{in_place = true}") ==
+          "user:1: linear_attention_step: unknown option \"in_place\" (did you mean \"inplace\"?)");
     CHECK(lua("linear_attention(q, k)") == "user:1: v: expected a Tensor, got nothing");
     CHECK(lua("linear_attention{q = q, k = k}") == "user:1: v: expected a Tensor, got nothing");
-    CHECK(lua("linear_attention(q, k, v, {update = 'delta', beta = 0.5})") == "user:1: beta: expected a Tensor, got a number");
-    CHECK(lua("linear_attention(q, k, v, {update = 'gated'})") == "user:1: log_decay: missing, update = \"gated\" needs it");
+    CHECK(lua("linear_attention(q, k, v, {update = 'delta', beta = 0.5})") ==
+          "user:1: beta: expected a Tensor, got a number");
+    CHECK(lua("linear_attention(q, k, v, {update = 'gated'})") ==
+          "user:1: log_decay: missing, update = \"gated\" needs it");
     CHECK(lua("linear_attention(q, k, v, {chunk = 0})") == "user:1: chunk: 0, expected 1 or more");
     CHECK(lua("linear_attention(q, k, v, {state = zeros(2, 2, 3, 5)})") == "user:1: state: 2×2×3×5, expected 2×2×5×3");
     CHECK(lua("linear_attention_step(q, k, v, zeros(2, 2, 5, 3))") == "user:1: q: length 20, expected 1, one token");
     CHECK(lua("linear_attention_step(one[1], one[2], one[3])") == "user:1: state: expected a Tensor, got nothing");
     CHECK(lua("linear_attention_step(one[1], one[2], one[3], zeros(5, 3))") == "user:1: state: 5×3, expected 2×2×5×3");
-    CHECK(lua("linear_attention_step(one[1], one[2], one[3], f16(one[4]), {inplace = true})") == "user:1: state: Float16, expected Float32, the type it is advanced in");
+    CHECK(lua("linear_attention_step(one[1], one[2], one[3], f16(one[4]), {inplace = true})") ==
+          "user:1: state: Float16, expected Float32, the type it is advanced in");
     CHECK(lua("step{inplace = 1}") == "user:1: inplace: expected true or false, got a number");
-    CHECK(lua("linear_attention(zeros(5), k, v)").find("user:1: q: a 5 Tensor{Float32}, expected [batch, heads, length, width]") == 0);
-    CHECK(lua("linear_attention_step(zeros(5), one[2], one[3], one[4])").find("user:1: q: a 5 Tensor{Float32}, expected [batch, heads, length, width]") == 0);
+    CHECK(lua("linear_attention(zeros(5), k, v)")
+              .find("user:1: q: a 5 Tensor{Float32}, expected [batch, heads, length, width]") == 0);
+    CHECK(lua("linear_attention_step(zeros(5), one[2], one[3], one[4])")
+              .find("user:1: q: a 5 Tensor{Float32}, expected [batch, heads, length, width]") == 0);
     const std::string gpu = "user:1: device: \"gpu\" cannot be used, " + causeway::lua::gpu_text();
     CHECK(lua("linear_attention(q, k, v, {device = 'gpu'})") == gpu);
     CHECK(lua("step{device = 'gpu'}") == gpu);
@@ -101,19 +119,24 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
 TEST_CASE("opcount counts linear_attention", "[lua][gated]") {
     Shell lua;
     lua("x, y = randn(10, 3), randn(10, 4) "
-        "function count(options) local c = opcount(function() linear_attention(x, x, y, options) end) return c.multiplies, c.adds, c.exponentials, c.divisions end");
+        "function count(options) local c = opcount(function() linear_attention(x, x, y, options) end) return "
+        "c.multiplies, c.adds, c.exponentials, c.divisions end");
     CHECK(lua("return count{mode = 'recurrent'}") == "240 240 0 0");
     CHECK(lua("return count{mode = 'recurrent', update = 'gated', log_decay = -rand(10)}") == "360 240 10 0");
     CHECK(lua("return count{mode = 'recurrent', update = 'delta', beta = rand(10)}") == "400 400 0 0");
-    CHECK(lua("return count{mode = 'recurrent', update = 'gated_delta', log_decay = -rand(10, 3), beta = rand(10)}") == "520 400 30 0");
-    CHECK(lua("return opcount(function() linear_attention(x, x, y, {mode = 'recurrent'}) linear_attention(x, x, y, {mode = 'recurrent'}) end).multiplies") == "480");
+    CHECK(lua("return count{mode = 'recurrent', update = 'gated_delta', log_decay = -rand(10, 3), beta = rand(10)}") ==
+          "520 400 30 0");
+    CHECK(lua("return opcount(function() linear_attention(x, x, y, {mode = 'recurrent'}) linear_attention(x, x, y, "
+              "{mode = 'recurrent'}) end).multiplies") == "480");
     CHECK(lua("opcount(function() linear_attention_step(x({1, 1}), x({1, 1}), y({1, 1}), zeros(3, 4)) end)") ==
-          "user:1: opcount: linear_attention_step is not counted, expected linear_attention, with mode = \"recurrent\" for the same operations");
+          "user:1: opcount: linear_attention_step is not counted, expected linear_attention, with mode = \"recurrent\" "
+          "for the same operations");
 }
 
 TEST_CASE("options of linear_attention are offered by Tab", "[lua][gated]") {
     Shell lua;
-    CHECK(lua("return table.concat(causeway._options.linear_attention.update, ' '), table.concat(causeway._options.linear_attention.mode, ' ')") ==
+    CHECK(lua("return table.concat(causeway._options.linear_attention.update, ' '), "
+              "table.concat(causeway._options.linear_attention.mode, ' ')") ==
           "linear gated delta gated_delta recurrent chunkwise parallel");
     // What is offered is what the functions take.
     CHECK(lua("for name in pairs(causeway._options.linear_attention) do "
@@ -121,7 +144,8 @@ TEST_CASE("options of linear_attention are offered by Tab", "[lua][gated]") {
               "  if ok or e:find('unknown option') then return name end "
               "end "
               "for name in pairs(causeway._options.linear_attention_step) do "
-              "  local ok, e = pcall(linear_attention_step, randn(1, 1), randn(1, 1), randn(1, 1), zeros(1, 1), {[name] = print}) "
+              "  local ok, e = pcall(linear_attention_step, randn(1, 1), randn(1, 1), randn(1, 1), zeros(1, 1), "
+              "{[name] = print}) "
               "  if ok or e:find('unknown option') then return name end "
               "end "
               "return 'all'") == "all");

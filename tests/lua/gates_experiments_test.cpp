@@ -20,24 +20,49 @@ TEST_CASE("recall: every gradient of the model agrees with central differences",
     CAPTURE(output.out, output.err);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "All gradients are right"));
-    for (const char* update : {"linear", "gated", "delta", "gated_delta"}) CHECK(contains(output.out, std::string(" ") + update + " "));
+    for (const char* update : {"linear", "gated", "delta", "gated_delta"})
+        CHECK(contains(output.out, std::string(" ") + update + " "));
 }
 
 TEST_CASE("recall: the delta rule learns what a memory blind to the order cannot", "[experiments][gates]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {gates + "recall.lua", "--pairs", "4", "--rewrites", "8", "--keys", "6", "--values", "4", "--d", "4", "--model", "12",
-                                          "--steps", "300", "--batch", "16", "--rate", "0.02", "--seed", "2", "--updates", "linear,delta"});
+    const Output output = run_in(folder, {gates + "recall.lua",
+                                          "--pairs",
+                                          "4",
+                                          "--rewrites",
+                                          "8",
+                                          "--keys",
+                                          "6",
+                                          "--values",
+                                          "4",
+                                          "--d",
+                                          "4",
+                                          "--model",
+                                          "12",
+                                          "--steps",
+                                          "300",
+                                          "--batch",
+                                          "16",
+                                          "--rate",
+                                          "0.02",
+                                          "--seed",
+                                          "2",
+                                          "--updates",
+                                          "linear,delta"});
     CAPTURE(output.out, output.err);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "order-blind"));
-    for (const char* figure : {"loss.svg", "accuracy.svg"}) CHECK(contains(read_bytes(folder / (std::string("results/recall/") + figure)), "</svg>"));
+    for (const char* figure : {"loss.svg", "accuracy.svg"})
+        CHECK(contains(read_bytes(folder / (std::string("results/recall/") + figure)), "</svg>"));
     CHECK(contains(read_bytes(folder / "results/recall/curves.csv"), "delta,300,"));
     CHECK(contains(read_bytes(folder / "results/recall/recall.json"), "\"processor\""));
 
     // 2048 questions: three standard deviations of a share are 0.033.
-    const Output compared = run_in(folder, {"-e",
-        "local linear, delta = table.unpack((load('results/recall/recall.csv')))\n"
-        "print(linear.update, linear.accuracy < linear.ceiling + 0.033, delta.update, delta.accuracy > delta.ceiling + 0.033, delta.loss < linear.loss)"});
+    const Output compared =
+        run_in(folder, {"-e",
+                        "local linear, delta = table.unpack((load('results/recall/recall.csv')))\n"
+                        "print(linear.update, linear.accuracy < linear.ceiling + 0.033, delta.update, delta.accuracy > "
+                        "delta.ceiling + 0.033, delta.loss < linear.loss)"});
     CAPTURE(compared.out, compared.err);
     CHECK(contains(compared.out, "linear\ttrue\tdelta\ttrue\ttrue"));
 }
@@ -45,8 +70,27 @@ TEST_CASE("recall: the delta rule learns what a memory blind to the order cannot
 TEST_CASE("recall: the same seed gives the same layers", "[experiments][gates]") {
     const TemporaryFolder folder;
     const auto curves = [&](const char* seed) {
-        const Output output = run_in(folder, {gates + "recall.lua", "--pairs", "3", "--rewrites", "3", "--keys", "4", "--values", "3", "--heads", "2", "--d", "4", "--model", "6",
-                                              "--steps", "5", "--batch", "4", "--seed", seed});
+        const Output output = run_in(folder, {gates + "recall.lua",
+                                              "--pairs",
+                                              "3",
+                                              "--rewrites",
+                                              "3",
+                                              "--keys",
+                                              "4",
+                                              "--values",
+                                              "3",
+                                              "--heads",
+                                              "2",
+                                              "--d",
+                                              "4",
+                                              "--model",
+                                              "6",
+                                              "--steps",
+                                              "5",
+                                              "--batch",
+                                              "4",
+                                              "--seed",
+                                              seed});
         CAPTURE(output.err);
         CHECK(output.status == 0);
         return read_bytes(folder / "results/recall/curves.csv");
@@ -54,12 +98,14 @@ TEST_CASE("recall: the same seed gives the same layers", "[experiments][gates]")
     const std::string first = curves("1");
     CHECK(curves("1") == first);
     CHECK(curves("2") != first);
-    CHECK(contains(run_in(folder, {gates + "recall.lua", "--pairs", "40"}).err, "--pairs: 40, expected at most --keys, 32"));
+    CHECK(contains(run_in(folder, {gates + "recall.lua", "--pairs", "40"}).err,
+                   "--pairs: 40, expected at most --keys, 32"));
 }
 
 TEST_CASE("gates/bench compares updates forwards and backwards", "[experiments][gates]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {gates + "bench.lua", "--lengths", "70,100", "--heads", "1", "--dim", "8", "--seconds", "0.001", "--product", "32", "--turns", "2"});
+    const Output output = run_in(folder, {gates + "bench.lua", "--lengths", "70,100", "--heads", "1", "--dim", "8",
+                                          "--seconds", "0.001", "--product", "32", "--turns", "2"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "backward / forward"));
@@ -70,19 +116,24 @@ TEST_CASE("gates/bench compares updates forwards and backwards", "[experiments][
 
 TEST_CASE("chunk: times and counts over the chunk length, and the chunk that each prefers", "[experiments][gates]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {gates + "chunk.lua", "--length", "64", "--heads", "2", "--d", "4", "--chunks", "1,8,64", "--rounds", "2", "--seconds", "0.001"});
+    const Output output = run_in(folder, {gates + "chunk.lua", "--length", "64", "--heads", "2", "--d", "4", "--chunks",
+                                          "1,8,64", "--rounds", "2", "--seconds", "0.001"});
     CAPTURE(output.out, output.err);
     CHECK(output.status == 0);
-    for (const char* figure : {"time.svg", "operations.svg"}) CHECK(contains(read_bytes(folder / (std::string("results/chunk/") + figure)), "</svg>"));
+    for (const char* figure : {"time.svg", "operations.svg"})
+        CHECK(contains(read_bytes(folder / (std::string("results/chunk/") + figure)), "</svg>"));
     CHECK(contains(read_bytes(folder / "results/chunk/chunk.json"), "\"processor\""));
-    CHECK(contains(read_bytes(folder / "results/chunk/fit.csv"), "gated_delta,1,"));  // by operations chunks of one token are best
+    CHECK(contains(read_bytes(folder / "results/chunk/fit.csv"),
+                   "gated_delta,1,"));  // by operations chunks of one token are best
 
     // Claim F8 for two heads of 64 tokens: n (C (dk + dv) + 3 dk dv), and dv subtractions a token.
     const Output counted = run_in(folder, {"-e",
-        "for _, row in ipairs(load('results/chunk/chunk.csv')) do\n"
-        "  if row.update == 'delta' and row.operations ~= 2 * 64 * (row.chunk * 8 + 3 * 16 + 4) then print('wrong at', row.chunk) end\n"
-        "end\n"
-        "print('compared')"});
+                                           "for _, row in ipairs(load('results/chunk/chunk.csv')) do\n"
+                                           "  if row.update == 'delta' and row.operations ~= 2 * 64 * (row.chunk * 8 + "
+                                           "3 * 16 + 4) then print('wrong at', row.chunk) end\n"
+                                           "end\n"
+                                           "print('compared')"});
     CHECK(counted.out == "compared\n");
-    CHECK(contains(run_in(folder, {gates + "chunk.lua", "--chunks", "3"}).err, "--chunks: 3, expected divisors of --length, 4096"));
+    CHECK(contains(run_in(folder, {gates + "chunk.lua", "--chunks", "3"}).err,
+                   "--chunks: 3, expected divisors of --length, 4096"));
 }

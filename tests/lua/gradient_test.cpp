@@ -6,7 +6,9 @@ using causeway::testing::Shell;
 
 namespace {
 
-bool ends_with(const std::string& text, const std::string& end) { return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0; }
+bool ends_with(const std::string& text, const std::string& end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
 
 }  // namespace
 
@@ -14,30 +16,44 @@ TEST_CASE("causal_linear_attention_grad returns what the call has", "[lua][gradi
     Shell lua;
     lua("function t(...) return tensor({...}, 'f64'):reshape(select('#', ...), 1) end");
     // O_1 = b c v.
-    CHECK(lua("local b, c, v = causal_linear_attention_grad(t(2), t(3), t(5), t(7)) return b(1, 1), c(1, 1), v(1, 1)") == "105.0 70.0 42.0");
+    CHECK(
+        lua("local b, c, v = causal_linear_attention_grad(t(2), t(3), t(5), t(7)) return b(1, 1), c(1, 1), v(1, 1)") ==
+        "105.0 70.0 42.0");
     // O_2 = b_2 (γ c_1 v_1 + c_2 v_2) with everything 1 but γ and dO_2 = 3: dγ = 3.
-    CHECK(lua("local one = t(1, 1) local b, c, v, g = causal_linear_attention_grad(one, one, one, t(0, 3), {decay = 0.5}) return b(2, 1), c(1, 1), c(2, 1), v(1, 1), math.type(g), math.abs(g - 3) < 1e-12") ==
+    CHECK(lua("local one = t(1, 1) local b, c, v, g = causal_linear_attention_grad(one, one, one, t(0, 3), {decay = "
+              "0.5}) return b(2, 1), c(1, 1), c(2, 1), v(1, 1), math.type(g), math.abs(g - 3) < 1e-12") ==
           "4.5 1.5 3.0 1.5 float true");
     CHECK(lua("return select('#', causal_linear_attention_grad(t(1), t(1), t(1), t(1)))") == "3");
     lua("x = f64(randn(2, 3, 10, 4)) s = zeros(2, 3, 4, 4, 'f64')");
-    CHECK(lua("local a = table.pack(causal_linear_attention_grad(x, x, x, x, {decay = {0.5, 0.6, 1}, state = s})) return a.n, eltype(a[4]), #a[4], size(a[5])") == "5 Float64 3 2 3 4 4");
-    CHECK(lua("local a = table.pack(causal_linear_attention_grad(x, x, x, x, {state = s})) return a.n, size(a[4])") == "4 2 3 4 4");
-    CHECK(lua("local a = table.pack(causal_linear_attention_grad(x, x, x, x, {decay = fill(0.5, 3), normalize = true, block = 3})) return a.n, size(a[4])") == "4 3");
-    CHECK(lua("local a = causal_linear_attention_grad(x, x, x, x, {scale = 2, method = 'fleet'}) local b = causal_linear_attention_grad{q = x, k = x, v = x, dO = x, scale = 2} return maximum(abs(a - b))") == "0.0");
+    CHECK(lua("local a = table.pack(causal_linear_attention_grad(x, x, x, x, {decay = {0.5, 0.6, 1}, state = s})) "
+              "return a.n, eltype(a[4]), #a[4], size(a[5])") == "5 Float64 3 2 3 4 4");
+    CHECK(lua("local a = table.pack(causal_linear_attention_grad(x, x, x, x, {state = s})) return a.n, size(a[4])") ==
+          "4 2 3 4 4");
+    CHECK(lua("local a = table.pack(causal_linear_attention_grad(x, x, x, x, {decay = fill(0.5, 3), normalize = true, "
+              "block = 3})) return a.n, size(a[4])") == "4 3");
+    CHECK(lua("local a = causal_linear_attention_grad(x, x, x, x, {scale = 2, method = 'fleet'}) local b = "
+              "causal_linear_attention_grad{q = x, k = x, v = x, dO = x, scale = 2} return maximum(abs(a - b))") ==
+          "0.0");
 }
 
 TEST_CASE("linear_attention_grad returns a table of what the update has", "[lua][gradient]") {
     Shell lua;
-    lua("function keys(t) local out = {} for k in pairs(t) do out[#out + 1] = k end table.sort(out) return table.concat(out, ' ') end");
-    lua("q, k, v, G, g, b = randn(1, 4, 10, 3), randn(1, 2, 10, 3), randn(1, 2, 10, 5), randn(1, 4, 10, 5), -rand(1, 2, 10, 3), rand(1, 2, 10)");
+    lua("function keys(t) local out = {} for k in pairs(t) do out[#out + 1] = k end table.sort(out) return "
+        "table.concat(out, ' ') end");
+    lua("q, k, v, G, g, b = randn(1, 4, 10, 3), randn(1, 2, 10, 3), randn(1, 2, 10, 5), randn(1, 4, 10, 5), -rand(1, "
+        "2, 10, 3), rand(1, 2, 10)");
     CHECK(lua("return keys(linear_attention_grad(q, k, v, G))") == "dk dq dstate dv");
-    CHECK(lua("return keys(linear_attention_grad(q, k, v, G, {update = 'delta', beta = b}))") == "dbeta dk dq dstate dv");
-    CHECK(lua("r = linear_attention_grad(q, k, v, G, {update = 'gated_delta', log_decay = g, beta = b, chunk = 4, scale = 0.5}) return keys(r), size(r.dlog_decay)") ==
-          "dbeta dk dlog_decay dq dstate dv 1 2 10 3");
-    CHECK(lua("local w = linear_attention_grad{q = q, k = k, v = v, dO = G, update = 'gated_delta', log_decay = g, beta = b, mode = 'recurrent', scale = 0.5} "
-              "for name, x in pairs(r) do if norm(x - w[name]) > 1e-5 * norm(w[name]) then return name end end return 'all agree'") == "all agree");
+    CHECK(lua("return keys(linear_attention_grad(q, k, v, G, {update = 'delta', beta = b}))") ==
+          "dbeta dk dq dstate dv");
+    CHECK(lua("r = linear_attention_grad(q, k, v, G, {update = 'gated_delta', log_decay = g, beta = b, chunk = 4, "
+              "scale = 0.5}) return keys(r), size(r.dlog_decay)") == "dbeta dk dlog_decay dq dstate dv 1 2 10 3");
+    CHECK(lua("local w = linear_attention_grad{q = q, k = k, v = v, dO = G, update = 'gated_delta', log_decay = g, "
+              "beta = b, mode = 'recurrent', scale = 0.5} "
+              "for name, x in pairs(r) do if norm(x - w[name]) > 1e-5 * norm(w[name]) then return name end end return "
+              "'all agree'") == "all agree");
     // What arrives at the final state of no token at all is the gradient of the first one.
-    CHECK(lua("local n = zeros(1, 1, 0, 2) local d = ones(1, 1, 2, 2) return norm(linear_attention_grad(n, n, n, n, {dstate = d}).dstate - d)") == "0.0");
+    CHECK(lua("local n = zeros(1, 1, 0, 2) local d = ones(1, 1, 2, 2) return norm(linear_attention_grad(n, n, n, n, "
+              "{dstate = d}).dstate - d)") == "0.0");
 }
 
 TEST_CASE("gradients say in one sentence what does not fit", "[lua][gradient]") {
@@ -51,13 +67,17 @@ TEST_CASE("gradients say in one sentence what does not fit", "[lua][gradient]") 
     };
     refused("causal_linear_attention_grad(x, x, x)", "dO: expected a Tensor, got nothing");
     refused("causal_linear_attention_grad(x, x, x, ones(1, 2, 6, 4))", "dO: 1×2×6×4, expected 1×2×6×3 like V");
-    refused("causal_linear_attention_grad(x, x, x, x, {decoy = 1})", "causal_linear_attention_grad: unknown option \"decoy\" (did you mean \"decay\"?)");
-    refused("causal_linear_attention_grad(x, x, x, x, {decay = 'a'})", "decay: expected a number, a list of numbers or a Tensor, got a string");
-    refused("causal_linear_attention_grad(x, x, x, x, {decay = {}})", "decay: no values, expected a number in (0, 1] or one per head");
+    refused("causal_linear_attention_grad(x, x, x, x, {decoy = 1})",
+            "causal_linear_attention_grad: unknown option \"decoy\" (did you mean \"decay\"?)");
+    refused("causal_linear_attention_grad(x, x, x, x, {decay = 'a'})",
+            "decay: expected a number, a list of numbers or a Tensor, got a string");
+    refused("causal_linear_attention_grad(x, x, x, x, {decay = {}})",
+            "decay: no values, expected a number in (0, 1] or one per head");
     refused("causal_linear_attention_grad(x, x, x, x, {block = 0})", "block: 0, expected 1 or more");
     refused("linear_attention_grad(x, x, x, 1)", "dO: expected a Tensor, got a number");
     refused("linear_attention_grad(x, x, x, x, {update = 'gated'})", "log_decay: missing, update = \"gated\" needs it");
     refused("linear_attention_grad(x, x, x, x, {update = 'gatd'})", "(did you mean \"gated\"?)");
-    refused("linear_attention_grad(x, x, x, x, {dstate = ones(3)})", "dstate: 3, expected 1×2×3×3 like the final state");
+    refused("linear_attention_grad(x, x, x, x, {dstate = ones(3)})",
+            "dstate: 3, expected 1×2×3×3 like the final state");
     refused("linear_attention_grad(x, x, x, x, {dstate = 3})", "dstate: expected a Tensor, got a number");
 }

@@ -7,7 +7,9 @@ using causeway::testing::Shell;
 
 namespace {
 
-bool ends_with(const std::string& text, const std::string& end) { return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0; }
+bool ends_with(const std::string& text, const std::string& end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
 
 }  // namespace
 
@@ -15,36 +17,54 @@ TEST_CASE("lowrank returns factors, and what a factorisation has beside them", "
     Shell lua;
     lua("q, k = randn(1, 2, 40, 4), randn(1, 2, 40, 4)");
     CHECK(lua("local n = 0 for _, m in ipairs(lowrank_method_list()) do local B, C = lowrank(m.name, q, k) "
-              "if size(B, 3) == 40 and size(C, 4) == size(B, 4) and eltype(B) == 'Float32' then n = n + 1 end end return n") == "13");
+              "if size(B, 3) == 40 and size(C, 4) == size(B, 4) and eltype(B) == 'Float32' then n = n + 1 end end "
+              "return n") == "13");
     CHECK(lua("return size((lowrank('favor+', q, k, {rank = 7})))") == "1 2 40 7");
-    CHECK(lua("local x, y = f64(q), f64(k) local B, C = lowrank('svd', x, y, {rank = 40}) return maximum(abs(B * C:t() - exp(x * y:t() / 2))) < 1e-10") == "true");
-    CHECK(lua("local a = lowrank('rfa', q, k, {rank = 8, seed = 3}) local b = lowrank('rfa', q, k, {rank = 8, seed = 3}) local c = lowrank('rfa', q, k, {rank = 8, seed = 4}) return norm(a - b), norm(a - c) > 0") ==
+    CHECK(lua("local x, y = f64(q), f64(k) local B, C = lowrank('svd', x, y, {rank = 40}) return maximum(abs(B * C:t() "
+              "- exp(x * y:t() / 2))) < 1e-10") == "true");
+    CHECK(lua("local a = lowrank('rfa', q, k, {rank = 8, seed = 3}) local b = lowrank('rfa', q, k, {rank = 8, seed = "
+              "3}) local c = lowrank('rfa', q, k, {rank = 8, seed = 4}) return norm(a - b), norm(a - c) > 0") ==
           "0.0 true");
-    CHECK(lua("seed(5) local a = lowrank('lara', q, k, {rank = 8}) local b = lowrank('lara', q, k, {rank = 8}) seed(5) return norm(a - lowrank('lara', q, k, {rank = 8})), norm(a - b) > 0") == "0.0 true");
+    CHECK(lua("seed(5) local a = lowrank('lara', q, k, {rank = 8}) local b = lowrank('lara', q, k, {rank = 8}) seed(5) "
+              "return norm(a - lowrank('lara', q, k, {rank = 8})), norm(a - b) > 0") == "0.0 true");
     CHECK(lua("return select('#', lowrank('nystrom', q, k, {rank = 7, iterations = 6}))") == "2");
-    CHECK(lua("local _, _, e = lowrank('hyper', q, k, {rank = 8, block = 16}) return maximum(e.key_block), size(e.query_block)") == "3.0 1 2 40");
+    CHECK(lua("local _, _, e = lowrank('hyper', q, k, {rank = 8, block = 16}) return maximum(e.key_block), "
+              "size(e.query_block)") == "3.0 1 2 40");
     CHECK(lua("local _, _, e = lowrank('favor+', q, k, {rank = 8, rows = true}) return size(e.log_rows)") == "1 2 40");
-    CHECK(lua("local _, _, e = lowrank('skeinformer', q, k, {rank = 8, pilot = 5, v = randn(1, 2, 40, 3)}) return sum(e.exact_rows), size(e.exact_rows)") == "10.0 1 2 40");
-    CHECK(lua("local _, _, e = lowrank('transformer-vq', q, k, {rank = 8}) return minimum(e.code), maximum(e.code)") == "1.0 8.0");
+    CHECK(lua("local _, _, e = lowrank('skeinformer', q, k, {rank = 8, pilot = 5, v = randn(1, 2, 40, 3)}) return "
+              "sum(e.exact_rows), size(e.exact_rows)") == "10.0 1 2 40");
+    CHECK(lua("local _, _, e = lowrank('transformer-vq', q, k, {rank = 8}) return minimum(e.code), maximum(e.code)") ==
+          "1.0 8.0");
 }
 
 TEST_CASE("lowrank_error tells both errors and their bounds", "[lua][lowrank]") {
     Shell lua;
-    lua("q, k, v = randn(1, 2, 40, 4), randn(1, 2, 40, 4), randn(1, 2, 40, 3) B, C = lowrank('nystrom', q, k, {rank = 5}) e = lowrank_error(q, k, B, C, {v = v})");
-    CHECK(lua("return e.frobenius.ratio <= e.frobenius.bound, e.operator.ratio <= e.operator.bound, e.operator.bound == masking_constant(40), #e.heads") == "true true true 2");
+    lua("q, k, v = randn(1, 2, 40, 4), randn(1, 2, 40, 4), randn(1, 2, 40, 3) B, C = lowrank('nystrom', q, k, {rank = "
+        "5}) e = lowrank_error(q, k, B, C, {v = v})");
+    CHECK(lua("return e.frobenius.ratio <= e.frobenius.bound, e.operator.ratio <= e.operator.bound, e.operator.bound "
+              "== masking_constant(40), #e.heads") == "true true true 2");
     CHECK(lua("z = masked_norms(zeros(4, 4, 'f64')) return z.frobenius.ratio, z.operator.ratio") == "0.0 0.0");
-    CHECK(lua("x = zeros(5, 2, 'f64') one = ones(5, 1, 'f64') z = lowrank_error(x, x, one, one) return z.frobenius.relative, z.frobenius.ratio, z.operator.relative_masked") == "0.0 0.0 0.0");
-    CHECK(lua("return math.abs(e.frobenius.unmasked / norm(exp(f64(q) * f64(k):t() / 2) - f64(B) * f64(C):t()) - 1) < 1e-6") == "true");
-    CHECK(lua("return e.output.row_share <= 1, e.output.masked <= e.output.row_bound, e.heads[1].output.masked <= e.output.masked") == "true true true");
-    CHECK(lua("local u = lowrank_error(q, k, B, C, {mask = false}) return u.frobenius.masked, u.frobenius.unmasked == e.frobenius.unmasked, u.output") == "nil true nil");
+    CHECK(lua("x = zeros(5, 2, 'f64') one = ones(5, 1, 'f64') z = lowrank_error(x, x, one, one) return "
+              "z.frobenius.relative, z.frobenius.ratio, z.operator.relative_masked") == "0.0 0.0 0.0");
+    CHECK(lua("return math.abs(e.frobenius.unmasked / norm(exp(f64(q) * f64(k):t() / 2) - f64(B) * f64(C):t()) - 1) < "
+              "1e-6") == "true");
+    CHECK(lua("return e.output.row_share <= 1, e.output.masked <= e.output.row_bound, e.heads[1].output.masked <= "
+              "e.output.masked") == "true true true");
+    CHECK(lua("local u = lowrank_error(q, k, B, C, {mask = false}) return u.frobenius.masked, u.frobenius.unmasked == "
+              "e.frobenius.unmasked, u.output") == "nil true nil");
     // With one block hyper is exact, once its blocks are known.
-    CHECK(lua("local B, C, x = lowrank('hyper', q, k) return lowrank_error(q, k, B, C, {extras = x}).frobenius.unmasked, lowrank_error(q, k, B, C).frobenius.unmasked > 1") == "0.0 true");
-    CHECK(lua("local m = masked_norms(masked_worst_case(64)) return m.operator.ratio <= m.operator.bound, m.operator.ratio > 1.6, math.abs(m.frobenius.unmasked - 8) < 1e-9") == "true true true");
+    CHECK(lua("local B, C, x = lowrank('hyper', q, k) return lowrank_error(q, k, B, C, {extras = "
+              "x}).frobenius.unmasked, lowrank_error(q, k, B, C).frobenius.unmasked > 1") == "0.0 true");
+    CHECK(lua("local m = masked_norms(masked_worst_case(64)) return m.operator.ratio <= m.operator.bound, "
+              "m.operator.ratio > 1.6, math.abs(m.frobenius.unmasked - 8) < 1e-9") == "true true true");
 }
 
 TEST_CASE("every factorisation has a page of help and its options are completed", "[lua][lowrank]") {
     Shell lua;
-    CHECK(lua("for _, m in ipairs(lowrank_methods()) do local page = causeway.manual[m.name == 'svd' and 'lowrank-svd' or m.name] if not (page and page.text:find(m.source, 1, true)) then return m.name end end return 'all'") == "all");
+    CHECK(
+        lua("for _, m in ipairs(lowrank_methods()) do local page = causeway.manual[m.name == 'svd' and 'lowrank-svd' "
+            "or m.name] if not (page and page.text:find(m.source, 1, true)) then return m.name end end return 'all'") ==
+        "all");
     const std::unique_ptr<lua_State, void (*)(lua_State*)> state{causeway::lua::new_state(), lua_close};
     const auto words = [&](const std::string& text) { return causeway::lua::complete(state.get(), text).words; };
     CHECK(words("lowrank(\"fav") == std::vector<std::string>{"favor+"});
@@ -63,8 +83,11 @@ TEST_CASE("lowrank calls say in one sentence what does not fit", "[lua][lowrank]
         CHECK(ends_with(got, message));
     };
     refused("lowrank('nistrom', x, x)", "name: no factorisation is named \"nistrom\" (did you mean \"nystrom\"?)");
-    refused("lowrank('spiky', x, x)", "name: no factorisation is named \"spiky\", expected one of \"favor+\", \"rfa\", \"lara\", \"nystrom\", \"linformer\", "
-            "\"skyformer\", \"skeinformer\", \"transformer-vq\", \"hyper\", \"taylor\", \"hedgehog\", \"svd\", \"rsvd\"");
+    refused(
+        "lowrank('spiky', x, x)",
+        "name: no factorisation is named \"spiky\", expected one of \"favor+\", \"rfa\", \"lara\", \"nystrom\", "
+        "\"linformer\", "
+        "\"skyformer\", \"skeinformer\", \"transformer-vq\", \"hyper\", \"taylor\", \"hedgehog\", \"svd\", \"rsvd\"");
     refused("lowrank('svd', x, x, {rank = 0})", "rank: 0, expected 1 or more");
     refused("lowrank('svd', x, x, {rank = 9})", "rank: 9, expected at most 8, the length");
     refused("lowrank('svd', x, x, {iterations = 9})", "lowrank: unknown option \"iterations\"");
@@ -75,9 +98,12 @@ TEST_CASE("lowrank calls say in one sentence what does not fit", "[lua][lowrank]
     refused("lowrank('skeinformer', x, x, {v = 3})", "v: expected a Tensor, got a number");
     refused("lowrank('linformer', x * 1e30, x)", "q: the factors overflow, expected smaller queries, keys or scale");
     refused("lowrank('svd', x)", "k: expected a Tensor, got nothing");
-    refused("opcount(function() lowrank('svd', x, x) end)", "opcount: lowrank is not counted, expected the factors to be made before");
+    refused("opcount(function() lowrank('svd', x, x) end)",
+            "opcount: lowrank is not counted, expected the factors to be made before");
     refused("lowrank_error(x, x, x, x, {extras = 1})", "extras: expected the table that lowrank returns, got a number");
-    refused("lowrank_error(x, x, x, x, {extras = {key_blok = x}})", "extras: \"key_blok\" is nothing that lowrank returns, expected log_rows, query_block, key_block, exact_rows or code");
+    refused("lowrank_error(x, x, x, x, {extras = {key_blok = x}})",
+            "extras: \"key_blok\" is nothing that lowrank returns, expected log_rows, query_block, key_block, "
+            "exact_rows or code");
     refused("lowrank('hyper', x, x, {block = 0})", "block: 0, expected a whole number from 1 to 1048576");
     refused("masked_worst_case(3, 'V')", "which: \"V\", expected \"W\", \"G\" or \"H\"");
 }

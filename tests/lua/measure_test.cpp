@@ -7,40 +7,53 @@ using causeway::testing::Shell;
 
 TEST_CASE("btime calls the function, keeps its counts and shows one line", "[btime]") {
     Shell lua;
-    CHECK(lua("local n = 0; local t = btime(function() n = n + 1; local e = clock() + 1e-3; while clock() < e do end end, {samples = 4, show = false}) return n, t.samples") == "5 4");
-    CHECK(lua("local t = btime(function() local e = clock() + 1e-3; while clock() < e do end end, {samples = 3, show = false}) "
+    CHECK(lua("local n = 0; local t = btime(function() n = n + 1; local e = clock() + 1e-3; while clock() < e do end "
+              "end, {samples = 4, show = false}) return n, t.samples") == "5 4");
+    CHECK(lua("local t = btime(function() local e = clock() + 1e-3; while clock() < e do end end, {samples = 3, show = "
+              "false}) "
               "return t.minimum >= 1e-3 and t.minimum <= t.median and t.minimum <= t.mean and t.std >= 0") == "true");
     CHECK(lua("return getmetatable(btime(function() end, {samples = 1})).__shown") == "true");
     CHECK(lua("return getmetatable(btime(function() end, {samples = 1, show = false})).__shown") == "nil");
-    CHECK(lua("return tostring(btime(function() end, {samples = 3, show = false})):match('3 samples, 0 B extra')") == "3 samples, 0 B extra");
+    CHECK(lua("return tostring(btime(function() end, {samples = 3, show = false})):match('3 samples, 0 B extra')") ==
+          "3 samples, 0 B extra");
 }
 
 TEST_CASE("btime measures peak memory beyond what was held", "[btime]") {
     Shell lua;
-    CHECK(lua("local kept = zeros(1000) local t = btime(function() local a = zeros(1024, 256) a = nil return zeros(16) end, {samples = 2, show = false}) "
+    CHECK(lua("local kept = zeros(1000) local t = btime(function() local a = zeros(1024, 256) a = nil return zeros(16) "
+              "end, {samples = 2, show = false}) "
               "return t.memory >= 2^20 and t.memory < 2^20 + 4096") == "true");
     // What only the first call needs is not that of a call.
-    CHECK(lua("local made local t = btime(function() if not made then made = true local a = zeros(1024, 1024) end return zeros(16) end, {samples = 2, show = false}) "
+    CHECK(lua("local made local t = btime(function() if not made then made = true local a = zeros(1024, 1024) end "
+              "return zeros(16) end, {samples = 2, show = false}) "
               "return t.memory < 4096") == "true");
 }
 
 TEST_CASE("what cannot be timed is told at the user's line", "[btime]") {
     Shell lua;
     CHECK(lua("btime(3)") == "user:1: btime: f: expected a function, got a number");
-    CHECK(lua("\nbtime(print, {sample = 3})") == "user:2: btime: unknown option \"sample\" (did you mean \"samples\"?)");
+    CHECK(lua("\nbtime(print, {sample = 3})") ==
+          "user:2: btime: unknown option \"sample\" (did you mean \"samples\"?)");
     CHECK(lua("btime(print, {samples = 0})") == "user:1: btime: samples: 0, expected at least 1");
     CHECK(lua("btime(function() error('mine', 0) end)") == "mine");
 }
 
 TEST_CASE("a time limit stops Lua and C++ loops, and is over afterwards", "[timeout]") {
     Shell lua;
-    CHECK(lua("causeway._with_timeout(0.02, function() while true do end end)").find("the time limit was reached") != std::string::npos);
-    CHECK(lua("causeway._with_timeout(0.02, function() while true do randn(64, 64):sum() end end)").find("the time limit was reached") != std::string::npos);
+    CHECK(lua("causeway._with_timeout(0.02, function() while true do end end)").find("the time limit was reached") !=
+          std::string::npos);
+    CHECK(lua("causeway._with_timeout(0.02, function() while true do randn(64, 64):sum() end end)")
+              .find("the time limit was reached") != std::string::npos);
     CHECK(lua("return causeway._with_timeout(60, function(a, b) return b, a end, 1, 2)") == "2 1");
-    CHECK(lua("pcall(causeway._with_timeout, 0.01, function() while true do end end) local e = clock() + 0.03 while clock() < e do end return randn(4, 4):size(1)") == "4");
+    CHECK(lua("pcall(causeway._with_timeout, 0.01, function() while true do end end) local e = clock() + 0.03 while "
+              "clock() < e do end return randn(4, 4):size(1)") == "4");
     // The nearer of two limits holds, and the outer one comes back after the inner one.
-    CHECK(lua("causeway._with_timeout(0.02, function() causeway._with_timeout(60, function() while true do end end) end)").find("the time limit was reached") != std::string::npos);
-    CHECK(lua("causeway._with_timeout(0.05, function() pcall(causeway._with_timeout, 0.01, function() while true do end end) while true do end end)").find("the time limit") != std::string::npos);
+    CHECK(
+        lua("causeway._with_timeout(0.02, function() causeway._with_timeout(60, function() while true do end end) end)")
+            .find("the time limit was reached") != std::string::npos);
+    CHECK(lua("causeway._with_timeout(0.05, function() pcall(causeway._with_timeout, 0.01, function() while true do "
+              "end end) while true do end end)")
+              .find("the time limit") != std::string::npos);
     CHECK(lua("causeway._with_timeout(0, print)") == "user:1: timeout: 0, expected a number of seconds above 0");
 }
 
@@ -49,12 +62,14 @@ TEST_CASE("statistics and texts of numbers", "[statistics]") {
     CHECK(lua("return summary({3, 1, 2})") == "2 ± 1 (median 2, from 1 to 3, 3 values)");
     CHECK(lua("return summary(ones(2, 2)).count") == "4");
     CHECK(lua("return math.abs(growth_exponent({1, 2, 4}, {3, 12, 48}) - 2) < 1e-12") == "true");
-    CHECK(lua("growth_exponent({128, 128}, {1, 2})") == "user:1: N: all values are 128, expected at least two different ones");
+    CHECK(lua("growth_exponent({128, 128}, {1, 2})") ==
+          "user:1: N: all values are 128, expected at least two different ones");
     CHECK(lua("growth_exponent({128}, {1})") == "user:1: N: 1 values, expected at least two different ones");
     CHECK(lua("growth_exponent({0, 0}, {1, 1})") == "user:1: N: 0, expected positive numbers");
     CHECK(lua("growth_exponent({1, 2}, {3})") == "user:1: time: 1 values, expected 2 like N");
     CHECK(lua("summary({1, 'a'})") == "user:1: values: item 2 is a string, expected a number");
-    CHECK(lua("return number_text(0.0012345), number_text(12.3456), number_text(1234567.8), number_text(1.2e-7, 2), number_text(3), number_text(0.0), number_text(0/0), number_text(-1/0)") ==
+    CHECK(lua("return number_text(0.0012345), number_text(12.3456), number_text(1234567.8), number_text(1.2e-7, 2), "
+              "number_text(3), number_text(0.0), number_text(0/0), number_text(-1/0)") ==
           "0.001234 12.35 1234568 1.2e-7 3 0 NaN -Inf");
     CHECK(lua("threads(0)") == "user:1: threads: 0, expected a number from 1 to 1024");
     CHECK(lua("threads(1e300)") == "user:1: threads: 1e+300, expected a whole number of at most 9e15");
@@ -62,14 +77,17 @@ TEST_CASE("statistics and texts of numbers", "[statistics]") {
 
 TEST_CASE("a table of results is aligned by characters and keeps OOM", "[table]") {
     Shell lua;
-    CHECK(lua("return text_table({{method = 'fleet', N = 8, time = 1.5}, {method = 'recür', N = 128, time = 'OOM'}}, {columns = {'method', 'N', {key = 'time', unit = 'ms'}}, note = 'n'})") ==
+    CHECK(lua("return text_table({{method = 'fleet', N = 8, time = 1.5}, {method = 'recür', N = 128, time = 'OOM'}}, "
+              "{columns = {'method', 'N', {key = 'time', unit = 'ms'}}, note = 'n'})") ==
           " method    N  time (ms)\n"
           " ──────────────────────\n"
           " fleet     8      1.500\n"
           " recür   128        OOM\n"
           " n");
-    CHECK(lua("return text_table({{a = 'x<y', b = 'l\\ni'}}):html()").find("<td>x&lt;y</td><td>l i</td>") != std::string::npos);
-    CHECK(lua("return text_table({{a = 'x,\"y\"', b = 0.1}, {a = 1/3, b = 0/0}}):csv()") == "a,b\n\"x,\"\"y\"\"\",0.1\n0.3333333333333333,NaN\n");
+    CHECK(lua("return text_table({{a = 'x<y', b = 'l\\ni'}}):html()").find("<td>x&lt;y</td><td>l i</td>") !=
+          std::string::npos);
+    CHECK(lua("return text_table({{a = 'x,\"y\"', b = 0.1}, {a = 1/3, b = 0/0}}):csv()") ==
+          "a,b\n\"x,\"\"y\"\"\",0.1\n0.3333333333333333,NaN\n");
     CHECK(lua("return text_table({{a = ('word '):rep(20), b = ('ü'):rep(30), c = 1}}, {columns = {'a', 'b', 'c'}})") ==
           " a                                             b                               c\n"
           " ───────────────────────────────────────────────────────────────────────────────\n"
@@ -77,13 +95,18 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[table]"
           " word word word word word word word word word\n"
           " word word");
     CHECK(lua("text_table({1})") == "user:1: rows: item 1 is a number, expected a table");
-    CHECK(lua("local rows = {} for i = 1, 100 do rows[i] = {i = i} end local text = tostring(text_table(rows, {most = 4})) return #rows, select(2, text:gsub('\\n', ''))") == "100 6");
+    CHECK(lua("local rows = {} for i = 1, 100 do rows[i] = {i = i} end local text = tostring(text_table(rows, {most = "
+              "4})) return #rows, select(2, text:gsub('\\n', ''))") == "100 6");
 }
 
 TEST_CASE("a report stands alone", "[report]") {
     Shell lua;
-    const std::string page = lua("return report{title = 'A <b>', 'x & y', {heading = 'H'}, {code = 'c < d'}, text_table({{a = 1}}), plot({1, 2, 3}), plot({3, 2, 1})}");
-    for (const char* part : {"<title>A &lt;b&gt;</title>", "<p>x &amp; y</p>", "<h2>H</h2>", "<pre>c &lt; d</pre>", "<table>", "<svg", "prefers-color-scheme: dark", "f5-gnuplot_canvas", "f6-gnuplot_canvas"}) {
+    const std::string page =
+        lua("return report{title = 'A <b>', 'x & y', {heading = 'H'}, {code = 'c < d'}, text_table({{a = 1}}), "
+            "plot({1, 2, 3}), plot({3, 2, 1})}");
+    for (const char* part :
+         {"<title>A &lt;b&gt;</title>", "<p>x &amp; y</p>", "<h2>H</h2>", "<pre>c &lt; d</pre>", "<table>", "<svg",
+          "prefers-color-scheme: dark", "f5-gnuplot_canvas", "f6-gnuplot_canvas"}) {
         CAPTURE(part);
         CHECK(page.find(part) != std::string::npos);
     }
@@ -91,30 +114,47 @@ TEST_CASE("a report stands alone", "[report]") {
         CAPTURE(part);
         CHECK(page.find(part) == std::string::npos);
     }
-    CHECK(lua("return report{'\\nline < one\\nline two'}").find("<p>line &lt; one\nline two</p>") != std::string::npos);  // shown as two lines
-    CHECK(lua("report{print}") == "user:1: report: part 1: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a function");
+    CHECK(lua("return report{'\\nline < one\\nline two'}").find("<p>line &lt; one\nline two</p>") !=
+          std::string::npos);  // shown as two lines
+    CHECK(
+        lua("report{print}") ==
+        "user:1: report: part 1: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a function");
 }
 
 TEST_CASE("benchmark_method checks before it times", "[benchmark]") {
     Shell lua;
-    CHECK(lua("local r = benchmark_method('fleet', {lengths = {4}, heads = 1, rank = 2, repeats = 1, seed = 7, show = false}) return r.origin.seed, r.origin.causeway == machine().causeway") == "7 true");
-    CHECK(lua("local r = benchmark_method(function(B, C, V) return causal_linear_attention(B, C, V) * 1.5 end, {lengths = {16}, heads = 1, rank = 4, repeats = 2, show = false}) "
+    CHECK(lua("local r = benchmark_method('fleet', {lengths = {4}, heads = 1, rank = 2, repeats = 1, seed = 7, show = "
+              "false}) return r.origin.seed, r.origin.causeway == machine().causeway") == "7 true");
+    CHECK(lua("local r = benchmark_method(function(B, C, V) return causal_linear_attention(B, C, V) * 1.5 end, "
+              "{lengths = {16}, heads = 1, rank = 4, repeats = 2, show = false}) "
               "return r[1].status, r[1].mean, tostring(r):match('wrong: 0.50') ~= nil") == "wrong nil true");
-    CHECK(lua("local r = benchmark_method('fleet', {lengths = {16, 33}, heads = 2, rank = 4, dim = 3, repeats = 2, decay = 0.9, normalize = true, methods = {'vanilla'}, show = false}) "
-              "local t = {} for _, row in ipairs(r) do t[#t + 1] = row.method .. row.N .. row.status end return table.concat(t, ' ')") ==
-          "fleet16ok vanilla16ok fleet33ok vanilla33ok");
-    CHECK(lua("local r = benchmark_method(function() while true do end end, {lengths = {8, 16}, heads = 1, rank = 2, repeats = 1, timeout = 0.02, show = false}) return r[1].status, r[2].status") ==
-          "timeout timeout");
-    CHECK(lua("local r = benchmark_method(function() return zeros(1 << 24, 1 << 24) end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false}) return r[1].status") == "OOM");
+    CHECK(lua("local r = benchmark_method('fleet', {lengths = {16, 33}, heads = 2, rank = 4, dim = 3, repeats = 2, "
+              "decay = 0.9, normalize = true, methods = {'vanilla'}, show = false}) "
+              "local t = {} for _, row in ipairs(r) do t[#t + 1] = row.method .. row.N .. row.status end return "
+              "table.concat(t, ' ')") == "fleet16ok vanilla16ok fleet33ok vanilla33ok");
+    CHECK(lua("local r = benchmark_method(function() while true do end end, {lengths = {8, 16}, heads = 1, rank = 2, "
+              "repeats = 1, timeout = 0.02, show = false}) return r[1].status, r[2].status") == "timeout timeout");
+    CHECK(lua("local r = benchmark_method(function() return zeros(1 << 24, 1 << 24) end, {lengths = {8}, heads = 1, "
+              "rank = 2, repeats = 1, show = false}) return r[1].status") == "OOM");
     // Inputs, or the oracle, that do not fit are the cells of that length, not the end of the table.
-    CHECK(lua("local r = benchmark_method('fleet', {lengths = {8, 1 << 40, 9}, heads = 1, rank = 2, repeats = 1, show = false}) return r[1].status, r[2].status, r[3].status, #r") == "ok OOM ok 3");
-    CHECK(lua("local oracle = causeway.causal_oracle causeway.causal_oracle = function(B, ...) if size(B, 3) == 8 then return zeros(1 << 24, 1 << 24) end return oracle(B, ...) end "
-              "local r = benchmark_method('fleet', {lengths = {8, 9}, heads = 1, rank = 2, repeats = 1, show = false}) causeway.causal_oracle = oracle return r[1].status, r[2].status") == "OOM ok");
-    CHECK(lua("local r = benchmark_method(function() return nil end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false}) return r[1].status") == "error");
-    CHECK(lua("register_method{name = 'mine', forward = function(B, C, V, o) return causal_linear_attention(B, C, V, {method = 'row-based', decay = o.decay}) end} "
-              "return benchmark_method('mine', {lengths = {16}, heads = 1, rank = 4, repeats = 1, show = false})[1].status") == "ok");
-    CHECK(lua("benchmark_method('fleet', {lengths = {8}, heads = 1, decay = 1.5})") == "user:1: decay: 1.5, expected a number in (0, 1]");
-    CHECK(lua("benchmark_method('fleat')") == "user:1: benchmark_method: method: unknown name \"fleat\" (did you mean \"fleet\"?)");
-    CHECK(lua("benchmark_method('fleet', {length = {8}})") == "user:1: benchmark_method: unknown option \"length\" (did you mean \"lengths\"?)");
-    CHECK(lua("benchmark_method('fleet', {lengths = {0}})") == "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");
+    CHECK(lua("local r = benchmark_method('fleet', {lengths = {8, 1 << 40, 9}, heads = 1, rank = 2, repeats = 1, show "
+              "= false}) return r[1].status, r[2].status, r[3].status, #r") == "ok OOM ok 3");
+    CHECK(lua("local oracle = causeway.causal_oracle causeway.causal_oracle = function(B, ...) if size(B, 3) == 8 then "
+              "return zeros(1 << 24, 1 << 24) end return oracle(B, ...) end "
+              "local r = benchmark_method('fleet', {lengths = {8, 9}, heads = 1, rank = 2, repeats = 1, show = false}) "
+              "causeway.causal_oracle = oracle return r[1].status, r[2].status") == "OOM ok");
+    CHECK(lua("local r = benchmark_method(function() return nil end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, "
+              "show = false}) return r[1].status") == "error");
+    CHECK(lua("register_method{name = 'mine', forward = function(B, C, V, o) return causal_linear_attention(B, C, V, "
+              "{method = 'row-based', decay = o.decay}) end} "
+              "return benchmark_method('mine', {lengths = {16}, heads = 1, rank = 4, repeats = 1, show = "
+              "false})[1].status") == "ok");
+    CHECK(lua("benchmark_method('fleet', {lengths = {8}, heads = 1, decay = 1.5})") ==
+          "user:1: decay: 1.5, expected a number in (0, 1]");
+    CHECK(lua("benchmark_method('fleat')") ==
+          "user:1: benchmark_method: method: unknown name \"fleat\" (did you mean \"fleet\"?)");
+    CHECK(lua("benchmark_method('fleet', {length = {8}})") ==
+          "user:1: benchmark_method: unknown option \"length\" (did you mean \"lengths\"?)");
+    CHECK(lua("benchmark_method('fleet', {lengths = {0}})") ==
+          "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");
 }

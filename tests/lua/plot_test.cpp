@@ -15,7 +15,9 @@ TEST_CASE("a plot is text, SVG, PNG and PDF", "[plot]") {
     CHECK(contains(lua("return plot({1, 4, 9}, {title = 'Squares', xlabel = 'n', ylabel = 'n times n'})"), "Squares"));
     CHECK(contains(lua("return plot({1, 4, 9}, {ylabel = 'n times n'})"), " n times n\n"));
     CHECK(contains(lua("return getmetatable(plot({1})).__rich(plot({1, 4})).svg"), "<svg"));
-    CHECK(lua("local p = plot({1, 4, 9}) return p:save(dir .. 'a.svg'):save(dir .. 'a.PNG'):save(dir .. 'a.pdf') == p") == "true");
+    CHECK(
+        lua("local p = plot({1, 4, 9}) return p:save(dir .. 'a.svg'):save(dir .. 'a.PNG'):save(dir .. 'a.pdf') == p") ==
+        "true");
     CHECK(contains(lua.file("a.svg"), "</svg>"));
     CHECK(contains(lua.file("a.PNG").substr(0, 4), "PNG"));
     CHECK(lua.file("a.pdf").substr(0, 4) == "%PDF");
@@ -27,7 +29,9 @@ TEST_CASE("every way to give the numbers draws the same curve", "[plot]") {
     Shell lua;
     const std::string expected = lua("return plot({1, 2, 3}, {2, 4, 8})");
     CHECK(contains(expected, "A"));
-    for (const char* call : {"plot(f64{1, 2, 3}, f32{2, 4, 8})", "plot{{x = {1, 2, 3}, y = {2, 4, 8}}}", "plot{x = {1, 2, 3}, y = {2, 4, 8}}", "plot{2, 4, 8}", "plot({2, 4, 8})", "plot{{{1, 2, 3}, {2, 4, 8}}}"}) {
+    for (const char* call :
+         {"plot(f64{1, 2, 3}, f32{2, 4, 8})", "plot{{x = {1, 2, 3}, y = {2, 4, 8}}}",
+          "plot{x = {1, 2, 3}, y = {2, 4, 8}}", "plot{2, 4, 8}", "plot({2, 4, 8})", "plot{{{1, 2, 3}, {2, 4, 8}}}"}) {
         CAPTURE(call);
         CHECK(lua(std::string("return ") + call) == expected);
     }
@@ -47,7 +51,9 @@ TEST_CASE("sixteen curves look different, each from every other", "[plot]") {
 TEST_CASE("text of the user is text, whatever it holds", "[plot]") {
     Shell lua;
     const std::string hostile = R"(it's `touch BAD` "q" $x @y \n %s a_b^{c} <&> é)";
-    const std::string call = "local t = [==[" + hostile + "]==] return plot{{y = {1, 2}, label = t}, {y = {2, 1}, label = t}, title = t, xlabel = t, ylabel = t}";
+    const std::string call =
+        "local t = [==[" + hostile +
+        "]==] return plot{{y = {1, 2}, label = t}, {y = {2, 1}, label = t}, title = t, xlabel = t, ylabel = t}";
     CHECK(contains(lua(call), hostile));
     CHECK(contains(lua(call + ":svg()"), "it's `touch BAD` \"q\" $x @y \\n %s a_b^{c} &lt;&amp;> é"));
     CHECK_FALSE(std::filesystem::exists("BAD"));
@@ -61,11 +67,13 @@ TEST_CASE("points that cannot be drawn are left out", "[plot]") {
     CHECK(contains(lua("return plot({0, 1, -2, 10, 100}, {yscale = 'log'})"), "100"));
     CHECK(contains(lua("return plot({5})"), "A"));
     CHECK(contains(lua("return plot({5, 5, 5}, {yscale = 'log', xscale = 'log'})"), "A"));
-    CHECK(lua("plot(ones(2, 3))") == "user:1: plot: the curve: y: shape 2×3, expected one dimension, such as A(1); heatmap draws a matrix");
+    CHECK(lua("plot(ones(2, 3))") ==
+          "user:1: plot: the curve: y: shape 2×3, expected one dimension, such as A(1); heatmap draws a matrix");
     CHECK(contains(lua("return plot(range(1, 5):reshape(1, 5, 1))"), "A"));
     CHECK(lua("plot({0/0})") == "user:1: plot: there is no point to draw, expected at least one finite number");
     CHECK(lua("plot({})") == "user:1: plot: there is no point to draw, expected at least one finite number");
-    CHECK(lua("plot({-1, 0}, {yscale = 'log'})") == "user:1: plot: there is no point to draw, expected at least one finite (on a log axis positive) number");
+    CHECK(lua("plot({-1, 0}, {yscale = 'log'})") ==
+          "user:1: plot: there is no point to draw, expected at least one finite (on a log axis positive) number");
     CHECK(lua("return plot({1, 2}, {error = {0/0, 5}, yscale = 'log'}):svg() ~= nil") == "true");
     CHECK(lua("return #plot(randn(100000)):svg() < 2000000") == "true");
     CHECK(lua("return plot({1e-300, 1e300}, {yscale = 'log'}):svg() ~= nil") == "true");
@@ -84,14 +92,18 @@ TEST_CASE("what plot does not understand is told in a sentence", "[plot]") {
     CHECK(lua("plot()") == "user:1: plot: expected numbers to draw, got nothing");
     CHECK(lua("plot('x')") == "user:1: plot: expected a list of numbers, a Tensor or a table of curves, got a string");
     CHECK(lua("plot({1, 2}, {1, 2, 3})") == "user:1: plot: the curve: y has 3 values, expected 2 like x");
-    CHECK(lua("plot{{x = {1}, y = {1}}, {x = {1, 2}, y = {1}}}") == "user:1: plot: curve 2: y has 1 values, expected 2 like x");
+    CHECK(lua("plot{{x = {1}, y = {1}}, {x = {1, 2}, y = {1}}}") ==
+          "user:1: plot: curve 2: y has 1 values, expected 2 like x");
     CHECK(lua("plot({1, 'a'})") == "user:1: y: item 2 is a string, expected a number");
     CHECK(lua("plot({1}, {tittle = 'a'})") == "user:1: plot: unknown option \"tittle\" (did you mean \"title\"?)");
-    CHECK(lua("plot({1}, {style = 'dots'})") == "user:1: plot: style: \"dots\", expected \"lines\", \"points\", \"linespoints\" or \"dashed\"");
+    CHECK(lua("plot({1}, {style = 'dots'})") ==
+          "user:1: plot: style: \"dots\", expected \"lines\", \"points\", \"linespoints\" or \"dashed\"");
     CHECK(lua("plot({1}, {xscale = 'ln'})") == "user:1: plot: xscale: \"ln\", expected \"linear\" or \"log\"");
     CHECK(lua("plot({1}, {xrange = {2, 1}})") == "user:1: plot: xrange: expected {from, to} with from < to");
-    CHECK(lua("plot({1}, {save = 'a.gif'})") == "user:1: save: \"a.gif\", expected a name that ends in .svg, .png or .pdf");
-    CHECK(lua("plot({1}, {size = {1, 1}})") == "user:1: size: expected {width, height} in pixels, each from 50 to 8000");
+    CHECK(lua("plot({1}, {save = 'a.gif'})") ==
+          "user:1: save: \"a.gif\", expected a name that ends in .svg, .png or .pdf");
+    CHECK(lua("plot({1}, {size = {1, 1}})") ==
+          "user:1: size: expected {width, height} in pixels, each from 50 to 8000");
     CHECK(lua("plot{{label = 'a'}}") == "user:1: plot: the curve: no y given, expected {x = ..., y = ...}");
 }
 
@@ -119,5 +131,6 @@ TEST_CASE("a matrix as a heatmap", "[heatmap]") {
     CHECK(lua("heatmap(3)") == "user:1: A: expected a Tensor, got a number");
     CHECK(lua("heatmap(zeros(2, 3, 4))") == "user:1: A: 2×3×4 Tensor{Float32}, expected one matrix, such as A(1, 1)");
     CHECK(lua("heatmap(zeros(0, 4))") == "user:1: A: 0×4 Tensor{Float32}, expected at least one element");
-    CHECK(lua("heatmap(zeros(2, 2), {scale = 'log'})") == "user:1: heatmap: A has no finite positive element, expected at least one");
+    CHECK(lua("heatmap(zeros(2, 2), {scale = 'log'})") ==
+          "user:1: heatmap: A has no finite positive element, expected at least one");
 }

@@ -22,8 +22,8 @@ struct Output {
     std::string out, err;
 };
 
-// Seconds until the system's alarm ends a program of a test, far beyond what any takes: one that hangs fails its test with
-// status 142, and the other tests still run.
+// Seconds until the system's alarm ends a program of a test, far beyond what any takes: one that hangs fails its test
+// with status 142, and the other tests still run.
 constexpr unsigned longest_run = 300;
 
 // How long a program may take to show or to make something, on a machine that has other work too.
@@ -40,8 +40,10 @@ inline std::vector<char*> command_line(std::vector<std::string>& arguments) {
     return argv;
 }
 
-// In a child: becomes causeway in `folder`, which is HOME too, away from a person's settings. `environment` holds "NAME=value".
-[[noreturn]] inline void become_program(const std::string& folder, const std::vector<char*>& argv, std::vector<std::string> environment = {}) {
+// In a child: becomes causeway in `folder`, which is HOME too, away from a person's settings. `environment` holds
+// "NAME=value".
+[[noreturn]] inline void become_program(const std::string& folder, const std::vector<char*>& argv,
+                                        std::vector<std::string> environment = {}) {
     if (chdir(folder.c_str()) != 0) _exit(127);
     setenv("HOME", folder.c_str(), 1);
     for (const char* name : {"XDG_STATE_HOME", "INPUTRC", "NO_COLOR", "COLUMNS", "LINES"}) unsetenv(name);
@@ -53,7 +55,8 @@ inline std::vector<char*> command_line(std::vector<std::string>& arguments) {
 
 // Starts causeway with these arguments in `folder`, which is HOME too. Standard input, output and error are the files
 // in, out and err there. Returns its process.
-inline pid_t start_program(const TemporaryFolder& folder, std::vector<std::string> arguments, const std::string& input = "") {
+inline pid_t start_program(const TemporaryFolder& folder, std::vector<std::string> arguments,
+                           const std::string& input = "") {
     write_bytes(folder / "in", input);
     const auto argv = command_line(arguments);
     const pid_t child = fork();

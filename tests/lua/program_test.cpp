@@ -67,7 +67,8 @@ TEST_CASE("several lines are evaluated one after the other and share their local
 TEST_CASE("tables are shown to be read", "[program][display]") {
     CHECK(shown("{}") == "{}\n");
     CHECK(shown("{1, 'b', {c = 4}, x = true}") == "{1, \"b\", {c = 4}, x = true}\n");
-    CHECK(shown("{[true] = 1, ['two words'] = 2, [2.5] = 3, ['end'] = 4}") == "{[2.5] = 3, [\"end\"] = 4, [\"two words\"] = 2, [true] = 1}\n");
+    CHECK(shown("{[true] = 1, ['two words'] = 2, [2.5] = 3, ['end'] = 4}") ==
+          "{[2.5] = 3, [\"end\"] = 4, [\"two words\"] = 2, [true] = 1}\n");
     CHECK(shown("t = {}; t.t = t; t") == "{t = {…: itself}}\n");
     CHECK(shown("{{{{{1}}}}}") == "{{{{{…}}}}}\n");
     CHECK(contains(shown("t = {} for i = 1, 100 do t[i] = i end return t"), "… 60 more …,"));
@@ -84,9 +85,11 @@ TEST_CASE("a value may say how it is shown", "[program][display]") {
     CHECK(shown("setmetatable({}, {__tostring = function() return 'text' end})") == "text\n");
     CHECK(shown("setmetatable({}, {__rich = function() return {text = 'rich'} end})") == "rich\n");
     CHECK(shown("setmetatable({}, {__shown = true})") == "");
-    CHECK(shown("display(setmetatable({}, {__shown = true, __tostring = function() return 'again' end}))") == "again\n");
+    CHECK(shown("display(setmetatable({}, {__shown = true, __tostring = function() return 'again' end}))") ==
+          "again\n");
     CHECK(shown("io.write('a') display('b') print('c')") == "a\"b\"\nc\n");
-    CHECK(complaint("setmetatable({}, {__rich = function() return 5 end})") == "error: __rich: expected a table {text = ..., svg = ..., html = ...}, got a number\n");
+    CHECK(complaint("setmetatable({}, {__rich = function() return 5 end})") ==
+          "error: __rich: expected a table {text = ..., svg = ..., html = ...}, got a number\n");
     CHECK(contains(complaint("setmetatable({}, {__tostring = function() error('inner', 0) end})"), "error: inner\n"));
 }
 
@@ -117,7 +120,8 @@ TEST_CASE("help finds, suggests and points to Lua's manual", "[program][help]") 
 }
 
 TEST_CASE("an error is one sentence and a traceback of the user's lines", "[program]") {
-    const Output output = run_script("local function f(x)\n  return x.y.z\nend\nlocal function g() f({}) end\npcall(print)\ng()\n");
+    const Output output =
+        run_script("local function f(x)\n  return x.y.z\nend\nlocal function g() f({}) end\npcall(print)\ng()\n");
     CHECK(output.status == 1);
     CHECK(output.err ==
           "error: script.lua:2: attempt to index a nil value (field 'y')\n"
@@ -130,9 +134,13 @@ TEST_CASE("an error is one sentence and a traceback of the user's lines", "[prog
 TEST_CASE("an error inside the library is reported at the user's line", "[program]") {
     const Output output = run_script("local t = {1}\n\napropos(5)\n");
     CHECK(output.status == 1);
-    CHECK(output.err == "error: script.lua:3: apropos: expected a word to search for\nstack traceback:\n\tscript.lua:3: in main chunk\n");
-    CHECK(run_script("local function refuse() error('--heads: 0, expected 1 or more', 0) end\nrefuse()\n").err == "error: --heads: 0, expected 1 or more\n");
-    CHECK(contains(run_script("local function refuse() error('at 12:30: too late') end\nrefuse()\n").err, "traceback:\n\tscript.lua:1: in local 'refuse'"));
+    CHECK(output.err ==
+          "error: script.lua:3: apropos: expected a word to search for\nstack traceback:\n\tscript.lua:3: in main "
+          "chunk\n");
+    CHECK(run_script("local function refuse() error('--heads: 0, expected 1 or more', 0) end\nrefuse()\n").err ==
+          "error: --heads: 0, expected 1 or more\n");
+    CHECK(contains(run_script("local function refuse() error('at 12:30: too late') end\nrefuse()\n").err,
+                   "traceback:\n\tscript.lua:1: in local 'refuse'"));
     const Output inner = run_script("help('display', causeway)\ncauseway._literal = nil\ndisplay({})\n");
     CHECK(inner.status == 1);
     CHECK(contains(inner.err, "error: "));
@@ -145,7 +153,9 @@ TEST_CASE("syntax errors say what is wrong", "[program]") {
     CHECK(complaint("'abc") == "error: unfinished string near <eof>\n");
     const Output output = run_script("x = 1\n@time x\n");
     CHECK(output.status == 1);
-    CHECK(output.err == "error: script.lua:2: unexpected symbol near '@' (@time, @btime, @show, ?name and ;command are for the prompt and for -e, at the start of a line)\n");
+    CHECK(output.err ==
+          "error: script.lua:2: unexpected symbol near '@' (@time, @btime, @show, ?name and ;command are for the "
+          "prompt and for -e, at the start of a line)\n");
 }
 
 TEST_CASE("error objects of every kind are reported", "[program]") {
@@ -154,7 +164,8 @@ TEST_CASE("error objects of every kind are reported", "[program]") {
     CHECK(complaint("error()") == "error: the error object is a nil value\n");
     CHECK(complaint("error({code = 1})") == "error: the error object is a table value: {code = 1}\n");
     CHECK(complaint("error(setmetatable({}, {__tostring = function() return 'custom' end}))") == "error: custom\n");
-    CHECK(complaint("error(setmetatable({}, {__tostring = function() error('no') end}))") == "error: the error object is a table value\n");
+    CHECK(complaint("error(setmetatable({}, {__tostring = function() error('no') end}))") ==
+          "error: the error object is a table value\n");
     CHECK(contains(complaint("error(print)"), "error: the error object is a function value: "));
 }
 
@@ -163,13 +174,17 @@ TEST_CASE("nothing that a script does to Lua ends the program otherwise", "[prog
     CHECK(shown("function f() return pcall(f) end f();") == "");
     CHECK(complaint("('x'):rep(1 << 60)") == "error: resulting string too large\n");
     CHECK(complaint("('x'):rep(1 << 45)") == "error: resulting string too large\n");
-    CHECK(shown("print, tostring, error, string, type, table, pairs, next = 1, 2, 3, 4, 5, 6, 7, 8\n{1, 'a'}") == "{1, \"a\"}\n");
-    CHECK(complaint("print, tostring, error, string, type = 1, 2, 3, 4, 5; apropos(nil)") == "error: apropos: expected a word to search for\n");
+    CHECK(shown("print, tostring, error, string, type, table, pairs, next = 1, 2, 3, 4, 5, 6, 7, 8\n{1, 'a'}") ==
+          "{1, \"a\"}\n");
+    CHECK(complaint("print, tostring, error, string, type = 1, 2, 3, 4, 5; apropos(nil)") ==
+          "error: apropos: expected a word to search for\n");
     CHECK(shown("setmetatable({}, {__gc = function() error('in gc') end})\ncollectgarbage();") != "x");
-    CHECK(complaint("do local t <close> = setmetatable({}, {__close = function() error('closing', 0) end}) end").substr(0, 15) == "error: closing\n");
+    CHECK(complaint("do local t <close> = setmetatable({}, {__close = function() error('closing', 0) end}) end")
+              .substr(0, 15) == "error: closing\n");
     CHECK(complaint("coroutine.wrap(function() error('inside', 0) end)()") == "error: inside\n");
     CHECK(complaint("coroutine.create(5)") == "error: bad argument #1 to 'create' (function expected, got number)\n");
-    CHECK(contains(complaint("setmetatable(_G, {__index = function() error('strict', 0) end})\nundefined"), "error: strict\n"));
+    CHECK(contains(complaint("setmetatable(_G, {__index = function() error('strict', 0) end})\nundefined"),
+                   "error: strict\n"));
     CHECK(run_program({"-e", "os.exit(7)"}).status == 7);
     CHECK(run_program({"-e", "os.exit(true, true)"}).status == 0);
 }
@@ -184,11 +199,14 @@ TEST_CASE("memory that runs out is an error of the script", "[program]") {
 #else
         const std::string most = "200000";
 #endif
-        return std::system(("ulimit -v " + most + "; " CAUSEWAY_PROGRAM " " + folder / "script.lua" + " > " + folder / "out" + " 2> " + folder / "err").c_str());
+        return std::system(("ulimit -v " + most + "; " CAUSEWAY_PROGRAM " " + folder / "script.lua" + " > " +
+                            folder / "out" + " 2> " + folder / "err")
+                               .c_str());
     };
     CHECK(limited("local t = {} for i = 1, 1e9 do t[i] = ('x'):rep(1000000) .. i end") != 0);
     CHECK(contains(read_bytes(folder / "err"), "error: out of memory\n"));
-    CHECK(limited("print(pcall(function() local t = {} for i = 1, 1e9 do t[i] = {} end end)) collectgarbage() print(#('x'):rep(1000))") == 0);
+    CHECK(limited("print(pcall(function() local t = {} for i = 1, 1e9 do t[i] = {} end end)) collectgarbage() "
+                  "print(#('x'):rep(1000))") == 0);
     CHECK(read_bytes(folder / "out") == "false\tnot enough memory\n1000\n");
 }
 #endif
@@ -240,14 +258,17 @@ TEST_CASE("a wrong command line ends with status 2 and a sentence", "[program]")
     CHECK(output.err == "causeway: -e: expected code after it (causeway --help shows the usage)\n");
     output = run_program({"missing.lua"});
     CHECK(output.status == 2);
-    CHECK(output.err == "causeway: cannot open the script missing.lua: No such file or directory (causeway --help shows the usage)\n");
+    CHECK(
+        output.err ==
+        "causeway: cannot open the script missing.lua: No such file or directory (causeway --help shows the usage)\n");
     CHECK(run_program({""}).status == 2);
 }
 
 TEST_CASE("--version and --help", "[program]") {
     const Output version = run_program({"--version"});
     CHECK(version.status == 0);
-    for (const char* part : {"causeway " CAUSEWAY_VERSION "\n", "compiler: ", "SIMD: ", "threads: "}) CHECK(contains(version.out, part));
+    for (const char* part : {"causeway " CAUSEWAY_VERSION "\n", "compiler: ", "SIMD: ", "threads: "})
+        CHECK(contains(version.out, part));
     CHECK(contains(version.out, causeway::lua::gpu_text() + "\n"));
     const Output help = run_program({"--help"});
     CHECK(help.status == 0);
@@ -271,7 +292,8 @@ TEST_CASE("Ctrl-C ends a script with status 130", "[program][interrupt]") {
 
 TEST_CASE("a reader that goes away ends the program quietly", "[program]") {
     const TemporaryFolder folder;
-    const std::string command = CAUSEWAY_PROGRAM " -e 'while true do print(1) end' 2> " + folder / "err" + " | head -n 1 > " + folder / "out";
+    const std::string command =
+        CAUSEWAY_PROGRAM " -e 'while true do print(1) end' 2> " + folder / "err" + " | head -n 1 > " + folder / "out";
     CHECK(std::system(command.c_str()) == 0);
     CHECK(read_bytes(folder / "out") == "1\n");
     CHECK(read_bytes(folder / "err") == "");

@@ -20,7 +20,8 @@ namespace causeway::testing {
 class Terminal {
 public:
     // Starts causeway with `home` as HOME and folder; `environment` holds "NAME=value".
-    explicit Terminal(const std::string& home, std::vector<std::string> arguments = {}, std::vector<std::string> environment = {}) {
+    explicit Terminal(const std::string& home, std::vector<std::string> arguments = {},
+                      std::vector<std::string> environment = {}) {
         winsize size{};
         size.ws_row = 40;
         size.ws_col = 200;
@@ -60,7 +61,8 @@ public:
                 seen_ = at + text.size();
                 return passed;
             }
-            if (!read_more(limit)) throw std::runtime_error("\"" + text + "\" was not shown in time, but:\n" + shown_.substr(seen_));
+            if (!read_more(limit))
+                throw std::runtime_error("\"" + text + "\" was not shown in time, but:\n" + shown_.substr(seen_));
         }
     }
     // The next prompt, behind the answer to what was entered.
@@ -78,7 +80,8 @@ public:
         const auto limit = std::chrono::steady_clock::now() + patience;
         while (read_more(limit)) {}
         int status = 0;
-        if (std::chrono::steady_clock::now() >= limit || waitpid(child_, &status, 0) != child_) throw std::runtime_error("the program did not end; it showed:\n" + shown_);
+        if (std::chrono::steady_clock::now() >= limit || waitpid(child_, &status, 0) != child_)
+            throw std::runtime_error("the program did not end; it showed:\n" + shown_);
         ended_ = true;
         return shell_status(status);
     }
@@ -89,7 +92,8 @@ public:
 private:
     // False when the program has closed the terminal or the time is over.
     bool read_more(std::chrono::steady_clock::time_point limit) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now()).count();
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now()).count();
         pollfd ready{terminal_, POLLIN, 0};
         if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) return false;
         char bytes[4096];

@@ -17,7 +17,10 @@ constexpr const char* up = "\033[A";
 struct Session {
     TemporaryFolder home;
     Terminal terminal;
-    explicit Session(std::vector<std::string> environment = {"NO_COLOR=1"}) : terminal(home.path(), {}, std::move(environment)) { terminal.wait_for_prompt(); }
+    explicit Session(std::vector<std::string> environment = {"NO_COLOR=1"})
+        : terminal(home.path(), {}, std::move(environment)) {
+        terminal.wait_for_prompt();
+    }
 
     // What the line shows up to where the next prompt begins.
     std::string answer(const std::string& line) { return terminal.answer(line); }
@@ -109,7 +112,8 @@ TEST_CASE("errors are one sentence and keep the session", "[shell]") {
     CHECK(shell.answer("nothing.here") == "error: attempt to index a nil value (global 'nothing')\n");
     CHECK(shell.answer("x = = 1") == "error: unexpected symbol near '='\n");
     CHECK(shell.answer("f = function() error('deep') end") == "");
-    CHECK(shell.answer("f()") == "error: input[5]:1: deep\nstack traceback:\n\tinput[5]:1: in function 'f'\n\tinput[6]:1: in main chunk\n");
+    CHECK(shell.answer("f()") ==
+          "error: input[5]:1: deep\nstack traceback:\n\tinput[5]:1: in function 'f'\n\tinput[6]:1: in main chunk\n");
     CHECK(shell.answer("x") == "1\n");
     CHECK(shell.answer("function g() return g() + 1 end g()").find("stack overflow") != std::string::npos);
     CHECK(shell.answer("tostring, print, error = nil") == "");
@@ -124,13 +128,15 @@ TEST_CASE("a local at the prompt is explained", "[shell]") {
     shell.leave();
 }
 
-// The terminal drops what was typed before a Ctrl-C, at times just after it has announced it: the shell must not wait for it.
+// The terminal drops what was typed before a Ctrl-C, at times just after it has announced it: the shell must not wait
+// for it.
 TEST_CASE("Ctrl-C is heard right behind other keys", "[shell][interrupt]") {
     const std::string locale = GENERATE("C", "C.UTF-8");  // readline draws differently
     CAPTURE(locale);
     // No look for leaks: readline forgets some bytes of a quoted key or a count that ends in Ctrl-C.
     Session shell({"NO_COLOR=1", "LC_ALL=" + locale, "ASAN_OPTIONS=detect_leaks=0"});
-    const char* keys[] = {"", "a", "word", "\033", "\033[", "\022ab", "\026", "\033[200~pasted", "\0335", "\"\xc3", "\030"};
+    const char* keys[] = {"",      "a",      "word", "\033", "\033[", "\022ab", "\026", "\033[200~pasted",
+                          "\0335", "\"\xc3", "\030"};
     for (int round = 0; round < 10; ++round) {
         for (const char* typed : keys) {
             INFO("round " << round << ", typed before: '" << typed << "'");
@@ -154,7 +160,8 @@ TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[shell][interrupt]"
         "print('started') while true do pcall(error) end",
         "print('started') coroutine.wrap(function() while true do pcall(function() while true do end end) end end)()",
         "print('started') local q = randn(4, 4) while true do q = q + q end",
-        "print('started') local s = setmetatable({}, {__index = function(t, k) return t[k + 1] and 1 end}) while true do pcall(function() return s[1] end) end",
+        "print('started') local s = setmetatable({}, {__index = function(t, k) return t[k + 1] and 1 end}) while true "
+        "do pcall(function() return s[1] end) end",
     };
     for (const char* code : endless) {
         INFO(code);
@@ -210,7 +217,8 @@ TEST_CASE("lines typed ahead or pasted are evaluated in order", "[shell]") {
     shell.terminal.type("a = 1\rb = a + 1\rb * 21\r");
     shell.terminal.wait_for("\n42\n");
     shell.terminal.wait_for_prompt();
-    shell.terminal.type("\033[200~local c = 5\nlocal function f(x)\n\treturn x + c\nend\nf(1)\033[201~\r");  // a bracketed paste
+    shell.terminal.type(
+        "\033[200~local c = 5\nlocal function f(x)\n\treturn x + c\nend\nf(1)\033[201~\r");  // a bracketed paste
     shell.terminal.wait_for("\n6\n");
     shell.terminal.wait_for_prompt();
     shell.terminal.type("\033[200~causeway> d = 7\ncauseway> d\n7\n\033[201~\r");
@@ -266,7 +274,8 @@ TEST_CASE("history is kept across runs", "[shell][history]") {
         terminal.type(ctrl_d);
         CHECK(terminal.wait_for_end() == 0);
     }
-    CHECK(read_bytes(home / ".local/state/causeway/history") == "'the \\\\\\\\ first'\n'again'\ndo local i = 6\\nprint(i * 7) end\n");
+    CHECK(read_bytes(home / ".local/state/causeway/history") ==
+          "'the \\\\\\\\ first'\n'again'\ndo local i = 6\\nprint(i * 7) end\n");
     Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
     terminal.wait_for_prompt();
     terminal.type(std::string(up) + "\r");

@@ -32,8 +32,11 @@ auto count(const std::string& text, const std::string& part) {
 
 TEST_CASE("a sweep runs every combination, the last name of the order fastest", "[sweep]") {
     Shell lua;
-    const std::string run = "local seen = {} local r = sweep{grid = {b = {1, 2}, a = {'x', 'y'}}, run = function(p) seen[#seen + 1] = p.a .. p.b return p.b * 10 end";
-    CHECK(lua(run + "} return table.concat(seen, ' '), #r, r[2].a, r[2].b, r[2].value, r[2].status") == "x1 x2 y1 y2 4 x 2 20 ok");
+    const std::string run =
+        "local seen = {} local r = sweep{grid = {b = {1, 2}, a = {'x', 'y'}}, run = function(p) seen[#seen + 1] = p.a "
+        ".. p.b return p.b * 10 end";
+    CHECK(lua(run + "} return table.concat(seen, ' '), #r, r[2].a, r[2].b, r[2].value, r[2].status") ==
+          "x1 x2 y1 y2 4 x 2 20 ok");
     CHECK(lua(run + ", order = {'b'}} return table.concat(seen, ' ')") == "x1 y1 x2 y2");
 }
 
@@ -54,12 +57,14 @@ TEST_CASE("a point out of memory or time is recorded and the sweep goes on", "[s
 
 TEST_CASE("random numbers are the same at every point", "[sweep]") {
     Shell lua;
-    CHECK(lua("local r = sweep{grid = {N = {1, 2}}, seed = 7, run = function() return randn(1):sum() end} seed(7) local x = randn(1):sum() return r[1].value == x, r[2].value == x") == "true true");
+    CHECK(lua("local r = sweep{grid = {N = {1, 2}}, seed = 7, run = function() return randn(1):sum() end} seed(7) "
+              "local x = randn(1):sum() return r[1].value == x, r[2].value == x") == "true true");
 }
 
 TEST_CASE("rows can be chosen, listed and drawn", "[sweep]") {
     Shell lua;
-    lua("r = sweep{grid = {N = {2, 4}, m = {'a', 'b'}}, order = {'m'}, run = function(p) if p.m == 'b' and p.N == 4 then error('out of memory') end return {t = p.N * 1.0} end}");
+    lua("r = sweep{grid = {N = {2, 4}, m = {'a', 'b'}}, order = {'m'}, run = function(p) if p.m == 'b' and p.N == 4 "
+        "then error('out of memory') end return {t = p.N * 1.0} end}");
     CHECK(lua("return #r:where{m = 'a'}, #r:where(function(row) return row.N == 2 end), #r:where()") == "2 2 4");
     CHECK(lua("return table.concat(r:column('t'), ' ')") == "2.0 4.0 2.0");
     CHECK(contains(lua("return r:plot('N', 't', {by = 'm', title = 'T'})"), "**A**a"));
@@ -69,21 +74,29 @@ TEST_CASE("rows can be chosen, listed and drawn", "[sweep]") {
 TEST_CASE("what sweep does not understand is told in a sentence", "[sweep]") {
     Shell lua;
     CHECK(lua("sweep()") == "user:1: sweep: expected a table {grid = ..., run = ...}, got nothing");
-    CHECK(lua("sweep{run = print}") == "user:1: sweep: grid: expected a table of lists such as {N = {128, 256}}, got nothing");
+    CHECK(lua("sweep{run = print}") ==
+          "user:1: sweep: grid: expected a table of lists such as {N = {128, 256}}, got nothing");
     CHECK(lua("sweep{grid = {N = {1}}}") == "user:1: sweep: run: expected a function of a point, got nothing");
-    CHECK(lua("sweep{grid = {N = 3}, run = print}") == "user:1: sweep: grid.N: expected a list of values, got a number");
+    CHECK(lua("sweep{grid = {N = 3}, run = print}") ==
+          "user:1: sweep: grid.N: expected a list of values, got a number");
     CHECK(lua("sweep{grid = {N = {1, 1.0}}, run = print}") == "user:1: sweep: grid.N: 1 appears twice");
     CHECK(lua("sweep{grid = {N = {0/0}}, run = print}").find("user:1: sweep: grid.N: item 1 is ") == 0);
-    CHECK(lua("sweep{grid = {N = {1}}, order = {'M'}, run = print}") == "user:1: sweep: order: item 1 is \"M\", which is not in the grid");
-    CHECK(lua("sweep{grid = {N = {1}}, run = function() end}") == "user:1: sweep: run returned nothing at N = 1, expected a number or a table of results");
-    CHECK(lua("sweep{grid = {N = {1}}, run = function() return {N = 2} end}") == "user:1: sweep: run returned \"N\", which is already the name of a column");
-    CHECK(lua("sweep{grid = {status = {1}}, run = print}") == "user:1: sweep: grid.status: the name of a column that every row has, expected another");
+    CHECK(lua("sweep{grid = {N = {1}}, order = {'M'}, run = print}") ==
+          "user:1: sweep: order: item 1 is \"M\", which is not in the grid");
+    CHECK(lua("sweep{grid = {N = {1}}, run = function() end}") ==
+          "user:1: sweep: run returned nothing at N = 1, expected a number or a table of results");
+    CHECK(lua("sweep{grid = {N = {1}}, run = function() return {N = 2} end}") ==
+          "user:1: sweep: run returned \"N\", which is already the name of a column");
+    CHECK(lua("sweep{grid = {status = {1}}, run = print}") ==
+          "user:1: sweep: grid.status: the name of a column that every row has, expected another");
     CHECK(lua("sweep{grid = {value = {1}}, run = function() return 2 end}") ==
-          "user:1: sweep: run returned a number at value = 1, whose column \"value\" is a parameter's: return it under a name of its own");
+          "user:1: sweep: run returned a number at value = 1, whose column \"value\" is a parameter's: return it under "
+          "a name of its own");
     lua("r = sweep{grid = {N = {1, 2}}, run = function(p) return {y = p.N} end}");
     CHECK(lua("r:column('z')") == "user:1: column: no row has \"z\", expected one of N, y, status");
     CHECK(lua("r:column('y', {M = 2})") == "user:1: filter: no row has \"M\", expected one of N, y, status");
-    CHECK(lua("r:table{columns = {'zz'}}") == "user:1: table: columns: no row has \"zz\", expected one of N, y, status");
+    CHECK(lua("r:table{columns = {'zz'}}") ==
+          "user:1: table: columns: no row has \"zz\", expected one of N, y, status");
     CHECK(lua("r:plot('N', 'y', {by = 'q'})") == "user:1: plot: by: no row has \"q\", expected one of N, y, status");
     CHECK(lua("sweep{grid = {N = {1}}, rum = 1}") == "user:1: sweep: unknown option \"rum\" (did you mean \"run\"?)");
     CHECK(lua("sweep{grid = {N = {1}}, run = function() error('boo') end}") == "user:1: boo (sweep at N = 1)");
@@ -91,7 +104,8 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[sweep]") {
 
 TEST_CASE("finished rows are on the disk, with their origin", "[sweep]") {
     Shell lua;
-    lua("calls = 0 function go(more) local o = {grid = {N = {1, 2, 3}}, save = dir .. 'one/', run = function(p) calls = calls + 1 if p.N == stop_at then error('stop', 0) end return {x = p.N / 4, y = 0/0} end} "
+    lua("calls = 0 function go(more) local o = {grid = {N = {1, 2, 3}}, save = dir .. 'one/', run = function(p) calls "
+        "= calls + 1 if p.N == stop_at then error('stop', 0) end return {x = p.N / 4, y = 0/0} end} "
         "for k, v in pairs(more or {}) do o[k] = v end local r = sweep(o) return r end stop_at = 3");
     CHECK(lua("go()") == "stop (sweep at N = 3)");
     CHECK(count(lua.file("one/rows.jsonl"), "\"point\"") == 2);
@@ -99,7 +113,8 @@ TEST_CASE("finished rows are on the disk, with their origin", "[sweep]") {
 
     CHECK(lua("stop_at = nil calls = 0 local r = go() return calls, #r, r[1].x, r[1].y ~= r[1].y") == "1 3 0.25 true");
     CHECK(lua.file("one/one.csv") == "N,x,y,status,origin\n1,0.25,NaN,ok,1\n2,0.5,NaN,ok,1\n3,0.75,NaN,ok,1\n");
-    CHECK(lua("local j = causeway.json_decode(io.open(dir .. 'one/one.json'):read('a')) return j.origins[1].processor == machine().processor, j.origins[1].causeway == machine().causeway, j.seed, #j.rows") ==
+    CHECK(lua("local j = causeway.json_decode(io.open(dir .. 'one/one.json'):read('a')) return j.origins[1].processor "
+              "== machine().processor, j.origins[1].causeway == machine().causeway, j.seed, #j.rows") ==
           "true true 1 3");
 
     SECTION("a finished sweep runs nothing") { CHECK(lua("calls = 0 go() return calls") == "0"); }
@@ -108,7 +123,9 @@ TEST_CASE("finished rows are on the disk, with their origin", "[sweep]") {
         CHECK(lua("calls = 0 local r = go{grid = {N = {1, 2, 3, 4}}} return calls, #r") == "0 4");
     }
     SECTION("another seed is refused") {
-        CHECK(contains(lua("go{seed = 2}"), "holds rows made with seed 1, not 2; use that seed, another name, or fresh = true to start again"));
+        CHECK(contains(
+            lua("go{seed = 2}"),
+            "holds rows made with seed 1, not 2; use that seed, another name, or fresh = true to start again"));
         CHECK(lua("calls = 0 go{seed = 2, fresh = true} return calls") == "3");
     }
     SECTION("rows of another machine are kept and named") {
@@ -134,10 +151,12 @@ TEST_CASE("finished rows are on the disk, with their origin", "[sweep]") {
         std::string rows = lua.file("one/rows.jsonl");
         rows[rows.find("{", 3)] = '#';
         write_bytes(lua.path("one/rows.jsonl"), rows);
-        CHECK(contains(lua("go()"), "one/rows.jsonl, line 1 is not a row; repair the file or start again with fresh = true"));
+        CHECK(contains(lua("go()"),
+                       "one/rows.jsonl, line 1 is not a row; repair the file or start again with fresh = true"));
     }
     SECTION("two sweeps do not write the same journal") {
-        CHECK(contains(lua("journal = causeway._open_journal(dir .. 'one/rows.jsonl') go()"), "rows.jsonl is in use by another process"));
+        CHECK(contains(lua("journal = causeway._open_journal(dir .. 'one/rows.jsonl') go()"),
+                       "rows.jsonl is in use by another process"));
     }
 }
 
@@ -146,7 +165,8 @@ TEST_CASE("a sweep killed at random moments loses and repeats no finished row", 
     CAPTURE(seed);
     std::mt19937 random(seed);
     const TemporaryFolder folder;
-    // Each run of a point leaves a line in runs; a point may run twice only when it was killed before its row was written.
+    // Each run of a point leaves a line in runs; a point may run twice only when it was killed before its row was
+    // written.
     write_bytes(folder / "sweep.lua", R"(
 local runs = io.open("runs", "a")
 sweep{grid = {N = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, method = {"a", "b", "c"}}, save = "results/killed", run = function(p)
@@ -160,8 +180,10 @@ end}
     std::string before;
     for (bool complete = false; !complete;) {
         const pid_t child = start_program(folder, {"sweep.lua"});
-        // Longer and longer, so that a slow start (sanitizers, a loaded machine) does not keep every run from getting on.
-        ::usleep(std::uniform_int_distribution<useconds_t>(5000, 120000 + 4000 * static_cast<useconds_t>(kills))(random));
+        // Longer and longer, so that a slow start (sanitizers, a loaded machine) does not keep every run from getting
+        // on.
+        ::usleep(
+            std::uniform_int_distribution<useconds_t>(5000, 120000 + 4000 * static_cast<useconds_t>(kills))(random));
         ::kill(child, SIGKILL);
         complete = wait_for_program(folder, child).status == 0;
         kills += !complete;

@@ -65,9 +65,11 @@ TEST_CASE("tensors are made from dimensions, tables and types", "[lua][tensor]")
     CHECK(lua("#range(0, 1, 0.1), range(0, 1, 0.1)(11)") == "11 1.0");
     CHECK(lua("flat(range(5, 1, -2))") == "3: 5 3 1");
     CHECK(lua("#range(2, 1)") == "0");
-    for (const char* call : {"zeros(2, 3, \"Float64\")", "zeros(2, 3, \"f64\")", "zeros(2, 3, {dtype = \"f64\"})", "zeros({2, 3}, \"f64\")", "zeros{2, 3, dtype = \"f64\"}",
-                             "tensor({1, 2}, \"float64\")", "tensor{1, 2, dtype = \"f64\"}", "range(1, 2, \"f64\")", "range(1, 2, 1, \"f64\")", "randperm(3, \"f64\")",
-                             "similar(zeros(2), \"f64\")", "fill(1, 2, \"f64\")", "f64(zeros(2))", "zeros(2):f64()", "tensor(zeros(2), \"f64\")"}) {
+    for (const char* call : {"zeros(2, 3, \"Float64\")", "zeros(2, 3, \"f64\")", "zeros(2, 3, {dtype = \"f64\"})",
+                             "zeros({2, 3}, \"f64\")", "zeros{2, 3, dtype = \"f64\"}", "tensor({1, 2}, \"float64\")",
+                             "tensor{1, 2, dtype = \"f64\"}", "range(1, 2, \"f64\")", "range(1, 2, 1, \"f64\")",
+                             "randperm(3, \"f64\")", "similar(zeros(2), \"f64\")", "fill(1, 2, \"f64\")",
+                             "f64(zeros(2))", "zeros(2):f64()", "tensor(zeros(2), \"f64\")"}) {
         CAPTURE(call);
         CHECK(lua(std::string("eltype(") + call + ")") == "Float64");
     }
@@ -103,7 +105,8 @@ TEST_CASE("elements and parts are read and written", "[lua][tensor]") {
     CHECK(lua("A(1, 1, 1, 1)") == "a 2×3×4 Tensor{Float32} has 3 dimensions, got 4 indices");
     CHECK(lua("zeros(0)(1)") == "index 1: 1, but the dimension is empty");
     CHECK(lua("A:set(zeros(5), 1, 1)") == "set: value: shape 5 does not fit the part of shape 4");
-    CHECK(lua("A:set('x', 1)") == "set: value: expected a number or a Tensor, got \"x\"; the order is A:set(value, i, j)");
+    CHECK(lua("A:set('x', 1)") ==
+          "set: value: expected a number or a Tensor, got \"x\"; the order is A:set(value, i, j)");
     CHECK(lua("A[1]") == "a Tensor is indexed as A(i, j), not with [ ]");
     CHECK(lua("A[1] = 2") == "elements of a Tensor are written as A:set(value, i, j), not with =");
 }
@@ -113,7 +116,8 @@ TEST_CASE("operators", "[lua][tensor]") {
     lua(flat);
     lua("A = tensor{{1, 2}, {3, 4}}");
     CHECK(lua("flat(A + 1), flat(1 - A)") == "2x2: 2 3 4 5 2x2: 0 -1 -2 -3");
-    CHECK(lua("flat(A * 2), flat(2 * A), flat(A / 2), flat(12 / A), flat(-A)") == "2x2: 2 4 6 8 2x2: 2 4 6 8 2x2: 0.5 1 1.5 2 2x2: 12 6 4 3 2x2: -1 -2 -3 -4");
+    CHECK(lua("flat(A * 2), flat(2 * A), flat(A / 2), flat(12 / A), flat(-A)") ==
+          "2x2: 2 4 6 8 2x2: 2 4 6 8 2x2: 0.5 1 1.5 2 2x2: 12 6 4 3 2x2: -1 -2 -3 -4");
     CHECK(lua("flat(A * A), flat(times(A, A)), flat(A:t())") == "2x2: 7 10 15 22 2x2: 1 4 9 16 2x2: 1 3 2 4");
     CHECK(lua("flat(A + tensor{10, 20}), flat(A * tensor{1, 1})") == "2x2: 11 22 13 24 2: 3 7");
     CHECK(lua("A == A:copy(), A == A + 1, A == A:f64(), A == 1") == "true false false false");
@@ -138,26 +142,34 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
     CHECK(lua("quantile(A, 0.5), flat(quantile(A, {0, 1})), flat(quantile(A, 0.5, 1))") == "2.5 2: 1 4 1x2: 2 3");
     CHECK(lua("flat(cumsum(A, 1)), flat(cumsum{1, 2, 3})") == "2x2: 1 2 4 6 3: 1 3 6");
     CHECK(lua("cumsum(A)") == "cumsum: dim: expected a number, got nothing");
-    CHECK(lua("norm(tensor{3, 4}), opnorm(tensor{{3, 0}, {0, 4}}), dot(tensor{1, 2}, tensor{3, 4}), tr(A)") == "5.0 4.0 11.0 5.0");
-    CHECK(lua("any(A), all(A), any(lt(A, 0)), any(function(x) return x > 3 end, A), all(A, function(x) return x > 3 end)") == "true true false true false");
-    CHECK(lua("flat(any(tensor{{0, 1}, {0, 0}}, 2)), flat(tensor{{0, 1}, {0, 0}}:any(1)), flat(all(tensor{{2, 0/0}, {0, 1}}, 2)), flat(all(A, 1))") ==
-          "2x1: 1 0 1x2: 0 1 2x1: 1 0 1x2: 1 1");
+    CHECK(lua("norm(tensor{3, 4}), opnorm(tensor{{3, 0}, {0, 4}}), dot(tensor{1, 2}, tensor{3, 4}), tr(A)") ==
+          "5.0 4.0 11.0 5.0");
+    CHECK(lua("any(A), all(A), any(lt(A, 0)), any(function(x) return x > 3 end, A), all(A, function(x) return x > 3 "
+              "end)") == "true true false true false");
+    CHECK(lua("flat(any(tensor{{0, 1}, {0, 0}}, 2)), flat(tensor{{0, 1}, {0, 0}}:any(1)), flat(all(tensor{{2, 0/0}, "
+              "{0, 1}}, 2)), flat(all(A, 1))") == "2x1: 1 0 1x2: 0 1 2x1: 1 0 1x2: 1 1");
     CHECK(lua("flat(any(zeros(2, 0), 2)), flat(all(zeros(2, 0), 2))") == "2x1: 0 0 2x1: 1 1");
     CHECK(lua("size(reshape(zeros(2, 3, 4), -1, 6))") == "4 6");
-    CHECK(lua("size(zeros(2, 3, 4):reshape{3, ':'}), size(reshape(A, -1)), size(reshape(zeros(0, 3), -1, 3))") == "3 4 0 3");
-    CHECK(lua("isnan(0/0), isfinite(1/0), abs(-2), abs(-2.5), sign(-3), sqrt(9), clamp(7, 0, 5), floor(2.5)") == "true false 2 2.5 -1 3.0 5 2.0");
+    CHECK(lua("size(zeros(2, 3, 4):reshape{3, ':'}), size(reshape(A, -1)), size(reshape(zeros(0, 3), -1, 3))") ==
+          "3 4 0 3");
+    CHECK(lua("isnan(0/0), isfinite(1/0), abs(-2), abs(-2.5), sign(-3), sqrt(9), clamp(7, 0, 5), floor(2.5)") ==
+          "true false 2 2.5 -1 3.0 5 2.0");
     CHECK(lua("eq(1, 1), lt(2, 1), ge(2, 2), times(2, 3)") == "true false true 6.0");
-    CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") == "2x2: 1 4 9 16 2x2: 2 4 6 8");
+    CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") ==
+          "2x2: 1 4 9 16 2x2: 2 4 6 8");
     CHECK(lua("flat(cat(A, A, 1)), size(cat({A, A, A}, 2))") == "4x2: 1 2 3 4 1 2 3 4 2 6");
     CHECK(lua("flat(permutedims(tensor{1, 2})), size(permutedims(zeros(2, 3, 4), {3, 1, 2}))") == "1x2: 1 2 4 2 3");
-    CHECK(lua("select('#', svd(A)), select('#', qr(A)), select('#', eigvals(A)), select('#', eigvals(A + A:t()))") == "3 2 2 1");
+    CHECK(lua("select('#', svd(A)), select('#', qr(A)), select('#', eigvals(A)), select('#', eigvals(A + A:t()))") ==
+          "3 2 2 1");
     CHECK(lua("maximum(abs(inv(A) * A - tensor{{1, 0}, {0, 1}})) < 1e-5") == "true");
-    CHECK(lua("flat(round(softmax(tensor{0, 0}) * 4)), flat(elu(tensor{1, 2})), flat(pow(tensor{1, 2}, 3)), flat(plus(1, tensor{2}))") == "2: 2 2 2: 1 2 2: 1 8 1: 3");
+    CHECK(lua("flat(round(softmax(tensor{0, 0}) * 4)), flat(elu(tensor{1, 2})), flat(pow(tensor{1, 2}, 3)), "
+              "flat(plus(1, tensor{2}))") == "2: 2 2 2: 1 2 2: 1 8 1: 3");
 }
 
 TEST_CASE("numbers are rounded once on their way to 16 bits", "[lua][tensor]") {
     Shell lua;
-    CHECK(lua("f16(65519.999), f16(65520), f16(1 + 2^-11 + 2^-30), f16(1 + 2^-11), bf16(1 + 2^-8 + 2^-40), bf16(-1 - 2^-8 - 2^-40), f16(-1e-320), f16(1e300)") ==
+    CHECK(lua("f16(65519.999), f16(65520), f16(1 + 2^-11 + 2^-30), f16(1 + 2^-11), bf16(1 + 2^-8 + 2^-40), bf16(-1 - "
+              "2^-8 - 2^-40), f16(-1e-320), f16(1e300)") ==
           "65504.0 inf 1.0009765625 1.0 1.0078125 -1.0078125 -0.0 inf");
     lua("x = zeros(1, 'f16') x:set(1 + 2^-11 + 2^-30, 1)");
     CHECK(lua("x(1), fill(1 + 2^-11 + 2^-30, 1, 'f16')(1), tensor({1 + 2^-11 + 2^-30}, 'f64'):f16()(1)") ==
@@ -171,8 +183,10 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     lua("x = ones(1, 1, 2, 2)");  // a call with two results
     CHECK(lua("size(abs(linear_attention(x, x, x)), 4), size(times(x, linear_attention(x, x, x)), 4)") == "2 2");
     CHECK(lua("dot(ones(1), ones(1), 2)") == "dot: argument 3: a number, expected 2 arguments");
-    CHECK(lua("cost('hybrid', {N = 8, r = 2}, 5)").find("cost: argument 3: a number, expected 2 arguments") != std::string::npos);
-    CHECK(lua("lowrank('svd', ones(2, 2), ones(2, 2), {}, 5)").find("lowrank: argument 5: a number, expected 4 arguments") != std::string::npos);
+    CHECK(lua("cost('hybrid', {N = 8, r = 2}, 5)").find("cost: argument 3: a number, expected 2 arguments") !=
+          std::string::npos);
+    CHECK(lua("lowrank('svd', ones(2, 2), ones(2, 2), {}, 5)")
+              .find("lowrank: argument 5: a number, expected 4 arguments") != std::string::npos);
     CHECK(lua("clamp(ones(1), 0, 1, 2)") == "clamp: argument 4: a number, expected 3 arguments");
     lua("A = tensor{{1, 2}, {3, 4}}");
     CHECK(lua("A:smu()") == "Tensor has no method \"smu\" (did you mean \"sum\"?)");
@@ -185,7 +199,9 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("zeros(-1)") == "zeros: dimension 1: -1, expected 0 or more");
     CHECK(lua("zeros(2.5)") == "zeros: dimension 1: 2.5, expected a whole number");
     CHECK(lua("zeros(1, 2, 3, 4, 5)") == "zeros: expected at most 4 dimensions");
-    CHECK(lua("zeros(2, 'Float23')") == "zeros: dtype: \"Float23\", expected \"Float32\", \"Float64\", \"Float16\" or \"BFloat16\" (did you mean \"Float32\"?)");
+    CHECK(lua("zeros(2, 'Float23')") ==
+          "zeros: dtype: \"Float23\", expected \"Float32\", \"Float64\", \"Float16\" or \"BFloat16\" (did you mean "
+          "\"Float32\"?)");
     CHECK(lua("zeros(2, {dtpye = 'f32'})") == "zeros: unknown option \"dtpye\" (did you mean \"dtype\"?)");
     CHECK(lua("tensor{{1, 2}, {3}}") == "tensor: the table is ragged: row [2] has length 1, expected 2");
     CHECK(lua("tensor{{1, 2}, 3}") == "tensor: element [2]: expected a table, got a number");
@@ -195,21 +211,28 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("tensor(5)") == "tensor: expected a table of numbers, as in tensor{{1, 2}, {3, 4}}, got a number");
     CHECK(lua("range(1, 1/0)") == "range: from 1 to inf, expected finite ends");
     CHECK(lua("range(1, 2, 0)") == "range: step: 0, expected a number other than 0");
-    CHECK(lua("zeros(1e6, 1e6, 1e6, 1e6)") == "out of memory: a tensor of 1000000×1000000×1000000×1000000 is too large");
+    CHECK(lua("zeros(1e6, 1e6, 1e6, 1e6)") ==
+          "out of memory: a tensor of 1000000×1000000×1000000×1000000 is too large");
     CHECK(lua("zeros(1e7, 1e7)").find("out of memory: ") == 0);
     CHECK(lua("A:reshape(3)") == "reshape: 2×2 has 4 elements, the new shape 3 has 3");
     CHECK(lua("A:reshape(-1, ':')") == "reshape: dimensions 1 and 2 are both left open, expected one at most");
-    CHECK(lua("A:reshape(3, -1)") == "reshape: dimension 2 is left open, but the others do not divide the 4 elements of a 2×2 Tensor{Float32}");
-    CHECK(lua("A:reshape(-1, 0)") == "reshape: dimension 1 is left open, but the others do not divide the 4 elements of a 2×2 Tensor{Float32}");
+    CHECK(lua("A:reshape(3, -1)") ==
+          "reshape: dimension 2 is left open, but the others do not divide the 4 elements of a 2×2 Tensor{Float32}");
+    CHECK(lua("A:reshape(-1, 0)") ==
+          "reshape: dimension 1 is left open, but the others do not divide the 4 elements of a 2×2 Tensor{Float32}");
     CHECK(lua("A:reshape(-1, 1e300, 1e300)").find("reshape: dimension 1 is left open") == 0);
     CHECK(lua("A:reshape(-1, 1, 1, 1, 1)").find("reshape: ") == 0);
     CHECK(lua("A:reshape(-2, 2)") == "reshape: dimension 1: -2, expected 0 or more");
-    // What would mean something elsewhere is not passed over in silence; a second Tensor, as of a call with two results, is.
-    CHECK(lua("norm(A, 1)") == "norm: argument 2: 1, expected none: the norm is the square root of the sum of squares of all elements");
-    CHECK(lua("opnorm(A, 'inf')") == "opnorm: argument 2: \"inf\", expected none: the operator norm is the largest singular value");
+    // What would mean something elsewhere is not passed over in silence; a second Tensor, as of a call with two
+    // results, is.
+    CHECK(lua("norm(A, 1)") ==
+          "norm: argument 2: 1, expected none: the norm is the square root of the sum of squares of all elements");
+    CHECK(lua("opnorm(A, 'inf')") ==
+          "opnorm: argument 2: \"inf\", expected none: the operator norm is the largest singular value");
     CHECK(lua("log(8, 2)").find("log: argument 2: 2, expected none: it is the natural logarithm") == 0);
     CHECK(lua("softmax(A, 1)") == "softmax: argument 2: 1, expected none: it runs over the last dimension");
-    CHECK(lua("sum(A, 1, 2)") == "sum: argument 3: 2, expected none: along several dimensions it is taken one after the other");
+    CHECK(lua("sum(A, 1, 2)") ==
+          "sum: argument 3: 2, expected none: along several dimensions it is taken one after the other");
     CHECK(lua("std(A, 1, 0)") == "std: argument 3: 0, expected none: it is always with n - 1");
     CHECK(lua("quantile(A, {0.5}, 1)").find("quantile: argument 3: 1, expected none") == 0);
     CHECK(lua("any(A, 3)") == "any: dim: 3, expected a number from 1 to 2 for a 2×2 Tensor{Float32}");
@@ -223,7 +246,8 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("seed('x')") == "seed: n: expected a number, got a string");
     CHECK(lua("inv{{1, 2}, {2, 4}}") == "inv: the matrix is singular");
     // The position is the caller's, and errors of functions given pass unchanged.
-    CHECK(lua("select(2, pcall(load('local x = 1\\nlocal y = sum(x)', '=user')))") == "user:2: sum: expected a Tensor, got a number");
+    CHECK(lua("select(2, pcall(load('local x = 1\\nlocal y = sum(x)', '=user')))") ==
+          "user:2: sum: expected a Tensor, got a number");
     CHECK(lua("map(function() error('mine', 0) end, A)") == "mine");
 }
 
@@ -232,15 +256,19 @@ TEST_CASE("scripts cannot break the type", "[lua][tensor]") {
     CHECK(lua("getmetatable(zeros(1))") == "Tensor");
     CHECK(lua("pcall(setmetatable, zeros(1), {})").find("false") == 0);
     // Finalised early, or seen by another finalizer afterwards: still a tensor, an empty one.
-    CHECK(lua("local A = zeros(3) debug.getmetatable(A).__gc(A) debug.getmetatable(A).__gc(A) return #A, sum(A)") == "0 0.0");
-    CHECK(lua("seen = 'no' do local box = setmetatable({}, {__gc = function(o) seen = o.A:sum() end}) box.A = ones(3) end collectgarbage() collectgarbage() return seen").find("no") == std::string::npos);
+    CHECK(lua("local A = zeros(3) debug.getmetatable(A).__gc(A) debug.getmetatable(A).__gc(A) return #A, sum(A)") ==
+          "0 0.0");
+    CHECK(lua("seen = 'no' do local box = setmetatable({}, {__gc = function(o) seen = o.A:sum() end}) box.A = ones(3) "
+              "end collectgarbage() collectgarbage() return seen")
+              .find("no") == std::string::npos);
     CHECK(lua("pcall(debug.getmetatable(zeros(1)).__gc, io.stdout)").find("false") == 0);
     CHECK(lua("debug.getmetatable(zeros(1)).__call(3)").find("expected a Tensor") != std::string::npos);
 }
 
 TEST_CASE("a seed makes later numbers the same", "[lua][tensor]") {
     Shell lua;
-    CHECK(lua("seed(5) local A, B = randn(10), rand(10) seed(5) return A == randn(10), B == rand(10), seed()") == "true true 5");
+    CHECK(lua("seed(5) local A, B = randn(10), rand(10) seed(5) return A == randn(10), B == rand(10), seed()") ==
+          "true true 5");
     CHECK(lua("seed(6) local A = randn(10) seed(5) return A == randn(10)") == "false");
 }
 
@@ -248,7 +276,8 @@ TEST_CASE("a loop that makes large tensors does not fill the memory", "[lua][ten
     Shell lua;
     memory::reset_peak();
     const std::size_t before = memory::current();
-    CHECK(lua("for i = 1, 300 do local A = similar(zeros(1), 1 << 22) end return 'done'") == "done");  // 300 times 16 MiB
+    CHECK(lua("for i = 1, 300 do local A = similar(zeros(1), 1 << 22) end return 'done'") ==
+          "done");  // 300 times 16 MiB
     CHECK(memory::peak() - before < (std::size_t{700} << 20));
 }
 

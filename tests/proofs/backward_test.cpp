@@ -20,7 +20,9 @@ Inputs<T> recurrent_backward(const Inputs<T>& x, const Mat<T>& dO, const Mat<T>&
     const Index n = x[iQ].rows();
     std::vector<Mat<T>> S{x[iS]};  // S_0 .. S_n
     const auto row = [](const Mat<T>& A, Index t) -> Mat<T> { return A.row(t).transpose(); };
-    const auto residual = [&](Index t, const Mat<T>& decayed) -> Mat<T> { return row(x[iV], t) - product(decayed.transpose(), row(x[iK], t)); };
+    const auto residual = [&](Index t, const Mat<T>& decayed) -> Mat<T> {
+        return row(x[iV], t) - product(decayed.transpose(), row(x[iK], t));
+    };
     for (Index t = 0; t < n; ++t) {
         const Mat<T> decayed = x[iA](t, 0) * S.back();
         S.push_back(decayed + x[iBeta](t, 0) * product(row(x[iK], t), residual(t, decayed).transpose()));
@@ -53,7 +55,11 @@ struct Chunk {
     Gates<T> gates;
 
     Chunk(const Inputs<T>& x, const Mat<T>& S, Index start, Index c)
-        : Q(x[iQ].middleRows(start, c)), K(x[iK].middleRows(start, c)), V(x[iV].middleRows(start, c)), beta(x[iBeta].middleRows(start, c)), S0(S),
+        : Q(x[iQ].middleRows(start, c)),
+          K(x[iK].middleRows(start, c)),
+          V(x[iV].middleRows(start, c)),
+          beta(x[iBeta].middleRows(start, c)),
+          S0(S),
           gates(x[iA].middleRows(start, c)) {
         M = lower<T>(gates.lambda.cwiseProduct(product(K, K.transpose())), -1);
         A = lower<T>(gates.lambda.cwiseProduct(product(Q, K.transpose())));
@@ -87,8 +93,8 @@ Inputs<T> chunkwise_backward(const Inputs<T>& x, const Mat<T>& dO_all, Mat<T> E,
         const Mat<T> dM = -lower<T>(product(dX, f.U.transpose()), -1);
         const Mat<T> LdA = L.cwiseProduct(dA), LdM = L.cwiseProduct(dM), dRU = product(dR, f.U.transpose());
         d[iQ].middleRows(start, c) = scale_rows(f.gates.e, dQe) + product(LdA, f.K);
-        d[iK].middleRows(start, c) = scale_rows(f.gates.e, dKe) + scale_rows(f.gates.w, dKw) + product(LdA.transpose(), f.Q) +
-                                     product(LdM, f.K) + product(LdM.transpose(), f.K);
+        d[iK].middleRows(start, c) = scale_rows(f.gates.e, dKe) + scale_rows(f.gates.w, dKw) +
+                                     product(LdA.transpose(), f.Q) + product(LdM, f.K) + product(LdM.transpose(), f.K);
         d[iV].middleRows(start, c) = dX;
         const T carried = f.e_last() * inner(f.S0, E);
         for (Index s = 0; s < c; ++s) {
@@ -134,30 +140,37 @@ TEST_CASE("F10: the backward of the gated delta rule", "[proofs][backward]") {
     const auto exact = complex_step(x, loss), numeric = central_differences(x, loss);
     const auto recurrent = recurrent_backward<double>(x, G, E);
     for (std::size_t i = 0; i < x.size(); ++i) {
-        claim("F10", std::string(names[i]) + " against the complex step", "n = 13, dk = 4, dv = 3, a_6 = 0", relative(recurrent[i], exact[i]), 1e-13);
-        claim("F10", std::string(names[i]) + " against central differences", "n = 13, dk = 4, dv = 3, a_6 = 0", relative(recurrent[i], numeric[i]), 1e-7);
+        claim("F10", std::string(names[i]) + " against the complex step", "n = 13, dk = 4, dv = 3, a_6 = 0",
+              relative(recurrent[i], exact[i]), 1e-13);
+        claim("F10", std::string(names[i]) + " against central differences", "n = 13, dk = 4, dv = 3, a_6 = 0",
+              relative(recurrent[i], numeric[i]), 1e-7);
     }
     auto logs = exact;
     logs[iA] = logs[iA].cwiseProduct(x[iA]);
     for (std::size_t i = 0; i < x.size(); ++i) {
         double most = 0;
-        for (Index C : {1, 4, 5, 13, 20}) most = worst(most, relative(chunkwise_backward<double>(x, G, E, C)[i], logs[i]));
-        claim("F10", std::string("chunkwise ") + (i == iA ? "d ln a" : names[i]) + " against the complex step", "the same, C = 1, 4, 5, 13, 20", most, 1e-13);
+        for (Index C : {1, 4, 5, 13, 20})
+            most = worst(most, relative(chunkwise_backward<double>(x, G, E, C)[i], logs[i]));
+        claim("F10", std::string("chunkwise ") + (i == iA ? "d ln a" : names[i]) + " against the complex step",
+              "the same, C = 1, 4, 5, 13, 20", most, 1e-13);
     }
-    claim("F10", "chunkwise d ln a_t where a_t = 0", "the same, C = 5", std::abs(chunkwise_backward<double>(x, G, E, 5)[iA](5, 0)), 0);
+    claim("F10", "chunkwise d ln a_t where a_t = 0", "the same, C = 5",
+          std::abs(chunkwise_backward<double>(x, G, E, 5)[iA](5, 0)), 0);
 }
 
 TEST_CASE("F10: the gate gradient without cancellation", "[proofs][backward]") {
-    // Gated linear attention as the delta rule's recurrence with u_t = v_t; d ln a_s = Σ_{t>=s} (q_t·dq_t - k_t·dk_t), or the sum
-    // over everything that contains a_s. With small gates the first is a small difference of large sums.
+    // Gated linear attention as the delta rule's recurrence with u_t = v_t; d ln a_s = Σ_{t>=s} (q_t·dq_t - k_t·dk_t),
+    // or the sum over everything that contains a_s. With small gates the first is a small difference of large sums.
     Random random(103);
     const Index n = 64, dk = 4, dv = 4;
-    const Matrix Q = rounded(random.normal(n, dk)), K = rounded(random.normal(n, dk)), V = rounded(random.normal(n, dv)), G = rounded(random.normal(n, dv));
+    const Matrix Q = rounded(random.normal(n, dk)), K = rounded(random.normal(n, dk)),
+                 V = rounded(random.normal(n, dv)), G = rounded(random.normal(n, dv));
     const Matrix a = rounded(random.uniform(n, 1, 1e-4, 1e-2));
     // In the arithmetic of T, rounded as written.
     const auto both = [&]<class T>(T) {
         using F = Unfused<T>;
-        const Mat<F> q = Q.cast<F>(), k = K.cast<F>(), L = Gates<F>(a.cast<F>()).lambda, A = L.cwiseProduct(product(q, k.transpose()));
+        const Mat<F> q = Q.cast<F>(), k = K.cast<F>(), L = Gates<F>(a.cast<F>()).lambda,
+                     A = L.cwiseProduct(product(q, k.transpose()));
         const Mat<F> P = lower<F>(product(G.cast<F>(), V.cast<F>().transpose())), dA = L.cwiseProduct(P);
         const Mat<F> dQ = product(dA, k), dK = product(dA.transpose(), q);
         Matrix sums = zeros<double>(n, 1), direct = sums;
@@ -179,8 +192,8 @@ TEST_CASE("F10: the gate gradient without cancellation", "[proofs][backward]") {
         return most;
     };
     claim("F10", "both formulas of d ln a in Float64", "n = 64, a in [1e-4, 1e-2]", relative(exact_sums, exact), 1e-10);
-    published_fails("F10", "d ln a by suffix sums of q·dq - k·dk: relative error of an entry", "Float32, nothing fused, the same",
-                    entrywise(sums), 0.06);
+    published_fails("F10", "d ln a by suffix sums of q·dq - k·dk: relative error of an entry",
+                    "Float32, nothing fused, the same", entrywise(sums), 0.06);
     claim("F10", "d ln a by products: relative error of an entry", "Float32, nothing fused", entrywise(direct), 2e-6);
 }
 
@@ -189,15 +202,18 @@ TEST_CASE("F10: the gate gradient without cancellation", "[proofs][backward]") {
 namespace {
 
 struct Repairs {
-    bool accumulate = false;   // E2: the carry gradients are added to
-    bool dK = false;           // E1: line for dK
-    bool before = false;       // E4, the indices of lines 20, 23 and 24 as printed: this block's carry gradients, set before line 20
+    bool accumulate = false;  // E2: the carry gradients are added to
+    bool dK = false;          // E1: line for dK
+    bool before =
+        false;  // E4, the indices of lines 20, 23 and 24 as printed: this block's carry gradients, set before line 20
 };
 
-// Algorithm 2 of 003 line by line; the ones matrices are b × width: printed width b, repaired d_v. The final carries come from the
-// forward pass; eps: line 12. What no line writes is NaN. Throws std::invalid_argument in a line that does not conform.
+// Algorithm 2 of 003 line by line; the ones matrices are b × width: printed width b, repaired d_v. The final carries
+// come from the forward pass; eps: line 12. What no line writes is NaN. Throws std::invalid_argument in a line that
+// does not conform.
 template <class T>
-Inputs<T> algorithm_2(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, const Mat<T>& dY, Index b, Index width, double eps, Repairs repairs = {}) {
+Inputs<T> algorithm_2(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, const Mat<T>& dY, Index b, Index width,
+                      double eps, Repairs repairs = {}) {
     const Index n = Q.rows(), dk = Q.cols(), dv = V.cols();
     const Mat<T> one = Mat<T>::Constant(b, width, T(1)), oneT = one.transpose();
     Mat<T> C_KV = zeros<T>(dk, dv), C_K = zeros<T>(dk, width), dC_KV = C_KV, dC_K = C_K;
@@ -210,24 +226,25 @@ Inputs<T> algorithm_2(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, const M
     const T nan(std::numeric_limits<double>::quiet_NaN());
     Inputs<T> out{Mat<T>::Constant(n, dk, nan), Mat<T>::Constant(n, dk, nan), Mat<T>::Constant(n, dv, nan)};
     for (Index start = n - b; start >= 0; start -= b) {
-        const Mat<T> q = Q.middleRows(start, b), k = K.middleRows(start, b), v = V.middleRows(start, b), dy = dY.middleRows(start, b);
+        const Mat<T> q = Q.middleRows(start, b), k = K.middleRows(start, b), v = V.middleRows(start, b),
+                     dy = dY.middleRows(start, b);
         const Mat<T> qT = q.transpose(), kT = k.transpose(), vT = v.transpose();
-        C_KV -= times<T>(kT, v);                                                      // 6
-        C_K -= times<T>(kT, one);                                                     // 7
-        const Mat<T> A = lower<T>(times<T>(q, kT)), AT = A.transpose();               // 9
-        const Mat<T> N = plus<T>(times<T>(A, v), times<T>(q, C_KV));                  // 11
-        Mat<T> D = plus<T>(times<T>(A, one), times<T>(q, C_K));                       // 12
+        C_KV -= times<T>(kT, v);                                         // 6
+        C_K -= times<T>(kT, one);                                        // 7
+        const Mat<T> A = lower<T>(times<T>(q, kT)), AT = A.transpose();  // 9
+        const Mat<T> N = plus<T>(times<T>(A, v), times<T>(q, C_KV));     // 11
+        Mat<T> D = plus<T>(times<T>(A, one), times<T>(q, C_K));          // 12
         if (!counting) D = (D.array() + T(eps)).matrix();
-        const Mat<T> dN = over<T>(dy, D);                                             // 14
+        const Mat<T> dN = over<T>(dy, D);                                                    // 14
         const Mat<T> dD = zeros<T>(b, dv) - dy.cwiseProduct(over<T>(N, D.cwiseProduct(D)));  // 15
-        const auto update = [&] {                                                     // 23, 24
+        const auto update = [&] {                                                            // 23, 24
             const Mat<T> forKV = times<T>(qT, dN), forK = times<T>(qT, dD);
             dC_KV = repairs.accumulate ? plus<T>(dC_KV, forKV) : forKV;
             dC_K = repairs.accumulate ? plus<T>(dC_K, forK) : forK;
         };
         if (repairs.before) update();
         const Mat<T> dA = lower<T>(plus<T>(times<T>(dN, vT), times<T>(dD, oneT))), dAT = dA.transpose();  // 17, 18, 19
-        out[iV].middleRows(start, b) = plus<T>(times<T>(AT, dN), times<T>(k, dC_KV));  // 20
+        out[iV].middleRows(start, b) = plus<T>(times<T>(AT, dN), times<T>(k, dC_KV));                     // 20
         const Mat<T> inside = plus<T>(times<T>(dA, k), times<T>(dN, C_KV.transpose()));
         out[iQ].middleRows(start, b) = plus<T>(inside, times<T>(dD, C_K.transpose()));  // 21
         if (repairs.dK) {
@@ -271,9 +288,11 @@ TEST_CASE("G7: Algorithm 2 of 003 as printed", "[proofs][backward]") {
         dQ = worst(dQ, relative(printed[iQ], exact[iQ]));
         const double dV = relative(printed[iV], exact[iV]);
         (blocks <= 2 ? few = worst(few, dV) : many = std::min(many, dV));
-        unwritten += printed[iK].array().isNaN().count(), other += printed[iQ].array().isNaN().count() + printed[iV].array().isNaN().count();
+        unwritten += printed[iK].array().isNaN().count(),
+            other += printed[iQ].array().isNaN().count() + printed[iV].array().isNaN().count();
         keys += blocks * b * b;
-        before = std::min(before, relative(algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 0, {true, true, true})[iV], exact[iV]));
+        before = std::min(
+            before, relative(algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 0, {true, true, true})[iV], exact[iV]));
         const auto right = algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 0, {true, true, false});
         for (std::size_t i : {iQ, iK, iV}) repaired = worst(repaired, relative(right[i], exact[i]));
         const auto eps_backward = algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 1e-3, {true, true, false});
@@ -290,29 +309,35 @@ TEST_CASE("G7: Algorithm 2 of 003 as printed", "[proofs][backward]") {
     published_fails("G7-E1", "entries of dK that no printed line writes, of all 336", input,
                     static_cast<double>(unwritten), static_cast<double>(keys));
     exactly("G7-E1", "entries of dQ and dV that none writes", input, other, 0);
-    published_fails("G7-E2", "printed dV from 3 blocks on (carry gradients overwritten), least error", "b = d = 4, EPS = 0, 3 to 6 blocks", many, 0.02);
+    published_fails("G7-E2", "printed dV from 3 blocks on (carry gradients overwritten), least error",
+                    "b = d = 4, EPS = 0, 3 to 6 blocks", many, 0.02);
     claim("G7-E2", "with += in lines 23 and 24 and dK added: dQ, dK, dV", input, repaired, 1e-11);
     published_fails("G7-E3", "EPS in the backward pass only, least error", "b = d = 4, EPS = 1e-3", mismatch, 1e-6);
     claim("G7-E3", "its largest error: of the order of EPS / D", "b = d = 4, EPS = 1e-3", mismatched_most, 1e-2);
     claim("G7-E3", "EPS in both passes", "b = d = 4, EPS = 1e-3", matched, 1e-11);
-    published_fails("G7-E4", "line 20 with this block's own dC (indices as printed), else repaired: dV, least error", input, before, 0.02);
+    published_fails("G7-E4", "line 20 with this block's own dC (indices as printed), else repaired: dV, least error",
+                    input, before, 0.02);
 
     const Mat<Counted> ones = Mat<Counted>::Constant(12, b, Counted(1));
     algorithm_2<Counted>(ones, ones, ones, ones, b, b, 0);
     const Index elementwise = 2 * b * b;  // D², and dY times the quotient in line 15
-    exactly("G8", "Algorithm 2 as printed: 16 d³ multiply-adds a block", "b = d = 4, 3 blocks", counted.multiplies, 3 * (16 * b * b * b + elementwise));
+    exactly("G8", "Algorithm 2 as printed: 16 d³ multiply-adds a block", "b = d = 4, 3 blocks", counted.multiplies,
+            3 * (16 * b * b * b + elementwise));
     algorithm_2<Counted>(ones, ones, ones, ones, b, b, 0, {true, true, false});
-    exactly("G8", "with dK: 19 d³", "b = d = 4, 3 blocks", std::exchange(counted, {}).multiplies, 3 * (19 * b * b * b + elementwise));
+    exactly("G8", "with dK: 19 d³", "b = d = 4, 3 blocks", std::exchange(counted, {}).multiplies,
+            3 * (19 * b * b * b + elementwise));
 }
 
 TEST_CASE("G7-E5: Algorithm 2 with b and d_v of its own", "[proofs][backward]") {
     const Divided p(12, 5, 3, 77);
     const auto exact = p.gradients(), got = algorithm_2<double>(p.Q, p.K, p.V, p.G, 4, 3, 0, {true, true, false});
     for (std::size_t i : {iQ, iK, iV})
-        claim("G7-E5", std::string("1 of b × d_v, E1 and E2 repaired: ") + names[i], "n = 12, b = 4, dk = 5, dv = 3", relative(got[i], exact[i]), 1e-11);
+        claim("G7-E5", std::string("1 of b × d_v, E1 and E2 repaired: ") + names[i], "n = 12, b = 4, dk = 5, dv = 3",
+              relative(got[i], exact[i]), 1e-11);
     // The printed b × b ones make D b columns wide, where dY has d_v.
     const Stopped at = stopped([](Index b, Index dv, Index width) {
-        const Mat<Counted> X = Mat<Counted>::Constant(12, 5, Counted(1)), Y = Mat<Counted>::Constant(12, dv, Counted(1));
+        const Mat<Counted> X = Mat<Counted>::Constant(12, 5, Counted(1)),
+                           Y = Mat<Counted>::Constant(12, dv, Counted(1));
         algorithm_2<Counted>(X, X, Y, Y, b, width, 0, {true, true, false});
     });
     published_fails("G7-E5", "1 of b × b: pairs b ≠ dv of 20 for which line 14 divides b × dv by b × b",
@@ -325,19 +350,22 @@ namespace {
 
 // G8 and, with gates, G9. da holds da_s; overwrite: E' of the next block only, as 003 prints it.
 template <class T>
-Inputs<T> corrected(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, const Mat<T>& a, const Mat<T>& G, Index b, double eps, bool overwrite = false) {
+Inputs<T> corrected(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, const Mat<T>& a, const Mat<T>& G, Index b,
+                    double eps, bool overwrite = false) {
     const Index n = Q.rows(), dk = Q.cols(), dv = V.cols();
     const Mat<T> V1 = with_ones(V);
     std::vector<Mat<T>> prefix{zeros<T>(dk, dv + 1)};  // C' before each block, stored
     for (Index start = 0; start + b < n; start += b) {
         const Gates<T> g(Mat<T>(a.middleRows(start, b)));
-        prefix.push_back(g.e(b - 1, 0) * prefix.back() + product(scale_rows<T>(g.w, K.middleRows(start, b)).transpose(), V1.middleRows(start, b)));
+        prefix.push_back(g.e(b - 1, 0) * prefix.back() +
+                         product(scale_rows<T>(g.w, K.middleRows(start, b)).transpose(), V1.middleRows(start, b)));
     }
     Inputs<T> d{zeros<T>(n, dk), zeros<T>(n, dk), zeros<T>(n, dv)};
     Mat<T> E = zeros<T>(dk, dv + 1);
     for (auto i = static_cast<Index>(prefix.size()) - 1; i >= 0; --i) {
         const Index start = i * b, c = std::min(b, n - start);
-        const Mat<T> q = Q.middleRows(start, c), k = K.middleRows(start, c), v = V1.middleRows(start, c), C = prefix[static_cast<std::size_t>(i)];
+        const Mat<T> q = Q.middleRows(start, c), k = K.middleRows(start, c), v = V1.middleRows(start, c),
+                     C = prefix[static_cast<std::size_t>(i)];
         const Gates<T> g(Mat<T>(a.middleRows(start, c)));
         const Mat<T> A = g.lambda.cwiseProduct(product(q, k.transpose()));
         const Mat<T> N = product(A, v) + scale_rows(g.e, product(q, C));
@@ -398,29 +426,38 @@ TEST_CASE("G8: the corrected backward", "[proofs][backward]") {
             const auto exact = p.gradients(eps), got = corrected<double>(p.Q, p.K, p.V, all, p.G, b, eps);
             double most = 0;
             for (std::size_t i : {iQ, iK, iV}) most = worst(most, relative(got[i], exact[i]));
-            claim("G8", "dQ, dK, dV against the complex step", input + (eps > 0 ? ", EPS = 0.1" : ", EPS = 0"), most, 1e-13);
+            claim("G8", "dQ, dK, dV against the complex step", input + (eps > 0 ? ", EPS = 0.1" : ", EPS = 0"), most,
+                  1e-13);
             const Matrix Y = normalised(p.Q, p.K, p.V, all, eps);
             const Matrix D = lower<double>(product(p.Q, p.K.transpose())).rowwise().sum();
             double scale = 0, keys = 0, size = 0;
             for (Index t = 0; t < n; ++t) {
-                scale = worst(scale, std::abs(row_inner(p.Q, got[iQ], t) - eps / (D(t, 0) + eps) * row_inner(p.G, Y, t)));
+                scale =
+                    worst(scale, std::abs(row_inner(p.Q, got[iQ], t) - eps / (D(t, 0) + eps) * row_inner(p.G, Y, t)));
                 keys += row_inner(p.K, got[iK], t);
                 size += std::abs(row_inner(p.K, got[iK], t));
             }
-            claim("G8", "q_t·dq_t - EPS/D_t g_t·y_t, largest", input + (eps > 0 ? ", EPS = 0.1" : ", EPS = 0"), scale, 1e-13);
-            if (eps == 0) claim("G8", "Σ k_t·dk_t, relative to the sum of sizes", input + ", EPS = 0", std::abs(keys) / size, 1e-13);
+            claim("G8", "q_t·dq_t - EPS/D_t g_t·y_t, largest", input + (eps > 0 ? ", EPS = 0.1" : ", EPS = 0"), scale,
+                  1e-13);
+            if (eps == 0)
+                claim("G8", "Σ k_t·dk_t, relative to the sum of sizes", input + ", EPS = 0", std::abs(keys) / size,
+                      1e-13);
         }
     }
     const Divided p(13, 5, 3, 81);
     const Matrix none = Matrix::Ones(13, 1);
-    const auto numeric = central_differences({p.Q, p.K, p.V}, [&](const auto& z) { return inner<double>(normalised<double>(z[0], z[1], z[2], none), p.G); });
+    const auto numeric = central_differences(
+        {p.Q, p.K, p.V}, [&](const auto& z) { return inner<double>(normalised<double>(z[0], z[1], z[2], none), p.G); });
     const auto got = corrected<double>(p.Q, p.K, p.V, none, p.G, 4, 0);
     for (std::size_t i : {iQ, iK, iV})
-        claim("G8", std::string(names[i]) + " against central differences", "n = 13, b = 4, dk = 5, dv = 3", relative(got[i], numeric[i]), 1e-6);
+        claim("G8", std::string(names[i]) + " against central differences", "n = 13, b = 4, dk = 5, dv = 3",
+              relative(got[i], numeric[i]), 1e-6);
     for (const auto& [b, dk, dv] : {std::array<Index, 3>{4, 5, 3}, {8, 8, 8}}) {
         const auto [forward, backward] = block_products(b, dk, dv);
-        const std::string input = "b = " + std::to_string(b) + ", dk = " + std::to_string(dk) + ", dv = " + std::to_string(dv);
-        exactly("G8", "multiply-adds a block: 3b²(dk+dv+1) + 6b dk(dv+1)", input, backward, 3 * b * b * (dk + dv + 1) + 6 * b * dk * (dv + 1));
+        const std::string input =
+            "b = " + std::to_string(b) + ", dk = " + std::to_string(dk) + ", dv = " + std::to_string(dv);
+        exactly("G8", "multiply-adds a block: 3b²(dk+dv+1) + 6b dk(dv+1)", input, backward,
+                3 * b * b * (dk + dv + 1) + 6 * b * dk * (dv + 1));
         exactly("G8", "that is three times the forward", input, backward, 3 * forward);
     }
 }
@@ -462,15 +499,18 @@ TEST_CASE("G9: the corrected backward with decay", "[proofs][backward]") {
     });
     const auto got = corrected<double>(p.Q, p.K, p.V, Matrix::Constant(n, 1, 0.8), p.G, 5, 0);
     double sum = 0;
-    for (Index t = 0; t < n; ++t) sum += static_cast<double>(t + 1) * (row_inner(p.Q, got[iQ], t) - row_inner(p.K, got[iK], t));
-    claim("G9", "fixed decay: d ln g = Σ t (q_t·dq_t - k_t·dk_t)", "n = 13, b = 5, g = 0.8", std::abs(sum / fixed[0](0, 0) - 1), 1e-12);
+    for (Index t = 0; t < n; ++t)
+        sum += static_cast<double>(t + 1) * (row_inner(p.Q, got[iQ], t) - row_inner(p.K, got[iK], t));
+    claim("G9", "fixed decay: d ln g = Σ t (q_t·dq_t - k_t·dk_t)", "n = 13, b = 5, g = 0.8",
+          std::abs(sum / fixed[0](0, 0) - 1), 1e-12);
 
     // A gate of 0: da_s = <R_s, C'_{s-1}>, R_s = q_s dn'_sᵀ + a_{s+1} R_{s+1}.
     a(6, 0) = 0;
     const auto forgetting = p.gradients(0, a);
     const Matrix N = product(Gates<double>(a).lambda.cwiseProduct(product(p.Q, p.K.transpose())), with_ones(p.V));
     std::vector<Matrix> C{zeros<double>(dk, dv + 1)};
-    for (Index t = 0; t < n; ++t) C.push_back(a(t, 0) * C.back() + product(p.K.row(t).transpose(), with_ones(p.V).row(t)));
+    for (Index t = 0; t < n; ++t)
+        C.push_back(a(t, 0) * C.back() + product(p.K.row(t).transpose(), with_ones(p.V).row(t)));
     Matrix R = zeros<double>(dk, dv + 1), da(n, 1);
     for (Index s = n - 1; s >= 0; --s) {
         Matrix dN(1, dv + 1);
@@ -486,25 +526,29 @@ namespace {
 
 using Single = Unfused<float>;
 
-// The carries of G10 in Float32, every operation rounded as written, in blocks of b tokens: C ← a^b C + what a block adds. Keys grow
-// to e^growth.
+// The carries of G10 in Float32, every operation rounded as written, in blocks of b tokens: C ← a^b C + what a block
+// adds. Keys grow to e^growth.
 class Carries {
 public:
     static constexpr Index b = 16, dk = 4, dv = 4;
 
-    Carries(Index blocks, double a, double growth) : shrink(static_cast<float>(std::pow(a, static_cast<double>(b)))), kept{zeros<Single>(dk, dv)} {
+    Carries(Index blocks, double a, double growth)
+        : shrink(static_cast<float>(std::pow(a, static_cast<double>(b)))), kept{zeros<Single>(dk, dv)} {
         Random random(100);
         for (Index i = 0; i < blocks; ++i) {
             Matrix k = random.positive(b, dk);
             for (Index t = 0; t < b; ++t) {
-                const double grown = std::exp(growth * static_cast<double>(i * b + t) / static_cast<double>(blocks * b));
+                const double grown =
+                    std::exp(growth * static_cast<double>(i * b + t) / static_cast<double>(blocks * b));
                 k.row(t) *= grown * std::pow(a, static_cast<double>(b - 1 - t));
             }
             added.push_back(product(k.transpose().cast<Single>(), random.normal(b, dv).cast<Single>()));
             kept.push_back(advanced(kept.back(), i));
         }
     }
-    Mat<Single> advanced(const Mat<Single>& C, Index i) const { return Mat<Single>(shrink * C) + added[static_cast<std::size_t>(i)]; }
+    Mat<Single> advanced(const Mat<Single>& C, Index i) const {
+        return Mat<Single>(shrink * C) + added[static_cast<std::size_t>(i)];
+    }
     // The carry before block i from that after it.
     Mat<Single> subtracted(const Mat<Single>& C, Index i) const {
         const Mat<Single> rest = C + Single(-1) * added[static_cast<std::size_t>(i)];
@@ -516,10 +560,13 @@ public:
     std::vector<Mat<Single>> kept;   // before block 0, 1 .., and the last
 };
 
-Matrix widened(const Mat<Single>& A) { return A.unaryExpr([](Single x) { return static_cast<double>(x.value); }); }
+Matrix widened(const Mat<Single>& A) {
+    return A.unaryExpr([](Single x) { return static_cast<double>(x.value); });
+}
 
-// The repair with less memory than all T prefixes: every s-th is kept, s = ⌈√T⌉, and those of one group of s blocks are computed
-// again when the pass in reverse gets there. advance(C, i): the carry after block i, in place; visit(C, i): C before block i, i falling.
+// The repair with less memory than all T prefixes: every s-th is kept, s = ⌈√T⌉, and those of one group of s blocks are
+// computed again when the pass in reverse gets there. advance(C, i): the carry after block i, in place; visit(C, i): C
+// before block i, i falling.
 template <class T, class Advance, class Visit>
 void from_checkpoints(Index blocks, Index size, Advance&& advance, Visit&& visit) {
     const Index s = static_cast<Index>(std::ceil(std::sqrt(static_cast<double>(blocks)))), groups = ceil_div(blocks, s);
@@ -548,7 +595,7 @@ TEST_CASE("G10: carries rebuilt by subtraction", "[proofs][backward]") {
     struct Run {
         std::vector<double> relative_error;  // of the carry before block i, i = 0 .. T-1
         double absolute = 0, largest = 0;
-        double first = 0;                    // size of the carry before the first block, which is 0
+        double first = 0;  // size of the carry before the first block, which is 0
     };
     const auto run = [](const Carries& x) {
         Run out;
@@ -571,8 +618,10 @@ TEST_CASE("G10: carries rebuilt by subtraction", "[proofs][backward]") {
     const Carries growing(T, 1, 8), fading(40, 0.9, 0);
     const Run grown = run(growing), decayed = run(fading);
     const std::string input = "Float32, nothing fused, b = 16, 64 blocks, keys grow to e⁸";
-    claim("G10", "no decay: absolute error / (2 u T max‖C‖)", input, grown.absolute / (2 * u32 * static_cast<double>(T) * grown.largest), 1);
-    published_fails("G10", "no decay: relative error of the carry before block 2", input, grown.relative_error[1], 4e-4);
+    claim("G10", "no decay: absolute error / (2 u T max‖C‖)", input,
+          grown.absolute / (2 * u32 * static_cast<double>(T) * grown.largest), 1);
+    published_fails("G10", "no decay: relative error of the carry before block 2", input, grown.relative_error[1],
+                    4e-4);
     const double rounding = u32 * widened(growing.kept.back()).norm() / widened(growing.kept[1]).norm();
     claim("G10", "no decay: it is u‖C_last‖ / ‖C‖ to a factor of 2; |lg of the ratio|", input,
           std::abs(std::log2(grown.relative_error[1] / rounding)), 1);
@@ -582,9 +631,10 @@ TEST_CASE("G10: carries rebuilt by subtraction", "[proofs][backward]") {
     int survived = 0;  // blocks back from the end until the error exceeds the carry
     for (std::size_t i = decayed.relative_error.size() - 1; i > 0 && decayed.relative_error[i] <= 1; --i) ++survived;
     const std::string fades = "Float32, nothing fused, a = 0.9, b = 16, 40 blocks";
-    published_fails("G10", "decay: relative error of the carry before block 21, 20 blocks back", fades, decayed.relative_error[20], 9e6);
-    claim("G10", "decay: blocks rebuilt before the error is above 1, against ln(1/u)/(b ln(1/a)) = 9.87; difference", fades,
-          std::abs(survived - predicted), 1);
+    published_fails("G10", "decay: relative error of the carry before block 21, 20 blocks back", fades,
+                    decayed.relative_error[20], 9e6);
+    claim("G10", "decay: blocks rebuilt before the error is above 1, against ln(1/u)/(b ln(1/a)) = 9.87; difference",
+          fades, std::abs(survived - predicted), 1);
     exactly("G10", "decay: their number", fades, survived, 10);
 
     // The repair from √T checkpoints: the very carries that all prefixes kept would be.
@@ -593,23 +643,29 @@ TEST_CASE("G10: carries rebuilt by subtraction", "[proofs][backward]") {
         const std::string name = blocks == 64 ? "64 blocks, no decay" : "40 blocks, a = 0.9";
         Index differ = 0, visited = 0;
         const auto held = peak_scalars<Single>([&] {
-            from_checkpoints<Single>(blocks, Carries::dk * Carries::dv,
+            from_checkpoints<Single>(
+                blocks, Carries::dk * Carries::dv,
                 [&](auto&& C, Index i) {
                     const auto& block = x.added[static_cast<std::size_t>(i)];
-                    for (Index k = 0; k < C.size(); ++k) C(k) = x.shrink * C(k) + block(k / Carries::dv, k % Carries::dv);
+                    for (Index k = 0; k < C.size(); ++k)
+                        C(k) = x.shrink * C(k) + block(k / Carries::dv, k % Carries::dv);
                 },
                 [&](const auto& C, Index i) {
                     ++visited;
                     const auto& want = x.kept[static_cast<std::size_t>(i)];
-                    for (Index k = 0; k < C.size(); ++k) differ += C(k).value != want(k / Carries::dv, k % Carries::dv).value;
+                    for (Index k = 0; k < C.size(); ++k)
+                        differ += C(k).value != want(k / Carries::dv, k % Carries::dv).value;
                 });
         });
         const Index s = blocks == 64 ? 8 : 7, groups = ceil_div(blocks, s);
-        exactly("G10", "√T checkpoints: entries of carries that differ from those kept", name, differ + std::abs(visited - blocks), 0);
-        exactly("G10", "√T checkpoints: scalars held, (⌈T/s⌉ + s) dk dv with s = ⌈√T⌉", name, held, (groups + s) * Carries::dk * Carries::dv);
+        exactly("G10", "√T checkpoints: entries of carries that differ from those kept", name,
+                differ + std::abs(visited - blocks), 0);
+        exactly("G10", "√T checkpoints: scalars held, (⌈T/s⌉ + s) dk dv with s = ⌈√T⌉", name, held,
+                (groups + s) * Carries::dk * Carries::dv);
         std::int64_t updates = 0;
-        from_checkpoints<Single>(blocks, 1, [&](auto&&, Index) { ++updates; }, [](const auto&, Index) {});
-        exactly("G10", "√T checkpoints: updates of the state, up to the last mark and then within the groups", name, updates,
-                (groups - 1) * s + blocks - groups);
+        from_checkpoints<Single>(
+            blocks, 1, [&](auto&&, Index) { ++updates; }, [](const auto&, Index) {});
+        exactly("G10", "√T checkpoints: updates of the state, up to the last mark and then within the groups", name,
+                updates, (groups - 1) * s + blocks - groups);
     }
 }

@@ -1,5 +1,5 @@
-// Causal linear attention for the proofs: its definition by plain loops, the budget of its roundings, the library's methods
-// on plain matrices and on numbers that count.
+// Causal linear attention for the proofs: its definition by plain loops, the budget of its roundings, the library's
+// methods on plain matrices and on numbers that count.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ inline Index tau(Index n) { return n * (n + 1) / 2; }
 
 // M_ij = g^(i-j) for i >= j, else 0.
 inline Matrix mask(Index n, double g = 1) {
-    return Matrix::NullaryExpr(n, n, [g](Index i, Index j) { return i < j ? 0 : std::pow(g, static_cast<double>(i - j)); });
+    return Matrix::NullaryExpr(n, n,
+                               [g](Index i, Index j) { return i < j ? 0 : std::pow(g, static_cast<double>(i - j)); });
 }
 
 struct Causal {
@@ -41,8 +42,12 @@ inline Causal normal_problem(Index N, Index r, Index d, unsigned seed) {
 }
 
 // P = (B Cᵀ ⊙ M) V, and Π, the same of absolute values.
-inline Matrix definition(const Causal& x, double g = 1) { return product(mask(x.N(), g).cwiseProduct(product(x.B, x.C.transpose())), x.V); }
-inline Matrix absolute(const Causal& x, double g = 1) { return definition({x.B.cwiseAbs(), x.C.cwiseAbs(), x.V.cwiseAbs()}, g); }
+inline Matrix definition(const Causal& x, double g = 1) {
+    return product(mask(x.N(), g).cwiseProduct(product(x.B, x.C.transpose())), x.V);
+}
+inline Matrix absolute(const Causal& x, double g = 1) {
+    return definition({x.B.cwiseAbs(), x.C.cwiseAbs(), x.V.cwiseAbs()}, g);
+}
 
 // max |got - want| / (u Π): what B7 bounds by the number of roundings. 0 where all three are 0.
 inline double roundings(const Matrix& got, const Matrix& want, const Matrix& Pi, double u) {
@@ -55,7 +60,8 @@ inline double roundings(const Matrix& got, const Matrix& want, const Matrix& Pi,
 }
 
 // block 0: the method's own.
-inline Matrix library(const Causal& x, const std::string& method, Index block = 0, double g = 1, DType type = DType::f64, bool normalize = false) {
+inline Matrix library(const Causal& x, const std::string& method, Index block = 0, double g = 1,
+                      DType type = DType::f64, bool normalize = false) {
     CausalOptions o;
     o.method = method, o.normalize = normalize;
     if (block > 0) o.block = block;
@@ -79,7 +85,8 @@ OperationCount count(F&& f) {
     return std::exchange(counted, {});
 }
 
-// Scratch scalars of a method on one head of ones, its definition where T counts, with what it executes in `operations`.
+// Scratch scalars of a method on one head of ones, its definition where T counts, with what it executes in
+// `operations`.
 template <class T>
 Index peak_of_run(const exact::Method& m, const exact::Work& w, OperationCount* operations = nullptr) {
     const std::vector<T> x(static_cast<std::size_t>(w.N * std::max(w.r, w.d)), T(1));
@@ -131,11 +138,17 @@ Matrix on_head(const Causal& x, double g, F&& f) {
     };
     const auto B = copy(x.B), C = copy(x.C), V = copy(x.V);
     std::vector<T> O(V.size());
-    const exact::Head<T> head{{B.data(), x.N(), x.r()}, {C.data(), x.N(), x.r()}, {V.data(), x.N(), x.d()}, {O.data(), x.N(), x.d()}, g, nullptr};
+    const exact::Head<T> head{{B.data(), x.N(), x.r()},
+                              {C.data(), x.N(), x.r()},
+                              {V.data(), x.N(), x.d()},
+                              {O.data(), x.N(), x.d()},
+                              g,
+                              nullptr};
     f(head);
     Matrix out(x.N(), x.d());
     for (Index i = 0; i < x.N(); ++i)
-        for (Index j = 0; j < x.d(); ++j) out(i, j) = static_cast<double>(O[static_cast<std::size_t>(i * x.d() + j)].value);
+        for (Index j = 0; j < x.d(); ++j)
+            out(i, j) = static_cast<double>(O[static_cast<std::size_t>(i * x.d() + j)].value);
     return out;
 }
 
@@ -146,5 +159,13 @@ struct Eigen::NumTraits<causeway::proofs::Unfused<T>> : Eigen::NumTraits<T> {
     using Real = causeway::proofs::Unfused<T>;
     using NonInteger = Real;
     using Nested = Real;
-    enum { IsComplex = 0, IsInteger = 0, IsSigned = 1, RequireInitialization = 0, ReadCost = 1, AddCost = 3, MulCost = 3 };
+    enum {
+        IsComplex = 0,
+        IsInteger = 0,
+        IsSigned = 1,
+        RequireInitialization = 0,
+        ReadCost = 1,
+        AddCost = 3,
+        MulCost = 3
+    };
 };

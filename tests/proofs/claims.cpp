@@ -36,7 +36,8 @@ std::string margin(double inner, double outer) {
     return std::isfinite(inner) ? "×" + number(outer / inner) : "FAILED";
 }
 
-// "the same, n = 5" after "normal X" is "normal X, n = 5": rows are sorted by claim, each must say what it was checked on.
+// "the same, n = 5" after "normal X" is "normal X, n = 5": rows are sorted by claim, each must say what it was checked
+// on.
 std::string whole(const std::string& input) {
     static std::string last;
     constexpr std::string_view same = "the same";
@@ -44,8 +45,8 @@ std::string whole(const std::string& input) {
     return last = input;
 }
 
-void record(const std::string& id, const std::string& checked, const std::string& given, const std::string& measured, const std::string& bound,
-            const std::string& room, bool holds) {
+void record(const std::string& id, const std::string& checked, const std::string& given, const std::string& measured,
+            const std::string& bound, const std::string& room, bool holds) {
     const std::string input = whole(given);
     records().push_back({id, {id, checked, input, measured, bound, holds ? room : "FAILED"}});
     INFO(id << ": " << checked << "; " << input << ": measured " << measured << ", expected " << bound);
@@ -54,7 +55,8 @@ void record(const std::string& id, const std::string& checked, const std::string
 
 // Characters of UTF-8 text; all that is used here is one column wide.
 std::size_t width(const std::string& text) {
-    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+    return static_cast<std::size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 // "G7-E2" as (G, 7, "-E2"): F10 comes after F9.
@@ -70,18 +72,23 @@ void claim(const std::string& id, const std::string& checked, const std::string&
     record(id, checked, input, number(measured), "≤ " + number(bound), margin(measured, bound), measured <= bound);
 }
 
-void published_fails(const std::string& id, const std::string& checked, const std::string& input, double error, double at_least) {
-    record(id, checked, input, number(error), "≥ " + number(at_least), margin(at_least, error), error >= at_least && at_least > 0);
+void published_fails(const std::string& id, const std::string& checked, const std::string& input, double error,
+                     double at_least) {
+    record(id, checked, input, number(error), "≥ " + number(at_least), margin(at_least, error),
+           error >= at_least && at_least > 0);
 }
 
-void exactly(const std::string& id, const std::string& checked, const std::string& input, std::int64_t measured, std::int64_t expected) {
-    record(id, checked, input, std::to_string(measured), "= " + std::to_string(expected), "exact", measured == expected);
+void exactly(const std::string& id, const std::string& checked, const std::string& input, std::int64_t measured,
+             std::int64_t expected) {
+    record(id, checked, input, std::to_string(measured), "= " + std::to_string(expected), "exact",
+           measured == expected);
 }
 
 void print_claims(std::FILE* out) {
     if (records().empty()) return;
     std::vector<Record> rows = records();
-    std::stable_sort(rows.begin(), rows.end(), [](const Record& a, const Record& b) { return order(a.id) < order(b.id); });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const Record& a, const Record& b) { return order(a.id) < order(b.id); });
     rows.insert(rows.begin(), {"", {"claim", "checked", "input", "measured", "bound", "margin"}});
     std::array<std::size_t, 6> widest{};
     for (const auto& row : rows)
@@ -89,11 +96,15 @@ void print_claims(std::FILE* out) {
     std::fputc('\n', out);
     for (const auto& row : rows) {
         std::string line;
-        for (std::size_t i = 0; i < widest.size(); ++i) line += row.cells[i] + std::string(widest[i] - width(row.cells[i]) + 2, ' ');
+        for (std::size_t i = 0; i < widest.size(); ++i)
+            line += row.cells[i] + std::string(widest[i] - width(row.cells[i]) + 2, ' ');
         line.erase(line.find_last_not_of(' ') + 1);
         std::fprintf(out, "%s\n", line.c_str());
     }
-    std::fprintf(out, "%zu checks; \"≤\": the claim holds; \"≥\": the form named fails by that much; margin: ratio to the bound\n\n", rows.size() - 1);
+    std::fprintf(
+        out,
+        "%zu checks; \"≤\": the claim holds; \"≥\": the form named fails by that much; margin: ratio to the bound\n\n",
+        rows.size() - 1);
 }
 
 }  // namespace causeway::proofs

@@ -22,16 +22,18 @@ Mat<T> discounted(const Mat<T>& v, T lambda) {
     return x;
 }
 
-// FleetAttention in tiles with the discounted cumsum. As printed the carry enters unscaled: cumsum + l, l ← sum(diag(c)V) + l.
-// Repaired: cumsum + λ^{p+1} l, l ← λ^n l + Σ_p λ^{n-1-p} c_p v_p.
+// FleetAttention in tiles with the discounted cumsum. As printed the carry enters unscaled: cumsum + l, l ←
+// sum(diag(c)V) + l. Repaired: cumsum + λ^{p+1} l, l ← λ^n l + Σ_p λ^{n-1-p} c_p v_p.
 Matrix tiled(const Causal& x, double lambda, Index Br, bool printed) {
     Matrix out = zeros<double>(x.N(), x.d()), l = zeros<double>(x.r(), x.d());
     for (Index start = 0; start < x.N(); start += Br) {
         const Index n = std::min(Br, x.N() - start);
         for (Index j = 0; j < x.r(); ++j) {
-            const Matrix scaled = x.C.block(start, j, n, 1).col(0).asDiagonal() * x.V.middleRows(start, n), sums = discounted(scaled, lambda);
+            const Matrix scaled = x.C.block(start, j, n, 1).col(0).asDiagonal() * x.V.middleRows(start, n),
+                         sums = discounted(scaled, lambda);
             for (Index p = 0; p < n; ++p)
-                out.row(start + p) += x.B(start + p, j) * (sums.row(p) + (printed ? 1 : std::pow(lambda, real(p + 1))) * l.row(j));
+                out.row(start + p) +=
+                    x.B(start + p, j) * (sums.row(p) + (printed ? 1 : std::pow(lambda, real(p + 1))) * l.row(j));
             if (printed) l.row(j) += scaled.colwise().sum();
             else l.row(j) = std::pow(lambda, real(n)) * l.row(j) + sums.row(n - 1);
         }
@@ -39,7 +41,8 @@ Matrix tiled(const Causal& x, double lambda, Index Br, bool printed) {
     return out;
 }
 
-// The first token at which λ^i cumsum(λ^{-j} v_j), v = 1, is not finite in T, exponents from 0; and how many single terms are.
+// The first token at which λ^i cumsum(λ^{-j} v_j), v = 1, is not finite in T, exponents from 0; and how many single
+// terms are.
 template <class T>
 std::pair<Index, Index> scaled_cumsum(double lambda) {
     T sum = 0;
@@ -62,9 +65,12 @@ TEST_CASE("E1, E2: the discounted sum", "[proofs][decay]") {
         const Matrix v = Random(701).normal(N, 3), ones = Matrix::Ones(N, 1);
         most = worst(most, relative(discounted(v, lambda), product(mask(N, lambda), v)));
         const Matrix shift = Matrix::NullaryExpr(N, N, [](Index i, Index j) { return i == j + 1 ? 1.0 : 0.0; });
-        inverse = worst(inverse, (product(Matrix::Identity(N, N) - lambda * shift, mask(N, lambda)) - Matrix::Identity(N, N)).norm());
-        if (lambda > 0) library_most = worst(library_most, relative(library({ones, ones, v}, "fleet-untiled", 0, lambda),
-            product(mask(N, lambda), v)));
+        inverse =
+            worst(inverse,
+                  (product(Matrix::Identity(N, N) - lambda * shift, mask(N, lambda)) - Matrix::Identity(N, N)).norm());
+        if (lambda > 0)
+            library_most = worst(library_most, relative(library({ones, ones, v}, "fleet-untiled", 0, lambda),
+                                                        product(mask(N, lambda), v)));
     }
     claim("E1", "x_i = λx_{i-1} + v_i against Mv", "λ = 0, 0.5, 0.9, 0.99, 1, N = 60", most, 1e-14);
     claim("E1", "(I - λZ) M = I", "the same", inverse, 1e-13);
@@ -91,7 +97,8 @@ TEST_CASE("E1, E2: the discounted sum", "[proofs][decay]") {
         };
         const auto input = sentence("Float32, v = 1/3, λ = ", lambda);
         const double full = run(20000);
-        claim("E1", "error of the recurrence, in units of u max|v|: (1+λ)/(1-λ)²", input + ", N = 20000", full, (1 + l) / ((1 - l) * (1 - l)));
+        claim("E1", "error of the recurrence, in units of u max|v|: (1+λ)/(1-λ)²", input + ", N = 20000", full,
+              (1 + l) / ((1 - l) * (1 - l)));
         claim("E1", sentence("that is ", seen, " of ", bound, ", off by"), input, std::abs(full - seen), 1);
         claim("E1", "independent of N: error at N = 20000 over that at N = 5000", input, full / run(5000), 1 + 1e-12);
     }
@@ -108,7 +115,8 @@ TEST_CASE("E1, E2: the discounted sum", "[proofs][decay]") {
         sum += static_cast<float>(std::pow(0.9, -real(j)));
         scaled(j, 0) = sum * static_cast<float>(std::pow(0.9, real(j)));
     }
-    published_fails("E2", "outputs that are not finite", "Float32, λ = 0.9, N = 1000", real(N) - real((scaled.array().isFinite()).count()), 179);
+    published_fails("E2", "outputs that are not finite", "Float32, λ = 0.9, N = 1000",
+                    real(N) - real((scaled.array().isFinite()).count()), 179);
     claim("E2", "the recurrence there: relative error", "Float32, λ = 0.9, N = 1000",
           relative(discounted(v, 0.9f), product(mask(N, 0.9), Matrix::Ones(N, 1))), 2e-6);
 }
@@ -132,18 +140,23 @@ TEST_CASE("E3, E5: decay in tiles", "[proofs][decay]") {
     claim("E3", "lightning-attention-2", input, lightning, 1e-13);
     const Causal x = normal_problem(32, 4, 3, 711);
     published_fails("E3", "Algorithm 1 as printed on the discounted cumsum, N = 2Br", "λ = 0.5, N = 32, Br = 16",
-          relative(tiled(x, 0.5, 16, true), definition(x, 0.5)), 0.1);
-    claim("E3", "the same with one tile, N = Br", "λ = 0.5, N = 32", relative(tiled(x, 0.5, 32, true), definition(x, 0.5)), 1e-14);
-    claim("E3", "the same without decay", "λ = 1, N = 32, Br = 16", relative(tiled(x, 1, 16, true), definition(x)), 1e-14);
+                    relative(tiled(x, 0.5, 16, true), definition(x, 0.5)), 0.1);
+    claim("E3", "the same with one tile, N = Br", "λ = 0.5, N = 32",
+          relative(tiled(x, 0.5, 32, true), definition(x, 0.5)), 1e-14);
+    claim("E3", "the same without decay", "λ = 1, N = 32, Br = 16", relative(tiled(x, 1, 16, true), definition(x)),
+          1e-14);
 
     const Index N = 40, r = 4, d = 3;
     for (const std::string method : {"fleet-untiled", "row-based"}) {
-        const auto plain = measured(method, {N, r, d}).operations, decay = measured(method, {N, r, d, 0, true}).operations;
-        exactly("E5", method + ": 4Nrd operations without decay", "N = 40, r = 4, d = 3", plain.multiplies + plain.adds, 4 * N * r * d);
+        const auto plain = measured(method, {N, r, d}).operations,
+                   decay = measured(method, {N, r, d, 0, true}).operations;
+        exactly("E5", method + ": 4Nrd operations without decay", "N = 40, r = 4, d = 3", plain.multiplies + plain.adds,
+                4 * N * r * d);
         exactly("E5", method + ": 5Nrd with it", "N = 40, r = 4, d = 3", decay.multiplies + decay.adds, 5 * N * r * d);
     }
-    const auto plain = measured("fleet", {N, r, d, 8}).operations, decay = measured("fleet", {N, r, d, 8, true}).operations;
-    exactly("E5", "in tiles, carry apart from the cumsum: (2N - Tr)rd multiplies more", "N = 40, Br = 8", decay.multiplies - plain.multiplies,
-          (2 * N - 5) * r * d);
+    const auto plain = measured("fleet", {N, r, d, 8}).operations,
+               decay = measured("fleet", {N, r, d, 8, true}).operations;
+    exactly("E5", "in tiles, carry apart from the cumsum: (2N - Tr)rd multiplies more", "N = 40, Br = 8",
+            decay.multiplies - plain.multiplies, (2 * N - 5) * r * d);
     exactly("E5", "in tiles: as many adds", "N = 40, Br = 8", decay.adds - plain.adds, 0);
 }

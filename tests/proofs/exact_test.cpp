@@ -21,8 +21,12 @@ namespace {
 // Tiles of blocks of b: T of them, the last of s tokens.
 struct Tiles {
     Index b, T, s, q, dense;
-    Tiles(Index N, Index block) : b(std::min(block, N)), T(ceil_div(N, b)), s(N - (T - 1) * b), q((T - 1) * tau(b) + tau(s)),
-        dense((T - 1) * b * b + s * s) {}
+    Tiles(Index N, Index block)
+        : b(std::min(block, N)),
+          T(ceil_div(N, b)),
+          s(N - (T - 1) * b),
+          q((T - 1) * tau(b) + tau(s)),
+          dense((T - 1) * b * b + s * s) {}
 };
 
 // Sums over the nodes that recursion halves, and of τ over its leaves.
@@ -47,7 +51,8 @@ exact::Cost table(const std::string& method, const Work& w) {
     if (method == "fleet") return {{2 * N * rd, (3 * N - k.T) * rd, 0, 0}, rd + k.b * d};
     if (method == "outer-product") return macs(2 * N * rd, N * rd);
     if (method == "outer-product-blockwise") return macs(2 * N * rd, rd + k.b * rd);
-    if (method == "hybrid") return {{k.dense * (r + d) + 2 * N * rd + k.dense, k.dense * (r + d) + 2 * N * rd, 0, 0}, rd + k.b * k.b};
+    if (method == "hybrid")
+        return {{k.dense * (r + d) + 2 * N * rd + k.dense, k.dense * (r + d) + 2 * N * rd, 0, 0}, rd + k.b * k.b};
     fail("no line of the table for ", method);
 }
 
@@ -58,7 +63,9 @@ Index decay_multiplies(const std::string& method, const Work& w) {
     const Index between = std::max<Index>(k.T - 2, 0) * r * d;  // γ^b U, of the blocks between the first and the last
     if (method == "vanilla") return 0;                          // the mask multiplies are there already
     if (method == "inner-product") return tau(N);
-    if (method == "row-based" || method == "causal-dot-product" || method == "fleet-untiled" || method.starts_with("outer-product")) return N * r * d;
+    if (method == "row-based" || method == "causal-dot-product" || method == "fleet-untiled" ||
+        method.starts_with("outer-product"))
+        return N * r * d;
     if (method == "block-based") return k.q + (k.T > 1 ? (2 * N - k.b - k.s) * r : 0) + between;
     if (method == "lightning-attention-2") return k.q + (k.T > 1 ? (N - k.b) * d + (N - k.s) * r : 0) + between;
     if (method == "recursion") return r * nodes(N, k.b) + leaf_tiles(N, k.b);
@@ -67,10 +74,11 @@ Index decay_multiplies(const std::string& method, const Work& w) {
     fail("no line of decay for ", method);
 }
 
-// Scalars that the form which runs holds for one head on one thread, N <= 2048, where d and the block are whole panels of the
-// widest vectors; what Eigen's products pack for themselves is not among them.
+// Scalars that the form which runs holds for one head on one thread, N <= 2048, where d and the block are whole panels
+// of the widest vectors; what Eigen's products pack for themselves is not among them.
 Index running(const std::string& method, const Work& w) {
-    const Index N = w.N, r = w.r, b = std::min(w.block, N), rd = r * w.d, powers = w.decay ? b + 1 : 0, scaled = w.decay ? b * r : 0;
+    const Index N = w.N, r = w.r, b = std::min(w.block, N), rd = r * w.d, powers = w.decay ? b + 1 : 0,
+                scaled = w.decay ? b * r : 0;
     if (method == "vanilla") return N * N + (w.decay ? N : 0);
     if (method == "inner-product") return N + (w.decay ? N : 0);
     if (method == "row-based" || method == "causal-dot-product" || method == "fleet") return rd;
@@ -79,7 +87,8 @@ Index running(const std::string& method, const Work& w) {
     if (method == "outer-product-blockwise") return rd + b * rd;
     if (method == "recursion") return rd + (w.decay ? std::max(b * b, std::min<Index>(256, N) * r) + N + 1 : b * b);
     if (method == "block-based" || method == "hybrid") return 2 * rd + b * b + scaled + powers;
-    if (method == "lightning-attention-2") return 2 * rd + b * b + b * (r + w.d) + scaled + (w.decay ? 2 * b : 0) + powers;
+    if (method == "lightning-attention-2")
+        return 2 * rd + b * b + b * (r + w.d) + scaled + (w.decay ? 2 * b : 0) + powers;
     fail("no line of memory for ", method);
 }
 
@@ -93,8 +102,8 @@ Index budget(const std::string& method, Index N, Index r, Index block) {
         while (ceil_div(N, Index{1} << depth) > block) ++depth;
         return N > block ? std::max(ceil_div(N, 2) + depth + r + 1, b + r) : N + r;
     }
-    for (const char* one_sum : {"vanilla", "inner-product", "row-based", "causal-dot-product", "fleet", "fleet-untiled", "outer-product",
-                                "outer-product-blockwise"})
+    for (const char* one_sum : {"vanilla", "inner-product", "row-based", "causal-dot-product", "fleet", "fleet-untiled",
+                                "outer-product", "outer-product-blockwise"})
         if (method == one_sum) return N + r;
     fail("no budget for ", method);
 }
@@ -110,20 +119,21 @@ TEST_CASE("B1: operations and memory of every method", "[proofs][exact-methods]"
             for (Index N : {1, 2, 7, 23, 24})  // with b = 8: N = bT - 1, N = bT; b = 1, b = N and b > N
                 for (Index b : blocks ? std::vector<Index>{1, 5, 8, N, N + 3} : std::vector<Index>{0}) {
                     ++cases;
-                    const Work w{N, r, d, b, false, false}, decaying{N, r, d, b, true, false}, divided{N, r, d, b, false, true},
-                        wider{N, r, d + 1, b, false, false};
+                    const Work w{N, r, d, b, false, false}, decaying{N, r, d, b, true, false},
+                        divided{N, r, d, b, false, true}, wider{N, r, d + 1, b, false, false};
                     const auto got = measured(method, w), line = table(method, w);
                     operations += !(got.operations == line.operations);
                     extra_memory += got.memory != line.memory;
                     const auto decayed = measured(method, decaying);
                     const auto with_decay = decayed.operations;
-                    decays += with_decay.adds != line.operations.adds
-                        || with_decay.multiplies - line.operations.multiplies != decay_multiplies(method, w);
+                    decays += with_decay.adds != line.operations.adds ||
+                              with_decay.multiplies - line.operations.multiplies != decay_multiplies(method, w);
                     auto want = table(method, wider).operations;
                     want.divisions = N * d;
                     normalised += !(measured(method, divided).operations == want);
-                    closed += !(exact::cost(m, decaying).operations == with_decay)
-                        || exact::cost(m, w).memory != got.memory || exact::cost(m, decaying).memory != decayed.memory;
+                    closed += !(exact::cost(m, decaying).operations == with_decay) ||
+                              exact::cost(m, w).memory != got.memory ||
+                              exact::cost(m, decaying).memory != decayed.memory;
                 }
         const std::string input = std::to_string(cases) + " sizes N, r, d, b, ragged and b > N among them";
         exactly("B1", method + ": multiplies and adds against the table; deviations", input, operations, 0);
@@ -133,15 +143,17 @@ TEST_CASE("B1: operations and memory of every method", "[proofs][exact-methods]"
         exactly("B1", method + ": the library's closed forms, with decay; deviations", input, closed, 0);
     }
     exactly("B1", "block-based, b = 1: N(r+d) + 2(N-1)rd, not 2Nrd", "N = 20, r = 3, d = 2",
-          measured("block-based", {20, 3, 2, 1}).operations.adds, 20 * 5 + 2 * 19 * 6);
-    // What the claim allows decay in blocks: q + 2Nr + Trd. Lightning scales the d outputs of a row, not the r entries of b.
+            measured("block-based", {20, 3, 2, 1}).operations.adds, 20 * 5 + 2 * 19 * 6);
+    // What the claim allows decay in blocks: q + 2Nr + Trd. Lightning scales the d outputs of a row, not the r entries
+    // of b.
     double block = 0, lightning = 0, narrow = 0;
     for (const auto& [r, d] : {std::pair<Index, Index>{1, 8}, {3, 2}, {8, 1}})
         for (Index N : {1, 7, 24, 40})
             for (Index b : {1, 5, 8, 40}) {
                 const Tiles k(N, b);
                 const auto more = [&, r = r, d = d](const char* method) {
-                    return real(measured(method, {N, r, d, b, true}).operations.multiplies - measured(method, {N, r, d, b}).operations.multiplies);
+                    return real(measured(method, {N, r, d, b, true}).operations.multiplies -
+                                measured(method, {N, r, d, b}).operations.multiplies);
                 };
                 block = worst(block, more("block-based") / real(k.q + 2 * N * r + k.T * r * d));
                 lightning = worst(lightning, more("lightning-attention-2") / real(k.q + N * (r + d) + k.T * r * d));
@@ -156,7 +168,8 @@ TEST_CASE("B1: operations and memory of every method", "[proofs][exact-methods]"
         using T = decltype(scalar);
         return product(x.B.cast<T>(), product(x.C.transpose().cast<T>(), x.V.cast<T>()));
     };
-    exactly("B1", "bidirectional B(CᵀV): 2Nrd", "N = 20, r = 3, d = 2", count([&] { bidirectional(Counted()); }).multiplies, 2 * 20 * 6);
+    exactly("B1", "bidirectional B(CᵀV): 2Nrd", "N = 20, r = 3, d = 2",
+            count([&] { bidirectional(Counted()); }).multiplies, 2 * 20 * 6);
 }
 
 TEST_CASE("B1: memory of the forms that run", "[proofs][exact-methods]") {
@@ -173,8 +186,8 @@ TEST_CASE("B1: memory of the forms that run", "[proofs][exact-methods]") {
                             differ += peak_of_run<float>(m, w) != running(m.name, w);
                             differ += peak_of_run<double>(m, w) != running(m.name, w);
                         }
-        exactly("B1", m.name + ": scalars that the form that runs holds; deviations", sentence("one head, one thread, Float32 and Float64, ", cases,
-                " sizes N, r, d, b"), differ, 0);
+        exactly("B1", m.name + ": scalars that the form that runs holds; deviations",
+                sentence("one head, one thread, Float32 and Float64, ", cases, " sizes N, r, d, b"), differ, 0);
     }
     // Fewer heads than threads: a wave of 4 blocks a thread, each with its scratch and what it adds to the state.
     const test::Threads two(2);
@@ -185,23 +198,27 @@ TEST_CASE("B1: memory of the forms that run", "[proofs][exact-methods]") {
             const Index rd = w.r * w.d, wave = std::min<Index>(ceil_div(N, w.block), 8);
             differ += peak_of_run<float>(exact::method(method), w) != wave * (running(method, w) - rd) + rd;
         }
-    exactly("B1", "block-based, hybrid, lightning-attention-2, one head on two threads: a wave of min(T, 8) blocks and one rd; deviations",
+    exactly("B1",
+            "block-based, hybrid, lightning-attention-2, one head on two threads: a wave of min(T, 8) blocks and one "
+            "rd; deviations",
             "Float32, N = 200, 1000, r = 3, d = 128, b = 64", differ, 0);
 }
 
 TEST_CASE("B2, B3: linear for a fixed block", "[proofs][exact-methods]") {
     const Index r = 3, d = 2, b = 16;
-    const auto macs = [&](Index N, Index block) { return measured("lightning-attention-2", {N, r, d, block}).operations.adds; };
+    const auto macs = [&](Index N, Index block) {
+        return measured("lightning-attention-2", {N, r, d, block}).operations.adds;
+    };
     for (Index N : {64, 256})
         exactly("B2", "N(b+1)(r+d)/2 + 2(N-b)rd multiply-adds", sentence("b = 16, N = ", N), macs(N, b),
-              N * (b + 1) * (r + d) / 2 + 2 * (N - b) * r * d);
+                N * (b + 1) * (r + d) / 2 + 2 * (N - b) * r * d);
     claim("B2", "count(2N)/count(N) - 2 - 2b rd/count(N)", "N = 512, b = 16",
           std::abs(real(macs(1024, b)) / real(macs(512, b)) - 2 - 2.0 * real(b * r * d) / real(macs(512, b))), 1e-14);
     claim("B2", "count(2N)/count(N), fixed block", "N = 512, b = 16", real(macs(1024, b)) / real(macs(512, b)), 2.03);
     published_fails("B2", "O(N²) of 000 Table 1 needs a ratio near 4, which only b = N gives", "N = 256, b = N",
-          real(macs(512, 512)) / real(macs(256, 256)), 3.9);
+                    real(macs(512, 512)) / real(macs(256, 256)), 3.9);
     exactly("B2", "extra memory rd + b, whatever N", "b = 16, N = 4096",
-          exact::cost(exact::method("lightning-attention-2"), {4096, r, d, b}).memory, r * d + b);
+            exact::cost(exact::method("lightning-attention-2"), {4096, r, d, b}).memory, r * d + b);
 
     double most = 0, tile = INFINITY;
     for (Index width : {8, 32, 128}) {
@@ -213,17 +230,21 @@ TEST_CASE("B2, B3: linear for a fixed block", "[proofs][exact-methods]") {
         for (Index width_d : {1, 3, 16, 64})
             for (Index N : {64, 100, 1000})
                 most = worst(most, real(exact::cost(exact::method("block-based"),
-                    {N, width_r, width_d, std::min(width_r, width_d)}).operations.adds) / real(4 * N * width_r * width_d));
+                                                    {N, width_r, width_d, std::min(width_r, width_d)})
+                                            .operations.adds) /
+                                       real(4 * N * width_r * width_d));
     claim("B3", "b = min(r, d): count / 4Nrd", "r, d = 1, 3, 16, 64, N = 64, 100, 1000", most, 1);
     double space = 0, beyond = INFINITY;
     for (Index N : {1, 16, 100})
         for (Index width : {1, 16, 64})
             for (Index size : {Index{1}, std::min(N, width), N}) {
-                const double over = real(measured("block-based", {N, 3, width, size}).memory - 3 * width) / real(N * width);
+                const double over =
+                    real(measured("block-based", {N, 3, width, size}).memory - 3 * width) / real(N * width);
                 if (size <= width) space = worst(space, over);
                 else beyond = std::min(beyond, over);
             }
-    claim("B3", "space: what the method holds beyond rd, over Nd, for b <= min(N, d)", "N = 1, 16, 100, d = 1, 16, 64, r = 3", space, 1);
+    claim("B3", "space: what the method holds beyond rd, over Nd, for b <= min(N, d)",
+          "N = 1, 16, 100, d = 1, 16, 64, r = 3", space, 1);
     published_fails("B3", "space: not so for b = N > d", "N = 16, 100, d = 1, 16, 64, r = 3", beyond, 1.5);
 }
 
@@ -235,7 +256,9 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
             const auto part = [&](const Matrix& A, Index j) -> Matrix { return A.middleRows(j * b, b); };
             Matrix U = zeros<double>(x.r(), x.d());
             for (Index j = 0; j < i + extra; ++j) U += product(part(x.C, j).transpose(), part(x.V, j));
-            P.middleRows(i * b, b) = product(lower<double>(product(part(x.B, i), part(x.C, i).transpose())), part(x.V, i)) + product(part(x.B, i), U);
+            P.middleRows(i * b, b) =
+                product(lower<double>(product(part(x.B, i), part(x.C, i).transpose())), part(x.V, i)) +
+                product(part(x.B, i), U);
         }
         return P;
     };
@@ -243,22 +266,27 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
     const Matrix ones = Matrix::Ones(2 * b, 1);
     const Causal x{ones, ones, ones};
     exactly("B4", "(12) of 000, (11) of 001 as printed: last output is b + 2b", "N = 2b = 8, all ones, r = d = 1",
-          std::lround(blocks(x, b, 1)(2 * b - 1, 0)), 3 * b);
-    published_fails("B4", "(12), (11) as printed, sum to i: relative error", "N = 2b = 8, all ones", relative(blocks(x, b, 1), definition(x)), 0.1);
+            std::lround(blocks(x, b, 1)(2 * b - 1, 0)), 3 * b);
+    published_fails("B4", "(12), (11) as printed, sum to i: relative error", "N = 2b = 8, all ones",
+                    relative(blocks(x, b, 1), definition(x)), 0.1);
     claim("B4", "sum to i - 1: error", "N = 2b = 8, all ones", relative(blocks(x, b, 0), definition(x)), 0);
     const Causal y = normal_problem(24, 3, 2, 402);
-    published_fails("B4", "(12), (11) as printed, sum to i: relative error", "normal, N = 24, b = 4", relative(blocks(y, b, 1), definition(y)), 0.1);
-    claim("B4", "sum to i - 1: relative error", "normal, N = 24, b = 4", relative(blocks(y, b, 0), definition(y)), 1e-14);
+    published_fails("B4", "(12), (11) as printed, sum to i: relative error", "normal, N = 24, b = 4",
+                    relative(blocks(y, b, 1), definition(y)), 0.1);
+    claim("B4", "sum to i - 1: relative error", "normal, N = 24, b = 4", relative(blocks(y, b, 0), definition(y)),
+          1e-14);
 
-    // (13) and (14) of 000: O_[i] = (B_[i]C_[i]ᵀ ⊙ M)V_[i] + B_[i]U_[i-1], U_[i] = U_[i-1] + add(i). late: U_[i] in (13).
+    // (13) and (14) of 000: O_[i] = (B_[i]C_[i]ᵀ ⊙ M)V_[i] + B_[i]U_[i-1], U_[i] = U_[i-1] + add(i). late: U_[i] in
+    // (13).
     const auto recurrence = [](const Causal& in, Index size, auto&& add, bool late = false) {
         Matrix P(in.N(), in.d()), U = zeros<double>(in.r(), in.d());
         for (Index i = 0; i < in.N() / size; ++i) {
             const auto part = [&](const Matrix& A) -> Matrix { return A.middleRows(i * size, size); };
             const Matrix before = U;
             U += add(i);
-            P.middleRows(i * size, size) = product(lower<double>(product(part(in.B), part(in.C).transpose())), part(in.V))
-                + product(part(in.B), late ? U : before);
+            P.middleRows(i * size, size) =
+                product(lower<double>(product(part(in.B), part(in.C).transpose())), part(in.V)) +
+                product(part(in.B), late ? U : before);
         }
         return P;
     };
@@ -269,30 +297,51 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
     claim("B4", "(13) with U_[i-1], (14) with index i: relative error", "normal, N = 24, b = 4",
           relative(recurrence(y, b, [&](Index i) { return block_sum(y.C, y.V, i); }), want), 1e-14);
     double least = INFINITY;
-    for (Index j = 0; j < y.N() / b; ++j) least = std::min(least, relative(recurrence(y, b, [&](Index) { return block_sum(y.C, y.V, j); }), want));
-    published_fails("B4", "(14) with a fixed j: relative error, the least of j = 1 .. 6", "normal, N = 24, b = 4", least, 0.1);
+    for (Index j = 0; j < y.N() / b; ++j)
+        least = std::min(least, relative(recurrence(y, b, [&](Index) { return block_sum(y.C, y.V, j); }), want));
+    published_fails("B4", "(14) with a fixed j: relative error, the least of j = 1 .. 6", "normal, N = 24, b = 4",
+                    least, 0.1);
     published_fails("B4", "U_[i] for U_[i-1] in (13): relative error", "normal, N = 24, b = 4",
-          relative(recurrence(y, b, [&](Index i) { return block_sum(y.C, y.V, i); }, true), want), 0.1);
+                    relative(recurrence(
+                                 y, b, [&](Index i) { return block_sum(y.C, y.V, i); }, true),
+                             want),
+                    0.1);
     // V_j for V_[j]: one row, which conforms with C_[j]ᵀ only if it stands for b rows.
     published_fails("B4", "V_j for V_[j], row j for each of the b: relative error", "normal, N = 24, b = 4",
-          relative(recurrence(y, b, [&](Index i) { return product(y.C.middleRows(i * b, b).transpose(), y.V.row(i).replicate(b, 1)); }), want), 0.1);
+                    relative(recurrence(y, b,
+                                        [&](Index i) {
+                                            return product(y.C.middleRows(i * b, b).transpose(),
+                                                           y.V.row(i).replicate(b, 1));
+                                        }),
+                             want),
+                    0.1);
     claim("B4", "the same for b = 1, where V_j is V_[j]", "normal, N = 24, b = 1",
-          relative(recurrence(y, 1, [&](Index i) { return product(y.C.row(i).transpose(), y.V.row(i)); }), want), 1e-14);
+          relative(recurrence(y, 1, [&](Index i) { return product(y.C.row(i).transpose(), y.V.row(i)); }), want),
+          1e-14);
 
     // The normaliser: V = 1. C_[i]ᵀ1_N has a meaning for b = N only; the C of all rows makes it conform.
     const Causal z{y.B.cwiseAbs(), y.C.cwiseAbs(), Matrix::Ones(24, 1)};
     const Matrix D = definition(z);
-    claim("B4", "(15), (16) with 1_b: normaliser against (M ⊙ BCᵀ)1", "N = 24, b = 4",
-          relative(recurrence(z, b, [&](Index i) { return product(z.C.middleRows(i * b, b).transpose(), Matrix::Ones(b, 1)); }), D), 1e-14);
-    published_fails("B4", "(16) with 1_N, Cᵀ1_N so that it conforms: relative error of the normaliser", "N = 24, b = 4",
-          relative(recurrence(z, b, [&](Index) { return product(z.C.transpose(), Matrix::Ones(z.N(), 1)); }), D), 0.1);
+    claim(
+        "B4", "(15), (16) with 1_b: normaliser against (M ⊙ BCᵀ)1", "N = 24, b = 4",
+        relative(recurrence(z, b,
+                            [&](Index i) { return product(z.C.middleRows(i * b, b).transpose(), Matrix::Ones(b, 1)); }),
+                 D),
+        1e-14);
+    published_fails(
+        "B4", "(16) with 1_N, Cᵀ1_N so that it conforms: relative error of the normaliser", "N = 24, b = 4",
+        relative(recurrence(z, b, [&](Index) { return product(z.C.transpose(), Matrix::Ones(z.N(), 1)); }), D), 0.1);
     // 001: U in R^{d×d}. For r > d the last rows of C_[j]ᵀV_[j] have no place in it.
-    published_fails("B4", "U in R^{d×d} of 001, what is beyond it left out: relative error", "normal, N = 24, b = 4, r = 3, d = 2",
-          relative(recurrence(y, b, [&](Index i) {
-              Matrix U = block_sum(y.C, y.V, i);
-              U.bottomRows(U.rows() - y.d()).setZero();
-              return U;
-          }), want), 0.1);
+    published_fails("B4", "U in R^{d×d} of 001, what is beyond it left out: relative error",
+                    "normal, N = 24, b = 4, r = 3, d = 2",
+                    relative(recurrence(y, b,
+                                        [&](Index i) {
+                                            Matrix U = block_sum(y.C, y.V, i);
+                                            U.bottomRows(U.rows() - y.d()).setZero();
+                                            return U;
+                                        }),
+                             want),
+                    0.1);
     // Ã = BC has a meaning for r = N, and is not BCᵀ.
     const Causal full = normal_problem(8, 8, 2, 404);
     const auto masked = [&](const Matrix& A) { return relative(product(lower<double>(A), full.V), definition(full)); };
@@ -302,16 +351,20 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
 
 TEST_CASE("B5, B6, B10: row-based and unmasked counts, and what must be read", "[proofs][exact-methods]") {
     const Causal x = normal_problem(40, 3, 2, 403);
-    claim("B5", "row-based against the definition", "normal, N = 40, r = 3, d = 2", relative(library(x, "row-based"), definition(x)), 1e-14);
+    claim("B5", "row-based against the definition", "normal, N = 40, r = 3, d = 2",
+          relative(library(x, "row-based"), definition(x)), 1e-14);
     int wrong = 0;
     for (Index N = 2; N <= 40; ++N)
-        wrong += measured("row-based", {N, 3, 2}).operations.adds - measured("row-based", {N - 1, 3, 2}).operations.adds != 2 * 3 * 2;
-    exactly("B5", "every token takes rd to update U and rd to read it; deviations", "token 2 .. 40, r = 3, d = 2", wrong, 0);
+        wrong +=
+            measured("row-based", {N, 3, 2}).operations.adds - measured("row-based", {N - 1, 3, 2}).operations.adds !=
+            2 * 3 * 2;
+    exactly("B5", "every token takes rd to update U and rd to read it; deviations", "token 2 .. 40, r = 3, d = 2",
+            wrong, 0);
 
     // Equation (4): numerator, normaliser, division.
     const Index N = 12, r = 3, d = 2;
     const Mat<Counted> B = Mat<Counted>::Constant(N, r, Counted(1)), V = Mat<Counted>::Constant(N, d, Counted(1)),
-        one = Mat<Counted>::Constant(N, 1, Counted(1));
+                       one = Mat<Counted>::Constant(N, 1, Counted(1));
     const auto four = count([&] {
         Mat<Counted> O = product(B, product(B.transpose(), V)), D = product(B, product(B.transpose(), one));
         for (Index i = 0; i < N; ++i)
@@ -319,9 +372,10 @@ TEST_CASE("B5, B6, B10: row-based and unmasked counts, and what must be read", "
     });
     exactly("B6", "(4) of 000: 2Nrd + 2Nr multiply-adds", "N = 12, r = 3, d = 2", four.adds, 2 * N * r * d + 2 * N * r);
     exactly("B6", "(4) of 000: Nd divisions", "N = 12, r = 3, d = 2", four.divisions, N * d);
-    exactly("B6", "(5) of 000 directly: N²(r+d) multiply-adds", "N = 12, r = 3, d = 2", measured("vanilla", {N, r, d}).operations.adds,
-          N * N * (r + d));
-    exactly("B6", "(5) of 000 directly: N² memory", "N = 12, r = 3, d = 2", measured("vanilla", {N, r, d}).memory, N * N);
+    exactly("B6", "(5) of 000 directly: N²(r+d) multiply-adds", "N = 12, r = 3, d = 2",
+            measured("vanilla", {N, r, d}).operations.adds, N * N * (r + d));
+    exactly("B6", "(5) of 000 directly: N² memory", "N = 12, r = 3, d = 2", measured("vanilla", {N, r, d}).memory,
+            N * N);
     const auto softmax = count([&] {
         Mat<Counted> A = product(V, V.transpose());
         for (Index k = 0; k < A.size(); ++k) A.data()[k] = exp(A.data()[k]);
@@ -334,10 +388,11 @@ TEST_CASE("B5, B6, B10: row-based and unmasked counts, and what must be read", "
         for (Index width : {1, 2, 5, 8})
             for (Index n = 1; n <= 40; ++n) {
                 const auto triangular = exact::cost(exact::method("inner-product"), {n, rank, width}).operations.adds,
-                    row = exact::cost(exact::method("row-based"), {n, rank, width}).operations.adds;
+                           row = exact::cost(exact::method("row-based"), {n, rank, width}).operations.adds;
                 wrong += (triangular < row) != ((n + 1) * (rank + width) < 4 * rank * width);
             }
-    exactly("B6", "triangular vanilla below row-based iff N + 1 < 4rd/(r+d); deviations", "r, d = 1, 2, 5, 8, N = 1 .. 40", wrong, 0);
+    exactly("B6", "triangular vanilla below row-based iff N + 1 < 4rd/(r+d); deviations",
+            "r, d = 1, 2, 5, 8, N = 1 .. 40", wrong, 0);
 
     // B10: each of the N(2r+d) inputs moves P.
     const Causal y = normal_problem(6, 3, 2, 404);
@@ -354,7 +409,8 @@ TEST_CASE("B5, B6, B10: row-based and unmasked counts, and what must be read", "
         }
     }
     exactly("B10", "inputs that move P: all N(2r+d)", "normal, N = 6, r = 3, d = 2", inputs - idle, 6 * 8);
-    exactly("B10", "upper bound: 2Nrd multiply-adds", "N = 6, r = 3, d = 2", measured("row-based", {6, 3, 2}).operations.adds, 2 * 6 * 6);
+    exactly("B10", "upper bound: 2Nrd multiply-adds", "N = 6, r = 3, d = 2",
+            measured("row-based", {6, 3, 2}).operations.adds, 2 * 6 * 6);
 }
 
 TEST_CASE("B7, B9: the methods agree within their roundings", "[proofs][exact-methods]") {
@@ -375,11 +431,12 @@ TEST_CASE("B7, B9: the methods agree within their roundings", "[proofs][exact-me
             problems.push_back({x, definition(x), absolute(x)});
         }
     const Causal general = normal_problem(100, 3, 2, 411);
-    // Roundings that agree in sign: all entries 0.1; and 1, then terms just below half a unit in its last place, so that a sum
-    // that starts with the 1 takes none of them.
+    // Roundings that agree in sign: all entries 0.1; and 1, then terms just below half a unit in its last place, so
+    // that a sum that starts with the 1 takes none of them.
     const Index N = 4096, r = 4;
     const Matrix tenth = rounded(Matrix::Constant(N, r, 0.1)), ones = Matrix::Ones(N, 1);
-    Known tenths{{tenth, tenth, tenth.leftCols(1)}, zeros<double>(N, 1), {}}, small{{ones, ones, rounded(0.98 * u32 * ones)}, tenths.P, {}};
+    Known tenths{{tenth, tenth, tenth.leftCols(1)}, zeros<double>(N, 1), {}},
+        small{{ones, ones, rounded(0.98 * u32 * ones)}, tenths.P, {}};
     small.x.V(0, 0) = 1;
     for (Index i = 0; i < N; ++i) {
         tenths.P(i, 0) = real(i + 1) * real(r) * std::pow(tenth(0, 0), 3);
@@ -394,9 +451,12 @@ TEST_CASE("B7, B9: the methods agree within their roundings", "[proofs][exact-me
         double normal = 0, same_sign = 0, absorbed = 0;
         outputs.emplace_back();
         for (const Known& p : problems) {
-            for (Index b : blocks ? std::vector<Index>{8, 32, 128} : std::vector<Index>{0}) normal = worst(normal, p.share(m.name, b));
+            for (Index b : blocks ? std::vector<Index>{8, 32, 128} : std::vector<Index>{0})
+                normal = worst(normal, p.share(m.name, b));
             outputs.back().push_back(library(p.x, m.name, blocks ? 32 : 0, 1, DType::f32));
-            const auto k = [&](std::size_t which) { return e(real(budget(exact::methods()[which].name, p.x.N(), p.x.r(), 32)), u32); };
+            const auto k = [&](std::size_t which) {
+                return e(real(budget(exact::methods()[which].name, p.x.N(), p.x.r(), 32)), u32);
+            };
             const std::size_t at = outputs.back().size() - 1, last = outputs.size() - 1;
             for (std::size_t other = 0; other < last; ++other)
                 apart = worst(apart, roundings(outputs[last][at], outputs[other][at], p.Pi, 1) / (k(other) + k(last)));
@@ -404,29 +464,36 @@ TEST_CASE("B7, B9: the methods agree within their roundings", "[proofs][exact-me
         for (Index b : blocks ? std::vector<Index>{8, 16, 32, 64, 128, 256, 512} : std::vector<Index>{0})
             same_sign = worst(same_sign, tenths.share(m.name, b)), absorbed = worst(absorbed, small.share(m.name, b));
         const std::string few = blocks ? ", b = 8, 32, 128" : "", many = blocks ? ", b = 8, 16 .. 512" : "";
-        claim("B7", m.name + ": error of an entry in units of its budget", "Float32, signed normal, N = 1 .. 400, r = 1, 3, 16" + few, normal, 1);
-        claim("B7", m.name + ": the same where roundings agree in sign", "Float32, all 0.1, N = 4096, r = 4" + many, same_sign, 1);
-        claim("B7", m.name + ": the same where small terms are lost", "Float32, V = (1, 0.98u, 0.98u ..), B = C = 1, N = 4096" + many, absorbed, 1);
+        claim("B7", m.name + ": error of an entry in units of its budget",
+              "Float32, signed normal, N = 1 .. 400, r = 1, 3, 16" + few, normal, 1);
+        claim("B7", m.name + ": the same where roundings agree in sign", "Float32, all 0.1, N = 4096, r = 4" + many,
+              same_sign, 1);
+        claim("B7", m.name + ": the same where small terms are lost",
+              "Float32, V = (1, 0.98u, 0.98u ..), B = C = 1, N = 4096" + many, absorbed, 1);
         claim("B9", m.name + " on general, signed B and C", "Float64, N = 100, r = 3, d = 2",
               relative(library(general, m.name, blocks ? 32 : 0), definition(general)), 1e-13);
     }
-    claim("B7", "two methods: their difference over e(k₁) + e(k₂), the most of all pairs", "Float32, signed normal, N = 1 .. 400, b = 32", apart, 1);
-    published_fails("B7", "row-based, small terms lost: share of N + r, so that no budget much less would do", "N = 4096, r = 1",
-          small.share("row-based", 0), 0.95);
+    claim("B7", "two methods: their difference over e(k₁) + e(k₂), the most of all pairs",
+          "Float32, signed normal, N = 1 .. 400, b = 32", apart, 1);
+    published_fails("B7", "row-based, small terms lost: share of N + r, so that no budget much less would do",
+                    "N = 4096, r = 1", small.share("row-based", 0), 0.95);
 
     using F = Unfused<float>;
     const auto unfused = [&](auto&& f) { return roundings(on_head<F>(tenths.x, 1, f), tenths.P, tenths.Pi, u32); };
     const double row = unfused([](auto& h) { exact::row_based(h); });
-    claim("B7", "worst case, row by row: roundings of an entry (N + r)", "Float32, all 0.1, N = 4096, r = 4", row, real(N + r));
+    claim("B7", "worst case, row by row: roundings of an entry (N + r)", "Float32, all 0.1, N = 4096, r = 4", row,
+          real(N + r));
     published_fails("B7", "and they are many", "the same", row, 300);
-    // FleetAttention in tiles: the definition sums a tile before it adds l; the form that runs goes on from l, so its k is N + r.
-    published_fails("B7", "FleetAttention as it runs, tiles of 64, over the Br + ⌈N/Br⌉ + r + 1 of its definition", "the same",
-          tenths.roundings_of("fleet", 64) / 133, 2);
+    // FleetAttention in tiles: the definition sums a tile before it adds l; the form that runs goes on from l, so its k
+    // is N + r.
+    published_fails("B7", "FleetAttention as it runs, tiles of 64, over the Br + ⌈N/Br⌉ + r + 1 of its definition",
+                    "the same", tenths.roundings_of("fleet", 64) / 133, 2);
     published_fails("B7", "outer-product-blockwise, on top of the carry, over b + ⌈N/b⌉ + r + 1, b = 64", "the same",
-          tenths.roundings_of("outer-product-blockwise", 64) / 133, 2);
+                    tenths.roundings_of("outer-product-blockwise", 64) / 133, 2);
     // Lightning adds the tile to B U in the same registers: what comes with U meets the tile's b additions as well.
     published_fails("B7", "lightning-attention-2 as it runs, over b + ⌈N/b⌉ + r + 1, b = 512",
-          "Float32, V = (1, 0.98u, 0.98u ..), B = C = 1, N = 4096", small.roundings_of("lightning-attention-2", 512) / (512 + 8 + 1 + 1), 1.5);
+                    "Float32, V = (1, 0.98u, 0.98u ..), B = C = 1, N = 4096",
+                    small.roundings_of("lightning-attention-2", 512) / (512 + 8 + 1 + 1), 1.5);
     // Blocks: the sum CᵀV of a block is had before it is added to the carry, or else the carry meets N roundings again.
     const auto blocks = [&](bool summed_first, Index b) {
         const F c = static_cast<float>(tenth(0, 0));
@@ -445,13 +512,16 @@ TEST_CASE("B7, B9: the methods agree within their roundings", "[proofs][exact-me
         return roundings(P, tenths.P, tenths.Pi, u32);
     };
     const double block = blocks(true, 64);
-    claim("B7", "worst case, blocks of 64: roundings (b + ⌈N/b⌉ + r + 1)", "Float32, all 0.1, N = 4096, r = 4", block, 64 + 64 + 4 + 1);
+    claim("B7", "worst case, blocks of 64: roundings (b + ⌈N/b⌉ + r + 1)", "Float32, all 0.1, N = 4096, r = 4", block,
+          64 + 64 + 4 + 1);
     claim("B7", "that is 14.5, off by", "the same", std::abs(block - 14.5), 0.05);
     claim("B7", "blocks of √N against rows: share of the error", "the same", block / row, 0.05);
-    published_fails("B7", "a block's tokens added to the carry one by one: roundings over that budget", "the same", blocks(false, 64) / 133, 2);
+    published_fails("B7", "a block's tokens added to the carry one by one: roundings over that budget", "the same",
+                    blocks(false, 64) / 133, 2);
     published_fails("B7", "so do the definitions that count, block-based: over that budget", "the same, b = 64",
-          unfused([](auto& h) { exact::block_based(h, 64); }) / 133, 2);
-    published_fails("B7", "and lightning-attention-2", "the same", unfused([](auto& h) { exact::lightning_attention_2(h, 64); }) / 133, 2);
+                    unfused([](auto& h) { exact::block_based(h, 64); }) / 133, 2);
+    published_fails("B7", "and lightning-attention-2", "the same",
+                    unfused([](auto& h) { exact::lightning_attention_2(h, 64); }) / 133, 2);
 
     // Every b: errors within the budget. The budget is least at √N, the error of this input is not.
     double most_blocks = 0, most_fleet = 0, most_definition = 0, least = INFINITY;
@@ -461,14 +531,15 @@ TEST_CASE("B7, B9: the methods agree within their roundings", "[proofs][exact-me
         const double error = blocks(true, b);
         most_blocks = worst(most_blocks, error / real(k));
         most_fleet = worst(most_fleet, unfused([b](auto& h) { exact::fleet(h, b, 1); }) / real(k));
-        if (b <= 256) most_definition = worst(most_definition, unfused([b](auto& h) { exact::block_based(h, b); }) / real(N + r));
+        if (b <= 256)
+            most_definition = worst(most_definition, unfused([b](auto& h) { exact::block_based(h, b); }) / real(N + r));
         if (error < least) least = error, best = b;
     }
-    claim("B7", "blocks: error over b + ⌈N/b⌉ + r + 1", sentence("Float32, all 0.1, N = 4096, r = 4, ", sizes, " sizes b from 1 to N"),
-          most_blocks, 1);
+    claim("B7", "blocks: error over b + ⌈N/b⌉ + r + 1",
+          sentence("Float32, all 0.1, N = 4096, r = 4, ", sizes, " sizes b from 1 to N"), most_blocks, 1);
     claim("B7", "FleetAttention's definition: error over Br + ⌈N/Br⌉ + r + 1", "the same", most_fleet, 1);
-    claim("B7", "block-based, its definition, tokens added to the carry one by one: error over N + r", "Float32, all 0.1, N = 4096, r = 4, b <= 256",
-          most_definition, 1);
+    claim("B7", "block-based, its definition, tokens added to the carry one by one: error over N + r",
+          "Float32, all 0.1, N = 4096, r = 4, b <= 256", most_definition, 1);
     exactly("B7", "blocks, the best b of this input", "Float32, all 0.1, N = 4096, r = 4, the sizes b", best, 41);
     published_fails("B7", "so b = √N = 64 is not: its error over the least", "the same", block / least, 2);
     Index root = 0;
@@ -476,7 +547,8 @@ TEST_CASE("B7, B9: the methods agree within their roundings", "[proofs][exact-me
         const auto side = static_cast<Index>(std::ceil(std::sqrt(real(n))));
         Index smallest = n + 1;
         for (Index b = 1; b <= n; ++b) smallest = std::min(smallest, b + ceil_div(n, b));
-        root += side + ceil_div(n, side) != smallest || smallest != static_cast<Index>(std::ceil(std::sqrt(4.0 * real(n))));
+        root +=
+            side + ceil_div(n, side) != smallest || smallest != static_cast<Index>(std::ceil(std::sqrt(4.0 * real(n))));
     }
     exactly("B7", "b + ⌈N/b⌉ is least, ⌈2√N⌉, at b = ⌈√N⌉; deviations", "all b, N < 3000", root, 0);
 }
@@ -487,18 +559,22 @@ TEST_CASE("B8: FleetAttention and row-based are one computation", "[proofs][exac
         Index differ = 0;
         for (Index N : {1, 33, 200}) {
             const Causal x = normal_problem(N, 5, 3, static_cast<unsigned>(420 + N));
-            const Matrix fleet = on_head<T>(x, g, [](auto& h) { exact::fleet_untiled(h); }),
-                row = on_head<T>(x, g, [](auto& h) { exact::row_based(h); });
-            for (Index k = 0; k < row.size(); ++k) differ += std::memcmp(&fleet.data()[k], &row.data()[k], sizeof(double)) != 0;
+            const Matrix fleet = on_head<T>(x, g, [](auto&h) { exact::fleet_untiled(h); }),
+                         row = on_head<T>(x, g, [](auto&h) { exact::row_based(h); });
+            for (Index k = 0; k < row.size(); ++k)
+                differ += std::memcmp(&fleet.data()[k], &row.data()[k], sizeof(double)) != 0;
         }
         return differ;
     };
-    exactly("B8", "entries whose bits differ", "Float32, no fused operations, N = 1, 33, 200, r = 5, d = 3", bits(0.0f, 1), 0);
-    exactly("B8", "entries whose bits differ", "Float64, no fused operations, N = 1, 33, 200, r = 5, d = 3", bits(0.0, 1), 0);
-    exactly("B8", "entries whose bits differ, decay 0.9", "Float32, no fused operations, N = 1, 33, 200, r = 5, d = 3", bits(0.0f, 0.9), 0);
+    exactly("B8", "entries whose bits differ", "Float32, no fused operations, N = 1, 33, 200, r = 5, d = 3",
+            bits(0.0f, 1), 0);
+    exactly("B8", "entries whose bits differ", "Float64, no fused operations, N = 1, 33, 200, r = 5, d = 3",
+            bits(0.0, 1), 0);
+    exactly("B8", "entries whose bits differ, decay 0.9", "Float32, no fused operations, N = 1, 33, 200, r = 5, d = 3",
+            bits(0.0f, 0.9), 0);
     const Causal x = normal_problem(200, 5, 3, 421);
-    const Matrix row = on_head<Unfused<float>>(x, 1, [](auto& h) { exact::row_based(h); }),
-        block = on_head<Unfused<float>>(x, 1, [](auto& h) { exact::block_based(h, 16); });
+    const Matrix row = on_head<Unfused<float>>(x, 1, [](auto&h) { exact::row_based(h); }),
+                 block = on_head<Unfused<float>>(x, 1, [](auto&h) { exact::block_based(h, 16); });
     published_fails("B8", "not so block-based: entries whose bits differ", "Float32, N = 200, b = 16",
-          static_cast<double>((row.array() != block.array()).count()), 100);
+                    static_cast<double>((row.array() != block.array()).count()), 100);
 }

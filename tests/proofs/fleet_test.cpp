@@ -23,11 +23,12 @@ struct Traffic {
     Index loads = 0, stores = 0;
 };
 
-// Algorithm 1 of 000 (5 of 001) line by line, indices repaired: l¹ .. l^r, T_r tiles of rows, a short last tile. Line 14
-// computes diag(C)V and its sum anew. carries = false leaves out l and m; row tiles from `named` on have no B_i, C_i.
+// Algorithm 1 of 000 (5 of 001) line by line, indices repaired: l¹ .. l^r, T_r tiles of rows, a short last tile. Line
+// 14 computes diag(C)V and its sum anew. carries = false leaves out l and m; row tiles from `named` on have no B_i,
+// C_i.
 template <class T>
-Mat<T> algorithm_1(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index Br, Index Bc, bool divides, Traffic& moved, bool carries = true,
-    Index named = std::numeric_limits<Index>::max()) {
+Mat<T> algorithm_1(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index Br, Index Bc, bool divides, Traffic& moved,
+                   bool carries = true, Index named = std::numeric_limits<Index>::max()) {
     const Index N = B.rows(), r = B.cols(), d = V.cols();
     Mat<T> out = zeros<T>(N, d);
     for (Index k = 0; k < d; k += Bc) {
@@ -77,9 +78,9 @@ Mat<T> algorithm_1(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index Br, 
     return out;
 }
 
-// Divided Algorithm 1 with its column tiles side by side, as its parallel loop over k has them. Each keeps its l, r × Bc, and its
-// m, r, from one row tile to the next (`carried`: how many scalars that is); at work it holds one tile: the sums of diag(C)V, in
-// Br × Bc, those of C and d_i, in Br each. O_i is summed in the output.
+// Divided Algorithm 1 with its column tiles side by side, as its parallel loop over k has them. Each keeps its l, r ×
+// Bc, and its m, r, from one row tile to the next (`carried`: how many scalars that is); at work it holds one tile: the
+// sums of diag(C)V, in Br × Bc, those of C and d_i, in Br each. O_i is summed in the output.
 Matrix side_by_side(const Causal& x, Index Br, Index Bc, std::int64_t& carried) {
     struct Column {
         Index k, cols;
@@ -122,29 +123,35 @@ TEST_CASE("D1: a mask on a matrix of rank 1", "[proofs][fleet]") {
     double identity = 0, sides = 0, sums = 0;
     for (Index N : {1, 7, 40}) {
         Random random(static_cast<unsigned>(600 + N));
-        const Matrix b = rounded(random.normal(N, 1)), c = rounded(random.normal(N, 1)), M = rounded(random.normal(N, N));
+        const Matrix b = rounded(random.normal(N, 1)), c = rounded(random.normal(N, 1)),
+                     M = rounded(random.normal(N, N));
         const auto of = [](const auto& bs, const auto& cs, const auto& Ms) {
-            return std::pair{product(bs, cs.transpose()).cwiseProduct(Ms).eval(), (bs.col(0).asDiagonal() * Ms * cs.col(0).asDiagonal()).eval()};
+            return std::pair{product(bs, cs.transpose()).cwiseProduct(Ms).eval(),
+                             (bs.col(0).asDiagonal() * Ms * cs.col(0).asDiagonal()).eval()};
         };
         const auto [left, right] = of(b.cast<float>().eval(), c.cast<float>().eval(), M.cast<float>().eval());
         const Matrix want = of(b, c, M).first, a = want.cwiseAbs();  // Float64: 2⁻²⁸ of a rounding of Float32
         const Matrix left64 = left.cast<double>(), right64 = right.cast<double>();
         sides = worst(sides, worst(roundings(left64, want, a, u32), roundings(right64, want, a, u32)));
         identity = worst(identity, roundings(left64, right64, a, u32));
-        const Matrix shift = Matrix::Identity(N, N) - Matrix::NullaryExpr(N, N, [](Index i, Index j) { return i == j + 1 ? 1.0 : 0.0; });
+        const Matrix shift =
+            Matrix::Identity(N, N) - Matrix::NullaryExpr(N, N, [](Index i, Index j) { return i == j + 1 ? 1.0 : 0.0; });
         sums = worst(sums, (product(shift, mask(N)) - Matrix::Identity(N, N)).norm());
     }
     const std::string dense = "Float32, dense normal M, N = 1, 7, 40";
-    claim("D1", "(b cᵀ) ⊙ M and diag(b) M diag(c) against b_i M_ij c_j: two products, e(2), in units of u", dense, sides, e(2, u32) / u32);
+    claim("D1", "(b cᵀ) ⊙ M and diag(b) M diag(c) against b_i M_ij c_j: two products, e(2), in units of u", dense,
+          sides, e(2, u32) / u32);
     claim("D1", "one against the other: 2e(2), in units of u", dense, identity, 2 * e(2, u32) / u32);
     published_fails("D1", "one against the other, not e(2): in units of u", dense, identity, e(2, u32) / u32);
     claim("D1", "(I - shift) M = I", "N = 1, 7, 40", sums, 0);
     double most = 0;
     for (Index N : {1, 33, 200}) {
         const Causal x = normal_problem(N, 5, 3, static_cast<unsigned>(610 + N));
-        most = worst(most, roundings(library(x, "fleet-untiled", 0, 1, DType::f32), definition(x), absolute(x), u32) / real(N + 5));
+        most = worst(most, roundings(library(x, "fleet-untiled", 0, 1, DType::f32), definition(x), absolute(x), u32) /
+                               real(N + 5));
     }
-    claim("D1", "(7) of 000, (5) of 001: error of an entry over N + r roundings", "Float32, N = 1, 33, 200, r = 5, d = 3", most, 1);
+    claim("D1", "(7) of 000, (5) of 001: error of an entry over N + r roundings",
+          "Float32, N = 1, 33, 200, r = 5, d = 3", most, 1);
 }
 
 TEST_CASE("D2: FleetAttention in tiles", "[proofs][fleet]") {
@@ -156,9 +163,13 @@ TEST_CASE("D2: FleetAttention in tiles", "[proofs][fleet]") {
                 const Causal x = normal_problem(N, 4, d, static_cast<unsigned>(620 + N));
                 const double k = real(std::min(Br, N) + ceil_div(N, Br) + 4 + 1);
                 const Matrix want = definition(x), Pi = absolute(x);
-                most = worst(most, roundings(on_head<Unfused<float>>(x, 1, [&](auto& h) { exact::fleet(h, Br, Bc); }), want, Pi, u32) / k);
+                most = worst(most, roundings(on_head<Unfused<float>>(x, 1, [&](auto& h) { exact::fleet(h, Br, Bc); }),
+                                             want, Pi, u32) /
+                                       k);
                 Traffic moved;
-                printed = worst(printed, roundings(algorithm_1<double>(x.B, x.C, x.V, Br, Bc, false, moved), want, Pi, u64) / (k + real(N + 4)));
+                printed =
+                    worst(printed, roundings(algorithm_1<double>(x.B, x.C, x.V, Br, Bc, false, moved), want, Pi, u64) /
+                                       (k + real(N + 4)));
                 const double without = relative(algorithm_1<double>(x.B, x.C, x.V, Br, Bc, false, moved, false), want);
                 if (N > Br) dropped = std::min(dropped, without);
                 else dropped_short = worst(dropped_short, without);
@@ -169,19 +180,24 @@ TEST_CASE("D2: FleetAttention in tiles", "[proofs][fleet]") {
                 else all_named = worst(all_named, named);
                 const Causal y{x.B.cwiseAbs(), x.C.cwiseAbs(), x.V};
                 divided = worst(divided, relative(algorithm_1<double>(y.B, y.C, y.V, Br, Bc, true, moved),
-                    normalised<double>(y.B, y.C, y.V, Matrix::Ones(N, 1))));
+                                                  normalised<double>(y.B, y.C, y.V, Matrix::Ones(N, 1))));
             }
     const std::string input = "N = 7, 40, Br = 1, 7, 16, N, N + 5, Bc = 1, 3, d, d + 2";
     claim("D2", "error of an entry over Br + ⌈N/Br⌉ + r + 1 roundings", "Float32, " + input, most, 1);
-    claim("D2", "the public call in tiles of 16", "Float64, N = 100, r = 4, d = 5", [] {
-        const Causal x = normal_problem(100, 4, 5, 621);
-        return relative(library(x, "fleet", 16), definition(x));
-    }(), 1e-14);
-    claim("D2", "Algorithm 1 with T_r, l¹ .. l^r: error in units of its and the definition's budget", "Float64, " + input, printed, 1);
+    claim(
+        "D2", "the public call in tiles of 16", "Float64, N = 100, r = 4, d = 5",
+        [] {
+            const Causal x = normal_problem(100, 4, 5, 621);
+            return relative(library(x, "fleet", 16), definition(x));
+        }(),
+        1e-14);
+    claim("D2", "Algorithm 1 with T_r, l¹ .. l^r: error in units of its and the definition's budget",
+          "Float64, " + input, printed, 1);
     claim("D2", "the same, divided: relative error", "Float64, positive B and C, " + input, divided, 1e-13);
     published_fails("D2", "l left out, N > Br: least error", input, dropped, 0.05);
     claim("D2", "l left out, N <= Br: error", input, dropped_short, 1e-14);
-    published_fails("D2", "B^r_{T_c} of lines 2 and 3, tiles after T_c left out, T_r > T_c: least error", input, unnamed, 0.1);
+    published_fails("D2", "B^r_{T_c} of lines 2 and 3, tiles after T_c left out, T_r > T_c: least error", input,
+                    unnamed, 0.1);
     claim("D2", "B^r_{T_c}, T_r <= T_c: error", input, all_named, 1e-14);
     const Causal x = normal_problem(40, 4, d, 622);
     Traffic moved;
@@ -195,7 +211,8 @@ TEST_CASE("D3, D4: what Algorithm 1 computes, holds and moves", "[proofs][fleet]
     for (const auto& [N, r, d] : {std::array<Index, 3>{7, 3, 5}, {40, 2, 4}, {16, 1, 1}})
         for (Index Br : {Index{1}, Index{7}, Index{16}, N, N + 5})
             for (Index Bc : {Index{1}, Index{3}, d, d + 2}) {
-                const Mat<Counted> B = Mat<Counted>::Constant(N, r, Counted(1)), V = Mat<Counted>::Constant(N, d, Counted(1));
+                const Mat<Counted> B = Mat<Counted>::Constant(N, r, Counted(1)),
+                                   V = Mat<Counted>::Constant(N, d, Counted(1));
                 Traffic moved;
                 const auto got = count([&] { algorithm_1<Counted>(B, B, V, Br, Bc, true, moved); });
                 const Index Tr = ceil_div(N, Br), Tc = ceil_div(d, Bc);
@@ -211,7 +228,8 @@ TEST_CASE("D3, D4: what Algorithm 1 computes, holds and moves", "[proofs][fleet]
     exactly("D3", "(4N - Tr)(rd + Tc r) adds; deviations", input, adds, 0);
     exactly("D3", "Nd divisions; deviations", input, divisions, 0);
     const auto minimal = measured("fleet", {40, 3, 5, 7}).operations;
-    exactly("D3", "l from the last row of cumsum + l: 2Nrd multiplies", "N = 40, r = 3, d = 5, Br = 7", minimal.multiplies, 2 * 40 * 15);
+    exactly("D3", "l from the last row of cumsum + l: 2Nrd multiplies", "N = 40, r = 3, d = 5, Br = 7",
+            minimal.multiplies, 2 * 40 * 15);
     exactly("D3", "the same: (3N - Tr)rd adds", "N = 40, r = 3, d = 5, Br = 7", minimal.adds, (3 * 40 - 6) * 15);
     // The value reused is the value recomputed.
     const Causal x = normal_problem(40, 3, 5, 630);
@@ -237,8 +255,8 @@ TEST_CASE("D3, D4: what Algorithm 1 computes, holds and moves", "[proofs][fleet]
     });
     exactly("D4", "einsum form: Nrd scalars", "N = 40, r = 3, d = 5", einsum, 40 * 3 * 5);
     claim("D4", "einsum form: error", "N = 40, r = 3, d = 5", relative(O, definition(x)), 1e-14);
-    exactly("D4", "in tiles: rd + Br Bc scalars, whatever N", "N = 40, r = 3, d = 5, Br = 7, Bc = d", measured("fleet", {40, 3, 5, 7}).memory,
-          15 + 7 * 5);
+    exactly("D4", "in tiles: rd + Br Bc scalars, whatever N", "N = 40, r = 3, d = 5, Br = 7, Bc = d",
+            measured("fleet", {40, 3, 5, 7}).memory, 15 + 7 * 5);
     // Divided, column tiles side by side.
     Index carried_wrong = 0, peak_wrong = 0;
     double most = 0;
@@ -249,17 +267,19 @@ TEST_CASE("D3, D4: what Algorithm 1 computes, holds and moves", "[proofs][fleet]
                 y.B = y.B.cwiseAbs(), y.C = y.C.cwiseAbs();
                 std::int64_t carried = 0;
                 Matrix out;
-                const auto peak = peak_scalars<double>([&, rows = Br, cols = Bc] { out = side_by_side(y, rows, cols, carried); });
+                const auto peak =
+                    peak_scalars<double>([&, rows = Br, cols = Bc] { out = side_by_side(y, rows, cols, carried); });
                 const Index all = r * d + r * ceil_div(d, Bc);
                 carried_wrong += carried != all;
                 peak_wrong += peak != all + std::min(Br, N) * (std::min(Bc, d) + 2);
                 most = worst(most, relative(out, normalised<double>(y.B, y.C, y.V, Matrix::Ones(N, 1))));
             }
-    exactly("D4", "divided, column tiles side by side: rd + rTc scalars from row tile to row tile; deviations", "80 sizes N, r, d, Br, Bc",
-            carried_wrong, 0);
+    exactly("D4", "divided, column tiles side by side: rd + rTc scalars from row tile to row tile; deviations",
+            "80 sizes N, r, d, Br, Bc", carried_wrong, 0);
     exactly("D4", "its peak, one column tile at work: Br(Bc + 2) more; deviations", "the same", peak_wrong, 0);
     claim("D4", "what it computes: relative error", "the same", most, 1e-13);
-    exactly("D4", "untiled, rank by rank: d scalars", "N = 40, r = 3, d = 5", measured("fleet-untiled", {40, 3, 5}).memory, 5);
+    exactly("D4", "untiled, rank by rank: d scalars", "N = 40, r = 3, d = 5",
+            measured("fleet-untiled", {40, 3, 5}).memory, 5);
 }
 
 TEST_CASE("D5, D6: sums over ranks by several workers", "[proofs][fleet]") {
@@ -298,15 +318,18 @@ TEST_CASE("D5, D6: sums over ranks by several workers", "[proofs][fleet]") {
         std::set<int> subsets;
         for (int s = 1; s < 1 << r; ++s) subsets.insert(s);
         const auto input = sentence("r = ", r, ", all ", schedules, " schedules");
-        exactly("D5", "load, add, store: values reached, 2^r - 1", input, static_cast<std::int64_t>(values.size()), (1 << r) - 1);
-        exactly("D5", "they are the sums of all non-empty subsets; missing or other", input, values == subsets ? 0 : 1, 0);
+        exactly("D5", "load, add, store: values reached, 2^r - 1", input, static_cast<std::int64_t>(values.size()),
+                (1 << r) - 1);
+        exactly("D5", "they are the sums of all non-empty subsets; missing or other", input, values == subsets ? 0 : 1,
+                0);
         published_fails("D5", "FA_modify, without atomics: schedules' worst loss over the full sum", input,
-              1 - *values.begin() / real((1 << r) - 1), 0.5);
+                        1 - *values.begin() / real((1 << r) - 1), 0.5);
         const auto safe = reachable(r, true).first;
         exactly("D5", "atomic adds: values reached", input, static_cast<std::int64_t>(safe.size()), 1);
         exactly("D5", "atomic adds: that value is the full sum", input, *safe.begin(), (1 << r) - 1);
     }
-    // Neither serial nor atomic: one worker a tile keeps the loop over ranks; or a tree over ranks, each pair by one worker.
+    // Neither serial nor atomic: one worker a tile keeps the loop over ranks; or a tree over ranks, each pair by one
+    // worker.
     const Causal x = normal_problem(40, 5, 3, 640);
     std::vector<Matrix> parts;
     for (Index j = 0; j < 5; ++j) parts.push_back(definition({x.B.col(j), x.C.col(j), x.V}));
@@ -333,9 +356,11 @@ TEST_CASE("D7: two papers on the speed of FleetAttention", "[proofs][fleet]") {
     double least = INFINITY;
     for (const std::string other : {"Cdotp", "Bb", "Recur", "LA"})
         least = std::min(least, fleet / t.number({{"method", other}, {"seq_len_tokens", "100000"}}, "latency_mean_s"));
-    published_fails("D7", "000: fastest beyond 64k. 001 Table 3: FA takes, over the next slowest of four", "N = 100000", least, 1.5);
-    claim("D7", "FA over LA there, 32.7", "N = 100000", std::abs(fleet / t.number({{"method", "LA"}, {"seq_len_tokens", "100000"}},
-          "latency_mean_s") - 32.7), 0.05);
+    published_fails("D7", "000: fastest beyond 64k. 001 Table 3: FA takes, over the next slowest of four", "N = 100000",
+                    least, 1.5);
+    claim("D7", "FA over LA there, 32.7", "N = 100000",
+          std::abs(fleet / t.number({{"method", "LA"}, {"seq_len_tokens", "100000"}}, "latency_mean_s") - 32.7), 0.05);
     exactly("D7", "operations do not tell: untiled FleetAttention less row-based", "N = 100, r = 5, d = 3",
-            measured("fleet-untiled", {100, 5, 3}).operations.adds - measured("row-based", {100, 5, 3}).operations.adds, 0);
+            measured("fleet-untiled", {100, 5, 3}).operations.adds - measured("row-based", {100, 5, 3}).operations.adds,
+            0);
 }

@@ -16,7 +16,8 @@ using namespace causeway::proofs;
 namespace {
 
 // The library on the inputs of reference.hpp.
-LinearResult library(const Inputs<double>& x, const std::string& update, const std::string& mode, Index chunk, DType type = DType::f64) {
+LinearResult library(const Inputs<double>& x, const std::string& update, const std::string& mode, Index chunk,
+                     DType type = DType::f64) {
     LinearOptions o;
     o.update = update, o.mode = mode, o.chunk = chunk;
     if (update.find("gated") != std::string::npos) o.log_decay = vector(x[iA].array().log().matrix(), type);
@@ -37,8 +38,10 @@ Inputs<double> problem(Index n, Index dk, Index dv, double low, unsigned seed) {
     return {Q, K, V, a, beta, S};
 }
 
-OperationCount counted_library(Index n, Index dk, Index dv, const std::string& update, const std::string& mode, Index C) {
-    const Tensor q = Tensor::full(DType::f64, {n, dk}, 0.5), v = Tensor::full(DType::f64, {n, dv}, 0.5), gate = Tensor::full(DType::f64, {n}, -0.5);
+OperationCount counted_library(Index n, Index dk, Index dv, const std::string& update, const std::string& mode,
+                               Index C) {
+    const Tensor q = Tensor::full(DType::f64, {n, dk}, 0.5), v = Tensor::full(DType::f64, {n, dv}, 0.5),
+                 gate = Tensor::full(DType::f64, {n}, -0.5);
     LinearOptions o;
     o.update = update, o.mode = mode, o.chunk = C;
     if (update.find("gated") != std::string::npos) o.log_decay = gate;
@@ -55,8 +58,10 @@ TEST_CASE("E4: running products of gates", "[proofs][gates]") {
     x[iA](6, 0) = x[iA](22, 0) = 0;
     const auto want = recurrence(x);
     double worst_error = 0;
-    for (Index C : {1, 5, 16, 40}) worst_error = worst(worst_error, error_of(library(x, "gated_delta", "chunkwise", C), want));
-    claim("E4", "chunkwise with a_t = 0 equals the recurrence", "n = 40, a_7 = a_23 = 0, C = 1, 5, 16, 40", worst_error, 1e-14);
+    for (Index C : {1, 5, 16, 40})
+        worst_error = worst(worst_error, error_of(library(x, "gated_delta", "chunkwise", C), want));
+    claim("E4", "chunkwise with a_t = 0 equals the recurrence", "n = 40, a_7 = a_23 = 0, C = 1, 5, 16, 40", worst_error,
+          1e-14);
 
     const Matrix c = [&] {
         Matrix sums = x[iA].array().log().matrix();
@@ -74,7 +79,9 @@ TEST_CASE("E4: running products of gates", "[proofs][gates]") {
     const auto got = Gates<float>(a.cast<float>()).lambda;
     double ratio = 0;
     for (Index t = 0; t < 64; ++t)
-        for (Index j = 0; j < t; ++j) ratio = worst(ratio, std::abs(static_cast<double>(got(t, j)) / exact(t, j) - 1) / e(static_cast<double>(t - j), u32));
+        for (Index j = 0; j < t; ++j)
+            ratio = worst(
+                ratio, std::abs(static_cast<double>(got(t, j)) / exact(t, j) - 1) / e(static_cast<double>(t - j), u32));
     claim("E4", "relative error of Λ_tj in units of e(t-j)", "Float32, 64 gates in [0.5, 1]", ratio, 1);
 }
 
@@ -86,7 +93,9 @@ TEST_CASE("F1: a mask inside the softmax does not mask", "[proofs][gates]") {
         }
         return scores;
     };
-    const auto published = [&](const Matrix& Q, const Matrix& K) { return softmax(lower<double>(product(Q, K.transpose()))); };
+    const auto published = [&](const Matrix& Q, const Matrix& K) {
+        return softmax(lower<double>(product(Q, K.transpose())));
+    };
     const auto repaired = [&](const Matrix& Q, const Matrix& K) {
         Matrix scores = product(Q, K.transpose());
         for (Index i = 0; i < scores.rows(); ++i)
@@ -99,15 +108,21 @@ TEST_CASE("F1: a mask inside the softmax does not mask", "[proofs][gates]") {
     const double leak = published(Q, I)(0, 1);
     published_fails("F1", "softmax(QKᵀ ⊙ M): weight of the future token in row 1", "scores (1, 2; 3, 4)", leak, 0.268);
     claim("F1", "that weight is 1/(1 + e), that of the own token e/(1 + e)", "scores (1, 2; 3, 4)",
-          std::max(std::abs(leak - 1 / (1 + std::exp(1.0))), std::abs(published(Q, I)(0, 0) - std::exp(1.0) / (1 + std::exp(1.0)))), 1e-15);
-    claim("F1", "softmax(QKᵀ + log M): row 1 differs from (1, 0) by", "scores (1, 2; 3, 4)", (repaired(Q, I).row(0) - I.row(0)).norm(), 0);
+          std::max(std::abs(leak - 1 / (1 + std::exp(1.0))),
+                   std::abs(published(Q, I)(0, 0) - std::exp(1.0) / (1 + std::exp(1.0)))),
+          1e-15);
+    claim("F1", "softmax(QKᵀ + log M): row 1 differs from (1, 0) by", "scores (1, 2; 3, 4)",
+          (repaired(Q, I).row(0) - I.row(0)).norm(), 0);
 
     Random random(1);
     const Matrix q = random.normal(16, 4), k = random.normal(16, 4), V = random.normal(16, 3);
     Matrix W = V;
     W.row(15).array() += 1;
-    const auto moved = [&](const Matrix& P) { return (product(P, W) - product(P, V)).topRows(15).cwiseAbs().maxCoeff(); };
-    published_fails("F1", "softmax(QKᵀ ⊙ M): rows before n move with v_n by", "n = 16, v_n + 1", moved(published(q, k)), 0.01);
+    const auto moved = [&](const Matrix& P) {
+        return (product(P, W) - product(P, V)).topRows(15).cwiseAbs().maxCoeff();
+    };
+    published_fails("F1", "softmax(QKᵀ ⊙ M): rows before n move with v_n by", "n = 16, v_n + 1", moved(published(q, k)),
+                    0.01);
     claim("F1", "softmax(QKᵀ + log M): rows before n move with v_n by", "n = 16, v_n + 1", moved(repaired(q, k)), 0);
 }
 
@@ -126,7 +141,8 @@ TEST_CASE("F2: counts of matrix products", "[proofs][gates]") {
     for (const auto& [m, n, k] : {std::array<Index, 3>{5, 7, 3}, {1, 1, 1}, {8, 2, 9}}) {
         counted = {};
         multiply(ones(m, n), ones(n, k));
-        const auto input = std::to_string(m) + "×" + std::to_string(n) + " by " + std::to_string(n) + "×" + std::to_string(k);
+        const auto input =
+            std::to_string(m) + "×" + std::to_string(n) + " by " + std::to_string(n) + "×" + std::to_string(k);
         exactly("F2", "multiplies of a product, mnk", input, counted.multiplies, m * n * k);
         exactly("F2", "adds of a product, mk(n-1)", input, counted.adds, m * k * (n - 1));
     }
@@ -139,7 +155,8 @@ TEST_CASE("F2: counts of matrix products", "[proofs][gates]") {
             const auto left = std::exchange(counted, {}).multiplies;
             multiply(Q, multiply(Q.transpose(), Q));
             const auto right = std::exchange(counted, {}).multiplies;
-            wrong += left != 2 * n * n * d || right != 2 * n * d * d || (left > right) != (n > d) || (left == right) != (n == d);
+            wrong += left != 2 * n * n * d || right != 2 * n * d * d || (left > right) != (n > d) ||
+                     (left == right) != (n == d);
         }
     exactly("F2", "(QKᵀ)V: 2n²d, Q(KᵀV): 2nd², dearer iff n > d; deviations", "n, d = 1 .. 10", wrong, 0);
 }
@@ -150,7 +167,9 @@ TEST_CASE("F3, F4: recurrent, parallel and chunkwise are one function", "[proofs
         const Index n = x[iQ].rows(), dk = x[iQ].cols();
         for (auto& m : x) m = rounded(m);
         x[iS].setZero();
-        const auto product_of = [&](auto&& f) { return product(lower<double>(product(f(x[iQ]), f(x[iK]).transpose())), f(x[iV])); };
+        const auto product_of = [&](auto&& f) {
+            return product(lower<double>(product(f(x[iQ]), f(x[iK]).transpose())), f(x[iV]));
+        };
         const Matrix want = product_of([](const Matrix& m) -> Matrix { return m; });
         const Matrix Pi = product_of([](const Matrix& m) -> Matrix { return m.cwiseAbs(); });
         const double k = static_cast<double>(n + dk);
@@ -159,32 +178,38 @@ TEST_CASE("F3, F4: recurrent, parallel and chunkwise are one function", "[proofs
                   roundings(matrix(library(x, "linear", mode, 1, DType::f32).O), want, Pi, u32), k);
         for (Index C : {Index{16}, Index{64}}) {
             const Index chunks = (n + C - 1) / C;
-            claim("F4", "chunkwise: roundings of an entry (B7: C + ⌈n/C⌉ + dk + 1)", input + ", C = " + std::to_string(C),
-                  roundings(matrix(library(x, "linear", "chunkwise", C, DType::f32).O), want, Pi, u32), static_cast<double>(C + chunks + dk + 1));
+            claim("F4", "chunkwise: roundings of an entry (B7: C + ⌈n/C⌉ + dk + 1)",
+                  input + ", C = " + std::to_string(C),
+                  roundings(matrix(library(x, "linear", "chunkwise", C, DType::f32).O), want, Pi, u32),
+                  static_cast<double>(C + chunks + dk + 1));
         }
     };
-    check({random.normal(97, 6), random.normal(97, 6), random.normal(97, 5), {}, {}, Matrix::Zero(6, 5)}, "Float32, normal, n = 97, dk = 6");
+    check({random.normal(97, 6), random.normal(97, 6), random.normal(97, 5), {}, {}, Matrix::Zero(6, 5)},
+          "Float32, normal, n = 97, dk = 6");
     const Matrix tenth = Matrix::Constant(1024, 4, 0.1);
     check({tenth, tenth, tenth, {}, {}, Matrix::Zero(4, 4)}, "Float32, all 0.1, n = 1024, dk = 4");
 
     // Every chunk length, in Float64 against the parallel form.
-    const Inputs<double> x{random.normal(33, 5), random.normal(33, 5), random.normal(33, 4), {}, {}, Matrix::Zero(5, 4)};
+    const Inputs<double> x{random.normal(33, 5), random.normal(33, 5), random.normal(33, 4), {}, {},
+                           Matrix::Zero(5, 4)};
     const Matrix want = product(lower<double>(product(x[iQ], x[iK].transpose())), x[iV]);
     const Matrix Pi = product(lower<double>(product(x[iQ].cwiseAbs(), x[iK].cwiseAbs().transpose())), x[iV].cwiseAbs());
     double most = 0, state = 0;
     for (Index C = 1; C <= 33; ++C) {
         const auto got = library(x, "linear", "chunkwise", C);
-        most = worst(most, roundings(matrix(got.O), want, Pi, u64) / static_cast<double>(C + (33 + C - 1) / C + 6 + 33 + 5));
+        most = worst(most,
+                     roundings(matrix(got.O), want, Pi, u64) / static_cast<double>(C + (33 + C - 1) / C + 6 + 33 + 5));
         state = worst(state, relative(matrix(got.state), product(x[iK].transpose(), x[iV])));
     }
-    claim("F4", "every C: difference to the parallel form, in units of the two budgets of B7", "Float64, n = 33, C = 1 .. 33", most, 1);
+    claim("F4", "every C: difference to the parallel form, in units of the two budgets of B7",
+          "Float64, n = 33, C = 1 .. 33", most, 1);
     claim("F4", "every C: last state against KᵀV", "Float64, n = 33, C = 1 .. 33", state, 1e-14);
 
     const auto count = [](Index n) { return counted_library(n, 6, 5, "linear", "recurrent", 1).multiplies; };
     int wrong = 0;
-    for (Index n = 1; n <= 40; ++n)
-        wrong += count(n) - count(n - 1) != 2 * 6 * 5;
-    exactly("F3", "a token costs 2 dk dv multiplies, whatever came before; deviations", "token 1 .. 40, dk = 6, dv = 5", wrong, 0);
+    for (Index n = 1; n <= 40; ++n) wrong += count(n) - count(n - 1) != 2 * 6 * 5;
+    exactly("F3", "a token costs 2 dk dv multiplies, whatever came before; deviations", "token 1 .. 40, dk = 6, dv = 5",
+            wrong, 0);
 
     // A state and an output of dv numbers are all that generation holds, after any number of tokens.
     const Index tokens = 40, dk = 6, dv = 5;
@@ -198,11 +223,12 @@ TEST_CASE("F3, F4: recurrent, parallel and chunkwise are one function", "[proofs
         const Tensor q = row(iQ, t), k = row(iK, t), v = row(iV, t);
         memory::reset_peak();
         linear_attention_step(q, k, v, S, o);
-        held.push_back(static_cast<std::int64_t>((memory::peak() - before) / sizeof(double)) - (q.size() + k.size() + v.size()));
+        held.push_back(static_cast<std::int64_t>((memory::peak() - before) / sizeof(double)) -
+                       (q.size() + k.size() + v.size()));
         generated.row(t) = matrix(o).row(0);
     }
-    exactly("F3", "scalars held at the peak of a step besides the token's: state dk dv, output dv; least", "token 1 .. 40, dk = 6, dv = 5",
-            *std::min_element(held.begin(), held.end()), dk * dv + dv);
+    exactly("F3", "scalars held at the peak of a step besides the token's: state dk dv, output dv; least",
+            "token 1 .. 40, dk = 6, dv = 5", *std::min_element(held.begin(), held.end()), dk * dv + dv);
     exactly("F3", "the same, largest", "the same", *std::max_element(held.begin(), held.end()), dk * dv + dv);
     claim("F3", "what the steps return against the parallel form", "the same",
           relative(generated, product(lower<double>(product(text[iQ], text[iK].transpose())), text[iV])), 1e-13);
@@ -274,18 +300,21 @@ TEST_CASE("F5: what a chunk length costs", "[proofs][gates]") {
     for (Index C : divisors(64)) {
         const auto text = ", C = " + std::to_string(C);
         if (C == 1 || C == 8 || C == 64) {
-            exactly("F5", "tie at n = 2d, triangular", "n = 64, d = 32" + text, hybrid(64, 32, 32, C, false, true), 133120);
+            exactly("F5", "tie at n = 2d, triangular", "n = 64, d = 32" + text, hybrid(64, 32, 32, C, false, true),
+                    133120);
             exactly("F5", "tie at n = d, dense", "n = 64, d = 64" + text, hybrid(64, 64, 64, C, true, true), 524288);
         }
     }
 
     const Index dk = 6, dv = 5;
     for (Index C : {1, 4, 7, 16, 48})
-        exactly("F5", "library, linear: n(C+1)/2 (dk+dv) + 2n dk dv multiplies", "n = " + std::to_string(2 * C) + ", C = " + std::to_string(C),
-                counted_library(2 * C, dk, dv, "linear", "chunkwise", C).multiplies, C * (C + 1) * (dk + dv) + 4 * C * dk * dv);
+        exactly("F5", "library, linear: n(C+1)/2 (dk+dv) + 2n dk dv multiplies",
+                "n = " + std::to_string(2 * C) + ", C = " + std::to_string(C),
+                counted_library(2 * C, dk, dv, "linear", "chunkwise", C).multiplies,
+                C * (C + 1) * (dk + dv) + 4 * C * dk * dv);
 
-    // MACs over their rate and n/C sequential steps: the least time over all divisors C of 720, from the counted MACs of
-    // dense tiles, is had at a neighbour of C* = √(σρ/(dk+dv)).
+    // MACs over their rate and n/C sequential steps: the least time over all divisors C of 720, from the counted MACs
+    // of dense tiles, is had at a neighbour of C* = √(σρ/(dk+dv)).
     const Index length = 720;
     const auto lengths = divisors(length);
     std::vector<double> macs;
@@ -295,12 +324,14 @@ TEST_CASE("F5: what a chunk length costs", "[proofs][gates]") {
         const double steps = std::pow(10, 1 + power / 12.0);  // σρ: MACs in the time of one step
         std::size_t least = 0;
         for (std::size_t i = 0; i < lengths.size(); ++i) {
-            const auto time = [&](std::size_t at) { return macs[at] + steps * static_cast<double>(length / lengths[at]); };
+            const auto time = [&](std::size_t at) {
+                return macs[at] + steps * static_cast<double>(length / lengths[at]);
+            };
             if (time(i) < time(least)) least = i;
         }
         const double best = std::sqrt(steps / 3);
         const bool below = least + 1 == lengths.size() || best < static_cast<double>(lengths[least + 1]),
-            above = least == 0 || best > static_cast<double>(lengths[least - 1]);
+                   above = least == 0 || best > static_cast<double>(lengths[least - 1]);
         elsewhere += !below || !above;
     }
     exactly("F5", "dense tiles, counted: the fastest C | n is a neighbour of √(σρ/(dk+dv)); deviations",
@@ -313,10 +344,13 @@ TEST_CASE("F6: the delta rule", "[proofs][gates]") {
     for (int round = 0; round < 20; ++round) {
         const Matrix S = random.normal(5, 4), k = random.normal(5, 1), v = random.normal(4, 1);
         const double beta = random.uniform(1, 1, 0, 1)(0, 0);
-        const auto step = [&](const Matrix& key) -> Matrix { return S - beta * key * (key.transpose() * S) + beta * key * v.transpose(); };
+        const auto step = [&](const Matrix& key) -> Matrix {
+            return S - beta * key * (key.transpose() * S) + beta * key * v.transpose();
+        };
         const Matrix old = S.transpose() * k;
         const Matrix three = S - k * old.transpose() + k * (beta * v + (1 - beta) * old).transpose();
-        algebra = worst(algebra, relative(three, (Matrix::Identity(5, 5) - beta * k * k.transpose()) * S + beta * k * v.transpose()));
+        algebra = worst(algebra, relative(three, (Matrix::Identity(5, 5) - beta * k * k.transpose()) * S +
+                                                     beta * k * v.transpose()));
         const double strength = beta * k.squaredNorm();
         reading = worst(reading, relative<double>(step(k).transpose() * k, (1 - strength) * old + strength * v));
         blend = std::min(blend, relative<double>(step(k).transpose() * k, beta * v + (1 - beta) * old));
@@ -330,11 +364,14 @@ TEST_CASE("F6: the delta rule", "[proofs][gates]") {
 
     // k = 3, β = 1/2, v = 0: S_t = (-3.5)^t S_0.
     const Index n = 40;
-    const Inputs<double> grown{Matrix::Ones(n, 1), Matrix::Constant(n, 1, 3), Matrix::Zero(n, 1), {}, Matrix::Constant(n, 1, 0.5), Matrix::Ones(1, 1)};
+    const Inputs<double> grown{Matrix::Ones(n, 1),          Matrix::Constant(n, 1, 3), Matrix::Zero(n, 1), {},
+                               Matrix::Constant(n, 1, 0.5), Matrix::Ones(1, 1)};
     const Matrix O = matrix(library(grown, "delta", "recurrent", 1).O);
     double growth = 0;
-    for (Index t = 0; t < n; ++t) growth = worst(growth, std::abs(O(t, 0) / std::pow(-3.5, static_cast<double>(t + 1)) - 1));
-    published_fails("F6", "|S_t| without the condition |k| = 1", "k = 3, β = 1/2, v = 0, S_0 = 1, t = 40", std::abs(O(n - 1, 0)), 1e20);
+    for (Index t = 0; t < n; ++t)
+        growth = worst(growth, std::abs(O(t, 0) / std::pow(-3.5, static_cast<double>(t + 1)) - 1));
+    published_fails("F6", "|S_t| without the condition |k| = 1", "k = 3, β = 1/2, v = 0, S_0 = 1, t = 40",
+                    std::abs(O(n - 1, 0)), 1e20);
     claim("F6", "it is (-3.5)^t, relative error", "the same, t = 1 .. 40", growth, 1e-10);
 
     double inside = 0, outside = INFINITY;
@@ -345,7 +382,8 @@ TEST_CASE("F6: the delta rule", "[proofs][gates]") {
         else outside = std::min(outside, std::abs(size - std::abs(1 - strength)) > 1e-12 ? 0.0 : size - 1);
     }
     claim("F6", "‖I - βkkᵀ‖ - 1 for 0 <= β|k|² <= 2", "β|k|² = 0, 0.3, 1, 1.7, 2", inside, 1e-13);
-    published_fails("F6", "‖I - βkkᵀ‖ - 1 beyond, where it is |1 - β|k|²| - 1; least", "β|k|² = -0.1, 2.1, 4.5", outside, 0.0999);
+    published_fails("F6", "‖I - βkkᵀ‖ - 1 beyond, where it is |1 - β|k|²| - 1; least", "β|k|² = -0.1, 2.1, 4.5",
+                    outside, 0.0999);
 }
 
 TEST_CASE("F7: gate first, then the delta rule", "[proofs][gates]") {
@@ -366,7 +404,8 @@ TEST_CASE("F8: the chunkwise form of the gated delta rule", "[proofs][gates]") {
         for (Index C : {1, 16, 32, 97}) {
             char input[80];
             std::snprintf(input, sizeof input, "unit keys, a in [%g, 1], n = 97, C = %d", low, static_cast<int>(C));
-            claim("F8", "chunkwise equals the recurrence", input, error_of(library(x, "gated_delta", "chunkwise", C), want), 1e-13);
+            claim("F8", "chunkwise equals the recurrence", input,
+                  error_of(library(x, "gated_delta", "chunkwise", C), want), 1e-13);
         }
     }
     // One chunk by hand: U, and its WY form with factors that S_0 does not enter.
@@ -377,21 +416,26 @@ TEST_CASE("F8: the chunkwise form of the gated delta rule", "[proofs][gates]") {
     const Matrix A = lower<double>(gates.lambda.cwiseProduct(product(x[iQ], x[iK].transpose())));
     const Matrix T = scale_rows(x[iBeta], M), Ke = scale_rows(gates.e, x[iK]), Qe = scale_rows(gates.e, x[iQ]);
     const Matrix U = substitute<double>(T, scale_rows<double>(x[iBeta], x[iV] - product(Ke, x[iS])));
-    const Matrix Ut = substitute<double>(T, scale_rows(x[iBeta], x[iV])), W = substitute<double>(T, scale_rows(x[iBeta], Ke));
+    const Matrix Ut = substitute<double>(T, scale_rows(x[iBeta], x[iV])),
+                 W = substitute<double>(T, scale_rows(x[iBeta], Ke));
     const auto want = recurrence(x);
     claim("F8", "WY: U = Ũ - W S_0", "n = C = 24, a in [0.5, 1]", relative<double>(Ut - product(W, x[iS]), U), 1e-13);
     claim("F8", "WY: O = Qe S_0 + A(Ũ - W S_0)", "n = C = 24, a in [0.5, 1]",
           relative<double>(product(Qe, x[iS]) + product(A, Ut - product(W, x[iS])), want.O), 1e-13);
-    claim("F8", "WY: S_C = (e_C I - KwᵀW) S_0 + KwᵀŨ", "n = C = 24, a in [0.5, 1]", [&] {
-        const Matrix Kw = scale_rows(gates.w, x[iK]);
-        const Matrix carry = gates.e(n - 1, 0) * Matrix::Identity(dk, dk) - product(Kw.transpose(), W);
-        return relative<double>(product(carry, x[iS]) + product(Kw.transpose(), Ut), want.S);
-    }(), 1e-13);
+    claim(
+        "F8", "WY: S_C = (e_C I - KwᵀW) S_0 + KwᵀŨ", "n = C = 24, a in [0.5, 1]",
+        [&] {
+            const Matrix Kw = scale_rows(gates.w, x[iK]);
+            const Matrix carry = gates.e(n - 1, 0) * Matrix::Identity(dk, dk) - product(Kw.transpose(), W);
+            return relative<double>(product(carry, x[iS]) + product(Kw.transpose(), Ut), want.S);
+        }(),
+        1e-13);
 
     auto still = x;
     still[iBeta].setZero();
     const auto none = library(still, "gated_delta", "chunkwise", 8);
-    claim("F8", "β = 0: the state only decays, S_n = e_n S_0", "n = 24, C = 8", relative<double>(matrix(none.state), gates.e(n - 1, 0) * x[iS]), 1e-14);
+    claim("F8", "β = 0: the state only decays, S_n = e_n S_0", "n = 24, C = 8",
+          relative<double>(matrix(none.state), gates.e(n - 1, 0) * x[iS]), 1e-14);
 
     // Without T it is gated linear attention on βv.
     auto fresh = x;
@@ -399,20 +443,25 @@ TEST_CASE("F8: the chunkwise form of the gated delta rule", "[proofs][gates]") {
     auto weighted = fresh;
     weighted[iV] = scale_rows(x[iBeta], x[iV]);
     const Matrix dropped = product(A, weighted[iV]);
-    claim("F8", "T dropped, S_0 = 0: gated linear attention on βv", "n = 24", relative(dropped, matrix(library(weighted, "gated", "chunkwise", 8).O)), 1e-13);
-    published_fails("F8", "T dropped: difference to the gated delta rule", "n = 24", relative(dropped, recurrence(fresh).O), 0.1);
+    claim("F8", "T dropped, S_0 = 0: gated linear attention on βv", "n = 24",
+          relative(dropped, matrix(library(weighted, "gated", "chunkwise", 8).O)), 1e-13);
+    published_fails("F8", "T dropped: difference to the gated delta rule", "n = 24",
+                    relative(dropped, recurrence(fresh).O), 0.1);
 
     for (Index C : {1, 4, 16}) {
         const auto count = counted_library(3 * C, dk, dv, "delta", "chunkwise", C);
         const Index length = 3 * C, macs = length * (C * (dk + dv) + 3 * dk * dv);
-        const std::string input = "delta, n = " + std::to_string(length) + ", C = " + std::to_string(C) + ", dk = 8, dv = 6";
+        const std::string input =
+            "delta, n = " + std::to_string(length) + ", C = " + std::to_string(C) + ", dk = 8, dv = 6";
         exactly("F8", "n(C(dk+dv) + 3 dk dv) multiplies, and n dv for β", input, count.multiplies, macs + length * dv);
         exactly("F8", "as many adds (n dv: the subtraction from v)", input, count.adds, macs + length * dv);
     }
-    const Mat<Counted> keys = Mat<Counted>::Constant(n, dk, Counted(1)), ones = Mat<Counted>::Constant(n, n, Counted(1));
+    const Mat<Counted> keys = Mat<Counted>::Constant(n, dk, Counted(1)),
+                       ones = Mat<Counted>::Constant(n, n, Counted(1));
     counted = {};
     substitute<Counted>(ones, keys);
-    exactly("F8", "forming W: C(C-1)/2 dk multiply-adds more", "C = 24, dk = 8", std::exchange(counted, {}).multiplies, n * (n - 1) / 2 * dk);
+    exactly("F8", "forming W: C(C-1)/2 dk multiply-adds more", "C = 24, dk = 8", std::exchange(counted, {}).multiplies,
+            n * (n - 1) / 2 * dk);
 }
 
 namespace {
@@ -423,7 +472,8 @@ Mat<T> equal_keys(Index n, double beta) {
     return lower<T>(Mat<T>::Constant(n, n, static_cast<T>(beta)), -1);
 }
 
-// (I + L)⁻¹ = (I - L)(I + L²)(I + L⁴) .., exact for a nilpotent L in exact arithmetic. Rounded as written, nothing fused.
+// (I + L)⁻¹ = (I - L)(I + L²)(I + L⁴) .., exact for a nilpotent L in exact arithmetic. Rounded as written, nothing
+// fused.
 template <class T>
 Matrix inverse_by_powers(const Mat<T>& plain) {
     using F = Unfused<T>;
@@ -444,12 +494,15 @@ TEST_CASE("F9: forward substitution is stable", "[proofs][gates]") {
     for (unsigned seed = 1; seed <= 4; ++seed) {
         Random random(90 + seed);
         // Few dimensions: keys overlap much. Lengths up to 1, β|k|² up to 2.
-        const Matrix unit = random.unit_rows(n, 3), K = seed % 2 ? unit : scale_rows<double>(random.uniform(n, 1, 0.5, 1), unit);
+        const Matrix unit = random.unit_rows(n, 3),
+                     K = seed % 2 ? unit : scale_rows<double>(random.uniform(n, 1, 0.5, 1), unit);
         const Matrix beta = (random.uniform(n, 1, 0, 2).array() / K.rowwise().squaredNorm().array()).matrix();
         const Matrix a = random.uniform(n, 1, seed > 2 ? 0.0 : 0.95, 1);
-        const Matrix T = scale_rows<double>(beta, lower<double>(Gates<double>(a).lambda.cwiseProduct(product(K, K.transpose())), -1));
+        const Matrix T = scale_rows<double>(
+            beta, lower<double>(Gates<double>(a).lambda.cwiseProduct(product(K, K.transpose())), -1));
         const Matrix inverse = substitute<double>(T, Matrix::Identity(n, n));
-        residual = worst(residual, (product(Matrix::Identity(n, n) + T, inverse) - Matrix::Identity(n, n)).cwiseAbs().maxCoeff());
+        residual = worst(residual,
+                         (product(Matrix::Identity(n, n) + T, inverse) - Matrix::Identity(n, n)).cwiseAbs().maxCoeff());
         norm = worst(norm, opnorm(tensor(inverse)) / (1 + static_cast<double>(n) * beta.maxCoeff()));
         for (Index t = 0; t < n; ++t) {
             Matrix row = K.row(t);  // a_t k_tᵀ Π_{s=t-1..j+1} a_s (I - β_s k_s k_sᵀ), j falling
@@ -491,7 +544,8 @@ TEST_CASE("F9: forward substitution is stable", "[proofs][gates]") {
         const Mat<float> scores = product(Qe, Ke.transpose());
         int lost = 0;
         for (Index t = 0; t < 64; ++t) lost += !scores.row(t).head(t + 1).allFinite();
-        published_fails("F9", "unsafe (i): rows of scores that are not finite", "Float32, a = 0.2, n = C = 64", lost, 9);
+        published_fails("F9", "unsafe (i): rows of scores that are not finite", "Float32, a = 0.2, n = C = 64", lost,
+                        9);
     }
     // (ii) the inverse by powers.
     const auto powers_error = [&]<class T>(T, double beta) {
@@ -506,10 +560,14 @@ TEST_CASE("F9: forward substitution is stable", "[proofs][gates]") {
     published_fails("F9", "unsafe (ii): error of (I-T)(I+T²)(I+T⁴).., true entries <= 1",
                     "Float32, nothing fused, k equal, β = 1, C = 64", single, 0x1p35);
     claim("F9", "that is 2³⁵ = 3.44e10, off by", "the same", std::abs(single - 0x1p35), 0);
-    published_fails("F9", "unsafe (ii): the same", "Float64, nothing fused, k equal, β = 0.97, C = 64", twice, 32 - 1e-9);
+    published_fails("F9", "unsafe (ii): the same", "Float64, nothing fused, k equal, β = 0.97, C = 64", twice,
+                    32 - 1e-9);
     claim("F9", "that is 32, off by", "the same", std::abs(twice - 32), 1e-9);
-    claim("F9", "forward substitution there: residual", "Float32, k equal, β = 1, C = 64", [&] {
-        const Mat<float> L = equal_keys<float>(64, 1), I = Mat<float>::Identity(64, 64);
-        return static_cast<double>((product(I + L, substitute<float>(L, I)) - I).cwiseAbs().maxCoeff());
-    }(), 0);
+    claim(
+        "F9", "forward substitution there: residual", "Float32, k equal, β = 1, C = 64",
+        [&] {
+            const Mat<float> L = equal_keys<float>(64, 1), I = Mat<float>::Identity(64, 64);
+            return static_cast<double>((product(I + L, substitute<float>(L, I)) - I).cwiseAbs().maxCoeff());
+        }(),
+        0);
 }

@@ -59,7 +59,8 @@ public:
     Toeplitz(Index n, const std::function<double(Index)>& f) : n_(n), size_(1) {
         while (size_ < 2 * n) size_ *= 2;
         symbol_.resize(static_cast<std::size_t>(size_));
-        for (Index k = 0; k < size_ / 2; ++k) roots_.push_back(std::polar(1.0, -2 * pi * static_cast<double>(k) / static_cast<double>(size_)));
+        for (Index k = 0; k < size_ / 2; ++k)
+            roots_.push_back(std::polar(1.0, -2 * pi * static_cast<double>(k) / static_cast<double>(size_)));
         for (Index k = 1 - n; k < n; ++k) symbol_[static_cast<std::size_t>((k + size_) % size_)] = f(k);
         transform(symbol_, roots_, false);
     }
@@ -106,8 +107,8 @@ private:
 // ‖lower part‖ and ‖all‖ of the Toeplitz matrix of f.
 struct Norms {
     double lower, all;
-    Norms(Index n, const std::function<double(Index)>& f) : lower(Toeplitz(n, [&](Index k) { return k < 0 ? 0 : f(k); }).norm()),
-        all(Toeplitz(n, f).norm()) {}
+    Norms(Index n, const std::function<double(Index)>& f)
+        : lower(Toeplitz(n, [&](Index k) { return k < 0 ? 0 : f(k); }).norm()), all(Toeplitz(n, f).norm()) {}
     double ratio() const { return lower / all; }
 };
 double hilbert(Index k) { return k == 0 ? 0 : 1 / real(k); }
@@ -122,9 +123,10 @@ struct Certificate {
     int steps;
 };
 
-// max ‖H ⊙ X‖ / ‖X‖ for a symmetric H, from both sides (A3), from a first guess u. |K|, K = diag(u) H diag(u), takes the place
-// of both P Σ Pᵀ and R Σ Rᵀ. At the optimum |K|_ii = L u_i²: in x = ln u a step adds ln(|K|_ii / (L u_i²)). That alone creeps
-// where the bound is flat, so a step starts from that combination of the last `memory` points that leaves least of it (Anderson).
+// max ‖H ⊙ X‖ / ‖X‖ for a symmetric H, from both sides (A3), from a first guess u. |K|, K = diag(u) H diag(u), takes
+// the place of both P Σ Pᵀ and R Σ Rᵀ. At the optimum |K|_ii = L u_i²: in x = ln u a step adds ln(|K|_ii / (L u_i²)).
+// That alone creeps where the bound is flat, so a step starts from that combination of the last `memory` points that
+// leaves least of it (Anderson).
 Certificate multiplier(const Matrix& H, Matrix u, double gap, int limit, Index memory = 20) {
     const Index n = u.rows();
     Matrix x = u.array().log().matrix(), points(n, 0), steps(n, 0), x_before, step_before;
@@ -161,7 +163,8 @@ Matrix stretched(const Matrix& u) {
     const Index n = u.size();
     Matrix out(2 * n, 1);
     for (Index i = 0; i < n; ++i)
-        out(2 * i, 0) = (3 * u(i) + u(std::max<Index>(i - 1, 0))) / 4, out(2 * i + 1, 0) = (3 * u(i) + u(std::min(i + 1, n - 1))) / 4;
+        out(2 * i, 0) = (3 * u(i) + u(std::max<Index>(i - 1, 0))) / 4,
+                   out(2 * i + 1, 0) = (3 * u(i) + u(std::min(i + 1, n - 1))) / 4;
     return out.normalized();
 }
 
@@ -184,7 +187,8 @@ TEST_CASE("A1: masking in the Frobenius norm", "[proofs][masking]") {
     double pythagoras = 0, most = 0;
     for (Index n : {1, 2, 33, 300}) {
         const Matrix X = Random(301).normal(n, n), L = lower<double>(X);
-        pythagoras = worst(pythagoras, std::abs(L.squaredNorm() + (X - L).squaredNorm() - X.squaredNorm()) / (real(n) * real(n) * u64 * X.squaredNorm()));
+        pythagoras = worst(pythagoras, std::abs(L.squaredNorm() + (X - L).squaredNorm() - X.squaredNorm()) /
+                                           (real(n) * real(n) * u64 * X.squaredNorm()));
         for (double g : {1.0, 0.9, 0.5}) most = worst(most, mask(n, g).cwiseProduct(X).norm() / X.norm());
         const Matrix signs = Random(302).uniform(n, n, -1, 1);  // any mask with |M_ij| <= 1
         most = worst(most, signs.cwiseProduct(X).norm() / X.norm());
@@ -209,7 +213,8 @@ TEST_CASE("A1: masking in the Frobenius norm", "[proofs][masking]") {
             missing = worst(missing, std::abs((1 - ratio() * ratio()) * (size + 1) - 1));
             R(i, j) = 0;
         }
-    published_fails("A1", "only then: 1 - ratio with one entry 1 above the diagonal, least of 435 places", "the same", least, 0.49 / (size + 1));
+    published_fails("A1", "only then: 1 - ratio with one entry 1 above the diagonal, least of 435 places", "the same",
+                    least, 0.49 / (size + 1));
     claim("A1", "it is 1 - √(1 - 1/(‖R‖² + 1)); error of 1 - ratio², times ‖R‖² + 1", "the same", missing, 1e-11);
     const Matrix X = Random(304).normal(100, 100);
     claim("A1", "ratio of a full matrix", "normal, n = 100", lower<double>(X).norm() / X.norm(), 0.75);
@@ -266,8 +271,10 @@ TEST_CASE("A2, A4, A6: masking in the operator norm", "[proofs][masking]") {
             residual = worst(residual, (W.apply(W.apply(x, true)) - x).norm() / real(n));
         }
         const Matrix ones = Matrix::Ones(n, 1);
-        const double mean = low.apply(ones).sum() / real(n), least = (1 + 1 / real(n)) * s(n) / 2, got = Norms(n, circulant(n)).ratio();
-        claim("A2", "(1/n) 1ᵀ tril(W) 1 against (1 + 1/n) s_n/2, relative", "n = " + std::to_string(n), std::abs(mean / least - 1), 1e-12);
+        const double mean = low.apply(ones).sum() / real(n), least = (1 + 1 / real(n)) * s(n) / 2,
+                     got = Norms(n, circulant(n)).ratio();
+        claim("A2", "(1/n) 1ᵀ tril(W) 1 against (1 + 1/n) s_n/2, relative", "n = " + std::to_string(n),
+              std::abs(mean / least - 1), 1e-12);
         below = worst(below, least / got);
         above = worst(above, got / U(n));
         block = worst(block, got / (std::ceil(std::log2(real(n))) + 1));
@@ -292,8 +299,10 @@ TEST_CASE("A2, A4, A6: masking in the operator norm", "[proofs][masking]") {
         lower_G = worst(lower_G, (std::log(real(n)) + 0.963) / pi / G[i]);
         over_U = worst(over_U, worst(H[i], G[i]) / U(n));
         const auto input = "n = " + std::to_string(n);
-        claim("A6", "H_ij = 1/(i-j): ‖tril H‖ / ‖H‖ - " + std::to_string(expect_H[i]).substr(0, 5), input, std::abs(H[i] - expect_H[i]), 1e-3);
-        claim("A6", "G_ij = 1/(i-j+1/2): ‖tril G‖ / ‖G‖ - " + std::to_string(expect_G[i]).substr(0, 5), input, std::abs(G[i] - expect_G[i]), 1e-3);
+        claim("A6", "H_ij = 1/(i-j): ‖tril H‖ / ‖H‖ - " + std::to_string(expect_H[i]).substr(0, 5), input,
+              std::abs(H[i] - expect_H[i]), 1e-3);
+        claim("A6", "G_ij = 1/(i-j+1/2): ‖tril G‖ / ‖G‖ - " + std::to_string(expect_G[i]).substr(0, 5), input,
+              std::abs(G[i] - expect_G[i]), 1e-3);
     }
     claim("A6", "‖H‖ and ‖G‖ in units of π", "n = 64 .. 2048", norms, 1);
     claim("A6", "h_{n-1} - 1 + 1/n over ‖tril H‖; (ln n - 0.423)/π over the ratio", "n = 64 .. 2048", lower_H, 1);
@@ -305,8 +314,14 @@ TEST_CASE("A2, A4, A6: masking in the operator norm", "[proofs][masking]") {
 }
 
 TEST_CASE("A3, A4, A5: the exact constant and two looser ones", "[proofs][masking]") {
-    const std::array<std::pair<Index, double>, 8> expected{
-        {{2, 1.1547005}, {3, 1.2531973}, {4, 1.3261227}, {8, 1.5104836}, {16, 1.7044803}, {32, 1.9054457}, {64, 2.1113667}, {128, 2.3207944}}};
+    const std::array<std::pair<Index, double>, 8> expected{{{2, 1.1547005},
+                                                            {3, 1.2531973},
+                                                            {4, 1.3261227},
+                                                            {8, 1.5104836},
+                                                            {16, 1.7044803},
+                                                            {32, 1.9054457},
+                                                            {64, 2.1113667},
+                                                            {128, 2.3207944}}};
     double gap = 0, off = 0, between = 0, block = 0, last = 0, increment = 0, lebesgue_over = 0;
     int steps = 0;
     // Λ_n by quadrature between the zeros of the kernel.
@@ -315,7 +330,8 @@ TEST_CASE("A3, A4, A5: the exact constant and two looser ones", "[proofs][maskin
         double x = std::cos(pi * (real(i) + 0.75) / 40.5), slope = 0;
         for (int newton = 0; newton < 8; ++newton) {
             double p0 = 1, p1 = x;
-            for (Index k = 2; k <= 40; ++k) p0 = std::exchange(p1, ((2 * real(k) - 1) * x * p1 - (real(k) - 1) * p0) / real(k));
+            for (Index k = 2; k <= 40; ++k)
+                p0 = std::exchange(p1, ((2 * real(k) - 1) * x * p1 - (real(k) - 1) * p0) / real(k));
             slope = 40 * (x * p1 - p0) / (x * x - 1);
             x -= p1 / slope;
         }
@@ -338,7 +354,8 @@ TEST_CASE("A3, A4, A5: the exact constant and two looser ones", "[proofs][maskin
     for (const auto& [n, value] : expected) {
         const Certificate c = multiplier(reversed(mask(n)), n == 3 ? Matrix::Ones(3, 1) : stretched(u), 1e-6, 100);
         if (n != 3) u = c.u;
-        gap = worst(gap, c.up - c.low), off = worst(off, std::max(c.low - value, value - c.up)), steps = std::max(steps, c.steps);
+        gap = worst(gap, c.up - c.low), off = worst(off, std::max(c.low - value, value - c.up)),
+        steps = std::max(steps, c.steps);
         between = worst(between, worst((1 + 1 / real(n)) * s(n) / 2 / c.low, c.low / U(n)));
         block = worst(block, c.low / (std::ceil(std::log2(real(n))) + 1));
         lebesgue_over = worst(lebesgue_over, c.up / lebesgue(n));
@@ -365,7 +382,8 @@ TEST_CASE("A3, A4, A5: the exact constant and two looser ones", "[proofs][maskin
     for (Index n : {1, 2, 3, 10, 64, 300}) {
         const double got = lebesgue(n);
         fejer = worst(fejer, std::abs(got - tangents(n)));
-        expansion = worst(expansion, std::abs(got - 4 / (pi * pi) * std::log(2 * real(n) + 1) - 0.989431) * real(n) * real(n));
+        expansion =
+            worst(expansion, std::abs(got - 4 / (pi * pi) * std::log(2 * real(n) + 1) - 0.989431) * real(n) * real(n));
     }
     for (Index n = 1; n < 3000; ++n) {
         const double sum = tangents(n);
@@ -390,35 +408,43 @@ TEST_CASE("A7, A8: decaying masks", "[proofs][masking]") {
     struct Row {
         double g, symbol, exact;
     };
-    for (const auto& [g, symbol, exact] : {Row{0.5, 1.0731820, 1.0731175}, {0.9, 1.4518427, 1.4488697}, {0.99, 2.1368783, 2.0341297}}) {
+    for (const auto& [g, symbol, exact] :
+         {Row{0.5, 1.0731820, 1.0731175}, {0.9, 1.4518427, 1.4488697}, {0.99, 2.1368783, 2.0341297}}) {
         const auto input = sentence("g = ", g);
         claim("A7", "(2/π)K(g) against the printed value", input, std::abs(K(g) - symbol), 6e-8);
         double l1 = 0;  // the mean of 1/|1 - g e^{it}|: trapezoid rule, exact to rounding
         for (Index k = 0; k < 8192; ++k) l1 += 1 / std::abs(1.0 - std::polar(g, 2 * pi * real(k) / 8192)) / 8192;
         claim("A7", "L1 norm of 1/(1 - g e^{it}) against (2/π)K(g)", input, std::abs(l1 - K(g)), 1e-12);
         // u flat in the middle would do where the mask is short, but for what it loses at the ends: half a wave.
-        const Matrix wave = Matrix::NullaryExpr(128, 1, [](Index i, Index) { return std::sin(pi * (real(i) + 3) / 133); });
+        const Matrix wave =
+            Matrix::NullaryExpr(128, 1, [](Index i, Index) { return std::sin(pi * (real(i) + 3) / 133); });
         const Certificate c = multiplier(reversed(mask(128, g)), wave, 1e-6, 200);
         claim("A7", "gap between the two certificates of the multiplier norm", input + ", n = 128", c.up - c.low, 1e-6);
         claim("A7", "steps of the iteration", input + ", n = 128", c.steps, 200);
         claim("A7", "the upper one over min(U_n, (2/π)K(g))", input + ", n = 128", c.up / std::min(U(128), K(g)), 1);
         claim("A7", "sharp: 0.95 (2/π)K(g) over the lower one", input + ", n = 128", 0.95 * K(g) / c.low, 1);
-        claim("A7", "printed norm outside its certificate by", input + ", n = 128", std::max(c.low - exact, exact - c.up), 5e-8);
+        claim("A7", "printed norm outside its certificate by", input + ", n = 128",
+              std::max(c.low - exact, exact - c.up), 5e-8);
     }
-    claim("A7", "(2/π)K(g) - (1/π) ln(16/(1-g²))", "g = 1 - 1e-6", std::abs(K(1 - 1e-6) - std::log(16 / (2e-6 - 1e-12)) / pi), 1e-5);
+    claim("A7", "(2/π)K(g) - (1/π) ln(16/(1-g²))", "g = 1 - 1e-6",
+          std::abs(K(1 - 1e-6) - std::log(16 / (2e-6 - 1e-12)) / pi), 1e-5);
 
     double most = 0, least = 0, factors = 0, exact = 0, gap = 0;
     const Index n = 64;
     const double L = 2.1113667;  // A3
     // u tends to 0 at tokens that the largest norm leaves out: plain steps, no memory.
-    const auto certified = [](const Matrix& M, double within) { return multiplier(doubled(M), Matrix::Ones(2 * n, 1), within, 100, 0); };
+    const auto certified = [](const Matrix& M, double within) {
+        return multiplier(doubled(M), Matrix::Ones(2 * n, 1), within, 100, 0);
+    };
     for (unsigned seed = 1; seed <= 3; ++seed) {
         Random random(310 + seed);
         Matrix a = random.uniform(n, 1, seed == 1 ? 0.01 : 0.9, 1);
-        const Matrix X = seed == 2 ? Matrix::NullaryExpr(n, n, [](Index i, Index j) { return shifted(i - j); }) : random.normal(n, n);
+        const Matrix X = seed == 2 ? Matrix::NullaryExpr(n, n, [](Index i, Index j) { return shifted(i - j); })
+                                   : random.normal(n, n);
         Matrix c = a.array().log().matrix();
         for (Index t = 1; t < n; ++t) c(t, 0) += c(t - 1, 0);
-        const Matrix semi = Matrix::NullaryExpr(n, n, [&](Index i, Index j) { return std::exp(-std::abs(c(i, 0) - c(j, 0))); });
+        const Matrix semi =
+            Matrix::NullaryExpr(n, n, [&](Index i, Index j) { return std::exp(-std::abs(c(i, 0) - c(j, 0))); });
         factors = worst(factors, relative<double>(lower<double>(semi), Gates<double>(a).lambda));
         least = worst(least, -eigvals(tensor(semi)).re.get(0));
         if (seed == 3) a(20, 0) = 0;
@@ -432,19 +458,23 @@ TEST_CASE("A7, A8: decaying masks", "[proofs][masking]") {
     claim("A8", "mask = M ⊙ exp(-|c_i - c_j|)", "n = 64, three draws of a_t", factors, 1e-13);
     claim("A8", "least eigenvalue of exp(-|c_i - c_j|), negated", "the same", least, 1e-13);
     claim("A8", "‖mask ⊙ X‖ / ‖X‖ in units of L_64 = 2.1113667", "normal X and the worst case G, one gate 0", most, 1);
-    claim("A8", "multiplier norm of the mask (A3, from above) in units of L_64", "n = 64, a_t in [0.01, 1], [0.9, 1], one gate 0", exact, 1);
+    claim("A8", "multiplier norm of the mask (A3, from above) in units of L_64",
+          "n = 64, a_t in [0.01, 1], [0.9, 1], one gate 0", exact, 1);
     claim("A8", "gap between its two certificates", "the same", gap, 0.03);
-    claim("A8", "multiplier norm from above in units of L_64, slow gates", "n = 64, a_t in [0.999, 1]", close.up / L, 1);
+    claim("A8", "multiplier norm from above in units of L_64, slow gates", "n = 64, a_t in [0.999, 1]", close.up / L,
+          1);
     claim("A8", "and it comes near: 0.95 L_64 over it (A3, from below)", "the same", 0.95 * L / close.low, 1);
     claim("A8", "a_t = 1 is the 0-1 mask", "n = 64", (Gates<double>(Matrix::Ones(n, 1)).lambda - mask(n)).norm(), 0);
 }
 
 TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
     const Index n = 40, d = 3;
-    double identity = 0, row = 0, frobenius = 0, spectral = 0, slack_F = INFINITY, slack_2 = INFINITY, most_F = 0, most_2 = 0;
+    double identity = 0, row = 0, frobenius = 0, spectral = 0, slack_F = INFINITY, slack_2 = INFINITY, most_F = 0,
+           most_2 = 0;
     for (unsigned seed = 1; seed <= 5; ++seed) {
         Random random(320 + seed);
-        const Matrix A = random.positive(n, n), At = A + 0.05 * A.cwiseProduct(random.normal(n, n)), V = random.normal(n, d);
+        const Matrix A = random.positive(n, n), At = A + 0.05 * A.cwiseProduct(random.normal(n, n)),
+                     V = random.normal(n, d);
         const Matrix O = causal_mean(A, V), Ot = causal_mean(At, V), Del = lower<double>(A - At);
         const double radius = (V.rowwise() - V.colwise().mean()).rowwise().norm().maxCoeff();
         double factor_F = 0, least_d = INFINITY, diameter = 0;
@@ -455,11 +485,13 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
             for (Index j = 0; j <= i; ++j) sum += Del(i, j) * (V.row(j) - O.row(i));
             const double error = (Ot.row(i) - O.row(i)).norm(), eps = Del.row(i).lpNorm<1>() / di;
             identity = worst(identity, (Ot.row(i) - O.row(i) + sum / dt).norm());
-            if (i > 0) row = worst(row, worst(error / (Del.row(i).lpNorm<1>() * diameter / dt), error / (eps / (1 - eps) * diameter)));
+            if (i > 0)
+                row = worst(
+                    row, worst(error / (Del.row(i).lpNorm<1>() * diameter / dt), error / (eps / (1 - eps) * diameter)));
             factor_F = std::max(factor_F, std::sqrt(real(i + 1)) * diameter / dt), least_d = std::min(least_d, dt);
         }
         const double error = (Ot - O).norm(), bound_F = factor_F * (A - At).norm(),
-            bound_2 = 2 * std::sqrt(real(n)) * U(n) * norm(A - At) * radius / least_d;
+                     bound_2 = 2 * std::sqrt(real(n)) * U(n) * norm(A - At) * radius / least_d;
         frobenius = worst(frobenius, error / bound_F), spectral = worst(spectral, error / bound_2);
         slack_F = std::min(slack_F, bound_F / error), slack_2 = std::min(slack_2, bound_2 / error);
         most_F = worst(most_F, bound_F / error), most_2 = worst(most_2, bound_2 / error);
@@ -472,9 +504,11 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
         const double tiny = 1e-14;
         Matrix A(2, 2), At(2, 2), V(2, 1);
         A << 1, 1, 1, tiny, At << 1, 1, 1, -del, V << 0, 1;
-        sharp = worst(sharp, std::abs(std::abs(causal_mean(At, V)(1, 0) - causal_mean(A, V)(1, 0)) / (del / (1 - del)) - 1));
+        sharp = worst(sharp,
+                      std::abs(std::abs(causal_mean(At, V)(1, 0) - causal_mean(A, V)(1, 0)) / (del / (1 - del)) - 1));
     }
-    claim("A9", "sharp: error against del/(1 - del), relative", "rows (1, 0+) and (1, -del), del = 0.5, 0.1, 1e-3", sharp, 1e-10);
+    claim("A9", "sharp: error against del/(1 - del), relative", "rows (1, 0+) and (1, -del), del = 0.5, 0.1, 1e-3",
+          sharp, 1e-10);
     claim("A10", "Frobenius form: error in units of the bound", input, frobenius, 1);
     claim("A10", "operator form: error in units of the bound", input, spectral, 1);
     published_fails("A10", "how loose the Frobenius form is: least bound over error", input, slack_F, 22);
@@ -494,21 +528,24 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
         // The repair: the same relative error demanded of every row.
         Matrix close = A;
         close.array() *= 1 + relative_error * Random(331).uniform(3, 3, -1, 1).array();
-        repaired = worst(repaired, std::abs(causal_mean(close, V)(1, 0) - causal_mean(A, V)(1, 0)) / (relative_error / (1 - relative_error)));
+        repaired = worst(repaired, std::abs(causal_mean(close, V)(1, 0) - causal_mean(A, V)(1, 0)) /
+                                       (relative_error / (1 - relative_error)));
         if (w == 1e8) {
             claim("A11", "row 2 of the output is 0.9, of the approximation 0.1", "w = 1e8",
                   std::max(std::abs(causal_mean(A, V)(1, 0) - 0.9), std::abs(causal_mean(At, V)(1, 0) - 0.1)), 1e-6);
-            claim("A11", "its relative error in norm against 9.1e-8", "w = 1e8", std::abs(relative_error / 9.1e-8 - 1), 0.01);
+            claim("A11", "its relative error in norm against 9.1e-8", "w = 1e8", std::abs(relative_error / 9.1e-8 - 1),
+                  0.01);
         }
     }
-    published_fails("A11", "small ‖A - At‖/‖A‖, yet the output is off by at least", "A = (1,1,1; 1,9,1; 9,1,w), At of rank 1, w = 1e2 .. 1e8",
-          output_error, 0.7);
+    published_fails("A11", "small ‖A - At‖/‖A‖, yet the output is off by at least",
+                    "A = (1,1,1; 1,9,1; 9,1,w), At of rank 1, w = 1e2 .. 1e8", output_error, 0.7);
     claim("A11", "‖A - At‖/‖A‖ times w, against 9.12", "w = 1e4, 1e6, 1e8", scaled, 0.01);
-    claim("A11", "the same error demanded row by row: output error over A9's bound", "A = (1,1,1; 1,9,1; 9,1,w), w = 1e2 .. 1e8", repaired, 1);
+    claim("A11", "the same error demanded row by row: output error over A9's bound",
+          "A = (1,1,1; 1,9,1; 9,1,w), w = 1e2 .. 1e8", repaired, 1);
     Matrix A(2, 2), At(2, 2), V(2, 1);
     A << 1, 1, 1, 0.5, At << 1, 1, 1, -1, V << 0, 1;
     published_fails("A11", "a signed approximation: outputs that are not finite", "row (1, 0.5) as (1, -1)",
-          std::isfinite(causal_mean(At, V)(1, 0)) ? 0 : 1, 1);
+                    std::isfinite(causal_mean(At, V)(1, 0)) ? 0 : 1, 1);
 }
 
 TEST_CASE("A12: landmarks see later tokens of the prompt", "[proofs][masking]") {
@@ -517,21 +554,29 @@ TEST_CASE("A12: landmarks see later tokens of the prompt", "[proofs][masking]") 
     const auto nystrom = [&](const Matrix& Q, const Matrix& K) {
         Matrix q(segments, Q.cols()), k = q;
         for (Index i = 0; i < segments; ++i)
-            q.row(i) = Q.middleRows(i * length, length).colwise().mean(), k.row(i) = K.middleRows(i * length, length).colwise().mean();
-        const auto kernel = [](const Matrix& a, const Matrix& b) -> Matrix { return (product(a, b.transpose()).array() / 2).exp().matrix(); };
+            q.row(i) = Q.middleRows(i * length, length).colwise().mean(),
+            k.row(i) = K.middleRows(i * length, length).colwise().mean();
+        const auto kernel = [](const Matrix& a, const Matrix& b) -> Matrix {
+            return (product(a, b.transpose()).array() / 2).exp().matrix();
+        };
         return product(product(kernel(Q, k), matrix(inv(tensor(kernel(q, k))))), kernel(q, K));
     };
-    const auto exact = [](const Matrix& Q, const Matrix& K) -> Matrix { return (product(Q, K.transpose()).array() / 2).exp().matrix(); };
+    const auto exact = [](const Matrix& Q, const Matrix& K) -> Matrix {
+        return (product(Q, K.transpose()).array() / 2).exp().matrix();
+    };
     Random random(340);
     // Tokens of a segment lie near one another, as landmarks suppose.
     const auto clustered = [&] {
         const Matrix centres = random.normal(segments, 4), noise = random.normal(n, 4);
-        return Matrix(Matrix::NullaryExpr(n, 4, [&](Index i, Index k) { return 2 * centres(i / length, k) + 0.3 * noise(i, k); }));
+        return Matrix(Matrix::NullaryExpr(
+            n, 4, [&](Index i, Index k) { return 2 * centres(i / length, k) + 0.3 * noise(i, k); }));
     };
     const Matrix Q = clustered(), K = clustered(), V = random.normal(n, 3);
     Matrix Q2 = Q, K2 = K, V2 = V;
     Q2.row(n - 1).array() += 1, K2.row(n - 1).array() += 1, V2.row(n - 1).array() += 1;
-    const auto moved = [&](auto&& form) { return (causal_mean(form(Q2, K2), V2) - causal_mean(form(Q, K), V)).topRows(n / 2).cwiseAbs().maxCoeff(); };
+    const auto moved = [&](auto&& form) {
+        return (causal_mean(form(Q2, K2), V2) - causal_mean(form(Q, K), V)).topRows(n / 2).cwiseAbs().maxCoeff();
+    };
     const std::string input = "N = 32, 4 segment means, last token moved by 1";
     published_fails("A12", "Nyström, masked: rows <= N/2 move by", input, moved(nystrom), 0.1);
     claim("A12", "exact causal attention: rows <= N/2 move by", input, moved(exact), 0);
@@ -596,10 +641,14 @@ TEST_CASE("A13: the thin factorisation is linear in N", "[proofs][masking]") {
             thin[at] = bidiagonalise(40 * (i + 1), d, false), full[at] = bidiagonalise(40 * (i + 1), d, true);
         }
         const auto input = sentence("N = 40, 80, 120, d = ", d);
-        exactly("A13", "thin factors: second difference of the multiplies in N (linear)", input, thin[2] - 2 * thin[1] + thin[0], 0);
-        exactly("A13", "thin factors: multiplies a row, 4d² + 3d - 4", input + " (times 40 rows)", thin[2] - thin[1], 40 * (4 * d * d + 3 * d - 4));
-        exactly("A13", "N × N left factor: second difference, 4(ΔN)² d", input, full[2] - 2 * full[1] + full[0], 4 * 1600 * d);
+        exactly("A13", "thin factors: second difference of the multiplies in N (linear)", input,
+                thin[2] - 2 * thin[1] + thin[0], 0);
+        exactly("A13", "thin factors: multiplies a row, 4d² + 3d - 4", input + " (times 40 rows)", thin[2] - thin[1],
+                40 * (4 * d * d + 3 * d - 4));
+        exactly("A13", "N × N left factor: second difference, 4(ΔN)² d", input, full[2] - 2 * full[1] + full[0],
+                4 * 1600 * d);
     }
-    published_fails("A13", "multiplies with the N × N factor over those of the thin one", "N = 120, d = 3",
-          static_cast<double>(bidiagonalise(120, 3, true)) / static_cast<double>(bidiagonalise(120, 3, false)), 10);
+    published_fails(
+        "A13", "multiplies with the N × N factor over those of the thin one", "N = 120, d = 3",
+        static_cast<double>(bidiagonalise(120, 3, true)) / static_cast<double>(bidiagonalise(120, 3, false)), 10);
 }

@@ -1,6 +1,6 @@
 // Checks of proofs/recursion.md: claims C1 to C6.
-#include "core/exact/cost.hpp"
 #include "core/exact/recursion.hpp"
+#include "core/exact/cost.hpp"
 #include "core/tensor/linalg.hpp"
 #include "tests/catch.hpp"
 #include "tests/proofs/causal.hpp"
@@ -22,7 +22,8 @@ struct Halving {
             return;
         }
         const Halving a(n / 2, t), b(n - n / 2, t);
-        S = n + a.S + b.S, leaves = a.leaves + b.leaves, tiles = a.tiles + b.tiles, depth = 1 + std::max(a.depth, b.depth);
+        S = n + a.S + b.S, leaves = a.leaves + b.leaves, tiles = a.tiles + b.tiles,
+        depth = 1 + std::max(a.depth, b.depth);
         most = std::max(a.most, b.most);
     }
 };
@@ -50,7 +51,8 @@ Index closed(Index N, Index t) {
     return N / leaves > t ? N * D : N * (D - 1) + (t + 1) * (N - t * leaves);
 }
 
-// The leaves in closed form: 2^D of ⌊N/2^D⌋ and ⌈N/2^D⌉ where all nodes of level D - 1 are halved, else t and the halves of t + 1.
+// The leaves in closed form: 2^D of ⌊N/2^D⌋ and ⌈N/2^D⌉ where all nodes of level D - 1 are halved, else t and the
+// halves of t + 1.
 std::vector<Index> closed_leaves(Index N, Index t) {
     std::vector<Index> sizes(static_cast<std::size_t>(t + 1), 0);
     const auto add = [&](Index size, Index leaves) { sizes.at(static_cast<std::size_t>(size)) += leaves; };
@@ -80,8 +82,8 @@ OperationCount counted_ones(Index N, Index r, Index d, F&& f) {
     return count([&] { f(head); });
 }
 
-// Algorithm 4 of 001, Algorithm 3 with w = 1. As printed the parts are put together as [[O1, 0], [O3, O2]]; repaired, stacked
-// as [O1; O3 + O2]. 0⁰ = 1.
+// Algorithm 4 of 001, Algorithm 3 with w = 1. As printed the parts are put together as [[O1, 0], [O3, O2]]; repaired,
+// stacked as [O1; O3 + O2]. 0⁰ = 1.
 Matrix algorithm_4(const Causal& x, double w, Index t, bool printed) {
     const Index n = x.N();
     if (n <= t) return definition(x, w);
@@ -137,7 +139,8 @@ Rows in_parts(const Causal& x, Index lo, Index hi, Index t, Matrix* into) {
 
 // The repair of the log factor: the state goes down, Cᵀ V comes up.
 template <class T>
-Mat<T> carried(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index lo, Index hi, Index t, const Mat<T>& U, Mat<T>& O) {
+Mat<T> carried(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index lo, Index hi, Index t, const Mat<T>& U,
+               Mat<T>& O) {
     if (hi - lo <= t) {
         const Mat<T> b = B.middleRows(lo, hi - lo), c = C.middleRows(lo, hi - lo), v = V.middleRows(lo, hi - lo);
         Mat<T> out = product(b, U);
@@ -211,7 +214,8 @@ TEST_CASE("C1, C4: the cost of recursion", "[proofs][recursion]") {
             const Halving h(N, t);
             const Index off = r * d * h.S;
             const auto a = counted_ones(N, r, d, [t](auto& head) { exact::recursion(head, t); });
-            const auto b = counted_ones(N, r, d, [t](auto& head) { exact::recursion(head, t, exact::Leaf::row_based); });
+            const auto b =
+                counted_ones(N, r, d, [t](auto& head) { exact::recursion(head, t, exact::Leaf::row_based); });
             vanilla += a.multiplies != off + (r + d) * h.tiles || a.adds != a.multiplies;
             rows += b.multiplies != off + 2 * N * r * d || b.adds != b.multiplies;
         }
@@ -233,21 +237,24 @@ TEST_CASE("C2, C3: how the parts are put together", "[proofs][recursion]") {
     const Matrix ones = Matrix::Ones(2, 1);
     const Causal two{ones, ones, ones};
     const Matrix printed = algorithm_4(two, 1, 1, true), repaired = algorithm_4(two, 1, 1, false);
-    published_fails("C2", "[[O1, 0], [O3, O2]]: columns beyond the d of the output", "N = 2, t = 1, r = d = 1, all ones",
-          real(printed.cols() - 1), 1);
+    published_fails("C2", "[[O1, 0], [O3, O2]]: columns beyond the d of the output",
+                    "N = 2, t = 1, r = d = 1, all ones", real(printed.cols() - 1), 1);
     published_fails("C2", "its first column against the output", "N = 2, all ones",
-          (printed.col(0) - definition(two).col(0)).cwiseAbs().maxCoeff(), 1);
-    claim("C2", "[O1; O3 + O2] against (1, 2)", "N = 2, t = 1, r = d = 1, all ones", (repaired - (Matrix(2, 1) << 1, 2).finished()).norm(), 0);
+                    (printed.col(0) - definition(two).col(0)).cwiseAbs().maxCoeff(), 1);
+    claim("C2", "[O1; O3 + O2] against (1, 2)", "N = 2, t = 1, r = d = 1, all ones",
+          (repaired - (Matrix(2, 1) << 1, 2).finished()).norm(), 0);
     for (Index N : {8, 13}) {
         const Causal x = normal_problem(N, 3, 2, 510);
         const auto input = sentence("normal, N = ", N, ", t = 3");
-        published_fails("C2", "as printed: columns beyond d", input, real(algorithm_4(x, 1, 3, true).cols() - x.d()), 2);
+        published_fails("C2", "as printed: columns beyond d", input, real(algorithm_4(x, 1, 3, true).cols() - x.d()),
+                        2);
         claim("C2", "repaired: error", input, relative(algorithm_4(x, 1, 3, false), definition(x)), 1e-14);
     }
     // M2 is of rank r, not "regular dense".
     const Causal x = normal_problem(40, 3, 2, 511);
     const Tensor values = svdvals(tensor(product(x.B.bottomRows(20), x.C.topRows(20).transpose())));
-    claim("C2", "M2 of (6) has rank r: singular value r + 1 over the first", "N = 40, r = 3", values.get(3) / values.get(0), 1e-14);
+    claim("C2", "M2 of (6) has rank r: singular value r + 1 over the first", "N = 40, r = 3",
+          values.get(3) / values.get(0), 1e-14);
 
     for (double w : {0.0, 0.5, 0.9, 1.0}) {
         double most = 0;
@@ -256,27 +263,34 @@ TEST_CASE("C2, C3: how the parts are put together", "[proofs][recursion]") {
                 const Causal y = normal_problem(N, 3, 2, static_cast<unsigned>(512 + N));
                 const double k = real(std::max(ceil_div(N, 2), t) + levels(N, t) + y.r() + 1 + 2 * N);
                 most = worst(most, roundings(algorithm_4(y, w, t, false), definition(y, w), absolute(y, w), u64) / k);
-                if (w > 0) most = worst(most, roundings(library(y, "recursion", t, w), definition(y, w), absolute(y, w), u64) / k);
+                if (w > 0)
+                    most = worst(most,
+                                 roundings(library(y, "recursion", t, w), definition(y, w), absolute(y, w), u64) / k);
             }
-        claim("C3", "special mask after C2, and the library: error in units of its budget", sentence("w = ", w, ", N = 5, 33, 100, t = 1, 7, 32"),
-              most, 1);
+        claim("C3", "special mask after C2, and the library: error in units of its budget",
+              sentence("w = ", w, ", N = 5, 33, 100, t = 1, 7, 32"), most, 1);
     }
     Index wrong = 0;
     for (Index N : {1, 5, 64, 100})
         for (Index t : {1, 7, 32}) {
             const exact::Work plain{N, 3, 2, t, false}, decay{N, 3, 2, t, true};
             const Halving h(N, t);
-            wrong += measured("recursion", decay).operations.multiplies - measured("recursion", plain).operations.multiplies != 3 * h.S + h.tiles;
+            wrong += measured("recursion", decay).operations.multiplies -
+                         measured("recursion", plain).operations.multiplies !=
+                     3 * h.S + h.tiles;
         }
-    exactly("C3", "extra multiplies: r S(N,t), and Σ τ(leaf) for the masks of leaves; deviations", "N = 1, 5, 64, 100, t = 1, 7, 32", wrong, 0);
+    exactly("C3", "extra multiplies: r S(N,t), and Σ τ(leaf) for the masks of leaves; deviations",
+            "N = 1, 5, 64, 100, t = 1, 7, 32", wrong, 0);
 }
 
 TEST_CASE("C5, C6: normaliser and depth", "[proofs][recursion]") {
     const Matrix ones = Matrix::Ones(2, 1);
     const Causal two{ones, ones, ones};
     const Matrix A = product(two.B, two.C.transpose()), P = definition(two);
-    const Matrix full = P.cwiseQuotient(A.rowwise().sum()), masked = P.cwiseQuotient(Matrix(lower<double>(A).rowwise().sum()));
-    published_fails("C5", "D̃ by full row sums: row 1 is 1/2, off by", "N = 2, all ones, V = (1, 1)", std::abs(full(0, 0) - 1), 0.5);
+    const Matrix full = P.cwiseQuotient(A.rowwise().sum()),
+                 masked = P.cwiseQuotient(Matrix(lower<double>(A).rowwise().sum()));
+    published_fails("C5", "D̃ by full row sums: row 1 is 1/2, off by", "N = 2, all ones, V = (1, 1)",
+                    std::abs(full(0, 0) - 1), 0.5);
     claim("C5", "D̃ = (M ⊙ Ã)1: output against V", "N = 2, all ones, V = (1, 1)", (masked - ones).norm(), 0);
     Causal x = normal_problem(50, 3, 2, 520);
     x.B = x.B.cwiseAbs(), x.C = x.C.cwiseAbs();
@@ -287,9 +301,10 @@ TEST_CASE("C5, C6: normaliser and depth", "[proofs][recursion]") {
           relative(library(x, "recursion", 8, 1, DType::f64, true), want), 1e-13);
     for (Index N : {64, 1000}) {
         const auto input = sentence("N = ", N, ", t = 32, r = 3");
-        exactly("C5", "the normaliser by recursion: r(S + 2N), not O(N)", input,
-                counted_ones(N, 3, 1, [](auto& head) { exact::recursion(head, 32, exact::Leaf::row_based); }).multiplies,
-                    3 * (closed(N, 32) + 2 * N));
+        exactly(
+            "C5", "the normaliser by recursion: r(S + 2N), not O(N)", input,
+            counted_ones(N, 3, 1, [](auto& head) { exact::recursion(head, 32, exact::Leaf::row_based); }).multiplies,
+            3 * (closed(N, 32) + 2 * N));
         exactly("C5", "by prefix sums: 2Nr", input, measured("row-based", {N, 3, 1}).operations.multiplies, 2 * N * 3);
     }
 
@@ -299,26 +314,30 @@ TEST_CASE("C5, C6: normaliser and depth", "[proofs][recursion]") {
         Matrix out(N, d);
         const auto peak = peak_scalars<double>([&, t_ = t] { in_parts(y, 0, y.N(), t_, &out); });
         const auto input = sentence("N = ", N, ", r = ", r, ", d = ", d, ", t = ", t);
-        exactly("C6", "parts in memory of their own: (N + ⌈N/2⌉)d scalars and the rd of C1ᵀV1", input, peak, (N + ceil_div(N, 2)) * d + r * d);
+        exactly("C6", "parts in memory of their own: (N + ⌈N/2⌉)d scalars and the rd of C1ᵀV1", input, peak,
+                (N + ceil_div(N, 2)) * d + r * d);
         claim("C6", "what they compute", input, relative(out, definition(y)), 1e-13);
     }
     const Index r = 3, d = 2;
     for (const auto& [N, t] : {std::pair<Index, Index>{64, 8}, {101, 8}, {200, 32}}) {
         const Mat<Counted> B = Mat<Counted>::Constant(N, r, Counted(1)), V = Mat<Counted>::Constant(N, d, Counted(1));
         Mat<Counted> O = zeros<Counted>(N, d);
-        const auto got = count([&, n = N, base = t] { carried<Counted>(B, B, V, 0, n, base, zeros<Counted>(r, d), O); });
+        const auto got =
+            count([&, n = N, base = t] { carried<Counted>(B, B, V, 0, n, base, zeros<Counted>(r, d), O); });
         const Halving h(N, t);
         const auto input = sentence("N = ", N, ", t = ", t, ", r = 3, d = 2");
         exactly("C6", "state down, CᵀV up: 2Nrd + (r+d) Σ τ(leaf) multiplies, no log factor", input, got.multiplies,
-              2 * N * r * d + (r + d) * h.tiles);
-        exactly("C6", "and 2rd adds a node: adds beyond the multiplies", input, got.adds - got.multiplies, 2 * r * d * (h.leaves - 1));
+                2 * N * r * d + (r + d) * h.tiles);
+        exactly("C6", "and 2rd adds a node: adds beyond the multiplies", input, got.adds - got.multiplies,
+                2 * r * d * (h.leaves - 1));
         const Causal y = normal_problem(N, r, d, 522);
         Matrix got_values = zeros<double>(N, d);
         const Matrix sum = carried<double>(y.B, y.C, y.V, 0, N, t, zeros<double>(r, d), got_values);
         // A term meets t additions in CᵀV, two a level, r in B U, and those of the tile; the definition N + r.
         const double k = real(2 * t + 2 * levels(N, t) + r), own = real(N + r);
-        claim("C6", "what it computes: error of every entry over its 2t + 2D + r roundings and the N + r of the definition", "normal, " + input,
-              roundings(got_values, definition(y), absolute(y), u64) / (k + own), 1);
+        claim("C6",
+              "what it computes: error of every entry over its 2t + 2D + r roundings and the N + r of the definition",
+              "normal, " + input, roundings(got_values, definition(y), absolute(y), u64) / (k + own), 1);
         claim("C6", "what comes up at the end, CᵀV", "the same", relative(sum, product(y.C.transpose(), y.V)), 1e-14);
     }
 }

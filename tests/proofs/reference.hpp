@@ -15,8 +15,10 @@
 
 namespace causeway::proofs {
 
-template <class T> using Mat = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
-template <class T> using Inputs = std::vector<Mat<T>>;
+template <class T>
+using Mat = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+template <class T>
+using Inputs = std::vector<Mat<T>>;
 using Matrix = Mat<double>;
 
 template <class T>
@@ -54,8 +56,8 @@ Mat<T> over(const Mat<T>& A, const Mat<T>& B) {
     return fit(A.rows() == B.rows() && A.cols() == B.cols(), A, B), A.cwiseQuotient(B);
 }
 
-// Pairs of b and d_v, of 1, 2, 3, 4, 6 each, for which run(b, dv, width) comes to a line that does not conform: b ≠ d_v with ones of the
-// printed width b, where b × d_v meets b × b; b = d_v; all, with ones of width d_v.
+// Pairs of b and d_v, of 1, 2, 3, 4, 6 each, for which run(b, dv, width) comes to a line that does not conform: b ≠ d_v
+// with ones of the printed width b, where b × d_v meets b × b; b = d_v; all, with ones of width d_v.
 struct Stopped {
     int printed = 0, square = 0, repaired = 0;
 };

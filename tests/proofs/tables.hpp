@@ -27,7 +27,8 @@ struct Table {
     const std::string& cell(std::size_t row, const std::string& name) const { return rows[row][column(name)]; }
 
     // The cell of the one row in which these columns have these values.
-    const std::string& text(std::initializer_list<std::pair<const char*, std::string>> where, const std::string& name) const {
+    const std::string& text(std::initializer_list<std::pair<const char*, std::string>> where,
+                            const std::string& name) const {
         const std::string* found = nullptr;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             bool matches = true;
@@ -40,8 +41,9 @@ struct Table {
         return *found;
     }
     // NaN for what is not a number.
-    double number(std::initializer_list<std::pair<const char*, std::string>> where,
-        const std::string& name) const { return as_number(text(where, name)); }
+    double number(std::initializer_list<std::pair<const char*, std::string>> where, const std::string& name) const {
+        return as_number(text(where, name));
+    }
 
     static double as_number(const std::string& text) {
         char* rest = nullptr;

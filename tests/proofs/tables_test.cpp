@@ -13,7 +13,8 @@ using namespace causeway::proofs;
 namespace {
 
 const std::array<std::string, 7> lengths{"128", "512", "2048", "8192", "12800", "25600", "100000"};
-const std::array<std::string, 9> latency_methods{"Vanilla", "Bb", "Cdotp", "Cdotp_torch", "FA", "FA_torch", "LA", "LA_torch", "Recur"};
+const std::array<std::string, 9> latency_methods{"Vanilla",  "Bb", "Cdotp",    "Cdotp_torch", "FA",
+                                                 "FA_torch", "LA", "LA_torch", "Recur"};
 
 double value(const std::string& text) { return Table::as_number(text); }
 
@@ -37,20 +38,23 @@ struct Latencies {
 };
 
 const Latencies& table(int number) {
-    static const std::array<Latencies, 4> all{Latencies("leet_table3_latency_batch1_plain.csv"), Latencies("leet_table4_latency_batch1_decay.csv"),
-                                              Latencies("leet_table5_latency_batch16_plain.csv"), Latencies("leet_table6_latency_batch16_decay.csv")};
+    static const std::array<Latencies, 4> all{
+        Latencies("leet_table3_latency_batch1_plain.csv"), Latencies("leet_table4_latency_batch1_decay.csv"),
+        Latencies("leet_table5_latency_batch16_plain.csv"), Latencies("leet_table6_latency_batch16_decay.csv")};
     return all[static_cast<std::size_t>(number - 3)];
 }
 
 // x against a figure of two or three digits.
-void figure(const std::string& id, const std::string& what, const std::string& place, double x, double printed, double half_digit) {
+void figure(const std::string& id, const std::string& what, const std::string& place, double x, double printed,
+            double half_digit) {
     claim(id, what + ": off " + sentence(printed) + " by", place, std::abs(x - printed), half_digit);
 }
 
 }  // namespace
 
 TEST_CASE("I1: tables 2 to 4 of 000", "[proofs][tables]") {
-    const Table two = read_table("fleet_table2_mmlu_accuracy_vicuna7b.csv"), three = read_table("fleet_table3_mmlu_accuracy_transnormerllm2_3b.csv");
+    const Table two = read_table("fleet_table2_mmlu_accuracy_vicuna7b.csv"),
+                three = read_table("fleet_table3_mmlu_accuracy_transnormerllm2_3b.csv");
     double mean = 0, points = 0, share = 0;
     const auto tasks = [](const Table& t, std::size_t row) {
         std::array<double, 4> x{};
@@ -72,8 +76,11 @@ TEST_CASE("I1: tables 2 to 4 of 000", "[proofs][tables]") {
             share = std::max(share, 1 - tasks(two, row)[i] / vanilla[i]);
         }
     claim("I1", "\"within 5 %\" in points", "000 Table 2, three low-rank methods", points, 5);
-    const auto humanities = [&](const char* method) { return two.number({{"method", method}}, "humanities_accuracy_percent"); };
-    figure("I1", "largest, HyperAttention, humanities", "000 Table 2", humanities("VanillaAttention") - humanities("HyperAttention"), 4.9, 0.05);
+    const auto humanities = [&](const char* method) {
+        return two.number({{"method", method}}, "humanities_accuracy_percent");
+    };
+    figure("I1", "largest, HyperAttention, humanities", "000 Table 2",
+           humanities("VanillaAttention") - humanities("HyperAttention"), 4.9, 0.05);
     published_fails("I1", "\"within 5 %\" in relative terms: largest, per cent", "000 Table 2", 100 * share, 10.7);
     figure("I1", "largest in relative terms, per cent", "000 Table 2", 100 * share, 10.8, 0.05);
     const Table four = read_table("fleet_table4_throughput.csv");
@@ -81,33 +88,45 @@ TEST_CASE("I1: tables 2 to 4 of 000", "[proofs][tables]") {
     double rivals = 0;
     for (std::size_t row = 0; row + 1 < four.rows.size(); ++row) rivals = std::max(rivals, value(four.rows[row][1]));
     claim("I1", "Fleet highest: the next over it", "000 Table 4", rivals / fleet, 1);
-    figure("I1", "Fleet over vanilla", "000 Table 4", fleet / four.number({{"method", "vanilla"}}, "throughput_unit_not_stated"), 2.86, 0.005);
-    claim("I1", "accuracy is the same for all linear methods: spread", "000 Table 3", [&] {
-        double spread = 0;
-        for (std::size_t row = 2; row < three.rows.size(); ++row)
-            for (std::size_t i = 0; i < 4; ++i) spread = std::max(spread, std::abs(tasks(three, row)[i] - tasks(three, 1)[i]));
-        return spread;
-    }(), 0);
+    figure("I1", "Fleet over vanilla", "000 Table 4",
+           fleet / four.number({{"method", "vanilla"}}, "throughput_unit_not_stated"), 2.86, 0.005);
+    claim(
+        "I1", "accuracy is the same for all linear methods: spread", "000 Table 3",
+        [&] {
+            double spread = 0;
+            for (std::size_t row = 2; row < three.rows.size(); ++row)
+                for (std::size_t i = 0; i < 4; ++i)
+                    spread = std::max(spread, std::abs(tasks(three, row)[i] - tasks(three, 1)[i]));
+            return spread;
+        }(),
+        0);
 }
 
 TEST_CASE("B2, I2, I3, I4: batch 1 of 001", "[proofs][tables]") {
-    const Table first = read_table("fleet_table1_methods_overview.csv"), other = read_table("leet_table1_methods_overview.csv");
-    const bool square = first.text({{"low_rank_computation_method", "Lightning Attention-2"}}, "time_complexity") == "O(N^2)";
+    const Table first = read_table("fleet_table1_methods_overview.csv"),
+                other = read_table("leet_table1_methods_overview.csv");
+    const bool square =
+        first.text({{"low_rank_computation_method", "Lightning Attention-2"}}, "time_complexity") == "O(N^2)";
     const bool linear = other.text({{"computation_method", "lightningAttention-2"}}, "time_complexity") == "O(N)";
-    exactly("B2", "000 says O(N^2), 001 says O(N) of Lightning Attention-2: contradictions", "000 Table 1, 001 Table 1", square && linear, 1);
+    exactly("B2", "000 says O(N^2), 001 says O(N) of Lightning Attention-2: contradictions", "000 Table 1, 001 Table 1",
+            square && linear, 1);
     figure("B2", "slope of LA, 2048 to 100000", "001 Table 3", table(3).slope("LA", "2048", "100000"), 1.05, 0.005);
     figure("B2", "slope of LA, 2048 to 100000", "001 Table 4", table(4).slope("LA", "2048", "100000"), 1.03, 0.005);
 
-    figure("I2", "slope of Cdotp, 12800 to 25600", "001 Table 3", table(3).slope("Cdotp", "12800", "25600"), 1.99, 0.005);
-    figure("I2", "slope of Recur, 12800 to 25600", "001 Table 4", table(4).slope("Recur", "12800", "25600"), 4.09, 0.005);
+    figure("I2", "slope of Cdotp, 12800 to 25600", "001 Table 3", table(3).slope("Cdotp", "12800", "25600"), 1.99,
+           0.005);
+    figure("I2", "slope of Recur, 12800 to 25600", "001 Table 4", table(4).slope("Recur", "12800", "25600"), 4.09,
+           0.005);
     figure("I2", "slope of Bb, 2048 to 100000", "001 Table 4", table(4).slope("Bb", "2048", "100000"), 0.29, 0.005);
     published_fails("I2", "\"grew linearly\": a slope of single steps", "001 Table 4, Recur, 12800 to 25600",
-          table(4).slope("Recur", "12800", "25600"), 2);
+                    table(4).slope("Recur", "12800", "25600"), 2);
     published_fails("I2", "\"grew linearly\": a slope of single steps", "001 Table 3, Cdotp, 12800 to 25600",
-          table(3).slope("Cdotp", "12800", "25600"), 1.9);
+                    table(3).slope("Cdotp", "12800", "25600"), 1.9);
     double low = INFINITY, high = 0;
     for (const auto& m : latency_methods)
-        if (m != "Vanilla") low = std::min(low, table(3).slope(m, "2048", "100000")), high = std::max(high, table(3).slope(m, "2048", "100000"));
+        if (m != "Vanilla")
+            low = std::min(low, table(3).slope(m, "2048", "100000")),
+            high = std::max(high, table(3).slope(m, "2048", "100000"));
     figure("I2", "least slope, 2048 to 100000", "001 Table 3", low, 0.92, 0.005);
     figure("I2", "largest slope, 2048 to 100000", "001 Table 3", high, 1.29, 0.005);
 
@@ -122,14 +141,17 @@ TEST_CASE("B2, I2, I3, I4: batch 1 of 001", "[proofs][tables]") {
     figure("I3", "least factor", "001 Table 3", low, 2.31, 0.005);
     figure("I3", "largest factor", "001 Table 3", high, 3.83, 0.005);
     published_fails("I3", "\"at least a factor of two\": 2 over the factor at 12800", "001 Table 4", 2 / low_4, 1.9);
-    figure("I3", "factor at 12800, LA_torch over LA", "001 Table 4", table(4).at("LA_torch", "12800") / table(4).at("LA", "12800"), 1.03, 0.005);
+    figure("I3", "factor at 12800, LA_torch over LA", "001 Table 4",
+           table(4).at("LA_torch", "12800") / table(4).at("LA", "12800"), 1.03, 0.005);
     claim("I3", "LA_torch at 12800 breaks its trend: over its figure at 8192", "001 Table 4",
           table(4).at("LA_torch", "12800") / table(4).at("LA_torch", "8192"), 1);
 
-    claim("I4", "Vanilla best at 128: over the next", "001 Table 3", table(3).at("Vanilla", "128") / table(3).best_but("Vanilla", "128"), 1);
-    published_fails("I4", "\"Vanilla best for <= 128\": Vanilla over LA", "001 Table 4", table(4).at("Vanilla", "128") / table(4).at("LA", "128"),
-          800);
-    figure("I4", "Vanilla over LA at 128", "001 Table 4", table(4).at("Vanilla", "128") / table(4).at("LA", "128"), 882, 0.5);
+    claim("I4", "Vanilla best at 128: over the next", "001 Table 3",
+          table(3).at("Vanilla", "128") / table(3).best_but("Vanilla", "128"), 1);
+    published_fails("I4", "\"Vanilla best for <= 128\": Vanilla over LA", "001 Table 4",
+                    table(4).at("Vanilla", "128") / table(4).at("LA", "128"), 800);
+    figure("I4", "Vanilla over LA at 128", "001 Table 4", table(4).at("Vanilla", "128") / table(4).at("LA", "128"), 882,
+           0.5);
 }
 
 TEST_CASE("I5, I6, I7: batch 16 and CUDA of 001", "[proofs][tables]") {
@@ -155,10 +177,11 @@ TEST_CASE("I5, I6, I7: batch 16 and CUDA of 001", "[proofs][tables]") {
             }
     exactly("I6", "cells that grow 16 times or more", "001 Tables 3 to 6", above, 2);
     published_fails("I6", "\"not 16 times\": Vanilla at 2048", "001 Table 5 over 3",
-          table(5).at("Vanilla", "2048") / table(3).at("Vanilla", "2048"), 16);
-    figure("I6", "Vanilla at 2048", "001 Table 5 over 3", table(5).at("Vanilla", "2048") / table(3).at("Vanilla", "2048"), 16.33, 0.005);
+                    table(5).at("Vanilla", "2048") / table(3).at("Vanilla", "2048"), 16);
+    figure("I6", "Vanilla at 2048", "001 Table 5 over 3",
+           table(5).at("Vanilla", "2048") / table(3).at("Vanilla", "2048"), 16.33, 0.005);
     figure("I6", "LA_torch at 12800, whose divisor is suspect", "001 Table 6 over 4",
-          table(6).at("LA_torch", "12800") / table(4).at("LA_torch", "12800"), 45.7, 0.05);
+           table(6).at("LA_torch", "12800") / table(4).at("LA_torch", "12800"), 45.7, 0.05);
     figure("I6", "largest of the rest", "001 Tables 3 to 6", others, 14.8, 0.05);
 
     std::int64_t pairs = 0, inside = 0;
@@ -187,8 +210,11 @@ TEST_CASE("I8, I9, I11: table 9 and misprints of 001", "[proofs][tables]") {
     for (const std::string batch : {"1", "16"})
         for (const std::string decay : {"no", "yes"})
             for (const auto& n : lengths) {
-                const auto cell = [&](const char* method) { return nine.number({{"method", method}, {"batch_size", batch}, {"exp_decay", decay},
-                    {"seq_len_tokens", n}}, "runtime_s"); };
+                const auto cell = [&](const char* method) {
+                    return nine.number(
+                        {{"method", method}, {"batch_size", batch}, {"exp_decay", decay}, {"seq_len_tokens", n}},
+                        "runtime_s");
+                };
                 const int t = (batch == "1" ? 3 : 5) + (decay == "yes");
                 const double fa = cell("FA"), printed = table(t).at("FA", n);
                 unequal += !(fa == printed || (std::isnan(fa) && std::isnan(printed)));
@@ -201,21 +227,24 @@ TEST_CASE("I8, I9, I11: table 9 and misprints of 001", "[proofs][tables]") {
     figure("I8", "FA_modify over FA, least", "001 Table 9", low, 0.461, 5e-4);
     figure("I8", "FA_modify over FA, largest", "001 Table 9", high, 0.690, 5e-4);
     figure("I8", "FA_modify over FA, mean of 26", "001 Table 9", sum / static_cast<double>(cells), 0.544, 5e-4);
-    published_fails("I9", "5.1 has Table 3 with decay, 4 without: FA cells that Table 9 then contradicts", "001 Tables 3 to 6, 9",
-          static_cast<double>(swapped_differ), 1);
+    published_fails("I9", "5.1 has Table 3 with decay, 4 without: FA cells that Table 9 then contradicts",
+                    "001 Tables 3 to 6, 9", static_cast<double>(swapped_differ), 1);
     exactly("I9", "by the captions, 3 without and 4 with: FA cells contradicted", "001 Tables 3 to 6, 9", unequal, 0);
     const std::string& misprint = table(5).t.text({{"method", "LA_torch"}, {"seq_len_tokens", "2048"}}, "as_printed");
-    published_fails("I11", "\"3.9 - 2\" is no number: 1 if so", "001 Table 5, LA_torch, 2048", misprint.rfind("3.9 - 2", 0) == 0
-          && std::isnan(value("3.9 - 2")) ? 1 : 0, 1);
+    published_fails("I11", "\"3.9 - 2\" is no number: 1 if so", "001 Table 5, LA_torch, 2048",
+                    misprint.rfind("3.9 - 2", 0) == 0 && std::isnan(value("3.9 - 2")) ? 1 : 0, 1);
     claim("I11", "read as 3.9e-2 it lies between its neighbours: worse ratio", "001 Table 5, LA_torch, 512 to 8192",
           std::max(table(5).at("LA_torch", "512") / table(5).at("LA_torch", "2048"),
-              table(5).at("LA_torch", "2048") / table(5).at("LA_torch", "8192")), 1);
+                   table(5).at("LA_torch", "2048") / table(5).at("LA_torch", "8192")),
+          1);
 }
 
 TEST_CASE("I10: models in 001", "[proofs][tables]") {
-    const Table seven = read_table("leet_table7_wall_time_transnormerllm7b.csv"), eight = read_table("leet_table8_wall_time_toy_retnet_1p3b.csv");
-    const auto at = [](const Table& t, const std::string& m, const char* batch) { return t.number({{"method", m}, {"batch_size", batch}},
-        "avg_time_s"); };
+    const Table seven = read_table("leet_table7_wall_time_transnormerllm7b.csv"),
+                eight = read_table("leet_table8_wall_time_toy_retnet_1p3b.csv");
+    const auto at = [](const Table& t, const std::string& m, const char* batch) {
+        return t.number({{"method", m}, {"batch_size", batch}}, "avg_time_s");
+    };
     std::string slower;
     std::int64_t slower_8 = 0;
     double best = INFINITY;
@@ -225,11 +254,14 @@ TEST_CASE("I10: models in 001", "[proofs][tables]") {
         slower_8 += !(at(eight, m, "2") < at(eight, m, "1"));
         if (m != "Cdotp" && at(seven, m, "2") < best) best = at(seven, m, "2");
     }
-    exactly("I10", "not faster at batch 2: Original, LA, LA_torch and no other", "001 Table 7", slower == "Original LA LA_torch ", 1);
+    exactly("I10", "not faster at batch 2: Original, LA, LA_torch and no other", "001 Table 7",
+            slower == "Original LA LA_torch ", 1);
     exactly("I10", "not faster at batch 2", "001 Table 8", slower_8, 0);
     figure("I10", "Cdotp at batch 2", "001 Table 7", at(seven, "Cdotp", "2"), 58.9, 0);
     claim("I10", "and best there: over the next", "001 Table 7", at(seven, "Cdotp", "2") / best, 1);
-    const auto gain = [&](const Table& t, const char* batch) { return 100 * (1 - at(t, "LA_torch", batch) / at(t, "Original", batch)); };
+    const auto gain = [&](const Table& t, const char* batch) {
+        return 100 * (1 - at(t, "LA_torch", batch) / at(t, "Original", batch));
+    };
     figure("I10", "LA_torch below Original, per cent, batch 1", "001 Table 7", gain(seven, "1"), 1.7, 0.05);
     figure("I10", "LA_torch below Original, per cent, batch 2", "001 Table 7", gain(seven, "2"), 1.5, 0.05);
     figure("I10", "LA_torch below Original, per cent, batch 1", "001 Table 8", gain(eight, "1"), 21, 0.5);
@@ -239,13 +271,15 @@ TEST_CASE("I10: models in 001", "[proofs][tables]") {
 TEST_CASE("I12: tables 1 and 2 of 004", "[proofs][tables]") {
     std::int64_t wrong = 0, rows = 0;
     double least = INFINITY, most = 0;
-    for (const char* name : {"tree_table1_llama31_8b_decode_time.csv", "tree_table2_llama32_1b_decode_time_rtx4090.csv"}) {
+    for (const char* name :
+         {"tree_table1_llama31_8b_decode_time.csv", "tree_table2_llama32_1b_decode_time_rtx4090.csv"}) {
         const Table t = read_table(name);
         for (std::size_t row = 0; row < t.rows.size(); ++row, ++rows) {
             const auto cell = [&](const char* column) { return value(t.cell(row, column)); };
             const double ratio = cell("ring_time_s") / cell("tree_time_s");
             wrong += std::round(ratio) != cell("speedup_printed_x");
-            const double error = ratio * std::hypot(cell("tree_stderr_s") / cell("tree_time_s"), cell("ring_stderr_s") / cell("ring_time_s"));
+            const double error = ratio * std::hypot(cell("tree_stderr_s") / cell("tree_time_s"),
+                                                    cell("ring_stderr_s") / cell("ring_time_s"));
             least = std::min(least, error), most = std::max(most, error);
         }
     }

@@ -25,25 +25,27 @@ Matrix row_from(const Matrix& Q, const Matrix& K, const Matrix& V, Index i, Inde
     return product(Q.row(i), sum);
 }
 
-// Algorithm 1 of 003, lines 6 to 11, V in line 8 read as V_ib. The ones matrices are b × width: printed width b, repaired d_v.
-// Throws std::invalid_argument in a line that does not conform.
+// Algorithm 1 of 003, lines 6 to 11, V in line 8 read as V_ib. The ones matrices are b × width: printed width b,
+// repaired d_v. Throws std::invalid_argument in a line that does not conform.
 template <class T>
 Mat<T> algorithm_1(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b, Index width) {
     const Index n = Q.rows(), dk = Q.cols(), dv = V.cols();
     Mat<T> C_KV = zeros<T>(dk, dv), C_K = zeros<T>(dk, width), Y = zeros<T>(n, dv);
     const Mat<T> one = Mat<T>::Constant(b, width, T(1));
     for (Index start = 0; start < n; start += b) {
-        const Mat<T> q = Q.middleRows(start, b), k = K.middleRows(start, b), v = V.middleRows(start, b), kT = k.transpose();
-        const Mat<T> A = lower<T>(times<T>(q, kT));                                                                            // 6
-        Y.middleRows(start, b) = over<T>(plus<T>(times<T>(A, v), times<T>(q, C_KV)), plus<T>(times<T>(A, one), times<T>(q, C_K)));  // 8
-        C_KV = plus<T>(times<T>(kT, v), C_KV);                                                                                 // 10
-        C_K = plus<T>(times<T>(kT, one), C_K);                                                                                 // 11
+        const Mat<T> q = Q.middleRows(start, b), k = K.middleRows(start, b), v = V.middleRows(start, b),
+                     kT = k.transpose();
+        const Mat<T> A = lower<T>(times<T>(q, kT));  // 6
+        Y.middleRows(start, b) =
+            over<T>(plus<T>(times<T>(A, v), times<T>(q, C_KV)), plus<T>(times<T>(A, one), times<T>(q, C_K)));  // 8
+        C_KV = plus<T>(times<T>(kT, v), C_KV);                                                                 // 10
+        C_K = plus<T>(times<T>(kT, one), C_K);                                                                 // 11
     }
     return Y;
 }
 
-// Section 3.3 as printed, unnormalised, a block starting where G2 says: sums of the block from zero, the query with sum and
-// carry apart.
+// Section 3.3 as printed, unnormalised, a block starting where G2 says: sums of the block from zero, the query with sum
+// and carry apart.
 template <class T>
 Mat<T> outer_printed(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b) {
     const Index n = Q.rows();
@@ -89,7 +91,8 @@ template <class F>
 OperationCount count_head(Index n, Index dk, Index dv, F&& f) {
     const std::vector<Counted> x(static_cast<std::size_t>(n * std::max(dk, dv)), Counted(1));
     std::vector<Counted> O(static_cast<std::size_t>(n * dv));
-    const exact::Head<Counted> h{{x.data(), n, dk}, {x.data(), n, dk}, {x.data(), n, dv}, {O.data(), n, dv}, 1, nullptr};
+    const exact::Head<Counted> h{
+        {x.data(), n, dk}, {x.data(), n, dk}, {x.data(), n, dv}, {O.data(), n, dv}, 1, nullptr};
     return count([&] { f(h); });
 }
 
@@ -98,26 +101,34 @@ OperationCount count_head(Index n, Index dk, Index dv, F&& f) {
 TEST_CASE("G1: inner and outer products", "[proofs][tpu]") {
     Random random(201);
     const Index n = 90, dk = 5, dv = 4;
-    const Matrix Q = rounded(random.positive(n, dk)), K = rounded(random.positive(n, dk)), V = rounded(random.normal(n, dv));
-    const Matrix A = lower<double>(product(Q, K.transpose())), want = product(A, with_ones(V)), Pi = product(A, with_ones<double>(V.cwiseAbs()));
+    const Matrix Q = rounded(random.positive(n, dk)), K = rounded(random.positive(n, dk)),
+                 V = rounded(random.normal(n, dv));
+    const Matrix A = lower<double>(product(Q, K.transpose())), want = product(A, with_ones(V)),
+                 Pi = product(A, with_ones<double>(V.cwiseAbs()));
     const Matrix divided = normalised<double>(Q, K, V, Matrix::Ones(n, 1));
     for (const char* method : {"vanilla", "row-based"}) {
         CausalOptions o;
         o.method = method;
-        const Matrix got = matrix(causal_linear_attention(tensor(Q, DType::f32), tensor(K, DType::f32), tensor(with_ones(V), DType::f32), o).O);
+        const Matrix got = matrix(
+            causal_linear_attention(tensor(Q, DType::f32), tensor(K, DType::f32), tensor(with_ones(V), DType::f32), o)
+                .O);
         const std::string form = method == std::string("vanilla") ? "inner" : "outer";
         claim("G1", form + "-product form on [V, 1]: roundings of an entry (B7: n + dk)", "Float32, n = 90, dk = 5",
-              ((got - want).cwiseAbs().array() / (u32 * Pi.array())).maxCoeff<Eigen::PropagateNaN>(), static_cast<double>(n + dk));
+              ((got - want).cwiseAbs().array() / (u32 * Pi.array())).maxCoeff<Eigen::PropagateNaN>(),
+              static_cast<double>(n + dk));
         o.normalize = true;
         const Matrix Y = matrix(causal_linear_attention(tensor(Q), tensor(K), tensor(V), o).O);
-        claim("G1", form + "-product form, divided, against its definition", "Float64, the same", relative(Y, divided), 1e-14);
+        claim("G1", form + "-product form, divided, against its definition", "Float64, the same", relative(Y, divided),
+              1e-14);
         claim("G1", "positive features: outputs are means of values, max |y| / max |v|", form + "-product, the same",
               Y.cwiseAbs().maxCoeff() / V.cwiseAbs().maxCoeff(), 1);
     }
     Matrix k(2, 1);
     k << 1, -1;
-    const Matrix q = Matrix::Ones(2, 1), v = Matrix::Identity(2, 2).leftCols(1), D = lower<double>(product(q, k.transpose())).rowwise().sum();
-    published_fails("G1", "denominators that vanish", "q = (1, 1), k = (1, -1)", static_cast<double>((D.array() == 0).count()), 1);
+    const Matrix q = Matrix::Ones(2, 1), v = Matrix::Identity(2, 2).leftCols(1),
+                 D = lower<double>(product(q, k.transpose())).rowwise().sum();
+    published_fails("G1", "denominators that vanish", "q = (1, 1), k = (1, -1)",
+                    static_cast<double>((D.array() == 0).count()), 1);
     const bool finite = std::isfinite(normalised<double>(q, k, v, Matrix::Ones(2, 1))(1, 0));
     published_fails("G1", "outputs that are not finite, v = (1, 0)", "q = (1, 1), k = (1, -1)", finite ? 0 : 1, 1);
 
@@ -125,7 +136,8 @@ TEST_CASE("G1: inner and outer products", "[proofs][tpu]") {
         const std::string input = "n = " + std::to_string(m) + ", dk = 5, dv = 4";
         exactly("G1", "inner product: n(n+1)/2 (dk+dv) multiplies", input,
                 count_head(m, dk, dv, [](auto& h) { exact::definition(h); }).multiplies, m * (m + 1) / 2 * (dk + dv));
-        exactly("G1", "outer product: 2n dk dv multiplies", input, count_head(m, dk, dv, [](auto& h) { exact::row_based(h); }).multiplies, 2 * m * dk * dv);
+        exactly("G1", "outer product: 2n dk dv multiplies", input,
+                count_head(m, dk, dv, [](auto& h) { exact::row_based(h); }).multiplies, 2 * m * dk * dv);
     }
 }
 
@@ -146,9 +158,11 @@ TEST_CASE("G2: where a block starts", "[proofs][tpu]") {
         printed.row(i) = row_from(Q, K, V, i, i / b, C);
         repaired.row(i) = row_from(Q, K, V, i, b * (i / b), C);
     }
-    published_fails("G2", "indices i for which floordiv(i, b) is not the start of the block", "i = 0 .. 15, b = 4", wrong, 12);
+    published_fails("G2", "indices i for which floordiv(i, b) is not the start of the block", "i = 0 .. 15, b = 4",
+                    wrong, 12);
     exactly("G2", "for which b floordiv(i, b) is not", "i = 0 .. 15, b = 4", wrong_repaired, 0);
-    published_fails("G2", "sums from floordiv(i, b) on: tokens of earlier blocks count twice", "n = 16, b = 4", relative(printed, want), 0.1);
+    published_fails("G2", "sums from floordiv(i, b) on: tokens of earlier blocks count twice", "n = 16, b = 4",
+                    relative(printed, want), 0.1);
     claim("G2", "sums from b floordiv(i, b) on", "n = 16, b = 4", relative(repaired, want), 1e-14);
 }
 
@@ -169,14 +183,16 @@ TEST_CASE("G3: memory of prefixes and of carries", "[proofs][tpu]") {
         const Index d = values.cols();
         const exact::Matrix<double> q = Q, k = K, v = values;  // by rows, as the library's are
         exact::Matrix<double> out = exact::Matrix<double>::Zero(n, d);
-        const exact::Head<double> head{{q.data(), n, dk}, {k.data(), n, dk}, {v.data(), n, d}, {out.data(), n, d}, 1, nullptr};
+        const exact::Head<double> head{
+            {q.data(), n, dk}, {k.data(), n, dk}, {v.data(), n, d}, {out.data(), n, d}, 1, nullptr};
         const auto held = peak([&] { f(head); });
         O = out;
         return held;
     };
     const auto divided = [&] { return Matrix(O.leftCols(dv).array().colwise() / O.col(dv).array()); };
     const Matrix V1 = with_ones(V), want = normalised<double>(Q, K, V, Matrix::Ones(n, 1));
-    const Matrix A = lower<double>(product(Q, K.transpose())), sums = product(A, V1), Pi = product(A, with_ones<double>(V.cwiseAbs()));
+    const Matrix A = lower<double>(product(Q, K.transpose())), sums = product(A, V1),
+                 Pi = product(A, with_ones<double>(V.cwiseAbs()));
     exactly("G3", "all prefixes: n dk dv + n dk scalars", "n = 48, dk = 6, dv = 5",
             on(V1, [](auto& h) { exact::outer_product(h); }), n * dk * dv + n * dk);
     claim("G3", "all prefixes, divided, against the definition", "the same", relative(divided(), want), 1e-14);
@@ -186,20 +202,23 @@ TEST_CASE("G3: memory of prefixes and of carries", "[proofs][tpu]") {
     for (const Index b : {1, 8, 10, 48}) {
         const auto input = sentence("n = 48, dk = 6, dv = 5, b = ", b);
         const auto held = on(V1, [&](auto& h) { exact::outer_product_blockwise(h, b); });
-        exactly("G3", "blocks: carries of dk dv + dk scalars, and b times as many within a block", input, held, (b + 1) * (dk * dv + dk));
+        exactly("G3", "blocks: carries of dk dv + dk scalars, and b times as many within a block", input, held,
+                (b + 1) * (dk * dv + dk));
         claim("G3", "blocks, divided, against the definition", input, relative(divided(), want), 1e-14);
         claim("G3", "blocks against F4 (chunkwise, C = 16): in units of the two budgets of B7", input,
               ((O - chunkwise).cwiseAbs().array() / (0x1p-53 * Pi.array())).maxCoeff<Eigen::PropagateNaN>() /
-                  static_cast<double>(n + dk + 16 + n / 16 + dk + 1), 1);
+                  static_cast<double>(n + dk + 16 + n / 16 + dk + 1),
+              1);
         claim("G3", "sums of a block from zero, sum and carry apart, as printed", input,
               relative<double>(outer_printed<double>(Q, K, V1, b), sums), 1e-14);
         const auto X = ones(n, dk), Y = ones(n, dv);
         const auto printed = count([&] { outer_printed<Counted>(X, X, Y, b); }).multiplies,
-            library = count_head(n, dk, dv, [&](auto& h) { exact::outer_product_blockwise(h, b); }).multiplies;
+                   library = count_head(n, dk, dv, [&](auto&h) { exact::outer_product_blockwise(h, b); }).multiplies;
         exactly("G3", "multiplies on top of the carry: 2n dk dv", input, library, 2 * n * dk * dv);
         exactly("G3", "multiplies as printed: n dk dv more", input, printed, 3 * n * dk * dv);
     }
-    claim("G3", "and what the hybrid of Algorithm 1 computes", "b = 8", relative(repaired_1<double>(Q, K, V, 8), want), 1e-14);
+    claim("G3", "and what the hybrid of Algorithm 1 computes", "b = 8", relative(repaired_1<double>(Q, K, V, 8), want),
+          1e-14);
 }
 
 TEST_CASE("G4: outer products on a matrix unit", "[proofs][tpu]") {
@@ -207,7 +226,8 @@ TEST_CASE("G4: outer products on a matrix unit", "[proofs][tpu]") {
         // One column of the left and one row of the right factor are used; the unit multiplies all of both.
         Mat<Counted> left = zeros<Counted>(m, m), right = left;
         left.col(0) = ones(m, 1), right.row(0) = ones(1, m);
-        const auto padded = count([&] { product(left, right); }).multiplies, useful = count([&] { product(left.col(0), right.row(0)); }).multiplies;
+        const auto padded = count([&] { product(left, right); }).multiplies,
+                   useful = count([&] { product(left.col(0), right.row(0)); }).multiplies;
         exactly("G4", "multiplies of the unit over those of k vᵀ: m", "m = " + std::to_string(m), padded, m * useful);
     }
 }
@@ -216,25 +236,31 @@ TEST_CASE("G5, G6: Algorithm 1 of 003", "[proofs][tpu]") {
     Random random(205);
     const Index d = 4;
     for (Index blocks : {1, 3, 5}) {
-        const Matrix Q = random.positive(blocks * d, d), K = random.positive(blocks * d, d), V = random.normal(blocks * d, d);
+        const Matrix Q = random.positive(blocks * d, d), K = random.positive(blocks * d, d),
+                     V = random.normal(blocks * d, d);
         const std::string input = "b = d = 4, n = " + std::to_string(blocks * d);
         claim("G6", "Algorithm 1 with V read as the block V_ib", input,
-              relative(algorithm_1<double>(Q, K, V, d, d), normalised<double>(Q, K, V, Matrix::Ones(blocks * d, 1))), 1e-14);
+              relative(algorithm_1<double>(Q, K, V, d, d), normalised<double>(Q, K, V, Matrix::Ones(blocks * d, 1))),
+              1e-14);
         const auto X = ones(blocks * d, d);
-        exactly("G6", "its multiplies: 7 d³ a block", input, count([&] { algorithm_1<Counted>(X, X, X, d, d); }).multiplies, 7 * d * d * d * blocks);
+        exactly("G6", "its multiplies: 7 d³ a block", input,
+                count([&] { algorithm_1<Counted>(X, X, X, d, d); }).multiplies, 7 * d * d * d * blocks);
     }
     double most = 0;
     for (Index n : {1, 3, 4, 7, 13})
         for (Index b : {1, 2, 4, 5, 16}) {
             const Matrix Q = random.positive(n, 5), K = random.positive(n, 5), V = random.normal(n, 3);
-            most = worst(most, relative(repaired_1<double>(Q, K, V, b), normalised<double>(Q, K, V, Matrix::Ones(n, 1))));
+            most =
+                worst(most, relative(repaired_1<double>(Q, K, V, b), normalised<double>(Q, K, V, Matrix::Ones(n, 1))));
         }
-    claim("G6", "with V' = [V, 1]: any b and length", "n = 1, 3, 4, 7, 13, b = 1, 2, 4, 5, 16, dk = 5, dv = 3", most, 1e-14);
+    claim("G6", "with V' = [V, 1]: any b and length", "n = 1, 3, 4, 7, 13, b = 1, 2, 4, 5, 16, dk = 5, dv = 3", most,
+          1e-14);
     const Matrix q = random.positive(12, 5), k = random.positive(12, 5), v = random.normal(12, 3);
     claim("G6", "with 1 of b × d_v for b × b: any b that divides n", "n = 12, b = 4, dk = 5, dv = 3",
           relative(algorithm_1<double>(q, k, v, 4, 3), normalised<double>(q, k, v, Matrix::Ones(12, 1))), 1e-14);
     // Lines 6 to 11 with the printed 1 of b × b: where they do not conform.
-    const Stopped at = stopped([](Index b, Index dv, Index width) { algorithm_1<Counted>(ones(12, 5), ones(12, 5), ones(12, dv), b, width); });
+    const Stopped at = stopped(
+        [](Index b, Index dv, Index width) { algorithm_1<Counted>(ones(12, 5), ones(12, 5), ones(12, dv), b, width); });
     published_fails("G6", "1 of b × b: pairs b ≠ dv of 20 for which line 8 divides b × dv by b × b",
                     "n = 12, b and dv of 1, 2, 3, 4, 6", at.printed, 20);
     exactly("G6", "1 of b × b: pairs b = dv of 5 for which a line does not conform", "the same", at.square, 0);
@@ -244,21 +270,25 @@ TEST_CASE("G5, G6: Algorithm 1 of 003", "[proofs][tpu]") {
         const auto Q = ones(n, dk), V = ones(n, dv);
         const auto input = sentence("n = ", n, ", b = ", b, ", dk = ", dk, ", dv = ", dv);
         exactly("G6", "its multiplies: q'(dk+dv+1) + 2n dk(dv+1)", input,
-                count([&, bb = b] { repaired_1<Counted>(Q, Q, V, bb); }).multiplies, dense * (dk + dv + 1) + 2 * n * dk * (dv + 1));
+                count([&, bb = b] { repaired_1<Counted>(Q, Q, V, bb); }).multiplies,
+                dense * (dk + dv + 1) + 2 * n * dk * (dv + 1));
     }
 
     // Without the division: scalar work 4nd² with b = d, in n/d dependent steps of four d × d products.
     const auto hybrid = [](Index n, Index width) {
         return count([&] {
-            Mat<Counted> C = zeros<Counted>(width, width);
-            const auto X = ones(width, width);
-            for (Index start = 0; start < n; start += width) {
-                product(lower<Counted>(product(X, X)), X), product(X, C);
-                C += product(X, X);
-            }
-        }).multiplies;
+                   Mat<Counted> C = zeros<Counted>(width, width);
+                   const auto X = ones(width, width);
+                   for (Index start = 0; start < n; start += width) {
+                       product(lower<Counted>(product(X, X)), X), product(X, C);
+                       C += product(X, X);
+                   }
+               })
+            .multiplies;
     };
-    for (Index n : {16, 32, 64}) exactly("G5", "scalar multiplies, b = d: 4nd², not O(n/d)", "d = 8, n = " + std::to_string(n), hybrid(n, 8), 4 * n * 64);
+    for (Index n : {16, 32, 64})
+        exactly("G5", "scalar multiplies, b = d: 4nd², not O(n/d)", "d = 8, n = " + std::to_string(n), hybrid(n, 8),
+                4 * n * 64);
     int wrong = 0;
     for (Index width : {2, 4})
         for (Index n = width; n <= 6 * width; n += width) {
@@ -266,5 +296,6 @@ TEST_CASE("G5, G6: Algorithm 1 of 003", "[proofs][tpu]") {
             const auto inner_form = count([&] { product(lower<Counted>(product(X, X.transpose())), X); }).multiplies;
             wrong += inner_form != 2 * n * n * width || (hybrid(n, width) < inner_form) != (n > 2 * width);
         }
-    exactly("G11", "hybrid 4nd² below the dense inner product 2n²d iff n > 2d; deviations", "d = 2, 4, n = d .. 6d", wrong, 0);
+    exactly("G11", "hybrid 4nd² below the dense inner product 2n²d iff n > 2d; deviations", "d = 2, 4, n = d .. 6d",
+            wrong, 0);
 }

@@ -45,8 +45,8 @@ Triple merged(Triple a, const Triple& b) {
     return a;
 }
 
-// Float32 triples built one on the other, and beside them D and n over the reals, at the maximum m: Float64, whose roundings are
-// 2^-29 of those looked at.
+// Float32 triples built one on the other, and beside them D and n over the reals, at the maximum m: Float64, whose
+// roundings are 2^-29 of those looked at.
 struct Followed {
     std::array<float, 3> t;
     double D, n;
@@ -64,7 +64,8 @@ Followed merged(Followed a, const Followed& b) {
 }
 
 // A random tree over leaves [first, last): the merge and the depth.
-std::pair<Triple, Index> random_tree(const std::vector<Leaf>& x, std::size_t first, std::size_t last, std::mt19937_64& generator) {
+std::pair<Triple, Index> random_tree(const std::vector<Leaf>& x, std::size_t first, std::size_t last,
+                                     std::mt19937_64& generator) {
     if (last - first == 1) return {{x[first].s, 1, x[first].v}, 0};
     const std::size_t middle = first + 1 + generator() % (last - first - 1);
     const auto [a, i] = random_tree(x, first, middle, generator);
@@ -113,10 +114,12 @@ struct Reduction {
 
 // H11: error of a run over Σ P|v|, in u, for scores that are not rounded.
 double budget(Index N, Index p) {
-    return 2 * (3 * (static_cast<double>((N + p - 1) / p) + static_cast<double>(ceil_lg(p))) + std::log(static_cast<double>(N)) + 4);
+    return 2 * (3 * (static_cast<double>((N + p - 1) / p) + static_cast<double>(ceil_lg(p))) +
+                std::log(static_cast<double>(N)) + 4);
 }
 
-// decode_inputs with q and k on multiples of 1/16: every score is a multiple of 1/256 below 2^15, exact in Float32 in any order.
+// decode_inputs with q and k on multiples of 1/16: every score is a multiple of 1/256 below 2^15, exact in Float32 in
+// any order.
 DecodeInputs on_grid(const DecodeCase& c) {
     DecodeInputs in = decode_inputs(c);
     for (Tensor* x : {&in.q, &in.k})
@@ -130,19 +133,24 @@ struct Scored {
     DecodeInputs in;
     DecodeOracle oracle;
 
-    Scored(const std::vector<double>& s, const std::vector<double>& v, double q = 1) : c(sizes(s)), in(tensors(s, v, q)), oracle(c, in, 1) {}
+    Scored(const std::vector<double>& s, const std::vector<double>& v, double q = 1)
+        : c(sizes(s)), in(tensors(s, v, q)), oracle(c, in, 1) {}
     DecodeResult tree(DType type, DecodeOptions o) const {
         o.scale = 1;
         return tree_decode(in.q.to(type), in.k.to(type), in.v.to(type), o);
     }
 
 private:
-    static DecodeCase sizes(const std::vector<double>& s) { return {.query_heads = 1, .heads = 1, .M = static_cast<Index>(s.size()), .dk = 1, .dv = 1}; }
+    static DecodeCase sizes(const std::vector<double>& s) {
+        return {.query_heads = 1, .heads = 1, .M = static_cast<Index>(s.size()), .dk = 1, .dv = 1};
+    }
     static DecodeInputs tensors(const std::vector<double>& s, const std::vector<double>& v, double q) {
         const Index n = static_cast<Index>(s.size());
-        DecodeInputs out{Tensor(DType::f64, {1, 1, 1, 1}), Tensor(DType::f64, {1, 1, n, 1}), Tensor(DType::f64, {1, 1, n, 1})};
+        DecodeInputs out{Tensor(DType::f64, {1, 1, 1, 1}), Tensor(DType::f64, {1, 1, n, 1}),
+                         Tensor(DType::f64, {1, 1, n, 1})};
         out.q.set(0, q);
-        for (Index j = 0; j < n; ++j) out.k.set(j, s[static_cast<std::size_t>(j)]), out.v.set(j, v[static_cast<std::size_t>(j)]);
+        for (Index j = 0; j < n; ++j)
+            out.k.set(j, s[static_cast<std::size_t>(j)]), out.v.set(j, v[static_cast<std::size_t>(j)]);
         return out;
     }
 };
@@ -174,7 +182,8 @@ struct Array {
     std::vector<double> x;
 
     static Array of(const std::vector<Index>& shape) {
-        return {shape, std::vector<double>(static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>())))};
+        return {shape, std::vector<double>(static_cast<std::size_t>(
+                           std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>())))};
     }
 };
 
@@ -182,7 +191,9 @@ struct Array {
 template <class F>
 std::optional<Array> broadcast(const Array& a, const Array& b, F&& f) {
     const std::size_t rank = std::max(a.shape.size(), b.shape.size());
-    const auto extent = [&](const Array& y, std::size_t i) { return i + y.shape.size() < rank ? 1 : y.shape[i + y.shape.size() - rank]; };
+    const auto extent = [&](const Array& y, std::size_t i) {
+        return i + y.shape.size() < rank ? 1 : y.shape[i + y.shape.size() - rank];
+    };
     std::vector<Index> shape(rank);
     for (std::size_t i = 0; i < rank; ++i) {
         const Index m = extent(a, i), n = extent(b, i);
@@ -212,17 +223,20 @@ std::optional<Array> appendix_d(const DecodeCase& c, const DecodeInputs& in, boo
         const Index from = r * c.M / p, length = (r + 1) * c.M / p - from;
         const auto cut = [&](const Tensor& x, Index width) {
             Tensor out(DType::f64, {b, h, length, width});
-            for (Index i = 0; i < out.size(); ++i) out.set(i, x.get((i / (length * width) * c.M + from) * width + i % (length * width)));
+            for (Index i = 0; i < out.size(); ++i)
+                out.set(i, x.get((i / (length * width) * c.M + from) * width + i % (length * width)));
             return out;
         };
         const DecodeResult local = tree_decode(in.q, cut(in.k, c.dk), cut(in.v, c.dv), {.shards = 1, .scale = 1});
-        res.push_back(Array::of({b, s, h, d})), lse.push_back(Array::of(aligned ? std::vector<Index>{b, s, h, 1} : std::vector<Index>{b, h, s}));
+        res.push_back(Array::of({b, s, h, d})),
+            lse.push_back(Array::of(aligned ? std::vector<Index>{b, s, h, 1} : std::vector<Index>{b, h, s}));
         for (Index i = 0; i < b; ++i)
             for (Index head = 0; head < h; ++head)
                 for (Index t = 0; t < s; ++t) {
                     const Index at = (i * h + head) * s + t, turned = (i * s + t) * h + head;
                     lse.back().x[static_cast<std::size_t>(aligned ? turned : at)] = local.lse.get(at);
-                    for (Index e = 0; e < d; ++e) res.back().x[static_cast<std::size_t>(turned * d + e)] = local.O.get(at * d + e);
+                    for (Index e = 0; e < d; ++e)
+                        res.back().x[static_cast<std::size_t>(turned * d + e)] = local.O.get(at * d + e);
                 }
     }
     Array top = lse[0], den = Array::of(top.shape);
@@ -245,14 +259,16 @@ TEST_CASE("H5: the triple is a monoid; rounding of any tree", "[proofs][tree]") 
     CAPTURE(seed);
     std::mt19937_64 generator(seed);
     std::normal_distribution<double> normal;
-    const std::pair<double, double> inputs[] = {{1, 0}, {30, 0}, {1e4, 0}, {1, 1e4}};  // at a spread of 1e4 one key has all the weight
+    const std::pair<double, double> inputs[] = {
+        {1, 0}, {30, 0}, {1e4, 0}, {1, 1e4}};  // at a spread of 1e4 one key has all the weight
     for (const auto& [spread, offset] : inputs) {
         double D_share = 0, z_share = 0;
         int bits = 0;
         for (int trial = 0; trial < 60; ++trial) {
             std::vector<Leaf> x(60);
             for (Leaf& leaf : x) leaf = {offset + spread * normal(generator), normal(generator)};
-            const auto top = std::max_element(x.begin(), x.end(), [](const Leaf& a, const Leaf& b) { return a.s < b.s; })->s;
+            const auto top =
+                std::max_element(x.begin(), x.end(), [](const Leaf& a, const Leaf& b) { return a.s < b.s; })->s;
             long double D = 0, n = 0, absolute = 0;
             for (const Leaf& leaf : x) {
                 const long double w = std::exp(static_cast<long double>(leaf.s) - top);
@@ -264,20 +280,26 @@ TEST_CASE("H5: the triple is a monoid; rounding of any tree", "[proofs][tree]") 
             bits += t != other;
             const double bound = u64 * (3 * static_cast<double>(depth) + std::log(60.0) + 4);
             D_share = std::max(D_share, static_cast<double>(std::abs(t[1] - D) / D) / bound);
-            z_share = std::max(z_share, static_cast<double>(std::abs(static_cast<long double>(t[2]) / t[1] - n / D) / (absolute / D)) / (2 * bound));
+            z_share = std::max(
+                z_share, static_cast<double>(std::abs(static_cast<long double>(t[2]) / t[1] - n / D) / (absolute / D)) /
+                             (2 * bound));
         }
         const std::string input = sentence("60 random trees of 60 leaves, spread ", spread, ", offset ", offset);
         claim("H5", "relative error of D over u(3 depth + ln N + 4)", input, D_share, 1);
         claim("H5", "error of n/D over twice that times Σ P|v|", input, z_share, 1);
-        if (spread == 1) published_fails("H5", "trees whose bits differ: the merge is not associative bitwise", input, bits, 1);
+        if (spread == 1)
+            published_fails("H5", "trees whose bits differ: the merge is not associative bitwise", input, bits, 1);
     }
     const Triple unit{minus_infinity<double>, 0, 0}, x{3, 2, 1};
-    exactly("H5", "(-∞, 0, 0) is neutral on both sides and for itself", "a triple", merged(x, unit) == x && merged(unit, x) == x && merged(unit, unit) == unit, 1);
-    published_fails("H5", "log(e^-∞ + e^-∞) by the shifted formula: NaN", "two empty shards", std::isnan(std::exp(unit[0] - unit[0])), 1);
+    exactly("H5", "(-∞, 0, 0) is neutral on both sides and for itself", "a triple",
+            merged(x, unit) == x && merged(unit, x) == x && merged(unit, unit) == unit, 1);
+    published_fails("H5", "log(e^-∞ + e^-∞) by the shifted formula: NaN", "two empty shards",
+                    std::isnan(std::exp(unit[0] - unit[0])), 1);
 }
 
-// A balanced tree of 4096 equal leaves, then 200 merges each with a pair of leaves whose maximum is a little larger, so that all of
-// the mass is scaled, rounded and added to at every step. Of 300 pairs drawn the one is taken that leaves the largest error.
+// A balanced tree of 4096 equal leaves, then 200 merges each with a pair of leaves whose maximum is a little larger, so
+// that all of the mass is scaled, rounded and added to at every step. Of 300 pairs drawn the one is taken that leaves
+// the largest error.
 TEST_CASE("H5: roundings that agree in sign use the bound up to the factor of the depth", "[proofs][tree]") {
     const unsigned seed = 502;
     CAPTURE(seed);
@@ -292,7 +314,8 @@ TEST_CASE("H5: roundings that agree in sign use the bound up to the factor of th
             Followed best = x;
             for (int i = 0; i < 300; ++i) {
                 const float s = x.t[0] + 3e-4f * uniform(generator);
-                const Followed pair = merged(Followed::leaf(s, 1 + uniform(generator)), Followed::leaf(s - 2 * uniform(generator), 1 + uniform(generator)));
+                const Followed pair = merged(Followed::leaf(s, 1 + uniform(generator)),
+                                             Followed::leaf(s - 2 * uniform(generator), 1 + uniform(generator)));
                 const Followed next = merged(x, pair);
                 if (i == 0 || error(next) > error(best)) best = next;
             }
@@ -301,12 +324,14 @@ TEST_CASE("H5: roundings that agree in sign use the bound up to the factor of th
         return x;
     };
     const std::string input = "Float32, depth 212, 4496 leaves, roundings driven to one side";
-    const double rest = std::log(N) + 4, D = -driven([](const Followed& x) { return -x.D_error(); }).D_error();
+    const double rest = std::log(N) + 4, D = -driven([](const Followed&x) { return -x.D_error(); }).D_error();
     const double mean = driven([](const Followed& x) { return x.mean_error(); }).mean_error();
     claim("H5", "relative error of D over u(3 depth + ln N + 4)", input, D / (u32 * (3 * depth + rest)), 1);
     claim("H5", "error of n/D over twice that, v > 0", input, mean / (2 * u32 * (3 * depth + rest)), 1);
-    published_fails("H5", "D by one rounding a merge: error over u(depth + ln N + 4)", input, D / (u32 * (depth + rest)), 1);
-    published_fails("H5", "n/D by one rounding a merge: error over u(depth + ln N + 4)", input, mean / (u32 * (depth + rest)), 1);
+    published_fails("H5", "D by one rounding a merge: error over u(depth + ln N + 4)", input,
+                    D / (u32 * (depth + rest)), 1);
+    published_fails("H5", "n/D by one rounding a merge: error over u(depth + ln N + 4)", input,
+                    mean / (u32 * (depth + rest)), 1);
     published_fails("H5", "a bound without the depth: error of D over u(ln N + 4)", input, D / (u32 * rest), 10);
 }
 
@@ -338,7 +363,8 @@ TEST_CASE("H6: depth of a reduction over p processors", "[proofs][tree]") {
             for (Index reach = 1; reach < parts; reach *= k) ++least;
             rounds += run.steps != least || run.combines != parts - 1 || !run.in_order || all.last != parts - 1;
         }
-    exactly("H6", "pairs (k, p') where a k-ary tree does not take ⌈log_k p'⌉ rounds and p' - 1 combines", "k = 2 .. 8, p' < 120", rounds, 0);
+    exactly("H6", "pairs (k, p') where a k-ary tree does not take ⌈log_k p'⌉ rounds and p' - 1 combines",
+            "k = 2 .. 8, p' < 120", rounds, 0);
 
     // Greedy: as many pairs at once as there are processors or partners.
     Index slower = 0, most = 0, better = 0;
@@ -354,18 +380,22 @@ TEST_CASE("H6: depth of a reduction over p processors", "[proofs][tree]") {
     for (Index N = 1; N < 400; ++N)
         for (Index p = 1; p <= N; ++p) {
             const Index gap = in_chunks(N, p) - greedy(N, p);
-            slower += gap < 0, better += gap > 0, most = std::max(most, gap);
+            slower += gap<0, better += gap> 0, most = std::max(most, gap);
         }
     exactly("H6", "pairs (N, p) where greedy pairing is slower than chunks", "all N < 400, p <= N", slower, 0);
     exactly("H6", "steps that greedy pairing saves at most", "all N < 400, p <= N", most, 1);
-    published_fails("H6", "pairs (N, p) where chunks are not the optimum", "all N < 400, p <= N", static_cast<double>(better), 1);
+    published_fails("H6", "pairs (N, p) where chunks are not the optimum", "all N < 400, p <= N",
+                    static_cast<double>(better), 1);
     exactly("H6", "N = 7, p = 3: steps of greedy pairing", "7, 4, 2, 1 left", greedy(7, 3), 3);
     Reduction seven;
     seven.by_chunks(7, 3);
     exactly("H6", "N = 7, p = 3: steps in chunks", "3, 3 and 1 in sequence, then pairs", seven.steps, 4);
     for (const int p : {1, 2, 3, 5, 8, 13, 32, 63, 64}) {
-        const auto run = run_simulated(cluster("h100"), p, true, [](Communicator& comm) { reduce_binomial<float>(comm, all_ranks(comm), nullptr, 1, 1, Sum<float>{1}); });
-        exactly("H6", "rounds of the binomial reduction: ⌈lg p⌉", with("p", p), run.traffic[0].rounds, p == 1 ? 0 : ceil_lg(p));
+        const auto run = run_simulated(cluster("h100"), p, true, [](Communicator& comm) {
+            reduce_binomial<float>(comm, all_ranks(comm), nullptr, 1, 1, Sum<float>{1});
+        });
+        exactly("H6", "rounds of the binomial reduction: ⌈lg p⌉", with("p", p), run.traffic[0].rounds,
+                p == 1 ? 0 : ceil_lg(p));
     }
 }
 
@@ -377,7 +407,8 @@ TEST_CASE("H7: what Algorithm 1 returns", "[proofs][tree]") {
     using Complex = std::complex<double>;
     std::vector<Leaf> x(20);
     for (Leaf& leaf : x) leaf = {3 * normal(generator), normal(generator)};
-    // F by Algorithm 1 with ζ = ih: the complex step. follows: m depends on ζ as in lines 3 and 4; adds: m + lse is returned.
+    // F by Algorithm 1 with ζ = ih: the complex step. follows: m depends on ζ as in lines 3 and 4; adds: m + lse is
+    // returned.
     const auto gradient = [&](bool follows, bool adds) {
         const double h = 1e-30;
         const Leaf top = *std::max_element(x.begin(), x.end(), [](const Leaf& a, const Leaf& b) { return a.s < b.s; });
@@ -391,8 +422,10 @@ TEST_CASE("H7: what Algorithm 1 returns", "[proofs][tree]") {
         D += std::exp(leaf.s), n += std::exp(leaf.s) * leaf.v;
         if (leaf.s > top) top = leaf.s, v_top = leaf.v;
     }
-    published_fails("H7", "gradient of the printed lse, m differentiated, against attention", "N = 20", std::abs(gradient(true, false) - n / D), 0.1);
-    claim("H7", "it is off by v of the largest score", "N = 20", std::abs(gradient(true, false) - (n / D - v_top)), 1e-14);
+    published_fails("H7", "gradient of the printed lse, m differentiated, against attention", "N = 20",
+                    std::abs(gradient(true, false) - n / D), 0.1);
+    claim("H7", "it is off by v of the largest score", "N = 20", std::abs(gradient(true, false) - (n / D - v_top)),
+          1e-14);
     claim("H7", "gradient of m + lse", "N = 20", std::abs(gradient(true, true) - n / D), 1e-14);
     claim("H7", "gradient of lse with m held constant", "N = 20", std::abs(gradient(false, false) - n / D), 1e-14);
 
@@ -400,17 +433,22 @@ TEST_CASE("H7: what Algorithm 1 returns", "[proofs][tree]") {
     const auto in = on_grid(c);
     const DecodeOracle oracle(c, in, 1);
     const auto energy = [&](DType type, double u) {  // worst |lse - F| over u(3 depth + ln N + 4) + u|F|
-        const Tensor lse = tree_decode(in.q.to(type), in.k.to(type), in.v.to(type), {.shards = 4, .scale = 1, .algorithm = 1}).lse;
+        const Tensor lse =
+            tree_decode(in.q.to(type), in.k.to(type), in.v.to(type), {.shards = 4, .scale = 1, .algorithm = 1}).lse;
         double worst = 0;
         for (std::size_t i = 0; i < oracle.lse.size(); ++i)
-            worst = std::max(worst, std::abs(lse.get(static_cast<Index>(i)) - oracle.lse[i]) / (u * (budget(12, 4) / 2 + std::abs(oracle.lse[i]))));
+            worst = std::max(worst, std::abs(lse.get(static_cast<Index>(i)) - oracle.lse[i]) /
+                                        (u * (budget(12, 4) / 2 + std::abs(oracle.lse[i]))));
         return worst;
     };
-    claim("H7", "energy m + lse of the library's Algorithm 1: error over u(3(⌈N/p⌉ + ⌈lg p⌉) + ln N + 4 + |F|)", "p = 4, N = 12, Float32", energy(DType::f32, u32), 1);
+    claim("H7", "energy m + lse of the library's Algorithm 1: error over u(3(⌈N/p⌉ + ⌈lg p⌉) + ln N + 4 + |F|)",
+          "p = 4, N = 12, Float32", energy(DType::f32, u32), 1);
     claim("H7", "the same", "p = 4, N = 12, Float64", energy(DType::f64, u64), 1);
-    const Tensor O = tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32), {.shards = 4, .scale = 1, .algorithm = 1}).O;
-    claim("H7", "its gradient by dual numbers: error over Σ P|v| in u, against the bound of H11", "p = 4, N = 12, Float32, exact scores",
-          oracle.roundings(O, u32), budget(12, 4));
+    const Tensor O = tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32),
+                                 {.shards = 4, .scale = 1, .algorithm = 1})
+                         .O;
+    claim("H7", "its gradient by dual numbers: error over Σ P|v| in u, against the bound of H11",
+          "p = 4, N = 12, Float32, exact scores", oracle.roundings(O, u32), budget(12, 4));
 }
 
 TEST_CASE("H8: Algorithm 2 takes the lse of shifted scores", "[proofs][tree]") {
@@ -429,16 +467,21 @@ TEST_CASE("H8: Algorithm 2 takes the lse of shifted scores", "[proofs][tree]") {
         for (const double x : s) shifted += std::exp(x - m);
         F = m + std::log(shifted);
         double unshifted_pair = 0, shifted_pair = 0, mixed = 0;
-        for (const double x : s) shifted_pair += std::exp(x - m - std::log(shifted)), unshifted_pair += std::exp(x - F), mixed += std::exp(x - m - F);
+        for (const double x : s)
+            shifted_pair += std::exp(x - m - std::log(shifted)), unshifted_pair += std::exp(x - F),
+                mixed += std::exp(x - m - F);
         claim("H8", "weights exp(r - m - lse) sum to 1", with("head", h + 1), std::abs(shifted_pair - 1), 1e-14);
         claim("H8", "weights exp(r - F) sum to 1", with("head", h + 1), std::abs(unshifted_pair - 1), 1e-14);
-        claim("H8", "the mixed pairing exp(r - m - F) sums to e^-m, relative", with("head", h + 1), std::abs(mixed / std::exp(-m) - 1), 1e-13);
+        claim("H8", "the mixed pairing exp(r - m - F) sums to e^-m, relative", with("head", h + 1),
+              std::abs(mixed / std::exp(-m) - 1), 1e-13);
         least_shift = std::min(least_shift, std::abs(std::exp(-m) - 1));
     }
     published_fails("H8", "the mixed pairing's weights, off from 1 by", "two heads", least_shift, 0.1);
-    const Tensor O = tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32), {.shards = 4, .scale = 1, .algorithm = 2}).O;
-    claim("H8", "the library's Algorithm 2: error over Σ P|v| in u, against the bound of H11", "p = 4, N = 12, Float32, exact scores",
-          oracle.roundings(O, u32), budget(12, 4));
+    const Tensor O = tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32),
+                                 {.shards = 4, .scale = 1, .algorithm = 2})
+                         .O;
+    claim("H8", "the library's Algorithm 2: error over Σ P|v| in u, against the bound of H11",
+          "p = 4, N = 12, Float32, exact scores", oracle.roundings(O, u32), budget(12, 4));
 }
 
 TEST_CASE("H9: Algorithm 3 for any p and scores up to 1e4", "[proofs][tree]") {
@@ -449,13 +492,16 @@ TEST_CASE("H9: Algorithm 3 for any p and scores up to 1e4", "[proofs][tree]") {
     const Index N = 67;
     const auto drawn = [&](double offset) {  // differences of O(1), so that every key counts; exact in Float32
         std::vector<double> s, v;
-        for (Index j = 0; j < N; ++j) s.push_back(offset + std::round(1024 * normal(generator)) / 1024), v.push_back(static_cast<float>(normal(generator)));
+        for (Index j = 0; j < N; ++j)
+            s.push_back(offset + std::round(1024 * normal(generator)) / 1024),
+                v.push_back(static_cast<float>(normal(generator)));
         return Scored(s, v);
     };
     for (const double offset : {0.0, 1e4}) {
         const Scored x = drawn(offset);
         const double F = std::abs(x.oracle.lse[0]);
-        const std::string input = "N = 67, p in {1, 2, 3, 5, 8, 16, 33, N, N + 3}, " + with("scores about", static_cast<Index>(offset));
+        const std::string input =
+            "N = 67, p in {1, 2, 3, 5, 8, 16, 33, N, N + 3}, " + with("scores about", static_cast<Index>(offset));
         for (const int algorithm : {0, 1, 2, 3}) {
             const std::string name = algorithm == 0 ? "packed" : "Algorithm " + std::to_string(algorithm);
             double single = 0, within = 0, twice = 0, of_bound = 0;
@@ -474,19 +520,25 @@ TEST_CASE("H9: Algorithm 3 for any p and scores up to 1e4", "[proofs][tree]") {
             claim("H9", name + ": error over the bound of H11 and 2u max |lse|", input + ", Float32", within, 1);
             claim("H9", name + ": error over the bound of H11 and 2u max |lse|", input + ", Float64", of_bound, 1);
             if (offset == 0) continue;
-            published_fails("H9", "Algorithm 3 without the rounding of lse: error over the bound of H11", input + ", Float32", single, 2);
-            published_fails("H9", "Algorithm 3 to 1e-13 Σ P|v|: error over that", input + ", Float64", twice / 1e-13, 1);
+            published_fails("H9", "Algorithm 3 without the rounding of lse: error over the bound of H11",
+                            input + ", Float32", single, 2);
+            published_fails("H9", "Algorithm 3 to 1e-13 Σ P|v|: error over that", input + ", Float64", twice / 1e-13,
+                            1);
         }
     }
     exactly("H9", "exp(q·k) in Float32 without a shift is finite", "q·k = 88.72", std::isfinite(std::exp(88.72f)), 1);
-    published_fails("H9", "exp(q·k) in Float32 without a shift: infinities", "q·k = 88.73", std::isinf(std::exp(88.73f)), 1);
+    published_fails("H9", "exp(q·k) in Float32 without a shift: infinities", "q·k = 88.73",
+                    std::isinf(std::exp(88.73f)), 1);
 
     // d_g from the library: its lse over p shards is max_i lse_i + ln d_g, lse_i its lse of shard i alone.
     const auto d_of = [&](const std::vector<double>& s, Index p) {
         const std::vector<double> v(s.size(), 1.0);
         double top = -1e300;
-        for (Index r = 0; r < p; ++r) top = std::max(top, Scored(shard_of(s, r, p), shard_of(v, r, p)).tree(DType::f64, {.shards = 1}).lse.get(0));
-        return std::exp(Scored(s, v).tree(DType::f64, {.shards = static_cast<int>(p), .algorithm = 3}).lse.get(0) - top);
+        for (Index r = 0; r < p; ++r)
+            top =
+                std::max(top, Scored(shard_of(s, r, p), shard_of(v, r, p)).tree(DType::f64, {.shards = 1}).lse.get(0));
+        return std::exp(Scored(s, v).tree(DType::f64, {.shards = static_cast<int>(p), .algorithm = 3}).lse.get(0) -
+                        top);
     };
     double least = 1e300, most = 0;
     for (int trial = 0; trial < 30; ++trial) {
@@ -500,7 +552,8 @@ TEST_CASE("H9: Algorithm 3 for any p and scores up to 1e4", "[proofs][tree]") {
         least = std::min(least, d), most = std::max(most, d / static_cast<double>(p));
     }
     const double rounding = 8 * u64 * 4e3;  // of lse_i, of ln d_g and of their difference, |lse| < 4e3
-    claim("H9", "1 <= d_g: 1 / d_g, from the library's lse", "30 random sets of up to 12 shards", 1 / least, 1 + rounding);
+    claim("H9", "1 <= d_g: 1 / d_g, from the library's lse", "30 random sets of up to 12 shards", 1 / least,
+          1 + rounding);
     claim("H9", "d_g <= p: d_g / p, from the library's lse", "30 random sets of up to 12 shards", most, 1 + rounding);
     std::vector<double> equal(24, 5.0), one(24, -1e3);
     one[0] = 5;
@@ -545,18 +598,22 @@ TEST_CASE("H9: time of Algorithm 3 is N/p and 3 lg p", "[proofs][tree]") {
         DecodeOptions o;
         o.shards = p, o.algorithm = 3, o.topology = "all-gather";
         const Index lg = p == 1 ? 0 : ceil_lg(p);
-        rounds += model("tree", z, p, o).total().rounds != 3 * lg || decode_model("tree", z, wire, o).seconds != static_cast<double>(3 * lg);
+        rounds += model("tree", z, p, o).total().rounds != 3 * lg ||
+                  decode_model("tree", z, wire, o).seconds != static_cast<double>(3 * lg);
         // Beyond one key a shard, all that grows is the pass over the longest shard.
         Sizes single = z;
         single.M = p;
-        const double passes = decode_model("tree", z, memory, o).seconds - decode_model("tree", single, memory, o).seconds;
+        const double passes =
+            decode_model("tree", z, memory, o).seconds - decode_model("tree", single, memory, o).seconds;
         local = std::max(local, std::abs(passes - static_cast<double>((z.M + p - 1) / p - 1)));
         o.topology = "recursive-doubling";
         if (std::has_single_bit(static_cast<unsigned>(p))) doubling += model("tree", z, p, o).total().rounds != 3 * lg;
     }
-    exactly("H9", "p for which Algorithm 3 does not take 3⌈lg p⌉ rounds, counted and timed, by all-gathers", "p = 1 .. 70", rounds, 0);
+    exactly("H9", "p for which Algorithm 3 does not take 3⌈lg p⌉ rounds, counted and timed, by all-gathers",
+            "p = 1 .. 70", rounds, 0);
     exactly("H9", "p for which it does not by recursive doubling", "p = 1, 2, 4 .. 64", doubling, 0);
-    claim("H9", "the local pass runs once: time of reading against ⌈N/p⌉ keys, off by keys", "p = 1 .. 70, N = 1000", local, 1e-9);
+    claim("H9", "the local pass runs once: time of reading against ⌈N/p⌉ keys, off by keys", "p = 1 .. 70, N = 1000",
+          local, 1e-9);
 }
 
 TEST_CASE("H10: three all-reduces are one", "[proofs][tree]") {
@@ -565,28 +622,35 @@ TEST_CASE("H10: three all-reduces are one", "[proofs][tree]") {
     const std::pair<int, Index> rounds[] = {{0, 1}, {1, 2}, {2, 3}, {3, 3}};
     for (const int p : {2, 4, 8, 32})
         for (const auto& [algorithm, reductions] : rounds) {
-            const std::string input = with("p", p) + (algorithm == 0 ? ", packed" : ", Algorithm " + std::to_string(algorithm));
+            const std::string input =
+                with("p", p) + (algorithm == 0 ? ", packed" : ", Algorithm " + std::to_string(algorithm));
             const DecodeReport r = model("tree", z, p, {.topology = "recursive-doubling", .algorithm = algorithm});
-            exactly("H10", "rounds by recursive doubling: reductions · lg p", input, r.total().rounds, reductions * ceil_lg(p));
-            exactly("H10", "elements a rank: (bd + 2bn_h) lg p", input, r.traffic[0].elements, (b * d + 2 * b * heads) * ceil_lg(p));
+            exactly("H10", "rounds by recursive doubling: reductions · lg p", input, r.total().rounds,
+                    reductions * ceil_lg(p));
+            exactly("H10", "elements a rank: (bd + 2bn_h) lg p", input, r.traffic[0].elements,
+                    (b * d + 2 * b * heads) * ceil_lg(p));
         }
     for (const int p : {2, 3, 8}) {
         const DecodeReport r = model("tree", z, p, {.topology = "all-gather"});
         exactly("H10", "all-gather of triples: ⌈lg p⌉ rounds", with("p", p), r.total().rounds, ceil_lg(p));
-        exactly("H10", "and (p-1)(bd + 2bn_h) elements a rank", with("p", p), r.traffic[0].elements, (p - 1) * (b * d + 2 * b * heads));
+        exactly("H10", "and (p-1)(bd + 2bn_h) elements a rank", with("p", p), r.traffic[0].elements,
+                (p - 1) * (b * d + 2 * b * heads));
     }
     const DecodeCase c{.N = 1, .M = 64, .dk = 8, .dv = 8, .seed = 10};
     const auto in = on_grid(c);
     const DecodeOracle oracle(c, in, 1);
     const Tensor q = in.q.to(DType::f32), k = in.k.to(DType::f32), v = in.v.to(DType::f32);
     for (const char* topology : {"recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather"})
-        claim("H10", std::string("packed, ") + topology + ": error over Σ P|v| in u, against the bound of H11", "p = 8, N = 64, Float32, exact scores",
-              oracle.roundings(tree_decode(q, k, v, {.shards = 8, .scale = 1, .topology = topology}).O, u32), budget(64, 8));
+        claim("H10", std::string("packed, ") + topology + ": error over Σ P|v| in u, against the bound of H11",
+              "p = 8, N = 64, Float32, exact scores",
+              oracle.roundings(tree_decode(q, k, v, {.shards = 8, .scale = 1, .topology = topology}).O, u32),
+              budget(64, 8));
     for (const int p : {2, 3, 8, 16}) {  // the result of every rank, bit by bit
         std::vector<std::array<float, 3>> x(static_cast<std::size_t>(p));
         run_threads(p, [&](Communicator& comm) {
             auto& mine = x[static_cast<std::size_t>(comm.rank())];
-            mine = {0.37f * static_cast<float>(comm.rank() * comm.rank() % 7), 1, 1 / (1 + static_cast<float>(comm.rank()))};
+            mine = {0.37f * static_cast<float>(comm.rank() * comm.rank() % 7), 1,
+                    1 / (1 + static_cast<float>(comm.rank()))};
             all_reduce(comm, Topology::recursive_doubling, 8, mine.data(), 1, 3, MergeTriples<float>{1});
         });
         const auto differ = std::count_if(x.begin(), x.end(), [&](const auto& y) { return y != x[0]; });
@@ -594,7 +658,8 @@ TEST_CASE("H10: three all-reduces are one", "[proofs][tree]") {
     }
 }
 
-// Every shard sums e^{s - B}(1, v) for B = ‖q‖ max ‖k‖ >= m, known to all, and one all-reduce adds: nothing waits for a maximum.
+// Every shard sums e^{s - B}(1, v) for B = ‖q‖ max ‖k‖ >= m, known to all, and one all-reduce adds: nothing waits for a
+// maximum.
 TEST_CASE("H10: one sum with a bound on the maximum known beforehand", "[proofs][tree]") {
     const unsigned seed = 510;
     CAPTURE(seed);
@@ -603,7 +668,8 @@ TEST_CASE("H10: one sum with a bound on the maximum known beforehand", "[proofs]
     const Index N = 64;
     const int p = 8;
     std::vector<double> s, v;
-    for (Index j = 0; j < N; ++j) s.push_back(std::round(256 * normal(generator)) / 256), v.push_back(static_cast<float>(normal(generator)));
+    for (Index j = 0; j < N; ++j)
+        s.push_back(std::round(256 * normal(generator)) / 256), v.push_back(static_cast<float>(normal(generator)));
     const double m = *std::max_element(s.begin(), s.end()), spread = m - *std::min_element(s.begin(), s.end());
     const DecodeOracle exact = Scored(s, v).oracle;
     struct Run {
@@ -629,19 +695,24 @@ TEST_CASE("H10: one sum with a bound on the maximum known beforehand", "[proofs]
             traffic[rank] = comm.traffic;
         });
         const double z = static_cast<double>(sums[0][1]) / static_cast<double>(sums[0][0]);
-        return Run{longest - m, std::abs(z - exact.O[0]) / (u32 * exact.weight[0]), sums[0][0], traffic[0].rounds, traffic[0].elements};
+        return Run{longest - m, std::abs(z - exact.O[0]) / (u32 * exact.weight[0]), sums[0][0], traffic[0].rounds,
+                   traffic[0].elements};
     };
     for (const double r : {10.0, 50.0, m + 86.9}) {
         const Run x = run(r);
         const std::string input = "p = 8, N = 64, Float32, B - m = " + sentence(std::round(10 * x.gap) / 10);
-        claim("H10", "one sum: error over Σ P|v| in u, against the bound of H11 and 2 max |s - B|", input, x.error, budget(N, p) + 2 * (x.gap + spread));
+        claim("H10", "one sum: error over Σ P|v| in u, against the bound of H11 and 2 max |s - B|", input, x.error,
+              budget(N, p) + 2 * (x.gap + spread));
         exactly("H10", "one sum: lg p rounds", input, x.rounds, 3);
         exactly("H10", "of d + 1 elements a head", input, x.elements, 3 * 2);
     }
-    exactly("H10", "the largest weight e^{m-B} is a normal number", "B - m = 87, Float32", std::isnormal(std::exp(-87.0f)), 1);
-    exactly("H10", "the largest weight e^{m-B} is a normal number", "B - m = 87.4, Float32", std::isnormal(std::exp(-87.4f)), 0);
+    exactly("H10", "the largest weight e^{m-B} is a normal number", "B - m = 87, Float32",
+            std::isnormal(std::exp(-87.0f)), 1);
+    exactly("H10", "the largest weight e^{m-B} is a normal number", "B - m = 87.4, Float32",
+            std::isnormal(std::exp(-87.4f)), 0);
     const Run weak = run(m + 100), none = run(m + 110);
-    published_fails("H10", "where weights are subnormal: error over the same bound", "B - m = 100", weak.error / (budget(N, p) + 2 * (weak.gap + spread)), 10);
+    published_fails("H10", "where weights are subnormal: error over the same bound", "B - m = 100",
+                    weak.error / (budget(N, p) + 2 * (weak.gap + spread)), 10);
     exactly("H10", "where all weights are 0, D is", "B - m = 110", static_cast<Index>(std::ceil(none.D)), 0);
     published_fails("H10", "and n/D is not a number", "B - m = 110", std::isnan(none.error), 1);
 }
@@ -651,25 +722,31 @@ TEST_CASE("H11: not the same bits, but within the bound", "[proofs][tree]") {
     const auto in = on_grid(c);
     const DecodeOracle oracle(c, in, 1);
     const Tensor q = in.q.to(DType::f32), k = in.k.to(DType::f32), v = in.v.to(DType::f32);
-    const Tensor one = tree_decode(q, k, v, {.shards = 1, .scale = 1}).O, eight = tree_decode(q, k, v, {.shards = 8, .scale = 1}).O, ring = ring_decode(q, k, v, {.shards = 8, .scale = 1}).O;
+    const Tensor one = tree_decode(q, k, v, {.shards = 1, .scale = 1}).O,
+                 eight = tree_decode(q, k, v, {.shards = 8, .scale = 1}).O,
+                 ring = ring_decode(q, k, v, {.shards = 8, .scale = 1}).O;
     Index differ = 0;
     for (Index i = 0; i < one.size(); ++i) differ += one.get(i) != eight.get(i) || one.get(i) != ring.get(i);
-    published_fails("H11", "\"exactly the same activations\": entries whose bits differ between p = 1 and p = 8", "Float32, N = 300", static_cast<double>(differ), 1);
+    published_fails("H11", "\"exactly the same activations\": entries whose bits differ between p = 1 and p = 8",
+                    "Float32, N = 300", static_cast<double>(differ), 1);
     const std::string random = "random q, k, v, exact scores, Float32, N = 300";
-    claim("H11", "tree, p = 1: error over the bound 2u(3(⌈N/p⌉ + ⌈lg p⌉) + ln N + 4) Σ P|v|", random, oracle.roundings(one, u32) / budget(300, 1), 1);
+    claim("H11", "tree, p = 1: error over the bound 2u(3(⌈N/p⌉ + ⌈lg p⌉) + ln N + 4) Σ P|v|", random,
+          oracle.roundings(one, u32) / budget(300, 1), 1);
     claim("H11", "tree, p = 8: the same", random, oracle.roundings(eight, u32) / budget(300, 8), 1);
-    claim("H11", "ring, p = 8: error over the bound for p = 1, for a worker adds all N keys to its sums", random, oracle.roundings(ring, u32) / budget(300, 1), 1);
+    claim("H11", "ring, p = 8: error over the bound for p = 1, for a worker adds all N keys to its sums", random,
+          oracle.roundings(ring, u32) / budget(300, 1), 1);
 }
 
-// In every shard the first key weighs 1 and all others just under u: as each is added to 1, D loses it, while e^s v, just over u,
-// is rounded up to 2u in n. All roundings push n/D the same way.
+// In every shard the first key weighs 1 and all others just under u: as each is added to 1, D loses it, while e^s v,
+// just over u, is rounded up to 2u in n. All roundings push n/D the same way.
 TEST_CASE("H11: roundings that agree in sign", "[proofs][tree]") {
     const auto inputs = [](Index N, Index p) {
         std::vector<double> s, v;
         for (Index r = 0; r < p; ++r)
             for (Index j = r * N / p; j < (r + 1) * N / p; ++j) {
                 const bool first = j == r * N / p;
-                s.push_back(first ? 0 : static_cast<float>(std::log(0.998 * u32))), v.push_back(first ? 1 : static_cast<float>(1.01));
+                s.push_back(first ? 0 : static_cast<float>(std::log(0.998 * u32))),
+                    v.push_back(first ? 1 : static_cast<float>(1.01));
             }
         return Scored(s, v);
     };
@@ -680,23 +757,30 @@ TEST_CASE("H11: roundings that agree in sign", "[proofs][tree]") {
         const double tree = x.oracle.roundings(x.tree(DType::f32, {.shards = static_cast<int>(p)}).O, u32);
         const double shard = static_cast<double>((N + p - 1) / p);
         claim("H11", "error over the bound 2u(3(⌈N/p⌉ + ⌈lg p⌉) + ln N + 4) Σ P|v|", input, tree / budget(N, p), 1);
-        published_fails("H11", "a bound without N/p: error over 2u(3⌈lg p⌉ + ln N + 4) Σ P|v|", input, tree / (budget(N, p) - 6 * shard), 2);
+        published_fails("H11", "a bound without N/p: error over 2u(3⌈lg p⌉ + ln N + 4) Σ P|v|", input,
+                        tree / (budget(N, p) - 6 * shard), 2);
     }
-    // One key of weight 1, in the shard with which the worker that is asked begins: its ring adds all others to it in turn.
+    // One key of weight 1, in the shard with which the worker that is asked begins: its ring adds all others to it in
+    // turn.
     std::vector<double> s(2400, static_cast<float>(std::log(0.998 * u32))), v(2400, static_cast<float>(1.01));
     s[0] = 0, v[0] = 1;
     const Scored x(s, v);
-    const Tensor O = ring_decode(x.in.q.to(DType::f32), x.in.k.to(DType::f32), x.in.v.to(DType::f32), {.shards = 8, .scale = 1}).O;
+    const Tensor O =
+        ring_decode(x.in.q.to(DType::f32), x.in.k.to(DType::f32), x.in.v.to(DType::f32), {.shards = 8, .scale = 1}).O;
     const double ring = x.oracle.roundings(O, u32);
-    claim("H11", "ring: error over the bound for p = 1, 2u(3N + ln N + 4) Σ P|v|", "Float32, N = 2400, p = 8", ring / budget(2400, 1), 1);
-    published_fails("H11", "ring: error over the bound with N/p", "Float32, N = 2400, p = 8", ring / budget(2400, 8), 1);
+    claim("H11", "ring: error over the bound for p = 1, 2u(3N + ln N + 4) Σ P|v|", "Float32, N = 2400, p = 8",
+          ring / budget(2400, 1), 1);
+    published_fails("H11", "ring: error over the bound with N/p", "Float32, N = 2400, p = 8", ring / budget(2400, 8),
+                    1);
 }
 
-// Rounded scores: each is off by u|s| at most, and that costs 2u max |s|, for a weight may gain what all others lose. Two keys at
-// scores just over 2^13, where a rounding is u|s| at its largest, one rounded up, one down, the former with little weight.
+// Rounded scores: each is off by u|s| at most, and that costs 2u max |s|, for a weight may gain what all others lose.
+// Two keys at scores just over 2^13, where a rounding is u|s| at its largest, one rounded up, one down, the former with
+// little weight.
 TEST_CASE("H11: the rounding of scores counts twice", "[proofs][tree]") {
     const float q = 91.3f;
-    const auto key = [&](double from, double sign) {  // of the first keys whose q·k is rounded that way by 97 % of half a unit
+    const auto key = [&](double from,
+                         double sign) {  // of the first keys whose q·k is rounded that way by 97 % of half a unit
         for (float k = static_cast<float>(from) / q;; k = std::nextafter(k, 1e9f)) {
             const double exact = static_cast<double>(q) * k, rounded = static_cast<float>(exact);
             if (sign * (rounded - exact) > 0.97 * 0x1p-11) return static_cast<double>(k);
@@ -705,13 +789,17 @@ TEST_CASE("H11: the rounding of scores counts twice", "[proofs][tree]") {
     const Scored x({key(8193, 1), key(8198, -1)}, {1, 0}, q);
     const double error = x.oracle.roundings(x.tree(DType::f32, {.shards = 2}).O, u32);
     const std::string two = "Float32, two keys, scores of 8193 and 8198";
-    claim("H11", "rounded scores: error over the bound and 2u max |s| Σ P|v|", two, error / (budget(2, 2) + 2 * x.oracle.largest_score), 1);
-    published_fails("H11", "u max |s| once: error over the bound with it", two, error / (budget(2, 2) + x.oracle.largest_score), 1.5);
+    claim("H11", "rounded scores: error over the bound and 2u max |s| Σ P|v|", two,
+          error / (budget(2, 2) + 2 * x.oracle.largest_score), 1);
+    published_fails("H11", "u max |s| once: error over the bound with it", two,
+                    error / (budget(2, 2) + x.oracle.largest_score), 1.5);
     const DecodeCase c{.N = 4, .M = 300, .dk = 1, .dv = 8, .seed = 111};
     const auto in = decode_inputs(c);
     const DecodeOracle oracle(c, in, 1);
-    const Tensor O = tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32), {.shards = 8, .scale = 1}).O;
-    claim("H11", "rounded scores: error over the bound and 2u max |s| Σ P|v|", "random, Float32, N = 300, p = 8, d_k = 1",
+    const Tensor O =
+        tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32), {.shards = 8, .scale = 1}).O;
+    claim("H11", "rounded scores: error over the bound and 2u max |s| Σ P|v|",
+          "random, Float32, N = 300, p = 8, d_k = 1",
           oracle.roundings(O, u32) / (budget(300, 8) + 2 * oracle.largest_score), 1);
 }
 
@@ -735,10 +823,11 @@ TEST_CASE("H12: the shift of safe softmax", "[proofs][tree]") {
         }
         last = std::abs(n / D - exact_n / exact_D) / (u32 * absolute / exact_D);
         if (h == 0) unshifted = last;
-        claim("H12", "|dz| / (u Σ P|v|) with shifted scores, against 4 max|q·k + h| and the roundings of 40 terms", with("h", static_cast<Index>(h)),
-              last, 4 * static_cast<double>(most) + 2 * (40 + 4));
+        claim("H12", "|dz| / (u Σ P|v|) with shifted scores, against 4 max|q·k + h| and the roundings of 40 terms",
+              with("h", static_cast<Index>(h)), last, 4 * static_cast<double>(most) + 2 * (40 + 4));
     }
-    published_fails("H12", "the error grows with the shift: that at h = 1000 over that at h = 0, or over u Σ P|v|", "40 keys", last / std::max(unshifted, 1.0), 10);
+    published_fails("H12", "the error grows with the shift: that at h = 1000 over that at h = 0, or over u Σ P|v|",
+                    "40 keys", last / std::max(unshifted, 1.0), 10);
 }
 
 TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
@@ -748,11 +837,16 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
             const Sizes z = block(b, heads, dh, N);
             const std::string input = with("p", p) + ", t = 10, b = 2, n_h = 3, " + with("d_h", dh);
             const Memory tree = model("tree", z, p).memory[0], ring = model("ring", z, p).memory[0];
-            exactly("H13", "tree: keys, values, q, n, d, m: equation 9, 2btd + 2bd + 2bn_h", input, tree.peak_total - tree.most(Held::work), 2 * b * t * d + 2 * b * d + 2 * b * heads);
-            exactly("H13", "beyond it: one triple for the all-reduce (recursive doubling)", input, tree.most(Held::work), p == 1 ? 0 : b * (d + 2 * heads));
-            if (p > 1) exactly("H13", "ring: equation 8 and the m and d it leaves out, 4btd + 2bd + 2bn_h", input, ring.peak_total, 4 * b * t * d + 2 * b * d + 2 * b * heads);
+            exactly("H13", "tree: keys, values, q, n, d, m: equation 9, 2btd + 2bd + 2bn_h", input,
+                    tree.peak_total - tree.most(Held::work), 2 * b * t * d + 2 * b * d + 2 * b * heads);
+            exactly("H13", "beyond it: one triple for the all-reduce (recursive doubling)", input,
+                    tree.most(Held::work), p == 1 ? 0 : b * (d + 2 * heads));
+            if (p > 1)
+                exactly("H13", "ring: equation 8 and the m and d it leaves out, 4btd + 2bd + 2bn_h", input,
+                        ring.peak_total, 4 * b * t * d + 2 * b * d + 2 * b * heads);
         }
-    // Differences of measured peaks, all-reduce buffers left out. `extra`: the m and D of the ring, which equation 8 leaves out.
+    // Differences of measured peaks, all-reduce buffers left out. `extra`: the m and D of the ring, which equation 8
+    // leaves out.
     struct Peaks {
         Index ring, tree, extra;
     };
@@ -769,7 +863,8 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
                 const Peaks at = peaks(t, dh, p), next = peaks(t + 1, dh, p);
                 const Index b = 2, heads = 3, d = heads * dh, difference = at.ring - at.extra - at.tree;
                 const std::string input = with("p", p) + ", b = 2, n_h = 3, " + with("d_h", dh) + ", " + with("t", t);
-                exactly("H13", "(8) less (9), of measured peaks: 2btd - 2bn_h", input, difference, 2 * b * t * d - 2 * b * heads);
+                exactly("H13", "(8) less (9), of measured peaks: 2btd - 2bn_h", input, difference,
+                        2 * b * t * d - 2 * b * heads);
                 exactly("H13", "what another key a shard takes, ring: 4bd", input, next.ring - at.ring, 4 * b * d);
                 exactly("H13", "what another key a shard takes, tree: 2bd", input, next.tree - at.tree, 2 * b * d);
                 negative += difference < 0, zeros += difference == 0;
@@ -777,20 +872,28 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
                 ratio = std::max(ratio, of_two);
                 limit = std::max(limit, (2 - of_two) * static_cast<double>(t) / (1 + 2 / static_cast<double>(dh)));
             }
-    exactly("H13", "sizes at which (8) is less than (9), of measured peaks", "t = 1 .. 1e6, d_h = 1, 4, 128", negative, 0);
-    exactly("H13", "sizes at which they are equal: t = d_h = 1, two numbers of devices", "t = 1 .. 1e6, d_h = 1, 4, 128", zeros, 2);
-    exactly("H13", "t = d_h = 1: (8) less (9), of measured peaks", "p = 2", peaks(1, 1, 2).ring - peaks(1, 1, 2).extra - peaks(1, 1, 2).tree, 0);
-    claim("H13", "largest ratio of (8) to (9), of measured peaks, over 2", "t = 1 .. 1e6, d_h = 1, 4, 128", ratio / 2, std::nextafter(1.0, 0.0));
+    exactly("H13", "sizes at which (8) is less than (9), of measured peaks", "t = 1 .. 1e6, d_h = 1, 4, 128", negative,
+            0);
+    exactly("H13", "sizes at which they are equal: t = d_h = 1, two numbers of devices",
+            "t = 1 .. 1e6, d_h = 1, 4, 128", zeros, 2);
+    exactly("H13", "t = d_h = 1: (8) less (9), of measured peaks", "p = 2",
+            peaks(1, 1, 2).ring - peaks(1, 1, 2).extra - peaks(1, 1, 2).tree, 0);
+    claim("H13", "largest ratio of (8) to (9), of measured peaks, over 2", "t = 1 .. 1e6, d_h = 1, 4, 128", ratio / 2,
+          std::nextafter(1.0, 0.0));
     claim("H13", "that ratio tends to 2: 2 less it, over (1 + 2/d_h)/t", "t = 1 .. 1e6, d_h = 1, 4, 128", limit, 1);
-    // bf16, b t = 64000 (inferred: the text gives no length), two devices: the gap of equations 8 and 9, 4btd - 4bn_h bytes.
+    // bf16, b t = 64000 (inferred: the text gives no length), two devices: the gap of equations 8 and 9, 4btd - 4bn_h
+    // bytes.
     const auto gap = [&](Index hidden) {
         const Sizes z = block(1, hidden / 128, 128, 2 * 64000);
         const DecodeReport ring = model("ring", z, 2), tree = model("tree", z, 2);
         return static_cast<double>(ring.memory[0].peak_total - tree.memory[0].peak_total) * 2 / 1e6;
     };
-    claim("H14", "gap at hidden 2048 against the printed 524 MB, relative", "bt = 64000, bf16", std::abs(gap(2048) - 524) / 524, 0.01);
-    claim("H14", "gap at hidden 4096 against the printed 1040 MB, relative", "bt = 64000, bf16", std::abs(gap(4096) - 1040) / 1040, 0.01);
-    claim("H14", "the model's ratio is 2, up to the all-reduce", "bt = 64000, bf16", std::abs(gap(4096) / gap(2048) - 2), 1e-4);
+    claim("H14", "gap at hidden 2048 against the printed 524 MB, relative", "bt = 64000, bf16",
+          std::abs(gap(2048) - 524) / 524, 0.01);
+    claim("H14", "gap at hidden 4096 against the printed 1040 MB, relative", "bt = 64000, bf16",
+          std::abs(gap(4096) - 1040) / 1040, 0.01);
+    claim("H14", "the model's ratio is 2, up to the all-reduce", "bt = 64000, bf16",
+          std::abs(gap(4096) / gap(2048) - 2), 1e-4);
 }
 
 TEST_CASE("H15: what the ring sends", "[proofs][tree]") {
@@ -799,15 +902,22 @@ TEST_CASE("H15: what the ring sends", "[proofs][tree]") {
         const Sizes z = block(b, heads, dh, N);
         const Index t = N / p;
         const DecodeReport once = model("ring", z, p), home = model("ring", z, p, {.home = true});
-        exactly("H15", "a rank sends 2btd (p-1) elements", with("p", p), once.traffic[0].elements, 2 * b * t * d * (p - 1));
+        exactly("H15", "a rank sends 2btd (p-1) elements", with("p", p), once.traffic[0].elements,
+                2 * b * t * d * (p - 1));
         exactly("H15", "all ranks: 2bNd (p-1)", with("p", p), once.total().elements, 2 * b * N * d * (p - 1));
         exactly("H15", "in p-1 messages a rank", with("p", p), once.traffic[0].messages, p - 1);
         exactly("H15", "and p-1 rounds", with("p", p), once.total().rounds, p - 1);
-        if (p > 1) exactly("H15", "equation 10, 2btd·p, is p shifts of one rank, 2bNd for every p", with("p", p), home.traffic[0].elements, 2 * b * N * d);
+        if (p > 1)
+            exactly("H15", "equation 10, 2btd·p, is p shifts of one rank, 2bNd for every p", with("p", p),
+                    home.traffic[0].elements, 2 * b * N * d);
     }
     for (const int p : {2, 4, 8, 16, 32}) {
-        const auto volume = [&](int devices) { return static_cast<double>(model("ring", block(b, heads, dh, N), devices, {.home = true}).traffic[0].elements); };
-        published_fails("H15", "V_ring \"scales with p\": 2 less the growth of 2btd·p, counted, from p to 2p", with("p", p), 2 - volume(2 * p) / volume(p), 1);
+        const auto volume = [&](int devices) {
+            return static_cast<double>(
+                model("ring", block(b, heads, dh, N), devices, {.home = true}).traffic[0].elements);
+        };
+        published_fails("H15", "V_ring \"scales with p\": 2 less the growth of 2btd·p, counted, from p to 2p",
+                        with("p", p), 2 - volume(2 * p) / volume(p), 1);
     }
 }
 
@@ -817,7 +927,8 @@ TEST_CASE("H16: what the tree sends, by the algorithm of the all-reduce", "[proo
         const Sizes z = block(b, heads, dh, 64);
         const auto run = [&](const char* topology) { return model("tree", z, p, {.topology = topology}); };
         const Index lg = p == 1 ? 0 : ceil_lg(p);
-        const DecodeReport ring = run("ring"), doubling = run("recursive-doubling"), halving = run("halving-doubling"), binomial = run("binomial"), gather = run("all-gather");
+        const DecodeReport ring = run("ring"), doubling = run("recursive-doubling"), halving = run("halving-doubling"),
+                           binomial = run("binomial"), gather = run("all-gather");
         exactly("H16", "ring all-reduce: total 2(p-1) numel", with("p", p), ring.total().elements, 2 * (p - 1) * numel);
         exactly("H16", "ring all-reduce: 2(p-1) rounds", with("p", p), ring.total().rounds, 2 * (p - 1));
         exactly("H16", "binomial: total 2(p-1) numel", with("p", p), binomial.total().elements, 2 * (p - 1) * numel);
@@ -825,8 +936,10 @@ TEST_CASE("H16: what the tree sends, by the algorithm of the all-reduce", "[proo
         exactly("H16", "binomial: 2⌈lg p⌉ rounds", with("p", p), binomial.total().rounds, 2 * lg);
         exactly("H16", "all-gather: ⌈lg p⌉ rounds", with("p", p), gather.total().rounds, lg);
         if (std::has_single_bit(static_cast<unsigned>(p))) {
-            exactly("H16", "equation 14 a rank, 2 (p-1)/p (bd + 2bn_h), by the ring", with("p", p), ring.traffic[0].elements, 2 * (p - 1) * numel / p);
-            exactly("H16", "equation 14 a rank by halving and doubling", with("p", p), most_sent(halving), 2 * (p - 1) * numel / p);
+            exactly("H16", "equation 14 a rank, 2 (p-1)/p (bd + 2bn_h), by the ring", with("p", p),
+                    ring.traffic[0].elements, 2 * (p - 1) * numel / p);
+            exactly("H16", "equation 14 a rank by halving and doubling", with("p", p), most_sent(halving),
+                    2 * (p - 1) * numel / p);
             exactly("H16", "halving and doubling: 2 lg p rounds", with("p", p), halving.total().rounds, 2 * lg);
             exactly("H16", "recursive doubling: lg p · numel a rank", with("p", p), most_sent(doubling), lg * numel);
             exactly("H16", "recursive doubling: lg p rounds", with("p", p), doubling.total().rounds, lg);
@@ -834,8 +947,10 @@ TEST_CASE("H16: what the tree sends, by the algorithm of the all-reduce", "[proo
             exactly("H16", "recursive doubling: ⌊lg p⌋ + 2 rounds", with("p", p), doubling.total().rounds, lg - 1 + 2);
         }
         if (p > 1 && 64 % p == 0) {  // the same footing: totals of one decode step
-            const double ratio = static_cast<double>(model("ring", z, p).total().elements) / static_cast<double>(ring.total().elements);
-            claim("H16", "ring over tree, total: N / (1 + 2/d_h), relative", with("p", p), std::abs(ratio / (64 / (1 + 2.0 / static_cast<double>(dh))) - 1), 1e-14);
+            const double ratio =
+                static_cast<double>(model("ring", z, p).total().elements) / static_cast<double>(ring.total().elements);
+            claim("H16", "ring over tree, total: N / (1 + 2/d_h), relative", with("p", p),
+                  std::abs(ratio / (64 / (1 + 2.0 / static_cast<double>(dh))) - 1), 1e-14);
         }
     }
 }
@@ -847,20 +962,27 @@ TEST_CASE("H16: the two volumes on the same footing", "[proofs][tree]") {
         for (int p = 1; p <= 64; ++p) {
             const Index t = 3, heads = 2;
             const Sizes z = block(1, heads, dh, t * p);
-            const double tree = static_cast<double>(model("tree", z, p, {.topology = "ring"}).total().elements) / p;  // the mean: (14) where p divides bn_h
-            const double ring = p == 1 ? static_cast<double>(2 * t * heads * dh) : static_cast<double>(model("ring", z, p, {.home = true}).traffic[0].elements);
+            const double tree = static_cast<double>(model("tree", z, p, {.topology = "ring"}).total().elements) /
+                                p;  // the mean: (14) where p divides bn_h
+            const double ring = p == 1 ? static_cast<double>(2 * t * heads * dh)
+                                       : static_cast<double>(model("ring", z, p, {.home = true}).traffic[0].elements);
             const double ratio = static_cast<double>(t) * tree / ring, n = p, w = static_cast<double>(dh);
             off = std::max(off, std::abs(ratio - (n - 1) / (n * n) * (1 + 2 / w)));
             most = std::max(most, ratio);
         }
-    claim("H16", "t times (14) over (10), counted, against (p-1)/p² (1 + 2/d_h)", "p = 1 .. 64, d_h = 1, 2, 6, 128", off, 1e-15);
-    claim("H16", "\"lower volume\": t times (14) over (10), counted, at most 3/4", "p = 1 .. 64, d_h = 1, 2, 6, 128", most, 0.75);
+    claim("H16", "t times (14) over (10), counted, against (p-1)/p² (1 + 2/d_h)", "p = 1 .. 64, d_h = 1, 2, 6, 128",
+          off, 1e-15);
+    claim("H16", "\"lower volume\": t times (14) over (10), counted, at most 3/4", "p = 1 .. 64, d_h = 1, 2, 6, 128",
+          most, 0.75);
     const Sizes z = block(1, 16, 128, 640000);
     for (const int p : {2, 8, 64}) {
-        const auto elements = [&](const char* method) { return static_cast<double>(model(method, z, p, {.topology = "ring"}).total().elements); };
+        const auto elements = [&](const char* method) {
+            return static_cast<double>(model(method, z, p, {.topology = "ring"}).total().elements);
+        };
         const double ratio = elements("ring") / elements("tree");
         const std::string input = "N = 640000, d_h = 128, " + with("p", p);
-        claim("H16", "ring over tree, total: against N / (1 + 2/d_h), relative", input, std::abs(ratio / (640000 / (1 + 2 / 128.0)) - 1), 1e-14);
+        claim("H16", "ring over tree, total: against N / (1 + 2/d_h), relative", input,
+              std::abs(ratio / (640000 / (1 + 2 / 128.0)) - 1), 1e-14);
         claim("H16", "ring over tree, total: off 6.3e5 by", input, std::abs(ratio - 6.3e5), 0.05e5);
     }
 }
@@ -871,14 +993,20 @@ TEST_CASE("H16: the busiest rank where triples cannot be shared out evenly", "[p
         const Index numel = heads * (dh + 2);
         for (const int p : {2, 5, 8, 16, 64}) {
             const DecodeReport ring = model("tree", block(1, heads, dh, 64), p, {.topology = "ring"});
-            exactly("H16", "uneven triples, ring: total 2(p-1) numel", with("p", p), ring.total().elements, 2 * (p - 1) * numel);
+            exactly("H16", "uneven triples, ring: total 2(p-1) numel", with("p", p), ring.total().elements,
+                    2 * (p - 1) * numel);
             const Index most = 2 * (heads - heads / p) * (dh + 2);
-            claim("H16", "uneven triples, ring: the busiest rank over 2n(1 - ⌊bn_h/p⌋/bn_h)", with("p", p), static_cast<double>(most_sent(ring)) / static_cast<double>(most), 1);
-            if (p > 1 && heads % p == 0) exactly("H16", "even triples, ring: equation 14", with("p", p), most_sent(ring), 2 * (p - 1) * numel / p);
+            claim("H16", "uneven triples, ring: the busiest rank over 2n(1 - ⌊bn_h/p⌋/bn_h)", with("p", p),
+                  static_cast<double>(most_sent(ring)) / static_cast<double>(most), 1);
+            if (p > 1 && heads % p == 0)
+                exactly("H16", "even triples, ring: equation 14", with("p", p), most_sent(ring),
+                        2 * (p - 1) * numel / p);
         }
     }
-    exactly("H16", "16 triples by the ring of 64: 2n", with("p", 64), most_sent(model("tree", block(1, 16, dh, 64), 64, {.topology = "ring"})), 2 * 16 * (dh + 2));
-    exactly("H16", "one triple by halving and doubling of 8: 3n", with("p", 8), most_sent(model("tree", block(1, 1, dh, 64), 8, {.topology = "halving-doubling"})), 3 * (dh + 2));
+    exactly("H16", "16 triples by the ring of 64: 2n", with("p", 64),
+            most_sent(model("tree", block(1, 16, dh, 64), 64, {.topology = "ring"})), 2 * 16 * (dh + 2));
+    exactly("H16", "one triple by halving and doubling of 8: 3n", with("p", 8),
+            most_sent(model("tree", block(1, 1, dh, 64), 8, {.topology = "halving-doubling"})), 3 * (dh + 2));
 }
 
 TEST_CASE("H20: the latency example", "[proofs][tree]") {
@@ -886,56 +1014,73 @@ TEST_CASE("H20: the latency example", "[proofs][tree]") {
     const Sizes z = block(1, 16, 128, 640000);
     const std::string input = "640k tokens, 8 devices, hidden 2048, bf16";
     const Traffic sent = model("ring", z, 8).traffic[0];
-    exactly("H20", "bytes of a shard of keys and values, as a shift sends it", input, sent.bytes / sent.messages, 655360000);
+    exactly("H20", "bytes of a shard of keys and values, as a shift sends it", input, sent.bytes / sent.messages,
+            655360000);
     Cluster h100 = cluster("h100");
     h100.start = h100.within.latency = h100.between.latency = 0;
     const Index elements = sent.elements / sent.messages;
     const auto moving = [&](int to, double rate_within) {
         Cluster c = h100;
         c.within.rate = rate_within;
-        return run_simulated(c, 16, true, [&](Communicator& comm) {
-                   comm.begin();
-                   const float* none = nullptr;
-                   if (comm.rank() == 0) comm.send(none, elements, to).wait();
-                   if (comm.rank() == to) comm.receive(static_cast<float*>(nullptr), elements, 0).wait();
-               }).seconds;
+        return run_simulated(c, 16, true,
+                             [&](Communicator& comm) {
+                                 comm.begin();
+                                 const float* none = nullptr;
+                                 if (comm.rank() == 0) comm.send(none, elements, to).wait();
+                                 if (comm.rank() == to) comm.receive(static_cast<float*>(nullptr), elements, 0).wait();
+                             })
+            .seconds;
     };
-    const double reading = run_simulated(h100, 1, true, [&](Communicator& comm) {
-                               comm.begin();
-                               comm.work(Task<float>{z, nullptr, {nullptr, nullptr, 0, 0, 0, 80000}, nullptr, nullptr}.pass(256));
-                           }).seconds;
+    const double reading =
+        run_simulated(h100, 1, true, [&](Communicator& comm) {
+            comm.begin();
+            comm.work(Task<float>{z, nullptr, {nullptr, nullptr, 0, 0, 0, 80000}, nullptr, nullptr}.pass(256));
+        }).seconds;
     const double within = moving(1, h100.within.rate), quoted = moving(1, 900e9), between = moving(8, h100.within.rate);
-    claim("H20", "moving it within a node, 450 GB/s a direction: off 1.46 ms by", input, std::abs(within - 1.46e-3), 0.005e-3);
+    claim("H20", "moving it within a node, 450 GB/s a direction: off 1.46 ms by", input, std::abs(within - 1.46e-3),
+          0.005e-3);
     claim("H20", "moving it at the quoted 900 GB/s: off 0.73 ms by", input, std::abs(quoted - 0.73e-3), 0.005e-3);
     claim("H20", "moving it between nodes, 50 GB/s: off 13.1 ms by", input, std::abs(between - 13.1e-3), 0.05e-3);
     claim("H20", "attention reads it once, 3.35 TB/s: off 196 µs by", input, std::abs(reading - 196e-6), 0.5e-6);
-    published_fails("H20", "attention in O(1e-5) s: reading the shard takes that many times as long", input, reading / 1e-5, 19);
-    claim("H20", "the rate that 1e-5 s would need: off 65.5 TB/s by", input, std::abs(static_cast<double>(sent.bytes / sent.messages) / 1e-5 / 1e12 - 65.5), 0.05);
+    published_fails("H20", "attention in O(1e-5) s: reading the shard takes that many times as long", input,
+                    reading / 1e-5, 19);
+    claim("H20", "the rate that 1e-5 s would need: off 65.5 TB/s by", input,
+          std::abs(static_cast<double>(sent.bytes / sent.messages) / 1e-5 / 1e12 - 65.5), 0.05);
     claim("H20", "moving over reading within a node: off 7.4 by", input, std::abs(within / reading - 7.4), 0.05);
     claim("H20", "moving over reading between nodes: off 67 by", input, std::abs(between / reading - 67), 0.5);
-    published_fails("H20", "a factor of 100, O(1e-3) over O(1e-5): over the factor within a node", input, 100 / (within / reading), 10);
+    published_fails("H20", "a factor of 100, O(1e-3) over O(1e-5): over the factor within a node", input,
+                    100 / (within / reading), 10);
     const double apart = model("ring", z, 8, {.overlap = false}).seconds, together = model("ring", z, 8).seconds;
-    claim("H20", "share of the ring's time that overlap hides, in the model: at most 13.4 percent", "8 devices of one node", (apart - together) / apart, 0.134);
-    claim("H20", "and some it hides: 5 percent over it", "8 devices of one node", 0.05 / ((apart - together) / apart), 1);
+    claim("H20", "share of the ring's time that overlap hides, in the model: at most 13.4 percent",
+          "8 devices of one node", (apart - together) / apart, 0.134);
+    claim("H20", "and some it hides: 5 percent over it", "8 devices of one node", 0.05 / ((apart - together) / apart),
+          1);
 }
 
 TEST_CASE("H22: the code of Appendix D", "[proofs][tree]") {
     const Index h = 3;
-    const auto in_words = [](Index b, Index s, Index d) { return with("b", b) + ", " + with("s", s) + ", h = 3, " + with("d", d); };
-    // Entries of result [B, s, h, d] that are not those of batch entry i mod b, for a result whose batch has been multiplied.
+    const auto in_words = [](Index b, Index s, Index d) {
+        return with("b", b) + ", " + with("s", s) + ", h = 3, " + with("d", d);
+    };
+    // Entries of result [B, s, h, d] that are not those of batch entry i mod b, for a result whose batch has been
+    // multiplied.
     const auto wrong = [&](const Array& got, const DecodeCase& c, const DecodeOracle& oracle, Index i) {
         const std::size_t one = oracle.O.size() / static_cast<std::size_t>(c.batch);
         Index count = 0;
         for (std::size_t at = 0; at < one; ++at) {
-            const auto d = static_cast<std::size_t>(c.dv), heads = static_cast<std::size_t>(h), s = static_cast<std::size_t>(c.N);
-            const std::size_t e = at % d, head = at / d % heads, t = at / d / heads, meant = static_cast<std::size_t>(i) * one + (head * s + t) * d + e;
+            const auto d = static_cast<std::size_t>(c.dv), heads = static_cast<std::size_t>(h),
+                       s = static_cast<std::size_t>(c.N);
+            const std::size_t e = at % d, head = at / d % heads, t = at / d / heads,
+                              meant = static_cast<std::size_t>(i) * one + (head * s + t) * d + e;
             count += !(std::abs(got.x[at] - oracle.O[meant]) <= 1e-12 * oracle.weight[meant]);
         }
         return count;
     };
     const auto entries = [](const Array& all, Index i, Index n) {  // block i of n along the first dimensions
         const std::size_t size = all.x.size() / static_cast<std::size_t>(n);
-        return Array{{}, {all.x.begin() + i * static_cast<std::ptrdiff_t>(size), all.x.begin() + (i + 1) * static_cast<std::ptrdiff_t>(size)}};
+        return Array{{},
+                     {all.x.begin() + i * static_cast<std::ptrdiff_t>(size),
+                      all.x.begin() + (i + 1) * static_cast<std::ptrdiff_t>(size)}};
     };
     const std::array<Index, 3> sizes[] = {{1, 1, 4}, {2, 1, 4}, {2, 2, 4}, {2, 2, 2}};  // b, s, d
     for (const auto& [b, s, d] : sizes) {
@@ -944,28 +1089,34 @@ TEST_CASE("H22: the code of Appendix D", "[proofs][tree]") {
         const DecodeOracle oracle(c, in, 1);
         const std::string input = in_words(b, s, d);
         const auto aligned = appendix_d(c, in, true), printed = appendix_d(c, in, false);
-        exactly("H22", "lse as [b, s, h, 1]: dimensions of the result, for which out_specs has three entries", input, static_cast<Index>(aligned->shape.size()), 4);
+        exactly("H22", "lse as [b, s, h, 1]: dimensions of the result, for which out_specs has three entries", input,
+                static_cast<Index>(aligned->shape.size()), 4);
         Index off = 0;
         for (Index i = 0; i < b; ++i) off += wrong(entries(*aligned, i, b), c, oracle, i);
         exactly("H22", "lse as [b, s, h, 1]: entries that are not attention", input, off, 0);
         if (s > 1 && d != s) {
-            published_fails("H22", "as printed, res [b, s, h, d] · lse [b, h, s]: shapes that do not broadcast", input, !printed, 1);
+            published_fails("H22", "as printed, res [b, s, h, d] · lse [b, h, s]: shapes that do not broadcast", input,
+                            !printed, 1);
             continue;
         }
         if (b == 1 && s == 1) {
             exactly("H22", "as printed: entries that are not attention", input, wrong(*printed, c, oracle, 0), 0);
         } else if (s == 1) {
-            exactly("H22", "as printed: extent of the batch, b", input, printed->shape[0] * printed->shape[1], b * b);  // [b, b, h, d]
+            exactly("H22", "as printed: extent of the batch, b", input, printed->shape[0] * printed->shape[1],
+                    b * b);  // [b, b, h, d]
             Index cross = 0, straight = 0;
             for (Index i = 0; i < b; ++i)
-                for (Index j = 0; j < b; ++j) (i == j ? straight : cross) += wrong(entries(*printed, i * b + j, b * b), c, oracle, i);
-            exactly("H22", "as printed: entries that are wrong, for they pair different batch entries: b(b-1)hd", input, cross, b * (b - 1) * h * d);
+                for (Index j = 0; j < b; ++j)
+                    (i == j ? straight : cross) += wrong(entries(*printed, i * b + j, b * b), c, oracle, i);
+            exactly("H22", "as printed: entries that are wrong, for they pair different batch entries: b(b-1)hd", input,
+                    cross, b * (b - 1) * h * d);
             published_fails("H22", "as printed: entries that are not attention", input, static_cast<double>(cross), 1);
             exactly("H22", "as printed: wrong entries where they are the same", input, straight, 0);
         } else {  // of the shape meant, but lse is read at batch t, position e: right for t = i, e = t alone
             Index mixed = 0;
             for (Index i = 0; i < b; ++i) mixed += wrong(entries(*printed, i, b), c, oracle, i);
-            exactly("H22", "as printed: entries of a result of the right shape that are wrong: bshd - bh", input, mixed, b * s * h * d - b * h);
+            exactly("H22", "as printed: entries of a result of the right shape that are wrong: bshd - bh", input, mixed,
+                    b * s * h * d - b * h);
             published_fails("H22", "as printed: entries that are not attention", input, static_cast<double>(mixed), 1);
         }
     }
@@ -974,63 +1125,79 @@ TEST_CASE("H22: the code of Appendix D", "[proofs][tree]") {
     const DecodeOracle oracle(c, in, 1);
     double F = 0;
     for (const double lse : oracle.lse) F = std::max(F, std::abs(lse));
-    const Tensor O = tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32), {.shards = 4, .scale = 1, .algorithm = 3}).O;
-    claim("H22", "the library's Algorithm 3: error over Σ P|v| in u, against the bound of H11 and 2 max |lse|", "b = 2, s = 2, p = 4, N = 8, Float32, exact scores",
-          oracle.roundings(O, u32), budget(8, 4) + 2 * F);
+    const Tensor O = tree_decode(in.q.to(DType::f32), in.k.to(DType::f32), in.v.to(DType::f32),
+                                 {.shards = 4, .scale = 1, .algorithm = 3})
+                         .O;
+    claim("H22", "the library's Algorithm 3: error over Σ P|v| in u, against the bound of H11 and 2 max |lse|",
+          "b = 2, s = 2, p = 4, N = 8, Float32, exact scores", oracle.roundings(O, u32), budget(8, 4) + 2 * F);
 }
 
 TEST_CASE("H23: which of the two is faster", "[proofs][tree]") {
     const Table one = read_table("tree_table1_llama31_8b_decode_time.csv");
     Index slower = 0, twice = 0;
     for (std::size_t row = 0; row < one.rows.size(); ++row) {
-        const double tree = Table::as_number(one.cell(row, "tree_time_s")), ring = Table::as_number(one.cell(row, "ring_time_s"));
+        const double tree = Table::as_number(one.cell(row, "tree_time_s")),
+                     ring = Table::as_number(one.cell(row, "ring_time_s"));
         slower += ring > tree, twice += std::lround(ring / tree) == 2;
     }
     exactly("H23", "entries of Table 1", "proofs/tables", static_cast<Index>(one.rows.size()), 8);
     const std::size_t hardware = one.column("hardware");
-    const auto of = [&](const char* name) { return std::count_if(one.rows.begin(), one.rows.end(), [&](const auto& row) { return row[hardware] == name; }); };
+    const auto of = [&](const char* name) {
+        return std::count_if(one.rows.begin(), one.rows.end(), [&](const auto& row) { return row[hardware] == name; });
+    };
     exactly("H23", "entries of Table 1 of 4 MI300X", "proofs/tables", of("4x MI300X"), 4);
     exactly("H23", "\"8 MI300X\": entries of Table 1", "proofs/tables", of("8x MI300X"), 0);
-    published_fails("H23", "\"Ring Attention is up to ×4 faster\": entries of Table 1 in which it is the slower one", "8 entries", static_cast<double>(slower), 8);
-    published_fails("H23", "\"×3-5\": entries of Table 1 with a speedup of 2", "8 entries", static_cast<double>(twice), 1);
+    published_fails("H23", "\"Ring Attention is up to ×4 faster\": entries of Table 1 in which it is the slower one",
+                    "8 entries", static_cast<double>(slower), 8);
+    published_fails("H23", "\"×3-5\": entries of Table 1 with a speedup of 2", "8 entries", static_cast<double>(twice),
+                    1);
     // 128 devices, 5.12M tokens: published ×8. What crosses the wire alone, at the rates that the document prints.
     const Sizes z = block(1, 16, 128, 5120000);
     const std::string input = "128 H100, 5.12M tokens";
     const double shard = 2.0 * 40000 * 2048 * 2, wire = 127 * shard / 50e9;
     const DecodeReport t = model("tree", z, 128, {.algorithm = 3}), r = model("ring", z, 128);
-    claim("H23", "the ring of the model takes what its slowest link takes, relative", input, std::abs(r.seconds / wire - 1), 0.02);
+    claim("H23", "the ring of the model takes what its slowest link takes, relative", input,
+          std::abs(r.seconds / wire - 1), 0.02);
     published_fails("H23", "×8 at 128 devices: the model's ratio over it", input, r.seconds / t.seconds / 8, 100);
-    published_fails("H23", "even with every link at 900 GB/s, wire time of the ring over eight tree steps", input, 127 * shard / 900e9 / (8 * t.seconds), 10);
+    published_fails("H23", "even with every link at 900 GB/s, wire time of the ring over eight tree steps", input,
+                    127 * shard / 900e9 / (8 * t.seconds), 10);
     Cluster slow = cluster("h100");
     slow.start *= 100, slow.within.latency *= 100, slow.between.latency *= 100;
     for (double* rate : {&slow.memory_rate, &slow.flop_rate, &slow.within.rate, &slow.between.rate}) *rate /= 100;
     DecodeOptions o;
     o.shards = 128, o.algorithm = 3;
-    published_fails("H23", "a tree with every constant a hundred times worse: wire time of the ring over it, over 8", input, wire / decode_model("tree", z, slow, o).seconds / 8, 1.25);
-    published_fails("H23", "a tree of ×8: its time over that of reading its keys and values", input, wire / 8 / (shard / cluster("h100").memory_rate), 1000);
+    published_fails("H23", "a tree with every constant a hundred times worse: wire time of the ring over it, over 8",
+                    input, wire / decode_model("tree", z, slow, o).seconds / 8, 1.25);
+    published_fails("H23", "a tree of ×8: its time over that of reading its keys and values", input,
+                    wire / 8 / (shard / cluster("h100").memory_rate), 1000);
     const double fixed = (r.seconds - 8 * t.seconds) / 7;
-    claim("H23", "a cost of 119 ms in both makes the model's ratio 8, relative", input, std::abs((r.seconds + 0.119) / (t.seconds + 0.119) / 8 - 1), 0.01);
+    claim("H23", "a cost of 119 ms in both makes the model's ratio 8, relative", input,
+          std::abs((r.seconds + 0.119) / (t.seconds + 0.119) / 8 - 1), 0.01);
     published_fails("H23", "that cost over the time of the tree", input, fixed / t.seconds, 400);
 }
 
-// Tables 1 and 2 print times of ten tokens with the same prefill in both columns: their difference is 10 tokens, all layers, a
-// ring step less a tree step. The ring is the one that footnote 2 names: p shifts, the last brings the blocks home. Keys and
-// values have as many heads as the queries (32): with the 8 heads of Llama 3 every rate below would be a quarter.
+// Tables 1 and 2 print times of ten tokens with the same prefill in both columns: their difference is 10 tokens, all
+// layers, a ring step less a tree step. The ring is the one that footnote 2 names: p shifts, the last brings the blocks
+// home. Keys and values have as many heads as the queries (32): with the 8 heads of Llama 3 every rate below would be a
+// quarter.
 TEST_CASE("H23: the model against Tables 1 and 2", "[proofs][tree]") {
     const auto difference = [](const char* machine, int p, Index layers, Index dh, Index N) {
         DecodeOptions o;
         o.shards = p, o.home = true;
         const double ring = decode_model("ring", block(1, 32, dh, N), cluster(machine), o).seconds;
         o.algorithm = 3;
-        return 10 * static_cast<double>(layers) * (ring - decode_model("tree", block(1, 32, dh, N), cluster(machine), o).seconds);
+        return 10 * static_cast<double>(layers) *
+               (ring - decode_model("tree", block(1, 32, dh, N), cluster(machine), o).seconds);
     };
     const Index lengths[] = {32000, 64000, 128000, 256000}, shorter[] = {8000, 16000, 20000, 32000};
-    const Table one = read_table("tree_table1_llama31_8b_decode_time.csv"), two = read_table("tree_table2_llama32_1b_decode_time_rtx4090.csv");
+    const Table one = read_table("tree_table1_llama31_8b_decode_time.csv"),
+                two = read_table("tree_table2_llama32_1b_decode_time_rtx4090.csv");
     double mi300x[4], h100[4], rtx4090[4];
     for (int i = 0; i < 4; ++i) {
         const auto printed = [](const Table& t, const std::string& length, const char* hardware) {
             const char* column = t.columns[0].c_str();  // the length
-            return t.number({{column, length}, {"hardware", hardware}}, "ring_time_s") - t.number({{column, length}, {"hardware", hardware}}, "tree_time_s");
+            return t.number({{column, length}, {"hardware", hardware}}, "ring_time_s") -
+                   t.number({{column, length}, {"hardware", hardware}}, "tree_time_s");
         };
         const std::string length = std::to_string(lengths[i] / 1000) + "k";
         mi300x[i] = printed(one, length, "4x MI300X"), h100[i] = printed(one, length, "8x H100");
@@ -1039,30 +1206,41 @@ TEST_CASE("H23: the model against Tables 1 and 2", "[proofs][tree]") {
     double slope[2] = {}, mean_N = 0, mean[2] = {}, squares = 0;
     for (int i = 0; i < 4; ++i) {
         const Index N = lengths[i];
-        claim("H23", "ring less tree on 4 MI300X: the model's against Table 1, relative", with("N", N), std::abs(difference("mi300x", 4, 32, 128, N) / mi300x[i] - 1), 0.25);
+        claim("H23", "ring less tree on 4 MI300X: the model's against Table 1, relative", with("N", N),
+              std::abs(difference("mi300x", 4, 32, 128, N) / mi300x[i] - 1), 0.25);
         const double excess = (h100[i] - difference("h100", 8, 32, 128, N)) / (320 * 8);
         claim("H23", "the same on 8 H100: s a shift more than the model, at most", with("N", N), excess, 1.1e-3);
         published_fails("H23", "and at least", with("N", N), excess, 0.5e-3);
         mean_N += static_cast<double>(N) / 4, mean[0] += h100[i] / 4, mean[1] += difference("h100", 8, 32, 128, N) / 4;
         const double ratio = difference("rtx4090", 2, 16, 64, shorter[i]) / rtx4090[i];
-        claim("H23", "the same on 2 RTX 4090, Table 2: model over printed against 0.3, relative", with("N", shorter[i]), std::abs(ratio / 0.3 - 1), 0.05);
+        claim("H23", "the same on 2 RTX 4090, Table 2: model over printed against 0.3, relative", with("N", shorter[i]),
+              std::abs(ratio / 0.3 - 1), 0.05);
     }
     for (int i = 0; i < 4; ++i) {
         const double N = static_cast<double>(lengths[i]) - mean_N;
         squares += N * N;
         slope[0] += N * (h100[i] - mean[0]), slope[1] += N * (difference("h100", 8, 32, 128, lengths[i]) - mean[1]);
     }
-    claim("H23", "growth of ring less tree with the length on 8 H100, least squares: model against printed, relative", "32k to 256k", std::abs(slope[1] / slope[0] - 1), 0.25);
+    claim("H23", "growth of ring less tree with the length on 8 H100, least squares: model against printed, relative",
+          "32k to 256k", std::abs(slope[1] / slope[0] - 1), 0.25);
     claim("H23", "printed growth, s a token", "32k to 256k", slope[0] / squares, 1.4e-5);
 }
 
 TEST_CASE("H23: the shape of Figure 3", "[proofs][tree]") {
     double before = 0;
     for (const int p : {8, 64, 128}) {
-        const auto at = [&](const char* method, Index N) { return model(method, block(1, 16, 128, N), p, {.algorithm = method[0] == 't' ? 3 : 0}).seconds; };
-        const auto slope = [&](const char* method) { return std::log(at(method, 5120000) / at(method, 80000)) / std::log(64.0); };
-        claim("H23", "the ring's time grows with the length: slope of the logarithms against 1", with("p", p), std::abs(slope("ring") - 1), 0.05);
-        claim("H23", "the tree's flattens with p: slope", with("p", p), slope("tree"), p == 8 ? 0.75 : p == 64 ? 0.25 : 0.15);
+        const auto at = [&](const char* method, Index N) {
+            return model(method, block(1, 16, 128, N), p, {.algorithm = method[0] == 't' ? 3 : 0}).seconds;
+        };
+        const auto slope = [&](const char* method) {
+            return std::log(at(method, 5120000) / at(method, 80000)) / std::log(64.0);
+        };
+        claim("H23", "the ring's time grows with the length: slope of the logarithms against 1", with("p", p),
+              std::abs(slope("ring") - 1), 0.05);
+        claim("H23", "the tree's flattens with p: slope", with("p", p), slope("tree"),
+              p == 8    ? 0.75
+              : p == 64 ? 0.25
+                        : 0.15);
         const double gap = at("ring", 5120000) - at("tree", 5120000);
         claim("H23", "the gap in s widens with p: the gap at fewer devices, over it", with("p", p), before / gap, 1);
         claim("H23", "the ratio widens with the length: ring over tree at 80000, over that at 5.12M", with("p", p),

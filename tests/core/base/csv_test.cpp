@@ -53,7 +53,8 @@ TEST_CASE("a cell is what all of it says", "[csv][files]") {
     CHECK(cell("true") == Cell(true));
     CHECK(cell("false") == Cell(false));
     CHECK(cell("") == Cell());
-    for (const char* text : {"OOM", "timeout", "3 ms", "1e999", "0x10", "1_000", "True", "-", "+", "+-3", "e5", "nan(1)", "..", " "}) {
+    for (const char* text :
+         {"OOM", "timeout", "3 ms", "1e999", "0x10", "1_000", "True", "-", "+", "+-3", "e5", "nan(1)", "..", " "}) {
         INFO(text);
         CHECK(cell(text) == Cell(std::string(text)));
     }
@@ -83,7 +84,8 @@ TEST_CASE("text that would not read back gets quotes", "[csv][files]") {
     CHECK(line(std::string("true")) == "\"true\",\n");
     CHECK(line(std::string("NaN")) == "\"NaN\",\n");
     CHECK(line(std::string("a,\"b\"\r\nc")) == "\"a,\"\"b\"\"\r\nc\",\n");
-    for (const char* text : {"OOM", "3", " 3", "", "true", "inf", "a,b", "\"", "\n", "\r", "ü", " x ", "\"\""}) CHECK(read("a,b\n" + line(std::string(text)))[0][0] == Cell(std::string(text)));
+    for (const char* text : {"OOM", "3", " 3", "", "true", "inf", "a,b", "\"", "\n", "\r", "ü", " x ", "\"\""})
+        CHECK(read("a,b\n" + line(std::string(text)))[0][0] == Cell(std::string(text)));
 }
 
 TEST_CASE("lines end in any way, quotes hold anything", "[csv][files]") {
@@ -93,10 +95,13 @@ TEST_CASE("lines end in any way, quotes hold anything", "[csv][files]") {
     CHECK(read("a,b\r1,\"x\ny\"\"z,\"\r,2.5\r") == expected);
     CHECK(read("\xEF\xBB\xBF\"a\",b\n\n1,\"x\ny\"\"z,\"\n\n\n,2.5\n\n") == expected);
     CHECK(read("a,b\n").empty());
-    CHECK(csv::Reader("\xEF\xBB\xBF\"a, \"\"x\"\"\",größe", "x.csv").columns() == std::vector<std::string>{"a, \"x\"", "größe"});
+    CHECK(csv::Reader("\xEF\xBB\xBF\"a, \"\"x\"\"\",größe", "x.csv").columns() ==
+          std::vector<std::string>{"a, \"x\"", "größe"});
     std::string header;
-    csv::append_header(header, std::vector<std::string>{"\xEF\xBB\xBF" "a"});
-    CHECK(csv::Reader(header, "x.csv").columns() == std::vector<std::string>{"\xEF\xBB\xBF" "a"});
+    csv::append_header(header, std::vector<std::string>{"\xEF\xBB\xBF"
+                                                        "a"});
+    CHECK(csv::Reader(header, "x.csv").columns() == std::vector<std::string>{"\xEF\xBB\xBF"
+                                                                             "a"});
     // In a table of one column an empty line is a row.
     CHECK(read("a\n1\n\n2\n") == Rows{{std::int64_t{1}}, {Cell()}, {std::int64_t{2}}});
 }
@@ -108,7 +113,8 @@ TEST_CASE("faults of .csv files are named with their line", "[csv][files]") {
     CHECK(fault("a,b\n1,2,3\n") == "x.csv: line 2 has 3 cells, expected 2 as in the first line");
     CHECK(fault("a,a\n") == "x.csv: has the column \"a\" twice");
     CHECK(fault("a,b\n1,2\n\"x\ny") == "x.csv: line 3 opens a quote that is never closed");
-    CHECK(fault("a,b\n\"x\"y,1\n") == "x.csv: line 2 goes on with \"y,1\\x0A\" behind a closing quote, expected a comma");
+    CHECK(fault("a,b\n\"x\"y,1\n") ==
+          "x.csv: line 2 goes on with \"y,1\\x0A\" behind a closing quote, expected a comma");
     CHECK(fault(std::string_view("\xFF\xFE\x61\x00", 4)) == "x.csv: is UTF-16 text, expected UTF-8");
 }
 

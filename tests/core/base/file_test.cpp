@@ -72,8 +72,10 @@ TEST_CASE("a source gives the bytes that are there and no others", "[file][files
         unsigned char got[4] = {};
         source.read(6, got);
         CHECK(std::memcmp(got, "6789", 4) == 0);
-        CHECK(message_of([&] { source.read(7, got); }) == source.name() + ": ends after 10 bytes, but 4 more are needed from byte 7 on");
-        CHECK(message_of([&] { source.read(~std::uint64_t{0}, got); }) == source.name() + ": ends after 10 bytes, but 4 more are needed from byte 18446744073709551615 on");
+        CHECK(message_of([&] { source.read(7, got); }) ==
+              source.name() + ": ends after 10 bytes, but 4 more are needed from byte 7 on");
+        CHECK(message_of([&] { source.read(~std::uint64_t{0}, got); }) ==
+              source.name() + ": ends after 10 bytes, but 4 more are needed from byte 18446744073709551615 on");
         CHECK(message_of([&] { source.read(10, {}); }).empty());
     };
     check(Source(folder / "a"));
@@ -86,7 +88,8 @@ TEST_CASE("a file that shrinks while it is read is an error", "[file][files]") {
     write_bytes(folder / "a", "0123456789");
     const Source source(folder / "a");
     write_bytes(folder / "a", "0123");
-    CHECK(message_of([&] { source.text(); }) == folder / "a" + ": ended after 4 bytes while it was read, 10 were there before");
+    CHECK(message_of([&] { source.text(); }) ==
+          folder / "a" + ": ended after 4 bytes while it was read, 10 were there before");
 }
 
 TEST_CASE("a writer leaves the old file until it is done", "[file][files]") {
@@ -139,9 +142,7 @@ TEST_CASE("a writer keeps modes and links", "[file][files]") {
 
 TEST_CASE("what cannot be written is named", "[file][files]") {
     const TemporaryFolder folder;
-    const auto fault = [](const std::string& path) {
-        return message_of([&] { Writer{path}; });
-    };
+    const auto fault = [](const std::string& path) { return message_of([&] { Writer{path}; }); };
     CHECK(fault("") == "the file name is empty");
     CHECK(fault(folder / "none/a") == folder / "none/a" + ": cannot be written: No such file or directory");
     CHECK(fault(folder.path()) == folder.path() + ": cannot be written: it is a directory");

@@ -18,7 +18,8 @@ using causeway::testing::message_of;
 
 namespace {
 
-const Topology topologies[] = {Topology::recursive_doubling, Topology::halving_doubling, Topology::ring, Topology::binomial, Topology::all_gather, Topology::two_level};
+const Topology topologies[] = {Topology::recursive_doubling, Topology::halving_doubling, Topology::ring,
+                               Topology::binomial,           Topology::all_gather,       Topology::two_level};
 
 int ceil_lg(int p) { return static_cast<int>(std::bit_width(static_cast<unsigned>(p - 1))); }
 
@@ -50,7 +51,8 @@ TEST_CASE("the merge of triples is a commutative monoid, to rounding", "[tree]")
     int differ = 0;
     for (int trial = 0; trial < 300; ++trial) {
         const double spread = trial % 3 == 0 ? 1 : trial % 3 == 1 ? 30 : 1e4;
-        const Triple a = random_triple(generator, trial % 4, spread), b = random_triple(generator, 1 + trial % 3, spread), c = random_triple(generator, 2, spread);
+        const Triple a = random_triple(generator, trial % 4, spread),
+                     b = random_triple(generator, 1 + trial % 3, spread), c = random_triple(generator, 2, spread);
         CAPTURE(trial, spread, a, b, c);
         CHECK(merged(a, unit) == a);
         CHECK(merged(unit, a) == a);
@@ -86,7 +88,8 @@ TEST_CASE("all-reduce gives every rank the same bits, on every engine and topolo
                         MergeTriples<double>{2}(want.data(), mine.data(), items);
                     }
                     const Program program = [&](Communicator& comm) {
-                        all_reduce(comm, topology, 3, x[static_cast<std::size_t>(comm.rank())].data(), items, w, MergeTriples<double>{2});
+                        all_reduce(comm, topology, 3, x[static_cast<std::size_t>(comm.rank())].data(), items, w,
+                                   MergeTriples<double>{2});
                     };
                     if (simulated) run_simulated(cluster("h100"), p, false, program);
                     else run_threads(p, program);
@@ -106,7 +109,8 @@ TEST_CASE("all-gather keeps the order of the ranks", "[tree]") {
             const int mine[2] = {comm.rank(), -comm.rank()};
             std::vector<int> all(static_cast<std::size_t>(2 * p));
             all_gather(comm, all_ranks(comm), mine, 2, all.data());
-            for (int r = 0; r < p; ++r) wrong += all[static_cast<std::size_t>(2 * r)] != r || all[static_cast<std::size_t>(2 * r) + 1] != -r;
+            for (int r = 0; r < p; ++r)
+                wrong += all[static_cast<std::size_t>(2 * r)] != r || all[static_cast<std::size_t>(2 * r) + 1] != -r;
         });
         CAPTURE(p);
         CHECK(wrong == 0);
@@ -166,7 +170,8 @@ TEST_CASE("messages that do not fit, and ranks that all wait, are errors", "[tre
         comm.exchange(x.data(), 1 + comm.rank(), 1 - comm.rank(), x.data() + 2, 1, 1 - comm.rank());
     };
     CHECK(message_of([&] { run_threads(2, unequal); }) == "rank 0: a message of 8 bytes from rank 1, expected 4");
-    CHECK(message_of([&] { run_simulated(cluster("h100"), 2, false, unequal); }) == "rank 0: a message of 8 bytes from rank 1, expected 4");
+    CHECK(message_of([&] { run_simulated(cluster("h100"), 2, false, unequal); }) ==
+          "rank 0: a message of 8 bytes from rank 1, expected 4");
     CHECK(message_of([&] {
               run_simulated(cluster("h100"), 3, false, [](Communicator& comm) {
                   int x = 0;
@@ -174,25 +179,32 @@ TEST_CASE("messages that do not fit, and ranks that all wait, are errors", "[tre
               });
           }) == "all ranks wait for one another, expected messages that are sent and received in pairs");
     CHECK(message_of([&] { run_threads(0, unequal); }) == "shards: 0, expected from 1 to 1024 threads");
-    CHECK(message_of([&] { cluster("h1000"); }) == "cluster: \"h1000\", expected one of \"h100\", \"mi300x\", \"rtx4090\" (did you mean \"h100\"?)");
+    CHECK(message_of([&] { cluster("h1000"); }) ==
+          "cluster: \"h1000\", expected one of \"h100\", \"mi300x\", \"rtx4090\" (did you mean \"h100\"?)");
 }
 
 // Two ranks, latency 1, a rate of 10 bytes a second, work of a second: what a pencil gives.
 TEST_CASE("simulated time is latency, port time and what overlaps", "[tree]") {
     Cluster machine{"pencil", 2, {1, 10}, {5, 1}, 1, 1, 0, 1};
-    const auto seconds = [&](int p, const Program& program) { return run_simulated(machine, p, true, program).seconds; };
+    const auto seconds = [&](int p, const Program& program) {
+        return run_simulated(machine, p, true, program).seconds;
+    };
     using test::Approx;
-    const auto exchange = [](Communicator& comm) { comm.exchange<float>(nullptr, 20, 1 - comm.rank(), nullptr, 20, 1 - comm.rank()); };
+    const auto exchange = [](Communicator& comm) {
+        comm.exchange<float>(nullptr, 20, 1 - comm.rank(), nullptr, 20, 1 - comm.rank());
+    };
     CHECK(seconds(2, exchange) == Approx(3));
     machine.per_node = 1;
     CHECK(seconds(2, exchange) == Approx(25));
     machine.per_node = 2;
-    CHECK(seconds(2, [](Communicator& comm) {  // posted, then 1.5 s of work: 3 s, of which the work hides in the transfer
-              Transfer sent = comm.send<float>(nullptr, 20, 1 - comm.rank()), received = comm.receive<float>(nullptr, 20, 1 - comm.rank());
-              comm.work({0, 1.5, 0});
-              received.wait();
-              sent.wait();
-          }) == Approx(3));
+    CHECK(
+        seconds(2, [](Communicator& comm) {  // posted, then 1.5 s of work: 3 s, of which the work hides in the transfer
+            Transfer sent = comm.send<float>(nullptr, 20, 1 - comm.rank()),
+                     received = comm.receive<float>(nullptr, 20, 1 - comm.rank());
+            comm.work({0, 1.5, 0});
+            received.wait();
+            sent.wait();
+        }) == Approx(3));
     CHECK(seconds(2, [](Communicator& comm) {  // two messages share the sender's port
               Transfer a, b;
               if (comm.rank() == 0) a = comm.send<float>(nullptr, 20, 1), b = comm.send<float>(nullptr, 20, 1);

@@ -15,13 +15,14 @@ namespace causeway::test {
 struct DecodeCase {
     Index batch = 1, query_heads = 2, heads = 2, N = 1, M = 20, dk = 5, dv = 3;
     bool causal = false;
-    double spread = 1;       // scores have about this size
+    double spread = 1;  // scores have about this size
     unsigned seed = 1;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const DecodeCase& c) {
-    return out << "batch=" << c.batch << " query_heads=" << c.query_heads << " heads=" << c.heads << " N=" << c.N << " M=" << c.M << " dk=" << c.dk << " dv=" << c.dv
-               << " causal=" << c.causal << " spread=" << c.spread << " seed=" << c.seed;
+    return out << "batch=" << c.batch << " query_heads=" << c.query_heads << " heads=" << c.heads << " N=" << c.N
+               << " M=" << c.M << " dk=" << c.dk << " dv=" << c.dv << " causal=" << c.causal << " spread=" << c.spread
+               << " seed=" << c.seed;
 }
 
 struct DecodeInputs {
@@ -37,7 +38,8 @@ inline DecodeInputs decode_inputs(const DecodeCase& c) {
         for (Index i = 0; i < out.size(); ++i) out.set(i, static_cast<float>(size * normal(generator)));
         return out;
     };
-    return {drawn({c.batch, c.query_heads, c.N, c.dk}, c.spread), drawn({c.batch, c.heads, c.M, c.dk}, 1), drawn({c.batch, c.heads, c.M, c.dv}, 1)};
+    return {drawn({c.batch, c.query_heads, c.N, c.dk}, c.spread), drawn({c.batch, c.heads, c.M, c.dk}, 1),
+            drawn({c.batch, c.heads, c.M, c.dv}, 1)};
 }
 
 // softmax(scale q kᵀ) v, ln Σ e^{score}, and what bounds the rounding errors: Σ P|v| and the largest |score|.
@@ -47,7 +49,8 @@ struct DecodeOracle {
 
     DecodeOracle(const DecodeCase& c, const DecodeInputs& in, double scale) {
         for (Index r = 0; r < c.batch * c.query_heads * c.N; ++r) {
-            const Index b = r / (c.query_heads * c.N), hq = r / c.N % c.query_heads, h = b * c.heads + hq / (c.query_heads / c.heads);
+            const Index b = r / (c.query_heads * c.N), hq = r / c.N % c.query_heads,
+                        h = b * c.heads + hq / (c.query_heads / c.heads);
             const Index seen = c.causal ? c.M - c.N + r % c.N + 1 : c.M;
             std::vector<double> s(static_cast<std::size_t>(seen));
             for (Index j = 0; j < seen; ++j) {

@@ -35,7 +35,8 @@ TEST_CASE("the answer of auto is kept in the cache directory with the identity o
     const auto file = nlohmann::json::parse(in);
     CHECK(file.at("identity").get<std::string>().size() > 40);
     bool found = false;
-    for (const auto& [key, value] : file.at("choices").items()) found = found || (key.find("heads=2 N=128 r=8 d=8") != std::string::npos && value == name);
+    for (const auto& [key, value] : file.at("choices").items())
+        found = found || (key.find("heads=2 N=128 r=8 d=8") != std::string::npos && value == name);
     CHECK(found);
 }
 
@@ -50,5 +51,7 @@ TEST_CASE("auto asks with the block that was given, and never the forms that are
     const std::string text((std::istreambuf_iterator<char>(in)), {});
     CHECK(text.find("N=128 r=4 d=4 state block=16 ") != std::string::npos);
     CHECK(text.find("N=128 r=4 d=4 state block=128 ") != std::string::npos);
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(exact::choice_file()).parent_path())) CHECK(entry.path().filename() == "choice.json");
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::filesystem::path(exact::choice_file()).parent_path()))
+        CHECK(entry.path().filename() == "choice.json");
 }

@@ -1,5 +1,5 @@
-// Counted operations and memory of the definitions against the closed forms of core/exact/cost.hpp (claims B1, C1, C4, F5,
-// G1, G5, G6, D3's minimal form), exactly; and the closed forms against figures written out.
+// Counted operations and memory of the definitions against the closed forms of core/exact/cost.hpp (claims B1, C1, C4,
+// F5, G1, G5, G6, D3's minimal form), exactly; and the closed forms against figures written out.
 #include <array>
 #include <cmath>
 #include <set>
@@ -24,7 +24,8 @@ template <class F>
 OperationCount count(Index N, double gamma, F&& f) {
     const std::vector<Counted> x(static_cast<std::size_t>(N * std::max(r, d)), Counted(1));
     std::vector<Counted> O(static_cast<std::size_t>(N * d));
-    const exact::Head<Counted> h{{x.data(), N, r}, {x.data(), N, r}, {x.data(), N, d}, {O.data(), N, d}, gamma, nullptr};
+    const exact::Head<Counted> h{{x.data(), N, r}, {x.data(), N, r}, {x.data(), N, d}, {O.data(), N, d}, gamma,
+                                 nullptr};
     counted = {};
     f(h);
     // The last output of N ones: Σ_j γ^(N-j) r.
@@ -34,7 +35,9 @@ OperationCount count(Index N, double gamma, F&& f) {
     return std::exchange(counted, {});
 }
 
-OperationCount macs(Index multiply_adds, Index more_multiplies = 0) { return {multiply_adds + more_multiplies, multiply_adds, 0, 0}; }
+OperationCount macs(Index multiply_adds, Index more_multiplies = 0) {
+    return {multiply_adds + more_multiplies, multiply_adds, 0, 0};
+}
 
 Index tau(Index n) { return n * (n + 1) / 2; }
 
@@ -54,7 +57,8 @@ TEST_CASE("the operations and the memory of every definition are those of its cl
             // b = 1, N = bT - 1, b = N, b > N and others.
             std::set<Index> blocks{0};
             if (m.block > 0)
-                for (Index b : {Index{1}, Index{2}, Index{7}, Index{8}, Index{32}, (N + 1) / 2, (N + 1) / 3, N - 1, N, N + 3})
+                for (Index b :
+                     {Index{1}, Index{2}, Index{7}, Index{8}, Index{32}, (N + 1) / 2, (N + 1) / 3, N - 1, N, N + 3})
                     if (b >= 1) blocks.insert(b);
             for (Index b : blocks)
                 for (double gamma : {1.0, 0.5})
@@ -80,7 +84,8 @@ TEST_CASE("the operations and the memory of every definition are those of its cl
                         CHECK(operations == closed.operations);
                         CHECK(scalars == closed.memory);
                         double sum = 0;  // the last output: Σ_j γ^(N-j) r, or 1 where it is divided by that
-                        for (Index j = 0; j < N; ++j) sum += static_cast<double>(r) * std::pow(gamma, static_cast<double>(j));
+                        for (Index j = 0; j < N; ++j)
+                            sum += static_cast<double>(r) * std::pow(gamma, static_cast<double>(j));
                         CHECK(O.back().value == Approx(normalize ? 1 : sum));
                     }
         }
@@ -88,8 +93,12 @@ TEST_CASE("the operations and the memory of every definition are those of its cl
 }
 
 TEST_CASE("the closed forms are those of the claims where these are written out", "[exact][counts][cost]") {
-    const auto adds = [](const char* name, const exact::Work& w) { return exact::cost(exact::method(name), w).operations.adds; };
-    const auto memory_of = [](const char* name, const exact::Work& w) { return exact::cost(exact::method(name), w).memory; };
+    const auto adds = [](const char* name, const exact::Work& w) {
+        return exact::cost(exact::method(name), w).operations.adds;
+    };
+    const auto memory_of = [](const char* name, const exact::Work& w) {
+        return exact::cost(exact::method(name), w).memory;
+    };
     // B1: the unit block costs N(r+d) + 2(N-1)rd, not the 2Nrd of row-based.
     CHECK(adds("block-based", {100, 5, 7, 1}) == 100 * 12 + 2 * 99 * 35);
     CHECK(adds("row-based", {100, 5, 7}) == 2 * 100 * 35);
@@ -99,7 +108,8 @@ TEST_CASE("the closed forms are those of the claims where these are written out"
     // G5: 4nd² dense with b = d; G6: q'(r+d+1) + 2nr(d+1) normalised, and nd divisions.
     CHECK(adds("hybrid", {1024, 128, 128, 128}) == Index{4} * 1024 * 128 * 128);
     const exact::Cost normalised = exact::cost(exact::method("hybrid"), {300, 8, 6, 128, false, true});
-    CHECK(normalised.operations == OperationCount{(2 * 128 * 128 + 44 * 44) * (15 + 1) + 2 * 300 * 8 * 7, (2 * 128 * 128 + 44 * 44) * 15 + 2 * 300 * 8 * 7, 0, 300 * 6});
+    CHECK(normalised.operations == OperationCount{(2 * 128 * 128 + 44 * 44) * (15 + 1) + 2 * 300 * 8 * 7,
+                                                  (2 * 128 * 128 + 44 * 44) * 15 + 2 * 300 * 8 * 7, 0, 300 * 6});
     // G3: all prefix states against those of a block and against the carry.
     CHECK(memory_of("outer-product", {8192, 128, 128}) == Index{8192} * 128 * 128);
     CHECK(memory_of("outer-product-blockwise", {8192, 128, 128}) == (1 + 128) * 128 * 128);
@@ -118,21 +128,25 @@ TEST_CASE("the closed forms are those of the claims where these are written out"
     }
 }
 
-TEST_CASE("hybrid takes fewer operations than inner-product from N > 2d dense, 3d triangular", "[exact][counts][cost]") {
+TEST_CASE("hybrid takes fewer operations than inner-product from N > 2d dense, 3d triangular",
+          "[exact][counts][cost]") {
     using exact::Tiles;
     for (Index width : {1, 2, 3, 16, 64, 128}) {
         CAPTURE(width);
         CHECK(exact::crossover({1, width, width, width}, Tiles::dense) == 2 * width + 1);
         CHECK(exact::crossover({1, width, width, width}, Tiles::triangular) == 3 * width + 1);
     }
-    // Against the counts themselves, for widths and blocks that do not match: below it the length before is not cheaper,
-    // from it on all are. The dense inner-product form is vanilla.
-    for (const auto& [width_r, width_d, b] : {std::array<Index, 3>{3, 5, 4}, {5, 3, 1}, {16, 2, 30}, {2, 16, 7}, {8, 8, 64}})
+    // Against the counts themselves, for widths and blocks that do not match: below it the length before is not
+    // cheaper, from it on all are. The dense inner-product form is vanilla.
+    for (const auto& [width_r, width_d, b] :
+         {std::array<Index, 3>{3, 5, 4}, {5, 3, 1}, {16, 2, 30}, {2, 16, 7}, {8, 8, 64}})
         for (bool normalize : {false, true}) {
             const Index from = exact::crossover({1, width_r, width_d, b, false, normalize}, Tiles::dense);
             INFO("r=" << width_r << " d=" << width_d << " b=" << b << " normalize=" << normalize << " from=" << from);
             const auto saved = [&, r_ = width_r, d_ = width_d, b_ = b](Index N) {
-                const auto adds = [&](const char* name, Index block) { return exact::cost(exact::method(name), {N, r_, d_, block, false, normalize}).operations.adds; };
+                const auto adds = [&](const char* name, Index block) {
+                    return exact::cost(exact::method(name), {N, r_, d_, block, false, normalize}).operations.adds;
+                };
                 return adds("vanilla", 0) - adds("hybrid", b_);
             };
             CHECK((from == 1 || saved(from - 1) <= 0));
@@ -144,8 +158,10 @@ TEST_CASE("what has no cost is named", "[exact][counts][cost]") {
     const auto& fleet = exact::method("fleet");
     CHECK_THROWS_WITH(exact::cost(fleet, {0, 1, 1}), contains_text("N: 0, expected a number from 1 to 1099511627776"));
     CHECK_THROWS_WITH(exact::cost(fleet, {1, 1, 1, -1}), contains_text("block: -1, expected"));
-    CHECK_THROWS_WITH(exact::cost(exact::method("vanilla"), {1, 1, 1, 2}), contains_text("block: the method \"vanilla\" has none"));
-    CHECK_THROWS_WITH(exact::cost(exact::method("vanilla"), {Index{1} << 40, 1, 1}), contains_text("the count is 2^63 or more"));
+    CHECK_THROWS_WITH(exact::cost(exact::method("vanilla"), {1, 1, 1, 2}),
+                      contains_text("block: the method \"vanilla\" has none"));
+    CHECK_THROWS_WITH(exact::cost(exact::method("vanilla"), {Index{1} << 40, 1, 1}),
+                      contains_text("the count is 2^63 or more"));
     CHECK(exact::cost(fleet, {Index{1} << 40, 128, 128}).operations.multiplies == (Index{1} << 55));
 }
 
@@ -157,9 +173,12 @@ TEST_CASE("the definition itself: N(N+1)/2 (r+d)", "[exact][counts]") {
     }
 }
 
-TEST_CASE("lightning-attention-2 is linear for a fixed block, quadratic only for a block that grows", "[exact][counts]") {
+TEST_CASE("lightning-attention-2 is linear for a fixed block, quadratic only for a block that grows",
+          "[exact][counts]") {
     // Claims B2, settling O(N²) of 000 Table 1 against O(N) of leet Table 1.
-    const auto total = [](Index N, Index b) { return static_cast<double>(count(N, 1, [b](auto& h) { exact::lightning_attention_2(h, b); }).multiplies); };
+    const auto total = [](Index N, Index b) {
+        return static_cast<double>(count(N, 1, [b](auto& h) { exact::lightning_attention_2(h, b); }).multiplies);
+    };
     const double b = 16, rd = r * d;
     CHECK(total(1024, 16) / total(512, 16) == Approx(2 + 2 * b * rd / total(512, 16)));
     CHECK(total(1024, 1024) / total(512, 512) > 3.9);
@@ -172,14 +191,17 @@ TEST_CASE("recursion: rd·S(N,t) and its leaves, every length to 300", "[exact][
             const OperationCount closed = exact::cost(exact::method("recursion"), {N, r, d, t}).operations;
             CHECK(closed == macs(r * d * exact::halved(N, t) + (r + d) * leaves(N, t)));
             CHECK(count(N, 1, [t](auto& h) { exact::recursion(h, t); }) == closed);
-            CHECK(count(N, 1, [t](auto& h) { exact::recursion(h, t, exact::Leaf::row_based); }) == macs(r * d * exact::halved(N, t) + 2 * N * r * d));
+            CHECK(count(N, 1, [t](auto& h) { exact::recursion(h, t, exact::Leaf::row_based); }) ==
+                  macs(r * d * exact::halved(N, t) + 2 * N * r * d));
             // With decay the base case is the same: rS multiplies for the scaled rows, and the masks of the leaves.
-            CHECK(count(N, 0.5, [t](auto& h) { exact::recursion(h, t); }) == exact::cost(exact::method("recursion"), {N, r, d, t, true}).operations);
+            CHECK(count(N, 0.5, [t](auto& h) { exact::recursion(h, t); }) ==
+                  exact::cost(exact::method("recursion"), {N, r, d, t, true}).operations);
         }
     }
 }
 
-TEST_CASE("recursion: the closed form of S equals the sum over nodes, to 3000, and its printed values", "[exact][counts]") {
+TEST_CASE("recursion: the closed form of S equals the sum over nodes, to 3000, and its printed values",
+          "[exact][counts]") {
     struct Nodes {
         static Index sum(Index n, Index t) { return n <= t ? 0 : n + sum(n / 2, t) + sum(n - n / 2, t); }
     };
@@ -202,8 +224,10 @@ TEST_CASE("fleet in tiles: 2Nrd multiplies and (3N - ⌈N/Br⌉)rd adds", "[exac
             const Index Tr = (N + Br - 1) / Br;
             for (Index Bc : {1, 2, 5}) {
                 INFO("N=" << N << " Br=" << Br << " Bc=" << Bc);
-                CHECK(count(N, 1, [&](auto& h) { exact::fleet(h, Br, Bc); }) == OperationCount{2 * N * r * d, (3 * N - Tr) * r * d, 0, 0});
-                CHECK(count(N, 0.5, [&](auto& h) { exact::fleet(h, Br, Bc); }) == OperationCount{(4 * N - Tr) * r * d, (3 * N - Tr) * r * d, 0, 0});
+                CHECK(count(N, 1, [&](auto& h) { exact::fleet(h, Br, Bc); }) ==
+                      OperationCount{2 * N * r * d, (3 * N - Tr) * r * d, 0, 0});
+                CHECK(count(N, 0.5, [&](auto& h) { exact::fleet(h, Br, Bc); }) ==
+                      OperationCount{(4 * N - Tr) * r * d, (3 * N - Tr) * r * d, 0, 0});
             }
         }
     }
@@ -216,7 +240,8 @@ TEST_CASE("normalised: the counts of width d+1 and Nd divisions, through the pub
     const auto result = causal_linear_attention_counted(in.B, in.C, in.V, options(c, "row-based"), n);
     CHECK(n == OperationCount{2 * 2 * c.N * r * (d + 1), 2 * 2 * c.N * r * (d + 1), 0, 2 * c.N * d});
     CHECK(Oracle(c, in).mismatch(result.O) == "");
-    CHECK_THROWS_WITH(causal_linear_attention_counted(in.B, in.C, in.V, options(c, "auto"), n), contains_text("names no definition"));
+    CHECK_THROWS_WITH(causal_linear_attention_counted(in.B, in.C, in.V, options(c, "auto"), n),
+                      contains_text("names no definition"));
 }
 
 TEST_CASE("counts of the caller survive a counted call that is stopped", "[exact][counts]") {

@@ -32,7 +32,9 @@ TEST_CASE("inputs that do not belong together are named", "[exact][errors]") {
     refused(x, x, ones({2, 2, 8, 4}), {}, "V: batch 2, expected 1 like B");
     refused(x, x, ones({8, 4}), {}, "V: 2 dimensions (8×4), expected 4 like B (1×2×8×4)");
     refused(x, x, ones({1, 2, 8, 4}, DType::f64), {}, "V: Float64, expected Float32 like B");
-    refused(ones({8}), x, x, {}, "B: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    refused(
+        ones({8}), x, x, {},
+        "B: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
 }
 
 TEST_CASE("options out of range are named", "[exact][errors]") {

@@ -40,7 +40,8 @@ TEST_CASE("every method equals the definition, for every length, decay, normalis
     for (Index N : lengths)
         for (const auto& decay : decays(3))
             for (bool normalize : {false, true})
-                for (DType type : {DType::f32, DType::f64}) check_methods({2, 3, N, 16, 24, decay, normalize, ++seed}, type, {1, 7, N + 5});
+                for (DType type : {DType::f32, DType::f64})
+                    check_methods({2, 3, N, 16, 24, decay, normalize, ++seed}, type, {1, 7, N + 5});
 }
 
 TEST_CASE("every method equals the definition, for widths that no vector divides", "[exact]") {
@@ -50,11 +51,13 @@ TEST_CASE("every method equals the definition, for widths that no vector divides
         for (Index N : {1, 65, 130})
             for (const auto& decay : decays(1))
                 for (bool normalize : {false, true})
-                    for (DType type : {DType::f32, DType::f64}) check_methods({1, 1, N, r, d, decay, normalize, ++seed}, type, {64, 96});
+                    for (DType type : {DType::f32, DType::f64})
+                        check_methods({1, 1, N, r, d, decay, normalize, ++seed}, type, {64, 96});
 }
 
 TEST_CASE("every method equals the definition at length 1000", "[exact]") {
-    for (const auto& decay : decays(2)) check_methods({1, 2, 1000, 33, 17, decay, false, 77}, DType::f32, {100, 128, 1000});
+    for (const auto& decay : decays(2))
+        check_methods({1, 2, 1000, 33, 17, decay, false, 77}, DType::f32, {100, 128, 1000});
     check_methods({1, 1, 1000, 32, 64, {0.99}, true, 78}, DType::f32, {17});
 }
 
@@ -86,7 +89,8 @@ TEST_CASE("zeros give exact zeros and denormals stay within the smallest numbers
     Inputs in = inputs(c, DType::f32);
     for (const Method& m : exact::methods()) {
         INFO(m.name);
-        const Tensor O = causal_linear_attention(Tensor::zeros(DType::f32, in.B.shape()), in.C, in.V, options(c, m.name)).O;
+        const Tensor O =
+            causal_linear_attention(Tensor::zeros(DType::f32, in.B.shape()), in.C, in.V, options(c, m.name)).O;
         for (Index i = 0; i < O.size(); ++i) REQUIRE(O.get(i) == 0);
     }
     for (Tensor* A : {&in.B, &in.C}) *A = Tensor::full(DType::f32, in.B.shape(), 1.0);
@@ -127,12 +131,15 @@ TEST_CASE("two- and three-dimensional inputs, 16-bit types and scale", "[exact]"
         const Inputs rounded{small.B.to(DType::f32), small.C.to(DType::f32), small.V.to(DType::f32)};
         const Tensor O = causal_linear_attention(small.B, small.C, small.V, options(c, "lightning-attention-2")).O;
         CHECK(O.dtype() == type);
-        CHECK(same_bits(O, causal_linear_attention(rounded.B, rounded.C, rounded.V, options(c, "lightning-attention-2")).O.to(type)));
+        CHECK(same_bits(
+            O,
+            causal_linear_attention(rounded.B, rounded.C, rounded.V, options(c, "lightning-attention-2")).O.to(type)));
     }
 
     auto scaled = options(c, "row-based");
     scaled.scale = -2;
-    const Tensor O = causal_linear_attention(in.B, in.C, in.V, scaled).O, plain = causal_linear_attention(in.B, in.C, in.V, options(c, "row-based")).O;
+    const Tensor O = causal_linear_attention(in.B, in.C, in.V, scaled).O,
+                 plain = causal_linear_attention(in.B, in.C, in.V, options(c, "row-based")).O;
     for (Index i = 0; i < O.size(); ++i) REQUIRE(O.get(i) == -2 * plain.get(i));
 }
 

@@ -71,18 +71,27 @@ struct Oracle {
         std::vector<double> out(static_cast<std::size_t>(c.batch * c.heads * c.N * wide));
         const auto values = [&](const Tensor& A) {
             std::vector<double> x(static_cast<std::size_t>(A.size()));
-            for (std::size_t i = 0; i < x.size(); ++i) x[i] = absolute ? std::abs(A.get(static_cast<Index>(i))) : A.get(static_cast<Index>(i));
+            for (std::size_t i = 0; i < x.size(); ++i)
+                x[i] = absolute ? std::abs(A.get(static_cast<Index>(i))) : A.get(static_cast<Index>(i));
             return x;
         };
         const auto b = values(in.B), k = values(in.C), v = values(in.V);
         std::vector<double> ones(static_cast<std::size_t>(c.N * wide));
         for (Index h = 0; h < c.batch * c.heads; ++h) {
             for (Index i = 0; i < c.N; ++i) {
-                for (Index j = 0; j < c.d; ++j) ones[static_cast<std::size_t>(i * wide + j)] = v[static_cast<std::size_t>((h * c.N + i) * c.d + j)];
+                for (Index j = 0; j < c.d; ++j)
+                    ones[static_cast<std::size_t>(i * wide + j)] = v[static_cast<std::size_t>((h * c.N + i) * c.d + j)];
                 ones[static_cast<std::size_t>(i * wide + c.d)] = 1;
             }
-            const double gamma = c.decay.empty() ? 1 : c.decay.size() == 1 ? c.decay[0] : c.decay[static_cast<std::size_t>(h % c.heads)];
-            exact::definition<double>({{b.data() + h * c.N * c.r, c.N, c.r}, {k.data() + h * c.N * c.r, c.N, c.r}, {ones.data(), c.N, wide}, {out.data() + h * c.N * wide, c.N, wide}, gamma, nullptr});
+            const double gamma = c.decay.empty()       ? 1
+                                 : c.decay.size() == 1 ? c.decay[0]
+                                                       : c.decay[static_cast<std::size_t>(h % c.heads)];
+            exact::definition<double>({{b.data() + h * c.N * c.r, c.N, c.r},
+                                       {k.data() + h * c.N * c.r, c.N, c.r},
+                                       {ones.data(), c.N, wide},
+                                       {out.data() + h * c.N * wide, c.N, wide},
+                                       gamma,
+                                       nullptr});
         }
         return out;
     }
@@ -93,7 +102,8 @@ struct Oracle {
         return c.normalize ? p / P[at + static_cast<std::size_t>(c.d)] : p;
     }
 
-    // Allowed error: k u Π with k = 2N + r + 16 roundings (2N: sums and powers of γ), plus a few of the smallest numbers.
+    // Allowed error: k u Π with k = 2N + r + 16 roundings (2N: sums and powers of γ), plus a few of the smallest
+    // numbers.
     double bound(Index row, Index column, DType type) const {
         const double u = type == DType::f64 ? std::ldexp(1.0, -53) : std::ldexp(1.0, -24);
         const double tiny = type == DType::f64 ? 0 : 1e-37;
@@ -113,7 +123,8 @@ struct Oracle {
             for (Index column = 0; column < c.d; ++column) {
                 const double got = O.get(row * c.d + column), want = expected(row, column);
                 if (!(std::abs(got - want) <= bound(row, column, O.dtype()))) {
-                    return sentence("row ", row, " column ", column, ": got ", got, ", expected ", want, " within ", bound(row, column, O.dtype()));
+                    return sentence("row ", row, " column ", column, ": got ", got, ", expected ", want, " within ",
+                                    bound(row, column, O.dtype()));
                 }
             }
         }

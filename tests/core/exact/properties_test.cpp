@@ -23,11 +23,14 @@ Tensor tokens(const Tensor& A, Index from, Index to) {
     Tensor out(A.dtype(), {s[0], s[1], to - from, s[3]});
     const auto row = static_cast<std::size_t>(s[3]) * size_of(A.dtype());
     for (Index h = 0; h < s[0] * s[1]; ++h)
-        std::memcpy(out.raw() + static_cast<std::size_t>(h * (to - from)) * row, A.raw() + static_cast<std::size_t>(h * s[2] + from) * row, static_cast<std::size_t>(to - from) * row);
+        std::memcpy(out.raw() + static_cast<std::size_t>(h * (to - from)) * row,
+                    A.raw() + static_cast<std::size_t>(h * s[2] + from) * row,
+                    static_cast<std::size_t>(to - from) * row);
     return out;
 }
 
-const std::vector<Case> cases{{2, 2, 200, 16, 24, {}, false, 41}, {1, 3, 131, 5, 33, {0.9}, false, 42}, {1, 1, 300, 20, 16, {0.99}, true, 43}};
+const std::vector<Case> cases{
+    {2, 2, 200, 16, 24, {}, false, 41}, {1, 3, 131, 5, 33, {0.9}, false, 42}, {1, 1, 300, 20, 16, {0.99}, true, 43}};
 
 }  // namespace
 
@@ -80,19 +83,24 @@ TEST_CASE("two parts with the state carried over equal one call", "[exact]") {
                 auto o = options(c, m.name);
                 o.return_state = true;
                 const auto whole = causal_linear_attention(in.B, in.C, in.V, o);
-                const auto first = causal_linear_attention(tokens(in.B, 0, at), tokens(in.C, 0, at), tokens(in.V, 0, at), o);
+                const auto first =
+                    causal_linear_attention(tokens(in.B, 0, at), tokens(in.C, 0, at), tokens(in.V, 0, at), o);
                 o.state = first.state;
-                const auto second = causal_linear_attention(tokens(in.B, at, c.N), tokens(in.C, at, c.N), tokens(in.V, at, c.N), o);
+                const auto second =
+                    causal_linear_attention(tokens(in.B, at, c.N), tokens(in.C, at, c.N), tokens(in.V, at, c.N), o);
                 Tensor joined(DType::f32, whole.O.shape());
                 for (Index h = 0; h < c.batch * c.heads; ++h)
                     for (Index i = 0; i < c.N; ++i)
                         for (Index k = 0; k < c.d; ++k) {
-                            const double value = i < at ? first.O.get((h * at + i) * c.d + k) : second.O.get((h * (c.N - at) + i - at) * c.d + k);
+                            const double value = i < at ? first.O.get((h * at + i) * c.d + k)
+                                                        : second.O.get((h * (c.N - at) + i - at) * c.d + k);
                             joined.set((h * c.N + i) * c.d + k, value);
                         }
                 CHECK(oracle.mismatch(joined) == "");
                 REQUIRE(whole.state.shape() == second.state.shape());
-                for (Index i = 0; i < whole.state.size(); ++i) REQUIRE(std::abs(whole.state.get(i) - second.state.get(i)) <= 1e-4 * (1 + std::abs(whole.state.get(i))));
+                for (Index i = 0; i < whole.state.size(); ++i)
+                    REQUIRE(std::abs(whole.state.get(i) - second.state.get(i)) <=
+                            1e-4 * (1 + std::abs(whole.state.get(i))));
             }
         }
     }
@@ -170,8 +178,8 @@ TEST_CASE("no method but vanilla needs memory that grows as N², outer-product g
             CHECK(small >= 4.0 * 1024 * 16 * 16);
             CHECK(large == Approx(4 * small).epsilon(0.01));
         } else {
-            // At most, for each of the two heads, a table of powers, a row of scores and, in recursion, partial sums of large
-            // nodes grow at all; and either run may have had one head in work at a time or both.
+            // At most, for each of the two heads, a table of powers, a row of scores and, in recursion, partial sums of
+            // large nodes grow at all; and either run may have had one head in work at a time or both.
             CHECK(large <= 2 * small + 4096 * 16.0 + 20 * 16 * 16 * 4);
             CHECK(extra(m, 4096, true) <= 8.4 * extra(m, 1024, true) + 1e5);
         }

@@ -53,7 +53,9 @@ GatedInputs tokens(const GatedInputs& in, Index from, Index to) {
     return out;
 }
 
-double worst(const LinearResult& got, const LinearResult& want) { return std::max(relative_error(got.O, want.O), relative_error(got.state, want.state)); }
+double worst(const LinearResult& got, const LinearResult& want) {
+    return std::max(relative_error(got.O, want.O), relative_error(got.state, want.state));
+}
 
 }  // namespace
 
@@ -83,7 +85,8 @@ TEST_CASE("every update and mode agrees with the recurrence", "[gated]") {
 
 TEST_CASE("every chunk length gives the same", "[gated]") {
     const Poison poison;
-    for (const GatedCase& c : each_update({.batch = 1, .heads = 1, .group = 2, .N = 33, .dk = 6, .dv = 5, .gate = 0.5, .seed = 7})) {
+    for (const GatedCase& c :
+         each_update({.batch = 1, .heads = 1, .group = 2, .N = 33, .dk = 6, .dv = 5, .gate = 0.5, .seed = 7})) {
         const GatedInputs in = gated_inputs(c);
         const LinearResult want = oracle(in);
         for (Index chunk = 1; chunk <= 35; ++chunk) {
@@ -98,7 +101,8 @@ TEST_CASE("every chunk length gives the same", "[gated]") {
 }
 
 TEST_CASE("Float32 keeps 1e-5 over 4096 tokens with ordinary gates", "[gated]") {
-    for (const GatedCase& c : each_update({.heads = 2, .N = 4096, .dk = 32, .dv = 24, .gate = 0.05, .state = false, .seed = 8})) {
+    for (const GatedCase& c :
+         each_update({.heads = 2, .N = 4096, .dk = 32, .dv = 24, .gate = 0.05, .state = false, .seed = 8})) {
         const GatedInputs in = gated_inputs(c);
         INFO(c);
         CHECK(worst(run(in.to(DType::f32), "chunkwise"), oracle(in)) <= 1e-5);
@@ -110,16 +114,26 @@ TEST_CASE("strong gates, forgotten states and writing strengths of 0 and 1 stay 
     std::vector<GatedCase> cases;
     for (double gate : {1.0, 20.0, 60.0, std::numeric_limits<double>::infinity()}) {
         for (const auto& [low, high] : {std::pair{0.0, 0.0}, {1.0, 1.0}, {0.0, 1.0}, {0.0, 2.0}}) {
-            for (GatedCase c : each_update({.heads = 2, .N = 300, .dk = 24, .dv = 20, .gate = gate, .beta_low = low, .beta_high = high, .seed = 9})) cases.push_back(c);
+            for (GatedCase c : each_update({.heads = 2,
+                               .N = 300,
+                               .dk = 24,
+                               .dv = 20,
+                               .gate = gate,
+                               .beta_low = low,
+                               .beta_high = high,
+                               .seed = 9}))
+                cases.push_back(c);
         }
     }
     // Keys of norm 5 and β up to 1: β|k|² reaches 25, what a gate of e^-4 or less keeps in bounds.
-    for (GatedCase c : each_update({.update = "gated_delta", .heads = 2, .N = 300, .dk = 24, .dv = 20, .gate = 5, .key_norm = 5, .seed = 10}))
+    for (GatedCase c : each_update(
+             {.update = "gated_delta", .heads = 2, .N = 300, .dk = 24, .dv = 20, .gate = 5, .key_norm = 5, .seed = 10}))
         if (c.gated() && !c.channels) cases.push_back(c);
     for (const GatedCase& c : cases) {
         GatedInputs in = gated_inputs(c);
         if (c.key_norm == 5)
-            for (Index i = 0; i < in.options.log_decay->size(); ++i) in.options.log_decay->set(i, static_cast<float>(in.options.log_decay->get(i) - 4));
+            for (Index i = 0; i < in.options.log_decay->size(); ++i)
+                in.options.log_decay->set(i, static_cast<float>(in.options.log_decay->get(i) - 4));
         const LinearResult want = oracle(in);
         for (const auto& mode : modes) {
             INFO(mode << " " << c);
@@ -150,7 +164,10 @@ TEST_CASE("a gate of exactly 0 hides scores that overflow", "[gated]") {
 TEST_CASE("what is left behind a strong gate is in the output and in the state", "[gated]") {
     for (bool channels : {false, true}) {
         for (double g : {-36.0, -75.0, -88.0}) {
-            GatedInputs in{Tensor::full(DType::f32, {3, 1}, 1), Tensor::full(DType::f32, {3, 1}, 1), Tensor::full(DType::f32, {3, 1}, 1), {}};
+            GatedInputs in{Tensor::full(DType::f32, {3, 1}, 1),
+                           Tensor::full(DType::f32, {3, 1}, 1),
+                           Tensor::full(DType::f32, {3, 1}, 1),
+                           {}};
             in.v.set(0, 1e33);
             in.options.update = "gated";
             in.options.log_decay = Tensor::full(DType::f32, channels ? Shape{3, 1} : Shape{3}, g);
@@ -168,13 +185,15 @@ TEST_CASE("what is left behind a strong gate is in the output and in the state",
 
 TEST_CASE("zeros and denormal numbers", "[gated]") {
     for (double size : {0.0, 1e-42, 1e-30}) {
-        for (const GatedCase& c : each_update({.heads = 1, .N = 97, .dk = 9, .dv = 9, .key_norm = 0, .state = false, .seed = 11})) {
+        for (const GatedCase& c :
+             each_update({.heads = 1, .N = 97, .dk = 9, .dv = 9, .key_norm = 0, .state = false, .seed = 11})) {
             GatedInputs in = gated_inputs(c);
             for (Index i = 0; i < in.v.size(); ++i) in.v.set(i, static_cast<float>(size * in.v.get(i)));
             for (Index i = 0; i < in.k.size(); ++i) in.k.set(i, static_cast<float>(0.3 * in.k.get(i)));
             const LinearResult want = oracle(in), got = run(in.to(DType::f32), "chunkwise");
             INFO("values of size " << size << " " << c);
-            for (Index i = 0; i < want.O.size(); ++i) CHECK(std::abs(got.O.get(i) - want.O.get(i)) <= 1e-4 * std::abs(want.O.get(i)) + 1e-5 * size + 1e-37);
+            for (Index i = 0; i < want.O.size(); ++i)
+                CHECK(std::abs(got.O.get(i) - want.O.get(i)) <= 1e-4 * std::abs(want.O.get(i)) + 1e-5 * size + 1e-37);
         }
     }
 }
@@ -228,7 +247,8 @@ TEST_CASE("two parts of a sequence with the state handed over equal one call, in
 TEST_CASE("the number of threads changes no bit, in the gated family", "[gated]") {
     const int before = threads();
     for (Index heads : {1, 3}) {
-        for (const GatedCase& c : each_update({.heads = heads, .group = 2, .N = 130, .dk = 20, .dv = 200, .seed = 14})) {
+        for (const GatedCase& c :
+             each_update({.heads = heads, .group = 2, .N = 130, .dk = 20, .dv = 200, .seed = 14})) {
             const GatedInputs in = gated_inputs(c).to(DType::f32);
             INFO(c);
             set_threads(1);
@@ -245,7 +265,8 @@ TEST_CASE("the number of threads changes no bit, in the gated family", "[gated]"
 }
 
 TEST_CASE("queries of a group share the state of one head of keys", "[gated]") {
-    for (const GatedCase& c : each_update({.batch = 2, .heads = 2, .group = 3, .N = 70, .dk = 8, .dv = 6, .seed = 15})) {
+    for (const GatedCase& c :
+         each_update({.batch = 2, .heads = 2, .group = 3, .N = 70, .dk = 8, .dv = 6, .seed = 15})) {
         const GatedInputs in = gated_inputs(c);
         // The same with keys, values and gates repeated for every head of the queries.
         const auto repeated = [&](const Tensor& A) {
@@ -293,7 +314,8 @@ TEST_CASE("tensors without batch and heads, storage types and shared gates", "[g
     }
 
     // One head of gates for all heads of keys.
-    GatedInputs many = gated_inputs({.update = "gated_delta", .batch = 2, .heads = 3, .N = 40, .dk = 5, .dv = 4, .seed = 17});
+    GatedInputs many =
+        gated_inputs({.update = "gated_delta", .batch = 2, .heads = 3, .N = 40, .dk = 5, .dv = 4, .seed = 17});
     const auto head = [&](const Tensor& A, Index count) {
         Tensor out(A.dtype(), {2, count, 40});
         for (Index h = 0; h < 2 * count; ++h)
@@ -323,7 +345,10 @@ TEST_CASE("the multiply-adds of the delta rule in chunks are those of its closed
 }
 
 TEST_CASE("bad input to linear attention is refused in one sentence", "[gated][errors]") {
-    const GatedInputs in = gated_inputs({.update = "gated_delta", .batch = 1, .heads = 2, .group = 2, .N = 8, .dk = 4, .dv = 3, .seed = 19}).to(DType::f32);
+    const GatedInputs in =
+        gated_inputs(
+            {.update = "gated_delta", .batch = 1, .heads = 2, .group = 2, .N = 8, .dk = 4, .dv = 3, .seed = 19})
+            .to(DType::f32);
     const auto refused = [&](auto&& change, const std::string& message) {
         GatedInputs bad = in;
         change(bad);
@@ -334,16 +359,23 @@ TEST_CASE("bad input to linear attention is refused in one sentence", "[gated][e
             CHECK(std::string(error.what()) == message);
         }
     };
-    const auto ones = [](std::initializer_list<Index> dims, DType type = DType::f32) { return Tensor::full(type, Shape(dims), 1); };
+    const auto ones = [](std::initializer_list<Index> dims, DType type = DType::f32) {
+        return Tensor::full(type, Shape(dims), 1);
+    };
     refused([&](auto& x) { x.q = ones({1, 3, 8, 4}); }, "q: heads 3, expected a multiple of the 2 of k and v");
     refused([&](auto& x) { x.k = ones({1, 2, 9, 4}); }, "k: length 9, expected 8 like q");
     refused([&](auto& x) { x.k = ones({1, 2, 8, 5}); }, "k: width 5, expected 4 like q");
     refused([&](auto& x) { x.v = ones({1, 4, 8, 3}); }, "v: heads 4, expected 2 like k");
     refused([&](auto& x) { x.v = ones({1, 2, 8, 3}, DType::f64); }, "v: Float64, expected Float32 like q");
-    refused([&](auto& x) { x.q = ones({8}); }, "q: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    refused(
+        [&](auto& x) { x.q = ones({8}); },
+        "q: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
     refused([&](auto& x) { x.options.update = "gated-delta"; },
-            "update: \"gated-delta\", expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\" (did you mean \"gated_delta\"?)");
-    refused([&](auto& x) { x.options.mode = "chunk"; }, "mode: \"chunk\", expected one of \"recurrent\", \"chunkwise\", \"parallel\" (did you mean \"chunkwise\"?)");
+            "update: \"gated-delta\", expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\" (did you mean "
+            "\"gated_delta\"?)");
+    refused(
+        [&](auto& x) { x.options.mode = "chunk"; },
+        "mode: \"chunk\", expected one of \"recurrent\", \"chunkwise\", \"parallel\" (did you mean \"chunkwise\"?)");
     refused([&](auto& x) { x.options.chunk = 0; }, "chunk: 0, expected 1 or more");
     refused([&](auto& x) { x.options.scale = INFINITY; }, "scale: inf, expected a finite number");
     refused([&](auto& x) { x.options.log_decay.reset(); }, "log_decay: missing, update = \"gated_delta\" needs it");
@@ -351,10 +383,21 @@ TEST_CASE("bad input to linear attention is refused in one sentence", "[gated][e
     refused([&](auto& x) { x.options.update = "gated"; }, "beta: given, but update = \"gated\" has none");
     refused([&](auto& x) { x.options.beta.reset(); }, "beta: missing, update = \"gated_delta\" needs it");
     refused([&](auto& x) { x.options.beta = ones({1, 2, 7}); }, "beta: 1×2×7, expected 1×2×8");
-    refused([&](auto& x) { x.options.log_decay = ones({1, 2, 8, 3}); }, "log_decay: 1×2×8×3, expected 1×2×8, or 1×2×8×4 for a gate per key channel");
-    refused([&](auto& x) { x.options.log_decay = ones({1, 2, 8}); }, "log_decay: 1.0 in element 1, expected numbers <= 0 (the state is multiplied by their exponentials)");
-    refused([&](auto& x) { x.options.log_decay = Tensor::full(DType::f32, {1, 2, 8}, std::nan("")); },
-            "log_decay: NaN in element 1, expected numbers <= 0 (the state is multiplied by their exponentials)");
+    refused(
+        [&](auto& x) {
+            x.options.log_decay = ones({1, 2, 8, 3});
+        },
+        "log_decay: 1×2×8×3, expected 1×2×8, or 1×2×8×4 for a gate per key channel");
+    refused(
+        [&](auto& x) {
+            x.options.log_decay = ones({1, 2, 8});
+        },
+        "log_decay: 1.0 in element 1, expected numbers <= 0 (the state is multiplied by their exponentials)");
+    refused(
+        [&](auto& x) {
+            x.options.log_decay = Tensor::full(DType::f32, {1, 2, 8}, std::nan(""));
+        },
+        "log_decay: NaN in element 1, expected numbers <= 0 (the state is multiplied by their exponentials)");
     refused([&](auto& x) { x.options.state = ones({1, 2, 3, 4}); }, "state: 1×2×3×4, expected 1×2×4×3");
     refused([&](auto& x) { x.options.state = ones({1, 2, 4, 3}, DType::f64); }, "state: Float64, expected Float32");
 }

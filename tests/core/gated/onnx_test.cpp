@@ -76,7 +76,8 @@ TEST_CASE("the cases of the ONNX operator come out token by token", "[gated]") {
         CAPTURE(file);
         const OnnxCase c(file);
         const Index N = c.in.q.shape()[2];
-        Tensor state = c.in.options.state ? c.in.options.state->copy() : Tensor::zeros(DType::f32, c.present_state.shape());
+        Tensor state =
+            c.in.options.state ? c.in.options.state->copy() : Tensor::zeros(DType::f32, c.present_state.shape());
         Shape one = c.output.shape();
         one[2] = 1;
         Tensor O(c.output.dtype(), one), all(c.output.dtype(), c.output.shape());

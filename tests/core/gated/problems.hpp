@@ -14,12 +14,12 @@ namespace causeway::test {
 struct GatedCase {
     std::string update = "gated_delta";
     Index batch = 1, heads = 1, group = 1, N = 1, dk = 1, dv = 1;
-    bool channels = false;       // a gate per key channel
-    double gate = 0.1;           // gates are -gate · |normal|; Inf: a few of exactly -Inf among ordinary ones
+    bool channels = false;  // a gate per key channel
+    double gate = 0.1;      // gates are -gate · |normal|; Inf: a few of exactly -Inf among ordinary ones
     double beta_low = 0, beta_high = 1;
-    double key_norm = 1;         // keys are scaled to it; 0: normal entries as drawn
+    double key_norm = 1;  // keys are scaled to it; 0: normal entries as drawn
     double scale = 1;
-    bool state = true;           // starts from a random state
+    bool state = true;  // starts from a random state
     unsigned seed = 1;
 
     bool gated() const { return update == "gated" || update == "gated_delta"; }
@@ -27,9 +27,10 @@ struct GatedCase {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const GatedCase& c) {
-    return out << "update=" << c.update << " batch=" << c.batch << " heads=" << c.heads << " group=" << c.group << " N=" << c.N << " dk=" << c.dk
-               << " dv=" << c.dv << " channels=" << c.channels << " gate=" << c.gate << " beta=[" << c.beta_low << "," << c.beta_high
-               << "] key_norm=" << c.key_norm << " scale=" << c.scale << " state=" << c.state << " seed=" << c.seed;
+    return out << "update=" << c.update << " batch=" << c.batch << " heads=" << c.heads << " group=" << c.group
+               << " N=" << c.N << " dk=" << c.dk << " dv=" << c.dv << " channels=" << c.channels << " gate=" << c.gate
+               << " beta=[" << c.beta_low << "," << c.beta_high << "] key_norm=" << c.key_norm << " scale=" << c.scale
+               << " state=" << c.state << " seed=" << c.seed;
 }
 
 struct GatedInputs {
@@ -58,24 +59,31 @@ inline GatedInputs gated_inputs(const GatedCase& c) {
         return out;
     };
     const auto ordinary = [&] { return normal(generator); };
-    GatedInputs in{drawn({c.batch, c.heads * c.group, c.N, c.dk}, ordinary), drawn({c.batch, c.heads, c.N, c.dk}, ordinary), drawn({c.batch, c.heads, c.N, c.dv}, ordinary), {}};
+    GatedInputs in{drawn({c.batch, c.heads * c.group, c.N, c.dk}, ordinary),
+                   drawn({c.batch, c.heads, c.N, c.dk}, ordinary),
+                   drawn({c.batch, c.heads, c.N, c.dv}, ordinary),
+                   {}};
     if (c.key_norm > 0) {
         for (Index row = 0; row < in.k.size() / std::max<Index>(c.dk, 1); ++row) {
             double square = 0;
             for (Index e = 0; e < c.dk; ++e) square += in.k.get(row * c.dk + e) * in.k.get(row * c.dk + e);
-            for (Index e = 0; e < c.dk; ++e) in.k.set(row * c.dk + e, static_cast<float>(in.k.get(row * c.dk + e) * c.key_norm / std::sqrt(square)));
+            for (Index e = 0; e < c.dk; ++e)
+                in.k.set(row * c.dk + e, static_cast<float>(in.k.get(row * c.dk + e) * c.key_norm / std::sqrt(square)));
         }
     }
     in.options.update = c.update;
     in.options.scale = c.scale;
     if (c.gated()) {
-        in.options.log_decay = drawn(c.channels ? Shape{c.batch, c.heads, c.N, c.dk} : Shape{c.batch, c.heads, c.N}, [&] {
-            const double size = std::abs(normal(generator));
-            if (std::isfinite(c.gate)) return -c.gate * size;
-            return uniform(generator) < 0.05 ? -INFINITY : -0.1 * size;
-        });
+        in.options.log_decay =
+            drawn(c.channels ? Shape{c.batch, c.heads, c.N, c.dk} : Shape{c.batch, c.heads, c.N}, [&] {
+                const double size = std::abs(normal(generator));
+                if (std::isfinite(c.gate)) return -c.gate * size;
+                return uniform(generator) < 0.05 ? -INFINITY : -0.1 * size;
+            });
     }
-    if (c.delta()) in.options.beta = drawn({c.batch, c.heads, c.N}, [&] { return c.beta_low + (c.beta_high - c.beta_low) * uniform(generator); });
+    if (c.delta())
+        in.options.beta = drawn({c.batch, c.heads, c.N},
+                                [&] { return c.beta_low + (c.beta_high - c.beta_low) * uniform(generator); });
     if (c.state) in.options.state = drawn({c.batch, c.heads, c.dk, c.dv}, ordinary);
     return in;
 }
@@ -87,8 +95,8 @@ inline LinearResult oracle(const GatedInputs& in) {
     return linear_attention(exact.q, exact.k, exact.v, exact.options);
 }
 
-// ||got - want||_F / ||want||_F; NaN where anything is NaN. 0 for a difference below the range of Float32: what a strong
-// gate leaves of a state underflows there.
+// ||got - want||_F / ||want||_F; NaN where anything is NaN. 0 for a difference below the range of Float32: what a
+// strong gate leaves of a state underflows there.
 inline double relative_error(const Tensor& got, const Tensor& want) {
     if (got.shape() != want.shape()) return INFINITY;
     double difference = 0, size = 0;

@@ -47,7 +47,8 @@ Stepped stepped(const GatedInputs& in) {
     LinearOptions o = in.options;
     const Index h = in.k.shape()[1];
     const DType compute = in.q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    Tensor state = o.state ? o.state->to(compute).copy() : Tensor::zeros(compute, {in.q.shape()[0], h, in.k.shape()[3], in.v.shape()[3]});
+    Tensor state = o.state ? o.state->to(compute).copy()
+                           : Tensor::zeros(compute, {in.q.shape()[0], h, in.k.shape()[3], in.v.shape()[3]});
     o.state.reset();
     Tensor O(in.q.dtype(), {in.q.shape()[0], in.q.shape()[1], 1, in.v.shape()[3]});
     linear_attention_step(in.q, in.k, in.v, state, O, o);
@@ -117,14 +118,16 @@ TEST_CASE("a step serves groups of queries, batches and every type", "[gated]") 
         for (const Index group : {1, 2, 3, 4, 5, 8, 9}) {
             for (const bool channels : {false, true}) {
                 GatedCase c;
-                c.update = update, c.group = group, c.channels = channels, c.batch = 2, c.heads = 3, c.dk = 20, c.dv = 35, c.seed = ++seed;
+                c.update = update, c.group = group, c.channels = channels, c.batch = 2, c.heads = 3, c.dk = 20,
+                c.dv = 35, c.seed = ++seed;
                 for (const DType type : {DType::f32, DType::f64, DType::f16, DType::bf16}) check_step(c, type);
             }
         }
     }
     for (const bool channels : {false, true}) {
         GatedCase tall;
-        tall.channels = channels, tall.dk = 1100, tall.dv = 70, tall.group = 2;  // more rows than gates are kept at a time
+        tall.channels = channels, tall.dk = 1100, tall.dv = 70,
+        tall.group = 2;  // more rows than gates are kept at a time
         check_step(tall, DType::f32);
         check_step(tall, DType::f64);
     }
@@ -179,7 +182,9 @@ TEST_CASE("one head of gates serves all heads of a batch in a step", "[gated]") 
 
 TEST_CASE("a prompt in chunks and then single steps give what one call gives", "[gated]") {
     std::mt19937_64 generator(7);
-    const auto pick = [&](Index low, Index high) { return low + static_cast<Index>(generator() % static_cast<std::uint64_t>(high - low + 1)); };
+    const auto pick = [&](Index low, Index high) {
+        return low + static_cast<Index>(generator() % static_cast<std::uint64_t>(high - low + 1));
+    };
     for (unsigned seed = 1; seed <= 40; ++seed) {
         GatedCase c;
         c.update = updates[seed % 4], c.seed = seed;
@@ -213,7 +218,8 @@ TEST_CASE("a step allocates nothing", "[gated]") {
         for (const bool channels : {false, true}) {
             for (const DType type : {DType::f32, DType::f64}) {
                 GatedCase c;
-                c.update = update, c.channels = channels, c.batch = 2, c.heads = 40, c.group = 2, c.dk = 64, c.dv = 70;  // enough for threads
+                c.update = update, c.channels = channels, c.batch = 2, c.heads = 40, c.group = 2, c.dk = 64,
+                c.dv = 70;  // enough for threads
                 CAPTURE(c, name(type));
                 auto in = gated_inputs(c).to(type);
                 Tensor state = *in.options.state, O(type, {c.batch, c.heads * c.group, 1, c.dv});
@@ -250,7 +256,8 @@ TEST_CASE("a step does not depend on the number of threads", "[gated]") {
 
 TEST_CASE("a step of nothing is nothing", "[gated]") {
     for (const char* update : updates) {
-        for (const auto& [batch, heads, dk, dv] : {std::array<Index, 4>{0, 2, 3, 4}, {2, 0, 3, 4}, {1, 2, 0, 4}, {1, 2, 3, 0}}) {
+        for (const auto& [batch, heads, dk, dv] :
+             {std::array<Index, 4>{0, 2, 3, 4}, {2, 0, 3, 4}, {1, 2, 0, 4}, {1, 2, 3, 0}}) {
             GatedCase c;
             c.update = update, c.batch = batch, c.heads = heads, c.dk = dk, c.dv = dv, c.channels = true;
             CAPTURE(c);
@@ -297,23 +304,32 @@ TEST_CASE("a step names what it cannot use, and leaves the state alone", "[gated
     CHECK(says([&](G in, A, A) { in.k = of({1, 2, 1, 5}); }) == "k: width 5, expected 3 like q");
     CHECK(says([&](G in, A, A) { in.q = of({1, 3, 1, 3}); }) == "q: heads 3, expected a multiple of the 2 of k and v");
     CHECK(says([&](G in, A, A) {
-        in.q = of({1, 2, 2, 3}), in.k = of({1, 2, 2, 3}), in.v = of({1, 2, 2, 4});
-        in.options.log_decay = of({1, 2, 2}), in.options.beta = of({1, 2, 2});
-    }) == "q: length 2, expected 1, one token");
+              in.q = of({1, 2, 2, 3}), in.k = of({1, 2, 2, 3}), in.v = of({1, 2, 2, 4});
+              in.options.log_decay = of({1, 2, 2}), in.options.beta = of({1, 2, 2});
+          }) == "q: length 2, expected 1, one token");
     CHECK(says([&](G in, A, A) { in.options.update = "gated-delta"; }) ==
-          "update: \"gated-delta\", expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\" (did you mean \"gated_delta\"?)");
-    CHECK(says([&](G in, A, A) { in.options.update = "delta"; }) == "log_decay: given, but update = \"delta\" has none");
+          "update: \"gated-delta\", expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\" (did you mean "
+          "\"gated_delta\"?)");
+    CHECK(says([&](G in, A, A) { in.options.update = "delta"; }) ==
+          "log_decay: given, but update = \"delta\" has none");
     CHECK(says([&](G in, A, A) { in.options.beta.reset(); }) == "beta: missing, update = \"gated_delta\" needs it");
     CHECK(says([&](G in, A, A) { in.options.beta = of({1, 2, 2}); }) == "beta: 1×2×2, expected 1×2×1");
-    CHECK(says([&](G in, A, A) { in.options.log_decay = of({2, 1}); }) == "log_decay: 2×1, expected 1×2×1, or 1×2×1×3 for a gate per key channel");
-    CHECK(says([&](G in, A, A) { in.options.log_decay = Tensor::full(DType::f32, {1, 2, 1}, 0.5); }) ==
-          "log_decay: 0.5 in element 1, expected numbers <= 0 (the state is multiplied by their exponentials)");
-    CHECK(says([&](G in, A, A) { in.options.log_decay = Tensor::full(DType::f32, {1, 2, 1}, NAN); }).find("log_decay: ") == 0);
+    CHECK(says([&](G in, A, A) {
+              in.options.log_decay = of({2, 1});
+          }) == "log_decay: 2×1, expected 1×2×1, or 1×2×1×3 for a gate per key channel");
+    CHECK(says([&](G in, A, A) {
+              in.options.log_decay = Tensor::full(DType::f32, {1, 2, 1}, 0.5);
+          }) == "log_decay: 0.5 in element 1, expected numbers <= 0 (the state is multiplied by their exponentials)");
+    CHECK(says([&](G in, A, A) {
+              in.options.log_decay = Tensor::full(DType::f32, {1, 2, 1}, NAN);
+          }).find("log_decay: ") == 0);
     CHECK(says([&](G in, A, A) { in.options.scale = INFINITY; }) == "scale: inf, expected a finite number");
-    CHECK(says([&](G in, A state, A) { in.options.state = state; }) == "state: given among the options too, expected it as the argument alone");
+    CHECK(says([&](G in, A state, A) { in.options.state = state; }) ==
+          "state: given among the options too, expected it as the argument alone");
     CHECK(says([&](G, A state, A) { state = of({1, 2, 4, 3}); }) == "state: 1×2×4×3, expected 1×2×3×4");
     CHECK(says([&](G, A state, A) { state = state.to(DType::f64); }) == "state: Float64, expected Float32");
-    CHECK(says([&](G, A state, A) { state = state.to(DType::f16); }) == "state: Float16, expected Float32, the type it is advanced in");
+    CHECK(says([&](G, A state, A) { state = state.to(DType::f16); }) ==
+          "state: Float16, expected Float32, the type it is advanced in");
     CHECK(says([&](G, A, A O) { O = of({1, 2, 1, 3}); }) == "O: 1×2×1×3, expected 1×2×1×4");
     CHECK(says([&](G, A, A O) { O = O.to(DType::f64); }) == "O: Float64, expected Float32 like q");
     CHECK(says([&](G in, A, A O) { O = in.v; }) == "O: has the elements of v, expected a tensor of its own");

@@ -1,5 +1,5 @@
-// Gradients of causal linear attention: against central differences, against the N×N form differentiated by hand, and the
-// identities that the quotient obeys.
+// Gradients of causal linear attention: against central differences, against the N×N form differentiated by hand, and
+// the identities that the quotient obeys.
 #include "core/base/parallel.hpp"
 #include "tests/core/gradient/problems.hpp"
 
@@ -21,7 +21,8 @@ CausalInputs causal_inputs(const Case& c, bool state) {
     if (state) {
         out.options.state = random_tensor({c.batch, c.heads, c.r, c.d + (c.normalize ? 1 : 0)}, c.seed + 2000);
         // Denominators stay positive.
-        for (Index i = 0; i < out.options.state->size(); ++i) out.options.state->set(i, std::abs(out.options.state->get(i)));
+        for (Index i = 0; i < out.options.state->size(); ++i)
+            out.options.state->set(i, std::abs(out.options.state->get(i)));
     }
     return out;
 }
@@ -78,14 +79,19 @@ TEST_CASE("gradients of causal linear attention are those of central differences
     }
 }
 
-// Y = A V / D or A V with every sum written out: dA_ij = dO_i · (v_j - y_i) / D_i, or dO_i · v_j; A_ij = γ^(i-j) b_i · c_j.
+// Y = A V / D or A V with every sum written out: dA_ij = dO_i · (v_j - y_i) / D_i, or dO_i · v_j; A_ij = γ^(i-j) b_i ·
+// c_j.
 TEST_CASE("gradients of causal linear attention are those of the quadratic form", "[gradient]") {
     for (bool normalize : {false, true}) {
         for (double gamma : {1.0, 0.9}) {
             const Case c{1, 1, 33, 4, 3, {gamma}, normalize, 7};
             CAPTURE(c);
             const CausalInputs x = causal_inputs(c, false);
-            CausalGradient want{Tensor::zeros(DType::f64, x.B.shape()), Tensor::zeros(DType::f64, x.C.shape()), Tensor::zeros(DType::f64, x.V.shape()), {0}, {}};
+            CausalGradient want{Tensor::zeros(DType::f64, x.B.shape()),
+                                Tensor::zeros(DType::f64, x.C.shape()),
+                                Tensor::zeros(DType::f64, x.V.shape()),
+                                {0},
+                                {}};
             const auto add = [](Tensor A, Index flat, double value) { A.set(flat, A.get(flat) + value); };
             for (Index i = 0; i < c.N; ++i) {
                 std::vector<double> A, y(static_cast<std::size_t>(c.d), 0.0);
@@ -209,7 +215,8 @@ TEST_CASE("gradients of causal linear attention take no quadratic memory", "[gra
         const CausalGradient got = gradient_of(x);
         const std::size_t extra = memory::peak() - before;
         const Index states = N / 64 * r * (d + 1), gates = 2 * N, wide = normalize ? 3 * N * (d + 1) : 0;
-        CHECK(extra <= got.dB.bytes() + got.dC.bytes() + got.dV.bytes() + static_cast<std::size_t>(states + gates + wide) * sizeof(float) + (std::size_t(3) << 17));
+        CHECK(extra <= got.dB.bytes() + got.dC.bytes() + got.dV.bytes() +
+                           static_cast<std::size_t>(states + gates + wide) * sizeof(float) + (std::size_t(3) << 17));
     }
 }
 
@@ -225,9 +232,11 @@ TEST_CASE("gradients of causal linear attention have the types and shapes of the
         CHECK(got.dstate->dtype() == DType::f32);
         CHECK(difference(got, gradient_of(to(x, DType::f64)), type == DType::f16 ? 2e-3 : 2e-2) == "");
     }
-    const Tensor B = random_tensor({7, 2}, 1), C = random_tensor({7, 2}, 2), V = random_tensor({7, 3}, 3), dO = random_tensor({7, 3}, 4);
+    const Tensor B = random_tensor({7, 2}, 1), C = random_tensor({7, 2}, 2), V = random_tensor({7, 3}, 3),
+                 dO = random_tensor({7, 3}, 4);
     const CausalGradient flat = causal_linear_attention_grad(B, C, V, dO);
-    const CausalGradient four = causal_linear_attention_grad(B.reshape({1, 1, 7, 2}), C.reshape({1, 1, 7, 2}), V.reshape({1, 1, 7, 3}), dO.reshape({1, 1, 7, 3}));
+    const CausalGradient four = causal_linear_attention_grad(B.reshape({1, 1, 7, 2}), C.reshape({1, 1, 7, 2}),
+                                                             V.reshape({1, 1, 7, 3}), dO.reshape({1, 1, 7, 3}));
     CHECK(flat.dB.shape() == Shape{7, 2});
     CHECK(same_bits(flat.dV.reshape({1, 1, 7, 3}), four.dV));
     const Tensor none = Tensor::zeros(DType::f32, {1, 2, 0, 3});

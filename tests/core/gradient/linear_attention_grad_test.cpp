@@ -1,5 +1,5 @@
-// Gradients of the gated and delta-rule family: against central differences of the forward pass, against the quadratic form
-// differentiated by hand, and the chunkwise form against the definition.
+// Gradients of the gated and delta-rule family: against central differences of the forward pass, against the quadratic
+// form differentiated by hand, and the chunkwise form against the definition.
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "tests/core/gradient/problems.hpp"
@@ -26,7 +26,8 @@ std::vector<GatedCase> every_kind(GatedCase c) {
 
 // Gates at least 0.02 below 0, so that there is room on both sides.
 void lower_gates(GatedInputs& in) {
-    for (Index i = 0; in.options.log_decay && i < in.options.log_decay->size(); ++i) in.options.log_decay->set(i, in.options.log_decay->get(i) - 0.02);
+    for (Index i = 0; in.options.log_decay && i < in.options.log_decay->size(); ++i)
+        in.options.log_decay->set(i, in.options.log_decay->get(i) - 0.02);
 }
 
 // The gradient of <O, dO> + <state, dstate> with respect to everything, from the forward pass alone.
@@ -38,7 +39,9 @@ LinearGradient differences(const GradientInputs& g, Tensor state) {
         const LinearResult r = linear_attention(g.in.q, g.in.k, g.in.v, o);
         return inner(r.O, g.dO) + (g.dstate ? inner(r.state, *g.dstate) : 0);
     };
-    LinearGradient out{central_differences(g.in.q, f), central_differences(g.in.k, f), central_differences(g.in.v, f), {}, {}, central_differences(state, f)};
+    LinearGradient out{
+        central_differences(g.in.q, f), central_differences(g.in.k, f), central_differences(g.in.v, f), {}, {},
+        central_differences(state, f)};
     if (o.log_decay) out.dlog_decay = central_differences(*o.log_decay, f);
     if (o.beta) out.dbeta = central_differences(*o.beta, f);
     return out;
@@ -46,7 +49,8 @@ LinearGradient differences(const GradientInputs& g, Tensor state) {
 
 void check_differences(GradientInputs g, const GatedCase& c) {
     lower_gates(g.in);
-    const LinearGradient want = differences(g, g.in.options.state ? *g.in.options.state : Tensor::zeros(DType::f64, {c.batch, c.heads, c.dk, c.dv}));
+    const LinearGradient want = differences(
+        g, g.in.options.state ? *g.in.options.state : Tensor::zeros(DType::f64, {c.batch, c.heads, c.dk, c.dv}));
     const Poison poison;
     CHECK(difference(gradient_of(g, "recurrent"), want, 1e-8) == "");
     CHECK(difference(gradient_of(g, "chunkwise", 4), want, 1e-8) == "");
@@ -65,7 +69,8 @@ TEST_CASE("gradients of the family are those of central differences", "[gradient
     }
 }
 
-TEST_CASE("gradients without a state, of batches, and of the outputs alone are those of central differences", "[gradient]") {
+TEST_CASE("gradients without a state, of batches, and of the outputs alone are those of central differences",
+          "[gradient]") {
     GatedCase c;
     c.batch = 2, c.heads = 1, c.N = 9, c.dk = 4, c.dv = 2, c.gate = 0.5, c.state = false, c.seed = 77;
     GradientInputs g = gradient_inputs(c);
@@ -81,8 +86,10 @@ TEST_CASE("a gate that serves all heads has the sum of their gradients", "[gradi
         GradientInputs g = gradient_inputs(c);
         g.in.options.log_decay = Tensor(DType::f64, channels ? Shape{2, 1, 9, 2} : Shape{2, 1, 9});
         g.in.options.beta = Tensor(DType::f64, {2, 1, 9});
-        for (Index i = 0; i < g.in.options.log_decay->size(); ++i) g.in.options.log_decay->set(i, -0.1 * static_cast<double>(i % 7));
-        for (Index i = 0; i < g.in.options.beta->size(); ++i) g.in.options.beta->set(i, 0.1 * static_cast<double>(i % 9));
+        for (Index i = 0; i < g.in.options.log_decay->size(); ++i)
+            g.in.options.log_decay->set(i, -0.1 * static_cast<double>(i % 7));
+        for (Index i = 0; i < g.in.options.beta->size(); ++i)
+            g.in.options.beta->set(i, 0.1 * static_cast<double>(i % 9));
         check_differences(g, c);
     }
 }
@@ -92,13 +99,23 @@ TEST_CASE("gradients of linear and gated are those of the quadratic form", "[gra
     for (int gates : {0, 1, 3}) {
         GatedCase c;
         c.update = gates == 0 ? "linear" : "gated";
-        c.N = 21, c.dk = 3, c.dv = 2, c.gate = 0.4, c.channels = gates == 3, c.key_norm = 0, c.scale = 1.3, c.state = false, c.seed = 5;
+        c.N = 21, c.dk = 3, c.dv = 2, c.gate = 0.4, c.channels = gates == 3, c.key_norm = 0, c.scale = 1.3,
+        c.state = false, c.seed = 5;
         CAPTURE(c);
         GradientInputs g = gradient_inputs(c);
         g.dstate.reset();
-        const auto at = [](const Tensor& A, Index row, Index width, Index column) { return A.get(row * width + column); };
-        const auto log_gate = [&](Index s, Index e) { return gates == 0 ? 0.0 : at(*g.in.options.log_decay, s, gates, gates == 1 ? 0 : e); };
-        LinearGradient want{Tensor::zeros(DType::f64, g.in.q.shape()), Tensor::zeros(DType::f64, g.in.k.shape()), Tensor::zeros(DType::f64, g.in.v.shape()), {}, {}, {}};
+        const auto at = [](const Tensor& A, Index row, Index width, Index column) {
+            return A.get(row * width + column);
+        };
+        const auto log_gate = [&](Index s, Index e) {
+            return gates == 0 ? 0.0 : at(*g.in.options.log_decay, s, gates, gates == 1 ? 0 : e);
+        };
+        LinearGradient want{Tensor::zeros(DType::f64, g.in.q.shape()),
+                            Tensor::zeros(DType::f64, g.in.k.shape()),
+                            Tensor::zeros(DType::f64, g.in.v.shape()),
+                            {},
+                            {},
+                            {}};
         if (gates > 0) want.dlog_decay = Tensor::zeros(DType::f64, g.in.options.log_decay->shape());
         const auto add = [](Tensor A, Index flat, double x) { A.set(flat, A.get(flat) + x); };
         for (Index t = 0; t < c.N; ++t) {
@@ -111,8 +128,10 @@ TEST_CASE("gradients of linear and gated are those of the quadratic form", "[gra
                     const double L = std::exp(log_L), q = at(g.in.q, t, c.dk, e), k = at(g.in.k, j, c.dk, e);
                     add(want.dq, t * c.dk + e, dA * L * k);
                     add(want.dk, j * c.dk + e, dA * L * q);
-                    for (Index x = 0; x < c.dv; ++x) add(want.dv, j * c.dv + x, c.scale * q * k * L * at(g.dO, t, c.dv, x));
-                    for (Index s = j + 1; s <= t && gates > 0; ++s) add(*want.dlog_decay, s * gates + (gates == 1 ? 0 : e), dA * q * k * L);
+                    for (Index x = 0; x < c.dv; ++x)
+                        add(want.dv, j * c.dv + x, c.scale * q * k * L * at(g.dO, t, c.dv, x));
+                    for (Index s = j + 1; s <= t && gates > 0; ++s)
+                        add(*want.dlog_decay, s * gates + (gates == 1 ? 0 : e), dA * q * k * L);
                 }
             }
         }
@@ -220,7 +239,8 @@ TEST_CASE("gradients are linear in what arrives", "[gradient]") {
     sum.dO = x.dO.copy(), sum.dstate = x.dstate->copy();
     for (Index i = 0; i < sum.dO.size(); ++i) sum.dO.set(i, 2 * x.dO.get(i) - 3 * y.dO.get(i));
     for (Index i = 0; i < sum.dstate->size(); ++i) sum.dstate->set(i, 2 * x.dstate->get(i) - 3 * y.dstate->get(i));
-    const auto gx = named(gradient_of(x, "chunkwise", 16)), gy = named(gradient_of(y, "chunkwise", 16)), both = named(gradient_of(sum, "chunkwise", 16));
+    const auto gx = named(gradient_of(x, "chunkwise", 16)), gy = named(gradient_of(y, "chunkwise", 16)),
+               both = named(gradient_of(sum, "chunkwise", 16));
     for (const auto& [name, got] : both) {
         CAPTURE(name);
         Tensor want(DType::f64, got.shape());
@@ -262,7 +282,8 @@ TEST_CASE("gradients of two halves with the state handed over are those of the w
         };
         const auto cut = [&](Index from, Index to) {
             GradientInputs out = g;
-            out.in.q = part(g.in.q, 2, from, to), out.in.k = part(g.in.k, 2, from, to), out.in.v = part(g.in.v, 2, from, to), out.dO = part(g.dO, 2, from, to);
+            out.in.q = part(g.in.q, 2, from, to), out.in.k = part(g.in.k, 2, from, to),
+            out.in.v = part(g.in.v, 2, from, to), out.dO = part(g.dO, 2, from, to);
             if (g.in.options.log_decay) out.in.options.log_decay = part(*g.in.options.log_decay, 2, from, to);
             if (g.in.options.beta) out.in.options.beta = part(*g.in.options.beta, 2, from, to);
             return out;
@@ -352,7 +373,8 @@ TEST_CASE("the chunkwise gradient stores a state per chunk and nothing quadratic
         for (const auto& [name, grad] : named(got)) outputs += grad.bytes();
         const std::size_t states = static_cast<std::size_t>(N / 64 * c.dk * c.dv) * sizeof(float);
         CHECK(extra >= outputs + states);
-        CHECK(extra <= outputs + states + (std::size_t(3) << 17));  // 64² and 64·(dk + dv) a few times each, padded to panels
+        CHECK(extra <=
+              outputs + states + (std::size_t(3) << 17));  // 64² and 64·(dk + dv) a few times each, padded to panels
     }
 }
 
@@ -381,7 +403,9 @@ TEST_CASE("gradients have the shapes and types of what was given", "[gradient]")
     const GradientInputs g = gradient_inputs(c);
     LinearOptions o = g.in.options;
     o.log_decay = o.log_decay->reshape({20}), o.beta = o.beta->reshape({20}), o.state = o.state->reshape({4, 3});
-    const LinearGradient flat = linear_attention_grad(g.in.q.reshape({20, 4}), g.in.k.reshape({20, 4}), g.in.v.reshape({20, 3}), g.dO.reshape({20, 3}), o, g.dstate->reshape({4, 3}));
+    const LinearGradient flat =
+        linear_attention_grad(g.in.q.reshape({20, 4}), g.in.k.reshape({20, 4}), g.in.v.reshape({20, 3}),
+                              g.dO.reshape({20, 3}), o, g.dstate->reshape({4, 3}));
     CHECK(flat.dq.shape() == Shape{20, 4});
     CHECK(flat.dlog_decay->shape() == Shape{20});
     CHECK(flat.dstate.shape() == Shape{1, 1, 4, 3});
@@ -402,10 +426,19 @@ TEST_CASE("linear_attention_grad names what does not fit", "[gradient][errors]")
             CHECK(std::string(error.what()) == message);
         }
     };
-    refused([](auto& x) { x.dO = Tensor::zeros(DType::f64, {1, 2, 5, 3}); }, "dO: 1×2×5×3, expected 1×2×5×4 like the output");
+    refused(
+        [](auto& x) {
+            x.dO = Tensor::zeros(DType::f64, {1, 2, 5, 3});
+        },
+        "dO: 1×2×5×3, expected 1×2×5×4 like the output");
     refused([](auto& x) { x.dO = x.dO.to(DType::f32); }, "dO: Float32, expected Float64 like q");
-    refused([](auto& x) { x.dstate = Tensor::zeros(DType::f64, {1, 2, 4, 3}); }, "dstate: 1×2×4×3, expected 1×2×3×4 like the final state");
-    refused([](auto& x) { x.dstate = x.dstate->to(DType::f32); }, "dstate: Float32, expected Float64 like the final state");
+    refused(
+        [](auto& x) {
+            x.dstate = Tensor::zeros(DType::f64, {1, 2, 4, 3});
+        },
+        "dstate: 1×2×4×3, expected 1×2×3×4 like the final state");
+    refused([](auto& x) { x.dstate = x.dstate->to(DType::f32); },
+            "dstate: Float32, expected Float64 like the final state");
     refused([](auto& x) { x.in.options.beta.reset(); }, "beta: missing, update = \"gated_delta\" needs it");
     refused([](auto& x) { x.in.k = Tensor::zeros(DType::f64, {1, 2, 6, 3}); }, "k: length 6, expected 5 like q");
 }

@@ -38,7 +38,8 @@ struct GradientInputs {
 };
 
 inline GradientInputs gradient_inputs(const GatedCase& c) {
-    return {gated_inputs(c), random_tensor({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 1000), random_tensor({c.batch, c.heads, c.dk, c.dv}, c.seed + 2000)};
+    return {gated_inputs(c), random_tensor({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 1000),
+            random_tensor({c.batch, c.heads, c.dk, c.dv}, c.seed + 2000)};
 }
 
 inline LinearGradient gradient_of(const GradientInputs& g, const std::string& mode, Index chunk = 64) {

@@ -88,7 +88,8 @@ TEST_CASE("output errors are those of the definition and keep the bounds of A9 a
             double diameter = 0;
             for (Index a = 0; a <= i; ++a)
                 for (Index b = 0; b < a; ++b) diameter = std::max(diameter, (V.row(a) - V.row(b)).norm());
-            const double bound = (A - At).row(i).head(i + 1).lpNorm<1>() * diameter / std::abs(At.row(i).head(i + 1).sum());
+            const double bound =
+                (A - At).row(i).head(i + 1).lpNorm<1>() * diameter / std::abs(At.row(i).head(i + 1).sum());
             bounds += bound * bound;
             if (i > 0) share = std::max(share, difference.row(i).norm() / bound);
         }
@@ -104,12 +105,14 @@ TEST_CASE("output errors are those of the definition and keep the bounds of A9 a
 
 TEST_CASE("a row sum of 0 makes the error of the output and its bounds infinite, never NaN", "[lowrank]") {
     const Tensor q = normal_tensor({5, 3}, 41), k = normal_tensor({5, 3}, 42), B = Tensor::zeros(DType::f64, {5, 2});
-    for (const Tensor& v : {normal_tensor({5, 2}, 43), Tensor::full(DType::f64, {5, 2}, 1), Tensor::zeros(DType::f64, {5, 2})}) {
+    for (const Tensor& v :
+         {normal_tensor({5, 2}, 43), Tensor::full(DType::f64, {5, 2}, 1), Tensor::zeros(DType::f64, {5, 2})}) {
         LowRankErrorOptions o;
         o.v = v;
         const LowRankErrors e = lowrank_error(q, k, B, B, o);
         const OutputError& out = *e.all.output;
-        for (const double x : {out.error, out.error_masked, out.row_bound, out.frobenius_bound, out.operator_bound}) CHECK(x == std::numeric_limits<double>::infinity());
+        for (const double x : {out.error, out.error_masked, out.row_bound, out.frobenius_bound, out.operator_bound})
+            CHECK(x == std::numeric_limits<double>::infinity());
         CHECK(out.row_share == 0);
         CHECK(out.least_sum == 0);
         CHECK(std::isfinite(out.output_masked));
@@ -149,7 +152,8 @@ TEST_CASE("the masking constant is its closed form, and the worst cases grow lik
     CHECK(masking_constant(1) == Approx(1));
     for (Index n : {2, 3, 7, 64, 1000, 100000}) {
         CAPTURE(n);
-        const double N = static_cast<double>(n), s = 2 / pi * (std::log(N) + 0.57721566490153286 + std::log(8 / pi)) + pi / (72 * N * N);
+        const double N = static_cast<double>(n),
+                     s = 2 / pi * (std::log(N) + 0.57721566490153286 + std::log(8 / pi)) + pi / (72 * N * N);
         CHECK(masking_constant(n) == Approx((1 + s) / 2).margin(0.02 / (N * N * N * N) + 1e-12));
         CHECK(masking_constant(n) <= 1 + std::log(N) / pi);
     }
@@ -191,9 +195,17 @@ TEST_CASE("what lowrank_error refuses is said in one sentence", "[lowrank]") {
             CHECK(std::string(error.what()) == message);
         }
     };
-    refused([&] { lowrank_error(x, x, normal_tensor({1, 2, 7, 3}, 1), f); }, "B: 1×2×7×3, expected 1×2×8×4 like q but for the last dimension");
+    refused(
+        [&] {
+            lowrank_error(x, x, normal_tensor({1, 2, 7, 3}, 1), f);
+        },
+        "B: 1×2×7×3, expected 1×2×8×4 like q but for the last dimension");
     refused([&] { lowrank_error(x, x, f, x); }, "C: 1×2×8×4, expected 1×2×8×3 like B");
-    refused([&] { lowrank_error(x, x, normal_tensor({8, 3}, 1), f); }, "B: 8×3, expected 4 dimensions like q (1×2×8×4)");
+    refused(
+        [&] {
+            lowrank_error(x, x, normal_tensor({8, 3}, 1), f);
+        },
+        "B: 8×3, expected 4 dimensions like q (1×2×8×4)");
     LowRankErrorOptions o;
     o.tolerance = 0;
     refused([&] { lowrank_error(x, x, f, f, o); }, "tolerance: 0, expected a number between 0 and 1");
@@ -205,11 +217,16 @@ TEST_CASE("what lowrank_error refuses is said in one sentence", "[lowrank]") {
     refused([&] { lowrank_error(x, x, f, f, o); }, "exact_rows: 1×2×7, expected a number for each of the 16 rows of q");
     o.extras = {{"log_rows", Tensor::full(DType::f64, {1, 2, 8}, std::nan(""))}};
     refused([&] { lowrank_error(x, x, f, f, o); }, "log_rows: entry (1, 1, 1) is NaN, expected finite numbers");
-    refused([&] { lowrank_error(x, x, Tensor::full(DType::f64, {1, 2, 8, 3}, 1e200), Tensor::full(DType::f64, {1, 2, 8, 3}, 1e200)); },
-            "B: B Cᵀ overflows, expected smaller factors");
+    refused(
+        [&] {
+            lowrank_error(x, x, Tensor::full(DType::f64, {1, 2, 8, 3}, 1e200),
+                          Tensor::full(DType::f64, {1, 2, 8, 3}, 1e200));
+        },
+        "B: B Cᵀ overflows, expected smaller factors");
     o = {};
     o.scale = 1e6;
-    refused([&] { lowrank_error(x, x, f, f, o); }, "q: exp(scale q kᵀ) overflows, expected smaller queries, keys or scale");
+    refused([&] { lowrank_error(x, x, f, f, o); },
+            "q: exp(scale q kᵀ) overflows, expected smaller queries, keys or scale");
     refused([&] { masked_norms(normal_tensor({3, 4}, 1)); }, "X: a 3×4 Tensor{Float64}, expected a square matrix");
     refused([&] { masked_worst_case(4, "X"); }, "which: \"X\", expected \"W\", \"G\" or \"H\"");
     refused([&] { masking_constant(0); }, "n: 0, expected 1 or more");

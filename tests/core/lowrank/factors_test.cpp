@@ -23,8 +23,13 @@ TEST_CASE("factorisations of full rank are exact", "[lowrank]") {
         std::map<std::string, double> own;
         double tolerance;
     };
-    for (const Exact& e : {Exact{"nystrom", N, {}, 1e-11}, {"svd", N, {}, 1e-12}, {"rsvd", N, {}, 1e-12}, {"transformer-vq", N, {}, 1e-12}, {"skeinformer", N + 1, {}, 1e-12},
-                           {"skyformer", 2 * N, {}, 1e-11}, {"linformer", N, {{"pooled", 1}}, 1e-12}}) {
+    for (const Exact& e : {Exact{"nystrom", N, {}, 1e-11},
+                           {"svd", N, {}, 1e-12},
+                           {"rsvd", N, {}, 1e-12},
+                           {"transformer-vq", N, {}, 1e-12},
+                           {"skeinformer", N + 1, {}, 1e-12},
+                           {"skyformer", 2 * N, {}, 1e-11},
+                           {"linformer", N, {{"pooled", 1}}, 1e-12}}) {
         INFO(e.name);
         const LowRank f = low_rank(e.name, q, k, rank_and_seed(e.rank, 3, e.own));
         for (Index h = 0; h < 2; ++h) {
@@ -57,7 +62,11 @@ TEST_CASE("random features are exp(qᵀk) on average", "[lowrank]") {
         const char* name;
         std::map<std::string, double> own;
     };
-    for (const Kind& kind : {Kind{"favor+", {}}, {"favor+", {{"orthogonal", 0}}}, {"favor+", {{"stabilised", 0}}}, {"rfa", {}}, {"lara", {{"specific", 0}}}}) {
+    for (const Kind& kind : {Kind{"favor+", {}},
+                             {"favor+", {{"orthogonal", 0}}},
+                             {"favor+", {{"stabilised", 0}}},
+                             {"rfa", {}},
+                             {"lara", {{"specific", 0}}}}) {
         INFO(kind.name);
         o.own = kind.own;
         constexpr int draws = 4000;
@@ -79,7 +88,8 @@ TEST_CASE("the error of favor+ falls like one over the root of the rank", "[lowr
     const Dense A = attention(q, k, 1 / std::sqrt(8.0));
     const auto error = [&](Index rank) {
         double sum = 0;
-        for (unsigned s = 0; s < 40; ++s) sum += (product(low_rank("favor+", q, k, rank_and_seed(rank, s))) - A).squaredNorm();
+        for (unsigned s = 0; s < 40; ++s)
+            sum += (product(low_rank("favor+", q, k, rank_and_seed(rank, s))) - A).squaredNorm();
         return std::sqrt(sum / 40) / A.norm();
     };
     const double slope = std::log(error(1024) / error(64)) / std::log(16.0);
@@ -100,7 +110,8 @@ TEST_CASE("stabilised features keep the product, by rows the quotient, where pla
     const LowRank kept = low_rank("favor+", large, k, rank_and_seed(32, 1, {{"rows", 1}}));
     for (Index i = 0; i < 30; ++i) CHECK(matrix_of(kept.B).row(i).maxCoeff() == 1);
     // Underflows without, to 0 or to what is left of it in a denormal number.
-    CHECK(matrix_of(low_rank("favor+", large, k, rank_and_seed(32)).B).rowwise().maxCoeff().minCoeff() < std::numeric_limits<float>::min());
+    CHECK(matrix_of(low_rank("favor+", large, k, rank_and_seed(32)).B).rowwise().maxCoeff().minCoeff() <
+          std::numeric_limits<float>::min());
 }
 
 TEST_CASE("orthogonal directions are at right angles and lower the error", "[lowrank]") {
@@ -155,7 +166,8 @@ TEST_CASE("taylor features are the polynomial, near exp for small arguments", "[
         CHECK(f.B.shape().back() == (full != 0 ? 31 : 21));
         const Dense P = product(f);
         CHECK((P.array() - (1 + s.array() + s.array().square() / 2)).abs().maxCoeff() <= 1e-13);
-        CHECK(((P.array() - s.array().exp()).abs() <= s.array().abs().cube() / 6 * s.array().exp().max(1) + 1e-15).all());
+        CHECK(
+            ((P.array() - s.array().exp()).abs() <= s.array().abs().cube() / 6 * s.array().exp().max(1) + 1e-15).all());
         CHECK(P.minCoeff() >= 0.5 - 1e-13);
     }
 }
@@ -176,8 +188,10 @@ TEST_CASE("nystrom: landmarks that do not divide the length, and the iterated in
     const Tensor q = normal_tensor({50, 4}, 15), k = normal_tensor({50, 4}, 16);
     const Dense exact = product(low_rank("nystrom", q, k, rank_and_seed(7)));
     CHECK(exact.allFinite());
-    CHECK((product(low_rank("nystrom", q, k, rank_and_seed(7, 1, {{"iterations", 60}}))) - exact).norm() <= 1e-6 * exact.norm());
-    CHECK((product(low_rank("nystrom", q, k, rank_and_seed(7, 1, {{"iterations", 1}}))) - exact).norm() > 1e-3 * exact.norm());
+    CHECK((product(low_rank("nystrom", q, k, rank_and_seed(7, 1, {{"iterations", 60}}))) - exact).norm() <=
+          1e-6 * exact.norm());
+    CHECK((product(low_rank("nystrom", q, k, rank_and_seed(7, 1, {{"iterations", 1}}))) - exact).norm() >
+          1e-3 * exact.norm());
 }
 
 TEST_CASE("transformer-vq replaces a key by its nearest code", "[lowrank]") {
@@ -196,10 +210,13 @@ TEST_CASE("transformer-vq replaces a key by its nearest code", "[lowrank]") {
         CHECK(settled.extras.at("code").get(j) == static_cast<double>(nearest + 1));
     }
     CHECK((C.rowwise().sum().array() == 1).all());
-    CHECK((matrix_of(settled.B) - Dense((matrix_of(q) * codes.transpose() / std::sqrt(3.0)).array().exp())).norm() <= 1e-10);
+    CHECK((matrix_of(settled.B) - Dense((matrix_of(q) * codes.transpose() / std::sqrt(3.0)).array().exp())).norm() <=
+          1e-10);
     // Fewer different keys than codes.
     const Tensor same = Tensor::full(DType::f64, {10, 3}, 0.5);
-    CHECK((product(low_rank("transformer-vq", same, same, rank_and_seed(4))) - attention(same, same, 1 / std::sqrt(3.0))).norm() <= 1e-12);
+    CHECK(
+        (product(low_rank("transformer-vq", same, same, rank_and_seed(4))) - attention(same, same, 1 / std::sqrt(3.0)))
+            .norm() <= 1e-12);
 }
 
 TEST_CASE("hyper: exact inside of blocks, unbiased outside, exact for one block", "[lowrank]") {
@@ -224,7 +241,8 @@ TEST_CASE("hyper: exact inside of blocks, unbiased outside, exact for one block"
     const LowRank f = low_rank("hyper", q, k, small);
     CHECK(lowrank_error(q, k, f.B, f.C, with).all.frobenius.error == Approx(error(small).norm()).epsilon(1e-12));
     Dense mean = Dense::Zero(N, N);
-    for (unsigned s = 0; s < 400; ++s) mean += product(low_rank("hyper", q, k, rank_and_seed(40, s, {{"block", 8}}))) / 400;
+    for (unsigned s = 0; s < 400; ++s)
+        mean += product(low_rank("hyper", q, k, rank_and_seed(40, s, {{"block", 8}}))) / 400;
     CHECK((mean - A).norm() <= 0.1 * A.norm());
     CHECK(low_rank("hyper", q, k, rank_and_seed(5)).B.shape() == Shape{N, 5});
 }
@@ -257,7 +275,9 @@ TEST_CASE("lara is its definition at the directions it has drawn", "[lowrank]") 
         const Dense solved = unknown.colPivHouseholderQr().solve(exponents);
         const Dense omega = solved.topRows(d).transpose();
         CHECK(C.colwise().maxCoeff() == Eigen::RowVectorXd::Ones(r));
-        const auto density = [&](Index c, const Eigen::RowVectorXd& mean) { return std::exp(-(omega.row(c) - mean).squaredNorm() / 2); };
+        const auto density = [&](Index c, const Eigen::RowVectorXd& mean) {
+            return std::exp(-(omega.row(c) - mean).squaredNorm() / 2);
+        };
         Dense want(N, r);
         Index least = 0;
         for (Index i = 0; i < N; ++i) {
@@ -269,7 +289,7 @@ TEST_CASE("lara is its definition at the directions it has drawn", "[lowrank]") 
                 const double alpha = density(c, mu.row(c)) / all + (specific != 0 ? t[c] - t.mean() : 0);
                 least += alpha < 1e-8;
                 want(i, c) = std::max(alpha, 1e-8) * density(c, Eigen::RowVectorXd::Zero(d)) / density(c, mu.row(c)) *
-                    std::exp(omega.row(c).dot(Q.row(i)) - Q.row(i).squaredNorm() / 2 - solved(d, c));
+                             std::exp(omega.row(c).dot(Q.row(i)) - Q.row(i).squaredNorm() / 2 - solved(d, c));
             }
         }
         CHECK((B - want).cwiseAbs().maxCoeff() <= 1e-9 * want.cwiseAbs().maxCoeff());
@@ -284,7 +304,8 @@ TEST_CASE("skeinformer draws keys by the length of their values, and keeps the r
     LowRankOptions o = rank_and_seed(6, 1, {{"pilot", 9}});
     Tensor v = Tensor::zeros(DType::f64, {2, N, 3});
     for (Index h = 0; h < 2; ++h) {
-        for (Index c = 0; c < 5; ++c) v.set((h * N + 7 * c + h) * 3 + 1, 1 + static_cast<double>(c));  // no other key has a value
+        for (Index c = 0; c < 5; ++c)
+            v.set((h * N + 7 * c + h) * 3 + 1, 1 + static_cast<double>(c));  // no other key has a value
     }
     o.v = v;
     const LowRank f = low_rank("skeinformer", q, k, o);
@@ -305,7 +326,8 @@ TEST_CASE("skeinformer draws keys by the length of their values, and keeps the r
         with.v = v;
         const LowRankErrors e = lowrank_error(q, k, f.B, f.C, with);
         CHECK(e.heads[static_cast<std::size_t>(h)].frobenius.error == Approx(delta.norm()).epsilon(1e-12));
-        CHECK(e.heads[static_cast<std::size_t>(h)].frobenius.error_masked == Approx(lower(delta).norm()).epsilon(1e-12));
+        CHECK(e.heads[static_cast<std::size_t>(h)].frobenius.error_masked ==
+              Approx(lower(delta).norm()).epsilon(1e-12));
     }
     // The share of draws of one key, where one is drawn: its weight by its definition from all queries.
     const Tensor q1 = normal_tensor({12, 4}, 45), k1 = normal_tensor({12, 4}, 46), v1 = normal_tensor({12, 2}, 47);
@@ -330,7 +352,8 @@ TEST_CASE("linformer, skeinformer and hedgehog are what they say", "[lowrank]") 
     const Tensor q = normal_tensor({N, 4}, 21), k = normal_tensor({N, 4}, 22);
     const LowRank lin = low_rank("linformer", q, k, rank_and_seed(6));
     const Dense E = matrix_of(lin.C).transpose();
-    CHECK((matrix_of(lin.B) - Dense((scale * matrix_of(q) * (E * matrix_of(k)).transpose()).array().exp())).norm() <= 1e-10 * matrix_of(lin.B).norm());
+    CHECK((matrix_of(lin.B) - Dense((scale * matrix_of(q) * (E * matrix_of(k)).transpose()).array().exp())).norm() <=
+          1e-10 * matrix_of(lin.B).norm());
     CHECK(E.squaredNorm() / static_cast<double>(N) == Approx(1).epsilon(0.5));
 
     const Dense A = attention(q, k, scale);
@@ -358,7 +381,8 @@ TEST_CASE("factors have their shape and type, follow the seed and not the thread
         CAPTURE(m.name);
         const Index rank = m.otherwise > 0 ? 20 : 0;
         for (DType type : {DType::f32, DType::f64, DType::bf16}) {
-            const Tensor q = normal_tensor({2, 2, 300, 5}, 23, DType::f64, 0.5).to(type), k = normal_tensor({2, 2, 300, 5}, 24, DType::f64, 0.5).to(type);
+            const Tensor q = normal_tensor({2, 2, 300, 5}, 23, DType::f64, 0.5).to(type),
+                         k = normal_tensor({2, 2, 300, 5}, 24, DType::f64, 0.5).to(type);
             set_threads(1);
             const LowRank one = low_rank(m.name, q, k, rank_and_seed(rank, 5));
             set_threads(3);
@@ -403,10 +427,12 @@ TEST_CASE("only the factorisations that say so look ahead", "[lowrank]") {
         std::map<std::string, double> own;
         if (m.name == "favor+") own["stabilised"] = 0;  // its one factor cancels in B Cᵀ
         const Index rank = m.otherwise > 0 ? 4 : 0;
-        const Dense before = product(low_rank(m.name, q, k, rank_and_seed(rank, 1, own))), after = product(low_rank(m.name, q2, k2, rank_and_seed(rank, 1, own)));
+        const Dense before = product(low_rank(m.name, q, k, rank_and_seed(rank, 1, own))),
+                    after = product(low_rank(m.name, q2, k2, rank_and_seed(rank, 1, own)));
         const double change = (before - after).topLeftCorner(16, 16).norm() / before.topLeftCorner(16, 16).norm();
         CAPTURE(change);
-        // hyper, skeinformer and skyformer draw a few tokens, hardly ever the last one; the blocks of hyper are not in B Cᵀ.
+        // hyper, skeinformer and skyformer draw a few tokens, hardly ever the last one; the blocks of hyper are not in
+        // B Cᵀ.
         if (m.future && m.name != "hyper" && m.name != "skeinformer" && m.name != "skyformer") CHECK(change > 1e-6);
         if (!m.future) CHECK(change <= 1e-12);
     }
@@ -414,7 +440,8 @@ TEST_CASE("only the factorisations that say so look ahead", "[lowrank]") {
 
 TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
     const Tensor x = normal_tensor({1, 2, 8, 4}, 28);
-    const auto refused = [](const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& o, const std::string& message) {
+    const auto refused = [](const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& o,
+                            const std::string& message) {
         try {
             low_rank(name, q, k, o);
             FAIL("accepted, expected: " << message);
@@ -429,24 +456,32 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
         INFO(m.name);
         refused(m.name, x, x, none, "rank: 0, expected 1 or more");
     }
-    for (const char* name : {"nystrom", "svd", "rsvd", "lara", "linformer", "transformer-vq"}) refused(name, x, x, rank_and_seed(9), "rank: 9, expected at most 8, the length");
+    for (const char* name : {"nystrom", "svd", "rsvd", "lara", "linformer", "transformer-vq"})
+        refused(name, x, x, rank_and_seed(9), "rank: 9, expected at most 8, the length");
     refused("skyformer", x, x, rank_and_seed(17), "rank: 17, expected at most 16, twice the length");
     refused("skeinformer", x, x, rank_and_seed(10), "rank: 10, expected at most 9, the length and one");
-    refused("skeinformer", x, x, rank_and_seed(1), "rank: 1, expected 2 or more: a sampled column and the one for all others");
+    refused("skeinformer", x, x, rank_and_seed(1),
+            "rank: 1, expected 2 or more: a sampled column and the one for all others");
     refused("rfa", x, x, rank_and_seed(5), "rank: 5, expected an even number: a cosine and a sine for each direction");
-    refused("taylor", x, x, rank_and_seed(4), "rank: 4, expected 15 or nothing: taylor has 1 + d + d(d+1)/2 features, with full 1 + d + d², for width 4");
+    refused("taylor", x, x, rank_and_seed(4),
+            "rank: 4, expected 15 or nothing: taylor has 1 + d + d(d+1)/2 features, with full 1 + d + d², for width 4");
     refused("favor+", x, normal_tensor({1, 2, 9, 4}, 1), {}, "k: 1×2×9×4, expected 1×2×8×4 like q");
     refused("favor+", x, x.to(DType::f32), {}, "k: Float32, expected Float64 like q");
-    refused("favor+", Tensor::zeros(DType::f32, {8}), x, {}, "q: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
-    refused("favor+", x, x, rank_and_seed(4, 1, {{"orthogonl", 1}}), "lowrank: favor+ has no option \"orthogonl\" (did you mean \"orthogonal\"?)");
-    refused("nystrom", x, x, rank_and_seed(4, 1, {{"iterations", 101}}), "iterations: 101, expected a whole number from 0 to 100");
+    refused(
+        "favor+", Tensor::zeros(DType::f32, {8}), x, {},
+        "q: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    refused("favor+", x, x, rank_and_seed(4, 1, {{"orthogonl", 1}}),
+            "lowrank: favor+ has no option \"orthogonl\" (did you mean \"orthogonal\"?)");
+    refused("nystrom", x, x, rank_and_seed(4, 1, {{"iterations", 101}}),
+            "iterations: 101, expected a whole number from 0 to 100");
     Tensor bad = x.copy();
     bad.set(4 * 8 + 6, std::nan(""));
     refused("favor+", bad, x, {}, "q: entry (1, 2, 2, 3) is NaN, expected finite numbers");
     bad = x.to(DType::f16).copy();
     bad.set(5, -INFINITY);
     refused("svd", x.to(DType::f16), bad, {}, "k: entry (1, 1, 2, 2) is -Inf, expected finite numbers");
-    // Of every factorisation: entries that are not numbers, factors that are not, and a length that the rank does not divide.
+    // Of every factorisation: entries that are not numbers, factors that are not, and a length that the rank does not
+    // divide.
     const Tensor wide = normal_tensor({1, 2, 50, 6}, 29), huge = normal_tensor({1, 2, 50, 6}, 29, DType::f32, 1e30);
     for (const auto& m : lowrank::methods()) {
         CAPTURE(m.name);
@@ -456,7 +491,8 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
         refused(m.name, wide, bad, {}, "k: entry (1, 2, 8, 2) is NaN, expected finite numbers");
         if (m.name == "favor+") {
             refused(m.name, huge, huge, {}, "q: the factors overflow, expected smaller queries, keys or scale");
-            refused(m.name, huge, huge, rank_and_seed(8, 1, {{"rows", 1}}), "q: the factors overflow, expected smaller queries, keys or scale");
+            refused(m.name, huge, huge, rank_and_seed(8, 1, {{"rows", 1}}),
+                    "q: the factors overflow, expected smaller queries, keys or scale");
         } else if (m.name != "hedgehog") {
             refused(m.name, huge, huge, {}, "q: the factors overflow, expected smaller queries, keys or scale");
         }
@@ -480,10 +516,12 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
     o.scale = -1;
     refused("svd", x, x, o, "scale: -1, expected a finite number above 0");
     const Tensor longer = Tensor::zeros(DType::f32, {4097, 1});
-    refused("svd", longer, longer, {}, "q: length 4097, expected at most 4096: svd forms the whole matrix; \"rsvd\" does not");
+    refused("svd", longer, longer, {},
+            "q: length 4097, expected at most 4096: svd forms the whole matrix; \"rsvd\" does not");
 }
 
-TEST_CASE("what a decomposition takes is asked for before, so that a rank too large for the machine is refused", "[lowrank]") {
+TEST_CASE("what a decomposition takes is asked for before, so that a rank too large for the machine is refused",
+          "[lowrank]") {
     const Index N = 96;
     const Tensor q = normal_tensor({N, 4}, 44), k = normal_tensor({N, 4}, 45);
     for (const char* name : {"svd", "rsvd", "nystrom", "skyformer"}) {

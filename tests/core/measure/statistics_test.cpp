@@ -45,8 +45,12 @@ TEST_CASE("the least-squares line", "[measure]") {
     const Line noisy = fit_line(std::vector<double>{0, 1, 2, 3}, std::vector<double>{1, 3, 2, 4});
     CHECK(near(noisy.slope, 0.8));
     CHECK(near(noisy.intercept, 1.3));
-    CHECK(message_of([] { fit_line(std::vector<double>{1, 2}, std::vector<double>{1}); }) == "y: 1 values, expected 2 like x");
-    CHECK(message_of([] { fit_line(std::vector<double>{2, 2}, std::vector<double>{1, 5}); }) == "x: all values are 2, expected at least two different ones");
+    CHECK(message_of([] {
+              fit_line(std::vector<double>{1, 2}, std::vector<double>{1});
+          }) == "y: 1 values, expected 2 like x");
+    CHECK(message_of([] {
+              fit_line(std::vector<double>{2, 2}, std::vector<double>{1, 5});
+          }) == "x: all values are 2, expected at least two different ones");
 }
 
 TEST_CASE("the growth exponent of a power is its exponent", "[measure]") {
@@ -62,7 +66,8 @@ TEST_CASE("the growth exponent of a power is its exponent", "[measure]") {
     const double above_one = growth_exponent(n, log_linear);
     CHECK(above_one > 1.05);
     CHECK(above_one < 1.2);
-    CHECK(message_of([&] { growth_exponent(n, std::vector<double>(n.size(), 0.0)); }) == "time: 0, expected positive numbers");
+    CHECK(message_of([&] { growth_exponent(n, std::vector<double>(n.size(), 0.0)); }) ==
+          "time: 0, expected positive numbers");
 }
 
 TEST_CASE("the machine is named", "[measure]") {
@@ -82,7 +87,8 @@ TEST_CASE("the product rate is a rate", "[measure]") {
     }
     set_threads(before);
     CHECK(message_of([] { product_rate(0); }) == "n: 0, expected a number from 1 to 4096");
-    CHECK(message_of([] { product_rate(16, DType::f16); }) == "dtype: Float16 only stores, expected Float32 or Float64");
+    CHECK(message_of([] { product_rate(16, DType::f16); }) ==
+          "dtype: Float16 only stores, expected Float32 or Float64");
 }
 
 TEST_CASE("the copy rate is a rate", "[measure]") {

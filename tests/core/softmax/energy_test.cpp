@@ -1,6 +1,6 @@
 // The energy of softmax attention: its gradient by hand, by dual numbers and by differences, and its second derivative.
-#include "core/measure/dual.hpp"
 #include "core/softmax/energy.hpp"
+#include "core/measure/dual.hpp"
 #include "tests/core/gradient/problems.hpp"
 #include "tests/core/softmax/problems.hpp"
 
@@ -14,7 +14,10 @@ struct Sourced {
     Tensor zeta;
     EnergyOptions options;
 
-    explicit Sourced(const SoftmaxCase& c) : in(softmax_inputs(c)), zeta(random_tensor({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 500)) { options.causal = c.causal; }
+    explicit Sourced(const SoftmaxCase& c)
+        : in(softmax_inputs(c)), zeta(random_tensor({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 500)) {
+        options.causal = c.causal;
+    }
 };
 
 template <class T>
@@ -26,12 +29,14 @@ std::vector<T> numbers(const Tensor& A) {
 
 // F, and where wanted its gradient, of one row by the definition on any scalar.
 template <class T>
-T row_energy(const SoftmaxCase& c, const Sourced& x, Index row, const std::vector<T>& zeta, std::vector<T>* gradient = nullptr) {
+T row_energy(const SoftmaxCase& c, const Sourced& x, Index row, const std::vector<T>& zeta,
+             std::vector<T>* gradient = nullptr) {
     const auto q = numbers<T>(x.in.q), k = numbers<T>(x.in.k), v = numbers<T>(x.in.v);
     const Index head = row / (c.group * c.N), n = c.causal ? row % c.N + c.M - c.N + 1 : c.M;
     if (gradient) gradient->resize(static_cast<std::size_t>(c.dv));
-    return softmax::energy_of_row(q.data() + row * c.d, k.data() + head * c.M * c.d, v.data() + head * c.M * c.dv, zeta.data(), n, c.d, c.dv,
-                                  T(1 / std::sqrt(static_cast<double>(c.d))), gradient ? gradient->data() : nullptr);
+    return softmax::energy_of_row(q.data() + row * c.d, k.data() + head * c.M * c.d, v.data() + head * c.M * c.dv,
+                                  zeta.data(), n, c.d, c.dv, T(1 / std::sqrt(static_cast<double>(c.d))),
+                                  gradient ? gradient->data() : nullptr);
 }
 
 std::vector<double> source_of(const Sourced& x, const SoftmaxCase& c, Index row) {
@@ -53,7 +58,8 @@ TEST_CASE("without sources the energy is the log-sum-exp and its gradient attent
         CAPTURE(c);
         const Sourced x(c);
         const SoftmaxResult want = x.in.run("standard");
-        for (const auto& zeta : {std::optional<Tensor>(), std::optional<Tensor>(Tensor::zeros(DType::f64, x.zeta.shape()))}) {
+        for (const auto& zeta :
+             {std::optional<Tensor>(), std::optional<Tensor>(Tensor::zeros(DType::f64, x.zeta.shape()))}) {
             CHECK(relative_error(energy(x.in.q, x.in.k, x.in.v, zeta, x.options), want.lse) <= 1e-14);
             CHECK(relative_error(energy_grad(x.in.q, x.in.k, x.in.v, zeta, x.options), want.O) <= 1e-14);
         }
@@ -65,7 +71,8 @@ TEST_CASE("the energy is that of the definition, and its gradient by hand that o
     for (const SoftmaxCase& c : cases) {
         CAPTURE(c);
         const Sourced x(c);
-        const Tensor F = energy(x.in.q, x.in.k, x.in.v, x.zeta, x.options), G = energy_grad(x.in.q, x.in.k, x.in.v, x.zeta, x.options);
+        const Tensor F = energy(x.in.q, x.in.k, x.in.v, x.zeta, x.options),
+                     G = energy_grad(x.in.q, x.in.k, x.in.v, x.zeta, x.options);
         const SoftmaxInputs single = x.in.to(DType::f32);
         CHECK(relative_error(energy(single.q, single.k, single.v, x.zeta.to(DType::f32), x.options), F) <= 1e-6);
         CHECK(relative_error(energy_grad(single.q, single.k, single.v, x.zeta.to(DType::f32), x.options), G) <= 3e-6);
@@ -93,12 +100,15 @@ TEST_CASE("the gradient of the energy is that of central differences", "[softmax
         for (Index i = 0; i < F.size(); ++i) sum += F.get(i);
         return sum;
     };
-    CHECK(relative_error(energy_grad(x.in.q, x.in.k, x.in.v, x.zeta, x.options), central_differences(x.zeta, total)) <= 1e-8);
+    CHECK(relative_error(energy_grad(x.in.q, x.in.k, x.in.v, x.zeta, x.options), central_differences(x.zeta, total)) <=
+          1e-8);
 }
 
 TEST_CASE("the second derivative of the energy is the covariance of the values", "[softmax][energy]") {
     const Poison poison;
-    for (const SoftmaxCase& c : {SoftmaxCase{.batch = 2, .heads = 2, .group = 2, .N = 1, .M = 11, .d = 4, .dv = 3, .seed = 74}, SoftmaxCase{.N = 1, .M = 1, .d = 2, .dv = 2, .seed = 75}}) {
+    for (const SoftmaxCase& c :
+         {SoftmaxCase{.batch = 2, .heads = 2, .group = 2, .N = 1, .M = 11, .d = 4, .dv = 3, .seed = 74},
+          SoftmaxCase{.N = 1, .M = 1, .d = 2, .dv = 2, .seed = 75}}) {
         CAPTURE(c);
         const Sourced x(c);
         for (bool zero : {false, true}) {
@@ -112,16 +122,22 @@ TEST_CASE("the second derivative of the energy is the covariance of the values",
                     once[static_cast<std::size_t>(a)].slope = 1;
                     row_energy<Dual<double>>(c, x, row, once, &gradient);
                     for (Index b = 0; b < c.dv; ++b) {
-                        CHECK(H.get((row * c.dv + a) * c.dv + b) == Approx(gradient[static_cast<std::size_t>(b)].slope).epsilon(1e-11).margin(1e-12));
+                        CHECK(H.get((row * c.dv + a) * c.dv + b) ==
+                              Approx(gradient[static_cast<std::size_t>(b)].slope).epsilon(1e-11).margin(1e-12));
                         std::vector<Dual<Dual<double>>> twice;
-                        for (double source : source_of(x, c, row)) twice.emplace_back(Dual<double>(zero ? 0 : source), Dual<double>(0));
+                        for (double source : source_of(x, c, row))
+                            twice.emplace_back(Dual<double>(zero ? 0 : source), Dual<double>(0));
                         twice[static_cast<std::size_t>(a)].value.slope = 1;
                         twice[static_cast<std::size_t>(b)].slope.value = 1;
-                        CHECK(H.get((row * c.dv + a) * c.dv + b) == Approx(row_energy<Dual<Dual<double>>>(c, x, row, twice).slope.slope).epsilon(1e-11).margin(1e-12));
+                        CHECK(H.get((row * c.dv + a) * c.dv + b) ==
+                              Approx(row_energy<Dual<Dual<double>>>(c, x, row, twice).slope.slope)
+                                  .epsilon(1e-11)
+                                  .margin(1e-12));
                     }
                 }
             }
-            const Tensor single = energy_hessian(x.in.q.to(DType::f32), x.in.k.to(DType::f32), x.in.v.to(DType::f32), zero ? zeta : std::optional<Tensor>(x.zeta.to(DType::f32)), x.options);
+            const Tensor single = energy_hessian(x.in.q.to(DType::f32), x.in.k.to(DType::f32), x.in.v.to(DType::f32),
+                                                 zero ? zeta : std::optional<Tensor>(x.zeta.to(DType::f32)), x.options);
             CHECK(relative_error(single, H) <= 1e-5);
         }
     }
@@ -131,7 +147,8 @@ TEST_CASE("a shift of the scores moves the energy and leaves its gradient", "[so
     const SoftmaxCase c{.N = 30, .M = 30, .d = 5, .dv = 4, .seed = 76};
     Sourced x(c);
     for (Index j = 0; j < c.M; ++j) x.in.k.set(j * c.d + 4, 1);
-    const Tensor F = energy(x.in.q, x.in.k, x.in.v, x.zeta, x.options), G = energy_grad(x.in.q, x.in.k, x.in.v, x.zeta, x.options);
+    const Tensor F = energy(x.in.q, x.in.k, x.in.v, x.zeta, x.options),
+                 G = energy_grad(x.in.q, x.in.k, x.in.v, x.zeta, x.options);
     for (Index i = 0; i < c.N; ++i) x.in.q.set(i * c.d + 4, x.in.q.get(i * c.d + 4) + 100);
     const Tensor shifted = energy(x.in.q, x.in.k, x.in.v, x.zeta, x.options);
     for (Index i = 0; i < c.N; ++i) CHECK(shifted.get(i) - F.get(i) == Approx(100 / std::sqrt(5.0)).epsilon(1e-13));
@@ -155,5 +172,6 @@ TEST_CASE("energies without keys, and what they refuse", "[softmax][energy]") {
     CHECK(refused([&] { energy(q, q, q, none, {}); }) == "zeta: 0×2, expected 3×2");
     CHECK(refused([&] { energy_grad(q, q, q, q.to(DType::f64), {}); }) == "zeta: Float64, expected Float32 like q");
     CHECK(refused([&] { energy_hessian(q, q, q, {}, {}); }) == "q: length 3, expected 1, one query");
-    CHECK(refused([&] { energy(q, none, none); }) == "q: length 3, expected at most the 0 of k: with causal the queries are the last of its positions");
+    CHECK(refused([&] { energy(q, none, none); }) ==
+          "q: length 3, expected at most the 0 of k: with causal the queries are the last of its positions");
 }

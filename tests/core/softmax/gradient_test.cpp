@@ -13,7 +13,8 @@ struct Arriving {
     SoftmaxInputs in;
     Tensor dO;
 
-    explicit Arriving(const SoftmaxCase& c) : in(softmax_inputs(c)), dO(random_tensor({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 1000)) {}
+    explicit Arriving(const SoftmaxCase& c)
+        : in(softmax_inputs(c)), dO(random_tensor({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 1000)) {}
 
     SoftmaxGradient gradient(DType type, const std::string& method = "flash") const {
         SoftmaxOptions o = in.options;
@@ -23,7 +24,8 @@ struct Arriving {
 };
 
 std::string apart(const SoftmaxGradient& got, const SoftmaxGradient& want, double tolerance) {
-    const std::pair<const char*, std::pair<const Tensor&, const Tensor&>> all[] = {{"dq", {got.dq, want.dq}}, {"dk", {got.dk, want.dk}}, {"dv", {got.dv, want.dv}}};
+    const std::pair<const char*, std::pair<const Tensor&, const Tensor&>> all[] = {
+        {"dq", {got.dq, want.dq}}, {"dk", {got.dk, want.dk}}, {"dv", {got.dv, want.dv}}};
     double size = 0;  // a gradient that vanishes exactly (one key) is compared with the others
     for (const auto& [name, pair] : all)
         for (Index i = 0; i < pair.second.size(); ++i) size = std::max(size, std::abs(pair.second.get(i)));
@@ -34,12 +36,15 @@ std::string apart(const SoftmaxGradient& got, const SoftmaxGradient& want, doubl
             difference += std::pow(pair.first.get(i) - pair.second.get(i), 2);
             norm += std::pow(pair.second.get(i), 2);
         }
-        if (!(std::sqrt(difference) <= tolerance * std::max(std::sqrt(norm), 1e-3 * size))) return sentence(name, ": relative error ", std::sqrt(difference / norm));
+        if (!(std::sqrt(difference) <= tolerance * std::max(std::sqrt(norm), 1e-3 * size)))
+            return sentence(name, ": relative error ", std::sqrt(difference / norm));
     }
     return "";
 }
 
-bool same(const SoftmaxGradient& a, const SoftmaxGradient& b) { return same_bits(a.dq, b.dq) && same_bits(a.dk, b.dk) && same_bits(a.dv, b.dv); }
+bool same(const SoftmaxGradient& a, const SoftmaxGradient& b) {
+    return same_bits(a.dq, b.dq) && same_bits(a.dk, b.dk) && same_bits(a.dv, b.dv);
+}
 
 }  // namespace
 
@@ -47,12 +52,21 @@ TEST_CASE("gradients of softmax attention are those of central differences", "[s
     unsigned seed = 30;
     for (bool causal : {true, false}) {
         for (Index more : {0, 4}) {
-            const SoftmaxCase c{.batch = 2, .heads = 1, .group = 2, .N = 7, .M = 7 + more, .d = 3, .dv = 4, .causal = causal, .seed = ++seed};
+            const SoftmaxCase c{.batch = 2,
+                                .heads = 1,
+                                .group = 2,
+                                .N = 7,
+                                .M = 7 + more,
+                                .d = 3,
+                                .dv = 4,
+                                .causal = causal,
+                                .seed = ++seed};
             CAPTURE(c);
             Arriving x(c);
             x.in.options.scale = 0.8;
             const auto f = [&] { return inner(x.in.run("standard").O, x.dO); };
-            const SoftmaxGradient want{central_differences(x.in.q, f), central_differences(x.in.k, f), central_differences(x.in.v, f)};
+            const SoftmaxGradient want{central_differences(x.in.q, f), central_differences(x.in.k, f),
+                                       central_differences(x.in.v, f)};
             const Poison poison;
             CHECK(apart(x.gradient(DType::f64, "standard"), want, 1e-7) == "");
             CHECK(apart(x.gradient(DType::f64), want, 1e-7) == "");
@@ -68,7 +82,15 @@ TEST_CASE("tiled gradients of softmax attention are those of the definition", "[
             for (Index more : {Index(0), N + 3}) {
                 for (bool causal : {true, false}) {
                     if (N == 300 && d != 5) continue;
-                    const SoftmaxCase c{.batch = 1 + N % 2, .heads = 2, .group = 1 + d % 2, .N = N, .M = N + more, .d = d, .dv = dv, .causal = causal, .seed = ++seed};
+                    const SoftmaxCase c{.batch = 1 + N % 2,
+                                        .heads = 2,
+                                        .group = 1 + d % 2,
+                                        .N = N,
+                                        .M = N + more,
+                                        .d = d,
+                                        .dv = dv,
+                                        .causal = causal,
+                                        .seed = ++seed};
                     CAPTURE(c);
                     const Arriving x(c);
                     const SoftmaxGradient want = x.gradient(DType::f64, "standard");
@@ -105,29 +127,34 @@ TEST_CASE("gradients with what the forward pass returned, storage types and larg
     const SoftmaxGradient want = x.gradient(DType::f64, "standard");
     CHECK(apart(softmax_attention_grad(x.in.q, x.in.k, x.in.v, x.dO, x.in.options, x.in.run()), want, 1e-12) == "");
     const SoftmaxInputs single = x.in.to(DType::f32);
-    CHECK(apart(softmax_attention_grad(single.q, single.k, single.v, x.dO.to(DType::f32), single.options, single.run()), want, 1e-5) == "");
+    CHECK(apart(softmax_attention_grad(single.q, single.k, single.v, x.dO.to(DType::f32), single.options, single.run()),
+                want, 1e-5) == "");
     CHECK(x.gradient(DType::bf16).dk.dtype() == DType::bf16);
     CHECK(apart(x.gradient(DType::f16), want, 1e-2) == "");
 
-    // Where one key has all the weight, dP - D is a difference of equal sums of dv terms, each known to a few roundings.
+    // Where one key has all the weight, dP - D is a difference of equal sums of dv terms, each known to a few
+    // roundings.
     const SoftmaxCase one{.N = 100, .M = 100, .d = 8, .dv = 6, .size = 300, .whole = true, .seed = 61};
     const Arriving large(one);
     const SoftmaxGradient got = large.gradient(DType::f32), exact = large.gradient(DType::f64, "standard");
     double k = 0, v = 0, dO = 0, error = 0;
     for (Index i = 0; i < large.in.k.size(); ++i) k = std::max(k, std::abs(large.in.k.get(i)));
-    for (Index i = 0; i < large.in.v.size(); ++i) v = std::max(v, std::abs(large.in.v.get(i))), dO = std::max(dO, std::abs(large.dO.get(i)));
+    for (Index i = 0; i < large.in.v.size(); ++i)
+        v = std::max(v, std::abs(large.in.v.get(i))), dO = std::max(dO, std::abs(large.dO.get(i)));
     for (Index i = 0; i < got.dq.size(); ++i) {
         const double difference = std::abs(got.dq.get(i) - exact.dq.get(i));
         error = difference <= error ? error : difference;
     }
     CHECK(error <= 4 * std::ldexp(1.0, -24) * static_cast<double>(one.dv) * k * v * dO);
     CHECK(relative_error(got.dv, exact.dv) <= 1e-5);
-    const SoftmaxGradient none = softmax_attention_grad(Tensor::full(DType::f32, {3, 2}, 1), Tensor::zeros(DType::f32, {0, 2}), Tensor::zeros(DType::f32, {0, 2}),
-                                                        Tensor::full(DType::f32, {3, 2}, 1), {.causal = false, .method = "flash", .scale = {}});
+    const SoftmaxGradient none = softmax_attention_grad(
+        Tensor::full(DType::f32, {3, 2}, 1), Tensor::zeros(DType::f32, {0, 2}), Tensor::zeros(DType::f32, {0, 2}),
+        Tensor::full(DType::f32, {3, 2}, 1), {.causal = false, .method = "flash", .scale = {}});
     for (Index i = 0; i < 6; ++i) CHECK(none.dq.get(i) == 0);
 }
 
-TEST_CASE("gradients of softmax attention are causal and do not depend on the number of threads", "[softmax][gradient]") {
+TEST_CASE("gradients of softmax attention are causal and do not depend on the number of threads",
+          "[softmax][gradient]") {
     const int before = threads();
     const SoftmaxCase c{.heads = 2, .group = 2, .N = 200, .M = 250, .d = 6, .dv = 5, .seed = 62};
     const Arriving x(c);
@@ -149,7 +176,8 @@ TEST_CASE("gradients of softmax attention are causal and do not depend on the nu
             const SoftmaxGradient got = y.gradient(DType::f32);
             int wrong = 0;
             for (Index h = 0; h < 4; ++h)
-                for (Index i = 0; i < at * c.d; ++i) wrong += got.dq.get(h * c.N * c.d + i) != want.dq.get(h * c.N * c.d + i);
+                for (Index i = 0; i < at * c.d; ++i)
+                    wrong += got.dq.get(h * c.N * c.d + i) != want.dq.get(h * c.N * c.d + i);
             INFO("bad " << bad << " from " << at);
             CHECK(wrong == 0);
             CHECK(std::isnan(got.dq.get(at * c.d)));

@@ -15,14 +15,15 @@ namespace causeway::test {
 struct SoftmaxCase {
     Index batch = 1, heads = 1, group = 1, N = 1, M = 1, d = 1, dv = 1;
     bool causal = true;
-    double size = 1;      // standard deviation of the queries
-    bool whole = false;   // queries and keys are whole numbers: with scale 1 their products are exact
+    double size = 1;     // standard deviation of the queries
+    bool whole = false;  // queries and keys are whole numbers: with scale 1 their products are exact
     unsigned seed = 1;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const SoftmaxCase& c) {
-    return out << "batch=" << c.batch << " heads=" << c.heads << " group=" << c.group << " N=" << c.N << " M=" << c.M << " d=" << c.d << " dv=" << c.dv
-               << " causal=" << c.causal << " size=" << c.size << " whole=" << c.whole << " seed=" << c.seed;
+    return out << "batch=" << c.batch << " heads=" << c.heads << " group=" << c.group << " N=" << c.N << " M=" << c.M
+               << " d=" << c.d << " dv=" << c.dv << " causal=" << c.causal << " size=" << c.size << " whole=" << c.whole
+               << " seed=" << c.seed;
 }
 
 struct SoftmaxInputs {
@@ -49,8 +50,10 @@ inline SoftmaxInputs softmax_inputs(const SoftmaxCase& c) {
         }
         return out;
     };
-    SoftmaxInputs in{drawn({c.batch, c.heads * c.group, c.N, c.d}, c.size, c.whole), drawn({c.batch, c.heads, c.M, c.d}, c.whole ? 4 : 1, c.whole),
-                     drawn({c.batch, c.heads, c.M, c.dv}, 1, false), {}};
+    SoftmaxInputs in{drawn({c.batch, c.heads * c.group, c.N, c.d}, c.size, c.whole),
+                     drawn({c.batch, c.heads, c.M, c.d}, c.whole ? 4 : 1, c.whole),
+                     drawn({c.batch, c.heads, c.M, c.dv}, 1, false),
+                     {}};
     in.options.causal = c.causal;
     if (c.whole) in.options.scale = 1;
     return in;
@@ -63,7 +66,8 @@ inline std::vector<double> values_of(const Tensor& A) {
 }
 
 // Output and log-sum-exp, and what rounding may do to them. A score s_ij = scale·Σ q k carries d + 2 roundings of
-// Σ|q||k|, which multiply its weight by e^{±error}; a sum of n weights n more, and with it the exponentials and rescalings.
+// Σ|q||k|, which multiply its weight by e^{±error}; a sum of n weights n more, and with it the exponentials and
+// rescalings.
 struct SoftmaxOracle {
     Index rows, dv;
     std::vector<double> O, lse, slack, spread;  // slack: Σ_j |s|-error of the row; spread: Σ_j P |v|
@@ -104,27 +108,33 @@ struct SoftmaxOracle {
             lse.push_back(m + std::log(l));
             // Whole numbers have exact scores.
             const double roundings = c.whole ? 0 : static_cast<double>(c.d) + 4;
-            slack.push_back(3 * roundings * size + static_cast<double>(n) + 8 + 2 * std::log(static_cast<double>(n) + 1));
+            slack.push_back(3 * roundings * size + static_cast<double>(n) + 8 +
+                            2 * std::log(static_cast<double>(n) + 1));
         }
     }
 
     // "" when the result agrees, else where it does not. NaN never agrees.
     std::string mismatch(const SoftmaxResult& got) const {
         const double u = got.lse.dtype() == DType::f64 ? std::ldexp(1.0, -53) : std::ldexp(1.0, -24);
-        const double stored = got.O.dtype() == DType::f16 ? std::ldexp(1.0, -11) : got.O.dtype() == DType::bf16 ? std::ldexp(1.0, -8) : 0;
+        const double stored = got.O.dtype() == DType::f16    ? std::ldexp(1.0, -11)
+                              : got.O.dtype() == DType::bf16 ? std::ldexp(1.0, -8)
+                                                             : 0;
         const double tiny = u < 1e-10 ? 1e-300 : got.O.dtype() == DType::f16 ? 1e-7 : 1e-36;
-        if (got.O.size() != rows * dv || got.lse.size() != rows) return "sizes " + got.O.summary() + ", " + got.lse.summary();
+        if (got.O.size() != rows * dv || got.lse.size() != rows)
+            return "sizes " + got.O.summary() + ", " + got.lse.summary();
         for (Index row = 0; row < rows; ++row) {
             const auto at = static_cast<std::size_t>(row);
             const double allowed = u * slack[at];
             const double lse_allowed = allowed + 4 * u * std::abs(lse[at]);
             if (!(got.lse.get(row) == lse[at] || std::abs(got.lse.get(row) - lse[at]) <= lse_allowed))
-                return sentence("lse of row ", row, ": ", got.lse.get(row), ", expected ", lse[at], " within ", lse_allowed);
+                return sentence("lse of row ", row, ": ", got.lse.get(row), ", expected ", lse[at], " within ",
+                                lse_allowed);
             for (Index e = 0; e < dv; ++e) {
                 const auto i = at * static_cast<std::size_t>(dv) + static_cast<std::size_t>(e);
                 const double bound = 2 * std::expm1(allowed) * spread[i] + stored * std::abs(O[i]) + tiny;
                 if (!(std::abs(got.O.get(row * dv + e) - O[i]) <= bound))
-                    return sentence("row ", row, " column ", e, ": got ", got.O.get(row * dv + e), ", expected ", O[i], " within ", bound);
+                    return sentence("row ", row, " column ", e, ": got ", got.O.get(row * dv + e), ", expected ", O[i],
+                                    " within ", bound);
             }
         }
         return "";

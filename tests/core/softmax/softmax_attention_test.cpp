@@ -47,9 +47,11 @@ double worst_exponential(double from, double to) {
         simd::store(y, simd::exp<T>(simd::load(x)));
         for (int lane = 0; lane < simd::lanes<T>; ++lane) {
             const long double want = std::exp(static_cast<long double>(x[lane]));
-            if (want < static_cast<long double>(Limits::min()) || want > static_cast<long double>(Limits::max())) continue;
+            if (want < static_cast<long double>(Limits::min()) || want > static_cast<long double>(Limits::max()))
+                continue;
             const T nearest = static_cast<T>(want);
-            const long double unit = static_cast<long double>(nearest) - static_cast<long double>(std::nextafter(nearest, T(0)));
+            const long double unit =
+                static_cast<long double>(nearest) - static_cast<long double>(std::nextafter(nearest, T(0)));
             const double error = static_cast<double>(std::abs(static_cast<long double>(y[lane]) - want) / unit);
             worst = error <= worst ? worst : error;
         }
@@ -93,7 +95,16 @@ TEST_CASE("softmax attention agrees with safe softmax", "[softmax]") {
             for (Index more : {Index(0), Index(1), 2 * N + 3}) {
                 for (bool causal : {true, false}) {
                     if (!causal && more == 1) continue;
-                    check_case({.batch = 1 + N % 2, .heads = 1 + d % 2, .group = 1 + dv % 3, .N = N, .M = N + more, .d = d, .dv = dv, .causal = causal, .seed = ++seed}, more < 2);
+                    check_case({.batch = 1 + N % 2,
+                                .heads = 1 + d % 2,
+                                .group = 1 + dv % 3,
+                                .N = N,
+                                .M = N + more,
+                                .d = d,
+                                .dv = dv,
+                                .causal = causal,
+                                .seed = ++seed},
+                               more < 2);
                 }
             }
         }
@@ -108,7 +119,17 @@ TEST_CASE("few queries on many keys, whose parts are merged", "[softmax]") {
     const Poison poison;
     for (Index N : {1, 2, 3, 4, 7})
         for (Index group : {1, 3})
-            for (bool causal : {true, false}) check_case({.batch = 1, .heads = 2, .group = group, .N = N, .M = 3000 + N, .d = 16, .dv = 20 + 12 * (N % 2), .causal = causal, .seed = 5}, false);
+            for (bool causal : {true, false})
+                check_case({.batch = 1,
+                            .heads = 2,
+                            .group = group,
+                            .N = N,
+                            .M = 3000 + N,
+                            .d = 16,
+                            .dv = 20 + 12 * (N % 2),
+                            .causal = causal,
+                            .seed = 5},
+                           false);
     check_case({.N = 300, .M = 2300, .d = 8, .dv = 8, .seed = 6}, false);
     check_case({.N = 2100, .M = 2100, .d = 2, .dv = 2, .seed = 7}, false);  // a part without keys for the first rows
 }
@@ -117,9 +138,26 @@ TEST_CASE("scores of ten thousand are exact where they are whole numbers", "[sof
     const Poison poison;
     for (double size : {1.0, 30.0, 300.0}) {  // deviation 4 · size · sqrt(d): up to about ±10⁴ for the last
         for (bool causal : {true, false}) {
-            const SoftmaxCase c{.heads = 2, .group = 2, .N = 130, .M = 150, .d = 16, .dv = 24, .causal = causal, .size = size, .whole = true, .seed = 8};
+            const SoftmaxCase c{.heads = 2,
+                                .group = 2,
+                                .N = 130,
+                                .M = 150,
+                                .d = 16,
+                                .dv = 24,
+                                .causal = causal,
+                                .size = size,
+                                .whole = true,
+                                .seed = 8};
             check_case(c);
-            check_case({.heads = 2, .N = 1, .M = 3000, .d = 16, .dv = 16, .causal = causal, .size = size, .whole = true, .seed = 9});
+            check_case({.heads = 2,
+                        .N = 1,
+                        .M = 3000,
+                        .d = 16,
+                        .dv = 16,
+                        .causal = causal,
+                        .size = size,
+                        .whole = true,
+                        .seed = 9});
         }
     }
     double most = 0;
@@ -166,14 +204,22 @@ TEST_CASE("without keys the output is zero and the log-sum-exp -Inf; without que
         SoftmaxOptions o;
         o.method = method;
         o.causal = false;
-        const auto none = softmax_attention(Tensor::zeros(DType::f32, {1, 2, 3, 4}), Tensor::zeros(DType::f32, {1, 2, 0, 4}), Tensor::zeros(DType::f32, {1, 2, 0, 5}), o);
+        const auto none =
+            softmax_attention(Tensor::zeros(DType::f32, {1, 2, 3, 4}), Tensor::zeros(DType::f32, {1, 2, 0, 4}),
+                              Tensor::zeros(DType::f32, {1, 2, 0, 5}), o);
         CHECK(none.O.shape() == Shape{1, 2, 3, 5});
         for (Index i = 0; i < none.O.size(); ++i) CHECK(none.O.get(i) == 0);
         for (Index i = 0; i < none.lse.size(); ++i) CHECK(none.lse.get(i) == -INFINITY);
-        CHECK(softmax_attention(Tensor::zeros(DType::f32, {2, 0, 4}), Tensor::zeros(DType::f32, {2, 3, 4}), Tensor::zeros(DType::f32, {2, 3, 5}), o).O.shape() == Shape{2, 0, 5});
-        CHECK(softmax_attention(Tensor::zeros(DType::f32, {3, 4}), Tensor::zeros(DType::f32, {3, 4}), Tensor::zeros(DType::f32, {3, 0}), o).O.shape() == Shape{3, 0});
+        CHECK(softmax_attention(Tensor::zeros(DType::f32, {2, 0, 4}), Tensor::zeros(DType::f32, {2, 3, 4}),
+                                Tensor::zeros(DType::f32, {2, 3, 5}), o)
+                  .O.shape() == Shape{2, 0, 5});
+        CHECK(softmax_attention(Tensor::zeros(DType::f32, {3, 4}), Tensor::zeros(DType::f32, {3, 4}),
+                                Tensor::zeros(DType::f32, {3, 0}), o)
+                  .O.shape() == Shape{3, 0});
         // Keys without width: all scores are 0.
-        CHECK(softmax_attention(Tensor::zeros(DType::f32, {3, 0}), Tensor::zeros(DType::f32, {3, 0}), Tensor::full(DType::f32, {3, 2}, 2), o).O.get(5) == 2);
+        CHECK(softmax_attention(Tensor::zeros(DType::f32, {3, 0}), Tensor::zeros(DType::f32, {3, 0}),
+                                Tensor::full(DType::f32, {3, 2}, 2), o)
+                  .O.get(5) == 2);
     }
 }
 
@@ -184,9 +230,12 @@ TEST_CASE("nothing of a later token reaches an earlier query", "[softmax]") {
         for (DType type : {DType::f32, DType::f64}) {
             for (const auto& method : methods) {
                 const SoftmaxResult want = in.to(type).run(method);
-                for (double bad : {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), static_cast<double>(NAN), 1e30}) {
-                    for (Index at : {Index(1), Index(5), Index(31), N - 1}) {  // the token of query `at` and all after it
-                        SoftmaxInputs changed{in.q.to(type).copy(), in.k.to(type).copy(), in.v.to(type).copy(), in.options};
+                for (double bad :
+                     {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), static_cast<double>(NAN), 1e30}) {
+                    for (Index at :
+                         {Index(1), Index(5), Index(31), N - 1}) {  // the token of query `at` and all after it
+                        SoftmaxInputs changed{in.q.to(type).copy(), in.k.to(type).copy(), in.v.to(type).copy(),
+                                              in.options};
                         for (Index h = 0; h < 2; ++h)
                             for (Index j = at + 70; j < c.M; ++j) {
                                 for (Index e = 0; e < c.d; ++e) changed.k.set((h * c.M + j) * c.d + e, bad);
@@ -205,8 +254,10 @@ TEST_CASE("nothing of a later token reaches an earlier query", "[softmax]") {
 
 TEST_CASE("softmax attention does not depend on the number of threads", "[softmax]") {
     const int before = threads();
-    for (const SoftmaxCase& c : {SoftmaxCase{.heads = 3, .N = 300, .M = 300, .d = 20, .dv = 12, .seed = 13}, SoftmaxCase{.heads = 1, .N = 1, .M = 9000, .d = 8, .dv = 16, .seed = 14},
-                                 SoftmaxCase{.heads = 1, .group = 2, .N = 5, .M = 9000, .d = 8, .dv = 12, .seed = 15}}) {
+    for (const SoftmaxCase& c :
+         {SoftmaxCase{.heads = 3, .N = 300, .M = 300, .d = 20, .dv = 12, .seed = 13},
+          SoftmaxCase{.heads = 1, .N = 1, .M = 9000, .d = 8, .dv = 16, .seed = 14},
+          SoftmaxCase{.heads = 1, .group = 2, .N = 5, .M = 9000, .d = 8, .dv = 12, .seed = 15}}) {
         const SoftmaxInputs in = softmax_inputs(c).to(DType::f32);
         set_threads(1);
         const SoftmaxResult want = in.run();
@@ -246,7 +297,8 @@ TEST_CASE("a shift of all scores of a row changes only the log-sum-exp", "[softm
     for (double h : {1.0, 1000.0, -5000.0}) {
         const SoftmaxResult shifted = with_last(h);
         CHECK(same_bits(shifted.O, none.O));
-        for (Index i = 0; i < none.lse.size(); ++i) CHECK(shifted.lse.get(i) == Approx(none.lse.get(i) + h).epsilon(1e-6));
+        for (Index i = 0; i < none.lse.size(); ++i)
+            CHECK(shifted.lse.get(i) == Approx(none.lse.get(i) + h).epsilon(1e-6));
     }
 }
 
@@ -290,18 +342,22 @@ TEST_CASE("softmax attention names what does not fit", "[softmax]") {
         return std::string("accepted");
     };
     const auto of = [](Index b, Index h, Index n, Index w) { return Tensor::zeros(DType::f32, {b, h, n, w}); };
-    CHECK(refused(Tensor::zeros(DType::f32, {3}), x, x) == "q: a 3 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
-    CHECK(refused(x, Tensor::zeros(DType::f32, {4, 6, 3}), x) == "k: 3 dimensions (4×6×3), expected 4 like q (1×4×6×3)");
+    CHECK(refused(Tensor::zeros(DType::f32, {3}), x, x) ==
+          "q: a 3 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    CHECK(refused(x, Tensor::zeros(DType::f32, {4, 6, 3}), x) ==
+          "k: 3 dimensions (4×6×3), expected 4 like q (1×4×6×3)");
     CHECK(refused(x, x, x.to(DType::f64)) == "v: Float64, expected Float32 like q");
     CHECK(refused(x, of(2, 4, 6, 3), x) == "k: batch 2, expected 1 like q");
     CHECK(refused(x, of(1, 4, 6, 2), x) == "k: width 2, expected 3 like q");
     CHECK(refused(x, x, of(1, 2, 6, 3)) == "v: heads 2, expected 4 like k");
     CHECK(refused(x, x, of(1, 4, 5, 3)) == "v: length 5, expected 6 like k");
     CHECK(refused(x, of(1, 3, 6, 3), of(1, 3, 6, 3)) == "q: heads 4, expected a multiple of the 3 of k and v");
-    CHECK(refused(x, of(1, 4, 5, 3), of(1, 4, 5, 3)) == "q: length 6, expected at most the 5 of k: with causal the queries are the last of its positions");
+    CHECK(refused(x, of(1, 4, 5, 3), of(1, 4, 5, 3)) ==
+          "q: length 6, expected at most the 5 of k: with causal the queries are the last of its positions");
     SoftmaxOptions o;
     o.method = "flesh";
-    CHECK(refused(x, x, x, o) == "method: \"flesh\", expected one of \"flash\", \"standard\" (did you mean \"flash\"?)");
+    CHECK(refused(x, x, x, o) ==
+          "method: \"flesh\", expected one of \"flash\", \"standard\" (did you mean \"flash\"?)");
     o.method = "flash", o.scale = INFINITY;
     CHECK(refused(x, x, x, o) == "scale: inf, expected a finite number");
     o.scale = 1e39;

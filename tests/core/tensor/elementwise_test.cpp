@@ -25,11 +25,21 @@ double repeated(const Tensor& a, const Shape& shape, Index flat) {
 }  // namespace
 
 TEST_CASE("broadcasting repeats dimensions of length 1 and missing ones", "[tensor]") {
-    const std::vector<std::pair<Shape, Shape>> pairs{{{3}, {3}},          {{2, 3}, {3}},          {{2, 1}, {3}},
-                                                     {{2, 1}, {2, 3}},    {{1, 4}, {3, 1}},       {{2, 3, 4, 5}, {4, 5}},
-                                                     {{2, 1, 4, 1}, {3, 1, 5}}, {{2, 3, 4, 5}, {2, 1, 4, 5}}, {{1, 1, 1, 1}, {2, 3}},
-                                                     {{7, 5000}, {7, 1}}, {{3, 20000}, {20000}},  {{1}, {2, 2}},
-                                                     {{2, 3}, Shape{}},   {{0, 3}, {1, 3}},       {{2, 1, 3}, {2, 0, 3}}};
+    const std::vector<std::pair<Shape, Shape>> pairs{{{3}, {3}},
+                                                     {{2, 3}, {3}},
+                                                     {{2, 1}, {3}},
+                                                     {{2, 1}, {2, 3}},
+                                                     {{1, 4}, {3, 1}},
+                                                     {{2, 3, 4, 5}, {4, 5}},
+                                                     {{2, 1, 4, 1}, {3, 1, 5}},
+                                                     {{2, 3, 4, 5}, {2, 1, 4, 5}},
+                                                     {{1, 1, 1, 1}, {2, 3}},
+                                                     {{7, 5000}, {7, 1}},
+                                                     {{3, 20000}, {20000}},
+                                                     {{1}, {2, 2}},
+                                                     {{2, 3}, Shape{}},
+                                                     {{0, 3}, {1, 3}},
+                                                     {{2, 1, 3}, {2, 0, 3}}};
     for (const auto& [left, right] : pairs) {
         const Tensor a = sample(left, 1), b = sample(right, 2);
         const Shape shape = broadcast(left, right, "-");
@@ -37,7 +47,8 @@ TEST_CASE("broadcasting repeats dimensions of length 1 and missing ones", "[tens
         const Tensor out = apply(Binary::subtract, a, b);
         REQUIRE(out.shape() == shape);
         bool equal = true;
-        for (Index i = 0; i < out.size(); ++i) equal = equal && out.get(i) == repeated(a, shape, i) - repeated(b, shape, i);
+        for (Index i = 0; i < out.size(); ++i)
+            equal = equal && out.get(i) == repeated(a, shape, i) - repeated(b, shape, i);
         CHECK(equal);
     }
 }

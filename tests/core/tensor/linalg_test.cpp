@@ -23,13 +23,15 @@ Tensor identity(Index n) {
     return out;
 }
 
-Tensor matrix(Index n, std::initializer_list<double> entries) { return values(entries).reshape({n, static_cast<Index>(entries.size()) / n}); }
+Tensor matrix(Index n, std::initializer_list<double> entries) {
+    return values(entries).reshape({n, static_cast<Index>(entries.size()) / n});
+}
 
 // Distance of QᵀQ from the identity.
 double departure(const Tensor& q) { return distance(matmul(transpose(q), q), identity(q.shape()[1])); }
 
-// Matrices with a large null space, at which Eigen's divide and conquer alone returns NaN (ones, 34) or vectors that are not
-// orthogonal (the others at many sizes).
+// Matrices with a large null space, at which Eigen's divide and conquer alone returns NaN (ones, 34) or vectors that
+// are not orthogonal (the others at many sizes).
 std::vector<std::pair<const char*, Tensor>> deficient(Index n) {
     const Tensor a = sample({n, n}, 5);
     std::vector<std::pair<const char*, Tensor>> out;
@@ -91,7 +93,8 @@ TEST_CASE("svd: orthonormal and finite where most singular values are 0", "[tens
             const double bound = static_cast<double>(45 + n) * std::numeric_limits<double>::epsilon();
             for (Index i = 3; i < relative.size(); ++i) CHECK(relative.get(i) < bound);
             const Tensor values = svdvals(a);
-            for (Index i = 0; i < relative.size(); ++i) CHECK(std::abs(values.get(i) / largest - relative.get(i)) < bound);
+            for (Index i = 0; i < relative.size(); ++i)
+                CHECK(std::abs(values.get(i) / largest - relative.get(i)) < bound);
         }
     }
 }
@@ -149,7 +152,8 @@ TEST_CASE("eigenvalues of symmetric and of other matrices", "[tensor][linalg]") 
 }
 
 TEST_CASE("opnorm is the largest singular value, small and large", "[tensor][linalg]") {
-    for (const Shape& shape : {Shape{1, 1}, Shape{3, 8}, Shape{8, 3}, Shape{100, 60}, Shape{520, 530}, Shape{600, 540}}) {
+    for (const Shape& shape :
+         {Shape{1, 1}, Shape{3, 8}, Shape{8, 3}, Shape{100, 60}, Shape{520, 530}, Shape{600, 540}}) {
         CAPTURE(shape.text());
         const Tensor a = sample(shape, 6);
         const double expected = svdvals(a).get(0);

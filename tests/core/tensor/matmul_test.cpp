@@ -61,7 +61,8 @@ TEST_CASE("leading dimensions broadcast", "[tensor]") {
             const Tensor a = sample(left, 1), b = sample(right, 2), c = matmul(a, b);
             REQUIRE(c.shape() == Shape{std::max(left[0], right[0]), std::max(left[1], right[1]), 4, 6});
             for (Index i = 0; i < c.shape()[0]; ++i) {
-                for (Index j = 0; j < c.shape()[1]; ++j) CHECK(distance(matrix(c, i, j), plain(matrix(a, i, j), matrix(b, i, j))) < 1e-13);
+                for (Index j = 0; j < c.shape()[1]; ++j)
+                    CHECK(distance(matrix(c, i, j), plain(matrix(a, i, j), matrix(b, i, j))) < 1e-13);
             }
         }
     }
@@ -74,7 +75,8 @@ TEST_CASE("one-dimensional operands are rows on the left and columns on the righ
     CHECK(distance(matmul(a, x), plain(a, x.reshape({4, 1})).reshape({3})) < 1e-14);
     CHECK(distance(matmul(y, a), plain(y.reshape({1, 3}), a).reshape({4})) < 1e-14);
     CHECK(matmul(sample({2, 3, 4}, 1), x).shape() == Shape{2, 3});
-    CHECK_THROWS_WITH(matmul(x, x), "*: shapes 4 and 4: a product of two vectors is dot(A, B) or, element by element, times(A, B)");
+    CHECK_THROWS_WITH(matmul(x, x),
+                      "*: shapes 4 and 4: a product of two vectors is dot(A, B) or, element by element, times(A, B)");
 }
 
 TEST_CASE("products with an empty dimension", "[tensor]") {
@@ -86,7 +88,8 @@ TEST_CASE("products with an empty dimension", "[tensor]") {
 
 TEST_CASE("shapes without a product are named", "[tensor]") {
     CHECK_THROWS_WITH(matmul(sample({2, 3}, 1), sample({4, 5}, 1)),
-                      "*: shapes 2×3 and 4×5 do not fit: a matrix product needs the columns of the left (3) to be the rows of the right (4)");
+                      "*: shapes 2×3 and 4×5 do not fit: a matrix product needs the columns of the left (3) to be the "
+                      "rows of the right (4)");
     CHECK_THROWS_AS(matmul(sample({2, 3, 4}, 1), sample({3, 4, 5}, 1)), Error);
 }
 

@@ -55,8 +55,10 @@ TEST_CASE("golden values: the same on every machine", "[tensor][random]") {
         Index i = 0;
         for (double v : expected) CHECK(a.get(i++) == v);
     };
-    check(random::uniform(DType::f32, {6}), {0x1.3516d6p-1, 0x1.13024p-2, 0x1.f81d52p-1, 0x1.5668cp-4, 0x1.62985p-2, 0x1.be5b1p-2});
-    check(random::normal(DType::f32, {6}), {-0x1.1018ap-1, 0x1.57da44p-2, -0x1.073c9ap-3, -0x1.d2781ap-1, -0x1.100d12p-1, -0x1.39973ap+1});
+    check(random::uniform(DType::f32, {6}),
+          {0x1.3516d6p-1, 0x1.13024p-2, 0x1.f81d52p-1, 0x1.5668cp-4, 0x1.62985p-2, 0x1.be5b1p-2});
+    check(random::normal(DType::f32, {6}),
+          {-0x1.1018ap-1, 0x1.57da44p-2, -0x1.073c9ap-3, -0x1.d2781ap-1, -0x1.100d12p-1, -0x1.39973ap+1});
     check(random::uniform(DType::f64, {3}), {0x1.7b54b672bfdd0p-2, 0x1.293281b477879p-1, 0x1.a749b2ba36f34p-1});
     check(random::normal(DType::f64, {3}), {-0.7139599679532317, 0.8606826396201745, 0.7531353871882193});
     check(random::permutation(10), {1, 10, 4, 3, 6, 2, 9, 8, 7, 5});
@@ -64,11 +66,15 @@ TEST_CASE("golden values: the same on every machine", "[tensor][random]") {
 }
 
 TEST_CASE("normal quantiles are accurate in the middle and in both tails", "[tensor][random]") {
-    const std::pair<double, double> known[] = {{1e-300, -37.0470962993612}, {1e-20, -9.262340089798405}, {0x1p-53, -8.209536151601386}, {1e-5, -4.2648907939228256},
-                                               {0.01, -2.3263478740408408}, {0.074, -1.4466320671589785}, {0.0751, -1.4388253927525398}, {0.3, -0.5244005127080407},
-                                               {0.5, 0.0}, {0.7, 0.5244005127080407}, {0.93, 1.4757910281791708}, {0.999, 3.090232306167813}};
+    const std::pair<double, double> known[] = {
+        {1e-300, -37.0470962993612},   {1e-20, -9.262340089798405}, {0x1p-53, -8.209536151601386},
+        {1e-5, -4.2648907939228256},   {0.01, -2.3263478740408408}, {0.074, -1.4466320671589785},
+        {0.0751, -1.4388253927525398}, {0.3, -0.5244005127080407},  {0.5, 0.0},
+        {0.7, 0.5244005127080407},     {0.93, 1.4757910281791708},  {0.999, 3.090232306167813}};
     for (const auto& [p, z] : known) CHECK(std::abs(random::normal_quantile(p) - z) <= 2e-15 * std::abs(z));
-    for (double z = -6; z <= 6; z += 0.01) CHECK(std::abs(normal_distribution(random::normal_quantile(normal_distribution(z))) - normal_distribution(z)) <= 1e-15);
+    for (double z = -6; z <= 6; z += 0.01)
+        CHECK(std::abs(normal_distribution(random::normal_quantile(normal_distribution(z))) - normal_distribution(z)) <=
+              1e-15);
 }
 
 TEST_CASE("a seed fixes every later call, and calls differ", "[tensor][random]") {
@@ -109,8 +115,10 @@ TEST_CASE("uniform numbers lie in [0, 1) and are uniform", "[tensor][random]") {
         CHECK(reduce(Reduction::minimum, u) >= 0);
         CHECK(reduce(Reduction::maximum, u) < 1);
         // Five standard errors; a bfloat16 lies on average half of 2^-8 below.
-        CHECK(std::abs(reduce(Reduction::mean, u) - 0.5) < 5 / std::sqrt(12.0 * n) + (is_storage_only(type) ? 0x1p-9 : 0));
-        if (!is_storage_only(type)) CHECK(kolmogorov(u, [](double x) { return x; }) < 2.7 / std::sqrt(n));  // exceeded with probability 1e-6
+        CHECK(std::abs(reduce(Reduction::mean, u) - 0.5) <
+              5 / std::sqrt(12.0 * n) + (is_storage_only(type) ? 0x1p-9 : 0));
+        if (!is_storage_only(type))
+            CHECK(kolmogorov(u, [](double x) { return x; }) < 2.7 / std::sqrt(n));  // exceeded with probability 1e-6
     }
 }
 

@@ -58,7 +58,8 @@ TEST_CASE("permute moves every element to its permuted index", "[tensor]") {
 }
 
 TEST_CASE("transpose swaps the last two dimensions", "[tensor]") {
-    for (const Shape& shape : {Shape{3, 4}, Shape{33, 65}, Shape{1, 100}, Shape{2, 40, 31}, Shape{2, 3, 4, 5}, Shape{0, 3}, Shape{2, 0}}) {
+    for (const Shape& shape :
+         {Shape{3, 4}, Shape{33, 65}, Shape{1, 100}, Shape{2, 40, 31}, Shape{2, 3, 4, 5}, Shape{0, 3}, Shape{2, 0}}) {
         const Tensor a = sample(shape, 2, DType::f32);
         std::vector<int> order;
         for (int i = 0; i < shape.ndim(); ++i) order.push_back(i);
@@ -79,7 +80,8 @@ TEST_CASE("a part is what its box holds, and assigning it back restores the tens
     REQUIRE(p.shape() == Shape{2, 5, 4});
     bool equal = true;
     for (const Indices& index : indices(p.shape())) {
-        equal = equal && p.get(flat(p.shape(), index)) == a.get(flat(a.shape(), {index[0] + 1, index[1], 3, index[2] + 2}));
+        equal =
+            equal && p.get(flat(p.shape(), index)) == a.get(flat(a.shape(), {index[0] + 1, index[1], 3, index[2] + 2}));
     }
     CHECK(equal);
     Tensor b = a.copy();
@@ -121,7 +123,8 @@ TEST_CASE("concatenated tensors are found again as parts", "[tensor]") {
     }
     CHECK(concatenate({sample({2}, 1, DType::f16), sample({3}, 1, DType::f16)}, 0).dtype() == DType::f16);
     CHECK(concatenate({sample({2}, 1, DType::f16), sample({3}, 1, DType::bf16)}, 0).dtype() == DType::f32);
-    CHECK_THROWS_WITH(concatenate({sample({2, 3}, 1), sample({3, 4}, 1)}, 0), "cat: argument 2 is 3×4 and the first 2×3, expected the same but for dimension 1");
+    CHECK_THROWS_WITH(concatenate({sample({2, 3}, 1), sample({3, 4}, 1)}, 0),
+                      "cat: argument 2 is 3×4 and the first 2×3, expected the same but for dimension 1");
     CHECK_THROWS_AS(concatenate({}, 0), Error);
 }
 
@@ -131,6 +134,6 @@ TEST_CASE("identical compares type, shape and elements", "[tensor]") {
     CHECK_FALSE(identical(a, a.to(DType::f32)));
     CHECK_FALSE(identical(a, a.reshape({1, 3})));
     CHECK_FALSE(identical(a, values({1, 2, 4})));
-        CHECK_FALSE(identical(values({NaN}), values({NaN})));
+    CHECK_FALSE(identical(values({NaN}), values({NaN})));
     CHECK_FALSE(identical(values({NaN}, DType::bf16), values({NaN}, DType::bf16)));
 }

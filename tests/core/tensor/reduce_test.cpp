@@ -50,7 +50,8 @@ std::vector<double> column(const Tensor& a, int dim, Index r) {
     return out;
 }
 
-constexpr Reduction every[] = {Reduction::sum, Reduction::prod, Reduction::maximum, Reduction::minimum, Reduction::mean, Reduction::deviation};
+constexpr Reduction every[] = {Reduction::sum,     Reduction::prod, Reduction::maximum,
+                               Reduction::minimum, Reduction::mean, Reduction::deviation};
 
 }  // namespace
 
@@ -69,11 +70,13 @@ TEST_CASE("reductions of all elements are what their definitions say", "[tensor]
 }
 
 TEST_CASE("reductions along each dimension are what their definitions say", "[tensor]") {
-    for (const Shape& shape : {Shape{5}, Shape{3, 4}, Shape{2, 3, 70}, Shape{2, 3, 4, 5}, Shape{1000, 3}, Shape{2, 1000}, Shape{1, 130, 65}}) {
+    for (const Shape& shape : {Shape{5}, Shape{3, 4}, Shape{2, 3, 70}, Shape{2, 3, 4, 5}, Shape{1000, 3},
+                               Shape{2, 1000}, Shape{1, 130, 65}}) {
         const Tensor a = sample(shape, 7);
         for (int dim = 0; dim < shape.ndim(); ++dim) {
             CAPTURE(shape.text(), dim);
-            const Tensor middle = quantile(a, 0.3, dim), greatest = find(Extreme::greatest, a, dim), sums = cumsum(a, dim);
+            const Tensor middle = quantile(a, 0.3, dim), greatest = find(Extreme::greatest, a, dim),
+                         sums = cumsum(a, dim);
             for (Reduction op : every) {
                 const Tensor out = reduce(op, a, dim);
                 REQUIRE(out.shape()[dim] == 1);
@@ -92,7 +95,8 @@ TEST_CASE("reductions along each dimension are what their definitions say", "[te
                 const auto x = column(a, dim, r);
                 REQUIRE(middle.get(r) == plain_quantile(x, 0.3));
                 REQUIRE(greatest.get(r) == static_cast<double>(std::max_element(x.begin(), x.end()) - x.begin()));
-                REQUIRE(std::abs(column(sums, dim, r).back() - plain(Reduction::sum, x)) <= 1e-12 * static_cast<double>(x.size()));
+                REQUIRE(std::abs(column(sums, dim, r).back() - plain(Reduction::sum, x)) <=
+                        1e-12 * static_cast<double>(x.size()));
             }
         }
     }
@@ -125,7 +129,8 @@ TEST_CASE("reductions do not depend on the number of threads", "[tensor]") {
     set_threads(before);
     // Bit for bit: products under- and overflow to numbers that are equal or both NaN.
     for (const auto& found : results) {
-        for (std::size_t i = 0; i < found.size(); ++i) CHECK((found[i] == results[0][i] || (std::isnan(found[i]) && std::isnan(results[0][i]))));
+        for (std::size_t i = 0; i < found.size(); ++i)
+            CHECK((found[i] == results[0][i] || (std::isnan(found[i]) && std::isnan(results[0][i]))));
     }
 }
 
@@ -162,7 +167,8 @@ TEST_CASE("reductions of nothing", "[tensor]") {
     CHECK(reduce(Reduction::prod, none) == 1);
     CHECK(std::isnan(reduce(Reduction::mean, none)));
     CHECK(std::isnan(reduce(Reduction::deviation, none)));
-    CHECK_THROWS_WITH(reduce(Reduction::maximum, none), "maximum of a 0×3 Tensor{Float32}: expected at least one element");
+    CHECK_THROWS_WITH(reduce(Reduction::maximum, none),
+                      "maximum of a 0×3 Tensor{Float32}: expected at least one element");
     CHECK_THROWS_AS(find(Extreme::least, none), Error);
     CHECK_THROWS_AS(quantile(none, 0.5), Error);
     CHECK(reduce(Reduction::sum, none, 0).shape() == Shape{1, 3});

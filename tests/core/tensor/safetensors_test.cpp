@@ -26,7 +26,9 @@ std::string length_of(std::uint64_t n) {
 }
 
 // The header as it stands and `data` bytes of zeros.
-std::string file_of(const std::string& header, std::size_t data) { return length_of(header.size()) + header + std::string(data, '\0'); }
+std::string file_of(const std::string& header, std::size_t data) {
+    return length_of(header.size()) + header + std::string(data, '\0');
+}
 
 std::string entry(const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
@@ -98,7 +100,8 @@ TEST_CASE("the safetensors library reads what is written", "[safetensors][files]
                 "    assert f.metadata() == {'note': 'a \"quoted\" line\\n'} and sorted(f.keys()) == ['a', 'b']\n"
                 "    for name, dtype, shape in [('a', 'f4', (2, 3, 4, 5)), ('b', 'f2', (7,))]:\n"
                 "        got, k = f.get_tensor(name), np.arange(int(np.prod(shape)))\n"
-                "        assert got.dtype == np.dtype(dtype) and got.shape == shape and (got == ((7 * k % 13 - 6) / 4).reshape(shape)).all()\n");
+                "        assert got.dtype == np.dtype(dtype) and got.shape == shape and (got == ((7 * k % 13 - 6) / "
+                "4).reshape(shape)).all()\n");
     CHECK(run_command(python + " " + folder / "check.py" + " " + folder / "a.safetensors") == 0);
     CHECK(run_command(python + " " + folder / "check.py" + " " + golden("floats.safetensors")) != 0);
 }
@@ -108,7 +111,8 @@ TEST_CASE("a round trip keeps names, bits and metadata", "[safetensors][files]")
     NamedTensors value;
     for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
         Tensor t(type, {2, 3, 5, 7});
-        for (std::size_t i = 0; i < t.bytes(); ++i) t.raw()[i] = static_cast<unsigned char>(i * 2654435761u >> 13);  // NaNs among them
+        for (std::size_t i = 0; i < t.bytes(); ++i)
+            t.raw()[i] = static_cast<unsigned char>(i * 2654435761u >> 13);  // NaNs among them
         value.tensors.emplace(std::string("model.layers.0.") + name(type), t);
     }
     value.tensors.emplace("", Tensor::zeros(DType::f32, {1}));
@@ -136,8 +140,10 @@ TEST_CASE("faults of .safetensors files are named", "[safetensors][files]") {
     CHECK(fault(one(ok, 8)).empty());
     CHECK(fault("") == x + "the file is empty");
     CHECK(fault("abc") == x + "is not a .safetensors file: it has 3 bytes, expected at least 8");
-    CHECK(fault(length_of(100) + "{}") == x + "is cut off or not a .safetensors file: it says that its header has 100 bytes, but only 2 follow");
-    CHECK(fault(length_of(~std::uint64_t{0}) + "{}") == x + "is cut off or not a .safetensors file: it says that its header has 18446744073709551615 bytes, but only 2 follow");
+    CHECK(fault(length_of(100) + "{}") ==
+          x + "is cut off or not a .safetensors file: it says that its header has 100 bytes, but only 2 follow");
+    CHECK(fault(length_of(~std::uint64_t{0}) + "{}") == x + "is cut off or not a .safetensors file: it says that its "
+                                                            "header has 18446744073709551615 bytes, but only 2 follow");
     CHECK(fault(file_of("", 0)) == x + "is not a .safetensors file: its header does not start with {");
     CHECK(fault(file_of(" {}", 0)) == x + "is not a .safetensors file: its header does not start with {");
     CHECK(fault(file_of("{", 0)) == x + "the header is not valid JSON at byte 2");
@@ -149,29 +155,46 @@ TEST_CASE("faults of .safetensors files are named", "[safetensors][files]") {
     CHECK(fault(one("{}", 0)) == x + "tensor \"a\": lacks dtype");
     CHECK(fault(one(R"({"dtype":"F32","data_offsets":[0,4]})", 4)) == x + "tensor \"a\": lacks shape");
     CHECK(fault(one(R"({"dtype":"F32","shape":[1]})", 4)) == x + "tensor \"a\": lacks data_offsets");
-    CHECK(fault(one(R"({"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]})", 4)) == x + "tensor \"a\": has shape twice");
+    CHECK(fault(one(R"({"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]})", 4)) ==
+          x + "tensor \"a\": has shape twice");
     CHECK(fault(one(R"({"dtype":"F32","dtype":"F32"})", 4)) == x + "tensor \"a\": has a dtype twice");
-    CHECK(fault(one(R"({"dtype":"F32","stride":[1]})", 4)) == x + "tensor \"a\": \"stride\" is an array, expected a dtype (text), a shape and data_offsets (arrays)");
-    CHECK(fault(one(entry("F32", "[-1]", "[0,4]"), 4)) == x + "tensor \"a\": the shape has a negative number, expected whole numbers from 0 on");
-    CHECK(fault(one(entry("F32", "[1.5]", "[0,4]"), 4)) == x + "tensor \"a\": the shape has the number 1.5, expected whole numbers from 0 on");
-    CHECK(fault(one(entry("F32", "[1e3]", "[0,4]"), 4)) == x + "tensor \"a\": the shape has the number 1e3, expected whole numbers from 0 on");
-    CHECK(fault(one(entry("F32", "[[1]]", "[0,4]"), 4)) == x + "tensor \"a\": the shape has an array, expected whole numbers from 0 on");
+    CHECK(fault(one(R"({"dtype":"F32","stride":[1]})", 4)) ==
+          x + "tensor \"a\": \"stride\" is an array, expected a dtype (text), a shape and data_offsets (arrays)");
+    CHECK(fault(one(entry("F32", "[-1]", "[0,4]"), 4)) ==
+          x + "tensor \"a\": the shape has a negative number, expected whole numbers from 0 on");
+    CHECK(fault(one(entry("F32", "[1.5]", "[0,4]"), 4)) ==
+          x + "tensor \"a\": the shape has the number 1.5, expected whole numbers from 0 on");
+    CHECK(fault(one(entry("F32", "[1e3]", "[0,4]"), 4)) ==
+          x + "tensor \"a\": the shape has the number 1e3, expected whole numbers from 0 on");
+    CHECK(fault(one(entry("F32", "[[1]]", "[0,4]"), 4)) ==
+          x + "tensor \"a\": the shape has an array, expected whole numbers from 0 on");
     CHECK(fault(one(entry("F32", "[1,1,1,1,1]", "[0,4]"), 4)) == x + "tensor \"a\": has more than 4 dimensions");
     CHECK(fault(one(entry("F32", "[1]", "[0]"), 4)) == x + "tensor \"a\": data_offsets has 1 numbers, expected 2");
-    CHECK(fault(one(entry("F32", "[1]", "[0,4,8]"), 4)) == x + "tensor \"a\": data_offsets has a third number, expected 2 whole numbers from 0 on");
-    CHECK(fault(one(entry("F32", "[1]", "[4,0]"), 4)) == x + "tensor \"a\": data_offsets are 4 and 0, expected the first not to be larger");
+    CHECK(fault(one(entry("F32", "[1]", "[0,4,8]"), 4)) ==
+          x + "tensor \"a\": data_offsets has a third number, expected 2 whole numbers from 0 on");
+    CHECK(fault(one(entry("F32", "[1]", "[4,0]"), 4)) ==
+          x + "tensor \"a\": data_offsets are 4 and 0, expected the first not to be larger");
     CHECK(fault(one(ok, 4)) == x + "tensor \"a\": its data ends at byte 8, but the file has 4 bytes of data");
     CHECK(fault(one(ok, 12)) == x + "has 4 bytes behind the data of its tensors");
-    CHECK(fault(one(entry("F32", "[3]", "[0,8]"), 8)) == x + "tensor \"a\": the shape 3 of F32 needs 12 bytes of data, got 8");
-    CHECK(fault(one(entry("F64", "[9223372036854775807,3]", "[0,8]"), 8)) == x + "tensor \"a\": the shape 9223372036854775807×3 is larger than any file");
-    CHECK(fault(one(entry("F8_E4M3", "[8]", "[0,8]"), 8)) == x + "tensor \"a\": has elements of type \"F8_E4M3\", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
+    CHECK(fault(one(entry("F32", "[3]", "[0,8]"), 8)) ==
+          x + "tensor \"a\": the shape 3 of F32 needs 12 bytes of data, got 8");
+    CHECK(fault(one(entry("F64", "[9223372036854775807,3]", "[0,8]"), 8)) ==
+          x + "tensor \"a\": the shape 9223372036854775807×3 is larger than any file");
+    CHECK(fault(one(entry("F8_E4M3", "[8]", "[0,8]"), 8)) ==
+          x + "tensor \"a\": has elements of type \"F8_E4M3\", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or "
+              "F64");
     CHECK(fault(file_of("{\"a\":" + ok + ",\"a\":" + ok + "}", 8)) == x + "tensor \"a\": the name is given twice");
-    CHECK(fault(file_of("{\"a\":" + ok + ",\"b\":" + entry("U8", "[2]", "[7,9]") + "}", 9)) == x + "tensor \"b\": its data begins at byte 7, within that of another tensor");
-    CHECK(fault(file_of("{\"a\":" + ok + ",\"b\":" + entry("U8", "[2]", "[9,11]") + "}", 11)) == x + "tensor \"b\": its data begins at byte 9, which leaves a hole of 1 bytes");
-    CHECK(fault(file_of(R"({"__metadata__":{"a":1}})", 0)) == x + "\"__metadata__\": \"a\" is a number, expected a text");
-    CHECK(fault(file_of(R"({"__metadata__":{"a":"1","a":"2"}})", 0)) == x + "\"__metadata__\": has the key \"a\" twice");
+    CHECK(fault(file_of("{\"a\":" + ok + ",\"b\":" + entry("U8", "[2]", "[7,9]") + "}", 9)) ==
+          x + "tensor \"b\": its data begins at byte 7, within that of another tensor");
+    CHECK(fault(file_of("{\"a\":" + ok + ",\"b\":" + entry("U8", "[2]", "[9,11]") + "}", 11)) ==
+          x + "tensor \"b\": its data begins at byte 9, which leaves a hole of 1 bytes");
+    CHECK(fault(file_of(R"({"__metadata__":{"a":1}})", 0)) ==
+          x + "\"__metadata__\": \"a\" is a number, expected a text");
+    CHECK(fault(file_of(R"({"__metadata__":{"a":"1","a":"2"}})", 0)) ==
+          x + "\"__metadata__\": has the key \"a\" twice");
     CHECK(fault(file_of(R"({"__metadata__":{},"__metadata__":{}})", 0)) == x + "has __metadata__ twice");
-    CHECK(fault(one(entry("I64", "[1]", "[0,8]"), 0) + std::string("\x01\0\0\0\0\0\x20\0", 8)) == x + "tensor \"a\": holds the integer 9007199254740993, which is not exact in Float64");
+    CHECK(fault(one(entry("I64", "[1]", "[0,8]"), 0) + std::string("\x01\0\0\0\0\0\x20\0", 8)) ==
+          x + "tensor \"a\": holds the integer 9007199254740993, which is not exact in Float64");
 }
 
 TEST_CASE("a header above 100 MB is refused before it is read", "[safetensors][files]") {
@@ -181,7 +204,8 @@ TEST_CASE("a header above 100 MB is refused before it is read", "[safetensors][f
     std::filesystem::resize_file(path, 100'000'009);  // a hole: takes no room on the disk
     memory::reset_peak();
     const auto before = memory::current();
-    CHECK(message_of([&] { load_safetensors(path); }) == path + ": has a header of 100000001 bytes, expected at most 100000000");
+    CHECK(message_of([&] { load_safetensors(path); }) ==
+          path + ": has a header of 100000001 bytes, expected at most 100000000");
     CHECK(memory::peak() == before);
 }
 
@@ -202,7 +226,8 @@ TEST_CASE("what cannot be written as .safetensors is named and leaves the old fi
     CHECK(message_of([&] { save_safetensors(path, value); }) == path + ": a tensor cannot have the name __metadata__");
     value.tensors.clear();
     value.tensors.emplace("\xFF", Tensor());
-    CHECK(message_of([&] { save_safetensors(path, value); }) == path + ": the names of tensors and the metadata must be UTF-8");
+    CHECK(message_of([&] { save_safetensors(path, value); }) ==
+          path + ": the names of tensors and the metadata must be UTF-8");
     CHECK(read_bytes(path) == "old");
 }
 
