@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "core/base/error.hpp"
+#include "tests/paths.hpp"
 
 namespace causeway::testing {
 
@@ -44,7 +45,7 @@ inline void write_bytes(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-inline std::string golden(const std::string& name) { return std::string(CAUSEWAY_SOURCE_DIR) + "/tests/data/" + name; }
+inline std::string golden(const std::string& name) { return source_dir() + "/tests/data/" + name; }
 
 // The sentence of the Error that f throws, "" when it throws none.
 template <class F>

@@ -12,7 +12,7 @@
 #include "core/distributed/mpi.hpp"
 #include "core/distributed/ring.hpp"
 #include "core/distributed/threads.hpp"
-#include "core/tensor/attention_check.hpp"
+#include "core/kit/check.hpp"
 
 namespace causeway {
 

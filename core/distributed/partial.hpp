@@ -6,7 +6,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/distributed/merge.hpp"
-#include "core/exact/simd.hpp"
+#include "core/kit/simd.hpp"
 #include "core/softmax/forms.hpp"
 
 namespace causeway::distributed {

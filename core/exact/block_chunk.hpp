@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/exact/forms.hpp"
-#include "core/exact/product.hpp"
+#include "core/kit/product.hpp"
 
 namespace causeway::exact {
 

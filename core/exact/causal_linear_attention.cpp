@@ -7,8 +7,8 @@
 
 #include "core/base/parallel.hpp"
 #include "core/exact/choice.hpp"
+#include "core/kit/check.hpp"
 #include "core/measure/counted_tensor.hpp"
-#include "core/tensor/attention_check.hpp"
 
 namespace causeway {
 namespace exact {

@@ -1,7 +1,7 @@
 // FleetAttention in both its forms.
 #pragma once
 
-#include "core/exact/product.hpp"
+#include "core/kit/product.hpp"
 
 namespace causeway::exact {
 

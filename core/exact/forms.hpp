@@ -8,7 +8,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "core/exact/problem.hpp"
-#include "core/exact/simd.hpp"
+#include "core/kit/simd.hpp"
 
 namespace causeway::exact {
 

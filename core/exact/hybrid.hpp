@@ -2,7 +2,7 @@
 // only.
 #pragma once
 
-#include "core/exact/product.hpp"
+#include "core/kit/product.hpp"
 
 namespace causeway::exact {
 

@@ -12,7 +12,7 @@
 
 #include "core/exact/all_methods.hpp"
 #include "core/exact/forms.hpp"
-#include "core/exact/panels.hpp"
+#include "core/kit/panels.hpp"
 
 namespace causeway::exact {
 namespace {

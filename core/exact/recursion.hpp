@@ -1,7 +1,7 @@
 // Recursion: HyperAttention's halving of the causal mask.
 #pragma once
 
-#include "core/exact/product.hpp"
+#include "core/kit/product.hpp"
 
 namespace causeway::exact {
 

@@ -1,4 +1,4 @@
-// The chunkwise form as one fused pass over register tiles (core/exact/panels.hpp); used by the forward and backward
+// The chunkwise form as one fused pass over register tiles (core/kit/panels.hpp); used by the forward and backward
 // pass.
 //
 // A chunk is at home in the second-level cache. Per chunk and head: scores of keys with keys and of queries with keys,

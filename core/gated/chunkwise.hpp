@@ -16,8 +16,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/exact/product.hpp"
 #include "core/gated/problem.hpp"
+#include "core/kit/product.hpp"
 
 namespace causeway::gated {
 

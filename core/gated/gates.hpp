@@ -11,7 +11,7 @@
 #endif
 
 #include "core/base/interrupt.hpp"
-#include "core/exact/panels.hpp"
+#include "core/kit/panels.hpp"
 
 namespace causeway::gated {
 

@@ -9,8 +9,8 @@
 #include "core/gated/chunkwise.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gated/recurrent.hpp"
+#include "core/kit/check.hpp"
 #include "core/measure/counted_tensor.hpp"
-#include "core/tensor/attention_check.hpp"
 
 namespace causeway {
 namespace gated {

@@ -1,8 +1,8 @@
 // The definition: one token after the other.
 #pragma once
 
-#include "core/exact/product.hpp"
 #include "core/gated/problem.hpp"
+#include "core/kit/product.hpp"
 
 namespace causeway::gated {
 

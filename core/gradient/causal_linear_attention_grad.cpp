@@ -6,7 +6,7 @@
 #include "core/base/parallel.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gradient/forms.hpp"
-#include "core/tensor/attention_check.hpp"
+#include "core/kit/check.hpp"
 
 namespace causeway {
 namespace {

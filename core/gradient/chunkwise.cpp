@@ -1,4 +1,4 @@
-// The chunkwise backward pass in register tiles (core/exact/panels.hpp); chunkwise.hpp is its definition, letter by
+// The chunkwise backward pass in register tiles (core/kit/panels.hpp); chunkwise.hpp is its definition, letter by
 // letter.
 //
 // A forward sweep stores the state before every chunk and, with the delta rule, the residuals y_t = v_t - S'ᵀ k_t where

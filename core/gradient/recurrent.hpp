@@ -1,8 +1,8 @@
 // The definition: the recurrence of core/gated/problem.hpp differentiated token by token, last token first.
 #pragma once
 
-#include "core/exact/product.hpp"
 #include "core/gradient/problem.hpp"
+#include "core/kit/product.hpp"
 
 namespace causeway::gradient {
 

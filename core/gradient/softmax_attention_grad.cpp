@@ -10,7 +10,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "core/gradient/softmax.hpp"
-#include "core/softmax/exp.hpp"
+#include "core/kit/exp.hpp"
 #include "core/softmax/forms.hpp"
 
 namespace causeway {

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/exact/panels.hpp"
+#include "core/kit/panels.hpp"
 #include "core/lowrank/features.hpp"
 #include "core/lowrank/registry.hpp"
 

@@ -1,4 +1,4 @@
-// A block of queries against tiles of 64 keys, on register tiles (core/exact/panels.hpp). For a few rows of queries at
+// A block of queries against tiles of 64 keys, on register tiles (core/kit/panels.hpp). For a few rows of queries at
 // a time: their scores of the tile, new maxima and exponentials, then their rows of the output; all of it in the
 // first-level cache, with the tile packed once a block. Keys past the last one a row attends to meet neither its
 // maximum nor its output, not even times zero: Inf and NaN of later tokens stay causal.
@@ -7,8 +7,8 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
-#include "core/exact/panels.hpp"
-#include "core/softmax/exp.hpp"
+#include "core/kit/exp.hpp"
+#include "core/kit/panels.hpp"
 #include "core/softmax/forms.hpp"
 #include "core/softmax/standard.hpp"
 

@@ -2,11 +2,11 @@
 
 #include <cmath>
 
+#include "core/kit/check.hpp"
 #include "core/measure/counted_tensor.hpp"
 #include "core/softmax/flash.hpp"
 #include "core/softmax/forms.hpp"
 #include "core/softmax/standard.hpp"
-#include "core/tensor/attention_check.hpp"
 
 namespace causeway {
 namespace softmax {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/exact/product.hpp"
+#include "core/kit/product.hpp"
 #include "core/softmax/problem.hpp"
 
 namespace causeway::softmax {

@@ -12,7 +12,7 @@
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/device.hpp"
 #include "gpu/base/stream.hpp"
-#include "gpu/base/tensor_map.hpp"
+#include "gpu/kit/tensor_map.hpp"
 #include "gpu/measure/copy_bandwidth.hpp"
 #include "gpu/tensor/random.hpp"
 

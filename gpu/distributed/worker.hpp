@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/distributed/devices.hpp"
-#include "gpu/base/layout.hpp"
 #include "gpu/distributed/team.hpp"
+#include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 

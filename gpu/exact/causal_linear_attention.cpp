@@ -1,6 +1,6 @@
 #include "gpu/exact/causal_linear_attention.hpp"
 
-#include "core/tensor/attention_check.hpp"
+#include "core/kit/check.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/exact/normalize.hpp"
 #include "gpu/exact/registry.hpp"

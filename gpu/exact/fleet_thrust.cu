@@ -9,8 +9,8 @@
 
 #include <type_traits>
 
-#include "gpu/base/element.cuh"
 #include "gpu/exact/pieces.hpp"
+#include "gpu/kit/element.cuh"
 
 namespace causeway::gpu {
 

@@ -4,8 +4,8 @@
 
 #include "gpu/base/device.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/base/tensor_map.hpp"
 #include "gpu/exact/lightning_plan.hpp"
+#include "gpu/kit/tensor_map.hpp"
 
 namespace causeway::gpu {
 
@@ -21,7 +21,7 @@ bool tensor_cores_reach(const Call& call) {
     if (!device().hopper()) return false;
     for (int i = 0; i < call.count; ++i) {
         const CausalArgs& a = call.problem[static_cast<std::size_t>(i)];
-        const auto reached = [&](const void* data, Strides s) { return copy_engine_reaches(data, a.type, s); };
+        const auto reached = [&](const void* data, Strides s) { return tma_reaches(data, a.type, s); };
         if (a.r > 128 || a.d > 128 || (a.type == Type::Float32 && a.precision == Precision::exact)) return false;
         if (!(reached(a.q, a.q_stride) && reached(a.k, a.k_stride) && reached(a.v, a.v_stride) &&
               reached(a.o, a.o_stride)))

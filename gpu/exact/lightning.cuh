@@ -10,8 +10,8 @@
 // direction.
 #pragma once
 
-#include "gpu/base/ptx.cuh"
 #include "gpu/exact/lightning_plan.hpp"
+#include "gpu/kit/ptx.cuh"
 
 namespace causeway::gpu::la {
 
@@ -227,10 +227,10 @@ __device__ __forceinline__ uint32_t score_at(int row, int eighth) { return row *
 template <int C>
 __device__ __forceinline__ void send_scores(uint32_t mine, uint32_t bytes, uint32_t bar, uint32_t rank) {
     if constexpr (C > 1) {
-        ptx::barrier_arrive_expect(bar, bytes);
-        ptx::send_shared(mine, bytes, bar, rank ^ 1);
+        ptx::mbarrier_arrive_expect_tx(bar, bytes);
+        ptx::bulk_copy_remote(mine, bytes, bar, rank ^ 1);
     } else {
-        ptx::barrier_arrive(bar);
+        ptx::mbarrier_arrive(bar);
     }
 }
 
@@ -244,7 +244,7 @@ struct Remake {
     __device__ __forceinline__ uint32_t slot(int i) const { return at + (128 * i + thread) * 4; }
     __device__ __forceinline__ void keep(const float (&o)[32]) const {
 #pragma unroll
-        for (int i = 0; i < 32; ++i) ptx::store_shared(slot(i), o[i]);
+        for (int i = 0; i < 32; ++i) ptx::st_shared(slot(i), o[i]);
     }
     template <class Value, class Score>
     __device__ __forceinline__ void make(const Piece& p, float (&o)[32], const Value& value, const Score& score) const {
@@ -252,21 +252,21 @@ struct Remake {
 #pragma unroll 1
         for (int e = 0; e < 32; ++e) {
             const int i = 8 * (e / 4) + 2 * (lane % 4) + e % 2, column = 16 * (thread / 32) + lane / 4 + e % 4 / 2 * 8;
-            float sum = ptx::load_shared_float(slot(e));
+            float sum = ptx::ld_shared_f32(slot(e));
 #pragma unroll 1
             for (int j = p.reversed ? i : 0; j < (p.reversed ? 64 : i + 1); ++j)
                 sum = fmaf(score(i, j), value(j, column), sum);
-            ptx::store_shared(slot(e), sum);
+            ptx::st_shared(slot(e), sum);
         }
 #pragma unroll
-        for (int i = 0; i < 32; ++i) o[i] = isfinite(o[i]) ? o[i] : ptx::load_shared_float(slot(i));
+        for (int i = 0; i < 32; ++i) o[i] = isfinite(o[i]) ? o[i] : ptx::ld_shared_f32(slot(i));
         __syncwarp();  // one lane will release the tiles that all have read
     }
 };
 // Element (row, column) of a tile of 16-bit elements.
 template <class E>
 __device__ __forceinline__ float tile_element(uint32_t tile, int row, int column) {
-    const uint32_t word = ptx::load_shared_word(tile + row * 128 + ((column / 8 ^ row % 8) * 16) + column % 8 / 2 * 4);
+    const uint32_t word = ptx::ld_shared_b32(tile + row * 128 + ((column / 8 ^ row % 8) * 16) + column % 8 / 2 * 4);
     const float2 x = unpack(E{}, word);
     return column % 2 ? x.y : x.x;
 }
@@ -300,7 +300,7 @@ struct State {
         const uint32_t at = v_tile + row * 128 + ((block ^ (lane % 8)) * 16);
 #pragma unroll
         for (int ks = 0; ks < 4; ++ks)
-            ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[4 * ks]), at + ks * 16 * 128);
+            ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[4 * ks]), at + ks * 16 * 128);
     }
     // v_j γ^(63-j) · f, reversed v_j γ^j · f.
     __device__ __forceinline__ void weigh_v(uint32_t (&va)[16], float f) const {
@@ -317,12 +317,12 @@ struct State {
     }
     // Sᵀ += V'ᵀ K, asynchronously.
     __device__ __forceinline__ void add_outer(const uint32_t (&va)[16], uint32_t k_tile) {
-        const ptx::Tile k(k_tile, tile_bytes);
-        ptx::matrix_fence();
+        const ptx::TileDescriptor k(k_tile, tile_bytes);
+        ptx::wgmma_fence();
 #pragma unroll
         for (int ks = 0; ks < 4; ++ks)
-            ptx::product_rs<E, 1>(s, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], k + ks * 16 * 128, 1);
-        ptx::matrix_commit();
+            ptx::wgmma_rs<E, 1>(s, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], k + ks * 16 * 128, 1);
+        ptx::wgmma_commit();
     }
     // Adds `count` earlier chunks, the latest first, as they come through the ring; the latest ends where the state
     // stands. The values of one are weighed while the tensor cores work on the one before.
@@ -334,7 +334,7 @@ struct State {
         float f = 1.0f;
         uint32_t x[16], y[16];
         const auto fetch = [&](uint32_t(&va)[16]) {
-            ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+            ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
             load_v(va, stages_at + ring.stage * stage_bytes + v_at, warp, lane);
             weigh_v(va, f);
             f *= step;
@@ -344,7 +344,7 @@ struct State {
             add_outer(now, stages_at + stage * stage_bytes + k_at);
             ring.next();
             if (--count) fetch(next);
-            ptx::matrix_wait<0>();
+            ptx::wgmma_wait<0>();
             ptx::hold(s);
             release(stage);
         };
@@ -367,7 +367,7 @@ struct State {
     template <class W>
     __device__ __forceinline__ void take(const W& work, const Piece& p, uint32_t stretch, uint32_t C, uint32_t rank,
                                          int thread) {
-        ptx::wait_for_previous_kernel();
+        ptx::griddepcontrol_wait();
         const uint32_t start = p.line * work.chunks;
         uint32_t b = stretch - 1;
         while (!work.scanned && work.bound[b] > start) --b;
@@ -413,7 +413,8 @@ struct Maps {
     Tensors of[turning ? most_problems : 1];
 };
 __device__ __forceinline__ void prefetch(const Tensors& map) {
-    ptx::prefetch_map(map.q), ptx::prefetch_map(map.k), ptx::prefetch_map(map.v), ptx::prefetch_map(map.o);
+    ptx::prefetch_tensor_map(map.q), ptx::prefetch_tensor_map(map.k), ptx::prefetch_tensor_map(map.v),
+        ptx::prefetch_tensor_map(map.o);
 }
 
 // ---- States at the ends of stretches ----
@@ -428,11 +429,11 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         for (int i = 0; i < L::stages; ++i)
-            ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 4 * L::groups);
-        ptx::barrier_init_fence();
+            ptx::mbarrier_init(full + 8 * i, 1), ptx::mbarrier_init(empty + 8 * i, 4 * L::groups);
+        ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    ptx::let_next_kernel_start();
+    ptx::griddepcontrol_launch_dependents();
 
     // Only a stretch that goes on in the next block leaves states.
     const uint32_t stretch = blockIdx.x / work.parts, part = blockIdx.x % work.parts, end = work.bound[stretch + 1];
@@ -449,15 +450,15 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
             const Tensors& map = maps.of[p.problem];
             for (uint32_t c = p.last; c-- > p.first;) {
                 const uint32_t at = base + ring.stage * L::stage_bytes, bar = full + 8 * ring.stage;
-                ptx::barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
-                ptx::barrier_arrive_expect(bar, L::stage_bytes);
+                ptx::mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+                ptx::mbarrier_arrive_expect_tx(bar, L::stage_bytes);
 #pragma unroll
                 for (int i = 0; i < R / 64; ++i)
-                    ptx::load_box(at + L::k_at + i * tile_bytes, map.k, bar, 64 * i, p.token(c), p.h, p.b,
+                    ptx::tma_load(at + L::k_at + i * tile_bytes, map.k, bar, 64 * i, p.token(c), p.h, p.b,
                                   work.read_twice);
 #pragma unroll
                 for (int i = 0; i < D / 64; ++i)
-                    ptx::load_box(at + L::v_at + i * tile_bytes, map.v, bar, 64 * i, p.token(c), p.h, p.b,
+                    ptx::tma_load(at + L::v_at + i * tile_bytes, map.v, bar, 64 * i, p.token(c), p.h, p.b,
                                   work.read_twice);
                 ring.next();
             }
@@ -469,7 +470,7 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     state.set_decay(p, lane);
     state.replay(p.last - p.first, ring, base, L::stage_bytes, L::k_at, L::v_at + (group - 1) * tile_bytes, full, warp,
                  lane, [&](uint32_t stage) {
-                     if (lane == 0) ptx::barrier_arrive(empty + 8 * stage);
+                     if (lane == 0) ptx::mbarrier_arrive(empty + 8 * stage);
                  });
     state.leave(work.states, size_t{blockIdx.x} * L::groups + group - 1, threadIdx.x % 128);
 }
@@ -478,7 +479,7 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
 // One thread per element of one head's state.
 template <int size, class W>
 __global__ __launch_bounds__(256) void la_scan(const __grid_constant__ W work) {
-    ptx::wait_for_previous_kernel();
+    ptx::griddepcontrol_wait();
     const uint32_t line = blockIdx.y, from = line * work.chunks, to = from + work.chunks;
     const Head head = work.head[line % work.heads];
     if (head.reach != from_memory) return;
@@ -545,41 +546,43 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
     if (threadIdx.x == 0) {
         if constexpr (!turning) prefetch(maps.of[0]);
         for (int i = 0; i < L::stages; ++i)
-            ptx::barrier_init(full + 8 * i, 1), ptx::barrier_init(empty + 8 * i, 8 * C + 1);
+            ptx::mbarrier_init(full + 8 * i, 1), ptx::mbarrier_init(empty + 8 * i, 8 * C + 1);
         for (int i = 0; i < L::scores; ++i)
-            ptx::barrier_init(score_full + 8 * i, 2), ptx::barrier_init(score_empty + 8 * i, 4 * C);
-        ptx::barrier_init_fence();
+            ptx::mbarrier_init(score_full + 8 * i, 2), ptx::mbarrier_init(score_empty + 8 * i, 4 * C);
+        ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    if constexpr (C > 1) ptx::cluster_barrier();
+    if constexpr (C > 1) ptx::cluster_sync();
     const uint32_t start = work.bound[stretch], end = work.bound[stretch + 1];
     Ring<L::stages> ring;
     // This warp needs the stage no more: every block that may write into it is told.
     const auto release = [&](uint32_t stage) {
-        if (C == 1 && lane == 0) ptx::barrier_arrive(empty + 8 * stage);
-        if (C > 1 && lane < C) ptx::barrier_arrive_at(empty + 8 * stage, lane);
+        if (C == 1 && lane == 0) ptx::mbarrier_arrive(empty + 8 * stage);
+        if (C > 1 && lane < C) ptx::mbarrier_arrive_remote(empty + 8 * stage, lane);
     };
 
     if (group == 0) {
-        ptx::give_registers<40>();
+        ptx::reg_dealloc<40>();
         if (threadIdx.x == 0) {
             const auto load = [&](const Piece& p, uint32_t c, bool with_q) {
                 const uint32_t at = base + ring.stage * L::stage_bytes, bar = full + 8 * ring.stage;
                 const Tensors& map = maps.of[p.problem];
-                ptx::barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
-                ptx::barrier_arrive_expect(bar, with_q ? L::stage_bytes : L::stage_bytes - L::k_at);
+                ptx::mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+                ptx::mbarrier_arrive_expect_tx(bar, with_q ? L::stage_bytes : L::stage_bytes - L::k_at);
                 const auto shared_rows = [&](uint32_t to, const CUtensorMap& tensor) {
 #pragma unroll
                     for (int i = 0; i < R / 64; ++i) {
                         const uint32_t box = to + i * tile_bytes + rank * (tile_bytes / C);
                         const int token = p.token(c) + rank * (chunk / C);
-                        if constexpr (C == 1) ptx::load_box(box, tensor, bar, 64 * i, token, p.h, p.b, work.read_once);
-                        else ptx::load_box_for((1 << C) - 1, box, tensor, bar, 64 * i, token, p.h, p.b, work.read_once);
+                        if constexpr (C == 1) ptx::tma_load(box, tensor, bar, 64 * i, token, p.h, p.b, work.read_once);
+                        else
+                            ptx::tma_load_multicast((1 << C) - 1, box, tensor, bar, 64 * i, token, p.h, p.b,
+                                                    work.read_once);
                     }
                 };
                 if (with_q) shared_rows(at, map.q);
                 shared_rows(at + L::k_at, map.k);
-                ptx::load_box(at + L::v_at, map.v, bar, rank * 64, p.token(c), p.h, p.b, work.read_once);
+                ptx::tma_load(at + L::v_at, map.v, bar, rank * 64, p.token(c), p.h, p.b, work.read_once);
                 ring.next();
             };
             for (uint32_t pos = start; pos < end;) {
@@ -595,27 +598,27 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             for (uint32_t pos = start; pos < end;) {
                 const Piece p = piece_at<turning>(work, pos, end);
                 for (uint32_t i = replayed(p); i > 0; --i) {
-                    ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
-                    if (lane == 0) ptx::barrier_arrive(empty + 8 * ring.stage);
+                    ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
+                    if (lane == 0) ptx::mbarrier_arrive(empty + 8 * ring.stage);
                     ring.next();
                 }
                 for (uint32_t c = p.first; c < p.last; ++c) {
-                    ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+                    ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
                     const uint32_t v_tile = base + ring.stage * L::stage_bytes + L::v_at + lane * 16;
                     bool odd = false;
 #pragma unroll 4
                     for (uint32_t i = 0; i < tile_bytes; i += 512) {
-                        const float4 x = ptx::load_shared(v_tile + i);
+                        const float4 x = ptx::ld_shared_f32x4(v_tile + i);
                         odd |= unusual<E>(
                             {__float_as_uint(x.x), __float_as_uint(x.y), __float_as_uint(x.z), __float_as_uint(x.w)});
                     }
                     odd = __any_sync(~0u, odd);
                     // An arrival does not wait for loads on their way: which lane arrives hangs on what came.
-                    if (lane == (odd ? 1 : 0)) ptx::barrier_arrive(empty + 8 * ring.stage);
-                    ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
+                    if (lane == (odd ? 1 : 0)) ptx::mbarrier_arrive(empty + 8 * ring.stage);
+                    ptx::mbarrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
                     if (lane == 0) {
-                        ptx::store_shared_word(odd_values + 4 * out.stage, odd);
-                        ptx::barrier_arrive(score_full + 8 * out.stage);
+                        ptx::st_shared(odd_values + 4 * out.stage, odd);
+                        ptx::mbarrier_arrive(score_full + 8 * out.stage);
                     }
                     out.next();
                     ring.next();
@@ -624,7 +627,7 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             }
         }
     } else if (group == 1) {
-        ptx::give_registers<152>();
+        ptx::reg_dealloc<152>();
         // Each block of a pair makes the scores of half the keys, and sends them to the other.
         constexpr int keys = 64 / C;
         const int first_half = C > 1 ? static_cast<int>(rank) : 0;
@@ -634,26 +637,26 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             const Piece p = piece_at<turning>(work, pos, end);
             mask.set(p, 32 * first_half, warp, lane);
             for (uint32_t i = replayed(p); i > 0; --i) {
-                ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
+                ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
                 release(ring.stage);
                 ring.next();
             }
             for (uint32_t c = p.first; c < p.last; ++c) {
                 const uint32_t at = base + ring.stage * L::stage_bytes;
                 float acc[keys / 2];
-                const ptx::Tile q(at), k(at + L::k_at + 32 * first_half * 128);
-                ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
-                ptx::matrix_fence();
+                const ptx::TileDescriptor q(at), k(at + L::k_at + 32 * first_half * 128);
+                ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
                     const uint32_t off = ks / 4 * tile_bytes + ks % 4 * 32;
-                    ptx::product_ss<E, 0, 0>(acc, q + off, k + off, ks > 0);
+                    ptx::wgmma_ss<E, 0, 0>(acc, q + off, k + off, ks > 0);
                 }
-                ptx::matrix_commit();
-                ptx::matrix_wait<0>();
+                ptx::wgmma_commit();
+                ptx::wgmma_wait<0>();
                 ptx::hold(acc);
                 release(ring.stage);
-                ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
+                ptx::mbarrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
                 const uint32_t mine = base + L::scores_at + out.stage * tile_bytes + first_half * half_tile;
 #pragma unroll
                 for (int j = 0; j < keys / 16; ++j) {
@@ -663,12 +666,12 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                         const int n = 8 * j + 2 * i;
                         x[i] = pack(E{}, acc[n] * mask.weight[n], acc[n + 1] * mask.weight[n + 1]) & mask.seen[n / 2];
                     }
-                    ptx::store_matrices(
+                    ptx::stmatrix_x4(
                         mine + j / 2 * half_tile + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16), x[0], x[1],
                         x[2], x[3]);
                 }
-                ptx::proxy_fence();
-                ptx::named_barrier(2, 128);
+                ptx::fence_proxy_async();
+                ptx::named_barrier_sync(2, 128);
                 if (warp == 0 && lane == 0) send_scores<C>(mine, half_tile, score_full + 8 * out.stage, rank);
                 out.next();
                 ring.next();
@@ -676,7 +679,7 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             pos += p.last - p.first;
         }
     } else {
-        ptx::take_registers<256>();
+        ptx::reg_alloc<256>();
         const bool leader = threadIdx.x % 128 == 0;
         const uint32_t put = (lane % 8 + 8 * (lane / 16)) * 128 + (((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
         Ring<L::scores> in;
@@ -701,31 +704,30 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 uint32_t sa[R / 4];
 #pragma unroll
                 for (int i = 0; i < R / 4; ++i) sa[i] = pack(E{}, state.s[2 * i], state.s[2 * i + 1]);
-                ptx::barrier_wait(full + 8 * ring.stage, ring.parity);
-                const ptx::Tile q(base + ring.stage * L::stage_bytes);
-                ptx::matrix_fence();
+                ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
+                const ptx::TileDescriptor q(base + ring.stage * L::stage_bytes);
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    ptx::product_rs<E, 0>(from_state, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
-                                          q + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                    ptx::wgmma_rs<E, 0>(from_state, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
+                                        q + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
-                ptx::matrix_commit();
+                ptx::wgmma_commit();
             };
             const Remake remake{base + L::kept_at, static_cast<int>(threadIdx.x % 128)};
             const auto queue_scores = [&](uint32_t stage) {
-                ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
+                ptx::mbarrier_wait(score_full + 8 * in.stage, in.parity);
                 // Read by the one lane that will tell this block's score group that the word may be written again.
-                odd = __any_sync(~0u,
-                                 ptx::load_shared_word_if(lane == static_cast<int>(rank), odd_values + 4 * in.stage));
+                odd = __any_sync(~0u, ptx::ld_shared_b32_if(lane == static_cast<int>(rank), odd_values + 4 * in.stage));
                 if (odd) remake.keep(o);
-                const ptx::Tile v(base + stage * L::stage_bytes + L::v_at);
-                const ptx::NarrowTile scores(base + L::scores_at + in.stage * tile_bytes);
+                const ptx::TileDescriptor v(base + stage * L::stage_bytes + L::v_at);
+                const ptx::NarrowTileDescriptor scores(base + L::scores_at + in.stage * tile_bytes);
                 ptx::hold(o);
-                ptx::matrix_fence();
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks)
-                    ptx::product_ss<E, 1, 0>(o, v + ks * 16 * 128, scores + (ks / 2 * half_tile + ks % 2 * 32), 1);
-                ptx::matrix_commit();
+                    ptx::wgmma_ss<E, 1, 0>(o, v + ks * 16 * 128, scores + (ks / 2 * half_tile + ks % 2 * 32), 1);
+                ptx::wgmma_commit();
             };
             const auto queue_update = [&] {
                 const uint32_t at = base + ring.stage * L::stage_bytes;
@@ -743,25 +745,25 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             };
             const auto leave = [&](uint32_t c) {
                 const uint32_t out = base + L::outputs_at + buffer * tile_bytes;
-                if (leader) ptx::store_wait_read<1>();  // the store before the last has left this buffer
-                ptx::named_barrier(1, 128);
+                if (leader) ptx::tma_store_wait_read<1>();  // the store before the last has left this buffer
+                ptx::named_barrier_sync(1, 128);
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
-                    ptx::store_matrices_transposed(out + put + j * 16 * 128, packed[4 * j], packed[4 * j + 1],
-                                                   packed[4 * j + 2], packed[4 * j + 3]);
+                    ptx::stmatrix_x4_trans(out + put + j * 16 * 128, packed[4 * j], packed[4 * j + 1],
+                                           packed[4 * j + 2], packed[4 * j + 3]);
                 }
-                ptx::proxy_fence();
-                ptx::named_barrier(1, 128);
+                ptx::fence_proxy_async();
+                ptx::named_barrier_sync(1, 128);
                 if (leader) {
-                    ptx::store_box(maps.of[p.problem].o, out, rank * 64, p.token(c), p.h, p.b, work.write);
-                    ptx::store_commit();
+                    ptx::tma_store(maps.of[p.problem].o, out, rank * 64, p.token(c), p.h, p.b, work.write);
+                    ptx::tma_store_commit();
                 }
                 buffer ^= 1;
             };
             const auto chunk_done = [&](uint32_t stage) {
                 release(stage);
-                if (C == 1 && lane == 0) ptx::barrier_arrive(score_empty + 8 * in.stage);
-                if (C > 1 && lane < C) ptx::barrier_arrive_at(score_empty + 8 * in.stage, lane);
+                if (C == 1 && lane == 0) ptx::mbarrier_arrive(score_empty + 8 * in.stage);
+                if (C > 1 && lane < C) ptx::mbarrier_arrive_remote(score_empty + 8 * in.stage, lane);
                 in.next();
             };
 
@@ -774,8 +776,8 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                                scores = base + L::scores_at + in.stage * tile_bytes;
                 const auto value = [&](int j, int column) { return tile_element<E>(v_tile, j, column); };
                 const auto score = [&](int i, int j) {
-                    const float2 pair = unpack(E{}, ptx::load_shared_word(scores + j / 32 * half_tile +
-                                                                          score_at(i, j % 32 / 8) + j % 8 / 2 * 4));
+                    const float2 pair = unpack(
+                        E{}, ptx::ld_shared_b32(scores + j / 32 * half_tile + score_at(i, j % 32 / 8) + j % 8 / 2 * 4));
                     return j % 2 ? pair.y : pair.x;
                 };
                 remake.make(p, o, value, score);
@@ -784,11 +786,11 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             leave_before(p.first);
             queue_from_state();
             queue_update();
-            ptx::matrix_wait<1>();
+            ptx::wgmma_wait<1>();
             ptx::hold(from_state);
             decay_outputs();
             uint32_t before = ring.stage;
-            ptx::matrix_wait<0>();
+            ptx::wgmma_wait<0>();
             ptx::hold(state.s);
             ring.next();
             for (uint32_t c = p.first + 1; c < p.last; ++c) {
@@ -797,7 +799,7 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 queue_scores(before);
                 queue_update();
                 if (c > p.first + 1) leave(c - 2);
-                ptx::matrix_wait<1>();
+                ptx::wgmma_wait<1>();
                 ptx::hold(o);
                 ptx::hold(from_state);
                 if (odd) remake_outputs(before);
@@ -805,13 +807,13 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
                 pack_outputs();
                 decay_outputs();
                 before = ring.stage;
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(state.s);
                 ring.next();
             }
             queue_scores(before);
             if (p.last > p.first + 1) leave(p.last - 2);
-            ptx::matrix_wait<0>();
+            ptx::wgmma_wait<0>();
             ptx::hold(o);
             if (odd) remake_outputs(before);
             chunk_done(before);
@@ -819,12 +821,12 @@ __global__ __launch_bounds__(384, 1) void la_output(const __grid_constant__ Maps
             leave(p.last - 1);
             pos += p.last - p.first;
         }
-        if (leader) ptx::store_wait_read<0>();
+        if (leader) ptx::tma_store_wait_read<0>();
     }
     // The other block still tells this one's barriers what it has read.
     if constexpr (C > 1) {
         __syncwarp();
-        ptx::cluster_barrier();
+        ptx::cluster_sync();
     }
 }
 

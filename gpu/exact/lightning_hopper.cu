@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "gpu/base/element.cuh"
-#include "gpu/base/launch.hpp"
-#include "gpu/base/tensor_map.hpp"
 #include "gpu/exact/lightning.cuh"
 #include "gpu/exact/lightning_x3.cuh"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/launch.hpp"
+#include "gpu/kit/tensor_map.hpp"
 
 namespace causeway::gpu::la {
 

@@ -1,9 +1,9 @@
 // Lightning Attention-2 for every other device, shape and stride: the same chunks on FMA units, in Float32.
 #include <cmath>
 
-#include "gpu/base/element.cuh"
-#include "gpu/base/launch.hpp"
 #include "gpu/exact/lightning_plan.hpp"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu::la {
 

@@ -40,9 +40,9 @@ struct Tiles {
     __device__ __forceinline__ uint32_t full() const { return bars + 8 * ring.stage; }
     __device__ __forceinline__ uint32_t ready() const { return full() + 8 * stages; }
     __device__ __forceinline__ uint32_t empty() const { return full() + 16 * stages; }
-    __device__ __forceinline__ void wait_full() const { ptx::barrier_wait(full(), ring.parity); }
-    __device__ __forceinline__ void wait_ready() const { ptx::barrier_wait(ready(), ring.parity); }
-    __device__ __forceinline__ void wait_empty() const { ptx::barrier_wait(empty(), ring.parity ^ 1); }
+    __device__ __forceinline__ void wait_full() const { ptx::mbarrier_wait(full(), ring.parity); }
+    __device__ __forceinline__ void wait_ready() const { ptx::mbarrier_wait(ready(), ring.parity); }
+    __device__ __forceinline__ void wait_empty() const { ptx::mbarrier_wait(empty(), ring.parity ^ 1); }
 };
 
 // x ≈ hi + lo, two at a time.
@@ -75,7 +75,8 @@ __device__ __forceinline__ void split_tile(uint32_t tile, int warp, int lane) {
             const int step = s + i * splitters;
             at[i] = step / 8 * (2 * tile_bytes) + step % 8 * 1024;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) x[i][j] = ptx::load_shared((from ^ j % 2 * 16) + at[i] + j / 2 * tile_bytes);
+            for (int j = 0; j < 4; ++j)
+                x[i][j] = ptx::ld_shared_f32x4((from ^ j % 2 * 16) + at[i] + j / 2 * tile_bytes);
         }
         __syncwarp();
 #pragma unroll
@@ -86,8 +87,8 @@ __device__ __forceinline__ void split_tile(uint32_t tile, int warp, int lane) {
                 uint32_t hi[4], lo[4];
                 split(a.x, a.y, hi[0], lo[0]), split(a.z, a.w, hi[1], lo[1]), split(b.x, b.y, hi[2], lo[2]),
                     split(b.z, b.w, hi[3], lo[3]);
-                ptx::store_shared((to ^ half * 64) + at[i], hi);
-                ptx::store_shared((to ^ half * 64) + at[i] + tile_bytes, lo);
+                ptx::st_shared((to ^ half * 64) + at[i], hi);
+                ptx::st_shared((to ^ half * 64) + at[i] + tile_bytes, lo);
             }
         }
     }
@@ -98,9 +99,9 @@ template <int R, int splitters, int at_once, int stages>
 __device__ __forceinline__ void split_share(const Tiles<stages>& x, int splitter, int lane) {
     x.wait_full();
     split_tile<R, splitters, at_once>(x.tile(), splitter, lane);
-    ptx::proxy_fence();
+    ptx::fence_proxy_async();
     __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(x.ready());
+    if (lane == 0) ptx::mbarrier_arrive(x.ready());
 }
 
 // Where element (token, column) of a Float32 tile of 64 columns lies.
@@ -119,11 +120,11 @@ struct Own {
     }
     __device__ __forceinline__ void load(uint32_t tile, float (&x)[32]) const {
 #pragma unroll
-        for (int i = 0; i < 32; ++i) x[i] = ptx::load_shared_float(tile + at[i % 4] + i / 4 * 8 * 128);
+        for (int i = 0; i < 32; ++i) x[i] = ptx::ld_shared_f32(tile + at[i % 4] + i / 4 * 8 * 128);
     }
     __device__ __forceinline__ void store(uint32_t tile, const float (&x)[32]) const {
 #pragma unroll
-        for (int i = 0; i < 32; ++i) ptx::store_shared(tile + at[i % 4] + i / 4 * 8 * 128, x[i]);
+        for (int i = 0; i < 32; ++i) ptx::st_shared(tile + at[i % 4] + i / 4 * 8 * 128, x[i]);
     }
 };
 
@@ -235,8 +236,8 @@ struct SplitRemake {
 #pragma unroll 1
             for (int j = p.reversed ? i : 0; j < (p.reversed ? 64 : i + 1); ++j) {
                 const uint32_t at = scores + j / 32 * half_bytes + score_at(i, j % 32 / 8) + j % 8 / 2 * 4;
-                const float2 pair = join(ptx::load_shared_word(at), ptx::load_shared_word(at + half_tile));
-                sum = fmaf(j % 2 ? pair.y : pair.x, ptx::load_shared_float(values + value_at(j, column)), sum);
+                const float2 pair = join(ptx::ld_shared_b32(at), ptx::ld_shared_b32(at + half_tile));
+                sum = fmaf(j % 2 ? pair.y : pair.x, ptx::ld_shared_f32(values + value_at(j, column)), sum);
             }
             kept[e] = sum;
         }
@@ -251,16 +252,16 @@ struct SplitRemake {
 __device__ __forceinline__ void queue_split_outer(float (&u)[32], const uint32_t (&hi)[16], const uint32_t (&lo)[16],
                                                   uint32_t k_block) {
     using E = __nv_bfloat16;
-    const ptx::Tile k(k_block);
-    ptx::matrix_fence();
+    const ptx::TileDescriptor k(k_block);
+    ptx::wgmma_fence();
 #pragma unroll
     for (int ks = 0; ks < 4; ++ks) {
         const uint32_t at = ks * 16 * 128;
-        ptx::product_rs<E, 1>(u, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], k + at, ks > 0);
-        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], k + (at + tile_bytes), 1);
-        ptx::product_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], k + at, 1);
+        ptx::wgmma_rs<E, 1>(u, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], k + at, ks > 0);
+        ptx::wgmma_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], k + (at + tile_bytes), 1);
+        ptx::wgmma_rs<E, 1>(u, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], k + at, 1);
     }
-    ptx::matrix_commit();
+    ptx::wgmma_commit();
 }
 
 // One block to a stretch. Of warpgroup 0 one warp loads and the others split k; 1 splits q and makes the scores; 2 and
@@ -291,17 +292,17 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
         for (int ring = 0; ring < 2 + L::groups; ++ring) {
             for (int i = 0; i < L::stages; ++i) {
                 const uint32_t at = bars + ring * ring_bars + 8 * i;
-                ptx::barrier_init(at, 1),
-                    ptx::barrier_init(at + 8 * L::stages, ring == 0 ? L::q_splitters : L::k_splitters);
-                ptx::barrier_init(at + 16 * L::stages, ring >= 2 ? 1 : 4 * (L::groups + (leave_states ? 0 : 1)));
+                ptx::mbarrier_init(at, 1),
+                    ptx::mbarrier_init(at + 8 * L::stages, ring == 0 ? L::q_splitters : L::k_splitters);
+                ptx::mbarrier_init(at + 16 * L::stages, ring >= 2 ? 1 : 4 * (L::groups + (leave_states ? 0 : 1)));
             }
         }
         for (int i = 0; i < L::scores; ++i)
-            ptx::barrier_init(score_full + 8 * i, 1), ptx::barrier_init(score_empty + 8 * i, 4 * L::groups);
-        ptx::barrier_init_fence();
+            ptx::mbarrier_init(score_full + 8 * i, 1), ptx::mbarrier_init(score_empty + 8 * i, 4 * L::groups);
+        ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    if constexpr (leave_states) ptx::let_next_kernel_start();
+    if constexpr (leave_states) ptx::griddepcontrol_launch_dependents();
 
     uint32_t stretch = leave_states ? 0 : work.order[blockIdx.x];
     // Calls f(piece, chunks to replay before it) for every piece of the stretch, or of the task: that has no chunks of
@@ -332,7 +333,7 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
     // This warp needs the tile no more.
     const auto release = [&](uint32_t empty) {
         __syncwarp();
-        if (lane == 0) ptx::barrier_arrive(empty);
+        if (lane == 0) ptx::mbarrier_arrive(empty);
     };
 
     const auto split_keys = [&](int splitter) {
@@ -347,17 +348,17 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
     };
 
     if (group == 0) {
-        ptx::give_registers<32>();
+        ptx::reg_dealloc<32>();
         auto q = shared_tiles(L::q_at, 0), k = shared_tiles(L::k_at, 1);
         if (warp == 3) {
             if (lane == 0) {
                 auto v = value_tiles(0);
                 const auto load_rows = [&](Tiles<L::stages>& x, const CUtensorMap& map, const Piece& p, uint32_t c) {
                     x.wait_empty();
-                    ptx::barrier_arrive_expect(x.full(), L::qk_bytes);
+                    ptx::mbarrier_arrive_expect_tx(x.full(), L::qk_bytes);
 #pragma unroll
                     for (int i = 0; i < R / 32; ++i) {
-                        ptx::load_box(x.tile() + i * tile_bytes, map, x.full(), 32 * i, p.token(c), p.h, p.b,
+                        ptx::tma_load(x.tile() + i * tile_bytes, map, x.full(), 32 * i, p.token(c), p.h, p.b,
                                       work.read_once);
                     }
                     x.ring.next();
@@ -370,10 +371,10 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
                     for (int i = 0; i < D / 32; ++i) {
                         const uint32_t tile = v.tile() + i / 2 * values_of_group, bar = i / 2 * ring_bars;
                         if (i % 2 == 0) {
-                            ptx::barrier_wait(v.empty() + bar, v.ring.parity ^ 1);
-                            ptx::barrier_arrive_expect(v.full() + bar, L::block);
+                            ptx::mbarrier_wait(v.empty() + bar, v.ring.parity ^ 1);
+                            ptx::mbarrier_arrive_expect_tx(v.full() + bar, L::block);
                         }
-                        ptx::load_box(tile + i % 2 * tile_bytes, map.v, v.full() + bar, 32 * i, p.token(c), p.h, p.b,
+                        ptx::tma_load(tile + i % 2 * tile_bytes, map.v, v.full() + bar, 32 * i, p.token(c), p.h, p.b,
                                       work.read_once);
                     }
                     v.ring.next();
@@ -389,7 +390,7 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
             split_keys(warp);
         }
     } else if (group == 1) {
-        ptx::give_registers<80>();
+        ptx::reg_dealloc<80>();
         auto q = shared_tiles(L::q_at, 0), k = shared_tiles(L::k_at, 1);
         Ring<L::scores> out;
         SplitMask mask;
@@ -409,23 +410,23 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
                     split_share<R, L::q_splitters, 2>(q, warp, lane);
                     q.wait_ready();
                     k.wait_ready();
-                    const ptx::Tile qs(q.tile()), kt(k.tile());
-                    ptx::matrix_fence();
+                    const ptx::TileDescriptor qs(q.tile()), kt(k.tile());
+                    ptx::wgmma_fence();
 #pragma unroll
                     for (int ks = 0; ks < R / 16; ++ks) {
                         const uint32_t at = ks / 4 * L::block + ks % 4 * 32;
-                        ptx::product_ss<E, 0, 0>(acc, qs + (at + tile_bytes), kt + at, ks > 0);
-                        ptx::product_ss<E, 0, 0>(acc, qs + at, kt + (at + tile_bytes), 1);
-                        ptx::product_ss<E, 0, 0>(acc, qs + at, kt + at, 1);
+                        ptx::wgmma_ss<E, 0, 0>(acc, qs + (at + tile_bytes), kt + at, ks > 0);
+                        ptx::wgmma_ss<E, 0, 0>(acc, qs + at, kt + (at + tile_bytes), 1);
+                        ptx::wgmma_ss<E, 0, 0>(acc, qs + at, kt + at, 1);
                     }
-                    ptx::matrix_commit();
-                    ptx::matrix_wait<0>();
+                    ptx::wgmma_commit();
+                    ptx::wgmma_wait<0>();
                     ptx::hold(acc);
                     release(q.empty());
                     release(k.empty());
                     q.ring.next();
                     k.ring.next();
-                    ptx::barrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
+                    ptx::mbarrier_wait(score_empty + 8 * out.stage, out.parity ^ 1);
                     const uint32_t tile = base + L::scores_at + out.stage * L::block;
 #pragma unroll
                     for (int j = 0; j < 4; ++j) {
@@ -434,17 +435,17 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
                         __syncwarp();
                         const uint32_t to =
                             tile + j / 2 * half_bytes + score_at(16 * warp + lane % 16, 2 * (j % 2) + lane / 16);
-                        ptx::store_matrices(to, hi[0], hi[1], hi[2], hi[3]);
-                        ptx::store_matrices(to + half_tile, lo[0], lo[1], lo[2], lo[3]);
+                        ptx::stmatrix_x4(to, hi[0], hi[1], hi[2], hi[3]);
+                        ptx::stmatrix_x4(to + half_tile, lo[0], lo[1], lo[2], lo[3]);
                     }
-                    ptx::proxy_fence();
-                    ptx::named_barrier(1, 128);
-                    if (thread == 0) ptx::barrier_arrive(score_full + 8 * out.stage);
+                    ptx::fence_proxy_async();
+                    ptx::named_barrier_sync(1, 128);
+                    if (thread == 0) ptx::mbarrier_arrive(score_full + 8 * out.stage);
                     out.next();
                 }
             });
     } else {
-        ptx::take_registers<200>();
+        ptx::reg_alloc<200>();
         const int g = group - 2;
         const bool leader = thread == 0;
         auto q = shared_tiles(L::q_at, 0), k = shared_tiles(L::k_at, 1), v = value_tiles(g);
@@ -455,8 +456,8 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
         uint32_t leaving = 0;
         const auto free_left = [&] {
             if (leader && leaving) {
-                ptx::store_wait_read<0>();
-                ptx::barrier_arrive(leaving);
+                ptx::tma_store_wait_read<0>();
+                ptx::mbarrier_arrive(leaving);
             }
             leaving = 0;
         };
@@ -468,7 +469,7 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
             uint32_t hi[16], lo[16];
             float u[R / 64][32];
             const auto add_update = [&](float keep) {
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
 #pragma unroll
                 for (int i = 0; i < R / 64; ++i) ptx::hold(u[i]);
                 release(k.empty());
@@ -481,8 +482,8 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
                 decay.renew();
                 v.wait_full();
                 own.load(v.tile(), values);
-                ptx::named_barrier(2 + g, 128);
-                if (leader) ptx::barrier_arrive(v.empty());
+                ptx::named_barrier_sync(2 + g, 128);
+                if (leader) ptx::mbarrier_arrive(v.empty());
                 v.ring.next();
                 decay.weigh_values(p, f, values, hi, lo);
                 k.wait_ready();
@@ -506,25 +507,25 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
                 // What the state gives: it is split by parts, while the tensor cores are at work on the part before.
                 float o[32];
                 q.wait_ready();
-                const ptx::Tile qs(q.tile());
+                const ptx::TileDescriptor qs(q.tile());
 #pragma unroll
                 for (int part = 0; part < R / 32; ++part) {
                     uint32_t sh[8], sl[8];
 #pragma unroll
                     for (int i = 0; i < 8; ++i)
                         split(state.s[16 * part + 2 * i], state.s[16 * part + 2 * i + 1], sh[i], sl[i]);
-                    ptx::matrix_fence();
+                    ptx::wgmma_fence();
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const uint32_t at = part / 2 * L::block + (2 * (part % 2) + i) * 32;
-                        ptx::product_rs<E, 0>(o, sl[4 * i], sl[4 * i + 1], sl[4 * i + 2], sl[4 * i + 3], qs + at,
-                                              part + i > 0);
-                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3],
-                                              qs + (at + tile_bytes), 1);
-                        ptx::product_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], qs + at, 1);
+                        ptx::wgmma_rs<E, 0>(o, sl[4 * i], sl[4 * i + 1], sl[4 * i + 2], sl[4 * i + 3], qs + at,
+                                            part + i > 0);
+                        ptx::wgmma_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3],
+                                            qs + (at + tile_bytes), 1);
+                        ptx::wgmma_rs<E, 0>(o, sh[4 * i], sh[4 * i + 1], sh[4 * i + 2], sh[4 * i + 3], qs + at, 1);
                     }
-                    ptx::matrix_commit();
-                    if (part > 0) ptx::matrix_wait<1>();
+                    ptx::wgmma_commit();
+                    if (part > 0) ptx::wgmma_wait<1>();
                 }
                 free_left();
                 v.wait_full();
@@ -532,31 +533,31 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
 #pragma unroll
                 for (int i = 0; i < 16; ++i) split(values[2 * i], values[2 * i + 1], hi[i], lo[i]);
                 const bool odd = __any_sync(~0u, unusual<E>(hi));
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(o);
                 release(q.empty());
                 q.ring.next();
                 decay.weigh_outputs(p, o);
                 if (odd) remake.keep(o);
 
-                ptx::barrier_wait(score_full + 8 * in.stage, in.parity);
+                ptx::mbarrier_wait(score_full + 8 * in.stage, in.parity);
                 const uint32_t scores = base + L::scores_at + in.stage * L::block;
-                const ptx::NarrowTile s(scores);
+                const ptx::NarrowTileDescriptor s(scores);
                 ptx::hold(o);
-                ptx::matrix_fence();
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks) {
                     const uint32_t at = ks / 2 * half_bytes + ks % 2 * 32;
-                    ptx::product_rs<E, 0>(o, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], s + at, 1);
-                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3],
-                                          s + (at + half_tile), 1);
-                    ptx::product_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], s + at, 1);
+                    ptx::wgmma_rs<E, 0>(o, lo[4 * ks], lo[4 * ks + 1], lo[4 * ks + 2], lo[4 * ks + 3], s + at, 1);
+                    ptx::wgmma_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3],
+                                        s + (at + half_tile), 1);
+                    ptx::wgmma_rs<E, 0>(o, hi[4 * ks], hi[4 * ks + 1], hi[4 * ks + 2], hi[4 * ks + 3], s + at, 1);
                 }
-                ptx::matrix_commit();
+                ptx::wgmma_commit();
                 uint32_t weighed_hi[16], weighed_lo[16];
                 decay.weigh_values(p, 1.0f, values, weighed_hi, weighed_lo);
                 k.wait_ready();
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(o);
                 if (odd) remake.make(p, o, v.tile(), scores, warp, lane);
                 release(score_empty + 8 * in.stage);
@@ -564,14 +565,14 @@ __global__ __launch_bounds__(SplitLayout<R, D, leave_states>::threads,
 
                 queue_split_outer(u[0], weighed_hi, weighed_lo, k.tile());
                 own.store(v.tile(), o);  // while the tensor cores are at work
-                ptx::proxy_fence();
-                ptx::named_barrier(2 + g, 128);
+                ptx::fence_proxy_async();
+                ptx::named_barrier_sync(2 + g, 128);
                 if (leader) {
                     for (int i = 0; i < 2; ++i) {
-                        ptx::store_box(maps.of[p.problem].o, v.tile() + i * tile_bytes, g * 64 + 32 * i, p.token(c),
+                        ptx::tma_store(maps.of[p.problem].o, v.tile() + i * tile_bytes, g * 64 + 32 * i, p.token(c),
                                        p.h, p.b, work.write);
                     }
-                    ptx::store_commit();
+                    ptx::tma_store_commit();
                 }
 #pragma unroll
                 for (int i = 1; i < R / 64; ++i)

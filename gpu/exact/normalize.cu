@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "gpu/base/element.cuh"
 #include "gpu/exact/check.hpp"
 #include "gpu/exact/factor.cuh"
+#include "gpu/kit/element.cuh"
 
 namespace causeway::gpu {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "gpu/base/element.cuh"
 #include "gpu/exact/factor.cuh"
+#include "gpu/kit/element.cuh"
 
 namespace causeway::gpu::pieces {
 

@@ -1,7 +1,7 @@
 // What every method of causal linear attention computes on the GPU.
 #pragma once
 
-#include "gpu/base/layout.hpp"
+#include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 

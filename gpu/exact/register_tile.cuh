@@ -15,12 +15,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gpu/base/async_copy.cuh"
-#include "gpu/base/element.cuh"
-#include "gpu/base/launch.hpp"
 #include "gpu/exact/check.hpp"
 #include "gpu/exact/factor.cuh"
 #include "gpu/exact/register_tile.hpp"
+#include "gpu/kit/async_copy.cuh"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu::tile {
 
@@ -108,12 +108,12 @@ struct Engine {
     template <bool quads>
     __device__ static __forceinline__ void copy(void* to, const E* row, int at, int there) {
         if constexpr (quads) {
-            copy_async<4 * sizeof(E)>(to, row + (there > 0 ? at : 0), there > 0);
+            cp_async<4 * sizeof(E)>(to, row + (there > 0 ? at : 0), there > 0);
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 if constexpr (sizeof(E) == 4)
-                    copy_async<4>(static_cast<E*>(to) + i, row + (i < there ? at + i : 0), i < there);
+                    cp_async<4>(static_cast<E*>(to) + i, row + (i < there ? at + i : 0), i < there);
                 else static_cast<E*>(to)[i] = i < there ? row[at + i] : static_cast<E>(0.0f);
             }
         }
@@ -152,7 +152,7 @@ struct Engine {
             if (a.quads_v) copy<true>(raw(tile, L::fours - 1), v_row, at, there);
             else copy<false>(raw(tile, L::fours - 1), v_row, at, there);
         }
-        copy_commit();
+        cp_async_commit();
     }
     // Where this thread copies from while tiles are whole and rows can be read in fours: the next tile's k, q and v,
     // and whether its fours of ranks and of columns exist.
@@ -175,18 +175,18 @@ struct Engine {
         float* const place = shared + L::kq + tile % L::tiles * L::kq_size + 4 * threadIdx.x;
 #pragma unroll
         for (int i = 0; i < L::rows; ++i) {
-            copy_async<size>(L::direct ? static_cast<void*>(place + i * 4 * threads) : raw(tile, i), s.k, s.ranks);
+            cp_async<size>(L::direct ? static_cast<void*>(place + i * 4 * threads) : raw(tile, i), s.k, s.ranks);
             s.k += step * a.k_stride[2];
             if constexpr (outputs) {
-                copy_async<size>(L::direct ? static_cast<void*>(place + i * 4 * threads + tokens * L::ranks)
-                                           : raw(tile, L::rows + i),
-                                 s.q, s.ranks);
+                cp_async<size>(L::direct ? static_cast<void*>(place + i * 4 * threads + tokens * L::ranks)
+                                         : raw(tile, L::rows + i),
+                               s.q, s.ranks);
                 s.q += step * a.q_stride[2];
             }
         }
-        copy_async<size>(raw(tile, L::fours - 1), s.v, s.values);
+        cp_async<size>(raw(tile, L::fours - 1), s.v, s.values);
         s.v += tokens * a.v_stride[2];
-        copy_commit();
+        cp_async_commit();
     }
 
     // What this thread copied of a tile, the first of `left` tokens, to where it is used; v times γ^(n-1-j) where
@@ -371,7 +371,7 @@ struct Engine {
 #pragma unroll 1
         for (int i = 0; i < L::ahead; ++i) fetch_part(i, from + i * tokens, to);
         Source next = source(from + L::ahead * tokens);
-        copy_wait<L::ahead - 1>();
+        cp_async_wait<L::ahead - 1>();
         convert<scaled>(0, left, whole_weight);
         __syncthreads();
         E* row = O + (from + token_of()) * a.o_stride[2] + column_of(0);
@@ -387,7 +387,7 @@ struct Engine {
             const float* k = shared + L::kq + tile % L::tiles * L::kq_size;
             const float* v = shared + L::v + tile % 2 * L::v_size;
             const int n = left < tokens ? left : tokens;
-            copy_wait<L::ahead - 2>();
+            cp_async_wait<L::ahead - 2>();
             convert<scaled>(tile + 1, left - tokens, whole_weight);
             if (whole_fours && left >= (L::ahead + 1) * tokens) fetch_whole(tile + L::ahead, next);
             else fetch_part(tile + L::ahead, start + L::ahead * tokens, to);

@@ -1,6 +1,6 @@
 // The maps without random directions.
-#include "gpu/base/launch.hpp"
 #include "gpu/features/rows.cuh"
+#include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu {
 

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "gpu/base/layout.hpp"
+#include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 

@@ -1,6 +1,6 @@
 #include "gpu/features/low_rank.hpp"
 
-#include "core/tensor/attention_check.hpp"
+#include "core/kit/check.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/features/directions.hpp"
 #include "gpu/features/features.hpp"

@@ -2,8 +2,8 @@
 #include <cfloat>
 #include <cmath>
 
-#include "gpu/base/launch.hpp"
 #include "gpu/features/rows.cuh"
+#include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu {
 

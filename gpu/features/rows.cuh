@@ -3,8 +3,8 @@
 
 #include <type_traits>
 
-#include "gpu/base/element.cuh"
 #include "gpu/features/call.hpp"
+#include "gpu/kit/element.cuh"
 
 namespace causeway::gpu::features {
 

@@ -5,8 +5,8 @@
 
 #include "gpu/base/device.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/base/tensor_map.hpp"
 #include "gpu/gated/delta_plan.hpp"
+#include "gpu/kit/tensor_map.hpp"
 
 namespace causeway::gpu {
 
@@ -71,9 +71,9 @@ void check_args(const GatedArgs& a) {
 bool delta_hopper_takes(const GatedArgs& a) {
     return (a.type == Type::BFloat16 || a.type == Type::Float16) && a.gates <= 1 && a.group >= 1 && a.dk >= 1 &&
            a.dk <= 128 && a.dv >= 1 && a.dv <= 256 && a.N < int64_t{1} << 31 &&
-           a.B * a.H * a.group < int64_t{1} << 22 && device().hopper() &&
-           copy_engine_reaches(a.q, a.type, a.q_stride) && copy_engine_reaches(a.k, a.type, a.k_stride) &&
-           copy_engine_reaches(a.v, a.type, a.v_stride) && copy_engine_reaches(a.o, a.type, a.o_stride);
+           a.B * a.H * a.group < int64_t{1} << 22 && device().hopper() && tma_reaches(a.q, a.type, a.q_stride) &&
+           tma_reaches(a.k, a.type, a.k_stride) && tma_reaches(a.v, a.type, a.v_stride) &&
+           tma_reaches(a.o, a.type, a.o_stride);
 }
 
 std::size_t delta_hopper_workspace(const GatedArgs& a) {

@@ -37,25 +37,25 @@ struct Work {
 // A weight below 2^-reach is not seen beside 1 by a Float32 sum; a gate below 2^-forgotten is 0.
 constexpr float reach = 24.0f, forgotten = 160.0f;
 
-// ptx::named_barrier without waiting.
-__device__ __forceinline__ void arrive_at_named_barrier(uint32_t id, uint32_t threads) {
+// ptx::named_barrier_sync without waiting.
+__device__ __forceinline__ void named_barrier_arrive(uint32_t id, uint32_t threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // ---- mma.sync on 16×16 blocks in Float16 ----
 
-__device__ __forceinline__ void load_matrices(uint32_t (&x)[4], uint32_t from) {
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                  : "r"(from)
                  : "memory");
 }
-__device__ __forceinline__ uint32_t load_matrix(uint32_t from) {
+__device__ __forceinline__ uint32_t ldmatrix_x1(uint32_t from) {
     uint32_t x;
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(from) : "memory");
     return x;
 }
-__device__ __forceinline__ uint32_t load_matrix_transposed(uint32_t from) {
+__device__ __forceinline__ uint32_t ldmatrix_x1_trans(uint32_t from) {
     uint32_t x;
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(from) : "memory");
     return x;
@@ -120,15 +120,15 @@ struct Pipe {
     uint32_t base, more_data = 0, more_bars = 0;
     __device__ __forceinline__ void init(uint32_t fillers, uint32_t emptiers) const {
         for (uint32_t i = 0; i < stages; ++i)
-            ptx::barrier_init(full(i), fillers), ptx::barrier_init(empty(i), emptiers);
+            ptx::mbarrier_init(full(i), fillers), ptx::mbarrier_init(empty(i), emptiers);
     }
     __device__ __forceinline__ uint32_t at(uint32_t n) const { return base + data + more_data + n % stages * bytes; }
     __device__ __forceinline__ uint32_t full(uint32_t n) const { return base + bars + more_bars + n % stages * 8; }
     __device__ __forceinline__ uint32_t empty(uint32_t n) const {
         return base + bars + more_bars + 8 * stages + n % stages * 8;
     }
-    __device__ __forceinline__ void wait_full(uint32_t n) const { ptx::barrier_wait(full(n), n / stages % 2); }
-    __device__ __forceinline__ void wait_empty(uint32_t n) const { ptx::barrier_wait(empty(n), n / stages % 2 ^ 1); }
+    __device__ __forceinline__ void wait_full(uint32_t n) const { ptx::mbarrier_wait(full(n), n / stages % 2); }
+    __device__ __forceinline__ void wait_empty(uint32_t n) const { ptx::mbarrier_wait(empty(n), n / stages % 2 ^ 1); }
 };
 
 // Log sums, 2^G, 2^(G_last - G), β and, with the last token l of a token's sixteen, 2^(G_l - G) of a chunk.
@@ -181,11 +181,12 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
     const auto outputs_of = [&](uint32_t i) { return typename L::Out{base, i * L::next_out, i * L::next_out_bars}; };
     const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
-        ptx::prefetch_map(maps.q), ptx::prefetch_map(maps.k), ptx::prefetch_map(maps.v), ptx::prefetch_map(maps.o);
+        ptx::prefetch_tensor_map(maps.q), ptx::prefetch_tensor_map(maps.k), ptx::prefetch_tensor_map(maps.v),
+            ptx::prefetch_tensor_map(maps.o);
         k.init(1, 4 + state_warps), q.init(1, 4 + state_warps), v.init(1, state_warps);
         p.init(4, state_warps), t.init(4, state_warps), gate.init(32, 32 * (4 + state_warps));
         for (uint32_t i = 0; i < L::groups; ++i) outputs_of(i).init(4, 1);
-        ptx::barrier_init_fence();
+        ptx::fence_mbarrier_init();
     }
 
     const uint32_t part = blockIdx.x % work.parts, line = blockIdx.x / work.parts,
@@ -222,30 +223,30 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
     // This warp needs the buffer no more.
     const auto release = [&](const auto& pipe, uint32_t n) {
         __syncwarp();
-        if (lane == 0) ptx::barrier_arrive(pipe.empty(n));
+        if (lane == 0) ptx::mbarrier_arrive(pipe.empty(n));
     };
-    // The same for a tile that this warp read by load_matrices, four words of x at a time. An arrival does not wait for
+    // The same for a tile that this warp read by ldmatrix_x4, four words of x at a time. An arrival does not wait for
     // loads on their way, and the next tile would overwrite what they read: which lane arrives hangs on what came.
     const auto release_read = [&](const auto& pipe, uint32_t n, const uint32_t(&x)[16]) {
         const bool odd = __any_sync(0xFFFFFFFF, (x[3] ^ x[7] ^ x[11] ^ x[15]) == 0x7F817F81);
-        if (lane == (odd ? 1 : 0)) ptx::barrier_arrive(pipe.empty(n));
+        if (lane == (odd ? 1 : 0)) ptx::mbarrier_arrive(pipe.empty(n));
     };
     // What this warp wrote is there, for the tensor cores too.
     const auto hand_over = [&](const auto& pipe, uint32_t n) {
-        ptx::proxy_fence();
+        ptx::fence_proxy_async();
         __syncwarp();
-        if (lane == 0) ptx::barrier_arrive(pipe.full(n));
+        if (lane == 0) ptx::mbarrier_arrive(pipe.full(n));
     };
 
     if (group == 0) {
-        ptx::give_registers<D == 128 ? 24 : 48>();
+        ptx::reg_dealloc<D == 128 ? 24 : 48>();
         if (threadIdx.x == 0) {
             const auto load = [&](const auto& pipe, uint32_t n, const CUtensorMap& map, uint32_t boxes, int column,
                                   uint32_t c, uint32_t head_, uint64_t policy) {
                 pipe.wait_empty(n);
-                ptx::barrier_arrive_expect(pipe.full(n), boxes * tile_bytes);
+                ptx::mbarrier_arrive_expect_tx(pipe.full(n), boxes * tile_bytes);
                 for (uint32_t i = 0; i < boxes; ++i)
-                    ptx::load_box(pipe.at(n) + i * tile_bytes, map, pipe.full(n), column + 64 * i, c * chunk, head_, b,
+                    ptx::tma_load(pipe.at(n) + i * tile_bytes, map, pipe.full(n), column + 64 * i, c * chunk, head_, b,
                                   policy);
             };
             const uint64_t k_policy = work.column_blocks * work.group > 1 ? ptx::evict_normal : ptx::evict_first;
@@ -291,46 +292,46 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const uint32_t at = gate.at(c - start) + 4 * (32 * i + lane);
-                    ptx::store_shared(at + G_at, sum[i]);
-                    ptx::store_shared(at + up_at, power_of_2(sum[i]));
-                    ptx::store_shared(at + down_at, power_of_2(all - sum[i]));
-                    ptx::store_shared(at + beta_at, now[i]);
-                    ptx::store_shared(at + near_at, power_of_2(sixteenth[i] - sum[i]));
+                    ptx::st_shared(at + G_at, sum[i]);
+                    ptx::st_shared(at + up_at, power_of_2(sum[i]));
+                    ptx::st_shared(at + down_at, power_of_2(all - sum[i]));
+                    ptx::st_shared(at + beta_at, now[i]);
+                    ptx::st_shared(at + near_at, power_of_2(sixteenth[i] - sum[i]));
                 }
-                ptx::barrier_arrive(gate.full(c - start));  // every lane for itself
+                ptx::mbarrier_arrive(gate.full(c - start));  // every lane for itself
             }
         } else if (lane == 0 && threadIdx.x / 32 - 2 < L::groups) {
             const uint32_t of = threadIdx.x / 32 - 2;
             const auto out = outputs_of(of);
             for (uint32_t c = first; c < last; ++c) {
                 out.wait_full(c - first);
-                ptx::store_box(maps.o, out.at(c - first), column_block * D + 64 * of, c * chunk, h, b,
+                ptx::tma_store(maps.o, out.at(c - first), column_block * D + 64 * of, c * chunk, h, b,
                                ptx::evict_first);
-                ptx::store_commit();
-                ptx::store_wait_read<0>();
-                ptx::barrier_arrive(out.empty(c - first));
+                ptx::tma_store_commit();
+                ptx::tma_store_wait_read<0>();
+                ptx::mbarrier_arrive(out.empty(c - first));
             }
         }
     } else if (group == 1) {
-        if constexpr (D == 128) ptx::give_registers<104>();
-        else ptx::take_registers<200>();
+        if constexpr (D == 128) ptx::reg_dealloc<104>();
+        else ptx::reg_alloc<200>();
         // What lies above the diagonals stays zero.
         for (uint32_t at = p.at(0) + 16 * (threadIdx.x - 128); at < base + L::T::data_end; at += 16 * 128)
-            ptx::store_shared(at, {0, 0, 0, 0});
+            ptx::st_shared(at, {0, 0, 0, 0});
         for (uint32_t at = base + L::inverse_at + 16 * (threadIdx.x - 128); at < base + L::inverse_at + 8 * block_bytes;
              at += 16 * 128)
-            ptx::store_shared(at, {0, 0, 0, 0});
-        ptx::named_barrier(1, 128);
+            ptx::st_shared(at, {0, 0, 0, 0});
+        ptx::named_barrier_sync(1, 128);
 
         const auto times_keys = [&](float(&acc)[32], uint32_t rows, uint32_t keys) {
-            const ptx::Tile a(rows), b(keys);
-            ptx::matrix_fence();
+            const ptx::TileDescriptor a(rows), b(keys);
+            ptx::wgmma_fence();
 #pragma unroll
             for (int ks = 0; ks < R / 16; ++ks) {
                 const uint32_t off = ks / 4 * tile_bytes + ks % 4 * 32;
-                ptx::product_ss<E, 0, 0>(acc, a + off, b + off, ks > 0);
+                ptx::wgmma_ss<E, 0, 0>(acc, a + off, b + off, ks > 0);
             }
-            ptx::matrix_commit();
+            ptx::wgmma_commit();
         };
         // Makes acc diag(by) (acc ⊙ Γ), in blocks of 16 columns up to this warp's diagonal block, in which it becomes
         // zero above the diagonal and, unless wanted, on it; then calls f(block, whether it is the diagonal one).
@@ -380,7 +381,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                            below = base + L::below_at + buffer % 2 * 6 * block_bytes;
             gate.wait_full(n);
             const float beta0 = load_one(gates + beta_at + 4 * row), beta1 = load_one(gates + beta_at + 4 * row + 32);
-            ptx::matrix_wait<0>();
+            ptx::wgmma_wait<0>();
             ptx::hold(kk);
             each_decayed(kk, gates, beta0, beta1, false, [&](int m, auto on_diagonal) {
 #pragma unroll
@@ -388,7 +389,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     const float* x = kk + 8 * m + 4 * i;
                     if constexpr (decltype(on_diagonal)::value) {
                         const uint32_t at = diagonal + i * lower_at + col * column_bytes + lane / 4 * 4;
-                        ptx::store_shared(at, x[2 * i]), ptx::store_shared(at + column_bytes, x[2 * i + 1]);
+                        ptx::st_shared(at, x[2 * i]), ptx::st_shared(at + column_bytes, x[2 * i + 1]);
                         if (i == 0) store_word(diagonal + corner_at + 4 * lane, la::pack(__half{}, x[2], x[3]));
                     } else {
                         const uint32_t at = below + (warp * (warp - 1) / 2 + m) * block_bytes + lane / 4 * row_bytes +
@@ -442,7 +443,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 for (int m = 0; m < 7; ++m) {
 #pragma unroll
                     for (int i = (m + 1) / 4; i < 2; ++i) {
-                        const float4 y = ptx::load_shared(diagonal + of * lower_at + m * column_bytes + 16 * i);
+                        const float4 y = ptx::ld_shared_f32x4(diagonal + of * lower_at + m * column_bytes + 16 * i);
                         const float a[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
                         for (int n = 0; n < 4; ++n) {
@@ -453,26 +454,26 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 if (lane < 16) {
                     const uint32_t half[4] = {la::pack(__half{}, x[0], x[1]), la::pack(__half{}, x[2], x[3]),
                                               la::pack(__half{}, x[4], x[5]), la::pack(__half{}, x[6], x[7])};
-                    ptx::store_shared(x_at + lane * row_bytes + 16 * of, half);
+                    ptx::st_shared(x_at + lane * row_bytes + 16 * of, half);
                 }
                 __syncwarp();
                 {
                     float y[4] = {}, z[4] = {};
-                    const uint32_t x1 = load_matrix_transposed(x_at + (8 + lane % 8) * row_bytes + 16);
-                    tiny_product(y, load_matrix(x_at + lane % 8 * row_bytes),
-                                 load_matrix(diagonal + corner_at + lane % 8 * 16));
+                    const uint32_t x1 = ldmatrix_x1_trans(x_at + (8 + lane % 8) * row_bytes + 16);
+                    tiny_product(y, ldmatrix_x1(x_at + lane % 8 * row_bytes),
+                                 ldmatrix_x1(diagonal + corner_at + lane % 8 * 16));
                     tiny_product(z, la::pack(__half{}, -y[0], -y[1]), x1);
                     store_word(x_at + lane / 4 * row_bytes + 16 + lane % 4 * 4, la::pack(__half{}, z[0], z[1]));
                 }
             }
             if constexpr (with_outputs) {
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(qk);
                 release(q, n_out);
             }
             release(k, n_all);
             if constexpr (delta) {
-                ptx::named_barrier(1, 128);
+                ptx::named_barrier_sync(1, 128);
                 queue_keys(kk, next);
             }
             if constexpr (with_outputs) {
@@ -481,9 +482,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 const uint32_t p_row = p.at(n_out) + (16 * warp + lane % 16) * 128;
                 each_decayed(qk, gates, work.scale, work.scale, true, [&](int m, auto) {
                     const float* x = qk + 8 * m;
-                    ptx::store_matrices(p_row + (((2 * m + lane / 16) ^ (lane % 8)) * 16), la::pack(E{}, x[0], x[1]),
-                                        la::pack(E{}, x[2], x[3]), la::pack(E{}, x[4], x[5]),
-                                        la::pack(E{}, x[6], x[7]));
+                    ptx::stmatrix_x4(p_row + (((2 * m + lane / 16) ^ (lane % 8)) * 16), la::pack(E{}, x[0], x[1]),
+                                     la::pack(E{}, x[2], x[3]), la::pack(E{}, x[4], x[5]), la::pack(E{}, x[6], x[7]));
                 });
                 hand_over(p, n_out);
             }
@@ -497,15 +497,14 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     const float beta0 = load_one(gates + beta_at + 4 * row),
                                 beta1 = load_one(gates + beta_at + 4 * row + 32);
                     const auto below_of = [&](uint32_t(&to)[4], int i, int m) {
-                        load_matrices(to, below + (i * (i - 1) / 2 + m) * block_bytes + columns_of);
+                        ldmatrix_x4(to, below + (i * (i - 1) / 2 + m) * block_bytes + columns_of);
                     };
                     uint32_t done[4], a[3][4], x[4];
                     float y[3][8] = {};
-                    load_matrices(done, inverse + warp * block_bytes + rows_of);
+                    ldmatrix_x4(done, inverse + warp * block_bytes + rows_of);
 #pragma unroll
                     for (int i = 0; i < levels; ++i) below_of(a[i], warp + 1 + i, warp);
-                    if constexpr (levels > 0)
-                        ptx::load_matrices_transposed(x, inverse + (warp + 1) * block_bytes + rows_of);
+                    if constexpr (levels > 0) ptx::ldmatrix_x4_trans(x, inverse + (warp + 1) * block_bytes + rows_of);
                     uint32_t out[4];
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
@@ -513,7 +512,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                         const float by = i % 2 ? beta1 : beta0;
                         out[i] = la::pack(E{}, e.x * by, e.y * by);
                     }
-                    ptx::store_matrices_transposed(put + warp * 16 * 128, out[0], out[1], out[2], out[3]);
+                    ptx::stmatrix_x4_trans(put + warp * 16 * 128, out[0], out[1], out[2], out[3]);
 #pragma unroll
                     for (int s = 0; s < levels; ++s) {
                         uint32_t minus[4];
@@ -525,15 +524,14 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
 #pragma unroll
                         for (int i = 0; i < 4; ++i) minus[i] = la::pack(__half{}, -y[s][2 * i], -y[s][2 * i + 1]);
                         block_product(z, minus, x);
-                        if (s + 1 < levels)
-                            ptx::load_matrices_transposed(x, inverse + (warp + 2 + s) * block_bytes + rows_of);
+                        if (s + 1 < levels) ptx::ldmatrix_x4_trans(x, inverse + (warp + 2 + s) * block_bytes + rows_of);
 #pragma unroll
                         for (int i = 0; i < 4; ++i) {
                             const float by = i % 2 ? beta1 : beta0;
                             done[i] = la::pack(__half{}, z[2 * i], z[2 * i + 1]);
                             out[i] = la::pack(E{}, z[2 * i] * by, z[2 * i + 1] * by);
                         }
-                        ptx::store_matrices_transposed(put + (warp + 1 + s) * 16 * 128, out[0], out[1], out[2], out[3]);
+                        ptx::stmatrix_x4_trans(put + (warp + 1 + s) * 16 * 128, out[0], out[1], out[2], out[3]);
                     }
                 };
                 if (warp == 0) columns(std::integral_constant<int, 3>{});
@@ -542,14 +540,14 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 else columns(std::integral_constant<int, 0>{});
                 hand_over(t, n_all);
             }
-            ptx::barrier_arrive(gate.empty(n_all));
+            ptx::mbarrier_arrive(gate.empty(n_all));
             // Into the buffer that no warp reads any more, after the last chunk too.
             if constexpr (delta) leave_keys(kk, next, n_all + 1);
         };
         for (uint32_t c = start; c < first; ++c) step(std::false_type{}, c);
         for (uint32_t c = first; c < last; ++c) step(std::true_type{}, c);
     } else {
-        ptx::take_registers<D == 128 ? 192 : 240>();
+        ptx::reg_alloc<D == 128 ? 192 : 240>();
         const uint32_t mine = group - 2;
         const auto out = outputs_of(mine);
         float s[R / 2];
@@ -577,8 +575,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             const uint32_t to = out.at(n) + transposed_rows(warp, lane_again());
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                ptx::store_matrices_transposed(to + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2],
-                                               packed[4 * j + 3]);
+                ptx::stmatrix_x4_trans(to + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2],
+                                       packed[4 * j + 3]);
             }
             hand_over(out, n);
         };
@@ -590,66 +588,65 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             [[maybe_unused]] float w[32], o[32], u[32];
             k.wait_full(n_all);
             if constexpr (with_outputs) q.wait_full(n_out);
-            if constexpr (L::groups == 2) ptx::named_barrier(2 + mine, 256);
+            if constexpr (L::groups == 2) ptx::named_barrier_sync(2 + mine, 256);
             if constexpr (delta) {
-                const ptx::Tile keys(k.at(n_all));
-                ptx::matrix_fence();
+                const ptx::TileDescriptor keys(k.at(n_all));
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    ptx::product_rs<E, 0>(w, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
-                                          keys + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                    ptx::wgmma_rs<E, 0>(w, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
+                                        keys + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
-                ptx::matrix_commit();
+                ptx::wgmma_commit();
             }
             if constexpr (with_outputs) {
                 if (c > first) leave(n_out - 1);
-                const ptx::Tile queries(q.at(n_out));
+                const ptx::TileDescriptor queries(q.at(n_out));
                 q.wait_full(n_out);
-                ptx::matrix_fence();
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
-                    ptx::product_rs<E, 0>(o, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
-                                          queries + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+                    ptx::wgmma_rs<E, 0>(o, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
+                                        queries + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
                 }
-                ptx::matrix_commit();
+                ptx::wgmma_commit();
             }
-            if constexpr (L::groups == 2) arrive_at_named_barrier(3 - mine, 256);
+            if constexpr (L::groups == 2) named_barrier_arrive(3 - mine, 256);
             gate.wait_full(n_all);
             v.wait_full(n_all);
             const uint32_t v_tile = v.at(n_all) + mine * tile_bytes + transposed_rows(warp, lane_again());
             if constexpr (delta) {
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(w);
                 if constexpr (with_outputs) ptx::hold(o);
 #pragma unroll
                 for (int i = 0; i < 16; ++i) {
                     if (i % 4 == 0)
-                        ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[i]),
-                                                      v_tile + i / 4 * 16 * 128);
+                        ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
                     const float2 up = load_pair(gate.at(n_all) + up_at + 4 * (8 * (i / 2) + col)),
                                  x = la::unpack(E{}, va[i]);
                     va[i] = la::pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
                 }
                 release_read(v, n_all, va);
-                const ptx::Tile inverse(t.at(n_all));
+                const ptx::TileDescriptor inverse(t.at(n_all));
                 t.wait_full(n_all);
-                ptx::matrix_fence();
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks)
-                    ptx::product_rs<E, 0>(u, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3],
-                                          inverse + ks * 32, ks > 0);
-                ptx::matrix_commit();
+                    ptx::wgmma_rs<E, 0>(u, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3],
+                                        inverse + ks * 32, ks > 0);
+                ptx::wgmma_commit();
             } else {
 #pragma unroll
                 for (int i = 0; i < 16; i += 4)
-                    ptx::load_matrices_transposed(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
+                    ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
             }
             const float all = load_one(gate.at(n_all) + up_at + 4 * 63);
 #pragma unroll
             for (int i = 0; i < R / 2; ++i) s[i] *= all;
             if constexpr (with_outputs) {
                 if constexpr (!delta) {
-                    ptx::matrix_wait<0>();
+                    ptx::wgmma_wait<0>();
                     ptx::hold(o);
                 }
                 release(q, n_out);
@@ -661,7 +658,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 }
             }
             if constexpr (delta) {
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(u);
                 release(t, n_all);
 #pragma unroll
@@ -676,32 +673,32 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ua[i] = la::pack(E{}, x.x * down.x, x.y * down.y);
             }
             if constexpr (!delta) release_read(v, n_all, va);
-            ptx::barrier_arrive(gate.empty(n_all));
-            const ptx::Tile keys(k.at(n_all), tile_bytes);
+            ptx::mbarrier_arrive(gate.empty(n_all));
+            const ptx::TileDescriptor keys(k.at(n_all), tile_bytes);
             ptx::hold(s);
-            ptx::matrix_fence();
+            ptx::wgmma_fence();
 #pragma unroll
             for (int ks = 0; ks < 4; ++ks)
-                ptx::product_rs<E, 1>(s, ua[4 * ks], ua[4 * ks + 1], ua[4 * ks + 2], ua[4 * ks + 3],
-                                      keys + ks * 16 * 128, 1);
-            ptx::matrix_commit();
+                ptx::wgmma_rs<E, 1>(s, ua[4 * ks], ua[4 * ks + 1], ua[4 * ks + 2], ua[4 * ks + 3], keys + ks * 16 * 128,
+                                    1);
+            ptx::wgmma_commit();
             if constexpr (with_outputs) {
-                const ptx::Tile scores(p.at(n_out));
+                const ptx::TileDescriptor scores(p.at(n_out));
                 p.wait_full(n_out);
                 ptx::hold(o);
-                ptx::matrix_fence();
+                ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks)
-                    ptx::product_rs<E, 0>(o, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3],
-                                          scores + ks * 32, 1);
-                ptx::matrix_commit();
+                    ptx::wgmma_rs<E, 0>(o, va[4 * ks], va[4 * ks + 1], va[4 * ks + 2], va[4 * ks + 3], scores + ks * 32,
+                                        1);
+                ptx::wgmma_commit();
             }
-            ptx::matrix_wait<with_outputs ? 1 : 0>();
+            ptx::wgmma_wait<with_outputs ? 1 : 0>();
             ptx::hold(s);
             release(k, n_all);
             pack_state();
             if constexpr (with_outputs) {
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(o);
                 release(p, n_out);
 #pragma unroll
@@ -710,7 +707,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         };
         pack_state();
         // The two state warpgroups take turns in queueing their products with the state, the first one first.
-        if (L::groups == 2 && mine == 1) arrive_at_named_barrier(2, 256);
+        if (L::groups == 2 && mine == 1) named_barrier_arrive(2, 256);
         for (uint32_t c = start; c < first; ++c) step(std::false_type{}, c);
         for (uint32_t c = first; c < last; ++c) step(std::true_type{}, c);
         if (last > first) leave(last - 1 - first);

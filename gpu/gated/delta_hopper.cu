@@ -1,9 +1,9 @@
 // The kernel for Hopper, and its launch.
 #include <algorithm>
 
-#include "gpu/base/launch.hpp"
-#include "gpu/base/tensor_map.hpp"
 #include "gpu/gated/delta.cuh"
+#include "gpu/kit/launch.hpp"
+#include "gpu/kit/tensor_map.hpp"
 
 namespace causeway::gpu::gdr {
 

@@ -1,7 +1,7 @@
 // What the gated and delta-rule family computes on the GPU (core/gated/problem.hpp has the recurrence).
 #pragma once
 
-#include "gpu/base/layout.hpp"
+#include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "gpu/base/device.hpp"
-#include "gpu/base/launch.hpp"
 #include "gpu/gated/fma.cuh"
+#include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu {
 

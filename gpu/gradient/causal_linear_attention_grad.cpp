@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/tensor/attention_check.hpp"
+#include "core/kit/check.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gradient/gated.hpp"

@@ -1,7 +1,7 @@
 #include "gpu/gradient/gated_chunks.hpp"
 
-#include "gpu/base/launch.hpp"
 #include "gpu/gated/fma.cuh"
+#include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu::gradient {
 

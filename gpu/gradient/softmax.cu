@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "gpu/base/element.cuh"
-#include "gpu/base/launch.hpp"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/launch.hpp"
 #include "gpu/softmax/rows.cuh"
 #include "gpu/softmax/tile.cuh"
 
@@ -96,8 +96,8 @@ __global__ __launch_bounds__(GradTile<D>::threads) void dq_mma(const __grid_cons
                                               [&](int i) { return line.k() + (j + i) * c.k_stride[2]; });
         load_rows<E, D, T::other, T::threads>(v, c.dv, c.aligned_kv, count,
                                               [&](int i) { return line.v() + (j + i) * c.v_stride[2]; });
-        copy_commit();
-        copy_wait<0>();
+        cp_async_commit();
+        cp_async_wait<0>();
         __syncthreads();
         float s[NS][4] = {}, dp[NS][4] = {};
 #pragma unroll
@@ -157,7 +157,7 @@ __global__ __launch_bounds__(GradTile<D>::threads) void dkv_mma(const __grid_con
         load_rows<E, D, T::other, T::threads>(q, c.d, c.aligned_q, count, [&](int i) { return line.q(row0 + i); });
         load_rows<E, D, T::other, T::threads>(dO, c.dv, g.aligned_dO, count,
                                               [&](int i) { return beside<E>(g.dO, line.o(row0 + i), c.o); });
-        copy_commit();
+        cp_async_commit();
         if (threadIdx.x < T::other) {
             const int i = threadIdx.x;
             const int64_t at = int64_t{line.line} * c.rows + row0 + i;
@@ -165,7 +165,7 @@ __global__ __launch_bounds__(GradTile<D>::threads) void dkv_mma(const __grid_con
             lse2[i] = real ? g.lse2[at] : 0.0f, sum[i] = real ? g.D[at] : 0.0f,
             limit[i] = real ? line.limit(row0 + i) : 0;
         }
-        copy_wait<0>();
+        cp_async_wait<0>();
         __syncthreads();
         float s[NS][4] = {}, dp[NS][4] = {};
 #pragma unroll
@@ -190,7 +190,7 @@ __global__ __launch_bounds__(GradTile<D>::threads) void dkv_mma(const __grid_con
         add_weighed<E, D>(dv, s, shared_address(dO), 0, column0);
         add_weighed<E, D>(dk, dp, shared_address(q), 0, column0);
     }
-    copy_wait<0>();
+    cp_async_wait<0>();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int32_t key = key0 + own + lane / 4 + 8 * i;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "gpu/base/device.hpp"
-#include "gpu/base/element.cuh"
-#include "gpu/base/launch.hpp"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/launch.hpp"
 #include "gpu/softmax/flash.hpp"
 #include "gpu/softmax/mma.cuh"
 #include "gpu/softmax/rows.cuh"

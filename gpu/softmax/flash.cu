@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "gpu/base/device.hpp"
-#include "gpu/base/element.cuh"
-#include "gpu/base/launch.hpp"
-#include "gpu/base/tensor_map.hpp"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/launch.hpp"
+#include "gpu/kit/tensor_map.hpp"
 #include "gpu/softmax/rows.cuh"
 #include "gpu/softmax/tile.cuh"
 
@@ -85,10 +85,10 @@ __global__ __launch_bounds__(Tile<D, KW>::threads,
     load_rows<E, D, BM, T::threads>(reinterpret_cast<E*>(memory + T::q_at), c.d, c.aligned_q, rows,
                                     [&](int i) { return line.q(unit.row0 + i); });
     if (first < last) load_keys(0, first);
-    copy_commit();
+    cp_async_commit();
     uint32_t q[T::hold_q ? steps : 1][4];
     if constexpr (T::hold_q) {
-        copy_wait<0>();
+        cp_async_wait<0>();
         __syncthreads();
 #pragma unroll
         for (int ks = 0; ks < steps; ++ks) load_q_step(q[ks], ks);
@@ -100,10 +100,10 @@ __global__ __launch_bounds__(Tile<D, KW>::threads,
     for (int i = 0; i < 2; ++i) limit[i] = line.limit(min(unit.row0 + own_row + quad + 8 * i, c.rows - 1));
     int stage = 0;
     for (int32_t j = first; j < last; j += BN, stage ^= 1) {
-        copy_wait<0>();
+        cp_async_wait<0>();
         __syncthreads();
         if (last - j > BN) load_keys(stage ^ 1, j + BN);
-        copy_commit();
+        cp_async_commit();
         const uint32_t k_at = base + 2 * stage * T::kv_bytes, v_at = k_at + T::kv_bytes;
         float s[NS][4] = {};
 #pragma unroll
@@ -169,7 +169,7 @@ __global__ __launch_bounds__(Tile<D, KW>::threads,
             if (lane % 4 == 0) line.store_lse(unit.split, row, lse2);
         }
     } else {
-        copy_wait<0>();
+        cp_async_wait<0>();
         __syncthreads();
         float* sums = reinterpret_cast<float*>(memory);  // [warp][row][D], then maxima and totals [warp][row]
         float *most = sums + KW * BM * D, *total = most + KW * BM;
@@ -419,7 +419,7 @@ namespace softmax {
 bool hopper_reaches(const SoftmaxArgs& a) {
     // The copy engine takes no stride of 0 (one head shared by broadcasting).
     const auto reached = [&](const void* data, Strides s, int64_t heads, int64_t tokens) {
-        return copy_engine_reaches(data, a.type, s) && (a.B == 1 || s.batch > 0) && (heads == 1 || s.head > 0) &&
+        return tma_reaches(data, a.type, s) && (a.B == 1 || s.batch > 0) && (heads == 1 || s.head > 0) &&
                (tokens == 1 || s.token > 0);
     };
     return device().hopper() && bytes_of(a.type) == 2 && a.d == a.dv && (a.d == 64 || a.d == 128) && a.M > 0 &&

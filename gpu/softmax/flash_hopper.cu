@@ -1,6 +1,6 @@
 // The launch of flash attention for Hopper: the only file of the folder compiled for sm_90a.
-#include "gpu/base/launch.hpp"
-#include "gpu/base/tensor_map.hpp"
+#include "gpu/kit/launch.hpp"
+#include "gpu/kit/tensor_map.hpp"
 #include "gpu/softmax/flash.hpp"
 #include "gpu/softmax/flash_hopper.cuh"
 

@@ -6,7 +6,7 @@
 // FlashAttention-3, section 3.2).
 #pragma once
 
-#include "gpu/base/ptx.cuh"
+#include "gpu/kit/ptx.cuh"
 #include "gpu/softmax/mma.cuh"
 #include "gpu/softmax/rows.cuh"
 
@@ -27,7 +27,7 @@ struct HopperTile {
 
 // S[64×128] = Q Kᵀ + S where add: both operands in shared memory, rows of 64 columns.
 template <class E>
-__device__ __forceinline__ void product_ss(float (&d)[64], uint64_t a, uint64_t b, int add) {
+__device__ __forceinline__ void wgmma_ss(float (&d)[64], uint64_t a, uint64_t b, int add) {
 #define CAUSEWAY_SS(type)                                                                                           \
     asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
                  " {" CAUSEWAY_R64                                                                                  \
@@ -59,29 +59,29 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
     const int32_t last = limit(n0 + BM - 1), steps = (last + BN - 1) / BN;
 
     if (threadIdx.x == 0) {
-        ptx::barrier_init(q_full, 1);
+        ptx::mbarrier_init(q_full, 1);
         for (int i = 0; i < T::stages; ++i) {
-            ptx::barrier_init(k_full + 8 * i, 1), ptx::barrier_init(v_full + 8 * i, 1);
-            ptx::barrier_init(k_empty + 8 * i, 8), ptx::barrier_init(v_empty + 8 * i, 8);
+            ptx::mbarrier_init(k_full + 8 * i, 1), ptx::mbarrier_init(v_full + 8 * i, 1);
+            ptx::mbarrier_init(k_empty + 8 * i, 8), ptx::mbarrier_init(v_empty + 8 * i, 8);
         }
-        ptx::barrier_init_fence();
+        ptx::fence_mbarrier_init();
     }
     __syncthreads();
 
     if (group == 0) {
-        ptx::give_registers<24>();
+        ptx::reg_dealloc<24>();
         if (thread == 0) {
-            ptx::barrier_arrive_expect(q_full, T::tile);
+            ptx::mbarrier_arrive_expect_tx(q_full, T::tile);
             for (int i = 0; i < D / 64; ++i)
-                ptx::load_box(base + i * T::block, maps.q, q_full, 64 * i, n0, hq, b, ptx::evict_first);
+                ptx::tma_load(base + i * T::block, maps.q, q_full, 64 * i, n0, hq, b, ptx::evict_first);
             for (int32_t j = 0; j < steps; ++j) {
                 const int stage = j % T::stages;
                 const uint32_t parity = (j / T::stages & 1) ^ 1;
                 const auto load = [&](const CUtensorMap& map, uint32_t at, uint32_t full, uint32_t empty) {
-                    ptx::barrier_wait(empty + 8 * stage, parity);
-                    ptx::barrier_arrive_expect(full + 8 * stage, T::tile);
+                    ptx::mbarrier_wait(empty + 8 * stage, parity);
+                    ptx::mbarrier_arrive_expect_tx(full + 8 * stage, T::tile);
                     for (int i = 0; i < D / 64; ++i) {
-                        ptx::load_box(base + at + stage * T::tile + i * T::block, map, full + 8 * stage, 64 * i, j * BN,
+                        ptx::tma_load(base + at + stage * T::tile + i * T::block, map, full + 8 * stage, 64 * i, j * BN,
                                       h, b, ptx::evict_normal);
                     }
                 };
@@ -90,7 +90,7 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
             }
         }
     } else {
-        ptx::take_registers<240>();
+        ptx::reg_alloc<240>();
         const int own = 64 * (group - 1);
         const int32_t n = n0 + own + 16 * warp + lane / 4;  // this thread's first query; the other is n + 8
         const int32_t limits[2] = {limit(n), limit(n + 8)}, full = limit(n0 + own);
@@ -103,29 +103,29 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
 
         const auto queue_scores = [&](int32_t j) {
             const int stage = j % T::stages;
-            ptx::barrier_wait(k_full + 8 * stage, j / T::stages & 1);
-            ptx::matrix_fence();
-            const ptx::Tile q(q_at), k(base + T::k_at + stage * T::tile);
+            ptx::mbarrier_wait(k_full + 8 * stage, j / T::stages & 1);
+            ptx::wgmma_fence();
+            const ptx::TileDescriptor q(q_at), k(base + T::k_at + stage * T::tile);
 #pragma unroll
             for (int ks = 0; ks < D / 16; ++ks) {
                 const uint32_t at = ks / 4 * T::block + ks % 4 * 32;
-                product_ss<E>(s, q + at, k + at, ks > 0);
+                wgmma_ss<E>(s, q + at, k + at, ks > 0);
             }
-            ptx::matrix_commit();
+            ptx::wgmma_commit();
         };
         const auto queue_output = [&](int32_t j) {
             const int stage = j % T::stages;
-            ptx::barrier_wait(v_full + 8 * stage, j / T::stages & 1);
-            ptx::matrix_fence();
-            const ptx::Tile v(base + T::v_at + stage * T::tile, T::block);
+            ptx::mbarrier_wait(v_full + 8 * stage, j / T::stages & 1);
+            ptx::wgmma_fence();
+            const ptx::TileDescriptor v(base + T::v_at + stage * T::tile, T::block);
 #pragma unroll
             for (int ks = 0; ks < BN / 16; ++ks)
-                ptx::product_rs<E, 1>(o, p[4 * ks], p[4 * ks + 1], p[4 * ks + 2], p[4 * ks + 3], v + ks * 16 * 128, 1);
-            ptx::matrix_commit();
+                ptx::wgmma_rs<E, 1>(o, p[4 * ks], p[4 * ks + 1], p[4 * ks + 2], p[4 * ks + 3], v + ks * 16 * 128, 1);
+            ptx::wgmma_commit();
         };
         const auto release = [&](uint32_t empty, int32_t j) {
             __syncwarp();
-            if (lane == 0) ptx::barrier_arrive(empty + 8 * (j % T::stages));
+            if (lane == 0) ptx::mbarrier_arrive(empty + 8 * (j % T::stages));
         };
         // Scores to weights in s; back: what the sums so far are to be multiplied by.
         const auto weigh = [&](int32_t j) {
@@ -163,10 +163,10 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
             for (int i = 0; i < 32; ++i) p[i] = pack<E>(s[2 * i], s[2 * i + 1]);
         };
 
-        ptx::barrier_wait(q_full, 0);
+        ptx::mbarrier_wait(q_full, 0);
         if (steps > 0) {
             queue_scores(0);
-            ptx::matrix_wait<0>();
+            ptx::wgmma_wait<0>();
             ptx::hold(s);
             release(k_empty, 0);
             weigh(0);
@@ -174,11 +174,11 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
             for (int32_t j = 1; j < steps; ++j) {
                 queue_scores(j);
                 queue_output(j - 1);
-                ptx::matrix_wait<1>();
+                ptx::wgmma_wait<1>();
                 ptx::hold(s);
                 release(k_empty, j);
                 weigh(j);
-                ptx::matrix_wait<0>();
+                ptx::wgmma_wait<0>();
                 ptx::hold(o);
                 release(v_empty, j - 1);
 #pragma unroll
@@ -186,7 +186,7 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
                 round_weights();
             }
             queue_output(steps - 1);
-            ptx::matrix_wait<0>();
+            ptx::wgmma_wait<0>();
             ptx::hold(o);
         }
         float inverse[2];
@@ -200,7 +200,7 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
                 c.lse[(int64_t{b} * c.heads * c.group + hq) * c.N + n + 8 * r] = lse2 * ln2;
         }
         // The output goes where this warpgroup's queries were.
-        ptx::named_barrier(group, 128);
+        ptx::named_barrier_sync(group, 128);
         const uint32_t to = q_at + (16 * warp + lane % 16) * 128;
 #pragma unroll
         for (int i = 0; i < D / 16; ++i) {
@@ -208,16 +208,16 @@ __global__ __launch_bounds__(HopperTile<D>::threads, 1) void flash_hopper(const 
 #pragma unroll
             for (int e = 0; e < 4; ++e)
                 x[e] = pack<E>(o[8 * i + 2 * e] * inverse[e % 2], o[8 * i + 2 * e + 1] * inverse[e % 2]);
-            ptx::store_matrices(to + i / 4 * T::block + ((2 * (i % 4) + lane / 16) ^ (lane % 8)) * 16, x[0], x[1], x[2],
-                                x[3]);
+            ptx::stmatrix_x4(to + i / 4 * T::block + ((2 * (i % 4) + lane / 16) ^ (lane % 8)) * 16, x[0], x[1], x[2],
+                             x[3]);
         }
-        ptx::proxy_fence();
-        ptx::named_barrier(group, 128);
+        ptx::fence_proxy_async();
+        ptx::named_barrier_sync(group, 128);
         if (thread == 0 && n0 + own < c.N) {
             for (int i = 0; i < D / 64; ++i)
-                ptx::store_box(maps.o, q_at + i * T::block, 64 * i, n0 + own, hq, b, ptx::evict_first);
-            ptx::store_commit();
-            ptx::store_wait_read<0>();
+                ptx::tma_store(maps.o, q_at + i * T::block, 64 * i, n0 + own, hq, b, ptx::evict_first);
+            ptx::tma_store_commit();
+            ptx::tma_store_wait_read<0>();
         }
     }
 }

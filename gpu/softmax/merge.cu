@@ -1,7 +1,7 @@
 // The last step of attention over split keys.
 #include "gpu/base/device.hpp"
-#include "gpu/base/element.cuh"
-#include "gpu/base/launch.hpp"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/launch.hpp"
 #include "gpu/softmax/mma.cuh"
 #include "gpu/softmax/rows.cuh"
 

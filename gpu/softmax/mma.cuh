@@ -18,20 +18,20 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
 __device__ __forceinline__ void copy_16(uint32_t to, const void* from, bool real) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(real ? 16 : 0) : "memory");
 }
-__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // All but the `left` youngest groups of this thread's copies have arrived.
 template <int left>
-__device__ __forceinline__ void copy_wait() {
+__device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 
-__device__ __forceinline__ void load_matrices(uint32_t (&x)[4], uint32_t from) {
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                  : "r"(from)
                  : "memory");
 }
-__device__ __forceinline__ void load_matrices_transposed(uint32_t (&x)[4], uint32_t from) {
+__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&x)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                  : "r"(from)

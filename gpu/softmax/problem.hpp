@@ -1,7 +1,7 @@
 // What softmax attention computes on the GPU (core/softmax/problem.hpp has the definition).
 #pragma once
 
-#include "gpu/base/layout.hpp"
+#include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 

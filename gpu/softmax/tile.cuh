@@ -9,7 +9,7 @@
 namespace causeway::gpu::softmax {
 
 // Rows [0, rows) from row(i): `columns` elements, then zeros to D; zeros from row `count` on. With `aligned` not there
-// before copy_wait and a barrier.
+// before cp_async_wait and a barrier.
 template <class E, int D, int rows, int threads, class Row>
 __device__ __forceinline__ void load_rows(E* to, int columns, bool aligned, int32_t count, Row&& row) {
     constexpr int pieces = D / 8;
@@ -33,7 +33,7 @@ __device__ __forceinline__ void load_rows(E* to, int columns, bool aligned, int3
 template <int D>
 __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t tile, int first, int ks) {
     const int lane = threadIdx.x % 32, i = first + lane % 16;
-    load_matrices(a, tile + i * (2 * D) + ((2 * ks + lane / 16) ^ (i % 8)) * 16);
+    ldmatrix_x4(a, tile + i * (2 * D) + ((2 * ks + lane / 16) ^ (i % 8)) * 16);
 }
 
 // S[16×8NS] += A Bᵀ, columns 16 ks ... of both: A as load_a left it, B the rows first ... of a tile.
@@ -45,7 +45,7 @@ __device__ __forceinline__ void add_scores(float (&s)[NS][4], const uint32_t (&a
     for (int n = 0; n < NS; n += 2) {
         uint32_t b[4];
         const int i = row + 8 * n;
-        load_matrices(b, tile + i * (2 * D) + (piece ^ (i % 8)) * 16);
+        ldmatrix_x4(b, tile + i * (2 * D) + (piece ^ (i % 8)) * 16);
         multiply_add<E>(s[n], a, b[0], b[1]);
         multiply_add<E>(s[n + 1], a, b[2], b[3]);
     }
@@ -64,7 +64,7 @@ __device__ __forceinline__ void add_weighed(float (&o)[NO][4], const float (&p)[
 #pragma unroll
         for (int n = 0; n < NO; n += 2) {
             uint32_t b[4];
-            load_matrices_transposed(b, tile + i * (2 * D) + ((column0 / 8 + n + lane / 16) ^ (i % 8)) * 16);
+            ldmatrix_x4_trans(b, tile + i * (2 * D) + ((column0 / 8 + n + lane / 16) ^ (i % 8)) * 16);
             multiply_add<E>(o[n], a, b[0], b[1]);
             multiply_add<E>(o[n + 1], a, b[2], b[3]);
         }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "gpu/base/element.cuh"
 #include "gpu/base/error.hpp"
+#include "gpu/kit/element.cuh"
 
 namespace causeway::gpu {
 

@@ -1,7 +1,7 @@
 #include "gpu/tensor/random.hpp"
 
-#include "gpu/base/element.cuh"
 #include "gpu/base/error.hpp"
+#include "gpu/kit/element.cuh"
 
 namespace causeway::gpu {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "gpu/base/layout.hpp"
+#include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 

@@ -7,7 +7,7 @@
 
 #include "core/tensor/tensor.hpp"
 #include "gpu/base/buffer.hpp"
-#include "gpu/base/layout.hpp"
+#include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 

@@ -4,6 +4,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/fuzz/readers.hpp"
+#include "tests/paths.hpp"
 #include "tests/temporary.hpp"
 
 using namespace causeway;
@@ -16,8 +17,7 @@ TEST_CASE("every input of the corpus is read or refused", "[fuzz][files]") {
                                          {"csv", fuzz::csv},
                                          {"json", fuzz::json}}) {
         int accepted = 0, refused = 0;
-        for (const auto& file :
-             std::filesystem::directory_iterator(std::string(CAUSEWAY_SOURCE_DIR) + "/tests/fuzz/corpus/" + format)) {
+        for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/tests/fuzz/corpus/" + format)) {
             INFO(file.path().string());
             const std::string bytes = read_bytes(file.path().string());
             REQUIRE_NOTHROW(reader({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}) ? ++accepted

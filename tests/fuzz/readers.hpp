@@ -13,7 +13,7 @@
 #include "core/base/csv.hpp"
 #include "core/tensor/npy.hpp"
 #include "core/tensor/safetensors.hpp"
-#include "lua/json.hpp"
+#include "lua/bind/json.hpp"
 
 namespace causeway::fuzz {
 

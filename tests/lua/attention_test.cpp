@@ -1,7 +1,7 @@
 // What the attention family adds to the shell beyond the call itself: costs, crossovers, decays.
 #include "tests/lua/shell.hpp"
 
-#include "lua/complete.hpp"
+#include "lua/shell/complete.hpp"
 #include "tests/catch.hpp"
 
 using causeway::testing::Shell;

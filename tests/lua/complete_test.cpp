@@ -1,9 +1,9 @@
-#include "lua/complete.hpp"
+#include "lua/shell/complete.hpp"
 
 #include <memory>
 
-#include "lua/bind.hpp"
-#include "lua/state.hpp"
+#include "lua/bind/bind.hpp"
+#include "lua/shell/state.hpp"
 #include "tests/catch.hpp"
 
 using namespace causeway::lua;

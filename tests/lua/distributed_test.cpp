@@ -7,6 +7,7 @@
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
+#include "tests/paths.hpp"
 
 using namespace causeway::testing;
 
@@ -28,7 +29,7 @@ Output run_mpi_script(int ranks, const std::string& script, const TemporaryFolde
         "' && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none "
         "ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=ignore_noninstrumented_modules=1 timeout -k 5 60 mpirun "
         "--oversubscribe -n " +
-        std::to_string(ranks) + " '" + CAUSEWAY_PROGRAM + "' script.lua > out 2> err < /dev/null";
+        std::to_string(ranks) + " '" + program_path() + "' script.lua > out 2> err < /dev/null";
     const int status = std::system(command.c_str());
     return {shell_status(status), read_bytes(folder / "out"), read_bytes(folder / "err")};
 }
@@ -222,7 +223,7 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
 }
 
 TEST_CASE("the experiments of tree decoding leave figures and tables", "[experiments][tree]") {
-    const std::string tree = CAUSEWAY_SOURCE_DIR "/experiments/tree/";
+    const std::string tree = source_dir() + "/experiments/tree/";
     const TemporaryFolder folder;
     const auto run = [&](std::vector<std::string> arguments) {
         std::filesystem::remove(folder / "out");

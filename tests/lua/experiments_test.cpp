@@ -4,6 +4,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
+#include "tests/paths.hpp"
 
 using causeway::testing::contains;
 using causeway::testing::Output;
@@ -13,7 +14,7 @@ using causeway::testing::TemporaryFolder;
 
 namespace {
 
-const std::string experiments = CAUSEWAY_SOURCE_DIR "/experiments/";
+const std::string experiments = source_dir() + "/experiments/";
 
 }  // namespace
 

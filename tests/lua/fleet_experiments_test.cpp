@@ -1,6 +1,7 @@
 // The experiments on low-rank attention run, in their shortest form, and leave what they promise.
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
+#include "tests/paths.hpp"
 
 using causeway::testing::contains;
 using causeway::testing::Output;
@@ -10,7 +11,7 @@ using causeway::testing::TemporaryFolder;
 
 namespace {
 
-const std::string fleet = CAUSEWAY_SOURCE_DIR "/experiments/fleet/";
+const std::string fleet = source_dir() + "/experiments/fleet/";
 
 }  // namespace
 

@@ -6,10 +6,10 @@
 #include <map>
 #include <memory>
 
-#include "lua/bind.hpp"
-#include "lua/display.hpp"
-#include "lua/evaluate.hpp"
-#include "lua/state.hpp"
+#include "lua/bind/bind.hpp"
+#include "lua/shell/display.hpp"
+#include "lua/shell/evaluate.hpp"
+#include "lua/shell/state.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary.hpp"
 

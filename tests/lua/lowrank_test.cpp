@@ -1,5 +1,5 @@
 // Low-rank factors as a person calls them: what is returned, options, the registry, help and completion, refused calls.
-#include "lua/complete.hpp"
+#include "lua/shell/complete.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
 

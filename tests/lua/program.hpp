@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/paths.hpp"
 #include "tests/temporary.hpp"
 
 namespace causeway::testing {
@@ -33,7 +34,7 @@ inline int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSI
 
 // The command line of causeway with these arguments, which must stay.
 inline std::vector<char*> command_line(std::vector<std::string>& arguments) {
-    arguments.emplace(arguments.begin(), CAUSEWAY_PROGRAM);
+    arguments.emplace(arguments.begin(), program_path());
     std::vector<char*> argv;
     for (auto& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);

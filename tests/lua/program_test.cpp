@@ -1,9 +1,10 @@
 // The command line: scripts, -e, -i, standard input, exit statuses and the text of errors.
 #include <signal.h>
 
-#include "lua/about.hpp"
+#include "lua/shell/about.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
+#include "tests/paths.hpp"
 
 using namespace causeway::testing;
 
@@ -199,7 +200,7 @@ TEST_CASE("memory that runs out is an error of the script", "[program]") {
 #else
         const std::string most = "200000";
 #endif
-        return std::system(("ulimit -v " + most + "; " CAUSEWAY_PROGRAM " " + folder / "script.lua" + " > " +
+        return std::system(("ulimit -v " + most + "; " + program_path() + " " + folder / "script.lua" + " > " +
                             folder / "out" + " 2> " + folder / "err")
                                .c_str());
     };
@@ -293,7 +294,7 @@ TEST_CASE("Ctrl-C ends a script with status 130", "[program][interrupt]") {
 TEST_CASE("a reader that goes away ends the program quietly", "[program]") {
     const TemporaryFolder folder;
     const std::string command =
-        CAUSEWAY_PROGRAM " -e 'while true do print(1) end' 2> " + folder / "err" + " | head -n 1 > " + folder / "out";
+        program_path() + " -e 'while true do print(1) end' 2> " + folder / "err" + " | head -n 1 > " + folder / "out";
     CHECK(std::system(command.c_str()) == 0);
     CHECK(read_bytes(folder / "out") == "1\n");
     CHECK(read_bytes(folder / "err") == "");
@@ -303,8 +304,8 @@ TEST_CASE("what could not be written is an error, with its reason where that is 
     const TemporaryFolder folder;
     const std::string full = " > /dev/full 2> " + folder / "err";
     const std::string sentence = "error: not everything could be written to standard output";
-    CHECK(std::system(("echo 'io.write(1)' | " CAUSEWAY_PROGRAM " -" + full).c_str()) != 0);
+    CHECK(std::system(("echo 'io.write(1)' | " + program_path() + " -" + full).c_str()) != 0);
     CHECK(read_bytes(folder / "err") == sentence + ": No space left on device\n");
-    CHECK(std::system(("echo 1 | " CAUSEWAY_PROGRAM + full).c_str()) != 0);  // the shell's own flush met it first
+    CHECK(std::system(("echo 1 | " + program_path() + full).c_str()) != 0);  // the shell's own flush met it first
     CHECK(read_bytes(folder / "err") == sentence + "\n");
 }

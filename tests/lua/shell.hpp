@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "lua/bind.hpp"
-#include "lua/display.hpp"
-#include "lua/state.hpp"
+#include "lua/bind/bind.hpp"
+#include "lua/shell/display.hpp"
+#include "lua/shell/state.hpp"
 #include "tests/temporary.hpp"
 
 namespace causeway::testing {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/base/parallel.hpp"
-#include "lua/bind.hpp"
-#include "lua/state.hpp"
+#include "lua/bind/bind.hpp"
+#include "lua/shell/state.hpp"
 #include "tests/catch.hpp"
 
 using namespace causeway;

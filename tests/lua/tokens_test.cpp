@@ -1,4 +1,4 @@
-#include "lua/tokens.hpp"
+#include "lua/shell/tokens.hpp"
 
 #include <string>
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/exact/product.hpp"
 #include "core/gated/linear_attention.hpp"
 #include "core/gated/step.hpp"
+#include "core/kit/product.hpp"
 #include "core/tensor/linalg.hpp"
 #include "tests/catch.hpp"
 #include "tests/proofs/causal.hpp"

@@ -11,6 +11,7 @@
 #include "core/base/csv.hpp"
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
+#include "tests/paths.hpp"
 
 namespace causeway::proofs {
 
@@ -53,7 +54,7 @@ struct Table {
 };
 
 inline Table read_table(const std::string& name) {
-    const Source source(std::string(CAUSEWAY_SOURCE_DIR) + "/proofs/tables/" + name);
+    const Source source(source_dir() + "/proofs/tables/" + name);
     const auto text = source.text();
     csv::Reader reader({text.data(), static_cast<std::size_t>(text.size())}, name);
     Table out{reader.columns(), {}};

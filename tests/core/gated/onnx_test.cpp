@@ -12,6 +12,7 @@
 #include "tests/catch.hpp"
 #include "tests/core/exact/problems.hpp"
 #include "tests/core/gated/problems.hpp"
+#include "tests/paths.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -20,7 +21,7 @@ namespace {
 
 std::vector<std::string> case_files() {
     std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(CAUSEWAY_SOURCE_DIR "/tests/data/onnx"))
+    for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/data/onnx"))
         if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
     std::sort(files.begin(), files.end());
     return files;

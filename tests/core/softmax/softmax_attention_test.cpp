@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "core/base/parallel.hpp"
-#include "core/softmax/exp.hpp"
+#include "core/kit/exp.hpp"
 #include "core/softmax/flash.hpp"
 #include "core/tensor/rearrange.hpp"
 #include "tests/core/softmax/problems.hpp"

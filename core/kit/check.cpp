@@ -1,0 +1,61 @@
+#include "core/kit/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/text.hpp"
+
+namespace causeway {
+
+std::array<Index, 4> four_sizes(const Tensor& A, const char* name) {
+    const int n = A.ndim();
+    if (n < 2 || n > 4)
+        fail(name, ": a ", A.summary(),
+             ", expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    const auto& s = A.shape();
+    return {n > 3 ? s[0] : 1, n > 2 ? s[n - 3] : 1, s[n - 2], s[n - 1]};
+}
+
+void check_like(const char* name, const Tensor& A, const Tensor& B, const char* like) {
+    if (A.ndim() != B.ndim())
+        fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (",
+             B.shape().text(), ")");
+    if (A.dtype() != B.dtype())
+        fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
+}
+
+void check_equal(const char* name, const char* what, Index got, Index expected, const char* like) {
+    if (got != expected) fail(name, ": ", what, " ", got, ", expected ", expected, " like ", like);
+}
+
+void check_scale(double scale, DType type) {
+    const bool finite = type == DType::f64 ? std::isfinite(scale) : std::isfinite(static_cast<float>(scale));
+    if (!finite) fail("scale: ", scale, ", expected a finite number");
+}
+
+std::size_t check_choice(const char* option, const std::string& value, const std::vector<std::string>& choices) {
+    const auto at = std::find(choices.begin(), choices.end(), value);
+    if (at == choices.end()) {
+        std::string known;
+        for (const auto& choice : choices) known += (known.empty() ? "\"" : ", \"") + choice + "\"";
+        fail(option, ": ", in_quotes(value), ", expected one of ", known, did_you_mean(value, choices));
+    }
+    return static_cast<std::size_t>(at - choices.begin());
+}
+
+AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length) {
+    const auto Q = four_sizes(q, "q"), K = four_sizes(k, "k"), V = four_sizes(v, "v");
+    check_like("k", k, q, "q");
+    check_like("v", v, q, "q");
+    check_equal("k", "batch", K[0], Q[0], "q");
+    if (one_length) check_equal("k", "length", K[2], Q[2], "q");
+    check_equal("k", "width", K[3], Q[3], "q");
+    check_equal("v", "batch", V[0], K[0], "k");
+    check_equal("v", "heads", V[1], K[1], "k");
+    check_equal("v", "length", V[2], K[2], "k");
+    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0)
+        fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
+    return {Q[0], K[1], K[1] == 0 ? 1 : Q[1] / K[1], Q[2], K[2], Q[3], V[3]};
+}
+
+}  // namespace causeway

@@ -1,0 +1,348 @@
+// Causal linear attention: the call, the registry of methods with those written in Lua, and operation counts.
+#include "core/exact/causal_linear_attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/text.hpp"
+#include "lua/bind/attention_args.hpp"
+#include "lua/bind/counting.hpp"
+#include "lua/bind/families.hpp"
+#include "lua/bind/gpu.hpp"
+#include "lua/bind/tensor_args.hpp"
+
+namespace causeway::lua {
+namespace {
+
+constexpr const char* registered =
+    "causeway.registered_methods";  // registry: list of the tables given to register_method
+
+}  // namespace
+
+std::vector<std::string> registered_names(lua_State* L) {
+    std::vector<std::string> names;
+    lua_getfield(L, LUA_REGISTRYINDEX, registered);
+    const auto n = static_cast<lua_Integer>(lua_rawlen(L, -1));
+    for (lua_Integer i = 1; i <= n; ++i) {
+        lua_rawgeti(L, -1, i);
+        lua_getfield(L, -1, "name");
+        names.push_back(lua_tostring(L, -1));
+        lua_pop(L, 2);
+    }
+    lua_pop(L, 1);
+    return names;
+}
+
+namespace {
+
+// Names and short names.
+std::vector<std::string> built_in_names() {
+    std::vector<std::string> names;
+    for (const auto& m : exact::methods()) names.insert(names.end(), {m.name, m.short_name});
+    return names;
+}
+
+Shape four_dimensional(const Tensor& A) {
+    const auto& s = A.shape();
+    return {A.ndim() > 3 ? s[0] : 1, A.ndim() > 2 ? s.back(2) : 1, s.back(1), s.back(0)};
+}
+
+// A method written in Lua: forward(B, C, V, options) with tensors of four dimensions. Pushes the table of the method
+// and returns true where one has the name.
+bool push_registered(lua_State* L, const std::string& name) {
+    const auto names = registered_names(L);
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) return false;
+    lua_getfield(L, LUA_REGISTRYINDEX, registered);
+    lua_rawgeti(L, -1, at - names.begin() + 1);
+    lua_remove(L, -2);
+    return true;
+}
+
+bool supports(lua_State* L, int method, const char* feature) {
+    const bool no = lua_getfield(L, method, feature) == LUA_TBOOLEAN && !lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return !no;
+}
+
+// Stack: ..., the method's table. Pushes the output. The shapes and options are checked as for the built-in methods, so
+// forward may trust them: B, C, V have four dimensions, options.decay is nil or a list with one γ per head.
+int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Tensor V) {
+    const int method = lua_gettop(L);
+    if (counting)
+        fail("opcount: the method \"", o.method,
+             "\" is written in Lua, only the operations of built-in definitions are counted");
+    const auto size = exact::check_inputs(B, C, V);
+    const auto gamma = exact::check_decay(o.decay, size.heads);
+    if (o.state || o.return_state) fail("state: the method \"", o.method, "\" carries no state");
+    if (!gamma.empty() && !supports(L, method, "decay"))
+        fail("decay: the method \"", o.method, "\" does not support it");
+    if (o.normalize && !supports(L, method, "normalize"))
+        fail("normalize: the method \"", o.method, "\" does not support it");
+    const Shape expected = four_dimensional(V);
+    lua_getfield(L, method, "forward");
+    push(L, B.reshape(four_dimensional(B)));
+    push(L, C.reshape(four_dimensional(C)));
+    push(L, V.reshape(expected));
+    lua_newtable(L);
+    if (!gamma.empty()) {
+        lua_createtable(L, static_cast<int>(gamma.size()), 0);
+        for (std::size_t i = 0; i < gamma.size(); ++i) {
+            lua_pushnumber(L, gamma[i]);
+            lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
+        }
+        lua_setfield(L, -2, "decay");
+    }
+    set_field(L, "normalize", o.normalize);
+    set_field(L, "scale", o.scale);
+    if (o.block) set_field(L, "block", *o.block);
+    lua_call(L, 4, 1);
+    if (!is_tensor(L, -1))
+        fail("method \"", o.method, "\": forward returned a ", type_name(L, -1), ", expected a Tensor");
+    const Tensor out = check_tensor(L, -1, "output");
+    if (out.shape() != expected && out.shape() != V.shape()) {
+        fail("method \"", o.method, "\": forward returned ", out.shape().text(), ", expected ", expected.text(),
+             " like V");
+    }
+    if (out.dtype() != V.dtype())
+        fail("method \"", o.method, "\": forward returned ", name(out.dtype()), ", expected ", name(V.dtype()),
+             " like V");
+    push(L, out.reshape(V.shape()));
+    return 1;
+}
+
+// causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...}.
+int causal_linear_attention_(lua_State* L) {
+    const Arguments given(L, call_forms::causal_linear_attention);
+    const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v");
+    const CausalOptions o = causal_options(L, given.options());
+    if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
+    const auto built_in = built_in_names();
+    if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
+        auto names = built_in;
+        for (auto& name : registered_names(L)) names.push_back(name);
+        names.push_back("auto");
+        fail("method: no method is named \"", o.method, "\"", did_you_mean(o.method, names));
+    }
+    const CausalResult result =
+        counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
+    push(L, result.O);
+    if (!o.return_state) return 1;
+    push(L, result.state);
+    return 2;
+}
+
+// Adds the name to those that Tab completes after method = (lua/lib/methods.lua).
+void complete_name(lua_State* L, const std::string& name) {
+    const int top = lua_gettop(L);
+    push_causeway(L);
+    for (const char* key : {"_options", "causal_linear_attention", "method"}) {
+        if (lua_getfield(L, -1, key) != LUA_TTABLE) return lua_settop(L, top);
+    }
+    lua_pushlstring(L, name.data(), name.size());
+    lua_rawseti(L, -2, static_cast<lua_Integer>(lua_rawlen(L, -2)) + 1);
+    lua_settop(L, top);
+}
+
+// register_method{name =, forward = function(B, C, V, options) ... end, short =, source =, time =, memory =, ...}
+int register_method(lua_State* L) {
+    if (!lua_istable(L, 1))
+        fail("register_method: expected a table {name = ..., forward = ...}, got a ", type_name(L, 1));
+    const Options options(L, 1, "register_method",
+                          {"name", "forward", "short", "source", "time", "memory", "decay", "normalize"});
+    const std::string name = options.string("name", "");
+    if (name.empty() || name == "auto") fail("name: \"", name, "\", expected the name of the new method");
+    for (const auto& taken : built_in_names()) {
+        if (taken == name) fail("name: \"", name, "\" is a built-in method");
+    }
+    for (char c : name) {
+        if (static_cast<unsigned char>(c) <= ' ' || c == 127)
+            fail("name: \"", name, "\", expected a name without spaces and control characters");
+    }
+    if (options.push("forward") != LUA_TFUNCTION)
+        fail("forward: expected a function(B, C, V, options), got a ", type_name(L, -1));
+    lua_pop(L, 1);
+    for (const char* key : {"short", "source", "time", "memory"}) options.string(key, "");
+    for (const char* key : {"decay", "normalize"}) options.boolean(key, true);
+
+    lua_getfield(L, LUA_REGISTRYINDEX, registered);
+    const auto names = registered_names(L);
+    const auto place = std::find(names.begin(), names.end(), name) - names.begin();  // the same name replaces
+    lua_newtable(L);  // a copy: later changes of the caller's table do not change the method
+    for (lua_pushnil(L); lua_next(L, 1);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_rawseti(L, -2, place + 1);
+    if (place == static_cast<std::ptrdiff_t>(names.size())) complete_name(L, name);
+    return 0;
+}
+
+// method_list(): every method as a table, in the order of the registry, those written in Lua last.
+int method_list(lua_State* L) {
+    lua_newtable(L);
+    lua_Integer n = 0;
+    const auto finish = [&](bool on_gpu) {
+        lua_newtable(L);
+        lua_pushliteral(L, "cpu");
+        lua_rawseti(L, -2, 1);
+        if (on_gpu) {
+            lua_pushliteral(L, "gpu");
+            lua_rawseti(L, -2, 2);
+        }
+        lua_setfield(L, -2, "device");
+        lua_rawseti(L, -2, ++n);
+    };
+    for (const auto& m : exact::methods()) {
+        lua_newtable(L);
+        set_field(L, "name", m.name);
+        set_field(L, "short", m.short_name);
+        set_field(L, "source", m.source);
+        set_field(L, "time", m.time);
+        set_field(L, "memory", m.memory);
+        set_field(L, "decay", true);
+        set_field(L, "normalize", true);
+        set_field(L, "state", m.state);
+        set_field(L, "auto", m.candidate);
+        set_field(L, "built_in", true);
+        if (m.block > 0) set_field(L, "block", m.block);
+        finish(runs_on_gpu(m.name));
+    }
+    for (const auto& name : registered_names(L)) {
+        push_registered(L, name);
+        const int method = lua_gettop(L);
+        lua_newtable(L);
+        for (const char* key : {"name", "short", "source", "time", "memory"}) {
+            lua_getfield(L, method, key);
+            lua_setfield(L, -2, key);
+        }
+        set_field(L, "decay", supports(L, method, "decay"));
+        set_field(L, "normalize", supports(L, method, "normalize"));
+        set_field(L, "state", false);
+        set_field(L, "auto", false);
+        set_field(L, "built_in", false);
+        lua_remove(L, method);
+        finish(false);
+    }
+    return 1;
+}
+
+// opcount(f, ...): the operations of the built-in definitions that f(...) calls.
+int opcount(lua_State* L) {
+    if (!lua_isfunction(L, 1)) fail("opcount: expected a function, got a ", type_name(L, 1));
+    OperationCount count;
+    struct Scope {
+        OperationCount* before;
+        int calls_before = std::exchange(counted_calls, 0);
+        explicit Scope(OperationCount* now) : before(std::exchange(counting, now)) {}
+        ~Scope() { counting = before, counted_calls = calls_before; }
+    };
+    {
+        const Scope scope(&count);
+        lua_call(L, lua_gettop(L) - 1, 0);
+        if (counted_calls == 0) {
+            fail(
+                "opcount: nothing that f called is counted, expected causal_linear_attention, linear_attention or "
+                "softmax_attention in it");
+        }
+    }
+    lua_newtable(L);
+    set_field(L, "multiplies", count.multiplies);
+    set_field(L, "adds", count.adds);
+    set_field(L, "exponentials", count.exponentials);
+    set_field(L, "divisions", count.divisions);
+    return 1;
+}
+
+// The sizes of one head among the options: N where asked for, r, d (default r), block, normalize.
+exact::Work work_of(const Options& options, const char* function, bool length) {
+    for (const char* key : {"N", "r"}) {
+        if ((length || key[0] != 'N') && !options.has(key))
+            fail(function, ": ", key, ": expected a number, got nothing");
+    }
+    exact::Work w;
+    w.N = length ? options.integer("N", 1) : 1;
+    w.r = options.integer("r", 1);
+    w.d = options.integer("d", w.r);
+    if (options.has("block")) {
+        w.block = options.integer("block", 0);
+        if (w.block < 1) fail("block: ", w.block, ", expected 1 or more");
+    }
+    w.normalize = options.boolean("normalize", false);
+    return w;
+}
+
+// cost(method, {N =, r =, d =, block =, normalize =, decay =}) -> {multiplies, adds, divisions, memory} in closed form
+int cost_(lua_State* L) {
+    const std::string name = check_string(L, 1, "cost: method");
+    refuse_more(L, 2, "cost");
+    const Options options(L, 2, "cost", {"N", "r", "d", "block", "normalize", "decay"});
+    const auto built_in = built_in_names();
+    if (std::find(built_in.begin(), built_in.end(), name) == built_in.end()) {
+        const auto written = registered_names(L);
+        if (std::find(written.begin(), written.end(), name) != written.end())
+            fail("cost: the method \"", name, "\" is written in Lua, only built-in methods have a closed form");
+    }
+    const auto& method = exact::method(name);
+    exact::Work w = work_of(options, "cost", true);
+    w.decay = options.boolean("decay", false);
+    const exact::Cost c = exact::cost(method, w);
+    lua_createtable(L, 0, 4);
+    set_field(L, "multiplies", c.operations.multiplies);
+    set_field(L, "adds", c.operations.adds);
+    set_field(L, "divisions", c.operations.divisions);
+    set_field(L, "memory", c.memory);
+    return 1;
+}
+
+// crossover{r =, d =, block =, normalize =, tiles =} -> the length from which hybrid takes fewer operations than
+// inner-product
+int crossover_(lua_State* L) {
+    const Options options(L, 1, "crossover", {"r", "d", "block", "normalize", "tiles"});
+    const bool dense = options.choice("tiles", "dense", {"dense", "triangular"}) == "dense";
+    lua_pushinteger(L, exact::crossover(work_of(options, "crossover", false),
+                                        dense ? exact::Tiles::dense : exact::Tiles::triangular));
+    return 1;
+}
+
+int push_decay(lua_State* L, Index heads, double (*gamma)(double head, double heads)) {
+    constexpr Index most = 1 << 20;
+    if (heads < 1 || heads > most) fail("h: ", heads, ", expected a number of heads from 1 to ", most);
+    Tensor out(DType::f64, {heads});
+    for (Index h = 0; h < heads; ++h) out.set(h, gamma(static_cast<double>(h), static_cast<double>(heads)));
+    push(L, out);
+    return 1;
+}
+
+// The slopes of ALiBi (Press et al. 2022): the geometric sequence 2^(-8/n), 2^(-16/n), ... for the largest power of two
+// n up to h, then every second slope of 2n heads. As decays: γ = exp(-slope).
+int alibi_slopes(lua_State* L) {
+    return push_decay(L, check_integer(L, 1, "h"), [](double head, double heads) {
+        const double n = std::exp2(std::floor(std::log2(heads)));
+        return head < n ? std::exp2(-8 * (head + 1) / n) : std::exp2(-4 * (2 * (head - n) + 1) / n);
+    });
+}
+
+// The decays of RetNet (Sun et al. 2023): γ = 1 - 2^(-5 - head), heads from 0.
+int retnet_decay(lua_State* L) {
+    return push_decay(L, check_integer(L, 1, "h"), [](double head, double) { return 1 - std::exp2(-5 - head); });
+}
+
+}  // namespace
+
+void open_attention(lua_State* L) {
+    lua_newtable(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, registered);
+    add_functions_by_device(L, {{"causal_linear_attention", guarded<causal_linear_attention_>}});
+    add_functions(L, {{"register_method", guarded<register_method>},
+                      {"method_list", guarded<method_list>},
+                      {"opcount", guarded<opcount>},
+                      {"cost", guarded<cost_>},
+                      {"crossover", guarded<crossover_>},
+                      {"alibi_slopes", guarded<alibi_slopes>},
+                      {"retnet_decay", guarded<retnet_decay>}});
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,227 @@
+#include "lua/bind/bind.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "core/base/text.hpp"
+#include "lua/bind/gpu.hpp"
+#include "lua/shell/state.hpp"  // embedded_chunk
+
+namespace causeway::lua {
+namespace {
+
+constexpr const char* tensor_type = "causeway.Tensor";
+
+[[noreturn]] void wrong_type(lua_State* L, int index, const char* argument, const char* expected) {
+    const std::string came = type_name(L, index);
+    if (came == "nil") fail(argument, ": expected ", expected, ", got nothing");
+    fail(argument, ": expected ", expected, ", got a ", came);
+}
+
+// Pushes "FILE:LINE: " of the nearest caller that is not one of the embedded Lua files, or "".
+void push_position(lua_State* L) {
+    lua_Debug caller;
+    for (int level = 1; lua_getstack(L, level, &caller); ++level) {
+        lua_getinfo(L, "Sl", &caller);
+        const bool embedded = std::string_view(caller.source).starts_with(embedded_chunk);
+        if (embedded || caller.currentline <= 0) continue;
+        lua_pushfstring(L, "%s:%d: ", caller.short_src, caller.currentline);
+        return;
+    }
+    lua_pushliteral(L, "");
+}
+
+constexpr std::size_t least_growth = std::size_t{256} << 20;
+
+// Bytes of tensors at which the garbage is collected next: those left after the last time, and half as many again.
+std::size_t next_collection = least_growth;
+
+void collect_garbage(lua_State* L) {
+    lua_gc(L, LUA_GCCOLLECT);
+    next_collection = memory::current() + std::max(least_growth, memory::current() / 2);
+}
+
+void collect_when_grown(lua_State* L) {
+    if (memory::current() > next_collection) collect_garbage(L);
+}
+
+}  // namespace
+
+bool reclaim(lua_State* L, int arguments) {
+    if (lua_gettop(L) < arguments) return false;
+    lua_settop(L, arguments);
+    const std::size_t before = memory::current() + gpu_bytes();
+    collect_garbage(L);
+    return memory::current() + gpu_bytes() < before;
+}
+
+void raise(lua_State* L, const std::string& message) {
+    push_position(L);
+    lua_pushlstring(L, message.data(), message.size());
+    lua_concat(L, 2);
+    lua_error(L);
+    __builtin_unreachable();
+}
+
+void push_causeway(lua_State* L) { lua_getfield(L, LUA_REGISTRYINDEX, "causeway"); }
+
+void add_functions(lua_State* L, std::initializer_list<Entry> entries) {
+    push_causeway(L);
+    for (const Entry& entry : entries) {
+        lua_pushcfunction(L, entry.function);
+        lua_setfield(L, -2, entry.name);
+    }
+    lua_pop(L, 1);
+}
+
+std::string type_name(lua_State* L, int index) {
+    if (is_tensor(L, index)) return "Tensor";
+    if (is_gpu_tensor(L, index)) return "Tensor on the GPU";
+    return lua_isnoneornil(L, index) ? "nil" : luaL_typename(L, index);
+}
+
+void push(lua_State* L, Tensor value) {
+    void* place = lua_newuserdatauv(L, sizeof(Tensor), 0);
+    new (place) Tensor(std::move(value));
+    luaL_setmetatable(L, tensor_type);
+    collect_when_grown(L);
+}
+
+bool is_tensor(lua_State* L, int index) { return luaL_testudata(L, index, tensor_type) != nullptr; }
+
+Tensor& check_tensor(lua_State* L, int index, const char* argument) {
+    if (!is_tensor(L, index)) wrong_type(L, index, argument, "a Tensor");
+    return *static_cast<Tensor*>(lua_touserdata(L, index));
+}
+
+double check_number(lua_State* L, int index, const char* argument) {
+    if (lua_type(L, index) != LUA_TNUMBER) wrong_type(L, index, argument, "a number");
+    return lua_tonumber(L, index);
+}
+
+Index check_integer(lua_State* L, int index, const char* argument) {
+    const double value = check_number(L, index, argument);
+    if (value != std::floor(value)) fail(argument, ": ", value, ", expected a whole number");
+    if (!(std::abs(value) <= 9e15)) fail(argument, ": ", value, ", expected a whole number of at most 9e15");
+    return static_cast<Index>(value);
+}
+
+std::string check_string(lua_State* L, int index, const char* argument) {
+    if (lua_type(L, index) != LUA_TSTRING) wrong_type(L, index, argument, "a string");
+    std::size_t n = 0;
+    const char* text = lua_tolstring(L, index, &n);
+    return std::string(text, n);
+}
+
+void set_field(lua_State* L, const char* key, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, Index value) {
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, bool value) {
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, const std::string& value) {
+    lua_pushlstring(L, value.data(), value.size());
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, const char* value) {
+    lua_pushstring(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, const Tensor& value) {
+    push(L, value);
+    lua_setfield(L, -2, key);
+}
+
+int method_named(lua_State* L, const char* type, const char* hint) {
+    if (lua_type(L, 2) != LUA_TSTRING) fail("a Tensor is indexed as A(i, j), not with [ ]");
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+    const std::string wanted = lua_tostring(L, 2);
+    std::vector<std::string> names;
+    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1)) names.emplace_back(lua_tostring(L, -2));
+    std::sort(names.begin(), names.end());
+    fail(type, " has no method \"", wanted, "\"", did_you_mean(wanted, names), hint);
+}
+
+Options::Options(lua_State* L, int index, const char* function, std::vector<std::string> known)
+    : L_(L), index_(lua_isnoneornil(L, index) ? 0 : lua_absindex(L, index)) {
+    if (index_ == 0) return;
+    if (!lua_istable(L, index_) && known.empty())
+        fail(function, ": takes no options here, got a ", type_name(L, index_));
+    if (!lua_istable(L, index_))
+        fail(function, ": options: expected a table such as {", known.front(), " = ...}, got a ", type_name(L, index_));
+    for (lua_pushnil(L); lua_next(L, index_); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            fail(function, ": options are named, got the ", luaL_typename(L, -2), " key ",
+                 luaL_tolstring(L, -2, nullptr));
+        const std::string key = lua_tostring(L, -2);
+        bool found = false;
+        for (const auto& name : known) found = found || name == key;
+        if (!found) fail(function, ": unknown option \"", key, "\"", did_you_mean(key, known));
+    }
+}
+
+int Options::push(const char* key) const {
+    if (index_ == 0) {
+        lua_pushnil(L_);
+        return LUA_TNIL;
+    }
+    return lua_getfield(L_, index_, key);
+}
+
+bool Options::has(const char* key) const {
+    const bool given = push(key) != LUA_TNIL;
+    lua_pop(L_, 1);
+    return given;
+}
+
+double Options::number(const char* key, double otherwise) const {
+    const double value = push(key) == LUA_TNIL ? otherwise : check_number(L_, -1, key);
+    lua_pop(L_, 1);
+    return value;
+}
+
+Index Options::integer(const char* key, Index otherwise) const {
+    const Index value = push(key) == LUA_TNIL ? otherwise : check_integer(L_, -1, key);
+    lua_pop(L_, 1);
+    return value;
+}
+
+bool Options::boolean(const char* key, bool otherwise) const {
+    const int type = push(key);
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN) wrong_type(L_, -1, key, "true or false");
+    const bool value = type == LUA_TNIL ? otherwise : lua_toboolean(L_, -1) != 0;
+    lua_pop(L_, 1);
+    return value;
+}
+
+std::string Options::string(const char* key, const std::string& otherwise) const {
+    const std::string value = push(key) == LUA_TNIL ? otherwise : check_string(L_, -1, key);
+    lua_pop(L_, 1);
+    return value;
+}
+
+std::string Options::choice(const char* key, const std::string& otherwise,
+                            const std::vector<std::string>& choices) const {
+    const std::string value = string(key, otherwise);
+    for (const auto& name : choices) {
+        if (name == value) return value;
+    }
+    std::string list;
+    for (const auto& name : choices) list += (list.empty() ? "\"" : ", \"") + name + "\"";
+    fail(key, ": \"", value, "\", expected one of ", list, did_you_mean(value, choices));
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,112 @@
+// Helpers of the bindings: errors, tensors as userdata, option tables.
+// A binding file is a set of static functions, one table of names and one open function (lua/bind/families.hpp).
+#pragma once
+
+// The Lua library is the one built as C++: its errors are C++ exceptions, so destructors run when they pass.
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/tensor.hpp"
+
+namespace causeway::lua {
+
+// Raises `message` as a Lua error, with the position in the user's Lua file in front: the nearest caller that is not
+// one of the embedded files (lua/lib).
+[[noreturn]] void raise(lua_State* L, const std::string& message);
+
+// Collects the garbage, which the arguments (the lowest `arguments` values of the stack) are not; the rest is dropped.
+// True when that freed memory of tensors and the arguments are still in place.
+bool reclaim(lua_State* L, int arguments);
+
+// The function as Lua calls it: a C++ exception becomes a Lua error with the same sentence. A call that finds no memory
+// is made once more when the garbage held some, so a function that may throw OutOfMemory leaves its arguments in place.
+template <int (*F)(lua_State*)>
+int guarded(lua_State* L) {
+    const int arguments = lua_gettop(L);
+    std::string message;
+    for (bool again = true; again;) {
+        bool no_memory = false;
+        try {
+            return F(L);
+        } catch (const OutOfMemory& error) {
+            message = error.what();
+            no_memory = true;
+        } catch (const std::bad_alloc&) {
+            message = "out of memory";
+            no_memory = true;
+        } catch (const std::exception& error) {
+            message = error.what();
+        }
+        again = no_memory && reclaim(L, arguments);
+    }
+    raise(L, message);
+}
+
+// A function and its name.
+struct Entry {
+    const char* name;
+    lua_CFunction function;
+};
+
+// Puts the functions into the table `causeway`, where the shell's globals are looked up.
+void add_functions(lua_State* L, std::initializer_list<Entry> entries);
+
+// Pushes the table `causeway`.
+void push_causeway(lua_State* L);
+
+// "nil", "number", "string", "table", "function", "Tensor": what a message calls the value.
+std::string type_name(lua_State* L, int index);
+
+// Pushes a new userdata. The garbage is collected when tensors have grown much since the last time: the collector
+// itself sees only the few bytes of the handle.
+void push(lua_State* L, Tensor value);
+bool is_tensor(lua_State* L, int index);
+// Throw Error naming the argument: `B: expected a Tensor, got a number`.
+Tensor& check_tensor(lua_State* L, int index, const char* argument);
+double check_number(lua_State* L, int index, const char* argument);
+Index check_integer(lua_State* L, int index, const char* argument);
+std::string check_string(lua_State* L, int index, const char* argument);
+
+// Sets a field of the table at the top of the stack.
+void set_field(lua_State* L, const char* key, double value);
+void set_field(lua_State* L, const char* key, Index value);
+void set_field(lua_State* L, const char* key, bool value);
+void set_field(lua_State* L, const char* key, const std::string& value);
+void set_field(lua_State* L, const char* key, const char* value);
+void set_field(lua_State* L, const char* key, const Tensor& value);
+
+// A.name for the userdata and the name on the stack: pushes what upvalue 1, a table of methods, has under it. Throws
+// Error for another key, and for an unknown name with the nearest known one: `Tensor has no method "sise" (did you mean
+// "size"?)`, and `hint` behind it.
+int method_named(lua_State* L, const char* type, const char* hint = "");
+
+// The table of options at `index` (nil or none: no option given). Throws Error for a value that is not a table and
+// for an unknown key, with the nearest known one: `causal_linear_attention: unknown option "blocks" (did you mean
+// "block"?)`.
+class Options {
+public:
+    Options(lua_State* L, int index, const char* function, std::vector<std::string> known);
+
+    bool has(const char* key) const;
+    // The value pushed on the stack (nil where not given); returns its Lua type.
+    int push(const char* key) const;
+    // Throw Error when the value has another type: `decay: expected a number, got a string`.
+    double number(const char* key, double otherwise) const;
+    Index integer(const char* key, Index otherwise) const;
+    bool boolean(const char* key, bool otherwise) const;
+    std::string string(const char* key, const std::string& otherwise) const;
+    // One of the choices; another string is an error that names the nearest.
+    std::string choice(const char* key, const std::string& otherwise, const std::vector<std::string>& choices) const;
+
+private:
+    lua_State* L_;
+    int index_;  // 0: no table
+};
+
+}  // namespace causeway::lua

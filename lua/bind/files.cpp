@@ -1,0 +1,353 @@
+// load and save: a file's extension says its format.
+//
+//   .npy           one Tensor                                  core/tensor/npy.hpp
+//   .safetensors   a table of name -> Tensor, and metadata     core/tensor/safetensors.hpp
+//   .csv           an array of rows, each column -> value      core/base/csv.hpp
+//   .json          tables, strings, numbers, booleans          lua/bind/json.hpp
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "core/base/csv.hpp"
+#include "core/base/file.hpp"
+#include "core/base/interrupt.hpp"
+#include "core/base/text.hpp"
+#include "core/tensor/npy.hpp"
+#include "core/tensor/safetensors.hpp"
+#include "lua/bind/bind.hpp"
+#include "lua/bind/families.hpp"
+#include "lua/bind/json.hpp"
+
+namespace causeway::lua {
+namespace {
+
+constexpr std::size_t page = 1u << 20;  // bytes of text gathered before they are written
+constexpr const char* known_formats = ".npy, .safetensors, .csv or .json";
+
+std::string string_at(lua_State* L, int index) {
+    std::size_t n = 0;
+    const char* text = lua_tolstring(L, index, &n);
+    return std::string(text, n);
+}
+
+void push_string(lua_State* L, const std::string& text) { lua_pushlstring(L, text.data(), text.size()); }
+
+// ".npy" of "a/b.NPY"; "" where there is none.
+std::string extension_of(const std::string& path) {
+    const std::size_t dot = path.find_last_of("./");
+    if (dot == std::string::npos || path[dot] == '/') return "";
+    std::string out = path.substr(dot);
+    std::transform(out.begin(), out.end(), out.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return out;
+}
+
+bool is_known(const std::string& extension) {
+    return extension == ".npy" || extension == ".safetensors" || extension == ".csv" || extension == ".json";
+}
+
+bool exists(const std::string& path) {
+    struct stat info {};
+    return path.find('\0') == std::string::npos && ::stat(path.c_str(), &info) == 0;
+}
+
+// -- .npy and .safetensors ---------------------------------------------------------------------------------------
+
+int load_tensors(lua_State* L, const std::string& path) {
+    NamedTensors loaded = load_safetensors(path);
+    lua_createtable(L, 0, static_cast<int>(std::min<std::size_t>(loaded.tensors.size(), 1u << 20)));
+    for (auto& [name, tensor] : loaded.tensors) {
+        push_string(L, name);
+        push(L, std::move(tensor));
+        lua_rawset(L, -3);
+    }
+    lua_newtable(L);
+    for (const auto& [key, text] : loaded.metadata) {
+        push_string(L, key);
+        push_string(L, text);
+        lua_rawset(L, -3);
+    }
+    return 2;
+}
+
+void save_tensors(lua_State* L, const std::string& path, int value, const Options& options) {
+    if (is_tensor(L, value))
+        fail(
+            "save: a .safetensors file holds a table of name = Tensor, got a Tensor (give it a name, as in {A = A}, or "
+            "save it as .npy)");
+    if (!lua_istable(L, value))
+        fail("save: a .safetensors file holds a table of name = Tensor, got a ", type_name(L, value));
+    NamedTensors out;
+    for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            fail("save: a .safetensors file holds a table of name = Tensor, got the key ",
+                 luaL_tolstring(L, -2, nullptr));
+        const std::string name = string_at(L, -2);
+        if (!is_tensor(L, -1)) fail("save: ", in_quotes(name), ": expected a Tensor, got a ", type_name(L, -1));
+        out.tensors.emplace(name, check_tensor(L, -1, "value"));
+    }
+    if (options.push("metadata") != LUA_TNIL) {
+        if (!lua_istable(L, -1)) fail("save: metadata: expected a table of name = text, got a ", type_name(L, -1));
+        const int metadata = lua_gettop(L);
+        for (lua_pushnil(L); lua_next(L, metadata); lua_pop(L, 1)) {
+            if (lua_type(L, -2) != LUA_TSTRING)
+                fail("save: metadata: expected a table of name = text, got the key ", luaL_tolstring(L, -2, nullptr));
+            const std::string name = string_at(L, -2);
+            if (lua_type(L, -1) != LUA_TSTRING)
+                fail("save: metadata: ", in_quotes(name), ": expected text, got a ", type_name(L, -1));
+            out.metadata.emplace(name, string_at(L, -1));
+        }
+    }
+    lua_pop(L, 1);
+    save_safetensors(path, out);
+}
+
+// -- .csv --------------------------------------------------------------------------------------------------------
+
+void push_cell(lua_State* L, const csv::Cell& cell) {
+    if (const auto* flag = std::get_if<bool>(&cell)) lua_pushboolean(L, *flag);
+    else if (const auto* integer = std::get_if<std::int64_t>(&cell)) lua_pushinteger(L, *integer);
+    else if (const auto* number = std::get_if<double>(&cell)) lua_pushnumber(L, *number);
+    else if (const auto* text = std::get_if<std::string>(&cell)) push_string(L, *text);
+    else lua_pushnil(L);
+}
+
+int load_rows(lua_State* L, const std::string& path) {
+    const Buffer<char> text = Source(path).text();
+    csv::Reader reader({text.data(), static_cast<std::size_t>(text.size())}, path);
+    const std::vector<std::string>& columns = reader.columns();
+    lua_newtable(L);
+    std::vector<csv::Cell> row;
+    for (lua_Integer n = 1; reader.next(row); ++n) {
+        interrupt::check();
+        lua_newtable(L);
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            push_string(L, columns[i]);
+            push_cell(L, row[i]);
+            lua_rawset(L, -3);
+        }
+        lua_rawseti(L, -2, n);
+    }
+    lua_newtable(L);
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        push_string(L, columns[i]);
+        lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
+    }
+    return 2;
+}
+
+csv::Cell cell_at(lua_State* L, int index, lua_Integer row, const std::string& column) {
+    switch (lua_type(L, index)) {
+        case LUA_TNIL: return std::monostate{};
+        case LUA_TBOOLEAN: return lua_toboolean(L, index) != 0;
+        case LUA_TNUMBER:
+            return lua_isinteger(L, index) ? csv::Cell(std::int64_t{lua_tointeger(L, index)})
+                                           : csv::Cell(lua_tonumber(L, index));
+        case LUA_TSTRING: return string_at(L, index);
+        default:
+            fail("save: row ", row, ", column ", in_quotes(column),
+                 ": expected a number, a string or a boolean, got a ", type_name(L, index));
+    }
+}
+
+// The names of all columns, sorted; checks the form of the table on the way.
+std::vector<std::string> columns_of(lua_State* L, int value, lua_Integer count) {
+    std::set<std::string> names;
+    for (lua_Integer row = 1; row <= count; ++row) {
+        if (lua_rawgeti(L, value, row) != LUA_TTABLE)
+            fail("save: row ", row, ": expected a table of column = value, got a ", type_name(L, -1));
+        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+            if (lua_type(L, -2) != LUA_TSTRING)
+                fail("save: row ", row, ": expected a table of column = value, got the key ",
+                     luaL_tolstring(L, -2, nullptr));
+            std::string name = string_at(L, -2);
+            if (!names.contains(name)) names.insert(std::move(name));
+        }
+        lua_pop(L, 1);
+    }
+    return {names.begin(), names.end()};
+}
+
+std::vector<std::string> chosen_columns(lua_State* L, int list) {
+    std::vector<std::string> out;
+    for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; ++i) {
+        if (lua_type(L, -1) != LUA_TSTRING)
+            fail("save: columns: expected an array of names, got a ", type_name(L, -1), " at position ", i);
+        out.push_back(string_at(L, -1));
+        if (std::count(out.begin(), out.end(), out.back()) > 1)
+            fail("save: columns: ", in_quotes(out.back()), " is there twice");
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return out;
+}
+
+void save_rows(lua_State* L, const std::string& path, int value, const Options& options) {
+    if (!lua_istable(L, value)) fail("save: a .csv file holds a table of rows, got a ", type_name(L, value));
+    const auto count = static_cast<lua_Integer>(lua_rawlen(L, value));
+    for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
+        if (!lua_isinteger(L, -2) || lua_tointeger(L, -2) < 1 || lua_tointeger(L, -2) > count) {
+            fail("save: a .csv file holds an array of rows, each a table of column = value, got the key ",
+                 luaL_tolstring(L, -2, nullptr));
+        }
+    }
+    std::vector<std::string> columns = columns_of(L, value, count);
+    if (options.push("columns") != LUA_TNIL) {
+        if (!lua_istable(L, -1)) fail("save: columns: expected an array of names, got a ", type_name(L, -1));
+        const std::vector<std::string> all = std::exchange(columns, chosen_columns(L, lua_gettop(L)));
+        // One that no row has stays empty; not all of them.
+        const auto there = [&](const std::string& name) { return std::binary_search(all.begin(), all.end(), name); };
+        if (!all.empty() && !columns.empty() && std::none_of(columns.begin(), columns.end(), there))
+            fail("save: columns: no row has ", in_quotes(columns.front()),
+                 columns.size() > 1 ? " or any other of them" : "");
+    }
+    lua_pop(L, 1);
+    if (columns.empty()) fail("save: a .csv file has at least one column, got none");
+
+    Writer out(path);
+    std::string text;
+    csv::append_header(text, columns);
+    std::vector<csv::Cell> cells(columns.size());
+    for (lua_Integer row = 1; row <= count; ++row) {
+        lua_rawgeti(L, value, row);
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+            push_string(L, columns[i]);
+            lua_rawget(L, -2);
+            cells[i] = cell_at(L, -1, row, columns[i]);
+            lua_pop(L, 1);
+        }
+        lua_pop(L, 1);
+        csv::append_row(text, cells);
+        if (text.size() >= page) {
+            out.write(text);
+            text.clear();
+        }
+    }
+    out.write(text);
+    out.commit();
+}
+
+// -- .json -------------------------------------------------------------------------------------------------------
+
+int load_value(lua_State* L, const std::string& path) {
+    const Buffer<char> text = Source(path).text();
+    if (text.size() == 0) fail(path, ": the file is empty");
+    push_json(L, {text.data(), static_cast<std::size_t>(text.size())}, path);
+    return 1;
+}
+
+void save_value(lua_State* L, const std::string& path, int value) {
+    const std::string text = encode_json(L, value, path, true);
+    Writer out(path);
+    out.write(text);
+    out.write("\n");
+    out.commit();
+}
+
+// -- The two functions -------------------------------------------------------------------------------------------
+
+int load_file(lua_State* L, const std::string& path, const std::string& extension, int arguments) {
+    if (arguments > 1 && !lua_isnil(L, 2)) fail("load: a file takes no second argument, got a ", type_name(L, 2));
+    if (extension == ".npy") {
+        push(L, load_npy(path));
+        return 1;
+    }
+    if (extension == ".safetensors") return load_tensors(L, path);
+    if (extension == ".csv") return load_rows(L, path);
+    return load_value(L, path);
+}
+
+// Lua's own load, which is the upvalue, with all the arguments; returns the number of its results.
+int load_chunk(lua_State* L, int arguments) {
+    const int below = lua_gettop(L);
+    luaL_checkstack(L, arguments + 1, "too many arguments");
+    lua_pushvalue(L, lua_upvalueindex(1));
+    for (int i = 1; i <= arguments; ++i) lua_pushvalue(L, i);
+    lua_call(L, arguments, LUA_MULTRET);
+    return lua_gettop(L) - below;
+}
+
+// "weights.pt", "runs/1", not the beginning of a chunk such as "do" or "while t.x do": no space, and a folder or an
+// extension in letters and digits.
+bool is_like_a_path(const std::string& text) {
+    const auto plain = [](unsigned char c) { return std::isalnum(c) || c >= 0x80 || std::strchr("._-~/+", c); };
+    if (!std::all_of(text.begin(), text.end(), plain)) return false;
+    const std::size_t dot = text.rfind('.');
+    return text.find('/') != std::string::npos || (dot != std::string::npos && dot > 0 && dot + 1 < text.size());
+}
+
+// load(path) reads a file; anything that is no path of a known format is a chunk for Lua's own load. Code may look like
+// a path (`return t.csv`), and a path hardly ever is code: where no such file exists, what compiles is code.
+int load(lua_State* L) {
+    const int arguments = lua_gettop(L);
+    if (!lua_isstring(L, 1) && !lua_isfunction(L, 1)) {
+        fail("load: path: expected the path of a file, or Lua code, got ",
+             lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
+    }
+    const std::string text = lua_type(L, 1) == LUA_TSTRING ? string_at(L, 1) : "";
+    const bool one_line = !text.empty() && text.size() < 4096 && text.find('\n') == std::string::npos;
+    const std::string extension = one_line ? extension_of(text) : "";
+    const bool known = is_known(extension);
+    if (known && exists(text)) return load_file(L, text, extension, arguments);
+    const int results = load_chunk(L, arguments);
+    const bool is_code = results > 0 && !lua_isnil(L, -results);
+    if (is_code || !one_line) return results;
+    if (known) return load_file(L, text, extension, arguments);
+    if (!extension.empty() && exists(text))
+        fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    if (arguments == 1 && is_like_a_path(text))
+        fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ",
+             known_formats);
+    return results;
+}
+
+int save(lua_State* L) {
+    const std::string path = check_string(L, 1, "save: path");
+    if (lua_isnoneornil(L, 2)) fail("save: value: expected what to save, got nothing");
+    const std::string extension = extension_of(path);
+    if (!is_known(extension)) {
+        const std::string came = extension.empty() ? "no extension" : "the extension " + in_quotes(extension);
+        fail("save: ", in_quotes(path), " has ", came, ", expected ", known_formats,
+             did_you_mean(extension, {".npy", ".safetensors", ".csv", ".json"}));
+    }
+    if (extension == ".npy") {
+        Options(L, 3, "save", {});
+        if (lua_istable(L, 2))
+            fail("save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
+        if (!is_tensor(L, 2)) fail("save: a .npy file holds one Tensor, got a ", type_name(L, 2));
+        save_npy(path, check_tensor(L, 2, "value"));
+    } else if (extension == ".safetensors") {
+        save_tensors(L, path, 2, Options(L, 3, "save", {"metadata"}));
+    } else if (extension == ".csv") {
+        save_rows(L, path, 2, Options(L, 3, "save", {"columns"}));
+    } else {
+        Options(L, 3, "save", {});
+        save_value(L, path, 2);
+    }
+    return 0;
+}
+
+}  // namespace
+
+void open_files(lua_State* L) {
+    open_json(L);
+    add_functions(L, {{"save", guarded<save>}});
+    // Globals are found before `causeway` is asked, and Lua has a global `load`: it must itself become ours.
+    lua_getglobal(L, "load");
+    lua_pushcclosure(L, guarded<load>, 1);
+    lua_pushvalue(L, -1);
+    lua_setglobal(L, "load");
+    push_causeway(L);
+    lua_insert(L, -2);
+    lua_setfield(L, -2, "load");
+    lua_pop(L, 1);
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,344 @@
+#include "lua/bind/gpu.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "core/base/text.hpp"
+#include "core/tensor/rearrange.hpp"
+#include "lua/bind/counting.hpp"
+#include "lua/bind/families.hpp"
+#include "lua/bind/tensor_args.hpp"
+#include "lua/shell/about.hpp"
+#ifdef CAUSEWAY_GPU
+#include "gpu/base/device.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/exact/registry.hpp"
+#include "gpu/tensor/elementwise.hpp"
+#endif
+
+namespace causeway::lua {
+namespace {
+
+enum class Place { cpu, gpu };
+
+#ifdef CAUSEWAY_GPU
+
+constexpr const char* gpu_tensor_type = "causeway.GpuTensor";
+constexpr std::size_t least_growth = std::size_t{1} << 30;
+std::size_t next_collection = least_growth;
+
+// Pushes the tensor at `index` as it is there. A result goes where it can be: the GPU has no Float64.
+void push_moved(lua_State* L, int index, Place to, bool result = false) {
+    const bool stays = result && is_tensor(L, index) && check_tensor(L, index, "tensor").dtype() == DType::f64;
+    if (is_tensor(L, index) && to == Place::gpu && !stays) push(L, gpu::Tensor(check_tensor(L, index, "tensor")));
+    else if (is_gpu_tensor(L, index) && to == Place::cpu) push(L, check_gpu_tensor(L, index, "tensor").cpu());
+    else lua_pushvalue(L, index);
+}
+
+int collect(lua_State* L) {
+    static_cast<gpu::Tensor*>(luaL_checkudata(L, 1, gpu_tensor_type))->~Tensor();
+    lua_pushnil(L);
+    lua_setmetatable(L, 1);
+    return 0;
+}
+
+int to_string(lua_State* L) {
+    const std::string text = sentence(check_gpu_tensor(L, 1, "tostring").summary(), " on ", gpu::device().name);
+    lua_pushlstring(L, text.data(), text.size());
+    return 1;
+}
+
+int length(lua_State* L) {
+    lua_pushinteger(L, check_gpu_tensor(L, 1, "#").size());
+    return 1;
+}
+
+// a == b, as of tensors on the CPU: the same type, shape and elements.
+int equal(lua_State* L) {
+    bool same = false;
+    if (is_gpu_tensor(L, 1) && is_gpu_tensor(L, 2)) {
+        const gpu::Tensor &a = check_gpu_tensor(L, 1, "=="), &b = check_gpu_tensor(L, 2, "==");
+        same = a.dtype() == b.dtype() && a.shape() == b.shape() && identical(a.cpu(), b.cpu());
+    }
+    lua_pushboolean(L, same);
+    return 1;
+}
+
+int copy(lua_State* L) {
+    push(L, check_gpu_tensor(L, 1, "copy").copy());
+    return 1;
+}
+
+template <DType type>
+int to_type(lua_State* L) {
+    push(L, check_gpu_tensor(L, 1, "tensor").to(type));
+    return 1;
+}
+
+int reshape(lua_State* L) {
+    const gpu::Tensor& a = check_gpu_tensor(L, 1, "reshape");
+    push(L, a.reshape(check_new_shape(L, a.form())));
+    return 1;
+}
+
+// A:scaled(x): every element times x
+int scaled(lua_State* L) {
+    gpu::Tensor out = check_gpu_tensor(L, 1, "scaled").copy();
+    gpu::scale_by(out.data(), out.type(), out.size(), static_cast<float>(check_number(L, 2, "scaled: factor")),
+                  nullptr);
+    push(L, out);
+    return 1;
+}
+
+int cpu(lua_State* L) {
+    push_moved(L, 1, Place::cpu);
+    return 1;
+}
+
+int on_the_gpu(lua_State* L) {
+    lua_pushliteral(L, "gpu");
+    return 1;
+}
+
+int index(lua_State* L) { return method_named(L, "a Tensor on the GPU", ", A:cpu() has those of Tensor"); }
+
+int elements_stay(lua_State*) {
+    fail("elements of a Tensor on the GPU are not reached one by one: take a copy with A:cpu()");
+}
+
+#else
+
+void push_moved(lua_State* L, int index, Place, bool = false) { lua_pushvalue(L, index); }
+
+#endif
+
+// The same table with its tensors moved; a decay is read as numbers wherever it is.
+void push_moved_table(lua_State* L, int index, Place to, bool result) {
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, index);) {
+        const bool decay = lua_type(L, -2) == LUA_TSTRING && std::strcmp(lua_tostring(L, -2), "decay") == 0;
+        lua_pushvalue(L, -2);
+        if (decay) lua_pushvalue(L, -2);
+        else push_moved(L, lua_gettop(L) - 1, to, result);
+        lua_settable(L, -5);
+        lua_pop(L, 1);
+    }
+}
+
+void push_all_moved(lua_State* L, int index, Place to, bool result = false) {
+    if (lua_istable(L, index)) push_moved_table(L, index, to, result);
+    else push_moved(L, index, to, result);
+}
+
+// Where the tensors of a call are.
+struct Found {
+    int cpu = 0, gpu = 0;      // an argument there, counted from 1
+    std::string device;        // the option
+    bool inplace = false;      // likewise
+    Place state = Place::cpu;  // of the argument `state` of a step
+
+    Found(lua_State* L, int arguments) {
+        for (int i = 1; i <= arguments; ++i) {
+            note(L, i, i);
+            if (i == 4 && is_gpu_tensor(L, i)) state = Place::gpu;
+            if (!lua_istable(L, i)) continue;
+            for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+                if (lua_type(L, -2) != LUA_TSTRING) continue;
+                const std::string key = lua_tostring(L, -2);
+                if (key == "device" && lua_type(L, -1) == LUA_TSTRING) device = lua_tostring(L, -1);
+                if (key == "inplace") inplace = lua_toboolean(L, -1);
+                if (key == "state" && is_gpu_tensor(L, -1)) state = Place::gpu;
+                if (key != "decay") note(L, lua_gettop(L), i);
+            }
+        }
+    }
+
+private:
+    void note(lua_State* L, int index, int argument) {
+        if (is_tensor(L, index) && cpu == 0) cpu = argument;
+        if (is_gpu_tensor(L, index) && gpu == 0) gpu = argument;
+    }
+};
+
+// Upvalues: the function for tensors of the CPU, that for the GPU or nil.
+int where_tensors_are(lua_State* L) {
+    const int arguments = lua_gettop(L);
+    const Found found(L, arguments);
+    const bool chosen = found.device == "cpu" || found.device == "gpu";  // another word is the function's to refuse
+    if (found.cpu && found.gpu && !chosen) {
+        fail("device: argument ", found.cpu, " has a Tensor on the CPU and argument ", found.gpu,
+             " one on the GPU, expected all in one place (move with :gpu() or :cpu()), or the option device");
+    }
+    const Place home = found.gpu ? Place::gpu : Place::cpu;
+    const Place target = chosen ? (found.device == "gpu" ? Place::gpu : Place::cpu) : home;
+    const bool has_gpu_call = !lua_isnil(L, lua_upvalueindex(2));
+    if (target == Place::gpu) {
+        if (std::string why; !gpu_available(&why)) fail("device: \"gpu\" cannot be used, ", gpu_text());
+        if (!has_gpu_call) fail("device: \"gpu\", expected \"cpu\": this function runs on the CPU alone");
+        if (counting)
+            fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");
+    }
+    const bool moves = home != target || (found.cpu && found.gpu);
+    if (found.inplace && found.state != target) {
+        fail("inplace: true, but the state would be copied to the ", found.device,
+             ", expected it there (move with :gpu() or :cpu())");
+    }
+    lua_pushvalue(L, lua_upvalueindex(target == Place::gpu ? 2 : 1));
+    for (int i = 1; i <= arguments; ++i) {
+        if (moves) push_all_moved(L, i, target);
+        else lua_pushvalue(L, i);
+    }
+    lua_call(L, arguments, LUA_MULTRET);
+    const int last = lua_gettop(L);
+    if (home == target) return last - arguments;
+    for (int i = arguments + 1; i <= last; ++i) push_all_moved(L, i, home, true);
+    return last - arguments;
+}
+
+// A:gpu()
+int gpu_(lua_State* L) {
+    const Tensor& a = check_tensor(L, 1, "gpu");
+    if (!gpu_available()) fail("gpu: ", gpu_text());
+#ifdef CAUSEWAY_GPU
+    push(L, gpu::Tensor(a));
+    return 1;
+#else
+    static_cast<void>(a);
+    return 0;
+#endif
+}
+
+int itself(lua_State* L) {
+    lua_settop(L, 1);
+    return 1;
+}
+
+int on_the_cpu(lua_State* L) {
+    lua_pushliteral(L, "cpu");
+    return 1;
+}
+
+}  // namespace
+
+void push_on_cpu(lua_State* L, int index) { push_moved(L, index, Place::cpu); }
+
+void add_functions_by_device(lua_State* L, std::initializer_list<Entry> entries) {
+    push_causeway(L);
+    for (const Entry& entry : entries) {
+        lua_pushcfunction(L, entry.function);
+        if (const lua_CFunction on_gpu = gpu_call(entry.name)) lua_pushcfunction(L, on_gpu);
+        else lua_pushnil(L);
+        lua_pushcclosure(L, guarded<where_tensors_are>, 2);
+        lua_setfield(L, -2, entry.name);
+    }
+    lua_pop(L, 1);
+}
+
+#ifdef CAUSEWAY_GPU
+
+std::size_t gpu_bytes() { return gpu::bytes_in_use(); }
+
+bool gpu_available(std::string* why) { return gpu::device_available(why); }
+
+std::string gpu_name() { return gpu::device().name; }
+
+bool runs_on_gpu(const std::string& method) {
+    const auto& methods = gpu::causal_methods();
+    return std::any_of(methods.begin(), methods.end(), [&](const auto& m) { return m.name == method; });
+}
+
+void push(lua_State* L, gpu::Tensor value) {
+    void* place = lua_newuserdatauv(L, sizeof(gpu::Tensor), 0);
+    new (place) gpu::Tensor(std::move(value));
+    luaL_setmetatable(L, gpu_tensor_type);
+    if (gpu_bytes() > next_collection) {  // the collector sees only the few bytes of the handle
+        lua_gc(L, LUA_GCCOLLECT);
+        // Half as much again, but never most of what the device has left: a call that finds no room waits and maps
+        // memory anew.
+        const std::size_t used = gpu_bytes(), left = gpu::device().memory - std::min(gpu::device().memory, used);
+        next_collection = used + std::max(least_growth, std::min(used, left) / 2);
+    }
+}
+
+void set_field(lua_State* L, const char* key, const gpu::Tensor& value) {
+    push(L, value);
+    lua_setfield(L, -2, key);
+}
+
+bool is_gpu_tensor(lua_State* L, int index) { return luaL_testudata(L, index, gpu_tensor_type) != nullptr; }
+
+Tensor check_form(lua_State* L, int index, const char* argument) {
+    return is_gpu_tensor(L, index) ? check_gpu_tensor(L, index, argument).form() : check_tensor(L, index, argument);
+}
+
+gpu::Tensor& check_gpu_tensor(lua_State* L, int index, const char* argument) {
+    if (!is_gpu_tensor(L, index)) {
+        const std::string came = type_name(L, index);
+        fail(argument, ": expected a Tensor on the GPU, got ", came == "nil" ? "nothing" : "a " + came,
+             is_tensor(L, index) ? " on the CPU" : "");
+    }
+    return *static_cast<gpu::Tensor*>(lua_touserdata(L, index));
+}
+
+void open_gpu(lua_State* L) {
+    luaL_newmetatable(L, gpu_tensor_type);
+    const luaL_Reg metamethods[] = {
+        {"__gc", collect},        {"__tostring", guarded<to_string>}, {"__len", guarded<length>},
+        {"__eq", guarded<equal>}, {"__call", guarded<elements_stay>}, {"__newindex", guarded<elements_stay>},
+        {nullptr, nullptr}};
+    luaL_setfuncs(L, metamethods, 0);
+    lua_newtable(L);
+    const luaL_Reg methods[] = {{"copy", guarded<copy>},
+                                {"f32", guarded<to_type<DType::f32>>},
+                                {"f16", guarded<to_type<DType::f16>>},
+                                {"bf16", guarded<to_type<DType::bf16>>},
+                                {"reshape", guarded<reshape>},
+                                {"scaled", guarded<scaled>},
+                                {"cpu", guarded<cpu>},
+                                {"gpu", itself},
+                                {"device", on_the_gpu},
+                                {nullptr, nullptr}};
+    luaL_setfuncs(L, methods, 0);
+    push_causeway(L);
+    for (const char* of_both : {"eltype", "size", "length", "ndims"}) {
+        lua_getfield(L, -1, of_both);
+        lua_setfield(L, -3, of_both);
+    }
+    lua_pop(L, 1);
+    lua_pushcclosure(L, guarded<index>, 1);
+    lua_setfield(L, -2, "__index");
+    lua_pushliteral(L, "Tensor on the GPU");
+    lua_setfield(L, -2, "__name");
+    lua_pushliteral(L, "Tensor on the GPU");
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+    add_methods(L, {{"gpu", guarded<gpu_>}, {"cpu", itself}, {"device", on_the_cpu}});
+}
+
+#else
+
+std::size_t gpu_bytes() { return 0; }
+
+bool gpu_available(std::string* why) {
+    if (why) *why = "built without CUDA";
+    return false;
+}
+
+std::string gpu_name() { return {}; }
+
+bool runs_on_gpu(const std::string&) { return false; }
+
+bool is_gpu_tensor(lua_State*, int) { return false; }
+
+Tensor check_form(lua_State* L, int index, const char* argument) { return check_tensor(L, index, argument); }
+
+lua_CFunction gpu_call(const char*) { return nullptr; }
+
+void open_gpu(lua_State* L) { add_methods(L, {{"gpu", guarded<gpu_>}, {"cpu", itself}, {"device", on_the_cpu}}); }
+
+#endif
+
+}  // namespace causeway::lua

@@ -1,0 +1,146 @@
+// Time, memory and random numbers on the GPU.
+#include "lua/bind/gpu.hpp"
+
+#include "lua/bind/families.hpp"
+
+namespace causeway::lua {
+namespace {
+
+// has_gpu() -> true and its name, or false and why not
+int has_gpu(lua_State* L) {
+    std::string why;
+    const bool available = gpu_available(&why);
+    const std::string text = available ? gpu_name() : why;
+    lua_pushboolean(L, available);
+    lua_pushlstring(L, text.data(), text.size());
+    return 2;
+}
+
+}  // namespace
+}  // namespace causeway::lua
+
+#ifdef CAUSEWAY_GPU
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/base/device.hpp"
+#include "gpu/base/stream.hpp"
+#include "gpu/measure/copy_bandwidth.hpp"
+#include "gpu/tensor/random.hpp"
+#include "lua/bind/tensor_args.hpp"
+
+namespace causeway::lua {
+namespace {
+
+void need_gpu(const char* function) {
+    if (std::string why; !gpu_available(&why)) fail(function, ": no GPU: ", why);
+}
+
+// gpu_time(f, {repeats = 21, calls = 1}) -> seconds, the median of `repeats` times between events around `calls` calls,
+// for one
+int gpu_time(lua_State* L) {
+    if (!lua_isfunction(L, 1)) fail("gpu_time: expected a function, got a ", type_name(L, 1));
+    const Options options(L, 2, "gpu_time", {"repeats", "calls"});
+    const Index repeats = options.integer("repeats", 21), calls = options.integer("calls", 1);
+    if (repeats < 1 || calls < 1)
+        fail(repeats < 1 ? "repeats" : "calls", ": ", std::min(repeats, calls), ", expected 1 or more");
+    need_gpu("gpu_time");
+    const auto run = [&] {
+        for (Index i = 0; i < calls; ++i) {
+            lua_pushvalue(L, 1);
+            lua_call(L, 0, 0);
+        }
+    };
+    const GpuWaits unwaited(false);
+    run();
+    gpu::check(cudaStreamSynchronize(nullptr), "running kernels");
+    gpu::Event start, stop;
+    std::vector<double> seconds;
+    for (Index i = 0; i < repeats; ++i) {
+        start.record(nullptr);
+        run();
+        stop.record(nullptr);
+        seconds.push_back(static_cast<double>(stop.since(start)) * 1e-3 / static_cast<double>(calls));
+    }
+    std::sort(seconds.begin(), seconds.end());
+    lua_pushnumber(L, seconds[seconds.size() / 2]);
+    return 1;
+}
+
+// gpu_copy_rate(bytes) -> bytes read and written a second
+int gpu_copy_rate(lua_State* L) {
+    need_gpu("gpu_copy_rate");
+    const Index bytes = lua_isnoneornil(L, 1) ? Index{1} << 30 : check_integer(L, 1, "bytes");
+    if (bytes < 1 << 20) fail("bytes: ", bytes, ", expected at least ", 1 << 20);
+    lua_pushnumber(L, gpu::copy_bandwidth(static_cast<std::size_t>(bytes), nullptr));
+    return 1;
+}
+
+// gpu_memory() -> {used, peak, free, total} in bytes; gpu_memory("reset") starts the peak again
+int gpu_memory(lua_State* L) {
+    need_gpu("gpu_memory");
+    if (!lua_isnoneornil(L, 1)) {
+        if (check_string(L, 1, "gpu_memory") != "reset") fail("gpu_memory: expected \"reset\" or nothing");
+        gpu::reset_peak();
+    }
+    std::size_t free = 0, total = 0;
+    gpu::check(cudaMemGetInfo(&free, &total), "asking for the free memory");
+    lua_createtable(L, 0, 4);
+    set_field(L, "used", static_cast<double>(gpu::bytes_in_use()));
+    set_field(L, "peak", static_cast<double>(gpu::bytes_peak()));
+    set_field(L, "free", static_cast<double>(free));
+    set_field(L, "total", static_cast<double>(total));
+    return 1;
+}
+
+// gpu_randn(dims..., [type or {dtype = type}]) -> normal numbers, made on the GPU
+int gpu_randn(lua_State* L) {
+    static Index next_seed = 0;
+    const Wanted wanted = check_dims(L, 1, "gpu_randn");
+    need_gpu("gpu_randn");
+    gpu::Tensor out(wanted.type.value_or(DType::f32), wanted.shape);
+    gpu::fill_normal(out.data(), out.type(), static_cast<std::size_t>(out.size()),
+                     static_cast<std::uint64_t>(++next_seed), 1.0, nullptr);
+    push(L, out);
+    return 1;
+}
+
+}  // namespace
+
+void open_gpu_measure(lua_State* L) {
+    add_functions(L, {{"has_gpu", guarded<has_gpu>},
+                      {"gpu_time", guarded<gpu_time>},
+                      {"gpu_copy_rate", guarded<gpu_copy_rate>},
+                      {"gpu_memory", guarded<gpu_memory>},
+                      {"gpu_randn", guarded<gpu_randn>}});
+}
+
+}  // namespace causeway::lua
+
+#else
+
+namespace causeway::lua {
+namespace {
+
+template <const char* const* function>
+int no_gpu(lua_State*) {
+    fail(*function, ": no GPU: built without CUDA");
+}
+
+constexpr const char *time_name = "gpu_time", *rate_name = "gpu_copy_rate", *memory_name = "gpu_memory",
+                     *randn_name = "gpu_randn";
+
+}  // namespace
+
+void open_gpu_measure(lua_State* L) {
+    add_functions(L, {{"has_gpu", guarded<has_gpu>},
+                      {time_name, guarded<no_gpu<&time_name> >},
+                      {rate_name, guarded<no_gpu<&rate_name> >},
+                      {memory_name, guarded<no_gpu<&memory_name> >},
+                      {randn_name, guarded<no_gpu<&randn_name> >}});
+}
+
+}  // namespace causeway::lua
+
+#endif

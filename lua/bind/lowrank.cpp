@@ -1,0 +1,189 @@
+// Low-rank factors of the attention matrix, their registry, and their errors with and without the causal mask.
+#include "core/lowrank/error.hpp"
+#include "lua/bind/attention_args.hpp"
+#include "lua/bind/attention_results.hpp"
+#include "lua/bind/counting.hpp"
+#include "lua/bind/families.hpp"
+#include "lua/bind/gpu.hpp"
+#include "lua/bind/tensor_args.hpp"
+
+namespace causeway::lua {
+namespace {
+
+// lowrank(name, q, k, options) -> B, C, and where the factorisation has more than B Cᵀ a table of it
+int lowrank_(lua_State* L) {
+    const std::string name = check_string(L, 1, "name");
+    const Tensor q = check_tensor(L, 2, "q"), k = check_tensor(L, 3, "k");
+    if (counting) fail("opcount: lowrank is not counted, expected the factors to be made before");
+    refuse_more(L, 4, "lowrank");
+    const LowRankOptions o = lowrank_options(L, 4, lowrank::method(name));
+    return push_low_rank(L, low_rank(name, q, k, o));
+}
+
+// lowrank_method_list(): the registry as a list of tables.
+int lowrank_method_list(lua_State* L) {
+    lua_newtable(L);
+    lua_Integer n = 0;
+    for (const auto& m : lowrank::methods()) {
+        lua_newtable(L);
+        set_field(L, "name", m.name);
+        set_field(L, "source", m.source);
+        set_field(L, "formula", m.formula);
+        set_field(L, "time", m.time);
+        set_field(L, "rank", m.rank);
+        set_field(L, "future", m.future);
+        set_field(L, "seeded", m.seeded);
+        set_field(L, "values", m.values);
+        if (m.otherwise > 0) set_field(L, "default_rank", m.otherwise);
+        lua_newtable(L);
+        lua_Integer i = 0;
+        for (const auto& option : m.options) {
+            lua_newtable(L);
+            set_field(L, "name", option.name);
+            set_field(L, "text", option.text);
+            if (option.flag) lua_pushboolean(L, option.otherwise != 0);
+            else lua_pushinteger(L, static_cast<lua_Integer>(option.otherwise));
+            lua_setfield(L, -2, "default");
+            lua_rawseti(L, -2, ++i);
+        }
+        lua_setfield(L, -2, "options");
+        lua_rawseti(L, -2, ++n);
+    }
+    return 1;
+}
+
+// An error x over what it is an error of; without any error 0, whatever y is.
+double quotient(double x, double y) { return x == 0 ? 0 : x / y; }
+
+void set_norms(lua_State* L, const char* key, const MaskedNorms& x, double bound, bool mask, bool relative) {
+    lua_newtable(L);
+    set_field(L, "unmasked", x.error);
+    if (relative) set_field(L, "relative", quotient(x.error, x.matrix));
+    if (mask) {
+        set_field(L, "masked", x.error_masked);
+        if (relative) set_field(L, "relative_masked", quotient(x.error_masked, x.matrix_masked));
+        set_field(L, "ratio", x.ratio());
+        set_field(L, "bound", bound);
+    }
+    lua_setfield(L, -2, key);
+}
+
+void push_error(lua_State* L, const LowRankError& e, bool mask) {
+    lua_newtable(L);
+    set_norms(L, "frobenius", e.frobenius, 1, mask, true);
+    set_norms(L, "operator", e.operator_norm, e.operator_constant, mask, true);
+    set_field(L, "residual", e.residual);
+    if (!e.output) return;
+    const OutputError& o = *e.output;
+    lua_newtable(L);
+    set_field(L, "unmasked", o.error);
+    set_field(L, "relative", quotient(o.error, o.output));
+    if (mask) {
+        set_field(L, "masked", o.error_masked);
+        set_field(L, "relative_masked", quotient(o.error_masked, o.output_masked));
+        set_field(L, "row_bound", o.row_bound);
+        set_field(L, "row_share", o.row_share);
+        set_field(L, "frobenius_bound", o.frobenius_bound);
+        set_field(L, "operator_bound", o.operator_bound);
+        set_field(L, "least_sum", o.least_sum);
+    }
+    lua_setfield(L, -2, "output");
+}
+
+// lowrank_error(q, k, B, C, {mask =, scale =, v =, extras =, tolerance =, iterations =})
+int lowrank_error_(lua_State* L) {
+    static const CallForm form{
+        "lowrank_error", 4, {"q", "k", "B", "C"}, {"mask", "scale", "v", "extras", "tolerance", "iterations"}};
+    const Arguments given(L, form);
+    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), B = given.tensor(3, "B"), C = given.tensor(4, "C");
+    const Options options = given.options();
+    LowRankErrorOptions o;
+    o.mask = options.boolean("mask", true);
+    if (options.has("scale")) o.scale = options.number("scale", 0);
+    o.v = tensor_option(L, options, "v");
+    o.tolerance = options.number("tolerance", o.tolerance);
+    o.iterations = options.integer("iterations", o.iterations);
+    const int type = options.push("extras");
+    if (type == LUA_TTABLE) {
+        const int table = lua_gettop(L);
+        for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+            const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+            if (key != "log_rows" && key != "query_block" && key != "key_block" && key != "exact_rows" && key != "code")
+                fail("extras: \"", key,
+                     "\" is nothing that lowrank returns, expected log_rows, query_block, key_block, exact_rows or "
+                     "code");
+        }
+        for (const char* key : {"log_rows", "query_block", "key_block", "exact_rows"}) {
+            if (lua_getfield(L, table, key) != LUA_TNIL) o.extras.emplace(key, check_tensor(L, -1, key));
+            lua_pop(L, 1);
+        }
+    } else if (type != LUA_TNIL) {
+        fail("extras: expected the table that lowrank returns, got a ", type_name(L, -1));
+    }
+    lua_pop(L, 1);
+    const LowRankErrors e = lowrank_error(q, k, B, C, o);
+    push_error(L, e.all, o.mask);
+    lua_createtable(L, static_cast<int>(e.heads.size()), 0);
+    for (std::size_t h = 0; h < e.heads.size(); ++h) {
+        push_error(L, e.heads[h], o.mask);
+        lua_rawseti(L, -2, static_cast<lua_Integer>(h + 1));
+    }
+    lua_setfield(L, -2, "heads");
+    return 1;
+}
+
+// masked_norms(X) -> {frobenius = {unmasked, masked, ratio, bound}, operator = {...}}
+int masked_norms_(lua_State* L) {
+    const Tensor X = check_tensor(L, 1, "X");
+    const MatrixNorms norms = masked_norms(X);
+    lua_newtable(L);
+    set_norms(L, "frobenius", norms.frobenius, 1, true, false);
+    set_norms(L, "operator", norms.operator_norm, masking_constant(X.shape()[0]), true, false);
+    return 1;
+}
+
+int masking_constant_(lua_State* L) {
+    lua_pushnumber(L, masking_constant(check_integer(L, 1, "n")));
+    return 1;
+}
+
+int masked_worst_case_(lua_State* L) {
+    push(L, masked_worst_case(check_integer(L, 1, "n"), lua_isnoneornil(L, 2) ? "W" : check_string(L, 2, "which")));
+    return 1;
+}
+
+}  // namespace
+
+LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method) {
+    std::vector<std::string> known{"rank", "seed", "scale", "device"};
+    if (method.values) known.push_back("v");
+    for (const auto& option : method.options) known.push_back(option.name);
+    const Options options(L, index, "lowrank", known);
+    LowRankOptions o;
+    if (options.has("rank")) o.rank = options.integer("rank", 0);
+    if (options.has("seed")) {
+        const Index seed = options.integer("seed", 0);
+        if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
+        o.seed = static_cast<std::uint64_t>(seed);
+    }
+    if (options.has("scale")) o.scale = options.number("scale", 0);
+    if (method.values) o.v = tensor_option(L, options, "v");
+    for (const auto& option : method.options) {
+        if (!options.has(option.name.c_str())) continue;
+        o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0)
+                                         : static_cast<double>(options.integer(option.name.c_str(), 0));
+    }
+    check_device(options);
+    return o;
+}
+
+void open_lowrank(lua_State* L) {
+    add_functions_by_device(L, {{"lowrank", guarded<lowrank_>}});
+    add_functions(L, {{"lowrank_method_list", guarded<lowrank_method_list>},
+                      {"lowrank_error", guarded<lowrank_error_>},
+                      {"masked_norms", guarded<masked_norms_>},
+                      {"masking_constant", guarded<masking_constant_>},
+                      {"masked_worst_case", guarded<masked_worst_case_>}});
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,147 @@
+// Functions and operators on each element, on tensors and on plain numbers; the matrix product; map.
+#include <cmath>
+
+#include "core/base/interrupt.hpp"
+#include "core/tensor/elementwise.hpp"
+#include "core/tensor/matmul.hpp"
+#include "core/tensor/reduce.hpp"
+#include "lua/bind/tensor_args.hpp"
+
+namespace causeway::lua {
+namespace {
+
+bool is_number(lua_State* L, int index) { return lua_type(L, index) == LUA_TNUMBER; }
+
+// A whole number stays one where the operation keeps it so.
+void push_number_like(lua_State* L, int source, double value) {
+    if (lua_isinteger(L, source) && value == std::floor(value) && std::abs(value) < 9e15) {
+        lua_pushinteger(L, static_cast<lua_Integer>(value));
+    } else {
+        lua_pushnumber(L, value);
+    }
+}
+
+template <Unary Op>
+int unary(lua_State* L) {
+    if constexpr (Op == Unary::log)
+        refuse_parameter(L, 2, "log", "it is the natural logarithm (that of base b is log(x) / log(b))");
+    if constexpr (Op != Unary::negate) refuse_more(L, 1, name(Op));  // Lua gives the operand of - twice
+    if (is_number(L, 1)) {
+        constexpr bool keeps_integers = Op == Unary::abs || Op == Unary::sign || Op == Unary::floor ||
+                                        Op == Unary::ceil || Op == Unary::round || Op == Unary::relu;
+        const double value = apply(Op, lua_tonumber(L, 1));
+        if (Op == Unary::isnan || Op == Unary::isfinite) lua_pushboolean(L, value != 0);
+        else if (keeps_integers) push_number_like(L, 1, value);
+        else lua_pushnumber(L, value);
+    } else {
+        push(L, apply(Op, check_operand(L, 1, name(Op))));
+    }
+    return 1;
+}
+
+// The operand at `index`; a number takes the type of the other operand.
+Tensor operand(lua_State* L, int index, int other, const char* operation) {
+    if (!is_number(L, index)) return check_operand(L, index, operation);
+    return scalar(lua_tonumber(L, index), is_tensor(L, other) ? check_tensor(L, other, operation).dtype() : DType::f64);
+}
+
+template <Binary Op>
+int binary(lua_State* L) {
+    constexpr bool compares = Op == Binary::eq || Op == Binary::ne || Op == Binary::lt || Op == Binary::le ||
+                              Op == Binary::gt || Op == Binary::ge;
+    refuse_more(L, 2, name(Op));
+    if (is_number(L, 1) && is_number(L, 2)) {
+        const double value = apply(Op, lua_tonumber(L, 1), lua_tonumber(L, 2));
+        if (compares) lua_pushboolean(L, value != 0);
+        else lua_pushnumber(L, value);
+    } else {
+        push(L, apply(Op, operand(L, 1, 2, name(Op)), operand(L, 2, 1, name(Op))));
+    }
+    return 1;
+}
+
+// clamp(A, low, high)
+int clamp(lua_State* L) {
+    refuse_more(L, 3, "clamp");
+    const double low = check_number(L, 2, "clamp: low"), high = check_number(L, 3, "clamp: high");
+    if (is_number(L, 1)) {
+        const double x = lua_tonumber(L, 1);
+        push_number_like(L, 1, causeway::clamp(scalar(x, DType::f64), low, high).get(0));
+    } else {
+        push(L, causeway::clamp(check_operand(L, 1, "clamp"), low, high));
+    }
+    return 1;
+}
+
+int softmax(lua_State* L) {
+    refuse_parameter(L, 2, "softmax", "it runs over the last dimension");
+    push(L, causeway::softmax(check_operand(L, 1, "softmax")));
+    return 1;
+}
+
+// map(f, A, ...) or A:map(f, ...): f of corresponding elements.
+int map(lua_State* L) {
+    const int f = lua_isfunction(L, 1) ? 1 : 2;
+    if (!lua_isfunction(L, f)) fail("map: expected a function and a Tensor, as in map(f, A), got a ", type_name(L, 1));
+    const int last = lua_gettop(L);
+    std::vector<Tensor> operands;
+    for (int i = 1; i <= last; ++i) {
+        if (i != f) operands.push_back(check_operand(L, i, "map"));
+    }
+    if (operands.empty()) fail("map: expected a Tensor after the function");
+    DType type = computing_type(operands.front().dtype());
+    for (const Tensor& a : operands) {
+        if (a.shape() != operands.front().shape())
+            fail("map: shapes ", operands.front().shape().text(), " and ", a.shape().text(), ", expected all the same");
+        type = promote(type, a.dtype());
+    }
+    Tensor out(type, operands.front().shape());
+    luaL_checkstack(L, last, "map");
+    for (Index i = 0; i < out.size(); ++i) {
+        if (i % 1024 == 0) interrupt::check();
+        lua_pushvalue(L, f);
+        for (const Tensor& a : operands) lua_pushnumber(L, a.get(i));
+        lua_call(L, static_cast<int>(operands.size()), 1);
+        if (!is_number(L, -1))
+            fail("map: the function returned ", lua_isnil(L, -1) ? "nothing" : "a " + type_name(L, -1), " for element ",
+                 i + 1, ", expected a number");
+        out.set(i, lua_tonumber(L, -1));
+        lua_pop(L, 1);
+    }
+    push(L, std::move(out));
+    return 1;
+}
+
+}  // namespace
+
+int tensor_add(lua_State* L) { return binary<Binary::add>(L); }
+int tensor_subtract(lua_State* L) { return binary<Binary::subtract>(L); }
+int tensor_divide(lua_State* L) { return binary<Binary::divide>(L); }
+int tensor_negate(lua_State* L) { return unary<Unary::negate>(L); }
+
+// A * B: the matrix product, or scaling where one is a number.
+int tensor_multiply(lua_State* L) {
+    if (is_number(L, 1) || is_number(L, 2)) return binary<Binary::multiply>(L);
+    push(L, matmul(check_operand(L, 1, "*"), check_operand(L, 2, "*")));
+    return 1;
+}
+
+void add_tensor_elementwise(lua_State* L) {
+    add_functions_and_methods(L,
+                              {{"abs", guarded<unary<Unary::abs>>},     {"sign", guarded<unary<Unary::sign>>},
+                               {"exp", guarded<unary<Unary::exp>>},     {"log", guarded<unary<Unary::log>>},
+                               {"sqrt", guarded<unary<Unary::sqrt>>},   {"sin", guarded<unary<Unary::sin>>},
+                               {"cos", guarded<unary<Unary::cos>>},     {"tanh", guarded<unary<Unary::tanh>>},
+                               {"floor", guarded<unary<Unary::floor>>}, {"ceil", guarded<unary<Unary::ceil>>},
+                               {"round", guarded<unary<Unary::round>>}, {"relu", guarded<unary<Unary::relu>>},
+                               {"elu", guarded<unary<Unary::elu>>},     {"sigmoid", guarded<unary<Unary::sigmoid>>},
+                               {"isnan", guarded<unary<Unary::isnan>>}, {"isfinite", guarded<unary<Unary::isfinite>>},
+                               {"plus", guarded<binary<Binary::add>>},  {"times", guarded<binary<Binary::multiply>>},
+                               {"pow", guarded<binary<Binary::power>>}, {"eq", guarded<binary<Binary::eq>>},
+                               {"ne", guarded<binary<Binary::ne>>},     {"lt", guarded<binary<Binary::lt>>},
+                               {"le", guarded<binary<Binary::le>>},     {"gt", guarded<binary<Binary::gt>>},
+                               {"ge", guarded<binary<Binary::ge>>},     {"clamp", guarded<clamp>},
+                               {"softmax", guarded<softmax>},           {"map", guarded<map>}});
+}
+
+}  // namespace causeway::lua

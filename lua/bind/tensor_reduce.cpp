@@ -1,0 +1,132 @@
+// Reductions: f(A) is a number, f(A, dim) a tensor in which that dimension has length 1.
+#include "core/tensor/elementwise.hpp"
+#include "core/tensor/reduce.hpp"
+#include "lua/bind/tensor_args.hpp"
+
+namespace causeway::lua {
+namespace {
+
+int push_one(lua_State* L, Tensor value) {
+    push(L, std::move(value));
+    return 1;
+}
+
+constexpr const char* reduction_names[] = {"sum", "prod", "maximum", "minimum", "mean", "std"};
+
+template <Reduction Op>
+int reduction(lua_State* L) {
+    constexpr const char* function = reduction_names[static_cast<int>(Op)];
+    const Tensor a = check_operand(L, 1, function);
+    refuse_parameter(L, 3, function,
+                     Op == Reduction::deviation ? "it is always with n - 1"
+                                                : "along several dimensions it is taken one after the other");
+    if (!lua_isnoneornil(L, 2)) return push_one(L, reduce(Op, a, check_dim(L, 2, a, function)));
+    lua_pushnumber(L, reduce(Op, a));
+    return 1;
+}
+
+// argmax(A): position in row-major order, from 1; argmax(A, dim): positions along the dimension.
+template <Extreme Which>
+int extreme(lua_State* L) {
+    constexpr const char* function = Which == Extreme::greatest ? "argmax" : "argmin";
+    const Tensor a = check_operand(L, 1, function);
+    if (!lua_isnoneornil(L, 2))
+        return push_one(L, apply(Binary::add, find(Which, a, check_dim(L, 2, a, function)), scalar(1, DType::f64)));
+    lua_pushinteger(L, find(Which, a) + 1);
+    return 1;
+}
+
+int median(lua_State* L) {
+    const Tensor a = check_operand(L, 1, "median");
+    if (!lua_isnoneornil(L, 2)) return push_one(L, quantile(a, 0.5, check_dim(L, 2, a, "median")));
+    lua_pushnumber(L, quantile(a, 0.5));
+    return 1;
+}
+
+// quantile(A, p[, dim]); for a table of p, a Tensor{Float64} of the quantiles of all elements.
+int quantiles(lua_State* L) {
+    const Tensor a = check_operand(L, 1, "quantile");
+    if (lua_istable(L, 2) || is_tensor(L, 2)) {
+        refuse_parameter(L, 3, "quantile", "several shares are taken of all elements; along a dimension give one");
+        Tensor result = check_operand(L, 2, "quantile: p").to(DType::f64).copy();
+        for (Index i = 0; i < result.size(); ++i) result.set(i, quantile(a, result.get(i)));
+        return push_one(L, std::move(result));
+    }
+    const double p = check_number(L, 2, "quantile: p");
+    if (!lua_isnoneornil(L, 3)) return push_one(L, quantile(a, p, check_dim(L, 3, a, "quantile")));
+    lua_pushnumber(L, quantile(a, p));
+    return 1;
+}
+
+// cumsum(A, dim); the dimension may be left out where there is only one.
+int running_sum(lua_State* L) {
+    const Tensor a = check_operand(L, 1, "cumsum");
+    return push_one(L, cumsum(a, lua_isnoneornil(L, 2) && a.ndim() == 1 ? 0 : check_dim(L, 2, a, "cumsum")));
+}
+
+int frobenius(lua_State* L) {
+    refuse_parameter(L, 2, "norm", "the norm is the square root of the sum of squares of all elements");
+    lua_pushnumber(L, norm(check_operand(L, 1, "norm")));
+    return 1;
+}
+
+int inner_product(lua_State* L) {
+    refuse_more(L, 2, "dot");
+    lua_pushnumber(L, dot(check_operand(L, 1, "dot: A"), check_operand(L, 2, "dot: B")));
+    return 1;
+}
+
+// 1 or 0 along a dimension; of nothing any is 0 and all is 1.
+template <bool Any>
+Tensor some_along(const Tensor& a, int dim) {
+    const Tensor zero = scalar(0, a.dtype());
+    const Tensor count = reduce(Reduction::sum, apply(Any ? Binary::ne : Binary::eq, a, zero), dim);
+    return apply(Any ? Binary::ne : Binary::eq, count, scalar(0, count.dtype()));
+}
+
+// any(A), any(A, dim), any(f, A), any(A, f): whether an element, or f of it, is neither 0 nor false; all(...) likewise
+// of every one.
+template <bool Any>
+int some(lua_State* L) {
+    constexpr const char* function = Any ? "any" : "all";
+    const int f = lua_isfunction(L, 1) ? 1 : lua_isfunction(L, 2) ? 2 : 0;
+    const Tensor a = check_operand(L, f == 1 ? 2 : 1, function);
+    if (f == 0) {
+        if (!lua_isnoneornil(L, 2)) return push_one(L, some_along<Any>(a, check_dim(L, 2, a, function)));
+        lua_pushboolean(L, Any ? any(a) : all(a));
+        return 1;
+    }
+    bool found = false;
+    for (Index i = 0; i < a.size() && !found; ++i) {
+        lua_pushvalue(L, f);
+        lua_pushnumber(L, a.get(i));
+        lua_call(L, 1, 1);
+        const bool holds = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) != 0 : lua_toboolean(L, -1) != 0;
+        lua_pop(L, 1);
+        found = holds == Any;
+    }
+    lua_pushboolean(L, found == Any);
+    return 1;
+}
+
+}  // namespace
+
+void add_tensor_reductions(lua_State* L) {
+    add_functions_and_methods(L, {{"sum", guarded<reduction<Reduction::sum>>},
+                                  {"prod", guarded<reduction<Reduction::prod>>},
+                                  {"maximum", guarded<reduction<Reduction::maximum>>},
+                                  {"minimum", guarded<reduction<Reduction::minimum>>},
+                                  {"mean", guarded<reduction<Reduction::mean>>},
+                                  {"std", guarded<reduction<Reduction::deviation>>},
+                                  {"argmax", guarded<extreme<Extreme::greatest>>},
+                                  {"argmin", guarded<extreme<Extreme::least>>},
+                                  {"median", guarded<median>},
+                                  {"quantile", guarded<quantiles>},
+                                  {"cumsum", guarded<running_sum>},
+                                  {"norm", guarded<frobenius>},
+                                  {"dot", guarded<inner_product>},
+                                  {"any", guarded<some<true>>},
+                                  {"all", guarded<some<false>>}});
+}
+
+}  // namespace causeway::lua

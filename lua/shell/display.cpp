@@ -1,0 +1,169 @@
+#include "lua/shell/display.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "lua/bind/bind.hpp"
+#include "lua/bind/families.hpp"
+
+namespace causeway::lua {
+namespace {
+
+constexpr const char* display_key = "causeway.display";
+
+// A terminal without control codes.
+bool dumb_terminal() {
+    const char* term = std::getenv("TERM");
+    return !term || !*term || std::strcmp(term, "dumb") == 0;
+}
+
+// Columns (or rows) of the terminal; without one, what the environment says, else the usual 80 × 24.
+int terminal_extent(unsigned short winsize::*extent, const char* variable, int otherwise) {
+    for (const int file : {STDOUT_FILENO, STDERR_FILENO}) {
+        winsize size{};
+        if (ioctl(file, TIOCGWINSZ, &size) == 0 && size.*extent > 0) return size.*extent;
+    }
+    const char* wish = std::getenv(variable);
+    const int n = wish ? std::atoi(wish) : 0;
+    return n > 0 && n < 10000 ? n : otherwise;
+}
+
+// `line` cut to `columns` characters; bytes that continue a UTF-8 character and colour codes take no column.
+std::string_view fit(std::string_view line, int columns) {
+    bool escape = false;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(line[i]);
+        if (byte == '\n') return line.substr(0, i);
+        if (escape) {
+            escape = !(byte >= '@' && byte <= '~' && byte != '[');
+        } else if (byte == '\033') {
+            escape = true;
+        } else if ((byte & 0xC0) != 0x80 && columns-- == 0) {
+            return line.substr(0, i);
+        }
+    }
+    return line;
+}
+
+// The string field `name` of the table at `index`, or "".
+std::string text_field(lua_State* L, int index, const char* name) {
+    std::string value;
+    if (lua_getfield(L, index, name) != LUA_TNIL) value = check_string(L, -1, name);
+    lua_pop(L, 1);
+    return value;
+}
+
+Rich to_rich(lua_State* L, int index) {
+    index = lua_absindex(L, index);
+    if (!lua_istable(L, index))
+        fail("__rich: expected a table {text = ..., svg = ..., html = ...}, got a ", type_name(L, index));
+    return {text_field(L, index, "text"), text_field(L, index, "svg"), text_field(L, index, "html")};
+}
+
+int show_values(lua_State* L) {
+    const int n = lua_gettop(L);
+    for (int i = 1; i <= n; ++i) display(L).show(rich(L, i));
+    return 0;
+}
+
+int present(lua_State* L) {
+    display(L).show(to_rich(L, 1));
+    return 0;
+}
+
+int status(lua_State* L) {
+    display(L).status(lua_isnoneornil(L, 1) ? "" : check_string(L, 1, "text"));
+    return 0;
+}
+
+int terminal_size(lua_State* L) {
+    lua_pushinteger(L, display(L).columns());
+    lua_pushinteger(L, display(L).rows());
+    return 2;
+}
+
+int colour(lua_State* L) {
+    lua_pushboolean(L, display(L).colour());
+    return 1;
+}
+
+}  // namespace
+
+void TerminalDisplay::show(const Rich& value) {
+    status("");
+    std::fwrite(value.text.data(), 1, value.text.size(), stdout);
+    if (value.text.empty() || value.text.back() != '\n') std::fputc('\n', stdout);
+    std::fflush(stdout);
+}
+
+void TerminalDisplay::status(std::string_view line) {
+    if ((line.empty() && !status_shown_) || !isatty(STDERR_FILENO) || dumb_terminal()) return;
+    std::fflush(stdout);
+    const std::string_view visible = fit(line, columns() - 1);
+    std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(visible.size()), visible.data());
+    std::fflush(stderr);
+    status_shown_ = !line.empty();
+}
+
+int TerminalDisplay::columns() const { return terminal_extent(&winsize::ws_col, "COLUMNS", 80); }
+int TerminalDisplay::rows() const { return terminal_extent(&winsize::ws_row, "LINES", 24); }
+
+bool TerminalDisplay::colour() const {
+    const char* refused = std::getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && !dumb_terminal() && !(refused && *refused);
+}
+
+Display& display(lua_State* L) {
+    static TerminalDisplay terminal;
+    lua_getfield(L, LUA_REGISTRYINDEX, display_key);
+    auto* chosen = static_cast<Display*>(lua_touserdata(L, -1));
+    lua_pop(L, 1);
+    return chosen ? *chosen : terminal;
+}
+
+void set_display(lua_State* L, Display& display) {
+    lua_pushlightuserdata(L, &display);
+    lua_setfield(L, LUA_REGISTRYINDEX, display_key);
+}
+
+Rich rich(lua_State* L, int index) {
+    index = lua_absindex(L, index);
+    luaL_checkstack(L, 8, "no room to show a value");
+    if (luaL_getmetafield(L, index, "__rich") != LUA_TNIL) {
+        lua_pushvalue(L, index);
+        lua_call(L, 1, 1);
+        Rich value = to_rich(L, -1);
+        lua_pop(L, 1);
+        return value;
+    }
+    push_causeway(L);
+    lua_getfield(L, -1, "_literal");
+    lua_pushvalue(L, index);
+    lua_call(L, 1, 1);
+    Rich value{check_string(L, -1, "_literal"), {}, {}};
+    lua_pop(L, 2);
+    return value;
+}
+
+bool already_shown(lua_State* L, int index) {
+    if (luaL_getmetafield(L, index, "__shown") == LUA_TNIL) return false;
+    const bool shown = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return shown;
+}
+
+void open_display(lua_State* L) {
+    add_functions(L, {
+                         {"display", guarded<show_values>},
+                         {"terminal_size", guarded<terminal_size>},
+                         {"_present", guarded<present>},
+                         {"_status", guarded<status>},
+                         {"_colour", guarded<colour>},
+                     });
+}
+
+}  // namespace causeway::lua

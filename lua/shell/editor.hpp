@@ -1,0 +1,31 @@
+// Reading lines from a person: with editing, history and completion on a terminal, plainly from anything else.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lua/shell/complete.hpp"
+
+namespace causeway::lua {
+
+// Where the entries of the shell come from.
+class LineReader {
+public:
+    enum class Result { line, interrupted, end };
+
+    virtual ~LineReader() = default;
+    // Reads a line, which has several where they were pasted or recalled, without its end.
+    virtual Result read(const std::string& prompt, std::string& line) = 0;
+    // Keeps an entry for the arrow keys and for the next run.
+    virtual void remember(const std::string& entry) = 0;
+};
+
+// What Tab offers for the text between the beginning of the line and the cursor.
+using Completer = std::function<Completion(const std::string& before_cursor)>;
+
+// Standard input with GNU readline where it is a terminal that can move its cursor, else line by line.
+std::unique_ptr<LineReader> open_line_reader(Completer completer);
+
+}  // namespace causeway::lua

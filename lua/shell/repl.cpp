@@ -1,0 +1,154 @@
+#include "lua/shell/repl.hpp"
+
+#include <unistd.h>
+
+#include <clocale>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "core/base/interrupt.hpp"
+#include "core/measure/machine.hpp"
+#include "lua/shell/about.hpp"
+#include "lua/shell/complete.hpp"
+#include "lua/shell/display.hpp"
+#include "lua/shell/editor.hpp"
+#include "lua/shell/evaluate.hpp"
+#include "lua/shell/script.hpp"
+#include "lua/shell/signals.hpp"
+#include "lua/shell/tokens.hpp"
+
+namespace causeway::lua {
+namespace {
+
+const std::string prompt_text = "causeway> ";
+const std::string continuation = "        > ";
+
+// readline counts no columns for what stands between \001 and \002.
+std::string coloured_prompt(bool colour) {
+    return colour ? "\001\033[1;32m\002" + prompt_text + "\001\033[0m\002" : prompt_text;
+}
+
+void print_banner(bool colour) {
+    const char* bold = colour ? "\033[1m" : "";
+    const char* plain = colour ? "\033[0m" : "";
+    std::printf("%scauseway %s%s  causal linear attention: exact, fast, measured\n", bold, machine().version.c_str(),
+                plain);
+    std::printf("%s, %s, %s\n", threads_text().c_str(), machine().simd.c_str(), gpu_text().c_str());
+    std::printf("Lua 5.4. Type ? for an overview of the help, ?name for a function, Ctrl-D to leave.\n\n");
+    std::fflush(stdout);
+}
+
+// Entries as pasted from a page that shows the shell: only what stands behind its prompts counts.
+std::string without_prompts(const std::string& entry) {
+    if (entry.rfind(prompt_text, 0) != 0) return entry;
+    std::string typed;
+    for (std::size_t begin = 0; begin < entry.size();) {
+        const std::size_t end = std::min(entry.find('\n', begin), entry.size());
+        const std::string line = entry.substr(begin, end - begin);
+        for (const std::string& prompt : {prompt_text, continuation}) {
+            if (line.rfind(prompt, 0) != 0) continue;
+            if (!typed.empty()) typed += '\n';
+            typed.append(line, prompt.size());
+        }
+        begin = end + 1;
+    }
+    return typed;
+}
+
+// `local x = 1` alone is over at the end of the line: say so, as newcomers to Lua stumble over it.
+bool only_declares_local(const std::string& entry) {
+    const auto tokens = tokenize(entry);
+    return !tokens.empty() && tokens.front().text(entry) == "local" && entry.find('\n') == std::string::npos &&
+           entry.find(';') == std::string::npos;
+}
+
+class Shell {
+public:
+    explicit Shell(lua_State* L)
+        : L_(L),
+          terminal_(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)),
+          prompt_(coloured_prompt(display(L).colour())),
+          reader_(open_line_reader([this](const std::string& line) { return complete_entry(line); })) {}
+
+    int run() {
+        if (terminal_) print_banner(display(L_).colour());
+        bool failed = false;
+        for (std::string entry; read_entry(entry);) {
+            if (entry.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+            reader_->remember(entry);
+            const Failure failure = evaluate_entry(without_prompts(entry));
+            interrupt::clear();
+            if (failure) report(L_, failure);
+            else if (terminal_ && only_declares_local(entry))
+                std::printf("(a local variable ends with its line; without `local` it stays)\n");
+            failed = failed || failure;
+            if (terminal_) std::putchar('\n');
+            std::fflush(stdout);
+        }
+        return failed && !isatty(STDIN_FILENO);
+    }
+
+private:
+    // Reads lines until they are complete. False at the end of the input.
+    bool read_entry(std::string& entry) {
+        entry.clear();
+        pending_.clear();
+        for (std::string line;;) {
+            const auto result = reader_->read(pending_.empty() ? prompt_ : continuation, line);
+            if (result == LineReader::Result::end && pending_.empty()) return false;
+            if (result == LineReader::Result::interrupted) {
+                interrupted_at_prompt();
+                continue;
+            }
+            if (result == LineReader::Result::line) pending_ += line;
+            if (result == LineReader::Result::end || !incomplete(L_, without_prompts(pending_))) {
+                entry = pending_;
+                while (!entry.empty() && entry.back() == '\n') entry.pop_back();
+                return true;
+            }
+            pending_ += '\n';
+        }
+    }
+
+    void interrupted_at_prompt() {
+        pending_.clear();
+        interrupt::clear();
+    }
+
+    Failure evaluate_entry(const std::string& entry) {
+        try {
+            return evaluate(L_, entry, "input[" + std::to_string(++count_) + "]");
+        } catch (const std::exception& error) {  // memory that ran out where Lua protects nothing
+            return {error.what(), "", false};
+        }
+    }
+
+    // The lines before this one belong to what is completed.
+    Completion complete_entry(const std::string& line) {
+        Completion found = complete(L_, pending_ + line);
+        if (found.begin < pending_.size()) return {};
+        found.begin -= pending_.size();
+        return found;
+    }
+
+    lua_State* L_;
+    bool terminal_;
+    std::string prompt_;
+    std::string pending_;  // the lines of an entry that is not complete yet
+    std::unique_ptr<LineReader> reader_;
+    int count_ = 0;
+};
+
+}  // namespace
+
+int run_shell(lua_State* L) {
+    handle_signals(Patience::shell);
+    // Characters of several bytes are one to the line editor; numbers keep their point.
+    if (const char* locale = std::setlocale(LC_CTYPE, ""); !locale || std::strcmp(locale, "C") == 0)
+        std::setlocale(LC_CTYPE, "C.UTF-8");
+    return Shell(L).run();
+}
+
+}  // namespace causeway::lua

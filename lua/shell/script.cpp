@@ -1,0 +1,212 @@
+#include "lua/shell/script.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "core/base/interrupt.hpp"
+#include "lua/bind/bind.hpp"
+#include "lua/shell/display.hpp"
+#include "lua/shell/signals.hpp"
+#include "lua/shell/state.hpp"
+
+namespace causeway::lua {
+namespace {
+
+bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
+
+// "file:12:" of the first frame that is the user's Lua, or "".
+std::string user_position(lua_State* L) {
+    lua_Debug frame;
+    for (int level = 0; lua_getstack(L, level, &frame); ++level) {
+        lua_getinfo(L, "Sl", &frame);
+        if (frame.currentline > 0 && !starts_with(frame.source, embedded_chunk))
+            return sentence(frame.short_src, ":", frame.currentline, ":");
+    }
+    return "";
+}
+
+// A message of a file of the library, "causeway:lua/lib/plot.lua:12: ...", with the position of the user's line
+// instead.
+std::string at_users_line(lua_State* L, std::string message) {
+    const std::string_view file = std::string_view(embedded_chunk).substr(1);
+    if (!starts_with(message, file)) return message;
+    const std::size_t end_of_file = message.find(':', file.size());
+    const std::size_t end_of_line = end_of_file == std::string::npos ? end_of_file : message.find(':', end_of_file + 1);
+    const std::string position = user_position(L);
+    if (end_of_line == std::string::npos || position.empty()) return message;
+    return position + message.substr(end_of_line + 1);
+}
+
+// A name that syntax of the prompt was met where only Lua is understood.
+std::string with_hint(std::string message) {
+    for (const char* sign : {"near '@'", "near '?'"}) {
+        if (message.size() >= 8 && message.compare(message.size() - 8, 8, sign) == 0) {
+            return message +
+                   " (@time, @btime, @show, ?name and ;command are for the prompt and for -e, at the start of a line)";
+        }
+    }
+    return message;
+}
+
+int error_text(lua_State* L) {
+    luaL_tolstring(L, 1, nullptr);
+    return 1;
+}
+
+int error_literal(lua_State* L) {
+    const std::string text = rich(L, 1).text;
+    lua_pushlstring(L, text.data(), text.size());
+    return 1;
+}
+
+// The error object at the top of the stack, whatever it is, as a sentence.
+std::string sentence_of_object(lua_State* L) {
+    const int top = lua_gettop(L);
+    std::string message;
+    if (lua_type(L, top) == LUA_TSTRING) {
+        std::size_t n = 0;
+        const char* text = lua_tolstring(L, top, &n);
+        return n == 0 ? "an empty message" : with_hint(at_users_line(L, std::string(text, n)));
+    }
+    const bool speaks = luaL_getmetafield(L, top, "__tostring") != LUA_TNIL;
+    lua_settop(L, top);
+    lua_pushcfunction(L, speaks ? guarded<error_text> : guarded<error_literal>);
+    lua_pushvalue(L, top);
+    const bool told = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
+    if (told) message = lua_tostring(L, -1);
+    lua_settop(L, top);
+    const std::string kind = type_name(L, top);
+    if (speaks && told) return message;
+    if (!told) return sentence("the error object is a ", kind, " value");
+    return sentence("the error object is a ", kind,
+                    kind == "nil" ? " value" : " value: ", kind == "nil" ? "" : message);
+}
+
+// The traceback of L without the frames of C and of the library at both ends.
+std::string users_traceback(lua_State* L) {
+    luaL_traceback(L, L, nullptr, 1);
+    const std::string all = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    std::vector<std::string> lines;
+    for (std::size_t begin = all.find('\n'); begin != std::string::npos;) {
+        const std::size_t end = all.find('\n', begin + 1);
+        lines.push_back(all.substr(begin + 2, end == std::string::npos ? end : end - begin - 2));
+        begin = end;
+    }
+    const auto library = [](const std::string& line) {
+        return starts_with(line, "[C]:") || starts_with(line, "(...tail calls...)") ||
+               starts_with(line, std::string_view(embedded_chunk).substr(1));
+    };
+    while (!lines.empty() && library(lines.back())) lines.pop_back();
+    std::size_t first = 0;
+    while (first < lines.size() && library(lines[first])) ++first;
+    std::string text;
+    for (; first < lines.size(); ++first) {
+        if (!text.empty()) text += '\n';
+        text += lines[first];
+    }
+    return text;
+}
+
+// Lets `require` find modules beside the script as well.
+void add_to_package_path(lua_State* L, const std::string& script) {
+    const std::size_t slash = script.rfind('/');
+    if (slash == std::string::npos) return;  // the current folder is in the path already
+    const std::string pattern = ";" + script.substr(0, slash) + "/?.lua";
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "path");
+    lua_pushlstring(L, pattern.data(), pattern.size());
+    lua_concat(L, 2);
+    lua_setfield(L, -2, "path");
+    lua_pop(L, 1);
+}
+
+// Whether the message names a line, "file:12: ...".
+bool has_position(const std::string& message) {
+    for (std::size_t at = message.find(':'); at < message.find('\n') && at != std::string::npos;
+         at = message.find(':', at + 1)) {
+        const std::size_t end = message.find_first_not_of("0123456789", at + 1);
+        if (end != std::string::npos && end > at + 1 && message[end] == ':') return true;
+    }
+    return false;
+}
+
+// Whether this is error(message, 0): a message for whoever runs the script, which no line of it makes clearer.
+bool is_plain_message(lua_State* L, const std::string& message) {
+    lua_Debug raised;
+    return lua_type(L, 1) == LUA_TSTRING && !has_position(message) && lua_getstack(L, 1, &raised) &&
+           lua_getinfo(L, "Sn", &raised) && raised.what == std::string_view("C") && raised.name &&
+           raised.name == std::string_view("error");
+}
+
+// The message handler: its upvalue is the Failure to fill; what it returns is not used.
+int describe(lua_State* L) {
+    auto& failure = *static_cast<Failure*>(lua_touserdata(L, lua_upvalueindex(1)));
+    lua_settop(L, 1);
+    failure.message = sentence_of_object(L);
+    if (!is_plain_message(L, failure.message)) failure.traceback = users_traceback(L);
+    return 0;
+}
+
+}  // namespace
+
+Failure call(lua_State* L, int arguments, int results) {
+    Failure failure;
+    Stoppable stoppable(L);
+    const int base = lua_gettop(L) - arguments;
+    lua_pushlightuserdata(L, &failure);
+    lua_pushcclosure(L, describe, 1);
+    lua_insert(L, base);
+    const int status = lua_pcall(L, arguments, results, base);
+    lua_remove(L, base);
+    if (status == LUA_OK) return {};
+    if (status != LUA_ERRRUN && failure.message.empty()) {
+        const bool known = status == LUA_ERRMEM || status == LUA_ERRERR;
+        failure.message = known ? sentence_of_object(L) : "a C++ exception that is not known to Lua";
+        if (failure.message == "not enough memory") failure.message = "out of memory";
+    }
+    lua_settop(L, base - 1);
+    failure.interrupted = interrupt::requested();
+    return failure;
+}
+
+void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
+    lua_createtable(L, 0, 0);
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        lua_pushlstring(L, arguments[i].data(), arguments[i].size());
+        lua_rawseti(L, -2, static_cast<lua_Integer>(i) - static_cast<lua_Integer>(script));
+    }
+    lua_setglobal(L, "arg");
+}
+
+Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
+    const std::string& path = arguments[script];
+    add_to_package_path(L, path);
+    if (luaL_loadfilex(L, path == "-" ? nullptr : path.c_str(), "t") != LUA_OK) {
+        Failure failure{with_hint(lua_tostring(L, -1)), "", false};
+        lua_pop(L, 1);
+        return failure;
+    }
+    for (std::size_t i = script + 1; i < arguments.size(); ++i)
+        lua_pushlstring(L, arguments[i].data(), arguments[i].size());
+    return call(L, static_cast<int>(arguments.size() - script - 1), 0);
+}
+
+void report(lua_State* L, const Failure& failure) {
+    display(L).status("");
+    std::fflush(stdout);
+    if (failure.interrupted) {
+        std::fputs("interrupted\n", stderr);
+        return;
+    }
+    const bool colour = display(L).colour() && isatty(STDERR_FILENO);
+    std::fprintf(stderr, "%s%s\n", colour ? "\033[1;31merror:\033[0m " : "error: ", failure.message.c_str());
+    if (failure.traceback.empty()) return;
+    std::fputs("stack traceback:\n\t", stderr);
+    for (const char c : failure.traceback) std::fputs(c == '\n' ? "\n\t" : std::string(1, c).c_str(), stderr);
+    std::fputc('\n', stderr);
+}
+
+}  // namespace causeway::lua

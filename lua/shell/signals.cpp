@@ -1,0 +1,137 @@
+#include "lua/shell/signals.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
+#include "lua/bind/bind.hpp"
+
+namespace causeway::lua {
+namespace {
+
+constexpr int status_of_interrupt = 130;  // 128 + SIGINT, as shells report it
+constexpr int poll_every = 1000;          // instructions of a coroutine between two looks
+
+pthread_t lua_thread;
+Patience patience_with_code = Patience::script;
+std::atomic<lua_State*> running{nullptr};
+std::atomic<int> presses{0};
+static_assert(std::atomic<lua_State*>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void stop(lua_State* L, lua_Debug* event);
+
+void stop_at_once(lua_State* L) { lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1); }
+void look_now_and_then(lua_State* coroutine) { lua_sethook(coroutine, stop, LUA_MASKCOUNT, poll_every); }
+
+// The hook stays set, so code that catches errors in a loop is stopped as well.
+void stop(lua_State* L, lua_Debug*) {
+    std::string reason;
+    try {
+        interrupt::check();
+    } catch (const Error& error) {
+        reason = error.what();
+    }
+    if (!reason.empty()) {
+        stop_at_once(L);
+        luaL_where(L, 0);  // the running function: a hook has no level of its own
+        lua_pushlstring(L, reason.data(), reason.size());
+        lua_concat(L, 2);
+        lua_error(L);
+    }
+    look_now_and_then(L);  // a coroutine that outlived an earlier Ctrl-C
+}
+
+void on_interrupt(int signal) {
+    const int saved = errno;
+    if (!pthread_equal(pthread_self(), lua_thread)) {
+        pthread_kill(lua_thread, signal);  // lua_sethook may interrupt Lua, but not run beside it
+        errno = saved;
+        return;
+    }
+    interrupt::request();
+    if (lua_State* L = running.load()) {
+        stop_at_once(L);
+        const int n = ++presses;
+        if (n >= (patience_with_code == Patience::script ? 2 : 5)) _exit(status_of_interrupt);
+        if (n == 3) {
+            constexpr char warning[] =
+                "\nthis step cannot be stopped; Ctrl-C twice more leaves causeway and loses the session\n";
+            [[maybe_unused]] const auto written = write(STDERR_FILENO, warning, sizeof warning - 1);
+        }
+    }
+    errno = saved;
+}
+
+// A handler that does nothing, unlike SIG_IGN, is not inherited by the programs that the shell starts.
+void on_broken_pipe(int) {}
+
+void set_handler(int signal, void (*handler)(int)) {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, nullptr);  // without SA_RESTART: reading from a terminal must end
+}
+
+// Calls the original function, the first upvalue, with the arguments given.
+void call_original(lua_State* L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 1);
+}
+
+int create(lua_State* L) {
+    call_original(L);
+    look_now_and_then(lua_tothread(L, -1));
+    return 1;
+}
+
+int wrap(lua_State* L) {
+    call_original(L);
+    lua_getupvalue(L, -1, 1);  // the coroutine behind the function that coroutine.wrap returns
+    if (lua_State* coroutine = lua_tothread(L, -1)) look_now_and_then(coroutine);
+    lua_pop(L, 1);
+    return 1;
+}
+
+}  // namespace
+
+void handle_signals(Patience patience) {
+    lua_thread = pthread_self();
+    patience_with_code = patience;
+    set_handler(SIGINT, on_interrupt);
+    set_handler(SIGPIPE, patience == Patience::shell ? on_broken_pipe : SIG_DFL);
+}
+
+Stoppable::Stoppable(lua_State* L) {
+    interrupt::clear();
+    presses = 0;
+    running = L;
+}
+
+Stoppable::~Stoppable() {
+    if (lua_State* L = running.exchange(nullptr); L && interrupt::requested()) {
+        lua_sethook(L, nullptr, 0, 0);
+        std::clearerr(stdout);  // a write that the signal cut short
+        std::clearerr(stdin);
+    }
+}
+
+void make_coroutines_stoppable(lua_State* L) {
+    lua_getglobal(L, "coroutine");
+    for (const Entry& entry : {Entry{"create", create}, Entry{"wrap", wrap}}) {
+        lua_getfield(L, -1, entry.name);
+        lua_pushcclosure(L, entry.function, 1);
+        lua_setfield(L, -2, entry.name);
+    }
+    lua_pop(L, 1);
+}
+
+}  // namespace causeway::lua
