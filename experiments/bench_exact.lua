@@ -68,10 +68,10 @@ local wrong = {}
 do
   seed(1)
   local B, C, V = randn(1, h, 1000, r), randn(1, h, 1000, r), randn(1, h, 1000, d)
-  local reference = causeway.causal_oracle(B, C, V)
+  local reference = causal_oracle(B, C, V)
   local right = {}
   for _, name in ipairs(names) do
-    local err = causeway.relative_error(causal_linear_attention(B, C, V, { method = name }), reference)
+    local err = relative_error(causal_linear_attention(B, C, V, { method = name }), reference)
     if err <= 1e-4 then right[#right + 1] = name else wrong[#wrong + 1] = string.format("%s is wrong: error %.1e at N = 1000, expected at most 1e-4", name, err) end
   end
   names = right
@@ -99,7 +99,7 @@ local results = sweep({
   run = function(p)
     local x = inputs_of(p.N)
     local function call() return (causal_linear_attention(x.B, x.C, x.V, { method = p.method })) end
-    local _, _, memory = causeway._measured_call(call)
+    local _, _, memory = measured_call(call)
     local yardstick = product_rate()
     local t = btime(call, { seconds = options.seconds, show = false })
     local rate = useful_operations(p.method, p.N) / t.minimum
@@ -117,7 +117,7 @@ for _, N in ipairs(options.lengths) do
     lines[i] = { method = row.method, time = ok and row.time or row.status, rate = ok and row.rate or "", share = ok and row.share or "", token = ok and row.token or "", memory = ok and row.memory or "" }
   end
   print()
-  display(causeway.text_table(lines, { title = "N = " .. N, columns = {
+  display(text_table(lines, { title = "N = " .. N, columns = {
     { key = "method" },
     { key = "time", unit = "ms", format = cells.scaled(1e3), align = "right" },
     { key = "rate", unit = "GFLOP/s", format = cells.scaled(1e-9), align = "right" },
@@ -137,7 +137,7 @@ for i, name in ipairs(names) do
   growth[i] = { method = name, exponent = #n >= 2 and growth_exponent(n, t) or nil, from = n[1], to = n[#n] }
 end
 print()
-display(causeway.text_table(growth, { title = "Growth exponent: the slope of log time on log N, for N >= " .. fitted_from, columns = { "method", { key = "exponent", format = "%.3f" }, "from", "to" } }))
+display(text_table(growth, { title = "Growth exponent: the slope of log time on log N, for N >= " .. fitted_from, columns = { "method", { key = "exponent", format = "%.3f" }, "from", "to" } }))
 
 local at = results:where({ N = 8192, status = "ok" })
 table.sort(at, function(a, b) return a.time < b.time end)

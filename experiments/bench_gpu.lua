@@ -184,7 +184,7 @@ local rows = {
   { name = "flash-decoding, h = 16, bf16", N = 640000, call = decoding(), ratio = 1.05, aim = 1.0, peer = "SDPA 1.139 ms" },
 }
 
-local function number(x, digits) return x and causeway.number_text(x, digits or 3) or "" end
+local function number(x, digits) return x and number_text(x, digits or 3) or "" end
 local wrong = {}
 
 local function kernels()
@@ -215,7 +215,7 @@ local function kernels()
       end
     end
   end
-  display(causeway.text_table(out, { title = "One call on " .. device, columns = {
+  display(text_table(out, { title = "One call on " .. device, columns = {
     "name", { key = "N", align = "right" },
     { key = "floor", title = "floor", unit = "ms", format = function(x) return number(x * 1e3) end, align = "right" },
     { key = "time", unit = "ms", format = function(x) return number(x * 1e3) end, align = "right" },
@@ -224,7 +224,7 @@ local function kernels()
     { key = "bandwidth", title = "TB/s", format = function(x) return number(x / 1e12) end, align = "right" },
     { key = "rate", title = "TFLOP/s", format = function(x) return number(x / 1e12) end, align = "right" },
     { key = "error", format = function(x) return string.format("%.1e", x) end, align = "right" },
-    { key = "memory", title = "extra memory", format = function(x) return causeway.bytes_text(x) end, align = "right" },
+    { key = "memory", title = "extra memory", format = function(x) return bytes_text(x) end, align = "right" },
   }, note = "FLOP of the recurrence: 4 r d a token, 6 r d with the delta rule; extra memory: output and workspace" }))
   return out
 end
@@ -331,7 +331,7 @@ local function leet(keep)
       end
     end
     if #lines > 0 then
-      display(causeway.text_table(lines, { title = t.title .. " (printed on an A6000; here Float32 on " .. device .. ")", columns = {
+      display(text_table(lines, { title = t.title .. " (printed on an A6000; here Float32 on " .. device .. ")", columns = {
         "method", "name", { key = "N", align = "right" },
         { key = "paper", title = "printed", unit = "ms", format = function(x) return type(x) == "number" and number(x * 1e3) or x end, align = "right" },
         { key = "time", title = "here", unit = "ms", format = function(x) return number(x * 1e3) end, align = "right" },
@@ -346,7 +346,7 @@ end
 
 local function keep(name, lines)
   if #lines == 0 then return end
-  causeway._make_folder(options.save)
+  mkpath(options.save)
   save(options.save .. "/" .. name .. ".csv", lines)
   save(options.save .. "/" .. name .. ".json", { device = device, copy_rate = rate, date = os.date("%Y-%m-%d"), rows = lines })
 end

@@ -41,7 +41,7 @@ for _, causal in ipairs({ true, false }) do
   local q, k, v, G = randn(1, 2, 300, d), randn(1, 2, 300, d), randn(1, 2, 300, d), randn(1, 2, 300, d)
   local exact = { method = "standard", causal = causal }
   local function check(name, got, want, least)
-    local err = causeway.relative_error(got, want)
+    local err = relative_error(got, want)
     if not (err <= least) then error(string.format("%s is wrong: error %.1e, expected at most %.0e", name, err, least), 0) end
   end
   check("flash", softmax_attention(q, k, v, { causal = causal }), softmax_attention(f64(q), f64(k), f64(v), exact), 1e-5)
@@ -74,7 +74,7 @@ local results = sweep({
       if p.method == "gradient" then return softmax_attention_grad(x.q, x.k, x.v, x.G, { causal = causal }).dq end
       return (softmax_attention(x.q, x.k, x.v, { causal = causal, method = p.method }))
     end
-    local _, _, memory = causeway._measured_call(call)
+    local _, _, memory = measured_call(call)
     local time, yardstick, samples, turns = math.huge, 0, 0, 3
     for _ = 1, turns do
       yardstick = math.max(yardstick, product())
@@ -96,7 +96,7 @@ for _, mask in ipairs({ "causal", "full" }) do
       memory = ok and row.memory or "", scores = ok and row.scores or "" }
   end
   print()
-  display(causeway.text_table(lines, { title = string.format("%s, %d heads, d = %d", mask, h, d), columns = {
+  display(text_table(lines, { title = string.format("%s, %d heads, d = %d", mask, h, d), columns = {
     "N", { key = "method" },
     { key = "time", unit = "ms", format = cells.scaled(1e3), align = "right" },
     { key = "rate", unit = "GFLOP/s", format = cells.scaled(1e-9), align = "right" },

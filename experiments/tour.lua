@@ -81,10 +81,10 @@ for _, method in ipairs(method_list()) do
   if not on_gpu or method.device[2] then methods_here[#methods_here + 1] = method end
 end
 local errors, worst = {}, 0
-local progress = causeway.progress(#methods_here * #settings)
+local progress = progress(#methods_here * #settings)
 for _, setting in ipairs(settings) do
   local references = {}
-  for number, layer in pairs(layers) do references[number] = causeway.causal_oracle(layer.B, layer.C, layer.V, setting.options) end
+  for number, layer in pairs(layers) do references[number] = causal_oracle(layer.B, layer.C, layer.V, setting.options) end
   for m, method in ipairs(methods_here) do
     errors[m] = errors[m] or { method = method.name }
     progress:show(method.name .. ", " .. setting.key)
@@ -92,7 +92,7 @@ for _, setting in ipairs(settings) do
     for key, value in pairs(setting.options) do given[key] = value end
     local largest = 0
     for number, layer in pairs(layers) do
-      local err = causeway.relative_error(causal_linear_attention(layer.B, layer.C, layer.V, given), references[number])
+      local err = relative_error(causal_linear_attention(layer.B, layer.C, layer.V, given), references[number])
       if not (err <= largest) then largest = err end
     end
     errors[m][setting.key] = largest
@@ -101,10 +101,10 @@ for _, setting in ipairs(settings) do
   end
 end
 progress:finish()
-local function error_text(x) return causeway.number_text(x, 2) end
+local function error_text(x) return number_text(x, 2) end
 local error_columns = { "method" }
 for _, setting in ipairs(settings) do error_columns[#error_columns + 1] = { key = setting.key, format = error_text } end
-show(causeway.text_table(errors, { columns = error_columns }))
+show(text_table(errors, { columns = error_columns }))
 if on_gpu then tell("On " .. select(2, has_gpu()) .. ". Products of lightning-attention-2 are made of operands split into two BFloat16.") end
 if not (worst < 1e-4) then error(string.format("a method is wrong: its error is %.1e, expected less than 1e-4; no time is measured", worst)) end
 if not on_gpu then tell("Float32 has a relative precision of 6e-8: " .. error_text(worst) .. " at most is rounding, and nothing else.") end
@@ -139,7 +139,7 @@ local results = sweep({
   run = function(p)
     local x = inputs_of(p.N)
     local function call() return (causal_linear_attention(x.B, x.C, x.V, { method = p.method })) end
-    local _, _, memory = causeway._measured_call(call)
+    local _, _, memory = measured_call(call)
     if on_gpu then
       collectgarbage()
       local before = gpu_memory("reset").used
@@ -156,7 +156,7 @@ for i, name in ipairs(names) do
   local line = { method = name }
   for _, row in ipairs(results:where({ method = name })) do
     line[row.N] = row.status == "ok" and row.time * 1e3 or row.status
-    if row.N == lengths[#lengths] then line.memory = row.status == "ok" and causeway.bytes_text(row.memory) or row.status end
+    if row.N == lengths[#lengths] then line.memory = row.status == "ok" and bytes_text(row.memory) or row.status end
   end
   local long = results:where(function(row) return row.method == name and row.status == "ok" and row.N >= lengths[#lengths] / 8 end)
   local n, t = {}, {}
@@ -165,14 +165,14 @@ for i, name in ipairs(names) do
   lines[i] = line
 end
 local columns = { "method" }
-local function milliseconds(x) return type(x) == "number" and causeway.number_text(x, 3) or x end
+local function milliseconds(x) return type(x) == "number" and number_text(x, 3) or x end
 for i, N in ipairs(lengths) do
   if i % 2 == 1 or i == #lengths then columns[#columns + 1] = { key = N, title = "N=" .. N, format = milliseconds, align = "right" } end
 end
 columns[#columns + 1] = { key = "exponent", format = "%.2f" }
 columns[#columns + 1] = { key = "memory", title = "memory", align = "right" }
 print()
-show(causeway.text_table(lines, { columns = columns, title = "Milliseconds a call (the fastest of several)",
+show(text_table(lines, { columns = columns, title = "Milliseconds a call (the fastest of several)",
   note = "exponent of the growth over the four longest N; memory beside inputs and output" }))
 local curve = results:plot("N", "time", { by = "method", error = "std", xscale = "log", yscale = "log", title = "Time of one call, real inputs", xlabel = "length N", ylabel = "seconds" })
 print()
@@ -181,6 +181,6 @@ show(curve)
 -- ── 4 ──
 heading("4. What is left behind")
 if not no_pictures then curve:save(options.save .. "/time.svg") end
-causeway.report({ title = "A tour of causal linear attention", save = file .. ".html", table.unpack(page) })
+report({ title = "A tour of causal linear attention", save = file .. ".html", table.unpack(page) })
 print(string.format("%s.csv, %s.json   every row, with machine, versions and seed\n%s/time.svg, %s.html", file, file, options.save, file))
-print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().", tostring(causeway.machine()), clock() - started))
+print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().", tostring(machine()), clock() - started))

@@ -118,11 +118,11 @@ for i, name in ipairs(options.methods) do
   rows[i] = row
 end
 local function exponent(key, title) return { key = key, title = title, format = "%.2f", align = "right" } end
-local result = causeway.text_table(rows, {
+local result = text_table(rows, {
   title = string.format("Growth of time, one head, d = %d", d),
   columns = {
     "method", { key = "time", title = "stated" }, exponent("length", "in N"), exponent("length_stated", "stated"), exponent("rank", "in r"), exponent("rank_stated", "stated"),
-    { key = "N", align = "right" }, { key = "seconds", title = "processor time there", format = function(s) return s and causeway.seconds_text(s) or "" end, align = "right" },
+    { key = "N", align = "right" }, { key = "seconds", title = "processor time there", format = function(s) return s and seconds_text(s) or "" end, align = "right" },
   },
   note = "exponents of processor time, measured and by the stated cost on the same points",
 })
@@ -141,10 +141,10 @@ for _ = 1, 5 do -- in turns, so that both see the same machine
 end
 rate = 4 * N * h * 64 * r / best
 local verdict = string.format("favor+ at N = %d, %d heads, d = 64, r = %d, Float32: %s, products at %.1f GFLOP/s, %.0f %% of Eigen's 512×512×512 product (%.1f GFLOP/s).",
-  N, h, r, causeway.seconds_text(best), rate / 1e9, 100 * rate / yardstick, yardstick / 1e9)
+  N, h, r, seconds_text(best), rate / 1e9, 100 * rate / yardstick, yardstick / 1e9)
 print(verdict)
 
 local figure = plot(curves)
 figure:save(options.save .. "/time.svg")
-causeway.report({ title = "Cost of the factorisations", save = file .. ".html", result, growth, verdict, figure })
+report({ title = "Cost of the factorisations", save = file .. ".html", result, growth, verdict, figure })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, time.svg")

@@ -75,7 +75,7 @@ end
 for _, case in ipairs(cases) do line(case, function(N) return ratio_of[case] and ratio_of[case][N] end) end
 line("U_N", masking_constant)
 line("1 + ln(N)/π", function(N) return 1 + math.log(N) / math.pi end)
-local result = causeway.text_table(lines, { title = "Operator norm of the masked error over that of the unmasked one", columns = columns })
+local result = text_table(lines, { title = "Operator norm of the masked error over that of the unmasked one", columns = columns })
 local verdict = string.format("%d measurements, %d above their bound (operator norm: U_N, Frobenius norm: 1).", #results, above)
 display(result)
 print("\n" .. verdict)
@@ -94,7 +94,7 @@ for _, case in ipairs(cases) do curve(worst[case] and "worst case " .. case or c
 local figure = plot(curves)
 display(figure)
 figure:save(options.save .. "/ratio.svg")
-causeway.report({ title = "The error of masked low-rank attention", save = file .. ".html", verdict, result, figure,
+report({ title = "The error of masked low-rank attention", save = file .. ".html", verdict, result, figure,
   "Random: normal queries and keys of width 64. Layers 1 and 4: those of the small Llama in experiments/data. The largest ratio of the heads is shown." })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, ratio.svg")
 if above > 0 then error("a bound is exceeded", 0) end

@@ -44,7 +44,7 @@ for _, m in ipairs(method_list()) do
     end
   end
 end
-local result = causeway.text_table(rows, {
+local result = text_table(rows, {
   title = string.format("One head, r = d = %d, default blocks: operations counted and in closed form", w),
   columns = {
     "method", "time", { key = "N", align = "right" }, { key = "multiplies", align = "right" }, { key = "closed_multiplies", title = "closed form", align = "right" },
@@ -57,8 +57,8 @@ display(result)
 local verdict = string.format("%d counts compared, sum of differences %d.", compared, wrong)
 print("\n" .. verdict)
 local file = options.save .. "/" .. options.save:match("[^/]+$")
-causeway._make_folder(options.save)
-causeway._replace_file(file .. ".csv", result:csv())
+mkpath(options.save)
+result:save(file .. ".csv")
 local curves = { xscale = "log", yscale = "log", xlabel = "length N", ylabel = "multiplies / (N r d)", title = string.format("Counted multiplies a token, r = d = %d", w), size = { 900, 560 } }
 for _, row in ipairs(rows) do
   local last = curves[#curves]
@@ -70,7 +70,7 @@ for _, row in ipairs(rows) do
 end
 local figure = plot(curves)
 figure:save(file .. ".svg")
-causeway.report({ title = "Counted operations", save = file .. ".html", verdict, figure,
+report({ title = "Counted operations", save = file .. ".html", verdict, figure,
   "A level line is linear in N; recursion climbs by a logarithm, vanilla and inner-product by N itself. Lines at 2 lie on one another: all forms that only carry the state.", result })
 print(file .. ".csv, .svg, .html")
 if wrong ~= 0 then error("counted operations differ from their closed form", 0) end

@@ -47,9 +47,9 @@ for _, u in ipairs(updates) do
   local G = randn(1, 1, 300, d)
   local exact = { mode = "recurrent" }
   for key, value in pairs(x) do exact[key] = type(value) == "string" and value or f64(value) end
-  local err = causeway.relative_error((linear_attention(x)), (linear_attention(exact)))
+  local err = relative_error((linear_attention(x)), (linear_attention(exact)))
   local got, want = linear_attention_grad(with(x, { dO = G })), linear_attention_grad(with(exact, { dO = f64(G) }))
-  for key, value in pairs(want) do err = math.max(err, causeway.relative_error(got[key], value)) end
+  for key, value in pairs(want) do err = math.max(err, relative_error(got[key], value)) end
   if not (err <= 1e-4) then error(string.format("%s is wrong: error %.1e, expected at most 1e-4", u.name, err), 0) end
 end
 
@@ -87,7 +87,7 @@ for _, N in ipairs(options.lengths) do
   for _, p in ipairs(rows) do
     if p.N == N then shown_rows[#shown_rows + 1] = p end
   end
-  show(causeway.text_table(shown_rows, {
+  show(text_table(shown_rows, {
     title = string.format("N = %d, %d heads, d = %d, Float32, chunks of %d", N, h, d, C),
     columns = {
       { key = "update" },
@@ -99,7 +99,7 @@ for _, N in ipairs(options.lengths) do
     },
   }))
 end
-causeway._make_folder(options.save)
+mkpath(options.save)
 report({ title = "Gates and delta rules beside plain linear attention", save = options.save .. "/bench.html", table.unpack(page) })
 save(options.save .. "/gates_bench.csv", rows)
 save(options.save .. "/gates_bench.json", rows)

@@ -23,7 +23,7 @@ local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   quick = false, length = 4096, heads = 8, d = 64, chunks = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024 },
   updates = { "linear", "gated", "delta", "gated_delta" }, rounds = 10, seconds = 0.1, save = "results/chunk",
-}, { length = { 1 }, heads = { 1 }, d = { 1 }, chunks = { 1 }, updates = causeway._options.linear_attention.update, rounds = { 1 }, seconds = { above = 0 } })
+}, { length = { 1 }, heads = { 1 }, d = { 1 }, chunks = { 1 }, updates = choices("linear_attention", "update"), rounds = { 1 }, seconds = { above = 0 } })
 local cells = dofile(folder .. "/../lib/cells.lua")
 local N, h, d = options.length, options.heads, options.d
 if options.quick then
@@ -86,7 +86,7 @@ local results = sweep({
     end
     local x = current.x
     x.chunk = p.chunk
-    local err = causeway.relative_error((linear_attention(x)), current.reference)
+    local err = relative_error((linear_attention(x)), current.reference)
     if not (err <= 1e-4) then error(string.format("%s with chunk %d is wrong: error %.1e, expected at most 1e-4", p.update, p.chunk, err), 0) end
     local t = btime(function() return (linear_attention(x)) end, { seconds = options.seconds, show = false })
     local count = counted[p.update]
@@ -164,7 +164,7 @@ end
 
 -- ── What came out ──
 
-display(causeway.text_table(lines, { title = "Best chunk by operations and by time", columns = {
+display(text_table(lines, { title = "Best chunk by operations and by time", columns = {
   "update",
   { key = "fewest", title = "fewest operations C" },
   { key = "fewest_time", title = "its time", unit = "ms", format = cells.scaled(1e3, 3) },

@@ -30,7 +30,7 @@ local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   steps = 4000, batch = 32, rate = 0.005, seed = 1, updates = { "linear", "gated", "delta", "gated_delta" }, save = "results/recall",
 }, {
   pairs = { 1 }, rewrites = { 0 }, keys = { 1 }, values = { 1 }, heads = { 1 }, d = { 1 }, model = { 1 }, steps = { 1 }, batch = { 1 },
-  rate = { above = 0 }, seed = { 0 }, updates = causeway._options.linear_attention.update,
+  rate = { above = 0 }, seed = { 0 }, updates = choices("linear_attention", "update"),
 })
 if options.quick then options.steps = math.max(1, options.steps // 4) end
 if options.pairs > options.keys then error(string.format("--pairs: %d, expected at most --keys, %d", options.pairs, options.keys), 0) end
@@ -184,13 +184,13 @@ if options.check then
             p[name]:set(at, i, j)
           end
         end
-        local err = causeway.relative_error(grads[name], slopes)
+        local err = relative_error(grads[name], slopes)
         rows[#rows + 1] = { update = update, parameter = name, count = length(slopes), largest = maximum(abs(slopes)), error = err }
         if not (err <= worst) then worst = err end
       end
     end
   end
-  display(causeway.text_table(rows, { title = "Gradients of the loss against central differences, Float64", columns = {
+  display(text_table(rows, { title = "Gradients of the loss against central differences, Float64", columns = {
     "update", "parameter", "count",
     { key = "largest", title = "largest slope", format = "%.2e" },
     { key = "error", title = "relative error", format = "%.1e" },
@@ -278,7 +278,7 @@ local ceiling = results[1].ceiling                              -- of the same q
 lines[#lines + 1] = { update = "order-blind", accuracy = ceiling, once = results[1].ceiling_once, again = results[1].ceiling_again }
 local function percent(x) return x == x and string.format("%.1f", 100 * x) or "–" end
 local title = string.format("Right answers in %d new sequences; a random guess is right in %s %% of all cases", examined, percent(1 / task.values))
-display(causeway.text_table(lines, { title = title, columns = {
+display(text_table(lines, { title = title, columns = {
   "update",
   { key = "accuracy", unit = "%", format = percent, align = "right" },
   { key = "once", title = "written once", unit = "%", format = percent, align = "right" },

@@ -49,7 +49,7 @@ for _, u in ipairs(updates) do
   for _, key in ipairs({ "log_decay", "beta", "state" }) do exact[key] = x[key] and f64(x[key]) end
   local O, S = linear_attention(f64(x.q), f64(x.k), f64(x.v), exact)
   local got, state = linear_attention_step(x)
-  local err = math.max(causeway.relative_error(got, O), causeway.relative_error(state, S))
+  local err = math.max(relative_error(got, O), relative_error(state, S))
   if not (err <= 1e-5) then error(string.format("%s is wrong: error %.1e, expected at most 1e-5", u.name, err), 0) end
 end
 
@@ -76,8 +76,8 @@ local results = sweep({
 
 -- ── What came out ──
 for _, h in ipairs(options.heads) do
-  show(causeway.text_table(results:where({ heads = h }), {
-    title = string.format("%d heads, d = %d: states of %s", h, d, causeway.bytes_text(h * d * d * 4)),
+  show(text_table(results:where({ heads = h }), {
+    title = string.format("%d heads, d = %d: states of %s", h, d, bytes_text(h * d * d * 4)),
     columns = {
       { key = "update" },
       { key = "time", unit = "µs", format = cells.scaled(1e6), align = "right" },

@@ -1,12 +1,12 @@
--- What cells of a table show: formats for causeway.text_table. A value that is no number (the status of a point without one) stays.
+-- What cells of a table show: formats for text_table. A value that is no number (the status of a point without one) stays.
 local cells = {}
 
 --- x · factor in `digits` significant digits.
 function cells.scaled(factor, digits)
-  return function(x) return type(x) == "number" and causeway.number_text(x * factor, digits) or x end
+  return function(x) return type(x) == "number" and number_text(x * factor, digits) or x end
 end
 
 --- A number of bytes with its unit.
-function cells.bytes(x) return type(x) == "number" and causeway.bytes_text(x) or x end
+function cells.bytes(x) return type(x) == "number" and bytes_text(x) or x end
 
 return cells

@@ -38,9 +38,9 @@ local function call(x, method) return (causal_linear_attention(x.B, x.C, x.V, { 
 do
   local N = 2 * b + 1
   local x = inputs_of(N)
-  local reference = causeway.causal_oracle(x.B, x.C, x.V, { normalize = true })
+  local reference = causal_oracle(x.B, x.C, x.V, { normalize = true })
   for _, method in ipairs(methods_here) do
-    local err = causeway.relative_error(call(x, method), reference)
+    local err = relative_error(call(x, method), reference)
     if not (err <= 1e-4) then error(string.format("%s is wrong: error %.1e at N = %d, expected at most 1e-4; no time is measured", method, err, N), 0) end
   end
 end
@@ -83,7 +83,7 @@ for _, method in ipairs(methods_here) do time_of[method] = {} end
 for _, row in ipairs(results) do time_of[row.method][row.N] = row.status == "ok" and row.time or nil end
 local function cell(method, N)
   local seconds = time_of[method][N]
-  return seconds and causeway.number_text(seconds * 1e3, 3) or "–"
+  return seconds and number_text(seconds * 1e3, 3) or "–"
 end
 local lines = {}
 for i, N in ipairs(options.lengths) do
@@ -93,7 +93,7 @@ for i, N in ipairs(options.lengths) do
     hybrid = hybrid / 1e6, time_inner = cell("inner-product", N), time_vanilla = cell("vanilla", N), time_outer = cell("outer-product-blockwise", N), time_hybrid = cell("hybrid", N),
   }
 end
-show(causeway.text_table(lines, { title = "Multiply-adds: those of hybrid in millions, the others over them; and milliseconds a call", columns = {
+show(text_table(lines, { title = "Multiply-adds: those of hybrid in millions, the others over them; and milliseconds a call", columns = {
   { key = "N", align = "right" },
   { key = "hybrid", title = "hybrid 10⁶", format = "%.2f", align = "right" },
   { key = "triangle", title = "inner ÷", format = "%.3f", align = "right" },
@@ -152,7 +152,7 @@ local claims = {
   { id = "G11", claim = "§4.1: the outer product is at least two orders of magnitude slower", verdict = "hardware",
     here = slowdown and string.format("%.1f× at N = %d", slowdown, longest) or "not measured" },
 }
-show(causeway.text_table(claims, { title = "The document's claims (TPU v4) and what is seen here", columns = {
+show(text_table(claims, { title = "The document's claims (TPU v4) and what is seen here", columns = {
   "id", { key = "claim" }, { key = "verdict" }, { key = "here" } } }))
 
 -- ── The figure ──
@@ -180,5 +180,5 @@ if #curves > 0 then
   show(figure)
   figure:save(options.save .. "/time.svg")
 end
-causeway.report({ title = "Crossover of the hybrid and the inner-product form", save = file .. ".html", table.unpack(page) })
+report({ title = "Crossover of the hybrid and the inner-product form", save = file .. ".html", table.unpack(page) })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, time.svg")

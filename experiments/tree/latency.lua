@@ -69,7 +69,7 @@ local function kept(engine)
 end
 local mine = mpi_size() > 1 and measure("mpi", mpi_size()) or measure("threads", options.shards)
 if mpi_rank() > 0 then return end
-causeway._make_folder(options.save)
+mkpath(options.save)
 save(points_file(mine.engine), mine)
 if options.points then return end
 local measured = { mine }
@@ -78,7 +78,7 @@ if mine.engine == "mpi" then
   measured[2] = kept("threads")
 elseif options.ranks < 2 then
   why = "MPI: not measured, as --ranks " .. options.ranks .. " asks"
-elseif not causeway._mpi_built() then
+elseif not has_mpi() then
   why = "MPI: not measured, it was not found when causeway was built"
 elseif not os.execute("command -v mpirun > /dev/null 2>&1") then
   why = "MPI: not measured, there is no mpirun here"
@@ -120,7 +120,7 @@ for place, p in ipairs(options.devices) do
     by_length[#by_length + 1] = ring
   end
 end
-show(causeway.text_table(rows, { title = "Modelled milliseconds a decode, and relative to the ring at the shortest length (Algorithm 3)", columns = {
+show(text_table(rows, { title = "Modelled milliseconds a decode, and relative to the ring at the shortest length (Algorithm 3)", columns = {
   { key = "devices", align = "right" }, { key = "N", align = "right" },
   { key = "ring", title = "ring ms", align = "right" }, { key = "three", title = "tree ms", align = "right" }, { key = "tree", title = "tree packed ms", align = "right" },
   { key = "relative_ring", title = "ring, relative", align = "right" }, { key = "relative_tree", title = "tree, relative", align = "right" },
@@ -158,7 +158,7 @@ for _, t in ipairs(printed) do
       shift = (there - modelled) / (10 * t.layers * t.devices) * 1e3 }
   end
 end
-show(causeway.text_table(compared, { title = "Tables 1 and 2: ring less tree in seconds, printed and modelled", columns = {
+show(text_table(compared, { title = "Tables 1 and 2: ring less tree in seconds, printed and modelled", columns = {
   "machine", { key = "N", align = "right" }, { key = "printed", format = "%.2f", align = "right" }, { key = "model", format = "%.2f", align = "right" },
   { key = "ratio", title = "model ÷ printed", format = "%.2f", align = "right" }, { key = "shift", title = "printed less model, ms a shift", format = "%.2f", align = "right" },
 }, note = "MI300X within 6 %; H100: the growth with N (least squares) within 14 %, and 0.6 to 1.0 ms more a shift at every N; RTX 4090: 0.3 of the rate of PCIe." }))
@@ -213,10 +213,10 @@ for _, run in ipairs(measured) do
   end
   for _, name in ipairs({ "tree", "ring", "model_tree", "model_ring" }) do curves[#curves + 1] = line[name] end
   tell(string.format("\n%s, %d ranks: a message takes %s and %s/s with all sending; a worker reads %s/s", run.engine, run.ranks,
-    causeway.seconds_text(run.link.latency), causeway.bytes_text(run.link.rate), causeway.bytes_text(run.memory_rate)))
+    seconds_text(run.link.latency), bytes_text(run.link.rate), bytes_text(run.memory_rate)))
 end
 if #measured == 1 then tell("\nPoints of " .. why .. ".") end
-show(causeway.text_table(here, { title = "Milliseconds on this machine, Float32, the least of some calls; and the model with its constants", columns = {
+show(text_table(here, { title = "Milliseconds on this machine, Float32, the least of some calls; and the model with its constants", columns = {
   "engine", { key = "ranks", align = "right" }, { key = "N", align = "right" }, { key = "tree", align = "right" }, { key = "model_tree", title = "model", align = "right" },
   { key = "ring", align = "right" }, { key = "model_ring", title = "model", align = "right" }, { key = "ratio", title = "ring ÷ tree", align = "right" },
   { key = "model_ratio", title = "model", align = "right" },
@@ -234,6 +234,6 @@ if over then tell("\nby_length.svg: " .. over) end
 figure("by_length", by_length, "Relative time, model: ring dashed" .. (over and "; ≈: on another line" or ""), "length N", "time ÷ ring at the shortest")
 figure("by_devices", by_devices, "Execution time, model", "devices", "seconds")
 figure("here", curves, "This machine, and the model with its fitted constants", "length N", "seconds")
-causeway._replace_file(options.save .. "/latency.csv", causeway.text_table(rows):csv())
-causeway.report({ title = "Figure 3: latency of tree and ring decoding", save = options.save .. "/latency.html", table.unpack(page) })
+text_table(rows):save(options.save .. "/latency.csv")
+report({ title = "Figure 3: latency of tree and ring decoding", save = options.save .. "/latency.html", table.unpack(page) })
 print("\n" .. options.save .. ": latency.html, latency.csv, by_length.svg, by_devices.svg, here.svg, here-*.json")

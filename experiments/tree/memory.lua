@@ -35,7 +35,7 @@ for _, hidden in ipairs(options.hidden) do
   curves[#curves + 1] = ring_curve
 end
 if mpi_rank() > 0 then return end
-local text = causeway.text_table(rows, { title = "Peak memory of a worker in MB (bf16), counted; equations 8 and 9; and elements beyond them", columns = {
+local text = text_table(rows, { title = "Peak memory of a worker in MB (bf16), counted; equations 8 and 9; and elements beyond them", columns = {
   { key = "hidden", align = "right" }, { key = "N", align = "right" }, { key = "ring", format = "%.2f", align = "right" }, { key = "eq8", title = "(8)", format = "%.2f", align = "right" },
   { key = "over8", title = "elements over (8)", align = "right" }, { key = "tree", format = "%.2f", align = "right" }, { key = "eq9", title = "(9)", format = "%.2f", align = "right" },
   { key = "over9", title = "elements over (9)", align = "right" }, { key = "gap", format = "%.2f", align = "right" }, { key = "ratio", format = "%.5f", align = "right" },
@@ -61,8 +61,8 @@ curves.title, curves.xlabel, curves.ylabel, curves.xscale, curves.yscale = "Peak
 local figure = plot(curves)
 print()
 display(figure)
-causeway._make_folder(options.save)
+mkpath(options.save)
 figure:save(options.save .. "/memory.svg")
-causeway._replace_file(options.save .. "/memory.csv", text:csv())
-causeway.report({ title = "Figure 4: memory of tree and ring decoding", save = options.save .. "/memory.html", text, note, figure })
+text:save(options.save .. "/memory.csv")
+report({ title = "Figure 4: memory of tree and ring decoding", save = options.save .. "/memory.html", text, note, figure })
 print("\n" .. options.save .. ": memory.html, memory.csv, memory.svg")

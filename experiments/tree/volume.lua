@@ -10,7 +10,7 @@
 --   --save results/tree/volume      .html, .csv, .svg
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, { devices = { 1, 2, 4, 8, 16, 32, 64 }, length = 640000, heads = 16, dim = 128, topology = "ring", check = 640, save = "results/tree/volume" },
-  { devices = { 1, 1024 }, length = { 1 }, heads = { 1 }, dim = { 1 }, check = { 1 }, topology = causeway._options.tree_decode.topology })
+  { devices = { 1, 1024 }, length = { 1 }, heads = { 1 }, dim = { 1 }, check = { 1 }, topology = choices("tree_decode", "topology") })
 local heads, dim, N = options.heads, options.dim, options.length
 local d, b = heads * dim, 1
 local function most(report)
@@ -51,7 +51,7 @@ for _, p in ipairs(options.devices) do
 end
 if mpi_rank() > 0 then return end
 local function whole(x) return string.format("%.0f", x) end
-local text = causeway.text_table(rows, { title = string.format("Elements sent for one query against %d keys, %d heads of %d; all-reduce: %s", N, heads, dim, options.topology), columns = {
+local text = text_table(rows, { title = string.format("Elements sent for one query against %d keys, %d heads of %d; all-reduce: %s", N, heads, dim, options.topology), columns = {
   { key = "p", align = "right" },
   { key = "ring", title = "ring, a device", align = "right" }, { key = "shifts", title = "2btd(p-1)", format = whole, align = "right" }, { key = "eq10", title = "(10)", format = whole, align = "right" },
   { key = "ring_rounds", title = "rounds", align = "right" },
@@ -60,7 +60,7 @@ local text = causeway.text_table(rows, { title = string.format("Elements sent fo
 }, note = "(10) is one shift of all devices, or p shifts of one, not what a step of decoding takes; it does not grow with p at a fixed length." })
 print()
 display(text)
-local note = string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the same footing: N/(1 + 2/d_h) = %s.", checked, causeway.number_text(N / (1 + 2 / dim)))
+local note = string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the same footing: N/(1 + 2/d_h) = %s.", checked, number_text(N / (1 + 2 / dim)))
 print("\n" .. note)
 local apart = {}
 for _, row in ipairs(rows) do
@@ -75,12 +75,12 @@ if #apart > 0 then
 end
 local curves = { ring_curve, tree_curve, eq10_curve, eq14_curve, title = "Elements sent in one decode, all devices", xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
 local figure = #ring_curve.x > 0 and plot(curves)
-causeway._make_folder(options.save)
+mkpath(options.save)
 if figure then
   print()
   display(figure)
   figure:save(options.save .. "/volume.svg")
 end
-causeway._replace_file(options.save .. "/volume.csv", text:csv())
-causeway.report({ title = "Volume of tree and ring decoding", save = options.save .. "/volume.html", text, note, figure or nil })
+text:save(options.save .. "/volume.csv")
+report({ title = "Volume of tree and ring decoding", save = options.save .. "/volume.html", text, note, figure or nil })
 print("\n" .. options.save .. ": volume.html, volume.csv" .. (figure and ", volume.svg" or ""))

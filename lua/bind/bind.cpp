@@ -6,7 +6,6 @@
 
 #include "core/base/text.hpp"
 #include "lua/bind/gpu.hpp"
-#include "lua/shell/state.hpp"  // embedded_chunk
 
 namespace causeway::lua {
 namespace {
@@ -112,6 +111,17 @@ std::string check_string(lua_State* L, int index, const char* argument) {
     std::size_t n = 0;
     const char* text = lua_tolstring(L, index, &n);
     return std::string(text, n);
+}
+
+std::vector<std::string> check_strings(lua_State* L, int index, const char* argument) {
+    if (!lua_istable(L, index)) fail(argument, ": expected a list of strings, got a ", type_name(L, index));
+    std::vector<std::string> list(lua_rawlen(L, index));
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        lua_geti(L, index, static_cast<lua_Integer>(i + 1));
+        list[i] = check_string(L, -1, argument);
+        lua_pop(L, 1);
+    }
+    return list;
 }
 
 void set_field(lua_State* L, const char* key, double value) {

@@ -1,4 +1,5 @@
-// Helpers of the bindings: errors, tensors as userdata, option tables.
+// Helpers of the bindings: errors, tensors as userdata, option tables. A binding uses core, gpu and the Lua API, and
+// nothing of lua/shell; the shell uses the bindings.
 // A binding file is a set of static functions, one table of names and one open function (lua/bind/families.hpp).
 #pragma once
 
@@ -15,6 +16,9 @@
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::lua {
+
+// How the names of chunks begin that travel inside the program: "=causeway:lua/lib/plot.lua". No file has such a name.
+inline constexpr const char* embedded_chunk = "=causeway:";
 
 // Raises `message` as a Lua error, with the position in the user's Lua file in front: the nearest caller that is not
 // one of the embedded files (lua/lib).
@@ -72,6 +76,8 @@ Tensor& check_tensor(lua_State* L, int index, const char* argument);
 double check_number(lua_State* L, int index, const char* argument);
 Index check_integer(lua_State* L, int index, const char* argument);
 std::string check_string(lua_State* L, int index, const char* argument);
+// The strings of the list at `index`.
+std::vector<std::string> check_strings(lua_State* L, int index, const char* argument);
 
 // Sets a field of the table at the top of the stack.
 void set_field(lua_State* L, const char* key, double value);

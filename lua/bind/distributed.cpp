@@ -247,7 +247,7 @@ void open_distributed(lua_State* L) {
                          {"link_speed", guarded<link_speed_>},
                          {"mpi_rank", guarded<mpi_rank_>},
                          {"mpi_size", guarded<mpi_size_>},
-                         {"_mpi_built", guarded<mpi_built_>},
+                         {"has_mpi", guarded<mpi_built_>},
                      });
 }
 

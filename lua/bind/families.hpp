@@ -1,26 +1,44 @@
-// The families of bindings, in the order in which they are opened: the table of contents of the shell.
+// The families of bindings, in the order in which they are opened: the table of contents of what Lua finds. Each is
+// one file of this folder that adds its functions to the table `causeway`.
 #pragma once
 
 struct lua_State;
 
 namespace causeway::lua {
 
-void open_tensor(lua_State* L);  // lua/bind/tensor.cpp: construction, indexing, arithmetic, reductions, linear algebra,
-                                 // random numbers
-void open_gpu(lua_State* L);     // lua/bind/gpu.cpp: tensors on the GPU
-void open_gpu_measure(lua_State* L);  // lua/bind/gpu_measure.cpp: time, memory and random numbers there
-void open_files(lua_State* L);        // lua/bind/files.cpp: load, save
-void open_attention(lua_State* L);    // lua/bind/attention.cpp: causal linear attention and the registry of methods
-void open_gated(lua_State* L);  // lua/bind/gated.cpp: linear attention with gates and delta rules, and one token of it
-void open_gradient(
-    lua_State* L);                // lua/bind/gradient.cpp: gradients of causal linear attention and of the gated family
-void open_softmax(lua_State* L);  // lua/bind/softmax.cpp: softmax attention, its gradients, the energy
-void open_lowrank(lua_State* L);  // lua/bind/lowrank.cpp: low-rank factors of the attention matrix and their errors
-void open_distributed(lua_State* L);  // lua/bind/distributed.cpp: tree and ring decoding, the model of a cluster, MPI
-void open_measure(lua_State* L);      // lua/bind/measure.cpp: clock, memory, threads, operation counts, the machine
-void open_support(
-    lua_State* L);  // lua/shell/support.cpp: what the Lua files need: errors, options, journals, child programs
-void open_display(lua_State* L);  // lua/shell/display.cpp: show a value through the display in use
-void open_help(lua_State* L);     // lua/shell/help.cpp: what lua/lib/help.lua needs
+// tensor.cpp: the type Tensor; tensor_*.cpp: construction, indexing, arithmetic, reductions, linear algebra
+void open_tensor(lua_State* L);
+// gpu.cpp: tensors on the GPU, and calls that run where their tensors are (gpu_calls.cpp)
+void open_gpu(lua_State* L);
+// gpu_measure.cpp: time, memory and random numbers there
+void open_gpu_measure(lua_State* L);
+// files.cpp: load, save; json.cpp: Lua values as JSON
+void open_files(lua_State* L);
+// attention.cpp: causal linear attention and the registry of methods
+void open_attention(lua_State* L);
+// gated.cpp: linear attention with gates and delta rules, and one token of it
+void open_gated(lua_State* L);
+// gradient.cpp: gradients of causal linear attention and of the gated family
+void open_gradient(lua_State* L);
+// softmax.cpp: softmax attention, its gradients, the energy
+void open_softmax(lua_State* L);
+// lowrank.cpp: low-rank factors of the attention matrix and their errors
+void open_lowrank(lua_State* L);
+// distributed.cpp: tree and ring decoding, the model of a cluster, MPI
+void open_distributed(lua_State* L);
+// measure.cpp: clock, memory, threads, statistics, the machine
+void open_measure(lua_State* L);
+// time_limit.cpp: a limit on the time of a call
+void open_time_limit(lua_State* L);
+// numbers.cpp: numbers for pictures
+void open_numbers(lua_State* L);
+// support.cpp: what the files of lua/lib check arguments with
+void open_support(lua_State* L);
+// journal.cpp: the journal of a sweep
+void open_journal(lua_State* L);
+// system.cpp: folders, files and child programs
+void open_system(lua_State* L);
+// lua/shell/display.cpp: show a value through the display in use
+void open_display(lua_State* L);
 
 }  // namespace causeway::lua

@@ -79,6 +79,12 @@ mpirun every rank makes the same call.]],
   example = "link_speed('threads', 4)",
 }
 
+manual.has_mpi = {
+  call = "has_mpi()",
+  text = 'Whether causeway was built with MPI, which engine = "mpi" needs.',
+  example = "has_mpi()",
+}
+
 manual.mpi_rank = {
   call = "mpi_rank()",
   text = "The number of this process under mpirun, from 0; 0 where there is no MPI. Only rank 0 prints.",

@@ -29,6 +29,12 @@ The file appears complete or not at all: when writing fails the old one stays.]]
   example = [[local path = os.tmpname() .. ".json"; save(path, {{N = 128, time = 3.7e-7}}); print(load(path)[1].time)]],
 }
 
+manual.mkpath = {
+  call = "mkpath(folder)",
+  text = "Makes a folder, with those above it where they are missing. One that is there already stays as it is.",
+  example = [[mkpath(os.tmpname() .. ".d/results")]],
+}
+
 manual.json_encode = {
   call = "json_encode(value)",
   text = [[

@@ -12,6 +12,13 @@ At the prompt, `@btime EXPR` does the same.]],
   example = "btime(function() return randn(64, 64) * randn(64, 64) end, {samples = 5})",
 }
 
+manual.measured_call = {
+  call = "measured_call(f, ...)",
+  text = [[Calls f(...) once and returns its first result, the seconds it took, and the most bytes of tensors held meanwhile beyond
+what was held before and the result (a Tensor) itself.]],
+  example = "A, seconds, bytes = measured_call(randn, 64, 64); print(bytes_text(bytes))",
+}
+
 manual.clock = {
   call = "clock()",
   text = "Seconds on a clock that never goes back; only differences mean something.",
@@ -116,7 +123,8 @@ manual.relative_error = {
 manual.text_table = {
   call = "text_table(rows, {columns =, title =, note =, most =})",
   text = [[A table of results from a list of tables. `columns` lists keys, or {key =, title =, unit =, format =, align =} with a
-format such as "%.2f" or a function(value, row). It shows itself aligned, in a page as HTML; t:text(), t:html(), t:csv().]],
+format such as "%.2f" or a function(value, row). It shows itself aligned, in a page as HTML; t:text(), t:html(), t:csv();
+t:save("x.csv"), .html or .txt writes a file.]],
   example = 'text_table({{method = "fleet", time = 1.5}, {method = "vanilla", time = "OOM"}}, {columns = {"method", {key = "time", unit = "ms"}}})',
 }
 

@@ -13,6 +13,13 @@ manual.apropos = {
   example = 'apropos("history")',
 }
 
+manual.choices = {
+  call = "choices(function, option)",
+  text = [[The words that an option of a function takes, as a list: what Tab offers for its value. The function is given by its
+name.]],
+  example = 'choices("linear_attention", "update")',
+}
+
 manual.display = {
   call = "display(value, ...)",
   text = [[Shows values as the prompt shows the value of an expression: tensors as aligned tables, tables laid out, strings

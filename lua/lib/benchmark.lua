@@ -32,7 +32,7 @@ function causeway.relative_error(A, reference)
 end
 
 --- Calls f(...) once: its first result, the seconds, the peak of memory beyond what was held before and the result itself.
-function causeway._measured_call(f, ...)
+function causeway.measured_call(f, ...)
   collectgarbage()
   local before = causeway._memory()
   causeway._reset_peak()
@@ -162,7 +162,7 @@ end
 
 -- One method at one length: checks it, then times it.
 local function measure(candidate, inputs, reference, options, tolerance, repeats)
-  local O, _, memory = causeway._measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
+  local O, _, memory = causeway.measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
   local row = { error = causeway.relative_error(O, reference), memory = memory, status = "ok" }
   if not (row.error <= tolerance) then
     row.status = "wrong"
@@ -172,7 +172,7 @@ local function measure(candidate, inputs, reference, options, tolerance, repeats
   local times, most = {}, 0
   for i = 1, repeats do
     O = nil
-    O, times[i], memory = causeway._measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
+    O, times[i], memory = causeway.measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
     most = math.max(most, memory)
   end
   row.memory = most

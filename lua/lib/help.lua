@@ -70,6 +70,17 @@ local function options(name)
   return #lines > 0 and table.concat(lines, "\n") or nil
 end
 
+--- The words that an option takes, as a new list.
+function causeway.choices(name, option)
+  local entry = causeway._options[name]
+  if not entry then causeway._raise(string.format('choices: "%s" is no function with options', tostring(name))) end
+  local words = entry[option]
+  if type(words) ~= "table" then
+    causeway._raise(string.format('choices: the option "%s" of %s has no list of words', tostring(option), name))
+  end
+  return table.move(words, 1, #words, 1, {})
+end
+
 local function page(name, entry)
   local parts = { "  " .. bold(entry.call), "", body(entry.text, room(), "  ") }
   local list = options(name)

@@ -352,7 +352,7 @@ function causeway.sweep(options)
   local rows, origins, journal, folder = {}, {}, nil, nil
   if options.save then
     folder = options.save:gsub("/+$", "")
-    causeway._make_folder(folder)
+    causeway.mkpath(folder)
     local path = folder .. "/rows.jsonl"
     journal = causeway._open_journal(path)
     if options.fresh then

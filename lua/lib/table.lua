@@ -222,6 +222,18 @@ function Table:csv()
   return table.concat(out, "\n") .. "\n"
 end
 
+--- Writes the table to a file, whose name ends in .csv, .html or .txt. Returns the table.
+function Table:save(path)
+  local kind = type(path) == "string" and path:lower():match("%.(%a+)$")
+  local make = ({ csv = self.csv, html = self.html, txt = self.text })[kind]
+  if not make then
+    causeway._raise("save: " .. tostring(path) .. ", expected a file name that ends in .csv, .html or .txt")
+  end
+  local text = make(self)
+  causeway._replace_file(path, text:sub(-1) == "\n" and text or text .. "\n")
+  return self
+end
+
 Table.__tostring = Table.text
 function Table.__rich(self) return { text = self:text(), html = self:html() } end
 

@@ -98,9 +98,12 @@ int open_all(lua_State* L) {
     open_lowrank(L);
     open_distributed(L);
     open_measure(L);
+    open_time_limit(L);
+    open_numbers(L);
     open_support(L);
+    open_journal(L);
+    open_system(L);
     open_display(L);
-    open_help(L);
     push_library_globals(L);
     for (const EmbeddedFile* file = embedded_files; file->path; ++file) {
         run_embedded(L, *file);

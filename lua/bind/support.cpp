@@ -1,0 +1,52 @@
+// What the Lua files of lua/lib check arguments with: errors at the user's line, known options, the nearest name.
+#include <algorithm>
+
+#include "core/base/text.hpp"  // closest, did_you_mean
+#include "lua/bind/bind.hpp"
+#include "lua/bind/families.hpp"
+
+namespace causeway::lua {
+namespace {
+
+// _raise(message): an error with the position in the user's file in front
+int raise_message(lua_State* L) { fail(check_string(L, 1, "message")); }
+
+// _check_options(function, options, known): an error unless options is nil or a table with only the known names
+int check_options(lua_State* L) {
+    const std::string function = check_string(L, 1, "function");
+    const Options options(L, 2, function.c_str(), check_strings(L, 3, "known"));
+    return 0;
+}
+
+// _check_names(argument, {name = true}, known): an error for a name that is not known, with the nearest one
+int check_names(lua_State* L) {
+    const std::string argument = check_string(L, 1, "argument");
+    const std::vector<std::string> known = check_strings(L, 3, "known");
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+        const std::string name = check_string(L, -2, "name");
+        if (std::find(known.begin(), known.end(), name) == known.end())
+            fail(argument, ": unknown name \"", name, "\"", did_you_mean(name, known));
+    }
+    return 0;
+}
+
+// _closest(word, names): the name nearest to the word, "" where none is near.
+int closest_name(lua_State* L) {
+    const std::string word = check_string(L, 1, "word");
+    const std::string name = closest(word, check_strings(L, 2, "names"));
+    lua_pushlstring(L, name.data(), name.size());
+    return 1;
+}
+
+}  // namespace
+
+void open_support(lua_State* L) {
+    add_functions(L, {
+                         {"_raise", guarded<raise_message>},
+                         {"_check_options", guarded<check_options>},
+                         {"_check_names", guarded<check_names>},
+                         {"_closest", guarded<closest_name>},
+                     });
+}
+
+}  // namespace causeway::lua
