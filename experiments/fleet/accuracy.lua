@@ -88,7 +88,7 @@ local results = sweep{
     local B, C, extras = lowrank(name, x.q, x.k, given)
     local estimate = B * C:t()
     if name == "hyper" then -- inside of its blocks it is exact
-      local same = causeway.eq(extras.query_block:reshape(1, heads, N, 1), extras.key_block:reshape(1, heads, 1, N))
+      local same = eq(extras.query_block:reshape(1, heads, N, 1), extras.key_block:reshape(1, heads, 1, N))
       estimate = estimate + times(f64(same), x.A - estimate)
     elseif name == "skeinformer" then -- and it in the rows of its pilot
       estimate = estimate + times(extras.exact_rows:reshape(1, heads, N, 1), x.A - estimate)
@@ -116,13 +116,13 @@ local function middle(list)
   table.sort(list)
   return list[(#list + 1) // 2]
 end
-local function spread(list) return #list > 1 and string.format("%s – %s", causeway.number_text(list[1], 3), causeway.number_text(list[#list], 3)) or "" end
+local function spread(list) return #list > 1 and string.format("%s – %s", number_text(list[1], 3), number_text(list[#list], 3)) or "" end
 local rows = {}
 for i, g in ipairs(order) do
   rows[i] = { input = g.input, method = g.method, rank = g.rank, unmasked = middle(g.unmasked), masked = middle(g.masked), lost = middle(g.lost) }
   rows[i].unmasked_spread, rows[i].masked_spread = spread(g.unmasked), spread(g.masked)
 end
-local result = causeway.text_table(rows, {
+local result = text_table(rows, {
   title = string.format("Relative error of the attention output, median token, N = %d, %d heads of width 64", N, heads),
   columns = {
     "input", "method", { key = "rank", align = "right" }, { key = "unmasked", format = "%.3g", align = "right" }, { key = "unmasked_spread", title = "over seeds" },
@@ -133,19 +133,8 @@ local result = causeway.text_table(rows, {
 display(result)
 
 -- ── The figure: a panel for each input, with the mask above, without below; bars from least to most over seeds ──
-local colours = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5c00" }
-local marks = { 7, 5, 9, 13, 11, 15 }
 local floor = 1e-4 -- of the figure
-local drawn, extent = {}, { math.huge, 0, math.huge, 0 } -- a curve of a panel as a block of data; least and most rank and error
-for _, g in ipairs(order) do
-  for _, kind in ipairs({ "masked", "unmasked" }) do
-    local list = g[kind]
-    local key = g.input .. " " .. kind .. " " .. g.method
-    drawn[key] = drawn[key] or {}
-    drawn[key][#drawn[key] + 1] = string.format("%d %.9g %.9g %.9g", g.rank, middle(list), list[1], list[#list])
-    extent = { math.min(extent[1], g.rank), math.max(extent[2], g.rank), math.min(extent[3], list[1] >= floor and list[1] or math.huge), math.max(extent[4], list[#list]) }
-  end
-end
+local kinds = { { key = "masked", text = ", causal mask" }, { key = "unmasked", text = ", no mask" } }
 -- A point below the floor is not seen: the legend and a note say so.
 local below, below_order = {}, {}
 for _, g in ipairs(order) do
@@ -159,67 +148,68 @@ for i, name in ipairs(below_order) do below_order[i] = string.format("%s (%.1e)"
 local unseen = #below_order > 0 and string.format("Points with an error under %g are below the figure: least errors of %s.", floor, table.concat(below_order, ", ")) or nil
 if unseen then print("\n" .. unseen) end
 
--- The legend: as many columns as the width takes, and room for its rows.
-local width = math.max(720, 120 + 400 * #options.inputs)
-local legend_rows = math.max(3, math.ceil(#methods / (width // 240)))
-local function script(kind)
-  local marked, labels = {}, {}
+-- The curve of a method in a panel, nil where there is none: the median over seeds against the rank.
+local function curve_of(input, kind, name)
+  local curve = { x = {}, y = {}, error = of[name].seeded and { from = {}, to = {} } or nil }
   for _, g in ipairs(order) do
-    if not marked[g.rank] then
-      marked[g.rank] = true
-      labels[#labels + 1] = string.format("'%d' %d", g.rank, g.rank)
-    end
-  end
-  local lines = {
-    "set logscale xy",
-    string.format("set xrange [%g:%g]\nset yrange [%g:%g]", extent[1] / 1.2, extent[2] * 1.2, extent[3] == math.huge and floor or math.max(extent[3] / 1.3, floor), math.max(extent[4] * 1.3, 2 * floor)),
-    "set xtics (" .. table.concat(labels, ", ") .. ")" .. (kind == "text" and "" or " rotate by 60 right font ',11'"),
-  }
-  local names = {}
-  for _, input in ipairs(options.inputs) do
-    for _, mask_kind in ipairs({ "masked", "unmasked" }) do
-      for _, name in ipairs(methods) do
-        local key = input .. " " .. mask_kind .. " " .. name
-        if drawn[key] then
-          names[key] = string.format("$d%d", #lines)
-          lines[#lines + 1] = names[key] .. " << END\n" .. table.concat(drawn[key], "\n") .. "\nEND"
-        end
+    if g.input == input and g.method == name then
+      local list = g[kind]
+      local median = middle(list)
+      curve.x[#curve.x + 1], curve.y[#curve.y + 1] = g.rank, median
+      if curve.error then
+        curve.error.from[#curve.x], curve.error.to[#curve.x] = math.max(list[1], floor), list[#list]
       end
     end
   end
-  lines[#lines + 1] = string.format("set multiplot layout 2,%d margins screen %.4f, 0.99, %.4f, 0.955 spacing screen 0.02, 0.1", #options.inputs, 86 / width, (100 + 22 * legend_rows) / 900)
-  local first = true
-  for _, mask_kind in ipairs({ "masked", "unmasked" }) do
-    for i, input in ipairs(options.inputs) do
-      lines[#lines + 1] = first and "set key at screen 0.5, 0.01 center bottom vertical maxrows " .. legend_rows .. " Left reverse noenhanced samplen 2.5 width 1 textcolor rgb '#3c4043'" or "unset key"
-      first = false
-      lines[#lines + 1] = string.format("set title %s noenhanced", causeway._gnuplot_quoted(input:gsub("layer", "layer ") .. (mask_kind == "masked" and ", causal mask" or ", no mask")))
-      lines[#lines + 1] = i == 1 and "set ylabel 'relative error, median token' textcolor rgb '#3c4043'" or "unset ylabel"
-      lines[#lines + 1] = i == 1 and "set format y '%g'" or "set format y ''"
-      lines[#lines + 1] = mask_kind == "masked" and "unset xlabel" or "set xlabel 'rank' textcolor rgb '#3c4043'" .. (kind == "text" and "" or " offset 0, 0.5")
-      local parts, single = {}, {} -- the points of the maps without a choice of rank come on top
-      for j, name in ipairs(methods) do
-        local data = names[input .. " " .. mask_kind .. " " .. name]
-        if data then
-          local open = j > #colours -- the second round of colours: dashed, with open marks
-          local look = string.format("linewidth %g pointtype %d pointsize 0.7 linecolor rgb '%s'", name == "svd" and 4 or 1.6, marks[(j - 1) % #marks + 1] - (open and 1 or 0), name == "svd" and "#202124" or colours[(j - 1) % #colours + 1])
-          local title = string.format("%s using 1:2 title %s", data, causeway._gnuplot_quoted(name .. (below[name] and " ↓" or "")))
-          if not of[name].default_rank then single[#single + 1] = title .. " with points " .. look:gsub("pointsize 0.7", "pointsize 1.1"):gsub("linewidth 1.6", "linewidth 2.5") end
-          if of[name].seeded then parts[#parts + 1] = string.format("%s using 1:2:3:4 notitle with yerrorbars %s", data, look) end
-          if of[name].default_rank then parts[#parts + 1] = title .. " with linespoints " .. look .. (name == "svd" and " dashtype 3" or open and " dashtype 2" or "") end
-        end
-      end
-      lines[#lines + 1] = "plot " .. table.concat(table.move(single, 1, #single, #parts + 1, parts), ", ")
-    end
-  end
-  return table.concat(lines, "\n") .. "\nunset multiplot\n"
+  if #curve.x == 0 then return nil end
+  curve.label = name .. (below[name] and " ↓" or "")
+  curve.width = name == "svd" and 5 or nil -- rsvd lies on it
+  curve.style = name == "svd" and "dashed" or of[name].default_rank and "linespoints" or "points"
+  return curve
 end
+
+-- The least and the most of what the figure shows.
+local function error_range()
+  local least, most = math.huge, 2 * floor
+  for _, g in ipairs(order) do
+    for _, kind in ipairs(kinds) do
+      local list = g[kind.key]
+      if list[1] >= floor then least = math.min(least, list[1]) end
+      most = math.max(most, list[#list] * 1.3)
+    end
+  end
+  return { least == math.huge and floor or math.max(least / 1.3, floor), most }
+end
+
+-- Methods first, so that a method has its colour wherever it is drawn.
+local function panel_of(input, kind)
+  local panel = { title = input:gsub("layer", "layer ") .. kind.text }
+  for _, name in ipairs(methods) do panel[#panel + 1] = curve_of(input, kind.key, name) end
+  return panel
+end
+
 if #order > 0 then
-  local figure = causeway._figure({ script = script, size = { width, 900 } })
+  local ranks, seen = {}, {}
+  for _, g in ipairs(order) do
+    if not seen[g.rank] then ranks[#ranks + 1], seen[g.rank] = g.rank, true end
+  end
+  local panels = {}
+  for _, kind in ipairs(kinds) do
+    for _, input in ipairs(options.inputs) do
+      local panel = panel_of(input, kind)
+      if #panel > 0 then panels[#panels + 1] = panel end
+    end
+  end
+  local figure = plot({
+    panels = panels, columns = #panels // 2, xscale = "log", yscale = "log", xticks = ranks, yrange = error_range(),
+    xlabel = "rank", ylabel = "relative error, median token", size = { math.max(720, 120 + 400 * #panels // 2), 900 },
+  })
   figure:save(file .. ".svg")
-  causeway.report({ title = "Attention output of low-rank factors", save = file .. ".html", figure,
+  report({ title = "Attention output of low-rank factors", save = file .. ".html", figure,
     unseen and unseen .. " They are marked ↓ in the legend." or "",
-    "The error of a token is |õ − o| / |o| of the normalised attention output; drawn is that of the median token, the bars go from the least to the most over seeds. svd is the least that a matrix of that rank can have in its norms.",
+    "The error of a token is |õ − o| / |o| of the normalised attention output; drawn is that of the median token, the "
+      .. "bars go from the least to the most over seeds. svd is the least that a matrix of that rank can have in its "
+      .. "norms.",
     result })
   print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .svg, .html")
 end

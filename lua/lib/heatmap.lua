@@ -98,7 +98,7 @@ function causeway.heatmap(A, options)
     lines[#lines + 1] = "plot $cells matrix using " .. centre(columns, width) .. "$1):" .. centre(rows, height) .. "$2):3 with image"
     return table.concat(lines, "\n") .. "\n"
   end
-  local figure = causeway._figure({ script = script, size = causeway._figure_size(options.size or { 640, 520 }), draw_text = function() return draw_text(A, options, log) end })
+  local figure = causeway._figure({ script = script, size = causeway._figure_size(options.size, { 640, 520 }), draw_text = function() return draw_text(A, options, log) end })
   if options.save ~= nil then figure:save(options.save) end
   return figure
 end

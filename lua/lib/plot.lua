@@ -1,7 +1,8 @@
--- Pictures of curves, drawn by gnuplot: text in a terminal, SVG in a page, .svg, .png and .pdf files.
+-- Pictures of curves, and several beside one another as panels.
 --
 --   plot(y)                      plot(x, y)                      plot(x, y, {title = "...", yscale = "log"})
---   plot{ {x =, y =, label =, error =, style = "lines"|"points"|"linespoints"|"dashed"}, ..., title =, xlabel =, ylabel = }
+--   plot{ {x =, y =, label =, error =, style =}, ..., title =, xlabel =, ylabel = }
+--   plot{ panels = { { {x =, y =, ...}, ..., title = }, ... }, columns = 2, xscale = "log" }
 --
 -- x, y and error are lists of numbers or Tensors. A point that is NaN or infinite, or not positive on a log axis, is
 -- left out and the line has a gap there.
@@ -12,115 +13,15 @@ local palette = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f0
 local point_types = { 7, 5, 9, 13, 11, 15, 6, 4 }
 local most_points = 20000 -- of one curve; of more, evenly spread ones are drawn
 local styles = { lines = true, points = true, linespoints = true, dashed = true }
-local legends = { ["right"] = "outside right top", ["below"] = "bmargin center horizontal", ["top left"] = "inside left top", ["top right"] = "inside right top",
-  ["bottom left"] = "inside left bottom", ["bottom right"] = "inside right bottom" }
+local legends = {
+  ["right"] = "outside right top", ["below"] = "bmargin center horizontal", ["top left"] = "inside left top",
+  ["top right"] = "inside right top", ["bottom left"] = "inside left bottom", ["bottom right"] = "inside right bottom",
+}
+local legend_look = " Left reverse noenhanced samplen 2 spacing 1.2 width 1"
+local legend_ink = " textcolor rgb '#3c4043'"
 
 local raise = causeway._raise
-
--- ── gnuplot ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
--- A gnuplot string: between single quotes nothing but the quote itself has a meaning.
-local function quoted(text)
-  text = tostring(text):gsub("[\0-\31\127]", " ")
-  if not utf8.len(text) then text = text:gsub("[\128-\255]", "?") end
-  return "'" .. text:gsub("'", "''") .. "'"
-end
-causeway._gnuplot_quoted = quoted
-
-local function run_gnuplot(script)
-  local status, output, complaint = causeway._run_program({ "gnuplot", "-d", "-" }, script)
-  if not status then raise("gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox") end
-  if status ~= 0 then raise("gnuplot could not draw the picture: " .. (complaint:match("line %d+: ([^\n]+)") or complaint:match("[^%s][^\n]*") or "exit status " .. status)) end
-  return output
-end
-
-local function terminal_size()
-  local columns, rows = causeway.terminal_size()
-  return math.max(40, math.min(columns, 120)), math.max(12, math.min(rows - 3, 28))
-end
-
--- The first lines of a script: where the picture goes, and how big it is. rows: lines of text that a legend adds.
-local function terminal(kind, size, rows)
-  local width, height = size[1], size[2]
-  if kind == "svg" then return string.format("set terminal svg size %d,%d dynamic noenhanced rounded font 'Sans,14' background '#ffffff'", width, height) end
-  if kind == "png" then
-    return string.format("set terminal pngcairo size %d,%d noenhanced rounded font 'Sans,12' fontscale 1.9 linewidth 2 pointscale 2 background '#ffffff'", 2 * width, 2 * height)
-  end
-  if kind == "pdf" then return string.format("set terminal pdfcairo size %.3fin,%.3fin noenhanced rounded font 'Sans,11' background '#ffffff'", width / 96, height / 96) end
-  local columns, height = terminal_size()
-  return string.format("set terminal dumb %d,%d noenhanced %s", columns, height + (rows or 0), causeway._colour() and "ansi256" or "mono")
-end
-
-local look = [[
-set border 3 linecolor rgb '#9aa0a6' linewidth 1
-set tics nomirror out scale 0.5 textcolor rgb '#3c4043'
-set grid linetype 1 linecolor rgb '#e8eaed' linewidth 1 dashtype solid
-set title textcolor rgb '#202124'
-set xlabel textcolor rgb '#3c4043'
-set ylabel textcolor rgb '#3c4043'
-set style fill solid 1.0 noborder
-set errorbars front 0.6
-set pointintervalbox 0
-]]
-
-local Figure = { __name = "Figure" }
-Figure.__index = Figure
-
---- A picture. script(kind) returns the gnuplot commands behind the terminal's for "text", "svg", "png" or "pdf";
---- text(), where given, draws the text form without gnuplot.
-function causeway._figure(fields) return setmetatable(fields, Figure) end
-
-local function draw(self, kind)
-  local output = run_gnuplot("set encoding utf8\n" .. terminal(kind, self.size, self.legend_rows) .. "\n" .. (kind == "text" and "" or look) .. self.script(kind))
-  if kind == "svg" then
-    output = output:gsub("<image ", '<image style="image-rendering:pixelated" ') -- a cell is a cell, not a blur
-    output = output:gsub('font%-family="Sans"', 'font-family="system-ui, Segoe UI, Helvetica, Arial, sans-serif"')
-  end
-  return output
-end
-
---- The picture as lines of text, as wide as the terminal.
-function Figure:text()
-  local text = self.draw_text and self:draw_text() or draw(self, "text")
-  text = text:gsub("[ \f]+\n", "\n"):gsub("^[\n\f]+", ""):gsub("%s+$", "")
-  -- gnuplot has no place for the text of the vertical axis here.
-  return self.ylabel and " " .. tostring(self.ylabel):gsub("[\0-\31\127]", " ") .. "\n" .. text or text
-end
-
---- The picture as an SVG document.
-function Figure:svg() return draw(self, "svg") end
-
---- Writes the picture to a file; its name ends in .svg, .png or .pdf. Returns the picture.
-function Figure:save(path)
-  if type(path) ~= "string" then raise("save: expected a file name, got " .. (path == nil and "nothing" or "a " .. type(path))) end
-  local kind = path:lower():match("%.(%a+)$")
-  if kind ~= "svg" and kind ~= "png" and kind ~= "pdf" then raise(string.format('save: "%s", expected a name that ends in .svg, .png or .pdf', path)) end
-  causeway._replace_file(path, draw(self, kind))
-  return self
-end
-
-function Figure.__tostring(self) return self:text() end
-
-function Figure.__rich(self)
-  return causeway._lazy({ text = function() return self:text() end, svg = function() return self:svg() end })
-end
-
---- Commands for the title and the axes' labels; Figure:text itself writes the vertical one.
-function causeway._labels_script(options, kind)
-  local lines = {}
-  for _, name in ipairs({ "title", "xlabel", "ylabel" }) do
-    if options[name] ~= nil and not (name == "ylabel" and kind == "text") then lines[#lines + 1] = string.format("set %s %s noenhanced", name, quoted(options[name])) end
-  end
-  return table.concat(lines, "\n") .. "\n"
-end
-
---- {width, height} in pixels as given in the option `size`.
-function causeway._figure_size(size)
-  if size == nil then return { 800, 480 } end
-  local function good(n) return type(n) == "number" and n >= 50 and n <= 8000 end
-  if type(size) ~= "table" or not good(size[1]) or not good(size[2]) then raise("size: expected {width, height} in pixels, each from 50 to 8000") end
-  return { math.floor(size[1]), math.floor(size[2]) }
-end
+local quoted = causeway._gnuplot_quoted
 
 -- ── What is to be drawn ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -129,51 +30,91 @@ local function is_data(value)
   return type(value) == "table" and getmetatable(value) == nil and (type(value[1]) == "number" or next(value) == nil)
 end
 
-local series_keys = { "x", "y", "label", "error", "style" }
-local option_keys = { "title", "xlabel", "ylabel", "xscale", "yscale", "xrange", "yrange", "legend", "save", "size" }
+local series_keys = { "x", "y", "label", "error", "style", "width" }
+local axis_keys = { "xlabel", "ylabel", "xscale", "yscale", "xrange", "yrange", "xticks", "yticks" }
+local panel_keys = { "title", "legend", table.unpack(axis_keys) }
+local figure_keys = { "panels", "columns", "save", "size", table.unpack(panel_keys) }
 
--- One curve with checked numbers: points {x, y, error}, false where a line has a gap.
-local function read_series(given, name, log_x, log_y)
+-- Can the number be drawn on this axis?
+local function drawn(v, log) return v == v and math.abs(v) ~= math.huge and (not log or v > 0) end
+
+-- The curve as a table with the names of series_keys, checked but for its numbers. name: what an error calls it.
+local function named_series(given, name)
   if is_data(given) then given = { y = given } end
-  if type(given) ~= "table" then raise("plot: " .. name .. ": expected a curve such as {x = ..., y = ...}, got a " .. type(given)) end
-  if given.y == nil and given[1] ~= nil then
-    given = given[2] ~= nil and { x = given[1], y = given[2], label = given.label, error = given.error, style = given.style } or { y = given[1], label = given.label, error = given.error, style = given.style }
+  if type(given) ~= "table" then
+    raise(name .. ": expected a curve such as {x = ..., y = ...}, got a " .. type(given))
   end
-  causeway._check_options("plot: " .. name, given, series_keys)
-  if given.y == nil then raise("plot: " .. name .. ": no y given, expected {x = ..., y = ...}") end
-  if given.style ~= nil and not styles[given.style] then raise(string.format('plot: style: "%s", expected "lines", "points", "linespoints" or "dashed"', tostring(given.style))) end
-
+  if given.y == nil and given[1] ~= nil then
+    local both = given[2] ~= nil
+    given = { x = both and given[1] or nil, y = both and given[2] or given[1], label = given.label,
+      error = given.error, style = given.style, width = given.width }
+  end
+  causeway._check_options(name, given, series_keys)
+  if given.y == nil then raise(name .. ": no y given, expected {x = ..., y = ...}") end
+  if given.style ~= nil and not styles[given.style] then
+    raise(string.format('plot: style: "%s", expected "lines", "points", "linespoints" or "dashed"',
+      tostring(given.style)))
+  end
+  local width = given.width
+  if width ~= nil and not (type(width) == "number" and width > 0 and width <= 20) then
+    raise("plot: width: " .. tostring(width) .. ", expected the pixels of a line, up to 20")
+  end
   if type(given.y) == "userdata" then -- the rows of a matrix, one after the other, are no curve
     local extents = 0
     for _, extent in ipairs({ given.y:size() }) do extents = extents + (extent > 1 and 1 or 0) end
-    if extents > 1 then raise(string.format("plot: %s: y: shape %s, expected one dimension, such as A(1); heatmap draws a matrix", name, table.concat({ given.y:size() }, "×"))) end
+    if extents > 1 then
+      raise(string.format("%s: y: shape %s, expected one dimension, such as A(1); heatmap draws a matrix", name,
+        table.concat({ given.y:size() }, "×")))
+    end
   end
+  return given
+end
+
+-- The lower and the upper end of the error bar of point i as a function of i and y; nil where there are no bars.
+local function error_ends(given, name, n)
+  if given == nil then return nil end
+  local function values(list, called)
+    local numbers, m = causeway._numbers(list, called, most_points)
+    if m ~= n then raise(string.format("%s: %s has %d values, expected %d like y", name, called, m, n)) end
+    return numbers
+  end
+  if type(given) == "table" and given.from ~= nil and given.to ~= nil then
+    local from, to = values(given.from, "error.from"), values(given.to, "error.to")
+    return function(i, y) return drawn(from[i]) and from[i] or y, drawn(to[i]) and to[i] or y end
+  end
+  local half = values(given, "error")
+  return function(i, y)
+    local e = drawn(half[i]) and math.abs(half[i]) or 0
+    return y - e, y + e
+  end
+end
+
+-- One curve with checked numbers: points {x, y, low and high end of the error bar}, false where a line has a gap.
+local function read_series(given, name, log_x, log_y)
+  given = named_series(given, name)
   local y, n = causeway._numbers(given.y, "y", most_points)
   local x, m
   if given.x ~= nil then
     x, m = causeway._numbers(given.x, "x", most_points)
-    if m ~= n then raise(string.format("plot: %s: y has %d values, expected %d like x", name, n, m)) end
+    if m ~= n then raise(string.format("%s: y has %d values, expected %d like x", name, n, m)) end
   end
-  local err
-  if given.error ~= nil then
-    err, m = causeway._numbers(given.error, "error", most_points)
-    if m ~= n then raise(string.format("plot: %s: error has %d values, expected %d like y", name, m, n)) end
-  end
-
+  local ends = error_ends(given.error, name, n)
   local points, seen = {}, 0
-  local function drawn(v, log) return v == v and math.abs(v) ~= math.huge and (not log or v > 0) end
   for i = 1, #y do
     local px = x and x[i] or (#y == n and i or 1 + (i - 1) * (n - 1) // (#y - 1))
     if drawn(px, log_x) and drawn(y[i], log_y) then
-      local e = err and (drawn(err[i]) and math.abs(err[i]) or 0) or nil
-      points[#points + 1] = { px, y[i], e }
+      local low, high
+      if ends then low, high = ends(i, y[i]) end
+      points[#points + 1] = { px, y[i], low, high }
       seen = seen + 1
     else
       points[#points + 1] = false
     end
   end
   local style = given.style or (seen > 60 and "lines" or "linespoints") -- marks would cover a dense curve
-  return { points = points, count = seen, label = given.label, style = style, has_error = err ~= nil }
+  local label = given.label ~= nil and tostring(given.label) or nil
+  return { points = points, count = seen, label = label, style = style, width = given.width or 2,
+    has_error = ends ~= nil }
 end
 
 local function read_scale(name, value)
@@ -186,86 +127,85 @@ local function read_range(name, value, log)
   if value == nil then return nil end
   local a, b = nil, nil
   if type(value) == "table" then a, b = value[1], value[2] end
-  if type(a) ~= "number" or type(b) ~= "number" or not (a < b) or a == -math.huge or b == math.huge or (log and a <= 0) then
-    raise(string.format("plot: %s: expected {from, to} with from < to%s", name, log and ", both positive on a log axis" or ""))
+  local good = type(a) == "number" and type(b) == "number" and a < b and a ~= -math.huge and b ~= math.huge
+  if not good or (log and a <= 0) then
+    local more = log and ", both positive on a log axis" or ""
+    raise(string.format("plot: %s: expected {from, to} with from < to%s", name, more))
   end
   return { a, b }
 end
 
--- ── Axes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-local superscripts = { ["-"] = "⁻", ["0"] = "⁰", ["1"] = "¹", ["2"] = "²", ["3"] = "³", ["4"] = "⁴", ["5"] = "⁵", ["6"] = "⁶", ["7"] = "⁷", ["8"] = "⁸", ["9"] = "⁹" }
-
-local function power_text(exponent, plain)
-  if plain then return string.format("%.10g", 10.0 ^ exponent) end
-  return "10" .. string.format("%d", exponent):gsub(".", superscripts)
+local function read_ticks(name, value)
+  if value == nil then return nil end
+  local ticks = causeway._numbers(value, name, most_points)
+  table.sort(ticks)
+  return ticks
 end
 
--- "('128' 128, '' 256 1, ...)": the marks of a log axis from low to high; at powers of two where all values are such.
--- room: characters that the texts may have together.
-local function log_marks(low, high, binary, room)
-  local marks = {}
-  local function mark(text, value, minor) marks[#marks + 1] = string.format("'%s' %.17g%s", text, value, minor and " 1" or "") end
-  if binary then
-    local from, to = math.ceil(math.log(low, 2) - 1e-9), math.floor(math.log(high, 2) + 1e-9)
-    local longest = math.max(#string.format("%.10g", 2.0 ^ from), #string.format("%.10g", 2.0 ^ to))
-    local step = math.max(1, math.ceil((to - from + 1) * (longest + 1) / room))
-    for e = from, to do
-      local shown = (e - from) % step == 0
-      mark(shown and string.format("%.10g", 2.0 ^ e) or "", 2.0 ^ e)
-    end
-    return marks
-  end
-  local from, to = math.floor(math.log(low, 10) + 1e-9), math.ceil(math.log(high, 10) - 1e-9)
-  local plain = from >= -3 and to <= 5
-  local step = math.max(1, math.ceil((to - from) * 6 / room))
-  for e = from, to do
-    for digit = 1, 9 do
-      local value = digit * 10.0 ^ e
-      if value >= low * (1 - 1e-9) and value <= high * (1 + 1e-9) then
-        local labelled = digit == 1 and (e - from) % step == 0 or to - from <= 2 and (digit == 2 or digit == 5)
-        if labelled then
-          mark(digit == 1 and power_text(e, plain) or (plain and string.format("%.10g", value) or digit .. "·" .. power_text(e)), value)
-        elseif step == 1 then
-          mark("", value, true)
-        end
-      end
-    end
-  end
-  return marks
+local function read_axis(axis, options)
+  local log = read_scale(axis .. "scale", options[axis .. "scale"])
+  return {
+    log = log, range = read_range(axis .. "range", options[axis .. "range"], log),
+    ticks = read_ticks(axis .. "ticks", options[axis .. "ticks"]),
+  }
 end
 
-local function is_power_of_two(v)
-  local mantissa = v > 0 and v / 2.0 ^ math.floor(math.log(v, 2) + 0.5)
-  return mantissa == 1
+-- A table's curves (its list) and its options (its names). One curve may stand there without braces of its own.
+local function curves_and_options(given)
+  local curves, options = {}, {}
+  for key, value in pairs(given) do
+    if math.type(key) == "integer" then curves[key] = value else options[key] = value end
+  end
+  if options.y ~= nil then
+    local curve = {}
+    for _, key in ipairs(series_keys) do curve[key], options[key] = options[key], nil end
+    curves = { curve }
+  end
+  return curves, options
 end
 
--- Commands for one axis. k: 1 for x, 2 for y.
-local function axis_script(axis, k, curves, log, range, room)
-  if not log then
-    local lines = { string.format("set format %s '%%.10g'", axis) }
-    if range then lines[2] = string.format("set %srange [%.17g:%.17g]", axis, range[1], range[2]) end
-    return table.concat(lines, "\n") .. "\n"
+-- A panel with checked curves and axes: {curves =, x =, y =, options =, named = how many curves have a label}.
+local function read_panel(curves, options, where, known)
+  if #curves == 0 then raise(where .. ": expected numbers to draw, got a table without curves") end
+  causeway._check_options(where, options, known)
+  local x, y = read_axis("x", options), read_axis("y", options)
+  local legend = options.legend
+  if legend ~= nil and type(legend) ~= "boolean" and not legends[legend] then
+    raise(string.format('plot: legend: "%s", expected true, false, "right", "below", "top left", "top right", '
+      .. '"bottom left" or "bottom right"', tostring(legend)))
   end
-  local low, high, binary = math.huge, 0, true
-  for _, curve in ipairs(curves) do
-    for _, point in ipairs(curve.points) do
-      if point then
-        low, high = math.min(low, point[k]), math.max(high, point[k])
-        binary = binary and is_power_of_two(point[k])
-      end
-    end
+  local read, any, named = {}, 0, 0
+  for i, curve in ipairs(curves) do
+    read[i] = read_series(curve, where .. (#curves == 1 and ": the curve" or ": curve " .. i), x.log, y.log)
+    any = any + read[i].count
+    if read[i].label ~= nil then named = named + 1 end
   end
-  if range then
-    low, high = range[1], range[2]
-  else
-    local margin = low == high and 2 or math.max(1.05, (high / low) ^ 0.04)
-    low, high = math.max(low / margin, 1e-300), math.min(high * margin, 1e300)
+  if any == 0 then
+    local positive = (x.log or y.log) and " (on a log axis positive)" or ""
+    raise(where .. ": there is no point to draw, expected at least one finite" .. positive .. " number")
   end
-  return string.format("set logscale %s\nset %srange [%.17g:%.17g]\nset %stics (%s)\n", axis, axis, low, high, axis, table.concat(log_marks(low, high, binary, room), ", "))
+  return { curves = read, x = x, y = y, options = options, named = named }
 end
 
 -- ── The script ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- Gives every curve its look, a number from 1: in order, but curves of the same label in several panels have the same.
+local function give_looks(panels)
+  local known, count = {}, 0 -- label, or place of a curve without one -> look
+  for _, panel in ipairs(panels) do
+    local taken = {}
+    for i, curve in ipairs(panel.curves) do
+      local key = curve.label or i
+      local look = known[key]
+      if not look or taken[look] then
+        count = count + 1
+        look = count
+        known[key] = known[key] or look
+      end
+      taken[look], curve.look = true, look
+    end
+  end
+end
 
 local function data_block(index, curve, log_y)
   local lines = { "$curve" .. index .. " << END" }
@@ -273,9 +213,9 @@ local function data_block(index, curve, log_y)
     if not p then
       lines[#lines + 1] = ""
     elseif p[3] then
-      local low = p[2] - p[3]
+      local low = p[3]
       if log_y and low <= 0 then low = p[2] * 1e-3 end
-      lines[#lines + 1] = string.format("%.17g %.17g %.17g %.17g", p[1], p[2], low, p[2] + p[3])
+      lines[#lines + 1] = string.format("%.17g %.17g %.17g %.17g", p[1], p[2], low, p[4])
     else
       lines[#lines + 1] = string.format("%.17g %.17g", p[1], p[2])
     end
@@ -284,70 +224,226 @@ local function data_block(index, curve, log_y)
   return table.concat(lines, "\n") .. "\n"
 end
 
+-- "with lines ... linecolor rgb '#...'", and the type of the curve's marks.
+local function look_of(curve, kind)
+  local colour = palette[(curve.look - 1) % #palette + 1]
+  local round = (curve.look - 1) // #palette -- where colours come again, marks and dashes are others
+  local point = kind == "text" and curve.look or point_types[(curve.look - 1 + 3 * round) % #point_types + 1]
+  local again = round % 2 == 1
+  local with
+  if curve.style == "points" then
+    with = string.format("with points pointtype %d pointsize 0.8", point)
+  elseif curve.style == "linespoints" then
+    local dashes = again and " dashtype 4" or ""
+    with = string.format("with linespoints linewidth %g pointtype %d pointsize 0.7%s", curve.width, point, dashes)
+  else
+    with = string.format("with lines linewidth %g", curve.width)
+    if curve.style == "dashed" then
+      with = with .. (again and " dashtype 3" or " dashtype 2")
+    elseif again then
+      with = with .. " dashtype 4"
+    end
+  end
+  return string.format("%s linecolor rgb '%s'", with, colour), point, colour
+end
+
 local function plot_command(curves, kind, labelled)
   local parts = {}
   for i, curve in ipairs(curves) do
-    local colour = palette[(i - 1) % #palette + 1]
-    local round = (i - 1) // #palette -- where colours come again, marks and dashes are others
-    local point = kind == "text" and i or point_types[(i - 1 + 3 * round) % #point_types + 1]
-    local again = round % 2 == 1
     local title = labelled and curve.label ~= nil and "title " .. quoted(curve.label) .. " noenhanced" or "notitle"
-    local with
-    if curve.style == "points" then
-      with = string.format("with points pointtype %d pointsize 0.8", point)
-    elseif curve.style == "linespoints" then
-      with = string.format("with linespoints linewidth 2 pointtype %d pointsize 0.7%s", point, again and " dashtype 4" or "")
-    else
-      with = "with lines linewidth 2" .. (curve.style == "dashed" and (again and " dashtype 3" or " dashtype 2") or again and " dashtype 4" or "")
-    end
+    local with, point, colour = look_of(curve, kind)
     if curve.has_error and kind ~= "text" then -- characters are too coarse for error bars
-      parts[#parts + 1] = string.format("$curve%d using 1:2:3:4 notitle with yerrorbars linewidth 1.2 pointtype %d pointsize 0.7 linecolor rgb '%s'", i, point, colour)
+      parts[#parts + 1] = string.format("$curve%d using 1:2:3:4 notitle with yerrorbars linewidth 1.2 pointtype %d "
+        .. "pointsize 0.7 linecolor rgb '%s'", i, point, colour)
     end
-    parts[#parts + 1] = string.format("$curve%d using 1:2 %s %s linecolor rgb '%s'", i, title, with, colour)
+    parts[#parts + 1] = string.format("$curve%d using 1:2 %s %s", i, title, with)
   end
   return "plot " .. table.concat(parts, ", ") .. "\n"
 end
 
-local function make_figure(curves, options)
-  causeway._check_options("plot", options, option_keys)
-  local log_x, log_y = read_scale("xscale", options.xscale), read_scale("yscale", options.yscale)
-  local x_range, y_range = read_range("xrange", options.xrange, log_x), read_range("yrange", options.yrange, log_y)
-  local legend = options.legend
-  if legend ~= nil and type(legend) ~= "boolean" and not legends[legend] then
-    raise(string.format('plot: legend: "%s", expected true, false, "right", "below", "top left", "top right", "bottom left" or "bottom right"', tostring(legend)))
+-- Commands for one panel of `width` pixels. legend: one of `legends`, or nil for none inside of it.
+local function panel_script(panel, kind, width, legend)
+  local lines = { causeway._labels_script(panel.options, kind) }
+  if legend then
+    local place = kind == "text" and legends.below or legends[legend]
+    lines[2] = "set key " .. place .. legend_look .. (kind == "text" and "" or legend_ink) .. "\n"
+  else
+    lines[2] = "unset key\n"
   end
-  local read, any, named = {}, 0, 0
-  for i, curve in ipairs(curves) do
-    read[i] = read_series(curve, #curves == 1 and "the curve" or "curve " .. i, log_x, log_y)
-    any = any + read[i].count
-    if read[i].label ~= nil then named = named + 1 end
-  end
-  if any == 0 then
-    raise("plot: there is no point to draw, expected at least one finite" .. ((log_x or log_y) and " (on a log axis positive)" or "") .. " number")
-  end
-  local with_legend = legend ~= false and named > 0 and (legend ~= nil or #read > 1)
+  local room = kind == "text" and causeway._text_size() * 0.85 or width * (legend == "right" and 0.58 or 0.85) / 8
+  -- No point on the border.
+  lines[3] = "set autoscale noextend\nset offsets graph 0.02, graph 0.02, graph 0.04, graph 0.04\n"
+  lines[4] = causeway._axis_script("x", 1, panel.curves, panel.x, room, kind)
+  lines[5] = causeway._axis_script("y", 2, panel.curves, panel.y, 48, kind)
+  for i, curve in ipairs(panel.curves) do lines[#lines + 1] = data_block(i, curve, panel.y.log) end
+  lines[#lines + 1] = plot_command(panel.curves, kind, legend ~= nil)
+  return table.concat(lines)
+end
 
-  local size = causeway._figure_size(options.size)
-  local function script(kind)
-    local lines = { causeway._labels_script(options, kind) }
-    if with_legend then
-      local place = kind == "text" and "bmargin center horizontal" or legends[legend] or legends["right"]
-      lines[#lines + 1] = "set key " .. place .. " Left reverse noenhanced samplen 2 spacing 1.2 width 1" .. (kind == "text" and "" or " textcolor rgb '#3c4043'") .. "\n"
-    else
-      lines[#lines + 1] = "unset key\n"
+-- Where a panel has its legend: one of `legends`, or nil. Without a word on it, where there are curves to tell apart.
+-- As text every panel has the legend that they share in a picture.
+local function legend_place(panel, kind)
+  if panel.shares_legend then return kind == "text" and panel.named > 0 and "below" or nil end
+  local legend = panel.options.legend
+  if legend == false or panel.named == 0 or (legend == nil and #panel.curves == 1) then return nil end
+  return type(legend) == "string" and legend or "right"
+end
+
+-- The picture of one panel; text_rows: its rows as text where they are not the terminal's.
+local function figure_of(panel, size, text_rows)
+  local legend = legend_place(panel, "text")
+  return causeway._figure({
+    script = function(kind) return panel_script(panel, kind, size[1], legend) end, size = size,
+    ylabel = panel.options.ylabel, legend_rows = legend and (panel.named + 1) // 2 or 0, text_rows = text_rows,
+  })
+end
+
+-- ── Panels ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- In pixels. As text a panel is lower than a picture of its own: the panels stand below one another.
+local panel_size, title_height, legend_row_height, panel_text_rows = { 420, 330 }, 30, 22, 16
+
+-- A curve for each entry of the legend that the panels share, and how many labels stand in a row of it.
+local function shared_legend(panels, width)
+  local list, seen, longest = {}, {}, 0
+  for _, panel in ipairs(panels) do
+    for _, curve in ipairs(panel.shares_legend and panel.curves or {}) do
+      if curve.label and not seen[curve.look] then
+        list[#list + 1], seen[curve.look] = curve, true
+        longest = math.max(longest, utf8.len(curve.label) or #curve.label)
+      end
     end
-    local beside = with_legend and (legend == nil or legend == true or legend == "right") and 0.58 or 0.85
-    local room = kind == "text" and terminal_size() * 0.85 or size[1] * beside / 8
-    lines[#lines + 1] = "set autoscale noextend\nset offsets graph 0.02, graph 0.02, graph 0.04, graph 0.04\n" -- no point on the border
-    lines[#lines + 1] = axis_script("x", 1, read, log_x, x_range, room)
-    lines[#lines + 1] = axis_script("y", 2, read, log_y, y_range, 48)
-    for i, curve in ipairs(read) do lines[#lines + 1] = data_block(i, curve, log_y) end
-    lines[#lines + 1] = plot_command(read, kind, with_legend)
-    return table.concat(lines)
   end
-  local figure = causeway._figure({ script = script, size = size, ylabel = options.ylabel, legend_rows = with_legend and (named + 1) // 2 or 0 })
+  table.sort(list, function(a, b) return a.look < b.look end)
+  return list, math.max(1, (width - 40) // (8 * longest + 60))
+end
+
+-- The legend as a plot of its own: keys without curves.
+local function legend_script(entries, rows)
+  local parts = { "NaN notitle" }
+  for i, curve in ipairs(entries) do
+    parts[i + 1] = string.format("keyentry %s title %s noenhanced", look_of(curve), quoted(curve.label))
+  end
+  return "unset border\nunset tics\nunset grid\nset margins 0, 0, 0, 0\n"
+    .. "set key at graph 0.5, 0.5 center center vertical maxrows " .. rows .. legend_look .. legend_ink .. "\nplot [0:1][0:1] " .. table.concat(parts, ", ") .. "\n"
+end
+
+-- The script of a picture with panels. Heights are counted from the bottom: the legend, the panels, the title.
+local function panels_script(panels, options, columns, size, legend)
+  local rows = math.ceil(#panels / columns)
+  local top = options.title ~= nil and title_height or 0
+  local width, height = size[1] / columns, (size[2] - top - legend.height) / rows
+  local lines = { "set multiplot" .. (top > 0 and " title " .. quoted(options.title) .. " noenhanced" or "") }
+  local function part(x, y, w, h, script)
+    lines[#lines + 1] = string.format("reset\n%sset origin %.6f, %.6f\nset size %.6f, %.6f\n%s", causeway._figure_look,
+      x / size[1], y / size[2], w / size[1], h / size[2], script)
+  end
+  for i, panel in ipairs(panels) do
+    local row, column = (i - 1) // columns, (i - 1) % columns
+    part(column * width, size[2] - top - (row + 1) * height, width, height,
+      panel_script(panel, "picture", width, legend_place(panel, "picture")))
+  end
+  if legend.rows > 0 then part(0, 0, size[1], legend.height, legend_script(legend.entries, legend.rows)) end
+  lines[#lines + 1] = "unset multiplot\n"
+  return table.concat(lines, "\n")
+end
+
+-- Title first, then a panel below the other.
+local function panels_text(panels, title)
+  local parts = { title ~= nil and " " .. tostring(title):gsub("[\0-\31\127]", " ") or nil }
+  for _, panel in ipairs(panels) do parts[#parts + 1] = figure_of(panel, panel_size, panel_text_rows):text() end
+  return table.concat(parts, "\n\n")
+end
+
+-- The panels as given, each with the options of the picture where it has none of its own.
+local function read_panels(options)
+  if type(options.panels) ~= "table" or #options.panels == 0 then
+    raise("plot: panels: expected a list of panels such as {{{x = ..., y = ...}, title = ...}, ...}")
+  end
+  local panels, common = {}, options.legend == nil or options.legend == "below"
+  for i, given in ipairs(options.panels) do
+    local where = "plot: panel " .. i
+    if type(given) ~= "table" then raise(where .. ": expected a table of curves, got a " .. type(given)) end
+    local curves, own = curves_and_options(is_data(given) and { { y = given } } or given)
+    causeway._check_options(where, own, panel_keys)
+    local shares = common and own.legend == nil
+    for _, key in ipairs(axis_keys) do if own[key] == nil then own[key] = options[key] end end
+    if own.legend == nil and not common then own.legend = options.legend end
+    panels[i] = read_panel(curves, own, where, panel_keys)
+    panels[i].shares_legend = shares
+  end
+  return panels
+end
+
+local function panels_figure(options)
+  causeway._check_options("plot", options, figure_keys)
+  local panels = read_panels(options)
+  local columns = options.columns
+  if columns == nil then columns = math.ceil(math.sqrt(#panels)) end
+  if math.type(columns) ~= "integer" or columns < 1 then
+    raise("plot: columns: " .. tostring(columns) .. ", expected a whole number of at least 1")
+  end
+  columns = math.min(columns, #panels)
+  give_looks(panels)
+  local width = options.size and causeway._figure_size(options.size)[1] or math.max(800, panel_size[1] * columns)
+  local entries, in_a_row = shared_legend(panels, width)
+  local rows = math.ceil(#entries / in_a_row)
+  local legend = { entries = entries, rows = rows, height = rows > 0 and rows * legend_row_height + 12 or 0 }
+  local height = panel_size[2] * math.ceil(#panels / columns) + legend.height
+  local size = causeway._figure_size(options.size, { width, height + (options.title ~= nil and title_height or 0) })
+  return causeway._figure({
+    script = function() return panels_script(panels, options, columns, size, legend) end, size = size,
+    draw_text = function() return panels_text(panels, options.title) end,
+  })
+end
+
+-- ── The call ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+local function make_figure(curves, options)
+  local figure
+  if options.panels ~= nil then
+    if #curves > 0 then raise("plot: curves stand in the panels where there are such, expected none beside them") end
+    figure = panels_figure(options)
+  else
+    local panel = read_panel(curves, options, "plot", figure_keys)
+    if options.columns ~= nil then raise("plot: columns: expected together with panels only") end
+    give_looks({ panel })
+    figure = figure_of(panel, causeway._figure_size(options.size, { 800, 480 }))
+  end
   if options.save ~= nil then figure:save(options.save) end
   return figure
+end
+
+-- plot(y), plot(x, y), plot{1, 2, 3}, each with a table of options behind it.
+local function figure_of_numbers(arguments)
+  local first = arguments[1]
+  local options, data = {}, { first }
+  if type(first) == "table" then -- plot{1, 2, 3, title = "..."}
+    local values = table.move(first, 1, #first, 1, {})
+    for key, value in pairs(first) do
+      if values[key] == nil then options[key] = value end
+    end
+    data[1] = values
+  end
+  for i = 2, arguments.n do
+    local value = arguments[i]
+    local plain = type(value) == "table" and getmetatable(value) == nil
+    if i == arguments.n and plain and value[1] == nil and next(value) ~= nil then
+      for key, entry in pairs(value) do options[key] = entry end
+    else
+      data[#data + 1] = value
+    end
+  end
+  if #data > 2 then
+    raise("plot: " .. #data .. " lists of numbers, expected y, or x and y, or a table of curves {{x =, y =}, ...}")
+  end
+  local curve, rest = { x = data[2] and data[1], y = data[2] or data[1] }, {}
+  for key, value in pairs(options) do
+    local of_curve = key == "label" or key == "style" or key == "error" or key == "width"
+    local place = of_curve and curve or rest
+    place[key] = value
+  end
+  return make_figure({ curve }, rest)
 end
 
 --- Draws curves; see the top of this file and lua/help/plot.lua. Returns the picture, which the shell shows.
@@ -355,50 +451,21 @@ function causeway.plot(...)
   local arguments = table.pack(...)
   local first = arguments[1]
   if first == nil then raise("plot: expected numbers to draw, got nothing") end
-  if type(first) ~= "table" and type(first) ~= "userdata" then raise("plot: expected a list of numbers, a Tensor or a table of curves, got a " .. type(first)) end
-
-  if is_data(first) then
-    local options = {}
-    local data = { first }
-    if type(first) == "table" then -- plot{1, 2, 3, title = "..."}
-      local values = table.move(first, 1, #first, 1, {})
-      for key, value in pairs(first) do
-        if values[key] == nil then options[key] = value end
-      end
-      data[1] = values
-    end
-    for i = 2, arguments.n do
-      local value = arguments[i]
-      if i == arguments.n and type(value) == "table" and getmetatable(value) == nil and value[1] == nil and next(value) ~= nil then
-        for key, entry in pairs(value) do options[key] = entry end
-      else
-        data[#data + 1] = value
-      end
-    end
-    if #data > 2 then raise("plot: " .. #data .. " lists of numbers, expected y, or x and y, or a table of curves {{x =, y =}, ...}") end
-    local curve, rest = { x = data[2] and data[1], y = data[2] or data[1] }, {}
-    for key, value in pairs(options) do
-      if key == "label" or key == "style" or key == "error" then curve[key] = value else rest[key] = value end
-    end
-    return make_figure({ curve }, rest)
+  if type(first) ~= "table" and type(first) ~= "userdata" then
+    raise("plot: expected a list of numbers, a Tensor or a table of curves, got a " .. type(first))
   end
-
-  if arguments.n > 1 then raise("plot: with a table of curves its options stand in the same table, expected no second argument") end
-  local curves, options = {}, {}
-  for key, value in pairs(first) do
-    if math.type(key) == "integer" then curves[key] = value else options[key] = value end
+  if is_data(first) then return figure_of_numbers(arguments) end
+  if arguments.n > 1 then
+    raise("plot: with a table of curves its options stand in the same table, expected no second argument")
   end
-  if options.y ~= nil then -- one curve written without its own braces
-    local curve = {}
-    for _, key in ipairs(series_keys) do curve[key], options[key] = options[key], nil end
-    curves = { curve }
-  end
-  if #curves == 0 then raise("plot: expected numbers to draw, got a table without curves") end
-  return make_figure(curves, options)
+  return make_figure(curves_and_options(first))
 end
 
-local scales, styles_listed, places = { "linear", "log" }, { "lines", "points", "linespoints", "dashed" }, {}
+local scales, places = { "linear", "log" }, {}
 for name in pairs(legends) do places[#places + 1] = name end
 table.sort(places)
-causeway._options.plot = { title = true, xlabel = true, ylabel = true, xscale = scales, yscale = scales, xrange = true, yrange = true, legend = places, save = true, size = true,
-  label = true, error = true, style = styles_listed }
+causeway._options.plot = {
+  title = true, xlabel = true, ylabel = true, xscale = scales, yscale = scales, xrange = true, yrange = true,
+  xticks = true, yticks = true, legend = places, save = true, size = true, panels = true, columns = true,
+  label = true, error = true, width = true, style = { "lines", "points", "linespoints", "dashed" },
+}
