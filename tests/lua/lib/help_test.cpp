@@ -11,6 +11,7 @@
 #include "lua/shell/evaluate.hpp"
 #include "lua/shell/state.hpp"
 #include "tests/catch.hpp"
+#include "tests/lua/shell.hpp"
 #include "tests/temporary.hpp"
 
 using namespace causeway;
@@ -129,4 +130,14 @@ TEST_CASE("every entry can be shown", "[help]") {
         INFO(name << ": " << entry.call);
         CHECK(evaluate(L.get(), "?" + name, "help").message == "");
     }
+}
+
+TEST_CASE("the words that an option takes are a list of the caller's own", "[help]") {
+    causeway::testing::Shell shell;
+    CHECK(shell("return table.concat(choices('linear_attention', 'update'), ' ')") == "linear gated delta gated_delta");
+    CHECK(shell("choices('linear_attention', 'update')[1] = 'x' return choices('linear_attention', 'update')[1]") ==
+          "linear");
+    CHECK(shell("choices('none', 'update')") == "user:1: choices: \"none\" is no function with options");
+    CHECK(shell("choices('linear_attention', 'none')") ==
+          "user:1: choices: the option \"none\" of linear_attention has no list of words");
 }

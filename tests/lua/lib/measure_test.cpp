@@ -158,3 +158,21 @@ TEST_CASE("benchmark_method checks before it times", "[benchmark]") {
     CHECK(lua("benchmark_method('fleet', {lengths = {0}})") ==
           "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");
 }
+
+TEST_CASE("a table of results writes itself to a file", "[table]") {
+    Shell lua;
+    CHECK(lua("t = text_table({{N = 1, name = 'a,b'}}) return t:save(dir .. 'a.csv'):save(dir .. 'a.html'):save(dir .. "
+              "'a.txt') == t") == "true");
+    CHECK(lua.file("a.csv") == "N,name\n1,\"a,b\"\n");
+    CHECK(lua.file("a.html").find("<table>") != std::string::npos);
+    CHECK(lua.file("a.txt") == lua("return t:text()") + "\n");
+    CHECK(lua("t:save('a.pdf')") == "user:1: save: a.pdf, expected a file name that ends in .csv, .html or .txt");
+    CHECK(lua("t:save()") == "user:1: save: nil, expected a file name that ends in .csv, .html or .txt");
+}
+
+TEST_CASE("one measured call returns its result, its time and the memory beyond both", "[measure]") {
+    Shell lua;
+    CHECK(lua("local A, seconds, bytes = measured_call(function(n) local B = ones(1024, 256) return B(1, 1) and "
+              "zeros(n) end, 16) return A:size(1), seconds > 0, bytes >= 2^20 and bytes < 2^20 + 4096") ==
+          "16 true true");
+}

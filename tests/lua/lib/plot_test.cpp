@@ -87,6 +87,73 @@ TEST_CASE("a log axis of lengths is marked at powers of two", "[plot]") {
     CHECK(contains(lua("return plot({1, 2, 3}, {0.01, 1, 300}, {yscale = 'log'})"), "0.01"));
 }
 
+TEST_CASE("panels have titles, axes and curves of their own and one legend", "[plot]") {
+    Shell lua;
+    const std::string call =
+        "plot{panels = {{{x = {1, 2, 4}, y = {1, 10, 100}, label = 'fleet'}, {x = {1, 2, 4}, y = {2, 4, 8}, label = "
+        "'leet'}, title = 'first', yscale = 'log'}, {{x = {1, 2}, y = {3, 5}, label = 'leet'}, title = 'second'}, "
+        "{{1, 2, 3}, title = 'third', xscale = 'linear'}}, columns = 2, xscale = 'log', xlabel = 'N', title = 'all'}";
+    CHECK(lua("local p = " + call + " return p:save(dir .. 'a.svg'):save(dir .. 'a.png'):save(dir .. 'a.pdf') == p") ==
+          "true");
+    CHECK(contains(lua.file("a.png").substr(0, 4), "PNG"));
+    CHECK(lua.file("a.pdf").substr(0, 4) == "%PDF");
+    const std::string svg = lua.file("a.svg"), text = lua("return " + call);
+    const auto count = [&](const std::string& part) {
+        int n = 0;
+        for (auto at = svg.find(part); at != std::string::npos; at = svg.find(part, at + 1)) ++n;
+        return n;
+    };
+    for (const char* once : {">all<", ">first<", ">second<", ">third<", ">fleet<", ">leet<"}) {
+        CAPTURE(once);
+        CHECK(count(once) == 1);
+    }
+    CHECK(count(">N<") == 3);
+    std::size_t after = 0;
+    for (const char* part : {"all", "first", "fleet", "second", "third"}) {
+        CAPTURE(part, text);
+        const std::size_t at = text.find(part, after);
+        CHECK(at != std::string::npos);
+        after = at;
+    }
+    // The same label has the same colour in every panel.
+    const std::string script = lua("return " + call + ".script('svg')");
+    const auto first = script.find("using 1:2 notitle", script.find("title 'first'"));
+    const auto second = script.find("using 1:2 notitle", script.find("title 'second'"));
+    CHECK(contains(script.substr(first, script.find('\n', first) - first), "#d55e00"));
+    CHECK(contains(script.substr(second, script.find('\n', second) - second), "#d55e00"));
+}
+
+TEST_CASE("marks on an axis and the ends of error bars are where they are told to be", "[plot]") {
+    Shell lua;
+    const std::string svg = lua("return plot({1, 2, 3}, {xticks = {1.25, 2.75}, yticks = {3, 1}}):svg()");
+    for (const char* mark : {">1.25<", ">2.75<"}) CHECK(contains(svg, mark));
+    CHECK_FALSE(contains(svg, ">2.5<"));
+    CHECK(contains(lua("return plot{{y = {2, 3}, error = {from = {1, 2.5}, to = {4, 0/0}}}}.script('svg')"),
+                   "1 2 1 4\n2 3 2.5 3\n"));
+    CHECK(lua("plot{{y = {2, 3}, error = {from = {1}, to = {4, 5}}}}") ==
+          "user:1: plot: the curve: error.from has 1 values, expected 2 like y");
+    // Marks that would run into one another are turned.
+    CHECK(contains(lua("return plot({16, 17, 256}, {1, 2, 3}, {xscale = 'log', xticks = {16, 17, 256}}).script('svg')"),
+                   "rotate"));
+}
+
+TEST_CASE("what is wrong with panels is told in a sentence", "[plot]") {
+    Shell lua;
+    CHECK(lua("plot{panels = 3}") ==
+          "user:1: plot: panels: expected a list of panels such as {{{x = ..., y = ...}, title = ...}, ...}");
+    CHECK(lua("plot{panels = {{{1, 2}}, {{x = {1}, y = {1, 2}}}}}") ==
+          "user:1: plot: panel 2: the curve: y has 2 values, expected 1 like x");
+    CHECK(lua("plot{panels = {{{1, 2}, titel = 'a'}}}") ==
+          "user:1: plot: panel 1: unknown option \"titel\" (did you mean \"title\"?)");
+    CHECK(lua("plot{panels = {{{0/0}}}}") ==
+          "user:1: plot: panel 1: there is no point to draw, expected at least one finite number");
+    CHECK(lua("plot{panels = {{{1, 2}}}, columns = 0}") ==
+          "user:1: plot: columns: 0, expected a whole number of at least 1");
+    CHECK(lua("plot{{1, 2}, panels = {{{1, 2}}}}") ==
+          "user:1: plot: curves stand in the panels where there are such, expected none beside them");
+    CHECK(lua("plot({1, 2}, {columns = 2})") == "user:1: plot: columns: expected together with panels only");
+}
+
 TEST_CASE("what plot does not understand is told in a sentence", "[plot]") {
     Shell lua;
     CHECK(lua("plot()") == "user:1: plot: expected numbers to draw, got nothing");

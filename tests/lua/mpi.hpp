@@ -1,0 +1,45 @@
+// The built program under mpirun.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "core/distributed/mpi.hpp"
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+#include "tests/paths.hpp"
+
+namespace causeway::testing {
+
+// mpirun -n ranks causeway script, in this folder, ended after a minute.
+inline Output run_mpi_script(int ranks, const std::string& script, const TemporaryFolder& folder = TemporaryFolder()) {
+    write_bytes(folder / "script.lua", script);
+    // As in a container: root, fewer cores than ranks, no reading of another process's memory. The leaks that a
+    // sanitizer would report, and races inside the libraries, are Open MPI's own.
+    const std::string command =
+        "cd '" + folder.path() +
+        "' && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none "
+        "ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=ignore_noninstrumented_modules=1 timeout -k 5 60 mpirun "
+        "--oversubscribe -n " +
+        std::to_string(ranks) + " '" + program_path() + "' script.lua > out 2> err < /dev/null";
+    const int status = std::system(command.c_str());
+    return {shell_status(status), read_bytes(folder / "out"), read_bytes(folder / "err")};
+}
+
+// True, and said to be, where the program cannot run under MPI.
+inline bool no_mpi() {
+    if (!distributed::mpi_built()) {
+        test::skip("tests of MPI", "MPI was not found when this was built");
+        return true;
+    }
+    static const bool starts = std::system(
+                                   "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 30 mpirun "
+                                   "--oversubscribe -n 2 true > /dev/null 2>&1") == 0;
+    if (!starts) {
+        test::skip("tests of MPI", "there is no mpirun, or it starts no processes here");
+        return true;
+    }
+    return false;
+}
+
+}  // namespace causeway::testing
