@@ -1,6 +1,7 @@
 -- How near to the speed of matrix products is every exact method, and how does its time grow?
 --
---   causeway experiments/bench_exact.lua                                       all methods "auto" knows, N = 128 ... 131072
+--   causeway experiments/bench_exact.lua                                       all methods "auto" knows, N = 128 ...
+--                                                                              131072
 --   causeway experiments/bench_exact.lua --quick                               N up to 8192, less time a point
 --   causeway experiments/bench_exact.lua --methods fleet,block-based --heads 1 --lengths 8192
 --
@@ -12,11 +13,12 @@
 --   --save results/bench_exact       rows.jsonl (goes on where it was stopped), .csv, .json, rate.svg, time.svg
 --   --fresh                          start again
 --
--- Method: each method is first compared with the Float64 oracle; a wrong one is not timed. A time is the minimum over the
--- calls of a point, after a warm-up. Useful operations (a multiply and an add are two) of h heads:
+-- Method: each method is first compared with the Float64 oracle; a wrong one is not timed. A time is the minimum over
+-- the calls of a point, after a warm-up. Useful operations (a multiply and an add are two) of h heads:
 --   block methods of block length c     N h (4 r d + (c + 1)(r + d))
 --   vanilla, inner-product              N h (N + 1)(r + d)
---   recursion with base case t          h (2 r d S + (r + d) Σ n (n + 1)), S the sizes of all halved pieces, Σ over leaves n
+--   recursion with base case t          h (2 r d S + (r + d) Σ n (n + 1)), S the sizes of all halved pieces, Σ over
+--                                       leaves n
 --   all others, rank by rank            N h 4 r d
 -- Their rate is compared with what Eigen's 512×512×512 Float32 product reaches on the same threads, measured beside it.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
@@ -26,10 +28,12 @@ for i, method in ipairs(method_list()) do
   if method.auto then candidates[#candidates + 1] = method.name end
 end
 local options = dofile(folder .. "/lib/arguments.lua")(arg, {
-  quick = false, fresh = false, heads = 8, rank = 128, dim = 128, seconds = 0.5, timeout = 60, save = "results/bench_exact",
+  quick = false, fresh = false, heads = 8, rank = 128, dim = 128, seconds = 0.5, timeout = 60,
+  save = "results/bench_exact",
   lengths = { 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072 },
   methods = candidates,
-}, { heads = { 1 }, rank = { 1 }, dim = { 1 }, seconds = { above = 0 }, timeout = { above = 0 }, lengths = { 1 }, methods = all })
+}, { heads = { 1 }, rank = { 1 }, dim = { 1 }, seconds = { above = 0 }, timeout = { above = 0 }, lengths = { 1 },
+  methods = all })
 local cells = dofile(folder .. "/lib/cells.lua")
 if options.quick then
   options.seconds = math.min(options.seconds, 0.2)
@@ -63,7 +67,8 @@ end
 
 -- ── Right before fast ──
 print(tostring(machine()))
-print(string.format("1 batch, %d heads, r = %d, d = %d, Float32; Eigen's product: %.1f GFLOP/s\n", h, r, d, product_rate() / 1e9))
+print(string.format("1 batch, %d heads, r = %d, d = %d, Float32; Eigen's product: %.1f GFLOP/s\n", h, r, d,
+  product_rate() / 1e9))
 local wrong = {}
 do
   seed(1)
@@ -72,7 +77,11 @@ do
   local right = {}
   for _, name in ipairs(names) do
     local err = relative_error(causal_linear_attention(B, C, V, { method = name }), reference)
-    if err <= 1e-4 then right[#right + 1] = name else wrong[#wrong + 1] = string.format("%s is wrong: error %.1e at N = 1000, expected at most 1e-4", name, err) end
+    if err <= 1e-4 then
+      right[#right + 1] = name
+    else
+      wrong[#wrong + 1] = string.format("%s is wrong: error %.1e at N = 1000, expected at most 1e-4", name, err)
+    end
   end
   names = right
 end
@@ -103,7 +112,8 @@ local results = sweep({
     local yardstick = product_rate()
     local t = btime(call, { seconds = options.seconds, show = false })
     local rate = useful_operations(p.method, p.N) / t.minimum
-    return { time = t.minimum, median = t.median, std = t.std, samples = t.samples, memory = memory, rate = rate, product_rate = yardstick, share = rate / yardstick,
+    return { time = t.minimum, median = t.median, std = t.std, samples = t.samples, memory = memory, rate = rate,
+      product_rate = yardstick, share = rate / yardstick,
       token = t.minimum / p.N }
   end,
 })
@@ -114,7 +124,8 @@ for _, N in ipairs(options.lengths) do
   local lines = {}
   for i, row in ipairs(rows) do
     local ok = row.status == "ok"
-    lines[i] = { method = row.method, time = ok and row.time or row.status, rate = ok and row.rate or "", share = ok and row.share or "", token = ok and row.token or "", memory = ok and row.memory or "" }
+    lines[i] = { method = row.method, time = ok and row.time or row.status, rate = ok and row.rate or "",
+      share = ok and row.share or "", token = ok and row.token or "", memory = ok and row.memory or "" }
   end
   print()
   display(text_table(lines, { title = "N = " .. N, columns = {
@@ -131,25 +142,31 @@ end
 local fitted_from = 8192
 local growth = {}
 for i, name in ipairs(names) do
-  local long = results:where(function(row) return row.method == name and row.status == "ok" and row.N >= fitted_from end)
+  local long = results:where(function(row) return row.method == name and row.status == "ok"
+    and row.N >= fitted_from end)
   local n, t = {}, {}
   for k, row in ipairs(long) do n[k], t[k] = row.N, row.time end
   growth[i] = { method = name, exponent = #n >= 2 and growth_exponent(n, t) or nil, from = n[1], to = n[#n] }
 end
 print()
-display(text_table(growth, { title = "Growth exponent: the slope of log time on log N, for N >= " .. fitted_from, columns = { "method", { key = "exponent", format = "%.3f" }, "from", "to" } }))
+display(text_table(growth, { title = "Growth exponent: the slope of log time on log N, for N >= " .. fitted_from,
+  columns = { "method", { key = "exponent", format = "%.3f" }, "from", "to" } }))
 
 local at = results:where({ N = 8192, status = "ok" })
 table.sort(at, function(a, b) return a.time < b.time end)
 if at[1] then
-  print(string.format("\nFastest at N = 8192: %s, %.1f GFLOP/s of useful operations, %.0f %% of the product rate of %.1f GFLOP/s beside it.", at[1].method, at[1].rate / 1e9, at[1].share * 100, at[1].product_rate / 1e9))
+  print(string.format("\nFastest at N = 8192: %s, %.1f GFLOP/s of useful operations, %.0f %% of the product rate of "
+    .. "%.1f GFLOP/s beside it.", at[1].method, at[1].rate / 1e9, at[1].share * 100, at[1].product_rate / 1e9))
 end
 
 local about = string.format("%d heads, r = %d, d = %d", h, r, d)
-local time_figure = results:plot("N", "time", { by = "method", xscale = "log", yscale = "log", title = "Time of one call, " .. about, xlabel = "length N", ylabel = "seconds" })
+local time_figure = results:plot("N", "time", { by = "method", xscale = "log", yscale = "log",
+  title = "Time of one call, " .. about, xlabel = "length N", ylabel = "seconds" })
 print()
 display(time_figure)
 time_figure:save(options.save .. "/time.svg")
-results:plot("N", "share", { by = "method", xscale = "log", title = "Rate of useful operations, as a share of the product rate, " .. about, xlabel = "length N", ylabel = "share" }):save(options.save .. "/rate.svg")
+results:plot("N", "share", { by = "method", xscale = "log",
+  title = "Rate of useful operations, as a share of the product rate, " .. about, xlabel = "length N",
+  ylabel = "share" }):save(options.save .. "/rate.svg")
 print("\n" .. results.folder .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, time.svg, rate.svg")
 if #wrong > 0 then os.exit(1, true) end

@@ -9,11 +9,12 @@
 --   --seconds 2               LeetDecoding's tables leave out a call that would take longer
 --   --save results/bench_gpu  kernels.csv, leet.csv, .json beside them
 --
--- A row is first compared with the definition in Float64 on the CPU, at 1000 tokens; a wrong one is not timed. The floor is the
--- time to read every input and write every output once at the rate of a plain copy, measured in the same run. Times are the
--- GPU's own, between events; calls follow each other on fresh outputs.
+-- A row is first compared with the definition in Float64 on the CPU, at 1000 tokens; a wrong one is not timed. The
+-- floor is the time to read every input and write every output once at the rate of a plain copy, measured in the same
+-- run. Times are the GPU's own, between events; calls follow each other on fresh outputs.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15, seconds = 2, save = "results/bench_gpu" },
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15,
+  seconds = 2, save = "results/bench_gpu" },
   { part = { "all", "kernels", "leet" }, repeats = { 1 }, seconds = { above = 0 } })
 local available, device = has_gpu()
 if not available then
@@ -51,13 +52,15 @@ local function causal(method, type, shape)
   return {
     make = function(N, inputs)
       local q, k, v = table.unpack(inputs or inputs_of(type, shape, N))
-      return function() return (causal_linear_attention(q, k, v, given)) end, bytes({ q, k, v, v }), b * h * N * 4 * r * d
+      return function() return (causal_linear_attention(q, k, v, given)) end, bytes({ q, k, v, v }),
+        b * h * N * 4 * r * d
     end,
     check = function()
       local q, k, v = randn(1, h, 1000, r), randn(1, h, 1000, r), randn(1, h, 1000, d)
       local x = { q[type](q):gpu(), k[type](k):gpu(), v[type](v):gpu() }
       local got = f64(causal_linear_attention(x[1], x[2], x[3], given):cpu())
-      local want = causal_linear_attention(f64(x[1]:cpu()), f64(x[2]:cpu()), f64(x[3]:cpu()), { method = "row-based", decay = decay })
+      local want = causal_linear_attention(f64(x[1]:cpu()), f64(x[2]:cpu()), f64(x[3]:cpu()),
+        { method = "row-based", decay = decay })
       return norm(got - want) / norm(want), type == "f32" and 1e-5 or 3.5e-3
     end,
   }
@@ -72,7 +75,8 @@ end
 local function delta(type, update)
   local h = 32
   local function inputs(N)
-    local q, k, v = gpu_randn(1, h, N, 128, type):scaled(unit), gpu_randn(1, h, N, 128, type):scaled(unit), gpu_randn(1, h, N, 128, type)
+    local q, k, v = gpu_randn(1, h, N, 128, type):scaled(unit), gpu_randn(1, h, N, 128, type):scaled(unit),
+      gpu_randn(1, h, N, 128, type)
     local given = { update = update }
     local log_decay, beta = gates(h, N)
     if update == "gated_delta" then given.log_decay = log_decay end
@@ -87,7 +91,8 @@ local function delta(type, update)
     check = function()
       local q, k, v, given = inputs(1000)
       local got = f64(linear_attention(q, k, v, given):cpu())
-      local exact = { update = update, mode = "recurrent", beta = f64(given.beta:cpu()), log_decay = given.log_decay and f64(given.log_decay:cpu()) }
+      local exact = { update = update, mode = "recurrent", beta = f64(given.beta:cpu()), log_decay = given.log_decay
+        and f64(given.log_decay:cpu()) }
       local want = linear_attention(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()), exact)
       return norm(got - want) / norm(want), 6e-3
     end,
@@ -99,7 +104,8 @@ local function gradient(decay)
   local given = { decay = decay and alibi_decay(h) or nil, ddecay = false }
   local forward = { decay = given.decay }
   local function inputs(N)
-    return gpu_randn(1, h, N, 128, "bf16"):scaled(unit), gpu_randn(1, h, N, 128, "bf16"), gpu_randn(1, h, N, 128, "bf16"), gpu_randn(1, h, N, 128, "bf16")
+    return gpu_randn(1, h, N, 128, "bf16"):scaled(unit), gpu_randn(1, h, N, 128, "bf16"),
+      gpu_randn(1, h, N, 128, "bf16"), gpu_randn(1, h, N, 128, "bf16")
   end
   return {
     make = function(N)
@@ -122,14 +128,17 @@ end
 
 local function step(heads)
   local function inputs()
-    local q, k, v = gpu_randn(1, heads, 1, 128):scaled(unit), gpu_randn(1, heads, 1, 128):scaled(unit), gpu_randn(1, heads, 1, 128)
+    local q, k, v = gpu_randn(1, heads, 1, 128):scaled(unit), gpu_randn(1, heads, 1, 128):scaled(unit),
+      gpu_randn(1, heads, 1, 128)
     local log_decay, beta = gates(heads, 1)
-    return q, k, v, gpu_randn(1, heads, 128, 128), { update = "gated_delta", log_decay = log_decay, beta = beta, inplace = true }
+    return q, k, v, gpu_randn(1, heads, 128, 128), { update = "gated_delta", log_decay = log_decay, beta = beta,
+      inplace = true }
   end
   return {
     make = function()
       local q, k, v, state, given = inputs()
-      return function() linear_attention_step(q, k, v, state, given) end, bytes({ q, k, v, v, state, state }), heads * 6 * 128 * 128
+      return function() linear_attention_step(q, k, v, state, given) end, bytes({ q, k, v, v, state, state }),
+        heads * 6 * 128 * 128
     end,
     check = function()
       local q, k, v, state, given = inputs()
@@ -144,7 +153,9 @@ end
 
 local function decoding()
   local h = 16
-  local function inputs(M) return gpu_randn(1, h, 1, 128, "bf16"), gpu_randn(1, h, M, 128, "bf16"), gpu_randn(1, h, M, 128, "bf16") end
+  local function inputs(M)
+    return gpu_randn(1, h, 1, 128, "bf16"), gpu_randn(1, h, M, 128, "bf16"), gpu_randn(1, h, M, 128, "bf16")
+  end
   return {
     make = function(M)
       local q, k, v = inputs(M)
@@ -161,27 +172,45 @@ end
 
 local LA = "lightning-attention-2"
 local rows = {
-  { name = "lightning-attention-2, decay, bf16", N = 100000, call = causal(LA, "bf16", { decay = true }), ratio = 1.45, aim = 1.15, peer = "fla 3.2" },
-  { name = "lightning-attention-2, 0-1 mask, bf16", N = 100000, call = causal(LA, "bf16", {}), ratio = 1.6, aim = 1.3, peer = "fla 3.05" },
-  { name = "lightning-attention-2, decay, bf16", N = 8192, call = causal(LA, "bf16", { decay = true }), ratio = 1.8, aim = 1.35, peer = "fla 4.5" },
-  { name = "lightning-attention-2, 0-1 mask, bf16", N = 8192, call = causal(LA, "bf16", {}), ratio = 1.8, aim = 1.35, peer = "fla 4.5" },
-  { name = "lightning-attention-2, decay, bf16, B = 16", N = 8192, call = causal(LA, "bf16", { decay = true, batch = 16 }), ratio = 1.3, aim = 1.1, peer = "fla 3.0" },
-  { name = "lightning-attention-2, decay, bf16, h = 8", N = 100000, call = causal(LA, "bf16", { decay = true, heads = 8 }), ratio = 1.8, aim = 1.3 },
-  { name = "lightning-attention-2, 0-1 mask, bf16, h = 8", N = 100000, call = causal(LA, "bf16", { heads = 8 }), ratio = 1.8, aim = 1.3 },
-  { name = "lightning-attention-2, decay, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", { decay = true }), ratio = 1.6, aim = 1.3, peer = "leet 3.2 (tf32)" },
-  { name = "lightning-attention-2, 0-1 mask, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", {}), ratio = 1.6, aim = 1.3, peer = "leet 6.1 (tf32)" },
-  { name = "gated delta rule, bf16", N = 100000, call = delta("bf16", "gated_delta"), must = 2.2, aim_ms = 1.2, peer = "fla 6.58 ms" },
-  { name = "gated delta rule, bf16", N = 8192, call = delta("bf16", "gated_delta"), must = 0.22, aim_ms = 0.12, peer = "fla 0.670 ms" },
+  { name = "lightning-attention-2, decay, bf16", N = 100000, call = causal(LA, "bf16", { decay = true }), ratio = 1.45,
+    aim = 1.15, peer = "fla 3.2" },
+  { name = "lightning-attention-2, 0-1 mask, bf16", N = 100000, call = causal(LA, "bf16", {}), ratio = 1.6, aim = 1.3,
+    peer = "fla 3.05" },
+  { name = "lightning-attention-2, decay, bf16", N = 8192, call = causal(LA, "bf16", { decay = true }), ratio = 1.8,
+    aim = 1.35, peer = "fla 4.5" },
+  { name = "lightning-attention-2, 0-1 mask, bf16", N = 8192, call = causal(LA, "bf16", {}), ratio = 1.8, aim = 1.35,
+    peer = "fla 4.5" },
+  { name = "lightning-attention-2, decay, bf16, B = 16", N = 8192,
+    call = causal(LA, "bf16", { decay = true, batch = 16 }), ratio = 1.3, aim = 1.1, peer = "fla 3.0" },
+  { name = "lightning-attention-2, decay, bf16, h = 8", N = 100000,
+    call = causal(LA, "bf16", { decay = true, heads = 8 }), ratio = 1.8, aim = 1.3 },
+  { name = "lightning-attention-2, 0-1 mask, bf16, h = 8", N = 100000, call = causal(LA, "bf16", { heads = 8 }),
+    ratio = 1.8, aim = 1.3 },
+  { name = "lightning-attention-2, decay, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", { decay = true }),
+    ratio = 1.6, aim = 1.3, peer = "leet 3.2 (tf32)" },
+  { name = "lightning-attention-2, 0-1 mask, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", {}), ratio = 1.6,
+    aim = 1.3, peer = "leet 6.1 (tf32)" },
+  { name = "gated delta rule, bf16", N = 100000, call = delta("bf16", "gated_delta"), must = 2.2, aim_ms = 1.2,
+    peer = "fla 6.58 ms" },
+  { name = "gated delta rule, bf16", N = 8192, call = delta("bf16", "gated_delta"), must = 0.22, aim_ms = 0.12,
+    peer = "fla 0.670 ms" },
   { name = "delta rule, bf16", N = 100000, call = delta("bf16", "delta"), peer = "fla 6.48 ms" },
   { name = "fleet, f32", N = 100000, call = causal("fleet", "f32", {}), must = 8, aim_ms = 5, peer = "leet 364 ms" },
-  { name = "fleet, decay, f32", N = 100000, call = causal("fleet", "f32", { decay = true }), must = 8, aim_ms = 5, peer = "leet 364 ms" },
-  { name = "causal-dot-product, f32", N = 100000, call = causal("causal-dot-product", "f32", {}), must = 8, aim_ms = 5, peer = "leet 54.5 ms" },
-  { name = "causal-dot-product, decay, f32", N = 100000, call = causal("causal-dot-product", "f32", { decay = true }), must = 8, aim_ms = 5, peer = "leet 54.6 ms" },
-  { name = "lightning-attention-2 and its gradient, decay, bf16", N = 25600, call = gradient(true), must = 1.6, aim_ms = 1.1, peer = "fla 3.32 ms" },
-  { name = "lightning-attention-2 and its gradient, 0-1 mask, bf16", N = 25600, call = gradient(false), must = 1.6, aim_ms = 1.1 },
-  { name = "one token, gated delta rule, 2048 heads, f32 state", N = 1, call = step(2048), ratio = 1 / 0.85, aim = 1 / 0.93 },
+  { name = "fleet, decay, f32", N = 100000, call = causal("fleet", "f32", { decay = true }), must = 8, aim_ms = 5,
+    peer = "leet 364 ms" },
+  { name = "causal-dot-product, f32", N = 100000, call = causal("causal-dot-product", "f32", {}), must = 8, aim_ms = 5,
+    peer = "leet 54.5 ms" },
+  { name = "causal-dot-product, decay, f32", N = 100000, call = causal("causal-dot-product", "f32", { decay = true }),
+    must = 8, aim_ms = 5, peer = "leet 54.6 ms" },
+  { name = "lightning-attention-2 and its gradient, decay, bf16", N = 25600, call = gradient(true), must = 1.6,
+    aim_ms = 1.1, peer = "fla 3.32 ms" },
+  { name = "lightning-attention-2 and its gradient, 0-1 mask, bf16", N = 25600, call = gradient(false), must = 1.6,
+    aim_ms = 1.1 },
+  { name = "one token, gated delta rule, 2048 heads, f32 state", N = 1, call = step(2048), ratio = 1 / 0.85,
+    aim = 1 / 0.93 },
   { name = "one token, gated delta rule, 32 heads, f32 state", N = 1, call = step(32) },
-  { name = "flash-decoding, h = 16, bf16", N = 640000, call = decoding(), ratio = 1.05, aim = 1.0, peer = "SDPA 1.139 ms" },
+  { name = "flash-decoding, h = 16, bf16", N = 640000, call = decoding(), ratio = 1.05, aim = 1.0,
+    peer = "SDPA 1.139 ms" },
 }
 
 local function number(x, digits) return x and number_text(x, digits or 3) or "" end
@@ -208,7 +237,8 @@ local function kernels()
         line.ratio = line.time / line.floor
         line.bandwidth, line.rate = moved / line.time, operations / line.time
         line.must = row.must and row.must .. " ms" or row.ratio and string.format("%.2f ×", row.ratio) or ""
-        line.reached = row.must and (line.time * 1e3 <= row.must and "yes" or "NO") or row.ratio and (line.ratio <= row.ratio and "yes" or "NO") or ""
+        line.reached = row.must and (line.time * 1e3 <= row.must and "yes" or "NO") or row.ratio
+          and (line.ratio <= row.ratio and "yes" or "NO") or ""
       else
         line.reached = "WRONG"
         wrong[#wrong + 1] = string.format("%s is wrong: error %.2e, expected at most %.1e", row.name, err, bound)
@@ -232,30 +262,33 @@ end
 -- ── LeetDecoding's tables ──
 -- FA_modify is FA without the atomic additions that its ranks need; fleet has no use for them.
 local own = {
-  Vanilla = { "vanilla" }, Bb = { "block-based" }, Cdotp = { "causal-dot-product" }, Cdotp_torch = { "row-based" }, FA = { "fleet" }, FA_modify = { "fleet" },
+  Vanilla = { "vanilla" }, Bb = { "block-based" }, Cdotp = { "causal-dot-product" }, Cdotp_torch = { "row-based" },
+  FA = { "fleet" }, FA_modify = { "fleet" },
   FA_torch = { "fleet-untiled" }, LA = { LA }, LA_torch = { LA, "exact" }, Recur = { "recursion" },
 }
 local tables = {
-  { file = "table3", batch = 1, decay = false, title = "001, Table 3: batch 1" },
-  { file = "table4", batch = 1, decay = true, title = "001, Table 4: batch 1, decay" },
-  { file = "table5", batch = 16, decay = false, title = "001, Table 5: batch 16" },
-  { file = "table6", batch = 16, decay = true, title = "001, Table 6: batch 16, decay" },
-  { file = "table9", batch = 1, decay = false, title = "001, Table 9: batch 1" },
-  { file = "table9", batch = 1, decay = true, title = "001, Table 9: batch 1, decay" },
-  { file = "table9", batch = 16, decay = false, title = "001, Table 9: batch 16" },
-  { file = "table9", batch = 16, decay = true, title = "001, Table 9: batch 16, decay" },
+  { file = "table3", batch = 1, decay = false, title = "leet, Table 3: batch 1" },
+  { file = "table4", batch = 1, decay = true, title = "leet, Table 4: batch 1, decay" },
+  { file = "table5", batch = 16, decay = false, title = "leet, Table 5: batch 16" },
+  { file = "table6", batch = 16, decay = true, title = "leet, Table 6: batch 16, decay" },
+  { file = "table9", batch = 1, decay = false, title = "leet, Table 9: batch 1" },
+  { file = "table9", batch = 1, decay = true, title = "leet, Table 9: batch 1, decay" },
+  { file = "table9", batch = 16, decay = false, title = "leet, Table 9: batch 16" },
+  { file = "table9", batch = 16, decay = true, title = "leet, Table 9: batch 16, decay" },
 }
 
 local function leet_rows(t)
-  local rows = {}
+  local list = {}
   for _, printed in ipairs(load(folder .. "/data/leet/" .. t.file .. ".csv")) do
-    if printed.batch_size == nil or printed.batch_size == t.batch and (printed.exp_decay == "yes") == t.decay then rows[#rows + 1] = printed end
+    if printed.batch_size == nil or printed.batch_size == t.batch and (printed.exp_decay == "yes") == t.decay then
+      list[#list + 1] = printed
+    end
   end
-  return rows
+  return list
 end
 
--- {time, ratio to the floor} or {status}; what two tables have in common is measured once. Calls that would last too long, going by
--- the growth of the last two lengths, are left out.
+-- {time, ratio to the floor} or {status}; what two tables have in common is measured once. Calls that would last too
+-- long, going by the growth of the last two lengths, are left out.
 local measured, checked = {}, {}
 local function time_of(method, precision, t, N, inputs)
   local line = string.format("%s %s %d %s", method, precision or "", t.batch, t.decay)
@@ -269,7 +302,8 @@ local function time_of(method, precision, t, N, inputs)
   end
   local here = {}
   local ok, problem = pcall(function()
-    local f, moved = causal(method, "f32", { decay = t.decay, batch = t.batch, precision = precision }).make(N, inputs())
+    local f, moved = causal(method, "f32", { decay = t.decay, batch = t.batch, precision = precision }).make(N,
+      inputs())
     -- Of large outputs there is room for one.
     local function call()
       if moved > 2 ^ 33 then collectgarbage() end
@@ -291,7 +325,8 @@ local function right(method, precision, t)
     local err, bound = causal(method, "f32", { decay = t.decay, precision = precision }).check()
     checked[line] = err <= bound
     if not checked[line] then
-      wrong[#wrong + 1] = string.format("%s%s is wrong: error %.2e, expected at most %.1e", method, t.decay and ", decay," or "", err, bound)
+      wrong[#wrong + 1] = string.format("%s%s is wrong: error %.2e, expected at most %.1e", method,
+        t.decay and ", decay," or "", err, bound)
     end
   end
   return checked[line]
@@ -306,7 +341,8 @@ local function leet(keep)
       local N = printed.seq_len_tokens
       if method:find(options.only, 1, true) and not (options.quick and N > 8192) then
         local paper = printed.latency_mean_s or printed.runtime_s
-        local line = { table = t.file, method = printed.method, name = method, precision = precision, batch = t.batch, decay = t.decay, N = N, paper = paper }
+        local line = { table = t.file, method = printed.method, name = method, precision = precision, batch = t.batch,
+          decay = t.decay, N = N, paper = paper }
         lines[#lines + 1] = line
         out[#out + 1] = line
         if not lengths[N] then lengths[#lengths + 1], lengths[N] = N, {} end
@@ -325,15 +361,18 @@ local function leet(keep)
         return made
       end
       for _, line in ipairs(lengths[N]) do
-        local here = right(line.name, line.precision, t) and time_of(line.name, line.precision, t, N, inputs) or { status = "WRONG" }
+        local here = right(line.name, line.precision, t) and time_of(line.name, line.precision, t, N, inputs)
+          or { status = "WRONG" }
         line.time, line.ratio, line.status = here.time, here.ratio, here.status or line.precision
         line.faster = type(line.paper) == "number" and line.time and line.paper / line.time or nil
       end
     end
     if #lines > 0 then
-      display(text_table(lines, { title = t.title .. " (printed on an A6000; here Float32 on " .. device .. ")", columns = {
+      display(text_table(lines, { title = t.title .. " (printed on an A6000; here Float32 on " .. device .. ")",
+        columns = {
         "method", "name", { key = "N", align = "right" },
-        { key = "paper", title = "printed", unit = "ms", format = function(x) return type(x) == "number" and number(x * 1e3) or x end, align = "right" },
+        { key = "paper", title = "printed", unit = "ms", format = function(x) return type(x) == "number"
+          and number(x * 1e3) or x end, align = "right" },
         { key = "time", title = "here", unit = "ms", format = function(x) return number(x * 1e3) end, align = "right" },
         { key = "faster", title = "printed / here", format = function(x) return number(x) end, align = "right" },
         { key = "ratio", title = "× floor", format = "%.2f", align = "right" }, "status",
@@ -348,7 +387,8 @@ local function keep(name, lines)
   if #lines == 0 then return end
   mkpath(options.save)
   save(options.save .. "/" .. name .. ".csv", lines)
-  save(options.save .. "/" .. name .. ".json", { device = device, copy_rate = rate, date = os.date("%Y-%m-%d"), rows = lines })
+  save(options.save .. "/" .. name .. ".json", { device = device, copy_rate = rate, date = os.date("%Y-%m-%d"),
+    rows = lines })
 end
 
 if options.part ~= "leet" then keep("kernels", kernels()) end

@@ -10,21 +10,25 @@
 --   --seconds 0.5                    time spent on a point beyond warm-up
 --   --product 512                    side of the matrix product that rates are compared with
 --   --timeout 60                     seconds after which a point is given up and recorded as timeout
---   --save results/bench_softmax     rows.jsonl (goes on where it was stopped), .csv, .json, rate.svg, time.svg, memory.svg
+--   --save results/bench_softmax     rows.jsonl (goes on where it was stopped), .csv, .json, rate.svg, time.svg,
+--                                    memory.svg
 --   --fresh                          start again
 --
 -- Method: flash and its gradient are first compared with the definition in Float64; a wrong one is not timed. Calls and
--- products are timed in turns, three each, so that both see the same machine; each is its fastest, after a warm-up. Useful
--- operations (a multiply and an add are two) of h heads: 4 N² d h, with causal half of it; the gradient 10 N² d h, half of it
--- likewise (five products, of which the scores are recomputed).
+-- products are timed in turns, three each, so that both see the same machine; each is its fastest, after a warm-up.
+-- Useful operations (a multiply and an add are two) of h heads: 4 N² d h, with causal half of it; the gradient 10 N² d
+-- h, half of it likewise (five products, of which the scores are recomputed).
 -- Their rate is compared with what Eigen's Float32 product of this side, 512, reaches on the same threads.
--- Memory is the peak of a call beyond its inputs and its output (of the gradient: dq); "scores" is that of h N² numbers.
+-- Memory is the peak of a call beyond its inputs and its output (of the gradient: dq); "scores" is that of h N²
+-- numbers.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, {
-  quick = false, fresh = false, heads = 8, dim = 64, seconds = 0.5, product = 512, timeout = 60, save = "results/bench_softmax",
+  quick = false, fresh = false, heads = 8, dim = 64, seconds = 0.5, product = 512, timeout = 60,
+  save = "results/bench_softmax",
   lengths = { 256, 512, 1024, 2048, 4096, 8192 },
   methods = { "flash", "standard", "gradient" },
-}, { heads = { 1 }, dim = { 1 }, seconds = { above = 0 }, product = { 1, 4096 }, timeout = { above = 0 }, lengths = { 1 }, methods = { "flash", "standard", "gradient" } })
+}, { heads = { 1 }, dim = { 1 }, seconds = { above = 0 }, product = { 1, 4096 }, timeout = { above = 0 },
+  lengths = { 1 }, methods = { "flash", "standard", "gradient" } })
 local cells = dofile(folder .. "/lib/cells.lua")
 if options.quick then
   options.seconds = math.min(options.seconds, 0.2)
@@ -42,10 +46,14 @@ for _, causal in ipairs({ true, false }) do
   local exact = { method = "standard", causal = causal }
   local function check(name, got, want, least)
     local err = relative_error(got, want)
-    if not (err <= least) then error(string.format("%s is wrong: error %.1e, expected at most %.0e", name, err, least), 0) end
+    if not (err <= least) then
+      error(string.format("%s is wrong: error %.1e, expected at most %.0e", name, err, least), 0)
+    end
   end
-  check("flash", softmax_attention(q, k, v, { causal = causal }), softmax_attention(f64(q), f64(k), f64(v), exact), 1e-5)
-  local got, want = softmax_attention_grad(q, k, v, G, { causal = causal }), softmax_attention_grad(f64(q), f64(k), f64(v), f64(G), exact)
+  check("flash", softmax_attention(q, k, v, { causal = causal }), softmax_attention(f64(q), f64(k), f64(v), exact),
+    1e-5)
+  local got, want = softmax_attention_grad(q, k, v, G, { causal = causal }), softmax_attention_grad(f64(q), f64(k),
+    f64(v), f64(G), exact)
   for _, name in ipairs({ "dq", "dk", "dv" }) do check(name, got[name], want[name], 1e-5) end
 end
 
@@ -82,7 +90,8 @@ local results = sweep({
       time, samples = math.min(time, t.minimum), samples + t.samples
     end
     local rate = (p.method == "gradient" and 10 or 4) * p.N * p.N * d * h * (causal and 0.5 or 1) / time
-    return { time = time, samples = samples, memory = memory, scores = 4 * h * p.N * p.N, rate = rate, product_rate = yardstick, share = rate / yardstick,
+    return { time = time, samples = samples, memory = memory, scores = 4 * h * p.N * p.N, rate = rate,
+      product_rate = yardstick, share = rate / yardstick,
       curve = p.method .. ", " .. p.mask }
   end,
 })
@@ -92,7 +101,8 @@ for _, mask in ipairs({ "causal", "full" }) do
   local lines = {}
   for i, row in ipairs(results:where({ mask = mask })) do
     local ok = row.status == "ok"
-    lines[i] = { N = row.N, method = row.method, time = ok and row.time or row.status, rate = ok and row.rate or "", share = ok and row.share or "",
+    lines[i] = { N = row.N, method = row.method, time = ok and row.time or row.status, rate = ok and row.rate or "",
+      share = ok and row.share or "",
       memory = ok and row.memory or "", scores = ok and row.scores or "" }
   end
   print()
@@ -107,7 +117,8 @@ for _, mask in ipairs({ "causal", "full" }) do
 end
 
 local function figure(column, title, label, scale)
-  return results:plot("N", column, { by = "curve", xscale = "log", yscale = scale, title = string.format("%s, %d heads, d = %d", title, h, d), xlabel = "length N", ylabel = label })
+  return results:plot("N", column, { by = "curve", xscale = "log", yscale = scale,
+    title = string.format("%s, %d heads, d = %d", title, h, d), xlabel = "length N", ylabel = label })
 end
 local time_figure = figure("time", "Time of one call", "seconds", "log")
 print()
@@ -115,4 +126,5 @@ display(time_figure)
 time_figure:save(options.save .. "/time.svg")
 figure("share", "Rate of useful operations, as a share of the product rate", "share"):save(options.save .. "/rate.svg")
 figure("memory", "Memory beside the inputs", "bytes", "log"):save(options.save .. "/memory.svg")
-print("\n" .. results.folder .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, time.svg, rate.svg, memory.svg")
+print("\n" .. results.folder .. ": rows.jsonl, " .. options.save:match("[^/]+$")
+  .. ".csv, .json, time.svg, rate.svg, memory.svg")

@@ -6,10 +6,11 @@
 --   --quick    short lengths, a few seconds
 --   --device   cpu (the default) or gpu: the methods that run there, with their inputs in its memory
 --   --seconds  time spent on each measured point
--- It leaves results/tour: tour.csv and tour.json (every row with the machine that made it), time.svg, tour.html. Stopped
--- in the middle, it goes on where it was; finished, it starts again.
+-- It leaves results/tour: tour.csv and tour.json (every row with the machine that made it), time.svg, tour.html.
+-- Stopped in the middle, it goes on where it was; finished, it starts again.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, device = "cpu", save = "results/tour", seconds = 0.15 },
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, device = "cpu", save = "results/tour",
+  seconds = 0.15 },
   { device = { "cpu", "gpu" }, seconds = { above = 0 } })
 local on_gpu = options.device == "gpu"
 if on_gpu then
@@ -54,7 +55,9 @@ for _, layer in pairs(layers) do
 end
 local heads, width = layers[4].q:size(2), layers[4].q:size(4)
 tell(string.format(
-  "q, k and v come from layers 1 and 4 of a Llama of 4.7 million parameters that has read\n%d bytes of the New Testament: %d heads, width %d. Softmax attention is replaced by its linear\nform: O = (B Cᵀ ⊙ M) V with B = elu(q) + 1, C = elu(k) + 1 and M the causal mask.",
+  "q, k and v come from layers 1 and 4 of a Llama of 4.7 million parameters that has read\n%d bytes of the New "
+    .. "Testament: %d heads, width %d. Softmax attention is replaced by its linear\nform: O = (B Cᵀ ⊙ M) V with B = "
+    .. "elu(q) + 1, C = elu(k) + 1 and M the causal mask.",
   tokens, heads, width))
 local first = 48
 local function rows(x) return f64(x(1, 1, { 1, first }, ":")) end
@@ -68,7 +71,9 @@ show(heatmap(causal, { xlabel = "attended token j", ylabel = "token i" }))
 
 -- ── 2 ──
 heading("2. Is every method right?")
-tell("Each method computes the same sum in another order. The largest error of its Float32 result beside\nthe definition in Float64, relative to the largest entry, over both layers; with a decay mask\nγ^(i-j) (RetNet's γ for each head), divided by the row sums, and with both:")
+tell("Each method computes the same sum in another order. The largest error of its Float32 result beside\nthe "
+  .. "definition in Float64, relative to the largest entry, over both layers; with a decay mask\nγ^(i-j) (RetNet's γ "
+  .. "for each head), divided by the row sums, and with both:")
 local decay = retnet_decay(heads)
 local settings = {
   { key = "plain", options = {} },
@@ -84,7 +89,9 @@ local errors, worst = {}, 0
 local progress = progress(#methods_here * #settings)
 for _, setting in ipairs(settings) do
   local references = {}
-  for number, layer in pairs(layers) do references[number] = causal_oracle(layer.B, layer.C, layer.V, setting.options) end
+  for number, layer in pairs(layers) do
+    references[number] = causal_oracle(layer.B, layer.C, layer.V, setting.options)
+  end
   for m, method in ipairs(methods_here) do
     errors[m] = errors[m] or { method = method.name }
     progress:show(method.name .. ", " .. setting.key)
@@ -105,13 +112,22 @@ local function error_text(x) return number_text(x, 2) end
 local error_columns = { "method" }
 for _, setting in ipairs(settings) do error_columns[#error_columns + 1] = { key = setting.key, format = error_text } end
 show(text_table(errors, { columns = error_columns }))
-if on_gpu then tell("On " .. select(2, has_gpu()) .. ". Products of lightning-attention-2 are made of operands split into two BFloat16.") end
-if not (worst < 1e-4) then error(string.format("a method is wrong: its error is %.1e, expected less than 1e-4; no time is measured", worst)) end
-if not on_gpu then tell("Float32 has a relative precision of 6e-8: " .. error_text(worst) .. " at most is rounding, and nothing else.") end
+if on_gpu then
+  tell("On " .. select(2, has_gpu())
+    .. ". Products of lightning-attention-2 are made of operands split into two BFloat16.")
+end
+if not (worst < 1e-4) then
+  error(string.format("a method is wrong: its error is %.1e, expected less than 1e-4; no time is measured", worst))
+end
+if not on_gpu then
+  tell("Float32 has a relative precision of 6e-8: " .. error_text(worst) .. " at most is rounding, and nothing else.")
+end
 
 -- ── 3 ──
 heading("3. How does the time grow with the length?")
-tell(string.format("The same tokens, cropped and repeated to N = %d … %d, layer 4, %d heads, r = d = %d, %d thread%s.\nAdding up N² products grows with exponent 2; carrying a state of r·d numbers along, with exponent 1;\nhalving again and again, a little above 1.",
+tell(string.format("The same tokens, cropped and repeated to N = %d … %d, layer 4, %d heads, r = d = %d, %d "
+  .. "thread%s.\nAdding up N² products grows with exponent 2; carrying a state of r·d numbers along, with exponent "
+  .. "1;\nhalving again and again, a little above 1.",
   lengths[1], lengths[#lengths], heads, width, threads(), threads() == 1 and "" or "s"))
 local names = {}
 for i, method in ipairs(methods_here) do names[i] = method.name end
@@ -158,7 +174,8 @@ for i, name in ipairs(names) do
     line[row.N] = row.status == "ok" and row.time * 1e3 or row.status
     if row.N == lengths[#lengths] then line.memory = row.status == "ok" and bytes_text(row.memory) or row.status end
   end
-  local long = results:where(function(row) return row.method == name and row.status == "ok" and row.N >= lengths[#lengths] / 8 end)
+  local long = results:where(function(row) return row.method == name and row.status == "ok"
+    and row.N >= lengths[#lengths] / 8 end)
   local n, t = {}, {}
   for k, row in ipairs(long) do n[k], t[k] = row.N, row.time end
   line.exponent = #n >= 2 and growth_exponent(n, t) or nil
@@ -167,14 +184,17 @@ end
 local columns = { "method" }
 local function milliseconds(x) return type(x) == "number" and number_text(x, 3) or x end
 for i, N in ipairs(lengths) do
-  if i % 2 == 1 or i == #lengths then columns[#columns + 1] = { key = N, title = "N=" .. N, format = milliseconds, align = "right" } end
+  if i % 2 == 1 or i == #lengths then
+    columns[#columns + 1] = { key = N, title = "N=" .. N, format = milliseconds, align = "right" }
+  end
 end
 columns[#columns + 1] = { key = "exponent", format = "%.2f" }
 columns[#columns + 1] = { key = "memory", title = "memory", align = "right" }
 print()
 show(text_table(lines, { columns = columns, title = "Milliseconds a call (the fastest of several)",
   note = "exponent of the growth over the four longest N; memory beside inputs and output" }))
-local curve = results:plot("N", "time", { by = "method", error = "std", xscale = "log", yscale = "log", title = "Time of one call, real inputs", xlabel = "length N", ylabel = "seconds" })
+local curve = results:plot("N", "time", { by = "method", error = "std", xscale = "log", yscale = "log",
+  title = "Time of one call, real inputs", xlabel = "length N", ylabel = "seconds" })
 print()
 show(curve)
 
@@ -182,5 +202,7 @@ show(curve)
 heading("4. What is left behind")
 if not no_pictures then curve:save(options.save .. "/time.svg") end
 report({ title = "A tour of causal linear attention", save = file .. ".html", table.unpack(page) })
-print(string.format("%s.csv, %s.json   every row, with machine, versions and seed\n%s/time.svg, %s.html", file, file, options.save, file))
-print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().", tostring(machine()), clock() - started))
+print(string.format("%s.csv, %s.json   every row, with machine, versions and seed\n%s/time.svg, %s.html", file, file,
+  options.save, file))
+print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().",
+  tostring(machine()), clock() - started))

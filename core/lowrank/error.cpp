@@ -243,7 +243,8 @@ Vector diameters(const ConstView<double>& V) {
     return farthest;
 }
 
-// Output errors, all but the bounds of A10, whose norms come later. reach: max_i √i diam_i / |d̃_i|; least: min_i |d̃_i|.
+// Output errors, all but the bounds of A10, whose norms come later. reach: max_i √i diam_i / |d̃_i|; least:
+// min_i |d̃_i|.
 OutputError output_error(const Pair& p, const ConstView<double>& V, bool mask, double& reach, double& least) {
     const Index N = p.N(), w = V.cols();
     OutputError out;

@@ -1,4 +1,5 @@
--- Attention-output error against rank for every factorisation, with the causal mask and without, on real and random inputs.
+-- Attention-output error against rank for every factorisation, with the causal mask and without, on real and random
+-- inputs.
 --
 --   causeway experiments/fleet/accuracy.lua                   a minute
 --   causeway experiments/fleet/accuracy.lua --inputs random --ranks 8,16 --length 64 --seeds 2
@@ -8,16 +9,18 @@
 --   --ranks 16,32,64,128,256      where a factorisation has a rank to choose; others have one point at theirs
 --   --seeds 3                     for the random ones
 --   --inputs random,layer1,layer4
---   --save results/fleet/accuracy rows.jsonl (goes on where it was stopped), .csv, .json, the figure as .svg, figure and table as .html
+--   --save results/fleet/accuracy rows.jsonl (goes on where it was stopped), .csv, .json, the figure as .svg, figure
+--   and table as .html
 --
--- The output is D⁻¹ A V, A = exp(q kᵀ/√d) or its lower triangle, D its row sums; of the estimate likewise. The error of a token is
--- |õ − o| / |o|, and 1 where its estimated row sum is not a positive number (no output: the share of such tokens is `lost`). What counts is
--- the median over tokens: factors with both signs have a few rows whose sum nearly vanishes, which would decide every mean.
--- The exact rows of skeinformer's pilot count, but are at most an eighth of all: half of them would make the median 0.
--- Computed densely in Float64, so that only the factors are wrong.
+-- The output is D⁻¹ A V, A = exp(q kᵀ/√d) or its lower triangle, D its row sums; of the estimate likewise. The error of
+-- a token is |õ − o| / |o|, and 1 where its estimated row sum is not a positive number (no output: the share of such
+-- tokens is `lost`). What counts is the median over tokens: factors with both signs have a few rows whose sum nearly
+-- vanishes, which would decide every mean. The exact rows of skeinformer's pilot count, but are at most an eighth of
+-- all: half of them would make the median 0. Computed densely in Float64, so that only the factors are wrong.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
-  length = 512, heads = 2, ranks = { 16, 32, 64, 128, 256 }, seeds = 3, inputs = { "random", "layer1", "layer4" }, save = "results/fleet/accuracy",
+  length = 512, heads = 2, ranks = { 16, 32, 64, 128, 256 }, seeds = 3, inputs = { "random", "layer1", "layer4" },
+  save = "results/fleet/accuracy",
 }, { length = { 1 }, heads = { 1, 4 }, ranks = { 1 }, seeds = { 1 }, inputs = { "random", "layer1", "layer4" } })
 local real = dofile(folder .. "/../lib/real_inputs.lua")
 local N, heads = options.length, options.heads
@@ -70,7 +73,9 @@ end
 local cases = {}
 for _, name in ipairs(methods) do
   for _, rank in ipairs(of[name].default_rank and options.ranks or { 0 }) do
-    for s = 1, of[name].seeded and options.seeds or 1 do cases[#cases + 1] = string.format("%s %d %d", name, rank, s) end
+    for s = 1, of[name].seeded and options.seeds or 1 do
+      cases[#cases + 1] = string.format("%s %d %d", name, rank, s)
+    end
   end
 end
 local file, finished = dofile(folder .. "/../lib/kept.lua")(options.save)
@@ -95,7 +100,8 @@ local results = sweep{
     end
     local plain, lost = error_of(estimate, x.v, x.plain)
     local masked, lost_masked = error_of(times(estimate, mask), x.v, x.masked)
-    return { method = name, columns = B:size(4), rank_asked = rank, unmasked = plain, masked = masked, lost = lost, lost_masked = lost_masked }
+    return { method = name, columns = B:size(4), rank_asked = rank, unmasked = plain, masked = masked, lost = lost,
+      lost_masked = lost_masked }
   end,
 }
 
@@ -105,28 +111,35 @@ for _, row in ipairs(results) do
   if row.status == "ok" then
     local key = row.input .. " " .. row.method .. " " .. row.columns
     if not groups[key] then
-      groups[key] = { input = row.input, method = row.method, rank = row.columns, unmasked = {}, masked = {}, lost = {} }
+      groups[key] = { input = row.input, method = row.method, rank = row.columns, unmasked = {}, masked = {},
+        lost = {} }
       order[#order + 1] = groups[key]
     end
     local g = groups[key]
-    g.unmasked[#g.unmasked + 1], g.masked[#g.masked + 1], g.lost[#g.lost + 1] = row.unmasked, row.masked, row.lost_masked
+    g.unmasked[#g.unmasked + 1], g.masked[#g.masked + 1], g.lost[#g.lost + 1] = row.unmasked, row.masked,
+      row.lost_masked
   end
 end
 local function middle(list)
   table.sort(list)
   return list[(#list + 1) // 2]
 end
-local function spread(list) return #list > 1 and string.format("%s – %s", number_text(list[1], 3), number_text(list[#list], 3)) or "" end
+local function spread(list)
+  return #list > 1 and string.format("%s – %s", number_text(list[1], 3), number_text(list[#list], 3)) or ""
+end
 local rows = {}
 for i, g in ipairs(order) do
-  rows[i] = { input = g.input, method = g.method, rank = g.rank, unmasked = middle(g.unmasked), masked = middle(g.masked), lost = middle(g.lost) }
+  rows[i] = { input = g.input, method = g.method, rank = g.rank, unmasked = middle(g.unmasked),
+    masked = middle(g.masked), lost = middle(g.lost) }
   rows[i].unmasked_spread, rows[i].masked_spread = spread(g.unmasked), spread(g.masked)
 end
 local result = text_table(rows, {
   title = string.format("Relative error of the attention output, median token, N = %d, %d heads of width 64", N, heads),
   columns = {
-    "input", "method", { key = "rank", align = "right" }, { key = "unmasked", format = "%.3g", align = "right" }, { key = "unmasked_spread", title = "over seeds" },
-    { key = "masked", format = "%.3g", align = "right" }, { key = "masked_spread", title = "over seeds" }, { key = "lost", title = "lost, masked", format = "%.3f", align = "right" },
+    "input", "method", { key = "rank", align = "right" }, { key = "unmasked", format = "%.3g", align = "right" },
+    { key = "unmasked_spread", title = "over seeds" },
+    { key = "masked", format = "%.3g", align = "right" }, { key = "masked_spread", title = "over seeds" },
+    { key = "lost", title = "lost, masked", format = "%.3f", align = "right" },
   },
   note = "lost: share of tokens whose estimated row sum is not a positive number",
 })
@@ -145,7 +158,9 @@ for _, g in ipairs(order) do
   end
 end
 for i, name in ipairs(below_order) do below_order[i] = string.format("%s (%.1e)", name, below[name]) end
-local unseen = #below_order > 0 and string.format("Points with an error under %g are below the figure: least errors of %s.", floor, table.concat(below_order, ", ")) or nil
+local unseen = #below_order > 0
+  and string.format("Points with an error under %g are below the figure: least errors of %s.", floor,
+  table.concat(below_order, ", ")) or nil
 if unseen then print("\n" .. unseen) end
 
 -- The curve of a method in a panel, nil where there is none: the median over seeds against the rank.

@@ -9,11 +9,12 @@
 --   --turns 3                            rounds over all points of a length; each keeps its best time
 --   --save results/gates_bench           gates_bench.csv, .json, bench.html
 --
--- Method: each update is first compared with the recurrence in Float64, its gradients with those of the recurrence. A time
--- is the minimum over all calls. "of linear" is the time over that of update = "linear" in the same run; "backward /
--- forward" is linear_attention_grad, which computes again what the forward pass had, over linear_attention. Useful
+-- Method: each update is first compared with the recurrence in Float64, its gradients with those of the recurrence. A
+-- time is the minimum over all calls. "of linear" is the time over that of update = "linear" in the same run; "backward
+-- / forward" is linear_attention_grad, which computes again what the forward pass had, over linear_attention. Useful
 -- multiply-adds of a token and head in chunks of C = 64: C (d_k + d_v) / 2 + 2 d_k d_v, with the delta rule
--- C (d_k + d_v) + 3 d_k d_v (claims F5, F8); their rate is compared with that of Eigen's product of this side, 512, beside it.
+-- C (d_k + d_v) + 3 d_k d_v (claims F5, F8); their rate is compared with that of Eigen's product of this side, 512,
+-- beside it.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   lengths = { 8192 }, heads = 8, dim = 128, seconds = 0.5, product = 512, turns = 3, save = "results/gates_bench",
@@ -28,7 +29,8 @@ local function problem(heads, N, u)
   seed(1)
   local x = { q = randn(1, heads, N, d), k = randn(1, heads, N, d), v = randn(1, heads, N, d), update = u.update }
   x.k = x.k / sqrt(sum(pow(x.k, 2), 4))
-  if u.gate == "head" then x.log_decay = -0.1 * rand(1, heads, N) elseif u.gate then x.log_decay = -0.1 * rand(1, heads, N, d) end
+  if u.gate == "head" then x.log_decay = -0.1 * rand(1, heads, N) elseif u.gate then x.log_decay = -0.1 * rand(1, heads,
+    N, d) end
   if u.beta then x.beta = rand(1, heads, N) end
   return x
 end
@@ -57,10 +59,11 @@ end
 local rows = {}
 for _, N in ipairs(options.lengths) do
   local points = {}
-  for turn = 1, options.turns do
+  for _ = 1, options.turns do
     for i, u in ipairs(updates) do
       local x = problem(h, N, u)
-      local p = points[i] or { N = N, heads = h, d = d, update = u.name, forward = math.huge, backward = math.huge, product_rate = 0 }
+      local p = points[i] or { N = N, heads = h, d = d, update = u.name, forward = math.huge, backward = math.huge,
+        product_rate = 0 }
       local backward = with(x, { dO = x.v })
       local budget = { seconds = options.seconds / options.turns, show = false }
       p.product_rate = math.max(p.product_rate, product_rate(options.product, { seconds = options.seconds / 2 }))
@@ -100,7 +103,8 @@ for _, N in ipairs(options.lengths) do
   }))
 end
 mkpath(options.save)
-report({ title = "Gates and delta rules beside plain linear attention", save = options.save .. "/bench.html", table.unpack(page) })
+report({ title = "Gates and delta rules beside plain linear attention", save = options.save .. "/bench.html",
+  table.unpack(page) })
 save(options.save .. "/gates_bench.csv", rows)
 save(options.save .. "/gates_bench.json", rows)
 print("\n" .. options.save .. ": gates_bench.csv, .json, bench.html")

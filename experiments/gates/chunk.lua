@@ -1,29 +1,34 @@
 -- Which chunk length is best: the one with the fewest operations, or the one with the least time?
 --
---   causeway experiments/gates/chunk.lua                   linear, gated, delta, gated_delta at N = 4096; about a minute
+--   causeway experiments/gates/chunk.lua                   linear, gated, delta, gated_delta at N = 4096; about a
+--                                                          minute
 --   causeway experiments/gates/chunk.lua --quick           N = 1024, chunks up to 256, two rounds
 --
 --   --length 4096 --heads 8 --d 64      shape: one batch, d_k = d_v = d, Float32; unit keys, g = -rand/16, β = rand
 --   --chunks 1,2,4,8,16,32,64,128,256,512,1024
 --   --updates delta,linear              only these
---   --rounds 10 --seconds 0.1           how often all points are measured, and the time spent on one beyond warm-up; the least
+--   --rounds 10 --seconds 0.1           how often all points are measured, and the time spent on one beyond warm-up;
+--                                       the least
 --                                       time of all rounds counts, so that another program spoils no point
---   --save results/chunk                chunk.csv, .json (with machine, versions, seed), fit.csv, time.svg, operations.svg
+--   --save results/chunk                chunk.csv, .json (with machine, versions, seed), fit.csv, time.svg,
+--                                       operations.svg
 --
--- Operations are multiply-adds, counted as the adds that the definition of the chunkwise form executes (opcount; a gate's
--- multiplications by themselves are not among them). With chunks of length C that divide n they are n (α + κ C) exactly - for
--- delta α = 3 d_k d_v + d_v and κ = d_k + d_v (claim F8: n (C (d_k + d_v) + 3 d_k d_v), and d_v subtractions for v - Sᵀk) -,
--- so α and κ come from two short counts of one head, and a third one must agree to the last add.
--- The count grows with C: by operations C = 1, the recurrence, is always best (F5). Time is not operations: a chunk is one
--- sequential step, which costs something whatever its length, and short matrix products are slow ones. The model
+-- Operations are multiply-adds, counted as the adds that the definition of the chunkwise form executes (opcount; a
+-- gate's multiplications by themselves are not among them). With chunks of length C that divide n they are n (α + κ C)
+-- exactly - for delta α = 3 d_k d_v + d_v and κ = d_k + d_v (claim F8: n (C (d_k + d_v) + 3 d_k d_v), and d_v
+-- subtractions for v - Sᵀk) -, so α and κ come from two short counts of one head, and a third one must agree to the
+-- last add. The count grows with C: by operations C = 1, the recurrence, is always best (F5). Time is not operations: a
+-- chunk is one sequential step, which costs something whatever its length, and short matrix products are slow
+-- ones. The model
 --   time = operations / ρ + (chunks of all heads) σ        ρ multiply-adds a second, σ seconds a step
--- is fitted to the measured times by least squares of the relative error; its best chunk is C* = sqrt(σ ρ / κ). Every call is
--- first compared with the recurrence; a time is the minimum over the calls of all rounds.
+-- is fitted to the measured times by least squares of the relative error; its best chunk is C* = sqrt(σ ρ / κ). Every
+-- call is first compared with the recurrence; a time is the minimum over the calls of all rounds.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   quick = false, length = 4096, heads = 8, d = 64, chunks = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024 },
   updates = { "linear", "gated", "delta", "gated_delta" }, rounds = 10, seconds = 0.1, save = "results/chunk",
-}, { length = { 1 }, heads = { 1 }, d = { 1 }, chunks = { 1 }, updates = choices("linear_attention", "update"), rounds = { 1 }, seconds = { above = 0 } })
+}, { length = { 1 }, heads = { 1 }, d = { 1 }, chunks = { 1 }, updates = choices("linear_attention", "update"),
+  rounds = { 1 }, seconds = { above = 0 } })
 local cells = dofile(folder .. "/../lib/cells.lua")
 local N, h, d = options.length, options.heads, options.d
 if options.quick then
@@ -36,7 +41,8 @@ end
 
 local function problem(update, heads, n)
   local k = randn(1, heads, n, d)
-  local x = { q = randn(1, heads, n, d), k = k / sqrt(sum(times(k, k), 4)), v = randn(1, heads, n, d), update = update, mode = "chunkwise" }
+  local x = { q = randn(1, heads, n, d), k = k / sqrt(sum(times(k, k), 4)), v = randn(1, heads, n, d), update = update,
+    mode = "chunkwise" }
   if update:find("gated") then x.log_decay = -rand(1, heads, n) / 16 end
   if update:find("delta") then x.beta = rand(1, heads, n) end
   return x
@@ -81,16 +87,20 @@ local results = sweep({
       local x = problem(p.update, h, N)
       x.mode = "recurrent"
       current = { round = p.round, update = p.update, x = x, reference = (linear_attention(x)) }
-      current.recurrent = btime(function() return (linear_attention(x)) end, { seconds = options.seconds, show = false }).minimum
+      current.recurrent = btime(function() return (linear_attention(x)) end,
+        { seconds = options.seconds, show = false }).minimum
       x.mode = "chunkwise"
     end
     local x = current.x
     x.chunk = p.chunk
     local err = relative_error((linear_attention(x)), current.reference)
-    if not (err <= 1e-4) then error(string.format("%s with chunk %d is wrong: error %.1e, expected at most 1e-4", p.update, p.chunk, err), 0) end
+    if not (err <= 1e-4) then
+      error(string.format("%s with chunk %d is wrong: error %.1e, expected at most 1e-4", p.update, p.chunk, err), 0)
+    end
     local t = btime(function() return (linear_attention(x)) end, { seconds = options.seconds, show = false })
     local count = counted[p.update]
-    return { time = t.minimum, median = t.median, std = t.std, samples = t.samples, operations = h * N * (count.constant + count.slope * p.chunk),
+    return { time = t.minimum, median = t.median, std = t.std, samples = t.samples,
+      operations = h * N * (count.constant + count.slope * p.chunk),
       recurrent = current.recurrent }
   end,
 })
@@ -119,7 +129,7 @@ local function fit(rows)
   end
   local det = aa * bb - ab * ab
   local inverse_rate, step = (a1 * bb - b1 * ab) / det, (b1 * aa - a1 * ab) / det
-  local function time(operations, chunk) return operations * inverse_rate + h * N / chunk * step end
+  local function time(count, chunk) return count * inverse_rate + h * N / chunk * step end
   local misfit = 0
   for _, row in ipairs(rows) do misfit = misfit + (1 - time(row.operations, row.chunk) / row.time) ^ 2 end
   return inverse_rate, step, math.sqrt(misfit / #rows), time
@@ -139,7 +149,8 @@ for i, update in ipairs(options.updates) do
     if row.time < least.time then least = row end
   end
   local inverse_rate, step, misfit, model = fit(rows)
-  local line = { update = update, fewest = fewest.chunk, fewest_time = fewest.time, least = least.chunk, least_time = least.time,
+  local line = { update = update, fewest = fewest.chunk, fewest_time = fewest.time, least = least.chunk,
+    least_time = least.time,
     recurrent = rows[1].recurrent, misfit = misfit }
   mark("fewest", fewest.chunk, fewest.time)
   mark("least", least.chunk, least.time)
@@ -178,11 +189,15 @@ display(text_table(lines, { title = "Best chunk by operations and by time", colu
 }, note = "C* = sqrt(σρ/κ) of the fitted model; misfit: its root mean square relative error" }))
 
 local about = string.format("N = %d, %d heads, d = %d", N, h, d)
-for _, which in ipairs({ { "least", "least time" }, { "fewest", "fewest operations" }, { "predicted", "C* of the model" } }) do
+for _, which in ipairs({ { "least", "least time" }, { "fewest", "fewest operations" },
+  { "predicted", "C* of the model" } }) do
   local key, label = table.unpack(which)
-  if #marks[key].x > 0 then table.insert(figure, { x = marks[key].x, y = marks[key].y, label = label, style = "points" }) end
+  if #marks[key].x > 0 then
+    table.insert(figure, { x = marks[key].x, y = marks[key].y, label = label, style = "points" })
+  end
 end
-figure.xscale, figure.yscale, figure.xlabel, figure.ylabel, figure.title = "log", "log", "chunk length C", "seconds", "Time of one call, " .. about
+figure.xscale, figure.yscale, figure.xlabel, figure.ylabel, figure.title = "log", "log", "chunk length C", "seconds",
+  "Time of one call, " .. about
 operation_figure.xscale, operation_figure.yscale, operation_figure.title = "log", "log", "Counted operations, d = " .. d
 operation_figure.xlabel, operation_figure.ylabel = "chunk length C", "multiply-adds a token"
 local time_picture, operation_picture = plot(figure), plot(operation_figure)
@@ -193,7 +208,8 @@ print()
 display(operation_picture)
 operation_picture:save(options.save .. "/operations.svg")
 save(options.save .. "/fit.csv", lines, {
-  columns = { "update", "fewest", "fewest_time", "recurrent", "least", "least_time", "predicted", "rate", "step", "misfit" },
+  columns = { "update", "fewest", "fewest_time", "recurrent", "least", "least_time", "predicted", "rate", "step",
+    "misfit" },
 })
 local name = options.save:match("[^/]+$")
 print(string.format("\n%s: %s.csv, %s.json, fit.csv, time.svg, operations.svg", options.save, name, name))

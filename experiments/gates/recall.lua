@@ -1,8 +1,10 @@
 -- What is the delta rule for? Four layers learn to recall values whose keys overlap and are assigned again.
 --
---   causeway experiments/gates/recall.lua                  linear, gated, delta, gated_delta; one to two minutes on two cores
+--   causeway experiments/gates/recall.lua                  linear, gated, delta, gated_delta; one to two minutes on two
+--                                                          cores
 --   causeway experiments/gates/recall.lua --quick          a quarter of the steps
---   causeway experiments/gates/recall.lua --check          every gradient of a tiny model against central differences, in Float64
+--   causeway experiments/gates/recall.lua --check          every gradient of a tiny model against central differences,
+--                                                          in Float64
 --
 --   --pairs 16 --rewrites 32     keys of a sequence, and how many writes follow that assign one of them again
 --   --keys 32 --values 16        keys and values there are in all; random guesses are right once in `values`
@@ -11,35 +13,40 @@
 --   --updates delta,linear       only these
 --   --save results/recall        recall.csv, .json (with machine, versions, seed), curves.csv, loss.svg, accuracy.svg
 --
--- Task (multi-query associative recall, Arora et al. 2023, with assignment): a sequence writes pairs (key, value) - first
--- `pairs` different keys in random order, then `rewrites` of these keys drawn with replacement, each with a value drawn anew
--- - and then asks for every key once: the last value counts.
+-- Task (multi-query associative recall, Arora et al. 2023, with assignment): a sequence writes pairs (key, value) -
+-- first `pairs` different keys in random order, then `rewrites` of these keys drawn with replacement, each with a value
+-- drawn anew - and then asks for every key once: the last value counts.
 -- Model: token x = key embedding + value embedding (for a question: the embedding of "?"), one layer
---   q = unit(x Wq), k = unit(x Wk), v = x Wv, g = log sigmoid(x Wg + 4), β = sigmoid(x Wβ), o = linear_attention(q, k, v)
+--   q = unit(x Wq), k = unit(x Wk), v = x Wv, g = log sigmoid(x Wg + 4), β = sigmoid(x Wβ), o = linear_attention(q, k,
+--   v)
 --   logits = (x + o Wo) Wc, cross entropy where the questions are; g and β are one number a head and token.
 -- All updates get the same parameters to start with, the same sequences in the same order and the same number of steps.
 --
--- Why additive memories must fail: without position in x, S = Σ k vᵀ does not depend on the order of the writes. Values are
--- drawn independently, so all that such a memory can do is to name the value that was written most often under the key;
--- that is `order-blind` in the table, computed on the same questions. A gate lets all keys fade alike: age tells the last
--- value from those before it, and what was written long ago is lost with them. The delta rule takes out what the state holds
--- under k, and only that, before it writes (002).
+-- Why additive memories must fail: without position in x, S = Σ k vᵀ does not depend on the order of the writes. Values
+-- are drawn independently, so all that such a memory can do is to name the value that was written most often under the
+-- key; that is `order-blind` in the table, computed on the same questions. A gate lets all keys fade alike: age tells
+-- the last value from those before it, and what was written long ago is lost with them. The delta rule takes out what
+-- the state holds under k, and only that, before it writes (gates).
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   quick = false, check = false, pairs = 16, rewrites = 32, keys = 32, values = 16, heads = 1, d = 16, model = 32,
-  steps = 4000, batch = 32, rate = 0.005, seed = 1, updates = { "linear", "gated", "delta", "gated_delta" }, save = "results/recall",
+  steps = 4000, batch = 32, rate = 0.005, seed = 1, updates = { "linear", "gated", "delta", "gated_delta" },
+  save = "results/recall",
 }, {
-  pairs = { 1 }, rewrites = { 0 }, keys = { 1 }, values = { 1 }, heads = { 1 }, d = { 1 }, model = { 1 }, steps = { 1 }, batch = { 1 },
+  pairs = { 1 }, rewrites = { 0 }, keys = { 1 }, values = { 1 }, heads = { 1 }, d = { 1 }, model = { 1 }, steps = { 1 },
+  batch = { 1 },
   rate = { above = 0 }, seed = { 0 }, updates = choices("linear_attention", "update"),
 })
 if options.quick then options.steps = math.max(1, options.steps // 4) end
-if options.pairs > options.keys then error(string.format("--pairs: %d, expected at most --keys, %d", options.pairs, options.keys), 0) end
+if options.pairs > options.keys then
+  error(string.format("--pairs: %d, expected at most --keys, %d", options.pairs, options.keys), 0)
+end
 
 -- ── Sequences ──
 
--- Tokens of `count` sequences as one-hot rows: key [count·N, keys], value [count·N, values + 1] (the last: "?"), the answers
--- [count·pairs, values]; and, for what is reported, for each answer how often its key was written and how often the most
--- frequent of its values was.
+-- Tokens of `count` sequences as one-hot rows: key [count·N, keys], value [count·N, values + 1] (the last: "?"), the
+-- answers [count·pairs, values]; and, for what is reported, for each answer how often its key was written and how often
+-- the most frequent of its values was.
 local function sequences(task, count)
   local key, value, answer, written, most = {}, {}, {}, {}, {}
   local names = {}
@@ -72,7 +79,8 @@ local function sequences(task, count)
     return eq(tensor(list, task.dtype):reshape(#list, 1), range(1, width, 1, task.dtype):reshape(1, width))
   end
   return {
-    count = count, key = one_hot(key, task.keys), value = one_hot(value, task.values + 1), answer = one_hot(answer, task.values),
+    count = count, key = one_hot(key, task.keys), value = one_hot(value, task.values + 1),
+    answer = one_hot(answer, task.values),
     written = tensor(written), most = tensor(most),
   }
 end
@@ -99,10 +107,11 @@ local function unit_back(Y, r, dY) return (dY - times(Y, sum(times(Y, dY), 4))) 
 
 -- Loss, logits and, if wanted, the gradients under the names of the parameters.
 local function evaluate(task, p, data, update, want_gradients)
-  local b, h, d, D = data.count, task.heads, task.d, task.model
+  local b, h, D = data.count, task.heads, task.model
   local asked = task.pairs
   local N = task.pairs + task.rewrites + asked
-  local function split(X) return X:reshape(b, N, h, X:size(2) // h):permutedims(1, 3, 2, 4) end     -- [b·N, h·w] to [b, h, N, w]
+  -- [b·N, h·w] to [b, h, N, w]
+  local function split(X) return X:reshape(b, N, h, X:size(2) // h):permutedims(1, 3, 2, 4) end
   local function join(X) return X:permutedims(1, 3, 2, 4):reshape(b * N, h * X:size(4)) end
   local function questions(X) return X:reshape(b, N, D)(":", { N - asked + 1, N }, ":"):reshape(b * asked, D) end
 
@@ -111,7 +120,8 @@ local function evaluate(task, p, data, update, want_gradients)
   local k, k_length = unit(split(x * p.k))
   local v = split(x * p.v)
   local layer = { update = update, chunk = 16 }
-  local open, beta                                                                                  -- e^g and β, [b, h, N]
+  -- e^g and β, [b, h, N]
+  local open, beta
   if update:find("gated") then
     open = sigmoid(split(x * p.gate) + 4):reshape(b, h, N)
     layer.log_decay = log(open)
@@ -185,7 +195,8 @@ if options.check then
           end
         end
         local err = relative_error(grads[name], slopes)
-        rows[#rows + 1] = { update = update, parameter = name, count = length(slopes), largest = maximum(abs(slopes)), error = err }
+        rows[#rows + 1] = { update = update, parameter = name, count = length(slopes), largest = maximum(abs(slopes)),
+          error = err }
         if not (err <= worst) then worst = err end
       end
     end
@@ -195,7 +206,9 @@ if options.check then
     { key = "largest", title = "largest slope", format = "%.2e" },
     { key = "error", title = "relative error", format = "%.1e" },
   } }))
-  if not (worst < 1e-7) then error(string.format("a gradient is wrong: relative error %.1e, expected less than 1e-7", worst), 0) end
+  if not (worst < 1e-7) then
+    error(string.format("a gradient is wrong: relative error %.1e, expected less than 1e-7", worst), 0)
+  end
   print(string.format("All gradients are right: relative error at most %.1e.", worst))
   return
 end
@@ -211,7 +224,8 @@ local every = math.max(1, options.steps // 100)
 -- Shares of right answers; `right` [questions], weighted by the 0-1 tensor `among`.
 local function share(right, among) return sum(times(right, among)) / sum(among) end
 
--- Loss and shares of right answers in sequences other than those of the training, and what an order-blind memory can reach.
+-- Loss and shares of right answers in sequences other than those of the training, and what an order-blind memory can
+-- reach.
 local function examine(p, update)
   math.randomseed(options.seed + 1000003)
   local data = sequences(task, examined)
@@ -256,10 +270,13 @@ local function train(update)
 end
 
 print(tostring(machine()))
-print(string.format("%d keys of %d a sequence, %d writes, %d values; %d head%s, d_k = d_v = %d, model width %d; %d steps of %d sequences, seed %d\n",
-  task.pairs, task.keys, task.pairs + task.rewrites, task.values, task.heads, task.heads == 1 and "" or "s", task.d, task.model,
+print(string.format("%d keys of %d a sequence, %d writes, %d values; %d head%s, d_k = d_v = %d, model width %d; %d "
+  .. "steps of %d sequences, seed %d\n",
+  task.pairs, task.keys, task.pairs + task.rewrites, task.values, task.heads, task.heads == 1 and "" or "s", task.d,
+  task.model,
   options.steps, options.batch, options.seed))
-local settings = { update = options.updates, steps = { options.steps }, batch = { options.batch }, rate = { options.rate } }
+local settings = { update = options.updates, steps = { options.steps }, batch = { options.batch },
+  rate = { options.rate } }
 for _, name in ipairs(sizes) do settings[name] = { task[name] } end
 local results = sweep({
   grid = settings,
@@ -275,9 +292,11 @@ local results = sweep({
 local lines = {}
 for i, row in ipairs(results) do lines[i] = row end
 local ceiling = results[1].ceiling                              -- of the same questions, so in every row the same
-lines[#lines + 1] = { update = "order-blind", accuracy = ceiling, once = results[1].ceiling_once, again = results[1].ceiling_again }
+lines[#lines + 1] = { update = "order-blind", accuracy = ceiling, once = results[1].ceiling_once,
+  again = results[1].ceiling_again }
 local function percent(x) return x == x and string.format("%.1f", 100 * x) or "–" end
-local title = string.format("Right answers in %d new sequences; a random guess is right in %s %% of all cases", examined, percent(1 / task.values))
+local title = string.format("Right answers in %d new sequences; a random guess is right in %s %% of all cases",
+  examined, percent(1 / task.values))
 display(text_table(lines, { title = title, columns = {
   "update",
   { key = "accuracy", unit = "%", format = percent, align = "right" },
@@ -288,14 +307,16 @@ display(text_table(lines, { title = title, columns = {
 }, note = "order-blind: the most that a memory can reach that does not know the order of the writes" }))
 
 for _, what in ipairs({ "loss", "accuracy" }) do
-  local figure = { title = what == "loss" and "Cross entropy while learning to recall" or "Share of right answers while learning to recall",
+  local figure = { title = what == "loss" and "Cross entropy while learning to recall"
+    or "Share of right answers while learning to recall",
     xlabel = "step", ylabel = what == "loss" and "nats a question" or "share of right answers",
     yrange = what == "accuracy" and { 0, 1 } or nil }
   for i, update in ipairs(options.updates) do
     figure[i] = { x = curves[update].step, y = curves[update][what], label = update, style = "lines" }
   end
   if what == "accuracy" then
-    figure[#figure + 1] = { x = { 0, options.steps }, y = { ceiling, ceiling }, label = "order-blind", style = "dashed" }
+    figure[#figure + 1] = { x = { 0, options.steps }, y = { ceiling, ceiling }, label = "order-blind",
+      style = "dashed" }
   end
   local picture = plot(figure)
   print()

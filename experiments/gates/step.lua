@@ -1,6 +1,7 @@
 -- How near to the speed of a plain copy of the states is one token of linear attention?
 --
---   causeway experiments/gates/step.lua                  states of 2 MiB (32 heads) and 128 MiB (2048 heads), d = 128, Float32
+--   causeway experiments/gates/step.lua                  states of 2 MiB (32 heads) and 128 MiB (2048 heads), d = 128,
+--                                                        Float32
 --   causeway experiments/gates/step.lua --quick          less time a point, 256 heads at most
 --   causeway experiments/gates/step.lua --heads 1,8,32 --dim 64
 --
@@ -10,11 +11,11 @@
 --   --save results/gates_step        rows.jsonl (goes on where it was stopped), .csv, .json, step.html
 --   --fresh                          start again
 --
--- Method: a token has to read the state once and to write it once, so its time is compared with that of a plain copy of as
--- many bytes on the same threads (copy_rate: memcpy by one or all threads, the faster one). The two are measured in turns,
--- five each, so that both see the same machine; each is its fastest call, after a warm-up. The step is called with
--- inplace = true; a call from Lua takes about a microsecond, which is part of the time. Every update is first compared with
--- the recurrence in Float64.
+-- Method: a token has to read the state once and to write it once, so its time is compared with that of a plain copy of
+-- as many bytes on the same threads (copy_rate: memcpy by one or all threads, the faster one). The two are measured in
+-- turns, five each, so that both see the same machine; each is its fastest call, after a warm-up. The step is called
+-- with inplace = true; a call from Lua takes about a microsecond, which is part of the time. Every update is first
+-- compared with the recurrence in Float64.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   quick = false, fresh = false, heads = { 32, 2048 }, dim = 128, seconds = 1, save = "results/gates_step",
@@ -34,7 +35,8 @@ for i, u in ipairs(updates) do names[i], by_name[u.name] = u.name, u end
 -- One token of h heads; |k| = 1 and β in (0, 1), so that the state stays where it is however often the token comes.
 local function problem(h, u)
   seed(1)
-  local x = { q = randn(1, h, 1, d), k = randn(1, h, 1, d), v = randn(1, h, 1, d), state = randn(1, h, d, d), update = u.update }
+  local x = { q = randn(1, h, 1, d), k = randn(1, h, 1, d), v = randn(1, h, 1, d), state = randn(1, h, d, d),
+    update = u.update }
   x.k = x.k / sqrt(sum(pow(x.k, 2), 4))
   if u.gate == "head" then x.log_decay = -rand(1, h, 1) elseif u.gate then x.log_decay = -rand(1, h, 1, d) end
   if u.beta then x.beta = rand(1, h, 1) end
@@ -87,5 +89,6 @@ for _, h in ipairs(options.heads) do
     },
   }))
 end
-report({ title = "One token of linear attention beside a copy of the states", save = options.save .. "/step.html", table.unpack(page) })
+report({ title = "One token of linear attention beside a copy of the states", save = options.save .. "/step.html",
+  table.unpack(page) })
 print("\n" .. results.folder .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, step.html")

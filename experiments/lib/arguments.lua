@@ -1,9 +1,9 @@
--- The command line of an experiment. arguments(arg, {heads = 8, lengths = {128, 256}, quick = false}, rules) returns the same
--- table with what was given: --heads 4, --lengths 128,1024, --quick. An unknown or malformed option is an error of one sentence.
--- --help prints the comment at the head of the experiment and ends the program.
+-- The command line of an experiment. arguments(arg, {heads = 8, lengths = {128, 256}, quick = false}, rules) returns
+-- the same table with what was given: --heads 4, --lengths 128,1024, --quick. An unknown or malformed option is an
+-- error of one sentence. --help prints the comment at the head of the experiment and ends the program.
 -- rules says more about some of them: {heads = {1, 4}, lengths = {1}} whole numbers from 1 to 4, and of at least 1;
--- {seconds = {above = 0}} and {seconds = {from = 0}} any number above 0, and of at least 0; {inputs = {"random", "layer1"}} one of
--- these words; of a list, each of its items.
+-- {seconds = {above = 0}} and {seconds = {from = 0}} any number above 0, and of at least 0; {inputs = {"random",
+-- "layer1"}} one of these words; of a list, each of its items.
 -- `save` is a folder: its name must not be empty, and slashes at its end are dropped.
 local function number(name, text)
   local value = tonumber(text)
@@ -16,18 +16,21 @@ local function checked(name, value, rule)
   local bound = rule.above or rule.from
   if bound then
     if value > bound or rule.from and value == bound then return value end
-    error(string.format("--%s: %s, expected a number %s %s", name, value, rule.from and "of at least" or "above", bound), 0)
+    error(string.format("--%s: %s, expected a number %s %s", name, value, rule.from and "of at least" or "above",
+      bound), 0)
   end
   local least, most = rule[1], rule[2]
   if type(least) == "string" then
     for _, word in ipairs(rule) do
       if word == value then return value end
     end
-    error(string.format("--%s: %q, expected %s", name, value, #rule > 1 and table.concat(rule, ", ", 1, #rule - 1) .. " or " .. rule[#rule] or rule[1]), 0)
+    error(string.format("--%s: %q, expected %s", name, value, #rule > 1 and table.concat(rule, ", ", 1, #rule - 1)
+      .. " or " .. rule[#rule] or rule[1]), 0)
   end
   local whole = math.tointeger(value)
   if not whole or whole < least or most and whole > most then
-    error(string.format("--%s: %s, expected a whole number%s", name, value, most and string.format(" from %d to %d", least, most) or string.format(" of at least %d", least)), 0)
+    error(string.format("--%s: %s, expected a whole number%s", name, value, most and string.format(" from %d to %d",
+      least, most) or string.format(" of at least %d", least)), 0)
   end
   return whole
 end
@@ -76,7 +79,9 @@ return function(given, defaults, rules)
       print_help(given[0])
       os.exit(0, true)
     end
-    if default == nil then error(string.format("unknown option %q, expected one of %s", given[i], table.concat(names, " ")), 0) end
+    if default == nil then
+      error(string.format("unknown option %q, expected one of %s", given[i], table.concat(names, " ")), 0)
+    end
     if type(default) == "boolean" then
       options[name] = true
     else

@@ -4,6 +4,8 @@ return function(list, most, name)
   for _, item in ipairs(list) do
     if item <= most then kept[#kept + 1] = item end
   end
-  if #kept == 0 then error(string.format("--%s: %s, expected one of at most %d with --quick", name, table.concat(list, ","), most), 0) end
+  if #kept == 0 then
+    error(string.format("--%s: %s, expected one of at most %d with --quick", name, table.concat(list, ","), most), 0)
+  end
   return kept
 end

@@ -1,4 +1,5 @@
--- What cells of a table show: formats for text_table. A value that is no number (the status of a point without one) stays.
+-- What cells of a table show: formats for text_table. A value that is no number (the status of a point without one)
+-- stays.
 local cells = {}
 
 --- x · factor in `digits` significant digits.

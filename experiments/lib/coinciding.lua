@@ -1,5 +1,5 @@
--- Curves of a figure that lie on one another, within 3 %: the label of each gets "≈" and the name of the first of them. Returns a
--- sentence that names them, or nil where there are none.
+-- Curves of a figure that lie on one another, within 3 %: the label of each gets "≈" and the name of the first of them.
+-- Returns a sentence that names them, or nil where there are none.
 local function same(a, b)
   if #a.x ~= #b.x or #a.x == 0 then return false end
   for i = 1, #a.x do

@@ -1,5 +1,5 @@
--- kept(folder): the path of an experiment's results without its ending, "results/x/x" for "results/x", and whether an earlier run
--- has finished them: then they are made anew, otherwise the sweep goes on where it was stopped.
+-- kept(folder): the path of an experiment's results without its ending, "results/x/x" for "results/x", and whether an
+-- earlier run has finished them: then they are made anew, otherwise the sweep goes on where it was stopped.
 return function(folder)
   local file = folder .. "/" .. folder:match("[^/]+$")
   local finished = io.open(file .. ".json")

@@ -1,5 +1,5 @@
--- page() -> parts, tell, show: the parts of an HTML page as a list; tell(text) and show(value) add one and put it on the screen too.
--- Lines of a text that begin with two spaces keep their columns on the page.
+-- page() -> parts, tell, show: the parts of an HTML page as a list; tell(text) and show(value) add one and put it on
+-- the screen too. Lines of a text that begin with two spaces keep their columns on the page.
 return function()
   local parts = {}
   local function tell(text)

@@ -1,4 +1,5 @@
--- The updates of the gated and delta-rule family that benches compare: {name =, update =, gate = "head", "channel" or nil, beta =}.
+-- The updates of the gated and delta-rule family that benches compare: {name =, update =, gate = "head", "channel" or
+-- nil, beta =}.
 return {
   { name = "linear", update = "linear" },
   { name = "gated", update = "gated", gate = "head" },

@@ -3,7 +3,8 @@
 --   causeway experiments/tpu/crossover.lua                    under a minute
 --   causeway experiments/tpu/crossover.lua --width 64 --block 32
 --
---   --width 128             r = d: one head of this width, Float32, normalised, positive inputs, as in the document's §4
+--   --width 128             r = d: one head of this width, Float32, normalised, positive inputs, as in the document's
+--                           §4
 --   --lengths 32,64,…,4096
 --   --block 0               block of hybrid and outer-product-blockwise; 0: the width
 --   --threads 1             worker threads
@@ -11,10 +12,10 @@
 --   --timeout 20            seconds after which a point is given up
 --   --save results/tpu/crossover   rows.jsonl (goes on where it was stopped), .csv, .json, .html, time.svg
 --
--- Multiply-adds come from the closed forms that the counted definitions equal (cost): inner-product counts the triangle of
--- scores, N(N+1)/2 (r+d+1), and dense, as a masked matrix product does, N²(r+d+1); hybrid q'(r+d+1) + 2Nr(d+1) with q' the
--- squares on the diagonal. Timed are inner-product row by row, the same sum in matrix products (vanilla, which leaves out
--- what lies above the diagonal), outer-product-blockwise and hybrid.
+-- Multiply-adds come from the closed forms that the counted definitions equal (cost): inner-product counts the triangle
+-- of scores, N(N+1)/2 (r+d+1), and dense, as a masked matrix product does, N²(r+d+1); hybrid q'(r+d+1) + 2Nr(d+1) with
+-- q' the squares on the diagonal. Timed are inner-product row by row, the same sum in matrix products (vanilla, which
+-- leaves out what lies above the diagonal), outer-product-blockwise and hybrid.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   width = 128, block = 0, threads = 1, seconds = 0.2, timeout = 20, save = "results/tpu/crossover",
@@ -26,7 +27,8 @@ threads(options.threads)
 local methods_here = { "inner-product", "vanilla", "outer-product-blockwise", "hybrid" }
 local has_block = { ["outer-product-blockwise"] = b, hybrid = b }
 
-tell(string.format("One head, r = d = %d, block %d, normalised, Float32, %d thread%s.\n%s", d, b, options.threads, options.threads == 1 and "" or "s", tostring(machine())))
+tell(string.format("One head, r = d = %d, block %d, normalised, Float32, %d thread%s.\n%s", d, b, options.threads,
+  options.threads == 1 and "" or "s", tostring(machine())))
 
 -- ── Right before fast ──
 local function inputs_of(N)
@@ -34,14 +36,19 @@ local function inputs_of(N)
   local function positive(width) return abs(randn(1, 1, N, width)) + 0.1 end
   return { B = positive(d), C = positive(d), V = randn(1, 1, N, d) }
 end
-local function call(x, method) return (causal_linear_attention(x.B, x.C, x.V, { method = method, normalize = true, block = has_block[method] })) end
+local function call(x, method)
+  return (causal_linear_attention(x.B, x.C, x.V, { method = method, normalize = true, block = has_block[method] }))
+end
 do
   local N = 2 * b + 1
   local x = inputs_of(N)
   local reference = causal_oracle(x.B, x.C, x.V, { normalize = true })
   for _, method in ipairs(methods_here) do
     local err = relative_error(call(x, method), reference)
-    if not (err <= 1e-4) then error(string.format("%s is wrong: error %.1e at N = %d, expected at most 1e-4; no time is measured", method, err, N), 0) end
+    if not (err <= 1e-4) then
+      error(string.format("%s is wrong: error %.1e at N = %d, expected at most 1e-4; no time is measured", method, err,
+        N), 0)
+    end
   end
 end
 
@@ -53,10 +60,13 @@ do -- the closed forms are what the definitions do, seen here at a small length
   local N, w = 2 * 5 + 3, 3
   local x = abs(randn(1, 1, N, w)) + 0.1
   for method in pairs(has_block) do
-    local counted = opcount(function() causal_linear_attention(x, x, x, { method = method, normalize = true, block = 5 }) end)
+    local counted = opcount(function() causal_linear_attention(x, x, x, { method = method, normalize = true,
+      block = 5 }) end)
     local closed = cost(method, { N = N, r = w, d = w, block = 5, normalize = true })
     for _, what in ipairs({ "multiplies", "adds", "divisions" }) do
-      if counted[what] ~= closed[what] then error(string.format("%s: %d %s counted, %d in closed form", method, counted[what], what, closed[what]), 0) end
+      if counted[what] ~= closed[what] then
+        error(string.format("%s: %d %s counted, %d in closed form", method, counted[what], what, closed[what]), 0)
+      end
     end
   end
 end
@@ -89,11 +99,14 @@ local lines = {}
 for i, N in ipairs(options.lengths) do
   local hybrid = multiply_adds("hybrid", N)
   lines[i] = {
-    N = N, triangle = multiply_adds("inner-product", N) / hybrid, square = multiply_adds("vanilla", N) / hybrid, outer = multiply_adds("outer-product-blockwise", N) / hybrid,
-    hybrid = hybrid / 1e6, time_inner = cell("inner-product", N), time_vanilla = cell("vanilla", N), time_outer = cell("outer-product-blockwise", N), time_hybrid = cell("hybrid", N),
+    N = N, triangle = multiply_adds("inner-product", N) / hybrid, square = multiply_adds("vanilla", N) / hybrid,
+    outer = multiply_adds("outer-product-blockwise", N) / hybrid,
+    hybrid = hybrid / 1e6, time_inner = cell("inner-product", N), time_vanilla = cell("vanilla", N),
+    time_outer = cell("outer-product-blockwise", N), time_hybrid = cell("hybrid", N),
   }
 end
-show(text_table(lines, { title = "Multiply-adds: those of hybrid in millions, the others over them; and milliseconds a call", columns = {
+show(text_table(lines, {
+  title = "Multiply-adds: those of hybrid in millions, the others over them; and milliseconds a call", columns = {
   { key = "N", align = "right" },
   { key = "hybrid", title = "hybrid 10⁶", format = "%.2f", align = "right" },
   { key = "triangle", title = "inner ÷", format = "%.3f", align = "right" },
@@ -133,7 +146,9 @@ hybrid takes fewer multiply-adds than inner-product from
 and less time than
   inner-product            %s
   vanilla                  %s
-  outer-product-blockwise  %s]], predicted, b == d and string.format("  (n > 2d = %d)", 2 * d) or "", predicted_triangular, by_rows_text, by_products_text, by_outer_text))
+  outer-product-blockwise  %s]],
+  predicted, b == d and string.format("  (n > 2d = %d)", 2 * d) or "", predicted_triangular, by_rows_text,
+  by_products_text, by_outer_text))
 
 -- ── The document's claims ──
 local longest
@@ -143,8 +158,10 @@ end
 local slowdown = longest and time_of["outer-product-blockwise"][longest] / time_of.hybrid[longest]
 local per_token = cost("hybrid", { N = 64 * d, r = d, d = d, block = d }).adds / (64 * d)
 local claims = {
-  { id = "G4", claim = "§3.3: an outer product pays a 128× penalty on a 128×128 product unit", verdict = "true in the model",
-    here = string.format("a unit of side %d spends %d multiply-adds on %d useful ones: %d×", d, d ^ 3 // 1 | 0, d * d, d ^ 3 // (d * d) | 0) },
+  { id = "G4", claim = "§3.3: an outer product pays a 128× penalty on a 128×128 product unit",
+    verdict = "true in the model",
+    here = string.format("a unit of side %d spends %d multiply-adds on %d useful ones: %d×", d, d ^ 3 // 1 | 0, d * d,
+      d ^ 3 // (d * d) | 0) },
   { id = "G5", claim = "§3.4: time O(n/d), memory O(d²)", verdict = "repaired: it counts d×d products, not operations",
     here = string.format("%.0f multiply-adds a token at b = d, 4d² = %d", per_token, 4 * d * d) },
   { id = "G11", claim = "§4.1: faster than every baseline from n = 2048", verdict = "hardware; by count from n > 2d",
@@ -168,7 +185,9 @@ for _, method in ipairs(methods_here) do
   end
   if #curve.x > 0 then curves[#curves + 1] = curve end
 end
-local function mark(N, label) curves[#curves + 1] = { x = { N, N }, y = { lowest, highest }, style = "dashed", label = label } end
+local function mark(N, label)
+  curves[#curves + 1] = { x = { N, N }, y = { lowest, highest }, style = "dashed", label = label }
+end
 if #curves > 0 then
   mark(predicted, "predicted, dense: " .. predicted)
   mark(predicted_triangular, "predicted, triangular: " .. predicted_triangular)

@@ -1,8 +1,10 @@
--- Figure 3 of the tree document: time of ring over tree decoding, by length and by devices; a model, Tables 1 and 2 against it,
--- and this machine beside it.
+-- Figure 3 of the tree document: time of ring over tree decoding, by length and by devices; a model, Tables 1 and 2
+-- against it, and this machine beside it.
 --
---   causeway experiments/tree/latency.lua                     half a minute; starts itself under mpirun for the points of MPI
---   mpirun -n 4 causeway experiments/tree/latency.lua         measures MPI, and takes the points of threads from an earlier run
+--   causeway experiments/tree/latency.lua                     half a minute; starts itself under mpirun for the points
+--                                                             of MPI
+--   mpirun -n 4 causeway experiments/tree/latency.lua         measures MPI, and takes the points of threads from an
+--                                                             earlier run
 --
 --   --lengths 80000,160000,320000,640000,1280000,2560000,5120000
 --   --devices 8,16,32,64,128        of the model, in nodes of 8; the figure by length shows the first and the last two
@@ -11,19 +13,22 @@
 --   --shards 4                      of the measured points on threads
 --   --ranks 4                       of those under mpirun; 0: none
 --   --seconds 0.2                   spent on a measured point, at least three calls
---   --save results/tree/latency     .html, .csv, by_length.svg, by_devices.svg, here.svg, here-threads.json, here-mpi.json
+--   --save results/tree/latency     .html, .csv, by_length.svg, by_devices.svg, here.svg, here-threads.json,
+--                                   here-mpi.json
 --   --points                        only measures this machine, and leaves here-threads.json or here-mpi.json
 --
--- The block is the document's: 16 heads of width 128, one query, bf16. The model runs the real schedule of each algorithm on
--- simulated links; its constants stand in proofs/tree.md. Measured points are Float32; the model beside them has this machine's
--- fitted constants: latency and rate of messages of 32 MiB that all ranks send at once (link_speed), and the rate at which one
--- worker reads keys and values, the mean over the tree's points. Its ring runs without overlap: here the cores that compute copy
--- the messages too.
+-- The block is the document's: 16 heads of width 128, one query, bf16. The model runs the real schedule of each
+-- algorithm on simulated links; its constants stand in proofs/tree.md. Measured points are Float32; the model beside
+-- them has this machine's fitted constants: latency and rate of messages of 32 MiB that all ranks send at once
+-- (link_speed), and the rate at which one worker reads keys and values, the mean over the tree's points. Its ring runs
+-- without overlap: here the cores that compute copy the messages too.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
-  lengths = { 80000, 160000, 320000, 640000, 1280000, 2560000, 5120000 }, devices = { 8, 16, 32, 64, 128 }, cluster = "h100",
+  lengths = { 80000, 160000, 320000, 640000, 1280000, 2560000, 5120000 }, devices = { 8, 16, 32, 64, 128 },
+  cluster = "h100",
   here = { 8000, 16000, 32000 }, shards = 4, ranks = 4, seconds = 0.2, save = "results/tree/latency", points = false,
-}, { lengths = { 1 }, devices = { 1, 4096 }, cluster = { "h100", "mi300x", "rtx4090" }, here = { 1 }, shards = { 1, 1024 }, ranks = { 0, 1024 },
+}, { lengths = { 1 }, devices = { 1, 4096 }, cluster = { "h100", "mi300x", "rtx4090" }, here = { 1 },
+  shards = { 1, 1024 }, ranks = { 0, 1024 },
   seconds = { from = 0 } })
 local coinciding = dofile(folder .. "/../lib/coinciding.lua")
 local heads, dim = 16, 128
@@ -48,15 +53,20 @@ local function measure(engine, p)
     return best
   end
   local points = {}
-  for _, N in ipairs(options.here) do points[#points + 1] = { N = N, tree = least(tree_decode, N), ring = least(ring_decode, N) } end
+  for _, N in ipairs(options.here) do
+    points[#points + 1] = { N = N, tree = least(tree_decode, N), ring = least(ring_decode, N) }
+  end
   local logs = 0  -- of bytes a second that a worker of the tree reads
   for _, point in ipairs(points) do logs = logs + math.log(2 * point.N * heads * dim * 4 / p / point.tree) / #points end
   local shard = 2 * options.here[#options.here] * heads * dim * 4 // p
-  return { engine = engine, ranks = p, points = points, link = link_speed(engine, math.max(2, p), math.max(1024, math.min(shard, 1 << 25))), memory_rate = math.exp(logs) }
+  return { engine = engine, ranks = p, points = points, link = link_speed(engine, math.max(2, p),
+    math.max(1024, math.min(shard, 1 << 25))), memory_rate = math.exp(logs) }
 end
 local function points_file(engine) return options.save .. "/here-" .. engine .. ".json" end
 local function same_lengths(measured)
-  if type(measured) ~= "table" or type(measured.points) ~= "table" or #measured.points ~= #options.here then return false end
+  if type(measured) ~= "table" or type(measured.points) ~= "table" or #measured.points ~= #options.here then
+    return false
+  end
   for i, point in ipairs(measured.points) do if point.N ~= options.here[i] then return false end end
   return true
 end
@@ -89,7 +99,8 @@ else
   self:close()
   -- Ranks may outnumber cores, and in a container there may be no user but root.
   local command = string.format(
-    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n %d \"$(readlink -f %s)\" %s --here %s --seconds %s --save %s --points > /dev/null",
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n %d \"$(readlink -f %s)\" %s "
+      .. "--here %s --seconds %s --save %s --points > /dev/null",
     options.ranks, program, quoted(arg[0]), table.concat(options.here, ","), options.seconds, quoted(options.save))
   os.remove(points_file("mpi"))
   io.popen(command):close()  -- unlike os.execute it lets Ctrl-C end this script too
@@ -101,16 +112,20 @@ tell(string.format("%d heads of width %d, one query, bf16, %s in the model.", he
 print(machine())
 
 -- ── The model ──
-local most, longest, shortest = math.max(table.unpack(options.devices)), math.max(table.unpack(options.lengths)), math.min(table.unpack(options.lengths))
+local most, longest, shortest = math.max(table.unpack(options.devices)), math.max(table.unpack(options.lengths)),
+  math.min(table.unpack(options.lengths))
 -- What is said of the published ×8 holds for its own cluster, devices and length.
 local is_published = options.cluster == "h100" and most == 128 and longest == 5120000
 local rows, by_length, by_devices = {}, {}, {}
 for place, p in ipairs(options.devices) do
   local unit = model("ring", p, shortest)  -- as the document: relative to the ring at the shortest length
-  local tree, ring = { x = {}, y = {}, label = "tree, " .. p .. " devices" }, { x = {}, y = {}, label = "ring, " .. p .. " devices", style = "dashed" }
+  local tree, ring = { x = {}, y = {}, label = "tree, " .. p .. " devices" },
+    { x = {}, y = {}, label = "ring, " .. p .. " devices", style = "dashed" }
   for _, N in ipairs(options.lengths) do
-    local row = { devices = p, N = N, tree = model("tree", p, N) * 1e3, three = model("tree", p, N, { algorithm = 3 }) * 1e3, ring = model("ring", p, N) * 1e3 }
-    row.ratio, row.relative_tree, row.relative_ring = row.ring / row.three, row.three / 1e3 / unit, row.ring / 1e3 / unit
+    local row = { devices = p, N = N, tree = model("tree", p, N) * 1e3,
+      three = model("tree", p, N, { algorithm = 3 }) * 1e3, ring = model("ring", p, N) * 1e3 }
+    row.ratio, row.relative_tree, row.relative_ring = row.ring / row.three, row.three / 1e3 / unit,
+      row.ring / 1e3 / unit
     rows[#rows + 1] = row
     tree.x[#tree.x + 1], tree.y[#tree.y + 1] = N, row.relative_tree
     ring.x[#ring.x + 1], ring.y[#ring.y + 1] = N, row.relative_ring
@@ -120,30 +135,39 @@ for place, p in ipairs(options.devices) do
     by_length[#by_length + 1] = ring
   end
 end
-show(text_table(rows, { title = "Modelled milliseconds a decode, and relative to the ring at the shortest length (Algorithm 3)", columns = {
+show(text_table(rows, {
+  title = "Modelled milliseconds a decode, and relative to the ring at the shortest length (Algorithm 3)", columns = {
   { key = "devices", align = "right" }, { key = "N", align = "right" },
-  { key = "ring", title = "ring ms", align = "right" }, { key = "three", title = "tree ms", align = "right" }, { key = "tree", title = "tree packed ms", align = "right" },
-  { key = "relative_ring", title = "ring, relative", align = "right" }, { key = "relative_tree", title = "tree, relative", align = "right" },
+  { key = "ring", title = "ring ms", align = "right" }, { key = "three", title = "tree ms", align = "right" },
+  { key = "tree", title = "tree packed ms", align = "right" },
+  { key = "relative_ring", title = "ring, relative", align = "right" },
+  { key = "relative_tree", title = "tree, relative", align = "right" },
   { key = "ratio", title = "ring ÷ tree", align = "right" },
 } }))
 for _, method in ipairs({ "ring", "tree" }) do
   local curve = { x = {}, y = {}, label = method .. ", N = " .. longest }
   for _, p in ipairs(options.devices) do
-    curve.x[#curve.x + 1], curve.y[#curve.y + 1] = p, model(method, p, longest, method == "tree" and { algorithm = 3 } or nil)
+    curve.x[#curve.x + 1], curve.y[#curve.y + 1] = p, model(method, p, longest, method == "tree" and { algorithm = 3 }
+      or nil)
   end
   by_devices[#by_devices + 1] = curve
 end
 if is_published then
-  by_devices[#by_devices + 1] = { x = { most }, y = { model("ring", most, longest) / 8 }, label = "published: ring ÷ 8", style = "points" }
+  by_devices[#by_devices + 1] = { x = { most }, y = { model("ring", most, longest) / 8 }, label = "published: ring ÷ 8",
+    style = "points" }
 end
 
 -- ── The document's Tables 1 and 2 ──
--- Ten tokens, the same prefill in both columns: ring less tree is 10 · layers · (a step of the ring less one of the tree). The
--- ring is that of the document's footnote 2: p shifts. Keys and values with as many heads as the queries, 32.
+-- Ten tokens, the same prefill in both columns: ring less tree is 10 · layers · (a step of the ring less one of the
+-- tree). The ring is that of the document's footnote 2: p shifts. Keys and values with as many heads as the queries,
+-- 32.
 local printed = {
-  { machine = "h100", devices = 8, layers = 32, dim = 128, N = { 32000, 64000, 128000, 256000 }, tree = { 0.60, 1.08, 2.68, 2.89 }, ring = { 2.57, 4.42, 6.38, 8.19 } },
-  { machine = "mi300x", devices = 4, layers = 32, dim = 128, N = { 32000, 64000, 128000, 256000 }, tree = { 1.05, 2.36, 6.43, 15.30 }, ring = { 3.57, 7.33, 16.40, 35.12 } },
-  { machine = "rtx4090", devices = 2, layers = 16, dim = 64, N = { 8000, 16000, 20000, 32000 }, tree = { 0.34, 0.58, 0.74, 1.01 }, ring = { 1.38, 2.77, 3.47, 5.45 } },
+  { machine = "h100", devices = 8, layers = 32, dim = 128, N = { 32000, 64000, 128000, 256000 },
+    tree = { 0.60, 1.08, 2.68, 2.89 }, ring = { 2.57, 4.42, 6.38, 8.19 } },
+  { machine = "mi300x", devices = 4, layers = 32, dim = 128, N = { 32000, 64000, 128000, 256000 },
+    tree = { 1.05, 2.36, 6.43, 15.30 }, ring = { 3.57, 7.33, 16.40, 35.12 } },
+  { machine = "rtx4090", devices = 2, layers = 16, dim = 64, N = { 8000, 16000, 20000, 32000 },
+    tree = { 0.34, 0.58, 0.74, 1.01 }, ring = { 1.38, 2.77, 3.47, 5.45 } },
 }
 local compared = {}
 for _, t in ipairs(printed) do
@@ -153,15 +177,20 @@ for _, t in ipairs(printed) do
       for name, value in pairs(more) do o[name] = value end
       return decode_model(o).time
     end
-    local modelled, there = 10 * t.layers * (step("ring", { home = true }) - step("tree", { algorithm = 3 })), t.ring[i] - t.tree[i]
-    compared[#compared + 1] = { machine = t.devices .. " × " .. t.machine, N = N, printed = there, model = modelled, ratio = modelled / there,
+    local modelled, there = 10 * t.layers * (step("ring", { home = true }) - step("tree", { algorithm = 3 })),
+      t.ring[i] - t.tree[i]
+    compared[#compared + 1] = { machine = t.devices .. " × " .. t.machine, N = N, printed = there, model = modelled,
+      ratio = modelled / there,
       shift = (there - modelled) / (10 * t.layers * t.devices) * 1e3 }
   end
 end
 show(text_table(compared, { title = "Tables 1 and 2: ring less tree in seconds, printed and modelled", columns = {
-  "machine", { key = "N", align = "right" }, { key = "printed", format = "%.2f", align = "right" }, { key = "model", format = "%.2f", align = "right" },
-  { key = "ratio", title = "model ÷ printed", format = "%.2f", align = "right" }, { key = "shift", title = "printed less model, ms a shift", format = "%.2f", align = "right" },
-}, note = "MI300X within 6 %; H100: the growth with N (least squares) within 14 %, and 0.6 to 1.0 ms more a shift at every N; RTX 4090: 0.3 of the rate of PCIe." }))
+  "machine", { key = "N", align = "right" }, { key = "printed", format = "%.2f", align = "right" },
+  { key = "model", format = "%.2f", align = "right" },
+  { key = "ratio", title = "model ÷ printed", format = "%.2f", align = "right" },
+  { key = "shift", title = "printed less model, ms a shift", format = "%.2f", align = "right" },
+}, note = "MI300X within 6 %; H100: the growth with N (least squares) within 14 %, and 0.6 to 1.0 ms more a shift at "
+  .. "every N; RTX 4090: 0.3 of the rate of PCIe." }))
 
 -- ── The published ×8 ──
 local tree_time, ring_time = model("tree", most, longest, { algorithm = 3 }), model("ring", most, longest)
@@ -169,12 +198,14 @@ local shard = 2 * longest / most * heads * dim * 2
 local function moved(rate) return (most - 1) * shard / rate end
 local partial = 3 * heads * (dim + 2) * 2      -- bytes of a partial result, generously
 if not is_published then
-  tell(string.format("\nThe model, %d × %s at %d tokens: ring ÷ tree %.4g. (The published figure is 8 for 128 × h100 at 5120000 tokens.)", most, options.cluster, longest, ring_time / tree_time))
-else tell(string.format([[
+  tell(string.format("\nThe model, %d × %s at %d tokens: ring ÷ tree %.4g. (The published figure is 8 for 128 × h100 "
+    .. "at 5120000 tokens.)", most, options.cluster, longest, ring_time / tree_time))
+else
+  tell(string.format([[
 
 Published: ring ÷ tree close to 8 at 128 devices and 5.12M tokens. The model, at %d devices and %d tokens: %.0f.
-The published ratio is out, not the model: the document's own Table 1 has rings that move keys and values at the rates of the
-links (above), and what follows depends on nothing else:
+The published ratio is out, not the model: the document's own Table 1 has rings that move keys and values at the rates
+of the links (above), and what follows depends on nothing else:
   keys and values of a device                  %.1f MB
   moved %d times at 50 GB/s (NDR, one way)    %.0f ms     (what the slowest link of the ring must carry)
   moved %d times at 900 GB/s everywhere       %.1f ms     (as if no node had a border)
@@ -182,29 +213,41 @@ links (above), and what follows depends on nothing else:
 A ratio of 8 needs a tree of %.0f ms, %.0f times what it has to read; even on the second reading of %.1f ms, %.0f times.
 What does give such a ratio, and is not what §6.3 describes:
   a fixed cost of %.0f ms in both programs     (%.0f + x) / (%.3f + x) = 8
-  a ring that moves partial results of %d kB instead of keys and values, %d hops of latency: it takes %.1f times the tree's time]],
-  most, longest, ring_time / tree_time, shard / 1e6, most - 1, moved(50e9) * 1e3, most - 1, moved(900e9) * 1e3, shard / 3.35e12 * 1e3,
-  moved(50e9) / 8 * 1e3, moved(50e9) / 8 / (shard / 3.35e12), moved(900e9) / 8 * 1e3, moved(900e9) / 8 / (shard / 3.35e12),
-  (ring_time - 8 * tree_time) / 7 * 1e3, ring_time * 1e3, tree_time * 1e3, partial // 1000, most - 1,
-  (shard / 3.35e12 + (most - 1) * (8e-6 + 10e-6 + partial / 50e9)) / tree_time)) end
+  a ring that moves partial results of %d kB instead of keys and values, %d hops of latency: it takes
+    %.1f times the tree's time]],
+    most, longest, ring_time / tree_time, shard / 1e6, most - 1, moved(50e9) * 1e3, most - 1, moved(900e9) * 1e3,
+    shard / 3.35e12 * 1e3,
+    moved(50e9) / 8 * 1e3, moved(50e9) / 8 / (shard / 3.35e12), moved(900e9) / 8 * 1e3,
+    moved(900e9) / 8 / (shard / 3.35e12),
+    (ring_time - 8 * tree_time) / 7 * 1e3, ring_time * 1e3, tree_time * 1e3, partial // 1000, most - 1,
+    (shard / 3.35e12 + (most - 1) * (8e-6 + 10e-6 + partial / 50e9)) / tree_time))
+end
 local slope = { ring = {}, tree = {} }
 for _, p in ipairs(options.devices) do
   for method, more in pairs({ ring = {}, tree = { algorithm = 3 } }) do
-    slope[method][#slope[method] + 1] = string.format("%.2f", math.log(model(method, p, longest, more) / model(method, p, shortest, more)) / math.log(longest / shortest))
+    slope[method][#slope[method] + 1] = string.format("%.2f",
+      math.log(model(method, p, longest, more) / model(method, p, shortest, more)) / math.log(longest / shortest))
   end
 end
-if longest > shortest then tell("Slope of log time on log length, devices " .. table.concat(options.devices, ", ") .. ": ring " .. table.concat(slope.ring, ", ") .. "; tree " .. table.concat(slope.tree, ", ") .. ".") end
+if longest > shortest then
+  tell("Slope of log time on log length, devices " .. table.concat(options.devices, ", ") .. ": ring "
+    .. table.concat(slope.ring, ", ") .. "; tree " .. table.concat(slope.tree, ", ") .. ".")
+end
 
 -- ── This machine, beside the model with its constants ──
 local here, curves = {}, {}
 for _, run in ipairs(measured) do
-  local constants = { memory_rate = run.memory_rate, start = 0, flop_rate = 1e15, element_bytes = 4, per_node = run.ranks, within = run.link, overlap = false }
-  local line = { tree = { style = "points" }, ring = { style = "points" }, model_tree = {}, model_ring = { style = "dashed" } }
+  local constants = { memory_rate = run.memory_rate, start = 0, flop_rate = 1e15, element_bytes = 4,
+    per_node = run.ranks, within = run.link, overlap = false }
+  local line = { tree = { style = "points" }, ring = { style = "points" }, model_tree = {},
+    model_ring = { style = "dashed" } }
   for name, curve in pairs(line) do
-    curve.x, curve.y, curve.label = {}, {}, string.format("%s, %s%s", name:match("%a+$"), run.engine, name:find("model") and ", model" or "")
+    curve.x, curve.y, curve.label = {}, {}, string.format("%s, %s%s", name:match("%a+$"), run.engine, name:find("model")
+      and ", model" or "")
   end
   for _, point in ipairs(run.points) do
-    local row = { engine = run.engine, ranks = run.ranks, N = point.N, tree = point.tree, ring = point.ring, model_tree = model("tree", run.ranks, point.N, constants),
+    local row = { engine = run.engine, ranks = run.ranks, N = point.N, tree = point.tree, ring = point.ring,
+      model_tree = model("tree", run.ranks, point.N, constants),
       model_ring = model("ring", run.ranks, point.N, constants) }
     for name, curve in pairs(line) do curve.x[#curve.x + 1], curve.y[#curve.y + 1] = point.N, row[name] end
     row.ratio, row.model_ratio = row.ring / row.tree, row.model_ring / row.model_tree
@@ -212,13 +255,18 @@ for _, run in ipairs(measured) do
     here[#here + 1] = row
   end
   for _, name in ipairs({ "tree", "ring", "model_tree", "model_ring" }) do curves[#curves + 1] = line[name] end
-  tell(string.format("\n%s, %d ranks: a message takes %s and %s/s with all sending; a worker reads %s/s", run.engine, run.ranks,
+  tell(string.format("\n%s, %d ranks: a message takes %s and %s/s with all sending; a worker reads %s/s", run.engine,
+    run.ranks,
     seconds_text(run.link.latency), bytes_text(run.link.rate), bytes_text(run.memory_rate)))
 end
 if #measured == 1 then tell("\nPoints of " .. why .. ".") end
-show(text_table(here, { title = "Milliseconds on this machine, Float32, the least of some calls; and the model with its constants", columns = {
-  "engine", { key = "ranks", align = "right" }, { key = "N", align = "right" }, { key = "tree", align = "right" }, { key = "model_tree", title = "model", align = "right" },
-  { key = "ring", align = "right" }, { key = "model_ring", title = "model", align = "right" }, { key = "ratio", title = "ring ÷ tree", align = "right" },
+show(text_table(here, {
+  title = "Milliseconds on this machine, Float32, the least of some calls; and the model with its constants",
+  columns = {
+  "engine", { key = "ranks", align = "right" }, { key = "N", align = "right" }, { key = "tree", align = "right" },
+  { key = "model_tree", title = "model", align = "right" },
+  { key = "ring", align = "right" }, { key = "model_ring", title = "model", align = "right" },
+  { key = "ratio", title = "ring ÷ tree", align = "right" },
   { key = "model_ratio", title = "model", align = "right" },
 }, note = "Ranks share " .. machine().cores .. " cores and one memory." }))
 
@@ -231,9 +279,11 @@ local function figure(name, lines, title, x, y)
 end
 local over = coinciding(by_length)
 if over then tell("\nby_length.svg: " .. over) end
-figure("by_length", by_length, "Relative time, model: ring dashed" .. (over and "; ≈: on another line" or ""), "length N", "time ÷ ring at the shortest")
+figure("by_length", by_length, "Relative time, model: ring dashed" .. (over and "; ≈: on another line" or ""),
+  "length N", "time ÷ ring at the shortest")
 figure("by_devices", by_devices, "Execution time, model", "devices", "seconds")
 figure("here", curves, "This machine, and the model with its fitted constants", "length N", "seconds")
 text_table(rows):save(options.save .. "/latency.csv")
-report({ title = "Figure 3: latency of tree and ring decoding", save = options.save .. "/latency.html", table.unpack(page) })
+report({ title = "Figure 3: latency of tree and ring decoding", save = options.save .. "/latency.html",
+  table.unpack(page) })
 print("\n" .. options.save .. ": latency.html, latency.csv, by_length.svg, by_devices.svg, here.svg, here-*.json")

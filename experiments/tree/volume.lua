@@ -6,11 +6,14 @@
 --   --length 640000                 of the schedules, run without data
 --   --heads 16 --dim 128            the document's block, hidden 2048
 --   --topology ring                 of the all-reduce: ring is the one whose volume equation 12 gives
---   --check 640                     length of the same decodes run with data on threads, whose counts must be those of the schedule
+--   --check 640                     length of the same decodes run with data on threads, whose counts must be those of
+--                                   the schedule
 --   --save results/tree/volume      .html, .csv, .svg
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/../lib/arguments.lua")(arg, { devices = { 1, 2, 4, 8, 16, 32, 64 }, length = 640000, heads = 16, dim = 128, topology = "ring", check = 640, save = "results/tree/volume" },
-  { devices = { 1, 1024 }, length = { 1 }, heads = { 1 }, dim = { 1 }, check = { 1 }, topology = choices("tree_decode", "topology") })
+local options = dofile(folder .. "/../lib/arguments.lua")(arg, { devices = { 1, 2, 4, 8, 16, 32, 64 }, length = 640000,
+  heads = 16, dim = 128, topology = "ring", check = 640, save = "results/tree/volume" },
+  { devices = { 1, 1024 }, length = { 1 }, heads = { 1 }, dim = { 1 }, check = { 1 }, topology = choices("tree_decode",
+    "topology") })
 local heads, dim, N = options.heads, options.dim, options.length
 local d, b = heads * dim, 1
 local function most(report)
@@ -18,16 +21,23 @@ local function most(report)
   for _, worker in ipairs(report.workers) do n = math.max(n, worker.elements) end
   return n
 end
-local rows, ring_curve, tree_curve = {}, { x = {}, y = {}, label = "ring, counted" }, { x = {}, y = {}, label = "tree, counted" }
-local eq10_curve, eq14_curve = { x = {}, y = {}, label = "ring, (10) as printed", style = "dashed" }, { x = {}, y = {}, label = "tree, (14) × p", style = "dashed" }
+local rows, ring_curve, tree_curve = {}, { x = {}, y = {}, label = "ring, counted" },
+  { x = {}, y = {}, label = "tree, counted" }
+local eq10_curve, eq14_curve = { x = {}, y = {}, label = "ring, (10) as printed", style = "dashed" },
+  { x = {}, y = {}, label = "tree, (14) × p", style = "dashed" }
 local checked = 0
 for _, p in ipairs(options.devices) do
-  local function schedule(method, length) return decode_model{ method = method, shards = p, length = length, heads = heads, dim = dim, topology = options.topology } end
+  local function schedule(method, length)
+    return decode_model{ method = method, shards = p, length = length, heads = heads, dim = dim,
+      topology = options.topology }
+  end
   local ring, tree = schedule("ring", N), schedule("tree", N)
   local t = N / p
   rows[#rows + 1] = {
-    p = p, ring = most(ring), ring_total = ring.elements, eq10 = 2 * b * t * d * p, shifts = 2 * b * t * d * (p - 1), ring_rounds = ring.rounds,
-    tree = most(tree), tree_total = tree.elements, eq14 = 2 * (p - 1) / p * (b * d + 2 * b * heads), tree_rounds = tree.rounds,
+    p = p, ring = most(ring), ring_total = ring.elements, eq10 = 2 * b * t * d * p, shifts = 2 * b * t * d * (p - 1),
+    ring_rounds = ring.rounds,
+    tree = most(tree), tree_total = tree.elements, eq14 = 2 * (p - 1) / p * (b * d + 2 * b * heads),
+    tree_rounds = tree.rounds,
     ratio = p > 1 and ring.elements / tree.elements or nil,
   }
   if p > 1 then
@@ -41,39 +51,54 @@ for _, p in ipairs(options.devices) do
   seed(1)
   local q, k, v = randn(1, heads, 1, dim), randn(1, heads, M, dim), randn(1, heads, M, dim)
   for method, decode in pairs({ ring = ring_decode, tree = tree_decode }) do
-    local _, report = decode(q, k, v, { shards = p, engine = "threads", topology = method == "tree" and options.topology or nil })
+    local _, report = decode(q, k, v, { shards = p, engine = "threads", topology = method == "tree" and options.topology
+      or nil })
     local expected = schedule(method, M)
     for _, what in ipairs({ "messages", "elements", "rounds" }) do
-      if report[what] ~= expected[what] then error(string.format("%s at p = %d: %d %s on threads, %d in the schedule", method, p, report[what], what, expected[what]), 0) end
+      if report[what] ~= expected[what] then
+        error(string.format("%s at p = %d: %d %s on threads, %d in the schedule", method, p, report[what], what,
+          expected[what]), 0)
+      end
       checked = checked + 1
     end
   end
 end
 if mpi_rank() > 0 then return end
 local function whole(x) return string.format("%.0f", x) end
-local text = text_table(rows, { title = string.format("Elements sent for one query against %d keys, %d heads of %d; all-reduce: %s", N, heads, dim, options.topology), columns = {
+local text = text_table(rows, {
+  title = string.format("Elements sent for one query against %d keys, %d heads of %d; all-reduce: %s", N, heads, dim,
+  options.topology), columns = {
   { key = "p", align = "right" },
-  { key = "ring", title = "ring, a device", align = "right" }, { key = "shifts", title = "2btd(p-1)", format = whole, align = "right" }, { key = "eq10", title = "(10)", format = whole, align = "right" },
+  { key = "ring", title = "ring, a device", align = "right" }, { key = "shifts", title = "2btd(p-1)", format = whole,
+    align = "right" }, { key = "eq10", title = "(10)", format = whole, align = "right" },
   { key = "ring_rounds", title = "rounds", align = "right" },
-  { key = "tree", title = "tree, a device", align = "right" }, { key = "eq14", title = "(14)", format = "%.1f", align = "right" }, { key = "tree_rounds", title = "rounds", align = "right" },
+  { key = "tree", title = "tree, a device", align = "right" }, { key = "eq14", title = "(14)", format = "%.1f",
+    align = "right" }, { key = "tree_rounds", title = "rounds", align = "right" },
   { key = "ratio", title = "ring ÷ tree, in all", align = "right" },
-}, note = "(10) is one shift of all devices, or p shifts of one, not what a step of decoding takes; it does not grow with p at a fixed length." })
+}, note = "(10) is one shift of all devices, or p shifts of one, not what a step of decoding takes; it does not grow "
+  .. "with p at a fixed length." })
 print()
 display(text)
-local note = string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the same footing: N/(1 + 2/d_h) = %s.", checked, number_text(N / (1 + 2 / dim)))
+local note =
+  string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the same "
+  .. "footing: N/(1 + 2/d_h) = %s.", checked, number_text(N / (1 + 2 / dim)))
 print("\n" .. note)
 local apart = {}
 for _, row in ipairs(rows) do
-  if math.abs(row.tree - row.eq14) > 0.5 then apart[#apart + 1] = string.format("p = %d: %d, (14) %.1f", row.p, row.tree, row.eq14) end
+  if math.abs(row.tree - row.eq14) > 0.5 then
+    apart[#apart + 1] = string.format("p = %d: %d, (14) %.1f", row.p, row.tree, row.eq14)
+  end
 end
 if #apart > 0 then
-  local why = options.topology == "ring" and string.format("(14) is what the busiest device sends where p divides the number of triples, here %d", b * heads)
+  local why = options.topology == "ring"
+    and string.format("(14) is what the busiest device sends where p divides the number of triples, here %d", b * heads)
     or "(14) is that of an all-reduce of least volume a device, whose parts are equal"
   local differs = string.format("The tree's count differs from (14) at %s: %s.", table.concat(apart, "; "), why)
   note = note .. "\n" .. differs
   print(differs)
 end
-local curves = { ring_curve, tree_curve, eq10_curve, eq14_curve, title = "Elements sent in one decode, all devices", xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
+local curves = { ring_curve, tree_curve, eq10_curve, eq14_curve, title = "Elements sent in one decode, all devices",
+  xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
 local figure = #ring_curve.x > 0 and plot(curves)
 mkpath(options.save)
 if figure then

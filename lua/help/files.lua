@@ -13,7 +13,10 @@ Tensors keep Float16, BFloat16, Float32 and Float64; booleans and integers up to
 Float64 (a 64-bit integer that Float64 does not hold exactly is an error).
 A cell of a .csv file is a number or a boolean where all of it is one, text otherwise or in quotes, nil where empty.
 Called with a chunk of Lua, or with a function, load is Lua's own.]],
-  example = [[local path = os.tmpname() .. ".csv"; save(path, {{method = "fleet", N = 128}}); print(load(path)[1].method)]],
+  example = [[
+local path = os.tmpname() .. ".csv"
+save(path, {{method = "fleet", N = 128}})
+print(load(path)[1].method)]],
 }
 
 manual.save = {
@@ -48,8 +51,8 @@ turns them back. A Tensor is nested arrays, json_null is null; bytes of a string
 manual.json_decode = {
   call = "json_decode(text)",
   text = [[
-The value that JSON text stands for. {"$numberDouble": "NaN"}, "Infinity" or "-Infinity" is a number; null is nil in an object and json_null in
-an array, where it keeps its place.]],
+The value that JSON text stands for. {"$numberDouble": "NaN"}, "Infinity" or "-Infinity" is a number; null is nil in an
+object and json_null in an array, where it keeps its place.]],
   example = [[json_decode('{"N": 128, "times": [0.25, 0.5]}').times[2] ]],
 }
 

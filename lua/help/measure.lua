@@ -6,16 +6,16 @@ manual.btime = {
 `seconds` seconds are spent, whichever comes first; without options 1000 samples or 1 second, at least 3 samples.
 Calls shorter than 20 µs are repeated within a sample. Garbage is collected between samples, outside the timing.
 
-Shows one line, and returns a table: minimum, median, mean, std (seconds), samples, memory (the most bytes held during the
-call after the warm-up beyond what was held before; its result counts). The minimum is the number least disturbed by other programs.
-At the prompt, `@btime EXPR` does the same.]],
+Shows one line, and returns a table: minimum, median, mean, std (seconds), samples, memory (the most bytes held during
+the call after the warm-up beyond what was held before; its result counts). The minimum is the number least disturbed by
+other programs. At the prompt, `@btime EXPR` does the same.]],
   example = "btime(function() return randn(64, 64) * randn(64, 64) end, {samples = 5})",
 }
 
 manual.measured_call = {
   call = "measured_call(f, ...)",
-  text = [[Calls f(...) once and returns its first result, the seconds it took, and the most bytes of tensors held meanwhile beyond
-what was held before and the result (a Tensor) itself.]],
+  text = [[Calls f(...) once and returns its first result, the seconds it took, and the most bytes of tensors held
+meanwhile beyond what was held before and the result (a Tensor) itself.]],
   example = "A, seconds, bytes = measured_call(randn, 64, 64); print(bytes_text(bytes))",
 }
 
@@ -27,31 +27,31 @@ manual.clock = {
 
 manual.threads = {
   call = "threads([n])",
-  text = [[The number of worker threads; threads(n) sets it first, 1 to 1024. At the start it is CAUSEWAY_THREADS, or the number
-of cores. Results do not depend on it.]],
+  text = [[The number of worker threads; threads(n) sets it first, 1 to 1024. At the start it is CAUSEWAY_THREADS, or
+the number of cores. Results do not depend on it.]],
   example = "threads()",
 }
 
 manual.machine = {
   call = "machine()",
-  text = [[What the numbers were made on: a table with processor, cores, threads, simd (what this program was built for), memory
-(bytes), system, compiler, eigen, lua, causeway (versions). Results of `sweep` carry it.]],
+  text = [[What the numbers were made on: a table with processor, cores, threads, simd (what this program was built
+for), memory (bytes), system, compiler, eigen, lua, causeway (versions). Results of `sweep` carry it.]],
   example = "machine()",
 }
 
 manual.product_rate = {
   call = 'product_rate([n, {dtype = "Float32", seconds = 0.25}])',
-  text = [[Floating-point operations a second of Eigen's own n×n×n matrix product (2n³ operations; n = 512), each of threads()
-threads busy with a product of its own: the median of repetitions over about so many seconds. The yardstick for the speed of
-every method.]],
+  text = [[Floating-point operations a second of Eigen's own n×n×n matrix product (2n³ operations; n = 512), each of
+threads() threads busy with a product of its own: the median of repetitions over about so many seconds. The yardstick
+for the speed of every method.]],
   example = "product_rate(128) / 1e9",
 }
 
 manual.copy_rate = {
   call = "copy_rate(bytes, {seconds = 0.3})",
-  text = [[Bytes read and written (2·bytes in all) a second by a copy of so many bytes to another place, by one thread or all of
-threads() together, whichever is faster: the fastest of the copies made in `seconds`, at least ten. The yardstick of what
-has to move memory.]],
+  text = [[Bytes read and written (2·bytes in all) a second by a copy of so many bytes to another place, by one thread
+or all of threads() together, whichever is faster: the fastest of the copies made in `seconds`, at least ten. The
+yardstick of what has to move memory.]],
   example = "copy_rate(2^20, {seconds = 0.01}) / 1e9",
 }
 
@@ -68,44 +68,49 @@ manual.summary = {
 }
 
 manual.sweep = {
-  call = 'sweep{grid = {N = {...}, ...}, run = function(p) ... end, save = "results/NAME", order =, timeout =, seed = 1, fresh = false}',
-  text = [[Runs a function for every combination of the lists in `grid`, with a progress bar and the time left. `run` gets a table
-of parameters (p.N, ...) and returns a number or a table of numbers, strings and booleans under names.
+  call = 'sweep{grid = {N = {...}, ...}, run = function(p) ... end, save = "results/NAME", order =, timeout =, seed = '
+    .. '1, fresh = false}',
+  text = [[Runs a function for every combination of the lists in `grid`, with a progress bar and the time left. `run`
+gets a table of parameters (p.N, ...) and returns a number or a table of numbers, strings and booleans under names.
 
   order    names from the slowest to the fastest varying; the rest follow sorted
   save     folder of the results: each finished row is on the disk before the next point starts, so a sweep that was
-           stopped, even by a crash, goes on where it was. At the end NAME.csv and NAME.json, with machine, versions and seed
+           stopped, even by a crash, goes on where it was. At the end NAME.csv and NAME.json, with machine, versions and
+           seed
   timeout  seconds a point may take
   seed     of the random numbers, set again before every point
   fresh    forget the rows of earlier runs
 
-A point that runs out of memory or time is recorded as OOM or timeout and the sweep goes on; any other error stops it, and
-the finished rows stay. Rows whose point is still in a changed grid are kept; rows of another machine or version too, each
-naming its origin; rows of another seed are refused. When `run` itself has changed, use fresh = true.
+A point that runs out of memory or time is recorded as OOM or timeout and the sweep goes on; any other error stops it,
+and the finished rows stay. Rows whose point is still in a changed grid are kept; rows of another machine or version
+too, each naming its origin; rows of another seed are refused. When `run` itself has changed, use fresh = true.
 
 Returns the rows, which show themselves as a table, with methods:
   results:table{columns =}   results:column(name, filter)   results:where(filter)
   results:plot(x, y, {by = name, error = name, ...})    filter: {name = value} or a function of the row]],
-  example = 'sweep{grid = {N = {64, 128, 256}}, run = function(p) return btime(function() return randn(p.N, p.N):sum() end, {samples = 3, show = false}).minimum end}',
+  example = 'sweep{grid = {N = {64, 128, 256}}, run = function(p) return btime(function() return randn(p.N, p.N):sum() '
+    .. 'end, {samples = 3, show = false}).minimum end}',
 }
 
 manual.progress = {
   call = "progress(total[, done])",
-  text = [[A transient line with a bar, the count, the time gone and the time left: p:show(text), p:step(text) when a step is
-done, p:finish() to take it away.]],
+  text = [[A transient line with a bar, the count, the time gone and the time left: p:show(text), p:step(text) when a
+step is done, p:finish() to take it away.]],
   example = "p = progress(3); for i = 1, 3 do p:step() end; p:finish()",
 }
 
 manual.benchmark_method = {
-  call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, dtype =, repeats = 15, timeout = 60, methods =, seed = 1})",
-  text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options) that returns
-O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time. `methods` lists
-others to time beside it; without a method, all registered ones are timed.
+  call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, "
+    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1})",
+  text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
+that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time.
+`methods` lists others to time beside it; without a method, all registered ones are timed.
 
-Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout where
-that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status; with result:plot() and
-result.origin, the machine, the versions and the seed.]],
-  example = 'benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16, repeats = 3, methods = {"vanilla"}})',
+Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout
+where that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status; with
+result:plot() and result.origin, the machine, the versions and the seed.]],
+  example = 'benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16, repeats = 3, methods = '
+    .. '{"vanilla"}})',
 }
 
 manual.causal_oracle = {
@@ -122,10 +127,11 @@ manual.relative_error = {
 
 manual.text_table = {
   call = "text_table(rows, {columns =, title =, note =, most =})",
-  text = [[A table of results from a list of tables. `columns` lists keys, or {key =, title =, unit =, format =, align =} with a
-format such as "%.2f" or a function(value, row). It shows itself aligned, in a page as HTML; t:text(), t:html(), t:csv();
-t:save("x.csv"), .html or .txt writes a file.]],
-  example = 'text_table({{method = "fleet", time = 1.5}, {method = "vanilla", time = "OOM"}}, {columns = {"method", {key = "time", unit = "ms"}}})',
+  text = [[A table of results from a list of tables. `columns` lists keys, or {key =, title =, unit =, format =, align
+=} with a format such as "%.2f" or a function(value, row). It shows itself aligned, in a page as HTML; t:text(),
+t:html(), t:csv(); t:save("x.csv"), .html or .txt writes a file.]],
+  example = 'text_table({{method = "fleet", time = 1.5}, {method = "vanilla", time = "OOM"}}, {columns = {"method", '
+    .. '{key = "time", unit = "ms"}}})',
 }
 
 manual.show_table = {
@@ -136,8 +142,8 @@ manual.show_table = {
 
 manual.report = {
   call = 'report{title =, save = "x.html", part, ...}',
-  text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and any value that
-shows itself. Returns the page; `save` writes it.]],
+  text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and
+any value that shows itself. Returns the page; `save` writes it.]],
   example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}; print(#page > 0)',
 }
 

@@ -3,9 +3,9 @@ local manual = (...).manual
 manual.plot = {
   call = "plot(y)  plot(x, y, {options})  plot{ {x =, y =, label =, error =, style =, width =}, ..., options }  "
     .. "plot{panels = { {curves, options}, ... }, options}",
-  text = [[Draws curves; x, y and error are lists of numbers or Tensors. Of a curve: label (for the legend), error (bars of that
-half length, or {from =, to =}, their ends), style "lines", "points", "linespoints" or "dashed", width of the line in
-pixels. Options:
+  text = [[Draws curves; x, y and error are lists of numbers or Tensors. Of a curve: label (for the legend), error (bars
+of that half length, or {from =, to =}, their ends), style "lines", "points", "linespoints" or "dashed", width of the
+line in pixels. Options:
 
   title, xlabel, ylabel     texts
   xscale, yscale            "linear" or "log"
@@ -30,6 +30,7 @@ notebook; p:save("x.svg"), .png or .pdf writes a file.]],
 manual.heatmap = {
   call = "heatmap(A, {title =, xlabel =, ylabel =, scale =, size =, save =})",
   text = [[Draws a matrix: one cell an element, row 1 at the top, light for small and dark for large values; scale "log"
-colours by the logarithm. Of a matrix with more than 512 rows or columns (in a terminal: than fit) means over cells are drawn.]],
+colours by the logarithm. Of a matrix with more than 512 rows or columns (in a terminal: than fit) means over cells are
+drawn.]],
   example = 'heatmap(randn(16, 16), {title = "Noise"})',
 }

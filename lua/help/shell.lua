@@ -2,8 +2,8 @@ local manual = (...).manual
 
 manual.help = {
   call = "help(name)",
-  text = [[Shows how a function is called, what it does and an example. At the prompt `?name` does the same, and `?` alone
-shows an overview. The name may be a string or the function itself.]],
+  text = [[Shows how a function is called, what it does and an example. At the prompt `?name` does the same, and `?`
+alone shows an overview. The name may be a string or the function itself.]],
   example = 'help("apropos")',
 }
 
@@ -15,15 +15,15 @@ manual.apropos = {
 
 manual.choices = {
   call = "choices(function, option)",
-  text = [[The words that an option of a function takes, as a list: what Tab offers for its value. The function is given by its
-name.]],
+  text = [[The words that an option of a function takes, as a list: what Tab offers for its value. The function is given
+by its name.]],
   example = 'choices("linear_attention", "update")',
 }
 
 manual.display = {
   call = "display(value, ...)",
-  text = [[Shows values as the prompt shows the value of an expression: tensors as aligned tables, tables laid out, strings
-quoted, plots as pictures where the display can. `print` is Lua's own.
+  text = [[Shows values as the prompt shows the value of an expression: tensors as aligned tables, tables laid out,
+strings quoted, plots as pictures where the display can. `print` is Lua's own.
 
 A value of your own is shown as its metamethod __tostring says, or __rich, which returns a table
 {text = ..., svg = ..., html = ...}.]],
@@ -38,15 +38,15 @@ manual.terminal_size = {
 
 manual.ans = {
   call = "ans",
-  text = [[The value of the last expression at the prompt, the first one if there were several. It is a variable like any
-other and is also set where a `;` at the end of the line hides the value.]],
+  text = [[The value of the last expression at the prompt, the first one if there were several. It is a variable like
+any other and is also set where a `;` at the end of the line hides the value.]],
   example = "1 + 1;\nans * 21",
 }
 
 manual["@time"] = {
   call = "@time EXPR",
-  text = [[At the prompt and in -e, at the start of a line: evaluates the expression or statement once, prints the seconds
-it took and the peak of the memory that tensors needed beyond what was held before, then shows the value.]],
+  text = [[At the prompt and in -e, at the start of a line: evaluates the expression or statement once, prints the
+seconds it took and the peak of the memory that tensors needed beyond what was held before, then shows the value.]],
   example = "@time 1 + 1",
 }
 
@@ -65,7 +65,7 @@ manual["@show"] = {
 
 manual[";"] = {
   call = ";COMMAND",
-  text = [[At the prompt and in -e, at the start of a line: runs a command of the system's shell. `;cd FOLDER` changes the
-folder of this program.]],
+  text = [[At the prompt and in -e, at the start of a line: runs a command of the system's shell. `;cd FOLDER` changes
+the folder of this program.]],
   example = ";true",
 }

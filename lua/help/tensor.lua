@@ -5,19 +5,20 @@ local manual = (...).manual
 manual.tensor = {
   call = "tensor(table[, dtype])",
   text = [[A tensor from nested tables of numbers, up to four deep; of a tensor, a copy, converted if a type is given.
-Types are "Float32" (the default), "Float64", and for storage "Float16" and "BFloat16"; also "f32", "f64", "f16", "bf16".
+Types are "Float32" (the default), "Float64", and for storage "Float16" and "BFloat16"; also "f32", "f64", "f16",
+"bf16".
 
-A(i, j) reads an element, counted from 1. With fewer indices, with ":" (all) or {from, to} (both included) it is a part, a
-copy without the dimensions that have a number: A(2) is row 2, A(":", 1) column 1. A:set(value, i, j) writes. #A is the
-number of elements. A + B, A - B, A / B and -A work element by element with broadcasting, A * B is the matrix product,
-times(A, B) the product element by element. A == B is true for the same type, shape and elements.]],
+A(i, j) reads an element, counted from 1. With fewer indices, with ":" (all) or {from, to} (both included) it is a part,
+a copy without the dimensions that have a number: A(2) is row 2, A(":", 1) column 1. A:set(value, i, j) writes. #A is
+the number of elements. A + B, A - B, A / B and -A work element by element with broadcasting, A * B is the matrix
+product, times(A, B) the product element by element. A == B is true for the same type, shape and elements.]],
   example = 'tensor({{1, 2}, {3, 4}}, "Float64")',
 }
 
 manual.set = {
   call = "A:set(value, i, j, ...)",
-  text = [[Writes a number or a tensor into an element or a part of A, with indices as for reading: A(i, j, ...). The value is
-broadcast to the part and converted to A's type. Returns A.]],
+  text = [[Writes a number or a tensor into an element or a part of A, with indices as for reading: A(i, j, ...). The
+value is broadcast to the part and converted to A's type. Returns A.]],
   example = 'zeros(2, 3):set(5, 1, ":")',
 }
 
@@ -53,22 +54,23 @@ manual.randn = {
 
 manual.randperm = {
   call = "randperm(n[, dtype])",
-  text = [[The numbers 1 to n in random order, each order equally likely; Float32, or Float64 where n is above 2^24 and would
-not be exact. See seed.]],
+  text = [[The numbers 1 to n in random order, each order equally likely; Float32, or Float64 where n is above 2^24 and
+would not be exact. See seed.]],
   example = "randperm(5)",
 }
 
 manual.seed = {
   call = "seed(n)",
-  text = [[Makes every later random number the same on every machine and for every number of threads: element i of the k-th
-call of rand, randn and randperm is a function of n, k and i alone (Philox4x32-10). seed() returns the seed in use; without
-one of yours, the system chose it.]],
+  text = [[Makes every later random number the same on every machine and for every number of threads: element i of the
+k-th call of rand, randn and randperm is a function of n, k and i alone (Philox4x32-10). seed() returns the seed in use;
+without one of yours, the system chose it.]],
   example = "seed(42)  print(rand(3))",
 }
 
 manual.range = {
   call = "range(first, last[, step][, dtype])",
-  text = "The numbers first, first + step, ... up to last, which is included. The step is 1 if not given, and may be negative.",
+  text = "The numbers first, first + step, ... up to last, which is included. The step is 1 if not given, and may be "
+    .. "negative.",
   example = "range(0, 1, 0.25)",
 }
 
@@ -93,8 +95,8 @@ manual.totable = {
 for name, type in pairs { f32 = "Float32", f64 = "Float64", f16 = "Float16", bf16 = "BFloat16" } do
   manual[name] = {
     call = name .. "(A)",
-    text = "A converted to " .. type .. [[; A itself if it has that type. A number is rounded to the type. Float32 with Float64
-gives Float64; the 16-bit types are for storage, arithmetic on them gives Float32.]],
+    text = "A converted to " .. type .. [[; A itself if it has that type. A number is rounded to the type. Float32 with
+Float64 gives Float64; the 16-bit types are for storage, arithmetic on them gives Float32.]],
     example = name .. "(tensor{1, 1/3})",
   }
 end
@@ -127,15 +129,15 @@ manual.ndims = {
 
 manual.reshape = {
   call = "reshape(A, n, m, ...)",
-  text = [[A with other dimensions and the same number of elements, in the same order (the last dimension runs fastest). One
-dimension may be -1 or ":": what the others leave. It shares its elements with A: writing to one writes to both.]],
+  text = [[A with other dimensions and the same number of elements, in the same order (the last dimension runs fastest).
+One dimension may be -1 or ":": what the others leave. It shares its elements with A: writing to one writes to both.]],
   example = "range(1, 6):reshape(2, 3)",
 }
 
 manual.permutedims = {
   call = "permutedims(A, i, j, ...)",
-  text = [[The tensor whose dimensions are the dimensions i, j, ... of A. Without an order, the transpose of a matrix, or a
-vector as a row.]],
+  text = [[The tensor whose dimensions are the dimensions i, j, ... of A. Without an order, the transpose of a matrix,
+or a vector as a row.]],
   example = "size(permutedims(zeros(2, 3, 4), 3, 1, 2))",
 }
 
@@ -181,8 +183,8 @@ manual.minimum = {
 
 manual.argmax = {
   call = "argmax(A[, dim])",
-  text = [[The position of the first greatest element (or of the first NaN), counted from 1 in the order of reshape; for a
-vector, its index. With a dimension, a Float64 tensor of the positions along it.]],
+  text = [[The position of the first greatest element (or of the first NaN), counted from 1 in the order of reshape; for
+a vector, its index. With a dimension, a Float64 tensor of the positions along it.]],
   example = "argmax(tensor{3, 9, 4})",
 }
 
@@ -212,8 +214,9 @@ manual.median = {
 
 manual.quantile = {
   call = "quantile(A, p[, dim])",
-  text = [[The number below which a share p of the elements lies, interpolated linearly between neighbours. With a table of
-shares, a tensor of the quantiles of all elements. With a dimension, a tensor in which that dimension has length 1.]],
+  text = [[The number below which a share p of the elements lies, interpolated linearly between neighbours. With a table
+of shares, a tensor of the quantiles of all elements. With a dimension, a tensor in which that dimension has length
+1.]],
   example = "quantile(range(1, 11), {0.25, 0.75})",
 }
 
@@ -225,13 +228,15 @@ manual.cumsum = {
 
 manual.any = {
   call = "any(A[, dim]), any(f, A)",
-  text = "Whether an element is not zero, or f of it is neither false nor zero. With a dimension, a tensor of ones and zeros in which that dimension has length 1.",
+  text = "Whether an element is not zero, or f of it is neither false nor zero. With a dimension, a tensor of ones and "
+    .. "zeros in which that dimension has length 1.",
   example = "any(isnan(tensor{1, 0/0}))",
 }
 
 manual.all = {
   call = "all(A[, dim]), all(f, A)",
-  text = "Whether every element is not zero, or f of it neither false nor zero. With a dimension, a tensor of ones and zeros in which that dimension has length 1.",
+  text = "Whether every element is not zero, or f of it neither false nor zero. With a dimension, a tensor of ones and "
+    .. "zeros in which that dimension has length 1.",
   example = "all(function(x) return x > 0 end, tensor{1, 2})",
 }
 
@@ -251,9 +256,9 @@ manual.opnorm = {
 
 manual.svd = {
   call = "U, S, V = svd(A)",
-  text = [[The singular value decomposition A = U diag(S) Vᵀ of a matrix: k = min(m, n) orthonormal columns in U and in V, k
-descending singular values in S. Like all of the linear algebra it is computed in Float64. The low-rank factorisation of attention of the
-same name, lowrank("svd", q, k, {rank = r}), has the page ?lowrank-svd.]],
+  text = [[The singular value decomposition A = U diag(S) Vᵀ of a matrix: k = min(m, n) orthonormal columns in U and in
+V, k descending singular values in S. Like all of the linear algebra it is computed in Float64. The low-rank
+factorisation of attention of the same name, lowrank("svd", q, k, {rank = r}), has the page ?lowrank-svd.]],
   example = "A = randn(4, 3)  U, S, V = svd(A)  print(norm(U * times(S, V):t() - A))",
 }
 
@@ -277,8 +282,8 @@ manual.cholesky = {
 
 manual.eigvals = {
   call = "eigvals(A)",
-  text = [[The eigenvalues of a square matrix. Of a symmetric one, a tensor, ascending; of another, two tensors: the real and
-the imaginary parts.]],
+  text = [[The eigenvalues of a square matrix. Of a symmetric one, a tensor, ascending; of another, two tensors: the
+real and the imaginary parts.]],
   example = "eigvals(tensor{{2, 1}, {1, 2}})",
 }
 
@@ -318,7 +323,8 @@ local each = {
   elu = { "elu(x) = x where x > 0, exp(x) - 1 elsewhere,", "elu(tensor{-1, 2})" },
   sigmoid = { "The logistic function 1 / (1 + exp(-x))", "sigmoid(tensor{-1, 0, 1})" },
   isnan = { "1 for NaN and 0 otherwise (of a number true or false),", "isnan(tensor{1, 0/0})" },
-  isfinite = { "0 for NaN and the infinities and 1 otherwise (of a number true or false),", "isfinite(tensor{1, 1/0})" },
+  isfinite = { "0 for NaN and the infinities and 1 otherwise (of a number true or false),",
+    "isfinite(tensor{1, 1/0})" },
 }
 for name, entry in pairs(each) do
   manual[name] = {
@@ -328,11 +334,13 @@ for name, entry in pairs(each) do
   }
 end
 
-local comparisons = { eq = "equal to", ne = "other than", lt = "less than", le = "at most", gt = "greater than", ge = "at least" }
+local comparisons = { eq = "equal to", ne = "other than", lt = "less than", le = "at most", gt = "greater than",
+  ge = "at least" }
 for name, words in pairs(comparisons) do
   manual[name] = {
     call = name .. "(A, B)",
-    text = "1 where the element of A is " .. words .. " that of B, 0 elsewhere, with broadcasting. Either may be a number.",
+    text = "1 where the element of A is " .. words
+      .. " that of B, 0 elsewhere, with broadcasting. Either may be a number.",
     example = name .. "(tensor{1, 2, 3}, 2)",
   }
 end
@@ -369,6 +377,7 @@ manual.softmax = {
 
 manual.map = {
   call = "map(f, A, ...)",
-  text = "The tensor of f(element), for a Lua function f; of several tensors of one shape, f of corresponding elements. Also A:map(f).",
+  text = "The tensor of f(element), for a Lua function f; of several tensors of one shape, f of corresponding "
+    .. "elements. Also A:map(f).",
   example = "map(function(x) return x^2 + 1 end, tensor{1, 2, 3})",
 }

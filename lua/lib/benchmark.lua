@@ -24,14 +24,16 @@ function causeway.relative_error(A, reference)
   if not causeway.all(causeway.isfinite(wide)) then return 0 / 0 end
   for k = 1, 4 do
     if A:ndims() ~= reference:ndims() or k <= A:ndims() and A:size(k) ~= reference:size(k) then
-      causeway._raise("relative_error: the shapes differ, " .. tostring(A):match("^[^\n]*") .. " and " .. tostring(reference):match("^[^\n]*"))
+      causeway._raise("relative_error: the shapes differ, " .. tostring(A):match("^[^\n]*") .. " and "
+        .. tostring(reference):match("^[^\n]*"))
     end
   end
   local largest = causeway.maximum(causeway.abs(reference))
   return causeway.maximum(causeway.abs(wide - reference)) / (largest > 0 and largest or 1)
 end
 
---- Calls f(...) once: its first result, the seconds, the peak of memory beyond what was held before and the result itself.
+--- Calls f(...) once: its first result, the seconds, the peak of memory beyond what was held before and the result
+--- itself.
 function causeway.measured_call(f, ...)
   collectgarbage()
   local before = causeway._memory()
@@ -51,12 +53,15 @@ function causeway._status_of_error(message)
   if has("the time limit was reached") then return "timeout" end
 end
 
-local option_keys = { "lengths", "batch", "heads", "rank", "dim", "decay", "normalize", "dtype", "repeats", "timeout", "methods", "seed", "show" }
+local option_keys = { "lengths", "batch", "heads", "rank", "dim", "decay", "normalize", "dtype", "repeats", "timeout",
+  "methods", "seed", "show" }
 
 local function whole(options, name, otherwise, least)
   local value = options[name]
   if value == nil then return otherwise end
-  if not math.tointeger(value) or value < least then raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value), least)) end
+  if not math.tointeger(value) or value < least then
+    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value), least))
+  end
   return math.tointeger(value)
 end
 
@@ -68,7 +73,9 @@ local function candidates(method, others)
       list[#list + 1] = { name = #list == 0 and "yours" or "yours " .. #list + 1, forward = item }
       return
     end
-    if type(item) ~= "string" then raise("benchmark_method: method: expected a name or a function(B, C, V, options), got a " .. type(item)) end
+    if type(item) ~= "string" then
+      raise("benchmark_method: method: expected a name or a function(B, C, V, options), got a " .. type(item))
+    end
     list[#list + 1] = { name = item, forward = function(B, C, V, options)
       local given = { method = item }
       for key, value in pairs(options) do given[key] = value end
@@ -81,7 +88,9 @@ local function candidates(method, others)
     more = {}
     for i, entry in ipairs(causeway.method_list()) do more[i] = entry.name end
   end
-  if more ~= nil and type(more) ~= "table" then raise("benchmark_method: methods: expected a list of names, got a " .. type(more)) end
+  if more ~= nil and type(more) ~= "table" then
+    raise("benchmark_method: methods: expected a list of names, got a " .. type(more))
+  end
   for _, item in ipairs(more or {}) do
     if item ~= method then add(item) end
   end
@@ -101,7 +110,9 @@ local Benchmark = { __name = "Benchmark" }
 Benchmark.__index = Benchmark
 
 local function cell_of(row)
-  if row.status == "ok" then return string.format("%s ± %s", causeway.number_text(row.mean * 1e3, 3), causeway.number_text(row.std * 1e3, 2)) end
+  if row.status == "ok" then
+    return string.format("%s ± %s", causeway.number_text(row.mean * 1e3, 3), causeway.number_text(row.std * 1e3, 2))
+  end
   if row.status == "wrong" then return "wrong: " .. causeway.number_text(row.error, 2) end
   return row.status
 end
@@ -149,7 +160,9 @@ function Benchmark:plot(options)
       curve.x[n], curve.y[n], curve.error[n] = row.N, row.mean, row.std
     end
   end
-  for key, value in pairs({ xscale = "log", yscale = "log", xlabel = "length N", ylabel = "seconds" }) do given[key] = given[key] or value end
+  for key, value in pairs({ xscale = "log", yscale = "log", xlabel = "length N", ylabel = "seconds" }) do
+    given[key] = given[key] or value
+  end
   return causeway.plot(given)
 end
 
@@ -171,7 +184,8 @@ local function measure(candidate, inputs, reference, options, tolerance, repeats
   -- Memory is that of a call after the first, in which "auto" tries its candidates.
   local times, most = {}, 0
   for i = 1, repeats do
-    O = nil
+    O = nil -- luacheck: ignore 311 (what the last call returned is garbage while the next one runs)
+    -- luacheck: ignore 311
     O, times[i], memory = causeway.measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
     most = math.max(most, memory)
   end
@@ -190,16 +204,26 @@ function causeway.benchmark_method(method, options)
   local r, repeats = whole(options, "rank", 64, 1), whole(options, "repeats", 15, 1)
   local d, seed = whole(options, "dim", r, 1), whole(options, "seed", 1, 0)
   local timeout = options.timeout or 60
-  if type(timeout) ~= "number" or not (timeout > 0) then raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0") end
+  if type(timeout) ~= "number" or not (timeout > 0) then
+    raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
+  end
   local dtype = options.dtype or "Float32"
   for long, short in pairs(dtypes) do
     if dtype == short then dtype = long end
   end
-  if not dtypes[dtype] then raise(string.format('benchmark_method: dtype: "%s", expected "Float32", "Float64", "Float16" or "BFloat16"', tostring(dtype))) end
+  if not dtypes[dtype] then
+    raise(string.format('benchmark_method: dtype: "%s", expected "Float32", "Float64", "Float16" or "BFloat16"',
+      tostring(dtype)))
+  end
   local lengths = options.lengths or { 128, 512, 2048, 8192 }
-  if type(lengths) ~= "table" or #lengths == 0 then raise("benchmark_method: lengths: expected a list of lengths such as {128, 512}") end
+  if type(lengths) ~= "table" or #lengths == 0 then
+    raise("benchmark_method: lengths: expected a list of lengths such as {128, 512}")
+  end
   for i, N in ipairs(lengths) do
-    if not math.tointeger(N) or N < 1 then raise(string.format("benchmark_method: lengths: item %d is %s, expected a whole number, at least 1", i, tostring(N))) end
+    if not math.tointeger(N) or N < 1 then
+      raise(string.format("benchmark_method: lengths: item %d is %s, expected a whole number, at least 1", i,
+        tostring(N)))
+    end
   end
   local list = candidates(method, options.methods)
   local passed = { decay = options.decay or nil, normalize = options.normalize }
@@ -208,7 +232,8 @@ function causeway.benchmark_method(method, options)
   origin.seed = seed
   local results = setmetatable({}, { __index = setmetatable({
     lengths = lengths, messages = {}, origin = origin,
-    title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d heads, r = %d, d = %d, %s, %s decay%s", repeats, batch, heads, r, d, dtype, passed.decay and "with" or "no",
+    title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d heads, r = %d, d = %d, %s, %s decay%s",
+      repeats, batch, heads, r, d, dtype, passed.decay and "with" or "no",
       passed.normalize and ", normalised" or ""),
   }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
   local progress = causeway.progress(#lengths * #list)
@@ -248,7 +273,8 @@ function causeway.benchmark_method(method, options)
       elseif not ready then
         row = { status = "OOM" }
       else
-        local good, result = pcall(causeway._with_timeout, timeout, measure, candidate, prepared.inputs, prepared.reference, passed, tolerances[dtype], repeats)
+        local good, result = pcall(causeway._with_timeout, timeout, measure, candidate, prepared.inputs,
+          prepared.reference, passed, tolerances[dtype], repeats)
         row = good and result or row_of_error(result)
         too_slow[candidate.name] = row.status == "timeout"
       end

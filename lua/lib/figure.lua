@@ -42,7 +42,8 @@ local function terminal(kind, figure)
   end
   local columns, rows = causeway._text_size()
   rows = (figure.text_rows or rows) + figure.legend_rows
-  return string.format("set terminal dumb %d,%d noenhanced %s", columns, rows, causeway._colour() and "ansi256" or "mono")
+  return string.format("set terminal dumb %d,%d noenhanced %s", columns, rows, causeway._colour() and "ansi256"
+    or "mono")
 end
 
 local look = [[

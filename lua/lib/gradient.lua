@@ -8,6 +8,7 @@ causeway._options.causal_linear_attention_grad = {
   precision = { "exact", "bf16x3", "tf32" }, ddecay = true,
 }
 causeway._options.linear_attention_grad = {
-  update = { "linear", "gated", "delta", "gated_delta" }, log_decay = true, beta = true, mode = { "recurrent", "chunkwise", "parallel" },
+  update = { "linear", "gated", "delta", "gated_delta" }, log_decay = true, beta = true,
+  mode = { "recurrent", "chunkwise", "parallel" },
   chunk = true, scale = true, state = true, dstate = true, device = { "cpu", "gpu" },
 }

@@ -23,7 +23,9 @@ local function prepared(cells, log)
     end
     cells[i] = v
   end
-  if low > high then raise("heatmap: A has no finite" .. (log and " positive" or "") .. " element, expected at least one") end
+  if low > high then
+    raise("heatmap: A has no finite" .. (log and " positive" or "") .. " element, expected at least one")
+  end
   return cells, low, high
 end
 
@@ -36,13 +38,16 @@ end
 local function draw_text(A, options, log)
   local columns, rows = causeway.terminal_size()
   local coloured = causeway._colour()
-  local cells, height, width = causeway._cells(A, math.max(8, math.min(rows - 6, 32)), math.max(20, math.min(columns - 4, 100)) // 2)
+  local cells, height, width = causeway._cells(A, math.max(8, math.min(rows - 6, 32)),
+    math.max(20, math.min(columns - 4, 100)) // 2)
   local low, high
   cells, low, high = prepared(cells, log)
   local function cell(v)
     if v ~= v then return coloured and "  " or "??" end
     local share = high > low and (v - low) / (high - low) or 0.5
-    if coloured then return string.format("\27[48;5;%dm  \27[0m", colours_256[1 + math.floor(share * (#colours_256 - 1) + 0.5)]) end
+    if coloured then
+      return string.format("\27[48;5;%dm  \27[0m", colours_256[1 + math.floor(share * (#colours_256 - 1) + 0.5)])
+    end
     return string.rep(shades[1 + math.floor(share * (#shades - 1) + 0.5)], 2)
   end
   local lines = {}
@@ -56,7 +61,8 @@ local function draw_text(A, options, log)
   lines[#lines + 1] = "  └" .. string.rep("─", 2 * width) .. "┘"
   local bar = {}
   for k = 0, 4 do bar[#bar + 1] = cell(low + (high - low) * k / 4) end
-  lines[#lines + 1] = "  " .. legend_text(low, high, log, 0) .. " " .. table.concat(bar) .. " " .. legend_text(low, high, log, 1)
+  lines[#lines + 1] = "  " .. legend_text(low, high, log, 0) .. " " .. table.concat(bar) .. " " .. legend_text(low,
+    high, log, 1)
   return table.concat(lines, "\n")
 end
 
@@ -65,7 +71,9 @@ function causeway.heatmap(A, options)
   causeway._check_options("heatmap", options, { "title", "xlabel", "ylabel", "scale", "save", "size" })
   options = options or {}
   local scale = options.scale or "linear"
-  if scale ~= "linear" and scale ~= "log" then raise(string.format('heatmap: scale: "%s", expected "linear" or "log"', tostring(scale))) end
+  if scale ~= "linear" and scale ~= "log" then
+    raise(string.format('heatmap: scale: "%s", expected "linear" or "log"', tostring(scale)))
+  end
   local log = scale == "log"
   local cells, rows, columns, height, width = causeway._cells(A, most_cells, most_cells)
   local low, high
@@ -80,7 +88,8 @@ function causeway.heatmap(A, options)
       "unset key\nunset grid\nset border 0",
       "set size ratio " .. string.format("%.4f", math.max(0.25, math.min(height / width, 2))),
       string.format("set xrange [0.5:%.17g]\nset yrange [%.17g:0.5]", width + 0.5, height + 0.5),
-      high > low and string.format("set cbrange [%.17g:%.17g]", low, high) or string.format("set cbrange [%.17g:%.17g]", low - 0.5, high + 0.5),
+      high > low and string.format("set cbrange [%.17g:%.17g]", low, high) or string.format("set cbrange [%.17g:%.17g]",
+        low - 0.5, high + 0.5),
       log and "set cblabel 'power of ten' textcolor rgb '#3c4043'" or "set format cb '%.3g'",
       "$cells << END",
     }
@@ -95,12 +104,15 @@ function causeway.heatmap(A, options)
     lines[#lines + 1] = "END"
     -- The centre of cell j (from 0), in the columns of A.
     local function centre(n, of) return string.format("(%.17g + %.17g*", 0.5 + of / n / 2, of / n) end
-    lines[#lines + 1] = "plot $cells matrix using " .. centre(columns, width) .. "$1):" .. centre(rows, height) .. "$2):3 with image"
+    lines[#lines + 1] = "plot $cells matrix using " .. centre(columns, width) .. "$1):" .. centre(rows, height)
+      .. "$2):3 with image"
     return table.concat(lines, "\n") .. "\n"
   end
-  local figure = causeway._figure({ script = script, size = causeway._figure_size(options.size, { 640, 520 }), draw_text = function() return draw_text(A, options, log) end })
+  local figure = causeway._figure({ script = script, size = causeway._figure_size(options.size, { 640, 520 }),
+    draw_text = function() return draw_text(A, options, log) end })
   if options.save ~= nil then figure:save(options.save) end
   return figure
 end
 
-causeway._options.heatmap = { title = true, xlabel = true, ylabel = true, scale = { "linear", "log" }, save = true, size = true }
+causeway._options.heatmap = { title = true, xlabel = true, ylabel = true, scale = { "linear", "log" }, save = true,
+  size = true }

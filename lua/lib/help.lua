@@ -165,11 +165,13 @@ local function listing(list)
 end
 
 -- What the literature calls what has another name here.
-local known_as = { ring_attention = "ring_decode", tree_attention = "tree_decode", flash_attention = "softmax_attention" }
+local known_as = { ring_attention = "ring_decode", tree_attention = "tree_decode",
+  flash_attention = "softmax_attention" }
 
 local function unknown(name)
   local near = known_as[name:lower():gsub("[%s%-]", "_")] or causeway._closest(name, names(manual))
-  local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near) or "")
+  local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
+    or "")
   local list = found(name)
   if #list > 0 then return text .. "; it is mentioned in\n" .. listing(list) end
   return text

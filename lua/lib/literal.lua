@@ -1,5 +1,5 @@
--- A value as the shell shows it: numbers so that they read back (NaN, Inf and -Inf as in a tensor), strings quoted, tables
--- laid out to be read.
+-- A value as the shell shows it: numbers so that they read back (NaN, Inf and -Inf as in a tensor), strings quoted,
+-- tables laid out to be read.
 local causeway = ...
 
 local most_depth = 4    -- tables nested deeper are elided
@@ -7,7 +7,8 @@ local most_items = 40   -- entries of a table that are shown
 local ends = 3          -- last entries of a longer list that are shown
 
 local keywords = {}
-for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true until while"):gmatch("%a+") do
+for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true "
+  .. "until while"):gmatch("%a+") do
   keywords[word] = true
 end
 

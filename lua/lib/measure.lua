@@ -32,7 +32,8 @@ local Machine = { __name = "Machine" }
 
 function Machine.__tostring(m)
   return table.concat({
-    string.format("%s, %d core%s (%d thread%s in use), %s", m.processor, m.cores, m.cores == 1 and "" or "s", m.threads, m.threads == 1 and "" or "s", causeway.bytes_text(m.memory)),
+    string.format("%s, %d core%s (%d thread%s in use), %s", m.processor, m.cores, m.cores == 1 and "" or "s", m.threads,
+      m.threads == 1 and "" or "s", causeway.bytes_text(m.memory)),
     m.system,
     string.format("causeway %s built by %s for %s; Eigen %s, Lua %s", m.causeway, m.compiler, m.simd, m.eigen, m.lua),
   }, "\n")
@@ -40,13 +41,15 @@ end
 
 function Machine.__rich(m) return { text = tostring(m) } end
 
---- The machine, the build and the versions: processor, cores, threads, simd, memory, system, compiler, eigen, lua, causeway.
+--- The machine, the build and the versions: processor, cores, threads, simd, memory, system, compiler, eigen, lua,
+--- causeway.
 function causeway.machine() return setmetatable(causeway._machine(), Machine) end
 
 local Timing = { __name = "Timing" }
 
 function Timing.__tostring(t)
-  return string.format("  %s (median %s, %d sample%s, %s extra)", causeway.seconds_text(t.minimum), causeway.seconds_text(t.median), t.samples, t.samples == 1 and "" or "s",
+  return string.format("  %s (median %s, %d sample%s, %s extra)", causeway.seconds_text(t.minimum),
+    causeway.seconds_text(t.median), t.samples, t.samples == 1 and "" or "s",
     causeway.bytes_text(t.memory))
 end
 
@@ -55,7 +58,9 @@ function Timing.__rich(t) return { text = tostring(t) } end
 local function check_count(name, value, least)
   if value == nil then return end
   if type(value) ~= "number" then causeway._raise("btime: " .. name .. ": expected a number, got a " .. type(value)) end
-  if not (value >= least) then causeway._raise(string.format("btime: %s: %s, expected at least %s", name, value, least)) end
+  if not (value >= least) then
+    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, value, least))
+  end
 end
 
 -- Short calls are repeated within a sample until it lasts this long: the clock then costs nothing in comparison.
@@ -63,9 +68,12 @@ local shortest_sample = 20e-6
 -- Garbage is collected between samples, outside the timing, after longer calls or past so much memory.
 local tidy_seconds, tidy_bytes = 1e-3, 64 << 20
 
---- Times f() after a warm-up. See lua/help/measure.lua for the options; returns {minimum, median, mean, std, samples, memory}.
+--- Times f() after a warm-up. See lua/help/measure.lua for the options; returns {minimum, median, mean, std, samples,
+--- memory}.
 function causeway.btime(f, options)
-  if type(f) ~= "function" and not (getmetatable(f) or {}).__call then causeway._raise("btime: f: expected a function, got " .. (f == nil and "nothing" or "a " .. type(f))) end
+  if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
+    causeway._raise("btime: f: expected a function, got " .. (f == nil and "nothing" or "a " .. type(f)))
+  end
   causeway._check_options("btime", options, { "samples", "seconds", "show" })
   options = options or {}
   check_count("samples", options.samples, 1)
@@ -106,7 +114,8 @@ function causeway.btime(f, options)
   collectgarbage()
 
   local s = causeway._summary(times)
-  local result = setmetatable({ minimum = s.minimum, median = s.median, mean = s.mean, std = s.std, samples = s.count, memory = math.max(0, peak - before) }, Timing)
+  local result = setmetatable({ minimum = s.minimum, median = s.median, mean = s.mean, std = s.std, samples = s.count,
+    memory = math.max(0, peak - before) }, Timing)
   if options.show == false then return result end
   causeway._show(result)
   return causeway._shown(result)

@@ -325,7 +325,8 @@ local function legend_script(entries, rows)
     parts[i + 1] = string.format("keyentry %s title %s noenhanced", look_of(curve), quoted(curve.label))
   end
   return "unset border\nunset tics\nunset grid\nset margins 0, 0, 0, 0\n"
-    .. "set key at graph 0.5, 0.5 center center vertical maxrows " .. rows .. legend_look .. legend_ink .. "\nplot [0:1][0:1] " .. table.concat(parts, ", ") .. "\n"
+    .. "set key at graph 0.5, 0.5 center center vertical maxrows " .. rows .. legend_look .. legend_ink
+      .. "\nplot [0:1][0:1] " .. table.concat(parts, ", ") .. "\n"
 end
 
 -- The script of a picture with panels. Heights are counted from the bottom: the legend, the panels, the title.

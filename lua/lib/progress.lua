@@ -30,7 +30,8 @@ end
 --- Shows the line, with `text` (what is going on) at its end.
 function Progress:show(text)
   local elapsed = causeway.clock() - self.start
-  local line = string.format("%s %d/%d  %s", bar(self.total > 0 and self.done / self.total or 1), self.done, self.total, clock_text(elapsed))
+  local line = string.format("%s %d/%d  %s", bar(self.total > 0 and self.done / self.total or 1), self.done, self.total,
+    clock_text(elapsed))
   if self.seen > 0 and self.done < self.total then
     line = line .. ", " .. clock_text(elapsed / self.seen * (self.total - self.done)) .. " left"
   end

@@ -5,7 +5,8 @@ local Summary = { __name = "Summary" }
 
 function Summary.__tostring(s)
   local number = causeway.number_text
-  return string.format("%s ± %s (median %s, from %s to %s, %d value%s)", number(s.mean), number(s.std), number(s.median), number(s.minimum), number(s.maximum), s.count, s.count == 1 and "" or "s")
+  return string.format("%s ± %s (median %s, from %s to %s, %d value%s)", number(s.mean), number(s.std),
+    number(s.median), number(s.minimum), number(s.maximum), s.count, s.count == 1 and "" or "s")
 end
 
 function Summary.__rich(s) return { text = tostring(s) } end

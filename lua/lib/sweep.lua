@@ -2,7 +2,8 @@
 --
 -- The folder results/NAME holds
 --   rows.jsonl  the journal: a line an origin or a finished row, written through to the disk before the next point
---               starts. A stopped sweep reads it and goes on; a last line torn by a crash is dropped, its point run again.
+--               starts. A stopped sweep reads it and goes on; a last line torn by a crash is dropped, its point run
+--               again.
 --   NAME.csv, NAME.json   all rows of the grid with their origin, written when the sweep is complete
 --
 -- What is kept when something has changed since the rows were written:
@@ -30,7 +31,9 @@ local own_columns = { status = true, origin = true }
 local function names_of(grid, order)
   local names, seen = {}, {}
   for i, name in ipairs(order or {}) do
-    if grid[name] == nil then raise(string.format('sweep: order: item %d is "%s", which is not in the grid', i, tostring(name))) end
+    if grid[name] == nil then
+      raise(string.format('sweep: order: item %d is "%s", which is not in the grid', i, tostring(name)))
+    end
     if seen[name] then raise(string.format('sweep: order: "%s" appears twice', name)) end
     seen[name] = true
     names[i] = name
@@ -38,8 +41,12 @@ local function names_of(grid, order)
   local others = {}
   for name, values in pairs(grid) do
     if not is_identifier(name) then raise("sweep: grid: the key " .. tostring(name) .. ", expected names such as N") end
-    if own_columns[name] then raise(string.format("sweep: grid.%s: the name of a column that every row has, expected another", name)) end
-    if type(values) ~= "table" then raise(string.format("sweep: grid.%s: expected a list of values, got a %s", name, type(values))) end
+    if own_columns[name] then
+      raise(string.format("sweep: grid.%s: the name of a column that every row has, expected another", name))
+    end
+    if type(values) ~= "table" then
+      raise(string.format("sweep: grid.%s: expected a list of values, got a %s", name, type(values)))
+    end
     if not seen[name] then others[#others + 1] = name end
   end
   table.sort(others)
@@ -53,8 +60,10 @@ local function checked_values(name, values)
   for i = 1, #values do
     local value = plain(values[i])
     local kind = type(value)
-    if kind ~= "number" and kind ~= "string" and kind ~= "boolean" or value ~= value or value == math.huge or value == -math.huge then
-      raise(string.format("sweep: grid.%s: item %d is %s, expected a finite number, a string or true or false", name, i, kind == "number" and tostring(value) or "a " .. kind))
+    if kind ~= "number" and kind ~= "string" and kind ~= "boolean" or value ~= value or value == math.huge
+      or value == -math.huge then
+      raise(string.format("sweep: grid.%s: item %d is %s, expected a finite number, a string or true or false", name, i,
+        kind == "number" and tostring(value) or "a " .. kind))
     end
     if seen[value] then raise(string.format("sweep: grid.%s: %s appears twice", name, tostring(value))) end
     seen[value] = true
@@ -112,7 +121,10 @@ local function read_journal(path)
     local line = text:sub(from, to - 1)
     local good, entry = pcall(causeway.json_decode, line)
     good = good and type(entry) == "table"
-    if not good and to < #text then raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true", path, number)) end
+    if not good and to < #text then
+      raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true", path,
+        number))
+    end
     if not good then break end
     if entry.point then rows[key_of(entry.point)] = entry elseif entry.id then origins[entry.id] = entry.origin end
     intact, from = to, to + 1
@@ -147,18 +159,27 @@ end
 -- What run returned as {name = value}; an error for anything that a row cannot hold.
 local function values_of(result, point, names)
   if type(result) == "number" then
-    if point.value ~= nil then raise('sweep: run returned a number at ' .. point_text(point, names) .. ', whose column "value" is a parameter\'s: return it under a name of its own') end
+    if point.value ~= nil then
+      raise('sweep: run returned a number at ' .. point_text(point, names)
+        .. ', whose column "value" is a parameter\'s: return it under a name of its own')
+    end
     return { value = result }
   end
-  if type(result) ~= "table" then raise("sweep: run returned " .. (result == nil and "nothing" or "a " .. type(result)) .. " at " .. point_text(point, names) .. ", expected a number or a table of results") end
+  if type(result) ~= "table" then
+    raise("sweep: run returned " .. (result == nil and "nothing" or "a " .. type(result)) .. " at " .. point_text(point,
+      names) .. ", expected a number or a table of results")
+  end
   local values = {}
   for name, value in pairs(result) do
     local kind = type(value)
     if type(name) ~= "string" or kind ~= "number" and kind ~= "string" and kind ~= "boolean" then
       -- Fields such as a Timing's methods live in its metatable; what stands in the table itself must be a result.
-      raise(string.format("sweep: run returned %s = a %s at %s, expected numbers, strings, true or false under names", tostring(name), kind, point_text(point, names)))
+      raise(string.format("sweep: run returned %s = a %s at %s, expected numbers, strings, true or false under names",
+        tostring(name), kind, point_text(point, names)))
     end
-    if point[name] ~= nil or own_columns[name] then raise(string.format('sweep: run returned "%s", which is already the name of a column', name)) end
+    if point[name] ~= nil or own_columns[name] then
+      raise(string.format('sweep: run returned "%s", which is already the name of a column', name))
+    end
     values[name] = value
   end
   return values
@@ -171,14 +192,20 @@ local function run_point(run, point, names, timeout, seed)
   for name, value in pairs(point) do given[name] = value end
   local start = causeway.clock()
   local good, result
-  if timeout then good, result = pcall(causeway._with_timeout, timeout, run, given) else good, result = pcall(run, given) end
+  if timeout then
+    good, result = pcall(causeway._with_timeout, timeout, run, given)
+  else
+    good, result = pcall(run, given)
+  end
   local row = { point = point, seconds = causeway.clock() - start, status = "ok", values = {} }
   if good then
     row.values = values_of(result, point, names)
   else
     row.status = causeway._status_of_error(result)
     if row.status == "OOM" or row.status == "timeout" and timeout then return row end
-    if type(result) == "string" and not result:find("interrupted", 1, true) then result = result .. " (sweep at " .. point_text(point, names) .. ")" end
+    if type(result) == "string" and not result:find("interrupted", 1, true) then
+      result = result .. " (sweep at " .. point_text(point, names) .. ")"
+    end
     return nil, result
   end
   return row
@@ -220,7 +247,10 @@ local function check_column(results, name, argument)
     if known == name then return end
   end
   for _, row in ipairs(results) do
-    if row.status == "ok" then raise(string.format('%s: no row has "%s", expected one of %s', argument, tostring(name), table.concat(results.columns, ", "))) end
+    if row.status == "ok" then
+      raise(string.format('%s: no row has "%s", expected one of %s', argument, tostring(name),
+        table.concat(results.columns, ", ")))
+    end
   end
 end
 
@@ -242,10 +272,13 @@ function Results:table(options)
   end
   options = options or {}
   local columns = options.columns
-  for _, wanted in ipairs(columns or {}) do check_column(self, type(wanted) == "table" and wanted.key or wanted, "table: columns") end
+  for _, wanted in ipairs(columns or {}) do
+    check_column(self, type(wanted) == "table" and wanted.key or wanted, "table: columns")
+  end
   if not columns then
     columns = table.move(self.columns, 1, #self.columns, 1, {})
-    if all_ok or #columns > #self.names + 1 then columns[#columns] = nil end -- the status stands in the results' columns
+    -- the status stands in the results' columns
+    if all_ok or #columns > #self.names + 1 then columns[#columns] = nil end
   end
   local given = { columns = columns }
   for key, value in pairs(options) do given[key] = value end
@@ -317,15 +350,34 @@ end
 -- ── The sweep ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 local function check_arguments(options)
-  if type(options) ~= "table" then raise("sweep: expected a table {grid = ..., run = ...}, got " .. (options == nil and "nothing" or "a " .. type(options))) end
+  if type(options) ~= "table" then
+    raise("sweep: expected a table {grid = ..., run = ...}, got " .. (options == nil and "nothing"
+      or "a " .. type(options)))
+  end
   causeway._check_options("sweep", options, { "grid", "run", "save", "order", "timeout", "seed", "fresh" })
-  if type(options.grid) ~= "table" then raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. (options.grid == nil and "nothing" or "a " .. type(options.grid))) end
-  if type(options.run) ~= "function" then raise("sweep: run: expected a function of a point, got " .. (options.run == nil and "nothing" or "a " .. type(options.run))) end
-  if options.save ~= nil and (type(options.save) ~= "string" or options.save:gsub("/+$", "") == "") then raise('sweep: save: expected a folder such as "results/NAME"') end
-  if options.order ~= nil and type(options.order) ~= "table" then raise("sweep: order: expected a list of names, got a " .. type(options.order)) end
-  if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout)) end
-  if options.seed ~= nil and not math.tointeger(options.seed) then raise("sweep: seed: expected a whole number, got " .. tostring(options.seed)) end
-  if options.fresh ~= nil and type(options.fresh) ~= "boolean" then raise("sweep: fresh: expected true or false, got a " .. type(options.fresh)) end
+  if type(options.grid) ~= "table" then
+    raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. (options.grid == nil and "nothing"
+      or "a " .. type(options.grid)))
+  end
+  if type(options.run) ~= "function" then
+    raise("sweep: run: expected a function of a point, got " .. (options.run == nil and "nothing"
+      or "a " .. type(options.run)))
+  end
+  if options.save ~= nil and (type(options.save) ~= "string" or options.save:gsub("/+$", "") == "") then
+    raise('sweep: save: expected a folder such as "results/NAME"')
+  end
+  if options.order ~= nil and type(options.order) ~= "table" then
+    raise("sweep: order: expected a list of names, got a " .. type(options.order))
+  end
+  if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then
+    raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout))
+  end
+  if options.seed ~= nil and not math.tointeger(options.seed) then
+    raise("sweep: seed: expected a whole number, got " .. tostring(options.seed))
+  end
+  if options.fresh ~= nil and type(options.fresh) ~= "boolean" then
+    raise("sweep: fresh: expected true or false, got a " .. type(options.fresh))
+  end
 end
 
 local function write_results(folder, name, results, options)
@@ -336,7 +388,8 @@ local function write_results(folder, name, results, options)
   local origins = {}
   for i, origin in ipairs(results.origins) do origins[i] = origin end
   causeway._replace_file(folder .. "/" .. name .. ".json",
-    causeway.json_encode({ name = name, columns = columns, timeout = options.timeout, seed = options.seed, finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
+    causeway.json_encode({ name = name, columns = columns, timeout = options.timeout, seed = options.seed,
+      finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
 end
 
 --- Runs every combination of the grid; see the top of this file and lua/help/measure.lua.
@@ -368,7 +421,8 @@ function causeway.sweep(options)
     for _, origin in ipairs(origins) do
       if origin.seed ~= seed then
         journal:close()
-        raise(string.format("sweep: %s holds rows made with seed %s, not %d; use that seed, another name, or fresh = true to start again", folder, tostring(origin.seed), seed))
+        raise(string.format("sweep: %s holds rows made with seed %s, not %d; use that seed, another name, or fresh = "
+          .. "true to start again", folder, tostring(origin.seed), seed))
       end
     end
     journal:cut(intact)
@@ -403,4 +457,5 @@ function causeway.sweep(options)
   return results
 end
 
-causeway._options.sweep = { grid = true, run = true, save = true, order = true, timeout = true, seed = true, fresh = true }
+causeway._options.sweep = { grid = true, run = true, save = true, order = true, timeout = true, seed = true,
+  fresh = true }

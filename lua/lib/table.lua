@@ -1,7 +1,8 @@
 -- Tables of results: aligned text for a terminal, HTML for a page, CSV for a file.
 --
 -- rows: a list of tables, a value for each column's key. Options:
---   columns  list of keys, or of {key =, title =, unit =, format = pattern or function(value, row), align = "left"|"right"};
+--   columns  list of keys, or of {key =, title =, unit =, format = pattern or function(value, row), align =
+--            "left"|"right"};
 --            default: every key that occurs, sorted
 --   title    a line above;  note: a line below;  most: rows shown, the middle ones left out past it
 local causeway = ...
@@ -73,7 +74,9 @@ end
 function causeway.text_table(rows, options)
   if type(rows) ~= "table" then causeway._raise("rows: expected a list of tables, got a " .. type(rows)) end
   for i, row in ipairs(rows) do
-    if type(row) ~= "table" then causeway._raise("rows: item " .. i .. " is a " .. type(row) .. ", expected a table") end
+    if type(row) ~= "table" then
+      causeway._raise("rows: item " .. i .. " is a " .. type(row) .. ", expected a table")
+    end
   end
   causeway._check_options("text_table", options, { "columns", "title", "note", "most", "align" })
   options = options or {}
@@ -81,7 +84,8 @@ function causeway.text_table(rows, options)
   for i, align in ipairs(options.align or {}) do
     if columns[i] then columns[i].align = align end
   end
-  return setmetatable({ rows = rows, columns = columns, title = options.title, note = options.note, most = options.most }, Table)
+  return setmetatable({ rows = rows, columns = columns, title = options.title, note = options.note,
+    most = options.most }, Table)
 end
 
 local function width(text) return utf8.len(text) or #text end
@@ -117,7 +121,9 @@ local function fit(sizes, least, columns, limit)
   while total > limit do
     local widest
     for j, column in ipairs(columns) do
-      if column.align == "left" and sizes[j] > least[j] and not (widest and sizes[widest] >= sizes[j]) then widest = j end
+      if column.align == "left" and sizes[j] > least[j] and not (widest and sizes[widest] >= sizes[j]) then
+        widest = j
+      end
     end
     if not widest then return end
     sizes[widest], total = sizes[widest] - 1, total - 1
@@ -176,7 +182,8 @@ function Table:text()
 end
 
 local function escaped(text)
-  return (tostring(text):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }))
+  return (tostring(text):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
+    ["'"] = "&#39;" }))
 end
 causeway._escape_html = escaped
 
@@ -187,7 +194,8 @@ function Table:html()
   local function line(tag, cell)
     local parts = {}
     for j, column in ipairs(self.columns) do
-      parts[j] = string.format("<%s%s>%s</%s>", tag, column.align == "right" and ' style="text-align:right"' or "", escaped(cell(column)), tag)
+      parts[j] = string.format("<%s%s>%s</%s>", tag, column.align == "right" and ' style="text-align:right"' or "",
+        escaped(cell(column)), tag)
     end
     return "<tr>" .. table.concat(parts) .. "</tr>"
   end

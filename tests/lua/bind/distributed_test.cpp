@@ -119,7 +119,9 @@ TEST_CASE("under mpirun every number of ranks gives what threads give, and rank 
             o, r = tree_decode(q, k, v, {engine = "mpi", topology = topology})
             _, s = tree_decode(q, k, v, {engine = "threads", topology = topology, shards = mpi_size()})
             assert(near(a, o), topology)
-            for _, what in ipairs{"messages", "elements", "bytes", "rounds", "memory"} do assert(r[what] == s[what], what) end
+            for _, what in ipairs{"messages", "elements", "bytes", "rounds", "memory"} do
+              assert(r[what] == s[what], what)
+            end
           end
           for _, overlap in ipairs{true, false} do
             o, r = ring_decode(q, k, v, {engine = "mpi", overlap = overlap})

@@ -290,10 +290,15 @@ TEST_CASE("arguments of every wrong kind are answered and never crash", "[lua][t
 math.randomseed(random_seed)
 local values = {
   function() return math.random(-1, 4) end,
-  function() return ({1.5, 0/0, 1/0, -1/0, 2^62, 1e18, -2^63, -2^31, math.maxinteger, math.mininteger, 0.5})[math.random(11)] end,
+  function()
+    return ({1.5, 0/0, 1/0, -1/0, 2^62, 1e18, -2^63, -2^31, math.maxinteger, math.mininteger, 0.5})[math.random(11)]
+  end,
   function() return ({":", "x", "", "f64", "Float32", "bf16", ("x"):rep(100)})[math.random(7)] end,
   function() return {math.random(0, 3), math.random(0, 4)} end,
-  function() return ({{}, {{}}, {1, "x"}, {{1}, {2, 3}}, {dtype = "f64"}, {dtype = 3}, {2, 3, dtype = "f16"}, {a = 1}})[math.random(8)] end,
+  function()
+    return ({{}, {{}}, {1, "x"}, {{1}, {2, 3}}, {dtype = "f64"}, {dtype = 3}, {2, 3, dtype = "f16"},
+      {a = 1}})[math.random(8)]
+  end,
   function() return nil end,
   function() return true end,
   function() return math.sin end,
@@ -318,7 +323,8 @@ local names = {}
 for name in pairs(debug.getmetatable(zeros(1)).__methods) do names[#names + 1] = name end
 for _, name in ipairs{"zeros", "ones", "rand", "randn", "randperm", "range", "tensor"} do names[#names + 1] = name end
 table.sort(names)
-local metamethods = {"__call", "__add", "__sub", "__mul", "__div", "__unm", "__eq", "__len", "__tostring", "__index", "__newindex", "__pow", "__lt"}
+local metamethods = {"__call", "__add", "__sub", "__mul", "__div", "__unm", "__eq", "__len", "__tostring", "__index",
+  "__newindex", "__pow", "__lt"}
 local meta = debug.getmetatable(zeros(1))
 local answered, done = 0, 0
 for i = 1, 6000 do
