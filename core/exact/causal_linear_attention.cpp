@@ -11,6 +11,9 @@
 #include "core/measure/counted_tensor.hpp"
 
 namespace causeway {
+
+using namespace kit;
+
 namespace exact {
 Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V) {
     const auto b = four_sizes(B, "B"), c = four_sizes(C, "C"), v = four_sizes(V, "V");

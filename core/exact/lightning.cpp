@@ -23,7 +23,7 @@ class Chunk {
     static constexpr Index L = simd::lanes<T>;
     static constexpr Index W = panel_width<T>;
 
-    static Index panels(Index columns) { return exact::panels<T>(columns); }
+    static Index panels(Index columns) { return panels<T>(columns); }
 
 public:
     Chunk(const Problem<T>& p, Index c)

@@ -48,7 +48,7 @@ public:
     template <class Out, class X>
     void scores(Out&& out, const X& x, Index columns) const {
         out.setConstant(T(0));
-        exact::add_product(out, x, keys.topRows(columns).transpose());
+        add_product(out, x, keys.topRows(columns).transpose());
         if (h_.gates == 1)
             for (Index j = 0; j < columns; ++j) out(0, j) = lambda(0, j) == T(0) ? T(0) : out(0, j) * lambda(0, j);
     }
@@ -76,7 +76,6 @@ public:
 // delta rule, n(n-1)/2·(dk + dv). Memory n·(dk + dv) + n²·(group + 1).
 template <class T>
 void one_chunk(const Head<T>& h, Index start, Index n) {
-    using exact::add_product;
     const auto K = h.K().middleRows(start, n);
     auto S = h.state();
     DecayedKeys<T> decayed(h, start, n);

@@ -6,14 +6,11 @@
 //   o_t = scale · S_tᵀ q_t
 #pragma once
 
-#include "core/exact/problem.hpp"
+#include "core/kit/views.hpp"
 
 namespace causeway::gated {
 
-using exact::ConstView;
-using exact::Matrix;
-using exact::Scratch;
-using exact::View;
+using namespace kit;  // views, products and panels by their plain names
 
 enum class Update { linear, gated, delta, gated_delta };  // gated_delta: both the gate and the delta rule
 

@@ -11,7 +11,6 @@ namespace causeway::gated {
 // O(N·dk·dv) time, O(dv) memory: the oracle of the family.
 template <class T>
 void recurrent(const Head<T>& h) {
-    using exact::add_product;
     using std::exp;
     auto S = h.state();
     Scratch<T> u(1, h.dv);

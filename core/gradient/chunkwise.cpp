@@ -17,16 +17,11 @@
 namespace causeway::gradient {
 namespace {
 
-using exact::each_row_tile;
-using exact::panel_vectors;
-using exact::vectors_of_panel;
-
 // f(rows, first) over n rows from the last to the first.
 template <class F>
 inline void each_row_tile_reversed(Index n, F&& f) {
     Index end = n;
-    for (; end >= exact::tile_rows; end -= exact::tile_rows)
-        f(std::integral_constant<int, exact::tile_rows>{}, end - exact::tile_rows);
+    for (; end >= tile_rows; end -= tile_rows) f(std::integral_constant<int, tile_rows>{}, end - tile_rows);
     if (end >= 4) f(std::integral_constant<int, 4>{}, end - 4), end -= 4;
     if (end >= 2) f(std::integral_constant<int, 2>{}, end - 2), end -= 2;
     if (end >= 1) f(std::integral_constant<int, 1>{}, end - 1);
@@ -36,7 +31,7 @@ inline void each_row_tile_reversed(Index n, F&& f) {
 // of a panel is column j of the matrix; stride >= columns in whole vectors.
 template <class T>
 void transpose_panels(const T* from, Index rows, Index columns, T* into, Index stride) {
-    constexpr Index W = exact::panel_width<T>, L = simd::lanes<T>;
+    constexpr Index W = panel_width<T>, L = simd::lanes<T>;
     for (Index at = 0; at < columns; at += L) {
         const T* panel = from + at / W * W * rows + at % W;
         for (Index e = 0; e < rows; e += L) {
@@ -63,9 +58,9 @@ template <class T>
 class Backward {
     using Vec = simd::Vector<T>;
     static constexpr Index L = simd::lanes<T>;
-    static constexpr Index W = exact::panel_width<T>;
+    static constexpr Index W = panel_width<T>;
 
-    static Index whole(Index n) { return exact::panels<T>(n) * W; }
+    static Index whole(Index n) { return panels<T>(n) * W; }
 
 public:
     Backward(const GradHead<T>& d, Index c)
@@ -80,11 +75,11 @@ public:
           channels_(h_.gates > 1),
           plain_(!delta_ && h_.gates == 0) {
         for (auto* buffer : {&Kp_, &Qp_, &Dp_, &Xp_, &E_}) std::fill_n(buffer->data(), buffer->size(), T(0));
-        exact::pack_rows(d.dS, h_.dk, h_.dv, h_.dv, E_.data(), h_.dk);
+        pack_rows(d.dS, h_.dk, h_.dv, h_.dv, E_.data(), h_.dk);
         if (plain_) {
             Buffer<T> S(h_.dk * wide_v_);
             std::fill_n(S.data(), S.size(), T(0));
-            exact::pack_rows(h_.S, h_.dk, h_.dv, h_.dv, S.data(), h_.dk);
+            pack_rows(h_.S, h_.dk, h_.dv, h_.dv, S.data(), h_.dk);
             transpose_panels(S.data(), h_.dk, h_.dv, St_.data(), wide_v_);
         }
     }
@@ -105,7 +100,7 @@ public:
             prefetch_.add(h_.v + next * h_.dv, bytes(h_.dv));
             prefetch_.add(h_.k + next * h_.dk, bytes(h_.dk));
         }
-        exact::pack_rows(K_, n, h_.dk, h_.dk, Kp_.data(), c_);
+        pack_rows(K_, n, h_.dk, h_.dk, Kp_.data(), c_);
         pack_values();
         for (Index q = 0; q < h_.group; ++q) {
             score_gradients(output_gradient(q), T(1), nullptr, P_.data());
@@ -239,12 +234,12 @@ private:
             if (channels_) gated::multiply_row(decayed, queries(q), e_.data(), n_ * wide_k_);
             else if (gated_)
                 for (Index t = 0; t < n_; ++t) gated::multiply_row(decayed + t * dk, queries(q) + t * dk, e_[t], dk);
-            if (!channels_) exact::pack_rows(queries(q), n_, dk, dk, Qp_.data() + q * c_ * wide_k_, c_);
-            exact::pack_rows(output_gradient(q), n_, h_.dv, h_.dv, Dp_.data() + q * c_ * wide_v_, c_);
+            if (!channels_) pack_rows(queries(q), n_, dk, dk, Qp_.data() + q * c_ * wide_k_, c_);
+            pack_rows(output_gradient(q), n_, h_.dv, h_.dv, Dp_.data() + q * c_ * wide_v_, c_);
         }
         if (!channels_) {
-            exact::pack_transposed(K_, n_, dk, Kt_.data());
-            exact::pack_rows(K_, n_, dk, dk, Kp_.data(), c_);
+            pack_transposed(K_, n_, dk, Kt_.data());
+            pack_rows(K_, n_, dk, dk, Kp_.data(), c_);
         }
         if (delta_) {
             pad_rows(d_.dv + start_ * h_.dv, n_, h_.dv, Y_.data(), wide_v_, T(0), T(1));
@@ -264,7 +259,7 @@ private:
 
     // Uᵀ in panels of tokens.
     void pack_values() {
-        if (!delta_) return exact::pack_transposed(values(), n_, h_.dv, Ut_.data());
+        if (!delta_) return pack_transposed(values(), n_, h_.dv, Ut_.data());
         for (Index j = 0; j < n_; j += L) {
             T* panel = Ut_.data() + j / W * W * h_.dv + j % W;
             for (Index at = 0; at < h_.dv; at += L) {
@@ -419,7 +414,7 @@ private:
                     for (int v = 0; v < NV; ++v) t.acc[row][v] -= M_[(i + k) * keys_ + i + row] * t.acc[k][v];
             }
         }
-        for (int row = 0; row < R; ++row) exact::store_row<T, NV>(dV + row * h_.dv, t.acc[row], columns);
+        for (int row = 0; row < R; ++row) store_row<T, NV>(dV + row * h_.dv, t.acc[row], columns);
     }
 
     // dq = scale · (e ⊙ (dO S_0ᵀ) + (Λ ⊙ dA) K)
@@ -438,7 +433,7 @@ private:
         T* into = d_.dq + (q * h_.N + start_ + i) * h_.dk + at;
         for (int row = 0; row < R; ++row) {
             for (int v = 0; v < NV; ++v) t.acc[row][v] *= h_.scale;
-            exact::store_row<T, NV>(into + row * h_.dk, t.acc[row], columns);
+            store_row<T, NV>(into + row * h_.dk, t.acc[row], columns);
         }
     }
 
@@ -450,7 +445,7 @@ private:
         const Index columns = h_.dk - at;
         if (delta_) {
             t.multiply(d_.dv + (start_ + i) * h_.dv, h_.dv, 1, St_.data() + at * wide_v_, W, h_.dv);
-            const T one[exact::tile_rows] = {1, 1, 1, 1, 1, 1};
+            const T one[tile_rows] = {1, 1, 1, 1, 1, 1};
             scale_rows(t, gated_ ? e_.data() + i : one, T(-1));
             if (gated_)
                 for (int row = 0; row < R; ++row)
@@ -468,7 +463,7 @@ private:
             add_lower_transposed<1>(t, R_.data(), Kp_.data() + at * c_, i);
         }
         for (int row = 0; row < R; ++row)
-            exact::store_row<T, NV>(d_.dk + (start_ + i + row) * h_.dk + at, t.acc[row], columns);
+            store_row<T, NV>(d_.dk + (start_ + i + row) * h_.dk + at, t.acc[row], columns);
     }
 
     // dS_0 = e_last ⊙ E + Qeᵀ D - Keᵀ dX, in rows e ...; through_ is the sum of e_last ⊙ S_0 ⊙ E.
@@ -478,7 +473,7 @@ private:
         t.clear();
         if (delta_) {
             t.multiply(Ke_.data() + e, 1, key_stride(), Xp_.data() + at * c_, W, n_);
-            const T one[exact::tile_rows] = {1, 1, 1, 1, 1, 1};
+            const T one[tile_rows] = {1, 1, 1, 1, 1, 1};
             scale_rows(t, one, T(-1));
         }
         for (Index q = 0; q < h_.group; ++q)
@@ -531,7 +526,7 @@ private:
             t.clear();
             t.multiply(X + i * stride, stride, 1, Y + at * wide_v_, W, h_.dv);
             for (int row = 0; row < R; ++row)
-                exact::store_row<T, NV>(product_.data() + (i + row) * wide_k_ + at, t.acc[row], wide_k_ - at);
+                store_row<T, NV>(product_.data() + (i + row) * wide_k_ + at, t.acc[row], wide_k_ - at);
         });
     }
 
@@ -677,7 +672,7 @@ private:
     Buffer<T> F_{split_}, Kf_{split_}, Qf_{split_}, product_{split_}, dK_{split_}, dQ_{split_}, K_padded_{split_},
         g_{split_}, dG_{split_}, terms_{split_}, terms_of_block_{split_};
     Buffer<T> sum_{channels_ ? wide_k_ : 0};
-    exact::Prefetch prefetch_;
+    Prefetch prefetch_;
     Index start_ = 0, n_ = 0;
     const T* S0_ = nullptr;
     const T* K_ = nullptr;
@@ -687,7 +682,7 @@ private:
 // The states before the chunks, in panels without the padding of the last one: dk·dv numbers each.
 template <class T>
 class States {
-    static constexpr Index W = exact::panel_width<T>;
+    static constexpr Index W = panel_width<T>;
 
 public:
     States(const gated::Head<T>& h, Index count)

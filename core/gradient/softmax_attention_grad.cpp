@@ -23,7 +23,7 @@ constexpr Index strip = 16;  // rows of a tile on the diagonal that are taken to
 template <class T>
 class Tiles {
     static constexpr Index L = simd::lanes<T>;
-    using Matrix = exact::Matrix<T>;
+    using Matrix = Matrix<T>;
     using Part = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
     using ConstPart = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
 

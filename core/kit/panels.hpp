@@ -11,7 +11,7 @@
 
 #include "core/kit/simd.hpp"
 
-namespace causeway::exact {
+namespace causeway::kit {
 
 // Register tile of six rows and up to four vectors (two where there are 16 registers instead of the 32 of AVX-512).
 inline constexpr int tile_rows = 6;
@@ -139,4 +139,4 @@ private:
     int count_ = 0;
 };
 
-}  // namespace causeway::exact
+}  // namespace causeway::kit

@@ -7,9 +7,9 @@
 #include <type_traits>
 
 #include "core/base/interrupt.hpp"
-#include "core/exact/problem.hpp"
+#include "core/kit/views.hpp"
 
-namespace causeway::exact {
+namespace causeway::kit {
 
 // Y += A X.
 template <class Y, class A, class X>
@@ -76,4 +76,4 @@ void add_lower_product(Y&& O, const S& s, const X& V) {
     }
 }
 
-}  // namespace causeway::exact
+}  // namespace causeway::kit

@@ -127,7 +127,7 @@ Index rank_of(const Method& m, const Size& size, const Settings& settings, const
 
 // The queries or keys of a head times the square root of the scale, as T.
 template <class T>
-void scaled(const Tensor& x, Index head, double root, exact::Scratch<T>& out) {
+void scaled(const Tensor& x, Index head, double root, Scratch<T>& out) {
     visit(x.dtype(), [&](auto zero) {
         const auto* from = x.data<decltype(zero)>() + head * out.size();
         T* to = out.data();
@@ -158,7 +158,7 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
     bool all_finite = true;
     const Index N = size.N, d = size.d;
     const bool rounded = out.B.dtype() != dtype_of<T>;
-    exact::Scratch<T> Q(N, d), K(N, d), B(rounded ? N : 0, r), C(rounded ? N : 0, r);
+    Scratch<T> Q(N, d), K(N, d), B(rounded ? N : 0, r), C(rounded ? N : 0, r);
     const double root = std::sqrt(scale);
     for (Index h = 0; h < heads; ++h) {
         interrupt::check();

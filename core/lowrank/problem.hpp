@@ -9,15 +9,13 @@
 #include <vector>
 
 #include "core/base/parallel.hpp"
-#include "core/exact/problem.hpp"
+#include "core/kit/views.hpp"
 #include "core/tensor/random.hpp"
 
 namespace causeway::lowrank {
 
-using exact::ConstView;
-using exact::Matrix;
-using exact::Scratch;
-using exact::View;
+using namespace kit;  // views, products and panels by their plain names
+
 using Vector = Eigen::VectorXd;
 
 // What may be set beside rank, seed and scale. Truth values are 0 and 1.

@@ -25,7 +25,7 @@ template <class T>
 class Block {
     using Vec = simd::Vector<T>;
     static constexpr Index L = simd::lanes<T>;
-    static constexpr Index W = exact::panel_width<T>;
+    static constexpr Index W = panel_width<T>;
     static constexpr Index tile_keys = 64;
     static_assert(tile_keys % W == 0);
 
@@ -38,8 +38,8 @@ public:
           few_(rows_ <= few_rows),
           in_place_(few_ && h.dv % L == 0),
           keys_(few_ ? 0 : h.d * tile_keys),
-          values_(in_place_ ? 0 : exact::panels<T>(h.dv) * W * tile_keys),
-          O_(rows_ * exact::panels<T>(h.dv) * W),
+          values_(in_place_ ? 0 : panels<T>(h.dv) * W * tile_keys),
+          O_(rows_ * panels<T>(h.dv) * W),
           m_(rows_),
           l_(rows_) {
         if (!in_place_) std::fill_n(values_.data(), values_.size(), T(0));
@@ -56,8 +56,8 @@ public:
             key_ = key;
             count_ = std::min(tile_keys, last - key);
             const T* V = h_.v + key * h_.dv;
-            if (!few_) exact::pack_transposed(h_.k + key * h_.d, count_, h_.d, keys_.data());
-            if (!in_place_) exact::pack_rows(V, count_, h_.dv, h_.dv, values_.data(), tile_keys);
+            if (!few_) pack_transposed(h_.k + key * h_.d, count_, h_.d, keys_.data());
+            if (!in_place_) pack_rows(V, count_, h_.dv, h_.dv, values_.data(), tile_keys);
             if (!h_.causal || h_.N == 1) {
                 rows(from_, end);
             } else {  // limits ascend within a head of q
@@ -86,7 +86,7 @@ public:
 
 private:
     void rows(Index from, Index to) {
-        exact::each_row_tile(to - from, [&](auto count, Index i) { tile<decltype(count)::value>(from + i); });
+        each_row_tile(to - from, [&](auto count, Index i) { tile<decltype(count)::value>(from + i); });
     }
 
     // Rows row ... row + R - 1, all of which attend to a key of the tile.
@@ -101,14 +101,14 @@ private:
         for (int r = 0; r < R; ++r)
             factor[r] = weigh(P + r * tile_keys, limit[r], m_[row - from_ + r], l_[row - from_ + r]);
         for (Index at = 0; at < h_.dv; at += W)
-            exact::vectors_of_panel(h_.dv - at, L,
-                                    [&](auto vectors) { add<R, decltype(vectors)::value>(row, at, P, limit, factor); });
+            vectors_of_panel(h_.dv - at, L,
+                             [&](auto vectors) { add<R, decltype(vectors)::value>(row, at, P, limit, factor); });
     }
 
     template <int R>
     void scores(Index row, Index n, T* P) const {
         for (Index key = 0; key < n; key += W) {
-            exact::vectors_of_panel(n - key, L, [&](auto vectors) {
+            vectors_of_panel(n - key, L, [&](auto vectors) {
                 constexpr int NV = decltype(vectors)::value;
                 simd::Tile<T, R, NV> t;
                 t.clear();

@@ -13,7 +13,6 @@ namespace causeway::softmax {
 // exponential, a difference and dv + 1 multiplies. O(rows·M·(d + dv)) time, O(tile) memory.
 template <class T>
 void flash(const Head<T>& h, Index tile, Index from, Index to) {
-    using exact::add_product;
     using std::exp;
     const ConstView<T> K(h.k, h.M, h.d), V(h.v, h.M, h.dv);
     Scratch<T> s(1, std::min(tile, h.M));

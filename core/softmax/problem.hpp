@@ -10,13 +10,11 @@
 
 #include <limits>
 
-#include "core/exact/problem.hpp"
+#include "core/kit/views.hpp"
 
 namespace causeway::softmax {
 
-using exact::ConstView;
-using exact::Scratch;
-using exact::View;
+using namespace kit;  // views, products and panels by their plain names
 
 // A score of -Inf has no weight, whatever the others are: a maximum of -Inf must not be subtracted from itself.
 template <class T>

@@ -570,7 +570,7 @@ Matrix widened(const Mat<Single>& A) {
 template <class T, class Advance, class Visit>
 void from_checkpoints(Index blocks, Index size, Advance&& advance, Visit&& visit) {
     const Index s = static_cast<Index>(std::ceil(std::sqrt(static_cast<double>(blocks)))), groups = ceil_div(blocks, s);
-    exact::Scratch<T> marks(groups, size), group(s, size);
+    kit::Scratch<T> marks(groups, size), group(s, size);
     auto C = group.row(0);  // while marks are set, the running carry
     C.setConstant(T(0));
     for (Index i = 0; i < blocks; ++i) {

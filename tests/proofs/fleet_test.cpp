@@ -84,7 +84,7 @@ Mat<T> algorithm_1(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index Br, 
 Matrix side_by_side(const Causal& x, Index Br, Index Bc, std::int64_t& carried) {
     struct Column {
         Index k, cols;
-        exact::Scratch<double> l, m;
+        kit::Scratch<double> l, m;
     };
     Matrix out = zeros<double>(x.N(), x.d());
     const auto before = memory::current();
@@ -97,7 +97,7 @@ Matrix side_by_side(const Causal& x, Index Br, Index Bc, std::int64_t& carried) 
     for (Index start = 0; start < x.N(); start += Br) {
         const Index n = std::min(Br, x.N() - start);
         for (Column& w : columns) {
-            exact::Scratch<double> X(n, w.cols), y(n, 1), divisor(n, 1);
+            kit::Scratch<double> X(n, w.cols), y(n, 1), divisor(n, 1);
             divisor.setZero();
             for (Index j = 0; j < x.r(); ++j) {
                 for (Index p = 0; p < n; ++p) {
@@ -244,7 +244,7 @@ TEST_CASE("D3, D4: what Algorithm 1 computes, holds and moves", "[proofs][fleet]
     exactly("D4", "Bc = d: the fewest loads, Nd + 2Nr", "N = 40, r = 3, d = 5", moved.loads, 40 * 5 + 2 * 40 * 3);
     Matrix O = zeros<double>(40, 5);
     const auto einsum = peak_scalars<double>([&] {
-        exact::Scratch<double> all(3 * 40, 5);  // the r summands of (7)
+        kit::Scratch<double> all(3 * 40, 5);  // the r summands of (7)
         for (Index j = 0; j < 3; ++j)
             for (Index i = 0; i < 40; ++i) {
                 all.row(j * 40 + i) = x.C(i, j) * x.V.row(i);

@@ -106,7 +106,7 @@ Matrix algorithm_4(const Causal& x, double w, Index t, bool printed) {
     return out;
 }
 
-using Rows = exact::Scratch<double>;
+using Rows = kit::Scratch<double>;
 
 // The printed recursion with its parts in memory of their own: O1, O2, then O3, added to O2, then both copied into the
 // result, which is made last. `into`: where the result of the whole call goes.

@@ -181,8 +181,8 @@ TEST_CASE("G3: memory of prefixes and of carries", "[proofs][tpu]") {
     Matrix O(n, dv + 1);
     const auto on = [&](const Matrix& values, auto&& f) {
         const Index d = values.cols();
-        const exact::Matrix<double> q = Q, k = K, v = values;  // by rows, as the library's are
-        exact::Matrix<double> out = exact::Matrix<double>::Zero(n, d);
+        const kit::Matrix<double> q = Q, k = K, v = values;  // by rows, as the library's are
+        kit::Matrix<double> out = kit::Matrix<double>::Zero(n, d);
         const exact::Head<double> head{
             {q.data(), n, dk}, {k.data(), n, dk}, {v.data(), n, d}, {out.data(), n, d}, 1, nullptr};
         const auto held = peak([&] { f(head); });
