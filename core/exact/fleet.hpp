@@ -13,8 +13,8 @@ void fleet_untiled(const Head<T>& h) {
     auto O = h.O;
     O.setConstant(T(0));
     for (Index j = 0; j < h.r(); ++j) {
-        View<T> l(h.U ? h.U + j * h.d() : x.data(), 1, h.d());  // the running sum of rank j is row j of the state
-        if (!h.U) l.setConstant(T(0));
+        View<T> l(h.S ? h.S + j * h.d() : x.data(), 1, h.d());  // the running sum of rank j is row j of the state
+        if (!h.S) l.setConstant(T(0));
         for (Index i = 0; i < h.N(); ++i) {
             if (h.decays()) l *= T(h.gamma);
             l += h.C(i, j) * h.V.row(i);
@@ -33,9 +33,9 @@ void fleet(const Head<T>& h, Index Br, Index Bc) {
     const Index N = h.N(), r = h.r(), d = h.d();
     const Index longest = std::min(Br, N);
     const Powers<T> powers(h.gamma, h.decays() ? longest + 1 : 0);
-    Scratch<T> own(h.U ? 0 : r, d), X(longest, std::min(Bc, d));
-    View<T> l(h.U ? h.U : own.data(), r, d);
-    if (!h.U) l.setConstant(T(0));
+    Scratch<T> own(h.S ? 0 : r, d), X(longest, std::min(Bc, d));
+    View<T> l(h.S ? h.S : own.data(), r, d);
+    if (!h.S) l.setConstant(T(0));
     auto O = h.O;
     O.setConstant(T(0));
     for (Index k = 0; k < d; k += Bc) {

@@ -131,7 +131,7 @@ void scaled(const Tensor& x, Index head, double root, Scratch<T>& out) {
     visit(x.dtype(), [&](auto zero) {
         const auto* from = x.data<decltype(zero)>() + head * out.size();
         T* to = out.data();
-        lowrank::each_block(
+        kit::each_block(
             out.size(),
             [&](Index first, Index n) {
                 for (Index i = first; i < first + n; ++i) to[i] = static_cast<T>(from[i]) * static_cast<T>(root);
@@ -183,7 +183,7 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
         for (const auto& [from, to] : {std::pair<const T*, float*>{b, out.B.data<float>()}, {c, out.C.data<float>()}}) {
             const T* source = from;
             float* target = to + h * N * r;
-            lowrank::each_block(
+            kit::each_block(
                 N * r,
                 [&](Index first, Index n) {
                     std::transform(source + first, source + first + n, target + first,
