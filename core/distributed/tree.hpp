@@ -1,4 +1,5 @@
-// Tree decoding: keys and values stay where they are, partial results of the size of the output are combined (004, §5).
+// Tree decoding: keys and values stay where they are, partial results of the size of the output are combined (tree,
+// §5).
 #pragma once
 
 #include "core/distributed/collectives.hpp"

@@ -8,7 +8,7 @@ namespace causeway::exact {
 // For blocks [i] of b tokens, n the length of the block and p its rows from 0:
 //   P_[i] = (B_[i] C_[i]ᵀ ⊙ M) V_[i] + diag(γ^(p+1)) B_[i] S_[i-1]
 //   S_[i] = γ^n S_[i-1] + (diag(γ^(n-1-p)) C_[i])ᵀ V_[i]
-// (leet eq. 12-13, Algorithm 2; 000 eq. 13, Algorithm 3; the sums of eq. 9-11 run to i-1, and S is r×d.)
+// (leet eq. 12-13, Algorithm 2; fleet eq. 13, Algorithm 3; the sums of eq. 9-11 run to i-1, and S is r×d.)
 // q(r+d) + (2N-b-s)rd multiply-adds with q the sum of n(n+1)/2 over the blocks and s the length of the last: the empty
 // first carry and the last update are skipped. Memory rd + b² (+ b r with decay).
 template <class T>

@@ -101,7 +101,7 @@ Method fleet_method() {
     Method m;
     m.name = "fleet";
     m.short_name = "FA";
-    m.source = "FleetAttention, 000 Algorithm 1; leet Algorithm 5";
+    m.source = "FleetAttention, fleet Algorithm 1; leet Algorithm 5";
     m.time = "O(N)";
     m.memory = "rd + Br·Bc";
     m.block = 64;
@@ -118,7 +118,7 @@ Method fleet_untiled_method() {
     Method m;
     m.name = "fleet-untiled";
     m.short_name = "FA_torch";
-    m.source = "FleetAttention rank by rank, 000 eq. 7; leet eq. 5";
+    m.source = "FleetAttention rank by rank, fleet eq. 7; leet eq. 5";
     m.time = "O(N)";
     m.memory = "d";
     m.state = true;

@@ -5,8 +5,8 @@
 
 namespace causeway::exact {
 
-// Rank by rank: P = Σ_j diag(b_j) cumsum(diag(c_j) V), b_j and c_j columns (000 eq. 7; leet eq. 5). With decay the sum
-// is discounted, x_i = γ x_{i-1} + c_ij v_i (000 C.2; leet C.1). 2Nrd multiply-adds (+ Nrd multiplies), d memory.
+// Rank by rank: P = Σ_j diag(b_j) cumsum(diag(c_j) V), b_j and c_j columns (fleet eq. 7; leet eq. 5). With decay the
+// sum is discounted, x_i = γ x_{i-1} + c_ij v_i (fleet C.2; leet C.1). 2Nrd multiply-adds (+ Nrd multiplies), d memory.
 template <class T>
 void fleet_untiled(const Head<T>& h) {
     Scratch<T> x(1, h.d());
@@ -23,7 +23,7 @@ void fleet_untiled(const Head<T>& h) {
     }
 }
 
-// Tiles of Br rows and Bc columns with carried sums l^j (000 Algorithm 1; leet Algorithm 5), local rows p from 0:
+// Tiles of Br rows and Bc columns with carried sums l^j (fleet Algorithm 1; leet Algorithm 5), local rows p from 0:
 //   X = cumsum(diag(C^j) V);  P += diag(B^j)(X + γ^(p+1) l^j);  l^j ← last row of X + γ^n l^j
 // (with decay the cumsum is discounted and the carry scaled as in claims E3; printed without either.)
 // 2Nrd multiplies and (3N - ⌈N/Br⌉)rd adds; with decay (2N - ⌈N/Br⌉)rd multiplies more. Memory rd + Br·Bc. The fast

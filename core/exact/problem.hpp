@@ -1,6 +1,6 @@
 // What every method of causal linear attention computes.
 //
-//   P = (B Cᵀ ⊙ M) V,   M[i,j] = γ^(i-j) for i >= j, else 0         (leet eq. 4; 000 eq. 5)
+//   P = (B Cᵀ ⊙ M) V,   M[i,j] = γ^(i-j) for i >= j, else 0         (leet eq. 4; fleet eq. 5)
 //   normalised: O_i = P_i / D_i,   D = (B Cᵀ ⊙ M) 1
 #pragma once
 

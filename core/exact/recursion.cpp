@@ -97,7 +97,7 @@ void recursion_by_levels(const Problem<T>& p) {
 
 }  // namespace
 
-// The default base case is that of 000 and leet, §5.1.
+// The default base case is that of fleet and leet, §5.1.
 Method recursion_method() {
     Method m;
     m.name = "recursion";

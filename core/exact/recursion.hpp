@@ -13,7 +13,7 @@ inline constexpr Index recursion_slab = 256;
 // O[lo, hi) += the masked product of these tokens among themselves, halved until at most t tokens are left:
 //   O1 ← Recursion(1st half), O2 ← Recursion(2nd half) + diag(W1) B2 (diag(W2) C1)ᵀ V1,
 //   W1 = [1, γ, γ², ...], W2 = [γ^n1, ..., γ²,  γ]
-// stacked as [O1; O3 + O2] (leet Algorithms 3 and 4, 000 Algorithm 4, whose printed result [[O1,0],[O3,O2]] has the
+// stacked as [O1; O3 + O2] (leet Algorithms 3 and 4, fleet Algorithm 4, whose printed result [[O1,0],[O3,O2]] has the
 // wrong shape; claims C2). No exponent is negative, so strong decay underflows and never overflows.
 template <class T>
 void recursion_step(const Head<T>& h, Index lo, Index hi, Index t, Leaf leaf, const Powers<T>& powers, View<T> S,
@@ -67,7 +67,7 @@ inline Index recursion_tile(Index N, Index r, Index t, Leaf leaf, bool decays) {
     return std::max(leaf == Leaf::vanilla ? widest * widest : 0, decays ? std::min(recursion_slab, N) * r : 0);
 }
 
-// rd·halved(N, t) + leaf multiply-adds, halved(N, t) ≈ N log2(N/t) exactly as in claims C1 (000 Lemma 4.2, leet
+// rd·halved(N, t) + leaf multiply-adds, halved(N, t) ≈ N log2(N/t) exactly as in claims C1 (fleet Lemma 4.2, leet
 // Lemma 3.1).
 template <class T>
 void recursion(const Head<T>& h, Index t, Leaf leaf = Leaf::vanilla) {

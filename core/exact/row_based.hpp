@@ -5,7 +5,7 @@
 
 namespace causeway::exact {
 
-// S_i = γ S_{i-1} + c_iᵀ v_i,  P_i = b_i S_i   (leet eq. 7-8, Algorithm 1; 000 eq. 8-9, Algorithm 2).
+// S_i = γ S_{i-1} + c_iᵀ v_i,  P_i = b_i S_i   (leet eq. 7-8, Algorithm 1; fleet eq. 8-9, Algorithm 2).
 // 2Nrd multiply-adds (+ Nrd multiplies with decay), rd memory.
 template <class T>
 void row_based(const Head<T>& h) {

@@ -41,7 +41,7 @@ Method vanilla_method() {
     Method m;
     m.name = "vanilla";
     m.short_name = "Vanilla";
-    m.source = "the formula; 000 eq. 5, leet eq. 4";
+    m.source = "the formula; fleet eq. 5, leet eq. 4";
     m.time = "O(N²)";
     m.memory = "N²";
     m.cost = cost_of::vanilla;

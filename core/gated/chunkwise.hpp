@@ -1,6 +1,6 @@
 // The chunkwise form in its definition: products over chunks of tokens, the state handed from chunk to chunk.
 //
-// In a chunk with incoming state S_0, unrolling the recurrence (002; Yang et al. 2024, §3; derivation in
+// In a chunk with incoming state S_0, unrolling the recurrence (gates; Yang et al. 2024, §3; derivation in
 // proofs/gates.md):
 //
 //   Λ_tj = Π_{s=j+1..t} a_s (j <= t),  e_t = Π_{s<=t} a_s,  w_j = Λ_{last,j}      a = e^g, so all of them in [0, 1]
@@ -117,7 +117,7 @@ void chunkwise(const Head<T>& h, Index C) {
     for (Index start = 0; start < h.N; start += C) one_chunk(h, start, std::min(C, h.N - start));
 }
 
-// The parallel form: the sequence as one chunk, O(N²·(dk + dv)) time and N²·group memory (002: C = n_seq).
+// The parallel form: the sequence as one chunk, O(N²·(dk + dv)) time and N²·group memory (gates: C = n_seq).
 template <class T>
 void parallel(const Head<T>& h) {
     if (h.N > 0) one_chunk(h, 0, h.N);

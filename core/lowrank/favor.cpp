@@ -117,7 +117,7 @@ void favor(const Head<T>& h) {
 Method favor_method() {
     Method m;
     m.name = "favor+";
-    m.source = "Choromanski et al. 2021; 000 section 4.1";
+    m.source = "Choromanski et al. 2021; fleet section 4.1";
     m.formula = "exp(ωᵀx − |x|²/2) / √r";
     m.time = "O(Nrd)";
     m.rank = "number of random features";

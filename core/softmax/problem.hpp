@@ -1,4 +1,5 @@
-// What softmax attention computes (004, Section 3, eq. 16), with the scores shifted by their maximum (004, Appendix F):
+// What softmax attention computes (tree, Section 3, eq. 16), with the scores shifted by their maximum (tree, Appendix
+// F):
 //
 //   s_ij = scale · q_i·k_j                          for the keys j that query i attends to
 //   m_i  = max_j s_ij,   l_i = Σ_j e^{s_ij - m_i}
