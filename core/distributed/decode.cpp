@@ -17,6 +17,7 @@
 namespace causeway {
 
 using namespace distributed;
+using namespace kit;
 
 const std::vector<std::string> decode_topologies{"auto",     "recursive-doubling", "halving-doubling", "ring",
                                                  "binomial", "all-gather",         "two-level"};

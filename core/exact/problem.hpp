@@ -1,53 +1,23 @@
-// What every method of causal linear attention computes, and the views it works on.
+// What every method of causal linear attention computes.
 //
-//   P = (B Cᵀ ⊙ M) V,   M[i,j] = γ^(i-j) for i >= j, else 0         (leet eq. 4; 000 eq. 5)
+//   P = (B Cᵀ ⊙ M) V,   M[i,j] = γ^(i-j) for i >= j, else 0         (leet eq. 4; fleet eq. 5)
 //   normalised: O_i = P_i / D_i,   D = (B Cᵀ ⊙ M) 1
 #pragma once
 
-#include <Eigen/Core>
-#include <limits>
-
-#include "core/base/error.hpp"
-#include "core/base/memory.hpp"
+#include "core/kit/views.hpp"
 
 namespace causeway::exact {
 
-template <class T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T>
-using View = Eigen::Map<Matrix<T>>;
-template <class T>
-using ConstView = Eigen::Map<const Matrix<T>>;
+using namespace kit;  // views, products and panels by their plain names
 
-// A matrix of scratch whose memory is counted.
-template <class T>
-class Scratch : private Buffer<T>, public View<T> {
-public:
-    // Throws OutOfMemory.
-    Scratch(Index rows, Index cols) : Buffer<T>(entries(rows, cols)), View<T>(Buffer<T>::data(), rows, cols) {}
-    using View<T>::data;
-    using View<T>::size;
-    using View<T>::operator();
-    using View<T>::operator=;
-
-private:
-    static Index entries(Index rows, Index cols) {
-        Index n = 0;
-        if (__builtin_mul_overflow(rows, cols, &n) ||
-            n > std::numeric_limits<Index>::max() / static_cast<Index>(2 * sizeof(T)))
-            throw OutOfMemory(sentence("out of memory: a scratch of ", rows, "×", cols, " is too large"));
-        return n;
-    }
-};
-
-// One head: B, C [N, r], V, O [N, d], row-major. U [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry
+// One head: B, C [N, r], V, O [N, d], row-major. S [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry
 // that of the tokens before these, on return that after them; null: starts at zero and is dropped.
 template <class T>
 struct Head {
     ConstView<T> B, C, V;
     View<T> O;
     double gamma = 1;
-    T* U = nullptr;
+    T* S = nullptr;
 
     Index N() const { return B.rows(); }
     Index r() const { return B.cols(); }
@@ -72,6 +42,8 @@ struct Problem {
     double decay_of(Index head) const { return gamma ? gamma[head % heads] : 1.0; }
     // With normalize the state has one more column: that of V' = [V, 1].
     Index state_width() const { return d + (normalize ? 1 : 0); }
+
+    T* state_of(Index h) const { return state ? state + h * r * state_width() : nullptr; }
 
     Head<T> head(Index h) const {
         return {{B + h * N * r, N, r}, {C + h * N * r, N, r}, {V + h * N * d, N, d},

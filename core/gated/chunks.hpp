@@ -19,15 +19,12 @@
 
 namespace causeway::gated {
 
-using exact::each_row_tile;
-using exact::vectors_of_panel;
-
 // The columns [from, to) of the values of one head, in chunks of up to c tokens.
 template <class T>
 class Chunks {
     using Vec = simd::Vector<T>;
     static constexpr Index L = simd::lanes<T>;
-    static constexpr Index W = exact::panel_width<T>;
+    static constexpr Index W = panel_width<T>;
 
 public:
     // `from` is a multiple of W. `residual`, where given [N, dv], gets v_t - S'ᵀ k_t of the delta rule: u_t before β_t.
@@ -37,13 +34,13 @@ public:
           c_(c),
           from_(from),
           columns_(to - from),
-          keys_(exact::panels<T>(c) * W),
+          keys_(panels<T>(c) * W),
           channels_(h.gates > 1),
           transposed_(channels_ ? 0 : h.dk * keys_),
           A_(h.group * c * keys_),
           M_(h.beta ? c * keys_ : 0),
-          U_(c * exact::panels<T>(columns_) * W),
-          S_(h.dk * exact::panels<T>(columns_) * W),
+          U_(c * panels<T>(columns_) * W),
+          S_(h.dk * panels<T>(columns_) * W),
           a_(h.gates * c),
           e_(h.gates * c),
           lambda_(h.gates == 1 ? c * keys_ : 0),
@@ -54,7 +51,7 @@ public:
           keys_scaled_(channels_ ? c * h.dk : 0) {
         std::fill_n(U_.data(), U_.size(), T(0));
         std::fill_n(S_.data(), S_.size(), T(0));
-        exact::pack_rows(h.S + from, h.dk, columns_, h.dv, S_.data(), h.dk);
+        pack_rows(h.S + from, h.dk, columns_, h.dv, S_.data(), h.dk);
     }
 
     void advance(Index start, Index n) {
@@ -71,7 +68,7 @@ public:
                 K_, h_.group, [&](Index i) { return query(i); }, a_.data(), n, h_.dk, A_.data(), c_ * keys_,
                 h_.beta ? M_.data() : nullptr, keys_, factors_.data(), keys_scaled_.data(), scaled_.data());
         } else {
-            exact::pack_transposed(K_, n, h_.dk, transposed_.data());
+            pack_transposed(K_, n, h_.dk, transposed_.data());
             if (h_.beta) scores(K_, M_.data());
             for (Index i = 0; i < h_.group; ++i) scores(query(i), A_.data() + i * c_ * keys_);
         }
@@ -81,7 +78,7 @@ public:
                 solve_tile<decltype(rows)::value, decltype(vectors)::value>(K, V, i, at);
             });
         } else {
-            exact::pack_rows(V, n, columns_, h_.dv, U_.data(), c_);
+            pack_rows(V, n, columns_, h_.dv, U_.data(), c_);
         }
         for (Index q = 0; q < h_.group; ++q) {
             const T* Q = channels_ ? times_e(query(q)) : query(q);
@@ -195,8 +192,7 @@ private:
                     columns >= NV * L ? simd::load(v + x * L) : simd::load_part(v + x * L, columns - x * L);
                 t.acc[k][x] = value - t.acc[k][x];
             }
-            if (residual_)
-                exact::store_row<T, NV>(residual_ + (start_ + i + k) * h_.dv + from_ + at, t.acc[k], columns);
+            if (residual_) store_row<T, NV>(residual_ + (start_ + i + k) * h_.dv + from_ + at, t.acc[k], columns);
             for (int x = 0; x < NV; ++x) {
                 t.acc[k][x] *= h_.beta[start_ + i + k];
                 simd::store(U + (i + k) * W + x * L, t.acc[k][x]);
@@ -214,11 +210,11 @@ private:
         const T* A = scores + i * keys_;
         const T* U = U_.data() + at * c_;
         t.multiply(A, keys_, 1, U, W, i);
-        exact::add_triangle(t, A + i, keys_, U + i * W);
+        add_triangle(t, A + i, keys_, U + i * W);
         for (int row = 0; row < R; ++row) {
             if (h_.scale != T(1))
                 for (int v = 0; v < NV; ++v) t.acc[row][v] *= h_.scale;
-            exact::store_row<T, NV>(O + (i + row) * h_.dv + at, t.acc[row], columns_ - at);
+            store_row<T, NV>(O + (i + row) * h_.dv + at, t.acc[row], columns_ - at);
         }
     }
 
@@ -256,7 +252,7 @@ private:
     Buffer<T> U_, S_;                                          // panels of [c, columns], [dk, columns]
     Buffer<T> a_, e_, lambda_;                                 // [c] or [c, dk], [c, keys]
     Buffer<T> weighted_, w_, scaled_, factors_, keys_scaled_;  // [c, dk]
-    exact::Prefetch prefetch_;
+    Prefetch prefetch_;
     Index start_ = 0, n_ = 0;
     const T* K_ = nullptr;
 };

@@ -1,6 +1,6 @@
 // The chunkwise form in its definition: products over chunks of tokens, the state handed from chunk to chunk.
 //
-// In a chunk with incoming state S_0, unrolling the recurrence (002; Yang et al. 2024, §3; derivation in
+// In a chunk with incoming state S_0, unrolling the recurrence (gates; Yang et al. 2024, §3; derivation in
 // proofs/gates.md):
 //
 //   Λ_tj = Π_{s=j+1..t} a_s (j <= t),  e_t = Π_{s<=t} a_s,  w_j = Λ_{last,j}      a = e^g, so all of them in [0, 1]
@@ -48,7 +48,7 @@ public:
     template <class Out, class X>
     void scores(Out&& out, const X& x, Index columns) const {
         out.setConstant(T(0));
-        exact::add_product(out, x, keys.topRows(columns).transpose());
+        add_product(out, x, keys.topRows(columns).transpose());
         if (h_.gates == 1)
             for (Index j = 0; j < columns; ++j) out(0, j) = lambda(0, j) == T(0) ? T(0) : out(0, j) * lambda(0, j);
     }
@@ -76,7 +76,6 @@ public:
 // delta rule, n(n-1)/2·(dk + dv). Memory n·(dk + dv) + n²·(group + 1).
 template <class T>
 void one_chunk(const Head<T>& h, Index start, Index n) {
-    using exact::add_product;
     const auto K = h.K().middleRows(start, n);
     auto S = h.state();
     DecayedKeys<T> decayed(h, start, n);
@@ -118,7 +117,7 @@ void chunkwise(const Head<T>& h, Index C) {
     for (Index start = 0; start < h.N; start += C) one_chunk(h, start, std::min(C, h.N - start));
 }
 
-// The parallel form: the sequence as one chunk, O(N²·(dk + dv)) time and N²·group memory (002: C = n_seq).
+// The parallel form: the sequence as one chunk, O(N²·(dk + dv)) time and N²·group memory (gates: C = n_seq).
 template <class T>
 void parallel(const Head<T>& h) {
     if (h.N > 0) one_chunk(h, 0, h.N);

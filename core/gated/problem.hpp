@@ -1,19 +1,16 @@
 // What the gated and delta-rule family computes, in the terms of the ONNX operator LinearAttention (opset 27):
 //
-//   S'  = diag(e^{g_t}) S_{t-1}                       the decay gate, one per head or one per key channel (002)
+//   S'  = diag(e^{g_t}) S_{t-1}                       the decay gate, one per head or one per key channel (gates)
 //   u_t = v_t, or with the delta rule β_t (v_t - S'ᵀ k_t)
 //   S_t = S' + k_t u_tᵀ
 //   o_t = scale · S_tᵀ q_t
 #pragma once
 
-#include "core/exact/problem.hpp"
+#include "core/kit/views.hpp"
 
 namespace causeway::gated {
 
-using exact::ConstView;
-using exact::Matrix;
-using exact::Scratch;
-using exact::View;
+using namespace kit;  // views, products and panels by their plain names
 
 enum class Update { linear, gated, delta, gated_delta };  // gated_delta: both the gate and the delta rule
 

@@ -9,11 +9,12 @@
 #include "core/kit/check.hpp"
 
 namespace causeway {
+
+using namespace kit;
+
 namespace {
 
-using exact::ConstView;
 using exact::Dimensions;
-using exact::Scratch;
 using gradient::GradProblem;
 
 constexpr Index default_block = 64;
@@ -75,7 +76,7 @@ void normalised(const GradProblem<T>& all, Index head, Index d) {
     if (p.dg) p.dg += head * N;
     p.dS += head * state.size();
     gradient::run_chunkwise_grad(p);
-    exact::View<T>(all.dv + head * N * d, N, d) = dwide.leftCols(d);
+    View<T>(all.dv + head * N * d, N, d) = dwide.leftCols(d);
 }
 
 template <class T>

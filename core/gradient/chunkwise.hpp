@@ -31,7 +31,7 @@
 
 namespace causeway::gradient {
 
-// Y += Sᵀ X, S lower triangular; what stands above its diagonal is not read, as in exact::add_lower_product.
+// Y += Sᵀ X, S lower triangular; what stands above its diagonal is not read, as in add_lower_product.
 template <class Out, class L, class In>
 void add_lower_transposed_product(Out&& Y, const L& S, const In& X) {
     using T = typename std::decay_t<Out>::Scalar;
@@ -40,7 +40,7 @@ void add_lower_transposed_product(Out&& Y, const L& S, const In& X) {
         const Index end = std::min(start + strip, S.cols()), below = S.rows() - end;
         const Index n = end - start;
         if (below > 0)
-            exact::add_product(Y.middleRows(start, n), S.block(end, start, below, n).transpose(), X.bottomRows(below));
+            add_product(Y.middleRows(start, n), S.block(end, start, below, n).transpose(), X.bottomRows(below));
         for (Index j = start; j < end; ++j)
             for (Index t = j; t < end; ++t) Y.row(j) += S(t, j) * X.row(t);
     }
@@ -87,15 +87,13 @@ struct GateColumn {
 // channel, of width one: n² multiplies more, dk times.
 template <class T>
 void one_chunk(const GradHead<T>& d, Index start, Index n, const ConstView<T>& S0) {
-    using exact::add_lower_product;
-    using exact::add_product;
     const gated::Head<T>& h = d.in;
     const bool delta = h.beta != nullptr;
     const Index group = h.group, only_delta = delta ? n : 0;
     const auto K = h.K().middleRows(start, n);
     const auto Q = [&](Index i) { return h.Q(i).middleRows(start, n); };
     const auto of = [&](auto& X, Index i) { return X.middleRows(i * n, n); };  // the part of the i-th query head
-    const auto lower = [](auto&& out, const auto& X, const auto& Y) { exact::masked_product<T>(out, X, Y, nullptr); };
+    const auto lower = [](auto&& out, const auto& X, const auto& Y) { masked_product<T>(out, X, Y, nullptr); };
     GateColumn<T> gate(h, n);
     Scratch<T> A(group * n, n), M(only_delta, n), scores(n, n), P(n, n), Z(n, n);
     Scratch<T> Qe(group * n, h.dk), Ke(only_delta, h.dk), Kw(n, h.dk), D(group * n, h.dv), U(n, h.dv),

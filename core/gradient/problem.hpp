@@ -7,10 +7,7 @@
 
 namespace causeway::gradient {
 
-using exact::ConstView;
-using exact::Matrix;
-using exact::Scratch;
-using exact::View;
+using namespace kit;  // views, products and panels by their plain names
 
 // One head of keys and values with the queries that share its state. `in` is the problem of the forward pass: its S is
 // the state before the first token and is not changed, its O is not read.
@@ -44,6 +41,8 @@ struct GradProblem {
     T* dg = nullptr;
     T* dbeta = nullptr;
     T* dS = nullptr;
+
+    Index all_heads() const { return in.all_heads(); }
 
     GradHead<T> head(Index h) const {
         GradHead<T> out;

@@ -18,7 +18,6 @@ namespace causeway::gradient {
 // O(N·dk·dv) time and, for the states, N·dk·dv memory: the oracle of the gradients.
 template <class T>
 void recurrent(const GradHead<T>& d) {
-    using exact::add_product;
     using std::exp;
     const gated::Head<T>& h = d.in;
     const Index rows = h.dk;

@@ -5,7 +5,7 @@
 
 #include "core/base/text.hpp"
 
-namespace causeway {
+namespace causeway::kit {
 
 std::array<Index, 4> four_sizes(const Tensor& A, const char* name) {
     const int n = A.ndim();
@@ -58,4 +58,4 @@ AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v
     return {Q[0], K[1], K[1] == 0 ? 1 : Q[1] / K[1], Q[2], K[2], Q[3], V[3]};
 }
 
-}  // namespace causeway
+}  // namespace causeway::kit

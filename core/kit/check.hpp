@@ -7,7 +7,7 @@
 
 #include "core/tensor/tensor.hpp"
 
-namespace causeway {
+namespace causeway::kit {
 
 // Sizes of a tensor [batch, heads, length, width] with leading dimensions left out. Throws Error for another number of
 // them.
@@ -33,4 +33,4 @@ struct AttentionSizes {
 // all is well.
 AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length);
 
-}  // namespace causeway
+}  // namespace causeway::kit

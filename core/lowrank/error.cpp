@@ -11,6 +11,9 @@
 #include "core/tensor/singular.hpp"
 
 namespace causeway {
+
+using namespace kit;
+
 namespace {
 
 using lowrank::ConstView;
@@ -179,7 +182,7 @@ Both norms_of(const Tile& tile, Index N, bool mask, double tolerance, Index iter
     const Index strips = (N + tile_rows - 1) / tile_rows;
     std::vector<std::array<double, kinds>> squares(static_cast<std::size_t>(strips));
     const bool keep = N <= largest_dense;
-    exact::Scratch<double> dense_A(keep ? N : 0, keep ? N : 0), dense_delta(keep ? N : 0, keep ? N : 0);
+    Scratch<double> dense_A(keep ? N : 0, keep ? N : 0), dense_delta(keep ? N : 0, keep ? N : 0);
     each_block(
         N,
         [&](Index i, Index m) {
@@ -376,7 +379,7 @@ LowRankErrors lowrank_error(const Tensor& q, const Tensor& k, const Tensor& B, c
     const Tensor Q = q.to(DType::f64), K = k.to(DType::f64), b = B.to(DType::f64), c = C.to(DType::f64);
     const Tensor V = o.v ? o.v->to(DType::f64) : Tensor();
     const Index r = B.shape().back(), w = o.v ? o.v->shape().back() : 0;
-    exact::Scratch<double> scaled(N, d);
+    Scratch<double> scaled(N, d);
     LowRankErrors out;
     for (Index h = 0; h < heads.count; ++h) {
         scaled = scale * ConstView<double>(Q.data<double>() + h * N * d, N, d);

@@ -26,24 +26,23 @@ template <class T>
 class Panels {
 public:
     explicit Panels(const Matrix<double>& omega)
-        : d_(omega.cols()), m_(omega.rows()), W_(exact::panels<T>(m_) * exact::panel_width<T> * d_) {
+        : d_(omega.cols()), m_(omega.rows()), W_(panels<T>(m_) * panel_width<T> * d_) {
         const Matrix<T> transposed = omega.transpose().template cast<T>();
         std::fill_n(W_.data(), W_.size(), T(0));
-        exact::pack_rows(transposed.data(), d_, m_, m_, W_.data(), d_);
+        pack_rows(transposed.data(), d_, m_, m_, W_.data(), d_);
     }
 
     // Y = X ωᵀ, X [n, d], Y [n, m]
     void multiply(const T* X, Index n, T* Y) const {
-        constexpr Index width = exact::panel_width<T>;
+        constexpr Index width = panel_width<T>;
         for (Index c = 0; c < m_; c += width) {
             const Index columns = std::min(width, m_ - c);
-            exact::vectors_of_panel(columns, simd::lanes<T>, [&](auto vectors) {
-                exact::each_row_tile(n, [&](auto rows, Index i) {
+            vectors_of_panel(columns, simd::lanes<T>, [&](auto vectors) {
+                each_row_tile(n, [&](auto rows, Index i) {
                     simd::Tile<T, rows, vectors> tile;
                     tile.clear();
                     tile.multiply(X + i * d_, d_, 1, W_.data() + c * d_, width, d_);
-                    for (int k = 0; k < rows; ++k)
-                        exact::store_row<T, vectors>(Y + (i + k) * m_ + c, tile.acc[k], columns);
+                    for (int k = 0; k < rows; ++k) store_row<T, vectors>(Y + (i + k) * m_ + c, tile.acc[k], columns);
                 });
             });
         }
@@ -118,7 +117,7 @@ void favor(const Head<T>& h) {
 Method favor_method() {
     Method m;
     m.name = "favor+";
-    m.source = "Choromanski et al. 2021; 000 section 4.1";
+    m.source = "Choromanski et al. 2021; fleet section 4.1";
     m.formula = "exp(ωᵀx − |x|²/2) / √r";
     m.time = "O(Nrd)";
     m.rank = "number of random features";

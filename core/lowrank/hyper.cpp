@@ -64,7 +64,7 @@ void hyper(const Head<double>& h) {
 Method hyper_method() {
     Method m;
     m.name = "hyper";
-    m.source = "Han et al. 2023; 000 table 5";
+    m.source = "Han et al. 2023; fleet table 5";
     m.formula = "exp(q k_Jᵀ) N/r outside of the blocks that sorting by hash makes, exact inside";
     m.time = "O(N(r + block)d + N log N)";
     m.rank = "number of sampled columns";

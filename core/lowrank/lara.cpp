@@ -95,7 +95,7 @@ void lara(const Head<double>& h) {
 Method lara_method() {
     Method m;
     m.name = "lara";
-    m.source = "Zheng, Wang and Kong 2022; 000 section 4.1";
+    m.source = "Zheng, Wang and Kong 2022; fleet section 4.1";
     m.formula = "B = α N(ω; 0, I) / N(ω; q̃ + k̃, I) ξ(q, ω), C = ξ(k, ω)";
     m.time = "O(Nrd + r²d)";
     m.rank = "number of proposals, one random feature from each";

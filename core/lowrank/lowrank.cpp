@@ -127,11 +127,11 @@ Index rank_of(const Method& m, const Size& size, const Settings& settings, const
 
 // The queries or keys of a head times the square root of the scale, as T.
 template <class T>
-void scaled(const Tensor& x, Index head, double root, exact::Scratch<T>& out) {
+void scaled(const Tensor& x, Index head, double root, Scratch<T>& out) {
     visit(x.dtype(), [&](auto zero) {
         const auto* from = x.data<decltype(zero)>() + head * out.size();
         T* to = out.data();
-        lowrank::each_block(
+        kit::each_block(
             out.size(),
             [&](Index first, Index n) {
                 for (Index i = first; i < first + n; ++i) to[i] = static_cast<T>(from[i]) * static_cast<T>(root);
@@ -158,7 +158,7 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
     bool all_finite = true;
     const Index N = size.N, d = size.d;
     const bool rounded = out.B.dtype() != dtype_of<T>;
-    exact::Scratch<T> Q(N, d), K(N, d), B(rounded ? N : 0, r), C(rounded ? N : 0, r);
+    Scratch<T> Q(N, d), K(N, d), B(rounded ? N : 0, r), C(rounded ? N : 0, r);
     const double root = std::sqrt(scale);
     for (Index h = 0; h < heads; ++h) {
         interrupt::check();
@@ -183,7 +183,7 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
         for (const auto& [from, to] : {std::pair<const T*, float*>{b, out.B.data<float>()}, {c, out.C.data<float>()}}) {
             const T* source = from;
             float* target = to + h * N * r;
-            lowrank::each_block(
+            kit::each_block(
                 N * r,
                 [&](Index first, Index n) {
                     std::transform(source + first, source + first + n, target + first,

@@ -51,7 +51,7 @@ void nystrom(const Head<double>& h) {
 Method nystrom_method() {
     Method m;
     m.name = "nystrom";
-    m.source = "Xiong et al. 2021; Razavi et al. 2014; 000 section 4.1";
+    m.source = "Xiong et al. 2021; Razavi et al. 2014; fleet section 4.1";
     m.formula = "exp(q k̃ᵀ) exp(q̃ k̃ᵀ)⁺ exp(q̃ kᵀ)";
     m.time = "O(Nrd + Nr² + r³)";
     m.rank = "number of landmarks, means of segments";

@@ -8,16 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "core/base/parallel.hpp"
-#include "core/exact/problem.hpp"
+#include "core/kit/spread.hpp"
+#include "core/kit/views.hpp"
 #include "core/tensor/random.hpp"
 
 namespace causeway::lowrank {
 
-using exact::ConstView;
-using exact::Matrix;
-using exact::Scratch;
-using exact::View;
+using namespace kit;  // views, products and panels by their plain names
+
 using Vector = Eigen::VectorXd;
 
 // What may be set beside rank, seed and scale. Truth values are 0 and 1.
@@ -72,12 +70,6 @@ struct Head {
     Index r() const { return B.cols(); }
     double operator[](const char* option) const { return settings.at(option); }
 };
-
-// f(first row, rows) for blocks of rows, spread over the threads.
-template <class F>
-void each_block(Index N, F&& f, Index block = 256) {
-    parallel_for((N + block - 1) / block, [&](Index i) { f(i * block, std::min(block, N - i * block)); });
-}
 
 // Y = exp(Q Kᵀ) X in tiles, never the whole matrix. Q [M, d], K [N, d], X [N, l], Y [M, l]. O(MN(d + l)).
 void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, const Matrix<double>& X, View<double> Y);

@@ -19,7 +19,7 @@ struct Method {
     // Whether an entry of B Cᵀ depends on other tokens than its two (one number common to all rows of B, and its
     // inverse in C, does not count). Where it does (landmarks, samples, codes, singular vectors), masking B Cᵀ does not
     // make the output causal: it is meant for a prompt, whose tokens are all known, and nothing leaks into tokens
-    // generated after it (000 section 4.1, claims A12).
+    // generated after it (fleet section 4.1, claims A12).
     bool future = false;
     bool seeded = false;
     bool values = false;  // takes the option v: values, whose lengths weigh the keys

@@ -58,7 +58,7 @@ void rsvd(const Head<double>& h) {
 Method rsvd_method() {
     Method m;
     m.name = "rsvd";
-    m.source = "Halko, Martinsson and Tropp 2011; 000 section 2";
+    m.source = "Halko, Martinsson and Tropp 2011; fleet section 2";
     m.formula = "Q_Y Q_Yᵀ A, of it the largest singular values";
     m.time = "O(power · N²(r + d))";
     m.rank = "number of singular values kept";

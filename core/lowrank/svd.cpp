@@ -37,7 +37,7 @@ void svd(const Head<double>& h) {
 Method svd_method() {
     Method m;
     m.name = "svd";
-    m.source = "Eckart and Young 1936; 000 section 2";
+    m.source = "Eckart and Young 1936; fleet section 2";
     m.formula = "U_r Σ_r V_rᵀ";
     m.time = "O(N³)";
     m.rank = "number of singular values kept";

@@ -1,5 +1,5 @@
-// Online softmax over tiles of keys: never more scores than those of a tile (004, Section 3; Rabe & Staats 2021; Dao et
-// al. 2022). A tile of scores with a new maximum m' scales what was summed before by e^{m - m'}.
+// Online softmax over tiles of keys: never more scores than those of a tile (tree, Section 3; Rabe & Staats 2021; Dao
+// et al. 2022). A tile of scores with a new maximum m' scales what was summed before by e^{m - m'}.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,6 @@ namespace causeway::softmax {
 // exponential, a difference and dv + 1 multiplies. O(rows·M·(d + dv)) time, O(tile) memory.
 template <class T>
 void flash(const Head<T>& h, Index tile, Index from, Index to) {
-    using exact::add_product;
     using std::exp;
     const ConstView<T> K(h.k, h.M, h.d), V(h.v, h.M, h.dv);
     Scratch<T> s(1, std::min(tile, h.M));

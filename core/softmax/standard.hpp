@@ -12,7 +12,6 @@ namespace causeway::softmax {
 // and an exponential, a query dv divisions. O(rows·M·(d + dv)) time, O(M) memory.
 template <class T>
 void standard(const Head<T>& h, Index from, Index to) {
-    using exact::add_product;
     using std::exp;
     const ConstView<T> K(h.k, h.M, h.d), V(h.v, h.M, h.dv);
     Scratch<T> s(1, h.M);

@@ -52,7 +52,7 @@ CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const 
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
-    check_scale(o.scale, n.dtype);
+    causeway::kit::check_scale(o.scale, n.dtype);
     if (n.dtype == DType::f16 && (o.normalize || o.scale != 1)) {
         // Sums above 65504 would be Inf in the output before it is divided or scaled.
         CausalResult wide = causal_linear_attention(B.to(DType::f32, o.stream), C.to(DType::f32, o.stream),

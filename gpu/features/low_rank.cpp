@@ -16,8 +16,8 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     const auto& method = lowrank::method(name);
     if (!low_rank_takes(method.name))
         fail("device: ", method.name, " does not run on the GPU, expected favor+, rfa, taylor or hedgehog there");
-    const auto n = four_sizes(q.form(), "q");
-    check_like("k", k.form(), q.form(), "q");
+    const auto n = causeway::kit::four_sizes(q.form(), "q");
+    causeway::kit::check_like("k", k.form(), q.form(), "q");
     if (k.shape() != q.shape()) fail("k: ", k.shape().text(), ", expected ", q.shape().text(), " like q");
     constexpr Index widest = 256;
     if (n[2] == 0 || n[3] == 0) fail("q: ", q.shape().text(), ", expected a length and a width of at least 1");

@@ -20,7 +20,7 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     if (dO.shape() != V.shape()) fail("dO: ", dO.shape().text(), ", expected ", V.shape().text(), " like V");
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
     causeway::exact::check_decay(o.decay, n.heads);
-    check_scale(o.scale, n.dtype);
+    causeway::kit::check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);
     if (o.block) fail("block: given, but on the GPU the chunks of the gradient have one length");
     if (o.normalize && n.d >= 256)

@@ -23,9 +23,9 @@ struct Traffic {
     Index loads = 0, stores = 0;
 };
 
-// Algorithm 1 of 000 (5 of 001) line by line, indices repaired: l¹ .. l^r, T_r tiles of rows, a short last tile. Line
-// 14 computes diag(C)V and its sum anew. carries = false leaves out l and m; row tiles from `named` on have no B_i,
-// C_i.
+// Algorithm 1 of fleet (5 of leet) line by line, indices repaired: l¹ .. l^r, T_r tiles of rows, a short last tile.
+// Line 14 computes diag(C)V and its sum anew. carries = false leaves out l and m; row tiles from `named` on have no
+// B_i, C_i.
 template <class T>
 Mat<T> algorithm_1(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index Br, Index Bc, bool divides, Traffic& moved,
                    bool carries = true, Index named = std::numeric_limits<Index>::max()) {
@@ -84,7 +84,7 @@ Mat<T> algorithm_1(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index Br, 
 Matrix side_by_side(const Causal& x, Index Br, Index Bc, std::int64_t& carried) {
     struct Column {
         Index k, cols;
-        exact::Scratch<double> l, m;
+        kit::Scratch<double> l, m;
     };
     Matrix out = zeros<double>(x.N(), x.d());
     const auto before = memory::current();
@@ -97,7 +97,7 @@ Matrix side_by_side(const Causal& x, Index Br, Index Bc, std::int64_t& carried) 
     for (Index start = 0; start < x.N(); start += Br) {
         const Index n = std::min(Br, x.N() - start);
         for (Column& w : columns) {
-            exact::Scratch<double> X(n, w.cols), y(n, 1), divisor(n, 1);
+            kit::Scratch<double> X(n, w.cols), y(n, 1), divisor(n, 1);
             divisor.setZero();
             for (Index j = 0; j < x.r(); ++j) {
                 for (Index p = 0; p < n; ++p) {
@@ -150,7 +150,7 @@ TEST_CASE("D1: a mask on a matrix of rank 1", "[proofs][fleet]") {
         most = worst(most, roundings(library(x, "fleet-untiled", 0, 1, DType::f32), definition(x), absolute(x), u32) /
                                real(N + 5));
     }
-    claim("D1", "(7) of 000, (5) of 001: error of an entry over N + r roundings",
+    claim("D1", "(7) of fleet, (5) of leet: error of an entry over N + r roundings",
           "Float32, N = 1, 33, 200, r = 5, d = 3", most, 1);
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("D3, D4: what Algorithm 1 computes, holds and moves", "[proofs][fleet]
     exactly("D4", "Bc = d: the fewest loads, Nd + 2Nr", "N = 40, r = 3, d = 5", moved.loads, 40 * 5 + 2 * 40 * 3);
     Matrix O = zeros<double>(40, 5);
     const auto einsum = peak_scalars<double>([&] {
-        exact::Scratch<double> all(3 * 40, 5);  // the r summands of (7)
+        kit::Scratch<double> all(3 * 40, 5);  // the r summands of (7)
         for (Index j = 0; j < 3; ++j)
             for (Index i = 0; i < 40; ++i) {
                 all.row(j * 40 + i) = x.C(i, j) * x.V.row(i);
@@ -356,8 +356,8 @@ TEST_CASE("D7: two papers on the speed of FleetAttention", "[proofs][fleet]") {
     double least = INFINITY;
     for (const std::string other : {"Cdotp", "Bb", "Recur", "LA"})
         least = std::min(least, fleet / t.number({{"method", other}, {"seq_len_tokens", "100000"}}, "latency_mean_s"));
-    published_fails("D7", "000: fastest beyond 64k. 001 Table 3: FA takes, over the next slowest of four", "N = 100000",
-                    least, 1.5);
+    published_fails("D7", "fleet: fastest beyond 64k. leet Table 3: FA takes, over the next slowest of four",
+                    "N = 100000", least, 1.5);
     claim("D7", "FA over LA there, 32.7", "N = 100000",
           std::abs(fleet / t.number({{"method", "LA"}, {"seq_len_tokens", "100000"}}, "latency_mean_s") - 32.7), 0.05);
     exactly("D7", "operations do not tell: untiled FleetAttention less row-based", "N = 100, r = 5, d = 3",

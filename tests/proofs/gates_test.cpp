@@ -239,7 +239,7 @@ namespace {
 // Chunks of C on numbers that count. dense: whole tiles; skips: no product with the zero state of the first chunk, no
 // update after the last.
 std::int64_t hybrid(Index n, Index dk, Index dv, Index C, bool dense, bool skips) {
-    using exact::add_product;
+    using kit::add_product;
     const Mat<Counted> Q = Mat<Counted>::Constant(n, dk, Counted(1)), V = Mat<Counted>::Constant(n, dv, Counted(1));
     Mat<Counted> S = zeros<Counted>(dk, dv), O = zeros<Counted>(n, dv);
     counted = {};

@@ -82,7 +82,7 @@ OperationCount counted_ones(Index N, Index r, Index d, F&& f) {
     return count([&] { f(head); });
 }
 
-// Algorithm 4 of 001, Algorithm 3 with w = 1. As printed the parts are put together as [[O1, 0], [O3, O2]]; repaired,
+// Algorithm 4 of leet, Algorithm 3 with w = 1. As printed the parts are put together as [[O1, 0], [O3, O2]]; repaired,
 // stacked as [O1; O3 + O2]. 0⁰ = 1.
 Matrix algorithm_4(const Causal& x, double w, Index t, bool printed) {
     const Index n = x.N();
@@ -106,7 +106,7 @@ Matrix algorithm_4(const Causal& x, double w, Index t, bool printed) {
     return out;
 }
 
-using Rows = exact::Scratch<double>;
+using Rows = kit::Scratch<double>;
 
 // The printed recursion with its parts in memory of their own: O1, O2, then O3, added to O2, then both copied into the
 // result, which is made last. `into`: where the result of the whole call goes.
