@@ -11,7 +11,7 @@ local causeway = ...
 -- Okabe and Ito's colours, told apart by colour-blind readers too; yellow, too pale on white, made darker.
 local palette = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4d4d4d", "#8c6d1f" }
 local point_types = { 7, 5, 9, 13, 11, 15, 6, 4 }
-local most_points = 20000 -- of one curve; of more, evenly spread ones are drawn
+local max_points = 20000 -- of one curve; of more, evenly spread ones are drawn
 local styles = { lines = true, points = true, linespoints = true, dashed = true }
 local legends = {
   ["right"] = "outside right top", ["below"] = "bmargin center horizontal", ["top left"] = "inside left top",
@@ -74,7 +74,7 @@ end
 local function error_ends(given, name, n)
   if given == nil then return nil end
   local function values(list, called)
-    local numbers, m = causeway._numbers(list, called, most_points)
+    local numbers, m = causeway._numbers(list, called, max_points)
     if m ~= n then raise(string.format("%s: %s has %d values, expected %d like y", name, called, m, n)) end
     return numbers
   end
@@ -92,10 +92,10 @@ end
 -- One curve with checked numbers: points {x, y, low and high end of the error bar}, false where a line has a gap.
 local function read_series(given, name, log_x, log_y)
   given = named_series(given, name)
-  local y, n = causeway._numbers(given.y, "y", most_points)
+  local y, n = causeway._numbers(given.y, "y", max_points)
   local x, m
   if given.x ~= nil then
-    x, m = causeway._numbers(given.x, "x", most_points)
+    x, m = causeway._numbers(given.x, "x", max_points)
     if m ~= n then raise(string.format("%s: y has %d values, expected %d like x", name, n, m)) end
   end
   local ends = error_ends(given.error, name, n)
@@ -137,7 +137,7 @@ end
 
 local function read_ticks(name, value)
   if value == nil then return nil end
-  local ticks = causeway._numbers(value, name, most_points)
+  local ticks = causeway._numbers(value, name, max_points)
   table.sort(ticks)
   return ticks
 end
