@@ -1,3 +1,4 @@
+// What every binding uses. Knows the Lua API and core's tensors and errors, no family of functions.
 #include "lua/bind/bind.hpp"
 
 #include <algorithm>
@@ -197,35 +198,35 @@ bool Options::has(const char* key) const {
     return given;
 }
 
-double Options::number(const char* key, double otherwise) const {
-    const double value = push(key) == LUA_TNIL ? otherwise : check_number(L_, -1, key);
+double Options::number(const char* key, double default_value) const {
+    const double value = push(key) == LUA_TNIL ? default_value : check_number(L_, -1, key);
     lua_pop(L_, 1);
     return value;
 }
 
-Index Options::integer(const char* key, Index otherwise) const {
-    const Index value = push(key) == LUA_TNIL ? otherwise : check_integer(L_, -1, key);
+Index Options::integer(const char* key, Index default_value) const {
+    const Index value = push(key) == LUA_TNIL ? default_value : check_integer(L_, -1, key);
     lua_pop(L_, 1);
     return value;
 }
 
-bool Options::boolean(const char* key, bool otherwise) const {
+bool Options::boolean(const char* key, bool default_value) const {
     const int type = push(key);
     if (type != LUA_TNIL && type != LUA_TBOOLEAN) wrong_type(L_, -1, key, "true or false");
-    const bool value = type == LUA_TNIL ? otherwise : lua_toboolean(L_, -1) != 0;
+    const bool value = type == LUA_TNIL ? default_value : lua_toboolean(L_, -1) != 0;
     lua_pop(L_, 1);
     return value;
 }
 
-std::string Options::string(const char* key, const std::string& otherwise) const {
-    const std::string value = push(key) == LUA_TNIL ? otherwise : check_string(L_, -1, key);
+std::string Options::string(const char* key, const std::string& default_value) const {
+    const std::string value = push(key) == LUA_TNIL ? default_value : check_string(L_, -1, key);
     lua_pop(L_, 1);
     return value;
 }
 
-std::string Options::choice(const char* key, const std::string& otherwise,
+std::string Options::choice(const char* key, const std::string& default_value,
                             const std::vector<std::string>& choices) const {
-    const std::string value = string(key, otherwise);
+    const std::string value = string(key, default_value);
     for (const auto& name : choices) {
         if (name == value) return value;
     }

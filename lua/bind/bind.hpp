@@ -103,12 +103,13 @@ public:
     // The value pushed on the stack (nil where not given); returns its Lua type.
     int push(const char* key) const;
     // Throw Error when the value has another type: `decay: expected a number, got a string`.
-    double number(const char* key, double otherwise) const;
-    Index integer(const char* key, Index otherwise) const;
-    bool boolean(const char* key, bool otherwise) const;
-    std::string string(const char* key, const std::string& otherwise) const;
+    double number(const char* key, double default_value) const;
+    Index integer(const char* key, Index default_value) const;
+    bool boolean(const char* key, bool default_value) const;
+    std::string string(const char* key, const std::string& default_value) const;
     // One of the choices; another string is an error that names the nearest.
-    std::string choice(const char* key, const std::string& otherwise, const std::vector<std::string>& choices) const;
+    std::string choice(const char* key, const std::string& default_value,
+                       const std::vector<std::string>& choices) const;
 
 private:
     lua_State* L_;

@@ -11,7 +11,6 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/tensor_args.hpp"
-#include "lua/shell/about.hpp"
 #ifdef CAUSEWAY_GPU
 #include "gpu/base/device.hpp"
 #include "gpu/base/error.hpp"

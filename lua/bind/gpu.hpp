@@ -22,6 +22,7 @@ std::size_t gpu_bytes();
 // Whether a GPU can be used; if not, one sentence of why.
 bool gpu_available(std::string* why = nullptr);
 std::string gpu_name();  // of the device that is used, where there is one
+std::string gpu_text();  // its name, or "no GPU: WHY"
 
 // Whether a method of causal linear attention has a form for the GPU in this program.
 bool runs_on_gpu(const std::string& method);

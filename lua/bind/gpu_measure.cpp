@@ -1,9 +1,15 @@
-// Time, memory and random numbers on the GPU.
+// What GPU there is; time, memory and random numbers on it.
 #include "lua/bind/gpu.hpp"
 
 #include "lua/bind/families.hpp"
 
 namespace causeway::lua {
+
+std::string gpu_text() {
+    std::string why;
+    return gpu_available(&why) ? gpu_name() : "no GPU: " + why;
+}
+
 namespace {
 
 // has_gpu() -> true and its name, or false and why not

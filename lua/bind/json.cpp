@@ -1,3 +1,4 @@
+// An encoder that walks Lua values and a decoder that builds them as the parser of nlohmann/json meets them.
 #include "lua/bind/json.hpp"
 
 #include <algorithm>

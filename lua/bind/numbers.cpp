@@ -29,12 +29,12 @@ Buffer<double> check_numbers(lua_State* L, int index, const char* argument) {
 
 namespace {
 
-// _numbers(list or Tensor, argument name, most) -> array, how many there were. Of more than `most` numbers evenly
+// _numbers(list or Tensor, argument name, max) -> array, how many there were. Of more than `max` numbers evenly
 // spread ones are taken, the first and the last among them.
 int numbers(lua_State* L) {
     const std::string argument = check_string(L, 2, "argument");
     const Buffer<double> all = check_numbers(L, 1, argument.c_str());
-    const Index n = std::min(all.size(), check_integer(L, 3, "most"));
+    const Index n = std::min(all.size(), check_integer(L, 3, "max"));
     lua_createtable(L, static_cast<int>(n), 0);
     for (Index i = 0; i < n; ++i) {
         const auto at = n < all.size()

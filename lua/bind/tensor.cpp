@@ -1,4 +1,4 @@
-// The type Tensor in Lua: its metatable. The functions are in lua/tensor_*.cpp.
+// The type Tensor in Lua: its metatable. The functions are in tensor_*.cpp beside it.
 #include <algorithm>
 
 #include "core/tensor/format.hpp"

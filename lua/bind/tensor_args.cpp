@@ -168,11 +168,11 @@ void refuse_parameter(lua_State* L, int index, const char* function, const char*
     fail(function, ": argument ", index, ": ", came, ", expected none: ", why);
 }
 
-void refuse_more(lua_State* L, int most, const char* function) {
-    for (int i = most + 1; i <= lua_gettop(L); ++i) {
+void refuse_more(lua_State* L, int max_arguments, const char* function) {
+    for (int i = max_arguments + 1; i <= lua_gettop(L); ++i) {
         if (lua_isstring(L, i))
-            fail(function, ": argument ", i, ": a ", type_name(L, i), ", expected ", most,
-                 most == 1 ? " argument" : " arguments");
+            fail(function, ": argument ", i, ": a ", type_name(L, i), ", expected ", max_arguments,
+                 max_arguments == 1 ? " argument" : " arguments");
     }
 }
 

@@ -49,7 +49,7 @@ int check_dim(lua_State* L, int index, const Tensor& a, const char* function);
 void refuse_parameter(lua_State* L, int index, const char* function, const char* why);
 // Throws Error, naming the function, where a number or a string comes after its `most` arguments. Tensors and tables
 // may be further results of a call, as in abs(linear_attention(q, k, v)).
-void refuse_more(lua_State* L, int most, const char* function);
+void refuse_more(lua_State* L, int max_arguments, const char* function);
 
 // The families of functions; each adds its own.
 void add_tensor_construction(lua_State* L);  // lua/bind/tensor_create.cpp

@@ -56,11 +56,11 @@ end
 local option_keys = { "lengths", "batch", "heads", "rank", "dim", "decay", "normalize", "dtype", "repeats", "timeout",
   "methods", "seed", "show" }
 
-local function whole(options, name, otherwise, least)
+local function whole(options, name, default, min)
   local value = options[name]
-  if value == nil then return otherwise end
-  if not math.tointeger(value) or value < least then
-    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value), least))
+  if value == nil then return default end
+  if not math.tointeger(value) or value < min then
+    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value), min))
   end
   return math.tointeger(value)
 end
@@ -182,14 +182,14 @@ local function measure(candidate, inputs, reference, options, tolerance, repeats
     return row
   end
   -- Memory is that of a call after the first, in which "auto" tries its candidates.
-  local times, most = {}, 0
+  local times, peak = {}, 0
   for i = 1, repeats do
     O = nil -- luacheck: ignore 311 (what the last call returned is garbage while the next one runs)
     -- luacheck: ignore 311
     O, times[i], memory = causeway.measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
-    most = math.max(most, memory)
+    peak = math.max(peak, memory)
   end
-  row.memory = most
+  row.memory = peak
   local s = causeway._summary(times)
   row.mean, row.std, row.minimum, row.median = s.mean, s.std, s.minimum, s.median
   return row

@@ -5,7 +5,7 @@ local causeway = ...
 local colours = { "#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58" }
 local colours_256 = { 230, 193, 151, 115, 73, 38, 26, 19, 17 } -- their nearest among a terminal's 256
 local shades = { " ", "░", "▒", "▓", "█" }
-local most_cells = 512 -- a side; of a larger matrix the means over cells are drawn
+local max_cells = 512 -- a side; of a larger matrix the means over cells are drawn
 
 local raise = causeway._raise
 
@@ -75,7 +75,7 @@ function causeway.heatmap(A, options)
     raise(string.format('heatmap: scale: "%s", expected "linear" or "log"', tostring(scale)))
   end
   local log = scale == "log"
-  local cells, rows, columns, height, width = causeway._cells(A, most_cells, most_cells)
+  local cells, rows, columns, height, width = causeway._cells(A, max_cells, max_cells)
   local low, high
   cells, low, high = prepared(cells, log)
 

@@ -55,11 +55,11 @@ end
 
 function Timing.__rich(t) return { text = tostring(t) } end
 
-local function check_count(name, value, least)
+local function check_count(name, value, min)
   if value == nil then return end
   if type(value) ~= "number" then causeway._raise("btime: " .. name .. ": expected a number, got a " .. type(value)) end
-  if not (value >= least) then
-    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, value, least))
+  if not (value >= min) then
+    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, value, min))
   end
 end
 
@@ -98,12 +98,12 @@ function causeway.btime(f, options)
     calls = math.max(1, math.floor(shortest_sample / math.max(clock() - start, 1e-8)))
   end
   -- Without options: 1000 samples or one second, whichever comes first, but at least three.
-  local most = options.samples or (options.seconds and 100000 or 1000)
+  local max_samples = options.samples or (options.seconds and 100000 or 1000)
   local limit = options.seconds or (options.samples and math.huge or 1)
-  local least = math.min(most, 3)
+  local min_samples = math.min(max_samples, 3)
   local times, spent = {}, 0
   if calls == 1 then times[1], spent = once, once end
-  while #times < most and (spent < limit or #times < least) do
+  while #times < max_samples and (spent < limit or #times < min_samples) do
     if once > tidy_seconds or memory() - before > tidy_bytes then collectgarbage() end
     start = clock()
     for _ = 1, calls do f() end

@@ -11,8 +11,6 @@ local causeway = ...
 -- Okabe and Ito's colours, told apart by colour-blind readers too; yellow, too pale on white, made darker.
 local palette = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4d4d4d", "#8c6d1f" }
 local point_types = { 7, 5, 9, 13, 11, 15, 6, 4 }
-local most_points = 20000 -- of one curve; of more, evenly spread ones are drawn
-local styles = { lines = true, points = true, linespoints = true, dashed = true }
 local legends = {
   ["right"] = "outside right top", ["below"] = "bmargin center horizontal", ["top left"] = "inside left top",
   ["top right"] = "inside right top", ["bottom left"] = "inside left bottom", ["bottom right"] = "inside right bottom",
@@ -22,170 +20,10 @@ local legend_ink = " textcolor rgb '#3c4043'"
 
 local raise = causeway._raise
 local quoted = causeway._gnuplot_quoted
+local is_data, curves_and_options = causeway._is_data, causeway._curves_and_options
 
--- ── What is to be drawn ──────────────────────────────────────────────────────────────────────────────────────────
-
-local function is_data(value)
-  if type(value) == "userdata" then return true end
-  return type(value) == "table" and getmetatable(value) == nil and (type(value[1]) == "number" or next(value) == nil)
-end
-
-local series_keys = { "x", "y", "label", "error", "style", "width" }
-local axis_keys = { "xlabel", "ylabel", "xscale", "yscale", "xrange", "yrange", "xticks", "yticks" }
-local panel_keys = { "title", "legend", table.unpack(axis_keys) }
+local panel_keys = { "title", "legend", table.unpack(causeway._axis_keys) }
 local figure_keys = { "panels", "columns", "save", "size", table.unpack(panel_keys) }
-
--- Can the number be drawn on this axis?
-local function drawn(v, log) return v == v and math.abs(v) ~= math.huge and (not log or v > 0) end
-
--- The curve as a table with the names of series_keys, checked but for its numbers. name: what an error calls it.
-local function named_series(given, name)
-  if is_data(given) then given = { y = given } end
-  if type(given) ~= "table" then
-    raise(name .. ": expected a curve such as {x = ..., y = ...}, got a " .. type(given))
-  end
-  if given.y == nil and given[1] ~= nil then
-    local both = given[2] ~= nil
-    given = { x = both and given[1] or nil, y = both and given[2] or given[1], label = given.label,
-      error = given.error, style = given.style, width = given.width }
-  end
-  causeway._check_options(name, given, series_keys)
-  if given.y == nil then raise(name .. ": no y given, expected {x = ..., y = ...}") end
-  if given.style ~= nil and not styles[given.style] then
-    raise(string.format('plot: style: "%s", expected "lines", "points", "linespoints" or "dashed"',
-      tostring(given.style)))
-  end
-  local width = given.width
-  if width ~= nil and not (type(width) == "number" and width > 0 and width <= 20) then
-    raise("plot: width: " .. tostring(width) .. ", expected the pixels of a line, up to 20")
-  end
-  if type(given.y) == "userdata" then -- the rows of a matrix, one after the other, are no curve
-    local extents = 0
-    for _, extent in ipairs({ given.y:size() }) do extents = extents + (extent > 1 and 1 or 0) end
-    if extents > 1 then
-      raise(string.format("%s: y: shape %s, expected one dimension, such as A(1); heatmap draws a matrix", name,
-        table.concat({ given.y:size() }, "×")))
-    end
-  end
-  return given
-end
-
--- The lower and the upper end of the error bar of point i as a function of i and y; nil where there are no bars.
-local function error_ends(given, name, n)
-  if given == nil then return nil end
-  local function values(list, called)
-    local numbers, m = causeway._numbers(list, called, most_points)
-    if m ~= n then raise(string.format("%s: %s has %d values, expected %d like y", name, called, m, n)) end
-    return numbers
-  end
-  if type(given) == "table" and given.from ~= nil and given.to ~= nil then
-    local from, to = values(given.from, "error.from"), values(given.to, "error.to")
-    return function(i, y) return drawn(from[i]) and from[i] or y, drawn(to[i]) and to[i] or y end
-  end
-  local half = values(given, "error")
-  return function(i, y)
-    local e = drawn(half[i]) and math.abs(half[i]) or 0
-    return y - e, y + e
-  end
-end
-
--- One curve with checked numbers: points {x, y, low and high end of the error bar}, false where a line has a gap.
-local function read_series(given, name, log_x, log_y)
-  given = named_series(given, name)
-  local y, n = causeway._numbers(given.y, "y", most_points)
-  local x, m
-  if given.x ~= nil then
-    x, m = causeway._numbers(given.x, "x", most_points)
-    if m ~= n then raise(string.format("%s: y has %d values, expected %d like x", name, n, m)) end
-  end
-  local ends = error_ends(given.error, name, n)
-  local points, seen = {}, 0
-  for i = 1, #y do
-    local px = x and x[i] or (#y == n and i or 1 + (i - 1) * (n - 1) // (#y - 1))
-    if drawn(px, log_x) and drawn(y[i], log_y) then
-      local low, high
-      if ends then low, high = ends(i, y[i]) end
-      points[#points + 1] = { px, y[i], low, high }
-      seen = seen + 1
-    else
-      points[#points + 1] = false
-    end
-  end
-  local style = given.style or (seen > 60 and "lines" or "linespoints") -- marks would cover a dense curve
-  local label = given.label ~= nil and tostring(given.label) or nil
-  return { points = points, count = seen, label = label, style = style, width = given.width or 2,
-    has_error = ends ~= nil }
-end
-
-local function read_scale(name, value)
-  if value == nil or value == "linear" then return false end
-  if value == "log" then return true end
-  raise(string.format('plot: %s: "%s", expected "linear" or "log"', name, tostring(value)))
-end
-
-local function read_range(name, value, log)
-  if value == nil then return nil end
-  local a, b = nil, nil
-  if type(value) == "table" then a, b = value[1], value[2] end
-  local good = type(a) == "number" and type(b) == "number" and a < b and a ~= -math.huge and b ~= math.huge
-  if not good or (log and a <= 0) then
-    local more = log and ", both positive on a log axis" or ""
-    raise(string.format("plot: %s: expected {from, to} with from < to%s", name, more))
-  end
-  return { a, b }
-end
-
-local function read_ticks(name, value)
-  if value == nil then return nil end
-  local ticks = causeway._numbers(value, name, most_points)
-  table.sort(ticks)
-  return ticks
-end
-
-local function read_axis(axis, options)
-  local log = read_scale(axis .. "scale", options[axis .. "scale"])
-  return {
-    log = log, range = read_range(axis .. "range", options[axis .. "range"], log),
-    ticks = read_ticks(axis .. "ticks", options[axis .. "ticks"]),
-  }
-end
-
--- A table's curves (its list) and its options (its names). One curve may stand there without braces of its own.
-local function curves_and_options(given)
-  local curves, options = {}, {}
-  for key, value in pairs(given) do
-    if math.type(key) == "integer" then curves[key] = value else options[key] = value end
-  end
-  if options.y ~= nil then
-    local curve = {}
-    for _, key in ipairs(series_keys) do curve[key], options[key] = options[key], nil end
-    curves = { curve }
-  end
-  return curves, options
-end
-
--- A panel with checked curves and axes: {curves =, x =, y =, options =, named = how many curves have a label}.
-local function read_panel(curves, options, where, known)
-  if #curves == 0 then raise(where .. ": expected numbers to draw, got a table without curves") end
-  causeway._check_options(where, options, known)
-  local x, y = read_axis("x", options), read_axis("y", options)
-  local legend = options.legend
-  if legend ~= nil and type(legend) ~= "boolean" and not legends[legend] then
-    raise(string.format('plot: legend: "%s", expected true, false, "right", "below", "top left", "top right", '
-      .. '"bottom left" or "bottom right"', tostring(legend)))
-  end
-  local read, any, named = {}, 0, 0
-  for i, curve in ipairs(curves) do
-    read[i] = read_series(curve, where .. (#curves == 1 and ": the curve" or ": curve " .. i), x.log, y.log)
-    any = any + read[i].count
-    if read[i].label ~= nil then named = named + 1 end
-  end
-  if any == 0 then
-    local positive = (x.log or y.log) and " (on a log axis positive)" or ""
-    raise(where .. ": there is no point to draw, expected at least one finite" .. positive .. " number")
-  end
-  return { curves = read, x = x, y = y, options = options, named = named }
-end
 
 -- ── The script ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -368,9 +206,9 @@ local function read_panels(options)
     local curves, own = curves_and_options(is_data(given) and { { y = given } } or given)
     causeway._check_options(where, own, panel_keys)
     local shares = common and own.legend == nil
-    for _, key in ipairs(axis_keys) do if own[key] == nil then own[key] = options[key] end end
+    for _, key in ipairs(causeway._axis_keys) do if own[key] == nil then own[key] = options[key] end end
     if own.legend == nil and not common then own.legend = options.legend end
-    panels[i] = read_panel(curves, own, where, panel_keys)
+    panels[i] = causeway._read_panel(curves, own, where, panel_keys)
     panels[i].shares_legend = shares
   end
   return panels
@@ -406,7 +244,7 @@ local function make_figure(curves, options)
     if #curves > 0 then raise("plot: curves stand in the panels where there are such, expected none beside them") end
     figure = panels_figure(options)
   else
-    local panel = read_panel(curves, options, "plot", figure_keys)
+    local panel = causeway._read_panel(curves, options, "plot", figure_keys)
     if options.columns ~= nil then raise("plot: columns: expected together with panels only") end
     give_looks({ panel })
     figure = figure_of(panel, causeway._figure_size(options.size, { 800, 480 }))
@@ -461,12 +299,3 @@ function causeway.plot(...)
   end
   return make_figure(curves_and_options(first))
 end
-
-local scales, places = { "linear", "log" }, {}
-for name in pairs(legends) do places[#places + 1] = name end
-table.sort(places)
-causeway._options.plot = {
-  title = true, xlabel = true, ylabel = true, xscale = scales, yscale = scales, xrange = true, yrange = true,
-  xticks = true, yticks = true, legend = places, save = true, size = true, panels = true, columns = true,
-  label = true, error = true, width = true, style = { "lines", "points", "linespoints", "dashed" },
-}

@@ -115,13 +115,13 @@ end
 local narrowest = 16 -- no column of texts is made narrower than this, nor than its longest word
 
 -- Takes width from the widest columns of texts until the table fits into `limit` characters, or no more can be taken.
-local function fit(sizes, least, columns, limit)
+local function fit(sizes, min_sizes, columns, limit)
   local total = 1 + 2 * (#sizes - 1)
   for _, size in ipairs(sizes) do total = total + size end
   while total > limit do
     local widest
     for j, column in ipairs(columns) do
-      if column.align == "left" and sizes[j] > least[j] and not (widest and sizes[widest] >= sizes[j]) then
+      if column.align == "left" and sizes[j] > min_sizes[j] and not (widest and sizes[widest] >= sizes[j]) then
         widest = j
       end
     end
@@ -145,17 +145,17 @@ end
 --- The table as text. Where it is wider than the terminal, long texts go over several lines.
 function Table:text()
   local lines = body(self)
-  local sizes, least = {}, {}
+  local sizes, min_sizes = {}, {}
   for j, column in ipairs(self.columns) do
-    sizes[j], least[j] = width(column.title), math.max(narrowest, width(column.title))
+    sizes[j], min_sizes[j] = width(column.title), math.max(narrowest, width(column.title))
     for _, cells in ipairs(lines) do
       if cells then
         sizes[j] = math.max(sizes[j], width(cells[j]))
-        for word in cells[j]:gmatch("%S+") do least[j] = math.max(least[j], width(word)) end
+        for word in cells[j]:gmatch("%S+") do min_sizes[j] = math.max(min_sizes[j], width(word)) end
       end
     end
   end
-  fit(sizes, least, self.columns, (causeway.terminal_size()))
+  fit(sizes, min_sizes, self.columns, (causeway.terminal_size()))
   local out = {}
   local function add(cell)
     local parts, height = {}, 1

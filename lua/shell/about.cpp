@@ -1,3 +1,4 @@
+// The words of --version and of the banner, from what core measures of the machine and the bindings of the GPU.
 #include "lua/shell/about.hpp"
 
 #include "core/base/error.hpp"
@@ -8,12 +9,6 @@
 namespace causeway::lua {
 
 std::string threads_text() { return sentence(threads(), threads() == 1 ? " thread" : " threads"); }
-
-std::string gpu_text() {
-    std::string why;
-    if (!gpu_available(&why)) return "no GPU: " + why;
-    return gpu_name();
-}
 
 std::string version_text() {
     const Machine& here = machine();

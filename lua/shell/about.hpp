@@ -6,7 +6,6 @@
 namespace causeway::lua {
 
 std::string threads_text();  // "8 threads"
-std::string gpu_text();      // the GPU, or "no GPU: WHY"
 
 // What --version prints: version, compiler, SIMD level, threads, GPU, a line each.
 std::string version_text();

@@ -1,3 +1,5 @@
+// Completion by the tokens before the cursor, the tables of the interpreter (read raw, so that no code of the user
+// runs) and the file system.
 #include "lua/shell/complete.hpp"
 
 #include <algorithm>

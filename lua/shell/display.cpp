@@ -1,3 +1,5 @@
+// The display on a terminal, and what Lua calls to reach the display in use. Uses the bindings' helpers, no reader of
+// lines.
 #include "lua/shell/display.hpp"
 
 #include <sys/ioctl.h>
@@ -22,14 +24,14 @@ bool dumb_terminal() {
 }
 
 // Columns (or rows) of the terminal; without one, what the environment says, else the usual 80 × 24.
-int terminal_extent(unsigned short winsize::*extent, const char* variable, int otherwise) {
+int terminal_extent(unsigned short winsize::*extent, const char* variable, int default_value) {
     for (const int file : {STDOUT_FILENO, STDERR_FILENO}) {
         winsize size{};
         if (ioctl(file, TIOCGWINSZ, &size) == 0 && size.*extent > 0) return size.*extent;
     }
     const char* wish = std::getenv(variable);
     const int n = wish ? std::atoi(wish) : 0;
-    return n > 0 && n < 10000 ? n : otherwise;
+    return n > 0 && n < 10000 ? n : default_value;
 }
 
 // `line` cut to `columns` characters; bytes that continue a UTF-8 character and colour codes take no column.

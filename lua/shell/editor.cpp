@@ -1,3 +1,4 @@
+// Lines from GNU Readline or, where there is no terminal, from standard input. The only file that knows Readline.
 #include "lua/shell/editor.hpp"
 
 #include <fcntl.h>

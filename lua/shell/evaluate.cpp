@@ -1,3 +1,4 @@
+// An entry cut into pieces, each compiled and run by script.cpp; what to show goes to the display.
 #include "lua/shell/evaluate.hpp"
 
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// An allocator for Lua that asks core/base/memory how much there is, and not at every call.
 #include "lua/shell/heap.hpp"
 
 #include <algorithm>

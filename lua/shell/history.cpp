@@ -1,3 +1,4 @@
+// The file of earlier entries. Plain C++: neither Lua nor the terminal.
 #include "lua/shell/history.hpp"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// The loop over lines: the editor reads, evaluate runs, history keeps.
 #include "lua/shell/repl.hpp"
 
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/measure/machine.hpp"
+#include "lua/bind/gpu.hpp"  // gpu_text
 #include "lua/shell/about.hpp"
 #include "lua/shell/complete.hpp"
 #include "lua/shell/display.hpp"

@@ -1,3 +1,4 @@
+// Protected calls and what is said of their errors. Everything that runs the user's code goes through here.
 #include "lua/shell/script.hpp"
 
 #include <unistd.h>

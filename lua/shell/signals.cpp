@@ -1,3 +1,5 @@
+// The handler of Ctrl-C sets a flag of core/base/interrupt, which C++ looks at in its loops, and a hook, which stops
+// Lua.
 #include "lua/shell/signals.hpp"
 
 #include <pthread.h>

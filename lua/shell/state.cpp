@@ -1,3 +1,4 @@
+// Opens the families of lua/bind, then the embedded files of lua/lib and lua/help.
 #include "lua/shell/state.hpp"
 
 #include <cstring>

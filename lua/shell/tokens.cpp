@@ -1,3 +1,4 @@
+// A scanner of Lua source that never fails: what is broken or open becomes a token too. Plain C++.
 #include "lua/shell/tokens.hpp"
 
 #include <string>

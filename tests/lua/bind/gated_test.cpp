@@ -1,5 +1,5 @@
 // linear_attention and linear_attention_step as a person types them.
-#include "lua/shell/about.hpp"
+#include "lua/bind/gpu.hpp"  // gpu_text
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
 

@@ -1,6 +1,6 @@
 // Tensors on the GPU in the shell: what is said where there is none, and that every call runs where its tensors are.
 #include "lua/bind/gpu.hpp"
-#include "lua/shell/about.hpp"
+#include "lua/bind/gpu.hpp"  // gpu_text
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
 

@@ -1,5 +1,5 @@
 // softmax_attention, its gradients and its energy as a person types them.
-#include "lua/shell/about.hpp"
+#include "lua/bind/gpu.hpp"  // gpu_text
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
 

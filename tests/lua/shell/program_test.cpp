@@ -1,7 +1,7 @@
 // The command line: scripts, -e, -i, standard input, exit statuses and the text of errors.
 #include <signal.h>
 
-#include "lua/shell/about.hpp"
+#include "lua/bind/gpu.hpp"  // gpu_text
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
 #include "tests/paths.hpp"
