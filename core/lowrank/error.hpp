@@ -17,7 +17,7 @@ struct LowRankErrorOptions {
     std::map<std::string, Tensor>
         extras;               // what low_rank returned beside B and C: log_rows, query_block and key_block, exact_rows
     double tolerance = 1e-6;  // relative residual at which the iteration for an operator norm stops
-    Index iterations = 300;   // largest number of steps of it
+    Index iterations = 300;   // at most so many steps of it
 };
 
 // A norm of the error Δ = A − Ã, A = exp(scale q kᵀ), of M ⊙ Δ, and of A and M ⊙ A themselves.
