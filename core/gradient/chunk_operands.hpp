@@ -227,6 +227,29 @@ struct ChunkOperands {
     bool delta, per_head, per_channel;  // per_head: one gate a head
     bool plain;                         // neither gates nor delta rule
     Index group = head.group, rows_k = c * wide_k, rows_v = c * wide_v, square = c * keys;
-    Buffer<T> A{group * square}, dA{group * square}, M{delta ? square : 0}, dM{delta ? square : 0};
+    Buffer<T> A{group * square}, dA{group * square}, M{delta ? square : 0},
+        dM{delta ? square : 0};  // [group, c, keys], [c, keys]; with one gate a head dA and dM are times Λ
+    Buffer<T> Z{per_head ? square : 0}, lambda{per_head ? square : 0};
+    Buffer<T> a{per_channel ? rows_k : c}, e{per_channel ? rows_k : c}, w{per_channel ? rows_k : c};
+    // Panels: Kᵀ, Uᵀ; K, Q, dO, dX; E = dS_1, and the transposes of it and of S_0.
+    Buffer<T> Kt{per_channel ? 0 : head.dk * keys}, Ut{head.dv * keys};
+    Buffer<T> Kp{rows_k}, Qp{group * rows_k}, Dp{group * rows_v}, Xp{delta ? rows_v : 0};
+    Buffer<T> E{head.dk * wide_v}, Et{wide_k * wide_v}, St{wide_k * wide_v};
+    // Rows: scale · q, e ⊙ Q, e ⊙ K, w ⊙ K, w ⊙ U, the residuals y, U.
+    Buffer<T> Q{per_channel || head.scale != T(1) ? group * rows_k : 0}, Qe{head.gates > 0 ? group*rows_k : 0};
+    Buffer<T> Ke{delta ? rows_k : 0}, Kw{per_channel ? rows_k : 0}, Uw{per_head && delta ? rows_v : 0},
+        Y{delta ? rows_v : 0}, U{delta ? rows_v : 0};
+    Buffer<T> older{c}, later{c}, dbeta{c};  // dQe_t · Qe_t + dKe_t · Ke_t, and dKw_j · Kw_j
+    // With a gate per channel: factors, keys and queries times them, products, gradients, padded inputs.
+    Index split = per_channel ? rows_k : 0;
+    Buffer<T> F{split}, Kf{split}, Qf{split}, product{split}, dK{split}, dQ{split}, K_padded{split}, g{split},
+        dG{split}, terms{split}, terms_of_block{split};
+    Buffer<T> sum{per_channel ? wide_k : 0};
+    Prefetch ahead;
+    Index start = 0, n = 0;
+    const T* S0 = nullptr;
+    const T* K = nullptr;
+    T through = T(0);
+};
 
 }  // namespace causeway::gradient

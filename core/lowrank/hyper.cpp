@@ -70,9 +70,9 @@ Method hyper_method() {
     m.rank = "number of sampled columns";
     m.future = true;
     m.seeded = true;
-    m.otherwise = 64;
-    m.most = [](const Size&) { return Index{1} << 20; };
-    m.most_text = "the largest number of samples";
+    m.default_rank = 64;
+    m.max_rank = [](const Size&) { return Index{1} << 20; };
+    m.max_rank_text = "the largest number of samples";
     m.options = {{"lsh_num_projs", 7, 1, 30, false, "random projections of the hash"},
                  {"block", 64, 1, 1 << 20, false, "length of a block"}};
     m.extras = [](const Settings&) { return std::vector<std::string>{"query_block", "key_block"}; };

@@ -56,9 +56,9 @@ Method nystrom_method() {
     m.time = "O(Nrd + Nr² + r³)";
     m.rank = "number of landmarks, means of segments";
     m.future = true;
-    m.otherwise = 64;
-    m.most = [](const Size& s) { return s.N; };
-    m.most_text = "the length";
+    m.default_rank = 64;
+    m.max_rank = [](const Size& s) { return s.N; };
+    m.max_rank_text = "the length";
     m.options = {{"iterations", 0, 0, 100, false,
                   "steps of the iterative pseudo-inverse (6 in the source); 0: by singular values"}};
     m.f64 = nystrom;

@@ -21,8 +21,8 @@ using Vector = Eigen::VectorXd;
 // What may be set beside rank, seed and scale. Truth values are 0 and 1.
 struct Option {
     std::string name;
-    double otherwise;  // where it is not given
-    double least, most;
+    double default_value;  // where it is not given
+    double min, max;
     bool flag = false;  // a truth value; otherwise a whole number
     std::string text;
 };

@@ -22,11 +22,11 @@ struct Method {
     // generated after it (fleet section 4.1, claims A12).
     bool future = false;
     bool seeded = false;
-    bool values = false;  // takes the option v: values, whose lengths weigh the keys
-    Index otherwise = 0;  // rank where it is not given, at most `most`; 0: the rank follows from d alone
-    std::function<Index(const Size&)> most;                      // largest rank
-    std::string most_text;                                       // what that is: "the length"
-    std::function<Index(const Size&, const Settings&)> columns;  // with otherwise == 0: the rank
+    bool values = false;     // takes the option v: values, whose lengths weigh the keys
+    Index default_rank = 0;  // where none is given, at most max_rank; 0: the rank follows from d alone
+    std::function<Index(const Size&)> max_rank;                  // largest rank
+    std::string max_rank_text;                                   // what that is: "the length"
+    std::function<Index(const Size&, const Settings&)> columns;  // with default_rank == 0: the rank
     std::vector<Option> options;
     std::function<std::vector<std::string>(const Settings&)>
         extras;  // what is returned beside B and C, [N] numbers each
