@@ -10,6 +10,7 @@
 #include "core/base/text.hpp"
 #include "core/distributed/devices.hpp"
 #include "core/distributed/mpi.hpp"
+#include "core/distributed/registry.hpp"
 #include "core/distributed/ring.hpp"
 #include "core/distributed/threads.hpp"
 #include "core/kit/check.hpp"
@@ -18,9 +19,7 @@ namespace causeway {
 
 using namespace distributed;
 
-const std::vector<std::string> decode_topologies{"auto",     "recursive-doubling", "halving-doubling", "ring",
-                                                 "binomial", "all-gather",         "two-level"};
-const std::vector<std::string> decode_engines{"threads", "mpi", "nccl"};
+const std::vector<std::string> decode_topologies = topologies().names();
 
 namespace {
 
@@ -69,10 +68,10 @@ struct Plan {
 };
 
 Plan plan_of(bool is_tree, const DecodeOptions& o) {
-    const std::size_t topology = check_choice("topology", o.topology, decode_topologies);
-    if (o.algorithm < 0 || o.algorithm > 3) fail("algorithm: ", o.algorithm, ", expected 1, 2, 3 or none");
+    const Topology topology = topologies()[o.topology].topology;
+    tree_algorithm(o.algorithm);
     if (o.per_node < 1) fail("per_node: ", o.per_node, ", expected 1 or more");
-    return {is_tree, {o.algorithm, static_cast<Topology>(topology), o.per_node}, {o.overlap, o.home}};
+    return {is_tree, {o.algorithm, topology, o.per_node}, {o.overlap, o.home}};
 }
 
 template <class T, class E>
@@ -81,9 +80,10 @@ void run_worker(Communicator& comm, const Plan& plan, const Task<T, E>& task, co
     else ring(comm, task, starts, plan.ring);
 }
 
-// element_bytes of keys, values and queries; sum_bytes of partial results and the buffers of collectives.
+// element_bytes of keys, values and queries; sum_bytes of partial results and the buffers of collectives. gathers: the
+// engine has an all-gather of its own.
 DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
-                       Index sum_bytes) {
+                       Index sum_bytes, bool gathers = false) {
     DecodeReport report;
     report.method = plan.is_tree ? "tree" : "ring";
     report.engine = engine;
@@ -93,15 +93,10 @@ DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engi
     report.traffic.resize(static_cast<std::size_t>(p));
     report.memory.resize(static_cast<std::size_t>(p));
     if (plan.is_tree) {
-        static const char* const names[] = {"packed", "Algorithm 1", "Algorithm 2", "Algorithm 3"};
-        report.algorithm = names[plan.tree.algorithm];
-        const Index largest = z.rows() *
-                              (z.dv + (plan.tree.algorithm == 0   ? 2
-                                       : plan.tree.algorithm == 1 ? 1
-                                                                  : 0)) *
-                              sum_bytes;
-        report.topology =
-            decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest, engine == "nccl"))];
+        const TreeAlgorithm& algorithm = tree_algorithm(plan.tree.algorithm);
+        report.algorithm = algorithm.name;
+        const Index largest = z.rows() * (z.dv + algorithm.columns) * sum_bytes;
+        report.topology = name_of(chosen(plan.tree.topology, largest, gathers));
     } else {
         report.algorithm = plan.ring.overlap ? "overlapped" : "one after the other";
         report.topology = "ring";
@@ -180,7 +175,7 @@ void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, 
         {"causal:", z.causal, truth},
         {"algorithm:", plan.tree.algorithm, [](std::int64_t x) { return x == 0 ? "none" : std::to_string(x); }},
         {"topology:", static_cast<std::int64_t>(plan.tree.topology),
-         [](std::int64_t x) { return in_quotes(decode_topologies[static_cast<std::size_t>(x)]); }},
+         [](std::int64_t x) { return in_quotes(name_of(static_cast<Topology>(x))); }},
         {"per_node:", plan.tree.per_node},
         {"overlap:", plan.ring.overlap, truth},
         {"home:", plan.ring.home, truth},
@@ -237,7 +232,7 @@ double run_in_process(Communicator& comm, const Plan& plan, Task<T, E> mine, con
 
 template <class T>
 DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
-                     const Plan& plan, const DecodeOptions& o) {
+                     const Plan& plan, const DecodeOptions& o, bool mpi) {
     DecodeResult result{Tensor(dtype_of<T>, output), Tensor(dtype_of<T>, {z.batch, z.query_heads, z.N}), {}};
     OnCpu<T> local(q.data<T>());
     Task<T> task{z,
@@ -246,7 +241,7 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
                  result.O.data<T>(),
                  result.lse.data<T>()};
     const auto element = static_cast<Index>(sizeof(T));
-    if (o.engine == "mpi") {
+    if (mpi) {
         start_mpi();
         const int p = mpi_size();
         if (o.shards != 0 && o.shards != p)
@@ -287,7 +282,7 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
     engine.check_sizes(z);
     const auto starts = starts_of(o, z.M, p);
     DecodeResult result{Tensor(DType::f32, output), Tensor(DType::f32, {z.batch, z.query_heads, z.N}),
-                        report_of(plan, z, "nccl", p, sizeof(E), sizeof(float))};
+                        report_of(plan, z, "nccl", p, sizeof(E), sizeof(float), true)};
     std::vector<double> seconds(static_cast<std::size_t>(p));
     engine.run(p, [&](Communicator& comm) {
         Share<E> share{z, q.dtype(), q.data<E>(), {k.data<E>(), v.data<E>(), z.M * z.dk, z.M * z.dv, 0, z.M}};
@@ -302,28 +297,79 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
     return result;
 }
 
+// A checked call on the CPU: Float64 as it is, everything else in Float32.
+template <bool mpi>
+DecodeResult decode_on_cpu(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
+                           const Plan& plan, const DecodeOptions& o) {
+    if (q.dtype() == DType::f64) return compute<double>(q, k, v, z, output, plan, o, mpi);
+    return compute<float>(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), z, output, plan, o, mpi);
+}
+
+DecodeResult decode_on_nccl(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
+                            const Plan& plan, const DecodeOptions& o) {
+    nccl().devices();  // whether it can run at all comes first
+    if (q.dtype() == DType::f64) fail("q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
+    if (q.dtype() == DType::f32) return compute_on_devices<float>(q, k, v, z, output, plan, o);
+    return compute_on_devices<std::uint16_t>(q, k, v, z, output, plan, o);
+}
+
+int most_mpi_ranks() {
+    start_mpi();
+    if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
+    return mpi_size();
+}
+
+int most_devices() {
+    const int most = nccl().devices();
+    if (most < 2) fail("engine: \"nccl\" with one GPU, expected two or more");
+    return most;
+}
+
+// Where rank 0 has measured, all know it.
+void measure_on_mpi(int ranks, Index bytes, const Program& program, Link& link) {
+    run_mpi([&](Communicator& comm) {
+        agree_on_call(comm, Call::link_speed);
+        agree(comm, {{"ranks:", ranks}, {"bytes:", bytes}});
+        program(comm);
+        broadcast_binomial(comm, all_ranks(comm), &link.latency, 1);
+        broadcast_binomial(comm, all_ranks(comm), &link.rate, 1);
+    });
+}
+
+// What the ranks of a decode are, and how they are run.
+struct Engine {
+    std::string name;  // "threads"
+    std::string ranks;
+    bool host_memory;  // of messages: written once before a measurement, so that its pages are there
+    DecodeResult (*decode)(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes&, const Shape& output,
+                           const Plan&, const DecodeOptions&);
+    int (*most_ranks)();  // of a measurement; throws Error where there are not two
+    void (*measure)(int ranks, Index bytes, const Program&, Link&);
+};
+
+const Registry<Engine>& engines() {
+    static const Registry<Engine> list(
+        "engine", {{"threads", "threads of this process", true, decode_on_cpu<false>, [] { return 1024; },
+                    [](int ranks, Index, const Program& program, Link&) { run_threads(ranks, program); }},
+                   {"mpi", "processes, started by mpirun", true, decode_on_cpu<true>, most_mpi_ranks, measure_on_mpi},
+                   {"nccl", "GPUs", false, decode_on_nccl, most_devices,
+                    [](int ranks, Index, const Program& program, Link&) { nccl().run(ranks, program); }}});
+    return list;
+}
+
 DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
     const Sizes z = check(q, k, v, o);
     const Plan plan = plan_of(is_tree, o);
     Shape output = q.shape();
     output[output.ndim() - 1] = z.dv;
-    const DType type = q.dtype();
-    check_choice("engine", o.engine, decode_engines);
-    if (o.engine == "nccl") {
-        nccl().devices();  // whether it can run at all comes first
-        if (type == DType::f64) fail("q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
-        DecodeResult result = type == DType::f32 ? compute_on_devices<float>(q, k, v, z, output, plan, o)
-                                                 : compute_on_devices<std::uint16_t>(q, k, v, z, output, plan, o);
-        result.O = result.O.to(type);
-        return result;
-    }
-    if (type == DType::f64) return compute<double>(q, k, v, z, output, plan, o);
-    DecodeResult result = compute<float>(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), z, output, plan, o);
-    result.O = result.O.to(type);
+    DecodeResult result = engines()[o.engine].decode(q, k, v, z, output, plan, o);
+    result.O = result.O.to(q.dtype());
     return result;
 }
 
 }  // namespace
+
+const std::vector<std::string> decode_engines = engines().names();
 
 Traffic DecodeReport::total() const {
     Traffic sum;
@@ -380,14 +426,9 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
 }
 
 Link measured_link(const std::string& engine, int ranks, Index bytes) {
-    check_choice("engine", engine, decode_engines);
+    const Engine& way = engines()[engine];
     if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
-    if (engine == "mpi") {
-        start_mpi();
-        if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
-    }
-    const int most = engine == "mpi" ? mpi_size() : engine == "nccl" ? nccl().devices() : 1024;
-    if (most < 2) fail("engine: \"nccl\" with one GPU, expected two or more");
+    const int most = way.most_ranks();
     if (ranks < 2 || ranks > most) fail("ranks: ", ranks, ", expected from 2 to ", most);
     Link link;
     const Program program = [&](Communicator& comm) {
@@ -395,7 +436,7 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
         Room<char> out(comm, Held::shard, bytes), in(comm, Held::incoming, bytes);
         comm.barrier();  // before any is filled, all ranks have their memory
         constexpr Index piece = Index{1} << 26;
-        for (Index at = 0; at < bytes && engine != "nccl"; at += piece) {  // that of a device is there once it is taken
+        for (Index at = 0; at < bytes && way.host_memory; at += piece) {  // that of a device is there once it is taken
             interrupt::check();
             std::fill_n(out.data() + at, std::min(piece, bytes - at), 0);
         }
@@ -424,18 +465,7 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
         const double small = one_way(8, 20, 16), large = one_way(bytes, 5, 4);
         if (me == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
     };
-    if (engine != "mpi") {
-        if (engine == "threads") run_threads(ranks, program);
-        else nccl().run(ranks, program);
-        return link;
-    }
-    run_mpi([&](Communicator& comm) {
-        agree_on_call(comm, Call::link_speed);
-        agree(comm, {{"ranks:", ranks}, {"bytes:", bytes}});
-        program(comm);
-        broadcast_binomial(comm, all_ranks(comm), &link.latency, 1);
-        broadcast_binomial(comm, all_ranks(comm), &link.rate, 1);
-    });
+    way.measure(ranks, bytes, program, link);
     return link;
 }
 

@@ -173,18 +173,16 @@ int cells(lua_State* L) {
 
 void stop_when_asked(lua_State* L, lua_Debug*) {
     std::string message;
+    ErrorKind kind{};
     try {
         interrupt::check();
         return;
     } catch (const Error& error) {
-        message = error.what();
+        message = error.what(), kind = kind_of(error);
     }
     lua_sethook(L, stop_when_asked, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,
-                1);    // code that catches the error is stopped again
-    luaL_where(L, 0);  // the running function: a hook has no level of its own
-    lua_pushlstring(L, message.data(), message.size());
-    lua_concat(L, 2);
-    lua_error(L);
+                1);  // code that catches the error is stopped again
+    raise_in_hook(L, message, kind);
 }
 
 // A deadline for C++ loops and, through a hook, for Lua loops; both as before when it ends, in whatever way.
@@ -213,7 +211,7 @@ private:
     double start_, left_ = 0;
 };
 
-// _with_timeout(seconds, f, ...) -> what f(...) returns; the error "the time limit was reached" past the limit
+// _with_timeout(seconds, f, ...) -> what f(...) returns; an error of the kind "timeout" past the limit
 int with_timeout(lua_State* L) {
     const double seconds = check_number(L, 1, "timeout");
     if (!(seconds > 0)) fail("timeout: ", seconds, ", expected a number of seconds above 0");

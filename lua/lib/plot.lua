@@ -29,8 +29,8 @@ causeway._gnuplot_quoted = quoted
 
 local function run_gnuplot(script)
   local status, output, complaint = causeway._run_program({ "gnuplot", "-d", "-" }, script)
-  if not status then raise("gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox") end
-  if status ~= 0 then raise("gnuplot could not draw the picture: " .. (complaint:match("line %d+: ([^\n]+)") or complaint:match("[^%s][^\n]*") or "exit status " .. status)) end
+  if not status then raise("gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox", "I/O") end
+  if status ~= 0 then raise("gnuplot could not draw the picture: " .. (complaint:match("line %d+: ([^\n]+)") or complaint:match("[^%s][^\n]*") or "exit status " .. status), "system") end
   return output
 end
 

@@ -41,8 +41,29 @@ std::vector<std::string> check_strings(lua_State* L, int index, const char* argu
     return list;
 }
 
-// _raise(message): an error with the position in the user's file in front
-int raise_message(lua_State* L) { fail(check_string(L, 1, "message")); }
+// One of the names that error_kind returns.
+ErrorKind check_kind(lua_State* L, int index) {
+    const std::string name = check_string(L, index, "kind");
+    for (const ErrorKind kind : all_error_kinds)
+        if (name == text_of(kind)) return kind;
+    fail("kind: \"", name, "\" is no kind of an error");
+}
+
+// _raise(message, kind): an error with the position in the user's file in front; kind: "bad argument" where none is
+// given
+int raise_message(lua_State* L) {
+    const ErrorKind kind = lua_isnoneornil(L, 2) ? ErrorKind::bad_argument : check_kind(L, 2);
+    raise(L, check_string(L, 1, "message"), kind);
+}
+
+// _of_kind(message, kind) -> message, which error_kind then knows; kind nil: nothing is noted
+int message_of_kind(lua_State* L) {
+    if (lua_isnoneornil(L, 2)) return lua_settop(L, 1), 1;
+    const ErrorKind kind = check_kind(L, 2);
+    lua_settop(L, 1);
+    remember_kind(L, kind);
+    return 1;
+}
 
 // _check_options(function, options, known): an error unless options is nil or a table with only the known names
 int check_options(lua_State* L) {
@@ -68,10 +89,10 @@ class Journal {
 public:
     explicit Journal(const std::string& path)
         : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-        if (file_ < 0) fail("cannot write ", path, ": ", reason());
+        if (file_ < 0) fail_as<IoError>("cannot write ", path, ": ", reason());
         if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
             close_file();
-            fail(path, " is in use by another process, expected to be the only one that writes it");
+            fail_as<IoError>(path, " is in use by another process, expected to be the only one that writes it");
         }
         sync_folder();
     }
@@ -83,16 +104,16 @@ public:
         require_open();
         for (std::size_t done = 0; done < text.size();) {
             const ssize_t n = write(file_, text.data() + done, text.size() - done);
-            if (n < 0 && errno != EINTR) fail("cannot write ", path_, ": ", reason());
+            if (n < 0 && errno != EINTR) fail_as<IoError>("cannot write ", path_, ": ", reason());
             if (n > 0) done += static_cast<std::size_t>(n);
         }
-        if (fsync(file_) != 0) fail("cannot write ", path_, ": ", reason());
+        if (fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", reason());
     }
 
     // Drops what lies behind the first `size` bytes.
     void cut(Index size) {
         require_open();
-        if (ftruncate(file_, size) != 0 || fsync(file_) != 0) fail("cannot write ", path_, ": ", reason());
+        if (ftruncate(file_, size) != 0 || fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", reason());
     }
 
     void close_file() {
@@ -171,7 +192,7 @@ using TemporaryFile = std::unique_ptr<FILE, int (*)(FILE*)>;
 
 TemporaryFile temporary_file() {
     TemporaryFile file(std::tmpfile(), std::fclose);
-    if (!file) fail("cannot make a temporary file: ", reason());
+    if (!file) fail_as<IoError>("cannot make a temporary file: ", reason());
     return file;
 }
 
@@ -187,7 +208,7 @@ std::string content(FILE* file) {
 int wait_for(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) fail("cannot wait for a program: ", reason());
+        if (errno != EINTR) fail_as<SystemError>("cannot wait for a program: ", reason());
         if (interrupt::requested()) kill(child, SIGTERM);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -203,7 +224,7 @@ int run_program(lua_State* L) {
     // Files, not pipes: neither side can wait for the other.
     const TemporaryFile in = temporary_file(), out = temporary_file(), err = temporary_file();
     if (std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0)
-        fail("cannot write a temporary file: ", reason());
+        fail_as<IoError>("cannot write a temporary file: ", reason());
     std::rewind(in.get());
 
     std::vector<char*> arguments;
@@ -221,7 +242,7 @@ int run_program(lua_State* L) {
         lua_pushnil(L);
         return 1;
     }
-    if (fault != 0) fail("cannot start ", words[0], ": ", std::strerror(fault));
+    if (fault != 0) fail_as<IoError>("cannot start ", words[0], ": ", std::strerror(fault));
     lua_pushinteger(L, wait_for(child));
     for (FILE* file : {out.get(), err.get()}) {
         const std::string text = content(file);
@@ -244,7 +265,9 @@ void open_support(lua_State* L) {
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
     add_functions(L, {
+                         {"error_kind", guarded<error_kind>},
                          {"_raise", guarded<raise_message>},
+                         {"_of_kind", guarded<message_of_kind>},
                          {"_check_options", guarded<check_options>},
                          {"_check_names", guarded<check_names>},
                          {"_open_journal", guarded<open_journal>},
