@@ -62,7 +62,7 @@ local function useful_operations(name, N)
     return h * (2 * r * d * halved + (r + d) * leaves)
   end
   if is_blocked[name] then return h * N * (4 * r * d + (math.min(block, N) + 1) * (r + d)) end
-  return h * N * 4 * r * d
+  return h * 2 * cost(name, { N = N, r = r, d = d }).multiplies
 end
 
 -- ── Right before fast ──

@@ -314,7 +314,7 @@ local function time_of(method, precision, t, N, inputs)
     here.ratio = here.time / (moved / rate)
     known.before, known.last = last, { N = N, time = here.time }
   end)
-  if not ok then here.status = tostring(problem):match("device memory") and "out of memory" or tostring(problem) end
+  if not ok then here.status = error_kind(problem) == "out of memory" and "out of memory" or tostring(problem) end
   known[N] = here
   return here
 end

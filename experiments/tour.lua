@@ -39,7 +39,7 @@ local function show(value)
   local drawn, problem = pcall(display, value)
   if drawn then
     page[#page + 1] = value
-  elseif tostring(problem):find("gnuplot", 1, true) then
+  elseif error_kind(problem) == "I/O" then
     no_pictures = tostring(problem):gsub("^[^:]*:%d+: ", "")
     tell("(a picture: " .. no_pictures .. ")")
   else

@@ -63,14 +63,15 @@ void append_cell(std::string& out, const Cell& cell) {
 
 Reader::Reader(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
     if (text_.starts_with(utf8_mark)) text_.remove_prefix(utf8_mark.size());  // as spreadsheets put it
-    if (is_utf16(text_)) fail(name_, ": is UTF-16 text, expected UTF-8");
-    if (text_.empty()) fail(name_, ": the file is empty, expected a line with the names of the columns");
+    if (is_utf16(text_)) fail_as<IoError>(name_, ": is UTF-16 text, expected UTF-8");
+    if (text_.empty()) fail_as<IoError>(name_, ": the file is empty, expected a line with the names of the columns");
     read_record(record_);
     std::set<std::string_view> seen;
     columns_.reserve(record_.size());
     for (Field& field : record_) columns_.push_back(std::move(field.text));
     for (const std::string& column : columns_) {
-        if (!seen.insert(column).second) fail(name_, ": has the column ", causeway::in_quotes(column), " twice");
+        if (!seen.insert(column).second)
+            fail_as<IoError>(name_, ": has the column ", causeway::in_quotes(column), " twice");
     }
 }
 
@@ -88,7 +89,8 @@ void Reader::read_quoted(Field& field) {
     field.in_quotes = true;
     for (++at_;; ++at_) {
         const std::size_t quote = text_.find('"', at_);
-        if (quote == std::string_view::npos) fail(name_, ": line ", opened, " opens a quote that is never closed");
+        if (quote == std::string_view::npos)
+            fail_as<IoError>(name_, ": line ", opened, " opens a quote that is never closed");
         const std::string_view part = text_.substr(at_, quote - at_);
         for (std::size_t i = 0; i < part.size(); ++i)
             line_ += part[i] == '\n' || (part[i] == '\r' && part.substr(i, 2) != "\r\n");
@@ -98,8 +100,8 @@ void Reader::read_quoted(Field& field) {
         field.text += '"';
     }
     if (at_ < text_.size() && std::string_view(",\r\n").find(text_[at_]) == std::string_view::npos) {
-        fail(name_, ": line ", line_, " goes on with ", causeway::in_quotes(text_.substr(at_, 10)),
-             " behind a closing quote, expected a comma");
+        fail_as<IoError>(name_, ": line ", line_, " goes on with ", causeway::in_quotes(text_.substr(at_, 10)),
+                         " behind a closing quote, expected a comma");
     }
 }
 
@@ -123,8 +125,8 @@ bool Reader::next(std::vector<Cell>& row) {
     const std::size_t line = line_;
     read_record(record_);
     if (record_.size() != columns_.size()) {
-        fail(name_, ": line ", line, " has ", record_.size(), record_.size() == 1 ? " cell" : " cells", ", expected ",
-             columns_.size(), " as in the first line");
+        fail_as<IoError>(name_, ": line ", line, " has ", record_.size(), record_.size() == 1 ? " cell" : " cells",
+                         ", expected ", columns_.size(), " as in the first line");
     }
     row.clear();
     for (Field& field : record_) row.push_back(field.in_quotes ? Cell(std::move(field.text)) : meaning(field.text));

@@ -1,13 +1,21 @@
-// Errors a caller can see. Every message is one sentence that names the argument, what came and what was expected.
+// Errors a caller can see. Every message is one sentence that names the argument, what came and what was expected, for
+// people to read; programs decide by the kind.
 #pragma once
 
+#include <exception>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 
 namespace causeway {
 
-// A call that cannot be carried out: bad input, a missing file, a method that lacks what was asked of it.
+// What went wrong, for programs: an argument of the call, memory, a deadline, a stop from outside, a file, or the
+// system.
+enum class ErrorKind { bad_argument, out_of_memory, timeout, interrupted, io, system };
+
+// A call that cannot be carried out: bad input, a method that lacks what was asked of it. The kinds that are not a bad
+// argument have a type each, below.
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -27,6 +35,37 @@ struct Timeout : Error {
     using Error::Error;
 };
 
+// A file or a connection: missing, not readable, not writable, or not holding what it should.
+struct IoError : Error {
+    using Error::Error;
+};
+
+// What is nobody's argument: a device, a library or the system refused.
+struct SystemError : Error {
+    using Error::Error;
+};
+
+// Of any exception; what is none of the above (one of the standard library, say) is the system's.
+inline ErrorKind kind_of(const std::exception& error) noexcept {
+    const std::exception* e = &error;
+    if (dynamic_cast<const OutOfMemory*>(e) || dynamic_cast<const std::bad_alloc*>(e)) return ErrorKind::out_of_memory;
+    if (dynamic_cast<const Timeout*>(e)) return ErrorKind::timeout;
+    if (dynamic_cast<const Interrupted*>(e)) return ErrorKind::interrupted;
+    if (dynamic_cast<const IoError*>(e)) return ErrorKind::io;
+    if (dynamic_cast<const SystemError*>(e) || !dynamic_cast<const Error*>(e)) return ErrorKind::system;
+    return ErrorKind::bad_argument;
+}
+
+inline constexpr ErrorKind all_error_kinds[] = {ErrorKind::bad_argument, ErrorKind::out_of_memory,
+                                                ErrorKind::timeout,      ErrorKind::interrupted,
+                                                ErrorKind::io,           ErrorKind::system};
+
+// "out of memory": what Lua calls the kind.
+inline const char* text_of(ErrorKind kind) noexcept {
+    constexpr const char* names[] = {"bad argument", "out of memory", "timeout", "interrupted", "I/O", "system"};
+    return names[static_cast<int>(kind)];
+}
+
 // "a", 3, "b" -> "a3b": builds messages from parts.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
@@ -38,6 +77,12 @@ std::string sentence(const Parts&... parts) {
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
     throw Error(sentence(parts...));
+}
+
+// The same for an error of another kind: fail_as<IoError>(path, ": is empty").
+template <class E, class... Parts>
+[[noreturn]] void fail_as(const Parts&... parts) {
+    throw E(sentence(parts...));
 }
 
 }  // namespace causeway

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t piece = 16u << 20;  // bytes between two looks at interrupt::check()
 
 [[noreturn]] void fail_system(const std::string& path, const char* action, int cause) {
-    fail(path, ": cannot be ", action, ": ", std::strerror(cause));
+    fail_as<IoError>(path, ": cannot be ", action, ": ", std::strerror(cause));
 }
 
 const char* kind_of(mode_t mode) {
@@ -61,7 +61,7 @@ Source::Source(const std::string& path) : name_(path) {
     }
     ::close(file_);
     if (status != 0) fail_system(path, "read", cause);
-    fail(path, ": is ", kind_of(info.st_mode), ", expected a regular file");
+    fail_as<IoError>(path, ": is ", kind_of(info.st_mode), ", expected a regular file");
 }
 
 Source::Source(Bytes memory, std::string name) : name_(std::move(name)), size_(memory.size()), memory_(memory) {}
@@ -72,7 +72,8 @@ Source::~Source() {
 
 void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
     if (offset > size_ || into.size() > size_ - offset) {
-        fail(name_, ": ends after ", size_, " bytes, but ", into.size(), " more are needed from byte ", offset, " on");
+        fail_as<IoError>(name_, ": ends after ", size_, " bytes, but ", into.size(), " more are needed from byte ",
+                         offset, " on");
     }
     if (file_ < 0) {
         if (!into.empty()) std::memcpy(into.data(), memory_.data() + offset, into.size());
@@ -83,7 +84,9 @@ void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
         const ssize_t n = ::pread(file_, into.data(), std::min(into.size(), piece), static_cast<off_t>(offset));
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) fail_system(name_, "read", errno);
-        if (n == 0) fail(name_, ": ended after ", offset, " bytes while it was read, ", size_, " were there before");
+        if (n == 0)
+            fail_as<IoError>(name_, ": ended after ", offset, " bytes while it was read, ", size_,
+                             " were there before");
         into = into.subspan(static_cast<std::size_t>(n));
         offset += static_cast<std::uint64_t>(n);
     }
@@ -101,7 +104,7 @@ Writer::Writer(const std::string& path) : path_(path) {
     mode_t mode = 0;
     struct stat info {};
     if (::stat(target_.c_str(), &info) == 0) {
-        if (!S_ISREG(info.st_mode)) fail(path, ": cannot be written: it is ", kind_of(info.st_mode));
+        if (!S_ISREG(info.st_mode)) fail_as<IoError>(path, ": cannot be written: it is ", kind_of(info.st_mode));
         if (::access(target_.c_str(), W_OK) != 0) fail_system(path, "written", errno);
         mode = info.st_mode & 07777;
     }

@@ -7,8 +7,10 @@
 #include "core/base/text.hpp"
 #include "core/distributed/decode_mpi.hpp"
 #include "core/distributed/devices.hpp"
+#include "core/distributed/engines.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/distributed/plan.hpp"
+#include "core/distributed/registry.hpp"
 #include "core/distributed/threads.hpp"
 #include "core/kit/check.hpp"
 
@@ -60,7 +62,7 @@ double run_in_process(Communicator& comm, const Plan& plan, Task<T, E> mine, con
 
 template <class T>
 DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
-                     const Plan& plan, const DecodeOptions& o) {
+                     const Plan& plan, const DecodeOptions& o, bool mpi) {
     DecodeResult result{Tensor(dtype_of<T>, output), Tensor(dtype_of<T>, {z.batch, z.query_heads, z.N}), {}};
     OnCpu<T> local(q.data<T>());
     Task<T> task{z,
@@ -69,7 +71,7 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
                  result.O.data<T>(),
                  result.lse.data<T>()};
     const auto element = static_cast<Index>(sizeof(T));
-    if (o.engine == "mpi") {
+    if (mpi) {
         start_mpi();
         const int p = mpi_size();
         if (o.shards != 0 && o.shards != p)
@@ -110,7 +112,7 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
     engine.check_sizes(z);
     const auto starts = starts_of(o, z.M, p);
     DecodeResult result{Tensor(DType::f32, output), Tensor(DType::f32, {z.batch, z.query_heads, z.N}),
-                        report_of(plan, z, "nccl", p, sizeof(E), sizeof(float))};
+                        report_of(plan, z, "nccl", p, sizeof(E), sizeof(float), true)};
     std::vector<double> seconds(static_cast<std::size_t>(p));
     engine.run(p, [&](Communicator& comm) {
         Share<E> share{z, q.dtype(), q.data<E>(), {k.data<E>(), v.data<E>(), z.M * z.dk, z.M * z.dv, 0, z.M}};
@@ -125,28 +127,49 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
     return result;
 }
 
+// A checked call on the CPU: Float64 as it is, everything else in Float32.
+template <bool mpi>
+DecodeResult decode_on_cpu(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
+                           const Plan& plan, const DecodeOptions& o) {
+    if (q.dtype() == DType::f64) return compute<double>(q, k, v, z, output, plan, o, mpi);
+    return compute<float>(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), z, output, plan, o, mpi);
+}
+
+DecodeResult decode_on_nccl(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
+                            const Plan& plan, const DecodeOptions& o) {
+    nccl().devices();  // whether it can run at all comes first
+    if (q.dtype() == DType::f64) fail("q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
+    if (q.dtype() == DType::f32) return compute_on_devices<float>(q, k, v, z, output, plan, o);
+    return compute_on_devices<std::uint16_t>(q, k, v, z, output, plan, o);
+}
+
+}  // namespace
+
+const Registry<Engine>& distributed::engines() {
+    static const Registry<Engine> list(
+        "engine", {{"threads", "threads of this process", true, decode_on_cpu<false>, [] { return 1024; },
+                    [](int ranks, Index, const Program& program, Link&) { run_threads(ranks, program); }},
+                   {"mpi", "processes, started by mpirun", true, decode_on_cpu<true>, max_mpi_ranks, measure_on_mpi},
+                   {"nccl", "GPUs", false, decode_on_nccl, max_devices,
+                    [](int ranks, Index, const Program& program, Link&) { nccl().run(ranks, program); }}});
+    return list;
+}
+
+namespace {
+
 DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
     const Sizes z = check(q, k, v, o);
     const Plan plan = plan_of(is_tree, o);
     Shape output = q.shape();
     output[output.ndim() - 1] = z.dv;
-    const DType type = q.dtype();
-    check_choice("engine", o.engine, decode_engines);
-    if (o.engine == "nccl") {
-        nccl().devices();  // whether it can run at all comes first
-        if (type == DType::f64) fail("q: Float64, expected Float32, BFloat16 or Float16 with engine \"nccl\"");
-        DecodeResult result = type == DType::f32 ? compute_on_devices<float>(q, k, v, z, output, plan, o)
-                                                 : compute_on_devices<std::uint16_t>(q, k, v, z, output, plan, o);
-        result.O = result.O.to(type);
-        return result;
-    }
-    if (type == DType::f64) return compute<double>(q, k, v, z, output, plan, o);
-    DecodeResult result = compute<float>(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), z, output, plan, o);
-    result.O = result.O.to(type);
+    DecodeResult result = engines()[o.engine].decode(q, k, v, z, output, plan, o);
+    result.O = result.O.to(q.dtype());
     return result;
 }
 
 }  // namespace
+
+const std::vector<std::string> decode_engines = engines().names();
 
 Traffic DecodeReport::total() const {
     Traffic sum;

@@ -5,6 +5,7 @@
 
 #include "core/base/text.hpp"
 #include "core/distributed/agree.hpp"
+#include "core/distributed/registry.hpp"
 
 namespace causeway::distributed {
 namespace {
@@ -27,7 +28,7 @@ void agree_on_arguments(Communicator& comm, const Plan& plan, const T* q, const 
         {"causal:", z.causal, truth},
         {"algorithm:", plan.tree.algorithm, [](std::int64_t x) { return x == 0 ? "none" : std::to_string(x); }},
         {"topology:", static_cast<std::int64_t>(plan.tree.topology),
-         [](std::int64_t x) { return in_quotes(decode_topologies[static_cast<std::size_t>(x)]); }},
+         [](std::int64_t x) { return in_quotes(name_of(static_cast<Topology>(x))); }},
         {"per_node:", plan.tree.per_node},
         {"overlap:", plan.ring.overlap, truth},
         {"home:", plan.ring.home, truth},

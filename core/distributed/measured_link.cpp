@@ -4,9 +4,8 @@
 #include "core/distributed/agree.hpp"
 #include "core/distributed/decode.hpp"
 #include "core/distributed/devices.hpp"
+#include "core/distributed/engines.hpp"
 #include "core/distributed/mpi.hpp"
-#include "core/distributed/threads.hpp"
-#include "core/kit/check.hpp"
 
 namespace causeway {
 
@@ -40,34 +39,20 @@ double one_way(Communicator& comm, int ranks, char* out, char* in, Index n, int 
 
 }  // namespace
 
-Link measured_link(const std::string& engine, int ranks, Index bytes) {
-    kit::check_choice("engine", engine, decode_engines);
-    if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
-    if (engine == "mpi") {
-        start_mpi();
-        if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
-    }
-    const int max_ranks = engine == "mpi" ? mpi_size() : engine == "nccl" ? nccl().devices() : 1024;
-    if (max_ranks < 2) fail("engine: \"nccl\" with one GPU, expected two or more");
-    if (ranks < 2 || ranks > max_ranks) fail("ranks: ", ranks, ", expected from 2 to ", max_ranks);
-    Link link;
-    const Program program = [&](Communicator& comm) {
-        Room<char> out(comm, Held::shard, bytes), in(comm, Held::incoming, bytes);
-        comm.barrier();  // before any is filled, all ranks have their memory
-        constexpr Index piece = Index{1} << 26;
-        for (Index at = 0; at < bytes && engine != "nccl"; at += piece) {  // that of a device is there once it is taken
-            interrupt::check();
-            std::fill_n(out.data() + at, std::min(piece, bytes - at), 0);
-        }
-        const double small = one_way(comm, ranks, out.data(), in.data(), 8, 20, 16),
-                     large = one_way(comm, ranks, out.data(), in.data(), bytes, 5, 4);
-        if (comm.rank() == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
-    };
-    if (engine != "mpi") {
-        if (engine == "threads") run_threads(ranks, program);
-        else nccl().run(ranks, program);
-        return link;
-    }
+int distributed::max_mpi_ranks() {
+    start_mpi();
+    if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
+    return mpi_size();
+}
+
+int distributed::max_devices() {
+    const int devices = nccl().devices();
+    if (devices < 2) fail("engine: \"nccl\" with one GPU, expected two or more");
+    return devices;
+}
+
+// Where rank 0 has measured, all know it.
+void distributed::measure_on_mpi(int ranks, Index bytes, const Program& program, Link& link) {
     run_mpi([&](Communicator& comm) {
         agree_on_call(comm, Call::link_speed);
         agree(comm, {{"ranks:", ranks}, {"bytes:", bytes}});
@@ -75,6 +60,27 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
         broadcast_binomial(comm, all_ranks(comm), &link.latency, 1);
         broadcast_binomial(comm, all_ranks(comm), &link.rate, 1);
     });
+}
+
+Link measured_link(const std::string& engine, int ranks, Index bytes) {
+    const Engine& way = engines()[engine];
+    if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
+    const int max_ranks = way.max_ranks();
+    if (ranks < 2 || ranks > max_ranks) fail("ranks: ", ranks, ", expected from 2 to ", max_ranks);
+    Link link;
+    const Program program = [&](Communicator& comm) {
+        Room<char> out(comm, Held::shard, bytes), in(comm, Held::incoming, bytes);
+        comm.barrier();  // before any is filled, all ranks have their memory
+        constexpr Index piece = Index{1} << 26;
+        for (Index at = 0; at < bytes && way.host_memory; at += piece) {  // that of a device is there once it is taken
+            interrupt::check();
+            std::fill_n(out.data() + at, std::min(piece, bytes - at), 0);
+        }
+        const double small = one_way(comm, ranks, out.data(), in.data(), 8, 20, 16),
+                     large = one_way(comm, ranks, out.data(), in.data(), bytes, 5, 4);
+        if (comm.rank() == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
+    };
+    way.measure(ranks, bytes, program, link);
     return link;
 }
 

@@ -1,12 +1,10 @@
 #include "core/distributed/plan.hpp"
 
-#include "core/kit/check.hpp"
+#include "core/distributed/registry.hpp"
 
 namespace causeway {
 
-const std::vector<std::string> decode_topologies{"auto",     "recursive-doubling", "halving-doubling", "ring",
-                                                 "binomial", "all-gather",         "two-level"};
-const std::vector<std::string> decode_engines{"threads", "mpi", "nccl"};
+const std::vector<std::string> decode_topologies = distributed::topologies().names();
 
 namespace distributed {
 
@@ -27,14 +25,14 @@ std::vector<Index> starts_of(const DecodeOptions& o, Index M, int p, const char*
 }
 
 Plan plan_of(bool is_tree, const DecodeOptions& o) {
-    const std::size_t topology = kit::check_choice("topology", o.topology, decode_topologies);
-    if (o.algorithm < 0 || o.algorithm > 3) fail("algorithm: ", o.algorithm, ", expected 1, 2, 3 or none");
+    const Topology topology = topologies()[o.topology].topology;
+    tree_algorithm(o.algorithm);
     if (o.per_node < 1) fail("per_node: ", o.per_node, ", expected 1 or more");
-    return {is_tree, {o.algorithm, static_cast<Topology>(topology), o.per_node}, {o.overlap, o.home}};
+    return {is_tree, {o.algorithm, topology, o.per_node}, {o.overlap, o.home}};
 }
 
 DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
-                       Index sum_bytes) {
+                       Index sum_bytes, bool gathers) {
     DecodeReport report;
     report.method = plan.is_tree ? "tree" : "ring";
     report.engine = engine;
@@ -44,15 +42,10 @@ DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engi
     report.traffic.resize(static_cast<std::size_t>(p));
     report.memory.resize(static_cast<std::size_t>(p));
     if (plan.is_tree) {
-        static const char* const names[] = {"packed", "Algorithm 1", "Algorithm 2", "Algorithm 3"};
-        report.algorithm = names[plan.tree.algorithm];
-        const Index largest = z.rows() *
-                              (z.dv + (plan.tree.algorithm == 0   ? 2
-                                       : plan.tree.algorithm == 1 ? 1
-                                                                  : 0)) *
-                              sum_bytes;
-        report.topology =
-            decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest, engine == "nccl"))];
+        const TreeAlgorithm& algorithm = tree_algorithm(plan.tree.algorithm);
+        report.algorithm = algorithm.name;
+        const Index largest = z.rows() * (z.dv + algorithm.columns) * sum_bytes;
+        report.topology = name_of(chosen(plan.tree.topology, largest, gathers));
     } else {
         report.algorithm = plan.ring.overlap ? "overlapped" : "one after the other";
         report.topology = "ring";

@@ -6,6 +6,21 @@
 
 namespace causeway::exact {
 
+namespace {
+
+// q(r+d) + (2N-b-s)rd multiply-adds, the second term for more than one block; rd + b² scalars. The empty first carry
+// and the last update are skipped. Decay multiplies the scores, rows of B and C, and the carry of the blocks between
+// the first and the last.
+Cost cost_of(const Work& w) {
+    const closed_form::Blocks k(w.N, w.block);
+    const auto rd = closed_form::Wide(w.r) * w.d, carried = k.carried(w.N);
+    const auto scaled = k.T > 1 ? carried * w.r + (k.T - 2) * rd : 0;
+    return closed_form::of(k.q * (w.r + w.d) + carried * rd, w.decay ? k.q + scaled : 0,
+                           rd + k.b * k.b + (w.decay ? k.b + 1 + k.b * w.r : 0));
+}
+
+}  // namespace
+
 Method block_based_method() {
     Method m;
     m.name = "block-based";
@@ -16,7 +31,9 @@ Method block_based_method() {
     m.block = 128;
     m.state = true;
     m.normalizes = true;
-    m.cost = cost_of::block_based;
+    m.cost = cost_of;
+    m.running_memory = block_chunk_memory;
+    m.roundings = block_chunk_roundings;
     m.f32 = [](const auto& p) { each_carried_block<EigenBlock<float>>(p, p.block); };
     m.f64 = [](const auto& p) { each_carried_block<EigenBlock<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { block_based(h, p.block); }); };

@@ -54,6 +54,12 @@ struct Kernel {
     }
 };
 
+// 2Nrd multiply-adds; rd scalars.
+Cost cost_of(const Work& w) {
+    const auto rd = closed_form::Wide(w.r) * w.d;
+    return closed_form::of(2 * w.N * rd, w.decay ? w.N * rd : 0, rd);
+}
+
 }  // namespace
 
 Method causal_dot_product_method() {
@@ -64,7 +70,9 @@ Method causal_dot_product_method() {
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;
-    m.cost = cost_of::row_based;
+    m.cost = cost_of;
+    m.running_memory = [](const Work& w) { return w.r * w.d; };
+    m.roundings = roundings_of_one_sum;
     m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, tile); };
     m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, tile); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { causal_dot_product(h); }); };

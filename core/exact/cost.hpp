@@ -17,7 +17,8 @@ struct Work {
     bool decay = false, normalize = false;
 };
 
-struct Cost {                   // of one head
+// Of one head.
+struct Cost {
     OperationCount operations;  // a multiply-add is one multiply and one add
     Index memory = 0;           // scalars held beyond inputs and output
 };
@@ -27,22 +28,41 @@ struct Cost {                   // of one head
 // with 64.) Throws Error for sizes out of range, a block given to a method that has none, and counts from 2^63 on.
 Cost cost(const Method&, const Work&);
 
-// One closed form a method, unnormalised, for 1 <= block <= N (claims B1, where nothing else is said). With T = ⌈N/b⌉
-// blocks, s the length of the last, τ(n) = n(n+1)/2, q = (T-1)τ(b) + τ(s) the triangular and q' = (T-1)b² + s² the
-// dense tiles.
-namespace cost_of {
-Cost vanilla(const Work&);                  // N²(r+d) and N² mask multiplies; N²
-Cost row_based(const Work&);                // 2Nrd; rd. Causal-dot-product too
-Cost fleet_untiled(const Work&);            // 2Nrd; d
-Cost block_based(const Work&);              // q(r+d) + (2N-b-s)rd, the second term for T > 1; rd + b²
-Cost lightning(const Work&);                // the same; rd + b
-Cost recursion(const Work&);                // rd·S(N,t) + (r+d)Σ τ(leaf); rd + t² (C1)
-Cost fleet(const Work&);                    // 2Nrd multiplies, (3N - ⌈N/b⌉)rd adds; rd + bd
-Cost inner_product(const Work&);            // τ(N)(r+d); N (G1)
-Cost outer_product(const Work&);            // 2Nrd; Nrd (G1, G3)
-Cost outer_product_blockwise(const Work&);  // 2Nrd; rd + b·rd (G3)
-Cost hybrid(const Work&);                   // q'(r+d) + 2Nrd and q' mask multiplies; rd + b² (F5, G5, G6)
-}  // namespace cost_of
+// What the form that runs holds: scalars beyond inputs and output of one head on one thread, unnormalised, N <= 2048, d
+// and the block whole panels of the widest vectors; what Eigen's products pack for themselves is not among them (claims
+// B1). Throws as cost().
+Index running_memory(const Method&, const Work&);
+
+// Roundings that one term of an entry of the form that runs can meet, without decay: the error of an entry of P is at
+// most k u / (1 - k u) of Π = (|B||C|ᵀ ⊙ M)|V|, u half a unit in the last place (claims B7). Throws as cost().
+Index roundings(const Method&, const Work&);
+
+// What the closed forms of the methods are written with. Each stands beside its method as `Method::cost`: unnormalised,
+// for 1 <= block <= N (claims B1, where nothing else is said).
+namespace closed_form {
+
+__extension__ typedef __int128 Wide;  // sizes up to 2^40 cannot overflow it
+
+// Throws Error from 2^63 on.
+Index narrow(Wide count);
+
+Cost of(Wide multiply_adds, Wide more_multiplies, Wide memory);
+
+// τ(n): entries of a triangle of n rows.
+constexpr Wide triangle(Wide n) { return n * (n + 1) / 2; }
+
+// N tokens in T = ⌈N/b⌉ blocks, s the length of the last: q = (T-1)τ(b) + τ(s) entries of their triangles, dense =
+// (T-1)b² + s² of their squares.
+struct Blocks {
+    Wide b, T, s, q, dense;
+    Blocks(Index N, Index block);
+
+    // Tokens that a carry of [r, d] is multiplied with or collected from, where the empty first carry and the last
+    // update are skipped: 2N - b - s, or 0.
+    Wide carried(Index N) const { return T > 1 ? 2 * Wide(N) - b - s : 0; }
+};
+
+}  // namespace closed_form
 
 // S(N, t): the sum of the sizes of all nodes that recursion halves, 0 for N <= t (claims C1).
 Index halved(Index N, Index t);

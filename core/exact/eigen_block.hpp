@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/exact/carried_blocks.hpp"
+#include "core/exact/cost.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {
@@ -82,5 +83,14 @@ private:
     std::optional<Powers<T>> powers_;
     Index head_ = -1, start_ = 0, n_ = 0;
 };
+
+// Method::running_memory and Method::roundings of the methods that run by this: the state and what a block adds to it,
+// the scores, and with decay the scaled rows and the powers; a sum over the block, the carries of all blocks, a score
+// of r products and the sum of the two parts.
+inline Index block_chunk_memory(const Work& w) {
+    const Index b = w.block;
+    return 2 * w.r * w.d + b * b + (w.decay ? b * w.r + b + 1 : 0);
+}
+inline Index block_chunk_roundings(const Work& w) { return w.block + (w.N + w.block - 1) / w.block + w.r + 1; }
 
 }  // namespace causeway::exact

@@ -94,6 +94,20 @@ void rank_by_rank(const Problem<T>& p) {
     });
 }
 
+// In tiles: 2Nrd multiplies, (3N - ⌈N/b⌉)rd adds; rd + bd scalars.
+Cost cost_of(const Work& w) {
+    const closed_form::Blocks k(w.N, w.block);
+    const closed_form::Wide rd = closed_form::Wide(w.r) * w.d, N = w.N;
+    return {{closed_form::narrow((w.decay ? 4 * N - k.T : 2 * N) * rd), closed_form::narrow((3 * N - k.T) * rd), 0, 0},
+            closed_form::narrow(rd + k.b * w.d + (w.decay ? k.b + 1 : 0))};
+}
+
+// 2Nrd multiply-adds; d scalars.
+Cost cost_of_untiled(const Work& w) {
+    const auto rd = closed_form::Wide(w.r) * w.d;
+    return closed_form::of(2 * w.N * rd, w.decay ? w.N * rd : 0, w.d);
+}
+
 }  // namespace
 
 // The default tile: 64 rows of V and P, one strip wide, stay in the first-level cache.
@@ -106,7 +120,9 @@ Method fleet_method() {
     m.memory = "rd + Br·Bc";
     m.block = 64;
     m.state = true;
-    m.cost = cost_of::fleet;
+    m.cost = cost_of;
+    m.running_memory = [](const Work& w) { return w.r * w.d; };
+    m.roundings = roundings_of_one_sum;
     m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, p.block); };
     m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { fleet(h, p.block, h.d()); }); };
@@ -122,7 +138,10 @@ Method fleet_untiled_method() {
     m.time = "O(N)";
     m.memory = "d";
     m.state = true;
-    m.cost = cost_of::fleet_untiled;
+    m.cost = cost_of_untiled;
+    // The running sum stays in registers.
+    m.running_memory = [](const Work&) -> Index { return 0; };
+    m.roundings = roundings_of_one_sum;
     m.f32 = [](const auto& p) { rank_by_rank(p); };
     m.f64 = [](const auto& p) { rank_by_rank(p); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { fleet_untiled(h); }); };

@@ -7,6 +7,19 @@
 
 namespace causeway::exact {
 
+namespace {
+
+// q'(r+d) + 2Nrd multiply-adds and q' mask multiplies, q' the entries of the blocks' squares; rd + b² scalars (claims
+// F5, G5, G6).
+Cost cost_of(const Work& w) {
+    const closed_form::Blocks k(w.N, w.block);
+    const closed_form::Wide rd = closed_form::Wide(w.r) * w.d, N = w.N;
+    return closed_form::of(k.dense * (w.r + w.d) + 2 * N * rd, k.dense + (w.decay ? 2 * N * w.r + k.T * rd : 0),
+                           rd + k.b * k.b + (w.decay ? k.b + 1 + k.b * w.r : 0));
+}
+
+}  // namespace
+
 // The default block is the side of the product unit in the document, and its head dimension.
 Method hybrid_method() {
     Method m;
@@ -19,7 +32,9 @@ Method hybrid_method() {
     m.state = true;
     m.normalizes = true;
     m.candidate = false;
-    m.cost = cost_of::hybrid;
+    m.cost = cost_of;
+    m.running_memory = block_chunk_memory;
+    m.roundings = block_chunk_roundings;
     m.f32 = [](const auto& p) { each_carried_block<EigenBlock<float>>(p, p.block); };
     m.f64 = [](const auto& p) { each_carried_block<EigenBlock<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { hybrid(h, p.block); }); };

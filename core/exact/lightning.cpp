@@ -215,6 +215,29 @@ private:
     T* O_ = nullptr;
 };
 
+// The multiply-adds of block-based; rd + b scalars. Decay multiplies the d outputs of a row instead of the r entries of
+// b.
+Cost cost_of(const Work& w) {
+    const closed_form::Blocks k(w.N, w.block);
+    const auto rd = closed_form::Wide(w.r) * w.d;
+    const auto scaled = k.T > 1 ? (w.N - k.b) * w.d + (w.N - k.s) * w.r + (k.T - 2) * rd : 0;
+    return closed_form::of(k.q * (w.r + w.d) + k.carried(w.N) * rd, w.decay ? k.q + scaled : 0,
+                           rd + k.b + (w.decay ? k.b + 1 + w.r : 0));
+}
+
+// The state and what a block adds to it, the scores, panels of C and V, and with decay the scaled keys, the mask and
+// the powers.
+Index memory_of(const Work& w) {
+    const Index rd = w.r * w.d, b = w.block;
+    return 2 * rd + b * b + b * (w.r + w.d) + (w.decay ? b * w.r + 3 * b + 1 : 0);
+}
+
+// The block's own b terms are added to B U in the same registers, so what comes with U meets their additions as well.
+Index roundings_of(const Work& w) {
+    const Index b = w.block;
+    return w.N > b ? 2 * b + (w.N + b - 1) / b + w.r : w.N + w.r;
+}
+
 }  // namespace
 
 Method lightning_attention_2_method() {
@@ -227,7 +250,9 @@ Method lightning_attention_2_method() {
     m.block = 64;
     m.state = true;
     m.normalizes = true;
-    m.cost = cost_of::lightning;
+    m.cost = cost_of;
+    m.running_memory = memory_of;
+    m.roundings = roundings_of;
     m.f32 = [](const auto& p) { each_carried_block<TileBlock<float>>(p, p.block); };
     m.f64 = [](const auto& p) { each_carried_block<TileBlock<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { lightning_attention_2(h, p.block); }); };

@@ -95,6 +95,41 @@ void recursion_by_levels(const Problem<T>& p) {
     }
 }
 
+// Σ τ over the leaves of the recursion. The nodes of a level have the sizes m and m + 1 only, x and y of them.
+closed_form::Wide leaf_scores(Index N, Index t) {
+    using closed_form::triangle;
+    closed_form::Wide m = N, x = 1, y = 0;
+    while (m > t || (y > 0 && m + 1 > t)) {
+        if (m <= t) return x * triangle(m) + y * (triangle((m + 1) / 2) + triangle(m + 1 - (m + 1) / 2));
+        const bool odd = m % 2 == 1;
+        const closed_form::Wide more_x = odd ? x : 2 * x + y, more_y = odd ? x + 2 * y : y;
+        m /= 2, x = more_x, y = more_y;
+    }
+    return x * triangle(m) + y * triangle(m + 1);
+}
+
+// rd·S(N,t) + (r+d)Σ τ(leaf) multiply-adds; rd + t² scalars (claims C1).
+Cost cost_of(const Work& w) {
+    const closed_form::Wide rd = closed_form::Wide(w.r) * w.d, S = halved(w.N, w.block),
+                            leaves = leaf_scores(w.N, w.block);
+    const auto memory = rd + recursion_tile(w.N, w.r, w.block, Leaf::vanilla, w.decay) + (w.decay ? w.N + 1 : 0);
+    return closed_form::of(rd * S + (w.r + w.d) * leaves, w.decay ? w.r * S + leaves : 0, memory);
+}
+
+// One node after the other: the definition's memory.
+Index memory_of(const Work& w) {
+    return w.r * w.d + recursion_tile(w.N, w.r, w.block, Leaf::vanilla, w.decay) + (w.decay ? w.N + 1 : 0);
+}
+
+// A term is summed over half the tokens at most in one product, and added once a level; or within its leaf.
+Index roundings_of(const Work& w) {
+    const Index N = w.N, t = w.block;
+    if (N <= t) return N + w.r;
+    Index depth = 0;
+    while ((N + (Index{1} << depth) - 1) >> depth > t) ++depth;
+    return std::max((N + 1) / 2 + depth + w.r + 1, t + w.r);
+}
+
 }  // namespace
 
 // The default base case is that of fleet and leet, §5.1.
@@ -106,7 +141,9 @@ Method recursion_method() {
     m.time = "O(N log N)";
     m.memory = "rd + t²";
     m.block = 32;
-    m.cost = cost_of::recursion;
+    m.cost = cost_of;
+    m.running_memory = memory_of;
+    m.roundings = roundings_of;
     m.f32 = [](const auto& p) { recursion_by_levels(p); };
     m.f64 = [](const auto& p) { recursion_by_levels(p); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { recursion(h, p.block); }); };

@@ -1,27 +1,57 @@
 #include "core/exact/registry.hpp"
 
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
 #include "core/exact/all_methods.hpp"
 
 namespace causeway::exact {
 
-const std::vector<Method>& methods() {
-    static const std::vector<Method> list{
-        vanilla_method(),
-        row_based_method(),
-        causal_dot_product_method(),
-        block_based_method(),
-        recursion_method(),
-        lightning_attention_2_method(),
-        fleet_method(),
-        fleet_untiled_method(),
-        inner_product_method(),
-        outer_product_method(),
-        outer_product_blockwise_method(),
-        hybrid_method(),
-    };
+namespace {
+
+// The built-in methods, then those of the callers. A list, so that references to its elements stay when it grows.
+std::list<Method>& all() {
+#define CAUSEWAY_CALL(NAME) NAME##_method(),
+    static std::list<Method> list{CAUSEWAY_EXACT_METHODS(CAUSEWAY_CALL)};
+#undef CAUSEWAY_CALL
     return list;
+}
+
+#define CAUSEWAY_COUNT(NAME) +1
+constexpr std::ptrdiff_t built_in = 0 CAUSEWAY_EXACT_METHODS(CAUSEWAY_COUNT);
+#undef CAUSEWAY_COUNT
+
+}  // namespace
+
+const std::list<Method>& methods() { return all(); }
+
+void register_method(Method added) {
+    const std::string& name = added.name;
+    if (name.empty()) fail("register_method: the method has no name");
+    for (const Method& m : all())
+        for (const std::string& taken : {m.name, m.short_name})
+            if (!taken.empty() && (taken == name || taken == added.short_name))
+                fail("register_method: a method is named \"", taken, "\" already");
+    const auto need = [&](bool there, const char* what) {
+        if (!there) fail("register_method: the method \"", name, "\" has no ", what);
+    };
+    need(added.f32 != nullptr, "f32");
+    need(added.f64 != nullptr, "f64");
+    need(added.counted != nullptr, "counted");
+    need(added.cost != nullptr, "cost");
+    need(added.running_memory != nullptr, "running_memory");
+    need(added.roundings != nullptr, "roundings");
+    all().push_back(std::move(added));
+}
+
+void unregister_method(const std::string& name) {
+    auto at = std::next(all().begin(), built_in);
+    while (at != all().end() && at->name != name) ++at;
+    if (at == all().end()) fail("unregister_method: no method was registered as \"", name, "\"");
+    all().erase(at);
 }
 
 const Method& method(const std::string& name) {

@@ -1,10 +1,10 @@
 // The methods as values: what they are, what they support, how to call them. `methods()`, the automatic choice, the
-// tests, the benchmarks and the shell all read this list. A method is one file and one line in registry.cpp.
+// tests, the benchmarks and the shell all read this list. A method is one file and one line in all_methods.hpp.
 #pragma once
 
 #include <functional>
+#include <list>
 #include <string>
-#include <vector>
 
 #include "core/exact/cost.hpp"
 #include "core/exact/problem.hpp"
@@ -25,8 +25,12 @@ struct Method {
     // form beside it, and timing them (quadratic time, or all prefix states in memory) would only make the choice
     // slower.
     bool candidate = true;
-    Cost (*cost)(const Work&) =
-        nullptr;  // closed form of the definition's operations and memory; called by exact::cost
+
+    // Closed forms, unnormalised and for 1 <= block <= N; called by the functions of the same names in cost.hpp, which
+    // say what they count.
+    Cost (*cost)(const Work&) = nullptr;             // operations and memory of the definition
+    Index (*running_memory)(const Work&) = nullptr;  // scalars that the form which runs holds
+    Index (*roundings)(const Work&) = nullptr;       // that a term of its outputs can meet
 
     std::function<void(const Problem<float>&)> f32;
     std::function<void(const Problem<double>&)> f64;
@@ -40,7 +44,15 @@ struct Method {
     }
 };
 
-const std::vector<Method>& methods();  // all, in the order in which tables list them
+const std::list<Method>& methods();  // all, in the order in which tables list them
+
+// Adds a method of the caller's to the list, at its end; from then on it is one like the others in every call. Throws
+// Error where its name or short name is taken or its descriptor lacks a function or a closed form. Not while another
+// thread is in a call of this library.
+void register_method(Method);
+
+// Takes such a method off the list again; references to it end. Throws Error for a name that was not registered.
+void unregister_method(const std::string& name);
 
 // By name or short name. Throws Error for an unknown one, with the nearest known name.
 const Method& method(const std::string& name);

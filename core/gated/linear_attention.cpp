@@ -5,9 +5,6 @@
 #include <vector>
 
 #include "core/base/text.hpp"
-#include "core/gated/chunkwise.hpp"
-#include "core/gated/forms.hpp"
-#include "core/gated/recurrent.hpp"
 #include "core/kit/check.hpp"
 #include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
@@ -15,9 +12,6 @@
 namespace causeway {
 namespace gated {
 namespace {
-
-const std::vector<std::string> updates{"linear", "gated", "delta", "gated_delta"};
-const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
 
 // One row of `width` for every token of every head of k, from a gate [batch, heads or 1, N(, width)].
 Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
@@ -57,8 +51,8 @@ void check_log_decay(const Tensor& g) {
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     const AttentionSizes n = check_attention(q, k, v, true);
     Sizes c;
-    c.update = static_cast<Update>(check_choice("update", o.update, updates));
-    check_choice("mode", o.mode, modes);
+    c.update = updates()[o.update].update;
+    c.mode = &modes()[o.mode];
     if (o.chunk < 1) fail("chunk: ", o.chunk, ", expected 1 or more");
     c.batch = n.batch, c.heads = n.heads, c.group = n.group;
     c.N = n.N, c.dk = n.d, c.dv = n.dv;
@@ -143,14 +137,12 @@ namespace {
 using gated::Call;
 
 template <class T>
-LinearResult compute(Call& call, const std::string& mode) {
+LinearResult compute(Call& call) {
     Tensor O(dtype_of<T>, call.output);
     auto p = gated::problem_of<T>(call);
     p.O = O.data<T>();
     p.S = call.state.data<T>();
-    if (mode == "chunkwise") gated::run_chunkwise(p);
-    else if (mode == "parallel") kit::each_head(p, [](const auto& h) { gated::parallel(h); });
-    else kit::each_head(p, [](const auto& h) { gated::recurrent(h); });
+    call.mode->forward<T>()(p);
     return {O.to(call.dtype), call.state};
 }
 
@@ -158,7 +150,7 @@ LinearResult compute(Call& call, const std::string& mode) {
 
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     Call call = gated::check(q, k, v, o);
-    return call.compute == DType::f64 ? compute<double>(call, o.mode) : compute<float>(call, o.mode);
+    return call.compute == DType::f64 ? compute<double>(call) : compute<float>(call);
 }
 
 LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
@@ -177,11 +169,7 @@ LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Te
     p.O = out.data(), p.S = state.data();
     p.scale = call.scale;
     const CountsOfThisCall counts;
-    kit::each_head_in_turn(p, [&](const auto& head) {
-        if (o.mode == "recurrent") gated::recurrent(head);
-        else if (o.mode == "parallel") gated::parallel(head);
-        else gated::chunkwise(head, p.chunk);
-    });
+    call.mode->counted(p);
     count += counted;
     return {from_counted(out, call.dtype, call.output), from_counted(state, call.compute, call.state_shape)};
 }

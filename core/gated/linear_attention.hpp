@@ -5,17 +5,18 @@
 #include <string>
 
 #include "core/gated/problem.hpp"
+#include "core/gated/registry.hpp"
 #include "core/measure/counting.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
 
 struct LinearOptions {
-    std::string update = "linear";  // "linear", "gated", "delta", "gated_delta"
+    std::string update = "linear";  // a name of gated::updates(): "linear", "gated", "delta", "gated_delta"
     std::optional<Tensor>
         log_decay;               // g <= 0, [b, h, N] or [b, h, N, d_k]; with "gated" and "gated_delta", and only then
     std::optional<Tensor> beta;  // [b, h, N]; with "delta" and "gated_delta", and only then
-    std::string mode = "chunkwise";  // "recurrent" (the definition), "chunkwise", "parallel"
+    std::string mode = "chunkwise";  // a name of gated::modes(): "recurrent" (the definition), "chunkwise", "parallel"
     Index chunk = 64;                // chunk length >= 1
     double scale = 1;                // factor on q (ONNX: 1/sqrt(d_k))
     std::optional<Tensor> state;     // state to start from, [b, h, d_k, d_v]; none: zeros
@@ -42,6 +43,7 @@ namespace gated {
 // The sizes and types of a call.
 struct Sizes {
     Update update;
+    const Mode* mode;
     Index batch, heads, group, N, dk, dv, gates, chunk;
     DType dtype;        // of q, k, v and the output
     DType compute;      // Float32 or Float64

@@ -1,10 +1,6 @@
 #include "core/gradient/linear_attention_grad.hpp"
 
-#include <algorithm>
-
-#include "core/gradient/forms.hpp"
-#include "core/gradient/recurrent.hpp"
-#include "core/kit/spread.hpp"
+#include "core/gradient/registry.hpp"
 
 namespace causeway {
 namespace {
@@ -69,12 +65,7 @@ LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const
         dbeta = Tensor(type, {call.batch, call.heads, call.N, 1});
         p.dbeta = dbeta.data<T>();
     }
-    if (o.mode == "recurrent") {
-        kit::each_head(p, [](const auto& head) { gradient::recurrent(head); });
-    } else {
-        if (o.mode == "parallel") p.in.chunk = std::max<Index>(call.N, 1);
-        gradient::run_chunkwise_grad(p);
-    }
+    gradient::linear_forms()[o.mode].backward<T>()(p);
     LinearGradient out{dq.to(call.dtype), dk.to(call.dtype), dv.to(call.dtype), {}, {}, dstate};
     if (p.in.g) out.dlog_decay = as_given<T>(dg, *o.log_decay);
     if (p.in.beta) out.dbeta = as_given<T>(dbeta, *o.beta);

@@ -26,6 +26,24 @@ struct SoftmaxGradHead {
     T* dv = nullptr;        // [M, dv]
 };
 
+// All heads of a call, checked and contiguous, laid out as the inputs they belong to.
+template <class T>
+struct SoftmaxGradProblem {
+    softmax::Problem<T> in;
+    const T* dO = nullptr;
+    T *dq = nullptr, *dk = nullptr, *dv = nullptr;
+
+    SoftmaxGradHead<T> head(Index h) const {
+        SoftmaxGradHead<T> out;
+        out.in = in.head(h);
+        out.dO = dO + h * out.in.rows * in.dv;
+        out.dq = dq + h * out.in.rows * in.d;
+        out.dk = dk + h * in.M * in.d;
+        out.dv = dv + h * in.M * in.dv;
+        return out;
+    }
+};
+
 // The definition: the formulas above, a query at a time. O(rows·M·(d + dv)) time, O(M) memory.
 template <class T>
 void softmax_gradient(const SoftmaxGradHead<T>& h) {

@@ -9,7 +9,8 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
-#include "core/gradient/softmax.hpp"
+#include "core/gradient/forms.hpp"
+#include "core/gradient/registry.hpp"
 #include "core/kit/exp.hpp"
 #include "core/kit/spread.hpp"
 #include "core/softmax/forms.hpp"
@@ -132,24 +133,7 @@ private:
     Buffer<T> P_, dS_;  // [side, side]
 };
 
-template <class T>
-struct SoftmaxGradProblem {
-    softmax::Problem<T> in;
-    const T* dO = nullptr;
-    T *dq = nullptr, *dk = nullptr, *dv = nullptr;
-
-    Index all_heads() const { return in.all_heads(); }
-
-    SoftmaxGradHead<T> head(Index h) const {
-        SoftmaxGradHead<T> out;
-        out.in = in.head(h);
-        out.dO = dO + h * out.in.rows * in.dv;
-        out.dq = dq + h * out.in.rows * in.d;
-        out.dk = dk + h * in.M * in.d;
-        out.dv = dv + h * in.M * in.dv;
-        return out;
-    }
-};
+}  // namespace
 
 // A head is one task, with five products a tile. Where there are fewer heads than threads, blocks of queries (for dq)
 // and blocks of keys (for dk and dv) are tasks, with seven. Every sum runs over the same tiles in the same order either
@@ -194,6 +178,11 @@ void run_flash_grad(const SoftmaxGradProblem<T>& p) {
     }
 }
 
+template void run_flash_grad<float>(const SoftmaxGradProblem<float>&);
+template void run_flash_grad<double>(const SoftmaxGradProblem<double>&);
+
+namespace {
+
 // Maxima and sums that give the weights: from the log-sum-exp F, e^{s - F} = e^{s - m} / l with m = F and l = 1.
 template <class T>
 void set_forward(const softmax::Sizes& c, SoftmaxGradProblem<T>& p, const std::optional<SoftmaxResult>& forward,
@@ -219,13 +208,10 @@ SoftmaxGradient compute(const softmax::Sizes& c, const Tensor& q, const Tensor& 
     p.in = softmax::problem_of<T>(c, q, k, v);
     p.dO = dO.data<T>();
     p.dq = out.dq.template data<T>(), p.dk = out.dk.template data<T>(), p.dv = out.dv.template data<T>();
-    if (o.method == "standard") {
-        kit::each_head(p, [](const auto& head) { softmax_gradient(head); });
-    } else {
-        Tensor O, m, l;
-        set_forward(c, p, forward, O, m, l);
-        run_flash_grad(p);
-    }
+    const SoftmaxForm& form = softmax_forms()[o.method];
+    Tensor O, m, l;
+    if (form.outputs) set_forward(c, p, forward, O, m, l);
+    form.backward<T>()(p);
     return {out.dq.to(c.dtype), out.dk.to(c.dtype), out.dv.to(c.dtype)};
 }
 

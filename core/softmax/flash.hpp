@@ -9,6 +9,8 @@
 
 namespace causeway::softmax {
 
+inline constexpr Index default_tile = 64;  // keys in a tile of the counted form
+
 // Rows [from, to), `tile` keys at a time. To the operations of the definition come, for every tile after the first, an
 // exponential, a difference and dv + 1 multiplies. O(rows·M·(d + dv)) time, O(tile) memory.
 template <class T>

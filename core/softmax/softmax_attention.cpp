@@ -5,21 +5,18 @@
 #include "core/kit/check.hpp"
 #include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
-#include "core/softmax/flash.hpp"
-#include "core/softmax/forms.hpp"
-#include "core/softmax/standard.hpp"
 
 namespace causeway {
 namespace softmax {
 
 Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
     const AttentionSizes n = check_attention(q, k, v, false);
-    static const std::vector<std::string> methods{"flash", "standard"};
-    check_choice("method", o.method, methods);
+    const Method& method = methods()[o.method];
     if (o.causal && n.N > n.M)
         fail("q: length ", n.N, ", expected at most the ", n.M,
              " of k: with causal the queries are the last of its positions");
     Sizes c;
+    c.method = &method;
     c.batch = n.batch, c.heads = n.heads, c.group = n.group;
     c.N = n.N, c.M = n.M, c.d = n.d, c.dv = n.dv;
     c.causal = o.causal;
@@ -42,12 +39,11 @@ Tensor log_sum_exp(const Tensor& m, const Tensor& l) {
 namespace {
 
 template <class T>
-SoftmaxResult compute(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const std::string& method) {
+SoftmaxResult compute(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v) {
     Tensor O(dtype_of<T>, c.output), m(dtype_of<T>, c.rows), l(dtype_of<T>, c.rows);
     auto p = problem_of<T>(c, q, k, v);
     p.O = O.data<T>(), p.m = m.data<T>(), p.l = l.data<T>();
-    if (method == "flash") run_flash(p);
-    else run_standard(p);
+    c.method->forward<T>()(p);
     return {O.to(c.dtype), log_sum_exp(m, l)};
 }
 
@@ -56,8 +52,8 @@ SoftmaxResult compute(const Sizes& c, const Tensor& q, const Tensor& k, const Te
 
 SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
     const auto c = softmax::check(q, k, v, o);
-    if (c.compute == DType::f64) return softmax::compute<double>(c, q, k, v, o.method);
-    return softmax::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), o.method);
+    if (c.compute == DType::f64) return softmax::compute<double>(c, q, k, v);
+    return softmax::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32));
 }
 
 SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o,
@@ -74,10 +70,7 @@ SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const 
     p.O = O.data(), p.m = m.data(), p.l = l.data();
     p.scale = c.scale;
     const CountsOfThisCall counts;
-    each_head_in_turn(p, [&](const auto& head) {
-        if (o.method == "flash") flash(head, default_tile, 0, head.rows);
-        else standard(head, 0, head.rows);
-    });
+    c.method->counted(p);
     count += counted;
     return {from_counted(O, c.dtype, c.output),
             log_sum_exp(from_counted(m, c.compute, c.rows), from_counted(l, c.compute, c.rows))};

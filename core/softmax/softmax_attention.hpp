@@ -6,13 +6,14 @@
 
 #include "core/measure/counting.hpp"
 #include "core/softmax/problem.hpp"
+#include "core/softmax/registry.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
 
 struct SoftmaxOptions {
     bool causal = true;  // the N queries are the last N of the M positions; query i sees the keys up to its own
-    std::string method = "flash";  // or "standard", the definition
+    std::string method = "flash";  // a name of softmax::methods(): "flash" or "standard", the definition
     std::optional<double> scale;   // factor on q·k; none: 1/sqrt(d)
 };
 
@@ -36,10 +37,9 @@ SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const 
 
 namespace softmax {
 
-inline constexpr Index default_tile = 64;  // keys in a tile of the counted flash form
-
 // The sizes and types of a call.
 struct Sizes {
+    const Method* method;
     Index batch, heads, group, N, M, d, dv;
     bool causal;
     DType dtype;    // of q, k, v and the output

@@ -32,9 +32,9 @@ public:
         }
         skip_spaces();
         if (at_ != text_.size()) wrong("the end of the header");
-        if (!descr_) fail(name_, ": the header lacks 'descr'");
-        if (!column_major_) fail(name_, ": the header lacks 'fortran_order'");
-        if (!dims_) fail(name_, ": the header lacks 'shape'");
+        if (!descr_) fail_as<IoError>(name_, ": the header lacks 'descr'");
+        if (!column_major_) fail_as<IoError>(name_, ": the header lacks 'fortran_order'");
+        if (!dims_) fail_as<IoError>(name_, ": the header lacks 'shape'");
     }
 
     const std::string& descr() const { return *descr_; }
@@ -43,8 +43,8 @@ public:
 
 private:
     [[noreturn]] void wrong(const char* expected) const {
-        fail(name_, ": the header has ", at_ < text_.size() ? in_quotes(text_.substr(at_, 20)) : "its end", " where ",
-             expected, " is expected");
+        fail_as<IoError>(name_, ": the header has ", at_ < text_.size() ? in_quotes(text_.substr(at_, 20)) : "its end",
+                         " where ", expected, " is expected");
     }
 
     void skip_spaces() {
@@ -97,7 +97,7 @@ private:
         expect('(');
         while (!accept(')')) {
             if (out.size() == most_dims)
-                fail(name_, ": the header has a shape of more than ", most_dims, " dimensions");
+                fail_as<IoError>(name_, ": the header has a shape of more than ", most_dims, " dimensions");
             out.push_back(integer());
             if (accept(',')) continue;
             expect(')');
@@ -109,7 +109,7 @@ private:
 
     template <class T>
     void once(std::optional<T>& field, const std::string& key, T value) {
-        if (field) fail(name_, ": the header has ", in_quotes(key), " twice");
+        if (field) fail_as<IoError>(name_, ": the header has ", in_quotes(key), " twice");
         field = std::move(value);
     }
 
@@ -117,7 +117,7 @@ private:
         const std::string key = string();
         expect(':');
         if (key == "descr") {
-            if (accept('[')) fail(name_, ": holds records of several fields, expected numbers of one type");
+            if (accept('[')) fail_as<IoError>(name_, ": holds records of several fields, expected numbers of one type");
             once(descr_, key, string());
         } else if (key == "fortran_order") {
             const bool yes = accept_word("True");
@@ -126,7 +126,7 @@ private:
         } else if (key == "shape") {
             once(dims_, key, tuple());
         } else {
-            fail(name_, ": the header has an unknown key ", in_quotes(key));
+            fail_as<IoError>(name_, ": the header has an unknown key ", in_quotes(key));
         }
     }
 
@@ -152,7 +152,8 @@ Layout parse_descr(const std::string& descr, const std::string& name) {
     }
     const auto found = types.find(type);
     if (found == types.end())
-        fail(name, ": has elements of type ", in_quotes(descr), ", expected bool, i1 to i8, u1 to u8, f2, f4 or f8");
+        fail_as<IoError>(name, ": has elements of type ", in_quotes(descr),
+                         ", expected bool, i1 to i8, u1 to u8, f2, f4 or f8");
     layout.type = found->second;
     return layout;
 }
@@ -170,25 +171,28 @@ std::uint64_t read_length(const Source& source, std::uint64_t offset, std::size_
 
 Tensor read_npy(const Source& source) {
     const std::string& name = source.name();
-    if (source.size() == 0) fail(name, ": the file is empty");
+    if (source.size() == 0) fail_as<IoError>(name, ": the file is empty");
     std::array<unsigned char, 8> start{};
     const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), start.size()));
     source.read(0, {start.data(), known});
     if (std::memcmp(start.data(), magic.data(), std::min(known, magic.size())) != 0)
-        fail(name, ": is not a .npy file: it does not start with \\x93NUMPY");
-    if (known < start.size()) fail(name, ": ends after ", known, " bytes, within the start of a .npy file");
+        fail_as<IoError>(name, ": is not a .npy file: it does not start with \\x93NUMPY");
+    if (known < start.size()) fail_as<IoError>(name, ": ends after ", known, " bytes, within the start of a .npy file");
     const int version = start[6];
     if (version < 1 || version > 3 || start[7] != 0)
-        fail(name, ": has version ", version, ".", int{start[7]}, " of the format, expected 1.0, 2.0 or 3.0");
+        fail_as<IoError>(name, ": has version ", version, ".", int{start[7]},
+                         " of the format, expected 1.0, 2.0 or 3.0");
 
     const std::size_t width = version == 1 ? 2 : 4;  // bytes of the header's length
     const std::uint64_t header_at = start.size() + width;
     if (header_at > source.size())
-        fail(name, ": ends after ", source.size(), " bytes, within the start of a .npy file");
+        fail_as<IoError>(name, ": ends after ", source.size(), " bytes, within the start of a .npy file");
     const std::uint64_t length = read_length(source, start.size(), width);
     if (length > source.size() - header_at)
-        fail(name, ": says that its header has ", length, " bytes, but only ", source.size() - header_at, " follow");
-    if (length > longest_header) fail(name, ": has a header of ", length, " bytes, expected at most ", longest_header);
+        fail_as<IoError>(name, ": says that its header has ", length, " bytes, but only ", source.size() - header_at,
+                         " follow");
+    if (length > longest_header)
+        fail_as<IoError>(name, ": has a header of ", length, " bytes, expected at most ", longest_header);
     Buffer<char> text(static_cast<Index>(length));
     source.read(header_at, {reinterpret_cast<unsigned char*>(text.data()), static_cast<std::size_t>(length)});
     const Header header({text.data(), static_cast<std::size_t>(length)}, name);

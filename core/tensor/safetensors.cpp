@@ -58,7 +58,7 @@ public:
     bool number_unsigned(number_unsigned_t value) override {
         if (place_ == Place::shape) {
             if (entry_->shape->size() == Shape::max_ndim)
-                fail(where(), ": has more than ", Shape::max_ndim, " dimensions");
+                fail_as<IoError>(where(), ": has more than ", Shape::max_ndim, " dimensions");
             entry_->shape->push_back(value);
         } else if (place_ == Place::offsets) {
             if (entry_->offsets->size() == 2) return wrong("a third number");
@@ -72,9 +72,9 @@ public:
     bool string(string_t& value) override {
         if (place_ == Place::metadata) {
             if (!header.metadata.emplace(field_, std::move(value)).second)
-                fail(where(), ": has the key ", in_quotes(field_), " twice");
+                fail_as<IoError>(where(), ": has the key ", in_quotes(field_), " twice");
         } else if (place_ == Place::entry && field_ == "dtype") {
-            if (!entry_->type.empty()) fail(where(), ": has a dtype twice");
+            if (!entry_->type.empty()) fail_as<IoError>(where(), ": has a dtype twice");
             entry_->type = std::move(value);
         } else {
             return wrong("the text " + in_quotes(value));
@@ -89,10 +89,10 @@ public:
             place_ = key_ == metadata_key ? Place::metadata : Place::entry;
             if (place_ == Place::entry) {
                 const auto [at, fresh] = header.entries.emplace(key_, Entry{});
-                if (!fresh) fail(where(), ": the name is given twice");
+                if (!fresh) fail_as<IoError>(where(), ": the name is given twice");
                 entry_ = &at->second;
             } else if (std::exchange(metadata_seen_, true)) {
-                fail(name_, ": has ", metadata_key, " twice");
+                fail_as<IoError>(name_, ": has ", metadata_key, " twice");
             }
         } else {
             return wrong("an object");
@@ -111,9 +111,9 @@ public:
                                   : !entry_->shape     ? "shape"
                                   : !entry_->offsets   ? "data_offsets"
                                                        : nullptr;
-            if (missing) fail(where(), ": lacks ", missing);
+            if (missing) fail_as<IoError>(where(), ": lacks ", missing);
             if (entry_->offsets->size() != 2)
-                fail(where(), ": data_offsets has ", entry_->offsets->size(), " numbers, expected 2");
+                fail_as<IoError>(where(), ": data_offsets has ", entry_->offsets->size(), " numbers, expected 2");
         }
         place_ = place_ == Place::header ? Place::outside : Place::header;
         return true;
@@ -122,7 +122,7 @@ public:
     bool start_array(std::size_t) override {
         if (place_ == Place::entry && (field_ == "shape" || field_ == "data_offsets")) {
             auto& list = field_ == "shape" ? entry_->shape : entry_->offsets;
-            if (list) fail(where(), ": has ", field_, " twice");
+            if (list) fail_as<IoError>(where(), ": has ", field_, " twice");
             list.emplace();
             place_ = field_ == "shape" ? Place::shape : Place::offsets;
             return true;
@@ -136,7 +136,7 @@ public:
     }
 
     bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-        fail(name_, ": the header is not valid JSON at byte ", position);
+        fail_as<IoError>(name_, ": the header is not valid JSON at byte ", position);
     }
 
 private:
@@ -148,14 +148,16 @@ private:
 
     [[noreturn]] bool wrong(const std::string& what) const {
         switch (place_) {
-            case Place::outside: fail(name_, ": the header is ", what, ", expected an object");
-            case Place::header: fail(where(), ": is ", what, ", expected an object");
-            case Place::metadata: fail(where(), ": ", in_quotes(field_), " is ", what, ", expected a text");
-            case Place::shape: fail(where(), ": the shape has ", what, ", expected whole numbers from 0 on");
-            case Place::offsets: fail(where(), ": data_offsets has ", what, ", expected 2 whole numbers from 0 on");
+            case Place::outside: fail_as<IoError>(name_, ": the header is ", what, ", expected an object");
+            case Place::header: fail_as<IoError>(where(), ": is ", what, ", expected an object");
+            case Place::metadata: fail_as<IoError>(where(), ": ", in_quotes(field_), " is ", what, ", expected a text");
+            case Place::shape:
+                fail_as<IoError>(where(), ": the shape has ", what, ", expected whole numbers from 0 on");
+            case Place::offsets:
+                fail_as<IoError>(where(), ": data_offsets has ", what, ", expected 2 whole numbers from 0 on");
             default:
-                fail(where(), ": ", in_quotes(field_), " is ", what,
-                     ", expected a dtype (text), a shape and data_offsets (arrays)");
+                fail_as<IoError>(where(), ": ", in_quotes(field_), " is ", what,
+                                 ", expected a dtype (text), a shape and data_offsets (arrays)");
         }
     }
 
@@ -170,10 +172,11 @@ Header read_header(const Source& source, std::uint64_t length) {
     const std::string& name = source.name();
     Buffer<char> text(static_cast<Index>(length));
     source.read(length_bytes, {reinterpret_cast<unsigned char*>(text.data()), static_cast<std::size_t>(length)});
-    if (length == 0 || text[0] != '{') fail(name, ": is not a .safetensors file: its header does not start with {");
+    if (length == 0 || text[0] != '{')
+        fail_as<IoError>(name, ": is not a .safetensors file: its header does not start with {");
     // The parser takes a zero byte for the end of the text.
     if (const void* zero = std::memchr(text.data(), 0, length))
-        fail(name, ": the header is not valid JSON at byte ", static_cast<const char*>(zero) - text.data());
+        fail_as<IoError>(name, ": the header is not valid JSON at byte ", static_cast<const char*>(zero) - text.data());
     HeaderReader reader(name);
     nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &reader);
     return std::move(reader.header);
@@ -194,7 +197,7 @@ void check_offsets(const Header& header, std::uint64_t bytes, const std::string&
     std::uint64_t at = 0;
     for (const auto& [begin, end, tensor] : ranges) {
         const auto wrong = [&, &tensor = tensor](const auto&... what) {
-            fail(name, ": tensor ", in_quotes(*tensor), ": ", what...);
+            fail_as<IoError>(name, ": tensor ", in_quotes(*tensor), ": ", what...);
         };
         if (begin > end) wrong("data_offsets are ", begin, " and ", end, ", expected the first not to be larger");
         if (end > bytes) wrong("its data ends at byte ", end, ", but the file has ", bytes, " bytes of data");
@@ -202,7 +205,7 @@ void check_offsets(const Header& header, std::uint64_t bytes, const std::string&
         if (begin > at) wrong("its data begins at byte ", begin, ", which leaves a hole of ", begin - at, " bytes");
         at = end;
     }
-    if (at != bytes) fail(name, ": has ", bytes - at, " bytes behind the data of its tensors");
+    if (at != bytes) fail_as<IoError>(name, ": has ", bytes - at, " bytes behind the data of its tensors");
 }
 
 const char* file_name(DType t) {
@@ -228,18 +231,20 @@ int rank(DType t) {
 
 NamedTensors read_safetensors(const Source& source) {
     const std::string& name = source.name();
-    if (source.size() == 0) fail(name, ": the file is empty");
+    if (source.size() == 0) fail_as<IoError>(name, ": the file is empty");
     if (source.size() < length_bytes)
-        fail(name, ": is not a .safetensors file: it has ", source.size(), " bytes, expected at least ", length_bytes);
+        fail_as<IoError>(name, ": is not a .safetensors file: it has ", source.size(), " bytes, expected at least ",
+                         length_bytes);
     std::uint64_t length = 0;
     std::array<unsigned char, length_bytes> start{};
     source.read(0, start);
     for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | start[i];
     if (length > source.size() - length_bytes) {
-        fail(name, ": is cut off or not a .safetensors file: it says that its header has ", length, " bytes, but only ",
-             source.size() - length_bytes, " follow");
+        fail_as<IoError>(name, ": is cut off or not a .safetensors file: it says that its header has ", length,
+                         " bytes, but only ", source.size() - length_bytes, " follow");
     }
-    if (length > longest_header) fail(name, ": has a header of ", length, " bytes, expected at most ", longest_header);
+    if (length > longest_header)
+        fail_as<IoError>(name, ": has a header of ", length, " bytes, expected at most ", longest_header);
     Header header = read_header(source, length);
 
     const std::uint64_t data_at = length_bytes + length;
@@ -251,8 +256,8 @@ NamedTensors read_safetensors(const Source& source) {
         const auto* found =
             std::find_if(std::begin(types), std::end(types), [&](const TypeName& t) { return t.name == wanted; });
         if (found == std::end(types))
-            fail(where, ": has elements of type ", in_quotes(wanted),
-                 ", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
+            fail_as<IoError>(where, ": has elements of type ", in_quotes(wanted),
+                             ", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
         Layout layout;
         layout.type = found->type;
         layout.shape =

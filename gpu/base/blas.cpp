@@ -45,7 +45,7 @@ void load_blas() { library(); }
 void check(cublasStatus_t status, const char* what) {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(sentence("gpu: cuBLAS has no memory left for ", what));
-    fail("gpu: ", what, " failed: cuBLAS says ", library().status_text(status));
+    fail_as<SystemError>("gpu: ", what, " failed: cuBLAS says ", library().status_text(status));
 }
 
 namespace {

@@ -54,7 +54,7 @@ const Device& device() {
     if (code == cudaSuccess) {
         if (const auto it = known.find(current); it != known.end()) return it->second;
     }
-    if (const std::string reason = why_unavailable(); !reason.empty()) fail("gpu: ", reason);
+    if (const std::string reason = why_unavailable(); !reason.empty()) fail_as<SystemError>("gpu: ", reason);
     cudaDeviceProp p;
     check(cudaGetDeviceProperties(&p, current), "asking for the device's properties");
     Device d;

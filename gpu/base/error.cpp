@@ -8,7 +8,7 @@ void check(cudaError_t code, const char* what) {
     const std::string message =
         sentence("gpu: ", what, " failed: ", cudaGetErrorString(code), " (", cudaGetErrorName(code), ")");
     if (code == cudaErrorMemoryAllocation) throw OutOfMemory(message);
-    throw Error(message);
+    throw SystemError(message);
 }
 
 }  // namespace causeway::gpu

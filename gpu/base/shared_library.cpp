@@ -14,12 +14,12 @@ SharedLibrary::SharedLibrary(std::string trouble, std::initializer_list<std::str
         if (file_) return;
         if (const char* reason = dlerror(); why.empty() && reason) why = reason;
     }
-    fail(trouble_, why);
+    fail_as<SystemError>(trouble_, why);
 }
 
 void* SharedLibrary::symbol(const char* name) const {
     if (void* found = dlsym(file_, name)) return found;
-    fail(trouble_, "the library that is installed has no ", name);
+    fail_as<SystemError>(trouble_, "the library that is installed has no ", name);
 }
 
 }  // namespace causeway::gpu

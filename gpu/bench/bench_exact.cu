@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "core/exact/registry.hpp"
 #include "gpu/base/blas.hpp"
 #include "gpu/bench/bench.hpp"
 #include "gpu/exact/normalize.hpp"
@@ -224,7 +225,7 @@ double bound(const CausalMethod& m, const Problem& p) {
     const bool few = p.N * p.d * std::min<int64_t>(p.B * p.H, 6) < 4096;
     if (p.type == Type::BFloat16) return few ? 8e-3 : 3.5e-3;
     if (p.type == Type::Float16) return few ? 1e-3 : 6e-4;
-    return m.name == "lightning-attention-2" ? 2e-5 : 6e-6;
+    return m.f32_error;
 }
 
 Numbers alibi(int64_t H) {  // exp(-2^(-8 (h+1) / H)): Press et al. 2022
@@ -265,8 +266,7 @@ bool check_all(const Names& only, cudaStream_t stream) {
         const Reference x = reference(p, t, 6);
         for (std::size_t j = 0; j < causal_methods().size(); ++j) {
             const CausalMethod& m = causal_methods()[j];
-            if (!chosen(only, m.name) || (p.state && !m.state) || (p.H > 256 && m.name == "lightning-attention-2"))
-                continue;
+            if (!chosen(only, m.name) || (p.state && !m.state) || p.H > m.max_heads) continue;
             ++count;
             try {
                 const double e = error_of(m, p, t, x, stream);
@@ -290,12 +290,10 @@ bool check_all(const Names& only, cudaStream_t stream) {
     return wrong == 0;
 }
 
-// Vanilla and the inner products only where they end in a reasonable time; lightning-attention-2 has a bench of its
-// own.
+// Whether it ends in a reasonable time, by its multiply-adds, and has no bench of its own.
 bool fits(const CausalMethod& m, const Problem& p) {
-    if (m.name == "lightning-attention-2") return false;
-    if (m.name == "inner-product" && p.B * p.H * p.N <= 32 * 32768) return true;
-    return (m.name != "vanilla" && m.name != "inner-product") || p.B * p.H * p.N <= 32 * 8192;
+    const auto work = exact::cost(exact::method(m.name), {p.N, p.r, p.d}).operations.adds;
+    return !m.own_bench && static_cast<double>(work) * static_cast<double>(p.B * p.H) <= 4.5e12;
 }
 
 // Multiply-adds of Float32 matrices in a second, by cuBLAS.

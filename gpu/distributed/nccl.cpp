@@ -33,7 +33,8 @@ const Nccl& nccl() {
 }
 
 void check(ncclResult_t result, const char* what) {
-    if (result != ncclSuccess) fail("engine: \"nccl\", ", what, " failed: NCCL says ", nccl().error_text(result));
+    if (result != ncclSuccess)
+        fail_as<SystemError>("engine: \"nccl\", ", what, " failed: NCCL says ", nccl().error_text(result));
 }
 
 NcclGroup::NcclGroup(const char* what) : what_(what) { check(nccl().group_start(), what); }

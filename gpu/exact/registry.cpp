@@ -25,7 +25,7 @@ const std::vector<CausalMethod>& causal_methods() {
         {"causal-dot-product", true, 0, false, causal_dot_product_workspace, causal_dot_product},
         {"block-based", true, own_block, true, block_based_workspace, block_based},
         {"recursion", false, own_block, true, recursion_workspace, recursion},
-        {"lightning-attention-2", true, la::chunk, false, lightning_workspace, lightning_attention_2},
+        {"lightning-attention-2", true, la::chunk, false, lightning_workspace, lightning_attention_2, 2e-5, 256, true},
         {"fleet", true, tile::tokens, false, fleet_workspace, fleet},
         {"fleet-untiled", true, 0, false, fleet_thrust_workspace, fleet_thrust},
         {"inner-product", false, 0, false, inner_product_workspace, inner_product},
@@ -36,12 +36,16 @@ const std::vector<CausalMethod>& causal_methods() {
     return list;
 }
 
+const CausalMethod* find_causal_method(const std::string& name) {
+    for (const CausalMethod& m : causal_methods())
+        if (m.name == name) return &m;
+    return nullptr;
+}
+
 const CausalMethod& causal_method(const std::string& name) {
+    if (const CausalMethod* m = find_causal_method(name)) return *m;
     std::vector<std::string> names;
-    for (const CausalMethod& m : causal_methods()) {
-        if (m.name == name) return m;
-        names.push_back(m.name);
-    }
+    for (const CausalMethod& m : causal_methods()) names.push_back(m.name);
     fail("method: on the GPU no method is named \"", name, "\"", did_you_mean(name, names));
 }
 

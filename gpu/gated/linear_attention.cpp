@@ -5,10 +5,7 @@
 #include "core/base/text.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
-#include "gpu/gated/delta.hpp"
-#include "gpu/gated/parallel.hpp"
-#include "gpu/gated/portable.hpp"
-#include "gpu/gated/recurrent.hpp"
+#include "gpu/gated/registry.hpp"
 #include "gpu/gated/step.hpp"
 #include "gpu/tensor/elementwise.hpp"
 
@@ -46,11 +43,7 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
     const auto& n = c.sizes;
     constexpr Index widest = 256;
-    if (o.mode == "parallel" && n.gates > 1) {
-        fail(
-            "mode: \"parallel\" does not run on the GPU with a gate per key channel, expected \"chunkwise\" or "
-            "\"recurrent\"");
-    }
+    if (n.gates > 1) check_channels(o.mode);
     if (n.dk > widest || n.dv > widest)
         fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
     GatedArgs& a = c.args;
@@ -101,15 +94,10 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                              : Tensor::zeros(DType::f32, state_shape, o.stream)};
     a.o = out.O.data(), a.state = out.state.as<float>();
     if (out.O.size() == 0 && out.state.size() == 0) return out;
-    const auto run = [&](std::size_t bytes, void (*kernel)(const GatedArgs&, cudaStream_t)) {
-        const Buffer workspace(bytes, o.stream);
-        a.workspace = {workspace.data(), workspace.bytes()};
-        kernel(a, o.stream);
-    };
-    if (o.mode == "recurrent") run(gated_recurrent_workspace(a), gated_recurrent);
-    else if (o.mode == "parallel") run(gated_parallel_workspace(a), gated_parallel);
-    else if (delta_hopper_takes(a)) run(delta_hopper_workspace(a), delta_hopper);
-    else run(gated_portable_workspace(a), gated_portable);
+    const GatedForm& form = gated_form(o.mode, a);
+    const Buffer workspace(form.workspace(a), o.stream);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    form.run(a, o.stream);
     return out;
 }
 

@@ -32,6 +32,11 @@ void push_position(lua_State* L) {
     lua_pushliteral(L, "");
 }
 
+// The kinds of messages by message, in two tables: when the first has `remembered` of them it takes the place of the
+// second. [1], [2]: the tables; [3]: how many are in the first.
+constexpr const char* error_kinds = "causeway.error_kinds";
+constexpr lua_Integer remembered = 64;
+
 constexpr std::size_t least_growth = std::size_t{256} << 20;
 
 // Bytes of tensors at which the garbage is collected next: those left after the last time, and half as many again.
@@ -56,10 +61,71 @@ bool reclaim(lua_State* L, int arguments) {
     return memory::current() + gpu_bytes() < before;
 }
 
-void raise(lua_State* L, const std::string& message) {
+void remember_kind(lua_State* L, ErrorKind kind) {
+    const int message = lua_gettop(L);
+    if (!luaL_getsubtable(L, LUA_REGISTRYINDEX, error_kinds)) {
+        for (lua_Integer i = 1; i <= 2; ++i) {
+            lua_newtable(L);
+            lua_rawseti(L, -2, i);
+        }
+        lua_pushinteger(L, 0);
+        lua_rawseti(L, -2, 3);
+    }
+    const int kinds = lua_gettop(L);
+    lua_rawgeti(L, kinds, 3);
+    lua_Integer count = lua_tointeger(L, -1);
+    lua_rawgeti(L, kinds, 1);
+    if (count == remembered) {
+        lua_rawseti(L, kinds, 2);
+        lua_newtable(L);
+        lua_pushvalue(L, -1);
+        lua_rawseti(L, kinds, 1);
+        count = 0;
+    }
+    lua_pushvalue(L, message);
+    const bool is_new = lua_rawget(L, -2) == LUA_TNIL;
+    lua_pop(L, 1);
+    lua_pushvalue(L, message);
+    lua_pushstring(L, text_of(kind));
+    lua_rawset(L, -3);
+    lua_pushinteger(L, count + (is_new ? 1 : 0));
+    lua_rawseti(L, kinds, 3);
+    lua_settop(L, message);
+}
+
+int error_kind(lua_State* L) {
+    lua_settop(L, 1);
+    lua_pushnil(L);
+    if (lua_type(L, 1) != LUA_TSTRING) return 1;
+    // The one error that Lua raises itself and that is not about the code.
+    if (lua_tostring(L, 1) == std::string_view("not enough memory")) {
+        lua_pushstring(L, text_of(ErrorKind::out_of_memory));
+        return 1;
+    }
+    if (lua_getfield(L, LUA_REGISTRYINDEX, error_kinds) != LUA_TTABLE) return 1;
+    for (lua_Integer i = 1; i <= 2; ++i) {
+        lua_settop(L, 3);
+        lua_rawgeti(L, 3, i);
+        lua_pushvalue(L, 1);
+        if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+    }
+    return 1;
+}
+
+void raise(lua_State* L, const std::string& message, ErrorKind kind) {
     push_position(L);
     lua_pushlstring(L, message.data(), message.size());
     lua_concat(L, 2);
+    remember_kind(L, kind);
+    lua_error(L);
+    __builtin_unreachable();
+}
+
+void raise_in_hook(lua_State* L, const std::string& message, ErrorKind kind) {
+    luaL_where(L, 0);
+    lua_pushlstring(L, message.data(), message.size());
+    lua_concat(L, 2);
+    remember_kind(L, kind);
     lua_error(L);
     __builtin_unreachable();
 }

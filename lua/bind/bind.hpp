@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::lua {
@@ -21,8 +22,21 @@ namespace causeway::lua {
 inline constexpr const char* embedded_chunk = "=causeway:";
 
 // Raises `message` as a Lua error, with the position in the user's Lua file in front: the nearest caller that is not
-// one of the embedded files (lua/lib).
-[[noreturn]] void raise(lua_State* L, const std::string& message);
+// one of the embedded files (lua/lib). error_kind of Lua knows its kind.
+[[noreturn]] void raise(lua_State* L, const std::string& message, ErrorKind kind);
+
+// Errors of Lua stay strings, so that they can be printed, joined and searched like any; their kind is kept beside
+// them. remember_kind notes the kind of the string at the top of the stack, which is to be raised as it is: a string
+// that is made of it (by joining, or by error(message) with its position in front) is another one, of no kind. At least
+// the last 64 messages are known.
+void remember_kind(lua_State* L, ErrorKind kind);
+
+// error_kind(message) -> "bad argument", "out of memory", "timeout", "interrupted", "I/O", "system"; nil for what was
+// not raised by this library.
+int error_kind(lua_State* L);
+
+// raise() from a hook, with the position of the running function in front: a hook has no level of its own.
+[[noreturn]] void raise_in_hook(lua_State* L, const std::string& message, ErrorKind kind);
 
 // Collects the garbage, which the arguments (the lowest `arguments` values of the stack) are not; the rest is dropped.
 // True when that freed memory of tensors and the arguments are still in place.
@@ -34,22 +48,19 @@ template <int (*F)(lua_State*)>
 int guarded(lua_State* L) {
     const int arguments = lua_gettop(L);
     std::string message;
-    for (bool again = true; again;) {
-        bool no_memory = false;
+    ErrorKind kind{};
+    for (bool again = true; again; again = kind == ErrorKind::out_of_memory && reclaim(L, arguments)) {
         try {
             return F(L);
-        } catch (const OutOfMemory& error) {
-            message = error.what();
-            no_memory = true;
-        } catch (const std::bad_alloc&) {
+        } catch (const std::bad_alloc& error) {
             message = "out of memory";
-            no_memory = true;
+            kind = kind_of(error);
         } catch (const std::exception& error) {
             message = error.what();
+            kind = kind_of(error);
         }
-        again = no_memory && reclaim(L, arguments);
     }
-    raise(L, message);
+    raise(L, message, kind);
 }
 
 // A function and its name.

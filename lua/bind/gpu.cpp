@@ -244,10 +244,7 @@ bool gpu_available(std::string* why) { return gpu::device_available(why); }
 
 std::string gpu_name() { return gpu::device().name; }
 
-bool runs_on_gpu(const std::string& method) {
-    const auto& methods = gpu::causal_methods();
-    return std::any_of(methods.begin(), methods.end(), [&](const auto& m) { return m.name == method; });
-}
+bool runs_on_gpu(const std::string& method) { return gpu::find_causal_method(method) != nullptr; }
 
 void push(lua_State* L, gpu::Tensor value) {
     void* place = lua_newuserdatauv(L, sizeof(gpu::Tensor), 0);

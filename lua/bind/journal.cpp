@@ -22,10 +22,10 @@ class Journal {
 public:
     explicit Journal(const std::string& path)
         : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-        if (file_ < 0) fail("cannot write ", path, ": ", reason());
+        if (file_ < 0) fail_as<IoError>("cannot write ", path, ": ", reason());
         if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
             close_file();
-            fail(path, " is in use by another process, expected to be the only one that writes it");
+            fail_as<IoError>(path, " is in use by another process, expected to be the only one that writes it");
         }
         sync_folder();
     }
@@ -37,16 +37,16 @@ public:
         require_open();
         for (std::size_t done = 0; done < text.size();) {
             const ssize_t n = write(file_, text.data() + done, text.size() - done);
-            if (n < 0 && errno != EINTR) fail("cannot write ", path_, ": ", reason());
+            if (n < 0 && errno != EINTR) fail_as<IoError>("cannot write ", path_, ": ", reason());
             if (n > 0) done += static_cast<std::size_t>(n);
         }
-        if (fsync(file_) != 0) fail("cannot write ", path_, ": ", reason());
+        if (fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", reason());
     }
 
     // Drops what lies behind the first `size` bytes.
     void cut(Index size) {
         require_open();
-        if (ftruncate(file_, size) != 0 || fsync(file_) != 0) fail("cannot write ", path_, ": ", reason());
+        if (ftruncate(file_, size) != 0 || fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", reason());
     }
 
     void close_file() {

@@ -8,8 +8,29 @@
 namespace causeway::lua {
 namespace {
 
-// _raise(message): an error with the position in the user's file in front
-int raise_message(lua_State* L) { fail(check_string(L, 1, "message")); }
+// One of the names that error_kind returns.
+ErrorKind check_kind(lua_State* L, int index) {
+    const std::string name = check_string(L, index, "kind");
+    for (const ErrorKind kind : all_error_kinds)
+        if (name == text_of(kind)) return kind;
+    fail("kind: \"", name, "\" is no kind of an error");
+}
+
+// _raise(message, kind): an error with the position in the user's file in front; kind: "bad argument" where none is
+// given
+int raise_message(lua_State* L) {
+    const ErrorKind kind = lua_isnoneornil(L, 2) ? ErrorKind::bad_argument : check_kind(L, 2);
+    raise(L, check_string(L, 1, "message"), kind);
+}
+
+// _of_kind(message, kind) -> message, which error_kind then knows; kind nil: nothing is noted
+int message_of_kind(lua_State* L) {
+    if (lua_isnoneornil(L, 2)) return lua_settop(L, 1), 1;
+    const ErrorKind kind = check_kind(L, 2);
+    lua_settop(L, 1);
+    remember_kind(L, kind);
+    return 1;
+}
 
 // _check_options(function, options, known): an error unless options is nil or a table with only the known names
 int check_options(lua_State* L) {
@@ -42,7 +63,9 @@ int closest_name(lua_State* L) {
 
 void open_support(lua_State* L) {
     add_functions(L, {
+                         {"error_kind", guarded<error_kind>},
                          {"_raise", guarded<raise_message>},
+                         {"_of_kind", guarded<message_of_kind>},
                          {"_check_options", guarded<check_options>},
                          {"_check_names", guarded<check_names>},
                          {"_closest", guarded<closest_name>},

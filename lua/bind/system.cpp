@@ -28,7 +28,7 @@ int mkpath(lua_State* L) {
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (!std::filesystem::is_directory(path))
-        fail("cannot make the folder ", path, ": ", error ? error.message() : "a file has this name");
+        fail_as<IoError>("cannot make the folder ", path, ": ", error ? error.message() : "a file has this name");
     return 0;
 }
 
@@ -44,7 +44,7 @@ using TemporaryFile = std::unique_ptr<FILE, int (*)(FILE*)>;
 
 TemporaryFile temporary_file() {
     TemporaryFile file(std::tmpfile(), std::fclose);
-    if (!file) fail("cannot make a temporary file: ", reason());
+    if (!file) fail_as<IoError>("cannot make a temporary file: ", reason());
     return file;
 }
 
@@ -60,7 +60,7 @@ std::string content(FILE* file) {
 int wait_for(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) fail("cannot wait for a program: ", reason());
+        if (errno != EINTR) fail_as<SystemError>("cannot wait for a program: ", reason());
         if (interrupt::requested()) kill(child, SIGTERM);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -76,7 +76,7 @@ int run_program(lua_State* L) {
     // Files, not pipes: neither side can wait for the other.
     const TemporaryFile in = temporary_file(), out = temporary_file(), err = temporary_file();
     if (std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0)
-        fail("cannot write a temporary file: ", reason());
+        fail_as<IoError>("cannot write a temporary file: ", reason());
     std::rewind(in.get());
 
     std::vector<char*> arguments;
@@ -94,7 +94,7 @@ int run_program(lua_State* L) {
         lua_pushnil(L);
         return 1;
     }
-    if (fault != 0) fail("cannot start ", words[0], ": ", std::strerror(fault));
+    if (fault != 0) fail_as<IoError>("cannot start ", words[0], ": ", std::strerror(fault));
     lua_pushinteger(L, wait_for(child));
     for (FILE* file : {out.get(), err.get()}) {
         const std::string text = content(file);

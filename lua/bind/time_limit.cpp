@@ -13,18 +13,16 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 void stop_when_asked(lua_State* L, lua_Debug*) {
     std::string message;
+    ErrorKind kind{};
     try {
         interrupt::check();
         return;
     } catch (const Error& error) {
-        message = error.what();
+        message = error.what(), kind = kind_of(error);
     }
     lua_sethook(L, stop_when_asked, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,
-                1);    // code that catches the error is stopped again
-    luaL_where(L, 0);  // the running function: a hook has no level of its own
-    lua_pushlstring(L, message.data(), message.size());
-    lua_concat(L, 2);
-    lua_error(L);
+                1);  // code that catches the error is stopped again
+    raise_in_hook(L, message, kind);
 }
 
 // A deadline for C++ loops and, through a hook, for Lua loops; both as before when it ends, in whatever way.

@@ -46,12 +46,10 @@ function causeway.measured_call(f, ...)
   return result, seconds, math.max(0, peak - before - own)
 end
 
---- What a message says: "OOM", "timeout", or nil for any other error.
-function causeway._status_of_error(message)
-  local function has(text) return type(message) == "string" and message:find(text, 1, true) ~= nil end
-  if has("out of memory") or has("not enough memory") or has("of device memory were asked for") then return "OOM" end
-  if has("the time limit was reached") then return "timeout" end
-end
+local statuses = { ["out of memory"] = "OOM", timeout = "timeout" }
+
+--- The status of a row whose computation raised this error: "OOM", "timeout", or nil for any other error.
+function causeway._status_of_error(problem) return statuses[causeway.error_kind(problem)] end
 
 local option_keys = { "lengths", "batch", "heads", "rank", "dim", "decay", "normalize", "dtype", "repeats", "timeout",
   "methods", "seed", "show" }
@@ -253,7 +251,7 @@ function causeway.benchmark_method(method, options)
   -- The row of a call that failed; a stop by the user ends the table.
   local function row_of_error(message)
     local status = causeway._status_of_error(message)
-    if not status and type(message) == "string" and message:find("interrupted", 1, true) then
+    if causeway.error_kind(message) == "interrupted" then
       progress:finish()
       error(message, 0)
     end

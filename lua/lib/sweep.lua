@@ -203,8 +203,9 @@ local function run_point(run, point, names, timeout, seed)
   else
     row.status = causeway._status_of_error(result)
     if row.status == "OOM" or row.status == "timeout" and timeout then return row end
-    if type(result) == "string" and not result:find("interrupted", 1, true) then
-      result = result .. " (sweep at " .. point_text(point, names) .. ")"
+    local kind = causeway.error_kind(result)
+    if type(result) == "string" and kind ~= "interrupted" then
+      result = causeway._of_kind(result .. " (sweep at " .. point_text(point, names) .. ")", kind)
     end
     return nil, result
   end

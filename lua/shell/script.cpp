@@ -166,7 +166,7 @@ Failure call(lua_State* L, int arguments, int results) {
     if (status != LUA_ERRRUN && failure.message.empty()) {
         const bool known = status == LUA_ERRMEM || status == LUA_ERRERR;
         failure.message = known ? sentence_of_object(L) : "a C++ exception that is not known to Lua";
-        if (failure.message == "not enough memory") failure.message = "out of memory";
+        if (status == LUA_ERRMEM) failure.message = "out of memory";
     }
     lua_settop(L, base - 1);
     failure.interrupted = interrupt::requested();

@@ -35,17 +35,15 @@ void look_now_and_then(lua_State* coroutine) { lua_sethook(coroutine, stop, LUA_
 // The hook stays set, so code that catches errors in a loop is stopped as well.
 void stop(lua_State* L, lua_Debug*) {
     std::string reason;
+    ErrorKind kind{};
     try {
         interrupt::check();
     } catch (const Error& error) {
-        reason = error.what();
+        reason = error.what(), kind = kind_of(error);
     }
     if (!reason.empty()) {
         stop_at_once(L);
-        luaL_where(L, 0);  // the running function: a hook has no level of its own
-        lua_pushlstring(L, reason.data(), reason.size());
-        lua_concat(L, 2);
-        lua_error(L);
+        raise_in_hook(L, reason, kind);
     }
     look_now_and_then(L);  // a coroutine that outlived an earlier Ctrl-C
 }

@@ -1,5 +1,6 @@
 // Every method of the GPU against the CPU's definition in Float64; the state carried over; normalised attention; bad
 // arguments.
+#include <algorithm>
 #include <cmath>
 
 #include "gpu/base/buffer.hpp"
@@ -91,7 +92,7 @@ std::vector<double> expected(const test::Oracle& oracle, const test::Case& c) {
 double bound(const CausalMethod& m, DType type) {
     if (type == DType::bf16) return 8e-3;
     if (type == DType::f16) return 1.5e-3;
-    return m.name == "lightning-attention-2" ? 2e-5 : 6e-6;
+    return m.f32_error;
 }
 
 double least(const test::Inputs& in, const test::Case& c) {
@@ -196,7 +197,7 @@ TEST_CASE("GPU: the state of causal linear attention carries over", "[gpu][gpu-e
                     for (Index i = 0; i < n * 72; ++i) joined.set((h * 261 + from) * 72 + i, O.get(h * n * 72 + i));
                 from += n;
             }
-            CHECK(distance(joined, want, 0) <= (m.name == "lightning-attention-2" ? 1e-5 : 6e-6));  // there by bf16x3
+            CHECK(distance(joined, want, 0) <= std::min(m.f32_error, 1e-5));
             CHECK(distance(state, want_state, 0) <= 6e-6);
         }
     }
@@ -317,26 +318,35 @@ TEST_CASE("GPU: a block is taken where the method has one of any length, and ref
     CHECK(chosen("auto", 64) == "lightning-attention-2");
     CHECK(chosen("auto", 32) == "block-based");
     CHECK(chosen("LA", 64) == "lightning-attention-2");
-    for (const char* name : {"block-based", "recursion", "outer-product-blockwise", "hybrid"}) {
-        for (const Index block : {1, 7, 64, 100000}) CHECK(chosen(name, block) == name);
+    for (const CausalMethod& m : gpu::causal_methods()) {
+        CAPTURE(m.name);
+        if (m.any_block)
+            for (const Index block : {1, 7, 64, 100000}) CHECK(chosen(m.name.c_str(), block) == m.name);
     }
     CHECK_THROWS_WITH(chosen("lightning-attention-2", 32),
                       "block: 32, expected 64, the block that lightning-attention-2 is built for on the GPU");
     CHECK_THROWS_WITH(chosen("fleet", 64), "block: 64, expected 16, the block that fleet is built for on the GPU");
     CHECK_THROWS_WITH(chosen("hybrid", 0), "block: 0, expected 1 or more");
     CHECK_THROWS_WITH(chosen("hybird", 8), test::contains_text("hybrid"));
-    for (const char* name :
-         {"vanilla", "row-based", "causal-dot-product", "fleet-untiled", "inner-product", "outer-product"}) {
-        CHECK_THROWS_WITH(chosen(name, 64),
-                          std::string("block: the method \"") + name + "\" has none");  // as on the CPU
-        CHECK(gpu::method_for(name, {}).name == name);
-    }
-    for (const exact::Method& m :
-         exact::methods()) {  // every method is there, and has a block and a state where core's has
+    for (const CausalMethod& m : gpu::causal_methods()) {
         CAPTURE(m.name);
-        CHECK((gpu::causal_method(m.name).block > 0) == (m.block > 0));
-        CHECK(gpu::causal_method(m.name).state == m.state);
+        if (m.block == 0)
+            CHECK_THROWS_WITH(chosen(m.name.c_str(), 64),
+                              "block: the method \"" + m.name + "\" has none");  // as on the CPU
+        CHECK(gpu::method_for(m.name, {}).name == m.name);
+        // Each is one of core's, and has a block and a state where that has.
+        CHECK((m.block > 0) == (exact::method(m.name).block > 0));
+        CHECK(m.state == exact::method(m.name).state);
     }
+}
+
+TEST_CASE("GPU: a method that only the CPU has is refused by name", "[gpu][gpu-exact][gpu-forms]") {
+    exact::Method m = exact::method("row-based");
+    m.name = "cpu-only", m.short_name = "CPU";
+    exact::register_method(m);
+    CHECK(gpu::find_causal_method("cpu-only") == nullptr);
+    CHECK_THROWS_WITH(gpu::method_for("CPU", {}), test::contains_text("on the GPU no method is named \"cpu-only\""));
+    exact::unregister_method("cpu-only");
 }
 
 TEST_CASE("GPU: blocks of any length give the same", "[gpu][gpu-exact][gpu-forms]") {

@@ -11,6 +11,7 @@
 #include "core/exact/recursion.hpp"
 #include "core/exact/vanilla.hpp"
 #include "tests/core/exact/problems.hpp"
+#include "tests/core/exact/suite.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -48,10 +49,10 @@ const std::vector<Index> lengths{1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 97, 100, 12
 
 }  // namespace
 
-TEST_CASE("the operations and the memory of every definition are those of its closed form", "[exact][counts][cost]") {
+void test::cost_what_their_closed_forms_say(const Methods& methods) {
     // One head of ones through run(), as causal_linear_attention_counted takes it.
     const std::vector<Counted> ones(static_cast<std::size_t>(200 * std::max(r, d)), Counted(1));
-    for (const Method& m : exact::methods()) {
+    for (const Method& m : methods) {
         REQUIRE(m.cost != nullptr);
         for (Index N : lengths) {
             // b = 1, N = bT - 1, b = N, b > N and others.
@@ -90,6 +91,10 @@ TEST_CASE("the operations and the memory of every definition are those of its cl
                     }
         }
     }
+}
+
+TEST_CASE("the operations and the memory of every definition are those of its closed form", "[exact][counts][cost]") {
+    cost_what_their_closed_forms_say(exact::methods());
 }
 
 TEST_CASE("the closed forms are those of the claims where these are written out", "[exact][counts][cost]") {

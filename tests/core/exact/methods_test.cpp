@@ -1,5 +1,6 @@
 // Every method against the definition in Float64: options, awkward sizes, element types, strong decay, special values.
 #include "tests/core/exact/problems.hpp"
+#include "tests/core/exact/suite.hpp"
 
 #include "core/base/parallel.hpp"
 
@@ -16,35 +17,39 @@ std::vector<std::vector<double>> decays(Index heads) {
     return {{}, {0.9}, {1e-3}, {1e-30}, mixed};
 }
 
-void check_methods(const Case& c, DType type, const std::vector<Index>& blocks) {
+void check_methods(const Methods& methods, const Case& c, DType type, const std::vector<Index>& blocks) {
     const Inputs in = inputs(c, type);
     const Oracle oracle(c, in);
     const Poison poison;
-    for (const Method& m : exact::methods()) {
+    for (const Method& m : methods) {
         auto o = options(c, m.name);
         INFO(m.name << " " << c << " " << name(type));
-        CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, o).O) == "");
+        CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, o).O, m) == "");
         if (m.block == 0) continue;
         for (Index block : blocks) {
             o.block = block;
             INFO("block=" << block);
-            CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, o).O) == "");
+            CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, o).O, m) == "");
         }
     }
 }
 
 }  // namespace
 
-TEST_CASE("every method equals the definition, for every length, decay, normalisation and type", "[exact]") {
+void test::equal_the_definition_for_every_option(const Methods& methods) {
     unsigned seed = 100;
     for (Index N : lengths)
         for (const auto& decay : decays(3))
             for (bool normalize : {false, true})
                 for (DType type : {DType::f32, DType::f64})
-                    check_methods({2, 3, N, 16, 24, decay, normalize, ++seed}, type, {1, 7, N + 5});
+                    check_methods(methods, {2, 3, N, 16, 24, decay, normalize, ++seed}, type, {1, 7, N + 5});
 }
 
-TEST_CASE("every method equals the definition, for widths that no vector divides", "[exact]") {
+TEST_CASE("every method equals the definition, for every length, decay, normalisation and type", "[exact]") {
+    equal_the_definition_for_every_option(exact::methods());
+}
+
+void test::equal_the_definition_at_any_width(const Methods& methods) {
     unsigned seed = 900;
     const std::vector<std::pair<Index, Index>> widths{{1, 1}, {3, 5}, {17, 33}, {64, 20}, {5, 130}, {128, 1}};
     for (const auto& [r, d] : widths)
@@ -52,27 +57,39 @@ TEST_CASE("every method equals the definition, for widths that no vector divides
             for (const auto& decay : decays(1))
                 for (bool normalize : {false, true})
                     for (DType type : {DType::f32, DType::f64})
-                        check_methods({1, 1, N, r, d, decay, normalize, ++seed}, type, {64, 96});
+                        check_methods(methods, {1, 1, N, r, d, decay, normalize, ++seed}, type, {64, 96});
+}
+
+TEST_CASE("every method equals the definition, for widths that no vector divides", "[exact]") {
+    equal_the_definition_at_any_width(exact::methods());
+}
+
+void test::equal_the_definition_at_length_1000(const Methods& methods) {
+    for (const auto& decay : decays(2))
+        check_methods(methods, {1, 2, 1000, 33, 17, decay, false, 77}, DType::f32, {100, 128, 1000});
+    check_methods(methods, {1, 1, 1000, 32, 64, {0.99}, true, 78}, DType::f32, {17});
 }
 
 TEST_CASE("every method equals the definition at length 1000", "[exact]") {
-    for (const auto& decay : decays(2))
-        check_methods({1, 2, 1000, 33, 17, decay, false, 77}, DType::f32, {100, 128, 1000});
-    check_methods({1, 1, 1000, 32, 64, {0.99}, true, 78}, DType::f32, {17});
+    equal_the_definition_at_length_1000(exact::methods());
 }
 
-TEST_CASE("a single head longer than a wave of blocks equals the definition", "[exact]") {
+void test::equal_the_definition_on_a_long_head(const Methods& methods) {
     // Fewer heads than threads: blocks of one head in parallel, recursion by levels.
     const int before = threads();
     set_threads(3);
-    check_methods({1, 1, 2500, 16, 16, {}, false, 5}, DType::f32, {64, 1000});
-    check_methods({1, 1, 2500, 16, 16, {0.999}, true, 6}, DType::f64, {64});
+    check_methods(methods, {1, 1, 2500, 16, 16, {}, false, 5}, DType::f32, {64, 1000});
+    check_methods(methods, {1, 1, 2500, 16, 16, {0.999}, true, 6}, DType::f64, {64});
     set_threads(before);
 }
 
-TEST_CASE("a rank or width of zero is a sum of nothing", "[exact]") {
+TEST_CASE("a single head longer than a wave of blocks equals the definition", "[exact]") {
+    equal_the_definition_on_a_long_head(exact::methods());
+}
+
+void test::sum_nothing_to_zero(const Methods& methods) {
     const Poison poison;
-    for (const Method& m : exact::methods()) {
+    for (const Method& m : methods) {
         INFO(m.name);
         const Tensor empty(DType::f32, {1, 2, 9, 0}), V = Tensor::full(DType::f32, {1, 2, 9, 5}, 1);
         CausalOptions o;
@@ -83,11 +100,13 @@ TEST_CASE("a rank or width of zero is a sum of nothing", "[exact]") {
     }
 }
 
-TEST_CASE("zeros give exact zeros and denormals stay within the smallest numbers", "[exact]") {
+TEST_CASE("a rank or width of zero is a sum of nothing", "[exact]") { sum_nothing_to_zero(exact::methods()); }
+
+void test::give_exact_zeros_and_take_denormals(const Methods& methods) {
     const Poison poison;
     const Case c{1, 2, 97, 16, 16, {0.5}, false, 3};
     Inputs in = inputs(c, DType::f32);
-    for (const Method& m : exact::methods()) {
+    for (const Method& m : methods) {
         INFO(m.name);
         const Tensor O =
             causal_linear_attention(Tensor::zeros(DType::f32, in.B.shape()), in.C, in.V, options(c, m.name)).O;
@@ -96,13 +115,17 @@ TEST_CASE("zeros give exact zeros and denormals stay within the smallest numbers
     for (Tensor* A : {&in.B, &in.C}) *A = Tensor::full(DType::f32, in.B.shape(), 1.0);
     in.V = Tensor::full(DType::f32, in.V.shape(), 3e-40);
     const Oracle oracle(c, in);
-    for (const Method& m : exact::methods()) {
+    for (const Method& m : methods) {
         INFO(m.name);
-        CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O) == "");
+        CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O, m) == "");
     }
 }
 
-TEST_CASE("strong decay with large values neither overflows nor gives NaN", "[exact]") {
+TEST_CASE("zeros give exact zeros and denormals stay within the smallest numbers", "[exact]") {
+    give_exact_zeros_and_take_denormals(exact::methods());
+}
+
+void test::take_strong_decay(const Methods& methods) {
     // Powers of γ span 1 ... 1e-3000; any form with γ^(-j) would overflow here.
     for (double gamma : {1e-3, 0.1, 0.5}) {
         const Case c{1, 2, 1000, 8, 8, {gamma}, false, 11};
@@ -110,11 +133,15 @@ TEST_CASE("strong decay with large values neither overflows nor gives NaN", "[ex
         for (Index i = 0; i < in.B.size(); ++i) in.B.set(i, 1e12 * in.B.get(i));
         const Oracle oracle(c, in);
         const Poison poison;
-        for (const Method& m : exact::methods()) {
+        for (const Method& m : methods) {
             INFO(m.name << " gamma=" << gamma);
-            CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O) == "");
+            CHECK(oracle.mismatch(causal_linear_attention(in.B, in.C, in.V, options(c, m.name)).O, m) == "");
         }
     }
+}
+
+TEST_CASE("strong decay with large values neither overflows nor gives NaN", "[exact]") {
+    take_strong_decay(exact::methods());
 }
 
 TEST_CASE("two- and three-dimensional inputs, 16-bit types and scale", "[exact]") {

@@ -1,6 +1,7 @@
 // Random problems of causal linear attention with their oracle.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <ostream>
@@ -102,13 +103,13 @@ struct Oracle {
         return c.normalize ? p / P[at + static_cast<std::size_t>(c.d)] : p;
     }
 
-    // Allowed error: k u Π with k = 2N + r + 16 roundings (2N: sums and powers of γ), plus a few of the smallest
-    // numbers.
-    double bound(Index row, Index column, DType type) const {
+    // Allowed error: k u Π with k = 2N + r + 16 roundings (2N: sums and powers of γ), or more where the method has
+    // more, plus a few of the smallest numbers.
+    double bound(Index row, Index column, DType type, double roundings = 0) const {
         const double u = type == DType::f64 ? std::ldexp(1.0, -53) : std::ldexp(1.0, -24);
         const double tiny = type == DType::f64 ? 0 : 1e-37;
         const auto at = static_cast<std::size_t>(row * (c.d + 1));
-        const double k = 2.0 * static_cast<double>(c.N) + static_cast<double>(c.r) + 16;
+        const double k = std::max(2.0 * static_cast<double>(c.N) + static_cast<double>(c.r) + 16, roundings);
         const double pi = Pi[at + static_cast<std::size_t>(column)];
         if (!c.normalize) return k * u * pi + tiny;
         // P / D with D > 0: the errors of both, |P|/D <= Π/D.
@@ -116,19 +117,25 @@ struct Oracle {
     }
 
     // "" when O agrees, else where and by how much not. NaN never agrees.
-    std::string mismatch(const Tensor& O) const {
+    std::string mismatch(const Tensor& O, double roundings = 0) const {
         const Index rows = c.batch * c.heads * c.N;
         if (O.size() != rows * c.d) return "output has " + O.summary();
         for (Index row = 0; row < rows; ++row) {
             for (Index column = 0; column < c.d; ++column) {
                 const double got = O.get(row * c.d + column), want = expected(row, column);
-                if (!(std::abs(got - want) <= bound(row, column, O.dtype()))) {
+                if (!(std::abs(got - want) <= bound(row, column, O.dtype(), roundings))) {
                     return sentence("row ", row, " column ", column, ": got ", got, ", expected ", want, " within ",
-                                    bound(row, column, O.dtype()));
+                                    bound(row, column, O.dtype(), roundings));
                 }
             }
         }
         return "";
+    }
+
+    // Of this method, with its own block length.
+    std::string mismatch(const Tensor& O, const Method& m) const {
+        const bool sums = c.N > 0 && c.r > 0 && c.d > 0;
+        return mismatch(O, sums ? static_cast<double>(exact::roundings(m, {c.N, c.r, c.d})) : 0);
     }
 };
 

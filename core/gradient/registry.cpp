@@ -1,0 +1,52 @@
+#include "core/gradient/registry.hpp"
+
+#include <algorithm>
+
+#include "core/base/parallel.hpp"
+#include "core/gradient/forms.hpp"
+#include "core/gradient/recurrent.hpp"
+
+namespace causeway::gradient {
+namespace {
+
+template <class T>
+void run_recurrent(const GradProblem<T>& p) {
+    parallel_for(p.in.all_heads(), [&](Index h) { recurrent(p.head(h)); });
+}
+
+// The sequence as one chunk.
+template <class T>
+void run_parallel(const GradProblem<T>& p) {
+    GradProblem<T> whole = p;
+    whole.in.chunk = std::max<Index>(p.in.N, 1);
+    run_chunkwise_grad(whole);
+}
+
+template <class T>
+void run_standard(const SoftmaxGradProblem<T>& p) {
+    parallel_for(p.in.all_heads(), [&](Index h) { softmax_gradient(p.head(h)); });
+}
+
+}  // namespace
+
+const Registry<LinearForm>& linear_forms() {
+    static const Registry<LinearForm> list(
+        "mode",
+        {{"recurrent", "the definition, differentiated; claims F10", "O(N d_k d_v)", "N d_k d_v", run_recurrent<float>,
+          run_recurrent<double>},
+         {"chunkwise", "claims F8, G9", "O(N (d_k d_v + C (d_k + d_v)))", "N/C d_k d_v", run_chunkwise_grad<float>,
+          run_chunkwise_grad<double>},
+         {"parallel", "claims F8, one chunk", "O(N² (d_k + d_v))", "N²", run_parallel<float>, run_parallel<double>}});
+    return list;
+}
+
+const Registry<SoftmaxForm>& softmax_forms() {
+    static const Registry<SoftmaxForm> list(
+        "method", {{"flash", "Dao et al. 2022", "O(N M (d + d_v))", "a tile", true, run_flash_grad<float>,
+                    run_flash_grad<double>},
+                   {"standard", "the definition, differentiated", "O(N M (d + d_v))", "M", false, run_standard<float>,
+                    run_standard<double>}});
+    return list;
+}
+
+}  // namespace causeway::gradient

@@ -1,0 +1,32 @@
+// The methods of softmax attention as values: the public call, its counted form and the tests read this list.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "core/kit/registry.hpp"
+#include "core/measure/counting.hpp"
+#include "core/softmax/problem.hpp"
+
+namespace causeway::softmax {
+
+struct Method {
+    std::string name;          // "flash"
+    std::string source;        // where it comes from
+    std::string time, memory;  // of one head
+
+    // All heads of a checked problem; the last runs the definition, counting its operations.
+    void (*f32)(const Problem<float>&) = nullptr;
+    void (*f64)(const Problem<double>&) = nullptr;
+    void (*counted)(const Problem<Counted>&) = nullptr;
+
+    template <class T>
+    auto forward() const {
+        if constexpr (std::is_same_v<T, float>) return f32;
+        else if constexpr (std::is_same_v<T, double>) return f64;
+        else return counted;
+    }
+};
+const Registry<Method>& methods();
+
+}  // namespace causeway::softmax

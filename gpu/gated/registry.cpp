@@ -1,0 +1,45 @@
+#include "gpu/gated/registry.hpp"
+
+#include "core/base/error.hpp"
+#include "gpu/gated/delta.hpp"
+#include "gpu/gated/parallel.hpp"
+#include "gpu/gated/portable.hpp"
+#include "gpu/gated/recurrent.hpp"
+
+namespace causeway::gpu {
+namespace {
+
+bool any(const GatedArgs&) { return true; }
+bool one_gate(const GatedArgs& a) { return a.gates <= 1; }
+
+}  // namespace
+
+const std::vector<GatedForm>& gated_forms() {
+    static const std::vector<GatedForm> list{
+        {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, delta_hopper_takes,
+         delta_hopper_workspace, delta_hopper},
+        {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, any, gated_portable_workspace, gated_portable},
+        {"recurrent", "recurrent", "the definition", true, any, gated_recurrent_workspace, gated_recurrent},
+        {"parallel", "parallel", "core/gated/chunkwise.hpp, one chunk", false, one_gate, gated_parallel_workspace,
+         gated_parallel},
+    };
+    return list;
+}
+
+const GatedForm& gated_form(const std::string& mode, const GatedArgs& a) {
+    for (const GatedForm& form : gated_forms())
+        if (form.mode == mode && form.takes(a)) return form;
+    fail("mode: no form of \"", mode, "\" on the GPU computes this call");
+}
+
+void check_channels(const std::string& mode) {
+    std::string others;
+    for (const GatedForm& form : gated_forms()) {
+        if (!form.channels) continue;
+        if (form.mode == mode) return;
+        others += (others.empty() ? "\"" : " or \"") + form.mode + "\"";
+    }
+    fail("mode: \"", mode, "\" does not run on the GPU with a gate per key channel, expected ", others);
+}
+
+}  // namespace causeway::gpu

@@ -1,0 +1,33 @@
+// The kernels of the gated and delta-rule family as values, under the modes that core/gated/registry.hpp names.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "gpu/gated/problem.hpp"
+
+namespace causeway::gpu {
+
+struct GatedForm {
+    std::string name;                 // "delta"
+    std::string mode;                 // "chunkwise"
+    std::string source;               // where it comes from
+    bool channels;                    // takes a gate per key channel
+    bool (*takes)(const GatedArgs&);  // whether it computes this problem, on this device
+    std::size_t (*workspace)(const GatedArgs&);
+    void (*run)(const GatedArgs&, cudaStream_t);
+};
+
+// All of them; of a mode the first that takes a problem computes it.
+const std::vector<GatedForm>& gated_forms();
+
+// That form. Throws Error where none takes it.
+const GatedForm& gated_form(const std::string& mode, const GatedArgs&);
+
+// Throws Error, naming those that do, where no form of the mode takes a gate per key channel.
+void check_channels(const std::string& mode);
+
+}  // namespace causeway::gpu

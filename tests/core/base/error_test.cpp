@@ -1,0 +1,53 @@
+// Every exception has a kind, by its type and not by its text.
+#include "core/base/error.hpp"
+
+#include <unistd.h>
+
+#include <set>
+#include <string>
+
+#include "core/base/file.hpp"
+#include "core/base/interrupt.hpp"
+#include "core/tensor/tensor.hpp"
+#include "tests/catch.hpp"
+
+using namespace causeway;
+
+namespace {
+
+template <class F>
+ErrorKind kind_thrown(F&& f) {
+    try {
+        f();
+    } catch (const std::exception& error) {
+        return kind_of(error);
+    }
+    FAIL("nothing was thrown");
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("an exception has the kind of what went wrong", "[errors]") {
+    CHECK(kind_thrown([] { fail("out of memory, interrupted: only words"); }) == ErrorKind::bad_argument);
+    CHECK(kind_thrown([] { Tensor(DType::f64, {Index{1} << 40, 1 << 10}); }) == ErrorKind::out_of_memory);
+    CHECK(kind_thrown([] { throw std::bad_alloc(); }) == ErrorKind::out_of_memory);
+    CHECK(kind_thrown([] { Source("/there/is/no such file"); }) == ErrorKind::io);
+    CHECK(kind_thrown([] { Writer("/there/is/no such folder"); }) == ErrorKind::io);
+    CHECK(kind_thrown([] { fail_as<SystemError>("the device is gone"); }) == ErrorKind::system);
+    CHECK(kind_thrown([] { throw std::logic_error("not ours"); }) == ErrorKind::system);
+    interrupt::request();
+    CHECK(kind_thrown([] { interrupt::check(); }) == ErrorKind::interrupted);
+    interrupt::clear();
+    interrupt::set_deadline(1e-9);
+    usleep(10);
+    CHECK(kind_thrown([] { interrupt::check(); }) == ErrorKind::timeout);
+    interrupt::set_deadline(0);
+}
+
+TEST_CASE("the kinds have names of their own", "[errors]") {
+    std::set<std::string> names;
+    for (const ErrorKind kind : all_error_kinds) names.insert(text_of(kind));
+    CHECK(names.size() == std::size(all_error_kinds));
+    CHECK(names.count("out of memory") == 1);
+}
