@@ -16,8 +16,7 @@ namespace causeway {
 namespace gated {
 namespace {
 
-const std::vector<std::string> updates{"linear", "gated", "delta", "gated_delta"};
-const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
+const std::vector<std::string> updates = calls::linear_updates(), modes = calls::linear_modes();
 
 // One row of `width` for every token of every head of k, from a gate [batch, heads or 1, N(, width)].
 Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {

@@ -13,7 +13,7 @@ namespace softmax {
 
 Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
     const AttentionSizes n = check_attention(q, k, v, false);
-    static const std::vector<std::string> methods{"flash", "standard"};
+    static const std::vector<std::string> methods = calls::softmax_methods();
     check_choice("method", o.method, methods);
     if (o.causal && n.N > n.M)
         fail("q: length ", n.N, ", expected at most the ", n.M,

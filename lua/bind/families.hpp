@@ -17,6 +17,7 @@ void open_gradient(
 void open_softmax(lua_State* L);  // lua/bind/softmax.cpp: softmax attention, its gradients, the energy
 void open_lowrank(lua_State* L);  // lua/bind/lowrank.cpp: low-rank factors of the attention matrix and their errors
 void open_distributed(lua_State* L);  // lua/bind/distributed.cpp: tree and ring decoding, the model of a cluster, MPI
+void open_calls(lua_State* L);        // lua/bind/call.cpp: what core/calls says of the calls
 void open_measure(lua_State* L);      // lua/bind/measure.cpp: clock, memory, threads, operation counts, the machine
 void open_support(
     lua_State* L);  // lua/shell/support.cpp: what the Lua files need: errors, options, journals, child programs

@@ -3,20 +3,8 @@ local manual = (...).manual
 manual.causal_linear_attention = {
   call = "causal_linear_attention(B, C, V, options)",
   text = [[O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0. B, C [b, h, N, r] and V [b, h, N, d], or without the
-leading dimensions; in the literature q, k, v. One table works too: causal_linear_attention{q = q, k = k, v = v}.
-
-  method        "auto" (the fastest one measured on this machine; on a GPU lightning-attention-2), or a name from methods()
-  decay         γ in (0, 1]: a number, or one per head; default 1
-  normalize     true divides row i by the row sum of the masked B Cᵀ
-  block         block or base-case length, where the method has one; on a GPU lightning-attention-2 has 64 and fleet 16 alone,
-                and "auto" with another takes block-based
-  scale         factor on B Cᵀ; default 1
-  state         the state to start from, [b, h, r, d] (normalize: [b, h, r, d + 1]), for methods that carry one
-  return_state  true returns the state after the last token as a second value
-  device        "cpu" or "gpu"; default: where the inputs are
-  precision     of products of Float32 tensors on a GPU: "bf16x3" (the default), "exact" or "tf32"; the CPU is exact
-
-Two halves of a sequence with the state carried over give what one call gives. Source: 000 eq. 5, leet eq. 4.]],
+leading dimensions; in the literature q, k, v. One table works too: causal_linear_attention{q = q, k = k, v = v}.]],
+  notes = [[Two halves of a sequence with the state carried over give what one call gives. Source: 000 eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 

@@ -4,14 +4,8 @@ local manual = causeway.manual
 manual.lowrank = {
   call = "lowrank(name, q, k, options)",
   text = [[Factors B, C [b, h, N, r] with B Cᵀ ≈ exp(scale q kᵀ), or the factorisation's own kernel; q, k [b, h, N, d], or without
-the leading dimensions. A third value, a table, where there is more than B Cᵀ: hand it to lowrank_error as extras.
-
-  rank    columns of B and C; ?NAME tells what they are, for instance ?nystrom, ?favor+, ?lowrank-svd (?svd is the function)
-  seed    the same seed gives the same factors; without it they follow seed(n)
-  scale   default 1/sqrt(d)
-  device  "cpu" or "gpu"; default: where the inputs are
-
-and the options of each factorisation. lowrank_methods() lists them. Ctrl-C is heeded between heads and steps; it cannot stop the
+the leading dimensions. A third value, a table, where there is more than B Cᵀ: hand it to lowrank_error as extras.]],
+  notes = [[Each factorisation takes options of its own besides. lowrank_methods() lists them. Ctrl-C is heeded between heads and steps; it cannot stop the
 one singular value decomposition or QR of a head that svd, rsvd, nystrom and skyformer take, a minute for a rank of some thousands.
 Source: 000 section 3.2, eq. 3.]],
   example = [[
@@ -45,16 +39,8 @@ manual.lowrank_error = {
              operator_bound from the norms of Δ; least_sum, the smallest row sum of B Cᵀ in size over that of A. A row sum of 0 leaves no output:
              errors and bounds are then infinite
   residual   the relative residual with which an operator norm stopped
-  heads      the same for each head; above them the heads are the blocks of one block-diagonal matrix
-
-  mask        false leaves out everything masked
-  scale       default 1/sqrt(d)
-  v           values, for output
-  extras      what lowrank returned beside B and C
-  tolerance   on the residual; default 1e-6
-  iterations  most steps; default 300
-
-Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: 000 Theorem 4.1, with the constants
+  heads      the same for each head; above them the heads are the blocks of one block-diagonal matrix]],
+  notes = [[Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: 000 Theorem 4.1, with the constants
 of claims A1, A2, A9, A10.]],
   example = [[
 q, k = randn(200, 16), randn(200, 16)

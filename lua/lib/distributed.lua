@@ -1,4 +1,4 @@
--- How a report of tree_decode and ring_decode shows itself, and what Tab completes in their calls.
+-- How a report of tree_decode and ring_decode shows itself, and what Tab completes in decode_model.
 local causeway = ...
 
 local Report = { __name = "DecodeReport" }
@@ -32,13 +32,8 @@ function Report.__rich(r) return { text = tostring(r) } end
 
 function causeway._decode_report(report) return setmetatable(report, Report) end
 
-local engines = { "threads", "mpi", "nccl" }
-local topologies = { "auto", "recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather", "two-level" }
+local topologies = causeway._options.tree_decode.topology
 
-causeway._options.tree_decode = {
-  shards = true, sizes = true, engine = engines, causal = true, scale = true, return_lse = true, topology = topologies, algorithm = true, per_node = true,
-}
-causeway._options.ring_decode = { shards = true, sizes = true, engine = engines, causal = true, scale = true, return_lse = true, overlap = true, home = true }
 causeway._options.decode_model = {
   method = { "tree", "ring" }, cluster = { "h100", "mi300x", "rtx4090" }, shards = true, sizes = true, length = true, batch = true, heads = true, query_heads = true, dim = true,
   queries = true, causal = true, topology = topologies, algorithm = true, overlap = true, home = true, per_node = true, within = true, between = true, memory_rate = true,

@@ -24,11 +24,10 @@ function causeway.lowrank_methods()
   return setmetatable(list, Methods)
 end
 
-local names, options = {}, { rank = true, seed = true, scale = true, v = true, device = { "cpu", "gpu" } }
+-- Beside what all of them take (core/calls/lowrank.cpp), Tab completes their names and what each takes of its own.
+local names, options = {}, causeway._options.lowrank
 for i, m in ipairs(causeway.lowrank_method_list()) do
   names[i] = m.name
   for _, option in ipairs(m.options) do options[option.name] = true end
 end
 options[1] = names
-causeway._options.lowrank = options
-causeway._options.lowrank_error = { mask = true, scale = true, v = true, extras = true, tolerance = true, iterations = true }

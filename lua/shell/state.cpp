@@ -97,6 +97,7 @@ int open_all(lua_State* L) {
     open_softmax(L);
     open_lowrank(L);
     open_distributed(L);
+    open_calls(L);
     open_measure(L);
     open_support(L);
     open_display(L);
