@@ -5,26 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "core/calls/decode.hpp"
 #include "core/distributed/cluster.hpp"
 #include "core/distributed/partial.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
-
-struct DecodeOptions {
-    int shards = 0;                  // p, at least 1; 0: the number of threads(), of `sizes`, or of MPI ranks
-    std::vector<Index> sizes{};      // keys of each shard, any may be 0; empty: as equal as can be
-    std::string engine = "threads";  // "threads"; "mpi" (p = ranks; each rank is given whole tensors and uses its
-                                     // shard); "nccl" (a GPU a shard)
-    bool causal = false;             // the N queries are the last positions of the cache
-    std::optional<double> scale{};   // of q·k; none: 1/sqrt(d_k)
-    // tree_decode
-    std::string topology = "auto";  // of the all-reduce; see core/distributed/collectives.hpp
-    int algorithm = 0;              // 0: one packed all-reduce; 1, 2, 3 of the tree document
-    int per_node = 8;               // ranks of a node, of topology = "two-level"
-    // ring_decode
-    bool overlap = true, home = false;  // see core/distributed/ring.hpp
-};
 
 // What it took, over all workers and by worker. Counts are of what was really sent, memory of what was really held.
 struct DecodeReport {

@@ -5,20 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "core/calls/causal_linear_attention.hpp"
 #include "core/exact/registry.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
-
-struct CausalOptions {
-    std::string method = "auto";  // a name of exact::methods(); "auto": the fastest one measured on this machine
-    std::vector<double> decay;    // γ in (0, 1]: none (1), one for all heads, or one per head
-    bool normalize = false;       // O_i = P_i / Σ_j (B Cᵀ ⊙ M)_ij
-    std::optional<Index> block;   // block, tile or base-case length >= 1, for methods that have one
-    double scale = 1;             // factor on B Cᵀ
-    std::optional<Tensor> state;  // state to start from, [batch, heads, r, d], with normalize [batch, heads, r, d + 1]
-    bool return_state = false;    // the state after the last token is wanted
-};
 
 struct CausalResult {
     Tensor O;      // shape and type of V

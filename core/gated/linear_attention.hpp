@@ -4,23 +4,13 @@
 #include <optional>
 #include <string>
 
+#include "core/calls/linear_attention.hpp"
 #include "core/gated/problem.hpp"
 #include "core/gated/registry.hpp"
 #include "core/measure/counting.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
-
-struct LinearOptions {
-    std::string update = "linear";  // a name of gated::updates(): "linear", "gated", "delta", "gated_delta"
-    std::optional<Tensor>
-        log_decay;               // g <= 0, [b, h, N] or [b, h, N, d_k]; with "gated" and "gated_delta", and only then
-    std::optional<Tensor> beta;  // [b, h, N]; with "delta" and "gated_delta", and only then
-    std::string mode = "chunkwise";  // a name of gated::modes(): "recurrent" (the definition), "chunkwise", "parallel"
-    Index chunk = 64;                // chunk length >= 1
-    double scale = 1;                // factor on q (ONNX: 1/sqrt(d_k))
-    std::optional<Tensor> state;     // state to start from, [b, h, d_k, d_v]; none: zeros
-};
 
 struct LinearResult {
     Tensor O;      // [b, h_q, N, d_v], the type of q

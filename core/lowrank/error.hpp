@@ -6,19 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "core/calls/lowrank.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
-
-struct LowRankErrorOptions {
-    bool mask = true;             // also with the causal mask M
-    std::optional<double> scale;  // default 1/sqrt(d)
-    std::optional<Tensor> v;      // [b, h, N, w]: the error of the normalised attention output too
-    std::map<std::string, Tensor>
-        extras;               // what low_rank returned beside B and C: log_rows, query_block and key_block, exact_rows
-    double tolerance = 1e-6;  // relative residual at which the iteration for an operator norm stops
-    Index iterations = 300;   // at most so many steps of it
-};
 
 // A norm of the error Δ = A − Ã, A = exp(scale q kᵀ), of M ⊙ Δ, and of A and M ⊙ A themselves.
 struct MaskedNorms {

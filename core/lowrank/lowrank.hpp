@@ -3,19 +3,11 @@
 
 #include <optional>
 
+#include "core/calls/lowrank.hpp"
 #include "core/lowrank/registry.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
-
-struct LowRankOptions {
-    std::optional<Index> rank;  // columns of B and C; what they stand for: lowrank::Method::rank
-    std::optional<std::uint64_t>
-        seed;                     // the same seed gives the same factors; none: one of the sequence that seed() starts
-    std::optional<double> scale;  // > 0; default 1/sqrt(d)
-    std::optional<Tensor> v;      // [b, h, N, w]: values, for the methods that look at them (lowrank::Method::values)
-    std::map<std::string, double> own;  // options of the method by name; truth values 0 and 1
-};
 
 struct LowRank {
     Tensor B, C;                           // [b, h, N, r]; Float64 for Float64 inputs, else Float32

@@ -15,11 +15,6 @@
 
 namespace causeway {
 
-struct EnergyOptions {
-    bool causal = true;           // as in SoftmaxOptions
-    std::optional<double> scale;  // none: 1/sqrt(d)
-};
-
 // F_i of every query, [b, h_q, N]; shapes of q, k, v as for softmax_attention, zeta [b, h_q, N, d_v] in the same type,
 // none: zeros. Float32, for Float64 inputs Float64. Without any key -Inf. O(h_q·N·M·(d + d_v)) time, like the next one:
 // since q·k + ζ·v = [q, ζ]·[k, v], both are softmax attention of longer queries and keys. Throw Error naming the

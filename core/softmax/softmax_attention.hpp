@@ -4,18 +4,13 @@
 #include <optional>
 #include <string>
 
+#include "core/calls/softmax_attention.hpp"
 #include "core/measure/counting.hpp"
 #include "core/softmax/problem.hpp"
 #include "core/softmax/registry.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
-
-struct SoftmaxOptions {
-    bool causal = true;  // the N queries are the last N of the M positions; query i sees the keys up to its own
-    std::string method = "flash";  // a name of softmax::methods(): "flash" or "standard", the definition
-    std::optional<double> scale;   // factor on q·k; none: 1/sqrt(d)
-};
 
 struct SoftmaxResult {
     Tensor O;  // [b, h_q, N, d_v], the type of q

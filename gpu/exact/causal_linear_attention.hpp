@@ -11,16 +11,8 @@
 
 namespace causeway::gpu {
 
-struct CausalOptions {
-    std::string method = "auto";  // a name of exact::methods(); "auto": see method_for
-    std::vector<double> decay;    // γ in (0, 1]: none (1), one for all heads, or one per head
-    bool normalize = false;       // O_i = P_i / Σ_j (B Cᵀ ⊙ M)_ij
-    std::optional<Index> block;   // block or base-case length >= 1, for methods that have one
-    double scale = 1;             // factor on B Cᵀ
-    std::optional<Tensor>
-        state;  // Float32 state to start from, [batch, heads, r, d], with normalize [batch, heads, r, d + 1]
-    bool return_state = false;                // the state after the last token is wanted
-    Precision precision = Precision::bf16x3;  // of products of Float32 tensors
+// The options that core/calls/causal_linear_attention.hpp describes, and the stream that everything is queued on.
+struct CausalOptions : calls::CausalOptions<Tensor> {
     cudaStream_t stream = nullptr;
 };
 

@@ -1,13 +1,12 @@
 // What every method of causal linear attention computes on the GPU.
 #pragma once
 
+#include "core/calls/precision.hpp"
 #include "gpu/kit/layout.hpp"
 
 namespace causeway::gpu {
 
-// How products of Float32 tensors are made: on FMA units, or on tensor cores from operands split into two BFloat16
-// (relative error about 7e-6), or rounded to 11 bits (about 4e-4).
-enum class Precision { exact, bf16x3, tf32 };
+using causeway::Precision;
 
 // O = (Q Kᵀ ⊙ M) V per batch and head, M[i,j] = γ^(i-j) for i >= j, else 0; q, k: [B, H, N, r], v, o: [B, H, N, d].
 struct CausalArgs {

@@ -10,16 +10,9 @@
 
 namespace causeway::gpu {
 
-struct LinearOptions {
-    std::string update = "linear";  // "linear", "gated", "delta", "gated_delta"
-    std::optional<Tensor>
-        log_decay;               // g <= 0, [b, h, N] or [b, h, N, d_k]; with "gated" and "gated_delta", and only then
-    std::optional<Tensor> beta;  // [b, h, N]; with "delta" and "gated_delta", and only then
-    std::string mode =
-        "chunkwise";   // or "recurrent" (the definition), or "parallel" where no key channel has a gate of its own
-    double scale = 1;  // factor on q
-    std::optional<Tensor> state;  // Float32 state to start from, [b, h, d_k, d_v]; none: zeros
-    bool check_gates = true;      // whether elements of log_decay are looked at, which waits for the stream
+// The options that core/calls/linear_attention.hpp describes, and the stream that everything is queued on.
+struct LinearOptions : calls::LinearOptions<Tensor> {
+    bool check_gates = true;  // whether elements of log_decay are looked at, which waits for the stream
     cudaStream_t stream = nullptr;
 };
 

@@ -22,7 +22,7 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);
-    if (o.block) fail("block: given, but on the GPU the chunks of the gradient have one length");
+    if (o.block) fail("block: given, but on the GPU ", calls::one_chunk_length);
     if (o.normalize && n.d >= 256)
         fail("V: width ", n.d, ", expected at most 255 in the gradient of normalised attention on the GPU");
     const Shape shape{n.batch, n.heads, n.r, n.d + (o.normalize ? 1 : 0)};

@@ -12,9 +12,10 @@ namespace softmax {
 
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
     causeway::SoftmaxOptions forms;
-    forms.causal = o.causal, forms.scale = o.scale;
+    forms.causal = o.causal, forms.method = o.method, forms.scale = o.scale;
     Call c{causeway::softmax::check(q.form(), k.form(), v.form(), forms), {}};
     const auto& n = c.sizes;
+    if (o.method != "flash") fail("method: \"", o.method, "\" does not run on the GPU, expected \"flash\"");
     constexpr Index widest = 256;
     if (n.d > widest || n.dv > widest)
         fail("q: widths ", n.d, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");

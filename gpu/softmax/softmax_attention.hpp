@@ -9,9 +9,8 @@
 
 namespace causeway::gpu {
 
-struct SoftmaxOptions {
-    bool causal = true;  // the N queries are the last N of the M positions; query i sees the keys up to its own
-    std::optional<double> scale;  // factor on q·k; none: 1/sqrt(d)
+// The options that core/calls/softmax_attention.hpp describes, and the stream that everything is queued on.
+struct SoftmaxOptions : calls::SoftmaxOptions<Tensor> {
     cudaStream_t stream = nullptr;
 };
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "core/base/text.hpp"
-#include "lua/bind/attention_args.hpp"
+#include "lua/bind/attention.hpp"
+#include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
-#include "lua/bind/gpu.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -114,9 +114,10 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
 
 // causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...}.
 int causal_linear_attention_(lua_State* L) {
-    const Arguments given(L, call_forms::causal_linear_attention);
-    const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v");
-    const CausalOptions o = causal_options(L, given.options());
+    const auto& call = calls::causal_linear_attention<Tensor>();
+    const Arguments given(L, call);
+    const auto [B, C, V] = given.tensors<Tensor, 3>();
+    const CausalOptions o = given.read(call);
     if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {

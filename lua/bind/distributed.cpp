@@ -4,7 +4,7 @@
 
 #include "core/distributed/decode.hpp"
 #include "core/distributed/mpi.hpp"
-#include "lua/bind/attention_args.hpp"
+#include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
 #ifdef CAUSEWAY_GPU
@@ -19,6 +19,8 @@ using distributed::Held;
 using distributed::Link;
 using distributed::Memory;
 using distributed::Traffic;
+
+constexpr Index max_model_shards = 4096;  // devices of a simulated cluster
 
 void set_traffic(lua_State* L, const Traffic& t) {
     set_field(L, "messages", t.messages);
@@ -63,82 +65,18 @@ void push_report(lua_State* L, const DecodeReport& r) {
     lua_call(L, 1, 1);
 }
 
-int shards_option(const Options& options, int most) {
-    if (!options.has("shards")) return 0;
-    const Index p = options.integer("shards", 0);
-    if (p < 1 || p > most) fail("shards: ", p, ", expected from 1 to ", most);
-    return static_cast<int>(p);
-}
-
-std::vector<Index> sizes_option(lua_State* L, const Options& options) {
-    std::vector<Index> sizes;
-    const int type = options.push("sizes");
-    if (type == LUA_TTABLE) {
-        const auto n = static_cast<lua_Integer>(lua_rawlen(L, -1));
-        for (lua_Integer i = 1; i <= n; ++i) {
-            lua_geti(L, -1, i);
-            sizes.push_back(check_integer(L, -1, "sizes"));
-            lua_pop(L, 1);
-        }
-        if (sizes.empty()) fail("sizes: no lengths, expected one for each shard");
-    } else if (type != LUA_TNIL) {
-        fail("sizes: expected a list of lengths, got a ", type_name(L, -1));
-    }
-    lua_pop(L, 1);
-    return sizes;
-}
-
-void tree_options(const Options& options, DecodeOptions& o) {
-    o.topology = options.string("topology", o.topology);
-    if (options.has("algorithm")) {
-        const Index algorithm = options.integer("algorithm", 0);
-        if (algorithm < 1 || algorithm > 3) fail("algorithm: ", algorithm, ", expected 1, 2, 3 or none");
-        o.algorithm = static_cast<int>(algorithm);
-    }
-}
-
-void ring_options(const Options& options, DecodeOptions& o) {
-    o.overlap = options.boolean("overlap", o.overlap);
-    o.home = options.boolean("home", o.home);
-}
-
-int per_node_option(const Options& options, int otherwise) {
-    const Index n = options.integer("per_node", otherwise);
-    if (n < 1 || n > 4096) fail("per_node: ", n, ", expected from 1 to 4096");
-    return static_cast<int>(n);
-}
-
 int decode(lua_State* L, bool is_tree) {
-    static const CallForm tree{
-        "tree_decode",
-        3,
-        {"q", "k", "v"},
-        {"shards", "sizes", "engine", "causal", "scale", "return_lse", "topology", "algorithm", "per_node"}};
-    static const CallForm ring{"ring_decode",
-                               3,
-                               {"q", "k", "v"},
-                               {"shards", "sizes", "engine", "causal", "scale", "return_lse", "overlap", "home"}};
-    const Arguments given(L, is_tree ? tree : ring);
-    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v");
-    const Options options = given.options();
-    DecodeOptions o;
-    o.shards = shards_option(options, 1024);
-    o.sizes = sizes_option(L, options);
-    o.engine = options.string("engine", distributed::mpi_size() > 1 ? "mpi" : o.engine);
-    o.causal = options.boolean("causal", false);
-    if (options.has("scale")) o.scale = options.number("scale", 1);
-    if (is_tree) {
-        tree_options(options, o);
-        o.per_node = per_node_option(options, o.per_node);
-    } else {
-        ring_options(options, o);
-    }
-    const bool return_lse = options.boolean("return_lse", false);
-    refuse_counting(is_tree ? "tree_decode" : "ring_decode", "softmax_attention");
+    const auto& call = is_tree ? calls::tree_decode() : calls::ring_decode();
+    const Arguments given(L, call);
+    const auto [q, k, v] = given.tensors<Tensor, 3>();
+    calls::DecodeCallOptions start;
+    if (distributed::mpi_size() > 1) start.engine = "mpi";
+    const auto o = given.read(call, start);
+    refuse_counting(call.name, "softmax_attention");
     const DecodeResult result = is_tree ? tree_decode(q, k, v, o) : ring_decode(q, k, v, o);
     push(L, result.O);
     push_report(L, result.report);
-    if (!return_lse) return 2;
+    if (!o.return_lse) return 2;
     push(L, result.lse);
     return 3;
 }
@@ -162,6 +100,23 @@ Link link_option(lua_State* L, const Options& options, const char* key, Link lin
     return link;
 }
 
+// What decode_model takes of the options of both decodings, as these describe them.
+calls::DecodeCallOptions schedule_of(lua_State* L, const Options& given, int per_node) {
+    calls::DecodeCallOptions o;
+    o.per_node = per_node;
+    constexpr std::string_view taken[] = {"shards", "sizes", "topology", "algorithm", "per_node", "overlap", "home"};
+    for (const auto* call : {&calls::tree_decode(), &calls::ring_decode()}) {
+        auto options = call->options;
+        std::erase_if(options, [&](const auto& option) {
+            return std::find(std::begin(taken), std::end(taken), option.name) == std::end(taken);
+        });
+        for (auto& option : options)
+            if (option.name == std::string_view("shards")) option.max = max_model_shards;
+        read_options(L, given, options, calls::Device::cpu, o);
+    }
+    return o;
+}
+
 // decode_model{method =, ...} -> report
 int decode_model_(lua_State* L) {
     const Options options(
@@ -170,7 +125,8 @@ int decode_model_(lua_State* L) {
          "dim",    "queries", "causal",      "topology",  "algorithm", "overlap",      "home",  "per_node",
          "within", "between", "memory_rate", "flop_rate", "start",     "element_bytes"});
     Cluster machine = distributed::cluster(options.string("cluster", "h100"));
-    machine.per_node = per_node_option(options, machine.per_node);
+    const DecodeOptions o = schedule_of(L, options, machine.per_node);
+    machine.per_node = o.per_node;
     machine.within = link_option(L, options, "within", machine.within);
     machine.between = link_option(L, options, "between", machine.between);
     machine.memory_rate = options.number("memory_rate", machine.memory_rate);
@@ -195,11 +151,6 @@ int decode_model_(lua_State* L) {
     z.dk = z.dv = positive("dim", 128);
     z.causal = options.boolean("causal", false);
     if (z.query_heads % z.heads != 0) fail("query_heads: ", z.query_heads, ", expected a multiple of heads, ", z.heads);
-    DecodeOptions o;
-    o.shards = shards_option(options, 4096);
-    o.sizes = sizes_option(L, options);
-    tree_options(options, o);
-    ring_options(options, o);
     push_report(L, decode_model(options.choice("method", "tree", {"tree", "ring"}), z, machine, o));
     return 1;
 }

@@ -1,12 +1,12 @@
 #include "lua/bind/gpu.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 #include <vector>
 
 #include "core/base/text.hpp"
+#include "core/calls/description.hpp"
 #include "core/tensor/rearrange.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
@@ -114,44 +114,42 @@ void push_moved(lua_State* L, int index, Place, bool = false) { lua_pushvalue(L,
 
 #endif
 
-// The same table with its tensors moved; a decay is read as numbers wherever it is.
-void push_moved_table(lua_State* L, int index, Place to, bool result) {
+// The same table with its tensors moved, but for the options of the call that are read as numbers wherever they are.
+void push_moved_table(lua_State* L, int index, Place to, const calls::Description* call) {
     lua_newtable(L);
     for (lua_pushnil(L); lua_next(L, index);) {
-        const bool decay = lua_type(L, -2) == LUA_TSTRING && std::strcmp(lua_tostring(L, -2), "decay") == 0;
+        const auto* option = call && lua_type(L, -2) == LUA_TSTRING ? call->option(lua_tostring(L, -2)) : nullptr;
         lua_pushvalue(L, -2);
-        if (decay) lua_pushvalue(L, -2);
-        else push_moved(L, lua_gettop(L) - 1, to, result);
+        if (option && option->on_host) lua_pushvalue(L, -2);
+        else push_moved(L, lua_gettop(L) - 1, to, !call);
         lua_settable(L, -5);
         lua_pop(L, 1);
     }
 }
 
-void push_all_moved(lua_State* L, int index, Place to, bool result = false) {
-    if (lua_istable(L, index)) push_moved_table(L, index, to, result);
-    else push_moved(L, index, to, result);
+// Of an argument of the call, or of a result, where `call` is null.
+void push_all_moved(lua_State* L, int index, Place to, const calls::Description* call) {
+    if (lua_istable(L, index)) push_moved_table(L, index, to, call);
+    else push_moved(L, index, to, !call);
 }
 
 // Where the tensors of a call are.
 struct Found {
-    int cpu = 0, gpu = 0;      // an argument there, counted from 1
-    std::string device;        // the option
-    bool inplace = false;      // likewise
-    Place state = Place::cpu;  // of the argument `state` of a step
+    int cpu = 0, gpu = 0;                                // an argument there, counted from 1
+    std::string device;                                  // the option
+    const calls::OptionDescription* in_place = nullptr;  // the option that was true and overwrites an argument
+    Place overwritten = Place::cpu;                      // where that argument is
 
-    Found(lua_State* L, int arguments) {
+    Found(lua_State* L, int arguments, const calls::Description& call) : call_(call) {
+        for (const auto& option : call.options)
+            if (!option.in_place.empty()) may_overwrite_ = &option;
         for (int i = 1; i <= arguments; ++i) {
             note(L, i, i);
-            if (i == 4 && is_gpu_tensor(L, i)) state = Place::gpu;
+            if (static_cast<std::size_t>(i) <= call.arguments.size())
+                note_overwritten(L, i, call.arguments[i - 1].name);
             if (!lua_istable(L, i)) continue;
-            for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
-                if (lua_type(L, -2) != LUA_TSTRING) continue;
-                const std::string key = lua_tostring(L, -2);
-                if (key == "device" && lua_type(L, -1) == LUA_TSTRING) device = lua_tostring(L, -1);
-                if (key == "inplace") inplace = lua_toboolean(L, -1);
-                if (key == "state" && is_gpu_tensor(L, -1)) state = Place::gpu;
-                if (key != "decay") note(L, lua_gettop(L), i);
-            }
+            for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
+                if (lua_type(L, -2) == LUA_TSTRING) note_field(L, lua_tostring(L, -2), i);
         }
     }
 
@@ -160,12 +158,29 @@ private:
         if (is_tensor(L, index) && cpu == 0) cpu = argument;
         if (is_gpu_tensor(L, index) && gpu == 0) gpu = argument;
     }
+
+    void note_overwritten(lua_State* L, int index, std::string_view name) {
+        if (may_overwrite_ && may_overwrite_->in_place == name && is_gpu_tensor(L, index)) overwritten = Place::gpu;
+    }
+
+    // Of the value at the top, in the table that is `argument`.
+    void note_field(lua_State* L, std::string_view key, int argument) {
+        const auto* option = call_.option(key);
+        if (key == "device" && lua_type(L, -1) == LUA_TSTRING) device = lua_tostring(L, -1);
+        if (option && option == may_overwrite_ && lua_toboolean(L, -1)) in_place = option;
+        note_overwritten(L, lua_gettop(L), key);
+        if (!option || !option->on_host) note(L, lua_gettop(L), argument);
+    }
+
+    const calls::Description& call_;
+    const calls::OptionDescription* may_overwrite_ = nullptr;
 };
 
-// Upvalues: the function for tensors of the CPU, that for the GPU or nil.
+// Upvalues: the function for tensors of the CPU, that for the GPU or nil, the description of the call.
 int where_tensors_are(lua_State* L) {
     const int arguments = lua_gettop(L);
-    const Found found(L, arguments);
+    const auto& call = *static_cast<const calls::Description*>(lua_touserdata(L, lua_upvalueindex(3)));
+    const Found found(L, arguments, call);
     const bool chosen = found.device == "cpu" || found.device == "gpu";  // another word is the function's to refuse
     if (found.cpu && found.gpu && !chosen) {
         fail("device: argument ", found.cpu, " has a Tensor on the CPU and argument ", found.gpu,
@@ -181,19 +196,19 @@ int where_tensors_are(lua_State* L) {
             fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");
     }
     const bool moves = home != target || (found.cpu && found.gpu);
-    if (found.inplace && found.state != target) {
-        fail("inplace: true, but the state would be copied to the ", found.device,
-             ", expected it there (move with :gpu() or :cpu())");
+    if (found.in_place && found.overwritten != target) {
+        fail(found.in_place->name, ": true, but the ", found.in_place->in_place, " would be copied to the ",
+             found.device, ", expected it there (move with :gpu() or :cpu())");
     }
     lua_pushvalue(L, lua_upvalueindex(target == Place::gpu ? 2 : 1));
     for (int i = 1; i <= arguments; ++i) {
-        if (moves) push_all_moved(L, i, target);
+        if (moves) push_all_moved(L, i, target, &call);
         else lua_pushvalue(L, i);
     }
     lua_call(L, arguments, LUA_MULTRET);
     const int last = lua_gettop(L);
     if (home == target) return last - arguments;
-    for (int i = arguments + 1; i <= last; ++i) push_all_moved(L, i, home, true);
+    for (int i = arguments + 1; i <= last; ++i) push_all_moved(L, i, home, nullptr);
     return last - arguments;
 }
 
@@ -227,10 +242,13 @@ void push_on_cpu(lua_State* L, int index) { push_moved(L, index, Place::cpu); }
 void add_functions_by_device(lua_State* L, std::initializer_list<Entry> entries) {
     push_causeway(L);
     for (const Entry& entry : entries) {
+        const calls::Description* call = calls::description(entry.name);
+        if (!call) fail(entry.name, ": core/calls does not describe it");
         lua_pushcfunction(L, entry.function);
         if (const lua_CFunction on_gpu = gpu_call(entry.name)) lua_pushcfunction(L, on_gpu);
         else lua_pushnil(L);
-        lua_pushcclosure(L, guarded<where_tensors_are>, 2);
+        lua_pushlightuserdata(L, const_cast<calls::Description*>(call));
+        lua_pushcclosure(L, guarded<where_tensors_are>, 3);
         lua_setfield(L, -2, entry.name);
     }
     lua_pop(L, 1);

@@ -8,9 +8,10 @@
 
 namespace causeway::lua {
 
-// Adds functions that also run on the GPU, where lua/bind/gpu_calls.cpp has one of the same name. Called, they run
-// where the tensors among their arguments (or in a table among these) are; the option `device` of a table decides
-// otherwise: tensors are copied there, and results back. Without that option, tensors in both places are an error.
+// Adds functions, each described in core/calls, that also run on the GPU where lua/bind/gpu_calls.cpp has one of the
+// same name. Called, they run where the tensors among their arguments (or in a table among these) are; the option
+// `device` of a table decides otherwise: tensors are copied there, and results back. Without that option, tensors in
+// both places are an error.
 void add_functions_by_device(lua_State* L, std::initializer_list<Entry> entries);
 
 // The call on tensors of the GPU; null: this function runs on the CPU alone.

@@ -14,8 +14,8 @@
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/softmax_attention_grad.hpp"
-#include "lua/bind/attention_args.hpp"
-#include "lua/bind/attention_results.hpp"
+#include "lua/bind/attention.hpp"
+#include "lua/bind/call.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -26,50 +26,11 @@ void wait() {
     if (GpuWaits::now()) gpu::check(cudaStreamSynchronize(nullptr), "running kernels");
 }
 
-// A call f(A, B, ..., options), or with everything in one table.
-struct GpuArguments : Arguments {
-    GpuArguments(lua_State* state, const CallForm& form) : Arguments(state, form), L(state) {}
-
-    Tensor gpu_tensor(int index, const char* name, const char* alias = nullptr) const {
-        push_tensor(index, name, alias);
-        const Tensor out = check_gpu_tensor(L, -1, name);
-        lua_pop(L, 1);
-        return out;
-    }
-
-    lua_State* L;
-};
-
-std::optional<Tensor> gpu_tensor_option(lua_State* L, const Options& options, const char* key) {
-    if (!options.has(key)) return {};
-    options.push(key);
-    const Tensor out = check_gpu_tensor(L, -1, key);
-    lua_pop(L, 1);
-    return out;
-}
-
-gpu::CausalOptions gpu_causal_options(lua_State* L, const Options& options) {
-    gpu::CausalOptions o;
-    o.method = options.string("method", o.method);
-    o.decay = decay_option(L, options);
-    o.normalize = options.boolean("normalize", o.normalize);
-    if (options.has("block")) o.block = options.integer("block", 0);
-    o.scale = options.number("scale", o.scale);
-    o.state = gpu_tensor_option(L, options, "state");
-    const std::string precision = options.choice("precision", "bf16x3", {"exact", "bf16x3", "tf32"});
-    o.return_state = options.boolean("return_state", o.return_state);
-    o.precision = precision == "exact"  ? gpu::Precision::exact
-                  : precision == "tf32" ? gpu::Precision::tf32
-                                        : gpu::Precision::bf16x3;
-    check_device(options);
-    return o;
-}
-
 int causal_linear_attention_(lua_State* L) {
-    const GpuArguments given(L, call_forms::causal_linear_attention);
-    const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"),
-                 V = given.gpu_tensor(3, "V", "v");
-    const gpu::CausalOptions o = gpu_causal_options(L, given.options());
+    const auto& call = calls::causal_linear_attention<Tensor>();
+    const Arguments given(L, call);
+    const auto [B, C, V] = given.tensors<Tensor, 3>();
+    const gpu::CausalOptions o{given.read(call)};
     for (const std::string& name : registered_names(L)) {
         if (name == o.method) fail("method: \"", name, "\" is written in Lua, expected tensors on the CPU");
     }
@@ -82,46 +43,30 @@ int causal_linear_attention_(lua_State* L) {
 }
 
 int causal_linear_attention_grad_(lua_State* L) {
-    const GpuArguments given(L, call_forms::causal_linear_attention_grad);
-    const Tensor B = given.gpu_tensor(1, "B", "q"), C = given.gpu_tensor(2, "C", "k"),
-                 V = given.gpu_tensor(3, "V", "v"), dO = given.gpu_tensor(4, "dO");
-    const Options options = given.options();
-    const gpu::CausalOptions o = gpu_causal_options(L, options);
-    const bool one_decay = options.push("decay") == LUA_TNUMBER;
-    lua_pop(L, 1);
-    const gpu::CausalGradient g = gpu::causal_linear_attention_grad(B, C, V, dO, o, options.boolean("ddecay", true));
+    const auto& call = calls::causal_linear_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [B, C, V, dO] = given.tensors<Tensor, 4>();
+    const auto o = given.read(call);
+    const gpu::CausalGradient g = gpu::causal_linear_attention_grad(B, C, V, dO, gpu::CausalOptions{o}, o.ddecay);
     wait();
-    const int before = lua_gettop(L);
-    push(L, g.dB);
-    push(L, g.dC);
-    push(L, g.dV);
-    if (g.ddecay && one_decay) lua_pushnumber(L, g.ddecay->cpu().get(0));
-    else if (g.ddecay) push(L, g.ddecay->cpu().to(DType::f64));
-    if (g.dstate) push(L, *g.dstate);
-    return lua_gettop(L) - before;
+    std::optional<causeway::Tensor> ddecay;
+    if (g.ddecay) ddecay = g.ddecay->cpu().to(DType::f64);
+    push_causal_gradient(L, g, ddecay, is_one_number(L, given.options(), "decay"));
+    return 1;
 }
 
-gpu::LinearOptions gpu_linear_options(lua_State* L, const Options& options) {
-    gpu::LinearOptions o;
-    o.update = options.string("update", o.update);
-    o.log_decay = gpu_tensor_option(L, options, "log_decay");
-    o.beta = gpu_tensor_option(L, options, "beta");
-    o.mode = options.string("mode", o.mode);
-    if (options.has("chunk") && options.integer("chunk", 1) < 1)
-        fail("chunk: ", options.integer("chunk", 1), ", expected 1 or more");
-    o.scale = options.number("scale", o.scale);
-    o.check_gates = GpuWaits::now();  // looking at them waits
-    check_device(options);
+// Looking at the elements of gates waits for the kernels.
+gpu::LinearOptions checked_as_it_waits(const calls::LinearOptions<Tensor>& given) {
+    gpu::LinearOptions o{given};
+    o.check_gates = GpuWaits::now();
     return o;
 }
 
 int linear_attention_(lua_State* L) {
-    const GpuArguments given(L, call_forms::linear_attention);
-    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v");
-    const Options options = given.options();
-    gpu::LinearOptions o = gpu_linear_options(L, options);
-    o.state = gpu_tensor_option(L, options, "state");
-    const gpu::LinearResult result = gpu::linear_attention(q, k, v, o);
+    const auto& call = calls::linear_attention<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v] = given.tensors<Tensor, 3>();
+    const gpu::LinearResult result = gpu::linear_attention(q, k, v, checked_as_it_waits(given.read(call)));
     wait();
     push(L, result.O);
     push(L, result.state);
@@ -129,16 +74,15 @@ int linear_attention_(lua_State* L) {
 }
 
 int linear_attention_step_(lua_State* L) {
-    const GpuArguments given(L, call_forms::linear_attention_step);
-    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v");
-    Tensor state = given.gpu_tensor(4, "state");
-    const Options options = given.options();
-    const gpu::LinearOptions o = gpu_linear_options(L, options);
-    if (!options.boolean("inplace", false)) state = state.own(DType::f32);
+    const auto& call = calls::linear_attention_step<Tensor>();
+    const Arguments given(L, call);
+    auto [q, k, v, state] = given.tensors<Tensor, 4>();
+    const auto o = given.read(call);
+    if (!o.inplace) state = state.own(DType::f32);
     Shape shape = q.shape();
     if (q.ndim() > 0 && v.ndim() > 0) shape[q.ndim() - 1] = v.shape().back();
     Tensor O(q.dtype(), shape);
-    gpu::linear_attention_step(q, k, v, state, O, o);
+    gpu::linear_attention_step(q, k, v, state, O, checked_as_it_waits(o));
     wait();
     push(L, O);
     push(L, state);
@@ -146,50 +90,35 @@ int linear_attention_step_(lua_State* L) {
 }
 
 int linear_attention_grad_(lua_State* L) {
-    const GpuArguments given(L, call_forms::linear_attention_grad);
-    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"),
-                 dO = given.gpu_tensor(4, "dO");
-    const Options options = given.options();
-    gpu::LinearOptions o = gpu_linear_options(L, options);
-    o.state = gpu_tensor_option(L, options, "state");
-    const gpu::LinearGradient g = gpu::linear_attention_grad(q, k, v, dO, o, gpu_tensor_option(L, options, "dstate"));
+    const auto& call = calls::linear_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
+    const auto o = given.read(call);
+    const gpu::LinearGradient g = gpu::linear_attention_grad(q, k, v, dO, checked_as_it_waits(o), o.dstate);
     wait();
     push_gradient(L, g);
     return 1;
 }
 
-gpu::SoftmaxOptions gpu_softmax_options(const Options& options) {
-    gpu::SoftmaxOptions o;
-    o.causal = options.boolean("causal", o.causal);
-    if (options.choice("method", "flash", {"flash", "standard"}) == "standard")
-        fail("method: \"standard\" does not run on the GPU, expected \"flash\"");
-    if (options.has("scale")) o.scale = options.number("scale", 1);
-    check_device(options);
-    return o;
-}
-
 int softmax_attention_(lua_State* L) {
-    const GpuArguments given(L, call_forms::softmax_attention);
-    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v");
-    const Options options = given.options();
-    const gpu::SoftmaxOptions o = gpu_softmax_options(options);
-    const bool return_lse = options.boolean("return_lse", false);
-    const gpu::SoftmaxResult result = gpu::softmax_attention(q, k, v, o);
+    const auto& call = calls::softmax_attention<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v] = given.tensors<Tensor, 3>();
+    const auto o = given.read(call);
+    const gpu::SoftmaxResult result = gpu::softmax_attention(q, k, v, gpu::SoftmaxOptions{o});
     wait();
     push(L, result.O);
-    if (return_lse) push(L, result.lse);
-    return return_lse ? 2 : 1;
+    if (o.return_lse) push(L, result.lse);
+    return o.return_lse ? 2 : 1;
 }
 
 int softmax_attention_grad_(lua_State* L) {
-    const GpuArguments given(L, call_forms::softmax_attention_grad);
-    const Tensor q = given.gpu_tensor(1, "q"), k = given.gpu_tensor(2, "k"), v = given.gpu_tensor(3, "v"),
-                 dO = given.gpu_tensor(4, "dO");
-    const Options options = given.options();
-    const gpu::SoftmaxOptions o = gpu_softmax_options(options);
-    const auto forward =
-        given_forward<gpu::SoftmaxResult>(gpu_tensor_option(L, options, "O"), gpu_tensor_option(L, options, "lse"));
-    const gpu::SoftmaxGradient g = gpu::softmax_attention_grad(q, k, v, dO, o, forward);
+    const auto& call = calls::softmax_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
+    const auto o = given.read(call);
+    const auto forward = given_forward<gpu::SoftmaxResult>(o.O, o.lse);
+    const gpu::SoftmaxGradient g = gpu::softmax_attention_grad(q, k, v, dO, gpu::SoftmaxOptions{o}, forward);
     wait();
     push_gradient(L, g);
     return 1;

@@ -3,53 +3,39 @@
 
 #include "core/gradient/causal_linear_attention_grad.hpp"
 #include "core/gradient/linear_attention_grad.hpp"
-#include "lua/bind/attention_args.hpp"
-#include "lua/bind/attention_results.hpp"
+#include "lua/bind/attention.hpp"
+#include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
-#include "lua/bind/gpu.hpp"
 
 namespace causeway::lua {
 namespace {
 
-// causal_linear_attention_grad(B, C, V, dO, options) -> dB, dC, dV, ddecay (with decay), dstate (with state)
+// causal_linear_attention_grad(B, C, V, dO, options) -> {dB, dC, dV, ddecay (with decay), dstate (with state)}
 int causal_linear_attention_grad_(lua_State* L) {
-    const Arguments given(L, call_forms::causal_linear_attention_grad);
-    const Tensor B = given.tensor(1, "B", "q"), C = given.tensor(2, "C", "k"), V = given.tensor(3, "V", "v"),
-                 dO = given.tensor(4, "dO");
-    const Options options = given.options();
+    const auto& call = calls::causal_linear_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [B, C, V, dO] = given.tensors<Tensor, 4>();
     refuse_counting("causal_linear_attention_grad", "a forward call");
-    const CausalOptions o = causal_options(L, options);
-    const bool ddecay = options.boolean("ddecay", true);
-    const bool one_decay = options.push("decay") == LUA_TNUMBER;
-    lua_pop(L, 1);
-
+    const auto o = given.read(call);
     const CausalGradient g = causal_linear_attention_grad(B, C, V, dO, o);
-    const int before = lua_gettop(L);
-    push(L, g.dB);
-    push(L, g.dC);
-    push(L, g.dV);
-    if (one_decay && ddecay) {
-        lua_pushnumber(L, g.ddecay[0]);
-    } else if (!g.ddecay.empty() && ddecay) {
-        Tensor out(DType::f64, {static_cast<Index>(g.ddecay.size())});
-        std::copy(g.ddecay.begin(), g.ddecay.end(), out.data<double>());
-        push(L, out);
+    std::optional<Tensor> ddecay;
+    if (o.ddecay && !g.ddecay.empty()) {
+        ddecay.emplace(DType::f64, Shape{static_cast<Index>(g.ddecay.size())});
+        std::copy(g.ddecay.begin(), g.ddecay.end(), ddecay->data<double>());
     }
-    if (g.dstate) push(L, *g.dstate);
-    return lua_gettop(L) - before;
+    push_causal_gradient(L, g, ddecay, is_one_number(L, given.options(), "decay"));
+    return 1;
 }
 
 // linear_attention_grad(q, k, v, dO, options) -> {dq, dk, dv, dlog_decay, dbeta, dstate}
 int linear_attention_grad_(lua_State* L) {
-    const Arguments given(L, call_forms::linear_attention_grad);
-    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), v = given.tensor(3, "v"),
-                 dO = given.tensor(4, "dO");
-    const Options options = given.options();
+    const auto& call = calls::linear_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
     refuse_counting("linear_attention_grad", "a forward call");
-    LinearOptions o = linear_options(L, options);
-    o.state = tensor_option(L, options, "state");
-    push_gradient(L, linear_attention_grad(q, k, v, dO, o, tensor_option(L, options, "dstate")));
+    const auto o = given.read(call);
+    push_gradient(L, linear_attention_grad(q, k, v, dO, o, o.dstate));
     return 1;
 }
 

@@ -1,10 +1,9 @@
 // Low-rank factors of the attention matrix, their registry, and their errors with and without the causal mask.
 #include "core/lowrank/error.hpp"
-#include "lua/bind/attention_args.hpp"
-#include "lua/bind/attention_results.hpp"
+#include "lua/bind/attention.hpp"
+#include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
-#include "lua/bind/gpu.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -92,35 +91,11 @@ void push_error(lua_State* L, const LowRankError& e, bool mask) {
 
 // lowrank_error(q, k, B, C, {mask =, scale =, v =, extras =, tolerance =, iterations =})
 int lowrank_error_(lua_State* L) {
-    static const CallForm form{
-        "lowrank_error", 4, {"q", "k", "B", "C"}, {"mask", "scale", "v", "extras", "tolerance", "iterations"}};
-    const Arguments given(L, form);
-    const Tensor q = given.tensor(1, "q"), k = given.tensor(2, "k"), B = given.tensor(3, "B"), C = given.tensor(4, "C");
-    const Options options = given.options();
-    LowRankErrorOptions o;
-    o.mask = options.boolean("mask", true);
-    if (options.has("scale")) o.scale = options.number("scale", 0);
-    o.v = tensor_option(L, options, "v");
-    o.tolerance = options.number("tolerance", o.tolerance);
-    o.iterations = options.integer("iterations", o.iterations);
-    const int type = options.push("extras");
-    if (type == LUA_TTABLE) {
-        const int table = lua_gettop(L);
-        for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
-            const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-            if (key != "log_rows" && key != "query_block" && key != "key_block" && key != "exact_rows" && key != "code")
-                fail("extras: \"", key,
-                     "\" is nothing that lowrank returns, expected log_rows, query_block, key_block, exact_rows or "
-                     "code");
-        }
-        for (const char* key : {"log_rows", "query_block", "key_block", "exact_rows"}) {
-            if (lua_getfield(L, table, key) != LUA_TNIL) o.extras.emplace(key, check_tensor(L, -1, key));
-            lua_pop(L, 1);
-        }
-    } else if (type != LUA_TNIL) {
-        fail("extras: expected the table that lowrank returns, got a ", type_name(L, -1));
-    }
-    lua_pop(L, 1);
+    const auto& call = calls::lowrank_error();
+    const Arguments given(L, call);
+    const auto [q, k, B, C] = given.tensors<Tensor, 4>();
+    LowRankErrorOptions o = given.read(call);
+    o.extras.erase("code");  // of no use to an error
     const LowRankErrors e = lowrank_error(q, k, B, C, o);
     push_error(L, e.all, o.mask);
     lua_createtable(L, static_cast<int>(e.heads.size()), 0);
@@ -155,25 +130,18 @@ int masked_worst_case_(lua_State* L) {
 }  // namespace
 
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method) {
-    std::vector<std::string> known{"rank", "seed", "scale", "device"};
-    if (method.values) known.push_back("v");
+    auto shared = calls::lowrank().options;
+    if (!method.values) std::erase_if(shared, [](const auto& option) { return option.name == std::string_view("v"); });
+    std::vector<std::string> known = names_of(shared);
     for (const auto& option : method.options) known.push_back(option.name);
     const Options options(L, index, "lowrank", known);
     LowRankOptions o;
-    if (options.has("rank")) o.rank = options.integer("rank", 0);
-    if (options.has("seed")) {
-        const Index seed = options.integer("seed", 0);
-        if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
-        o.seed = static_cast<std::uint64_t>(seed);
-    }
-    if (options.has("scale")) o.scale = options.number("scale", 0);
-    if (method.values) o.v = tensor_option(L, options, "v");
+    read_options(L, options, shared, calls::Device::cpu, o);
     for (const auto& option : method.options) {
         if (!options.has(option.name.c_str())) continue;
         o.own[option.name] = option.flag ? (options.boolean(option.name.c_str(), false) ? 1 : 0)
                                          : static_cast<double>(options.integer(option.name.c_str(), 0));
     }
-    check_device(options);
     return o;
 }
 

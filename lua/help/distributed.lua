@@ -2,31 +2,16 @@ local manual = (...).manual
 
 manual.tree_decode = {
   call = "tree_decode(q, k, v, options)",
-  text = [[softmax(scale · q kᵀ) v against keys and values in p shards along the length, exactly: every worker takes its
-shard, and only partial results (m, D, n), the maximum, denominator and numerator of each query, travel. q [b, h_q, N,
-d_k], k [b, h, M, d_k], v [b, h, M, d_v], or without the leading dimensions; consecutive heads of q share a head of k
-and v. Returns the output and a report of what was really sent and held, which shows itself; report.messages, elements,
-bytes, rounds, time, memory (bytes of the largest worker), held (elements by kind) and workers (a table for each).
-
-  shards     p; default: threads(), the number of MPI ranks, or that of the GPUs, which it may not exceed
-  sizes      lengths of the shards, any may be 0; default: as equal as can be
-  engine     "threads" (the default); "mpi": mpirun -n 4 causeway script.lua, where each rank is given the whole
-             tensors, uses its shard, and gets the whole output, the default under mpirun; "nccl": a GPU for each shard,
-             which its keys and values are copied to before the time is taken, Float32, Float16 or BFloat16, widths to
-             256
-  topology   of the all-reduce: "auto", "recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather",
-             "two-level"
-  algorithm  1, 2 or 3 of the document, with two, three and three all-reduces; default: one packed all-reduce
-  causal     true: the N queries are the last positions of the cache
-  scale      default 1/sqrt(d_k)
-  per_node   ranks of a node, for "two-level"; default 8
-  return_lse true: a third value, ln Σ e^(scale q·k) [b, h_q, N], the energy
-
-The result does not depend on p or the topology but for rounding. With more than three queries to a head of keys a
-shard's partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by query, many
-times slower. Ctrl-C stops all workers. On "nccl" shards are computed by flash-decoding, and one operation of NCCL
-gathers what is up to 128 KiB, counted as "all-gather" is on threads; a topology that is named is made of messages. The
-first call connects the GPUs; connections and a little memory are kept for the next. Source: tree, §5.]],
+  text = [[softmax(scale · q kᵀ) v against keys and values in p shards along the length, exactly: every worker takes its shard, and only
+partial results (m, D, n), the maximum, denominator and numerator of each query, travel. q [b, h_q, N, d_k], k [b, h, M, d_k],
+v [b, h, M, d_v], or without the leading dimensions; consecutive heads of q share a head of k and v. Returns the output and a
+report of what was really sent and held, which shows itself; report.messages, elements, bytes, rounds, time, memory (bytes of
+the largest worker), held (elements by kind) and workers (a table for each).]],
+  notes = [[The result does not depend on p or the topology but for rounding. With more than three queries to a head of keys a shard's
+partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by query, many times slower. Ctrl-C
+stops all workers. On "nccl" shards are computed by flash-decoding, and one operation of NCCL gathers what is up to 128 KiB, counted
+as "all-gather" is on threads; a topology that is named is made of messages. The first call connects the GPUs; connections and
+a little memory are kept for the next. Source: tree, §5.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = tree_decode(q, k, v, {shards = 8})
@@ -35,15 +20,10 @@ print(report)]],
 
 manual.ring_decode = {
   call = "ring_decode(q, k, v, options)",
-  text = [[The same as tree_decode by ring attention: the shards of keys and values travel around the ring of workers, p
-- 1 times each. Returns the output and a report. Every worker has all queries and computes the whole output, so p
-workers do p times the work of tree_decode, which counts where there are fewer cores than workers.
-
-  shards, sizes, engine, causal, scale, return_lse   as for tree_decode
-  overlap    true (the default): the next block is on its way while this one is computed on
-  home       true: one more shift brings every shard back to its worker, as equation 10 of the document counts
-
-Source: tree, §5.3 and §6; Liu et al. 2023.]],
+  text = [[The same as tree_decode by ring attention: the shards of keys and values travel around the ring of workers, p - 1 times each.
+Returns the output and a report. Every worker has all queries and computes the whole output, so p workers do p times the work of
+tree_decode, which counts where there are fewer cores than workers.]],
+  notes = [[Source: tree, §5.3 and §6; Liu et al. 2023.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = ring_decode(q, k, v, {shards = 4})
@@ -52,20 +32,18 @@ print(report.rounds, report.elements == 3 * 2 * 4 * 500 * 16)]],
 
 manual.decode_model = {
   call = "decode_model{method =, cluster =, shards =, length =, ...}",
-  text = [[The schedule of tree_decode or ring_decode on a cluster in simulated time, up to 4096 devices, without data;
-returns the report, whose time is the model's. Messages take their sender's port for bytes / rate, arrive after the
-latency, and take as long at the receiver's; within a node and between nodes there are ports of their own. Computing
-reads the shard at memory_rate.
+  text = [[The schedule of tree_decode or ring_decode on a cluster in simulated time, up to 4096 devices, without data; returns the report,
+whose time is the model's. Messages take their sender's port for bytes / rate, arrive after the latency, and take as long at the
+receiver's; within a node and between nodes there are ports of their own. Computing reads the shard at memory_rate.
 
   method     "tree" (the default) or "ring"
   cluster    "h100" (the default: DGX H100, NVLink 4 and NDR InfiniBand), "mi300x", "rtx4090"
   shards     devices;  sizes as for tree_decode
   length, batch, heads, query_heads, dim, queries, causal     of the call; defaults 80000, 1, 16, heads, 128, 1, false
-  topology, algorithm; overlap, home                          as for tree_decode; ring_decode (the other method ignores
-                                                              them)
+  topology, algorithm; overlap, home                          as for tree_decode; ring_decode (the other method ignores them)
   per_node, within, between, memory_rate, flop_rate, start, element_bytes
-             in place of the cluster's: devices of a node, {latency = s, rate = bytes/s} of a direction, bytes/s,
-             operations/s, seconds to start a kernel, bytes of a number
+             in place of the cluster's: devices of a node, {latency = s, rate = bytes/s} of a direction, bytes/s, operations/s,
+             seconds to start a kernel, bytes of a number
 
 Source: tree, §6; the figures of the clusters stand in proofs/tree.md.]],
   example = [[
@@ -76,17 +54,11 @@ print(ring.time / tree.time)]],
 
 manual.link_speed = {
   call = 'link_speed([engine [, ranks [, bytes]]])',
-  text = [[Latency and rate of messages of "threads" (the default), "mpi" or "nccl" on this machine, {latency = seconds,
-rate = bytes a second} as decode_model takes them, from the least time of some tries with 8 bytes and with `bytes`, 4
-MiB unless given. With two ranks (the default) messages go to and fro; with more, all ranks send at once around a ring,
-as ring decoding does. Under mpirun every rank makes the same call.]],
+  text = [[Latency and rate of messages of "threads" (the default), "mpi" or "nccl" on this machine, {latency = seconds, rate = bytes a second}
+as decode_model takes them, from the least time of some tries with 8 bytes and with `bytes`, 4 MiB unless given. With two
+ranks (the default) messages go to and fro; with more, all ranks send at once around a ring, as ring decoding does. Under
+mpirun every rank makes the same call.]],
   example = "link_speed('threads', 4)",
-}
-
-manual.has_mpi = {
-  call = "has_mpi()",
-  text = 'Whether causeway was built with MPI, which engine = "mpi" needs.',
-  example = "has_mpi()",
 }
 
 manual.mpi_rank = {

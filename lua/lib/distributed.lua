@@ -1,4 +1,4 @@
--- How a report of tree_decode and ring_decode shows itself, and what Tab completes in their calls.
+-- How a report of tree_decode and ring_decode shows itself, and what Tab completes in decode_model.
 local causeway = ...
 
 local Report = { __name = "DecodeReport" }
@@ -10,24 +10,17 @@ function Report.__tostring(r)
   for _, worker in ipairs(r.workers) do
     for name, value in pairs(most) do most[name] = math.max(value, worker[name]) end
   end
-  local function sent(t)
-    return string.format("%s, %s, %s", plural(t.messages, "message"), plural(t.elements, "element"),
-      causeway.bytes_text(t.bytes))
-  end
+  local function sent(t) return string.format("%s, %s, %s", plural(t.messages, "message"), plural(t.elements, "element"), causeway.bytes_text(t.bytes)) end
   local parts = {}
   for _, part in ipairs({
     { "shard", "keys and values" }, { "incoming", "keys and values on their way" }, { "query", "queries" },
     { "partial", "partial results", "sum_bytes" }, { "work", "buffers of the all-reduce", "sum_bytes" },
   }) do
     local n = r.held[part[1]]
-    if n > 0 then
-      parts[#parts + 1] = string.format("    %-28s  %s", part[2],
-        causeway.bytes_text(n * r[part[3] or "element_bytes"]))
-    end
+    if n > 0 then parts[#parts + 1] = string.format("    %-28s  %s", part[2], causeway.bytes_text(n * r[part[3] or "element_bytes"])) end
   end
   return table.concat({
-    string.format("%s decoding (%s), %s on %s, topology %s: %s", r.method, r.algorithm, plural(r.shards, "shard"),
-      r.engine, r.topology, causeway.seconds_text(r.time)),
+    string.format("%s decoding (%s), %s on %s, topology %s: %s", r.method, r.algorithm, plural(r.shards, "shard"), r.engine, r.topology, causeway.seconds_text(r.time)),
     string.format("  sent in all     %s, in %s", sent(r), plural(r.rounds, "round")),
     string.format("  by one worker   %s at most", sent(most)),
     string.format("  memory          %s a worker at its peak; of these", causeway.bytes_text(r.memory)),
@@ -39,19 +32,10 @@ function Report.__rich(r) return { text = tostring(r) } end
 
 function causeway._decode_report(report) return setmetatable(report, Report) end
 
-local engines = { "threads", "mpi", "nccl" }
-local topologies = { "auto", "recursive-doubling", "halving-doubling", "ring", "binomial", "all-gather", "two-level" }
+local topologies = causeway._options.tree_decode.topology
 
-causeway._options.tree_decode = {
-  shards = true, sizes = true, engine = engines, causal = true, scale = true, return_lse = true, topology = topologies,
-  algorithm = true, per_node = true,
-}
-causeway._options.ring_decode = { shards = true, sizes = true, engine = engines, causal = true, scale = true,
-  return_lse = true, overlap = true, home = true }
 causeway._options.decode_model = {
-  method = { "tree", "ring" }, cluster = { "h100", "mi300x", "rtx4090" }, shards = true, sizes = true, length = true,
-  batch = true, heads = true, query_heads = true, dim = true,
-  queries = true, causal = true, topology = topologies, algorithm = true, overlap = true, home = true, per_node = true,
-  within = true, between = true, memory_rate = true,
+  method = { "tree", "ring" }, cluster = { "h100", "mi300x", "rtx4090" }, shards = true, sizes = true, length = true, batch = true, heads = true, query_heads = true, dim = true,
+  queries = true, causal = true, topology = topologies, algorithm = true, overlap = true, home = true, per_node = true, within = true, between = true, memory_rate = true,
   flop_rate = true, start = true, element_bytes = true,
 }

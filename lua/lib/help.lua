@@ -51,9 +51,23 @@ local function room()
   return math.min(causeway.terminal_size(), 100) - 4
 end
 
--- The options of a function and what they may be, from the table that completion reads; nil where it has none or its
--- text describes them.
+-- The options of a described call (lua/lib/calls.lua), a line each, wrapped behind their names.
+local function described_options(list)
+  local widest, lines = 0, {}
+  for _, option in ipairs(list) do widest = math.max(widest, #option.name) end
+  local indent = (" "):rep(widest + 6)
+  for i, option in ipairs(list) do
+    local text = wrapped(causeway._option_line(option), room() - widest - 4, indent)
+    lines[i] = "    " .. option.name .. (" "):rep(widest + 2 - #option.name) .. text:sub(#indent + 1)
+  end
+  return table.concat(lines, "\n")
+end
+
+-- The options of a function and what they may be: as they are described, else from the table that completion reads; nil
+-- where it has none or its text describes them.
 local function options(name)
+  local described = causeway._call_options(name)
+  if described then return described_options(described) end
   local known = causeway._options[name]
   if not known then return nil end
   for option in pairs(known) do  -- told already
@@ -88,6 +102,7 @@ local function page(name, entry)
     parts[#parts + 1] = "\n  options"
     parts[#parts + 1] = list
   end
+  if entry.notes then parts[#parts + 1] = "\n" .. body(entry.notes, room(), "  ") end
   if entry.example then
     parts[#parts + 1] = "\n  example"
     parts[#parts + 1] = "    " .. entry.example:gsub("\n", "\n    ")
@@ -131,6 +146,14 @@ local function of_lua(name)
   return "  " .. bold(name) .. "\n\n  A variable of yours: " .. causeway._literal(value):gsub("\n", "\n  ")
 end
 
+-- All that the page of a name says.
+local function searched(name)
+  local entry = manual[name]
+  local parts = { entry.call, entry.text, entry.notes }
+  for _, option in ipairs(causeway._call_options(name) or {}) do parts[#parts + 1] = option.name .. " " .. option.text end
+  return table.concat(parts, " ")
+end
+
 -- Names of the manual that contain the word, then those whose text does.
 local function found(word)
   local by_name, by_text = {}, {}
@@ -138,7 +161,7 @@ local function found(word)
   for _, name in ipairs(names(manual)) do
     if name:lower():find(word, 1, true) then
       by_name[#by_name + 1] = name
-    elseif (manual[name].call .. " " .. manual[name].text):lower():find(word, 1, true) then
+    elseif searched(name):lower():find(word, 1, true) then
       by_text[#by_text + 1] = name
     end
   end

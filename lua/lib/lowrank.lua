@@ -10,29 +10,24 @@ function causeway.lowrank_methods()
   local rows = {}
   for i, m in ipairs(list) do
     rows[i] = {
-      name = m.name, source = m.source, formula = m.formula, time = m.time, rank = m.rank, default = m.default_rank
-        or "–",
+      name = m.name, source = m.source, formula = m.formula, time = m.time, rank = m.rank, default = m.default_rank or "–",
       future = m.future and "✓" or "–", seeded = m.seeded and "✓" or "–",
     }
   end
   causeway.display(causeway.text_table(rows, {
     columns = {
-      "name", "formula", "source", "time", "rank", { key = "default", align = "right" },
-      { key = "future", title = "→" }, { key = "seeded", title = "⚄" },
+      "name", "formula", "source", "time", "rank", { key = "default", align = "right" }, { key = "future", title = "→" }, { key = "seeded", title = "⚄" },
     },
     title = "Low-rank factors: B Cᵀ ≈ exp(scale q kᵀ)",
-    note = "→: a row may depend on later tokens, which is for prompts only; ⚄: random, the same for the same seed; "
-      .. "default: of the rank",
+    note = "→: a row may depend on later tokens, which is for prompts only; ⚄: random, the same for the same seed; default: of the rank",
   }))
   return setmetatable(list, Methods)
 end
 
-local names, options = {}, { rank = true, seed = true, scale = true, v = true, device = { "cpu", "gpu" } }
+-- Beside what all of them take (core/calls/lowrank.cpp), Tab completes their names and what each takes of its own.
+local names, options = {}, causeway._options.lowrank
 for i, m in ipairs(causeway.lowrank_method_list()) do
   names[i] = m.name
   for _, option in ipairs(m.options) do options[option.name] = true end
 end
 options[1] = names
-causeway._options.lowrank = options
-causeway._options.lowrank_error = { mask = true, scale = true, v = true, extras = true, tolerance = true,
-  iterations = true }

@@ -11,10 +11,8 @@ function causeway.methods()
   local rows = {}
   for i, m in ipairs(list) do
     rows[i] = {
-      name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "",
-      memory = m.memory or "",
-      block = m.block or "–", decay = mark(m.decay), normalize = mark(m.normalize), state = mark(m.state), cpu = "✓",
-      gpu = mark(table.concat(m.device, " "):find("gpu")),
+      name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "", memory = m.memory or "",
+      block = m.block or "–", decay = mark(m.decay), normalize = mark(m.normalize), state = mark(m.state), cpu = "✓", gpu = mark(table.concat(m.device, " "):find("gpu")),
     }
   end
   causeway.display(causeway.text_table(rows, {
@@ -28,13 +26,8 @@ function causeway.methods()
   return setmetatable(list, Methods)
 end
 
--- What Tab completes in a call; register_method adds to the names.
-local names, built_in = { "auto" }, {}
-for i, m in ipairs(causeway.method_list()) do names[i + 1], built_in[i] = m.name, m.name end
-causeway._options.causal_linear_attention = {
-  method = names, decay = true, normalize = true, block = true, scale = true, state = true, return_state = true,
-  device = { "cpu", "gpu" },
-  precision = { "exact", "bf16x3", "tf32" },
-}
+-- What Tab completes.
+local built_in = {}
+for i, m in ipairs(causeway.method_list()) do built_in[i] = m.name end
 causeway._options.cost = { built_in, N = true, r = true, d = true, block = true, normalize = true, decay = true }
 causeway._options.crossover = { r = true, d = true, block = true, normalize = true, tiles = { "dense", "triangular" } }

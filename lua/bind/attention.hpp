@@ -1,11 +1,44 @@
-// What attention calls return to Lua, from results of the CPU and of the GPU alike: their structs have the same fields.
+// What the bindings of attention on the CPU and on the GPU share: names of methods written in Lua, and how results are
+// returned, whose structs have the same fields.
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "core/lowrank/lowrank.hpp"
 #include "lua/bind/gpu.hpp"
 
 namespace causeway::lua {
+
+// The names given to register_method, in lua/bind/attention.cpp.
+std::vector<std::string> registered_names(lua_State* L);
+
+// The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
+LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);
+
+// Pushes {dB, dC, dV}, also under the names dq, dk, dv, with ddecay where it is given, a number where the decay was one
+// (`one_decay`), and dstate where there was a state.
+template <class Gradient>
+void push_causal_gradient(lua_State* L, const Gradient& g, const std::optional<Tensor>& ddecay, bool one_decay) {
+    lua_createtable(L, 0, 8);
+    set_field(L, "dB", g.dB);
+    set_field(L, "dC", g.dC);
+    set_field(L, "dV", g.dV);
+    set_field(L, "dq", g.dB);
+    set_field(L, "dk", g.dC);
+    set_field(L, "dv", g.dV);
+    if (ddecay && one_decay) set_field(L, "ddecay", ddecay->get(0));
+    else if (ddecay) set_field(L, "ddecay", *ddecay);
+    if (g.dstate) set_field(L, "dstate", *g.dstate);
+}
+
+// Whether the option is a number, not a list of them.
+inline bool is_one_number(lua_State* L, const Options& given, const char* key) {
+    const bool one = given.push(key) == LUA_TNUMBER;
+    lua_pop(L, 1);
+    return one;
+}
 
 // Pushes {dq, dk, dv}, of the gated family with dlog_decay and dbeta where there are such inputs, and dstate.
 template <class Gradient>

@@ -1,0 +1,115 @@
+// The options of causal_linear_attention and of its gradient.
+#pragma once
+
+#include "core/calls/option.hpp"
+
+namespace causeway {
+namespace calls {
+
+// What each member means says causal_linear_attention() below.
+template <class Tensor>
+struct CausalOptions {
+    using TensorType = Tensor;
+
+    std::string method = "auto";
+    std::vector<double> decay;  // none: 1; one for all heads; or one per head
+    bool normalize = false;
+    std::optional<Index> block;
+    double scale = 1;
+    std::optional<Tensor> state;  // Float32, for Float64 inputs Float64
+    bool return_state = false;
+    Precision precision = Precision::bf16x3;
+};
+
+// The shell's call for the gradient takes besides whether that of the decay is wanted.
+template <class Tensor>
+struct CausalGradOptions : CausalOptions<Tensor> {
+    bool ddecay = true;
+};
+
+// "auto", then the names of the registry.
+std::vector<std::string> causal_methods();
+
+inline constexpr const char* one_chunk_length = "the chunks of the gradient have one length";
+
+// Options that the call and its gradient share.
+template <class S>
+std::vector<Option<S>> of_both_causal_calls() {
+    return {
+        {.name = "decay",
+         .member = &S::decay,
+         .text = "γ in (0, 1]: M[i,j] = γ^(i-j)",
+         .type = "a number, or one per head",
+         .standard = "1"},
+        {.name = "normalize",
+         .member = &S::normalize,
+         .text = "whether row i is divided by the row sum of the masked B Cᵀ"},
+        {.name = "scale", .member = &S::scale, .text = "factor on B Cᵀ"},
+        {.name = "state",
+         .member = &S::state,
+         .text = "the state to start from, [b, h, r, d], with normalize [b, h, r, d + 1], for methods that carry one",
+         .standard = "zeros"},
+        {.name = "precision",
+         .member = &S::precision,
+         .text = "of products of Float32 tensors on a GPU",
+         .choices = precisions,
+         .cpu = Effect::none},
+        device_option<S>(),
+    };
+}
+
+template <class Tensor>
+const Call<CausalOptions<Tensor>>& causal_linear_attention() {
+    using S = CausalOptions<Tensor>;
+    static const Call<S> call{
+        "causal_linear_attention",
+        {{"B", "q"}, {"C", "k"}, {"V", "v"}},
+        joined<S>({{.name = "method",
+                    .member = &S::method,
+                    .text = "how it is computed; \"auto\" is the fastest one measured on this machine, on a GPU "
+                            "lightning-attention-2",
+                    .choices = causal_methods,
+                    .listed_by = "methods()"},
+                   {.name = "block",
+                    .member = &S::block,
+                    .text = "block, tile or base-case length, where the method has one; on a GPU "
+                            "lightning-attention-2 has 64 and fleet 16 alone, and \"auto\" with another is block-based",
+                    .standard = "the method's",
+                    .min = 1},
+                   {.name = "return_state",
+                    .member = &S::return_state,
+                    .text = "whether the state after the last token is returned as a second value"}},
+                  of_both_causal_calls<S>())};
+    return call;
+}
+
+template <class Tensor>
+const Call<CausalGradOptions<Tensor>>& causal_linear_attention_grad() {
+    using S = CausalGradOptions<Tensor>;
+    static const Call<S> call{
+        "causal_linear_attention_grad",
+        {{"B", "q"}, {"C", "k"}, {"V", "v"}, {"dO"}},
+        joined<S>({{.name = "method",
+                    .member = &S::method,
+                    .text = "checked only: the gradient is that of the same function, whatever computed it",
+                    .choices = causal_methods,
+                    .listed_by = "methods()"},
+                   {.name = "block",
+                    .member = &S::block,
+                    .text = "chunk length",
+                    .standard = "64",
+                    .min = 1,
+                    .gpu = Effect::refused,
+                    .why = one_chunk_length},
+                   {.name = "ddecay",
+                    .member = &S::ddecay,
+                    .text = "whether the gradient of the decay is wanted too, where one is given"}},
+                  of_both_causal_calls<S>())};
+    return call;
+}
+
+}  // namespace calls
+
+using CausalOptions = calls::CausalOptions<Tensor>;
+
+}  // namespace causeway

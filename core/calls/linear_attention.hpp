@@ -1,0 +1,126 @@
+// The options of linear_attention, of one step of it, and of its gradient.
+#pragma once
+
+#include "core/calls/option.hpp"
+
+namespace causeway {
+namespace calls {
+
+// What each member means says linear_attention() below.
+template <class Tensor>
+struct LinearOptions {
+    using TensorType = Tensor;
+
+    std::string update = "linear";
+    std::optional<Tensor> log_decay;
+    std::optional<Tensor> beta;
+    std::string mode = "chunkwise";
+    Index chunk = 64;
+    double scale = 1;
+    std::optional<Tensor> state;
+};
+
+// The shell's call of a step takes besides whether the state is advanced in place: the C++ function always does.
+template <class Tensor>
+struct LinearStepOptions : LinearOptions<Tensor> {
+    bool inplace = false;
+};
+
+// The shell's call for the gradient takes besides what arrives at the final state, an argument of the C++ function.
+template <class Tensor>
+struct LinearGradOptions : LinearOptions<Tensor> {
+    std::optional<Tensor> dstate;
+};
+
+// The names of the registries of core/gated.
+std::vector<std::string> linear_updates();
+std::vector<std::string> linear_modes();
+
+// Options that whole sequences, steps and gradients share.
+template <class S>
+std::vector<Option<S>> of_all_linear_calls() {
+    return {
+        {.name = "update",
+         .member = &S::update,
+         .text = "the rule by which a token changes the state (update_rule in ONNX, where \"gated_delta\" is the "
+                 "default)",
+         .choices = linear_updates},
+        {.name = "log_decay",
+         .member = &S::log_decay,
+         .text = "g <= 0, -Inf too: [b, h, N], or with a gate per key channel [b, h, N, d_k]; for the gated updates, "
+                 "and only these; one head may serve all",
+         .standard = "none"},
+        {.name = "beta",
+         .member = &S::beta,
+         .text = "writing strength β, as a rule from 0 to 1: [b, h, N]; for the delta updates, and only these; one "
+                 "head may serve all",
+         .standard = "none"},
+        {.name = "scale", .member = &S::scale, .text = "factor on q (in ONNX 1/sqrt(d_k) by default)"},
+        device_option<S>(),
+    };
+}
+
+// Options that whole sequences and gradients share.
+template <class S>
+std::vector<Option<S>> of_linear_sequences(const char* mode) {
+    return {
+        {.name = "mode", .member = &S::mode, .text = mode, .choices = linear_modes},
+        {.name = "chunk",
+         .member = &S::chunk,
+         .text = "tokens in a chunk; on a GPU each kernel has its own",
+         .min = 1,
+         .gpu = Effect::none},
+        {.name = "state",
+         .member = &S::state,
+         .text = "the state to start from, [b, h, d_k, d_v]",
+         .standard = "zeros"},
+    };
+}
+
+template <class Tensor>
+const Call<LinearOptions<Tensor>>& linear_attention() {
+    using S = LinearOptions<Tensor>;
+    static const Call<S> call{
+        "linear_attention",
+        {{"q"}, {"k"}, {"v"}},
+        joined<S>(of_all_linear_calls<S>(),
+                  of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; on a GPU "
+                                         "\"parallel\" takes no gate per key channel"))};
+    return call;
+}
+
+template <class Tensor>
+const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
+    using S = LinearStepOptions<Tensor>;
+    static const Call<S> call{"linear_attention_step",
+                              {{"q"}, {"k"}, {"v"}, {"state"}},
+                              joined<S>(of_all_linear_calls<S>(),
+                                        {{.name = "inplace",
+                                          .member = &S::inplace,
+                                          .text = "whether the given state itself is advanced and returned, without a "
+                                                  "copy: it is read from memory once and written once",
+                                          .in_place = "state"}})};
+    return call;
+}
+
+template <class Tensor>
+const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
+    using S = LinearGradOptions<Tensor>;
+    static const Call<S> call{
+        "linear_attention_grad",
+        {{"q"}, {"k"}, {"v"}, {"dO"}},
+        joined<S>(joined<S>(of_all_linear_calls<S>(),
+                            of_linear_sequences<S>("the definition, which stores every state; a state per chunk; or "
+                                                   "one chunk; on a GPU chunkwise, and \"parallel\" is refused")),
+                  {{.name = "dstate",
+                    .member = &S::dstate,
+                    .text = "what arrives at the final state, [b, h, d_k, d_v]",
+                    .standard = "zeros"}})};
+    return call;
+}
+
+}  // namespace calls
+
+using LinearOptions = calls::LinearOptions<Tensor>;
+
+}  // namespace causeway

@@ -1,0 +1,19 @@
+// How products of Float32 tensors are made on a GPU: a choice of the callers, and of the kernels.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace causeway {
+
+// On FMA units; on tensor cores from operands split into two BFloat16 (relative error about 7e-6); or there from
+// operands rounded to 11 bits (about 4e-4).
+enum class Precision { exact, bf16x3, tf32 };
+
+namespace calls {
+
+// Their names, in the order of the enumeration.
+inline std::vector<std::string> precisions() { return {"exact", "bf16x3", "tf32"}; }
+
+}  // namespace calls
+}  // namespace causeway

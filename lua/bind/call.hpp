@@ -1,0 +1,168 @@
+// The arguments of a call that core/calls describes: f(A, B, ..., options), or with everything in one table
+// f{A = ..., B = ..., option = ...}. The options are read into the struct of the C++ function, for either device.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <utility>
+
+#include "core/calls/option.hpp"
+#include "lua/bind/gpu.hpp"
+
+namespace causeway::lua {
+
+// Where tensors of type T are, and how one is read. Throws Error naming the argument.
+template <class T>
+struct Tensors;
+
+template <>
+struct Tensors<Tensor> {
+    static constexpr calls::Device device = calls::Device::cpu;
+    static Tensor at(lua_State* L, int index, const char* name) { return check_tensor(L, index, name); }
+};
+
+#ifdef CAUSEWAY_GPU
+template <>
+struct Tensors<gpu::Tensor> {
+    static constexpr calls::Device device = calls::Device::gpu;
+    static gpu::Tensor at(lua_State* L, int index, const char* name) { return check_gpu_tensor(L, index, name); }
+};
+#endif
+
+// What an Option says without its struct.
+struct OptionRule {
+    const char *name, *type, *why, *cpu_choice;
+    std::vector<std::string> (*choices)();
+    std::optional<Index> min, max;
+
+    template <class S>
+    explicit OptionRule(const calls::Option<S>& o)
+        : name(o.name),
+          type(o.type),
+          why(o.why),
+          cpu_choice(o.cpu_choice),
+          choices(o.choices),
+          min(o.min),
+          max(o.max) {}
+};
+
+// The value of a given option. Throw Error naming it, for a wrong type, a number out of range, an unknown key.
+Index whole_number(const Options& given, const OptionRule& rule);
+std::vector<Index> list_of_lengths(lua_State* L, const Options& given, const OptionRule& rule);
+std::vector<double> list_of_decays(lua_State* L, const Options& given, const OptionRule& rule);
+std::map<std::string, Tensor> table_of_tensors(lua_State* L, const Options& given, const OptionRule& rule);
+std::size_t place_of_choice(const Options& given, const OptionRule& rule);
+
+// Throws Error where the device refuses the option, or has not what it is given.
+void check_effect(const Options& given, const OptionRule& rule, calls::Effect effect, calls::Device device);
+
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+// Names among choices that a C++ caller may write too are checked by the C++ function, once for all callers.
+template <class T>
+void read_value(lua_State* L, const Options& given, const OptionRule& rule, T& to) {
+    if constexpr (is_optional<T>) {
+        typename T::value_type value{};
+        read_value(L, given, rule, value);
+        to = std::move(value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+        to = given.boolean(rule.name, false);
+    } else if constexpr (std::is_integral_v<T>) {
+        to = static_cast<T>(whole_number(given, rule));
+    } else if constexpr (std::is_same_v<T, double>) {
+        to = given.number(rule.name, 0);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+        to = given.string(rule.name, "");
+    } else if constexpr (std::is_enum_v<T>) {
+        to = static_cast<T>(place_of_choice(given, rule));
+    } else if constexpr (std::is_same_v<T, std::vector<Index>>) {
+        to = list_of_lengths(L, given, rule);
+    } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+        to = list_of_decays(L, given, rule);
+    } else if constexpr (std::is_same_v<T, std::map<std::string, Tensor>>) {
+        to = table_of_tensors(L, given, rule);
+    } else {
+        given.push(rule.name);
+        to = Tensors<T>::at(L, -1, rule.name);
+        lua_pop(L, 1);
+    }
+}
+
+// Sets the members of `out` whose options are given.
+template <class S>
+void read_options(lua_State* L, const Options& given, const std::vector<calls::Option<S>>& options,
+                  calls::Device device, S& out) {
+    for (const auto& option : options) {
+        if (!given.has(option.name)) continue;
+        const OptionRule rule(option);
+        check_effect(given, rule, device == calls::Device::gpu ? option.gpu : option.cpu, device);
+        std::visit(
+            [&]<class M>(M member) {
+                if constexpr (std::is_same_v<M, std::monostate>) place_of_choice(given, rule);
+                else read_value(L, given, rule, out.*member);
+            },
+            option.member);
+    }
+}
+
+template <class S>
+std::vector<std::string> names_of(const std::vector<calls::Option<S>>& options) {
+    std::vector<std::string> names;
+    for (const auto& option : options) names.emplace_back(option.name);
+    return names;
+}
+
+// The arguments of a call, from the stack.
+class Arguments {
+public:
+    template <class S>
+    Arguments(lua_State* L, const calls::Call<S>& call)
+        : Arguments(L, call.name, call.arguments, names_of(call.options)) {}
+
+    // Whether argument `i` is given, counted from 0.
+    bool has(std::size_t i) const;
+
+    template <class T>
+    T tensor(std::size_t i) const {
+        push(i);
+        T out = Tensors<T>::at(L_, -1, arguments_[i].name);
+        lua_pop(L_, 1);
+        return out;
+    }
+
+    // The first n of them.
+    template <class T, std::size_t n>
+    std::array<T, n> tensors() const {
+        return [this]<std::size_t... i>(std::index_sequence<i...>) { return std::array<T, n>{tensor<T>(i)...}; }
+        (std::make_index_sequence<n>());
+    }
+
+    // Throws Error for an unknown option, and for anything behind the options.
+    Options options() const;
+
+    // The options in the struct of the call; what is not given stays as in `start`.
+    template <class S>
+    S read(const calls::Call<S>& call, S start = {}) const {
+        read_options(L_, options(), call.options, Tensors<typename S::TensorType>::device, start);
+        return start;
+    }
+
+private:
+    Arguments(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,
+              std::vector<std::string> known);
+
+    // Pushes argument `i`, whatever it is.
+    void push(std::size_t i) const;
+
+    lua_State* L_;
+    const char* function_;
+    const std::vector<calls::Argument>& arguments_;  // of the call, which is kept
+    std::vector<std::string> known_;
+    bool named_;
+};
+
+}  // namespace causeway::lua
