@@ -16,7 +16,7 @@ leading dimensions; in the literature q, k, v. One table works too: causal_linea
   device        "cpu" or "gpu"; default: where the inputs are
   precision     of products of Float32 tensors on a GPU: "bf16x3" (the default), "exact" or "tf32"; the CPU is exact
 
-Two halves of a sequence with the state carried over give what one call gives. Source: 000 eq. 5, leet eq. 4.]],
+Two halves of a sequence with the state carried over give what one call gives. Source: fleet eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 

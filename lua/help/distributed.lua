@@ -24,7 +24,7 @@ The result does not depend on p or the topology but for rounding. With more than
 partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by query, many times slower. Ctrl-C
 stops all workers. On "nccl" shards are computed by flash-decoding, and one operation of NCCL gathers what is up to 128 KiB, counted
 as "all-gather" is on threads; a topology that is named is made of messages. The first call connects the GPUs; connections and
-a little memory are kept for the next. Source: 004, §5.]],
+a little memory are kept for the next. Source: tree, §5.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = tree_decode(q, k, v, {shards = 8})
@@ -41,7 +41,7 @@ tree_decode, which counts where there are fewer cores than workers.
   overlap    true (the default): the next block is on its way while this one is computed on
   home       true: one more shift brings every shard back to its worker, as equation 10 of the document counts
 
-Source: 004, §5.3 and §6; Liu et al. 2023.]],
+Source: tree, §5.3 and §6; Liu et al. 2023.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = ring_decode(q, k, v, {shards = 4})
@@ -63,7 +63,7 @@ receiver's; within a node and between nodes there are ports of their own. Comput
              in place of the cluster's: devices of a node, {latency = s, rate = bytes/s} of a direction, bytes/s, operations/s,
              seconds to start a kernel, bytes of a number
 
-Source: 004, §6; the figures of the clusters stand in proofs/tree.md.]],
+Source: tree, §6; the figures of the clusters stand in proofs/tree.md.]],
   example = [[
 tree = decode_model{shards = 128, length = 5120000}
 ring = decode_model{method = "ring", shards = 128, length = 5120000}

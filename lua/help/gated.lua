@@ -25,7 +25,7 @@ consecutive heads of q share a head of k and v. Returns the output [b, h_q, N, d
 
 One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried over give what
 one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where it forgets nothing,
-chunks of Float32 lose some digits (1e-4 after 2000 tokens of one key). Source: 002; Yang et al. 2024.]],
+chunks of Float32 lose some digits (1e-4 after 2000 tokens of one key). Source: gates; Yang et al. 2024.]],
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
 linear_attention(q, k / sqrt(sum(pow(k, 2), 4)), v, {update = "gated_delta", log_decay = -rand(1, 2, 100), beta = rand(1, 2, 100)})]],
@@ -41,7 +41,7 @@ manual.linear_attention_step = {
                                            is read from memory once and written once
 
 N tokens in one call of linear_attention and M steps give what N + M tokens in one call give. One table works too:
-linear_attention_step{q = q, k = k, v = v, state = S}. Source: 002; Yang et al. 2024.]],
+linear_attention_step{q = q, k = k, v = v, state = S}. Source: gates; Yang et al. 2024.]],
   example = [[
 q, k, v = randn(2, 1, 8), randn(2, 1, 8), randn(2, 1, 4)
 linear_attention_step(q, k, v, zeros(2, 8, 4), {update = "gated", log_decay = fill(-0.1, 2, 1)})]],

@@ -15,7 +15,7 @@ each γ), and with state also the gradient with respect to it. One table works t
   device     "cpu" or "gpu"; default: where the inputs are
 
 Chunks are differentiated last to first, what they computed is computed again: O(N) time, the memory of a state per chunk.
-Source: 003, Algorithm 2, with its errors corrected (claims G7 to G10).]],
+Source: tpu, Algorithm 2, with its errors corrected (claims G7 to G10).]],
   example = [[
 q = f64(randn(1, 2, 100, 8)); G = f64(randn(1, 2, 100, 8))
 dB, dC, dV, ddecay = causal_linear_attention_grad(q, q, q, G, {decay = 0.9})

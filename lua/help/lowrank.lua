@@ -13,7 +13,7 @@ the leading dimensions. A third value, a table, where there is more than B Cᵀ:
 
 and the options of each factorisation. lowrank_methods() lists them. Ctrl-C is heeded between heads and steps; it cannot stop the
 one singular value decomposition or QR of a head that svd, rsvd, nystrom and skyformer take, a minute for a rank of some thousands.
-Source: 000 section 3.2, eq. 3.]],
+Source: fleet section 3.2, eq. 3.]],
   example = [[
 q, k, v = randn(1, 2, 128, 16), randn(1, 2, 128, 16), randn(1, 2, 128, 16)
 B, C = lowrank("favor+", q, k, {rank = 256, seed = 1})
@@ -54,7 +54,7 @@ manual.lowrank_error = {
   tolerance   on the residual; default 1e-6
   iterations  most steps; default 300
 
-Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: 000 Theorem 4.1, with the constants
+Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: fleet Theorem 4.1, with the constants
 of claims A1, A2, A9, A10.]],
   example = [[
 q, k = randn(200, 16), randn(200, 16)

@@ -15,7 +15,7 @@ dimensions; with h_q a multiple of h, consecutive heads of q share a head of k a
   device      "cpu" or "gpu"; default: where the inputs are
 
 The largest score of a row is subtracted first, so scores of ±1e4 do no harm. Without any key (M = 0) the output is 0 and
-the log-sum-exp -Inf. One table works too: softmax_attention{q = q, k = k, v = v}. Source: 004, Section 3.]],
+the log-sum-exp -Inf. One table works too: softmax_attention{q = q, k = k, v = v}. Source: tree, Section 3.]],
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
 O, lse = softmax_attention(q, k, v, {return_lse = true})
@@ -52,7 +52,7 @@ scores. Its gradient with respect to ζ is attention (energy_grad), its second d
   scale   factor on q kᵀ; default 1/sqrt(d)
   device  "cpu" or "gpu"; default: where the inputs are
 
-One table works too: energy{q = q, k = k, v = v, zeta = zeta}. Source: 004, eq. 6, 25, 27.]],
+One table works too: energy{q = q, k = k, v = v, zeta = zeta}. Source: tree, eq. 6, 25, 27.]],
   example = [[
 q, k, v = randn(1, 2, 50, 8), randn(1, 2, 50, 8), randn(1, 2, 50, 8)
 F, total = energy(q, k, v)
@@ -63,7 +63,7 @@ manual.energy_grad = {
   call = "energy_grad(q, k, v, zeta, options)",
   text = [[The gradient of the energy with respect to the sources: Σ_j P_ij v_j [b, h_q, N, d_v], P_ij the weights
 exp(scale q_i·k_j + ζ_i·v_j - F_i). With zeta nil (zeros) it is softmax attention. Options as in energy: causal, scale, device.
-Source: 004, Observation 1, eq. 26.]],
+Source: tree, Observation 1, eq. 26.]],
   example = [[
 q, k, v = randn(1, 2, 50, 8), randn(1, 2, 50, 8), randn(1, 2, 50, 8)
 norm(energy_grad(q, k, v) - softmax_attention(q, k, v))]],
@@ -73,7 +73,7 @@ manual.energy_hessian = {
   call = "energy_hessian(q, k, v, zeta, options)",
   text = [[The second derivative of the energy of one query a head, N = 1, with respect to its source: the covariance of v under
 the weights of that query, [b, h_q, d_v, d_v], symmetric and positive semidefinite. zeta nil: zeros. Options as in energy:
-causal, scale, device. Source: 004, Appendix C.1; F generates cumulants, not moments (claim H1).]],
+causal, scale, device. Source: tree, Appendix C.1; F generates cumulants, not moments (claim H1).]],
   example = [[
 q, k, v = randn(1, 8), randn(50, 8), randn(50, 3)
 energy_hessian(q, k, v)]],

@@ -197,7 +197,7 @@ TEST_CASE("F10: the gate gradient without cancellation", "[proofs][backward]") {
     claim("F10", "d ln a by products: relative error of an entry", "Float32, nothing fused", entrywise(direct), 2e-6);
 }
 
-// ---- Normalised attention (003).
+// ---- Normalised attention (tpu).
 
 namespace {
 
@@ -208,7 +208,7 @@ struct Repairs {
         false;  // E4, the indices of lines 20, 23 and 24 as printed: this block's carry gradients, set before line 20
 };
 
-// Algorithm 2 of 003 line by line; the ones matrices are b × width: printed width b, repaired d_v. The final carries
+// Algorithm 2 of tpu line by line; the ones matrices are b × width: printed width b, repaired d_v. The final carries
 // come from the forward pass; eps: line 12. What no line writes is NaN. Throws std::invalid_argument in a line that
 // does not conform.
 template <class T>
@@ -277,7 +277,7 @@ struct Divided {
 
 }  // namespace
 
-TEST_CASE("G7: Algorithm 2 of 003 as printed", "[proofs][backward]") {
+TEST_CASE("G7: Algorithm 2 of tpu as printed", "[proofs][backward]") {
     const Index b = 4;
     double dQ = 0, few = 0, many = INFINITY, before = INFINITY, repaired = 0;
     double mismatch = INFINITY, mismatched_most = 0, matched = 0;
@@ -348,7 +348,7 @@ TEST_CASE("G7-E5: Algorithm 2 with b and d_v of its own", "[proofs][backward]") 
 
 namespace {
 
-// G8 and, with gates, G9. da holds da_s; overwrite: E' of the next block only, as 003 prints it.
+// G8 and, with gates, G9. da holds da_s; overwrite: E' of the next block only, as tpu prints it.
 template <class T>
 Inputs<T> corrected(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, const Mat<T>& a, const Mat<T>& G, Index b,
                     double eps, bool overwrite = false) {

@@ -215,7 +215,7 @@ TEST_CASE("B2, B3: linear for a fixed block", "[proofs][exact-methods]") {
     claim("B2", "count(2N)/count(N) - 2 - 2b rd/count(N)", "N = 512, b = 16",
           std::abs(real(macs(1024, b)) / real(macs(512, b)) - 2 - 2.0 * real(b * r * d) / real(macs(512, b))), 1e-14);
     claim("B2", "count(2N)/count(N), fixed block", "N = 512, b = 16", real(macs(1024, b)) / real(macs(512, b)), 2.03);
-    published_fails("B2", "O(N²) of 000 Table 1 needs a ratio near 4, which only b = N gives", "N = 256, b = N",
+    published_fails("B2", "O(N²) of fleet Table 1 needs a ratio near 4, which only b = N gives", "N = 256, b = N",
                     real(macs(512, 512)) / real(macs(256, 256)), 3.9);
     exactly("B2", "extra memory rd + b, whatever N", "b = 16, N = 4096",
             exact::cost(exact::method("lightning-attention-2"), {4096, r, d, b}).memory, r * d + b);
@@ -249,7 +249,7 @@ TEST_CASE("B2, B3: linear for a fixed block", "[proofs][exact-methods]") {
 }
 
 TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
-    // Equation (12) of 000 with the inner sum up to block i - 1 + extra.
+    // Equation (12) of fleet with the inner sum up to block i - 1 + extra.
     const auto blocks = [](const Causal& x, Index b, Index extra) {
         Matrix P = zeros<double>(x.N(), x.d());
         for (Index i = 0; i < x.N() / b; ++i) {
@@ -265,7 +265,7 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
     const Index b = 4;
     const Matrix ones = Matrix::Ones(2 * b, 1);
     const Causal x{ones, ones, ones};
-    exactly("B4", "(12) of 000, (11) of 001 as printed: last output is b + 2b", "N = 2b = 8, all ones, r = d = 1",
+    exactly("B4", "(12) of fleet, (11) of leet as printed: last output is b + 2b", "N = 2b = 8, all ones, r = d = 1",
             std::lround(blocks(x, b, 1)(2 * b - 1, 0)), 3 * b);
     published_fails("B4", "(12), (11) as printed, sum to i: relative error", "N = 2b = 8, all ones",
                     relative(blocks(x, b, 1), definition(x)), 0.1);
@@ -276,7 +276,7 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
     claim("B4", "sum to i - 1: relative error", "normal, N = 24, b = 4", relative(blocks(y, b, 0), definition(y)),
           1e-14);
 
-    // (13) and (14) of 000: O_[i] = (B_[i]C_[i]ᵀ ⊙ M)V_[i] + B_[i]U_[i-1], U_[i] = U_[i-1] + add(i). late: U_[i] in
+    // (13) and (14) of fleet: O_[i] = (B_[i]C_[i]ᵀ ⊙ M)V_[i] + B_[i]U_[i-1], U_[i] = U_[i-1] + add(i). late: U_[i] in
     // (13).
     const auto recurrence = [](const Causal& in, Index size, auto&& add, bool late = false) {
         Matrix P(in.N(), in.d()), U = zeros<double>(in.r(), in.d());
@@ -331,8 +331,8 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
     published_fails(
         "B4", "(16) with 1_N, Cᵀ1_N so that it conforms: relative error of the normaliser", "N = 24, b = 4",
         relative(recurrence(z, b, [&](Index) { return product(z.C.transpose(), Matrix::Ones(z.N(), 1)); }), D), 0.1);
-    // 001: U in R^{d×d}. For r > d the last rows of C_[j]ᵀV_[j] have no place in it.
-    published_fails("B4", "U in R^{d×d} of 001, what is beyond it left out: relative error",
+    // leet: U in R^{d×d}. For r > d the last rows of C_[j]ᵀV_[j] have no place in it.
+    published_fails("B4", "U in R^{d×d} of leet, what is beyond it left out: relative error",
                     "normal, N = 24, b = 4, r = 3, d = 2",
                     relative(recurrence(y, b,
                                         [&](Index i) {
@@ -370,11 +370,12 @@ TEST_CASE("B5, B6, B10: row-based and unmasked counts, and what must be read", "
         for (Index i = 0; i < N; ++i)
             for (Index j = 0; j < d; ++j) O(i, j) /= D(i, 0);
     });
-    exactly("B6", "(4) of 000: 2Nrd + 2Nr multiply-adds", "N = 12, r = 3, d = 2", four.adds, 2 * N * r * d + 2 * N * r);
-    exactly("B6", "(4) of 000: Nd divisions", "N = 12, r = 3, d = 2", four.divisions, N * d);
-    exactly("B6", "(5) of 000 directly: N²(r+d) multiply-adds", "N = 12, r = 3, d = 2",
+    exactly("B6", "(4) of fleet: 2Nrd + 2Nr multiply-adds", "N = 12, r = 3, d = 2", four.adds,
+            2 * N * r * d + 2 * N * r);
+    exactly("B6", "(4) of fleet: Nd divisions", "N = 12, r = 3, d = 2", four.divisions, N * d);
+    exactly("B6", "(5) of fleet directly: N²(r+d) multiply-adds", "N = 12, r = 3, d = 2",
             measured("vanilla", {N, r, d}).operations.adds, N * N * (r + d));
-    exactly("B6", "(5) of 000 directly: N² memory", "N = 12, r = 3, d = 2", measured("vanilla", {N, r, d}).memory,
+    exactly("B6", "(5) of fleet directly: N² memory", "N = 12, r = 3, d = 2", measured("vanilla", {N, r, d}).memory,
             N * N);
     const auto softmax = count([&] {
         Mat<Counted> A = product(V, V.transpose());

@@ -23,9 +23,9 @@ struct Traffic {
     Index loads = 0, stores = 0;
 };
 
-// Algorithm 1 of 000 (5 of 001) line by line, indices repaired: l¹ .. l^r, T_r tiles of rows, a short last tile. Line
-// 14 computes diag(C)V and its sum anew. carries = false leaves out l and m; row tiles from `named` on have no B_i,
-// C_i.
+// Algorithm 1 of fleet (5 of leet) line by line, indices repaired: l¹ .. l^r, T_r tiles of rows, a short last tile.
+// Line 14 computes diag(C)V and its sum anew. carries = false leaves out l and m; row tiles from `named` on have no
+// B_i, C_i.
 template <class T>
 Mat<T> algorithm_1(const Mat<T>& B, const Mat<T>& C, const Mat<T>& V, Index Br, Index Bc, bool divides, Traffic& moved,
                    bool carries = true, Index named = std::numeric_limits<Index>::max()) {
@@ -150,7 +150,7 @@ TEST_CASE("D1: a mask on a matrix of rank 1", "[proofs][fleet]") {
         most = worst(most, roundings(library(x, "fleet-untiled", 0, 1, DType::f32), definition(x), absolute(x), u32) /
                                real(N + 5));
     }
-    claim("D1", "(7) of 000, (5) of 001: error of an entry over N + r roundings",
+    claim("D1", "(7) of fleet, (5) of leet: error of an entry over N + r roundings",
           "Float32, N = 1, 33, 200, r = 5, d = 3", most, 1);
 }
 
@@ -356,8 +356,8 @@ TEST_CASE("D7: two papers on the speed of FleetAttention", "[proofs][fleet]") {
     double least = INFINITY;
     for (const std::string other : {"Cdotp", "Bb", "Recur", "LA"})
         least = std::min(least, fleet / t.number({{"method", other}, {"seq_len_tokens", "100000"}}, "latency_mean_s"));
-    published_fails("D7", "000: fastest beyond 64k. 001 Table 3: FA takes, over the next slowest of four", "N = 100000",
-                    least, 1.5);
+    published_fails("D7", "fleet: fastest beyond 64k. leet Table 3: FA takes, over the next slowest of four",
+                    "N = 100000", least, 1.5);
     claim("D7", "FA over LA there, 32.7", "N = 100000",
           std::abs(fleet / t.number({{"method", "LA"}, {"seq_len_tokens", "100000"}}, "latency_mean_s") - 32.7), 0.05);
     exactly("D7", "operations do not tell: untiled FleetAttention less row-based", "N = 100, r = 5, d = 3",

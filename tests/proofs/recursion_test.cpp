@@ -82,7 +82,7 @@ OperationCount counted_ones(Index N, Index r, Index d, F&& f) {
     return count([&] { f(head); });
 }
 
-// Algorithm 4 of 001, Algorithm 3 with w = 1. As printed the parts are put together as [[O1, 0], [O3, O2]]; repaired,
+// Algorithm 4 of leet, Algorithm 3 with w = 1. As printed the parts are put together as [[O1, 0], [O3, O2]]; repaired,
 // stacked as [O1; O3 + O2]. 0⁰ = 1.
 Matrix algorithm_4(const Causal& x, double w, Index t, bool printed) {
     const Index n = x.N();

@@ -133,7 +133,7 @@ struct Output {
     Mat<T> O, S;
 };
 
-// F7 as 002 prints it: S_t = a_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ, o_t = S_tᵀ q_t.
+// F7 as gates prints it: S_t = a_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ, o_t = S_tᵀ q_t.
 template <class T>
 Output<T> recurrence(const Inputs<T>& x) {
     Output<T> out{zeros<T>(x[iQ].rows(), x[iV].cols()), x[iS]};

@@ -18,7 +18,7 @@ const std::array<std::string, 9> latency_methods{"Vanilla",  "Bb", "Cdotp",    "
 
 double value(const std::string& text) { return Table::as_number(text); }
 
-// Tables 3 to 6 of 001.
+// Tables 3 to 6 of leet.
 struct Latencies {
     Table t;
     explicit Latencies(const std::string& name) : t(read_table(name)) {}
@@ -52,7 +52,7 @@ void figure(const std::string& id, const std::string& what, const std::string& p
 
 }  // namespace
 
-TEST_CASE("I1: tables 2 to 4 of 000", "[proofs][tables]") {
+TEST_CASE("I1: tables 2 to 4 of fleet", "[proofs][tables]") {
     const Table two = read_table("fleet_table2_mmlu_accuracy_vicuna7b.csv"),
                 three = read_table("fleet_table3_mmlu_accuracy_transnormerllm2_3b.csv");
     double mean = 0, points = 0, share = 0;
@@ -66,32 +66,32 @@ TEST_CASE("I1: tables 2 to 4 of 000", "[proofs][tables]") {
             const auto x = tasks(*t, row);
             const double printed = value(t->rows[row][5]);
             if (!std::isnan(printed)) mean = std::max(mean, std::abs((x[0] + x[1] + x[2] + x[3]) / 4 - printed));
-            else exactly("I1", "vanilla in Table 3: no mean of a row with OOM", "000 Table 3", std::isnan(x[1]), 1);
+            else exactly("I1", "vanilla in Table 3: no mean of a row with OOM", "fleet Table 3", std::isnan(x[1]), 1);
         }
-    claim("I1", "avg against the mean of four tasks", "000 Tables 2, 3", mean, 0.05 + 1e-12);
+    claim("I1", "avg against the mean of four tasks", "fleet Tables 2, 3", mean, 0.05 + 1e-12);
     const auto vanilla = tasks(two, 0);
     for (std::size_t row = 2; row < 5; ++row)
         for (std::size_t i = 0; i < 4; ++i) {
             points = std::max(points, vanilla[i] - tasks(two, row)[i]);
             share = std::max(share, 1 - tasks(two, row)[i] / vanilla[i]);
         }
-    claim("I1", "\"within 5 %\" in points", "000 Table 2, three low-rank methods", points, 5);
+    claim("I1", "\"within 5 %\" in points", "fleet Table 2, three low-rank methods", points, 5);
     const auto humanities = [&](const char* method) {
         return two.number({{"method", method}}, "humanities_accuracy_percent");
     };
-    figure("I1", "largest, HyperAttention, humanities", "000 Table 2",
+    figure("I1", "largest, HyperAttention, humanities", "fleet Table 2",
            humanities("VanillaAttention") - humanities("HyperAttention"), 4.9, 0.05);
-    published_fails("I1", "\"within 5 %\" in relative terms: largest, per cent", "000 Table 2", 100 * share, 10.7);
-    figure("I1", "largest in relative terms, per cent", "000 Table 2", 100 * share, 10.8, 0.05);
+    published_fails("I1", "\"within 5 %\" in relative terms: largest, per cent", "fleet Table 2", 100 * share, 10.7);
+    figure("I1", "largest in relative terms, per cent", "fleet Table 2", 100 * share, 10.8, 0.05);
     const Table four = read_table("fleet_table4_throughput.csv");
     const double fleet = four.number({{"method", "FleetAttention"}}, "throughput_unit_not_stated");
     double rivals = 0;
     for (std::size_t row = 0; row + 1 < four.rows.size(); ++row) rivals = std::max(rivals, value(four.rows[row][1]));
-    claim("I1", "Fleet highest: the next over it", "000 Table 4", rivals / fleet, 1);
-    figure("I1", "Fleet over vanilla", "000 Table 4",
+    claim("I1", "Fleet highest: the next over it", "fleet Table 4", rivals / fleet, 1);
+    figure("I1", "Fleet over vanilla", "fleet Table 4",
            fleet / four.number({{"method", "vanilla"}}, "throughput_unit_not_stated"), 2.86, 0.005);
     claim(
-        "I1", "accuracy is the same for all linear methods: spread", "000 Table 3",
+        "I1", "accuracy is the same for all linear methods: spread", "fleet Table 3",
         [&] {
             double spread = 0;
             for (std::size_t row = 2; row < three.rows.size(); ++row)
@@ -102,33 +102,33 @@ TEST_CASE("I1: tables 2 to 4 of 000", "[proofs][tables]") {
         0);
 }
 
-TEST_CASE("B2, I2, I3, I4: batch 1 of 001", "[proofs][tables]") {
+TEST_CASE("B2, I2, I3, I4: batch 1 of leet", "[proofs][tables]") {
     const Table first = read_table("fleet_table1_methods_overview.csv"),
                 other = read_table("leet_table1_methods_overview.csv");
     const bool square =
         first.text({{"low_rank_computation_method", "Lightning Attention-2"}}, "time_complexity") == "O(N^2)";
     const bool linear = other.text({{"computation_method", "lightningAttention-2"}}, "time_complexity") == "O(N)";
-    exactly("B2", "000 says O(N^2), 001 says O(N) of Lightning Attention-2: contradictions", "000 Table 1, 001 Table 1",
-            square && linear, 1);
-    figure("B2", "slope of LA, 2048 to 100000", "001 Table 3", table(3).slope("LA", "2048", "100000"), 1.05, 0.005);
-    figure("B2", "slope of LA, 2048 to 100000", "001 Table 4", table(4).slope("LA", "2048", "100000"), 1.03, 0.005);
+    exactly("B2", "fleet says O(N^2), leet says O(N) of Lightning Attention-2: contradictions",
+            "fleet Table 1, leet Table 1", square && linear, 1);
+    figure("B2", "slope of LA, 2048 to 100000", "leet Table 3", table(3).slope("LA", "2048", "100000"), 1.05, 0.005);
+    figure("B2", "slope of LA, 2048 to 100000", "leet Table 4", table(4).slope("LA", "2048", "100000"), 1.03, 0.005);
 
-    figure("I2", "slope of Cdotp, 12800 to 25600", "001 Table 3", table(3).slope("Cdotp", "12800", "25600"), 1.99,
+    figure("I2", "slope of Cdotp, 12800 to 25600", "leet Table 3", table(3).slope("Cdotp", "12800", "25600"), 1.99,
            0.005);
-    figure("I2", "slope of Recur, 12800 to 25600", "001 Table 4", table(4).slope("Recur", "12800", "25600"), 4.09,
+    figure("I2", "slope of Recur, 12800 to 25600", "leet Table 4", table(4).slope("Recur", "12800", "25600"), 4.09,
            0.005);
-    figure("I2", "slope of Bb, 2048 to 100000", "001 Table 4", table(4).slope("Bb", "2048", "100000"), 0.29, 0.005);
-    published_fails("I2", "\"grew linearly\": a slope of single steps", "001 Table 4, Recur, 12800 to 25600",
+    figure("I2", "slope of Bb, 2048 to 100000", "leet Table 4", table(4).slope("Bb", "2048", "100000"), 0.29, 0.005);
+    published_fails("I2", "\"grew linearly\": a slope of single steps", "leet Table 4, Recur, 12800 to 25600",
                     table(4).slope("Recur", "12800", "25600"), 2);
-    published_fails("I2", "\"grew linearly\": a slope of single steps", "001 Table 3, Cdotp, 12800 to 25600",
+    published_fails("I2", "\"grew linearly\": a slope of single steps", "leet Table 3, Cdotp, 12800 to 25600",
                     table(3).slope("Cdotp", "12800", "25600"), 1.9);
     double low = INFINITY, high = 0;
     for (const auto& m : latency_methods)
         if (m != "Vanilla")
             low = std::min(low, table(3).slope(m, "2048", "100000")),
             high = std::max(high, table(3).slope(m, "2048", "100000"));
-    figure("I2", "least slope, 2048 to 100000", "001 Table 3", low, 0.92, 0.005);
-    figure("I2", "largest slope, 2048 to 100000", "001 Table 3", high, 1.29, 0.005);
+    figure("I2", "least slope, 2048 to 100000", "leet Table 3", low, 0.92, 0.005);
+    figure("I2", "largest slope, 2048 to 100000", "leet Table 3", high, 1.29, 0.005);
 
     low = INFINITY, high = 0;
     double low_4 = INFINITY;
@@ -137,24 +137,24 @@ TEST_CASE("B2, I2, I3, I4: batch 1 of 001", "[proofs][tables]") {
         low = std::min(low, factor), high = std::max(high, factor);
         low_4 = std::min(low_4, table(4).best_but("LA", lengths[i]) / table(4).at("LA", lengths[i]));
     }
-    claim("I3", "LA fastest by 2 or more above 512: 2 over the least factor", "001 Table 3", 2 / low, 1);
-    figure("I3", "least factor", "001 Table 3", low, 2.31, 0.005);
-    figure("I3", "largest factor", "001 Table 3", high, 3.83, 0.005);
-    published_fails("I3", "\"at least a factor of two\": 2 over the factor at 12800", "001 Table 4", 2 / low_4, 1.9);
-    figure("I3", "factor at 12800, LA_torch over LA", "001 Table 4",
+    claim("I3", "LA fastest by 2 or more above 512: 2 over the least factor", "leet Table 3", 2 / low, 1);
+    figure("I3", "least factor", "leet Table 3", low, 2.31, 0.005);
+    figure("I3", "largest factor", "leet Table 3", high, 3.83, 0.005);
+    published_fails("I3", "\"at least a factor of two\": 2 over the factor at 12800", "leet Table 4", 2 / low_4, 1.9);
+    figure("I3", "factor at 12800, LA_torch over LA", "leet Table 4",
            table(4).at("LA_torch", "12800") / table(4).at("LA", "12800"), 1.03, 0.005);
-    claim("I3", "LA_torch at 12800 breaks its trend: over its figure at 8192", "001 Table 4",
+    claim("I3", "LA_torch at 12800 breaks its trend: over its figure at 8192", "leet Table 4",
           table(4).at("LA_torch", "12800") / table(4).at("LA_torch", "8192"), 1);
 
-    claim("I4", "Vanilla best at 128: over the next", "001 Table 3",
+    claim("I4", "Vanilla best at 128: over the next", "leet Table 3",
           table(3).at("Vanilla", "128") / table(3).best_but("Vanilla", "128"), 1);
-    published_fails("I4", "\"Vanilla best for <= 128\": Vanilla over LA", "001 Table 4",
+    published_fails("I4", "\"Vanilla best for <= 128\": Vanilla over LA", "leet Table 4",
                     table(4).at("Vanilla", "128") / table(4).at("LA", "128"), 800);
-    figure("I4", "Vanilla over LA at 128", "001 Table 4", table(4).at("Vanilla", "128") / table(4).at("LA", "128"), 882,
-           0.5);
+    figure("I4", "Vanilla over LA at 128", "leet Table 4", table(4).at("Vanilla", "128") / table(4).at("LA", "128"),
+           882, 0.5);
 }
 
-TEST_CASE("I5, I6, I7: batch 16 and CUDA of 001", "[proofs][tables]") {
+TEST_CASE("I5, I6, I7: batch 16 and CUDA of leet", "[proofs][tables]") {
     std::int64_t best = 0, with_data = 0;
     for (int t : {5, 6})
         for (const auto& n : lengths) {
@@ -162,8 +162,8 @@ TEST_CASE("I5, I6, I7: batch 16 and CUDA of 001", "[proofs][tables]") {
             ++with_data;
             best += table(t).at("Cdotp", n) < table(t).best_but("Cdotp", n);
         }
-    exactly("I5", "lengths with data at which Cdotp is best", "001 Tables 5, 6", best, 12);
-    exactly("I5", "lengths with data", "001 Tables 5, 6", with_data, 12);
+    exactly("I5", "lengths with data at which Cdotp is best", "leet Tables 5, 6", best, 12);
+    exactly("I5", "lengths with data", "leet Tables 5, 6", with_data, 12);
 
     std::int64_t above = 0;
     double others = 0;
@@ -175,14 +175,14 @@ TEST_CASE("I5, I6, I7: batch 16 and CUDA of 001", "[proofs][tables]") {
                 above += ratio >= 16;
                 if (ratio < 16) others = std::max(others, ratio);
             }
-    exactly("I6", "cells that grow 16 times or more", "001 Tables 3 to 6", above, 2);
-    published_fails("I6", "\"not 16 times\": Vanilla at 2048", "001 Table 5 over 3",
+    exactly("I6", "cells that grow 16 times or more", "leet Tables 3 to 6", above, 2);
+    published_fails("I6", "\"not 16 times\": Vanilla at 2048", "leet Table 5 over 3",
                     table(5).at("Vanilla", "2048") / table(3).at("Vanilla", "2048"), 16);
-    figure("I6", "Vanilla at 2048", "001 Table 5 over 3",
+    figure("I6", "Vanilla at 2048", "leet Table 5 over 3",
            table(5).at("Vanilla", "2048") / table(3).at("Vanilla", "2048"), 16.33, 0.005);
-    figure("I6", "LA_torch at 12800, whose divisor is suspect", "001 Table 6 over 4",
+    figure("I6", "LA_torch at 12800, whose divisor is suspect", "leet Table 6 over 4",
            table(6).at("LA_torch", "12800") / table(4).at("LA_torch", "12800"), 45.7, 0.05);
-    figure("I6", "largest of the rest", "001 Tables 3 to 6", others, 14.8, 0.05);
+    figure("I6", "largest of the rest", "leet Tables 3 to 6", others, 14.8, 0.05);
 
     std::int64_t pairs = 0, inside = 0;
     double low = INFINITY, high = 0, low_Cdotp = INFINITY;
@@ -195,15 +195,15 @@ TEST_CASE("I5, I6, I7: batch 16 and CUDA of 001", "[proofs][tables]") {
                 low = std::min(low, speedup), high = std::max(high, speedup);
                 if (m == "Cdotp") low_Cdotp = std::min(low_Cdotp, speedup);
             }
-    exactly("I7", "pairs CUDA, PyTorch", "001 Tables 3 to 6", pairs, 78);
-    exactly("I7", "of them with a speedup of 2 to 20", "001 Tables 3 to 6", inside, 51);
-    published_fails("I7", "\"2x ~ 20x\": pairs outside", "001 Tables 3 to 6", static_cast<double>(pairs - inside), 27);
-    figure("I7", "least", "001 Tables 3 to 6", low, 1.03, 0.005);
-    figure("I7", "largest, Cdotp", "001 Tables 3 to 6", high, 93.9, 0.05);
-    figure("I7", "least of Cdotp", "001 Tables 3 to 6", low_Cdotp, 19.6, 0.05);
+    exactly("I7", "pairs CUDA, PyTorch", "leet Tables 3 to 6", pairs, 78);
+    exactly("I7", "of them with a speedup of 2 to 20", "leet Tables 3 to 6", inside, 51);
+    published_fails("I7", "\"2x ~ 20x\": pairs outside", "leet Tables 3 to 6", static_cast<double>(pairs - inside), 27);
+    figure("I7", "least", "leet Tables 3 to 6", low, 1.03, 0.005);
+    figure("I7", "largest, Cdotp", "leet Tables 3 to 6", high, 93.9, 0.05);
+    figure("I7", "least of Cdotp", "leet Tables 3 to 6", low_Cdotp, 19.6, 0.05);
 }
 
-TEST_CASE("I8, I9, I11: table 9 and misprints of 001", "[proofs][tables]") {
+TEST_CASE("I8, I9, I11: table 9 and misprints of leet", "[proofs][tables]") {
     const Table nine = read_table("leet_table9_fleet_vs_fa_modify.csv");
     double low = INFINITY, high = 0, sum = 0;
     std::int64_t cells = 0, unequal = 0, swapped_differ = 0;
@@ -223,23 +223,23 @@ TEST_CASE("I8, I9, I11: table 9 and misprints of 001", "[proofs][tables]") {
                 const double ratio = cell("FA_modify") / fa;
                 ++cells, sum += ratio, low = std::min(low, ratio), high = std::max(high, ratio);
             }
-    exactly("I8", "FA rows that differ from Tables 3 to 6", "001 Table 9", unequal, 0);
-    figure("I8", "FA_modify over FA, least", "001 Table 9", low, 0.461, 5e-4);
-    figure("I8", "FA_modify over FA, largest", "001 Table 9", high, 0.690, 5e-4);
-    figure("I8", "FA_modify over FA, mean of 26", "001 Table 9", sum / static_cast<double>(cells), 0.544, 5e-4);
+    exactly("I8", "FA rows that differ from Tables 3 to 6", "leet Table 9", unequal, 0);
+    figure("I8", "FA_modify over FA, least", "leet Table 9", low, 0.461, 5e-4);
+    figure("I8", "FA_modify over FA, largest", "leet Table 9", high, 0.690, 5e-4);
+    figure("I8", "FA_modify over FA, mean of 26", "leet Table 9", sum / static_cast<double>(cells), 0.544, 5e-4);
     published_fails("I9", "5.1 has Table 3 with decay, 4 without: FA cells that Table 9 then contradicts",
-                    "001 Tables 3 to 6, 9", static_cast<double>(swapped_differ), 1);
-    exactly("I9", "by the captions, 3 without and 4 with: FA cells contradicted", "001 Tables 3 to 6, 9", unequal, 0);
+                    "leet Tables 3 to 6, 9", static_cast<double>(swapped_differ), 1);
+    exactly("I9", "by the captions, 3 without and 4 with: FA cells contradicted", "leet Tables 3 to 6, 9", unequal, 0);
     const std::string& misprint = table(5).t.text({{"method", "LA_torch"}, {"seq_len_tokens", "2048"}}, "as_printed");
-    published_fails("I11", "\"3.9 - 2\" is no number: 1 if so", "001 Table 5, LA_torch, 2048",
+    published_fails("I11", "\"3.9 - 2\" is no number: 1 if so", "leet Table 5, LA_torch, 2048",
                     misprint.rfind("3.9 - 2", 0) == 0 && std::isnan(value("3.9 - 2")) ? 1 : 0, 1);
-    claim("I11", "read as 3.9e-2 it lies between its neighbours: worse ratio", "001 Table 5, LA_torch, 512 to 8192",
+    claim("I11", "read as 3.9e-2 it lies between its neighbours: worse ratio", "leet Table 5, LA_torch, 512 to 8192",
           std::max(table(5).at("LA_torch", "512") / table(5).at("LA_torch", "2048"),
                    table(5).at("LA_torch", "2048") / table(5).at("LA_torch", "8192")),
           1);
 }
 
-TEST_CASE("I10: models in 001", "[proofs][tables]") {
+TEST_CASE("I10: models in leet", "[proofs][tables]") {
     const Table seven = read_table("leet_table7_wall_time_transnormerllm7b.csv"),
                 eight = read_table("leet_table8_wall_time_toy_retnet_1p3b.csv");
     const auto at = [](const Table& t, const std::string& m, const char* batch) {
@@ -254,21 +254,21 @@ TEST_CASE("I10: models in 001", "[proofs][tables]") {
         slower_8 += !(at(eight, m, "2") < at(eight, m, "1"));
         if (m != "Cdotp" && at(seven, m, "2") < best) best = at(seven, m, "2");
     }
-    exactly("I10", "not faster at batch 2: Original, LA, LA_torch and no other", "001 Table 7",
+    exactly("I10", "not faster at batch 2: Original, LA, LA_torch and no other", "leet Table 7",
             slower == "Original LA LA_torch ", 1);
-    exactly("I10", "not faster at batch 2", "001 Table 8", slower_8, 0);
-    figure("I10", "Cdotp at batch 2", "001 Table 7", at(seven, "Cdotp", "2"), 58.9, 0);
-    claim("I10", "and best there: over the next", "001 Table 7", at(seven, "Cdotp", "2") / best, 1);
+    exactly("I10", "not faster at batch 2", "leet Table 8", slower_8, 0);
+    figure("I10", "Cdotp at batch 2", "leet Table 7", at(seven, "Cdotp", "2"), 58.9, 0);
+    claim("I10", "and best there: over the next", "leet Table 7", at(seven, "Cdotp", "2") / best, 1);
     const auto gain = [&](const Table& t, const char* batch) {
         return 100 * (1 - at(t, "LA_torch", batch) / at(t, "Original", batch));
     };
-    figure("I10", "LA_torch below Original, per cent, batch 1", "001 Table 7", gain(seven, "1"), 1.7, 0.05);
-    figure("I10", "LA_torch below Original, per cent, batch 2", "001 Table 7", gain(seven, "2"), 1.5, 0.05);
-    figure("I10", "LA_torch below Original, per cent, batch 1", "001 Table 8", gain(eight, "1"), 21, 0.5);
-    figure("I10", "LA_torch below Original, per cent, batch 2", "001 Table 8", gain(eight, "2"), 25, 0.5);
+    figure("I10", "LA_torch below Original, per cent, batch 1", "leet Table 7", gain(seven, "1"), 1.7, 0.05);
+    figure("I10", "LA_torch below Original, per cent, batch 2", "leet Table 7", gain(seven, "2"), 1.5, 0.05);
+    figure("I10", "LA_torch below Original, per cent, batch 1", "leet Table 8", gain(eight, "1"), 21, 0.5);
+    figure("I10", "LA_torch below Original, per cent, batch 2", "leet Table 8", gain(eight, "2"), 25, 0.5);
 }
 
-TEST_CASE("I12: tables 1 and 2 of 004", "[proofs][tables]") {
+TEST_CASE("I12: tables 1 and 2 of tree", "[proofs][tables]") {
     std::int64_t wrong = 0, rows = 0;
     double least = INFINITY, most = 0;
     for (const char* name :
@@ -283,8 +283,8 @@ TEST_CASE("I12: tables 1 and 2 of 004", "[proofs][tables]") {
             least = std::min(least, error), most = std::max(most, error);
         }
     }
-    exactly("I12", "speedups printed", "004 Tables 1, 2", rows, 12);
-    exactly("I12", "speedups that are not ring/tree rounded", "004 Tables 1, 2", wrong, 0);
-    figure("I12", "least standard error of a ratio", "004 Tables 1, 2", least, 0.08, 0.005);
-    figure("I12", "largest standard error of a ratio", "004 Tables 1, 2", most, 1.2, 0.05);
+    exactly("I12", "speedups printed", "tree Tables 1, 2", rows, 12);
+    exactly("I12", "speedups that are not ring/tree rounded", "tree Tables 1, 2", wrong, 0);
+    figure("I12", "least standard error of a ratio", "tree Tables 1, 2", least, 0.08, 0.005);
+    figure("I12", "largest standard error of a ratio", "tree Tables 1, 2", most, 1.2, 0.05);
 }

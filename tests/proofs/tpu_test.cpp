@@ -25,7 +25,7 @@ Matrix row_from(const Matrix& Q, const Matrix& K, const Matrix& V, Index i, Inde
     return product(Q.row(i), sum);
 }
 
-// Algorithm 1 of 003, lines 6 to 11, V in line 8 read as V_ib. The ones matrices are b × width: printed width b,
+// Algorithm 1 of tpu, lines 6 to 11, V in line 8 read as V_ib. The ones matrices are b × width: printed width b,
 // repaired d_v. Throws std::invalid_argument in a line that does not conform.
 template <class T>
 Mat<T> algorithm_1(const Mat<T>& Q, const Mat<T>& K, const Mat<T>& V, Index b, Index width) {
@@ -232,7 +232,7 @@ TEST_CASE("G4: outer products on a matrix unit", "[proofs][tpu]") {
     }
 }
 
-TEST_CASE("G5, G6: Algorithm 1 of 003", "[proofs][tpu]") {
+TEST_CASE("G5, G6: Algorithm 1 of tpu", "[proofs][tpu]") {
     Random random(205);
     const Index d = 4;
     for (Index blocks : {1, 3, 5}) {

@@ -175,7 +175,7 @@ TEST_CASE("the definition itself: N(N+1)/2 (r+d)", "[exact][counts]") {
 
 TEST_CASE("lightning-attention-2 is linear for a fixed block, quadratic only for a block that grows",
           "[exact][counts]") {
-    // Claims B2, settling O(N²) of 000 Table 1 against O(N) of leet Table 1.
+    // Claims B2, settling O(N²) of fleet Table 1 against O(N) of leet Table 1.
     const auto total = [](Index N, Index b) {
         return static_cast<double>(count(N, 1, [b](auto& h) { exact::lightning_attention_2(h, b); }).multiplies);
     };
