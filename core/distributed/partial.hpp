@@ -6,8 +6,8 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/distributed/merge.hpp"
+#include "core/kit/online_softmax.hpp"
 #include "core/kit/simd.hpp"
-#include "core/softmax/forms.hpp"
 
 namespace causeway::distributed {
 
@@ -138,7 +138,7 @@ void add_triple(const Triples<T>& x, Index row, Index dv, T top, T sum, const T*
     T &m = x.m[row * x.step], &D = x.D[row * x.step], *n = x.n + row * x.n_step;
     const T before = m;
     m = std::max(m, top);
-    const T shift = softmax::shift_of(m), old = std::exp(before - shift), fresh = std::exp(top - shift);
+    const T shift = kit::shift_of(m), old = std::exp(before - shift), fresh = std::exp(top - shift);
     D = old * D + fresh * sum;
     for (Index c = 0; c < dv; ++c) n[c] = old * n[c] + fresh * O[c];
     if (D != D && m == minus_infinity<T>) m = 0;  // no score is a number: not the neutral element
@@ -147,16 +147,16 @@ void add_triple(const Triples<T>& x, Index row, Index dv, T top, T sum, const T*
 // add_shard by blocks of queries, whose partial sums over the shard are those of flash attention.
 template <class T>
 void add_shard_by_blocks(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
-    softmax::Head<T> head;
+    kit::AttentionHead<T> head;
     head.rows = z.rows_per_head(), head.N = z.N, head.M = z.M - shard.start, head.d = z.dk, head.dv = z.dv;
     head.causal = z.causal, head.scale = static_cast<T>(z.scale);
-    const Index most = std::min(softmax::part_rows, head.rows);
-    Buffer<T> O(most * z.dv), m(most), l(most);
+    const Index together = std::min(kit::max_softmax_rows, head.rows);
+    Buffer<T> O(together * z.dv), m(together), l(together);
     for (Index h = 0; h < z.all_heads() && shard.length > 0; ++h) {
         head.q = q + h * head.rows * z.dk, head.k = shard.k + h * shard.k_head, head.v = shard.v + h * shard.v_head;
-        for (Index from = 0; from < head.rows; from += most) {
-            const Index to = std::min(head.rows, from + most);
-            softmax::run_part(head, from, to, shard.length, O.data(), m.data(), l.data());
+        for (Index from = 0; from < head.rows; from += together) {
+            const Index to = std::min(head.rows, from + together);
+            kit::online_softmax(head, from, to, 0, shard.length, false, O.data(), m.data(), l.data());
             for (Index i = 0; i < to - from; ++i) {
                 add_triple(x, h * head.rows + from + i, z.dv, m[i], l[i], O.data() + i * z.dv);
             }
@@ -168,8 +168,7 @@ void add_shard_by_blocks(const Sizes& z, const T* q, const Shard<T>& shard, cons
 // + dv)).
 template <class T>
 void add_shard(const Sizes& z, const T* q, const Shard<T>& shard, const Triples<T>& x) {
-    constexpr Index few = 3;  // as in flash attention
-    if (z.rows_per_head() <= few) add_shard_by_rows(z, q, shard, x);
+    if (z.rows_per_head() <= kit::few_softmax_rows) add_shard_by_rows(z, q, shard, x);
     else add_shard_by_blocks(z, q, shard, x);
 }
 

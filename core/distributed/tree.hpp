@@ -1,4 +1,5 @@
-// Tree decoding: keys and values stay where they are, partial results of the size of the output are combined (004, §5).
+// Tree decoding: keys and values stay where they are, partial results of the size of the output are combined (tree,
+// §5).
 #pragma once
 
 #include "core/distributed/collectives.hpp"
@@ -50,7 +51,7 @@ void maximum_of_scores(Communicator& comm, const Task<T, E>& task, const Reducer
     const Sizes& z = task.sizes;
     if (comm.work(task.pass(z.dk)) && !comm.dry()) task.local->shift(z, task.shard, m);
     reduce(m, z.rows(), 1, Maximum<T>{});
-    if (!comm.dry()) std::transform(m, m + z.rows(), m, softmax::shift_of<T>);
+    if (!comm.dry()) std::transform(m, m + z.rows(), m, kit::shift_of<T>);
 }
 
 }  // namespace detail
@@ -137,7 +138,7 @@ void tree_algorithm_3(Communicator& comm, const Task<T, E>& task, const detail::
     reduce(m.data(), z.rows(), 1, Maximum<T>{});  // line 3
     if (!comm.dry()) {
         for (Index i = 0; i < z.rows(); ++i) {  // line 4
-            d.data()[i] = std::exp(d.data()[i] - softmax::shift_of(m.data()[i]));
+            d.data()[i] = std::exp(d.data()[i] - kit::shift_of(m.data()[i]));
             for (Index c = 0; c < z.dv; ++c) n.data()[i * z.dv + c] *= d.data()[i];
         }
     }

@@ -1,8 +1,8 @@
 // The descriptors that the registry lists, each defined beside its fast form.
 #pragma once
 
-#include "core/base/interrupt.hpp"
 #include "core/exact/registry.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway::exact {
 
@@ -19,14 +19,5 @@ Method inner_product_method();
 Method outer_product_method();
 Method outer_product_blockwise_method();
 Method hybrid_method();
-
-// f(head) for one head after the other: the counts belong to one thread.
-template <class F>
-void each_head_in_turn(const Problem<Counted>& p, F&& f) {
-    for (Index h = 0; h < p.all_heads(); ++h) {
-        interrupt::check();
-        f(p.head(h));
-    }
-}
 
 }  // namespace causeway::exact

@@ -2,7 +2,7 @@
 #include "core/exact/block_based.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/block_chunk.hpp"
+#include "core/exact/eigen_block.hpp"
 
 namespace causeway::exact {
 
@@ -17,8 +17,8 @@ Method block_based_method() {
     m.state = true;
     m.normalizes = true;
     m.cost = cost_of::block_based;
-    m.f32 = [](const auto& p) { each_chunk<BlockChunk<float>>(p, p.block); };
-    m.f64 = [](const auto& p) { each_chunk<BlockChunk<double>>(p, p.block); };
+    m.f32 = [](const auto& p) { each_carried_block<EigenBlock<float>>(p, p.block); };
+    m.f64 = [](const auto& p) { each_carried_block<EigenBlock<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { block_based(h, p.block); }); };
     return m;
 }

@@ -3,7 +3,7 @@
 #include "core/exact/causal_dot_product.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/exact/strips.hpp"
 
 namespace causeway::exact {
 namespace {
@@ -29,7 +29,7 @@ struct Kernel {
         const T* b = s.B + i * s.r;
         const T* c = s.C + i * s.r;
         for (Index e = 0; e < s.r; ++e) {
-            T* row = s.U + e * NV * L;
+            T* row = s.S + e * NV * L;
             Vec u[NV];
             for (int k = 0; k < NV; ++k) u[k] = simd::load(row + k * L);
 #pragma GCC unroll 8

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
-#include "core/base/parallel.hpp"
 #include "core/exact/choice.hpp"
 #include "core/kit/check.hpp"
+#include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
 
 namespace causeway {
@@ -99,13 +99,12 @@ Problem<T> problem_of(const Call& call, bool normalize) {
 
 template <class T>
 void scale_by(Tensor& A, double scale) {
-    constexpr Index piece = 1 << 15;
     T* a = A.data<T>();
-    const Index n = A.size();
     const T factor = static_cast<T>(scale);
-    parallel_for((n + piece - 1) / piece, [&](Index i) {
-        for (Index k = i * piece; k < std::min(n, (i + 1) * piece); ++k) a[k] *= factor;
-    });
+    const auto scale_block = [&](Index first, Index n) {
+        for (Index k = first; k < first + n; ++k) a[k] *= factor;
+    };
+    each_block(A.size(), scale_block, 1 << 15);
 }
 
 template <class T>

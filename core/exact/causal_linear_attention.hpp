@@ -25,11 +25,11 @@ struct CausalResult {
     Tensor state;  // Float32 (Float64 for Float64 inputs); only with return_state
 };
 
-// O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0 (000 eq. 5, leet eq. 4), optionally divided by the row sums
-// of the masked matrix. B, C [b, h, N, r], V [b, h, N, d], or without b, or without b and h; one element type. Float16
-// and BFloat16 inputs are computed in Float32 and returned in their type. The state is Σ_j γ^(N-j) c_jᵀ v_j (with
-// normalize the last column is that sum for v = 1): two halves with the state carried over equal one call. Throws Error
-// naming the argument, OutOfMemory, Interrupted, Timeout. Complexity: that of the method, see exact::Method.
+// O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0 (fleet eq. 5, leet eq. 4), optionally divided by the row
+// sums of the masked matrix. B, C [b, h, N, r], V [b, h, N, d], or without b, or without b and h; one element type.
+// Float16 and BFloat16 inputs are computed in Float32 and returned in their type. The state is Σ_j γ^(N-j) c_jᵀ v_j
+// (with normalize the last column is that sum for v = 1): two halves with the state carried over equal one call. Throws
+// Error naming the argument, OutOfMemory, Interrupted, Timeout. Complexity: that of the method, see exact::Method.
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
 
 // The same by the method's definition in Float64, with every operation counted: `count` grows by what was really

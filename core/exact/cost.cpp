@@ -46,8 +46,8 @@ Wide leaf_scores(Index N, Index t) {
 }
 
 void check_size(const char* name, Index value) {
-    constexpr Index most = Index{1} << 40;
-    if (value < 1 || value > most) fail(name, ": ", value, ", expected a number from 1 to ", most);
+    constexpr Index max_size = Index{1} << 40;
+    if (value < 1 || value > max_size) fail(name, ": ", value, ", expected a number from 1 to ", max_size);
 }
 
 Work checked(const Work& asked, Index default_block) {

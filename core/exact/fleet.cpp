@@ -5,7 +5,7 @@
 #include "core/exact/fleet.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/exact/strips.hpp"
 
 namespace causeway::exact {
 namespace {
@@ -22,7 +22,7 @@ void ranks_of_tile(const Strip<T>& s, Index j0, bool first) {
     constexpr int L = simd::lanes<T>;
     Vec<T> x[J][NV];
     for (int j = 0; j < J; ++j)
-        for (int k = 0; k < NV; ++k) x[j][k] = simd::load(s.U + (j0 + j) * NV * L + k * L);
+        for (int k = 0; k < NV; ++k) x[j][k] = simd::load(s.S + (j0 + j) * NV * L + k * L);
     for (Index i = 0; i < s.rows; ++i) {
         const T* b = s.B + i * s.r + j0;
         const T* c = s.C + i * s.r + j0;
@@ -41,7 +41,7 @@ void ranks_of_tile(const Strip<T>& s, Index j0, bool first) {
         for (int k = 0; k < NV; ++k) simd::store(s.O + i * s.stride + k * L, o[k]);
     }
     for (int j = 0; j < J; ++j)
-        for (int k = 0; k < NV; ++k) simd::store(s.U + (j0 + j) * NV * L + k * L, x[j][k]);
+        for (int k = 0; k < NV; ++k) simd::store(s.S + (j0 + j) * NV * L + k * L, x[j][k]);
 }
 
 template <class T>
@@ -75,7 +75,7 @@ void rank_by_rank(const Problem<T>& p) {
             interrupt::check();
             Vec<T> x[NV];
             for (int k = 0; k < NV; ++k)
-                x[k] = h.U ? simd::load_part(h.U + j * p.d + at + k * L, cols - k * L) : Vec<T>{};
+                x[k] = h.S ? simd::load_part(h.S + j * p.d + at + k * L, cols - k * L) : Vec<T>{};
             for (Index i = 0; i < p.N; ++i) {
                 const T b = h.B(i, j), c = h.C(i, j);
                 for (int k = 0; k < NV; ++k) {
@@ -88,8 +88,8 @@ void rank_by_rank(const Problem<T>& p) {
                     else simd::store_part(o, simd::load_part(o, cols - k * L) + b * x[k], cols - k * L);
                 }
             }
-            if (h.U)
-                for (int k = 0; k < NV; ++k) simd::store_part(h.U + j * p.d + at + k * L, x[k], cols - k * L);
+            if (h.S)
+                for (int k = 0; k < NV; ++k) simd::store_part(h.S + j * p.d + at + k * L, x[k], cols - k * L);
         }
     });
 }
@@ -101,7 +101,7 @@ Method fleet_method() {
     Method m;
     m.name = "fleet";
     m.short_name = "FA";
-    m.source = "FleetAttention, 000 Algorithm 1; leet Algorithm 5";
+    m.source = "FleetAttention, fleet Algorithm 1; leet Algorithm 5";
     m.time = "O(N)";
     m.memory = "rd + Br·Bc";
     m.block = 64;
@@ -118,7 +118,7 @@ Method fleet_untiled_method() {
     Method m;
     m.name = "fleet-untiled";
     m.short_name = "FA_torch";
-    m.source = "FleetAttention rank by rank, 000 eq. 7; leet eq. 5";
+    m.source = "FleetAttention rank by rank, fleet eq. 7; leet eq. 5";
     m.time = "O(N)";
     m.memory = "d";
     m.state = true;

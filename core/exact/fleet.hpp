@@ -1,20 +1,21 @@
 // FleetAttention in both its forms.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {
 
-// Rank by rank: P = Σ_j diag(b_j) cumsum(diag(c_j) V), b_j and c_j columns (000 eq. 7; leet eq. 5). With decay the sum
-// is discounted, x_i = γ x_{i-1} + c_ij v_i (000 C.2; leet C.1). 2Nrd multiply-adds (+ Nrd multiplies), d memory.
+// Rank by rank: P = Σ_j diag(b_j) cumsum(diag(c_j) V), b_j and c_j columns (fleet eq. 7; leet eq. 5). With decay the
+// sum is discounted, x_i = γ x_{i-1} + c_ij v_i (fleet C.2; leet C.1). 2Nrd multiply-adds (+ Nrd multiplies), d memory.
 template <class T>
 void fleet_untiled(const Head<T>& h) {
     Scratch<T> x(1, h.d());
     auto O = h.O;
     O.setConstant(T(0));
     for (Index j = 0; j < h.r(); ++j) {
-        View<T> l(h.U ? h.U + j * h.d() : x.data(), 1, h.d());  // the running sum of rank j is row j of the state
-        if (!h.U) l.setConstant(T(0));
+        View<T> l(h.S ? h.S + j * h.d() : x.data(), 1, h.d());  // the running sum of rank j is row j of the state
+        if (!h.S) l.setConstant(T(0));
         for (Index i = 0; i < h.N(); ++i) {
             if (h.decays()) l *= T(h.gamma);
             l += h.C(i, j) * h.V.row(i);
@@ -23,7 +24,7 @@ void fleet_untiled(const Head<T>& h) {
     }
 }
 
-// Tiles of Br rows and Bc columns with carried sums l^j (000 Algorithm 1; leet Algorithm 5), local rows p from 0:
+// Tiles of Br rows and Bc columns with carried sums l^j (fleet Algorithm 1; leet Algorithm 5), local rows p from 0:
 //   X = cumsum(diag(C^j) V);  P += diag(B^j)(X + γ^(p+1) l^j);  l^j ← last row of X + γ^n l^j
 // (with decay the cumsum is discounted and the carry scaled as in claims E3; printed without either.)
 // 2Nrd multiplies and (3N - ⌈N/Br⌉)rd adds; with decay (2N - ⌈N/Br⌉)rd multiplies more. Memory rd + Br·Bc. The fast
@@ -33,9 +34,9 @@ void fleet(const Head<T>& h, Index Br, Index Bc) {
     const Index N = h.N(), r = h.r(), d = h.d();
     const Index longest = std::min(Br, N);
     const Powers<T> powers(h.gamma, h.decays() ? longest + 1 : 0);
-    Scratch<T> own(h.U ? 0 : r, d), X(longest, std::min(Bc, d));
-    View<T> l(h.U ? h.U : own.data(), r, d);
-    if (!h.U) l.setConstant(T(0));
+    Scratch<T> own(h.S ? 0 : r, d), X(longest, std::min(Bc, d));
+    View<T> l(h.S ? h.S : own.data(), r, d);
+    if (!h.S) l.setConstant(T(0));
     auto O = h.O;
     O.setConstant(T(0));
     for (Index k = 0; k < d; k += Bc) {

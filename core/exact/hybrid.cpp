@@ -3,7 +3,7 @@
 #include "core/exact/hybrid.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/block_chunk.hpp"
+#include "core/exact/eigen_block.hpp"
 
 namespace causeway::exact {
 
@@ -20,8 +20,8 @@ Method hybrid_method() {
     m.normalizes = true;
     m.candidate = false;
     m.cost = cost_of::hybrid;
-    m.f32 = [](const auto& p) { each_chunk<BlockChunk<float>>(p, p.block); };
-    m.f64 = [](const auto& p) { each_chunk<BlockChunk<double>>(p, p.block); };
+    m.f32 = [](const auto& p) { each_carried_block<EigenBlock<float>>(p, p.block); };
+    m.f64 = [](const auto& p) { each_carried_block<EigenBlock<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { hybrid(h, p.block); }); };
     return m;
 }

@@ -2,7 +2,7 @@
 #include "core/exact/inner_product.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway::exact {
 

@@ -1,8 +1,8 @@
 // Lightning Attention-2 as one fused pass over register tiles.
 //
-// Per block of n tokens and head: the scores S = B Cᵀ ⊙ M (lower triangle, in vectors of keys, from a transposed copy
-// of C), then per tile of O: B U, scaled by γ^(p+1), plus S V in the same registers, then what the block adds to the
-// state. All four products run in the same register tile on panels (panels.hpp). What comes with U meets the additions
+// Per block of n tokens and head: the scores A = B Cᵀ ⊙ M (lower triangle, in vectors of keys, from a transposed copy
+// of C), then per tile of O: B S, scaled by γ^(p+1), plus A V in the same registers, then what the block adds to the
+// state. All four products run in the same register tile on panels (panels.hpp). What comes with S meets the additions
 // of the tile too: 2b + ⌈N/b⌉ + r roundings (claims B7). Memory 2rd + b² + b(r+d), widths rounded up to panels; the
 // definition's is rd + b. Entries of later tokens never meet earlier rows, not even times zero: Inf and NaN stay
 // causal.
@@ -11,31 +11,31 @@
 #include <optional>
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/exact/carried_blocks.hpp"
 #include "core/kit/panels.hpp"
 
 namespace causeway::exact {
 namespace {
 
 template <class T>
-class Chunk {
+class TileBlock {
     using Vec = simd::Vector<T>;
     static constexpr Index L = simd::lanes<T>;
     static constexpr Index W = panel_width<T>;
 
-    static Index panels(Index columns) { return panels<T>(columns); }
+    static Index panels(Index columns) { return kit::panels<T>(columns); }
 
 public:
-    Chunk(const Problem<T>& p, Index c)
+    TileBlock(const Problem<T>& p, Index b)
         : p_(p),
-          c_(std::min(c, p.N)),
-          keys_(panels(c_) * W),
+          b_(std::min(b, p.N)),
+          keys_(panels(b_) * W),
           Ct_(p.r * keys_),
           weighted_(p.gamma ? p.r * keys_ : 0),
-          S_(c_ * keys_),
-          V_(c_ * panels(p.d) * W),
-          mask_(p.gamma ? c_ + keys_ : 0),
-          divisor_(p.normalize ? c_ : 0) {
+          A_(b_ * keys_),
+          V_(b_ * panels(p.d) * W),
+          mask_(p.gamma ? b_ + keys_ : 0),
+          divisor_(p.normalize ? b_ : 0) {
         std::fill_n(V_.data(), V_.size(), T(0));
     }
 
@@ -48,13 +48,13 @@ public:
         B_ = h.B.data() + start * p_.r;
         O_ = p_.O + (head * p_.N + start) * p_.d;
         if (p_.gamma && head != head_) {
-            powers_.emplace(h.gamma, c_ + 1);
-            // mask_[c - 1 - k] = γ^k, then zeros: the mask of row i starts c - 1 - i before key 0.
-            for (Index k = 0; k < c_; ++k) mask_[c_ - 1 - k] = (*powers_)[k];
-            std::fill_n(mask_.data() + c_, keys_, T(0));
+            powers_.emplace(h.gamma, b_ + 1);
+            // mask_[b - 1 - k] = γ^k, then zeros: the mask of row i starts b - 1 - i before key 0.
+            for (Index k = 0; k < b_; ++k) mask_[b_ - 1 - k] = (*powers_)[k];
+            std::fill_n(mask_.data() + b_, keys_, T(0));
         }
         head_ = head;
-        pack_rows(h.V.data() + start * p_.d, n, p_.d, p_.d, V_.data(), c_);  // columns past d stay zero
+        pack_rows(h.V.data() + start * p_.d, n, p_.d, p_.d, V_.data(), b_);  // columns past d stay zero
         pack_transposed(h.C.data() + start * p_.r, n, p_.r, Ct_.data());
         prefetch_.clear();
         const std::size_t next = static_cast<std::size_t>(n) * sizeof(T);
@@ -64,7 +64,7 @@ public:
         prefetch_.add(h.V.data() + (start + n) * p_.d, next * static_cast<std::size_t>(p_.d));
     }
 
-    // S = B Cᵀ ⊙ M up to the diagonal; what lies to the right of it in the last vector is never read.
+    // A = B Cᵀ ⊙ M up to the diagonal; what lies to the right of it in the last vector is never read.
     void scores() {
         each_row_tile(n_, [&](auto rows, Index i) {
             constexpr int R = decltype(rows)::value;
@@ -76,12 +76,12 @@ public:
         });
     }
 
-    void output(const T* U) {
-        if (p_.normalize) divisors(U ? U + panels(p_.d) * W * p_.r : nullptr);
+    void output(const T* S) {
+        if (p_.normalize) divisors(S ? S + panels(p_.d) * W * p_.r : nullptr);
         for (Index at = 0; at < p_.d; at += W) {
             each_row_tile(n_, [&](auto rows, Index i) {
                 constexpr int R = decltype(rows)::value;
-                vectors_of_panel(p_.d - at, L, [&](auto nv) { output_tile<R, decltype(nv)::value>(U, i, at); });
+                vectors_of_panel(p_.d - at, L, [&](auto nv) { output_tile<R, decltype(nv)::value>(S, i, at); });
                 prefetch_.lines(per_tile_);
             });
         }
@@ -96,7 +96,7 @@ public:
                 simd::Tile<T, R, panel_vectors> t;
                 t.clear();
                 for (Index key = 0; key < n_; key += W)
-                    t.multiply(keys + key * p_.r + e * W, W, 1, V_.data() + at * c_ + key * W, W,
+                    t.multiply(keys + key * p_.r + e * W, W, 1, V_.data() + at * b_ + key * W, W,
                                std::min(W, n_ - key));
                 for (int row = 0; row < R; ++row)
                     for (int v = 0; v < panel_vectors; ++v)
@@ -115,13 +115,13 @@ public:
 
     T carry() const { return p_.gamma ? (*powers_)[n_] : T(1); }
 
-    void import_state(const T* from, T* U) const {
-        std::fill_n(U, state_size(p_), T(0));
-        each_state_entry([&](Index mine, Index theirs) { U[mine] = from[theirs]; });
+    void import_state(const T* from, T* S) const {
+        std::fill_n(S, state_size(p_), T(0));
+        each_state_entry([&](Index mine, Index theirs) { S[mine] = from[theirs]; });
     }
 
-    void export_state(const T* U, T* into) const {
-        each_state_entry([&](Index mine, Index theirs) { into[theirs] = U[mine]; });
+    void export_state(const T* S, T* into) const {
+        each_state_entry([&](Index mine, Index theirs) { into[theirs] = S[mine]; });
     }
 
 private:
@@ -142,26 +142,26 @@ private:
         t.multiply(B_ + i * p_.r, p_.r, 1, Ct_.data() + key * p_.r, W, p_.r);
         for (int row = 0; row < R; ++row) {
             for (int v = 0; v < NV; ++v) {
-                if (p_.gamma) t.acc[row][v] *= simd::load(mask_.data() + c_ - 1 - (i + row) + key + v * L);
-                simd::store(S_.data() + (i + row) * keys_ + key + v * L, t.acc[row][v]);
+                if (p_.gamma) t.acc[row][v] *= simd::load(mask_.data() + b_ - 1 - (i + row) + key + v * L);
+                simd::store(A_.data() + (i + row) * keys_ + key + v * L, t.acc[row][v]);
             }
         }
     }
 
     template <int R, int NV>
-    void output_tile(const T* U, Index i, Index at) {
+    void output_tile(const T* S, Index i, Index at) {
         simd::Tile<T, R, NV> t;
         t.clear();
-        if (U) {
-            t.multiply(B_ + i * p_.r, p_.r, 1, U + at * p_.r, W, p_.r);
+        if (S) {
+            t.multiply(B_ + i * p_.r, p_.r, 1, S + at * p_.r, W, p_.r);
             if (p_.gamma)
                 for (int row = 0; row < R; ++row)
                     for (int v = 0; v < NV; ++v) t.acc[row][v] *= (*powers_)[i + row + 1];
         }
-        const T* S = S_.data() + i * keys_;
-        const T* V = V_.data() + at * c_;
-        t.multiply(S, keys_, 1, V, W, i);
-        add_triangle(t, S + i, keys_, V + i * W);
+        const T* A = A_.data() + i * keys_;
+        const T* V = V_.data() + at * b_;
+        t.multiply(A, keys_, 1, V, W, i);
+        add_triangle(t, A + i, keys_, V + i * W);
         const Index columns = std::min(p_.d - at, NV * L);
         for (int row = 0; row < R; ++row) {
             T* o = O_ + (i + row) * p_.d + at;
@@ -171,10 +171,10 @@ private:
         }
     }
 
-    // Row sums of the masked product: Σ_{j<=i} S_ij + γ^(i+1) <b_i, z>.
+    // Row sums of the masked product: Σ_{j<=i} A_ij + γ^(i+1) <b_i, z>.
     void divisors(const T* z) {
         for (Index i = 0; i < n_; ++i) {
-            T total = dot(S_.data() + i * keys_, nullptr, i + 1);
+            T total = dot(A_.data() + i * keys_, nullptr, i + 1);
             if (z) total += (p_.gamma ? (*powers_)[i + 1] : T(1)) * dot(B_ + i * p_.r, z, p_.r);
             divisor_[i] = total;
         }
@@ -204,9 +204,9 @@ private:
     }
 
     const Problem<T>& p_;
-    Index c_, keys_;                // longest block; the same in whole panels
-    Buffer<T> Ct_, weighted_, S_;   // [r, keys], [r, keys], [c, keys]
-    Buffer<T> V_, mask_, divisor_;  // [c, d in whole panels]
+    Index b_, keys_;                // longest block; the same in whole panels
+    Buffer<T> Ct_, weighted_, A_;   // [r, keys], [r, keys], [b, keys]
+    Buffer<T> V_, mask_, divisor_;  // [b, d in whole panels]
     std::optional<Powers<T>> powers_;
     Prefetch prefetch_;
     int per_tile_ = 24;
@@ -228,8 +228,8 @@ Method lightning_attention_2_method() {
     m.state = true;
     m.normalizes = true;
     m.cost = cost_of::lightning;
-    m.f32 = [](const auto& p) { each_chunk<Chunk<float>>(p, p.block); };
-    m.f64 = [](const auto& p) { each_chunk<Chunk<double>>(p, p.block); };
+    m.f32 = [](const auto& p) { each_carried_block<TileBlock<float>>(p, p.block); };
+    m.f64 = [](const auto& p) { each_carried_block<TileBlock<double>>(p, p.block); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [&](const auto& h) { lightning_attention_2(h, p.block); }); };
     return m;
 }

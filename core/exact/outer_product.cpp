@@ -4,7 +4,7 @@
 #include "core/exact/outer_product.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway::exact {
 namespace {
@@ -24,11 +24,11 @@ void all_states(const Problem<T>& p) {
                 if (i % tokens == 0) interrupt::check();
                 View<T> s = row(i);
                 if (i > 0) s = row(i - 1) * gamma;
-                else if (h.U) s = View<T>(h.U + e * d, 1, d) * gamma;
+                else if (h.S) s = View<T>(h.S + e * d, 1, d) * gamma;
                 else s.setZero();
                 s += h.C(i, e) * h.V.row(i);
             }
-            if (h.U) View<T>(h.U + e * d, 1, d) = row(N - 1);
+            if (h.S) View<T>(h.S + e * d, 1, d) = row(N - 1);
         });
         View<T> O = h.O;
         parallel_for((N + tokens - 1) / tokens, [&](Index task) {

@@ -1,6 +1,6 @@
 // What every method of causal linear attention computes.
 //
-//   P = (B Cᵀ ⊙ M) V,   M[i,j] = γ^(i-j) for i >= j, else 0         (leet eq. 4; 000 eq. 5)
+//   P = (B Cᵀ ⊙ M) V,   M[i,j] = γ^(i-j) for i >= j, else 0         (leet eq. 4; fleet eq. 5)
 //   normalised: O_i = P_i / D_i,   D = (B Cᵀ ⊙ M) 1
 #pragma once
 
@@ -10,14 +10,14 @@ namespace causeway::exact {
 
 using namespace kit;  // views, products and panels by their plain names
 
-// One head: B, C [N, r], V, O [N, d], row-major. U [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry
+// One head: B, C [N, r], V, O [N, d], row-major. S [r, d], where given, is the state Σ_j γ^(N-j) c_jᵀ v_j: on entry
 // that of the tokens before these, on return that after them; null: starts at zero and is dropped.
 template <class T>
 struct Head {
     ConstView<T> B, C, V;
     View<T> O;
     double gamma = 1;
-    T* U = nullptr;
+    T* S = nullptr;
 
     Index N() const { return B.rows(); }
     Index r() const { return B.cols(); }
@@ -42,6 +42,8 @@ struct Problem {
     double decay_of(Index head) const { return gamma ? gamma[head % heads] : 1.0; }
     // With normalize the state has one more column: that of V' = [V, 1].
     Index state_width() const { return d + (normalize ? 1 : 0); }
+
+    T* state_of(Index h) const { return state ? state + h * r * state_width() : nullptr; }
 
     Head<T> head(Index h) const {
         return {{B + h * N * r, N, r}, {C + h * N * r, N, r}, {V + h * N * d, N, d},

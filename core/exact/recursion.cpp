@@ -2,8 +2,10 @@
 // level.
 #include "core/exact/recursion.hpp"
 
+#include <vector>
+
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway::exact {
 namespace {
@@ -34,25 +36,25 @@ struct Nodes {
 
 // O2 += diag(W1) B2 (diag(W2) C1)ᵀ V1 by all threads: partial sums of fixed slabs of rows, added in order.
 template <class T>
-void off_diagonal(const Head<T>& h, Index lo, Index hi, const Powers<T>& powers, Index partials, View<T> U) {
+void off_diagonal(const Head<T>& h, Index lo, Index hi, const Powers<T>& powers, Index partials, View<T> S) {
     const Index r = h.r(), d = h.d(), mid = lo + (hi - lo) / 2;
     const auto slice = [&](Index from, Index to, Index i) { return from + (to - from) * i / partials; };
     parallel_for(partials, [&](Index i) {
-        View<T> Ui(U.data() + i * r * d, r, d);
+        View<T> Si(S.data() + i * r * d, r, d);
         Scratch<T> scaled(h.decays() ? recursion_slab : 0, r);
-        Ui.setZero();
+        Si.setZero();
         for (Index at = slice(lo, mid, i), end = slice(lo, mid, i + 1); at < end; at += recursion_slab) {
             const Index n = std::min(recursion_slab, end - at);
             if (h.decays()) {
                 for (Index p = 0; p < n; ++p) scaled.row(p) = h.C.row(at + p) * powers[mid - at - p];
-                Ui.noalias() += scaled.topRows(n).transpose() * h.V.middleRows(at, n);
+                Si.noalias() += scaled.topRows(n).transpose() * h.V.middleRows(at, n);
             } else {
-                Ui.noalias() += h.C.middleRows(at, n).transpose() * h.V.middleRows(at, n);
+                Si.noalias() += h.C.middleRows(at, n).transpose() * h.V.middleRows(at, n);
             }
         }
     });
-    View<T> sum(U.data(), r, d);
-    for (Index i = 1; i < partials; ++i) sum += View<T>(U.data() + i * r * d, r, d);
+    View<T> sum(S.data(), r, d);
+    for (Index i = 1; i < partials; ++i) sum += View<T>(S.data() + i * r * d, r, d);
     parallel_for(partials, [&](Index i) {
         Scratch<T> scaled(h.decays() ? recursion_slab : 0, r);
         View<T> O = h.O;
@@ -79,23 +81,23 @@ void recursion_by_levels(const Problem<T>& p) {
         const Head<T> h = p.head(task / small);
         const auto node = nodes.small[static_cast<std::size_t>(task % small)];
         const Powers<T> powers(h.gamma, h.decays() ? node.hi - node.lo + 1 : 0);
-        Scratch<T> U(p.r, p.d), tile(recursion_tile(N, p.r, t, Leaf::vanilla, h.decays()), 1);
+        Scratch<T> S(p.r, p.d), tile(recursion_tile(N, p.r, t, Leaf::vanilla, h.decays()), 1);
         View<T> O = h.O;
         O.middleRows(node.lo, node.hi - node.lo).setZero();
-        recursion_step<T>(h, node.lo, node.hi, t, Leaf::vanilla, powers, U, tile);
+        recursion_step<T>(h, node.lo, node.hi, t, Leaf::vanilla, powers, S, tile);
     });
     if (nodes.large.empty()) return;
-    Scratch<T> U(partials * p.r, p.d);
+    Scratch<T> S(partials * p.r, p.d);
     for (Index index = 0; index < p.all_heads(); ++index) {
         const Head<T> h = p.head(index);
         const Powers<T> powers(h.gamma, h.decays() ? N + 1 : 0);
-        for (const auto& node : nodes.large) off_diagonal<T>(h, node.lo, node.hi, powers, partials, U);
+        for (const auto& node : nodes.large) off_diagonal<T>(h, node.lo, node.hi, powers, partials, S);
     }
 }
 
 }  // namespace
 
-// The default base case is that of 000 and leet, §5.1.
+// The default base case is that of fleet and leet, §5.1.
 Method recursion_method() {
     Method m;
     m.name = "recursion";

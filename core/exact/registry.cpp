@@ -1,7 +1,6 @@
 #include "core/exact/registry.hpp"
 
 #include "core/base/error.hpp"
-#include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
 #include "core/exact/all_methods.hpp"
 
@@ -41,13 +40,13 @@ namespace {
 // Eigen's order of sums depends.
 template <class T>
 void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
-    constexpr Index piece = 1024;
     const Index N = p.N, d = p.d, wide = d + 1;
     Buffer<T> V(N * wide), P(N * wide);
     const auto each_row = [&](auto&& f) {
-        parallel_for((N + piece - 1) / piece, [&](Index i) {
-            for (Index row = i * piece; row < std::min(N, (i + 1) * piece); ++row) f(row);
-        });
+        const auto rows = [&](Index first, Index n) {
+            for (Index row = first; row < first + n; ++row) f(row);
+        };
+        each_block(N, rows, 1024);
     };
     each_row([&](Index i) {
         std::copy_n(p.V + (h * N + i) * d, d, V.data() + i * wide);

@@ -3,7 +3,7 @@
 #include "core/exact/row_based.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/exact/strips.hpp"
 
 namespace causeway::exact {
 namespace {
@@ -22,14 +22,14 @@ struct Kernel {
             const T* c = s.C + i * s.r;
             Vec v[NV], o[NV] = {};
             for (int k = 0; k < NV; ++k) v[k] = simd::load(s.V + i * s.stride + k * L);
-            for (Index e = 0; e < s.r; ++e) {  // U_i = γ U_{i-1} + c_iᵀ v_i
-                T* u = s.U + e * NV * L;
+            for (Index e = 0; e < s.r; ++e) {  // S_i = γ S_{i-1} + c_iᵀ v_i
+                T* u = s.S + e * NV * L;
                 for (int k = 0; k < NV; ++k)
                     simd::store(u + k * L,
                                 (decays ? s.gamma * simd::load(u + k * L) : simd::load(u + k * L)) + c[e] * v[k]);
             }
-            for (Index e = 0; e < s.r; ++e) {  // P_i = b_i U_i
-                const T* u = s.U + e * NV * L;
+            for (Index e = 0; e < s.r; ++e) {  // P_i = b_i S_i
+                const T* u = s.S + e * NV * L;
                 for (int k = 0; k < NV; ++k) o[k] += b[e] * simd::load(u + k * L);
             }
             for (int k = 0; k < NV; ++k) simd::store(s.O + i * s.stride + k * L, o[k]);

@@ -2,7 +2,7 @@
 #include "core/exact/vanilla.hpp"
 
 #include "core/exact/all_methods.hpp"
-#include "core/exact/forms.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway::exact {
 namespace {
@@ -18,8 +18,8 @@ void vanilla_by_rows(const Problem<T>& p) {
         const Head<T> h = p.head(index);
         const Powers<T> powers(h.gamma, h.decays() ? N : 0);
         auto O = h.O;
-        parallel_for((N + rows - 1) / rows, [&](Index block) {
-            const Index start = block * rows, n = std::min(rows, N - start), seen = start + n;
+        const auto block = [&](Index start, Index n) {
+            const Index seen = start + n;
             auto Ai = A.block(start, 0, n, seen);
             Ai.noalias() = h.B.middleRows(start, n) * h.C.topRows(seen).transpose();
             for (Index i = start; i < seen; ++i) {
@@ -30,7 +30,8 @@ void vanilla_by_rows(const Problem<T>& p) {
             auto Oi = O.middleRows(start, n);
             Oi.noalias() = Ai.leftCols(start) * h.V.topRows(start);
             add_lower_product(Oi, Ai.rightCols(n), h.V.middleRows(start, n));
-        });
+        };
+        each_block(N, block, rows);
     }
 }
 
@@ -40,7 +41,7 @@ Method vanilla_method() {
     Method m;
     m.name = "vanilla";
     m.short_name = "Vanilla";
-    m.source = "the formula; 000 eq. 5, leet eq. 4";
+    m.source = "the formula; fleet eq. 5, leet eq. 4";
     m.time = "O(N²)";
     m.memory = "N²";
     m.cost = cost_of::vanilla;

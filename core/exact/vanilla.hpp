@@ -1,12 +1,13 @@
 // The definition, and the same with the whole attention matrix in memory.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {
 
 // P_i = Σ_{j<=i} γ^(i-j) <b_i, c_j> v_j, term by term: the oracle. Exact arithmetic order of the formula; O(N²(r+d))
-// time, O(d) memory. (002 calls it the parallel form, 003 §3.1 the inner-product form.)
+// time, O(d) memory. (gates calls it the parallel form, tpu §3.1 the inner-product form.)
 template <class T>
 void definition(const Head<T>& h) {
     const Index N = h.N(), r = h.r(), d = h.d();
@@ -23,7 +24,7 @@ void definition(const Head<T>& h) {
     }
 }
 
-// A = B Cᵀ ⊙ M, P = A V, dense as printed (000 eq. 5; leet eq. 4): N²(r+d) multiply-adds, N² mask multiplies, N²
+// A = B Cᵀ ⊙ M, P = A V, dense as printed (fleet eq. 5; leet eq. 4): N²(r+d) multiply-adds, N² mask multiplies, N²
 // memory.
 template <class T>
 void vanilla(const Head<T>& h) {

@@ -1,11 +1,11 @@
 // The chunkwise form in its definition: products over chunks of tokens, the state handed from chunk to chunk.
 //
-// In a chunk with incoming state S_0, unrolling the recurrence (002; Yang et al. 2024, §3; derivation in
+// In a chunk with incoming state S_0, unrolling the recurrence (gates; Yang et al. 2024, §3; derivation in
 // proofs/gates.md):
 //
 //   Λ_tj = Π_{s=j+1..t} a_s (j <= t),  e_t = Π_{s<=t} a_s,  w_j = Λ_{last,j}      a = e^g, so all of them in [0, 1]
-//   A = Λ ⊙ Q Kᵀ (with the diagonal),  T_tj = β_t (Λ ⊙ K Kᵀ)_tj (j < t)
-//   (I + T) U = diag(β) (V - (e ⊙ K) S_0),  without the delta rule U = V
+//   A = Λ ⊙ Q Kᵀ (with the diagonal),  M = Λ ⊙ K Kᵀ (below the diagonal)
+//   U = diag(β) (V - (e ⊙ K) S_0 - M U) by forward substitution,  without the delta rule U = V
 //   O = scale · ((e ⊙ Q) S_0 + A U),  S_last = e_last ⊙ S_0 + (w ⊙ K)ᵀ U
 //
 // Λ, e and w are running products of gates: no exponential but that of a gate itself, nothing that could overflow, and
@@ -111,13 +111,14 @@ void one_chunk(const Head<T>& h, Index start, Index n) {
     add_product(S, decayed.keys.transpose(), U);
 }
 
-// O(N·(dk·dv + C·(dk + dv))) time for chunks of C tokens.
+// O(N·(dk·dv + c·(dk + dv))) time for chunks of c tokens.
 template <class T>
-void chunkwise(const Head<T>& h, Index C) {
-    for (Index start = 0; start < h.N; start += C) one_chunk(h, start, std::min(C, h.N - start));
+void chunkwise(const Head<T>& h, Index c) {
+    for (Index start = 0; start < h.N; start += c) one_chunk(h, start, std::min(c, h.N - start));
 }
 
-// The parallel form: the sequence as one chunk, O(N²·(dk + dv)) time and N²·group memory (002: C = n_seq).
+// The parallel form: the sequence as one chunk, O(N²·(dk + dv)) time and N²·group memory (gates: the chunk length C =
+// n_seq).
 template <class T>
 void parallel(const Head<T>& h) {
     if (h.N > 0) one_chunk(h, 0, h.N);

@@ -11,7 +11,9 @@
 #endif
 
 #include "core/base/interrupt.hpp"
+#include "core/gated/problem.hpp"
 #include "core/kit/panels.hpp"
+#include "core/kit/rows.hpp"
 
 namespace causeway::gated {
 
@@ -51,23 +53,6 @@ inline void exponentials(const T* g, Index n, T* a) {
     if (n == 0 || in.minCoeff() >= low) return;
     for (Index i = 0; i < n; ++i)
         if (g[i] < low) a[i] = std::exp(g[i]);
-}
-
-// into = x * y (into may be either).
-template <class T>
-inline void multiply_row(T* into, const T* x, const T* y, Index n) {
-    constexpr Index L = simd::lanes<T>;
-    Index i = 0;
-    for (; i + L <= n; i += L) simd::store(into + i, simd::load(x + i) * simd::load(y + i));
-    for (; i < n; ++i) into[i] = x[i] * y[i];
-}
-
-template <class T>
-inline void multiply_row(T* into, const T* x, T y, Index n) {
-    constexpr Index L = simd::lanes<T>;
-    Index i = 0;
-    for (; i + L <= n; i += L) simd::store(into + i, simd::load(x + i) * y);
-    for (; i < n; ++i) into[i] = x[i] * y;
 }
 
 // From the gates a [n] of one head in a chunk:
@@ -198,16 +183,16 @@ void decayed_products_of_four(const T* x, const T* y, const T* a, Index n, Index
 template <class T, class Query>
 void channel_scores(const T* K, Index group, Query&& query, const T* a, Index n, Index dk, T* A, Index square, T* M,
                     Index row_length, T* f, T* keys, T* rows) {
-    constexpr Index least = 4;
-    for (Index i = 0; i < n; i += least) {
-        const Index count = std::min(least, n - i), diagonal = i * row_length + i;
+    constexpr Index side = 4;
+    for (Index i = 0; i < n; i += side) {
+        const Index count = std::min(side, n - i), diagonal = i * row_length + i;
         const auto products = [&](const T* X, T* into) {
             decayed_products_of_four(X + i * dk, K + i * dk, a + i * dk, count, dk, into + diagonal, row_length);
         };
         if (M) products(K, M);
         for (Index q = 0; q < group; ++q) products(query(q), A + q * square);
     }
-    each_pair_of_blocks(n, least, [&](Index first, Index m, Index end) {
+    each_pair_of_blocks(n, side, [&](Index first, Index m, Index end) {
         interrupt::check();
         const Index second = first + m, count = end - second, block = second * row_length + first;
         split_factors(a + first * dk, m, end - first, dk, f);

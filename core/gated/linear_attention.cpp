@@ -4,12 +4,12 @@
 #include <atomic>
 #include <vector>
 
-#include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
 #include "core/gated/chunkwise.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gated/recurrent.hpp"
 #include "core/kit/check.hpp"
+#include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
 
 namespace causeway {
@@ -35,18 +35,17 @@ Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
 }  // namespace
 
 void check_log_decay(const Tensor& g) {
-    constexpr Index piece = 1 << 16;
     const auto first_bad = [&]<class T>(const T* x) {
         std::atomic<Index> bad{g.size()};
-        parallel_for((g.size() + piece - 1) / piece, [&](Index i) {
-            const Index end = std::min(g.size(), (i + 1) * piece);
+        const auto search = [&](Index first, Index n) {
+            const Index end = first + n;
             bool fine = true;
-            for (Index k = i * piece; k < end; ++k) fine &= x[k] <= T(0);
+            for (Index k = first; k < end; ++k) fine &= x[k] <= T(0);
             if (fine) return;
-            Index at =
-                static_cast<Index>(std::find_if(x + i * piece, x + end, [](T value) { return !(value <= T(0)); }) - x);
+            Index at = static_cast<Index>(std::find_if(x + first, x + end, [](T a) { return !(a <= T(0)); }) - x);
             for (Index seen = bad; at < seen && !bad.compare_exchange_weak(seen, at);) {}
-        });
+        };
+        each_block(g.size(), search, 1 << 16);
         return bad.load();
     };
     const Index at = g.dtype() == DType::f64 ? first_bad(g.data<double>()) : first_bad(g.data<float>());
@@ -150,8 +149,8 @@ LinearResult compute(Call& call, const std::string& mode) {
     p.O = O.data<T>();
     p.S = call.state.data<T>();
     if (mode == "chunkwise") gated::run_chunkwise(p);
-    else if (mode == "parallel") parallel_for(p.all_heads(), [&](Index h) { gated::parallel(p.head(h)); });
-    else parallel_for(p.all_heads(), [&](Index h) { gated::recurrent(p.head(h)); });
+    else if (mode == "parallel") kit::each_head(p, [](const auto& h) { gated::parallel(h); });
+    else kit::each_head(p, [](const auto& h) { gated::recurrent(h); });
     return {O.to(call.dtype), call.state};
 }
 
@@ -178,12 +177,11 @@ LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Te
     p.O = out.data(), p.S = state.data();
     p.scale = call.scale;
     const CountsOfThisCall counts;
-    for (Index h = 0; h < p.all_heads(); ++h) {
-        const auto head = p.head(h);
+    kit::each_head_in_turn(p, [&](const auto& head) {
         if (o.mode == "recurrent") gated::recurrent(head);
         else if (o.mode == "parallel") gated::parallel(head);
         else gated::chunkwise(head, p.chunk);
-    }
+    });
     count += counted;
     return {from_counted(out, call.dtype, call.output), from_counted(state, call.compute, call.state_shape)};
 }

@@ -1,6 +1,6 @@
 // What the gated and delta-rule family computes, in the terms of the ONNX operator LinearAttention (opset 27):
 //
-//   S'  = diag(e^{g_t}) S_{t-1}                       the decay gate, one per head or one per key channel (002)
+//   S'  = diag(e^{g_t}) S_{t-1}                       the decay gate, one per head or one per key channel (gates)
 //   u_t = v_t, or with the delta rule β_t (v_t - S'ᵀ k_t)
 //   S_t = S' + k_t u_tᵀ
 //   o_t = scale · S_tᵀ q_t

@@ -6,7 +6,7 @@
 
 namespace causeway::gated {
 
-// The recurrence as problem.hpp states it (002, "Putting them together"; Yang et al. 2024, eq. 10). Per token: dk·dv
+// The recurrence as problem.hpp states it (gates, "Putting them together"; Yang et al. 2024, eq. 10). Per token: dk·dv
 // multiplies for the gate, dk·dv multiply-adds for what the delta rule reads, for what is written, and for each query.
 // O(N·dk·dv) time, O(dv) memory: the oracle of the family.
 template <class T>

@@ -10,6 +10,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
+#include "core/gated/gates.hpp"
 #include "core/kit/simd.hpp"
 
 namespace causeway {
@@ -32,16 +33,7 @@ public:
     // e^g of rows start, start + 1, ... (start a multiple of `rows`).
     const T* block(Index start) {
         if (per_row_ && start != at_) {
-            constexpr T low = sizeof(T) == 4 ? T(-80) : T(-700);  // below, Eigen's packets do not go down to 0
-            const Index n = std::min(rows, count_ - start);
-            using Array = Eigen::Array<T, Eigen::Dynamic, 1>;
-            Eigen::Map<Array> a(a_, n);
-            const Eigen::Map<const Array> g(g_ + start, n);
-            a = g.exp();
-            if (g.minCoeff() < low) {
-                for (Index e = 0; e < n; ++e)
-                    if (g[e] < low) a[e] = std::exp(g[e]);
-            }
+            exponentials(g_ + start, std::min(rows, count_ - start), a_);
             at_ = start;
         }
         return a_;

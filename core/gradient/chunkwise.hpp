@@ -31,18 +31,18 @@
 
 namespace causeway::gradient {
 
-// Y += Sᵀ X, S lower triangular; what stands above its diagonal is not read, as in add_lower_product.
+// Y += Aᵀ X, A lower triangular; what stands above its diagonal is not read, as in add_lower_product.
 template <class Out, class L, class In>
-void add_lower_transposed_product(Out&& Y, const L& S, const In& X) {
+void add_lower_transposed_product(Out&& Y, const L& A, const In& X) {
     using T = typename std::decay_t<Out>::Scalar;
     constexpr Index strip = std::is_floating_point_v<T> ? 16 : 1;
-    for (Index start = 0; start < S.cols(); start += strip) {
-        const Index end = std::min(start + strip, S.cols()), below = S.rows() - end;
+    for (Index start = 0; start < A.cols(); start += strip) {
+        const Index end = std::min(start + strip, A.cols()), below = A.rows() - end;
         const Index n = end - start;
         if (below > 0)
-            add_product(Y.middleRows(start, n), S.block(end, start, below, n).transpose(), X.bottomRows(below));
+            add_product(Y.middleRows(start, n), A.block(end, start, below, n).transpose(), X.bottomRows(below));
         for (Index j = start; j < end; ++j)
-            for (Index t = j; t < end; ++t) Y.row(j) += S(t, j) * X.row(t);
+            for (Index t = j; t < end; ++t) Y.row(j) += A(t, j) * X.row(t);
     }
 }
 
@@ -86,152 +86,222 @@ struct GateColumn {
 // (group + 5)·n² + (2·group + 4)·n·dk + (group + 3)·n·dv. With a gate per channel a triangular product is one for each
 // channel, of width one: n² multiplies more, dk times.
 template <class T>
-void one_chunk(const GradHead<T>& d, Index start, Index n, const ConstView<T>& S0) {
-    const gated::Head<T>& h = d.in;
-    const bool delta = h.beta != nullptr;
-    const Index group = h.group, only_delta = delta ? n : 0;
-    const auto K = h.K().middleRows(start, n);
-    const auto Q = [&](Index i) { return h.Q(i).middleRows(start, n); };
-    const auto of = [&](auto& X, Index i) { return X.middleRows(i * n, n); };  // the part of the i-th query head
-    const auto lower = [](auto&& out, const auto& X, const auto& Y) { masked_product<T>(out, X, Y, nullptr); };
-    GateColumn<T> gate(h, n);
-    Scratch<T> A(group * n, n), M(only_delta, n), scores(n, n), P(n, n), Z(n, n);
-    Scratch<T> Qe(group * n, h.dk), Ke(only_delta, h.dk), Kw(n, h.dk), D(group * n, h.dv), U(n, h.dv),
-        Y(only_delta, h.dv), dU(n, h.dv);
-    Scratch<T> dQe(group * n, h.dk), dKe(only_delta, h.dk), dKw(n, h.dk), through(1, GateColumn<T>::count(h));
-    const auto clear = [](auto&... X) { (X.setConstant(T(0)), ...); };
-    clear(A, M, Qe, Ke, Kw, dU, dQe, dKe, dKw, through);
-
-    // What the forward pass made of the chunk.
-    for (Index c = 0; c < GateColumn<T>::count(h); ++c) {
-        interrupt::check();
-        gate.set(h, start, c);
-        const auto k = gate.channels(K);
-        add_scaled_rows(gate.channels(Kw), k, gate.w);
-        for (Index i = 0; i < group; ++i) {
-            add_scaled_rows(gate.channels(of(Qe, i)), gate.channels(Q(i)), gate.e);
-            lower(scores, gate.channels(Q(i)), k);
-            of(A, i) += scores.cwiseProduct(gate.lambda);
-        }
-        if (!delta) continue;
-        add_scaled_rows(gate.channels(Ke), k, gate.e);
-        lower(scores, k, k);
-        M += scores.cwiseProduct(gate.lambda);
+class OneChunk {
+public:
+    OneChunk(const GradHead<T>& d, Index start, Index n, const ConstView<T>& S0)
+        : d_(d),
+          h_(d.in),
+          start_(start),
+          n_(n),
+          group_(d.in.group),
+          delta_(d.in.beta != nullptr),
+          S0_(S0),
+          E_(d.dState()),
+          gate_(d.in, n),
+          A_(group_ * n, n),
+          M_(only_delta(), n),
+          scores_(n, n),
+          P_(n, n),
+          Z_(n, n),
+          Qe_(group_ * n, h_.dk),
+          Ke_(only_delta(), h_.dk),
+          Kw_(n, h_.dk),
+          D_(group_ * n, h_.dv),
+          U_(n, h_.dv),
+          Y_(only_delta(), h_.dv),
+          dU_(n, h_.dv),
+          dQe_(group_ * n, h_.dk),
+          dKe_(only_delta(), h_.dk),
+          dKw_(n, h_.dk),
+          through_(1, GateColumn<T>::count(h_)) {
+        for (auto* X : {&A_, &M_, &Qe_, &Ke_, &Kw_, &dU_, &dQe_, &dKe_, &dKw_, &through_}) X->setConstant(T(0));
     }
-    U = h.V().middleRows(start, n);
-    if (delta) {
-        M.diagonal().setConstant(T(0));
-        Y.setConstant(T(0));
-        add_product(Y, Ke, S0);
-        for (Index t = 0; t < n; ++t) {
+
+    void run() {
+        make_scores();
+        make_values();
+        through_output();
+        if (delta_) through_delta_rule();
+        d_.dV().middleRows(start_, n_) = dU_;
+        for (Index c = 0; c < GateColumn<T>::count(h_); ++c) through_scores(c);
+    }
+
+private:
+    Index only_delta() const { return delta_ ? n_ : 0; }
+    auto K() const { return h_.K().middleRows(start_, n_); }
+    auto Q(Index i) const { return h_.Q(i).middleRows(start_, n_); }
+    // The part of the i-th query head.
+    auto of(Scratch<T>& X, Index i) const { return X.middleRows(i * n_, n_); }
+
+    // The lower triangle of X Yᵀ.
+    template <class Out, class X, class Y>
+    static void lower(Out&& out, const X& x, const Y& y) {
+        masked_product<T>(out, x, y, nullptr);
+    }
+
+    // Of the forward pass: A, M, Qe, Ke, Kw.
+    void make_scores() {
+        for (Index c = 0; c < GateColumn<T>::count(h_); ++c) {
             interrupt::check();
-            auto y = Y.row(t);
-            add_product(y, M.row(t).head(t), U.topRows(t));
-            y = U.row(t) - y;
-            U.row(t) = h.beta[start + t] * y;
+            gate_.set(h_, start_, c);
+            const auto rows = K();
+            const auto k = gate_.channels(rows);
+            add_scaled_rows(gate_.channels(Kw_), k, gate_.w);
+            for (Index i = 0; i < group_; ++i) {
+                const auto queries = Q(i);
+                add_scaled_rows(gate_.channels(of(Qe_, i)), gate_.channels(queries), gate_.e);
+                lower(scores_, gate_.channels(queries), k);
+                of(A_, i) += scores_.cwiseProduct(gate_.lambda);
+            }
+            if (!delta_) continue;
+            add_scaled_rows(gate_.channels(Ke_), k, gate_.e);
+            lower(scores_, k, k);
+            M_ += scores_.cwiseProduct(gate_.lambda);
         }
     }
 
-    // Through the output and the state.
-    auto E = d.dState();
-    add_product(dKw, U, E.transpose());
-    add_product(dU, Kw, E);
-    for (Index i = 0; i < group; ++i) {
-        of(D, i) = h.scale * d.dOut(i).middleRows(start, n);
-        add_lower_transposed_product(dU, of(A, i), of(D, i));
-        lower(of(A, i), of(D, i), U);  // dA from here on
-    }
-    add_product(dQe, D, S0.transpose());
-    for (Index c = 0; c < h.gates; ++c) {
-        gate.set(h, start, c);
-        const T last = gate.e(0, n - 1);
-        for (Index x = gate.first; x < gate.first + gate.width; ++x) {
-            E.row(x) *= last;
-            for (Index j = 0; j < h.dv; ++j) through(0, c) += S0(x, j) * E(x, j);
-        }
-    }
-    add_product(E, Qe.transpose(), D);
-
-    // Through the delta rule: dU becomes dX.
-    if (delta) {
-        for (Index t = n - 1; t >= 0; --t) {
+    // Of the forward pass: U and, by forward substitution, Y.
+    void make_values() {
+        U_ = h_.V().middleRows(start_, n_);
+        if (!delta_) return;
+        M_.diagonal().setConstant(T(0));
+        Y_.setConstant(T(0));
+        add_product(Y_, Ke_, S0_);
+        for (Index t = 0; t < n_; ++t) {
             interrupt::check();
-            auto dx = dU.row(t);
-            for (Index j = t + 1; j < n; ++j) dx -= M(j, t) * dU.row(j);
+            auto y = Y_.row(t);
+            add_product(y, M_.row(t).head(t), U_.topRows(t));
+            y = U_.row(t) - y;
+            U_.row(t) = h_.beta[start_ + t] * y;
+        }
+    }
+
+    // Through the output and the state: dU, dKw, dQe, E becomes e_last ⊙ E + Qeᵀ D, and A becomes dA.
+    void through_output() {
+        add_product(dKw_, U_, E_.transpose());
+        add_product(dU_, Kw_, E_);
+        for (Index i = 0; i < group_; ++i) {
+            of(D_, i) = h_.scale * d_.dOut(i).middleRows(start_, n_);
+            add_lower_transposed_product(dU_, of(A_, i), of(D_, i));
+            lower(of(A_, i), of(D_, i), U_);  // dA from here on
+        }
+        add_product(dQe_, D_, S0_.transpose());
+        for (Index c = 0; c < h_.gates; ++c) {
+            gate_.set(h_, start_, c);
+            const T last = gate_.e(0, n_ - 1);
+            for (Index x = gate_.first; x < gate_.first + gate_.width; ++x) {
+                E_.row(x) *= last;
+                for (Index j = 0; j < h_.dv; ++j) through_(0, c) += S0_(x, j) * E_(x, j);
+            }
+        }
+        add_product(E_, Qe_.transpose(), D_);
+    }
+
+    // Through the delta rule: dU becomes dX by back substitution, M becomes dM.
+    void through_delta_rule() {
+        for (Index t = n_ - 1; t >= 0; --t) {
+            interrupt::check();
+            auto dx = dU_.row(t);
+            for (Index j = t + 1; j < n_; ++j) dx -= M_(j, t) * dU_.row(j);
             T sum(0);
-            for (Index j = 0; j < h.dv; ++j) sum += dx(0, j) * Y(t, j);
-            d.dbeta[start + t] = sum;
-            dx *= h.beta[start + t];
+            for (Index j = 0; j < h_.dv; ++j) sum += dx(0, j) * Y_(t, j);
+            d_.dbeta[start_ + t] = sum;
+            dx *= h_.beta[start_ + t];
         }
-        Y = -dU;
-        add_product(dKe, Y, S0.transpose());
-        add_product(E, Ke.transpose(), Y);
-        lower(M, Y, U);  // dM from here on
-        M.diagonal().setConstant(T(0));
+        Y_ = -dU_;
+        add_product(dKe_, Y_, S0_.transpose());
+        add_product(E_, Ke_.transpose(), Y_);
+        lower(M_, Y_, U_);  // dM from here on
+        M_.diagonal().setConstant(T(0));
     }
-    d.dV().middleRows(start, n) = dU;
 
-    // Through the scores and the gates.
-    for (Index c = 0; c < GateColumn<T>::count(h); ++c) {
+    // Through the scores and the gates: dQ, dK and dg of the channels of gate c.
+    void through_scores(Index c) {
         interrupt::check();
-        gate.set(h, start, c);
-        const auto k = gate.channels(K);
-        auto dk = gate.channels(d.dK().middleRows(start, n));
-        Z.setConstant(T(0));
+        gate_.set(h_, start_, c);
+        const auto rows = K();
+        const auto k = gate_.channels(rows);
+        auto dk = gate_.channels(d_.dK().middleRows(start_, n_));
+        Z_.setConstant(T(0));
         dk.setConstant(T(0));
-        add_scaled_rows(dk, gate.channels(dKw), gate.w);
-        for (Index i = 0; i < group; ++i) {
-            const auto q = gate.channels(Q(i));
-            auto dq = gate.channels(d.dQ(i).middleRows(start, n));
-            P = of(A, i).cwiseProduct(gate.lambda);
+        add_scaled_rows(dk, gate_.channels(dKw_), gate_.w);
+        for (Index i = 0; i < group_; ++i) {
+            const auto queries = Q(i);
+            const auto q = gate_.channels(queries);
+            auto dq = gate_.channels(d_.dQ(i).middleRows(start_, n_));
+            P_ = of(A_, i).cwiseProduct(gate_.lambda);
             dq.setConstant(T(0));
-            add_scaled_rows(dq, gate.channels(of(dQe, i)), gate.e);
-            add_lower_product(dq, P, k);
-            add_lower_transposed_product(dk, P, q);
-            if (h.gates == 0) continue;
-            lower(scores, q, k);
-            Z += P.cwiseProduct(scores);
+            add_scaled_rows(dq, gate_.channels(of(dQe_, i)), gate_.e);
+            add_lower_product(dq, P_, k);
+            add_lower_transposed_product(dk, P_, q);
+            if (h_.gates > 0) add_reach(q, k);
         }
-        if (delta) {
-            P = M.cwiseProduct(gate.lambda);
-            add_scaled_rows(dk, gate.channels(dKe), gate.e);
-            add_lower_product(dk, P, k);
-            add_lower_transposed_product(dk, P, k);
-            lower(scores, k, k);
-            Z += P.cwiseProduct(scores);
+        if (delta_) {
+            P_ = M_.cwiseProduct(gate_.lambda);
+            add_scaled_rows(dk, gate_.channels(dKe_), gate_.e);
+            add_lower_product(dk, P_, k);
+            add_lower_transposed_product(dk, P_, k);
+            if (h_.gates > 0) add_reach(k, k);
         }
-        if (h.gates == 0) continue;
+        if (h_.gates > 0) gate_gradient(c);
+    }
+
+    // Z += P ⊙ X Yᵀ.
+    template <class X, class Y>
+    void add_reach(const X& x, const Y& y) {
+        lower(scores_, x, y);
+        Z_ += P_.cwiseProduct(scores_);
+    }
+
+    // dg of gate c: what reaches over each of its tokens.
+    void gate_gradient(Index c) {
         // Row t of Z with what reached t from S_0 in front, then likewise the state after the chunk: at s the sum of
         // what is older than s. dot adds over the channels of the gate.
-        auto dg = d.dG().col(c).segment(start, n);
+        auto dg = d_.dG().col(c).segment(start_, n_);
         dg.setConstant(T(0));
         const auto dot = [&](const auto& X, const auto& W, Index row) {
             T sum(0);
-            for (Index x = gate.first; x < gate.first + gate.width; ++x) sum += X(row, x) * W(row, x);
+            for (Index x = gate_.first; x < gate_.first + gate_.width; ++x) sum += X(row, x) * W(row, x);
             return sum;
         };
-        for (Index t = 0; t < n; ++t) {
-            T older = delta ? dot(dKe, Ke, t) : T(0);
-            for (Index i = 0; i < group; ++i) older += dot(dQe, Qe, i * n + t);
+        for (Index t = 0; t < n_; ++t) {
+            T older = delta_ ? dot(dKe_, Ke_, t) : T(0);
+            for (Index i = 0; i < group_; ++i) older += dot(dQe_, Qe_, i * n_ + t);
             for (Index s = 0; s <= t; ++s) {
                 dg(s) += older;
-                older += Z(t, s);
+                older += Z_(t, s);
             }
         }
-        T older = through(0, c);
-        for (Index s = 0; s < n; ++s) {
+        T older = through_(0, c);
+        for (Index s = 0; s < n_; ++s) {
             dg(s) += older;
-            older += dot(dKw, Kw, s);
+            older += dot(dKw_, Kw_, s);
         }
     }
+
+    const GradHead<T>& d_;
+    const gated::Head<T>& h_;
+    Index start_, n_, group_;
+    bool delta_;
+    const ConstView<T>& S0_;
+    View<T> E_;
+    GateColumn<T> gate_;
+    Scratch<T> A_, M_, scores_, P_, Z_;
+    Scratch<T> Qe_, Ke_, Kw_, D_, U_, Y_, dU_;
+    Scratch<T> dQe_, dKe_, dKw_, through_;
+};
+
+template <class T>
+void one_chunk(const GradHead<T>& d, Index start, Index n, const ConstView<T>& S0) {
+    OneChunk<T>(d, start, n, S0).run();
 }
 
-// O(N·(dk·dv + C·(dk + dv))) time for chunks of C tokens; beside a chunk's own memory a state for each of the N/C
+// O(N·(dk·dv + c·(dk + dv))) time for chunks of c tokens; beside a chunk's own memory a state for each of the N/c
 // chunks.
 template <class T>
-void chunkwise(const GradHead<T>& d, Index C) {
+void chunkwise(const GradHead<T>& d, Index c) {
     const gated::Head<T>& h = d.in;
-    const Index chunks = (h.N + C - 1) / C;
+    const Index chunks = (h.N + c - 1) / c;
     Scratch<T> states(chunks * h.dk, h.dv);
     auto sweep = h;  // the forward pass without queries: only its states are wanted
     sweep.group = 0;
@@ -243,10 +313,10 @@ void chunkwise(const GradHead<T>& d, Index C) {
         }
         S = states.middleRows((i - 1) * h.dk, h.dk);
         sweep.S = S.data();
-        gated::one_chunk(sweep, (i - 1) * C, C);
+        gated::one_chunk(sweep, (i - 1) * c, c);
     }
     for (Index i = chunks - 1; i >= 0; --i)
-        one_chunk(d, i * C, std::min(C, h.N - i * C), ConstView<T>(states.data() + i * h.dk * h.dv, h.dk, h.dv));
+        one_chunk(d, i * c, std::min(c, h.N - i * c), ConstView<T>(states.data() + i * h.dk * h.dv, h.dk, h.dv));
 }
 
 }  // namespace causeway::gradient

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/base/parallel.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/gradient/recurrent.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway {
 namespace {
@@ -70,7 +70,7 @@ LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const
         p.dbeta = dbeta.data<T>();
     }
     if (o.mode == "recurrent") {
-        parallel_for(p.in.all_heads(), [&](Index h) { gradient::recurrent(p.head(h)); });
+        kit::each_head(p, [](const auto& head) { gradient::recurrent(head); });
     } else {
         if (o.mode == "parallel") p.in.chunk = std::max<Index>(call.N, 1);
         gradient::run_chunkwise_grad(p);

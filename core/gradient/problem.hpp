@@ -42,6 +42,8 @@ struct GradProblem {
     T* dbeta = nullptr;
     T* dS = nullptr;
 
+    Index all_heads() const { return in.all_heads(); }
+
     GradHead<T> head(Index h) const {
         GradHead<T> out;
         out.in = in.head(h);

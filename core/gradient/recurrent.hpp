@@ -17,75 +17,115 @@ namespace causeway::gradient {
 //
 // O(N·dk·dv) time and, for the states, N·dk·dv memory: the oracle of the gradients.
 template <class T>
-void recurrent(const GradHead<T>& d) {
-    using std::exp;
-    const gated::Head<T>& h = d.in;
-    const Index rows = h.dk;
-    Scratch<T> decayed(h.N * rows, h.dv), S(rows, h.dv), X(h.beta ? h.N : 0, h.dv), u(1, h.dv), du(1, h.dv),
-        back(1, rows);
-    const auto gate = [&](Index t, Index c) {
-        return h.gates == 0 ? T(1) : T(exp(h.g[t * h.gates + (h.gates == 1 ? 0 : c)]));
-    };
-    const auto write = [&](Index t) {  // u_t
-        u = h.V().row(t);
-        for (Index j = 0; h.beta && j < h.dv; ++j) u(0, j) = h.beta[t] * X(t, j);
-    };
+class Recurrent {
+public:
+    explicit Recurrent(const GradHead<T>& d)
+        : d_(d),
+          h_(d.in),
+          decayed_(h_.N * h_.dk, h_.dv),
+          S_(h_.dk, h_.dv),
+          X_(h_.beta ? h_.N : 0, h_.dv),
+          u_(1, h_.dv),
+          du_(1, h_.dv),
+          back_(1, h_.dk),
+          R_(d.dState()) {}
 
-    S = h.state();
-    for (Index t = 0; t < h.N; ++t) {  // the forward pass: S' and x of every token
-        interrupt::check();
-        for (Index c = 0; h.gates > 0 && c < rows; ++c) S.row(c) *= gate(t, c);
-        decayed.middleRows(t * rows, rows) = S;
-        if (h.beta) {
-            auto x = X.row(t);
-            du.setConstant(T(0));
-            add_product(du, h.K().row(t), S);
-            x = h.V().row(t) - du;
-        }
-        write(t);
-        add_product(S, h.K().row(t).transpose(), u);
+    void run() {
+        S_ = h_.state();
+        for (Index t = 0; t < h_.N; ++t) forward(t);
+        for (Index t = h_.N - 1; t >= 0; --t) backward(t);
     }
 
-    auto R = d.dState();
-    for (Index t = h.N - 1; t >= 0; --t) {
+private:
+    T gate(Index t, Index c) const {
+        using std::exp;
+        return h_.gates == 0 ? T(1) : T(exp(h_.g[t * h_.gates + (h_.gates == 1 ? 0 : c)]));
+    }
+
+    // S' of token t.
+    auto decayed(Index t) { return decayed_.middleRows(t * h_.dk, h_.dk); }
+
+    // u_t, from x_t.
+    void set_u(Index t) {
+        u_ = h_.V().row(t);
+        for (Index j = 0; h_.beta && j < h_.dv; ++j) u_(0, j) = h_.beta[t] * X_(t, j);
+    }
+
+    // The forward pass at token t: S', x and S_t.
+    void forward(Index t) {
         interrupt::check();
-        const auto k = h.K().row(t);
-        const auto before = decayed.middleRows(t * rows, rows);  // S'
-        write(t);
-        S = before;
-        add_product(S, k.transpose(), u);
-        for (Index i = 0; i < h.group; ++i) {
-            du = d.dOut(i).row(t) * h.scale;
-            auto dq = d.dQ(i).row(t);
-            dq.setConstant(T(0));
-            add_product(dq, du, S.transpose());
-            add_product(R, h.Q(i).row(t).transpose(), du);
+        for (Index c = 0; h_.gates > 0 && c < h_.dk; ++c) S_.row(c) *= gate(t, c);
+        decayed(t) = S_;
+        if (h_.beta) {
+            auto x = X_.row(t);
+            du_.setConstant(T(0));
+            add_product(du_, h_.K().row(t), S_);
+            x = h_.V().row(t) - du_;
         }
-        auto dk = d.dK().row(t);
+        set_u(t);
+        add_product(S_, h_.K().row(t).transpose(), u_);
+    }
+
+    // From R after token t to R before it, and the gradients of the token.
+    void backward(Index t) {
+        interrupt::check();
+        const auto k = h_.K().row(t);
+        set_u(t);
+        S_ = decayed(t);
+        add_product(S_, k.transpose(), u_);
+        through_outputs(t);
+        auto dk = d_.dK().row(t);
         dk.setConstant(T(0));
-        add_product(dk, u, R.transpose());
-        du.setConstant(T(0));
-        add_product(du, k, R);
-        if (h.beta) {
-            T sum(0);
-            for (Index j = 0; j < h.dv; ++j) sum += du(0, j) * X(t, j);
-            d.dbeta[t] = sum;
-            du *= h.beta[t];
-            back.setConstant(T(0));
-            add_product(back, du, before.transpose());
-            dk -= back;
-            back = -k;
-            add_product(R, back.transpose(), du);  // R is dS' from here on
-        }
-        d.dV().row(t) = du;
-        for (Index c = 0; c < h.gates; ++c) d.dG()(t, c) = T(0);
-        for (Index c = 0; h.gates > 0 && c < rows; ++c) {
-            T sum(0);
-            for (Index j = 0; j < h.dv; ++j) sum += R(c, j) * before(c, j);
-            d.dG()(t, h.gates == 1 ? 0 : c) += sum;
-            R.row(c) *= gate(t, c);
+        add_product(dk, u_, R_.transpose());
+        du_.setConstant(T(0));
+        add_product(du_, k, R_);
+        if (h_.beta) through_delta_rule(t);
+        d_.dV().row(t) = du_;
+        through_gates(t);
+    }
+
+    void through_outputs(Index t) {
+        for (Index i = 0; i < h_.group; ++i) {
+            du_ = d_.dOut(i).row(t) * h_.scale;
+            auto dq = d_.dQ(i).row(t);
+            dq.setConstant(T(0));
+            add_product(dq, du_, S_.transpose());
+            add_product(R_, h_.Q(i).row(t).transpose(), du_);
         }
     }
+
+    void through_delta_rule(Index t) {
+        T sum(0);
+        for (Index j = 0; j < h_.dv; ++j) sum += du_(0, j) * X_(t, j);
+        d_.dbeta[t] = sum;
+        du_ *= h_.beta[t];
+        back_.setConstant(T(0));
+        add_product(back_, du_, decayed(t).transpose());
+        d_.dK().row(t) -= back_;
+        back_ = -h_.K().row(t);
+        add_product(R_, back_.transpose(), du_);  // R is dS' from here on
+    }
+
+    void through_gates(Index t) {
+        const auto before = decayed(t);
+        for (Index c = 0; c < h_.gates; ++c) d_.dG()(t, c) = T(0);
+        for (Index c = 0; h_.gates > 0 && c < h_.dk; ++c) {
+            T sum(0);
+            for (Index j = 0; j < h_.dv; ++j) sum += R_(c, j) * before(c, j);
+            d_.dG()(t, h_.gates == 1 ? 0 : c) += sum;
+            R_.row(c) *= gate(t, c);
+        }
+    }
+
+    const GradHead<T>& d_;
+    const gated::Head<T>& h_;
+    Scratch<T> decayed_, S_, X_, u_, du_, back_;  // S' and x of every token; of one: S, u, du
+    View<T> R_;
+};
+
+template <class T>
+void recurrent(const GradHead<T>& d) {
+    Recurrent<T>(d).run();
 }
 
 }  // namespace causeway::gradient

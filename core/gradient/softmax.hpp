@@ -50,7 +50,7 @@ void softmax_gradient(const SoftmaxGradHead<T>& h) {
             dp[j] = product;
             if (m < p[j]) m = p[j];
         }
-        const T shift = softmax::shift_of(m);
+        const T shift = kit::shift_of(m);
         for (Index j = 0; j < n; ++j) p[j] = exp(p[j] - shift), l += p[j];
         for (Index j = 0; j < n; ++j) p[j] /= l, D += p[j] * dp[j];
         std::fill_n(dq, d, T(0));

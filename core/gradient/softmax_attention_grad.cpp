@@ -11,6 +11,7 @@
 #include "core/base/parallel.hpp"
 #include "core/gradient/softmax.hpp"
 #include "core/kit/exp.hpp"
+#include "core/kit/spread.hpp"
 #include "core/softmax/forms.hpp"
 
 namespace causeway {
@@ -23,7 +24,7 @@ constexpr Index strip = 16;  // rows of a tile on the diagonal that are taken to
 template <class T>
 class Tiles {
     static constexpr Index L = simd::lanes<T>;
-    using Matrix = Matrix<T>;
+    using Matrix = kit::Matrix<T>;
     using Part = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
     using ConstPart = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
 
@@ -50,13 +51,13 @@ public:
         const auto& in = h_.in;
         const auto [from, rows] = queries(query);
         const Index first = key * side, keys = std::min(side, in.M - first);
-        const Index most = std::min(keys, in.limit(from + rows - 1) - first);  // keys that the last row attends to
-        if (most <= 0) return;
+        const Index seen = std::min(keys, in.limit(from + rows - 1) - first);  // keys that the last row attends to
+        if (seen <= 0) return;
         interrupt::check();
-        const ConstPart Q = part(in.q, from, rows, in.d), K = part(in.k, first, most, in.d),
-                        V = part(in.v, first, most, in.dv), G = part(h_.dO, from, rows, in.dv);
-        Part S(P_.data(), rows, most, Eigen::OuterStride<>(side)),
-            dP(dS_.data(), rows, most, Eigen::OuterStride<>(side));
+        const ConstPart Q = part(in.q, from, rows, in.d), K = part(in.k, first, seen, in.d),
+                        V = part(in.v, first, seen, in.dv), G = part(h_.dO, from, rows, in.dv);
+        Part S(P_.data(), rows, seen, Eigen::OuterStride<>(side)),
+            dP(dS_.data(), rows, seen, Eigen::OuterStride<>(side));
         S.noalias() = Q * K.transpose();
         dP.noalias() = G * V.transpose();
         for (Index r = 0; r < rows; ++r) weigh(r, from + r, std::min(keys, in.limit(from + r) - first));
@@ -82,7 +83,7 @@ private:
     // read).
     void weigh(Index r, Index row, Index n) {
         const auto& in = h_.in;
-        const T shift = softmax::shift_of(in.m[row]), one_over = T(1) / in.l[row], D = D_[row];
+        const T shift = kit::shift_of(in.m[row]), one_over = T(1) / in.l[row], D = D_[row];
         T *p = P_.data() + r * side, *ds = dS_.data() + r * side;
         for (Index j = 0; j < n; j += L) {
             const simd::Vector<T> weight = simd::exp<T>(simd::load(p + j) * in.scale - shift) * one_over;
@@ -137,6 +138,8 @@ struct SoftmaxGradProblem {
     const T* dO = nullptr;
     T *dq = nullptr, *dk = nullptr, *dv = nullptr;
 
+    Index all_heads() const { return in.all_heads(); }
+
     SoftmaxGradHead<T> head(Index h) const {
         SoftmaxGradHead<T> out;
         out.in = in.head(h);
@@ -153,7 +156,7 @@ struct SoftmaxGradProblem {
 // way.
 template <class T>
 void run_flash_grad(const SoftmaxGradProblem<T>& p) {
-    const Index heads = p.in.all_heads(), rows = p.in.group * p.in.N;
+    const Index heads = p.all_heads(), rows = p.in.group * p.in.N;
     Buffer<T> D(heads * rows);
     parallel_for(heads, [&](Index h) {
         for (Index i = h * rows; i < (h + 1) * rows; ++i) {
@@ -217,7 +220,7 @@ SoftmaxGradient compute(const softmax::Sizes& c, const Tensor& q, const Tensor& 
     p.dO = dO.data<T>();
     p.dq = out.dq.template data<T>(), p.dk = out.dk.template data<T>(), p.dv = out.dv.template data<T>();
     if (o.method == "standard") {
-        parallel_for(p.in.all_heads(), [&](Index h) { softmax_gradient(p.head(h)); });
+        kit::each_head(p, [](const auto& head) { softmax_gradient(head); });
     } else {
         Tensor O, m, l;
         set_forward(c, p, forward, O, m, l);

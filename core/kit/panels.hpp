@@ -36,6 +36,16 @@ inline void each_row_tile(Index n, F&& f) {
     if (i < n) f(std::integral_constant<int, 1>{}, i);
 }
 
+// The same from the last row to the first.
+template <class F>
+inline void each_row_tile_reversed(Index n, F&& f) {
+    Index end = n;
+    for (; end >= tile_rows; end -= tile_rows) f(std::integral_constant<int, tile_rows>{}, end - tile_rows);
+    if (end >= 4) f(std::integral_constant<int, 4>{}, end - 4), end -= 4;
+    if (end >= 2) f(std::integral_constant<int, 2>{}, end - 2), end -= 2;
+    if (end >= 1) f(std::integral_constant<int, 1>{}, end - 1);
+}
+
 // f(vectors) for the columns left of a panel, rounded up to whole vectors of L.
 template <class F>
 inline void vectors_of_panel(Index columns, Index L, F&& f) {
@@ -87,6 +97,24 @@ void pack_transposed(const T* from, Index n, Index r, T* into) {
     }
 }
 
+// Panels [panel][rows][W] of a matrix of `columns` columns, transposed: panels [panel of rows][stride][W], where row j
+// of a panel is column j of the matrix; stride >= columns in whole vectors.
+template <class T>
+void transpose_panels(const T* from, Index rows, Index columns, T* into, Index stride) {
+    constexpr Index W = panel_width<T>, L = simd::lanes<T>;
+    for (Index at = 0; at < columns; at += L) {
+        const T* panel = from + at / W * W * rows + at % W;
+        for (Index e = 0; e < rows; e += L) {
+            simd::Vector<T> square[L];
+            for (Index k = 0; k < L; ++k)
+                square[k] = e + k < rows ? simd::load(panel + (e + k) * W) : simd::Vector<T>{};
+            simd::transpose<T>(square);
+            T* out = into + e / W * W * stride + e % W;
+            for (Index k = 0; k < L; ++k) simd::store(out + (at + k) * W, square[k]);
+        }
+    }
+}
+
 // t += X Y over the triangle on the diagonal, of R rows: the lower triangle of X, rows `stride` apart, and R rows of Y
 // in a panel.
 template <class T, int R, int NV>
@@ -118,7 +146,7 @@ inline void store_row(T* into, const simd::Vector<T> (&row)[NV], Index columns) 
 class Prefetch {
 public:
     void add(const void* from, std::size_t bytes) {
-        if (count_ == most) return;
+        if (count_ == max_ranges) return;
         ranges_[count_++] = {static_cast<const char*>(from), static_cast<const char*>(from) + bytes};
     }
     void clear() { count_ = 0; }
@@ -134,8 +162,8 @@ private:
     struct Range {
         const char *at, *end;
     };
-    static constexpr int most = 6;
-    Range ranges_[most];
+    static constexpr int max_ranges = 6;
+    Range ranges_[max_ranges];
     int count_ = 0;
 };
 

@@ -43,36 +43,36 @@ private:
     Buffer<T> powers_;
 };
 
-// S = B Cᵀ ⊙ M for a block of tokens, whose first rows and columns are the same token: the lower triangle is
+// A = B Cᵀ ⊙ M for a block of tokens, whose first rows and columns are the same token: the lower triangle is
 // computed, the upper set to zero. `powers` null: M is 0-1.
 template <class T, class BlockB, class BlockC>
-void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> S, const BlockB& B, const BlockC& C,
+void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> A, const BlockB& B, const BlockC& C,
                     const Powers<T>* powers) {
     const Index n = B.rows();
-    S.setConstant(T(0));
+    A.setConstant(T(0));
     if constexpr (std::is_floating_point_v<T>) {
-        S.noalias() = B * C.transpose();
-        S.template triangularView<Eigen::StrictlyUpper>().setZero();
+        A.noalias() = B * C.transpose();
+        A.template triangularView<Eigen::StrictlyUpper>().setZero();
     } else {
-        for (Index i = 0; i < n; ++i) add_product(S.row(i).head(i + 1), B.row(i), C.topRows(i + 1).transpose());
+        for (Index i = 0; i < n; ++i) add_product(A.row(i).head(i + 1), B.row(i), C.topRows(i + 1).transpose());
     }
     if (!powers) return;
     for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j <= i; ++j) S(i, j) *= (*powers)[i - j];
+        for (Index j = 0; j <= i; ++j) A(i, j) *= (*powers)[i - j];
 }
 
-// O += S V, S lower triangular; what stands above its diagonal is not read, so an Inf or NaN of a later token never
+// O += A V, A lower triangular; what stands above its diagonal is not read, so an Inf or NaN of a later token never
 // meets an earlier row, not even times zero. In strips of rows: what is left of the triangle on the diagonal is one
 // product.
-template <class Y, class S, class X>
-void add_lower_product(Y&& O, const S& s, const X& V) {
+template <class Y, class L, class X>
+void add_lower_product(Y&& O, const L& A, const X& V) {
     using T = typename std::decay_t<Y>::Scalar;
     constexpr Index strip = std::is_floating_point_v<T> ? 16 : 1;
-    for (Index start = 0; start < s.rows(); start += strip) {
-        const Index n = std::min(strip, s.rows() - start);
-        if (start > 0) add_product(O.middleRows(start, n), s.block(start, 0, n, start), V.topRows(start));
+    for (Index start = 0; start < A.rows(); start += strip) {
+        const Index n = std::min(strip, A.rows() - start);
+        if (start > 0) add_product(O.middleRows(start, n), A.block(start, 0, n, start), V.topRows(start));
         for (Index i = start; i < start + n; ++i)
-            for (Index j = start; j <= i; ++j) O.row(i) += s(i, j) * V.row(j);
+            for (Index j = start; j <= i; ++j) O.row(i) += A(i, j) * V.row(j);
     }
 }
 

@@ -78,7 +78,7 @@ Tensor hessian(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const 
         const Row query(Q.data<T>() + row * c.d, c.d), source(Z.data<T>() + row * c.dv, c.dv),
             mean(pass.O.template data<T>() + row * c.dv, c.dv);
         View<T> H(out.data<T>() + row * c.dv * c.dv, c.dv, c.dv);
-        const T shift = softmax::shift_of(pass.m.template data<T>()[row]), sum = pass.l.template data<T>()[row];
+        const T shift = shift_of(pass.m.template data<T>()[row]), sum = pass.l.template data<T>()[row];
         Scratch<T> centred(1, c.dv);
         for (Index j = 0; j < c.M; ++j) {
             const Row value(V.data<T>() + (head * c.M + j) * c.dv, c.dv);

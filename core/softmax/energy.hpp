@@ -1,4 +1,4 @@
-// The energy whose gradient is attention (004, Section 4 and Appendix C): for a query q_i with a source ζ_i
+// The energy whose gradient is attention (tree, Section 4 and Appendix C): for a query q_i with a source ζ_i
 //
 //   F_i(ζ_i) = log Σ_j exp(scale · q_i·k_j + ζ_i·v_j),   F_tot = Σ_i F_i            (eq. 6, 25, 27, 28)
 //   ∂F_i/∂ζ_i = Σ_j P_ij v_j,   P_ij = exp(scale · q_i·k_j + ζ_i·v_j - F_i)          at ζ = 0: attention (Observation

@@ -1,214 +1,25 @@
-// A block of queries against tiles of 64 keys, on register tiles (core/kit/panels.hpp). For a few rows of queries at
-// a time: their scores of the tile, new maxima and exponentials, then their rows of the output; all of it in the
-// first-level cache, with the tile packed once a block. Keys past the last one a row attends to meet neither its
-// maximum nor its output, not even times zero: Inf and NaN of later tokens stay causal.
+// Flash attention over all heads and threads: blocks of queries, and where there are few of them parts of the keys,
+// each through the online softmax of core/kit/online_softmax.hpp.
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
-#include "core/kit/exp.hpp"
-#include "core/kit/panels.hpp"
 #include "core/softmax/forms.hpp"
 #include "core/softmax/standard.hpp"
 
 namespace causeway::softmax {
 namespace {
 
-constexpr Index block_rows =
-    part_rows;                 // queries a task takes through its keys: what a tile costs to pack is shared by them
-constexpr Index few_rows = 3;  // up to so many queries, packing the tiles would cost more than it saves
-constexpr Index enough_tasks = 64;  // with fewer blocks of queries than that, their keys are split
-constexpr Index least_keys = 1024;  // into parts of at least so many
-
-template <class T>
-class Block {
-    using Vec = simd::Vector<T>;
-    static constexpr Index L = simd::lanes<T>;
-    static constexpr Index W = panel_width<T>;
-    static constexpr Index tile_keys = 64;
-    static_assert(tile_keys % W == 0);
-
-public:
-    // Rows [from, to) of the head.
-    Block(const Head<T>& h, Index from, Index to)
-        : h_(h),
-          from_(from),
-          rows_(to - from),
-          few_(rows_ <= few_rows),
-          in_place_(few_ && h.dv % L == 0),
-          keys_(few_ ? 0 : h.d * tile_keys),
-          values_(in_place_ ? 0 : panels<T>(h.dv) * W * tile_keys),
-          O_(rows_ * panels<T>(h.dv) * W),
-          m_(rows_),
-          l_(rows_) {
-        if (!in_place_) std::fill_n(values_.data(), values_.size(), T(0));
-    }
-
-    // The keys [first, last).
-    void run(Index first, Index last) {
-        std::fill_n(O_.data(), O_.size(), T(0));
-        std::fill_n(m_.data(), rows_, -std::numeric_limits<T>::infinity());
-        std::fill_n(l_.data(), rows_, T(0));
-        const Index end = from_ + rows_;
-        for (Index key = first; key < last; key += tile_keys) {
-            interrupt::check();
-            key_ = key;
-            count_ = std::min(tile_keys, last - key);
-            const T* V = h_.v + key * h_.dv;
-            if (!few_) pack_transposed(h_.k + key * h_.d, count_, h_.d, keys_.data());
-            if (!in_place_) pack_rows(V, count_, h_.dv, h_.dv, values_.data(), tile_keys);
-            if (!h_.causal || h_.N == 1) {
-                rows(from_, end);
-            } else {  // limits ascend within a head of q
-                for (Index at = from_; at < end;) {
-                    const Index next = std::min(end, (at / h_.N + 1) * h_.N);
-                    const Index skipped = std::clamp<Index>(key - h_.limit(at) + 1, 0, next - at);
-                    rows(at + skipped, next);
-                    at = next;
-                }
-            }
-        }
-    }
-
-    // Numerators, or with `divide` outputs [rows, dv], maxima and sums.
-    void write(T* O, T* m, T* l, bool divide) const {
-        for (Index row = 0; row < rows_; ++row) {
-            T* o = O + row * h_.dv;
-            for (Index at = 0; at < h_.dv; at += W)
-                std::copy_n(O_.data() + at * rows_ + row * W, std::min(W, h_.dv - at), o + at);
-            if (divide)
-                for (Index e = 0; e < h_.dv; ++e) o[e] /= l_[row];
-        }
-        std::copy_n(m_.data(), rows_, m);
-        std::copy_n(l_.data(), rows_, l);
-    }
-
-private:
-    void rows(Index from, Index to) {
-        each_row_tile(to - from, [&](auto count, Index i) { tile<decltype(count)::value>(from + i); });
-    }
-
-    // Rows row ... row + R - 1, all of which attend to a key of the tile.
-    template <int R>
-    void tile(Index row) {
-        Index limit[R];  // keys of the tile that a row attends to
-        for (int r = 0; r < R; ++r) limit[r] = std::min(count_, h_.limit(row + r) - key_);
-        alignas(64) T P[R * tile_keys];
-        alignas(64) T factor[R];
-        if (few_) few_scores<R>(row, limit[R - 1], P);
-        else scores<R>(row, limit[R - 1], P);
-        for (int r = 0; r < R; ++r)
-            factor[r] = weigh(P + r * tile_keys, limit[r], m_[row - from_ + r], l_[row - from_ + r]);
-        for (Index at = 0; at < h_.dv; at += W)
-            vectors_of_panel(h_.dv - at, L,
-                             [&](auto vectors) { add<R, decltype(vectors)::value>(row, at, P, limit, factor); });
-    }
-
-    template <int R>
-    void scores(Index row, Index n, T* P) const {
-        for (Index key = 0; key < n; key += W) {
-            vectors_of_panel(n - key, L, [&](auto vectors) {
-                constexpr int NV = decltype(vectors)::value;
-                simd::Tile<T, R, NV> t;
-                t.clear();
-                t.multiply(h_.q + row * h_.d, h_.d, 1, keys_.data() + key * h_.d, W, h_.d);
-                for (int r = 0; r < R; ++r)
-                    for (int v = 0; v < NV; ++v) simd::store(P + r * tile_keys + key + v * L, t.acc[r][v] * h_.scale);
-            });
-        }
-    }
-
-    // The same without packed keys: inner products of as many keys as there are lanes at a time.
-    template <int R>
-    void few_scores(Index row, Index n, T* P) const {
-        for (Index key = 0; key < n; key += L) {
-            for (int r = 0; r < R; ++r) {
-                const T* q = h_.q + (row + r) * h_.d;
-                Vec sums[L] = {};
-                const auto step = [&](auto&& load, Index e) __attribute__((always_inline)) {
-                    const Vec x = load(q + e);
-#pragma GCC unroll 16
-                    for (Index i = 0; i < L; ++i)
-                        sums[i] += x * load(h_.k + (key_ + std::min(key + i, n - 1)) * h_.d + e);
-                };
-                Index e = 0;
-                for (; e + L <= h_.d; e += L) step([](const T* p) { return simd::load(p); }, e);
-                if (e < h_.d) step([&](const T* p) { return simd::load_part(p, h_.d - e); }, e);
-                simd::store(P + r * tile_keys + key, simd::sums<T>(sums) * h_.scale);
-            }
-        }
-    }
-
-    // Scores become weights e^{s - m} with the new maximum m, and join the sum l; returns what all before is multiplied
-    // by.
-    static T weigh(T* P, Index n, T& m, T& l) {
-        const Index end = simd::padded<T>(n);
-        std::fill(P + n, P + end, -std::numeric_limits<T>::infinity());
-        Vec most = simd::load(P);
-        for (Index j = L; j < end; j += L) {
-            const Vec s = simd::load(P + j);
-            most = most < s ? s : most;
-        }
-        const T before = m, highest = simd::maximum<T>(most);
-        if (m < highest) m = highest;
-        const T shift = shift_of(m);
-        Vec sum = {};
-        for (Index j = 0; j < end; j += L) {
-            const Vec p = simd::exp<T>(simd::load(P + j) - shift);
-            sum += p;
-            simd::store(P + j, p);
-        }
-        const T factor = m == before ? T(1) : std::exp(before - shift);
-        l = l * factor + simd::sum<T>(sum);
-        return factor;
-    }
-
-    // Columns at, at + 1, ... of the numerators.
-    template <int R, int NV>
-    void add(Index row, Index at, const T* P, const Index* limit, const T* factor) {
-        simd::Tile<T, R, NV> t;
-        T* O = O_.data() + at * rows_ + (row - from_) * W;
-        for (int r = 0; r < R; ++r)
-            for (int v = 0; v < NV; ++v) t.acc[r][v] = simd::load(O + r * W + v * L) * factor[r];
-        const T* V = in_place_ ? h_.v + key_ * h_.dv + at : values_.data() + at * tile_keys;
-        const Index stride = in_place_ ? h_.dv : W;
-        t.multiply(P, tile_keys, 1, V, stride, limit[0]);
-        for (Index j = limit[0]; j < limit[R - 1]; ++j) {  // the triangle at the end of what the rows attend to
-            Vec value[NV];
-            for (int v = 0; v < NV; ++v) value[v] = simd::load(V + j * stride + v * L);
-#pragma GCC unroll 16
-            for (int r = 1; r < R; ++r)
-                if (j < limit[r])
-                    for (int v = 0; v < NV; ++v) t.acc[r][v] += P[r * tile_keys + j] * value[v];
-        }
-        for (int r = 0; r < R; ++r)
-            for (int v = 0; v < NV; ++v) simd::store(O + r * W + v * L, t.acc[r][v]);
-    }
-
-    const Head<T>& h_;
-    Index from_, rows_;
-    bool few_, in_place_;        // few_: keys are not packed; in_place_: values neither
-    Buffer<T> keys_, values_;    // panels of [d, keys], [keys, dv]
-    Buffer<T> O_;                // panels of [rows, dv]
-    Buffer<T> m_, l_;            // [rows]
-    Index key_ = 0, count_ = 0;  // the tile
-};
-
-// One more than the last key that any of the rows attends to.
-template <class T>
-Index last_key(const Head<T>& h, Index from, Index to) {
-    if (!h.causal || from / h.N != (to - 1) / h.N) return h.M;
-    return h.limit(to - 1);
-}
+constexpr Index enough_tasks = 64;     // with fewer blocks of queries than that, their keys are split
+constexpr Index min_part_keys = 1024;  // into parts of at least so many
 
 // Numerators and sums of the parts of the keys, with the maxima they stand for, become the outputs of a row.
 template <class T>
 void merge(const Head<T>& h, Index row, Index parts, Index stride, const T* O, const T* m, const T* l) {
-    T most = m[0];
+    T largest = m[0];
     for (Index p = 1; p < parts; ++p)
-        if (most < m[p * stride]) most = m[p * stride];
-    const T shift = shift_of(most);
+        if (largest < m[p * stride]) largest = m[p * stride];
+    const T shift = shift_of(largest);
     T* o = h.O + row * h.dv;
     std::fill_n(o, h.dv, T(0));
     T sum(0);
@@ -218,14 +29,15 @@ void merge(const Head<T>& h, Index row, Index parts, Index stride, const T* O, c
         for (Index e = 0; e < h.dv; ++e) o[e] += O[p * stride * h.dv + e] * factor;
     }
     for (Index e = 0; e < h.dv; ++e) o[e] /= sum;
-    h.m[row] = most, h.l[row] = sum;
+    h.m[row] = largest, h.l[row] = sum;
 }
 
 }  // namespace
 
 template <class T>
 void run_flash(const Problem<T>& p) {
-    const Index rows = p.group * p.N, blocks = (rows + block_rows - 1) / block_rows, tasks = p.all_heads() * blocks;
+    const Index rows = p.group * p.N, blocks = (rows + max_softmax_rows - 1) / max_softmax_rows,
+                tasks = p.all_heads() * blocks;
     if (tasks == 0) return;
     if (p.M == 0) {
         std::fill_n(p.O, p.all_heads() * rows * p.dv, T(0));
@@ -234,7 +46,7 @@ void run_flash(const Problem<T>& p) {
         return;
     }
     // Depends on the sizes alone, so that the sums are the same for every number of threads.
-    const Index parts = std::clamp<Index>(p.M / least_keys, 1, std::max<Index>(enough_tasks / tasks, 1));
+    const Index parts = std::clamp<Index>(p.M / min_part_keys, 1, std::max<Index>(enough_tasks / tasks, 1));
     const Index part_keys = ((p.M + parts - 1) / parts + 63) / 64 * 64;
     const Index all = p.all_heads() * rows;
     Buffer<T> O(parts > 1 ? parts * all * p.dv : 0), m(parts > 1 ? parts * all : 0), l(parts > 1 ? parts * all : 0);
@@ -242,15 +54,13 @@ void run_flash(const Problem<T>& p) {
         const Index part = task % parts,
                     index = tasks - 1 - task / parts;  // the last blocks of a head have the most to do
         const Head<T> h = p.head(index / blocks);
-        const Index from = index % blocks * block_rows, to = std::min(rows, from + block_rows);
-        Block<T> block(h, from, to);
-        const Index last = last_key(h, from, to);
-        block.run(part * part_keys, std::min(last, (part + 1) * part_keys));
+        const Index from = index % blocks * max_softmax_rows, to = std::min(rows, from + max_softmax_rows);
+        const Index first = part * part_keys, last = first + part_keys;
         if (parts == 1) {
-            block.write(h.O + from * p.dv, h.m + from, h.l + from, true);
+            online_softmax(h, from, to, first, last, true, h.O + from * p.dv, h.m + from, h.l + from);
         } else {
             const Index at = part * all + index / blocks * rows + from;
-            block.write(O.data() + at * p.dv, m.data() + at, l.data() + at, false);
+            online_softmax(h, from, to, first, last, false, O.data() + at * p.dv, m.data() + at, l.data() + at);
         }
     });
     if (parts == 1) return;
@@ -261,13 +71,6 @@ void run_flash(const Problem<T>& p) {
             merge(h, row, parts, all, O.data() + at * p.dv, m.data() + at, l.data() + at);
         }
     });
-}
-
-template <class T>
-void run_part(const Head<T>& h, Index from, Index to, Index keys, T* O, T* m, T* l) {
-    Block<T> block(h, from, to);
-    block.run(0, std::min(last_key(h, from, to), keys));
-    block.write(O, m, l, false);
 }
 
 template <class T>
@@ -282,8 +85,6 @@ void run_standard(const Problem<T>& p) {
 
 template void run_flash<float>(const Problem<float>&);
 template void run_flash<double>(const Problem<double>&);
-template void run_part<float>(const Head<float>&, Index, Index, Index, float*, float*, float*);
-template void run_part<double>(const Head<double>&, Index, Index, Index, double*, double*, double*);
 template void run_standard<float>(const Problem<float>&);
 template void run_standard<double>(const Problem<double>&);
 

@@ -1,5 +1,5 @@
-// Online softmax over tiles of keys: never more scores than those of a tile (004, Section 3; Rabe & Staats 2021; Dao et
-// al. 2022). A tile of scores with a new maximum m' scales what was summed before by e^{m - m'}.
+// Online softmax over tiles of keys: never more scores than those of a tile (tree, Section 3; Rabe & Staats 2021; Dao
+// et al. 2022). A tile of scores with a new maximum m' scales what was summed before by e^{m - m'}.
 #pragma once
 
 #include <cmath>

@@ -11,16 +11,6 @@ namespace causeway::softmax {
 template <class T>
 void run_flash(const Problem<T>&);
 
-// At most this many rows at a time go through run_part.
-inline constexpr Index part_rows = 192;
-
-// Rows [from, to) of a head, to - from <= part_rows, over its keys 0 ... keys - 1 alone, on the calling thread:
-// numerators Σ_j e^{s_ij - m_i} v_j in O [rows, dv], m and l [rows]; of a row that attends to none of them 0, -Inf and
-// 0. h.limit, of which M may be larger than the keys that are there, says which keys a row attends to; h.O, h.m and h.l
-// are not used. O(rows·keys·(d + dv)) time, memory of a tile. Throws OutOfMemory, Interrupted, Timeout.
-template <class T>
-void run_part(const Head<T>& h, Index from, Index to, Index keys, T* O, T* m, T* l);
-
 // The definition, rows spread over the threads.
 template <class T>
 void run_standard(const Problem<T>&);

@@ -1,4 +1,5 @@
-// What softmax attention computes (004, Section 3, eq. 16), with the scores shifted by their maximum (004, Appendix F):
+// What softmax attention computes (tree, Section 3, eq. 16), with the scores shifted by their maximum (tree, Appendix
+// F):
 //
 //   s_ij = scale · q_i·k_j                          for the keys j that query i attends to
 //   m_i  = max_j s_ij,   l_i = Σ_j e^{s_ij - m_i}
@@ -10,34 +11,19 @@
 
 #include <limits>
 
+#include "core/kit/online_softmax.hpp"
 #include "core/kit/views.hpp"
 
 namespace causeway::softmax {
 
 using namespace kit;  // views, products and panels by their plain names
 
-// A score of -Inf has no weight, whatever the others are: a maximum of -Inf must not be subtracted from itself.
+// One head, and where its outputs go.
 template <class T>
-inline T shift_of(const T& m) {
-    return m == T(-std::numeric_limits<double>::infinity()) ? T(0) : m;
-}
-
-// One head of keys and values with the queries of the `group` heads that share it, which lie one after the other.
-template <class T>
-struct Head {
-    Index rows = 0, N = 0, M = 0;  // rows = group · N
-    Index d = 0, dv = 0;
-    bool causal = false;
-    const T* q = nullptr;  // [group, N, d]
-    const T* k = nullptr;  // [M, d]
-    const T* v = nullptr;  // [M, dv]
-    T* O = nullptr;        // [group, N, dv], like the next two not read
-    T* m = nullptr;        // [group, N]
-    T* l = nullptr;        // [group, N]
-    T scale = T(1);
-
-    // Number of keys that a row attends to: the first ones.
-    Index limit(Index row) const { return causal ? row % N + M - N + 1 : M; }
+struct Head : AttentionHead<T> {
+    T* O = nullptr;  // [group, N, dv], like the next two not read
+    T* m = nullptr;  // [group, N]
+    T* l = nullptr;  // [group, N]
 };
 
 // All heads of a call, checked and contiguous.

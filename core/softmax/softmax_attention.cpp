@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/kit/check.hpp"
+#include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
 #include "core/softmax/flash.hpp"
 #include "core/softmax/forms.hpp"
@@ -73,11 +74,10 @@ SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const 
     p.O = O.data(), p.m = m.data(), p.l = l.data();
     p.scale = c.scale;
     const CountsOfThisCall counts;
-    for (Index h = 0; h < p.all_heads(); ++h) {
-        const auto head = p.head(h);
+    each_head_in_turn(p, [&](const auto& head) {
         if (o.method == "flash") flash(head, default_tile, 0, head.rows);
         else standard(head, 0, head.rows);
-    }
+    });
     count += counted;
     return {from_counted(O, c.dtype, c.output),
             log_sum_exp(from_counted(m, c.compute, c.rows), from_counted(l, c.compute, c.rows))};

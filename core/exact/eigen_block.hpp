@@ -1,31 +1,31 @@
-// One block of the block methods by Eigen's products, as each_chunk of forms.hpp takes it.
+// One block of the block methods by Eigen's products, as each_carried_block takes it.
 #pragma once
 
 #include <optional>
 
-#include "core/exact/forms.hpp"
+#include "core/exact/carried_blocks.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {
 
 // Scores of the block, their product with V, products with the state before it and into the state after it. With
 // `normalize` all of them are of V' = [V, 1], copied for the block, and the last column divides.
-// Memory c² (+ cr with decay, + 2c(d+1) normalised).
+// Memory b² (+ br with decay, + 2b(d+1) normalised).
 template <class T>
-class BlockChunk {
+class EigenBlock {
 public:
-    BlockChunk(const Problem<T>& p, Index c)
+    EigenBlock(const Problem<T>& p, Index b)
         : p_(p),
           wide_(p.state_width()),
-          S_(std::min(c, p.N), std::min(c, p.N)),
-          scaled_(p.gamma ? std::min(c, p.N) : 0, p.r),
-          V_(p.normalize ? std::min(c, p.N) : 0, wide_),
-          P_(p.normalize ? std::min(c, p.N) : 0, wide_) {}
+          A_(std::min(b, p.N), std::min(b, p.N)),
+          scaled_(p.gamma ? std::min(b, p.N) : 0, p.r),
+          V_(p.normalize ? std::min(b, p.N) : 0, wide_),
+          P_(p.normalize ? std::min(b, p.N) : 0, wide_) {}
 
     static Index state_size(const Problem<T>& p) { return p.r * p.state_width(); }
 
     void load(Index head, Index start, Index n) {
-        if (head != head_ && p_.gamma) powers_.emplace(p_.decay_of(head), S_.rows() + 1);
+        if (head != head_ && p_.gamma) powers_.emplace(p_.decay_of(head), A_.rows() + 1);
         head_ = head, start_ = start, n_ = n;
         if (!p_.normalize) return;
         const Head<T> h = p_.head(head_);
@@ -35,21 +35,21 @@ public:
 
     void scores() {
         const Head<T> h = p_.head(head_);
-        masked_product<T>(S_.topLeftCorner(n_, n_), h.B.middleRows(start_, n_), h.C.middleRows(start_, n_),
+        masked_product<T>(A_.topLeftCorner(n_, n_), h.B.middleRows(start_, n_), h.C.middleRows(start_, n_),
                           powers_ ? &*powers_ : nullptr);
     }
 
-    void output(const T* U) {
+    void output(const T* S) {
         const Head<T> h = p_.head(head_);
         T* const into = p_.O + (head_ * p_.N + start_) * p_.d;
         View<T> P(p_.normalize ? P_.data() : into, n_, wide_);
         P.setZero();
-        add_lower_product(P, S_.topLeftCorner(n_, n_), values());
-        if (U && powers_) {
+        add_lower_product(P, A_.topLeftCorner(n_, n_), values());
+        if (S && powers_) {
             for (Index i = 0; i < n_; ++i) scaled_.row(i) = h.B.row(start_ + i) * (*powers_)[i + 1];
-            P.noalias() += scaled_.topRows(n_) * ConstView<T>(U, p_.r, wide_);
-        } else if (U) {
-            P.noalias() += h.B.middleRows(start_, n_) * ConstView<T>(U, p_.r, wide_);
+            P.noalias() += scaled_.topRows(n_) * ConstView<T>(S, p_.r, wide_);
+        } else if (S) {
+            P.noalias() += h.B.middleRows(start_, n_) * ConstView<T>(S, p_.r, wide_);
         }
         if (!p_.normalize) return;
         for (Index i = 0; i < n_; ++i) View<T>(into + i * p_.d, 1, p_.d) = P.row(i).head(p_.d) / P(i, p_.d);
@@ -67,8 +67,8 @@ public:
     }
 
     T carry() const { return powers_ ? (*powers_)[n_] : T(1); }
-    void import_state(const T* from, T* U) const { std::copy_n(from, state_size(p_), U); }
-    void export_state(const T* U, T* into) const { std::copy_n(U, state_size(p_), into); }
+    void import_state(const T* from, T* S) const { std::copy_n(from, state_size(p_), S); }
+    void export_state(const T* S, T* into) const { std::copy_n(S, state_size(p_), into); }
 
 private:
     // V of the block, or V'.
@@ -78,7 +78,7 @@ private:
 
     const Problem<T>& p_;
     Index wide_;
-    Scratch<T> S_, scaled_, V_, P_;
+    Scratch<T> A_, scaled_, V_, P_;
     std::optional<Powers<T>> powers_;
     Index head_ = -1, start_ = 0, n_ = 0;
 };
