@@ -17,7 +17,7 @@ struct LowRankErrorOptions {
     std::map<std::string, Tensor>
         extras;               // what low_rank returned beside B and C: log_rows, query_block and key_block, exact_rows
     double tolerance = 1e-6;  // relative residual at which the iteration for an operator norm stops
-    Index iterations = 300;   // most steps of it
+    Index iterations = 300;   // at most so many steps of it
 };
 
 // A norm of the error Δ = A − Ã, A = exp(scale q kᵀ), of M ⊙ Δ, and of A and M ⊙ A themselves.
@@ -37,7 +37,7 @@ struct OutputError {
     double row_bound = 0, row_share = 0;
     double frobenius_bound = 0;  // max_i (√i diam_i / |d̃_i|) |A − Ã|_F (A10)
     double operator_bound = 0;   // 2 √N U_N |A − Ã|₂ R / min_i |d̃_i|, R the radius around the mean of v (A10)
-    double least_sum = 0;        // min_i |d̃_i| / d_i: how near a row sum comes to vanish
+    double min_sum = 0;          // min_i |d̃_i| / d_i: how near a row sum comes to vanish
 };
 
 struct LowRankError {

@@ -57,12 +57,12 @@ private:
 template <class T>
 double largest_exponent(const ConstView<T>& X, double longest) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
-    double most = -infinity;
+    double largest = -infinity;
     for (Index i = 0; i < X.rows(); ++i) {
         const double size = static_cast<double>(X.row(i).norm());
-        most = std::max(most, std::isfinite(size) ? longest * size - size * size / 2 : infinity);
+        largest = std::max(largest, std::isfinite(size) ? longest * size - size * size / 2 : infinity);
     }
-    return most;
+    return largest;
 }
 
 template <class T>
@@ -87,28 +87,28 @@ void favor(const Head<T>& h) {
         return *std::max_element(F.data() + i * F.cols(), F.data() + (i + 1) * F.cols());
     };
     View<T> B = h.B, C = h.C;
-    const double longest = omega.rowwise().norm().maxCoeff(), most_q = largest_exponent(h.Q, longest),
-                 most_k = largest_exponent(h.K, longest);
+    const double longest = omega.rowwise().norm().maxCoeff(), max_q = largest_exponent(h.Q, longest),
+                 max_k = largest_exponent(h.K, longest);
     if (h["rows"] == 0) {
-        const double half = h["stabilised"] != 0 ? (most_q - most_k) / 2 : 0;
+        const double half = h["stabilised"] != 0 ? (max_q - max_k) / 2 : 0;
         const T shift = static_cast<T>(half);
-        h.finite = std::max(most_q - half, most_k + half) <
-                   0.99 * std::log(static_cast<double>(std::numeric_limits<T>::max()));
+        h.finite =
+            std::max(max_q - half, max_k + half) < 0.99 * std::log(static_cast<double>(std::numeric_limits<T>::max()));
         exponents(h.Q, B, [&](Index i, T own) { exponentiate(B, i, own + shift); });
         exponents(h.K, C, [&](Index i, T own) { exponentiate(C, i, own - shift); });
         return;
     }
-    h.finite = std::isfinite(most_q + most_k);  // no exponent is above 0
-    Buffer<T> row_most(h.N()), row_own(h.N());
-    exponents(h.K, C, [&](Index i, T own) { row_own[i] = own, row_most[i] = largest(C, i) - own; });
-    const T most = *std::max_element(row_most.data(), row_most.data() + h.N());
+    h.finite = std::isfinite(max_q + max_k);  // no exponent is above 0
+    Buffer<T> row_max(h.N()), row_own(h.N());
+    exponents(h.K, C, [&](Index i, T own) { row_own[i] = own, row_max[i] = largest(C, i) - own; });
+    const T max_all = *std::max_element(row_max.data(), row_max.data() + h.N());
     each_block(h.N(), [&](Index first, Index n) {
-        for (Index i = first; i < first + n; ++i) exponentiate(C, i, row_own[i] + most);
+        for (Index i = first; i < first + n; ++i) exponentiate(C, i, row_own[i] + max_all);
     });
     exponents(h.Q, B, [&](Index i, T own) {
-        const T most_here = largest(B, i);
-        exponentiate(B, i, most_here);
-        h.extras[0][i] = static_cast<double>(most_here - own) + static_cast<double>(most);
+        const T max_here = largest(B, i);
+        exponentiate(B, i, max_here);
+        h.extras[0][i] = static_cast<double>(max_here - own) + static_cast<double>(max_all);
     });
 }
 
@@ -117,14 +117,14 @@ void favor(const Head<T>& h) {
 Method favor_method() {
     Method m;
     m.name = "favor+";
-    m.source = "Choromanski et al. 2021; 000 section 4.1";
+    m.source = "Choromanski et al. 2021; fleet section 4.1";
     m.formula = "exp(ωᵀx − |x|²/2) / √r";
     m.time = "O(Nrd)";
     m.rank = "number of random features";
     m.seeded = true;
-    m.otherwise = 256;
-    m.most = [](const Size&) { return Index{1} << 20; };
-    m.most_text = "the largest number of features";
+    m.default_rank = 256;
+    m.max_rank = [](const Size&) { return Index{1} << 20; };
+    m.max_rank_text = "the largest number of features";
     m.options = {
         {"orthogonal", 1, 0, 1, true, "directions in groups of d at right angles"},
         {"stabilised", 1, 0, 1, true, "B and C scaled against each other to similar sizes; B Cᵀ stays"},

@@ -17,9 +17,9 @@ void hedgehog(const Head<T>& h) {
     const auto features = [&](const ConstView<T>& X, View<T> F) {
         each_block(X.rows(), [&](Index first, Index n) {
             for (Index i = first; i < first + n; ++i) {
-                const T most = normalised ? X.row(i).cwiseAbs().maxCoeff() : T(0);
-                F.row(i).head(d).array() = (X.row(i).array() - most).exp();
-                F.row(i).tail(d).array() = (-X.row(i).array() - most).exp();
+                const T largest = normalised ? X.row(i).cwiseAbs().maxCoeff() : T(0);
+                F.row(i).head(d).array() = (X.row(i).array() - largest).exp();
+                F.row(i).tail(d).array() = (-X.row(i).array() - largest).exp();
                 if (normalised) F.row(i) /= F.row(i).sum();
             }
         });

@@ -64,15 +64,15 @@ void hyper(const Head<double>& h) {
 Method hyper_method() {
     Method m;
     m.name = "hyper";
-    m.source = "Han et al. 2023; 000 table 5";
+    m.source = "Han et al. 2023; fleet table 5";
     m.formula = "exp(q k_Jᵀ) N/r outside of the blocks that sorting by hash makes, exact inside";
     m.time = "O(N(r + block)d + N log N)";
     m.rank = "number of sampled columns";
     m.future = true;
     m.seeded = true;
-    m.otherwise = 64;
-    m.most = [](const Size&) { return Index{1} << 20; };
-    m.most_text = "the largest number of samples";
+    m.default_rank = 64;
+    m.max_rank = [](const Size&) { return Index{1} << 20; };
+    m.max_rank_text = "the largest number of samples";
     m.options = {{"lsh_num_projs", 7, 1, 30, false, "random projections of the hash"},
                  {"block", 64, 1, 1 << 20, false, "length of a block"}};
     m.extras = [](const Settings&) { return std::vector<std::string>{"query_block", "key_block"}; };

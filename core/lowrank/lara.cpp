@@ -26,19 +26,19 @@ namespace {
 Vector log_sums(const ConstView<double>& Q, const Matrix<double>& X) {
     constexpr Index block = 256;
     const Index blocks = (Q.rows() + block - 1) / block, r = X.rows();
-    Matrix<double> most(blocks, r), sum(blocks, r);
+    Matrix<double> largest(blocks, r), sum(blocks, r);
     each_block(
         Q.rows(),
         [&](Index first, Index n) {
             Matrix<double> scores = Q.middleRows(first, n) * X.transpose();
-            most.row(first / block) = scores.colwise().maxCoeff();
-            scores.rowwise() -= most.row(first / block);
+            largest.row(first / block) = scores.colwise().maxCoeff();
+            scores.rowwise() -= largest.row(first / block);
             sum.row(first / block) = scores.array().exp().colwise().sum();
         },
         block);
-    const Eigen::RowVectorXd top = most.colwise().maxCoeff();
-    most.rowwise() -= top;
-    return (top.array() + (sum.array() * most.array().exp()).colwise().sum().log()).transpose();
+    const Eigen::RowVectorXd top = largest.colwise().maxCoeff();
+    largest.rowwise() -= top;
+    return (top.array() + (sum.array() * largest.array().exp()).colwise().sum().log()).transpose();
 }
 
 void lara(const Head<double>& h) {
@@ -49,8 +49,8 @@ void lara(const Head<double>& h) {
     Vector ratio(r), beta(r);
     for (Index c = 0; c < r; ++c) {
         const Vector log_density = -(mu.rowwise() - omega.row(c)).rowwise().squaredNorm() / 2;
-        const double most = log_density.maxCoeff();
-        beta[c] = std::exp(log_density[c] - most) / (log_density.array() - most).exp().sum();
+        const double largest = log_density.maxCoeff();
+        beta[c] = std::exp(log_density[c] - largest) / (log_density.array() - largest).exp().sum();
         ratio[c] = -omega.row(c).squaredNorm() / 2 - log_density[c];
     }
     const bool specific = h["specific"] != 0;
@@ -59,17 +59,17 @@ void lara(const Head<double>& h) {
     // The columns of C get 1 as their largest entry, those of B the rest, so that neither overflows where B Cᵀ does
     // not.
     constexpr Index block = 256;
-    Matrix<double> most((h.N() + block - 1) / block, r);
+    Matrix<double> largest((h.N() + block - 1) / block, r);
     each_block(
         h.N(),
         [&](Index first, Index n) {
             auto c = C.middleRows(first, n);
             c.noalias() = h.K.middleRows(first, n) * omega.transpose();
             c.colwise() -= Vector(h.K.middleRows(first, n).rowwise().squaredNorm() / 2);
-            most.row(first / block) = c.colwise().maxCoeff();
+            largest.row(first / block) = c.colwise().maxCoeff();
         },
         block);
-    const Eigen::RowVectorXd top = most.colwise().maxCoeff(), factor = ratio.transpose() + top;
+    const Eigen::RowVectorXd top = largest.colwise().maxCoeff(), factor = ratio.transpose() + top;
     each_block(h.N(), [&](Index first, Index n) {
         auto b = B.middleRows(first, n), c = C.middleRows(first, n);
         c = (c.rowwise() - top).array().exp();
@@ -95,15 +95,15 @@ void lara(const Head<double>& h) {
 Method lara_method() {
     Method m;
     m.name = "lara";
-    m.source = "Zheng, Wang and Kong 2022; 000 section 4.1";
+    m.source = "Zheng, Wang and Kong 2022; fleet section 4.1";
     m.formula = "B = α N(ω; 0, I) / N(ω; q̃ + k̃, I) ξ(q, ω), C = ξ(k, ω)";
     m.time = "O(Nrd + r²d)";
     m.rank = "number of proposals, one random feature from each";
     m.future = true;
     m.seeded = true;
-    m.otherwise = 256;
-    m.most = [](const Size& s) { return s.N; };
-    m.most_text = "the length";
+    m.default_rank = 256;
+    m.max_rank = [](const Size& s) { return s.N; };
+    m.max_rank_text = "the length";
     m.options = {{"specific", 1, 0, 1, true,
                   "weights that depend on the query, as in the source; false: the balance heuristic alone, unbiased"}};
     m.f64 = lara;

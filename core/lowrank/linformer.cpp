@@ -43,9 +43,9 @@ Method linformer_method() {
     m.rank = "rows of the projection E of the length";
     m.future = true;
     m.seeded = true;
-    m.otherwise = 256;
-    m.most = [](const Size& s) { return s.N; };
-    m.most_text = "the length";
+    m.default_rank = 256;
+    m.max_rank = [](const Size& s) { return s.N; };
+    m.max_rank_text = "the length";
     m.options = {{"pooled", 0, 0, 1, true, "means of segments of keys in place of random combinations"}};
     m.f64 = linformer;
     return m;

@@ -85,6 +85,7 @@ double check_scale(const std::optional<double>& scale, Index d) {
 
 namespace {
 
+using kit::Scratch;
 using lowrank::Head;
 using lowrank::Method;
 using lowrank::Settings;
@@ -94,17 +95,17 @@ Settings settings_of(const Method& m, const LowRankOptions& o) {
     Settings settings;
     std::vector<std::string> names;
     for (const auto& option : m.options) {
-        settings[option.name] = option.otherwise;
+        settings[option.name] = option.default_value;
         names.push_back(option.name);
     }
     for (const auto& [name, value] : o.own) {
         const auto at = std::find(names.begin(), names.end(), name);
         if (at == names.end()) fail("lowrank: ", m.name, " has no option \"", name, "\"", did_you_mean(name, names));
         const auto& option = m.options[static_cast<std::size_t>(at - names.begin())];
-        if (!(value >= option.least && value <= option.most) || value != std::floor(value)) {
+        if (!(value >= option.min && value <= option.max) || value != std::floor(value)) {
             if (option.flag) fail(name, ": ", value, ", expected true or false");
-            fail(name, ": ", value, ", expected a whole number from ", static_cast<Index>(option.least), " to ",
-                 static_cast<Index>(option.most));
+            fail(name, ": ", value, ", expected a whole number from ", static_cast<Index>(option.min), " to ",
+                 static_cast<Index>(option.max));
         }
         settings[name] = value;
     }
@@ -113,16 +114,16 @@ Settings settings_of(const Method& m, const LowRankOptions& o) {
 
 Index rank_of(const Method& m, const Size& size, const Settings& settings, const LowRankOptions& o) {
     if (o.rank && *o.rank < 1) fail("rank: ", *o.rank, ", expected 1 or more");
-    if (m.otherwise == 0) {
+    if (m.default_rank == 0) {
         const Index columns = m.columns(size, settings);
         if (o.rank && *o.rank != columns)
             fail("rank: ", *o.rank, ", expected ", columns, " or nothing: ", m.name, " has ", m.rank, " for width ",
                  size.d);
         return columns;
     }
-    const Index most = m.most(size);
-    if (o.rank && *o.rank > most) fail("rank: ", *o.rank, ", expected at most ", most, ", ", m.most_text);
-    return o.rank.value_or(std::min(m.otherwise, most));
+    const Index max_rank = m.max_rank(size);
+    if (o.rank && *o.rank > max_rank) fail("rank: ", *o.rank, ", expected at most ", max_rank, ", ", m.max_rank_text);
+    return o.rank.value_or(std::min(m.default_rank, max_rank));
 }
 
 // The queries or keys of a head times the square root of the scale, as T.
@@ -131,7 +132,7 @@ void scaled(const Tensor& x, Index head, double root, Scratch<T>& out) {
     visit(x.dtype(), [&](auto zero) {
         const auto* from = x.data<decltype(zero)>() + head * out.size();
         T* to = out.data();
-        lowrank::each_block(
+        kit::each_block(
             out.size(),
             [&](Index first, Index n) {
                 for (Index i = first; i < first + n; ++i) to[i] = static_cast<T>(from[i]) * static_cast<T>(root);
@@ -183,7 +184,7 @@ bool run(const std::function<void(const Head<T>&)>& f, const Tensor& q, const Te
         for (const auto& [from, to] : {std::pair<const T*, float*>{b, out.B.data<float>()}, {c, out.C.data<float>()}}) {
             const T* source = from;
             float* target = to + h * N * r;
-            lowrank::each_block(
+            kit::each_block(
                 N * r,
                 [&](Index first, Index n) {
                     std::transform(source + first, source + first + n, target + first,

@@ -22,10 +22,10 @@ struct LowRank {
     std::map<std::string, Tensor> extras;  // [b, h, N] each, Float64: what a factorisation has beside B Cᵀ
 };
 
-// B Cᵀ ≈ exp(scale q kᵀ), or the method's own kernel (000 eq. 3). q, k [b, h, N, d], or without the leading dimensions;
-// one element type. Random numbers are functions of the seed and the head: not of the number of threads, nor of other
-// heads. Throws Error naming the argument, also for entries that are not finite and factors that would not be;
-// OutOfMemory, Interrupted, Timeout. Complexity: lowrank::Method::time for each head.
+// B Cᵀ ≈ exp(scale q kᵀ), or the method's own kernel (fleet eq. 3). q, k [b, h, N, d], or without the leading
+// dimensions; one element type. Random numbers are functions of the seed and the head: not of the number of threads,
+// nor of other heads. Throws Error naming the argument, also for entries that are not finite and factors that would not
+// be; OutOfMemory, Interrupted, Timeout. Complexity: lowrank::Method::time for each head.
 LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& = {});
 
 namespace lowrank {

@@ -51,14 +51,14 @@ void nystrom(const Head<double>& h) {
 Method nystrom_method() {
     Method m;
     m.name = "nystrom";
-    m.source = "Xiong et al. 2021; Razavi et al. 2014; 000 section 4.1";
+    m.source = "Xiong et al. 2021; Razavi et al. 2014; fleet section 4.1";
     m.formula = "exp(q k̃ᵀ) exp(q̃ k̃ᵀ)⁺ exp(q̃ kᵀ)";
     m.time = "O(Nrd + Nr² + r³)";
     m.rank = "number of landmarks, means of segments";
     m.future = true;
-    m.otherwise = 64;
-    m.most = [](const Size& s) { return s.N; };
-    m.most_text = "the length";
+    m.default_rank = 64;
+    m.max_rank = [](const Size& s) { return s.N; };
+    m.max_rank_text = "the length";
     m.options = {{"iterations", 0, 0, 100, false,
                   "steps of the iterative pseudo-inverse (6 in the source); 0: by singular values"}};
     m.f64 = nystrom;

@@ -36,8 +36,8 @@ PseudoInverse pseudo_inverse(const Matrix<double>& X, double tolerance) {
     const dense::Singular svd = dense::singular(X);
     interrupt::check();
     const Vector& s = svd.s;
-    const double least = tolerance * s[0];
-    const Vector root = (s.array() > least).select(s.array().rsqrt(), 0.0);
+    const double min_kept = tolerance * s[0];
+    const Vector root = (s.array() > min_kept).select(s.array().rsqrt(), 0.0);
     return {svd.V * root.asDiagonal(), root.asDiagonal() * svd.U.transpose()};
 }
 

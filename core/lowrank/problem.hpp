@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/parallel.hpp"
+#include "core/kit/spread.hpp"
 #include "core/kit/views.hpp"
 #include "core/tensor/random.hpp"
 
@@ -21,8 +21,8 @@ using Vector = Eigen::VectorXd;
 // What may be set beside rank, seed and scale. Truth values are 0 and 1.
 struct Option {
     std::string name;
-    double otherwise;  // where it is not given
-    double least, most;
+    double default_value;  // where it is not given
+    double min, max;
     bool flag = false;  // a truth value; otherwise a whole number
     std::string text;
 };
@@ -70,12 +70,6 @@ struct Head {
     Index r() const { return B.cols(); }
     double operator[](const char* option) const { return settings.at(option); }
 };
-
-// f(first row, rows) for blocks of rows, spread over the threads.
-template <class F>
-void each_block(Index N, F&& f, Index block = 256) {
-    parallel_for((N + block - 1) / block, [&](Index i) { f(i * block, std::min(block, N - i * block)); });
-}
 
 // Y = exp(Q Kᵀ) X in tiles, never the whole matrix. Q [M, d], K [N, d], X [N, l], Y [M, l]. O(MN(d + l)).
 void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, const Matrix<double>& X, View<double> Y);

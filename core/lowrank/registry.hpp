@@ -19,14 +19,14 @@ struct Method {
     // Whether an entry of B Cᵀ depends on other tokens than its two (one number common to all rows of B, and its
     // inverse in C, does not count). Where it does (landmarks, samples, codes, singular vectors), masking B Cᵀ does not
     // make the output causal: it is meant for a prompt, whose tokens are all known, and nothing leaks into tokens
-    // generated after it (000 section 4.1, claims A12).
+    // generated after it (fleet section 4.1, claims A12).
     bool future = false;
     bool seeded = false;
-    bool values = false;  // takes the option v: values, whose lengths weigh the keys
-    Index otherwise = 0;  // rank where it is not given, at most `most`; 0: the rank follows from d alone
-    std::function<Index(const Size&)> most;                      // largest rank
-    std::string most_text;                                       // what that is: "the length"
-    std::function<Index(const Size&, const Settings&)> columns;  // with otherwise == 0: the rank
+    bool values = false;     // takes the option v: values, whose lengths weigh the keys
+    Index default_rank = 0;  // where none is given, at most max_rank; 0: the rank follows from d alone
+    std::function<Index(const Size&)> max_rank;                  // largest rank
+    std::string max_rank_text;                                   // what that is: "the length"
+    std::function<Index(const Size&, const Settings&)> columns;  // with default_rank == 0: the rank
     std::vector<Option> options;
     std::function<std::vector<std::string>(const Settings&)>
         extras;  // what is returned beside B and C, [N] numbers each

@@ -17,9 +17,9 @@ namespace {
 // max |x|²
 template <class T>
 T largest_square(const ConstView<T>& X) {
-    T most = 0;
-    for (Index i = 0; i < X.rows(); ++i) most = std::max(most, X.row(i).squaredNorm());
-    return most;
+    T largest = 0;
+    for (Index i = 0; i < X.rows(); ++i) largest = std::max(largest, X.row(i).squaredNorm());
+    return largest;
 }
 
 template <class T>
@@ -51,9 +51,9 @@ Method rfa_method() {
     m.time = "O(Nrd)";
     m.rank = "number of random features, even: a cosine and a sine for each direction";
     m.seeded = true;
-    m.otherwise = 256;
-    m.most = [](const Size&) { return Index{1} << 20; };
-    m.most_text = "the largest number of features";
+    m.default_rank = 256;
+    m.max_rank = [](const Size&) { return Index{1} << 20; };
+    m.max_rank_text = "the largest number of features";
     m.options = {{"orthogonal", 1, 0, 1, true, "directions in groups of d at right angles"}};
     m.check = [](const Size&, Index rank, const Settings&) {
         if (rank % 2 != 0) fail("rank: ", rank, ", expected an even number: a cosine and a sine for each direction");

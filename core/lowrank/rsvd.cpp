@@ -58,15 +58,15 @@ void rsvd(const Head<double>& h) {
 Method rsvd_method() {
     Method m;
     m.name = "rsvd";
-    m.source = "Halko, Martinsson and Tropp 2011; 000 section 2";
+    m.source = "Halko, Martinsson and Tropp 2011; fleet section 2";
     m.formula = "Q_Y Q_Yᵀ A, of it the largest singular values";
     m.time = "O(power · N²(r + d))";
     m.rank = "number of singular values kept";
     m.future = true;
     m.seeded = true;
-    m.otherwise = 64;
-    m.most = [](const Size& s) { return s.N; };
-    m.most_text = "the length";
+    m.default_rank = 64;
+    m.max_rank = [](const Size& s) { return s.N; };
+    m.max_rank_text = "the length";
     m.options = {{"oversample", 10, 0, 4096, false, "columns beyond the rank while the range is sought"},
                  {"power", 2, 0, 20, false, "power iterations"}};
     m.f64 = rsvd;

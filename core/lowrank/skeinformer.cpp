@@ -30,16 +30,16 @@ Vector log_row_sums(const Matrix<double>& Q, const ConstView<double>& K) {
     each_block(
         Q.rows(),
         [&](Index first, Index m) {
-            Vector most = Vector::Constant(m, -std::numeric_limits<double>::infinity()), sum = Vector::Zero(m);
+            Vector largest = Vector::Constant(m, -std::numeric_limits<double>::infinity()), sum = Vector::Zero(m);
             for (Index j = 0; j < K.rows(); j += tile) {
                 Matrix<double> scores =
                     Q.middleRows(first, m) * K.middleRows(j, std::min(tile, K.rows() - j)).transpose();
-                const Vector higher = most.cwiseMax(scores.rowwise().maxCoeff());
+                const Vector higher = largest.cwiseMax(scores.rowwise().maxCoeff());
                 scores.colwise() -= higher;
-                sum = sum.array() * (most - higher).array().exp() + scores.array().exp().rowwise().sum();
-                most = higher;
+                sum = sum.array() * (largest - higher).array().exp() + scores.array().exp().rowwise().sum();
+                largest = higher;
             }
-            out.segment(first, m) = most.array() + sum.array().log();
+            out.segment(first, m) = largest.array() + sum.array().log();
         },
         16);
     return out;
@@ -106,9 +106,9 @@ Method skeinformer_method() {
     m.future = true;
     m.seeded = true;
     m.values = true;
-    m.otherwise = 128;
-    m.most = [](const Size& s) { return s.N + 1; };
-    m.most_text = "the length and one";
+    m.default_rank = 128;
+    m.max_rank = [](const Size& s) { return s.N + 1; };
+    m.max_rank_text = "the length and one";
     m.options = {{"pilot", 0, 0, 1 << 20, false,
                   "queries from which the importance of keys is estimated; 0: as many as the rank"}};
     m.extras = [](const Settings&) { return std::vector<std::string>{"exact_rows"}; };

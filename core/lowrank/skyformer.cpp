@@ -52,9 +52,9 @@ Method skyformer_method() {
     m.rank = "number of landmarks, drawn from queries and keys";
     m.future = true;
     m.seeded = true;
-    m.otherwise = 128;
-    m.most = [](const Size& s) { return 2 * s.N; };
-    m.most_text = "twice the length";
+    m.default_rank = 128;
+    m.max_rank = [](const Size& s) { return 2 * s.N; };
+    m.max_rank_text = "twice the length";
     m.options = {
         {"gaussian", 0, 0, 1, true, "B Cᵀ ≈ exp(−scale |q−k|²/2), without the factors that make it exp(scale qᵀk)"}};
     m.f64 = skyformer;

@@ -37,18 +37,19 @@ void svd(const Head<double>& h) {
 Method svd_method() {
     Method m;
     m.name = "svd";
-    m.source = "Eckart and Young 1936; 000 section 2";
+    m.source = "Eckart and Young 1936; fleet section 2";
     m.formula = "U_r Σ_r V_rᵀ";
     m.time = "O(N³)";
     m.rank = "number of singular values kept";
     m.future = true;
-    m.otherwise = 64;
-    m.most = [](const Size& s) { return s.N; };
-    m.most_text = "the length";
+    m.default_rank = 64;
+    m.max_rank = [](const Size& s) { return s.N; };
+    m.max_rank_text = "the length";
     m.check = [](const Size& s, Index, const Settings&) {
-        constexpr Index most = 4096;
-        if (s.N > most)
-            fail("q: length ", s.N, ", expected at most ", most, ": svd forms the whole matrix; \"rsvd\" does not");
+        constexpr Index max_length = 4096;
+        if (s.N > max_length)
+            fail("q: length ", s.N, ", expected at most ", max_length,
+                 ": svd forms the whole matrix; \"rsvd\" does not");
     };
     m.f64 = svd;
     return m;

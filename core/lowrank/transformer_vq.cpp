@@ -119,10 +119,10 @@ Method transformer_vq_method() {
     m.rank = "number of codes";
     m.future = true;
     m.seeded = true;
-    m.otherwise = 64;
-    m.most = [](const Size& s) { return s.N; };
-    m.most_text = "the length";
-    m.options = {{"iterations", 20, 0, 10000, false, "most steps of Lloyd's iteration"}};
+    m.default_rank = 64;
+    m.max_rank = [](const Size& s) { return s.N; };
+    m.max_rank_text = "the length";
+    m.options = {{"iterations", 20, 0, 10000, false, "largest number of steps of Lloyd's iteration"}};
     m.extras = [](const Settings&) { return std::vector<std::string>{"code"}; };
     m.f64 = transformer_vq;
     return m;

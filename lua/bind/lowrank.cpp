@@ -34,15 +34,15 @@ int lowrank_method_list(lua_State* L) {
         set_field(L, "future", m.future);
         set_field(L, "seeded", m.seeded);
         set_field(L, "values", m.values);
-        if (m.otherwise > 0) set_field(L, "default_rank", m.otherwise);
+        if (m.default_rank > 0) set_field(L, "default_rank", m.default_rank);
         lua_newtable(L);
         lua_Integer i = 0;
         for (const auto& option : m.options) {
             lua_newtable(L);
             set_field(L, "name", option.name);
             set_field(L, "text", option.text);
-            if (option.flag) lua_pushboolean(L, option.otherwise != 0);
-            else lua_pushinteger(L, static_cast<lua_Integer>(option.otherwise));
+            if (option.flag) lua_pushboolean(L, option.default_value != 0);
+            else lua_pushinteger(L, static_cast<lua_Integer>(option.default_value));
             lua_setfield(L, -2, "default");
             lua_rawseti(L, -2, ++i);
         }
@@ -85,7 +85,7 @@ void push_error(lua_State* L, const LowRankError& e, bool mask) {
         set_field(L, "row_share", o.row_share);
         set_field(L, "frobenius_bound", o.frobenius_bound);
         set_field(L, "operator_bound", o.operator_bound);
-        set_field(L, "least_sum", o.least_sum);
+        set_field(L, "least_sum", o.min_sum);
     }
     lua_setfield(L, -2, "output");
 }

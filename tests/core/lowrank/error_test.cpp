@@ -99,7 +99,7 @@ TEST_CASE("output errors are those of the definition and keep the bounds of A9 a
         CHECK(e.error_masked <= e.row_bound);
         CHECK(e.row_bound <= e.frobenius_bound);
         CHECK(e.error_masked <= e.operator_bound);
-        CHECK(e.least_sum > 0);
+        CHECK(e.min_sum > 0);
     }
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("a row sum of 0 makes the error of the output and its bounds infinite,
         for (const double x : {out.error, out.error_masked, out.row_bound, out.frobenius_bound, out.operator_bound})
             CHECK(x == std::numeric_limits<double>::infinity());
         CHECK(out.row_share == 0);
-        CHECK(out.least_sum == 0);
+        CHECK(out.min_sum == 0);
         CHECK(std::isfinite(out.output_masked));
     }
 }

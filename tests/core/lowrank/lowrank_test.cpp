@@ -379,7 +379,7 @@ TEST_CASE("factors have their shape and type, follow the seed and not the thread
     const Threads restore;
     for (const auto& m : lowrank::methods()) {
         CAPTURE(m.name);
-        const Index rank = m.otherwise > 0 ? 20 : 0;
+        const Index rank = m.default_rank > 0 ? 20 : 0;
         for (DType type : {DType::f32, DType::f64, DType::bf16}) {
             const Tensor q = normal_tensor({2, 2, 300, 5}, 23, DType::f64, 0.5).to(type),
                          k = normal_tensor({2, 2, 300, 5}, 24, DType::f64, 0.5).to(type);
@@ -426,7 +426,7 @@ TEST_CASE("only the factorisations that say so look ahead", "[lowrank]") {
         CAPTURE(m.name);
         std::map<std::string, double> own;
         if (m.name == "favor+") own["stabilised"] = 0;  // its one factor cancels in B Cᵀ
-        const Index rank = m.otherwise > 0 ? 4 : 0;
+        const Index rank = m.default_rank > 0 ? 4 : 0;
         const Dense before = product(low_rank(m.name, q, k, rank_and_seed(rank, 1, own))),
                     after = product(low_rank(m.name, q2, k2, rank_and_seed(rank, 1, own)));
         const double change = (before - after).topLeftCorner(16, 16).norm() / before.topLeftCorner(16, 16).norm();
@@ -496,7 +496,7 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
         } else if (m.name != "hedgehog") {
             refused(m.name, huge, huge, {}, "q: the factors overflow, expected smaller queries, keys or scale");
         }
-        if (m.otherwise == 0) continue;
+        if (m.default_rank == 0) continue;
         const Index rank = m.name == "rfa" ? 8 : 7;
         const LowRank f = low_rank(m.name, wide, wide, rank_and_seed(rank));
         CHECK(f.B.shape() == Shape{1, 2, 50, rank});
