@@ -35,7 +35,7 @@ struct Memory {
         peak[static_cast<std::size_t>(kind)] = std::max(peak[static_cast<std::size_t>(kind)], held);
         peak_total = std::max(peak_total, total), peak_bytes = std::max(peak_bytes, bytes);
     }
-    Index most(Held kind) const { return peak[static_cast<std::size_t>(kind)]; }
+    Index peak_of(Held kind) const { return peak[static_cast<std::size_t>(kind)]; }
 };
 
 // One step of a worker: floating-point operations, elements read and written, kernels or library calls that a device

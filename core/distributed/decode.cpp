@@ -1,16 +1,14 @@
 #include "core/distributed/decode.hpp"
 
-#include <array>
-#include <bit>
+#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <type_traits>
 
 #include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
+#include "core/distributed/decode_mpi.hpp"
 #include "core/distributed/devices.hpp"
 #include "core/distributed/mpi.hpp"
-#include "core/distributed/ring.hpp"
+#include "core/distributed/plan.hpp"
 #include "core/distributed/threads.hpp"
 #include "core/kit/check.hpp"
 
@@ -18,10 +16,6 @@ namespace causeway {
 
 using namespace distributed;
 using namespace kit;
-
-const std::vector<std::string> decode_topologies{"auto",     "recursive-doubling", "halving-doubling", "ring",
-                                                 "binomial", "all-gather",         "two-level"};
-const std::vector<std::string> decode_engines{"threads", "mpi", "nccl"};
 
 namespace {
 
@@ -44,178 +38,6 @@ void check_lengths(const Sizes& z) {
     if (z.M < 1) fail("k: length 0, expected at least one key");
     if (z.causal && z.N > z.M)
         fail("q: length ", z.N, ", expected at most ", z.M, ", the length of k, with causal = true");
-}
-
-// Where each shard begins, and the end. `whole`: what M is, in a message.
-std::vector<Index> starts_of(const DecodeOptions& o, Index M, int p, const char* whole = " like k") {
-    std::vector<Index> starts{0};
-    if (o.sizes.empty()) {
-        for (int r = 1; r <= p; ++r) starts.push_back(r * M / p);
-        return starts;
-    }
-    if (static_cast<int>(o.sizes.size()) != p)
-        fail("sizes: ", o.sizes.size(), " lengths, expected one for each of the ", p, " shards");
-    for (const Index n : o.sizes) {
-        if (n < 0) fail("sizes: ", n, ", expected lengths of 0 or more");
-        starts.push_back(starts.back() + n);
-    }
-    if (starts.back() != M) fail("sizes: ", starts.back(), " keys together, expected ", M, whole);
-    return starts;
-}
-
-struct Plan {
-    bool is_tree;
-    TreePlan tree;
-    RingPlan ring;
-};
-
-Plan plan_of(bool is_tree, const DecodeOptions& o) {
-    const std::size_t topology = check_choice("topology", o.topology, decode_topologies);
-    if (o.algorithm < 0 || o.algorithm > 3) fail("algorithm: ", o.algorithm, ", expected 1, 2, 3 or none");
-    if (o.per_node < 1) fail("per_node: ", o.per_node, ", expected 1 or more");
-    return {is_tree, {o.algorithm, static_cast<Topology>(topology), o.per_node}, {o.overlap, o.home}};
-}
-
-template <class T, class E>
-void run_worker(Communicator& comm, const Plan& plan, const Task<T, E>& task, const std::vector<Index>& starts) {
-    if (plan.is_tree) tree(comm, task, plan.tree);
-    else ring(comm, task, starts, plan.ring);
-}
-
-// element_bytes of keys, values and queries; sum_bytes of partial results and the buffers of collectives.
-DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
-                       Index sum_bytes) {
-    DecodeReport report;
-    report.method = plan.is_tree ? "tree" : "ring";
-    report.engine = engine;
-    report.shards = p;
-    report.element_bytes = element_bytes;
-    report.sum_bytes = sum_bytes;
-    report.traffic.resize(static_cast<std::size_t>(p));
-    report.memory.resize(static_cast<std::size_t>(p));
-    if (plan.is_tree) {
-        static const char* const names[] = {"packed", "Algorithm 1", "Algorithm 2", "Algorithm 3"};
-        report.algorithm = names[plan.tree.algorithm];
-        const Index largest = z.rows() *
-                              (z.dv + (plan.tree.algorithm == 0   ? 2
-                                       : plan.tree.algorithm == 1 ? 1
-                                                                  : 0)) *
-                              sum_bytes;
-        report.topology =
-            decode_topologies[static_cast<std::size_t>(chosen(plan.tree.topology, largest, engine == "nccl"))];
-    } else {
-        report.algorithm = plan.ring.overlap ? "overlapped" : "one after the other";
-        report.topology = "ring";
-    }
-    return report;
-}
-
-// What a rank was given, and how a message shows it.
-struct Given {
-    const char* name;
-    std::int64_t value;
-    std::string (*text)(std::int64_t) = [](std::int64_t x) { return std::to_string(x); };
-};
-
-std::string truth(std::int64_t x) { return x ? "true" : "false"; }
-
-// Before any work every rank compares what it was given with what rank 0 was given; all fail alike.
-void agree(Communicator& comm, const std::vector<Given>& mine) {
-    const auto n = static_cast<Index>(mine.size());
-    std::vector<std::int64_t> values, all(static_cast<std::size_t>(n * comm.size()));
-    for (const Given& given : mine) values.push_back(given.value);
-    all_gather(comm, all_ranks(comm), values.data(), n, all.data());
-    for (int r = 1; r < comm.size(); ++r)
-        for (Index i = 0; i < n; ++i)
-            if (const auto got = all[static_cast<std::size_t>(r * n + i)], expected = all[static_cast<std::size_t>(i)];
-                got != expected) {
-                const Given& given = mine[static_cast<std::size_t>(i)];
-                fail(given.name, " ", given.text(got), " on rank ", r, ", expected ", given.text(expected),
-                     " like rank 0; every rank has to make the same call");
-            }
-}
-
-enum class Call { ring, tree, link_speed };
-
-// What ranks compare first, for other calls compare more and other things.
-void agree_on_call(Communicator& comm, Call mine) {
-    agree(comm, {{"call:", static_cast<std::int64_t>(mine), [](std::int64_t x) -> std::string {
-                      return x == 0 ? "ring_decode" : x == 1 ? "tree_decode" : "link_speed";
-                  }}});
-}
-
-// Of the bits of all values, by Fowler, Noll and Vo. O(n).
-template <class T>
-std::int64_t checksum(const T* x, Index n) {
-    std::uint64_t sum = 0xcbf29ce484222325;
-    for (Index i = 0; i < n; ++i)
-        sum = (sum ^ std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[i])) *
-              0x100000001b3;
-    return static_cast<std::int64_t>(sum);
-}
-
-// Of all keys, those of a rank.
-template <class E>
-void cut_out(Shard<E>& shard, const Sizes& z, const std::vector<Index>& starts, int rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    shard.start = starts[r], shard.length = starts[r + 1] - starts[r];
-    shard.k += starts[r] * z.dk, shard.v += starts[r] * z.dv;
-}
-
-template <class T>
-void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, const DecodeOptions& o,
-                DecodeReport& report) {
-    Sizes& z = task.sizes;
-    agree_on_call(comm, plan.is_tree ? Call::tree : Call::ring);
-    const std::vector<Given> mine{
-        {"q:", sizeof(T), [](std::int64_t x) -> std::string { return x == 4 ? "Float32" : "Float64"; }},
-        {"q: batch", z.batch},
-        {"q: heads", z.query_heads},
-        {"k: heads", z.heads},
-        {"q: length", z.N},
-        {"k: length", z.M},
-        {"q: width", z.dk},
-        {"v: width", z.dv},
-        {"scale:", std::bit_cast<std::int64_t>(z.scale),
-         [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
-        {"causal:", z.causal, truth},
-        {"algorithm:", plan.tree.algorithm, [](std::int64_t x) { return x == 0 ? "none" : std::to_string(x); }},
-        {"topology:", static_cast<std::int64_t>(plan.tree.topology),
-         [](std::int64_t x) { return in_quotes(decode_topologies[static_cast<std::size_t>(x)]); }},
-        {"per_node:", plan.tree.per_node},
-        {"overlap:", plan.ring.overlap, truth},
-        {"home:", plan.ring.home, truth},
-        {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
-    agree(comm, mine);
-    agree(comm, {{"q: values with the checksum", checksum(q, z.rows() * z.dk)}});
-    std::vector<Given> lengths;
-    for (const Index n : o.sizes) lengths.push_back({"sizes: a length of", n});
-    agree(comm, lengths);
-    const auto starts = starts_of(o, z.M, comm.size());
-    cut_out(task.shard, z, starts, comm.rank());
-    run_worker(comm, plan, task, starts);
-    const double seconds = comm.now() - comm.begun;
-    // Every rank's account, to all.
-    const Traffic& t = comm.traffic;
-    std::vector<std::int64_t> account{t.messages,
-                                      t.elements,
-                                      t.bytes,
-                                      t.rounds,
-                                      std::bit_cast<std::int64_t>(seconds),
-                                      comm.memory.peak_total,
-                                      comm.memory.peak_bytes};
-    for (const Index held : comm.memory.peak) account.push_back(held);
-    const auto n = static_cast<Index>(account.size());
-    std::vector<std::int64_t> all(static_cast<std::size_t>(n * comm.size()));
-    all_gather(comm, all_ranks(comm), account.data(), n, all.data());
-    for (int i = 0; i < comm.size(); ++i) {
-        const std::int64_t* x = all.data() + n * i;
-        const auto at = static_cast<std::size_t>(i);
-        report.traffic[at] = {x[0], x[1], x[2], x[3]};
-        report.seconds = std::max(report.seconds, std::bit_cast<double>(x[4]));
-        report.memory[at].peak_total = x[5], report.memory[at].peak_bytes = x[6];
-        for (std::size_t kind = 0; kind < held_kinds; ++kind) report.memory[at].peak[kind] = x[7 + kind];
-    }
 }
 
 // A rank that is a thread, and its account; the time it took. Every rank has the whole result; the caller gets that of
@@ -278,12 +100,12 @@ template <class E>
 DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& z, const Shape& output,
                                 const Plan& plan, const DecodeOptions& o) {
     DeviceEngine& engine = nccl();
-    const int most = engine.devices();
+    const int devices = engine.devices();
     const int p = o.shards > 0      ? o.shards
-                  : o.sizes.empty() ? most
+                  : o.sizes.empty() ? devices
                                     : static_cast<int>(std::min<std::size_t>(o.sizes.size(), 1024));
     if (o.shards < 0) fail("shards: ", o.shards, ", expected 1 or more");
-    if (p > most) fail("shards: ", p, ", expected at most ", most, ", the number of GPUs, with engine \"nccl\"");
+    if (p > devices) fail("shards: ", p, ", expected at most ", devices, ", the number of GPUs, with engine \"nccl\"");
     check_lengths(z);
     engine.check_sizes(z);
     const auto starts = starts_of(o, z.M, p);
@@ -378,66 +200,6 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
     report.traffic = run.traffic;
     report.memory = run.memory;
     return report;
-}
-
-Link measured_link(const std::string& engine, int ranks, Index bytes) {
-    check_choice("engine", engine, decode_engines);
-    if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
-    if (engine == "mpi") {
-        start_mpi();
-        if (mpi_size() < 2) fail("engine: \"mpi\" with one rank, expected two or more (mpirun -n 2 causeway ...)");
-    }
-    const int most = engine == "mpi" ? mpi_size() : engine == "nccl" ? nccl().devices() : 1024;
-    if (most < 2) fail("engine: \"nccl\" with one GPU, expected two or more");
-    if (ranks < 2 || ranks > most) fail("ranks: ", ranks, ", expected from 2 to ", most);
-    Link link;
-    const Program program = [&](Communicator& comm) {
-        const int me = comm.rank(), right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
-        Room<char> out(comm, Held::shard, bytes), in(comm, Held::incoming, bytes);
-        comm.barrier();  // before any is filled, all ranks have their memory
-        constexpr Index piece = Index{1} << 26;
-        for (Index at = 0; at < bytes && engine != "nccl"; at += piece) {  // that of a device is there once it is taken
-            interrupt::check();
-            std::fill_n(out.data() + at, std::min(piece, bytes - at), 0);
-        }
-        // The least time of a message, of some tries of many: between two ranks to and fro, among more around the ring
-        // at once.
-        const auto one_way = [&](Index n, int tries, int together) {
-            double least = 1e300;
-            for (int i = 0; i < tries; ++i) {
-                interrupt::check();
-                comm.barrier();
-                const double begun = comm.now();
-                for (int s = 0; s < together && me < ranks; ++s) {
-                    if (ranks > 2) {
-                        comm.exchange(out.data(), n, right, in.data(), n, left);
-                    } else if (s % 2 == me) {
-                        comm.send(out.data(), n, right).wait();
-                    } else {
-                        comm.receive(in.data(), n, left).wait();
-                    }
-                }
-                least = std::min(least, (comm.now() - begun) / together);  // rank 0 is the last to receive
-                comm.barrier();
-            }
-            return least;
-        };
-        const double small = one_way(8, 20, 16), large = one_way(bytes, 5, 4);
-        if (me == 0) link = {small, static_cast<double>(bytes) / std::max(large - small, 1e-9)};
-    };
-    if (engine != "mpi") {
-        if (engine == "threads") run_threads(ranks, program);
-        else nccl().run(ranks, program);
-        return link;
-    }
-    run_mpi([&](Communicator& comm) {
-        agree_on_call(comm, Call::link_speed);
-        agree(comm, {{"ranks:", ranks}, {"bytes:", bytes}});
-        program(comm);
-        broadcast_binomial(comm, all_ranks(comm), &link.latency, 1);
-        broadcast_binomial(comm, all_ranks(comm), &link.rate, 1);
-    });
-    return link;
 }
 
 }  // namespace causeway

@@ -20,7 +20,7 @@ struct DecodeOptions {
     std::optional<double> scale{};   // of q·k; none: 1/sqrt(d_k)
     // tree_decode
     std::string topology = "auto";  // of the all-reduce; see core/distributed/collectives.hpp
-    int algorithm = 0;              // 0: one packed all-reduce; 1, 2, 3 of document 004
+    int algorithm = 0;              // 0: one packed all-reduce; 1, 2, 3 of the tree document
     int per_node = 8;               // ranks of a node, of topology = "two-level"
     // ring_decode
     bool overlap = true, home = false;  // see core/distributed/ring.hpp

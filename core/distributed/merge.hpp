@@ -14,7 +14,7 @@ inline constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
 
 // (m, D, n): the maximum of scores s_a, D = Σ e^{s_a - m}, n = Σ e^{s_a - m} v_a: an item of d + 2 elements. Neutral
 // element
-// (-∞, 0, 0), of no keys at all (004, equation 7; claims H5).
+// (-∞, 0, 0), of no keys at all (tree, equation 7; claims H5).
 template <class T>
 struct MergeTriples {
     Index d;

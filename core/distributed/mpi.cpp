@@ -158,8 +158,8 @@ private:
     // MPI counts in int.
     template <class F>
     static void in_pieces(std::size_t bytes, F&& f) {
-        constexpr std::size_t most = std::size_t{1} << 30;
-        for (std::size_t at = 0; at < bytes; at += most) f(at, static_cast<int>(std::min(most, bytes - at)));
+        constexpr std::size_t max_bytes = std::size_t{1} << 30;
+        for (std::size_t at = 0; at < bytes; at += max_bytes) f(at, static_cast<int>(std::min(max_bytes, bytes - at)));
     }
 
     int remember(Posted posted) {

@@ -1,4 +1,4 @@
-// Ring attention: queries stay, keys and values travel around the ring of workers (004, §5.3 and §6; Liu et al. 2023).
+// Ring attention: queries stay, keys and values travel around the ring of workers (tree, §5.3 and §6; Liu et al. 2023).
 #pragma once
 
 #include "core/distributed/tree.hpp"

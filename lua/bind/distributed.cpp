@@ -45,11 +45,11 @@ void push_report(lua_State* L, const DecodeReport& r) {
     const Memory& most = r.largest();
     set_field(L, "memory", most.peak_bytes);
     lua_newtable(L);
-    set_field(L, "shard", most.most(Held::shard));
-    set_field(L, "incoming", most.most(Held::incoming));
-    set_field(L, "query", most.most(Held::query));
-    set_field(L, "partial", most.most(Held::partial));
-    set_field(L, "work", most.most(Held::work));
+    set_field(L, "shard", most.peak_of(Held::shard));
+    set_field(L, "incoming", most.peak_of(Held::incoming));
+    set_field(L, "query", most.peak_of(Held::query));
+    set_field(L, "partial", most.peak_of(Held::partial));
+    set_field(L, "work", most.peak_of(Held::work));
     set_field(L, "total", most.peak_total);
     lua_setfield(L, -2, "held");
     lua_newtable(L);

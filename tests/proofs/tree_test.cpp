@@ -838,9 +838,9 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
             const std::string input = with("p", p) + ", t = 10, b = 2, n_h = 3, " + with("d_h", dh);
             const Memory tree = model("tree", z, p).memory[0], ring = model("ring", z, p).memory[0];
             exactly("H13", "tree: keys, values, q, n, d, m: equation 9, 2btd + 2bd + 2bn_h", input,
-                    tree.peak_total - tree.most(Held::work), 2 * b * t * d + 2 * b * d + 2 * b * heads);
+                    tree.peak_total - tree.peak_of(Held::work), 2 * b * t * d + 2 * b * d + 2 * b * heads);
             exactly("H13", "beyond it: one triple for the all-reduce (recursive doubling)", input,
-                    tree.most(Held::work), p == 1 ? 0 : b * (d + 2 * heads));
+                    tree.peak_of(Held::work), p == 1 ? 0 : b * (d + 2 * heads));
             if (p > 1)
                 exactly("H13", "ring: equation 8 and the m and d it leaves out, 4btd + 2bd + 2bn_h", input,
                         ring.peak_total, 4 * b * t * d + 2 * b * d + 2 * b * heads);
@@ -853,7 +853,8 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
     const auto peaks = [&](Index t, Index dh, int p) {
         const Sizes z = block(2, 3, dh, t * p);
         const Memory tree = model("tree", z, p).memory[0], ring = model("ring", z, p).memory[0];
-        return Peaks{ring.peak_total, tree.peak_total - tree.most(Held::work), ring.most(Held::partial) - 2 * 3 * dh};
+        return Peaks{ring.peak_total, tree.peak_total - tree.peak_of(Held::work),
+                     ring.peak_of(Held::partial) - 2 * 3 * dh};
     };
     Index negative = 0, zeros = 0;
     double ratio = 0, limit = 0;

@@ -196,7 +196,7 @@ TEST_CASE("what is sent and held is what equations 8 to 14 say for every p up to
             CHECK(ring.traffic[r].elements == 2 * b * t * d * (p - 1));
             CHECK(ring.traffic[r].messages == p - 1);
             CHECK(own.peak_total == (p == 1 ? 2 : 4) * b * t * d + 2 * b * d + 2 * b * heads);  // (8) as repaired
-            CHECK(held.peak_total - held.most(distributed::Held::work) ==
+            CHECK(held.peak_total - held.peak_of(distributed::Held::work) ==
                   2 * b * t * d + 2 * b * d + 2 * b * heads);  // (9)
         }
         if (p > 8 && p != 13 && p != 64) continue;

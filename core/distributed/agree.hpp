@@ -1,0 +1,59 @@
+// How ranks that each make the same call find out that they do.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/distributed/collectives.hpp"
+
+namespace causeway::distributed {
+
+// What a rank was given, and how a message shows it.
+struct Given {
+    const char* name;
+    std::int64_t value;
+    std::string (*text)(std::int64_t) = [](std::int64_t x) { return std::to_string(x); };
+};
+
+inline std::string truth(std::int64_t x) { return x ? "true" : "false"; }
+
+// Before any work every rank compares what it was given with what rank 0 was given; all fail alike.
+inline void agree(Communicator& comm, const std::vector<Given>& mine) {
+    const auto n = static_cast<Index>(mine.size());
+    std::vector<std::int64_t> values, all(static_cast<std::size_t>(n * comm.size()));
+    for (const Given& given : mine) values.push_back(given.value);
+    all_gather(comm, all_ranks(comm), values.data(), n, all.data());
+    for (int r = 1; r < comm.size(); ++r)
+        for (Index i = 0; i < n; ++i)
+            if (const auto got = all[static_cast<std::size_t>(r * n + i)], expected = all[static_cast<std::size_t>(i)];
+                got != expected) {
+                const Given& given = mine[static_cast<std::size_t>(i)];
+                fail(given.name, " ", given.text(got), " on rank ", r, ", expected ", given.text(expected),
+                     " like rank 0; every rank has to make the same call");
+            }
+}
+
+enum class Call { ring, tree, link_speed };
+
+// What ranks compare first, for other calls compare more and other things.
+inline void agree_on_call(Communicator& comm, Call mine) {
+    agree(comm, {{"call:", static_cast<std::int64_t>(mine), [](std::int64_t x) -> std::string {
+                      return x == 0 ? "ring_decode" : x == 1 ? "tree_decode" : "link_speed";
+                  }}});
+}
+
+// Of the bits of all values, by Fowler, Noll and Vo. O(n).
+template <class T>
+std::int64_t checksum(const T* x, Index n) {
+    std::uint64_t sum = 0xcbf29ce484222325;
+    for (Index i = 0; i < n; ++i)
+        sum = (sum ^ std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[i])) *
+              0x100000001b3;
+    return static_cast<std::int64_t>(sum);
+}
+
+}  // namespace causeway::distributed
