@@ -31,13 +31,13 @@ struct Header {
 static_assert(sizeof(Header) <= header);
 
 std::atomic<std::size_t> held{0};
-std::atomic<std::size_t> most{0};
+std::atomic<std::size_t> largest{0};
 std::atomic<bool> poisoned{false};
 
-std::size_t read_number(const char* path, std::size_t otherwise) {
+std::size_t read_number(const char* path, std::size_t fallback) {
     std::ifstream in(path);
     std::size_t value = 0;
-    return in >> value ? value : otherwise;
+    return in >> value ? value : fallback;
 }
 
 // Large blocks that were released, for the next request of about their size. Fresh pages cost more than the fastest
@@ -68,7 +68,7 @@ public:
     bool keep(unsigned char* base, std::size_t total) noexcept {
         if (total < smallest || total > limit_) return false;
         std::lock_guard lock(mutex_);
-        while (kept_ + total > limit_ || blocks_.size() == most_blocks) drop_oldest();
+        while (kept_ + total > limit_ || blocks_.size() == max_blocks) drop_oldest();
         blocks_.push_back({base, total});
         kept_ += total;
         return true;
@@ -80,7 +80,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t most_blocks = 64;
+    static constexpr std::size_t max_blocks = 64;
 
     struct Block {
         unsigned char* base;
@@ -96,7 +96,7 @@ private:
     std::mutex mutex_;
     std::vector<Block> blocks_ = [] {
         std::vector<Block> room;
-        room.reserve(most_blocks);  // so that keep() allocates nothing
+        room.reserve(max_blocks);  // so that keep() allocates nothing
         return room;
     }();
     std::size_t kept_ = 0;
@@ -187,7 +187,7 @@ void* allocate(std::size_t bytes) {
     std::memcpy(base, &note, sizeof note);
     if (poison()) std::memset(base + header, 0xFF, bytes);
     const std::size_t now = held.fetch_add(bytes) + bytes;
-    for (std::size_t seen = most.load(); now > seen && !most.compare_exchange_weak(seen, now);) {}
+    for (std::size_t seen = largest.load(); now > seen && !largest.compare_exchange_weak(seen, now);) {}
     return base + header;
 }
 
@@ -201,8 +201,8 @@ void release(void* block) noexcept {
 }
 
 std::size_t current() noexcept { return held.load(); }
-std::size_t peak() noexcept { return most.load(); }
-void reset_peak() noexcept { most.store(held.load()); }
+std::size_t peak() noexcept { return largest.load(); }
+void reset_peak() noexcept { largest.store(held.load()); }
 void set_poison(bool on) noexcept { poisoned.store(on); }
 bool poison() noexcept { return poisoned.load(std::memory_order_relaxed); }
 

@@ -17,7 +17,7 @@
 namespace causeway {
 namespace {
 
-constexpr int most_threads = 1024;
+constexpr int max_threads = 1024;
 
 thread_local bool inside_task = false;
 
@@ -129,11 +129,11 @@ int threads_asked_for() {
     if (!wish || !*wish) return 0;
     char* end = nullptr;
     const long n = std::strtol(wish, &end, 10);
-    return *end == '\0' && n >= 1 && n <= most_threads ? static_cast<int>(n) : -1;
+    return *end == '\0' && n >= 1 && n <= max_threads ? static_cast<int>(n) : -1;
 }
 
 int default_threads() {
-    const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
+    const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, max_threads);
     const int asked = threads_asked_for();
     return asked > 0 ? asked : cores;
 }
@@ -152,11 +152,11 @@ int threads() noexcept {
 std::string threads_fault() {
     if (threads_asked_for() >= 0) return "";
     return sentence("CAUSEWAY_THREADS: ", std::getenv("CAUSEWAY_THREADS"), ", expected a number from 1 to ",
-                    most_threads);
+                    max_threads);
 }
 
 void set_threads(int n) {
-    if (n < 1 || n > most_threads) fail("threads: ", n, ", expected a number from 1 to ", most_threads);
+    if (n < 1 || n > max_threads) fail("threads: ", n, ", expected a number from 1 to ", max_threads);
     wanted.store(n);
 }
 

@@ -39,12 +39,12 @@ std::string shortest(T value) {
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
     std::string best;
-    std::size_t least = std::max<std::size_t>(2, word.size() / 2) + 1;
+    std::size_t nearest = std::max<std::size_t>(2, word.size() / 2) + 1;
     for (const auto& candidate : candidates) {
         const bool prefix = word.size() >= 3 && candidate.compare(0, word.size(), word) == 0;
         const std::size_t distance = prefix ? 1 : edit_distance(word, candidate);
-        if (distance < least && distance < std::max(word.size(), candidate.size())) {
-            least = distance;
+        if (distance < nearest && distance < std::max(word.size(), candidate.size())) {
+            nearest = distance;
             best = candidate;
         }
     }
@@ -57,15 +57,15 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 }
 
 std::string in_quotes(std::string_view text) {
-    constexpr std::size_t most = 60;
+    constexpr std::size_t max_size = 60;
     constexpr char digits[] = "0123456789ABCDEF";
     std::string out = "\"";
-    for (const char c : text.substr(0, most)) {
+    for (const char c : text.substr(0, max_size)) {
         const auto code = static_cast<unsigned char>(c);
         if (code >= 0x20 && code < 0x7F) out += c;
         else (out += "\\x").append({digits[code >> 4], digits[code & 15]});
     }
-    return out + (text.size() > most ? "...\"" : "\"");
+    return out + (text.size() > max_size ? "...\"" : "\"");
 }
 
 std::string number_text(double value) { return shortest(value); }

@@ -13,7 +13,7 @@ namespace causeway {
 namespace {
 
 constexpr double shortest = 5e-3;  // seconds: a repetition lasts at least this long, so starting threads is not timed
-constexpr int fewest = 5, most = 50;  // repetitions
+constexpr int min_repeats = 5, max_repeats = 50;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -44,7 +44,8 @@ double measure(Index n, double seconds) {
     const Index products = std::max<Index>(1, static_cast<Index>(shortest / std::max(repeat(1), 1e-7)) + 1);
     std::vector<double> times;
     const auto start = std::chrono::steady_clock::now();
-    for (int k = 0; k < most && (k < fewest || seconds_since(start) < seconds); ++k) times.push_back(repeat(products));
+    for (int k = 0; k < max_repeats && (k < min_repeats || seconds_since(start) < seconds); ++k)
+        times.push_back(repeat(products));
     const double cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
     return 2 * cube * static_cast<double>(workers * products) / summarize(times).median;
 }

@@ -167,8 +167,8 @@ Tensor clamp(const Tensor& a, double low, double high) {
     const Tensor x = a.to(computing_type(a.dtype()));
     return visit_computing(x.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        const T least = static_cast<T>(low), most = static_cast<T>(high);
-        return each<T>(x, [=](T v) { return v < least ? least : v > most ? most : v; });
+        const T min = static_cast<T>(low), max = static_cast<T>(high);
+        return each<T>(x, [=](T v) { return v < min ? min : v > max ? max : v; });
     });
 }
 

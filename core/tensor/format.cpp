@@ -46,7 +46,7 @@ std::string spaces(std::size_t n) { return std::string(n, ' '); }
 
 // The first `head` and the last `tail` of n, where not all are shown.
 struct Shown {
-    Shown(Index n, Index most) : count(n), all(n <= most), head(all ? n : (most + 1) / 2), tail(all ? 0 : most / 2) {}
+    Shown(Index n, Index max) : count(n), all(n <= max), head(all ? n : (max + 1) / 2), tail(all ? 0 : max / 2) {}
     Index shown() const { return head + tail; }
     Index index(Index i) const { return i < head ? i : count - tail + (i - head); }
     Index count;
@@ -56,25 +56,30 @@ struct Shown {
 
 constexpr std::size_t gap = 2;  // between columns
 
-// Lines of a matrix rows × columns whose elements start at `first`.
-void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, Index columns, std::size_t width,
-                   Index height) {
-    const Shown row(rows, std::max<Index>(2, height - 1 + (rows == height)));
-    const auto column_of = [&](Index j) {
-        Column column;
-        for (Index i = 0; i < row.shown(); ++i) {
-            column.cells.emplace_back(format(a.get(first + row.index(i) * columns + j), a.dtype()));
-            column.left = std::max(column.left, column.cells.back().left.size());
-            column.right = std::max(column.right, column.cells.back().right.size());
-        }
-        return column;
-    };
-    // Columns from the left as long as they fit, at least one; if that is not all, from both sides, each in its half.
+// The columns of a matrix that are shown: all of them, or some from the left and some from the right.
+struct ShownColumns {
+    std::vector<Column> left, right;
+    bool elided;
+};
+
+// Column j of a matrix whose elements start at `first`, in the rows that are shown.
+Column column_of(const Tensor& a, Index first, const Shown& row, Index columns, Index j) {
+    Column column;
+    for (Index i = 0; i < row.shown(); ++i) {
+        column.cells.emplace_back(format(a.get(first + row.index(i) * columns + j), a.dtype()));
+        column.left = std::max(column.left, column.cells.back().left.size());
+        column.right = std::max(column.right, column.cells.back().right.size());
+    }
+    return column;
+}
+
+// Columns from the left as long as they fit, at least one; if that is not all, from both sides, each in its half.
+ShownColumns columns_that_fit(const Tensor& a, Index first, const Shown& row, Index columns, std::size_t width) {
     const auto take = [&](std::size_t room, bool from_right) {
         std::vector<Column> taken;
         std::size_t used = 0;
         for (Index j = 0; j < columns; ++j) {
-            Column column = column_of(from_right ? columns - 1 - j : j);
+            Column column = column_of(a, first, row, columns, from_right ? columns - 1 - j : j);
             used += (j == 0 && !from_right ? 1 : gap) + column.width();
             if (used > room && (j > 0 || from_right)) break;
             taken.push_back(std::move(column));
@@ -82,18 +87,26 @@ void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, I
         if (from_right) std::reverse(taken.begin(), taken.end());
         return taken;
     };
-    std::vector<Column> left = take(width, false), right;
-    const bool elided = static_cast<Index>(left.size()) < columns;
-    if (elided) {
+    ShownColumns shown{take(width, false), {}, false};
+    shown.elided = static_cast<Index>(shown.left.size()) < columns;
+    if (shown.elided) {
         const std::size_t half = (width - gap - 1) / 2;
-        left = take(half + 1, false);
-        right = take(half, true);
+        shown.left = take(half + 1, false);
+        shown.right = take(half, true);
     }
+    return shown;
+}
+
+// Lines of a matrix rows × columns whose elements start at `first`.
+void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, Index columns, std::size_t width,
+                   Index height) {
+    const Shown row(rows, std::max<Index>(2, height - 1 + (rows == height)));
+    const ShownColumns shown = columns_that_fit(a, first, row, columns, width);
     const auto append_line = [&](const auto& cell_text, const char* between) {
         std::string line = " ";
         bool start = true;
-        for (const auto* side : {&left, &right}) {
-            if (side == &right && elided) line += spaces(gap) + between;
+        for (const auto* side : {&shown.left, &shown.right}) {
+            if (side == &shown.right && shown.elided) line += spaces(gap) + between;
             for (const Column& column : *side) {
                 if (!start) line += spaces(gap);
                 start = false;

@@ -17,7 +17,7 @@ Tensor reduce(Reduction, const Tensor&, int dim);
 
 // Position (from 0) of the first greatest or least element, in row-major order; NaN counts as both, as in Julia.
 // Along a dimension: a Float64 tensor of positions from 0. Throws Error without elements.
-enum class Extreme { greatest, least };
+enum class Extreme { maximum, minimum };
 Index find(Extreme, const Tensor&);
 Tensor find(Extreme, const Tensor&, int dim);
 

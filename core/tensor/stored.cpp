@@ -83,12 +83,12 @@ private:
 // Reads the elements a piece at a time as Raw, puts convert(x) where each belongs.
 template <class Raw, class Into, class Convert>
 void transfer(const Source& source, std::uint64_t offset, const Layout& layout, Tensor& out, Convert convert) {
-    constexpr Index most = (Index{1} << 20) / static_cast<Index>(sizeof(Raw));
+    constexpr Index max_count = (Index{1} << 20) / static_cast<Index>(sizeof(Raw));
     const Index n = out.size();
-    Buffer<unsigned char> raw(std::min(n, most) * static_cast<Index>(sizeof(Raw)));
+    Buffer<unsigned char> raw(std::min(n, max_count) * static_cast<Index>(sizeof(Raw)));
     ColumnMajorWalk walk(layout.shape);
-    for (Index begin = 0; begin < n; begin += most) {
-        const Index count = std::min(most, n - begin);
+    for (Index begin = 0; begin < n; begin += max_count) {
+        const Index count = std::min(max_count, n - begin);
         const auto bytes = static_cast<std::size_t>(count) * sizeof(Raw);
         source.read(offset + static_cast<std::uint64_t>(begin) * sizeof(Raw), {raw.data(), bytes});
         for (Index i = 0; i < count; ++i) {

@@ -28,7 +28,7 @@ int reduction(lua_State* L) {
 // argmax(A): position in row-major order, from 1; argmax(A, dim): positions along the dimension.
 template <Extreme Which>
 int extreme(lua_State* L) {
-    constexpr const char* function = Which == Extreme::greatest ? "argmax" : "argmin";
+    constexpr const char* function = Which == Extreme::maximum ? "argmax" : "argmin";
     const Tensor a = check_operand(L, 1, function);
     if (!lua_isnoneornil(L, 2))
         return push_one(L, apply(Binary::add, find(Which, a, check_dim(L, 2, a, function)), scalar(1, DType::f64)));
@@ -118,8 +118,8 @@ void add_tensor_reductions(lua_State* L) {
                                   {"minimum", guarded<reduction<Reduction::minimum>>},
                                   {"mean", guarded<reduction<Reduction::mean>>},
                                   {"std", guarded<reduction<Reduction::deviation>>},
-                                  {"argmax", guarded<extreme<Extreme::greatest>>},
-                                  {"argmin", guarded<extreme<Extreme::least>>},
+                                  {"argmax", guarded<extreme<Extreme::maximum>>},
+                                  {"argmin", guarded<extreme<Extreme::minimum>>},
                                   {"median", guarded<median>},
                                   {"quantile", guarded<quantiles>},
                                   {"cumsum", guarded<running_sum>},

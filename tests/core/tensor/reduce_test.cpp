@@ -75,7 +75,7 @@ TEST_CASE("reductions along each dimension are what their definitions say", "[te
         const Tensor a = sample(shape, 7);
         for (int dim = 0; dim < shape.ndim(); ++dim) {
             CAPTURE(shape.text(), dim);
-            const Tensor middle = quantile(a, 0.3, dim), greatest = find(Extreme::greatest, a, dim),
+            const Tensor middle = quantile(a, 0.3, dim), greatest = find(Extreme::maximum, a, dim),
                          sums = cumsum(a, dim);
             for (Reduction op : every) {
                 const Tensor out = reduce(op, a, dim);
@@ -142,13 +142,13 @@ TEST_CASE("NaN and infinities are kept", "[tensor]") {
         for (Reduction op : every) CHECK(std::isnan(reduce(op, a)));
         CHECK(std::isnan(norm(a)));
         CHECK(std::isnan(quantile(a, 0.5)));
-        CHECK(find(Extreme::greatest, a) == at);
-        CHECK(find(Extreme::least, a) == at);
+        CHECK(find(Extreme::maximum, a) == at);
+        CHECK(find(Extreme::minimum, a) == at);
         a.set(at, Inf);
         CHECK(reduce(Reduction::maximum, a) == Inf);
         CHECK(reduce(Reduction::sum, a) == Inf);
         CHECK(norm(a) == Inf);
-        CHECK(find(Extreme::greatest, a) == at);
+        CHECK(find(Extreme::maximum, a) == at);
     }
     CHECK(quantile(values({-Inf, 1, Inf}), 0.5) == 1);
     CHECK(quantile(values({Inf, Inf}), 0.5) == Inf);
@@ -169,7 +169,7 @@ TEST_CASE("reductions of nothing", "[tensor]") {
     CHECK(std::isnan(reduce(Reduction::deviation, none)));
     CHECK_THROWS_WITH(reduce(Reduction::maximum, none),
                       "maximum of a 0×3 Tensor{Float32}: expected at least one element");
-    CHECK_THROWS_AS(find(Extreme::least, none), Error);
+    CHECK_THROWS_AS(find(Extreme::minimum, none), Error);
     CHECK_THROWS_AS(quantile(none, 0.5), Error);
     CHECK(reduce(Reduction::sum, none, 0).shape() == Shape{1, 3});
     CHECK(reduce(Reduction::sum, none, 0).get(2) == 0);
