@@ -1,6 +1,6 @@
 // Gradients of softmax attention: against central differences, the derivative by plain loops, and their identities.
-#include "core/base/parallel.hpp"
 #include "core/gradient/softmax_attention_grad.hpp"
+#include "core/base/parallel.hpp"
 #include "tests/core/gradient/problems.hpp"
 #include "tests/core/softmax/problems.hpp"
 
