@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/distributed/collectives.hpp"
 
 namespace causeway::distributed {

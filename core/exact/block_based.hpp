@@ -1,6 +1,7 @@
 // Block-based: Transformer-VQ's way through the sequence, for any B and C.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

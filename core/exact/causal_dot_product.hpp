@@ -1,6 +1,7 @@
 // Causal-dot-product: the order of work of the Fast Transformers library (causal_product_cpu).
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

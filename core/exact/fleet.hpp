@@ -1,6 +1,7 @@
 // FleetAttention in both its forms.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

@@ -1,6 +1,7 @@
 // The inner-product form of the tpu document: every row of scores anew.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

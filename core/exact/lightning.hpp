@@ -1,6 +1,7 @@
 // Lightning Attention-2: intra-block by the masked product, inter-block by the carried state.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

@@ -1,6 +1,7 @@
 // The outer-product forms of the tpu document: all prefix states at once, and those of one block at a time.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

@@ -1,6 +1,7 @@
 // Recursion: HyperAttention's halving of the causal mask.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

@@ -1,6 +1,7 @@
 // Row-based: the "causal-dot-product_torch" of the leet document.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

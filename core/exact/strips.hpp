@@ -10,10 +10,10 @@
 
 namespace causeway::exact {
 
-// Strips of NV vectors of columns, each with its columns of the state. A task is one head, which hands a tile of rows to
-// strip after strip while B and C of the tile are in cache (apart, the strips read B and C once each: 23 ms against 17
-// at N = 8192, h = 8, r = d = 128, two threads); with fewer heads than threads it is one strip, so that a single head
-// keeps them busy too. Kernel advances a strip through `rows` tokens:
+// Strips of NV vectors of columns, each with its columns of the state. A task is one head, which hands a tile of rows
+// to strip after strip while B and C of the tile are in cache (apart, the strips read B and C once each: 23 ms against
+// 17 at N = 8192, h = 8, r = d = 128, two threads); with fewer heads than threads it is one strip, so that a single
+// head keeps them busy too. Kernel advances a strip through `rows` tokens:
 template <class T>
 struct Strip {
     const T* B;  // [rows, r]

@@ -1,6 +1,7 @@
 // The definition, and the same with the whole attention matrix in memory.
 #pragma once
 
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
 
 namespace causeway::exact {

@@ -7,7 +7,7 @@ namespace causeway::gated {
 template <class T>
 void run_chunkwise(const Problem<T>& p) {
     constexpr Index W = panel_width<T>;
-    const Index panels = std::max<Index>(panels<T>(p.dv), 1);
+    const Index panels = std::max<Index>(kit::panels<T>(p.dv), 1);
     const Index parts = p.all_heads() >= threads() ? 1 : std::min<Index>(panels, threads());
     const Index width = (panels + parts - 1) / parts * W;
     parallel_for(p.all_heads() * parts, [&](Index task) {

@@ -162,8 +162,8 @@ struct ChunkOperands {
     // dS, where the head has it.
     void write_state() {
         for (Index at = 0; at < head.dv; at += W)
-            for (Index e = 0; e < head.dk; ++e)
-                std::copy_n(E.data() + at * head.dk + e * W, std::min(W, head.dv - at), grad.dS + e * head.dv + at);
+            for (Index row = 0; row < head.dk; ++row)
+                std::copy_n(E.data() + at * head.dk + row * W, std::min(W, head.dv - at), grad.dS + row * head.dv + at);
     }
 
     // Uᵀ in panels of tokens.
@@ -172,11 +172,11 @@ struct ChunkOperands {
         for (Index j = 0; j < n; j += L) {
             T* panel = Ut.data() + j / W * W * head.dv + j % W;
             for (Index at = 0; at < head.dv; at += L) {
-                Vec square[L];
+                Vec rows[L];
                 for (Index k = 0; k < L; ++k)
-                    square[k] = j + k < n ? simd::load(U.data() + (j + k) * wide_v + at) : Vec{};
-                simd::transpose<T>(square);
-                for (Index k = 0; k < std::min(L, head.dv - at); ++k) simd::store(panel + (at + k) * W, square[k]);
+                    rows[k] = j + k < n ? simd::load(U.data() + (j + k) * wide_v + at) : Vec{};
+                simd::transpose<T>(rows);
+                for (Index k = 0; k < std::min(L, head.dv - at); ++k) simd::store(panel + (at + k) * W, rows[k]);
             }
         }
     }

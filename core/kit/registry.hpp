@@ -7,7 +7,7 @@
 
 #include "core/kit/check.hpp"
 
-namespace causeway {
+namespace causeway::kit {
 
 // Entries with a field `name`, in the order in which messages list them. `option` is what calls name them with.
 template <class Entry>
@@ -31,4 +31,4 @@ private:
     std::vector<std::string> names_;
 };
 
-}  // namespace causeway
+}  // namespace causeway::kit

@@ -6,7 +6,7 @@
 // Blocks: queries and keys are sorted by an angular hash, the signs of lsh_num_projs random projections read as a Gray
 // code, so that neighbouring buckets differ in one sign; then cut into pieces of `block`. Ã is not a product B Cᵀ: the
 // extras query_block and key_block [N] number the blocks, counted from 1; an entry whose numbers agree is to be taken
-// from exp(Q Kᵀ). Outside of the blocks the estimate is unbiased. Parameters of 000's table 5: lsh_num_projs 7, block
+// from exp(Q Kᵀ). Outside of the blocks the estimate is unbiased. Parameters of fleet's Table 5: lsh_num_projs 7, block
 // 64, 64 samples. With N <= block it is exact.
 //
 // rank: the number r of sampled columns. O(N (r + block) d + N log N). Samples and blocks depend on all tokens, also on

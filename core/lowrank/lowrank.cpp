@@ -85,6 +85,7 @@ double check_scale(const std::optional<double>& scale, Index d) {
 
 namespace {
 
+using kit::Scratch;
 using lowrank::Head;
 using lowrank::Method;
 using lowrank::Settings;

@@ -44,7 +44,8 @@ double measure(Index n, double seconds) {
     const Index products = std::max<Index>(1, static_cast<Index>(shortest / std::max(repeat(1), 1e-7)) + 1);
     std::vector<double> times;
     const auto start = std::chrono::steady_clock::now();
-    for (int k = 0; k < max_repeats && (k < min_repeats || seconds_since(start) < seconds); ++k) times.push_back(repeat(products));
+    for (int k = 0; k < max_repeats && (k < min_repeats || seconds_since(start) < seconds); ++k)
+        times.push_back(repeat(products));
     const double cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
     return 2 * cube * static_cast<double>(workers * products) / summarize(times).median;
 }
