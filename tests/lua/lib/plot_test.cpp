@@ -103,11 +103,12 @@ TEST_CASE("panels have titles, axes and curves of their own and one legend", "[p
         for (auto at = svg.find(part); at != std::string::npos; at = svg.find(part, at + 1)) ++n;
         return n;
     };
-    for (const char* once : {">all<", ">first<", ">second<", ">third<", ">fleet<", ">leet<"}) {
+    for (const char* once :
+         {">all</text>", ">first</text>", ">second</text>", ">third</text>", ">fleet</text>", ">leet</text>"}) {
         CAPTURE(once);
         CHECK(count(once) == 1);
     }
-    CHECK(count(">N<") == 3);
+    CHECK(count(">N</text>") == 3);
     std::size_t after = 0;
     for (const char* part : {"all", "first", "fleet", "second", "third"}) {
         CAPTURE(part, text);
