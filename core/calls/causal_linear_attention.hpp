@@ -18,7 +18,7 @@ struct CausalOptions {
     double scale = 1;
     std::optional<Tensor> state;  // Float32, for Float64 inputs Float64
     bool return_state = false;
-    Precision precision = Precision::bf16x3;
+    Precision precision = default_precision;
 };
 
 // The shell's call for the gradient takes besides whether that of the decay is wanted.

@@ -33,6 +33,57 @@ std::vector<std::string> decode_topology_names();
 
 inline constexpr Index max_shards = 1024, max_per_node = 4096;
 
+// How the keys are shared out.
+template <class S>
+std::vector<Option<S>> sharing_options(Index max, const char* standard) {
+    return {
+        {.name = "shards",
+         .member = &S::shards,
+         .text = "the number p of shards",
+         .standard = standard,
+         .min = 1,
+         .max = max},
+        {.name = "sizes",
+         .member = &S::sizes,
+         .text = "lengths of the shards, any may be 0",
+         .type = "a list of lengths",
+         .standard = "as equal as can be"},
+    };
+}
+
+template <class S>
+std::vector<Option<S>> tree_options(const char* per_node = nullptr) {
+    return {
+        {.name = "topology", .member = &S::topology, .text = "of the all-reduce", .choices = decode_topology_names},
+        {.name = "algorithm",
+         .member = &S::algorithm,
+         .text = "1, 2 or 3 of the document, with two, three and three all-reduces",
+         .type = "1, 2, 3 or none",
+         .standard = "one packed all-reduce",
+         .min = 1,
+         .max = 3},
+        {.name = "per_node",
+         .member = &S::per_node,
+         .text = "ranks of a node, for topology = \"two-level\"",
+         .standard = per_node,
+         .min = 1,
+         .max = max_per_node},
+    };
+}
+
+template <class S>
+std::vector<Option<S>> ring_options() {
+    return {
+        {.name = "overlap",
+         .member = &S::overlap,
+         .text = "whether the next block is on its way while this one is computed on"},
+        {.name = "home",
+         .member = &S::home,
+         .text = "whether one more shift brings every shard back to its worker, as equation 10 of the document "
+                 "counts"},
+    };
+}
+
 const Call<DecodeCallOptions>& tree_decode();
 const Call<DecodeCallOptions>& ring_decode();
 
