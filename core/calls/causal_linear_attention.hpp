@@ -6,7 +6,7 @@
 namespace causeway {
 namespace calls {
 
-// What each member means says causal_linear_attention() below.
+// What each member means is said once, by its option in causal_linear_attention() below.
 template <class Tensor>
 struct CausalOptions {
     using TensorType = Tensor;
@@ -21,7 +21,7 @@ struct CausalOptions {
     Precision precision = default_precision;
 };
 
-// The shell's call for the gradient takes besides whether that of the decay is wanted.
+// The gradient as the shell calls it: it can also be told not to return that of the decay.
 template <class Tensor>
 struct CausalGradOptions : CausalOptions<Tensor> {
     bool ddecay = true;

@@ -6,7 +6,7 @@
 namespace causeway {
 namespace calls {
 
-// What each member means say tree_decode() and ring_decode() below.
+// What each member means is said once, by its option in tree_decode() or ring_decode() below.
 struct DecodeOptions {
     using TensorType = Tensor;
 
@@ -23,7 +23,7 @@ struct DecodeOptions {
     bool overlap = true, home = false;
 };
 
-// The shell's calls take besides whether the log-sum-exp is wanted: the C++ functions always return it.
+// The calls of the shell: the C++ functions always return the log-sum-exp, the shell only when asked to.
 struct DecodeCallOptions : DecodeOptions {
     bool return_lse = false;
 };

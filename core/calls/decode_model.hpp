@@ -5,8 +5,8 @@
 
 namespace causeway::calls {
 
-// Of the shell's call; the C++ function takes the sizes and the cluster that these make. What each member means says
-// decode_model() below.
+// The call of the shell; the C++ function takes the sizes and the cluster that these make. What each member means is
+// said once, by its option in decode_model() below.
 struct DecodeModelOptions : DecodeOptions {
     std::string method = "tree", cluster = "h100";
     Index length = 80000, batch = 1, heads = 16, dim = 128, queries = 1;
