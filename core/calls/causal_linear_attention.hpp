@@ -6,7 +6,7 @@
 namespace causeway {
 namespace calls {
 
-// What each member means says causal_linear_attention() below.
+// What each member means is said once, by its option in causal_linear_attention() below.
 template <class Tensor>
 struct CausalOptions {
     using TensorType = Tensor;
@@ -18,10 +18,10 @@ struct CausalOptions {
     double scale = 1;
     std::optional<Tensor> state;  // Float32, for Float64 inputs Float64
     bool return_state = false;
-    Precision precision = Precision::bf16x3;
+    Precision precision = default_precision;
 };
 
-// The shell's call for the gradient takes besides whether that of the decay is wanted.
+// The gradient as the shell calls it: it can also be told not to return that of the decay.
 template <class Tensor>
 struct CausalGradOptions : CausalOptions<Tensor> {
     bool ddecay = true;

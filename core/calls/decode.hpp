@@ -6,7 +6,7 @@
 namespace causeway {
 namespace calls {
 
-// What each member means say tree_decode() and ring_decode() below.
+// What each member means is said once, by its option in tree_decode() or ring_decode() below.
 struct DecodeOptions {
     using TensorType = Tensor;
 
@@ -23,7 +23,7 @@ struct DecodeOptions {
     bool overlap = true, home = false;
 };
 
-// The shell's calls take besides whether the log-sum-exp is wanted: the C++ functions always return it.
+// The calls of the shell: the C++ functions always return the log-sum-exp, the shell only when asked to.
 struct DecodeCallOptions : DecodeOptions {
     bool return_lse = false;
 };
@@ -32,6 +32,57 @@ std::vector<std::string> decode_engine_names();
 std::vector<std::string> decode_topology_names();
 
 inline constexpr Index max_shards = 1024, max_per_node = 4096;
+
+// How the keys are shared out.
+template <class S>
+std::vector<Option<S>> sharing_options(Index max, const char* standard) {
+    return {
+        {.name = "shards",
+         .member = &S::shards,
+         .text = "the number p of shards",
+         .standard = standard,
+         .min = 1,
+         .max = max},
+        {.name = "sizes",
+         .member = &S::sizes,
+         .text = "lengths of the shards, any may be 0",
+         .type = "a list of lengths",
+         .standard = "as equal as can be"},
+    };
+}
+
+template <class S>
+std::vector<Option<S>> tree_options(const char* per_node = nullptr) {
+    return {
+        {.name = "topology", .member = &S::topology, .text = "of the all-reduce", .choices = decode_topology_names},
+        {.name = "algorithm",
+         .member = &S::algorithm,
+         .text = "1, 2 or 3 of the document, with two, three and three all-reduces",
+         .type = "1, 2, 3 or none",
+         .standard = "one packed all-reduce",
+         .min = 1,
+         .max = 3},
+        {.name = "per_node",
+         .member = &S::per_node,
+         .text = "ranks of a node, for topology = \"two-level\"",
+         .standard = per_node,
+         .min = 1,
+         .max = max_per_node},
+    };
+}
+
+template <class S>
+std::vector<Option<S>> ring_options() {
+    return {
+        {.name = "overlap",
+         .member = &S::overlap,
+         .text = "whether the next block is on its way while this one is computed on"},
+        {.name = "home",
+         .member = &S::home,
+         .text = "whether one more shift brings every shard back to its worker, as equation 10 of the document "
+                 "counts"},
+    };
+}
 
 const Call<DecodeCallOptions>& tree_decode();
 const Call<DecodeCallOptions>& ring_decode();

@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/calls/causal_linear_attention.hpp"
-#include "core/calls/decode.hpp"
+#include "core/calls/decode_model.hpp"
 #include "core/calls/linear_attention.hpp"
 #include "core/calls/lowrank.hpp"
 #include "core/calls/softmax_attention.hpp"
@@ -106,6 +106,7 @@ const std::vector<Description>& descriptions() {
         describe(energy_hessian()),
         describe(tree_decode()),
         describe(ring_decode()),
+        describe(decode_model()),
         describe(lowrank()),
         describe(lowrank_error()),
     };

@@ -6,7 +6,7 @@
 namespace causeway {
 namespace calls {
 
-// What each member means says linear_attention() below.
+// What each member means is said once, by its option in linear_attention() below.
 template <class Tensor>
 struct LinearOptions {
     using TensorType = Tensor;
@@ -20,13 +20,14 @@ struct LinearOptions {
     std::optional<Tensor> state;
 };
 
-// The shell's call of a step takes besides whether the state is advanced in place: the C++ function always does.
+// A step as the shell calls it: the C++ function always advances the state in place, the shell only when asked to.
 template <class Tensor>
 struct LinearStepOptions : LinearOptions<Tensor> {
     bool inplace = false;
 };
 
-// The shell's call for the gradient takes besides what arrives at the final state, an argument of the C++ function.
+// The gradient as the shell calls it: what arrives at the final state is an argument of the C++ function, and an option
+// here.
 template <class Tensor>
 struct LinearGradOptions : LinearOptions<Tensor> {
     std::optional<Tensor> dstate;

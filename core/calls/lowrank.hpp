@@ -7,7 +7,7 @@
 namespace causeway {
 namespace calls {
 
-// What each member means says lowrank() below.
+// What each member means is said once, by its option in lowrank() below.
 struct LowRankOptions {
     using TensorType = Tensor;
 
@@ -18,7 +18,7 @@ struct LowRankOptions {
     std::map<std::string, double> own;  // options of the factorisation by name; truth values 0 and 1
 };
 
-// What each member means says lowrank_error() below.
+// What each member means is said once, by its option in lowrank_error() below.
 struct LowRankErrorOptions {
     using TensorType = Tensor;
 

@@ -36,7 +36,7 @@ using Member = std::variant<std::monostate, bool S::*, int S::*, Index S::*, dou
 template <class S>
 struct Option {
     const char* name;
-    Member<S> member{};
+    Member<S> member;
     const char* text;                // one line: what it means, with the shape of a tensor
     const char* type = nullptr;      // what a value may be, where the type of the member does not say it
     const char* standard = nullptr;  // the default in words, where the struct has an empty one
@@ -65,7 +65,7 @@ struct Call {
 // The option that says where a call runs, of a call that the GPU has too or, `cpu_alone`, of one that it has not.
 template <class S>
 Option<S> device_option(bool cpu_alone = false) {
-    Option<S> device{.name = "device", .text = "where the call runs", .standard = "where the inputs are"};
+    Option<S> device{.name = "device", .member = {}, .text = "where the call runs", .standard = "where the inputs are"};
     if (cpu_alone) device.choices = [] { return std::vector<std::string>{"cpu"}; };
     else device.choices = [] { return std::vector<std::string>{"cpu", "gpu"}; };
     return device;

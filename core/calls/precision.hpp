@@ -10,6 +10,8 @@ namespace causeway {
 // operands rounded to 11 bits (about 4e-4).
 enum class Precision { exact, bf16x3, tf32 };
 
+inline constexpr Precision default_precision = Precision::bf16x3;
+
 namespace calls {
 
 // Their names, in the order of the enumeration.

@@ -10,7 +10,7 @@
 namespace causeway {
 namespace calls {
 
-// What each member means says softmax_attention() below.
+// What each member means is said once, by its option in softmax_attention() below.
 template <class Tensor>
 struct SoftmaxOptions {
     using TensorType = Tensor;
@@ -20,13 +20,14 @@ struct SoftmaxOptions {
     std::optional<double> scale;
 };
 
-// The shell's call takes besides whether the log-sum-exp is wanted: the C++ function always returns it.
+// The call of the shell: the C++ function always returns the log-sum-exp, the shell only when asked to.
 template <class Tensor>
 struct SoftmaxCallOptions : SoftmaxOptions<Tensor> {
     bool return_lse = false;
 };
 
-// The shell's call for the gradient takes besides what the forward pass returned, an argument of the C++ function.
+// The gradient as the shell calls it: what the forward pass returned is an argument of the C++ function, and two
+// options here.
 template <class Tensor>
 struct SoftmaxGradOptions : SoftmaxOptions<Tensor> {
     std::optional<Tensor> O, lse;

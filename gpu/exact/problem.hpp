@@ -19,7 +19,7 @@ struct CausalArgs {
     const double* gamma = nullptr;  // on the host, one per head, in (0, 1]; null: all 1, the 0-1 mask
     float* state =
         nullptr;  // on the device, contiguous [B, H, r, d]: Σ_j γ^(N-j) k_jᵀ v_j, in and out; null: zeros, dropped
-    Precision precision = Precision::bf16x3;
+    Precision precision = default_precision;
     Workspace workspace;     // at least what <method>_workspace() says
     std::int64_t block = 0;  // tokens of a block, where the method can be given one (registry.hpp); 0: its own
     int stretches = 0;  // lightning_attention_2, for tests: pieces that all tokens of all heads are cut into; 0: chosen

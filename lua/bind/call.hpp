@@ -102,8 +102,8 @@ void read_options(lua_State* L, const Options& given, const std::vector<calls::O
         check_effect(given, rule, device == calls::Device::gpu ? option.gpu : option.cpu, device);
         std::visit(
             [&]<class M>(M member) {
-                if constexpr (std::is_same_v<M, std::monostate>) place_of_choice(given, rule);
-                else read_value(L, given, rule, out.*member);
+                if constexpr (!std::is_same_v<M, std::monostate>) read_value(L, given, rule, out.*member);
+                else if (rule.choices) place_of_choice(given, rule);
             },
             option.member);
     }

@@ -1,7 +1,7 @@
 // Tree and ring decoding over shards of the keys and values, on threads, MPI and modelled clusters.
-#include <algorithm>
 #include <cmath>
 
+#include "core/calls/decode_model.hpp"
 #include "core/distributed/decode.hpp"
 #include "core/distributed/mpi.hpp"
 #include "lua/bind/call.hpp"
@@ -19,8 +19,6 @@ using distributed::Held;
 using distributed::Link;
 using distributed::Memory;
 using distributed::Traffic;
-
-constexpr Index max_model_shards = 4096;  // devices of a simulated cluster
 
 void set_traffic(lua_State* L, const Traffic& t) {
     set_field(L, "messages", t.messages);
@@ -100,58 +98,42 @@ Link link_option(lua_State* L, const Options& options, const char* key, Link lin
     return link;
 }
 
-// What decode_model takes of the options of both decodings, as these describe them.
-calls::DecodeCallOptions schedule_of(lua_State* L, const Options& given, int per_node) {
-    calls::DecodeCallOptions o;
-    o.per_node = per_node;
-    constexpr std::string_view taken[] = {"shards", "sizes", "topology", "algorithm", "per_node", "overlap", "home"};
-    for (const auto* call : {&calls::tree_decode(), &calls::ring_decode()}) {
-        auto options = call->options;
-        std::erase_if(options, [&](const auto& option) {
-            return std::find(std::begin(taken), std::end(taken), option.name) == std::end(taken);
-        });
-        for (auto& option : options)
-            if (option.name == std::string_view("shards")) option.max = max_model_shards;
-        read_options(L, given, options, calls::Device::cpu, o);
-    }
-    return o;
-}
-
-// decode_model{method =, ...} -> report
-int decode_model_(lua_State* L) {
-    const Options options(
-        L, 1, "decode_model",
-        {"method", "cluster", "shards",      "sizes",     "length",    "batch",        "heads", "query_heads",
-         "dim",    "queries", "causal",      "topology",  "algorithm", "overlap",      "home",  "per_node",
-         "within", "between", "memory_rate", "flop_rate", "start",     "element_bytes"});
-    Cluster machine = distributed::cluster(options.string("cluster", "h100"));
-    const DecodeOptions o = schedule_of(L, options, machine.per_node);
+// The cluster that the call names, with what it gives in place of the cluster's figures.
+Cluster machine_of(lua_State* L, const Options& given, const calls::DecodeModelOptions& o) {
+    Cluster machine = distributed::cluster(o.cluster);
     machine.per_node = o.per_node;
-    machine.within = link_option(L, options, "within", machine.within);
-    machine.between = link_option(L, options, "between", machine.between);
-    machine.memory_rate = options.number("memory_rate", machine.memory_rate);
-    machine.flop_rate = options.number("flop_rate", machine.flop_rate);
-    machine.start = options.number("start", machine.start);
+    machine.within = link_option(L, given, "within", machine.within);
+    machine.between = link_option(L, given, "between", machine.between);
+    machine.memory_rate = o.memory_rate.value_or(machine.memory_rate);
+    machine.flop_rate = o.flop_rate.value_or(machine.flop_rate);
+    machine.start = o.start.value_or(machine.start);
+    machine.element_bytes = o.element_bytes.value_or(machine.element_bytes);
     if (!(machine.memory_rate > 0)) fail("memory_rate: ", machine.memory_rate, ", expected a number > 0");
     if (!(machine.flop_rate > 0)) fail("flop_rate: ", machine.flop_rate, ", expected a number > 0");
     if (!(machine.start >= 0 && std::isfinite(machine.start)))
         fail("start: ", machine.start, ", expected a finite number >= 0");
-    const auto positive = [&](const char* key, Index otherwise) {
-        const Index n = options.integer(key, otherwise);
-        if (n < 1 || n > Index{1} << 40) fail(key, ": ", n, ", expected from 1 to 2^40");
-        return n;
-    };
+    return machine;
+}
+
+// decode_model{method =, ...} -> report
+int decode_model_(lua_State* L) {
+    const auto& call = calls::decode_model();
+    const Arguments given(L, call);
+    const Options options = given.options();
+    calls::DecodeModelOptions start;
+    start.per_node = distributed::cluster(options.string("cluster", start.cluster)).per_node;
+    const auto o = given.read(call, start);
+    const Cluster machine = machine_of(L, options, o);
     distributed::Sizes z;
-    machine.element_bytes = positive("element_bytes", machine.element_bytes);
-    z.batch = positive("batch", 1);
-    z.heads = positive("heads", 16);
-    z.query_heads = positive("query_heads", z.heads);
-    z.N = positive("queries", 1);
-    z.M = positive("length", 80000);
-    z.dk = z.dv = positive("dim", 128);
-    z.causal = options.boolean("causal", false);
+    z.batch = o.batch;
+    z.heads = o.heads;
+    z.query_heads = o.query_heads.value_or(z.heads);
+    z.N = o.queries;
+    z.M = o.length;
+    z.dk = z.dv = o.dim;
+    z.causal = o.causal;
     if (z.query_heads % z.heads != 0) fail("query_heads: ", z.query_heads, ", expected a multiple of heads, ", z.heads);
-    push_report(L, decode_model(options.choice("method", "tree", {"tree", "ring"}), z, machine, o));
+    push_report(L, decode_model(o.method, z, machine, o));
     return 1;
 }
 

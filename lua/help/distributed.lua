@@ -34,18 +34,8 @@ manual.decode_model = {
   call = "decode_model{method =, cluster =, shards =, length =, ...}",
   text = [[The schedule of tree_decode or ring_decode on a cluster in simulated time, up to 4096 devices, without data; returns the report,
 whose time is the model's. Messages take their sender's port for bytes / rate, arrive after the latency, and take as long at the
-receiver's; within a node and between nodes there are ports of their own. Computing reads the shard at memory_rate.
-
-  method     "tree" (the default) or "ring"
-  cluster    "h100" (the default: DGX H100, NVLink 4 and NDR InfiniBand), "mi300x", "rtx4090"
-  shards     devices;  sizes as for tree_decode
-  length, batch, heads, query_heads, dim, queries, causal     of the call; defaults 80000, 1, 16, heads, 128, 1, false
-  topology, algorithm; overlap, home                          as for tree_decode; ring_decode (the other method ignores them)
-  per_node, within, between, memory_rate, flop_rate, start, element_bytes
-             in place of the cluster's: devices of a node, {latency = s, rate = bytes/s} of a direction, bytes/s, operations/s,
-             seconds to start a kernel, bytes of a number
-
-Source: tree, §6; the figures of the clusters stand in proofs/tree.md.]],
+receiver's; within a node and between nodes there are ports of their own. Computing reads the shard at memory_rate.]],
+  notes = [[What only the other schedule has is ignored. Source: tree, §6; the figures of the clusters stand in proofs/tree.md.]],
   example = [[
 tree = decode_model{shards = 128, length = 5120000}
 ring = decode_model{method = "ring", shards = 128, length = 5120000}

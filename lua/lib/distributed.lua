@@ -1,4 +1,4 @@
--- How a report of tree_decode and ring_decode shows itself, and what Tab completes in decode_model.
+-- How a report of tree_decode, ring_decode and decode_model shows itself.
 local causeway = ...
 
 local Report = { __name = "DecodeReport" }
@@ -31,11 +31,3 @@ end
 function Report.__rich(r) return { text = tostring(r) } end
 
 function causeway._decode_report(report) return setmetatable(report, Report) end
-
-local topologies = causeway._options.tree_decode.topology
-
-causeway._options.decode_model = {
-  method = { "tree", "ring" }, cluster = { "h100", "mi300x", "rtx4090" }, shards = true, sizes = true, length = true, batch = true, heads = true, query_heads = true, dim = true,
-  queries = true, causal = true, topology = topologies, algorithm = true, overlap = true, home = true, per_node = true, within = true, between = true, memory_rate = true,
-  flop_rate = true, start = true, element_bytes = true,
-}

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/calls/causal_linear_attention.hpp"
+#include "core/calls/linear_attention.hpp"
 #include "core/calls/softmax_attention.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/shell/complete.hpp"
@@ -42,19 +43,53 @@ const std::map<std::string, std::string> arguments{
     {"energy_hessian", "t, x, x, nil"},
     {"tree_decode", "t, x, x"},
     {"ring_decode", "t, x, x"},
+    {"decode_model", ""},
     {"lowrank", "'skeinformer', x, x"},
     {"lowrank_error", "x, x, x, x"},
 };
 
 // A value that the option takes, by its name; a choice is put in its place.
 const std::map<std::string, std::string> values{
-    {"decay", "0.5"},     {"normalize", "true"},    {"block", "4"},      {"scale", "0.5"},
-    {"state", "S"},       {"return_state", "true"}, {"ddecay", "false"}, {"log_decay", "-g"},
-    {"beta", "g"},        {"chunk", "4"},           {"inplace", "true"}, {"dstate", "S"},
-    {"causal", "false"},  {"return_lse", "true"},   {"O", "x"},          {"lse", "g"},
-    {"shards", "2"},      {"sizes", "{3, 5}"},      {"algorithm", "1"},  {"per_node", "2"},
-    {"overlap", "false"}, {"home", "true"},         {"rank", "3"},       {"seed", "1"},
-    {"v", "x"},           {"mask", "false"},        {"extras", "{}"},    {"tolerance", "1e-3"},
+    {"decay", "0.5"},
+    {"normalize", "true"},
+    {"block", "4"},
+    {"scale", "0.5"},
+    {"state", "S"},
+    {"return_state", "true"},
+    {"ddecay", "false"},
+    {"log_decay", "-g"},
+    {"beta", "g"},
+    {"chunk", "4"},
+    {"inplace", "true"},
+    {"dstate", "S"},
+    {"causal", "false"},
+    {"return_lse", "true"},
+    {"O", "x"},
+    {"lse", "g"},
+    {"shards", "2"},
+    {"sizes", "{3, 5}"},
+    {"algorithm", "1"},
+    {"per_node", "2"},
+    {"overlap", "false"},
+    {"home", "true"},
+    {"rank", "3"},
+    {"seed", "1"},
+    {"v", "x"},
+    {"mask", "false"},
+    {"extras", "{}"},
+    {"tolerance", "1e-3"},
+    {"length", "100"},
+    {"batch", "2"},
+    {"heads", "4"},
+    {"query_heads", "32"},
+    {"dim", "8"},
+    {"queries", "2"},
+    {"within", "{latency = 1e-6}"},
+    {"between", "{rate = 1e9}"},
+    {"memory_rate", "1e12"},
+    {"flop_rate", "1e12"},
+    {"start", "0"},
+    {"element_bytes", "4"},
     {"iterations", "5"},
 };
 
@@ -65,6 +100,7 @@ std::string needs(const std::string& call, const std::string& option, const std:
     if (choice == "gated") return "log_decay = -" + g + ", ";
     if (choice == "delta") return "beta = " + g + ", ";
     if (choice == "gated_delta") return "log_decay = -" + g + ", beta = " + g + ", ";
+    if (option == "sizes" && call == "decode_model") return "length = 8, ";
     if (option == "O") return "lse = g, ";
     if (option == "lse") return "O = x, ";
     if (option == "state" && call == "causal_linear_attention") return "method = 'row-based', ";
@@ -82,8 +118,9 @@ std::string run(Shell& lua, const std::string& call, const std::string& option, 
                 const std::string& choice = "") {
     const bool one_token = call == "linear_attention_step";
     const std::string given = one_token && value == "g" ? "h" : one_token && value == "-g" ? "-h" : value;
-    return lua("local ok, message = pcall(" + call + ", " + arguments.at(call) + ", {" + needs(call, option, choice) +
-               option + " = " + given + "}) return ok and 'accepted' or message");
+    const std::string before = arguments.at(call) == "" ? "" : arguments.at(call) + ", ";
+    return lua("local ok, message = pcall(" + call + ", " + before + "{" + needs(call, option, choice) + option +
+               " = " + given + "}) return ok and 'accepted' or message");
 }
 
 }  // namespace
@@ -164,7 +201,39 @@ std::string read_for_gpu(lua_State* L, const calls::Call<S>& call, const std::st
     return "accepted";
 }
 
-TEST_CASE("the parser of the GPU's calls takes what is described and refuses what the GPU has not", "[lua][calls]") {
+template <class S>
+void check_parser(lua_State* L, const calls::Call<S>& call) {
+    for (const auto& option : call.options) {
+        CAPTURE(call.name, option.name);
+        const auto read = [&](const std::string& value) {
+            S out;
+            return read_for_gpu(L, call, "{" + std::string(option.name) + " = " + value + "}", out);
+        };
+        if (!option.choices) {
+            const std::string message = read(values.at(option.name));
+            CHECK((message == "accepted") == (option.gpu != calls::Effect::refused));
+            continue;
+        }
+        for (const auto& choice : option.choices()) {
+            CAPTURE(choice);
+            CHECK((read("'" + choice + "'") == "accepted") == (!option.cpu_choice || choice != option.cpu_choice));
+        }
+    }
+}
+
+TEST_CASE("the parser of the GPU's calls takes every option that is described", "[lua][calls]") {
+    const State L = fresh_state();
+    REQUIRE(luaL_dostring(L.get(), "x, S, g = randn(1, 2, 8, 4), zeros(1, 2, 4, 4), rand(1, 2, 8)") == LUA_OK);
+    check_parser(L.get(), calls::causal_linear_attention<Tensor>());
+    check_parser(L.get(), calls::causal_linear_attention_grad<Tensor>());
+    check_parser(L.get(), calls::linear_attention<Tensor>());
+    check_parser(L.get(), calls::linear_attention_step<Tensor>());
+    check_parser(L.get(), calls::linear_attention_grad<Tensor>());
+    check_parser(L.get(), calls::softmax_attention<Tensor>());
+    check_parser(L.get(), calls::softmax_attention_grad<Tensor>());
+}
+
+TEST_CASE("the parser of the GPU's calls sets what is given and refuses what the GPU has not", "[lua][calls]") {
     const State L = fresh_state();
     calls::CausalOptions<Tensor> o;
     const auto& call = calls::causal_linear_attention<Tensor>();

@@ -1,0 +1,87 @@
+#include "core/calls/decode_model.hpp"
+
+#include "core/distributed/cluster.hpp"
+
+namespace causeway::calls {
+namespace {
+
+using S = DecodeModelOptions;
+
+constexpr Index max_devices = 4096;
+constexpr const char* of_the_cluster = "the cluster's";
+
+std::vector<std::string> models() { return {"tree", "ring"}; }
+
+std::vector<std::string> cluster_names() {
+    std::vector<std::string> names;
+    for (const auto& c : distributed::clusters()) names.push_back(c.name);
+    return names;
+}
+
+// A whole number of something there is, as large as a model may be asked for.
+Option<S> count(const char* name, Member<S> member, const char* text, const char* standard = nullptr) {
+    return {.name = name,
+            .member = member,
+            .text = text,
+            .type = "from 1 to 2^40",
+            .standard = standard,
+            .min = 1,
+            .max = Index{1} << 40};
+}
+
+std::vector<Option<S>> of_the_call() {
+    return {
+        {.name = "method", .member = &S::method, .text = "of which schedule", .choices = models},
+        count("length", &S::length, "keys"),
+        count("batch", &S::batch, "batch entries"),
+        count("heads", &S::heads, "heads of keys and values"),
+        count("query_heads", &S::query_heads, "heads of queries, a multiple of heads", "heads"),
+        count("dim", &S::dim, "width of keys and values"),
+        count("queries", &S::queries, "queries of a head"),
+        {.name = "causal", .member = &S::causal, .text = "as for tree_decode"},
+    };
+}
+
+std::vector<Option<S>> of_a_cluster() {
+    return {
+        {.name = "cluster",
+         .member = &S::cluster,
+         .text = "\"h100\" is DGX H100, with NVLink 4 and NDR InfiniBand",
+         .choices = cluster_names},
+        {.name = "within",
+         .member = {},
+         .text = "of a link inside a node, a direction",
+         .type = "{latency = seconds, rate = bytes a second}",
+         .standard = of_the_cluster},
+        {.name = "between",
+         .member = {},
+         .text = "of a link between nodes, a direction",
+         .type = "{latency = seconds, rate = bytes a second}",
+         .standard = of_the_cluster},
+        {.name = "memory_rate",
+         .member = &S::memory_rate,
+         .text = "bytes a second that a device reads",
+         .standard = of_the_cluster},
+        {.name = "flop_rate",
+         .member = &S::flop_rate,
+         .text = "operations a second of a device",
+         .standard = of_the_cluster},
+        {.name = "start", .member = &S::start, .text = "seconds to start a kernel", .standard = of_the_cluster},
+        count("element_bytes", &S::element_bytes, "bytes of a number", of_the_cluster),
+    };
+}
+
+}  // namespace
+
+const Call<DecodeModelOptions>& decode_model() {
+    static const Call<S> call{
+        "decode_model",
+        {},
+        joined<S>(joined<S>(of_the_call(), of_a_cluster()),
+                  joined<S>(joined<S>(sharing_options<S>(max_devices, "the number of sizes, or 1"),
+                                      tree_options<S>(of_the_cluster)),
+                            ring_options<S>()))};
+    return call;
+}
+
+}  // namespace causeway::calls
