@@ -26,4 +26,9 @@ enum Delta : std::uint32_t {
     delta_turns = 2       // + i, both state warpgroups: it is the turn of warpgroup i on the tensor cores
 };
 
+// Flash attention.
+enum Flash : std::uint32_t {
+    flash_output = 1  // + i, consumer warpgroup i: its queries have been read, its output has been written
+};
+
 }  // namespace causeway::gpu::barriers
