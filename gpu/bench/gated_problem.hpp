@@ -65,9 +65,7 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
     const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
     const std::size_t bytes = size(bytes_of(p.type));
     const std::int64_t HQ = p.H * p.group;
-    const auto strides = [&](std::int64_t H, int width) {
-        return strides_of(H, p.N, width, p.token_major, p.pad);
-    };
+    const auto strides = [&](std::int64_t H, int width) { return strides_of(H, p.N, width, p.token_major, p.pad); };
     const auto drawn = [&](std::int64_t H, int width, std::uint64_t s, double scale) {
         const std::size_t n = size(p.B * H * p.N * (width + p.pad));
         Buffer x(n * bytes);
@@ -171,13 +169,16 @@ struct GatedErrors {
 };
 
 // The worst relative errors of up to `heads` heads; Inf where something is not finite, or was written between the rows.
-inline GatedErrors errors_of(const GatedProblem& p, const GatedTensors& t, int heads) {
+// Outputs that cancel are measured by what cancels, unless `own_size`: then by themselves.
+inline GatedErrors errors_of(const GatedProblem& p, const GatedTensors& t, int heads, bool own_size = false) {
     const auto chosen = chosen_heads(p.B * p.H, heads);
     std::vector<GatedDeviation> found(chosen.size());
     on_threads(chosen.size(), [&](std::size_t i) { found[i] = deviation(p, t, chosen[i] / p.H, chosen[i] % p.H); });
     GatedErrors e{padding_untouched(t.o, p.type, p.dv, p.pad) ? 0 : std::numeric_limits<double>::infinity(), 0};
-    for (const GatedDeviation& x : found)
+    for (GatedDeviation& x : found) {
+        if (own_size) x.outputs.least = 0;
         e.outputs = std::max(e.outputs, x.outputs.relative()), e.state = std::max(e.state, x.state.relative());
+    }
     return e;
 }
 
