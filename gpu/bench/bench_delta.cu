@@ -4,6 +4,9 @@
 //   bench_delta                 checks, then times
 //   bench_delta check | time    one of them; a second argument picks the cases whose name contains it
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "gpu/bench/gated_problem.hpp"
 #include "gpu/gated/delta.hpp"
 

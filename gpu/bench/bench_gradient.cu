@@ -28,7 +28,7 @@ struct Tensors : bench::LinearTensors {
     }
 };
 
-Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
+Tensors prepared(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     Tensors t{bench::make(p, seed, stream), {}, {}, {}, {}};
     t.dO = Buffer(t.o.bytes()), t.dq = Buffer(t.q.bytes()), t.dk = Buffer(t.k.bytes()), t.dv = Buffer(t.v.bytes());
     bench::fill_normal(t.dO.data(), p.type, t.dO.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 4 * seed + 3,
@@ -47,7 +47,7 @@ double bound(const Problem& p) {
 bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen, std::uint64_t seed) {
     double worst[3] = {};
     try {
-        const Tensors t = make(p, seed, stream);
+        const Tensors t = prepared(p, seed, stream);
         t.backward(stream);
         check(cudaStreamSynchronize(stream), "running lightning_grad");
         const Strides sq = t.args.q_stride, sv = t.args.v_stride;
@@ -112,7 +112,7 @@ bool time_all(const std::vector<Problem>& cases, cudaStream_t stream) {
                      floor = tensor * (2 + 3.5) / bandwidth * 1e3;
         const int sets = static_cast<int>(std::clamp(1e9 / tensor, 1.0, 4.0));
         std::vector<Tensors> t;
-        for (int i = 0; i < sets; ++i) t.push_back(make(p, 100 + static_cast<std::uint64_t>(i), stream));
+        for (int i = 0; i < sets; ++i) t.push_back(prepared(p, 100 + static_cast<std::uint64_t>(i), stream));
         const auto timed = [&](bool forward, bool backward) {
             return bench::time(
                 [&](int i) {

@@ -17,7 +17,7 @@ namespace {
 
 using Problem = bench::LinearProblem;
 
-LinearTensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
+LinearTensors prepared(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     LinearTensors t = bench::make(p, seed, stream);
     t.give_workspace(lightning_workspace(t.args), stream);
     return t;
@@ -34,7 +34,7 @@ double bound(const Problem& p) {
 bool right(const Problem& p, int heads, cudaStream_t stream, double* seen, std::uint64_t seed) {
     double worst = 0;
     try {
-        const LinearTensors t = make(p, seed, stream);
+        const LinearTensors t = prepared(p, seed, stream);
         const auto want = bench::reference(p, t, heads);
         lightning_attention_2(t.args, stream);
         check(cudaStreamSynchronize(stream), "running lightning_attention_2");
@@ -105,7 +105,7 @@ bool time_all(const std::vector<Case>& cases, const std::string& only, cudaStrea
         // Enough sets of tensors that none is still in the cache when its turn comes again.
         const int sets = static_cast<int>(std::clamp(1e9 / bytes, 1.0, 8.0));
         std::vector<LinearTensors> t;
-        for (int i = 0; i < sets; ++i) t.push_back(make(p, 100 + static_cast<std::uint64_t>(i), stream));
+        for (int i = 0; i < sets; ++i) t.push_back(prepared(p, 100 + static_cast<std::uint64_t>(i), stream));
         const bench::Times ms =
             bench::time([&](int i) { lightning_attention_2(t[static_cast<std::size_t>(i % sets)].args, stream); }, sets,
                         bytes > 1e9 ? 21 : 61, stream);
