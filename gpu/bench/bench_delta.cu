@@ -7,18 +7,13 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <string>
-#include <thread>
-
-#include "gpu/bench/bench.hpp"
+#include "gpu/bench/gated_problem.hpp"
 #include "gpu/gated/delta.hpp"
 
 using namespace causeway;
 using namespace causeway::gpu;
-using bench::rows;
+using bench::GatedProblem;
+using bench::GatedTensors;
 using std::int64_t;
 
 namespace {
@@ -26,6 +21,7 @@ namespace {
 enum class Gates { none, usual, slow, strong, resets };  // usual: log α = -0.075 x², x normal
 enum class Keys { independent, correlated };             // correlated: cosines about 0.5
 
+// A problem of the family whose keys have length 1, which the delta rule needs.
 struct Problem {
     std::string name;
     Type type = Type::BFloat16;
@@ -36,6 +32,19 @@ struct Problem {
     int pad = 0, group = 1;
     Keys keys = Keys::independent;
     double beta_low = 0, beta_high = 1;
+
+    GatedProblem gated() const {
+        GatedProblem p{name, type, B, H, N, group, dk, dv, gates == Gates::none ? 0 : 1, delta};
+        p.state = state, p.token_major = token_major, p.pad = pad;
+        p.scale = name == "scale" ? 0.3 : 1;
+        return p;
+    }
+    std::string text() const {
+        char more[80];
+        std::snprintf(more, sizeof more, " kind of gates=%d keys=%d beta=[%g,%g]", int(gates), int(keys), beta_low,
+                      beta_high);
+        return gated().text() + more;
+    }
 };
 
 __device__ uint32_t mix(uint64_t x) {  // SplitMix64's finaliser (Steele, Lea, Flood 2014)
@@ -82,119 +91,24 @@ __global__ void fill_beta(float* beta, int64_t n, float low, float high, uint64_
     if (i < n) beta[i] = uniform(seed + 3, i) < 0.02f ? 0.0f : low + (high - low) * uniform(seed + 4, i);
 }
 
-Strides strides(const Problem& p, int64_t H, int width) {
-    const int64_t w = width + p.pad;
-    if (p.token_major) return {p.N * H * w, w, H * w};
-    return {H * p.N * w, p.N * w, w};
-}
-
-struct Tensors {
-    Buffer q, k, v, o, g, beta, state, initial, workspace;
-    GatedArgs args;
-};
-
-Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
-    Tensors t;
-    const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)), rows = static_cast<std::size_t>(p.B * p.H * p.N),
-                      q_rows = rows * p.group;
-    const std::size_t q_count = q_rows * (p.dk + p.pad), k_count = rows * (p.dk + p.pad),
-                      v_count = rows * (p.dv + p.pad), o_count = q_rows * (p.dv + p.pad);
-    const std::size_t state_count = static_cast<std::size_t>(p.B * p.H * p.dk * p.dv);
-    t.q = Buffer(q_count * e), t.k = Buffer(k_count * e), t.v = Buffer(v_count * e), t.o = Buffer(o_count * e);
-    bench::fill_normal(t.q.data(), p.type, q_count, 5 * seed, 1.0, stream);
-    bench::fill_normal(t.k.data(), p.type, k_count, 5 * seed + 1, 1.0, stream);
-    bench::fill_normal(t.v.data(), p.type, v_count, 5 * seed + 2, 1.0, stream);
-    const auto unit = [&](const Buffer& x, std::size_t n, bool correlated) {
+GatedTensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
+    GatedTensors t = bench::make(p.gated(), seed, stream);
+    const int64_t rows = p.B * p.H * p.N;
+    const auto unit = [&](const Buffer& x, int64_t n, bool correlated) {
         const auto blocks = static_cast<unsigned>((n + 7) / 8);
         if (p.type == Type::BFloat16)
             unit_rows<<<blocks, 256, 0, stream>>>(x.as<__nv_bfloat16>(), n, p.dk, p.dk + p.pad, correlated, seed);
         else unit_rows<<<blocks, 256, 0, stream>>>(x.as<__half>(), n, p.dk, p.dk + p.pad, correlated, seed);
     };
-    unit(t.q, q_rows, false), unit(t.k, rows, p.keys == Keys::correlated);
-    check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
-    GatedArgs& a = t.args;
-    a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data();
-    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.group = p.group, a.dk = p.dk, a.dv = p.dv;
-    a.q_stride = strides(p, p.H * p.group, p.dk), a.k_stride = strides(p, p.H, p.dk),
-    a.v_stride = strides(p, p.H, p.dv), a.o_stride = strides(p, p.H * p.group, p.dv);
+    unit(t.q, rows * p.group, false), unit(t.k, rows, p.keys == Keys::correlated);
     const auto blocks = static_cast<unsigned>((rows + 255) / 256);
-    if (p.gates != Gates::none) {
-        t.g = Buffer(rows * 4);
-        fill_gates<<<blocks, 256, 0, stream>>>(t.g.as<float>(), rows, p.gates, seed);
-        a.gates = 1, a.g = t.g.as<float>();
-    }
-    if (p.delta) {
-        t.beta = Buffer(rows * 4);
-        fill_beta<<<blocks, 256, 0, stream>>>(t.beta.as<float>(), rows, p.beta_low, p.beta_high, seed);
-        a.beta = t.beta.as<float>();
-    }
-    if (p.state) {
-        t.state = Buffer(state_count * 4), t.initial = Buffer(state_count * 4);
-        bench::fill_normal(t.state.data(), Type::Float32, state_count, 5 * seed + 3, 0.5, stream);
-        check(cudaMemcpyAsync(t.initial.data(), t.state.data(), t.state.bytes(), cudaMemcpyDeviceToDevice, stream),
-              "copying the state");
-        a.state = t.state.as<float>();
-    }
+    if (p.gates != Gates::none) fill_gates<<<blocks, 256, 0, stream>>>(t.g.as<float>(), rows, p.gates, seed);
+    if (p.delta)
+        fill_beta<<<blocks, 256, 0, stream>>>(t.beta.as<float>(), rows, static_cast<float>(p.beta_low),
+                                              static_cast<float>(p.beta_high), seed);
     check_launch("filling the inputs");
-    a.scale = p.name == "scale" ? 0.3f : 1.0f;
-    t.workspace = Buffer(delta_hopper_workspace(a));
-    a.workspace = {t.workspace.data(), t.workspace.bytes()};
+    t.give_workspace(delta_hopper_workspace(t.args), stream);
     return t;
-}
-
-std::vector<float> floats(const float* from, int64_t n) {
-    std::vector<float> x(static_cast<std::size_t>(n));
-    if (n > 0 && from) check(cudaMemcpy(x.data(), from, x.size() * 4, cudaMemcpyDeviceToHost), "copying from the GPU");
-    return x;
-}
-
-struct HeadData {
-    std::vector<double> q, k, v, o;
-    std::vector<float> g, beta, initial, final;
-};
-struct Deviation {
-    double error = 0, norm = 0, state_error = 0, state_norm = 0;
-    bool clean = true;
-};
-
-Deviation deviation(const HeadData& x, const Problem& p, double scale) {
-    const int r = p.dk, d = p.dv;
-    std::vector<double> S(static_cast<std::size_t>(r) * d), u(static_cast<std::size_t>(d)),
-        row(static_cast<std::size_t>(d));
-    for (std::size_t i = 0; i < x.initial.size() && p.state; ++i) S[i] = x.initial[i];
-    Deviation out;
-    for (int64_t t = 0; t < p.N; ++t) {
-        const double a = p.gates == Gates::none ? 1.0 : std::exp(static_cast<double>(x.g[t]));
-        const double *k = x.k.data() + t * r, *q = x.q.data() + t * r, *v = x.v.data() + t * d;
-        std::copy(v, v + d, u.begin());
-        if (p.delta) {
-            std::fill(row.begin(), row.end(), 0.0);
-            for (int i = 0; i < r; ++i) {
-                const double ki = a * k[i];
-                const double* s = S.data() + static_cast<std::size_t>(i) * d;
-                for (int j = 0; j < d; ++j) row[j] += ki * s[j];
-            }
-            for (int j = 0; j < d; ++j) u[j] = x.beta[t] * (v[j] - row[j]);
-        }
-        std::fill(row.begin(), row.end(), 0.0);
-        for (int i = 0; i < r; ++i) {
-            double* s = S.data() + static_cast<std::size_t>(i) * d;
-            for (int j = 0; j < d; ++j) {
-                s[j] = a * s[j] + k[i] * u[j];
-                row[j] += q[i] * s[j];
-            }
-        }
-        for (int j = 0; j < d; ++j) {
-            const double e = x.o[t * d + j] - scale * row[j];
-            if (!std::isfinite(x.o[t * d + j])) out.clean = false;
-            out.error += e * e, out.norm += scale * scale * row[j] * row[j];
-        }
-    }
-    for (std::size_t i = 0; i < S.size() && p.state; ++i) {
-        out.state_error += (x.final[i] - S[i]) * (x.final[i] - S[i]), out.state_norm += S[i] * S[i];
-        if (!std::isfinite(x.final[i])) out.clean = false;
-    }
-    return out;
 }
 
 // Of the relative Frobenius error; Float16 has eight times BFloat16's precision.
@@ -203,81 +117,32 @@ double bound(const Problem& p) {
     return few * (p.type == Type::BFloat16 ? 6e-3 : 1e-3);
 }
 
-std::string describe(const Problem& p) {
-    char line[200];
-    std::snprintf(line, sizeof line,
-                  "%s %s B=%lld H=%lld N=%lld dk=%d dv=%d gates=%d%s%s%s pad=%d group=%d keys=%d beta=[%g,%g]",
-                  p.name.c_str(), p.type == Type::BFloat16 ? "bf16" : "f16", (long long)p.B, (long long)p.H,
-                  (long long)p.N, p.dk, p.dv, int(p.gates), p.delta ? " delta" : "", p.state ? " state" : "",
-                  p.token_major ? " token-major" : "", p.pad, p.group, int(p.keys), p.beta_low, p.beta_high);
-    return line;
-}
-
-// Runs once on poisoned output and compares up to `heads` heads; prints what is wrong.
-bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen = nullptr, std::uint64_t seed = 1) {
-    double worst = 0, worst_state = 0;
-    bool clean = true, padding = true;
+// Runs once on poisoned output and compares up to `heads` heads of keys; prints what is wrong.
+bool right(const Problem& p, int heads, cudaStream_t stream, double* seen, std::uint64_t seed) {
+    bench::GatedErrors e;
     try {
-        const Tensors t = make(p, seed, stream);
+        const GatedTensors t = make(p, seed, stream);
         delta_hopper(t.args, stream);
         check(cudaStreamSynchronize(stream), "running delta_hopper");
-        const int64_t all = p.B * p.H * p.group;
-        const int64_t count = std::min<int64_t>(heads, all);
-        std::vector<Deviation> result(static_cast<std::size_t>(count));
-        std::vector<std::thread> threads;
-        for (int64_t i = 0; i < count; ++i) {
-            const int64_t head = count == all ? i : i * (all - 1) / (count - 1), b = head / (p.H * p.group),
-                          h = head % (p.H * p.group), kv = h / p.group, line = b * p.H + kv;
-            HeadData x;
-            const GatedArgs& a = t.args;
-            x.q = rows(a.q, p.type, a.q_stride, b, h, p.N, p.dk), x.k = rows(a.k, p.type, a.k_stride, b, kv, p.N, p.dk);
-            x.v = rows(a.v, p.type, a.v_stride, b, kv, p.N, p.dv), x.o = rows(a.o, p.type, a.o_stride, b, h, p.N, p.dv);
-            if (a.g) x.g = floats(a.g + line * p.N, p.N);
-            if (a.beta) x.beta = floats(a.beta + line * p.N, p.N);
-            if (a.state) {
-                x.initial = floats(t.initial.as<float>() + line * p.dk * p.dv, p.dk * p.dv);
-                x.final = floats(a.state + line * p.dk * p.dv, p.dk * p.dv);
-            }
-            threads.emplace_back([&result, &p, i, scale = a.scale, x = std::move(x)] {
-                result[static_cast<std::size_t>(i)] = deviation(x, p, scale);
-            });
-        }
-        for (auto& thread : threads) thread.join();
-        const auto ratio = [](double e, double n) {
-            return n > 0 ? std::sqrt(e / n) : e > 0 || e != e ? std::numeric_limits<double>::infinity() : 0;
-        };
-        for (const Deviation& x : result) {
-            clean = clean && x.clean;
-            worst = std::max(worst, ratio(x.error, x.norm)),
-            worst_state = std::max(worst_state, ratio(x.state_error, x.state_norm));
-        }
-        if (p.pad > 0) {
-            std::vector<unsigned char> raw(t.o.bytes());
-            check(cudaMemcpy(raw.data(), t.o.data(), raw.size(), cudaMemcpyDeviceToHost), "copying from the GPU");
-            const std::size_t e = static_cast<std::size_t>(bytes_of(p.type)),
-                              line = static_cast<std::size_t>(p.dv + p.pad) * e;
-            for (std::size_t i = 0; i < raw.size(); ++i) padding = padding && (i % line < p.dv * e || raw[i] == 0xFF);
-        }
+        e = bench::errors_of(p.gated(), t, heads, true);
     } catch (const Error& error) {
-        std::printf("FAILED %s: %s\n", describe(p).c_str(), error.what());
+        std::printf("FAILED %s: %s\n", p.text().c_str(), error.what());
         return false;
     }
-    if (worst_seen) *worst_seen = std::max(*worst_seen, worst);
-    const bool ok = clean && padding && worst <= bound(p) && worst_state <= 1.5 * bound(p);
-    if (!ok) {
-        std::printf("WRONG %s: error %.3e, of the state %.3e, bound %.1e%s%s\n", describe(p).c_str(), worst,
-                    worst_state, bound(p), clean ? "" : ", NaN or Inf", padding ? "" : ", wrote outside o");
-    }
+    *seen = std::max(*seen, e.outputs);
+    const bool ok = e.outputs <= bound(p) && e.state <= 1.5 * bound(p);
+    if (!ok)
+        std::printf("WRONG %s: error %.3e, of the state %.3e, bound %.1e\n", p.text().c_str(), e.outputs, e.state,
+                    bound(p));
     return ok;
 }
 
 bool check_all(const std::string& only, cudaStream_t stream) {
-    int count = 0, wrong = 0;
-    double worst[3] = {};
+    bench::Tally tally;
     const auto run = [&](const Problem& p) {
         if (p.name.find(only) == std::string::npos) return;
-        ++count;
-        if (!right(p, 6, stream, &worst[int(p.type)], static_cast<std::uint64_t>(count))) ++wrong;
+        ++tally.count;
+        tally.wrong += !right(p, 6, stream, &tally.outputs[int(p.type)], static_cast<std::uint64_t>(tally.count));
     };
     const Type bf16 = Type::BFloat16;
     for (const int64_t N : {1, 2, 17, 63, 64, 65, 97, 127, 128, 129, 1000, 4099}) {
@@ -327,8 +192,7 @@ bool check_all(const std::string& only, cudaStream_t stream) {
     }
     run({.name = "many heads", .type = bf16, .B = 5, .H = 40, .N = 200, .state = true});
     run({.name = "long no gate", .type = bf16, .H = 2, .N = 20000, .gates = Gates::none, .state = true});
-    std::printf("checks: %d, wrong: %d; worst error bf16 %.3e, f16 %.3e\n", count, wrong, worst[1], worst[2]);
-    return wrong == 0;
+    return tally.report();
 }
 
 struct Case {
@@ -351,7 +215,7 @@ bool time_all(const std::vector<Case>& cases, const std::string& only, cudaStrea
         const double bytes = rows * ((p.group + 1.0) * (p.dk + p.dv) * bytes_of(p.type) +
                                      (p.gates == Gates::none ? 0 : 4) + (p.delta ? 4 : 0));
         const int sets = static_cast<int>(std::clamp(1e9 / bytes, 1.0, 8.0));
-        std::vector<Tensors> t;
+        std::vector<GatedTensors> t;
         for (int i = 0; i < sets; ++i) t.push_back(make(p, 100 + static_cast<std::uint64_t>(i), stream));
         const bench::Times ms =
             bench::time([&](int i) { delta_hopper(t[static_cast<std::size_t>(i % sets)].args, stream); }, sets,

@@ -41,7 +41,7 @@ int main(int argc, char** argv) try {
     for (const Buffer* x : {&q, &k, &v, &beta}) check(cudaMemset(x->data(), 0, x->bytes()), "filling the inputs");
     const Strides strides = contiguous(H, N, width);
     const auto fill = [&](auto& a) {
-        a.q = q.data(), a.k = k.data(), a.v = v.data(), a.o = o.data(), a.type = type, a.H = H, a.N = N;
+        a.q = q.data(), a.k = k.data(), a.v = v.data(), a.o = o.data(), a.type = type, a.N = N;
         a.q_stride = a.k_stride = a.v_stride = a.o_stride = strides;
     };
     const std::vector<double> gamma(H, 0.99);
@@ -49,19 +49,19 @@ int main(int argc, char** argv) try {
     Buffer workspace;
     if (what == "delta") {
         GatedArgs a;
-        fill(a), a.dk = a.dv = width, a.beta = beta.as<float>();
+        fill(a), a.H = H, a.dk = a.dv = width, a.beta = beta.as<float>();
         workspace = Buffer(delta_hopper_workspace(a));
         a.workspace = {workspace.data(), workspace.bytes()};
         call = [a, &stream] { delta_hopper(a, stream); };
     } else if (what == "flash") {
         SoftmaxArgs a;
-        fill(a), a.M = N, a.d = a.dv = width;
+        fill(a), a.heads = H, a.M = N, a.d = a.dv = width;
         workspace = Buffer(flash_attention_workspace(a));
         a.workspace = {workspace.data(), workspace.bytes()};
         call = [a, &stream] { flash_attention(a, stream); };
     } else if (what == "lightning" || what == "lightning-f32" || what == "mask") {
         CausalArgs a;
-        fill(a), a.r = a.d = width, a.gamma = what == "mask" ? nullptr : gamma.data();
+        fill(a), a.H = H, a.r = a.d = width, a.gamma = what == "mask" ? nullptr : gamma.data();
         workspace = Buffer(lightning_workspace(a));
         a.workspace = {workspace.data(), workspace.bytes()};
         call = [a, &stream] { lightning_attention_2(a, stream); };

@@ -6,22 +6,14 @@
 //   bench_flash decode | flash      one of them; a second argument picks the cases whose name contains it
 //   bench_flash arrange CASE        one case of decoding under several numbers of splits
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <string>
-
-#include "gpu/bench/bench.hpp"
+#include "gpu/bench/compare.hpp"
 #include "gpu/gradient/softmax.hpp"
 #include "gpu/softmax/decode.hpp"
 #include "gpu/softmax/flash.hpp"
 
 using namespace causeway;
 using namespace causeway::gpu;
-using bench::value_at;
+using bench::numbers;
 using std::int64_t;
 
 namespace {
@@ -38,12 +30,11 @@ __global__ __launch_bounds__(256) void read_kernel(const uint4* __restrict__ fro
     if (all == 0x9E3779B9) *never = all;
 }
 
-// The same bytes read by blocks that stay, each its own stretch.
+// The same bytes read by blocks that stay, each its own split.
 template <int each>
-__global__ __launch_bounds__(512) void read_stretch_kernel(const uint4* __restrict__ from, std::size_t n,
-                                                           unsigned* never) {
-    const std::size_t stretch = (n + gridDim.x - 1) / gridDim.x, first = blockIdx.x * stretch,
-                      last = min(n, first + stretch);
+__global__ __launch_bounds__(512) void read_split_kernel(const uint4* __restrict__ from, std::size_t n,
+                                                         unsigned* never) {
+    const std::size_t share = (n + gridDim.x - 1) / gridDim.x, first = blockIdx.x * share, last = min(n, first + share);
     unsigned all = 0;
     for (std::size_t at = first + threadIdx.x; at < last; at += each * 512) {
         uint4 x[each];
@@ -77,13 +68,11 @@ double read_bandwidth(std::size_t bytes, cudaStream_t stream) {
             9, stream)
             .median,
         bench::time(
-            [&](int) { read_stretch_kernel<4><<<stay, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); },
-            1, 9, stream)
+            [&](int) { read_split_kernel<4><<<stay, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); }, 1,
+            9, stream)
             .median,
         bench::time(
-            [&](int) {
-                read_stretch_kernel<8><<<stay / 2, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>());
-            },
+            [&](int) { read_split_kernel<8><<<stay / 2, 512, 0, stream>>>(from.as<uint4>(), n, never.as<unsigned>()); },
             1, 9, stream)
             .median,
     };
@@ -96,7 +85,7 @@ double read_bandwidth(std::size_t bytes, cudaStream_t stream) {
 struct Problem {
     std::string name;
     Type type = Type::BFloat16;
-    int64_t B = 1, H = 16, N = 1, M = 1;
+    int64_t batch = 1, heads = 16, N = 1, M = 1;
     int group = 1, d = 128, dv = 128;
     bool causal = true;
 };
@@ -110,33 +99,23 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     Tensors t;
     const auto bytes = static_cast<std::size_t>(bytes_of(p.type));
     const auto n = [](int64_t x) { return static_cast<std::size_t>(x); };
-    const std::size_t q = n(p.B * p.H * p.group * p.N * p.d), k = n(p.B * p.H * p.M * p.d),
-                      v = n(p.B * p.H * p.M * p.dv), o = n(p.B * p.H * p.group * p.N * p.dv);
+    const std::size_t q = n(p.batch * p.heads * p.group * p.N * p.d), k = n(p.batch * p.heads * p.M * p.d),
+                      v = n(p.batch * p.heads * p.M * p.dv), o = n(p.batch * p.heads * p.group * p.N * p.dv);
     t.q = Buffer(q * bytes), t.k = Buffer(k * bytes), t.v = Buffer(v * bytes), t.o = Buffer(o * bytes),
     t.lse = Buffer(q / n(p.d) * 4);
     bench::fill_normal(t.q.data(), p.type, q, 3 * seed, 2.0, stream);
     bench::fill_normal(t.k.data(), p.type, k, 3 * seed + 1, 1.0, stream);
     bench::fill_normal(t.v.data(), p.type, v, 3 * seed + 2, 1.0, stream);
-    check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
+    bench::poison(t.o, stream);
     SoftmaxArgs& a = t.args;
     a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data(), a.lse = t.lse.as<float>();
-    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.M = p.M, a.group = p.group, a.d = p.d, a.dv = p.dv,
-    a.causal = p.causal;
+    a.type = p.type, a.batch = p.batch, a.heads = p.heads, a.N = p.N, a.M = p.M, a.group = p.group, a.d = p.d,
+    a.dv = p.dv, a.causal = p.causal;
     a.scale = static_cast<float>(1 / std::sqrt(p.d));
-    a.q_stride = contiguous(p.H * p.group, p.N, p.d), a.k_stride = contiguous(p.H, p.M, p.d),
-    a.v_stride = contiguous(p.H, p.M, p.dv);
-    a.o_stride = contiguous(p.H * p.group, p.N, p.dv);
+    a.q_stride = contiguous(p.heads * p.group, p.N, p.d), a.k_stride = contiguous(p.heads, p.M, p.d),
+    a.v_stride = contiguous(p.heads, p.M, p.dv);
+    a.o_stride = contiguous(p.heads * p.group, p.N, p.dv);
     return t;
-}
-
-std::vector<double> numbers(const void* from, Type type, int64_t first, int64_t n) {
-    const int64_t bytes = bytes_of(type);
-    std::vector<unsigned char> raw(static_cast<std::size_t>(n * bytes));
-    check(cudaMemcpy(raw.data(), static_cast<const char*>(from) + first * bytes, raw.size(), cudaMemcpyDeviceToHost),
-          "copying from the GPU");
-    std::vector<double> x(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_at(raw, type, i);
-    return x;
 }
 
 // A few rows of the first and the last head of q in Float64.
@@ -148,10 +127,10 @@ struct Row {
 
 std::vector<Row> reference(const Problem& p, const Tensors& t) {
     std::vector<Row> rows;
-    for (const int64_t head : {int64_t{0}, p.B * p.H * p.group - 1}) {
-        const int64_t line = head / p.group;
-        const auto k = numbers(t.k.data(), p.type, line * p.M * p.d, p.M * p.d),
-                   v = numbers(t.v.data(), p.type, line * p.M * p.dv, p.M * p.dv);
+    for (const int64_t head : {int64_t{0}, p.batch * p.heads * p.group - 1}) {
+        const int64_t bh = head / p.group;
+        const auto k = numbers(t.k.data(), p.type, bh * p.M * p.d, p.M * p.d),
+                   v = numbers(t.v.data(), p.type, bh * p.M * p.dv, p.M * p.dv);
         for (const int64_t i : p.N > 1 ? std::vector<int64_t>{0, p.N / 3, p.N - 1} : std::vector<int64_t>{0}) {
             const int64_t n = p.causal ? p.M - p.N + i + 1 : p.M;
             Row row{head * p.N + i, -INFINITY, std::vector<double>(static_cast<std::size_t>(p.dv))};
@@ -178,15 +157,15 @@ std::vector<Row> reference(const Problem& p, const Tensors& t) {
 
 // Relative error of these rows; the largest error of their log-sum-exp in *lse_error.
 double error_of(const Problem& p, const Tensors& t, const std::vector<Row>& rows, double* lse_error) {
-    double error = 0, norm = 0;
+    bench::Deviation x;
     *lse_error = 0;
     for (const Row& row : rows) {
         const auto o = numbers(t.o.data(), p.type, row.index * p.dv, p.dv);
         const double off = std::abs(numbers(t.lse.data(), Type::Float32, row.index, 1)[0] - row.lse);
         if (!(off <= *lse_error)) *lse_error = off;
-        for (int e = 0; e < p.dv; ++e) error += (o[e] - row.o[e]) * (o[e] - row.o[e]), norm += row.o[e] * row.o[e];
+        for (int e = 0; e < p.dv; ++e) x.add(o[static_cast<std::size_t>(e)], row.o[static_cast<std::size_t>(e)]);
     }
-    return std::sqrt(error / norm);
+    return x.relative();
 }
 
 // NaN is not within it.
@@ -194,7 +173,9 @@ bool within(const Problem& p, double error, double lse_error) {
     return error <= (p.type == Type::Float32 ? 1e-5 : p.type == Type::Float16 ? 1e-3 : 5e-3) && lse_error <= 1e-4;
 }
 
-double bytes_read(const Problem& p) { return static_cast<double>(p.B * p.H * p.M) * (p.d + p.dv) * bytes_of(p.type); }
+double bytes_read(const Problem& p) {
+    return static_cast<double>(p.batch * p.heads * p.M) * (p.d + p.dv) * bytes_of(p.type);
+}
 
 bool time_decoding(const std::string& only, bool arrangements, cudaStream_t stream) {
     const double bandwidth = read_bandwidth(std::size_t{5} << 30, stream);
@@ -227,7 +208,7 @@ bool time_decoding(const std::string& only, bool arrangements, cudaStream_t stre
         const auto measure = [&](const std::string& name, std::size_t workspace, auto&& call) {
             for (Tensors& x : t) {
                 x.workspace = Buffer(workspace), x.args.workspace = {x.workspace.data(), x.workspace.bytes()};
-                check(cudaMemsetAsync(x.o.data(), 0xFF, x.o.bytes(), stream), "poisoning o");
+                bench::poison(x.o, stream);
             }
             call(t[0].args);
             check(cudaStreamSynchronize(stream), "running decoding");
@@ -246,7 +227,7 @@ bool time_decoding(const std::string& only, bool arrangements, cudaStream_t stre
         measure(p.name, flash_decoding_workspace(t[0].args), [&](const SoftmaxArgs& a) { flash_decoding(a, stream); });
         if (!arrangements) continue;
         for (const int splits : {8, 16, 33, 66, 99, 132}) {
-            if (p.N * p.group <= softmax::most_decoded_rows(p.type)) {
+            if (p.N * p.group <= softmax::max_decoded_rows(p.type)) {
                 measure("  FMA units, " + std::to_string(splits) + " splits",
                         softmax::decode_workspace(t[0].args, splits),
                         [&](const SoftmaxArgs& a) { softmax::decode(a, splits, stream); });
@@ -257,6 +238,44 @@ bool time_decoding(const std::string& only, bool arrangements, cudaStream_t stre
         }
     }
     return all;
+}
+
+// Two identities in Float64 for the first head of keys: O is linear in v, and scores know q and k by their products
+// alone, so <v, dv> = <o, dO> and <q, dq> = <k, dk>. Both differences together, relative to the size of such a sum of
+// products with random signs; agreement element by element is the tests' part.
+double gradient_error(const Problem& p, const Tensors& t, const Buffer& dO, const SoftmaxGradArgs& g) {
+    const auto inner = [&](const void* x, const void* y, int64_t n) {
+        const auto a = numbers(x, p.type, 0, n), b = numbers(y, p.type, 0, n);
+        double sum = 0, a2 = 0, b2 = 0;
+        for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i], a2 += a[i] * a[i], b2 += b[i] * b[i];
+        return std::pair(sum, std::sqrt(a2 * b2 / static_cast<double>(n)));
+    };
+    const int64_t queries = p.group * p.N;
+    const auto [values, value_size] = inner(t.v.data(), g.dv, p.M * p.dv);
+    const auto [outputs, output_size] = inner(t.o.data(), dO.data(), queries * p.dv);
+    const auto [keys, key_size] = inner(t.k.data(), g.dk, p.M * p.d);
+    const auto [scores, score_size] = inner(t.q.data(), g.dq, queries * p.d);
+    const double first = std::abs(values - outputs) / std::max(value_size, output_size),
+                 second = std::abs(scores - keys) / std::max(key_size, score_size);
+    return first + second;  // a NaN in either stays
+}
+
+// Checks, then times the gradient; `flop` of the forward pass.
+bool time_gradient(const Problem& p, const Tensors& t, double flop, cudaStream_t stream) {
+    const Buffer dO(t.o.bytes()), dq(t.q.bytes()), dk(t.k.bytes()), dv(t.v.bytes());
+    bench::fill_normal(dO.data(), p.type, t.o.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 9, 1.0, stream);
+    for (const Buffer* x : {&dq, &dk, &dv}) bench::poison(*x, stream);
+    SoftmaxGradArgs g{t.args, dO.data(), dq.data(), dk.data(), dv.data()};
+    const Buffer workspace(flash_attention_grad_workspace(g));
+    g.in.workspace = {workspace.data(), workspace.bytes()};
+    flash_attention_grad(g, stream);
+    check(cudaStreamSynchronize(stream), "running the gradient");
+    const double error = gradient_error(p, t, dO, g);
+    const bool ok = error <= (p.type == Type::Float32 ? 1e-4 : 2e-2);
+    const bench::Times ms = bench::time([&](int) { flash_attention_grad(g, stream); }, 1, 9, stream);
+    std::printf("%-44s %9.4f %9.4f %9.4f %9.1f %9.2e%s\n", "  gradient (5 products counted, 7 made)", ms.median,
+                ms.best, ms.call, 2.5 * flop / ms.median * 1e-9, error, ok ? "" : "  WRONG");
+    return ok;
 }
 
 bool time_attention(const std::string& only, cudaStream_t stream) {
@@ -282,12 +301,12 @@ bool time_attention(const std::string& only, cudaStream_t stream) {
         const double pairs = p.causal ? static_cast<double>(p.N) * static_cast<double>(p.M - p.N) +
                                             0.5 * static_cast<double>(p.N) * static_cast<double>(p.N + 1)
                                       : static_cast<double>(p.N) * static_cast<double>(p.M);
-        const double flop = 2.0 * static_cast<double>(p.B * p.H * p.group) * pairs * (p.d + p.dv);
+        const double flop = 2.0 * static_cast<double>(p.batch * p.heads * p.group) * pairs * (p.d + p.dv);
         check(cudaStreamSynchronize(stream), "making inputs");
         const std::vector<Row> rows = reference(p, t);
         const auto measure = [&](const std::string& name, std::size_t workspace, auto&& call) {
             t.workspace = Buffer(workspace), t.args.workspace = {t.workspace.data(), t.workspace.bytes()};
-            check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
+            bench::poison(t.o, stream);
             call();
             check(cudaStreamSynchronize(stream), "running attention");
             double lse_error = 0;
@@ -300,17 +319,7 @@ bool time_attention(const std::string& only, cudaStream_t stream) {
             std::fflush(stdout);
         };
         measure(p.name, flash_attention_workspace(t.args), [&] { flash_attention(t.args, stream); });
-        if (p.N <= 8192 && p.d <= 128) {
-            const Buffer dO(t.o.bytes()), dq(t.q.bytes()), dk(t.k.bytes()), dv(t.v.bytes());
-            bench::fill_normal(dO.data(), p.type, t.o.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 9, 1.0,
-                               stream);
-            SoftmaxGradArgs g{t.args, dO.data(), dq.data(), dk.data(), dv.data()};
-            const Buffer workspace(flash_attention_grad_workspace(g));
-            g.in.workspace = {workspace.data(), workspace.bytes()};
-            const bench::Times ms = bench::time([&](int) { flash_attention_grad(g, stream); }, 1, 9, stream);
-            std::printf("%-44s %9.4f %9.4f %9.4f %9.1f\n", "  gradient (5 products counted, 7 made)", ms.median,
-                        ms.best, ms.call, 2.5 * flop / ms.median * 1e-9);
-        }
+        if (p.N <= 8192 && p.d <= 128) all = time_gradient(p, t, flop, stream) && all;
         if (p.type != f32)
             measure("  portable", softmax::flash_portable_workspace(t.args),
                     [&] { softmax::flash_portable(t.args, 0, stream); });

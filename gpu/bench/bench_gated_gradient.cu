@@ -3,8 +3,6 @@
 //   <q, dq> = <O, dO>  and  <v, dv> + <S_0, dS_0> = f;
 // agreement element by element is the tests' part. Then times, beside the forward pass and N·dk·dv multiply-adds for
 // each product with a state that the formulas have.
-#include <algorithm>
-
 #include "gpu/bench/gated_problem.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gradient/gated.hpp"
@@ -35,8 +33,7 @@ GradientTensors make_gradient(const GatedProblem& p, std::uint64_t seed, cudaStr
     bench::fill_normal(t.last.data(), Type::Float32, t.last.bytes() / 4, 16 * seed + 10, 1, stream);
     check(cudaMemcpyAsync(t.dstate.data(), t.last.data(), t.last.bytes(), cudaMemcpyDeviceToDevice, stream),
           "copying dstate");
-    for (const Buffer* x : {&t.dq, &t.dk, &t.dv})
-        check(cudaMemsetAsync(x->data(), 0xFF, x->bytes(), stream), "poisoning gradients");
+    for (const Buffer* x : {&t.dq, &t.dk, &t.dv}) bench::poison(*x, stream);
     GatedGradArgs& a = t.args;
     a.in = t.in.args;
     a.dO = t.dO.data(), a.dq = t.dq.data(), a.dk = t.dk.data(), a.dv = t.dv.data();

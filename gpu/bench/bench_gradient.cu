@@ -5,36 +5,22 @@
 //   bench_gradient                 checks, then times
 //   bench_gradient check | time    one of them
 
-#include <cmath>
-#include <limits>
-#include <string>
-#include <thread>
-
-#include "gpu/bench/reference.hpp"
+#include "gpu/bench/linear_problem.hpp"
 #include "gpu/exact/lightning.hpp"
 #include "gpu/gradient/lightning.hpp"
 
 using namespace causeway;
 using namespace causeway::gpu;
 using bench::alibi;
-using bench::Deviation;
 using bench::rows;
 using std::int64_t;
 
 namespace {
 
-struct Problem {
-    std::string name;
-    Type type = Type::BFloat16;
-    int64_t B = 1, H = 1, N = 1;
-    int r = 128, d = 128;
-    std::vector<double> gamma = {};  // empty: the 0-1 mask
-    int stretches = 0;
-};
+using Problem = bench::LinearProblem;
 
-struct Tensors {
-    Buffer q, k, v, o, dO, dq, dk, dv, workspace;
-    CausalArgs args;
+struct Tensors : bench::LinearTensors {
+    Buffer dO, dq, dk, dv;
 
     void forward(cudaStream_t stream) const { lightning_attention_2(args, stream); }
     void backward(cudaStream_t stream) const {
@@ -42,27 +28,13 @@ struct Tensors {
     }
 };
 
-Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
-    Tensors t;
-    const std::size_t q_count = static_cast<std::size_t>(p.B * p.H * p.N * p.r),
-                      v_count = static_cast<std::size_t>(p.B * p.H * p.N * p.d);
-    const std::size_t bytes = static_cast<std::size_t>(bytes_of(p.type));
-    for (Buffer* x : {&t.q, &t.k, &t.dq, &t.dk}) *x = Buffer(q_count * bytes);
-    for (Buffer* x : {&t.v, &t.o, &t.dO, &t.dv}) *x = Buffer(v_count * bytes);
-    bench::fill_normal(t.q.data(), p.type, q_count, 4 * seed, 1.0 / std::sqrt(p.r), stream);
-    bench::fill_normal(t.k.data(), p.type, q_count, 4 * seed + 1, 1.0, stream);
-    bench::fill_normal(t.v.data(), p.type, v_count, 4 * seed + 2, 1.0, stream);
-    bench::fill_normal(t.dO.data(), p.type, v_count, 4 * seed + 3, 1.0, stream);
-    for (const Buffer* x : {&t.o, &t.dq, &t.dk, &t.dv})
-        check(cudaMemsetAsync(x->data(), 0xFF, x->bytes(), stream), "poisoning outputs");
-    CausalArgs& a = t.args;
-    a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data();
-    a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.r = p.r, a.d = p.d;
-    a.q_stride = a.k_stride = contiguous(p.H, p.N, p.r), a.v_stride = a.o_stride = contiguous(p.H, p.N, p.d);
-    a.gamma = p.gamma.empty() ? nullptr : p.gamma.data();
-    a.stretches = p.stretches;
-    t.workspace = Buffer(std::max(lightning_workspace(a), lightning_grad_workspace(a)));
-    a.workspace = {t.workspace.data(), t.workspace.bytes()};
+Tensors prepared(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
+    Tensors t{bench::make(p, seed, stream), {}, {}, {}, {}};
+    t.dO = Buffer(t.o.bytes()), t.dq = Buffer(t.q.bytes()), t.dk = Buffer(t.k.bytes()), t.dv = Buffer(t.v.bytes());
+    bench::fill_normal(t.dO.data(), p.type, t.dO.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 4 * seed + 3,
+                       1.0, stream);
+    for (const Buffer* x : {&t.dq, &t.dk, &t.dv}) bench::poison(*x, stream);
+    t.give_workspace(std::max(lightning_workspace(t.args), lightning_grad_workspace(t.args)), stream);
     return t;
 }
 
@@ -74,65 +46,49 @@ double bound(const Problem& p) {
 // The largest relative error of dq, dk and dv over up to `heads` heads; prints what is wrong.
 bool right(const Problem& p, int heads, cudaStream_t stream, double* worst_seen, std::uint64_t seed) {
     double worst[3] = {};
-    bool clean = true;
     try {
-        const Tensors t = make(p, seed, stream);
+        const Tensors t = prepared(p, seed, stream);
         t.backward(stream);
         check(cudaStreamSynchronize(stream), "running lightning_grad");
-        const int64_t all = p.B * p.H;
         const Strides sq = t.args.q_stride, sv = t.args.v_stride;
-        for (int64_t i = 0; i < std::min<int64_t>(heads, all); ++i) {
-            const int64_t line = heads >= all ? i : i * (all - 1) / std::max(1, heads - 1), b = line / p.H,
-                          h = line % p.H;
+        for (const int64_t head : bench::chosen_heads(p.B * p.H, heads)) {
             const auto read = [&](const Buffer& x, Strides s, int width) {
-                return rows(x.data(), p.type, s, b, h, p.N, width);
+                return rows(x.data(), p.type, s, head / p.H, head % p.H, p.N, width);
             };
             const auto q = read(t.q, sq, p.r), k = read(t.k, sq, p.r), v = read(t.v, sv, p.d), dO = read(t.dO, sv, p.d);
-            const auto dq = read(t.dq, sq, p.r), dk = read(t.dk, sq, p.r), dv = read(t.dv, sv, p.d);
-            const double gamma = p.gamma.empty() ? 1.0 : p.gamma[static_cast<std::size_t>(h)];
-            Deviation result[3];
-            std::thread first([&] { result[0] = bench::deviation(dO, v, k, dq, p.N, p.d, p.r, gamma); });
-            std::thread second([&] { result[1] = bench::deviation(v, dO, q, dk, p.N, p.d, p.r, gamma, true); });
-            result[2] = bench::deviation(k, q, dO, dv, p.N, p.r, p.d, gamma, true);
-            first.join(), second.join();
-            for (int j = 0; j < 3; ++j) {
-                const Deviation& x = result[j];
-                clean = clean && x.clean;
-                const double norm = std::max(x.norm, x.size);
-                worst[j] = std::max(worst[j], norm > 0      ? std::sqrt(x.error / norm)
-                                              : x.error > 0 ? std::numeric_limits<double>::infinity()
-                                                            : 0);
-            }
+            const double gamma = p.decay(head % p.H);
+            bench::on_threads(3, [&](std::size_t j) {
+                const bench::Recurrence want = j == 0   ? bench::recurrence(dO, v, k, p.N, p.d, p.r, gamma)
+                                               : j == 1 ? bench::recurrence(v, dO, q, p.N, p.d, p.r, gamma, true)
+                                                        : bench::recurrence(k, q, dO, p.N, p.r, p.d, gamma, true);
+                const auto got = j == 0 ? read(t.dq, sq, p.r) : j == 1 ? read(t.dk, sq, p.r) : read(t.dv, sv, p.d);
+                worst[j] = std::max(worst[j], bench::deviation(got, want.o, want.size).relative());
+            });
         }
     } catch (const Error& error) {
-        std::printf("FAILED %s: %s\n", p.name.c_str(), error.what());
+        std::printf("FAILED %s: %s\n", p.text().c_str(), error.what());
         return false;
     }
     const double most = std::max({worst[0], worst[1], worst[2]});
-    if (worst_seen) *worst_seen = std::max(*worst_seen, most);
-    const bool ok = clean && most <= bound(p);
-    if (!ok) {
-        std::printf(
-            "WRONG %s type=%d B=%lld H=%lld N=%lld r=%d d=%d stretches=%d: errors dq %.3e dk %.3e dv %.3e, bound "
-            "%.1e%s\n",
-            p.name.c_str(), int(p.type), (long long)p.B, (long long)p.H, (long long)p.N, p.r, p.d, p.stretches,
-            worst[0], worst[1], worst[2], bound(p), clean ? "" : ", NaN or Inf");
-    }
+    *worst_seen = std::max(*worst_seen, most);
+    const bool ok = most <= bound(p);
+    if (!ok)
+        std::printf("WRONG %s: errors dq %.3e dk %.3e dv %.3e, bound %.1e\n", p.text().c_str(), worst[0], worst[1],
+                    worst[2], bound(p));
     return ok;
 }
 
 bool check_all(cudaStream_t stream) {
-    int count = 0, wrong = 0;
-    double worst[3] = {};
+    bench::Tally tally;
     const auto run = [&](const Problem& p) {
-        ++count;
-        if (!right(p, 6, stream, &worst[int(p.type)], static_cast<std::uint64_t>(count))) ++wrong;
+        ++tally.count;
+        tally.wrong += !right(p, 6, stream, &tally.outputs[int(p.type)], static_cast<std::uint64_t>(tally.count));
     };
     for (const Type type : {Type::BFloat16, Type::Float16, Type::Float32}) {
         for (const int64_t N : {1, 2, 17, 63, 64, 65, 97, 128, 1000}) {
             run({"mask", type, 1, 1, N});
             run({"decay", type, 1, 5, N, 128, 128, {0.9, 1.0, 0.5, 1 - 1.0 / 256, 1e-4}});
-            run({"three stretches", type, 2, 3, N, 128, 128, {0.999, 0.5, 1.0}, 3});
+            run({"three splits", type, 2, 3, N, 128, 128, {0.999, 0.5, 1.0}, false, 0, 3});
         }
         for (const auto& [r, d] : {std::pair{64, 64}, {64, 128}, {128, 64}, {96, 80}, {8, 16}, {3, 5}, {130, 40}}) {
             for (const int64_t N : {65, 1000}) run({"shape", type, 2, 3, N, r, d, {0.99, 1.0, 0.2}});
@@ -140,9 +96,7 @@ bool check_all(cudaStream_t stream) {
         run({"many heads", type, 1, 11, 3000});
         run({"many heads", type, 1, 20, 2000, 64, 64});
     }
-    std::printf("checks: %d, wrong: %d; worst error bf16 %.3e, f16 %.3e, f32 %.3e\n", count, wrong, worst[1], worst[2],
-                worst[0]);
-    return wrong == 0;
+    return tally.report();
 }
 
 bool time_all(const std::vector<Problem>& cases, cudaStream_t stream) {
@@ -158,7 +112,7 @@ bool time_all(const std::vector<Problem>& cases, cudaStream_t stream) {
                      floor = tensor * (2 + 3.5) / bandwidth * 1e3;
         const int sets = static_cast<int>(std::clamp(1e9 / tensor, 1.0, 4.0));
         std::vector<Tensors> t;
-        for (int i = 0; i < sets; ++i) t.push_back(make(p, 100 + static_cast<std::uint64_t>(i), stream));
+        for (int i = 0; i < sets; ++i) t.push_back(prepared(p, 100 + static_cast<std::uint64_t>(i), stream));
         const auto timed = [&](bool forward, bool backward) {
             return bench::time(
                 [&](int i) {

@@ -15,7 +15,7 @@
 #include "core/distributed/ring.hpp"
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/device.hpp"
-#include "gpu/distributed/worker.hpp"
+#include "gpu/engine/worker.hpp"
 #include "gpu/tensor/random.hpp"
 
 using namespace causeway;

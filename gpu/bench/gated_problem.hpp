@@ -2,16 +2,7 @@
 // in Float64.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cmath>
-#include <cstring>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "gpu/bench/bench.hpp"
+#include "gpu/bench/compare.hpp"
 #include "gpu/gated/problem.hpp"
 
 namespace causeway::gpu::bench {
@@ -32,11 +23,10 @@ struct GatedProblem {
 
     std::string text() const {
         char line[200];
-        const char* types[] = {"f32", "bf16", "f16"};
         std::snprintf(line, sizeof line,
                       "%s %s B=%lld H=%lld group=%d N=%lld dk=%d dv=%d gates=%d delta=%d gate=%g reset=%g state=%d "
                       "major=%d pad=%d",
-                      name.c_str(), types[int(type)], (long long)B, (long long)H, group, (long long)N, dk, dv, gates,
+                      name.c_str(), name_of(type), (long long)B, (long long)H, group, (long long)N, dk, dv, gates,
                       int(delta), gate, reset, int(state), int(token_major), pad);
         return line;
     }
@@ -62,6 +52,12 @@ static __global__ void make_betas(float* x, std::size_t n) {
 struct GatedTensors {
     Buffer q, k, v, o, g, beta, state, first_state, workspace;
     GatedArgs args;
+
+    void give_workspace(std::size_t bytes, cudaStream_t stream) {
+        workspace = Buffer(bytes);
+        poison(workspace, stream);
+        args.workspace = {workspace.data(), workspace.bytes()};
+    }
 };
 
 inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t stream) {
@@ -69,10 +65,7 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
     const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
     const std::size_t bytes = size(bytes_of(p.type));
     const std::int64_t HQ = p.H * p.group;
-    const auto strides = [&](std::int64_t H, int width) {
-        const std::int64_t w = width + p.pad;
-        return p.token_major ? Strides{p.N * H * w, w, H * w} : Strides{H * p.N * w, p.N * w, w};
-    };
+    const auto strides = [&](std::int64_t H, int width) { return strides_of(H, p.N, width, p.token_major, p.pad); };
     const auto drawn = [&](std::int64_t H, int width, std::uint64_t s, double scale) {
         const std::size_t n = size(p.B * H * p.N * (width + p.pad));
         Buffer x(n * bytes);
@@ -81,7 +74,7 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
     };
     t.q = drawn(HQ, p.dk, 0, 1 / std::sqrt(p.dk)), t.k = drawn(p.H, p.dk, 1, 1 / std::sqrt(p.dk)),
     t.v = drawn(p.H, p.dv, 2, 1), t.o = drawn(HQ, p.dv, 3, 1);
-    check(cudaMemsetAsync(t.o.data(), 0xFF, t.o.bytes(), stream), "poisoning o");
+    poison(t.o, stream);
     GatedArgs& a = t.args;
     a.q = t.q.data(), a.k = t.k.data(), a.v = t.v.data(), a.o = t.o.data();
     a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.group = p.group, a.dk = p.dk, a.dv = p.dv, a.gates = p.gates,
@@ -115,14 +108,13 @@ inline GatedTensors make(const GatedProblem& p, std::uint64_t seed, cudaStream_t
     return t;
 }
 
-struct Deviation {
-    double error = 0, norm = 0, size = 0;  // of outputs; Σ ‖q‖²‖S‖² / dk: their size where nothing cancels
-    double state_error = 0, state_norm = 0;
-    bool clean = true;  // no NaN or Inf
+// Of one head of keys with its queries; outputs.least: Σ ‖q‖²‖S‖² / dk, their size where nothing cancels.
+struct GatedDeviation {
+    Deviation outputs, state;
 };
 
-// One head of keys with its queries, after the call.
-inline Deviation deviation(const GatedProblem& p, const GatedTensors& t, std::int64_t b, std::int64_t h) {
+// After the call.
+inline GatedDeviation deviation(const GatedProblem& p, const GatedTensors& t, std::int64_t b, std::int64_t h) {
     const GatedArgs& a = t.args;
     const auto head = b * p.H + h;
     const auto k = rows(a.k, p.type, a.k_stride, b, h, p.N, p.dk), v = rows(a.v, p.type, a.v_stride, b, h, p.N, p.dv);
@@ -138,11 +130,7 @@ inline Deviation deviation(const GatedProblem& p, const GatedTensors& t, std::in
     auto S = floats(t.first_state.as<float>(), p.dk * p.dv);
     if (S.empty()) S.assign(static_cast<std::size_t>(p.dk * p.dv), 0.0);
     std::vector<double> u(static_cast<std::size_t>(p.dv));
-    Deviation x;
-    const auto compare = [&](double got, double want, double& error, double& norm) {
-        if (!std::isfinite(got)) x.clean = false;
-        error += (got - want) * (got - want), norm += want * want;
-    };
+    GatedDeviation x;
     for (std::int64_t n = 0; n < p.N; ++n) {
         for (int j = 0; j < p.dv; ++j) u[j] = v[n * p.dv + j];
         for (int i = 0; i < p.dk; ++i) {
@@ -164,40 +152,32 @@ inline Deviation deviation(const GatedProblem& p, const GatedTensors& t, std::in
         for (int query = 0; query < p.group; ++query) {
             double query_size = 0;
             for (int i = 0; i < p.dk; ++i) query_size += q[query][n * p.dk + i] * q[query][n * p.dk + i];
-            x.size += p.scale * p.scale * query_size * state_size / p.dk;
+            x.outputs.least += p.scale * p.scale * query_size * state_size / p.dk;
             std::fill(u.begin(), u.end(), 0.0);
             for (int i = 0; i < p.dk; ++i) {
                 for (int j = 0; j < p.dv; ++j) u[j] += q[query][n * p.dk + i] * S[i * p.dv + j];
             }
-            for (int j = 0; j < p.dv; ++j) compare(o[query][n * p.dv + j], p.scale * u[j], x.error, x.norm);
+            for (int j = 0; j < p.dv; ++j) x.outputs.add(o[query][n * p.dv + j], p.scale * u[j]);
         }
     }
-    for (std::size_t i = 0; i < after.size(); ++i) compare(after[i], S[i], x.state_error, x.state_norm);
+    if (!after.empty()) x.state = deviation(after, S);
     return x;
 }
 
-struct Worst {
+struct GatedErrors {
     double outputs = 0, state = 0;
-    bool clean = true;
 };
 
-// The worst of up to `heads` heads.
-inline Worst worst(const GatedProblem& p, const GatedTensors& t, int heads) {
-    const std::int64_t all = p.B * p.H;
-    std::vector<std::int64_t> chosen;
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(heads, all); ++i)
-        chosen.push_back(heads >= all ? i : i * (all - 1) / std::max(1, heads - 1));
-    std::vector<Deviation> found(chosen.size());
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < chosen.size(); ++i)
-        threads.emplace_back([&, i] { found[i] = deviation(p, t, chosen[i] / p.H, chosen[i] % p.H); });
-    for (auto& thread : threads) thread.join();
-    Worst e;
-    const auto relative = [](double error, double norm) { return error == 0 ? 0 : std::sqrt(error / norm); };
-    for (const Deviation& x : found) {
-        e.outputs = std::max(e.outputs, relative(x.error, std::max(x.norm, x.size))),
-        e.state = std::max(e.state, relative(x.state_error, x.state_norm));
-        e.clean = e.clean && x.clean;
+// The worst relative errors of up to `heads` heads; Inf where something is not finite, or was written between the rows.
+// Outputs that cancel are measured by what cancels, unless `own_size`: then by themselves.
+inline GatedErrors errors_of(const GatedProblem& p, const GatedTensors& t, int heads, bool own_size = false) {
+    const auto chosen = chosen_heads(p.B * p.H, heads);
+    std::vector<GatedDeviation> found(chosen.size());
+    on_threads(chosen.size(), [&](std::size_t i) { found[i] = deviation(p, t, chosen[i] / p.H, chosen[i] % p.H); });
+    GatedErrors e{padding_untouched(t.o, p.type, p.dv, p.pad) ? 0 : std::numeric_limits<double>::infinity(), 0};
+    for (GatedDeviation& x : found) {
+        if (own_size) x.outputs.least = 0;
+        e.outputs = std::max(e.outputs, x.outputs.relative()), e.state = std::max(e.state, x.state.relative());
     }
     return e;
 }

@@ -16,21 +16,21 @@ constexpr int taylor_rows = 32, taylor_columns = 2048;
 // x_d stands for 1.
 template <class E, class F>
 __global__ __launch_bounds__(256) void taylor_kernel(const __grid_constant__ Call c, bool full) {
-    __shared__ float xs[taylor_rows][most_width + 1];
+    __shared__ float xs[taylor_rows][max_width + 1];
     const uint32_t across = (c.r + taylor_columns - 1) / taylor_columns, down = (c.N + taylor_rows - 1) / taylor_rows;
     const int column0 = static_cast<int>(blockIdx.x % across) * taylor_columns;
     const int32_t row0 = static_cast<int32_t>(blockIdx.x / across % down) * taylor_rows,
                   at = static_cast<int32_t>(blockIdx.x / across / down);
-    const int32_t line = at % c.lines, side = at / c.lines;
+    const int32_t bh = at % c.batch_heads, side = at / c.batch_heads;
     const int rows = min(taylor_rows, c.N - row0), d = c.d;
     for (int i = threadIdx.x / 32; i < rows; i += 8) {
-        const E* from = row_of_x<E>(c, side, line, row0 + i);
+        const E* from = row_of_x<E>(c, side, bh, row0 + i);
         for (int e = threadIdx.x % 32; e <= d; e += 32) xs[i][e] = e < d ? static_cast<float>(from[e]) * c.root : 1.0f;
     }
     __syncthreads();
     const float root = 0.70710678118654752f;
     const auto start = [&](int a) { return a * d - a * (a - 1) / 2; };  // of the products x_a x_b, b >= a
-    F* const first = row_of_phi<F>(c, side, line, row0);
+    F* const first = row_of_phi<F>(c, side, bh, row0);
     const int64_t step = c.phi_stride[side][2];
     for (int column = column0 + threadIdx.x; column < min(column0 + taylor_columns, c.r); column += 256) {
         int a = d, b = d;
@@ -67,12 +67,12 @@ template <class E, class F, int slots>
 __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_constant__ Call c, Map map) {
     const int lane = threadIdx.x % 32;
     const int32_t parts = (c.N + rows_of_block - 1) / rows_of_block, at = static_cast<int32_t>(blockIdx.x / parts),
-                  line = at % c.lines, side = at / c.lines;
+                  bh = at % c.batch_heads, side = at / c.batch_heads;
     const int32_t first = static_cast<int32_t>(blockIdx.x % parts) * rows_of_block + threadIdx.x / 32 * rows_of_warp;
     const int n = min(rows_of_warp, c.N - first);
     if (n <= 0) return;
-    const E* from = row_of_x<E>(c, side, line, first);
-    F* to = row_of_phi<F>(c, side, line, first);
+    const E* from = row_of_x<E>(c, side, bh, first);
+    F* to = row_of_phi<F>(c, side, bh, first);
     const int64_t x_step = c.x_stride[side][2], phi_step = c.phi_stride[side][2];
     const int pieces = c.phi_pieces[side];
     float x[rows_of_warp][slots][2];
@@ -86,11 +86,11 @@ __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_consta
 #pragma unroll
     for (int i = 0; i < rows_of_warp; ++i) {
         if (i >= n) break;
-        float most = 0, sum = 0, minus[slots][2];
+        float highest = 0, sum = 0, minus[slots][2];
 #pragma unroll
         for (int s = 0; s < slots; ++s) {
 #pragma unroll
-            for (float& f : x[i][s]) f *= c.root, most = fmaxf(most, fabsf(f));
+            for (float& f : x[i][s]) f *= c.root, highest = fmaxf(highest, fabsf(f));
         }
         F* out = to + i * phi_step;
         if (map == Map::elu_plus_one || map == Map::relu) {
@@ -102,13 +102,13 @@ __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_consta
             }
             continue;
         }
-        for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, step));
-        if (map == Map::exponential) most = 0;
+        for (int step = 16; step > 0; step /= 2) highest = fmaxf(highest, __shfl_xor_sync(0xFFFFFFFF, highest, step));
+        if (map == Map::exponential) highest = 0;
 #pragma unroll
         for (int s = 0; s < slots; ++s) {
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                minus[s][e] = expf(-x[i][s][e] - most), x[i][s][e] = expf(x[i][s][e] - most);
+                minus[s][e] = expf(-x[i][s][e] - highest), x[i][s][e] = expf(x[i][s][e] - highest);
                 if (2 * lane + 64 * s + e < c.d) sum += x[i][s][e] + minus[s][e];
             }
         }
@@ -127,7 +127,7 @@ __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_consta
 void run_rows(const char* name, const FeatureArgs& a, Map map, int r, cudaStream_t stream) {
     const Call c = call_of(name, a, r);
     if (empty(c)) return;
-    const dim3 grid(blocks(name, int64_t{c.sides} * c.lines * ((c.N + rows_of_block - 1) / rows_of_block)));
+    const dim3 grid(blocks(name, int64_t{c.sides} * c.batch_heads * ((c.N + rows_of_block - 1) / rows_of_block)));
     visit_types(a, [&](auto x, auto phi) {
         using E = decltype(x);
         using F = decltype(phi);
@@ -145,7 +145,7 @@ void taylor_features(const FeatureArgs& a, bool full, cudaStream_t stream) {
     const Call c = call_of("taylor_features", a, 1 + d + (full ? d * d : d * (d + 1) / 2));
     if (empty(c)) return;
     const int64_t down = (c.N + taylor_rows - 1) / taylor_rows, across = (c.r + taylor_columns - 1) / taylor_columns;
-    const dim3 grid(blocks("taylor_features", int64_t{c.sides} * c.lines * down * across));
+    const dim3 grid(blocks("taylor_features", int64_t{c.sides} * c.batch_heads * down * across));
     visit_types(a, [&](auto x, auto phi) {
         launch(taylor_kernel<decltype(x), decltype(phi)>, "launching taylor_kernel", grid, 256, 0, 1, false, stream, c,
                full);

@@ -9,17 +9,17 @@
 
 namespace causeway::gpu {
 
-// q, k: [B, H, N, d], b, c: [B, H, N, r]; k and c may be null: then b is made alone, as if k were q.
+// q, k: [batch, heads, N, d], b, c: [batch, heads, N, r]; k and c may be null: then b is made alone, as if k were q.
 struct FeatureArgs {
     const void *q = nullptr, *k = nullptr;
     void *b = nullptr, *c = nullptr;
     Type type = Type::Float32, feature_type = Type::Float32;  // of q and k, of b and c
-    std::int64_t B = 1, H = 1, N = 0;
+    std::int64_t batch = 1, heads = 1, N = 0;
     int d = 0, r = 0;
     Strides q_stride, k_stride, b_stride, c_stride;
     float scale = 1;  // > 0: q and k are multiplied by its root first
     const float* omega =
-        nullptr;          // random maps, on the device: directions, contiguous [B · H, r, d] (rfa_features: r / 2)
+        nullptr;  // random maps, on the device: directions, contiguous [batch · heads, r, d] (rfa_features: r / 2)
     Workspace workspace;  // random maps: at least what random_features_workspace() says
 };
 
@@ -32,7 +32,7 @@ std::size_t random_features_workspace(const FeatureArgs&);  // bytes that favor_
 struct FavorOptions {
     bool stabilised = true;  // B divided and C multiplied by one number for each head
     float* log_rows =
-        nullptr;  // on the device, contiguous [B, H, N]; given: each row of B divided by its largest entry, its
+        nullptr;  // on the device, contiguous [batch, heads, N]; given: each row of B divided by its largest entry, its
                   // logarithm here, and C by its own (core's option `rows`); takes the products twice
 };
 void favor_features(const FeatureArgs&, const FavorOptions&, cudaStream_t);

@@ -2,6 +2,7 @@
 
 #include "core/kit/check.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/features/call.hpp"
 #include "gpu/features/directions.hpp"
 #include "gpu/features/features.hpp"
 
@@ -19,9 +20,8 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     const auto n = causeway::kit::four_sizes(q.form(), "q");
     causeway::kit::check_like("k", k.form(), q.form(), "q");
     if (k.shape() != q.shape()) fail("k: ", k.shape().text(), ", expected ", q.shape().text(), " like q");
-    constexpr Index widest = 256;
     if (n[2] == 0 || n[3] == 0) fail("q: ", q.shape().text(), ", expected a length and a width of at least 1");
-    if (n[3] > widest) fail("q: width ", n[3], ", expected at most ", widest, " on the GPU");
+    if (n[3] > features::max_width) fail("q: width ", n[3], ", expected at most ", features::max_width, " on the GPU");
     const auto [scale, settings, rank, seed] = lowrank::settle(method, {n[2], n[3]}, o);
 
     Shape wide = q.shape(), one;
@@ -32,8 +32,8 @@ LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, cons
     FeatureArgs a;
     a.q = q.data(), a.k = k.data(), a.b = out.B.data(), a.c = out.C.data();
     a.type = q.type();
-    a.B = n[0], a.H = n[1], a.N = n[2], a.d = static_cast<int>(n[3]), a.r = static_cast<int>(rank);
-    a.q_stride = a.k_stride = contiguous(a.H, a.N, a.d), a.b_stride = a.c_stride = contiguous(a.H, a.N, a.r);
+    a.batch = n[0], a.heads = n[1], a.N = n[2], a.d = static_cast<int>(n[3]), a.r = static_cast<int>(rank);
+    a.q_stride = a.k_stride = contiguous(a.heads, a.N, a.d), a.b_stride = a.c_stride = contiguous(a.heads, a.N, a.r);
     a.scale = static_cast<float>(scale);
     Tensor omega;
     Buffer workspace;

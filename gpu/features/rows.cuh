@@ -9,14 +9,14 @@
 namespace causeway::gpu::features {
 
 template <class E>
-__device__ __forceinline__ const E* row_of_x(const Call& c, int side, int32_t line, int32_t token) {
+__device__ __forceinline__ const E* row_of_x(const Call& c, int side, int32_t bh, int32_t token) {
     const int64_t(&s)[3] = c.x_stride[side];
-    return static_cast<const E*>(c.x[side]) + line / c.heads * s[0] + line % c.heads * s[1] + token * s[2];
+    return static_cast<const E*>(c.x[side]) + bh / c.heads * s[0] + bh % c.heads * s[1] + token * s[2];
 }
 template <class F>
-__device__ __forceinline__ F* row_of_phi(const Call& c, int side, int32_t line, int32_t token) {
+__device__ __forceinline__ F* row_of_phi(const Call& c, int side, int32_t bh, int32_t token) {
     const int64_t(&s)[3] = c.phi_stride[side];
-    return static_cast<F*>(c.phi[side]) + line / c.heads * s[0] + line % c.heads * s[1] + token * s[2];
+    return static_cast<F*>(c.phi[side]) + bh / c.heads * s[0] + bh % c.heads * s[1] + token * s[2];
 }
 
 // n elements side by side, one access where `pieces`, the alignment of the row, and the column allow it. Outside [0,

@@ -7,7 +7,7 @@ namespace causeway::gpu {
 
 SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                        const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
-    const softmax::Call call = softmax::check(q, k, v, o);
+    const softmax::CheckedCall call = softmax::check(q, k, v, o);
     const auto& n = call.sizes;
     if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
     if (dO.dtype() != n.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(n.dtype), " like q");

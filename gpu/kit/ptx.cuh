@@ -60,6 +60,10 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
 __device__ __forceinline__ void named_barrier_sync(uint32_t id, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// The same without waiting: the thread is counted and goes on.
+__device__ __forceinline__ void named_barrier_arrive(uint32_t id, uint32_t threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 // ---- Clusters of blocks ----
 
@@ -137,6 +141,17 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// ---- Reads of global memory ----
+
+// 16 bytes that are read once: they pass the first-level cache by, which keeps what else is there.
+__device__ __forceinline__ uint4 ld_global_nc_no_allocate(const void* from) {
+    uint4 x;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "l"(from));
+    return x;
+}
+
 // ---- Registers between warpgroups ----
 
 template <int n>
@@ -150,6 +165,22 @@ __device__ __forceinline__ void reg_dealloc() {
 
 // ---- 8×8 matrices of 16-bit elements between registers and shared memory ----
 
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], uint32_t from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(from)
+                 : "memory");
+}
+__device__ __forceinline__ uint32_t ldmatrix_x1(uint32_t from) {
+    uint32_t x;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
+__device__ __forceinline__ uint32_t ldmatrix_x1_trans(uint32_t from) {
+    uint32_t x;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&x)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -173,6 +204,11 @@ __device__ __forceinline__ float4 ld_shared_f32x4(uint32_t from) {
                  : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
                  : "r"(from)
                  : "memory");
+    return x;
+}
+__device__ __forceinline__ float2 ld_shared_f32x2(uint32_t from) {
+    float2 x;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(from) : "memory");
     return x;
 }
 __device__ __forceinline__ float ld_shared_f32(uint32_t from) {
@@ -203,6 +239,22 @@ __device__ __forceinline__ void st_shared(uint32_t to, uint32_t x) {
 }
 __device__ __forceinline__ void st_shared(uint32_t to, float x) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
+
+// ---- One thread: where it is, and 2^x ----
+
+// threadIdx.x % 32 as the compiler must read it anew: what depends on it is made again where it is used, and is not
+// held in registers in between.
+__device__ __forceinline__ int laneid() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+// 2^x on the special-function unit: two ulp, subnormal results are 0.
+__device__ __forceinline__ float ex2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // ---- Warpgroup matrix products ----
@@ -262,6 +314,19 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[32], uint64_t a, uint64_t b,
     asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type \
                  " {" CAUSEWAY_R32 "}, %32, %33, p, 1, 1, %35, %36;}"                                              \
                  : CAUSEWAY_D32(d)                                                                                 \
+                 : "l"(a), "l"(b), "r"(add), "n"(ta), "n"(tb))
+    if constexpr (std::is_same_v<E, __half>) CAUSEWAY_SS("f16");
+    else CAUSEWAY_SS("bf16");
+#undef CAUSEWAY_SS
+}
+
+// D[64×128] the same way.
+template <class E, int ta, int tb>
+__device__ __forceinline__ void wgmma_ss(float (&d)[64], uint64_t a, uint64_t b, int add) {
+#define CAUSEWAY_SS(type)                                                                                           \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
+                 " {" CAUSEWAY_R64 "}, %64, %65, p, 1, 1, %67, %68;}"                                               \
+                 : CAUSEWAY_D64(d)                                                                                  \
                  : "l"(a), "l"(b), "r"(add), "n"(ta), "n"(tb))
     if constexpr (std::is_same_v<E, __half>) CAUSEWAY_SS("f16");
     else CAUSEWAY_SS("bf16");

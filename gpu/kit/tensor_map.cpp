@@ -56,7 +56,7 @@ CUtensorMap tensor_map(const void* data, Type type, std::int64_t B, std::int64_t
                                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code != CUDA_SUCCESS)
         fail("gpu: describing a tensor of ", B, "×", H, "×", N, "×", width,
-             " to the copy engine failed with driver error ", int(code));
+             " to TMA failed with driver error ", int(code));
     return map;
 }
 

@@ -1,4 +1,4 @@
-// How the bulk tensor copy engine is told where a tensor [batch, head, token, column] lies.
+// How TMA is told where a tensor [batch, head, token, column] lies.
 #pragma once
 
 #include <cuda.h>
@@ -9,7 +9,7 @@
 
 namespace causeway::gpu {
 
-// Whether the copy engine can reach it: base and strides in multiples of 16 bytes.
+// Whether TMA can reach it: base and strides in multiples of 16 bytes.
 bool tma_reaches(const void* data, Type type, Strides s);
 
 // Boxes of `columns` columns (128 bytes: the 128-byte swizzle) by `tokens` tokens of one head.

@@ -19,8 +19,8 @@ void flash_decoding(const SoftmaxArgs&, cudaStream_t);
 
 namespace softmax {
 
-// The rows that the kernel on FMA units has for a type, and the same with the keys in so many pieces (0: chosen).
-constexpr int most_decoded_rows(Type t) { return t == Type::Float32 ? 4 : 1; }
+// The rows that the kernel on FMA units has for a type, and the same with the keys in so many splits (0: chosen).
+constexpr int max_decoded_rows(Type t) { return t == Type::Float32 ? 4 : 1; }
 std::size_t decode_workspace(const SoftmaxArgs&, int splits = 0);
 void decode(const SoftmaxArgs&, int splits, cudaStream_t);
 

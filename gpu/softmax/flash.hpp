@@ -17,12 +17,12 @@ void flash_attention(const SoftmaxArgs&, cudaStream_t);
 
 namespace softmax {
 
-// The same with the keys in so many pieces (0: chosen), on kernels that every device has.
+// The same with the keys in so many splits (0: chosen), on kernels that every device has.
 std::size_t flash_portable_workspace(const SoftmaxArgs&, int splits = 0);
 void flash_portable(const SoftmaxArgs&, int splits, cudaStream_t);
 
-// On warpgroup products, unsplit, for what hopper_reaches(): 16-bit types, d = dv = 64 or 128, M > 0, tensors that the
-// copy engine reaches.
+// On warpgroup products, unsplit, for what hopper_reaches(): 16-bit types, d = dv = 64 or 128, M > 0, tensors that
+// TMA reaches (flash/README.md).
 bool hopper_reaches(const SoftmaxArgs&);
 void flash_on_hopper(const SoftmaxArgs&, cudaStream_t);
 

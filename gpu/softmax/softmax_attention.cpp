@@ -4,25 +4,24 @@
 
 #include "gpu/base/error.hpp"
 #include "gpu/softmax/decode.hpp"
-#include "gpu/softmax/flash.hpp"
+#include "gpu/softmax/params.hpp"
 #include "gpu/tensor/elementwise.hpp"
 
 namespace causeway::gpu {
 namespace softmax {
 
-Call check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
+CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
     causeway::SoftmaxOptions forms;
     forms.causal = o.causal, forms.method = o.method, forms.scale = o.scale;
-    Call c{causeway::softmax::check(q.form(), k.form(), v.form(), forms), {}};
+    CheckedCall c{causeway::softmax::check(q.form(), k.form(), v.form(), forms), {}};
     const auto& n = c.sizes;
     if (o.method != "flash") fail("method: \"", o.method, "\" does not run on the GPU, expected \"flash\"");
-    constexpr Index widest = 256;
-    if (n.d > widest || n.dv > widest)
-        fail("q: widths ", n.d, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
+    if (n.d > max_width || n.dv > max_width)
+        fail("q: widths ", n.d, " and ", n.dv, " of k and v, expected at most ", max_width, " on the GPU");
     SoftmaxArgs& a = c.args;
     a.q = q.data(), a.k = k.data(), a.v = v.data();
     a.type = q.type();
-    a.B = n.batch, a.H = n.heads, a.N = n.N, a.M = n.M;
+    a.batch = n.batch, a.heads = n.heads, a.N = n.N, a.M = n.M;
     a.group = static_cast<int>(n.group), a.d = static_cast<int>(n.d), a.dv = static_cast<int>(n.dv);
     a.q_stride = contiguous(n.heads * n.group, n.N, a.d), a.k_stride = contiguous(n.heads, n.M, a.d);
     a.v_stride = contiguous(n.heads, n.M, a.dv), a.o_stride = contiguous(n.heads * n.group, n.N, a.dv);
@@ -44,11 +43,9 @@ SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& 
         if (out.O.bytes() > 0) check(cudaMemsetAsync(out.O.data(), 0, out.O.bytes(), o.stream), "clearing the output");
         return out;
     }
-    const bool few = a.N * a.group <= softmax::most_decoded_rows(a.type);
-    const Buffer workspace(few ? flash_decoding_workspace(a) : flash_attention_workspace(a), o.stream);
+    const Buffer workspace(flash_decoding_workspace(a), o.stream);  // many queries: that of flash_attention
     a.workspace = {workspace.data(), workspace.bytes()};
-    if (few) flash_decoding(a, o.stream);
-    else flash_attention(a, o.stream);
+    flash_decoding(a, o.stream);
     return out;
 }
 

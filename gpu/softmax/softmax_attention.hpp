@@ -27,11 +27,11 @@ SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& 
 namespace softmax {
 
 // A checked call, without outputs and workspace.
-struct Call {
+struct CheckedCall {
     causeway::softmax::Sizes sizes;
     SoftmaxArgs args;
 };
-Call check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&);
+CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&);
 
 }  // namespace softmax
 }  // namespace causeway::gpu

@@ -8,7 +8,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
 #ifdef CAUSEWAY_GPU
-#include "gpu/distributed/engine.hpp"
+#include "gpu/engine/engine.hpp"
 #endif
 
 namespace causeway::lua {

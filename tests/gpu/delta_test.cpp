@@ -82,7 +82,7 @@ void compare(const GatedCase& c, DType type, double bound, bool tokens_first = f
 }
 
 // Each on a Hopper device only.
-bool here() { return test::on_gpu() && gpu::device().hopper(); }
+bool here() { return test::on_hopper(); }
 
 constexpr double bf16_bound = 6e-3, f16_bound = 1e-3;
 

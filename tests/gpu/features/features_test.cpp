@@ -52,7 +52,7 @@ Features on_device(const FeatureCase& c, const Tensor& q, const Tensor& k, DType
         log_rows(DType::f32, {c.B, c.H, c.N});
     gpu::FeatureArgs a;
     a.q = Q.data(), a.k = K.data(), a.b = B.data(), a.c = C.data();
-    a.type = Q.type(), a.feature_type = B.type(), a.B = c.B, a.H = c.H, a.N = c.N, a.d = static_cast<int>(c.d),
+    a.type = Q.type(), a.feature_type = B.type(), a.batch = c.B, a.heads = c.H, a.N = c.N, a.d = static_cast<int>(c.d),
     a.r = static_cast<int>(c.r);
     a.q_stride = a.k_stride = strides(c, c.d), a.b_stride = a.c_stride = strides(c, c.r);
     a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.d)));

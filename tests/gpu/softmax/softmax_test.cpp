@@ -14,8 +14,8 @@ using namespace causeway::test;
 
 namespace {
 
-// Where a tensor [B, H, N, width] lies on the GPU: as it is, or token by token ([B, N, H, width]), with `pad` columns
-// of NaN after each row.
+// Where a tensor [batch, heads, N, width] lies on the GPU: as it is, or token by token ([batch, N, heads, width]), with
+// `pad` columns of NaN after each row.
 struct Layout {
     bool token_major = false;
     int pad = 0;
@@ -87,7 +87,7 @@ SoftmaxResult on_device(const SoftmaxCase& c, const SoftmaxInputs& in, const Lay
     const gpu::Tensor o(in.q.dtype(), {layout.size(shape)}), lse(DType::f32, rows);
     gpu::SoftmaxArgs a;
     a.q = q.data(), a.k = k.data(), a.v = v.data(), a.o = o.data(), a.lse = lse.as<float>();
-    a.type = q.type(), a.B = c.batch, a.H = c.heads, a.N = c.N, a.M = c.M, a.group = static_cast<int>(c.group);
+    a.type = q.type(), a.batch = c.batch, a.heads = c.heads, a.N = c.N, a.M = c.M, a.group = static_cast<int>(c.group);
     a.d = static_cast<int>(c.d), a.dv = static_cast<int>(c.dv), a.causal = c.causal;
     a.scale = static_cast<float>(in.options.scale.value_or(1 / std::sqrt(static_cast<double>(c.d))));
     a.q_stride = layout.strides(in.q.shape()), a.k_stride = layout.strides(in.k.shape()),
@@ -156,7 +156,7 @@ TEST_CASE("gpu: flash attention is softmax attention, any length", "[gpu][softma
 }
 
 TEST_CASE("gpu: flash attention on warpgroup products", "[gpu][softmax]") {
-    if (!on_gpu() || !gpu::device().hopper()) return;
+    if (!on_hopper()) return;
     const Run hopper = with_workspace([](const gpu::SoftmaxArgs&) { return 0; },
                                       [](const gpu::SoftmaxArgs& a, cudaStream_t s) {
                                           REQUIRE(gpu::softmax::hopper_reaches(a));
@@ -279,7 +279,7 @@ void check_gradient(const SoftmaxCase& c, const Layout& layout = {}) {
         a.in.q = q.data(), a.in.k = k.data(), a.in.v = v.data(), a.in.o = o.data(), a.in.lse = lse.as<float>(),
         a.dO = g.data();
         a.dq = dq.data(), a.dk = dk.data(), a.dv = dv.data();
-        a.in.type = q.type(), a.in.B = c.batch, a.in.H = c.heads, a.in.N = c.N, a.in.M = c.M,
+        a.in.type = q.type(), a.in.batch = c.batch, a.in.heads = c.heads, a.in.N = c.N, a.in.M = c.M,
         a.in.group = static_cast<int>(c.group);
         a.in.d = static_cast<int>(c.d), a.in.dv = static_cast<int>(c.dv), a.in.causal = c.causal,
         a.in.scale = static_cast<float>(*in.options.scale);

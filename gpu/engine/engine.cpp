@@ -1,4 +1,4 @@
-#include "gpu/distributed/engine.hpp"
+#include "gpu/engine/engine.hpp"
 
 #include "core/distributed/devices.hpp"
 #include "gpu/base/error.hpp"
@@ -6,7 +6,7 @@
 #ifdef CAUSEWAY_NCCL
 #include "gpu/base/device.hpp"
 #include "gpu/distributed/team.hpp"
-#include "gpu/distributed/worker.hpp"
+#include "gpu/engine/worker.hpp"
 #include "gpu/tensor/tensor.hpp"
 #endif
 

@@ -1,4 +1,5 @@
-// engine = "nccl" of tree_decode and ring_decode: one shard to a GPU, one thread to a shard, in this process.
+// engine = "nccl" of tree_decode and ring_decode: one shard to a GPU, one thread to a shard, in this process. A floor
+// above gpu/distributed, whose ranks it uses, and gpu/softmax, whose kernels its workers call.
 #pragma once
 
 namespace causeway::gpu {

@@ -5,7 +5,7 @@
 #include "core/distributed/collectives.hpp"
 #include "core/distributed/devices.hpp"
 #include "core/distributed/merge.hpp"
-#include "gpu/distributed/engine.hpp"
+#include "gpu/engine/engine.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/distributed/problems.hpp"
 #include "tests/temporary.hpp"

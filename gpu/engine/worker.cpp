@@ -1,9 +1,9 @@
-#include "gpu/distributed/worker.hpp"
+#include "gpu/engine/worker.hpp"
 
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/softmax/decode.hpp"
-#include "gpu/softmax/flash.hpp"
+#include "gpu/softmax/params.hpp"
 
 namespace causeway::gpu {
 namespace {
@@ -14,7 +14,7 @@ using distributed::Share;
 using distributed::Sizes;
 using distributed::Triples;
 
-constexpr std::size_t widest_pitch = 0x7fffffff;  // that cudaMemcpy2DAsync takes (cudaDeviceProp::memPitch)
+constexpr std::size_t max_pitch = 0x7fffffff;  // that cudaMemcpy2DAsync takes (cudaDeviceProp::memPitch)
 
 template <class E>
 class FlashWorker final : public distributed::OnDevice<E> {
@@ -78,7 +78,7 @@ private:
         if (n == 0 || rows == 0) return;
         if (rows == 1 || (to_next == n && from_next == n)) {
             check(cudaMemcpyAsync(to, from, bytes(n * rows), cudaMemcpyDefault, stream()), what);
-        } else if (bytes(std::max(to_next, from_next)) <= widest_pitch) {
+        } else if (bytes(std::max(to_next, from_next)) <= max_pitch) {
             const auto height = static_cast<std::size_t>(rows);
             check(cudaMemcpy2DAsync(to, bytes(to_next), from, bytes(from_next), bytes(n), height, cudaMemcpyDefault,
                                     stream()),
@@ -122,7 +122,7 @@ private:
         }
         SoftmaxArgs a;
         a.type = type_;
-        a.B = z.batch, a.H = z.heads, a.N = N, a.M = keys;
+        a.batch = z.batch, a.heads = z.heads, a.N = N, a.M = keys;
         a.group = static_cast<int>(z.query_heads / z.heads), a.d = static_cast<int>(z.dk),
         a.dv = static_cast<int>(z.dv);
         a.q = q_.as<E>() + from * z.dk, a.k = shard.k, a.v = shard.v, a.lse = logs;
@@ -132,7 +132,7 @@ private:
         a.causal = causal;
         a.scale = static_cast<float>(z.scale);
         // A few rows are written straight into the memory that the CPU reads, many go through the device's.
-        const bool few = a.N * a.group <= softmax::most_decoded_rows(type_);
+        const bool few = a.rows() <= softmax::max_decoded_rows(type_);
         Buffer there;
         if (few) {
             a.o = output, a.o_stride = {z.query_heads * z.N * z.dv, z.N * z.dv, z.dv};
@@ -173,9 +173,9 @@ private:
 }  // namespace
 
 void check_widths(const Sizes& z) {
-    constexpr Index widest = 256;
-    if (z.dk < 1 || z.dv < 1 || z.dk > widest || z.dv > widest)
-        fail("q: widths ", z.dk, " and ", z.dv, " of k and v, expected from 1 to ", widest, " with engine \"nccl\"");
+    using softmax::max_width;
+    if (z.dk < 1 || z.dv < 1 || z.dk > max_width || z.dv > max_width)
+        fail("q: widths ", z.dk, " and ", z.dv, " of k and v, expected from 1 to ", max_width, " with engine \"nccl\"");
 }
 
 template <class E>
