@@ -115,7 +115,7 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     a.q_stride = a.k_stride = strides(p, p.r), a.v_stride = a.o_stride = strides(p, p.d);
     a.gamma = p.gamma.empty() ? nullptr : p.gamma.data();
     a.state = static_cast<float*>(t.state.data());
-    a.stretches = p.stretches, a.precision = p.precision;
+    a.splits = p.stretches, a.precision = p.precision;
     check(cudaStreamSynchronize(stream), "filling with random numbers");
     return t;
 }

@@ -60,7 +60,7 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.r = p.r, a.d = p.d;
     a.q_stride = a.k_stride = contiguous(p.H, p.N, p.r), a.v_stride = a.o_stride = contiguous(p.H, p.N, p.d);
     a.gamma = p.gamma.empty() ? nullptr : p.gamma.data();
-    a.stretches = p.stretches;
+    a.splits = p.stretches;
     t.workspace = Buffer(std::max(lightning_workspace(a), lightning_grad_workspace(a)));
     a.workspace = {t.workspace.data(), t.workspace.bytes()};
     return t;

@@ -61,7 +61,7 @@ Tensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     a.type = p.type, a.B = p.B, a.H = p.H, a.N = p.N, a.r = p.r, a.d = p.d;
     a.q_stride = a.k_stride = strides(p, p.r), a.v_stride = a.o_stride = strides(p, p.d);
     a.gamma = p.gamma.empty() ? nullptr : p.gamma.data();
-    a.stretches = p.stretches;
+    a.splits = p.stretches;
     t.workspace = Buffer(lightning_workspace(a));
     a.workspace.data = t.workspace.data(), a.workspace.bytes = t.workspace.bytes();
     return t;

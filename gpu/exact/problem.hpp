@@ -5,8 +5,8 @@
 
 namespace causeway::gpu {
 
-// How products of Float32 tensors are made: on FMA units, or on tensor cores from operands split into two BFloat16
-// (relative error about 7e-6), or rounded to 11 bits (about 4e-4).
+// How products of Float32 tensors are made: on FMA units, or on tensor cores from operands that are sums of two
+// BFloat16 (relative error about 7e-6), or rounded to 11 bits (about 4e-4).
 enum class Precision { exact, bf16x3, tf32 };
 
 // O = (Q Kᵀ ⊙ M) V per batch and head, M[i,j] = γ^(i-j) for i >= j, else 0; q, k: [B, H, N, r], v, o: [B, H, N, d].
@@ -23,7 +23,7 @@ struct CausalArgs {
     Precision precision = Precision::bf16x3;
     Workspace workspace;     // at least what <method>_workspace() says
     std::int64_t block = 0;  // tokens of a block, where the method can be given one (registry.hpp); 0: its own
-    int stretches = 0;  // lightning_attention_2, for tests: pieces that all tokens of all heads are cut into; 0: chosen
+    int splits = 0;  // lightning_attention_2, for tests: shares that all tokens of all heads are cut into; 0: chosen
 
     double decay_of(std::int64_t h) const { return gamma ? gamma[h] : 1.0; }
 };
