@@ -69,7 +69,7 @@ inline LinearTensors make(const LinearProblem& p, std::uint64_t seed, cudaStream
     a.v_stride = a.o_stride = strides_of(p.H, p.N, p.d, p.token_major, p.pad);
     a.gamma = p.gamma.empty() ? nullptr : p.gamma.data();
     a.state = t.state.as<float>();
-    a.stretches = p.splits, a.precision = p.precision;
+    a.splits = p.splits, a.precision = p.precision;
     check(cudaStreamSynchronize(stream), "filling with random numbers");
     return t;
 }

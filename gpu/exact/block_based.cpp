@@ -10,35 +10,25 @@ using std::int64_t;
 using namespace pieces;
 
 struct Plan : Blocks {
-    float *D, *U;
-    void* products;
-    std::size_t bytes;
+    float* D;  // what each block adds to the state, then the state before each
 
     Plan(const CausalArgs& a, Carve carve) : Blocks(a, int64_t{a.r} * a.d, 0, carve) {
-        D = carve.floats(lines * blocks * a.r * a.d), U = carve.floats(a.state ? 0 : lines * a.r * a.d);
-        products = carve.bytes(blas_workspace);
-        bytes = carve.end() + slack;
+        D = carve.floats(batch_heads * blocks * a.r * a.d);
+        finish(a, carve);
     }
 };
 
 }  // namespace
 
-std::size_t block_based_workspace(const CausalArgs& a) {
-    check_causal("block_based", a);
-    return empty(a) ? 0 : Plan(a, Carve(nullptr)).bytes;
-}
+std::size_t block_based_workspace(const CausalArgs& a) { return workspace_of<Plan>("block_based", a); }
 
 void block_based(const CausalArgs& a, cudaStream_t stream) {
-    check_workspace("block_based", a, block_based_workspace(a));
-    if (empty(a)) return;
-    const Plan p(a, Carve(a.workspace.data));
-    const cublasHandle_t handle = blas(stream, p.products);
     const bool decays = a.gamma != nullptr, tf32 = rounds(a);
-    const int64_t size = p.size, r = a.r, d = a.d;
-    in_groups(a, p.lines, p.U, stream, [&](const Lines& l, float* U) {
-        for (int64_t i = 0; i < p.all; i += p.blocks) {
-            const Cut c = p.from(i);
-            const int64_t n = l.count * c.nodes;
+    const int64_t r = a.r, d = a.d;
+    each_cut<Plan>(
+        "block_based", a, stream,
+        [&](const Plan& p, cublasHandle_t handle, const BatchHeads& l, float* U, const Cut& c, int64_t i) {
+            const int64_t n = l.count * c.nodes, size = p.size;
             pack(a, a.k, a.k_stride, a.r, l, c, Weight::none, 0, p.k, stream);
             pack(a, a.v, a.v_stride, a.d, l, c, decays ? Weight::falling : Weight::none, 0, p.v, stream);
             multiply(handle, tf32, r, d, size, {p.k, r, size * r, true}, {p.v, d, size * d}, 0, p.D, d, r * d, n);
@@ -48,9 +38,7 @@ void block_based(const CausalArgs& a, cudaStream_t stream) {
             p.own_terms(a, l, c, handle, tf32, stream);
             if (decays) pack(a, a.q, a.q_stride, a.r, l, c, Weight::rising, 1, p.q, stream);
             multiply(handle, tf32, size, d, r, {p.q, r, size * r}, {p.D, d, r * d}, 1, p.O, d, size * d, n);
-            unpack(a, l, c, p.O, stream);
-        }
-    });
+        });
 }
 
 }  // namespace causeway::gpu

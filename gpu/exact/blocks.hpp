@@ -6,30 +6,40 @@
 
 namespace causeway::gpu::pieces {
 
-// As many blocks of as many heads at a time as most_floats scalars hold, and their memory: q, k, v, scores and outputs
-// [line][block][...].
+// As many blocks of as many heads at a time as max_floats scalars hold, and their memory: q, k, v, scores and outputs
+// [bh][block][...].
 struct Blocks {
-    std::int64_t size, all;      // tokens of a block; blocks
-    std::int64_t lines, blocks;  // at a time
+    std::int64_t size, all;            // tokens of a block; blocks
+    std::int64_t batch_heads, blocks;  // at a time
     float *q, *k, *v, *S, *O;
+    float* U;        // states of the batch-heads in work, where the call brings none
+    void* products;  // of cuBLAS
+    std::size_t bytes;
 
-    // for_block, for_line: scalars that the method keeps besides for every block, and for every line.
-    Blocks(const CausalArgs& a, std::int64_t for_block, std::int64_t for_line, Carve& carve) {
+    // for_block, for_bh: scalars that the method keeps besides for every block, and for every batch-head.
+    Blocks(const CausalArgs& a, std::int64_t for_block, std::int64_t for_bh, Carve& carve) {
         size = block_of(a), all = (a.N + size - 1) / size;
         const std::int64_t each = size * (2 * a.r + 2 * a.d + size) + for_block;
-        lines =
-            std::min<std::int64_t>({a.B * a.H, most_lines, std::max<std::int64_t>(most_floats / (each + for_line), 1)});
-        blocks = std::clamp<std::int64_t>(std::min(most_floats / each, most_products) / lines, 1, all);
-        const std::int64_t n = lines * blocks;
+        batch_heads = std::min<std::int64_t>(
+            {a.B * a.H, max_batch_heads, std::max<std::int64_t>(max_floats / (each + for_bh), 1)});
+        blocks = std::clamp<std::int64_t>(std::min(max_floats / each, max_products) / batch_heads, 1, all);
+        const std::int64_t n = batch_heads * blocks;
         q = carve.floats(n * size * a.r), k = carve.floats(n * size * a.r), v = carve.floats(n * size * a.d);
         S = carve.floats(n * size * size), O = carve.floats(n * size * a.d);
+    }
+
+    // Carves what comes last, after what the method keeps itself.
+    void finish(const CausalArgs& a, Carve& carve) {
+        U = carve.floats(a.state ? 0 : batch_heads * a.r * a.d);
+        products = carve.bytes(blas_workspace);
+        bytes = carve.end() + slack;
     }
 
     // The blocks at a time from block i on.
     Cut from(std::int64_t i) const { return {i * size, size, std::min(blocks, all - i), 1, size}; }
 
     // O_[i] = (Q_[i] K_[i]ᵀ ⊙ M) V_[i], of what is packed.
-    void own_terms(const CausalArgs& a, const Lines& l, const Cut& c, cublasHandle_t handle, bool tf32,
+    void own_terms(const CausalArgs& a, const BatchHeads& l, const Cut& c, cublasHandle_t handle, bool tf32,
                    cudaStream_t stream) const {
         const std::int64_t n = l.count * c.nodes, r = a.r, d = a.d;
         multiply(handle, tf32, size, size, r, {q, r, size * r}, {k, r, size * r, true}, 0, S, size, size * size, n);
@@ -37,5 +47,29 @@ struct Blocks {
         multiply(handle, tf32, size, d, size, {S, size, size * size}, {v, d, size * d}, 0, O, d, size * d, n);
     }
 };
+
+// Bytes of workspace of a method whose Plan is a Blocks.
+template <class Plan>
+std::size_t workspace_of(const char* method, const CausalArgs& a) {
+    check_causal(method, a);
+    return empty(a) ? 0 : Plan(a, Carve(nullptr)).bytes;
+}
+
+// Calls f(plan, handle of cuBLAS, batch-heads, their states, cut, its first block) for all blocks of all batch-heads,
+// as many at a time as fit, and unpacks the outputs that it has left in the plan's O.
+template <class Plan, class F>
+void each_cut(const char* method, const CausalArgs& a, cudaStream_t stream, const F& f) {
+    check_workspace(method, a, workspace_of<Plan>(method, a));
+    if (empty(a)) return;
+    const Plan p(a, Carve(a.workspace.data));
+    const cublasHandle_t handle = blas(stream, p.products);
+    in_groups(a, p.batch_heads, p.U, stream, [&](const BatchHeads& l, float* U) {
+        for (std::int64_t i = 0; i < p.all; i += p.blocks) {
+            const Cut c = p.from(i);
+            f(p, handle, l, U, c, i);
+            unpack(a, l, c, p.O, stream);
+        }
+    });
+}
 
 }  // namespace causeway::gpu::pieces

@@ -9,14 +9,14 @@
 
 namespace causeway::gpu {
 
-constexpr int most_width = 256;  // r and d
+constexpr int max_width = 256;  // r and d
 
 // Throws Error, naming the method, for sizes and decays that no method takes.
 inline void check_causal(const char* method, const CausalArgs& a) {
     if (a.B < 0 || a.H < 0 || a.N < 0)
         fail(method, ": B, H, N are ", a.B, ", ", a.H, ", ", a.N, ", expected none below 0");
-    if (a.r < 1 || a.d < 1 || a.r > most_width || a.d > most_width)
-        fail(method, ": r and d are ", a.r, " and ", a.d, ", expected 1 to ", most_width);
+    if (a.r < 1 || a.d < 1 || a.r > max_width || a.d > max_width)
+        fail(method, ": r and d are ", a.r, " and ", a.d, ", expected 1 to ", max_width);
     for (std::int64_t h = 0; h < a.H; ++h) {
         if (!(a.decay_of(h) > 0 && a.decay_of(h) <= 1)) fail("decay: ", a.decay_of(h), ", expected a number in (0, 1]");
     }

@@ -53,7 +53,7 @@ private:
     uint64_t reciprocal_;
 };
 
-// Element i of [line][block of columns][place].
+// Element i of [bh][block of columns][place].
 struct Order {
     uint32_t places, blocks;
     Over over_places, over_blocks;
@@ -61,35 +61,35 @@ struct Order {
     Order(int64_t p, int64_t b)
         : places(static_cast<uint32_t>(p)), blocks(static_cast<uint32_t>(b)), over_places(p), over_blocks(b) {}
     struct At {
-        uint32_t line, block, place;
+        uint32_t bh, block, place;
     };
     __device__ At at(uint32_t i) const {
-        const uint32_t row = i / over_places, line = row / over_blocks;
-        return {line, row - line * blocks, i - row * places};
+        const uint32_t row = i / over_places, bh = row / over_blocks;
+        return {bh, row - bh * blocks, i - row * places};
     }
 };
 
-// A stretch of tokens of some lines in Float32: q, k [line][rank] and v, o [line][block], each [token of the run][run],
-// zeros after the last token. Items are [line][block][1 + runs]: first what is carried in, then the runs.
-struct Stretch {
+// A split of tokens of some batch-heads in Float32: q, k [bh][rank] and v, o [bh][block], each [token of the run][run],
+// zeros after the last token. Items are [bh][block][1 + runs]: first what is carried in, then the runs.
+struct Split {
     Order items;
     uint32_t tokens, runs, r, d;
     float *q, *k, *log2_gamma;
     Block *v, *o;
-    float* state;  // [line][rank][column], before the stretch; the last item of a rank's scan leaves there what is
+    float* state;  // [bh][rank][column], before the split; the last item of a rank's scan leaves there what is
                    // after it
 
     // Token t of a run: of rank j, of the block.
     __device__ float of(const float* x, const Order::At& a, uint32_t j, uint32_t t) const {
-        return x[((a.line * r + j) * run + t) * runs + a.place - 1];
+        return x[((a.bh * r + j) * run + t) * runs + a.place - 1];
     }
     __device__ Block& of(Block* x, const Order::At& a, uint32_t t) const {
-        return x[((a.line * items.blocks + a.block) * run + t) * runs + a.place - 1];
+        return x[((a.bh * items.blocks + a.block) * run + t) * runs + a.place - 1];
     }
     // x = γ x + k_j v for the tokens t of a run, each followed by f(t).
     template <class F>
     __device__ void through(const Order::At& a, uint32_t j, float (&x)[columns], const F& f) const {
-        const float decay = exp2f(log2_gamma[a.line]);
+        const float decay = exp2f(log2_gamma[a.bh]);
 #pragma unroll
         for (uint32_t t = 0; t < run; ++t) {
             const float c = of(k, a, j, t);
@@ -102,7 +102,7 @@ struct Stretch {
     template <class F>
     __device__ void carried(const Order::At& a, uint32_t j, const F& f) const {
         for (uint32_t e = 0; e < columns; ++e)
-            if (a.block * columns + e < d) f(e, state[(int64_t{a.line} * r + j) * d + a.block * columns + e]);
+            if (a.block * columns + e < d) f(e, state[(int64_t{a.bh} * r + j) * d + a.block * columns + e]);
     }
 };
 struct Key {
@@ -110,21 +110,21 @@ struct Key {
     __device__ uint32_t operator()(uint32_t i) const { return i / items; }
 };
 struct Term {  // Σ k_j v of a run, discounted
-    Stretch s;
+    Split s;
     uint32_t j;
     __device__ Sum operator()(uint32_t i) const {
         const auto a = s.items.at(i);
         Sum sum{};
         if (a.place == 0) s.carried(a, j, [&](uint32_t e, float l) { sum.x[e] = l; });
         else {
-            sum.log2_decay = run * s.log2_gamma[a.line];
+            sum.log2_decay = run * s.log2_gamma[a.bh];
             s.through(a, j, sum.x, [](uint32_t) {});
         }
         return sum;
     }
 };
 struct Add {  // o += q_j x from the sum x before the run, and after the last token what is carried out
-    Stretch s;
+    Split s;
     uint32_t j;
     __device__ void operator()(uint32_t i, Sum x) const {
         const auto a = s.items.at(i);
@@ -144,11 +144,11 @@ struct Add {  // o += q_j x from the sum x before the run, and after the last to
     }
 };
 
-// Tokens of some lines of a tensor.
+// Tokens of some batch-heads of a tensor.
 struct Piece {
-    int64_t first_line, first_token, heads, lines, tokens;
+    int64_t first_bh, first_token, heads, batch_heads, tokens;
 };
-// Turns a tensor [token][column] into [line][block][token of the run][run] of blocks of `side` columns, zeros beyond
+// Turns a tensor [token][column] into [bh][block][token of the run][run] of blocks of `side` columns, zeros beyond
 // its width and its tokens; where E is not const, back.
 template <class E, int side>
 struct Turn {
@@ -156,7 +156,7 @@ struct Turn {
     static_assert(step % side == 0);
     Order order;  // of steps
     uint32_t calls, blocks, width, tokens;
-    int64_t first_line, heads;
+    int64_t first_bh, heads;
     E* tensor;
     Strides stride;
     float* turned;
@@ -164,11 +164,11 @@ struct Turn {
     template <class P>
     Turn(const Piece& p, P* x, const Strides& s, int columns_of_x, void* to)
         : order(up(p.tokens, run) * run, up(columns_of_x, step)),
-          calls(static_cast<uint32_t>(p.lines) * order.places * order.blocks),
+          calls(static_cast<uint32_t>(p.batch_heads) * order.places * order.blocks),
           blocks(static_cast<uint32_t>(up(columns_of_x, side))),
           width(static_cast<uint32_t>(columns_of_x)),
           tokens(static_cast<uint32_t>(p.tokens)),
-          first_line(p.first_line),
+          first_bh(p.first_bh),
           heads(p.heads),
           tensor(static_cast<E*>(x) + p.first_token * s.token),
           stride(s),
@@ -179,13 +179,13 @@ struct Turn {
     }
     __device__ void operator()(uint32_t i) const {
         const auto a = order.at(i);
-        const int64_t line = first_line + a.line, batch = line / heads;
-        E* const row = tensor + batch * stride.batch + (line - batch * heads) * stride.head + a.place * stride.token;
+        const int64_t bh = first_bh + a.bh, batch = bh / heads;
+        E* const row = tensor + batch * stride.batch + (bh - batch * heads) * stride.head + a.place * stride.token;
         const uint32_t place = a.place % run * (order.places / run) + a.place / run;
         for (uint32_t e = 0; e < step; ++e) {
             const uint32_t column = a.block * step + e, block = column / side;
             if (block >= blocks) return;
-            float& x = turned[((a.line * blocks + block) * order.places + place) * side + column % side];
+            float& x = turned[((a.bh * blocks + block) * order.places + place) * side + column % side];
             const bool inside = column < width && a.place < tokens;
             if constexpr (std::is_const_v<E>) x = inside ? static_cast<float>(row[column]) : 0.0f;
             else if (inside) row[column] = static_cast<E>(x);
@@ -193,7 +193,7 @@ struct Turn {
     }
 };
 
-__global__ void keep(const __grid_constant__ pieces::Lines l, float* log2_gamma) {
+__global__ void keep(const __grid_constant__ pieces::BatchHeads l, float* log2_gamma) {
     if (threadIdx.x < l.count) log2_gamma[threadIdx.x] = static_cast<float>(l.log2_gamma[threadIdx.x]);
 }
 
@@ -210,11 +210,11 @@ struct Memory {
     void deallocate(char*, std::size_t) {}
 };
 
-// Of a stretch, all of whose ranks come before the next: the less, the more of it stays in the cache from rank to rank;
-// the more, the fewer the launches, two for each rank and stretch.
-constexpr int64_t most_floats = int64_t{1} << 25;
+// Of a split, all of whose ranks come before the next: the less, the more of it stays in the cache from rank to rank;
+// the more, the fewer the launches, two for each rank and split.
+constexpr int64_t max_floats = int64_t{1} << 25;
 struct Plan {
-    int64_t blocks, tokens, lines;  // of a stretch
+    int64_t blocks, tokens, batch_heads;  // of a split
     float *q, *k, *log2_gamma, *spare;
     Block *v, *o;
     char* left;
@@ -222,18 +222,18 @@ struct Plan {
 
     Plan(const CausalArgs& a, void* workspace) {
         blocks = up(a.d, columns);
-        const int64_t rows = most_floats / (2 * (a.r + blocks * columns)), all = a.B * a.H;
+        const int64_t rows = max_floats / (2 * (a.r + blocks * columns)), all = a.B * a.H;
         tokens = up(a.N, up(a.N, rows));
         const int64_t runs = up(tokens, run);
-        lines = up(all, up(all, std::clamp<int64_t>(rows / (runs * run), 1, pieces::most_lines)));
+        batch_heads = up(all, up(all, std::clamp<int64_t>(rows / (runs * run), 1, pieces::max_batch_heads)));
         pieces::Carve carve(workspace);
-        const auto floats = [&](int64_t width) { return carve.floats(lines * runs * run * width); };
+        const auto floats = [&](int64_t width) { return carve.floats(batch_heads * runs * run * width); };
         q = floats(a.r), k = floats(a.r);
         v = reinterpret_cast<Block*>(floats(blocks * columns)), o = reinterpret_cast<Block*>(floats(blocks * columns));
-        log2_gamma = carve.floats(lines), spare = carve.floats(a.state ? 0 : lines * a.r * a.d);
+        log2_gamma = carve.floats(batch_heads), spare = carve.floats(a.state ? 0 : batch_heads * a.r * a.d);
         // The scan keeps under 100 bytes for every tile of some hundred items.
         left = static_cast<char*>(
-            carve.bytes(static_cast<std::size_t>(lines * blocks * (runs + 1)) + (std::size_t{1} << 16)));
+            carve.bytes(static_cast<std::size_t>(batch_heads * blocks * (runs + 1)) + (std::size_t{1} << 16)));
         bytes = carve.end() + pieces::slack;
     }
 };
@@ -250,22 +250,22 @@ void fleet_thrust(const CausalArgs& a, cudaStream_t stream) {
     if (empty(a)) return;
     const Plan p(a, a.workspace.data);
     const auto index = thrust::make_counting_iterator(uint32_t{0});
-    pieces::in_groups(a, p.lines, p.spare, stream, [&](const pieces::Lines& l, float* U) {
-        keep<<<1, pieces::most_lines, 0, stream>>>(l, p.log2_gamma);
+    pieces::in_groups(a, p.batch_heads, p.spare, stream, [&](const pieces::BatchHeads& l, float* U) {
+        keep<<<1, pieces::max_batch_heads, 0, stream>>>(l, p.log2_gamma);
         for (int64_t first = 0; first < a.N; first += p.tokens) {
             const int64_t tokens = std::min(p.tokens, a.N - first), runs = up(tokens, run),
                           n = l.count * p.blocks * (runs + 1);
-            const Stretch s{Order(runs + 1, p.blocks),
-                            static_cast<uint32_t>(tokens),
-                            static_cast<uint32_t>(runs),
-                            static_cast<uint32_t>(a.r),
-                            static_cast<uint32_t>(a.d),
-                            p.q,
-                            p.k,
-                            p.log2_gamma,
-                            p.v,
-                            p.o,
-                            U};
+            const Split s{Order(runs + 1, p.blocks),
+                          static_cast<uint32_t>(tokens),
+                          static_cast<uint32_t>(runs),
+                          static_cast<uint32_t>(a.r),
+                          static_cast<uint32_t>(a.d),
+                          p.q,
+                          p.k,
+                          p.log2_gamma,
+                          p.v,
+                          p.o,
+                          U};
             const auto on = thrust::cuda::par_nosync.on(stream);
             visit(a.type, [&](auto zero) {
                 using E = decltype(zero);

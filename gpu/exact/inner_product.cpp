@@ -12,21 +12,21 @@ using std::int64_t;
 using namespace pieces;
 
 // Rows of all heads together: a product of so many by d columns fills a large GPU.
-constexpr int64_t all_rows = 32768, least_rows = 128, widest = 1024;
+constexpr int64_t all_rows = 32768, min_rows = 128, widest = 1024;
 
 struct Plan {
-    int64_t lines, rows, columns;  // at a time
+    int64_t batch_heads, rows, columns;  // at a time
     float *q, *k, *v, *S, *O;
     void* products;
     std::size_t bytes;
 
     Plan(const CausalArgs& a, void* workspace) {
-        lines = std::min<int64_t>(a.B * a.H, all_rows / least_rows);
-        rows = std::min(all_rows / lines / least_rows * least_rows, a.N), columns = std::min(widest, a.N);
+        batch_heads = std::min<int64_t>(a.B * a.H, all_rows / min_rows);
+        rows = std::min(all_rows / batch_heads / min_rows * min_rows, a.N), columns = std::min(widest, a.N);
         Carve carve(workspace);
-        q = carve.floats(lines * rows * a.r), k = carve.floats(lines * columns * a.r),
-        v = carve.floats(lines * columns * a.d);
-        S = carve.floats(lines * rows * columns), O = carve.floats(lines * rows * a.d);
+        q = carve.floats(batch_heads * rows * a.r), k = carve.floats(batch_heads * columns * a.r),
+        v = carve.floats(batch_heads * columns * a.d);
+        S = carve.floats(batch_heads * rows * columns), O = carve.floats(batch_heads * rows * a.d);
         products = carve.bytes(blas_workspace);
         bytes = carve.end() + slack;
     }
@@ -47,8 +47,8 @@ void inner_product(const CausalArgs& a, cudaStream_t stream) {
     const cublasHandle_t handle = blas(stream, p.products);
     const bool tf32 = rounds(a);
     const int64_t r = a.r, d = a.d;
-    for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
-        const Lines l = lines_of(a, first, std::min(p.lines, a.B * a.H - first));
+    for (int64_t first = 0; first < a.B * a.H; first += p.batch_heads) {
+        const BatchHeads l = batch_heads_of(a, first, std::min(p.batch_heads, a.B * a.H - first));
         for (int64_t i = 0; i < a.N; i += p.rows) {
             const int64_t m = std::min(p.rows, a.N - i);
             const Cut rows{i, m, 1, 1, m};

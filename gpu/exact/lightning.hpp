@@ -15,8 +15,8 @@ std::size_t lightning_workspace(const CausalArgs& a);
 
 // Launches on `stream` and returns; reads a.gamma before it does. May be captured into a CUDA graph. The running state,
 // scores and outputs are summed in Float32. On Hopper, with r, d <= 128 and rows, strides and addresses in multiples of
-// 16 bytes, on tensor cores: BFloat16 and Float16 operands of the products are rounded once, Float32 ones are split
-// into two BFloat16 (bf16x3, relative error about 7e-6), for Precision::tf32 too. Everything else, Float32 with
+// 16 bytes, on tensor cores: BFloat16 and Float16 operands of the products are rounded once, Float32 ones are
+// sums of two BFloat16 (bf16x3, relative error about 7e-6), for Precision::tf32 too. Everything else, Float32 with
 // Precision::exact, and all up to r, d = 256, runs on FMA units, many times slower. NaN and Inf never reach earlier
 // tokens; in Float32 on tensor cores Inf counts as NaN, and later tokens see either only as far as the decay reaches
 // (2^-24). Throws Error on bad arguments. Qin et al. 2024, "Lightning Attention-2".

@@ -10,7 +10,7 @@ namespace causeway::gpu {
 
 namespace {
 
-constexpr int chunk = 128, warps = 8, most_heads = 256;
+constexpr int chunk = 128, warps = 8, max_heads = 256;
 
 struct Normalizer {
     const void *q, *k;
@@ -20,7 +20,7 @@ struct Normalizer {
     int32_t r, d, all_heads, first_head, heads;
     float* z;        // [B, heads of this launch, chunks, r]: the sum of a chunk, then z before it
     float* z_state;  // [B, all_heads, r] or null
-    double log2_gamma[most_heads];
+    double log2_gamma[max_heads];
 };
 
 struct Place {
@@ -141,11 +141,11 @@ __global__ __launch_bounds__(32 * warps) void divide(const __grid_constant__ Nor
 int64_t chunks_of(const CausalArgs& a) { return (a.N + chunk - 1) / chunk; }
 
 template <class E, int V>
-void run(const Normalizer& x, int64_t lines, cudaStream_t stream) {
-    const auto blocks = static_cast<unsigned>((lines * x.chunks + warps - 1) / warps);
+void run(const Normalizer& x, int64_t batch_heads, cudaStream_t stream) {
+    const auto blocks = static_cast<unsigned>((batch_heads * x.chunks + warps - 1) / warps);
     chunk_sums<E, V><<<blocks, 32 * warps, 0, stream>>>(x);
     check_launch("launching chunk_sums");
-    chunk_scan<<<static_cast<unsigned>(lines), 32 * ((x.r + 31) / 32), 0, stream>>>(x);
+    chunk_scan<<<static_cast<unsigned>(batch_heads), 32 * ((x.r + 31) / 32), 0, stream>>>(x);
     check_launch("launching chunk_scan");
     divide<E, V><<<blocks, 32 * warps, 0, stream>>>(x);
     check_launch("launching divide");
@@ -155,7 +155,7 @@ void run(const Normalizer& x, int64_t lines, cudaStream_t stream) {
 
 std::size_t normalize_workspace(const CausalArgs& a) {
     check_causal("normalize", a);
-    return static_cast<std::size_t>(a.B * std::min<int64_t>(a.H, most_heads) * chunks_of(a) * a.r) * sizeof(float);
+    return static_cast<std::size_t>(a.B * std::min<int64_t>(a.H, max_heads) * chunks_of(a) * a.r) * sizeof(float);
 }
 
 void normalize(const CausalArgs& a, cudaStream_t stream, float* z_state) {
@@ -168,19 +168,19 @@ void normalize(const CausalArgs& a, cudaStream_t stream, float* z_state) {
                  a.r,        a.d,        static_cast<int32_t>(a.H),
                  0,          0,          static_cast<float*>(a.workspace.data),
                  z_state,    {}};
-    for (int64_t first = 0; first < a.H; first += most_heads) {
+    for (int64_t first = 0; first < a.H; first += max_heads) {
         x.first_head = static_cast<int32_t>(first);
-        x.heads = static_cast<int32_t>(std::min<int64_t>(most_heads, a.H - first));
+        x.heads = static_cast<int32_t>(std::min<int64_t>(max_heads, a.H - first));
         for (int h = 0; h < x.heads; ++h) x.log2_gamma[h] = std::log2(a.decay_of(first + h));
-        const int64_t lines = a.B * x.heads;
-        if (lines * x.chunks / warps >= (int64_t{1} << 31) - 1)
+        const int64_t batch_heads = a.B * x.heads;
+        if (batch_heads * x.chunks / warps >= (int64_t{1} << 31) - 1)
             fail("normalize: ", a.B, " batches of ", a.H, " heads of ", a.N, " tokens are too many");
         visit(a.type, [&](auto zero) {
             using E = decltype(zero);
-            if (a.r <= 32) run<E, 1>(x, lines, stream);
-            else if (a.r <= 64) run<E, 2>(x, lines, stream);
-            else if (a.r <= 128) run<E, 4>(x, lines, stream);
-            else run<E, 8>(x, lines, stream);
+            if (a.r <= 32) run<E, 1>(x, batch_heads, stream);
+            else if (a.r <= 64) run<E, 2>(x, batch_heads, stream);
+            else if (a.r <= 128) run<E, 4>(x, batch_heads, stream);
+            else run<E, 8>(x, batch_heads, stream);
         });
     }
 }

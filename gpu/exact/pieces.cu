@@ -4,6 +4,7 @@
 
 #include "gpu/exact/factor.cuh"
 #include "gpu/kit/element.cuh"
+#include "gpu/kit/ptx.cuh"
 
 namespace causeway::gpu::pieces {
 
@@ -11,16 +12,11 @@ namespace {
 
 constexpr int rows_of_block = 8;
 
-__device__ __forceinline__ float rounded(float x, bool round) {
-    if (!round) return x;
-    uint32_t bits;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return __uint_as_float(bits);
-}
+__device__ __forceinline__ float rounded(float x, bool round) { return round ? ptx::round_to_tf32(x) : x; }
 
-// A packed row: its line, its token, the place of that in its node, and the node's tokens that exist.
+// A packed row: its batch-head, its token, the place of that in its node, and the node's tokens that exist.
 struct Row {
-    int64_t line, token, t, n;
+    int64_t bh, token, t, n;
 };
 __device__ __forceinline__ Row row_of(int64_t x, const Cut& c, int64_t N) {
     const int64_t t = x % c.size, slab = x / c.size % c.slabs, node = x / (c.size * c.slabs) % c.nodes,
@@ -31,30 +27,30 @@ __device__ __forceinline__ Row row_of(int64_t x, const Cut& c, int64_t N) {
 
 template <class E>
 __global__ __launch_bounds__(32 * rows_of_block) void pack_kernel(const E* x, Strides s, int width, int64_t N,
-                                                                  const __grid_constant__ Lines l, Cut c, Weight weight,
-                                                                  int plus, bool round, int64_t rows, float* to) {
+                                                                  const __grid_constant__ BatchHeads l, Cut c,
+                                                                  Weight weight, int plus, bool round, int64_t rows,
+                                                                  float* to) {
     for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
          i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
-        const int64_t line = l.first + at.line;
-        const E* const from = x + line / l.heads * s.batch + line % l.heads * s.head + at.token * s.token;
+        const int64_t bh = l.first + at.bh;
+        const E* const from = x + bh / l.heads * s.batch + bh % l.heads * s.head + at.token * s.token;
         const int64_t power = weight == Weight::rising ? at.t + plus : at.n - 1 - at.t + plus;
-        const float factor = weight == Weight::none
-                                 ? 1.0f
-                                 : static_cast<float>(exp2(l.log2_gamma[at.line] * static_cast<double>(power)));
+        const float factor =
+            weight == Weight::none ? 1.0f : static_cast<float>(exp2(l.log2_gamma[at.bh] * static_cast<double>(power)));
         for (int e = threadIdx.x; e < width; e += 32)
             to[i * width + e] = at.token < N ? rounded(factor * static_cast<float>(from[e]), round) : 0.0f;
     }
 }
 
 template <class E>
-__global__ __launch_bounds__(32 * rows_of_block) void unpack_kernel(E* o, Strides s, int d, int64_t N, Lines l, Cut c,
-                                                                    int64_t rows, const float* from) {
+__global__ __launch_bounds__(32 * rows_of_block) void unpack_kernel(E* o, Strides s, int d, int64_t N, BatchHeads l,
+                                                                    Cut c, int64_t rows, const float* from) {
     for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
          i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
-        const int64_t line = l.first + at.line;
-        E* const to = o + line / l.heads * s.batch + line % l.heads * s.head + at.token * s.token;
+        const int64_t bh = l.first + at.bh;
+        E* const to = o + bh / l.heads * s.batch + bh % l.heads * s.head + at.token * s.token;
         for (int e = threadIdx.x; e < d; e += 32)
             if (at.token < N) to[e] = static_cast<E>(from[i * d + e]);
     }
@@ -66,14 +62,14 @@ __global__ __launch_bounds__(32 * rows_of_block) void place_kernel(int d, int64_
     for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
          i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
-        float* const row = to + (at.line * padded + at.token) * d;
+        float* const row = to + (at.bh * padded + at.token) * d;
         for (int e = threadIdx.x; e < d; e += 32)
             if (at.token < N) row[e] = from[i * d + e] + (add ? row[e] : 0.0f);
     }
 }
 
-// `count` matrices of a line, `height` by `width`; i counts from the first column on.
-__global__ __launch_bounds__(32 * rows_of_block) void mask_kernel(const __grid_constant__ Lines l, int64_t count,
+// `count` matrices of a batch-head, `height` by `width`; i counts from the first column on.
+__global__ __launch_bounds__(32 * rows_of_block) void mask_kernel(const __grid_constant__ BatchHeads l, int64_t count,
                                                                   int64_t height, int64_t width, int64_t below,
                                                                   bool round, int64_t rows, float* S) {
     for (int64_t x = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; x < rows;
@@ -98,34 +94,34 @@ __global__ __launch_bounds__(256) void sum_kernel(int64_t slabs, int64_t element
     }
 }
 
-__global__ __launch_bounds__(256) void scan_kernel(int64_t N, const __grid_constant__ Lines l, int64_t blocks,
+__global__ __launch_bounds__(256) void scan_kernel(int64_t N, const __grid_constant__ BatchHeads l, int64_t blocks,
                                                    int64_t size, int64_t done, int64_t elements, bool round, float* D,
                                                    float* U) {
-    const int64_t i = blockIdx.x * int64_t{256} + threadIdx.x, line = i / elements;
-    if (line >= l.count) return;
-    float* const x = D + line * blocks * elements + i % elements;
-    Factor factor(exp2(l.log2_gamma[line] * static_cast<double>(size)), static_cast<uint32_t>(done));
+    const int64_t i = blockIdx.x * int64_t{256} + threadIdx.x, bh = i / elements;
+    if (bh >= l.count) return;
+    float* const x = D + bh * blocks * elements + i % elements;
+    Factor factor(exp2(l.log2_gamma[bh] * static_cast<double>(size)), static_cast<uint32_t>(done));
     float u = U[i];
     for (int64_t b = 0; b < blocks; ++b) {
         const float delta = x[b * elements];
         const int64_t n = N - (done + b) * size;
         x[b * elements] = rounded(u, round);
-        u = fmaf(n < size ? static_cast<float>(exp2(l.log2_gamma[line] * static_cast<double>(n))) : factor.next(), u,
+        u = fmaf(n < size ? static_cast<float>(exp2(l.log2_gamma[bh] * static_cast<double>(n))) : factor.next(), u,
                  delta);
     }
     U[i] = u;
 }
 
-__global__ __launch_bounds__(256) void hand_over_kernel(int64_t N, const __grid_constant__ Lines l, int64_t size,
+__global__ __launch_bounds__(256) void hand_over_kernel(int64_t N, const __grid_constant__ BatchHeads l, int64_t size,
                                                         int64_t done, int64_t elements, bool round, float* U,
                                                         float* to) {
-    const int64_t i = blockIdx.x * int64_t{256} + threadIdx.x, line = i / elements;
-    if (line >= l.count) return;
+    const int64_t i = blockIdx.x * int64_t{256} + threadIdx.x, bh = i / elements;
+    if (bh >= l.count) return;
     const int64_t n = N - done * size;
-    Factor factor(exp2(l.log2_gamma[line] * static_cast<double>(size)), static_cast<uint32_t>(done));
+    Factor factor(exp2(l.log2_gamma[bh] * static_cast<double>(size)), static_cast<uint32_t>(done));
     const float u = U[i];
     to[i] = rounded(u, round);
-    U[i] = u * (n < size ? static_cast<float>(exp2(l.log2_gamma[line] * static_cast<double>(n))) : factor.next());
+    U[i] = u * (n < size ? static_cast<float>(exp2(l.log2_gamma[bh] * static_cast<double>(n))) : factor.next());
 }
 
 unsigned blocks_of(int64_t n, int64_t each) {
@@ -134,8 +130,8 @@ unsigned blocks_of(int64_t n, int64_t each) {
 
 }  // namespace
 
-Lines lines_of(const CausalArgs& a, int64_t first, int64_t count) {
-    Lines l{first, static_cast<int32_t>(count), static_cast<int32_t>(a.H), {}};
+BatchHeads batch_heads_of(const CausalArgs& a, int64_t first, int64_t count) {
+    BatchHeads l{first, static_cast<int32_t>(count), static_cast<int32_t>(a.H), {}};
     for (int64_t i = 0; i < count; ++i) l.log2_gamma[i] = std::log2(a.decay_of((first + i) % a.H));
     return l;
 }
@@ -144,7 +140,7 @@ bool rounds(const CausalArgs& a) {
     return a.type == Type::Float32 ? a.precision == Precision::tf32 : a.precision != Precision::exact;
 }
 
-void pack(const CausalArgs& a, const void* x, Strides s, int width, const Lines& l, const Cut& c, Weight weight,
+void pack(const CausalArgs& a, const void* x, Strides s, int width, const BatchHeads& l, const Cut& c, Weight weight,
           int plus, float* to, cudaStream_t stream) {
     const int64_t rows = l.count * c.pieces() * c.size;
     visit(a.type, [&](auto zero) {
@@ -155,7 +151,7 @@ void pack(const CausalArgs& a, const void* x, Strides s, int width, const Lines&
     check_launch("launching pack");
 }
 
-void unpack(const CausalArgs& a, const Lines& l, const Cut& c, const float* from, cudaStream_t stream) {
+void unpack(const CausalArgs& a, const BatchHeads& l, const Cut& c, const float* from, cudaStream_t stream) {
     const int64_t rows = l.count * c.pieces() * c.size;
     visit(a.type, [&](auto zero) {
         using E = decltype(zero);
@@ -165,22 +161,22 @@ void unpack(const CausalArgs& a, const Lines& l, const Cut& c, const float* from
     check_launch("launching unpack");
 }
 
-void place(const CausalArgs& a, const Lines& l, const Cut& c, const float* from, bool add, int64_t padded, float* to,
-           cudaStream_t stream) {
+void place(const CausalArgs& a, const BatchHeads& l, const Cut& c, const float* from, bool add, int64_t padded,
+           float* to, cudaStream_t stream) {
     const int64_t rows = l.count * c.pieces() * c.size;
     place_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(a.d, a.N, c, rows, from, add,
                                                                                          padded, to);
     check_launch("launching place");
 }
 
-void mask(const Lines& l, int64_t count, int64_t size, bool round, float* S, cudaStream_t stream) {
+void mask(const BatchHeads& l, int64_t count, int64_t size, bool round, float* S, cudaStream_t stream) {
     const int64_t rows = l.count * count * size;
     mask_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, count, size, size, 0, round,
                                                                                         rows, S);
     check_launch("launching mask");
 }
 
-void mask_part(const Lines& l, int64_t rows, int64_t columns, int64_t below, bool round, float* S,
+void mask_part(const BatchHeads& l, int64_t rows, int64_t columns, int64_t below, bool round, float* S,
                cudaStream_t stream) {
     const int64_t all = l.count * rows;
     mask_kernel<<<blocks_of(all, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(l, 1, rows, columns, below,
@@ -188,21 +184,21 @@ void mask_part(const Lines& l, int64_t rows, int64_t columns, int64_t below, boo
     check_launch("launching mask_part");
 }
 
-void sum_slabs(const Lines& l, const Cut& c, int64_t elements, bool round, float* D, cudaStream_t stream) {
+void sum_slabs(const BatchHeads& l, const Cut& c, int64_t elements, bool round, float* D, cudaStream_t stream) {
     const int64_t n = l.count * c.nodes * elements;
     sum_kernel<<<blocks_of(n, 256), 256, 0, stream>>>(c.slabs, elements, round, n, D);
     check_launch("launching sum_slabs");
 }
 
-void scan_blocks(const CausalArgs& a, const Lines& l, int64_t blocks, int64_t size, int64_t done, bool round, float* D,
-                 float* U, cudaStream_t stream) {
+void scan_blocks(const CausalArgs& a, const BatchHeads& l, int64_t blocks, int64_t size, int64_t done, bool round,
+                 float* D, float* U, cudaStream_t stream) {
     const int64_t elements = int64_t{a.r} * a.d;
     scan_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(a.N, l, blocks, size, done,
                                                                                              elements, round, D, U);
     check_launch("launching scan_blocks");
 }
 
-void hand_over(const CausalArgs& a, const Lines& l, int64_t size, int64_t done, bool round, float* U, float* to,
+void hand_over(const CausalArgs& a, const BatchHeads& l, int64_t size, int64_t done, bool round, float* U, float* to,
                cudaStream_t stream) {
     const int64_t elements = int64_t{a.r} * a.d;
     hand_over_kernel<<<static_cast<unsigned>((l.count * elements + 255) / 256), 256, 0, stream>>>(

@@ -14,10 +14,10 @@ using std::int64_t;
 constexpr int threads = 256, ranks = 4,
               tokens = 4;  // ranks of a thread; tokens whose k and v are on their way together
 
-// A token of a line.
+// A token of a batch-head.
 template <class E>
-__device__ __forceinline__ E* token_of(E* x, const Strides& s, int64_t line, int32_t heads, int64_t token) {
-    return x + line / heads * s.batch + line % heads * s.head + token * s.token;
+__device__ __forceinline__ E* token_of(E* x, const Strides& s, int64_t bh, int32_t heads, int64_t token) {
+    return x + bh / heads * s.batch + bh % heads * s.head + token * s.token;
 }
 
 struct Walk {
@@ -26,7 +26,7 @@ struct Walk {
     Part part;
     int64_t segments;
     int r, d;
-    pieces::Lines lines;
+    pieces::BatchHeads batch_heads;
 };
 
 // One column of four rows of the state through one segment; every state is kept, or only what the segment adds.
@@ -34,24 +34,27 @@ template <class E, bool keep>
 __global__ __launch_bounds__(threads) void walk(const __grid_constant__ Walk w, const float* before, float* to,
                                                 float* last) {
     const int64_t groups = (w.r + ranks - 1) / ranks, x = blockIdx.x * int64_t{threads} + threadIdx.x,
-                  line = x / (w.d * groups) / w.segments;
-    if (line >= w.lines.count) return;
+                  bh = x / (w.d * groups) / w.segments;
+    if (bh >= w.batch_heads.count) return;
     const int j = static_cast<int>(x % w.d), e0 = static_cast<int>(x / w.d % groups) * ranks;
-    const int64_t segment = x / (w.d * groups) % w.segments, whole = w.lines.first + line, state = int64_t{w.r} * w.d;
+    const int64_t segment = x / (w.d * groups) % w.segments, whole = w.batch_heads.first + bh,
+                  state = int64_t{w.r} * w.d;
     const int64_t from = segment * w.part.length, n = min(w.part.length, w.part.tokens - from);
-    const E* const K = token_of(static_cast<const E*>(w.k), w.k_stride, whole, w.lines.heads, w.part.first + from);
-    const E* const V = token_of(static_cast<const E*>(w.v), w.v_stride, whole, w.lines.heads, w.part.first + from) + j;
+    const E* const K =
+        token_of(static_cast<const E*>(w.k), w.k_stride, whole, w.batch_heads.heads, w.part.first + from);
+    const E* const V =
+        token_of(static_cast<const E*>(w.v), w.v_stride, whole, w.batch_heads.heads, w.part.first + from) + j;
     int row[ranks];
 #pragma unroll
     for (int i = 0; i < ranks; ++i) row[i] = min(e0 + i, w.r - 1);
-    Factor gamma(exp2(w.lines.log2_gamma[line]), static_cast<uint32_t>(w.part.first + from));
+    Factor gamma(exp2(w.batch_heads.log2_gamma[bh]), static_cast<uint32_t>(w.part.first + from));
     float S[ranks] = {};
     if (keep) {
 #pragma unroll
-        for (int i = 0; i < ranks; ++i) S[i] = before[(line * w.segments + segment) * state + row[i] * w.d + j];
-        to += (line * w.part.tokens + from) * state + j;
+        for (int i = 0; i < ranks; ++i) S[i] = before[(bh * w.segments + segment) * state + row[i] * w.d + j];
+        to += (bh * w.part.tokens + from) * state + j;
     } else {
-        to += (line * w.segments + segment) * state + j;
+        to += (bh * w.segments + segment) * state + j;
     }
     for (int64_t t0 = 0; t0 < n; t0 += tokens) {
         float k[tokens][ranks], v[tokens];
@@ -78,12 +81,12 @@ __global__ __launch_bounds__(threads) void walk(const __grid_constant__ Walk w, 
     for (int i = 0; i < ranks; ++i) {
         if (e0 + i >= w.r) continue;
         if (!keep) to[(e0 + i) * w.d] = S[i];
-        if (hands_over) last[line * state + (e0 + i) * w.d + j] = S[i];
+        if (hands_over) last[bh * state + (e0 + i) * w.d + j] = S[i];
     }
 }
 
 template <bool keep>
-void run_walk(const CausalArgs& a, const pieces::Lines& l, const Part& part, const float* before, float* to,
+void run_walk(const CausalArgs& a, const pieces::BatchHeads& l, const Part& part, const float* before, float* to,
               float* last, cudaStream_t stream) {
     const Walk w{a.k, a.v, a.k_stride, a.v_stride, part, part.segments(), a.r, a.d, l};
     const int64_t all = l.count * w.segments * ((a.r + ranks - 1) / ranks) * a.d;
@@ -97,7 +100,7 @@ struct Read {
     const void* q;
     void* o;
     Strides q_stride, o_stride;
-    int64_t first, tokens, lines, first_line;
+    int64_t first, tokens, batch_heads, first_bh;
     int r, d, heads;
 };
 
@@ -107,10 +110,10 @@ __global__ __launch_bounds__(threads) void read(const __grid_constant__ Read w, 
     constexpr int warps = threads / 32;
     __shared__ float sums[warps][32 * C];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int64_t x = blockIdx.x; x < w.lines * w.tokens; x += gridDim.x) {
-        const int64_t token = w.first + x % w.tokens, line = w.first_line + x / w.tokens;
-        const E* const q = token_of(static_cast<const E*>(w.q), w.q_stride, line, w.heads, token);
-        E* const o = token_of(static_cast<E*>(w.o), w.o_stride, line, w.heads, token);
+    for (int64_t x = blockIdx.x; x < w.batch_heads * w.tokens; x += gridDim.x) {
+        const int64_t token = w.first + x % w.tokens, bh = w.first_bh + x / w.tokens;
+        const E* const q = token_of(static_cast<const E*>(w.q), w.q_stride, bh, w.heads, token);
+        E* const o = token_of(static_cast<E*>(w.o), w.o_stride, bh, w.heads, token);
         const float* const state = S + x * w.r * w.d;
         float sum[C] = {};
 #pragma unroll 4
@@ -136,18 +139,18 @@ __global__ __launch_bounds__(threads) void read(const __grid_constant__ Read w, 
 
 }  // namespace
 
-void segment_sums(const CausalArgs& a, const pieces::Lines& l, const Part& part, float* D, cudaStream_t stream) {
+void segment_sums(const CausalArgs& a, const pieces::BatchHeads& l, const Part& part, float* D, cudaStream_t stream) {
     run_walk<false>(a, l, part, nullptr, D, nullptr, stream);
     check_launch("launching segment_sums");
 }
 
-void states(const CausalArgs& a, const pieces::Lines& l, const Part& part, const float* before, float* S, float* last,
-            cudaStream_t stream) {
+void states(const CausalArgs& a, const pieces::BatchHeads& l, const Part& part, const float* before, float* S,
+            float* last, cudaStream_t stream) {
     run_walk<true>(a, l, part, before, S, last, stream);
     check_launch("launching states");
 }
 
-void outputs(const CausalArgs& a, const pieces::Lines& l, const Part& part, const float* S, cudaStream_t stream) {
+void outputs(const CausalArgs& a, const pieces::BatchHeads& l, const Part& part, const float* S, cudaStream_t stream) {
     const Read w{a.q, a.o, a.q_stride, a.o_stride, part.first, part.tokens, l.count, l.first, a.r, a.d, l.heads};
     const auto blocks = static_cast<unsigned>(std::min<int64_t>(l.count * part.tokens, int64_t{1} << 24));
     visit(a.type, [&](auto zero) {

@@ -26,7 +26,7 @@ struct Level {
 };
 
 struct Plan {
-    int64_t leaf, lines, padded, floats;  // tokens of a leaf; at a time; tokens in leaves; of the nodes in work
+    int64_t leaf, batch_heads, padded, floats;  // tokens of a leaf; at a time; tokens in leaves; of the nodes in work
     float *O, *work;
     void* products;
     std::size_t bytes;
@@ -35,11 +35,11 @@ struct Plan {
         leaf = block_of(a), padded = (a.N + leaf - 1) / leaf * leaf;
         int64_t largest = leaf * (a.r + a.r + 2 * a.d + leaf);
         for (int64_t m = leaf; m < a.N; m *= 2) largest = std::max(largest, Level(m, a.N).floats(a));
-        lines = std::clamp<int64_t>(2 * most_floats / (padded * a.d + largest), 1,
-                                    std::min<int64_t>(a.B * a.H, most_lines));
-        floats = std::max(lines * largest, std::min(most_floats, lines * padded * (2 * (a.r + a.d) + leaf)));
+        batch_heads = std::clamp<int64_t>(2 * max_floats / (padded * a.d + largest), 1,
+                                          std::min<int64_t>(a.B * a.H, max_batch_heads));
+        floats = std::max(batch_heads * largest, std::min(max_floats, batch_heads * padded * (2 * (a.r + a.d) + leaf)));
         Carve carve(workspace);
-        O = carve.floats(lines * padded * a.d);
+        O = carve.floats(batch_heads * padded * a.d);
         work = carve.floats(floats + 4 * 64);
         products = carve.bytes(blas_workspace);
         bytes = carve.end() + slack;
@@ -61,10 +61,10 @@ void recursion(const CausalArgs& a, cudaStream_t stream) {
     const cublasHandle_t handle = blas(stream, p.products);
     const bool decays = a.gamma != nullptr, tf32 = rounds(a);
     const int64_t r = a.r, d = a.d, leaf = p.leaf;
-    for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
-        const Lines l = lines_of(a, first, std::min(p.lines, a.B * a.H - first));
+    for (int64_t first = 0; first < a.B * a.H; first += p.batch_heads) {
+        const BatchHeads l = batch_heads_of(a, first, std::min(p.batch_heads, a.B * a.H - first));
         const auto in_groups = [&](int64_t nodes, int64_t floats, auto&& f) {
-            const int64_t group = std::max<int64_t>(std::min(p.floats / floats, most_products) / l.count, 1);
+            const int64_t group = std::max<int64_t>(std::min(p.floats / floats, max_products) / l.count, 1);
             for (int64_t i = 0; i < nodes; i += group) f(i, std::min(group, nodes - i));
         };
         in_groups(p.padded / leaf, leaf * (2 * r + 2 * d + leaf), [&](int64_t i, int64_t nodes) {

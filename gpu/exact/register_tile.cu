@@ -5,11 +5,11 @@
 namespace causeway::gpu::tile {
 
 std::int64_t segments_of(const CausalArgs& a) {
-    constexpr std::int64_t shortest = 256, most = 32;
+    constexpr std::int64_t min_tokens = 256, max_segments = 32;
     if (empty(a)) return 1;
-    if (a.stretches > 0) return std::min<std::int64_t>(a.stretches, (a.N + tokens - 1) / tokens);
+    if (a.splits > 0) return std::min<std::int64_t>(a.splits, (a.N + tokens - 1) / tokens);
     const std::int64_t blocks = a.B * a.H * ((a.d + width - 1) / width),
-                       longest = std::clamp<std::int64_t>(a.N / shortest, 1, most);
+                       longest = std::clamp<std::int64_t>(a.N / min_tokens, 1, max_segments);
     // Two blocks on a multiprocessor hide more of each other's latencies than one; that pays where the states cost next
     // to nothing.
     double reach = 0;

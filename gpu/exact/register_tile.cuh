@@ -431,13 +431,13 @@ __global__ __launch_bounds__(threads, 2) void causal_tile(const __grid_constant_
     const int64_t cb = part(a.column_blocks), segment = part(a.segments - (order == Order::state)), h = part(a.heads),
                   b = x;
     Engine<E, R, order> engine(a, shared, b, h, static_cast<int>(cb) * width);
-    const int64_t line = b * a.all_heads + a.first_head + h, size = int64_t{a.r} * a.d;
-    float* const carried = a.carried ? a.carried + line * a.segments * size : nullptr;
+    const int64_t bh = b * a.all_heads + a.first_head + h, size = int64_t{a.r} * a.d;
+    float* const carried = a.carried ? a.carried + bh * a.segments * size : nullptr;
     int64_t from = segment * a.length;
     const int64_t to = from + a.length < a.N ? from + a.length : a.N;
     if constexpr (order == Order::state) {
         // Tokens whose weight at the end is below 2^-unseen_bits are left out.
-        if (segment == 0 && a.state) engine.load_state(a.state + line * size, 1.0f);
+        if (segment == 0 && a.state) engine.load_state(a.state + bh * size, 1.0f);
         if (segment == 0) engine.store_state(carried);
         if (engine.log2_gamma * static_cast<double>(to - from) < -unseen_bits) {
             from = to - static_cast<int64_t>(ceil(-unseen_bits / engine.log2_gamma));
@@ -450,12 +450,12 @@ __global__ __launch_bounds__(threads, 2) void causal_tile(const __grid_constant_
                 static_cast<float>(exp2(engine.log2_gamma * static_cast<double>((segment - s) * a.length))));
         }
     } else if (a.state) {
-        engine.load_state(a.state + line * size, 1.0f);
+        engine.load_state(a.state + bh * size, 1.0f);
     }
     if (order != Order::row_based && engine.log2_gamma >= direct_below) engine.template sweep<true>(from, to);
     else engine.template sweep<false>(from, to);
     if constexpr (order == Order::state) engine.store_state(carried + (segment + 1) * size);
-    else if (a.state && segment + 1 == a.segments) engine.store_state(a.state + line * size);
+    else if (a.state && segment + 1 == a.segments) engine.store_state(a.state + bh * size);
 }
 
 // Kernel for the element type and the number of ranks.
@@ -478,7 +478,7 @@ void run_order(const char* name, const CausalArgs& c, const Args& x, std::int64_
     });
 }
 
-// The launches of a method, of at most most_heads heads and 2^30 blocks each.
+// The launches of a method, of at most max_heads heads and 2^30 blocks each.
 template <Order order>
 void run(const char* name, const CausalArgs& c, std::int64_t segments, cudaStream_t stream) {
     check_causal(name, c);
@@ -499,9 +499,9 @@ void run(const char* name, const CausalArgs& c, std::int64_t segments, cudaStrea
     x.quads_qk = quads(c.q, c.q_stride, c.r) && quads(c.k, c.k_stride, c.r), x.quads_v = quads(c.v, c.v_stride, c.d);
     x.state = c.state;
     x.carried = x.segments > 1 ? static_cast<float*>(c.workspace.data) : nullptr;
-    for (std::int64_t first = 0; first < c.H; first += most_heads) {
+    for (std::int64_t first = 0; first < c.H; first += max_heads) {
         x.first_head = static_cast<std::int32_t>(first);
-        x.heads = static_cast<std::int32_t>(std::min<std::int64_t>(most_heads, c.H - first));
+        x.heads = static_cast<std::int32_t>(std::min<std::int64_t>(max_heads, c.H - first));
         for (int h = 0; h < x.heads; ++h) x.log2_gamma[h] = std::log2(c.decay_of(first + h));
         const std::int64_t blocks = c.B * x.heads * x.column_blocks;
         if (c.N > (std::int64_t{1} << 31) - 256) fail(name, ": ", c.N, " tokens, expected fewer than 2^31");

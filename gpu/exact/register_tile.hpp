@@ -13,7 +13,7 @@ namespace causeway::gpu::tile {
 // Tokens of a tile.
 constexpr int tokens = 16;
 // Heads of one launch.
-constexpr int most_heads = 256;
+constexpr int max_heads = 256;
 // A weight below 2^-unseen_bits is not seen beside 1 by any sum of Float32.
 constexpr double unseen_bits = 60;
 
@@ -35,7 +35,7 @@ struct Args {
     float* state;            // [B, all_heads, r, d] or null
     float* carried;  // [B, all_heads, segments, r, d]: the given state, then what each segment but the last leaves;
                      // null: one segment
-    double log2_gamma[most_heads];
+    double log2_gamma[max_heads];
 };
 
 // Segments that the sequence is cut into so that a call of few heads fills the device.

@@ -12,17 +12,18 @@ using std::int64_t;
 using namespace pieces;
 
 struct Plan {
-    int64_t lines;  // at a time
+    int64_t batch_heads;  // at a time
     float *q, *k, *v, *A, *O;
     void* products;
     std::size_t bytes;
 
     Plan(const CausalArgs& a, void* workspace) {
-        lines = std::clamp<int64_t>(most_floats / (a.N * (2 * a.r + 2 * a.d + a.N)), 1,
-                                    std::min<int64_t>(a.B * a.H, most_lines));
+        batch_heads = std::clamp<int64_t>(max_floats / (a.N * (2 * a.r + 2 * a.d + a.N)), 1,
+                                          std::min<int64_t>(a.B * a.H, max_batch_heads));
         Carve carve(workspace);
-        q = carve.floats(lines * a.N * a.r), k = carve.floats(lines * a.N * a.r), v = carve.floats(lines * a.N * a.d);
-        A = carve.floats(lines * a.N * a.N), O = carve.floats(lines * a.N * a.d);
+        q = carve.floats(batch_heads * a.N * a.r), k = carve.floats(batch_heads * a.N * a.r),
+        v = carve.floats(batch_heads * a.N * a.d);
+        A = carve.floats(batch_heads * a.N * a.N), O = carve.floats(batch_heads * a.N * a.d);
         products = carve.bytes(blas_workspace);
         bytes = carve.end() + slack;
     }
@@ -46,8 +47,8 @@ void vanilla(const CausalArgs& a, cudaStream_t stream) {
     const bool tf32 = rounds(a);
     const int64_t N = a.N, r = a.r, d = a.d;
     const Cut whole{0, N, 1, 1, N};
-    for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
-        const Lines l = lines_of(a, first, std::min(p.lines, a.B * a.H - first));
+    for (int64_t first = 0; first < a.B * a.H; first += p.batch_heads) {
+        const BatchHeads l = batch_heads_of(a, first, std::min(p.batch_heads, a.B * a.H - first));
         pack(a, a.q, a.q_stride, a.r, l, whole, Weight::none, 0, p.q, stream);
         pack(a, a.k, a.k_stride, a.r, l, whole, Weight::none, 0, p.k, stream);
         pack(a, a.v, a.v_stride, a.d, l, whole, Weight::none, 0, p.v, stream);

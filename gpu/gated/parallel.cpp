@@ -35,7 +35,7 @@ struct Plan {
         rows = std::min(most_rows, a.N);
         const int64_t gates = a.gates > 0 ? static_cast<int64_t>(sizeof(GateSum) / sizeof(float)) : 0;
         const int64_t each = a.N * (a.dk + a.dv + gates + rows) + rows * (a.dk + a.dv);
-        lines = std::clamp<int64_t>(most_scalars / each, 1, std::min<int64_t>(a.B * a.H, most_lines));
+        lines = std::clamp<int64_t>(most_scalars / each, 1, std::min<int64_t>(a.B * a.H, max_batch_heads));
         Carve carve(workspace);
         q = carve.floats(lines * rows * a.dk), k = carve.floats(lines * a.N * a.dk),
         U = carve.floats(lines * a.N * a.dv);
@@ -76,7 +76,7 @@ void gated_parallel(const GatedArgs& a, cudaStream_t stream) {
     const GateSum* const sums = a.gates > 0 ? p.sums : nullptr;
     for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
         const CausalArgs all = packed(a, 0);
-        const Lines l = lines_of(all, first, std::min(p.lines, a.B * a.H - first));
+        const BatchHeads l = batch_heads_of(all, first, std::min(p.lines, a.B * a.H - first));
         const Cut whole{0, N, 1, 1, N};
         pack(all, a.k, a.k_stride, a.dk, l, whole, Weight::none, 0, p.k, stream);
         pack(all, a.v, a.v_stride, a.dv, l, whole, Weight::none, 0, p.U, stream);

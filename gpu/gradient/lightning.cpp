@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gpu/base/error.hpp"
-#include "gpu/exact/lightning_plan.hpp"
+#include "gpu/exact/lightning/call.hpp"
 
 namespace causeway::gpu {
 
@@ -50,11 +50,11 @@ void each_call(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv
 }  // namespace
 
 std::size_t lightning_grad_workspace(const CausalArgs& a) {
-    std::size_t most = 0;
+    std::size_t bytes = 0;
     // Where tensors that are not known yet lie does not change what a call needs on tensor cores.
-    const auto asked = [&](const la::Call& call) { most = std::max(most, la::workspace(call)); };
+    const auto asked = [&](const la::Call& call) { bytes = std::max(bytes, la::workspace(call)); };
     each_call(a, a.o, const_cast<void*>(a.q), const_cast<void*>(a.k), const_cast<void*>(a.v), asked);
-    return most;
+    return bytes;
 }
 
 void lightning_grad(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv, cudaStream_t stream) {

@@ -23,6 +23,12 @@ struct PipelineState {
     }
 };
 
+// The barriers of a pipeline as they lie in shared memory.
+template <uint32_t stages>
+struct PipelineBarriers {
+    uint64_t full[stages], empty[stages];
+};
+
 // Stages of `stage_bytes` that begin `data` bytes behind the base of the block's shared memory, and their barriers,
 // first all full ones, then all empty ones, that begin `barriers` bytes behind it. Where several alike lie one after
 // the other, `more_data` and `more_barriers` choose one of them.

@@ -271,6 +271,20 @@ __device__ __forceinline__ void hold(float (&x)[n]) {
 #pragma unroll
     for (int i = 0; i < n; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
+// Makes the compiler forget how x was made, so that what depends on it is made again where it is needed and not once
+// and held in registers.
+__device__ __forceinline__ void forget(float& x) { asm volatile("" : "+f"(x)); }
+
+// ---- Rounding ----
+
+// To the 11 significant bits of tf32, halves away from zero.
+__device__ __forceinline__ float round_to_tf32(float x) {
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+}
+
+// ---- Descriptions of operands in shared memory ----
 
 // Describes a tile of rows of 128 bytes in the 128-byte swizzle, at a multiple of 1024 bytes: eight rows are 1024 bytes
 // apart from the next eight; `leading` bytes separate blocks of 64 elements along a row-contiguous M or N. An operand

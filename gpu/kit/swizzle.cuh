@@ -13,6 +13,9 @@ namespace causeway::gpu {
 
 // 64 rows of 128 bytes: 64 columns of 16-bit elements, or 32 of Float32.
 constexpr uint32_t tile_bytes = 64 * 128;
+struct alignas(limits::swizzle_atom) Tile {
+    uint8_t bytes[tile_bytes];
+};
 
 // The address rounded up to where a swizzled tile may begin.
 __device__ __forceinline__ uint32_t round_up_to_swizzle_atom(uint32_t address) {

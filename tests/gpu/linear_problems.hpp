@@ -22,14 +22,14 @@ struct GpuCase {
     std::vector<double> gamma = {};  // one per head; empty: the 0-1 mask
     bool token_major = false;        // [B, N, H, width] in memory
     Index pad = 0;                   // unused columns between rows
-    int stretches = 0;
+    int splits = 0;
     gpu::Precision precision = gpu::Precision::bf16x3;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const GpuCase& c) {
     out << name(c.type) << " B=" << c.B << " H=" << c.H << " N=" << c.N << " r=" << c.r << " d=" << c.d << " gamma={";
     for (double gamma : c.gamma) out << gamma << " ";
-    return out << "} token_major=" << c.token_major << " pad=" << c.pad << " stretches=" << c.stretches
+    return out << "} token_major=" << c.token_major << " pad=" << c.pad << " splits=" << c.splits
                << " precision=" << static_cast<int>(c.precision);
 }
 

@@ -32,7 +32,7 @@ struct Problem {
         a.d = static_cast<int>(c.d);
         a.q_stride = a.k_stride = strides_of(c, c.r), a.v_stride = a.o_stride = strides_of(c, c.d);
         a.gamma = c.gamma.empty() ? nullptr : c.gamma.data();
-        a.precision = c.precision, a.stretches = c.stretches;
+        a.precision = c.precision, a.splits = c.splits;
         const gpu::Buffer workspace(gpu::lightning_grad_workspace(a));
         if (workspace.bytes() > 0)
             gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
@@ -79,7 +79,7 @@ TEST_CASE("gradient of lightning-attention-2 on the GPU: any widths, strides and
             check({type, 2, 3, 65, r, d, {0.99, 1.0, 0.2}});
             check({type, 2, 3, 150, r, d, {0.99, 1.0, 0.2}, true, 8, 5});
         }
-        for (const int stretches : {1, 2, 7}) check({type, 2, 2, 300, 64, 64, {0.999, 1.0}, true, 0, stretches});
+        for (const int splits : {1, 2, 7}) check({type, 2, 2, 300, 64, 64, {0.999, 1.0}, true, 0, splits});
         check({type, 1, 1, 1500, 64, 64, {}, false, 0, 23});
     }
 }

@@ -40,7 +40,7 @@ struct Problem {
         a.q_stride = a.k_stride = strides_of(c, c.r), a.v_stride = a.o_stride = strides_of(c, c.d);
         a.gamma = c.gamma.empty() ? nullptr : c.gamma.data();
         a.state = state ? state->as<float>() : nullptr;
-        a.precision = c.precision, a.stretches = c.stretches;
+        a.precision = c.precision, a.splits = c.splits;
         const gpu::Buffer workspace(gpu::lightning_workspace(a));
         if (workspace.bytes() > 0)
             gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
@@ -92,12 +92,12 @@ TEST_CASE("lightning-attention-2 on the GPU: any length, with and without decay"
 TEST_CASE("lightning-attention-2 on the GPU: heads cut anywhere", "[gpu][lightning]") {
     if (!on_gpu()) return;
     for (const DType type : types) {
-        for (const int stretches : {1, 2, 7, 12}) {
-            for (const Index N : {65, 300, 700}) check({type, 2, 2, N, 64, 64, {0.999, 1.0}, true, 0, stretches});
+        for (const int splits : {1, 2, 7, 12}) {
+            for (const Index N : {65, 300, 700}) check({type, 2, 2, N, 64, 64, {0.999, 1.0}, true, 0, splits});
         }
         // So many pieces of one head that their states are summed beforehand.
         check({type, 1, 1, 2176, 128, 128, {}, false, 0, 34});
-        // Heads of several stretches, as planned.
+        // Heads of several splits, as planned.
         check({type, 1, 40, 1000, 64, 64});
         check({type, 1, 32, 2000, 128, 128});
     }

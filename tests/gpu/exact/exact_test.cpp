@@ -156,7 +156,7 @@ TEST_CASE("GPU: causal linear attention split over the sequence gives the same",
         for (const int pieces : {2, 3, 7, 100}) {
             CAPTURE(name, pieces);
             OnGpu on(c, in, DType::f32, false);
-            on.args.stretches = pieces;
+            on.args.splits = pieces;
             CHECK(distance(on.run(gpu::causal_method(name)), want, 0) <= 6e-6);
         }
     }
@@ -190,7 +190,7 @@ TEST_CASE("GPU: the state of causal linear attention carries over", "[gpu][gpu-e
                 test::Case c = whole;
                 c.N = n;
                 OnGpu on(c, {part(in.B, from, n), part(in.C, from, n), part(in.V, from, n)}, DType::f32, false, &state);
-                on.args.stretches = pieces;
+                on.args.splits = pieces;
                 const Tensor O = on.run(m);
                 state = on.state.cpu();
                 for (Index h = 0; h < 6; ++h)
@@ -203,12 +203,12 @@ TEST_CASE("GPU: the state of causal linear attention carries over", "[gpu][gpu-e
     }
 }
 
-TEST_CASE("GPU: fleet-untiled over several stretches of tokens, in a workspace that does not grow with them",
+TEST_CASE("GPU: fleet-untiled over several splits of tokens, in a workspace that does not grow with them",
           "[gpu][gpu-exact][gpu-fleet]") {
     if (!test::on_gpu()) return;
     const test::Poison poison;
     const CausalMethod& m = gpu::causal_method("fleet-untiled");
-    // Stretches of 2^24 / (256 + 4) = 64527 tokens at most; then heads several to a stretch, and more of them than go
+    // Splits of 2^24 / (256 + 4) = 64527 tokens at most; then heads several to a split, and more of them than go
     // into one.
     for (const test::Case& c :
          std::vector<test::Case>{{1, 2, 140001, 256, 3, {0.9999, 1.0}, false, 71}, {7, 43, 37, 5, 6, {}, false, 72}}) {

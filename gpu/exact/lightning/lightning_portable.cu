@@ -1,7 +1,7 @@
 // Lightning Attention-2 for every other device, shape and stride: the same chunks on FMA units, in Float32.
 #include <cmath>
 
-#include "gpu/exact/lightning_plan.hpp"
+#include "gpu/exact/lightning/call.hpp"
 #include "gpu/kit/element.cuh"
 #include "gpu/kit/launch.hpp"
 
@@ -19,7 +19,7 @@ struct Portable {
     int64_t state_batch, N;
     int32_t r, d, heads;
     bool reversed;
-    float log2_gamma[most_heads];
+    float log2_gamma[max_heads];
 };
 
 // Shared memory in floats: q and k of a chunk with rows padded to an odd length, v, scores, the state.

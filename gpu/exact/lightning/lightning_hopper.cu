@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "gpu/exact/lightning.cuh"
-#include "gpu/exact/lightning_x3.cuh"
+#include "gpu/exact/lightning/bf16x3/kernel.cuh"
+#include "gpu/exact/lightning/output_kernel.cuh"
+#include "gpu/exact/lightning/state_kernels.cuh"
 #include "gpu/kit/element.cuh"
 #include "gpu/kit/launch.hpp"
 #include "gpu/kit/tensor_map.hpp"
@@ -12,16 +13,16 @@ namespace causeway::gpu::la {
 
 namespace {
 
-// W is Work, or SplitWork for Float32.
+// W is Work, or Bf16x3Work for Float32.
 template <class W>
 W work_of(const Call& call, const Plan& p) {
     const CausalArgs& a = call.any();
     W work{};
     work.chunks = static_cast<uint32_t>((a.N + chunk - 1) / chunk);
     work.heads = static_cast<uint32_t>(a.H);
-    work.lines = static_cast<uint32_t>(a.B * a.H);
+    work.batch_heads = static_cast<uint32_t>(a.B * a.H);
     work.reversed = call.reversed;
-    work.stretches = static_cast<uint32_t>(p.stretches);
+    work.splits = static_cast<uint32_t>(p.splits);
     work.parts = static_cast<uint32_t>(p.parts);
     work.scanned = p.scan;
     work.states = static_cast<float*>(call.workspace.data);
@@ -37,8 +38,8 @@ W work_of(const Call& call, const Plan& p) {
     work.read_twice = ptx::evict_normal;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     std::copy(p.head.begin(), p.head.end(), work.head);
-    if constexpr (std::is_same_v<W, SplitWork>) {
-        static_assert(most_stretches <= 256, "order is of bytes");
+    if constexpr (std::is_same_v<W, Bf16x3Work>) {
+        static_assert(max_splits <= 256, "order is of bytes");
         work.task = p.task;
         std::copy(p.followed.begin(), p.followed.end(), work.followed);
         std::copy(p.order.begin(), p.order.end(), work.order);
@@ -47,9 +48,9 @@ W work_of(const Call& call, const Plan& p) {
 }
 
 // Tensor maps of boxes of 128 bytes; a cluster's blocks share the tokens of q and k.
-template <bool turning>
-Maps<turning> maps_of(const Call& call, int cluster) {
-    Maps<turning> maps;
+template <bool bidirectional>
+Maps<bidirectional> maps_of(const Call& call, int cluster) {
+    Maps<bidirectional> maps;
     for (int i = 0; i < call.count; ++i) {
         const CausalArgs& a = call.problem[static_cast<std::size_t>(i)];
         const auto map = [&](const void* data, int width, Strides s, int tokens) {
@@ -61,40 +62,42 @@ Maps<turning> maps_of(const Call& call, int cluster) {
     return maps;
 }
 
-template <class E, int R, int D, bool turning>
+template <class E, int R, int D, bool bidirectional>
 void run(const Call& call, const Plan& p, cudaStream_t stream) {
     constexpr int cluster = std::is_same_v<E, float> ? 1 : D / 64;
     const CausalArgs& a = call.any();
-    const Maps<turning> maps = maps_of<turning>(call, cluster);
-    using W = std::conditional_t<std::is_same_v<E, float>, SplitWork, Work>;
+    const Maps<bidirectional> maps = maps_of<bidirectional>(call, cluster);
+    using W = std::conditional_t<std::is_same_v<E, float>, Bf16x3Work, Work>;
     const W work = work_of<W>(call, p);
-    const auto blocks = static_cast<unsigned>(cluster * p.stretches);
+    const auto blocks = static_cast<unsigned>(cluster * p.splits);
     const auto scan = [&] {
-        const dim3 grid(R * D / 256, static_cast<unsigned>(call.count) * work.lines);
+        const dim3 grid(R * D / 256, static_cast<unsigned>(call.count) * work.batch_heads);
         if (p.scan) launch(la_scan<R * D, W>, "launching la_scan", grid, 256, 0, 1, true, stream, work);
     };
     const bool after = p.states() > 0;
     if constexpr (std::is_same_v<E, float>) {
-        using Pass = SplitLayout<R, D, true>;
-        using L = SplitLayout<R, D, false>;
+        using Shared = Bf16x3Shared<R, D, false>;
+        constexpr unsigned threads = Bf16x3Block<R, D, false, bidirectional>::threads;
         if (after) {
-            launch(la_split<R, D, true, turning>, "launching la_split for states", static_cast<unsigned>(p.tasks),
-                   Pass::threads, Pass::bytes, 1, false, stream, maps, work);
+            launch(la_bf16x3<R, D, true, bidirectional>, "launching la_bf16x3 for states",
+                   static_cast<unsigned>(p.tasks), threads, shared_bytes<Bf16x3Shared<R, D, true>>(), 1, false, stream,
+                   maps, work);
             scan();
         }
-        launch(la_split<R, D, false, turning>, "launching la_split", blocks, L::threads, L::bytes, 1, after, stream,
-               maps, work);
+        launch(la_bf16x3<R, D, false, bidirectional>, "launching la_bf16x3", blocks, threads, shared_bytes<Shared>(), 1,
+               after, stream, maps, work);
     } else {
         if (after) {
-            launch(la_state<E, R, D, turning>, "launching la_state", p.stretches * p.parts, 128 * (1 + D / 64),
-                   Layout<R, D, false>::bytes, 1, false, stream, cluster > 1 ? maps_of<turning>(call, 1) : maps, work);
+            launch(la_state<E, R, D, bidirectional>, "launching la_state", p.splits * p.parts, 128 * (1 + D / 64),
+                   shared_bytes<StateShared<R, D>>(), 1, false, stream,
+                   cluster > 1 ? maps_of<bidirectional>(call, 1) : maps, work);
             scan();
         }
-        launch(la_output<E, R, cluster, turning>, "launching la_output", blocks, 384, Layout<R, 64, true>::bytes,
-               cluster, after, stream, maps, work);
+        launch(la_output<E, R, cluster, bidirectional>, "launching la_output", blocks, 384,
+               shared_bytes<OutputShared<R>>(), cluster, after, stream, maps, work);
     }
-    if (!turning && a.state) {
-        const dim3 grid(work.lines, static_cast<unsigned>((a.r + 15) / 16));
+    if (!bidirectional && a.state) {
+        const dim3 grid(work.batch_heads, static_cast<unsigned>((a.r + 15) / 16));
         launch(la_finish<E>, "launching la_finish", grid, 256, 0, 1, false, stream, work, static_cast<const E*>(a.k),
                static_cast<const E*>(a.v), a.k_stride, a.v_stride, a.N, D / 64, R, a.state);
     }

@@ -1,10 +1,11 @@
-#include "gpu/exact/lightning_plan.hpp"
+#include "gpu/exact/lightning/plan.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "gpu/base/device.hpp"
+#include "gpu/kit/limits.hpp"
 
 namespace causeway::gpu::la {
 
@@ -12,24 +13,22 @@ namespace {
 
 using std::int64_t;
 
-// A weight below 2^-reach_bits is not seen beside 1 by a Float32 sum.
-constexpr double reach_bits = 24;
-constexpr int most_summed = 32;  // states that a stretch sums itself where it starts
+constexpr int max_summed = 32;  // states that a split sums itself where it starts
 // Costs in units of one multiprocessor's share of the time to read q, k, v and write o of a chunk at full bandwidth: k
 // and v alone, a launch, and for a multiprocessor to take in k and v.
 constexpr double half = 0.5, launch_cost = 1.5, replay_cost = 0.28;
 // What a multiprocessor needs at least for its share of a chunk: the whole one, or half.
 double chunk_cost(int cluster) { return cluster == 1 ? 0.82 : 0.45; }
 // Float32: of a chunk with outputs, of one that is only followed; la_scan, with its launch.
-constexpr double split_chunk = 1.17, split_replay = 0.45, split_scan = 6;
+constexpr double bf16x3_chunk = 1.17, bf16x3_replay = 0.45, bf16x3_scan = 6;
 
-// Chunks back after which γ^distance < 2^-reach_bits; `chunks` when that is never.
+// Chunks back after which γ^distance < 2^-24; `chunks` when that is never.
 int reach_of(double gamma, int64_t chunks) {
-    const double tokens = gamma < 1 ? std::ceil(reach_bits / -std::log2(gamma)) : INFINITY;
+    const double tokens = gamma < 1 ? std::ceil(limits::unseen_weight_bits / -std::log2(gamma)) : INFINITY;
     return static_cast<int>(std::min<double>(static_cast<double>(chunks), std::ceil(tokens / chunk)));
 }
 
-// Blocks to a stretch: each has 64 columns of v, in Float32 all of them.
+// Blocks to a split: each has 64 columns of v, in Float32 all of them.
 int cluster_of(const CausalArgs& a) { return a.type == Type::Float32 ? 1 : padded(a.d) / 64; }
 
 // Plans one of the problems on its share of the multiprocessors: the others are cut alike, so that those that read the
@@ -38,7 +37,7 @@ struct Planner {
     const CausalArgs& a;
     int64_t chunks, total;
     int problems, multiprocessors, cluster;
-    bool split;  // Float32
+    bool bf16x3;  // Float32
     std::vector<Head> head;
 
     explicit Planner(const Call& call)
@@ -48,7 +47,7 @@ struct Planner {
           problems(call.count),
           multiprocessors(device().multiprocessors / problems),
           cluster(cluster_of(a)),
-          split(a.type == Type::Float32) {}
+          bf16x3(a.type == Type::Float32) {}
 
     // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory. False: all is
     // as it was.
@@ -70,20 +69,20 @@ struct Planner {
         return reach == from_memory ? 0 : std::min<int64_t>(first, reach);
     }
 
-    // Whether a stretch that starts there needs states from memory.
+    // Whether a split that starts there needs states from memory.
     bool waits(int64_t pos) const { return pos % chunks != 0 && reach_at(pos) == from_memory; }
 
-    // The line in at most G stretches that move the same number of bytes; in Float32, where bytes are not what limits,
+    // All chunks in at most G splits that move the same number of bytes; in Float32, where bytes are not what limits,
     // of equal cost, if those that wait for states from memory could have made `delay` chunks meanwhile.
     std::vector<uint32_t> even(int G, double delay = 0) const {
-        const double replay = split ? split_replay / split_chunk : half;
+        const double replay = bf16x3 ? bf16x3_replay / bf16x3_chunk : half;
         std::vector<uint32_t> bound;
-        const auto fill = [&](int64_t most) {
+        const auto fill = [&](int64_t max_chunks) {
             bound.assign(1, 0);
             int64_t pos = 0;
             for (int g = 0; g < G && pos < total; ++g) {
                 const double before = waits(pos) ? delay : replay * static_cast<double>(replayed_at(pos));
-                pos = std::min(total, pos + std::max<int64_t>(1, most - static_cast<int64_t>(before)));
+                pos = std::min(total, pos + std::max<int64_t>(1, max_chunks - static_cast<int64_t>(before)));
                 bound.push_back(static_cast<uint32_t>(pos));
             }
             return pos == total;
@@ -100,49 +99,50 @@ struct Planner {
         fill(high);
         return bound;
     }
-    // P equal stretches in every head, or whole heads, `heads` to a stretch.
+    // P equal splits in every head, or whole heads, `heads` to a split.
     std::vector<uint32_t> by_head(int64_t P, int64_t heads) const {
         std::vector<uint32_t> bound{0};
-        for (int64_t line = 0; line < a.B * a.H; line += heads) {
-            const int64_t from = line * chunks, to = std::min(total, (line + heads) * chunks);
+        for (int64_t bh = 0; bh < a.B * a.H; bh += heads) {
+            const int64_t from = bh * chunks, to = std::min(total, (bh + heads) * chunks);
             for (int64_t i = 1; i <= P; ++i) bound.push_back(static_cast<uint32_t>(from + (to - from) * i / P));
         }
         bound.erase(std::unique(bound.begin(), bound.end()), bound.end());
         return bound;
     }
 
-    // Chunks of a stretch from whose state another one starts: tasks follow them.
-    int64_t left_by(int64_t from, int64_t to) const {
+    // Chunks of a split from whose state another one starts: tasks follow them.
+    int64_t followed_of(int64_t from, int64_t to) const {
         return waits(to) ? to - std::max(from, to / chunks * chunks) : 0;
     }
 
-    // The most states that tasks of `each` chunks leave before a stretch of the same head.
-    int64_t most_left(const std::vector<uint32_t>& bound, int64_t each) const {
-        int64_t pos = 0, head_now = -1, count = 0, most = 0;
+    // The largest number of states that tasks of `each` chunks store before a split of the same batch-head.
+    int64_t max_stored(const std::vector<uint32_t>& bound, int64_t each) const {
+        int64_t pos = 0, head_now = -1, count = 0, max_count = 0;
         for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
-            const int64_t n = left_by(bound[g], bound[g + 1]);
+            const int64_t n = followed_of(bound[g], bound[g + 1]);
             if (n == 0) continue;
             if (bound[g + 1] / chunks != head_now) head_now = bound[g + 1] / chunks, count = 0;
             count += (pos + n - 1) / each - pos / each + 1;
             pos += n;
-            most = std::max(most, count);
+            max_count = std::max(max_count, count);
         }
-        return most;
+        return max_count;
     }
 
-    // Float32: a multiprocessor holds one block. Stretches that wait for no state begin on those that the tasks leave
-    // over; the others where tasks have ended.
-    Plan estimate_split(std::vector<uint32_t> bound) const {
+    // Float32: a multiprocessor holds one block. Splits that wait for no state begin on those that the tasks do
+    // not need; the others where tasks have ended.
+    Plan estimate_bf16x3(std::vector<uint32_t> bound) const {
         Plan p;
-        p.stretches = static_cast<int>(bound.size()) - 1;
+        p.splits = static_cast<int>(bound.size()) - 1;
         double bytes = static_cast<double>(total), free_time = 0, waiting_time = 0;
-        int64_t left = 0;
+        int64_t followed = 0;
         int free = 0;
         for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
             const int64_t from = bound[g], to = bound[g + 1], back = replayed_at(from);
-            const double cost = split_chunk * static_cast<double>(to - from) + split_replay * static_cast<double>(back);
+            const double cost =
+                bf16x3_chunk * static_cast<double>(to - from) + bf16x3_replay * static_cast<double>(back);
             bytes += half * static_cast<double>(back);
-            left += left_by(from, to);
+            followed += followed_of(from, to);
             if (waits(from)) {
                 waiting_time = std::max(waiting_time, cost);
             } else {
@@ -150,25 +150,25 @@ struct Planner {
                 ++free;
             }
         }
-        bytes += half * static_cast<double>(left);
+        bytes += half * static_cast<double>(followed);
         p.time = std::max(bytes / multiprocessors, free_time);
-        if (left > 0) p.time = INFINITY;
+        if (followed > 0) p.time = INFINITY;
         for (const int tasks : {multiprocessors - free, multiprocessors}) {
-            if (left == 0 || tasks < 1) continue;
+            if (followed == 0 || tasks < 1) continue;
             const int beside = std::min(free, multiprocessors - tasks);
-            const int64_t each = (left + tasks - 1) / tasks;
+            const int64_t each = (followed + tasks - 1) / tasks;
             // Outputs beside the tasks take bandwidth from them.
-            const double share = multiprocessors - beside / split_chunk;
-            const double pass = launch_cost + std::max(half * static_cast<double>(left) / share,
-                                                       split_replay * static_cast<double>(each));
-            const bool scan = most_left(bound, each) > most_summed;
+            const double share = multiprocessors - beside / bf16x3_chunk;
+            const double pass = launch_cost + std::max(half * static_cast<double>(followed) / share,
+                                                       bf16x3_replay * static_cast<double>(each));
+            const bool scan = max_stored(bound, each) > max_summed;
             double time = pass + waiting_time;
             if (scan || free > beside) time = pass + std::max(waiting_time, free_time);
             else time = std::max(time, free_time);
-            time = std::max(bytes / multiprocessors, scan ? time + split_scan : time);
+            time = std::max(bytes / multiprocessors, scan ? time + bf16x3_scan : time);
             if (time < p.time) {
                 p.time = time, p.scan = scan;
-                p.tasks = static_cast<int>((left + each - 1) / each);
+                p.tasks = static_cast<int>((followed + each - 1) / each);
             }
         }
         p.bound = std::move(bound);
@@ -178,10 +178,10 @@ struct Planner {
 
     Plan estimate(std::vector<uint32_t> bound) const {
         Plan p;
-        p.stretches = static_cast<int>(bound.size()) - 1;
+        p.splits = static_cast<int>(bound.size()) - 1;
         double bytes = static_cast<double>(total), slowest = 0;
-        int leaving = 0, in_head = 0, most_in_head = 0;
-        int64_t left = 0, longest = 0;
+        int storing = 0, in_head = 0, max_in_head = 0;
+        int64_t followed = 0, longest = 0;
         for (std::size_t g = 0; g + 1 < bound.size(); ++g) {
             const int64_t end = bound[g + 1], n = end - bound[g], back = replayed_at(bound[g]),
                           from = end / chunks * chunks;
@@ -189,19 +189,19 @@ struct Planner {
             slowest = std::max(slowest,
                                chunk_cost(cluster) * static_cast<double>(n) + replay_cost * static_cast<double>(back));
             if (end == from || reach_at(end) != from_memory) continue;
-            ++leaving;
+            ++storing;
             in_head = bound[g] > from ? in_head + 1 : 1;
-            most_in_head = std::max(most_in_head, in_head);
+            max_in_head = std::max(max_in_head, in_head);
             const int64_t piece = end - std::max<int64_t>(from, bound[g]);
-            left += piece;
+            followed += piece;
             longest = std::max(longest, piece);
         }
         p.time = std::max(bytes / multiprocessors, slowest);
-        if (leaving > 0) {
+        if (storing > 0) {
             p.parts =
-                static_cast<int>(std::clamp<int64_t>(multiprocessors / leaving, 1, std::min<int64_t>(longest, 4)));
-            p.scan = p.parts * most_in_head > most_summed;
-            p.time += launch_cost * (p.scan ? 2 : 1) + std::max(half * static_cast<double>(left) / multiprocessors,
+                static_cast<int>(std::clamp<int64_t>(multiprocessors / storing, 1, std::min<int64_t>(longest, 4)));
+            p.scan = p.parts * max_in_head > max_summed;
+            p.time += launch_cost * (p.scan ? 2 : 1) + std::max(half * static_cast<double>(followed) / multiprocessors,
                                                                 replay_cost * static_cast<double>(longest) / p.parts);
         }
         p.bound = std::move(bound);
@@ -209,14 +209,14 @@ struct Planner {
         return p;
     }
 
-    // Lays out what the tasks follow, and the order of the stretches.
+    // Lays out what the tasks follow, and the order of the splits.
     void lay_out(Plan& p) {
-        if (!split) return;
+        if (!bf16x3) return;
         head = p.head;
         p.followed.assign(1, 0);
-        for (int g = 0; g < p.stretches; ++g) {
+        for (int g = 0; g < p.splits; ++g) {
             const auto from = p.bound.begin() + g;
-            const int64_t n = left_by(from[0], from[1]);
+            const int64_t n = followed_of(from[0], from[1]);
             p.followed.push_back(p.followed.back() + static_cast<uint32_t>(n));
             p.order.push_back(static_cast<uint8_t>(g));
         }
@@ -227,26 +227,26 @@ struct Planner {
         std::stable_partition(p.order.begin(), p.order.end(), [&](uint8_t g) { return !waits(p.bound[g]); });
     }
 
-    // The quickest, as estimated, of: stretches of equal work or along the heads; states replayed or, where the decay
+    // The quickest, as estimated, of: splits of equal work or along the heads; states replayed or, where the decay
     // reaches far, from memory.
     Plan best() {
         Plan found;
         const auto offer = [&](std::vector<uint32_t> bound) {
-            Plan p = split ? estimate_split(std::move(bound)) : estimate(std::move(bound));
-            if (found.stretches == 0 || p.time < 0.995 * found.time) found = std::move(p);
+            Plan p = bf16x3 ? estimate_bf16x3(std::move(bound)) : estimate(std::move(bound));
+            if (found.splits == 0 || p.time < 0.995 * found.time) found = std::move(p);
         };
-        const int64_t lines = a.B * a.H, most = std::min<int64_t>(total, most_stretches / problems);
-        const int64_t G = std::clamp<int64_t>(a.stretches > 0 ? a.stretches : multiprocessors / cluster, 1, most),
+        const int64_t batch_heads = a.B * a.H, max_G = std::min<int64_t>(total, max_splits / problems);
+        const int64_t G = std::clamp<int64_t>(a.splits > 0 ? a.splits : multiprocessors / cluster, 1, max_G),
                       each = (total + G - 1) / G;
-        for (const int64_t longest : {chunks, split ? each : each / 2, each / 2}) {
+        for (const int64_t longest : {chunks, bf16x3 ? each : each / 2, each / 2}) {
             if (!set_reach(longest)) continue;
             const bool some_wait =
                 std::any_of(head.begin(), head.end(), [](const Head& h) { return h.reach == from_memory; });
-            if (lines > G && a.stretches == 0) offer(by_head(1, (lines + G - 1) / G));
+            if (batch_heads > G && a.splits == 0) offer(by_head(1, (batch_heads + G - 1) / G));
             offer(even(static_cast<int>(G)));
-            for (int i = 1; i <= 12 && split && some_wait && a.stretches == 0; ++i)
+            for (int i = 1; i <= 12 && bf16x3 && some_wait && a.splits == 0; ++i)
                 offer(even(static_cast<int>(G), static_cast<double>(each * i) / 16));
-            for (int64_t P = std::min(chunks, G / lines); P > 1 && a.stretches == 0; --P) offer(by_head(P, 1));
+            for (int64_t P = std::min(chunks, G / batch_heads); P > 1 && a.splits == 0; --P) offer(by_head(P, 1));
         }
         return found;
     }
@@ -255,10 +255,10 @@ struct Planner {
 Plan repeated(Plan p, int times) {
     const uint32_t total = p.bound.back();
     for (int i = 1; i < times; ++i) {
-        for (int g = 1; g <= p.stretches; ++g)
+        for (int g = 1; g <= p.splits; ++g)
             p.bound.push_back(static_cast<uint32_t>(i) * total + p.bound[static_cast<std::size_t>(g)]);
     }
-    p.stretches *= times;
+    p.splits *= times;
     p.tasks *= times;
     return p;
 }
@@ -271,7 +271,7 @@ const Plan& plan(const Call& call) {
     struct Key {
         int64_t B, H, N;
         Type type;
-        int d, stretches, problems, multiprocessors;
+        int d, splits, problems, multiprocessors;
         std::vector<double> gamma;
         bool operator==(const Key&) const = default;
     };
@@ -281,10 +281,10 @@ const Plan& plan(const Call& call) {
     };
     static thread_local std::array<Entry, 8> kept;
     static thread_local std::size_t oldest = 0;
-    Key key{a.B, a.H, a.N, a.type, padded(a.d), a.stretches, call.count, device().multiprocessors, {}};
+    Key key{a.B, a.H, a.N, a.type, padded(a.d), a.splits, call.count, device().multiprocessors, {}};
     if (a.gamma) key.gamma.assign(a.gamma, a.gamma + a.H);
     for (const Entry& e : kept) {
-        if (e.plan.stretches > 0 && e.key == key) return e.plan;
+        if (e.plan.splits > 0 && e.key == key) return e.plan;
     }
     Entry& e = kept[oldest];
     oldest = (oldest + 1) % kept.size();

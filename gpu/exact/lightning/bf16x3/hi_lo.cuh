@@ -1,0 +1,33 @@
+// Float32 numbers as sums of two BFloat16: x ≈ hi + lo, with a relative error of 2^-17.
+#pragma once
+
+#include "gpu/kit/pack.cuh"
+#include "gpu/kit/ptx.cuh"
+
+namespace causeway::gpu::la {
+
+// The two halves of a pair of BFloat16 as Float32: BFloat16 is the upper half of Float32.
+__device__ __forceinline__ float lower_bf16(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float upper_bf16(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+
+// Two numbers at a time.
+__device__ __forceinline__ void to_hi_lo(float x, float y, uint32_t& hi, uint32_t& lo) {
+    hi = pack(__nv_bfloat16{}, x, y);
+    lo = pack(__nv_bfloat16{}, x - lower_bf16(hi), y - upper_bf16(hi));
+}
+__device__ __forceinline__ float2 from_hi_lo(uint32_t hi, uint32_t lo) {
+    return {lower_bf16(hi) + lower_bf16(lo), upper_bf16(hi) + upper_bf16(lo)};
+}
+
+// d = hi·hi + hi·lo + lo·hi, the small terms first, of A (four registers from i on) and B, whose lo lies `lo_at` bytes
+// behind its hi. Adds to d where `add`.
+template <int tb, int n, int count>
+__device__ __forceinline__ void wgmma_hi_lo(float (&d)[n], const uint32_t (&hi)[count], const uint32_t (&lo)[count],
+                                            int i, const auto& b, uint32_t at, uint32_t lo_at, int add) {
+    using E = __nv_bfloat16;
+    ptx::wgmma_rs<E, tb>(d, lo[i], lo[i + 1], lo[i + 2], lo[i + 3], b + at, add);
+    ptx::wgmma_rs<E, tb>(d, hi[i], hi[i + 1], hi[i + 2], hi[i + 3], b + (at + lo_at), 1);
+    ptx::wgmma_rs<E, tb>(d, hi[i], hi[i + 1], hi[i + 2], hi[i + 3], b + at, 1);
+}
+
+}  // namespace causeway::gpu::la

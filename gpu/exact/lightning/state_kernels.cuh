@@ -1,0 +1,126 @@
+// The kernels around the outputs: la_state stores states inside the splits, la_scan sums them along each batch-head,
+// and la_finish makes the states after the last token.
+#pragma once
+
+#include "gpu/exact/lightning/layout.cuh"
+#include "gpu/exact/lightning/state.cuh"
+
+namespace causeway::gpu::la {
+
+// The load producer of la_state: k and v of the chunks of p, the last first.
+template <int R, int D, bool bidirectional>
+__device__ __forceinline__ void load_states_role(const StagePipeline<StateShared<R, D>>& stages,
+                                                 const Maps<bidirectional>& maps, const Work& work, const Piece& p) {
+    using Stage = StateStage<R, D>;
+    typename StagePipeline<StateShared<R, D>>::State position;
+    const Tensors& map = maps.of[p.problem];
+    for (uint32_t c = p.last; c-- > p.first;) {
+        const uint32_t at = stages.at(position), bar = stages.full(position);
+        stages.producer_acquire(position);
+        stages.producer_expect(position, sizeof(Stage));
+#pragma unroll
+        for (int i = 0; i < R / 64; ++i)
+            ptx::tma_load(at + offsetof(Stage, k) + i * tile_bytes, map.k, bar, 64 * i, p.token(c), p.h, p.b,
+                          work.read_twice);
+#pragma unroll
+        for (int i = 0; i < D / 64; ++i)
+            ptx::tma_load(at + offsetof(Stage, v) + i * tile_bytes, map.v, bar, 64 * i, p.token(c), p.h, p.b,
+                          work.read_twice);
+        position.advance();
+    }
+}
+
+// One block to a part of a split: the state that its chunks add up to. Warpgroup 0 loads, each of the others owns 64
+// columns of v.
+template <class E, int R, int D, bool bidirectional>
+__global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_constant__ Maps<bidirectional> maps,
+                                                                  const __grid_constant__ Work work) {
+    using Stage = StateStage<R, D>;
+    using Stages = StagePipeline<StateShared<R, D>>;
+    constexpr int groups = D / 64;
+    extern __shared__ uint8_t raw[];
+    const Stages stages{round_up_to_swizzle_atom(ptx::shared_address(raw))};
+    const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        stages.init(1, 4 * groups);
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+    ptx::griddepcontrol_launch_dependents();
+
+    // Only a split that goes on in the next block stores states.
+    const uint32_t split = blockIdx.x / work.parts, part = blockIdx.x % work.parts, end = work.bound[split + 1];
+    if (end % work.chunks == 0) return;
+    const uint32_t begin = max(work.bound[split], end / work.chunks * work.chunks);
+    Piece p = piece_at<bidirectional>(work, begin, end);
+    if (p.head.reach != from_memory) return;
+    const uint32_t first = part_start(p.first, p.last, part, work.parts);
+    p.last = part_start(p.first, p.last, part + 1, work.parts), p.first = first;
+
+    if (group == 0) {
+        if (threadIdx.x == 0) load_states_role<R, D>(stages, maps, work, p);
+        return;
+    }
+    typename Stages::State position;
+    State<E, R> state;
+    state.clear();
+    state.set_decay(p, lane);
+    state.replay(p.last - p.first, stages, position, offsetof(Stage, k), offsetof(Stage, v) + (group - 1) * tile_bytes,
+                 warp, lane, [&](const typename Stages::State& at) {
+                     if (lane == 0) ptx::mbarrier_arrive(stages.empty(at));
+                 });
+    state.store(work.states, size_t{blockIdx.x} * groups + group - 1, threadIdx.x % 128);
+}
+
+// The stored states become, in place of each split's last, the states at the ends of the splits. One thread per element
+// of one batch-head's state.
+template <int size, class W>
+__global__ __launch_bounds__(256) void la_scan(const __grid_constant__ W work) {
+    ptx::griddepcontrol_wait();
+    const uint32_t bh = blockIdx.y, from = bh * work.chunks, to = from + work.chunks;
+    const Head head = work.head[bh % work.heads];
+    if (head.reach != from_memory) return;
+    float* x = work.states + blockIdx.x * 256 + threadIdx.x;
+    float s = 0.0f;
+    for (uint32_t b = 0; b < work.splits; ++b) {
+        const uint32_t end = work.bound[b + 1];
+        if (end <= from || end >= to) continue;
+        size_t last = 0;
+        each_stored(work, b, max(work.bound[b], from), end, false, [&](uint32_t index, uint32_t n) {
+            last = size_t{index} * size;
+            s = s * power(head.log2_gamma, static_cast<int>(n) * chunk) + x[last];
+        });
+        x[last] = s;
+    }
+}
+
+// The states after the last token, [batch][head][r][d], from those before the last chunk of n tokens, in Float32. One
+// block: 16 rows of one head's state, up to 128 columns.
+template <class E>
+__global__ __launch_bounds__(256) void la_finish(const __grid_constant__ Work work, const E* k, const E* v,
+                                                 Strides k_stride, Strides v_stride, int64_t N, int blocks_of_64,
+                                                 int padded_r, float* state) {
+    const int64_t b = blockIdx.x / work.heads, h = blockIdx.x % work.heads;
+    const int column = threadIdx.x % 128, first = blockIdx.y * 16 + threadIdx.x / 128 * 8;
+    if (column >= work.d || first >= work.r) return;
+    const int64_t start = int64_t{work.chunks - 1} * chunk;
+    const int n = static_cast<int>(N - start);
+    const float log2_gamma = work.head[h].log2_gamma, decay = power(log2_gamma, n);
+    const float* last = work.last + (int64_t{blockIdx.x} * blocks_of_64 + column / 64) * padded_r * 64;
+    k += b * k_stride.batch + h * k_stride.head + start * k_stride.token + first;
+    v += b * v_stride.batch + h * v_stride.head + start * v_stride.token + column;
+    const int rows = min(8, work.r - first);
+    float s[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) s[i] = decay * last[stored_at(column % 64, first + i)];
+    for (int t = 0; t < n; ++t) {
+        const float x = static_cast<float>(v[t * v_stride.token]) * power(log2_gamma, n - 1 - t);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            if (i < rows) s[i] = fmaf(static_cast<float>(k[t * k_stride.token + i]), x, s[i]);
+        }
+    }
+    for (int i = 0; i < rows; ++i) state[b * work.initial_batch + (h * work.r + first + i) * work.d + column] = s[i];
+}
+
+}  // namespace causeway::gpu::la

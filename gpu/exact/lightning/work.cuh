@@ -1,0 +1,128 @@
+// What the kernels are told, and how a thread block walks over what is its own.
+//
+// All chunks of all batch-heads of all problems, one after the other, are one row of chunks; a split is a range of it,
+// and the part of a split that lies in one batch-head is a piece. In reversed time the last chunk of a batch-head is
+// its first.
+#pragma once
+
+#include <cuda.h>
+
+#include <type_traits>
+
+#include "gpu/exact/lightning/plan.hpp"
+#include "gpu/kit/ptx.cuh"
+
+namespace causeway::gpu::la {
+
+struct Work {
+    uint32_t chunks;       // per batch-head
+    uint32_t heads;        // with one decay each; batches repeat them
+    uint32_t batch_heads;  // of each problem
+    uint32_t reversed;     // bit i: problem i runs over later tokens
+    uint32_t splits;
+    uint32_t parts;         // states that each split stores, of equal shares of it, the first first
+    uint32_t scanned;       // whether la_scan has made them the states at the ends of splits
+    float* states;          // [split][part][r·d] (Bf16x3Work: below), in the order of the accumulators
+    float* last;            // [bh][r·d], likewise: the states before the last chunks, for la_finish; null: not wanted
+    const float* initial;   // state before the first token, [batch][head][r][d]; null: zeros
+    int64_t initial_batch;  // elements from one batch to the next
+    int32_t r, d;           // of `initial`
+    uint64_t read_once, read_twice, write;  // cache policies
+    uint32_t bound[max_splits + 1];         // split i is the chunks [bound[i], bound[i+1]) of all
+    Head head[max_heads];
+};
+
+// For Float32: states are stored by tasks, blocks of equal shares of what there is to follow, cut without regard to the
+// splits. A task stores one for each split that it has chunks of: `states` is [split + task][r·d].
+struct Bf16x3Work : Work {
+    uint32_t task;                      // chunks for each
+    uint32_t followed[max_splits + 1];  // chunks of splits before i that tasks follow
+    uint8_t order[max_splits];          // the splits, those that wait for no state first
+};
+
+// Tensor maps of one problem, and of all.
+struct Tensors {
+    CUtensorMap q, k, v, o;
+};
+template <bool bidirectional>
+struct Maps {
+    Tensors of[bidirectional ? max_problems : 1];
+};
+__device__ __forceinline__ void prefetch(const Tensors& map) {
+    ptx::prefetch_tensor_map(map.q), ptx::prefetch_tensor_map(map.k), ptx::prefetch_tensor_map(map.v),
+        ptx::prefetch_tensor_map(map.o);
+}
+
+// The part of one split inside one batch-head: chunks [first, last).
+struct Piece {
+    uint32_t bh, first, last;
+    uint32_t problem;
+    bool reversed;
+    uint32_t chunks;  // of the whole batch-head
+    int h, b;
+    Head head;
+
+    // Where chunk c is in memory.
+    __device__ __forceinline__ int token(uint32_t c) const {
+        return static_cast<int>(reversed ? chunks - 1 - c : c) * chunk;
+    }
+};
+
+template <bool bidirectional>
+__device__ __forceinline__ Piece piece_at(const Work& w, uint32_t pos, uint32_t end) {
+    const uint32_t bh = pos / w.chunks, first = pos - bh * w.chunks;
+    const uint32_t last = min(w.chunks, first + (end - pos));
+    const uint32_t problem = bidirectional ? bh / w.batch_heads : 0,
+                   in_problem = bidirectional ? bh - problem * w.batch_heads : bh;
+    const uint32_t b = in_problem / w.heads, h = in_problem - b * w.heads;
+    return {bh,
+            first,
+            last,
+            problem,
+            bidirectional && (w.reversed >> problem & 1),
+            w.chunks,
+            static_cast<int>(h),
+            static_cast<int>(b),
+            w.head[h]};
+}
+
+// How many chunks before `first` are replayed to rebuild the state there.
+__device__ __forceinline__ uint32_t replayed(const Piece& p) {
+    return p.head.reach == from_memory ? 0 : min(p.first, static_cast<uint32_t>(p.head.reach));
+}
+
+// Calls f(piece, chunks to replay before it) for every piece of the chunks [pos, end).
+template <bool bidirectional, class F>
+__device__ __forceinline__ void each_piece(const Work& work, uint32_t pos, uint32_t end, const F& f) {
+    while (pos < end) {
+        const Piece p = piece_at<bidirectional>(work, pos, end);
+        f(p, replayed(p));
+        pos += p.last - p.first;
+    }
+}
+
+// First chunk of part i of [first, last).
+__device__ __forceinline__ uint32_t part_start(uint32_t first, uint32_t last, uint32_t i, uint32_t parts) {
+    return first + (last - first) * i / parts;
+}
+
+// Calls f(index, chunks) for every state stored by split i, or its part [from, to) in one batch-head; the first first,
+// or only the last.
+template <class W, class F>
+__device__ __forceinline__ void each_stored(const W& w, uint32_t split, uint32_t from, uint32_t to, bool only_last,
+                                            const F& f) {
+    if constexpr (std::is_same_v<W, Bf16x3Work>) {
+        const uint32_t end = w.followed[split + 1];
+        uint32_t pos = only_last ? max(w.followed[split], (end - 1) / w.task * w.task) : w.followed[split];
+        for (uint32_t task = pos / w.task; pos < end; ++task) {
+            const uint32_t next = min(end, (task + 1) * w.task);
+            f(split + task, next - pos);
+            pos = next;
+        }
+    } else {
+        for (uint32_t i = only_last ? w.parts - 1 : 0; i < w.parts; ++i)
+            f(split * w.parts + i, part_start(from, to, i + 1, w.parts) - part_start(from, to, i, w.parts));
+    }
+}
+
+}  // namespace causeway::gpu::la
