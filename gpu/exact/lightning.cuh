@@ -11,7 +11,9 @@
 #pragma once
 
 #include "gpu/exact/lightning_plan.hpp"
+#include "gpu/kit/pack.cuh"
 #include "gpu/kit/ptx.cuh"
+#include "gpu/kit/swizzle.cuh"
 
 namespace causeway::gpu::la {
 
@@ -173,23 +175,8 @@ struct Ring {
     }
 };
 
-__device__ __forceinline__ uint32_t pack(__nv_bfloat16, float lo, float hi) {
-    const __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
-    return *reinterpret_cast<const uint32_t*>(&x);
-}
-__device__ __forceinline__ uint32_t pack(__half, float lo, float hi) {
-    const __half2 x = __floats2half2_rn(lo, hi);
-    return *reinterpret_cast<const uint32_t*>(&x);
-}
-__device__ __forceinline__ float2 unpack(__nv_bfloat16, uint32_t x) {
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&x));
-}
-__device__ __forceinline__ float2 unpack(__half, uint32_t x) {
-    return __half22float2(*reinterpret_cast<const __half2*>(&x));
-}
-
-// Shared memory of both kernels. A tile of 64 tokens by 64 columns is 64 rows of 128 bytes in the 128-byte swizzle.
-constexpr uint32_t tile_bytes = 64 * 128, kept_bytes = 64 * 64 * 4;
+// Shared memory of both kernels.
+constexpr uint32_t kept_bytes = 64 * 64 * 4;
 
 template <int R, int D, bool with_q>
 struct Layout {

@@ -12,12 +12,14 @@
 // chunks before it, back to where the product of gates falls below 2^-24, without outputs.
 #pragma once
 
-#include "gpu/exact/lightning.cuh"
 #include "gpu/gated/delta_plan.hpp"
+#include "gpu/kit/limits.hpp"
+#include "gpu/kit/pack.cuh"
+#include "gpu/kit/pipeline.cuh"
+#include "gpu/kit/ptx.cuh"
+#include "gpu/kit/swizzle.cuh"
 
 namespace causeway::gpu::gdr {
-
-using la::tile_bytes;
 
 struct Maps {
     CUtensorMap q, k, v, o;
@@ -34,8 +36,7 @@ struct Work {
     uint32_t bound[most_parts + 1];
 };
 
-// A weight below 2^-reach is not seen beside 1 by a Float32 sum; a gate below 2^-forgotten is 0.
-constexpr float reach = 24.0f, forgotten = 160.0f;
+using limits::log2_e, limits::unseen_weight_bits, limits::zero_gate_bits;
 
 // ptx::named_barrier_sync without waiting.
 __device__ __forceinline__ void named_barrier_arrive(uint32_t id, uint32_t threads) {
@@ -104,32 +105,7 @@ __device__ __forceinline__ int lane_again() {
     return lane;
 }
 
-// Where this lane's row of four 8×8 matrices lies that a warp moves transposed between a tile of tokens and its 16
-// columns of it.
-__device__ __forceinline__ uint32_t transposed_rows(int warp, int lane) {
-    return (lane % 8 + 8 * (lane / 16)) * 128 + (((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
-}
-
 // ---- Shared memory ----
-
-// A ring of buffers that one side fills and the other empties, each with a barrier for either: `data` and `bars` bytes
-// behind the base of the block's shared memory. n counts what went through it.
-template <uint32_t stages, uint32_t bytes, uint32_t data, uint32_t bars>
-struct Pipe {
-    static constexpr uint32_t data_end = data + stages * bytes, bars_end = bars + 16 * stages;
-    uint32_t base, more_data = 0, more_bars = 0;
-    __device__ __forceinline__ void init(uint32_t fillers, uint32_t emptiers) const {
-        for (uint32_t i = 0; i < stages; ++i)
-            ptx::mbarrier_init(full(i), fillers), ptx::mbarrier_init(empty(i), emptiers);
-    }
-    __device__ __forceinline__ uint32_t at(uint32_t n) const { return base + data + more_data + n % stages * bytes; }
-    __device__ __forceinline__ uint32_t full(uint32_t n) const { return base + bars + more_bars + n % stages * 8; }
-    __device__ __forceinline__ uint32_t empty(uint32_t n) const {
-        return base + bars + more_bars + 8 * stages + n % stages * 8;
-    }
-    __device__ __forceinline__ void wait_full(uint32_t n) const { ptx::mbarrier_wait(full(n), n / stages % 2); }
-    __device__ __forceinline__ void wait_empty(uint32_t n) const { ptx::mbarrier_wait(empty(n), n / stages % 2 ^ 1); }
-};
 
 // Log sums, 2^G, 2^(G_last - G), β and, with the last token l of a token's sixteen, 2^(G_l - G) of a chunk.
 constexpr uint32_t G_at = 0, up_at = 256, down_at = 512, beta_at = 768, near_at = 1024, gate_bytes = 1280;
@@ -146,19 +122,19 @@ struct Layout {
                               diagonal_at = below_at + 2 * 6 * block_bytes,
                               inverse_at = diagonal_at + 4 * diagonal_bytes,
                               tiles_at = (inverse_at + 2 * 4 * block_bytes + 1023) / 1024 * 1024;
-    using K = Pipe<4, qk_bytes, tiles_at, 0>;
-    using Q = Pipe<3, qk_bytes, K::data_end, K::bars_end>;
-    using V = Pipe<2, v_bytes, Q::data_end, Q::bars_end>;
-    using P = Pipe<2, tile_bytes, V::data_end, V::bars_end>;
-    using T = Pipe<2, tile_bytes, P::data_end, P::bars_end>;
-    using Gate = Pipe<4, gate_bytes, gate_at, T::bars_end>;
+    using K = Pipeline<4, qk_bytes, tiles_at, 0>;
+    using Q = Pipeline<3, qk_bytes, K::data_end, K::barriers_end>;
+    using V = Pipeline<2, v_bytes, Q::data_end, Q::barriers_end>;
+    using P = Pipeline<2, tile_bytes, V::data_end, V::barriers_end>;
+    using T = Pipeline<2, tile_bytes, P::data_end, P::barriers_end>;
+    using Gate = Pipeline<4, gate_bytes, gate_at, T::barriers_end>;
     // Outputs of a state warpgroup; the second one's follow the first one's.
-    using Out = Pipe<1, tile_bytes, T::data_end, Gate::bars_end>;
+    using Out = Pipeline<1, tile_bytes, T::data_end, Gate::barriers_end>;
     static constexpr uint32_t next_out = tile_bytes, next_out_bars = 16;
-    static_assert(Gate::bars_end + groups * next_out_bars <= sums_at);
+    static_assert(Gate::barriers_end + groups * next_out_bars <= sums_at);
     static constexpr uint32_t bytes =
-        T::data_end + groups * next_out + 1024;  // 1024: the base is rounded up to a swizzle atom
-    static_assert(bytes <= 227 * 1024);
+        T::data_end + groups * next_out + limits::swizzle_atom;  // the base is rounded up to one
+    static_assert(bytes <= limits::max_shared_bytes);
 };
 
 // ---- The kernel ----
@@ -171,7 +147,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
     using L = Layout<R, D>;
     constexpr uint32_t state_warps = 4 * L::groups;
     extern __shared__ uint8_t raw[];
-    const uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
+    const uint32_t base = round_up_to_swizzle_atom(ptx::shared_address(raw));
     const typename L::K k{base};
     const typename L::Q q{base};
     const typename L::V v{base};
@@ -202,13 +178,13 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
     if (start > 0) {
         constexpr uint32_t warps = 8 + D / 16;
         float* sums = reinterpret_cast<float*>(raw + (base - ptx::shared_address(raw)) + L::sums_at);
-        float left = reach;
+        float left = unseen_weight_bits;
         while (start > 0 && left > 0) {
             const uint32_t i = threadIdx.x / 32 + 1;
             float x = 0;
             if (i <= start) {
                 const float* from = g + int64_t{start - i} * chunk + lane;
-                x = fmaxf(from[0] * 1.44269504f, -forgotten) + fmaxf(from[32] * 1.44269504f, -forgotten);
+                x = fmaxf(from[0] * log2_e, -zero_gate_bits) + fmaxf(from[32] * log2_e, -zero_gate_bits);
             }
 #pragma unroll
             for (int n = 16; n > 0; n /= 2) x += __shfl_xor_sync(0xFFFFFFFF, x, n);
@@ -243,7 +219,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         if (threadIdx.x == 0) {
             const auto load = [&](const auto& pipe, uint32_t n, const CUtensorMap& map, uint32_t boxes, int column,
                                   uint32_t c, uint32_t head_, uint64_t policy) {
-                pipe.wait_empty(n);
+                pipe.producer_acquire(n);
                 ptx::mbarrier_arrive_expect_tx(pipe.full(n), boxes * tile_bytes);
                 for (uint32_t i = 0; i < boxes; ++i)
                     ptx::tma_load(pipe.at(n) + i * tile_bytes, map, pipe.full(n), column + 64 * i, c * chunk, head_, b,
@@ -275,8 +251,9 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 const float now[2] = {y[0], y[1]};
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    sum[i] = x[i] * 1.44269504f;
-                    if (sum[i] < -forgotten) sum[i] = -forgotten;  // -Inf too; differences of sums stay numbers
+                    sum[i] = x[i] * log2_e;
+                    if (sum[i] < -zero_gate_bits)
+                        sum[i] = -zero_gate_bits;  // -Inf too; differences of sums stay numbers
                 }
                 if (c + 1 < last) fetch(c + 1);
 #pragma unroll
@@ -288,7 +265,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 const float all = __shfl_sync(0xFFFFFFFF, sum[1], 31);
                 const float sixteenth[2] = {__shfl_sync(0xFFFFFFFF, sum[0], lane | 15),
                                             __shfl_sync(0xFFFFFFFF, sum[1], lane | 15)};
-                gate.wait_empty(c - start);
+                gate.producer_acquire(c - start);
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const uint32_t at = gate.at(c - start) + 4 * (32 * i + lane);
@@ -304,7 +281,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             const uint32_t of = threadIdx.x / 32 - 2;
             const auto out = outputs_of(of);
             for (uint32_t c = first; c < last; ++c) {
-                out.wait_full(c - first);
+                out.consumer_wait(c - first);
                 ptx::tma_store(maps.o, out.at(c - first), column_block * D + 64 * of, c * chunk, h, b,
                                ptx::evict_first);
                 ptx::tma_store_commit();
@@ -371,7 +348,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
         };
         // The n-th chunk's K Kᵀ, queued.
         const auto queue_keys = [&](float(&kk)[32], uint32_t n) {
-            k.wait_full(n);
+            k.consumer_wait(n);
             times_keys(kk, k.at(n), k.at(n));
         };
         // ... and what it gives: A, its blocks on the diagonal in Float32.
@@ -379,7 +356,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             const int lane = lane_again(), row = 16 * warp + lane / 4, col = 2 * (lane % 4);
             const uint32_t gates = gate.at(n), diagonal = base + L::diagonal_at + warp * diagonal_bytes,
                            below = base + L::below_at + buffer % 2 * 6 * block_bytes;
-            gate.wait_full(n);
+            gate.consumer_wait(n);
             const float beta0 = load_one(gates + beta_at + 4 * row), beta1 = load_one(gates + beta_at + 4 * row + 32);
             ptx::wgmma_wait<0>();
             ptx::hold(kk);
@@ -390,12 +367,12 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     if constexpr (decltype(on_diagonal)::value) {
                         const uint32_t at = diagonal + i * lower_at + col * column_bytes + lane / 4 * 4;
                         ptx::st_shared(at, x[2 * i]), ptx::st_shared(at + column_bytes, x[2 * i + 1]);
-                        if (i == 0) store_word(diagonal + corner_at + 4 * lane, la::pack(__half{}, x[2], x[3]));
+                        if (i == 0) store_word(diagonal + corner_at + 4 * lane, pack(__half{}, x[2], x[3]));
                     } else {
                         const uint32_t at = below + (warp * (warp - 1) / 2 + m) * block_bytes + lane / 4 * row_bytes +
                                             (8 * i + col) * 2;
-                        store_word(at, la::pack(__half{}, x[0], x[1]));
-                        store_word(at + 8 * row_bytes, la::pack(__half{}, x[2], x[3]));
+                        store_word(at, pack(__half{}, x[0], x[1]));
+                        store_word(at + 8 * row_bytes, pack(__half{}, x[2], x[3]));
                     }
                 }
             });
@@ -414,12 +391,12 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             [[maybe_unused]] float kk[32], qk[32];
             if constexpr (!delta && !with_outputs) {
                 // Nothing to make, but a buffer released before it is full would count for its turn before.
-                k.wait_full(n_all);
-                gate.wait_full(n_all);
+                k.consumer_wait(n_all);
+                gate.consumer_wait(n_all);
             }
             if constexpr (with_outputs) {
-                q.wait_full(n_out);
-                k.wait_full(n_all);
+                q.consumer_wait(n_out);
+                k.consumer_wait(n_all);
                 times_keys(qk, q.at(n_out), k.at(n_all));
             }
             const int lane = lane_again();
@@ -452,8 +429,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     }
                 }
                 if (lane < 16) {
-                    const uint32_t half[4] = {la::pack(__half{}, x[0], x[1]), la::pack(__half{}, x[2], x[3]),
-                                              la::pack(__half{}, x[4], x[5]), la::pack(__half{}, x[6], x[7])};
+                    const uint32_t half[4] = {pack(__half{}, x[0], x[1]), pack(__half{}, x[2], x[3]),
+                                              pack(__half{}, x[4], x[5]), pack(__half{}, x[6], x[7])};
                     ptx::st_shared(x_at + lane * row_bytes + 16 * of, half);
                 }
                 __syncwarp();
@@ -462,8 +439,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     const uint32_t x1 = ldmatrix_x1_trans(x_at + (8 + lane % 8) * row_bytes + 16);
                     tiny_product(y, ldmatrix_x1(x_at + lane % 8 * row_bytes),
                                  ldmatrix_x1(diagonal + corner_at + lane % 8 * 16));
-                    tiny_product(z, la::pack(__half{}, -y[0], -y[1]), x1);
-                    store_word(x_at + lane / 4 * row_bytes + 16 + lane % 4 * 4, la::pack(__half{}, z[0], z[1]));
+                    tiny_product(z, pack(__half{}, -y[0], -y[1]), x1);
+                    store_word(x_at + lane / 4 * row_bytes + 16 + lane % 4 * 4, pack(__half{}, z[0], z[1]));
                 }
             }
             if constexpr (with_outputs) {
@@ -477,20 +454,20 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 queue_keys(kk, next);
             }
             if constexpr (with_outputs) {
-                if constexpr (!delta) gate.wait_full(n_all);
-                p.wait_empty(n_out);
+                if constexpr (!delta) gate.consumer_wait(n_all);
+                p.producer_acquire(n_out);
                 const uint32_t p_row = p.at(n_out) + (16 * warp + lane % 16) * 128;
                 each_decayed(qk, gates, work.scale, work.scale, true, [&](int m, auto) {
                     const float* x = qk + 8 * m;
-                    ptx::stmatrix_x4(p_row + (((2 * m + lane / 16) ^ (lane % 8)) * 16), la::pack(E{}, x[0], x[1]),
-                                     la::pack(E{}, x[2], x[3]), la::pack(E{}, x[4], x[5]), la::pack(E{}, x[6], x[7]));
+                    ptx::stmatrix_x4(p_row + (((2 * m + lane / 16) ^ (lane % 8)) * 16), pack(E{}, x[0], x[1]),
+                                     pack(E{}, x[2], x[3]), pack(E{}, x[4], x[5]), pack(E{}, x[6], x[7]));
                 });
                 hand_over(p, n_out);
             }
             if constexpr (delta) {
                 // T by blocks of this warp's columns, from the diagonal down: T_i = X_i (-Σ_m A_im T_m) diag(β), all
                 // transposed.
-                t.wait_empty(n_all);
+                t.producer_acquire(n_all);
                 const auto columns = [&](auto count) {
                     constexpr int levels = decltype(count)::value;
                     const uint32_t put = t.at(n_all) + transposed_rows(warp, lane);
@@ -508,9 +485,9 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     uint32_t out[4];
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        const float2 e = la::unpack(__half{}, done[i]);
+                        const float2 e = unpack(__half{}, done[i]);
                         const float by = i % 2 ? beta1 : beta0;
-                        out[i] = la::pack(E{}, e.x * by, e.y * by);
+                        out[i] = pack(E{}, e.x * by, e.y * by);
                     }
                     ptx::stmatrix_x4_trans(put + warp * 16 * 128, out[0], out[1], out[2], out[3]);
 #pragma unroll
@@ -522,14 +499,14 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
 #pragma unroll
                         for (int i = s + 1; i < levels; ++i) below_of(a[i], warp + 1 + i, warp + 1 + s);
 #pragma unroll
-                        for (int i = 0; i < 4; ++i) minus[i] = la::pack(__half{}, -y[s][2 * i], -y[s][2 * i + 1]);
+                        for (int i = 0; i < 4; ++i) minus[i] = pack(__half{}, -y[s][2 * i], -y[s][2 * i + 1]);
                         block_product(z, minus, x);
                         if (s + 1 < levels) ptx::ldmatrix_x4_trans(x, inverse + (warp + 2 + s) * block_bytes + rows_of);
 #pragma unroll
                         for (int i = 0; i < 4; ++i) {
                             const float by = i % 2 ? beta1 : beta0;
-                            done[i] = la::pack(__half{}, z[2 * i], z[2 * i + 1]);
-                            out[i] = la::pack(E{}, z[2 * i] * by, z[2 * i + 1] * by);
+                            done[i] = pack(__half{}, z[2 * i], z[2 * i + 1]);
+                            out[i] = pack(E{}, z[2 * i] * by, z[2 * i + 1] * by);
                         }
                         ptx::stmatrix_x4_trans(put + (warp + 1 + s) * 16 * 128, out[0], out[1], out[2], out[3]);
                     }
@@ -568,10 +545,10 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
 
         const auto pack_state = [&] {
 #pragma unroll
-            for (int i = 0; i < R / 4; ++i) sa[i] = la::pack(E{}, s[2 * i], s[2 * i + 1]);
+            for (int i = 0; i < R / 4; ++i) sa[i] = pack(E{}, s[2 * i], s[2 * i + 1]);
         };
         const auto leave = [&](uint32_t n) {  // the outputs of chunk first + n
-            out.wait_empty(n);
+            out.producer_acquire(n);
             const uint32_t to = out.at(n) + transposed_rows(warp, lane_again());
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
@@ -586,8 +563,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             const int col = 2 * (lane_again() % 4);
             uint32_t va[16];
             [[maybe_unused]] float w[32], o[32], u[32];
-            k.wait_full(n_all);
-            if constexpr (with_outputs) q.wait_full(n_out);
+            k.consumer_wait(n_all);
+            if constexpr (with_outputs) q.consumer_wait(n_out);
             if constexpr (L::groups == 2) ptx::named_barrier_sync(2 + mine, 256);
             if constexpr (delta) {
                 const ptx::TileDescriptor keys(k.at(n_all));
@@ -602,7 +579,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             if constexpr (with_outputs) {
                 if (c > first) leave(n_out - 1);
                 const ptx::TileDescriptor queries(q.at(n_out));
-                q.wait_full(n_out);
+                q.consumer_wait(n_out);
                 ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < R / 16; ++ks) {
@@ -612,8 +589,8 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ptx::wgmma_commit();
             }
             if constexpr (L::groups == 2) named_barrier_arrive(3 - mine, 256);
-            gate.wait_full(n_all);
-            v.wait_full(n_all);
+            gate.consumer_wait(n_all);
+            v.consumer_wait(n_all);
             const uint32_t v_tile = v.at(n_all) + mine * tile_bytes + transposed_rows(warp, lane_again());
             if constexpr (delta) {
                 ptx::wgmma_wait<0>();
@@ -624,12 +601,12 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                     if (i % 4 == 0)
                         ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), v_tile + i / 4 * 16 * 128);
                     const float2 up = load_pair(gate.at(n_all) + up_at + 4 * (8 * (i / 2) + col)),
-                                 x = la::unpack(E{}, va[i]);
-                    va[i] = la::pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
+                                 x = unpack(E{}, va[i]);
+                    va[i] = pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
                 }
                 release_read(v, n_all, va);
                 const ptx::TileDescriptor inverse(t.at(n_all));
-                t.wait_full(n_all);
+                t.consumer_wait(n_all);
                 ptx::wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < 4; ++ks)
@@ -662,15 +639,15 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ptx::hold(u);
                 release(t, n_all);
 #pragma unroll
-                for (int i = 0; i < 16; ++i) va[i] = la::pack(E{}, u[2 * i], u[2 * i + 1]);
+                for (int i = 0; i < 16; ++i) va[i] = pack(E{}, u[2 * i], u[2 * i + 1]);
             }
             uint32_t ua[16];
 #pragma unroll
             for (int i = 0; i < 16; ++i) {
                 const float2 down = load_pair(gate.at(n_all) + down_at + 4 * (8 * (i / 2) + col));
-                float2 x = la::unpack(E{}, va[i]);
+                float2 x = unpack(E{}, va[i]);
                 if constexpr (delta) x = {u[2 * i], u[2 * i + 1]};
-                ua[i] = la::pack(E{}, x.x * down.x, x.y * down.y);
+                ua[i] = pack(E{}, x.x * down.x, x.y * down.y);
             }
             if constexpr (!delta) release_read(v, n_all, va);
             ptx::mbarrier_arrive(gate.empty(n_all));
@@ -684,7 +661,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
             ptx::wgmma_commit();
             if constexpr (with_outputs) {
                 const ptx::TileDescriptor scores(p.at(n_out));
-                p.wait_full(n_out);
+                p.consumer_wait(n_out);
                 ptx::hold(o);
                 ptx::wgmma_fence();
 #pragma unroll
@@ -702,7 +679,7 @@ __global__ __launch_bounds__(256 + 2 * D, 1) void delta_rule(const __grid_consta
                 ptx::hold(o);
                 release(p, n_out);
 #pragma unroll
-                for (int i = 0; i < 16; ++i) packed[i] = la::pack(E{}, o[2 * i], o[2 * i + 1]);
+                for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, o[2 * i], o[2 * i + 1]);
             }
         };
         pack_state();

@@ -1,0 +1,29 @@
+// Named barriers of thread blocks. The hardware has sixteen for each block and knows them by number alone, so the
+// numbers of each kernel are listed here; number 0 is __syncthreads().
+#pragma once
+
+#include <cstdint>
+
+namespace causeway::gpu::barriers {
+
+constexpr std::uint32_t warpgroup = 128;  // threads
+
+// Lightning Attention-2 on 16-bit elements.
+enum Lightning : std::uint32_t {
+    lightning_outputs = 1,  // the state warpgroup: its output tile may be written, and has been written
+    lightning_scores = 2    // the score warpgroup: its score tile has been written
+};
+
+// Lightning Attention-2 on Float32 elements, each as two BFloat16.
+enum LightningBf16x3 : std::uint32_t {
+    bf16x3_scores = 1,  // the score warpgroup: its score tile has been written
+    bf16x3_values = 2   // + i, state warpgroup i: its values have been read, its outputs have been written
+};
+
+// The gated delta rule.
+enum Delta : std::uint32_t {
+    delta_auxiliary = 1,  // the auxiliary warpgroup
+    delta_turns = 2       // + i, both state warpgroups: it is the turn of warpgroup i on the tensor cores
+};
+
+}  // namespace causeway::gpu::barriers
