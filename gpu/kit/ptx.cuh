@@ -60,6 +60,10 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
 __device__ __forceinline__ void named_barrier_sync(uint32_t id, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// The same without waiting: the thread is counted and goes on.
+__device__ __forceinline__ void named_barrier_arrive(uint32_t id, uint32_t threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 // ---- Clusters of blocks ----
 
@@ -150,6 +154,22 @@ __device__ __forceinline__ void reg_dealloc() {
 
 // ---- 8×8 matrices of 16-bit elements between registers and shared memory ----
 
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], uint32_t from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(from)
+                 : "memory");
+}
+__device__ __forceinline__ uint32_t ldmatrix_x1(uint32_t from) {
+    uint32_t x;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
+__device__ __forceinline__ uint32_t ldmatrix_x1_trans(uint32_t from) {
+    uint32_t x;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&x)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -173,6 +193,11 @@ __device__ __forceinline__ float4 ld_shared_f32x4(uint32_t from) {
                  : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
                  : "r"(from)
                  : "memory");
+    return x;
+}
+__device__ __forceinline__ float2 ld_shared_f32x2(uint32_t from) {
+    float2 x;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(from) : "memory");
     return x;
 }
 __device__ __forceinline__ float ld_shared_f32(uint32_t from) {
@@ -203,6 +228,22 @@ __device__ __forceinline__ void st_shared(uint32_t to, uint32_t x) {
 }
 __device__ __forceinline__ void st_shared(uint32_t to, float x) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
+
+// ---- One thread: where it is, and 2^x ----
+
+// threadIdx.x % 32 as the compiler must read it anew: what depends on it is made again where it is used, and is not
+// held in registers in between.
+__device__ __forceinline__ int laneid() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+// 2^x on the special-function unit: two ulp, subnormal results are 0.
+__device__ __forceinline__ float ex2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // ---- Warpgroup matrix products ----
