@@ -9,6 +9,7 @@
 
 #include "gpu/base/blas.hpp"
 #include "gpu/exact/check.hpp"
+#include "gpu/kit/carve.hpp"
 
 namespace causeway::gpu::pieces {
 
@@ -83,23 +84,8 @@ void in_groups(const CausalArgs& a, std::int64_t at_a_time, float* spare, cudaSt
     }
 }
 
-// Hands out pieces of a workspace, at multiples of 256 bytes.
-class Carve {
-public:
-    explicit Carve(void* data) : at_(reinterpret_cast<std::uintptr_t>(data)) {}
-    float* floats(std::int64_t n) { return static_cast<float*>(bytes(static_cast<std::size_t>(n) * sizeof(float))); }
-    void* bytes(std::size_t n) {
-        at_ = (at_ + 255) / 256 * 256;
-        void* const p = reinterpret_cast<void*>(at_);
-        at_ += n;
-        return p;
-    }
-    std::size_t end() const { return at_; }  // from null: the bytes needed, but for the alignment of the first piece
-
-private:
-    std::uintptr_t at_;
-};
-constexpr std::size_t slack = 256;
+using gpu::Carve;
+constexpr std::size_t slack = Carve::slack;
 constexpr std::int64_t max_floats = std::int64_t{1} << 25;  // of what is in work, where it is more than one head
 
 // Products of one call of cuBLAS.

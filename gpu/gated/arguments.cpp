@@ -6,7 +6,7 @@ namespace causeway::gpu::gated {
 
 namespace {
 
-constexpr int widest = 256;
+constexpr int max_width = 256;
 
 }  // namespace
 
@@ -14,8 +14,8 @@ void check(const GatedArgs& a, const char* method) {
     if (a.B < 0 || a.H < 0 || a.N < 0)
         fail(method, ": ", a.B, "×", a.H, "×", a.N, " batch, heads and tokens, expected none below 0");
     if (a.group < 1) fail(method, ": group is ", a.group, ", expected at least 1");
-    if (a.dk < 1 || a.dk > widest || a.dv < 1 || a.dv > widest) {
-        fail(method, ": keys of width ", a.dk, " and values of width ", a.dv, ", expected 1 to ", widest,
+    if (a.dk < 1 || a.dk > max_width || a.dv < 1 || a.dv > max_width) {
+        fail(method, ": keys of width ", a.dk, " and values of width ", a.dv, ", expected 1 to ", max_width,
              " on the GPU");
     }
     if (a.gates != 0 && a.gates != 1 && a.gates != a.dk)

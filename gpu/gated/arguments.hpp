@@ -35,5 +35,8 @@ struct Call {
     float scale;
 };
 Call call_of(const GatedArgs& a);
+inline Gates gates_of(const Call& call) {
+    return call.gates == 0 ? Gates::none : call.gates == 1 ? Gates::head : Gates::channel;
+}
 
 }  // namespace causeway::gpu::gated

@@ -11,6 +11,20 @@ namespace causeway::gpu::gated {
 inline int padded_rows(int dk) { return dk <= 64 ? 64 : dk <= 128 ? 128 : 256; }
 inline int chunk_of(int dk, Gates gates) { return gates == Gates::channel || dk > 128 ? 16 : 32; }
 
+// f<rows, chunk, gates>() of a call: these sizes as constants.
+template <class F>
+void with_sizes(const Call& call, F&& f) {
+    const int rows = padded_rows(call.dk);
+    const auto by_rows = [&]<Gates gates, int C>() {
+        if (rows == 64) f.template operator()<64, C, gates>();
+        else if (rows == 128) f.template operator()<128, C, gates>();
+        else f.template operator()<256, 16, gates>();
+    };
+    if (call.gates == 0) by_rows.template operator()<Gates::none, 32>();
+    else if (call.gates == 1) by_rows.template operator()<Gates::head, 32>();
+    else by_rows.template operator()<Gates::channel, 16>();
+}
+
 // Tokens [first, first + tokens) of every head, cut into chunks. `scores` has for each head and chunk `floats` Float32:
 // C×C matrices, then e and w (C each) with a gate per head. The matrices: with the delta rule and M = Λ ⊙ K Kᵀ below
 // the diagonal (I + M diag(β))⁻¹, for gradients also (I + diag(β) M)⁻¹ and M; then A = Λ ⊙ Q Kᵀ for each head of
@@ -30,6 +44,7 @@ struct Part {
 
 Part part_of(const Call& call, std::int64_t first, std::int64_t tokens,
              int matrices);  // sizes alone: pointers are the caller's to set
+
 // scores: those of every chunk, into p.scores. sweep: through the chunks with them, states and, where they are wanted,
 // outputs.
 void launch_scores(const Part& p, cudaStream_t stream);

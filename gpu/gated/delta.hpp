@@ -19,7 +19,7 @@ std::size_t delta_hopper_workspace(const GatedArgs& a);
 
 // Launches on `stream` and returns; may be captured into a CUDA graph. The state, the sums of log gates and all
 // accumulators are Float32; operands of the products are rounded once to the type of the tensors, and to Float16 inside
-// the inverse of I + A. Long sequences are cut into parts; a part starts as far before itself as a gate product of
+// the inverse of I + A. Long sequences are cut into splits; a split starts as far before itself as a gate product of
 // 2^-24 reaches, so that keys must not let the state grow: β‖k‖² <= 2. NaN and Inf reach earlier tokens of the same 64.
 // Throws Error on bad arguments. Yang, Kautz, Hatamizadeh 2025, "Gated Delta Networks"; Yang et al. 2024, §3, for the
 // form in chunks.

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "gpu/gated/arguments.hpp"
+#include "gpu/kit/async_copy.cuh"
 
 namespace causeway::gpu::gated {
 
@@ -132,13 +133,6 @@ __device__ __forceinline__ char* head_of(const Operand& x, int64_t b, int64_t h)
 
 // ---- Tiles of rows ----
 
-__device__ __forceinline__ void copy_piece(void* to, const void* from,
-                                           int bytes) {  // 16 bytes, zeros after the first `bytes`
-    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void copies_arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
 template <int rows, int pitch, int threads, int size>
 __device__ __forceinline__ void stage_elements(char* to, const char* from, int64_t token_bytes, int n, int width,
                                                bool whole) {
@@ -148,7 +142,7 @@ __device__ __forceinline__ void stage_elements(char* to, const char* from, int64
         for (int i = threadIdx.x; i < rows * pieces; i += threads) {
             const int t = i / pieces, c = i % pieces;
             const bool there = t < n && c < used;
-            copy_piece(to + i * 16, there ? from + t * token_bytes + c * 16 : from, there ? 16 : 0);
+            cp_async<16>(to + i * 16, there ? from + t * token_bytes + c * 16 : from, there);
         }
         return;
     }
@@ -163,7 +157,7 @@ __device__ __forceinline__ void stage_elements(char* to, const char* from, int64
 }
 
 // Starts the copy of n <= rows rows of `width` <= pitch elements to shared memory, rows of `pitch` elements there,
-// zeros where nothing is copied. Complete after copies_arrived() and a barrier.
+// zeros where nothing is copied. Complete after cp_async_wait_all() and a barrier.
 template <int rows, int pitch, int threads>
 __device__ __forceinline__ void stage(void* to, const char* from, int64_t token_bytes, int n, int width, bool whole,
                                       Type t) {
@@ -184,6 +178,40 @@ __device__ __forceinline__ void convert_tile(float* to, const void* from, Type t
     else if (t == Type::BFloat16) convert_elements<n, threads, Type::BFloat16>(to, from);
     else convert_elements<n, threads, Type::Float16>(to, from);
 }
+
+// Rows of `width` elements of any type as rows of DK floats in shared memory, n of them and zeros behind.
+template <int DK, int rows, int threads>
+__device__ __forceinline__ void load_rows(float* to, const char* from, int64_t token_bytes, int n, int width,
+                                          bool quads, Type type) {
+    move<rows * DK / 4, threads>(
+        [&](int i) {
+            const int t = i / (DK / 4), c = i % (DK / 4) * 4;
+            return t < n ? raw_quad_within(from + t * token_bytes, c, width, quads, type) : RawQuad{0, 0, 0, 0};
+        },
+        [&](int i, RawQuad raw) { *reinterpret_cast<float4*>(to + 4 * i) = value(raw, type); });
+}
+
+// ---- Products of gates ----
+
+// up_to(t, Π_{s<=t} a_s) for t rising, then after(t, Π_{s>t} a_s) for t falling, a_t = gate(t), t < C.
+template <int C, class Gate, class UpTo, class After>
+__device__ __forceinline__ void running_products(Gate&& gate, UpTo&& up_to, After&& after) {
+    float a[C], product = 1.0f;
+#pragma unroll
+    for (int t = 0; t < C; ++t) {
+        a[t] = gate(t);
+        product *= a[t];
+        up_to(t, product);
+    }
+    product = 1.0f;
+#pragma unroll
+    for (int t = C - 1; t >= 0; --t) {
+        after(t, product);
+        product *= a[t];
+    }
+}
+
+__device__ __forceinline__ float4 times(float f, float4 x) { return {f * x.x, f * x.y, f * x.z, f * x.w}; }
 
 // ---- Sums over the lanes that share columns ----
 
@@ -216,6 +244,11 @@ __device__ __forceinline__ float sum16(float x) {
 #pragma unroll
     for (int half = 8; half > 0; half >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, half);
     return x;
+}
+
+__device__ __forceinline__ float sum32(float x) {
+    x = sum16(x);
+    return x + __shfl_xor_sync(0xFFFFFFFFu, x, 16);
 }
 
 // ---- Products with a state in registers ----

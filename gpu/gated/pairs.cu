@@ -47,11 +47,11 @@ __global__ __launch_bounds__(threads) void gate_scores_kernel(const GateSum* sum
                                                               int64_t columns, int64_t all, float* S) {
     for (int64_t x = blockIdx.x * int64_t{warps} + threadIdx.x / 32; x < all; x += int64_t{gridDim.x} * warps) {
         const int64_t i = row + x % rows;
-        const GateSum* const line = sums ? sums + x / rows * N : nullptr;
-        const GateSum own = line ? line[i] : GateSum{0, 0};
+        const GateSum* const of_bh = sums ? sums + x / rows * N : nullptr;
+        const GateSum own = of_bh ? of_bh[i] : GateSum{0, 0};
         float* const to = S + x * columns;
         for (int64_t j = threadIdx.x % 32; j < columns; j += 32) {
-            const float gate = j > i ? 0.0f : line ? between(line[j], own) : 1.0f;
+            const float gate = j > i ? 0.0f : of_bh ? between(of_bh[j], own) : 1.0f;
             to[j] = gate == 0 ? 0.0f : to[j] * gate;
         }
     }
@@ -59,13 +59,13 @@ __global__ __launch_bounds__(threads) void gate_scores_kernel(const GateSum* sum
 
 __global__ __launch_bounds__(threads) void weigh_kernel(const GateSum* sums, int64_t N, Rows x, Decay decay,
                                                         float factor) {
-    const int64_t all = x.lines * x.rows;
+    const int64_t all = x.batch_heads * x.rows;
     for (int64_t i = blockIdx.x * int64_t{warps} + threadIdx.x / 32; i < all; i += int64_t{gridDim.x} * warps) {
-        const int64_t line = i / x.rows, t = x.row + i % x.rows;
+        const int64_t bh = i / x.rows, t = x.row + i % x.rows;
         float f = factor;
-        if (decay == Decay::up_to) f *= between({0, 0}, sums[line * N + t]);
-        if (decay == Decay::after) f *= between(sums[line * N + t], sums[line * N + N - 1]);
-        float* const to = x.x + line * x.next + i % x.rows * x.width;
+        if (decay == Decay::up_to) f *= between({0, 0}, sums[bh * N + t]);
+        if (decay == Decay::after) f *= between(sums[bh * N + t], sums[bh * N + N - 1]);
+        float* const to = x.x + bh * x.next + i % x.rows * x.width;
         for (int64_t e = threadIdx.x % 32; e < x.width; e += 32) to[e] = f == 0 ? 0.0f : f * to[e];
     }
 }
@@ -76,15 +76,15 @@ __global__ __launch_bounds__(columns) void substitute_kernel(const float* M, con
                                                              int64_t N, int64_t row, int rows, int dv, float* U) {
     __shared__ float m[solved_rows][solved_rows], u[solved_rows][columns];
     const int wide = (dv + columns - 1) / columns, column = static_cast<int>(blockIdx.x % wide) * columns + threadIdx.x;
-    const int64_t line = blockIdx.x / wide;
-    for (int i = threadIdx.x; i < rows * rows; i += columns) m[i / rows][i % rows] = M[line * rows * rows + i];
+    const int64_t bh = blockIdx.x / wide;
+    for (int i = threadIdx.x; i < rows * rows; i += columns) m[i / rows][i % rows] = M[bh * rows * rows + i];
     __syncthreads();
     if (column >= dv) return;
     for (int t = 0; t < rows; ++t) {
-        float& to = U[(line * N + row + t) * dv + column];
-        float rest = to - X[(line * rows + t) * dv + column];
+        float& to = U[(bh * N + row + t) * dv + column];
+        float rest = to - X[(bh * rows + t) * dv + column];
         for (int s = 0; s < t; ++s) rest = fmaf(-m[t][s], u[s][threadIdx.x], rest);
-        to = u[t][threadIdx.x] = beta[line * N + row + t] * rest;
+        to = u[t][threadIdx.x] = beta[bh * N + row + t] * rest;
     }
 }
 
@@ -94,27 +94,28 @@ unsigned blocks_of(int64_t rows) {
 
 }  // namespace
 
-void sum_gates(const float* g, int64_t lines, int64_t N, GateSum* sums, cudaStream_t stream) {
-    sum_gates_kernel<<<static_cast<unsigned>(lines), threads, 0, stream>>>(g, N, sums);
+void sum_gates(const float* g, int64_t batch_heads, int64_t N, GateSum* sums, cudaStream_t stream) {
+    sum_gates_kernel<<<static_cast<unsigned>(batch_heads), threads, 0, stream>>>(g, N, sums);
     check_launch("launching sum_gates");
 }
 
-void gate_scores(const GateSum* sums, int64_t lines, int64_t N, int64_t row, int64_t rows, int64_t columns, float* S,
-                 cudaStream_t stream) {
-    gate_scores_kernel<<<blocks_of(lines * rows), threads, 0, stream>>>(sums, N, row, rows, columns, lines * rows, S);
+void gate_scores(const GateSum* sums, int64_t batch_heads, int64_t N, int64_t row, int64_t rows, int64_t columns,
+                 float* S, cudaStream_t stream) {
+    gate_scores_kernel<<<blocks_of(batch_heads * rows), threads, 0, stream>>>(sums, N, row, rows, columns,
+                                                                              batch_heads * rows, S);
     check_launch("launching gate_scores");
 }
 
 void weigh(const GateSum* sums, int64_t N, const Rows& x, Decay decay, float factor, cudaStream_t stream) {
     if (!sums) decay = Decay::none;
     if (decay == Decay::none && factor == 1) return;
-    weigh_kernel<<<blocks_of(x.lines * x.rows), threads, 0, stream>>>(sums, N, x, decay, factor);
+    weigh_kernel<<<blocks_of(x.batch_heads * x.rows), threads, 0, stream>>>(sums, N, x, decay, factor);
     check_launch("launching weigh");
 }
 
-void substitute(const float* M, const float* X, const float* beta, int64_t lines, int64_t N, int64_t row, int64_t rows,
-                int dv, float* U, cudaStream_t stream) {
-    const auto blocks = static_cast<unsigned>(lines * ((dv + columns - 1) / columns));
+void substitute(const float* M, const float* X, const float* beta, int64_t batch_heads, int64_t N, int64_t row,
+                int64_t rows, int dv, float* U, cudaStream_t stream) {
+    const auto blocks = static_cast<unsigned>(batch_heads * ((dv + columns - 1) / columns));
     substitute_kernel<<<blocks, columns, 0, stream>>>(M, X, beta, N, row, static_cast<int>(rows), dv, U);
     check_launch("launching substitute");
 }

@@ -2,22 +2,24 @@
 
 #include <algorithm>
 
-#include "gpu/exact/pieces.hpp"
+#include "gpu/base/blas.hpp"
+#include "gpu/base/error.hpp"
 #include "gpu/gated/arguments.hpp"
 #include "gpu/gated/pairs.hpp"
+#include "gpu/kit/carve.hpp"
+#include "gpu/kit/rows.hpp"
 
 namespace causeway::gpu {
 
 namespace {
 
-using std::int64_t;
-using namespace pieces;
 using gated::Decay, gated::GateSum, gated::Rows, gated::solved_rows;
+using std::int64_t;
 
 constexpr const char* name = "gated_parallel";
-constexpr int64_t most_rows = 256,
-                  most_scalars = int64_t{1}
-                                 << 27;  // of scores at a time; of the heads in work, where it is more than one
+// Rows of scores, and batch-heads, that are worked on at a time; of the latter as many as together have so many
+// scalars, but at least one.
+constexpr int64_t max_rows = 256, max_batch_heads = 256, max_scalars = int64_t{1} << 27;
 
 void check_args(const GatedArgs& a) {
     gated::check(a, name);
@@ -25,40 +27,31 @@ void check_args(const GatedArgs& a) {
 }
 
 struct Plan {
-    int64_t lines, rows;  // at a time
+    int64_t batch_heads, rows;  // at a time
     float *q, *k, *U, *S, *X;
     GateSum* sums;
     void* products;
     std::size_t bytes;
 
     Plan(const GatedArgs& a, void* workspace) {
-        rows = std::min(most_rows, a.N);
+        rows = std::min(max_rows, a.N);
         const int64_t gates = a.gates > 0 ? static_cast<int64_t>(sizeof(GateSum) / sizeof(float)) : 0;
         const int64_t each = a.N * (a.dk + a.dv + gates + rows) + rows * (a.dk + a.dv);
-        lines = std::clamp<int64_t>(most_scalars / each, 1, std::min<int64_t>(a.B * a.H, max_batch_heads));
+        batch_heads = std::clamp<int64_t>(max_scalars / each, 1, std::min<int64_t>(a.B * a.H, max_batch_heads));
         Carve carve(workspace);
-        q = carve.floats(lines * rows * a.dk), k = carve.floats(lines * a.N * a.dk),
-        U = carve.floats(lines * a.N * a.dv);
-        S = carve.floats(lines * rows * a.N), X = carve.floats(lines * rows * a.dv);
-        sums = reinterpret_cast<GateSum*>(carve.floats(lines * a.N * gates));
+        q = carve.floats(batch_heads * rows * a.dk), k = carve.floats(batch_heads * a.N * a.dk),
+        U = carve.floats(batch_heads * a.N * a.dv);
+        S = carve.floats(batch_heads * rows * a.N), X = carve.floats(batch_heads * rows * a.dv);
+        sums = reinterpret_cast<GateSum*>(carve.floats(batch_heads * a.N * gates));
         products = carve.bytes(blas_workspace);
-        bytes = carve.end() + slack;
+        bytes = carve.end() + Carve::slack;
     }
 };
 
-// q, k, v and o of one of the queries that share keys, for what packs and unpacks them.
-CausalArgs packed(const GatedArgs& a, int query) {
-    CausalArgs c;
-    const auto of_query = [&](const void* x, Strides s) {
-        return static_cast<const char*>(x) + query * s.head * bytes_of(a.type);
-    };
-    const auto shared = [&](Strides s) { return Strides{s.batch, s.head * a.group, s.token}; };
-    c.q = of_query(a.q, a.q_stride), c.q_stride = shared(a.q_stride);
-    c.o = const_cast<char*>(of_query(a.o, a.o_stride)), c.o_stride = shared(a.o_stride);
-    c.type = a.type, c.B = a.B, c.H = a.H, c.N = a.N, c.r = a.dk, c.d = a.dv;
-    c.precision = Precision::exact;
-    return c;
-}
+// Of the heads of q and o, of which group share one of k and v, the query-th of every group: where its elements begin,
+// and its strides.
+int64_t offset_of(const GatedArgs& a, Strides s, int query) { return query * s.head * bytes_of(a.type); }
+Strides of_one_query(const GatedArgs& a, Strides s) { return {s.batch, s.head * a.group, s.token}; }
 
 }  // namespace
 
@@ -74,52 +67,50 @@ void gated_parallel(const GatedArgs& a, cudaStream_t stream) {
     const cublasHandle_t handle = blas(stream, p.products);
     const int64_t N = a.N, dk = a.dk, dv = a.dv;
     const GateSum* const sums = a.gates > 0 ? p.sums : nullptr;
-    for (int64_t first = 0; first < a.B * a.H; first += p.lines) {
-        const CausalArgs all = packed(a, 0);
-        const BatchHeads l = batch_heads_of(all, first, std::min(p.lines, a.B * a.H - first));
-        const Cut whole{0, N, 1, 1, N};
-        pack(all, a.k, a.k_stride, a.dk, l, whole, Weight::none, 0, p.k, stream);
-        pack(all, a.v, a.v_stride, a.dv, l, whole, Weight::none, 0, p.U, stream);
-        if (sums) gated::sum_gates(a.g + first * N, l.count, N, p.sums, stream);
+    for (int64_t first = 0; first < a.B * a.H; first += p.batch_heads) {
+        const int64_t count = std::min(p.batch_heads, a.B * a.H - first);
+        gather_rows(a.k, a.type, a.k_stride, {a.H, first, count, 0, N, a.dk}, p.k, stream);
+        gather_rows(a.v, a.type, a.v_stride, {a.H, first, count, 0, N, a.dv}, p.U, stream);
+        if (sums) gated::sum_gates(a.g + first * N, count, N, p.sums, stream);
         float* const state = a.state ? a.state + first * dk * dv : nullptr;
         // X = (e ⊙ x) S_0 + (Λ ⊙ x K[:n]ᵀ) U[:n] for the rows x of the tokens [i, i + m).
         const auto read = [&](Matrices x, int64_t i, int64_t m, int64_t n) {
             if (state) {
-                multiply(handle, false, m, dv, dk, x, {state, dv, dk * dv}, 0, p.X, dv, m * dv, l.count);
-                gated::weigh(sums, N, {p.X, l.count, m * dv, i, m, dv}, Decay::up_to, 1, stream);
+                multiply(handle, false, m, dv, dk, x, {state, dv, dk * dv}, 0, p.X, dv, m * dv, count);
+                gated::weigh(sums, N, {p.X, count, m * dv, i, m, dv}, Decay::up_to, 1, stream);
             } else if (n == 0) {
-                check(cudaMemsetAsync(p.X, 0, static_cast<std::size_t>(l.count * m * dv) * sizeof(float), stream),
+                check(cudaMemsetAsync(p.X, 0, static_cast<std::size_t>(count * m * dv) * sizeof(float), stream),
                       "clearing what the state holds");
             }
             if (n == 0) return;
-            multiply(handle, false, m, n, dk, x, {p.k, dk, N * dk, true}, 0, p.S, n, m * n, l.count);
-            gated::gate_scores(sums, l.count, N, i, m, n, p.S, stream);
+            multiply(handle, false, m, n, dk, x, {p.k, dk, N * dk, true}, 0, p.S, n, m * n, count);
+            gated::gate_scores(sums, count, N, i, m, n, p.S, stream);
             multiply(handle, false, m, dv, n, {p.S, n, m * n}, {p.U, dv, N * dv}, state ? 1 : 0, p.X, dv, m * dv,
-                     l.count);
+                     count);
         };
         for (int64_t i = 0; a.beta && i < N; i += solved_rows) {
             const int64_t m = std::min(solved_rows, N - i);
             const Matrices keys{p.k + i * dk, dk, N * dk};
             read(keys, i, m, i);
-            multiply(handle, false, m, m, dk, keys, {keys.data, dk, N * dk, true}, 0, p.S, m, m * m, l.count);
-            gated::gate_scores(sums ? sums + i : nullptr, l.count, N, 0, m, m, p.S, stream);
-            gated::substitute(p.S, p.X, a.beta + first * N, l.count, N, i, m, a.dv, p.U, stream);
+            multiply(handle, false, m, m, dk, keys, {keys.data, dk, N * dk, true}, 0, p.S, m, m * m, count);
+            gated::gate_scores(sums ? sums + i : nullptr, count, N, 0, m, m, p.S, stream);
+            gated::substitute(p.S, p.X, a.beta + first * N, count, N, i, m, a.dv, p.U, stream);
         }
         for (int query = 0; query < a.group; ++query) {
-            const CausalArgs c = packed(a, query);
+            const char* const q = static_cast<const char*>(a.q) + offset_of(a, a.q_stride, query);
+            char* const o = static_cast<char*>(a.o) + offset_of(a, a.o_stride, query);
             for (int64_t i = 0; i < N; i += p.rows) {
                 const int64_t m = std::min(p.rows, N - i);
-                const Cut rows{i, m, 1, 1, m};
-                pack(c, c.q, c.q_stride, a.dk, l, rows, Weight::none, 0, p.q, stream);
-                gated::weigh(nullptr, N, {p.q, l.count, m * dk, i, m, dk}, Decay::none, a.scale, stream);
+                gather_rows(q, a.type, of_one_query(a, a.q_stride), {a.H, first, count, i, m, a.dk}, p.q, stream);
+                gated::weigh(nullptr, N, {p.q, count, m * dk, i, m, dk}, Decay::none, a.scale, stream);
                 read({p.q, dk, m * dk}, i, m, i + m);
-                unpack(c, l, rows, p.X, stream);
+                scatter_rows(p.X, o, a.type, of_one_query(a, a.o_stride), {a.H, first, count, i, m, a.dv}, stream);
             }
         }
         if (!state) continue;
-        gated::weigh(sums, N, {state, l.count, dk * dv, N - 1, 1, dk * dv}, Decay::up_to, 1, stream);
-        gated::weigh(sums, N, {p.k, l.count, N * dk, 0, N, dk}, Decay::after, 1, stream);
-        multiply(handle, false, dk, dv, N, {p.k, dk, N * dk, true}, {p.U, dv, N * dv}, 1, state, dv, dk * dv, l.count);
+        gated::weigh(sums, N, {state, count, dk * dv, N - 1, 1, dk * dv}, Decay::up_to, 1, stream);
+        gated::weigh(sums, N, {p.k, count, N * dk, 0, N, dk}, Decay::after, 1, stream);
+        multiply(handle, false, dk, dv, N, {p.k, dk, N * dk, true}, {p.U, dv, N * dv}, 1, state, dv, dk * dv, count);
     }
 }
 

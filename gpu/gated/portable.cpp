@@ -20,8 +20,8 @@ struct Plan {
     std::size_t score_bytes, state_bytes;
 
     explicit Plan(const GatedArgs& a) : call(gated::call_of(a)) {
-        constexpr int64_t all = 65536, least = 1024;
-        each = std::max(least, all / std::max<int64_t>(call.all_heads, 1) / 32 * 32);
+        constexpr int64_t all = 65536, min_tokens = 1024;
+        each = std::max(min_tokens, all / std::max<int64_t>(call.all_heads, 1) / 32 * 32);
         parts = (call.N + each - 1) / each;
         const gated::Part p = part(0);
         score_bytes = static_cast<std::size_t>(call.all_heads * p.chunks * p.floats) * sizeof(float);

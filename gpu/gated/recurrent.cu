@@ -60,14 +60,14 @@ __global__ __launch_bounds__(recurrent_threads) void gated_recurrence(const __gr
     constexpr int R = DK / 16;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rg = lane % 16, cg = lane / 16;
     const int wide = (call.dv + recurrent_columns - 1) / recurrent_columns;
-    const int64_t head = blockIdx.x / wide, b = head / call.heads, h = head % call.heads;
+    const int64_t bh = blockIdx.x / wide, b = bh / call.heads, h = bh % call.heads;
     const int column = static_cast<int>(blockIdx.x % wide) * recurrent_columns + warp * 8 + cg * 4;
     const bool state_quads = call.dv % 4 == 0,
                g_quads = call.dk % 4 == 0 && reinterpret_cast<uintptr_t>(call.g) % 16 == 0;
     const char *K = head_of(call.k, b, h), *V = head_of(call.v, b, h);
-    const float* g = call.g ? call.g + head * call.N * call.gates : nullptr;
-    const float* betas = call.beta ? call.beta + head * call.N : nullptr;
-    float* state = call.state ? call.state + head * call.dk * call.dv : nullptr;
+    const float* g = call.g ? call.g + bh * call.N * call.gates : nullptr;
+    const float* betas = call.beta ? call.beta + bh * call.N : nullptr;
+    float* state = call.state ? call.state + bh * call.dk * call.dv : nullptr;
 
     float S[R][4];
     load_state<DK>(S, state, call.dk, call.dv, rg, column, state_quads);

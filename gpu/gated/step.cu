@@ -11,7 +11,7 @@ namespace causeway::gpu {
 namespace gated {
 namespace {
 
-constexpr int most_queries = 8;  // heads of queries whose sums go through shared memory at once
+constexpr int max_queries = 8;  // heads of queries whose sums go through shared memory at once
 
 // Shared memory of a block of `warps` warps, offsets in bytes: for each row of the state a k, a q, a, k (a = e^g); the
 // other queries as a q; k · q of each warp and query; sums of each warp, Sᵀ(a q) of each query and then Sᵀ(a k).
@@ -19,7 +19,7 @@ struct StepShared {
     int queries, products, sums, bytes;
 
     __host__ __device__ StepShared(int rows, int columns, int group, int warps) {
-        const int at_once = group < most_queries ? group : most_queries;
+        const int at_once = group < max_queries ? group : max_queries;
         queries = rows * 16;
         products = queries + (at_once - 1) * rows * 4;
         sums = (products + at_once * warps * 4 + 15) / 16 * 16;
@@ -27,186 +27,229 @@ struct StepShared {
     }
 };
 
-// One block: lanes·4 columns of the state of one head. Thread (row group, lane) has four columns of the rows row group
-// + i·(row groups), at most 128 of them with 8 to a thread. quads: the rows of the state are aligned to four elements.
+__device__ __forceinline__ void add(float4& to, float f, float4 x) {
+    to.x = fmaf(f, x.x, to.x), to.y = fmaf(f, x.y, to.y), to.z = fmaf(f, x.z, to.z), to.w = fmaf(f, x.w, to.w);
+}
+
+// One block: lanes·4 columns of the state of one batch-head. Thread (row group, lane) has four columns of the rows row
+// group + i·(row groups), at most 128 of them with 8 to a thread. quads: the rows of the state are aligned to four
+// elements.
 template <int lanes, int R, bool quads>
-__global__ __launch_bounds__(R == 8 ? 256 : 128,
-                             R == 8 ? 3 : 4) void gated_one_token(const __grid_constant__ Call call) {
-    extern __shared__ __align__(16) unsigned char shared[];
-    constexpr int columns = lanes * 4, each = R > lanes ? R / lanes : 1;  // elements of a row of k to a thread
+struct OneToken {
+    static constexpr int columns = lanes * 4;
+
+    const Call& call;
     const int threads = blockDim.x, groups = threads / lanes, row_group = threadIdx.x / lanes,
               lane = threadIdx.x % lanes;
     const int warps = threads / 32, warp = threadIdx.x / 32, rows = R * groups;
-    const int wide = (call.dv + columns - 1) / columns, at_once = min(call.group, most_queries);
-    const bool delta = call.beta != nullptr, gated = call.g != nullptr;
-    const int head = static_cast<int>(blockIdx.x) / wide,
-              column = (static_cast<int>(blockIdx.x) - head * wide) * columns + lane * 4;
-    const int step = groups * call.dv;
-    float* state = call.state + (static_cast<int64_t>(head) * call.dk + row_group) * call.dv + column;  // of the thread
+    const int at_once;     // heads of queries whose sums go through shared memory together
+    int bh, column, b, h;  // of k, v and the state
+    int step;              // elements from one of the thread's rows of the state to the next
+    float* state;          // the thread's first
+    float4* row;           // shared memory, as StepShared has it
+    float *queries, *products, *sums;
 
-    float4 S[R];
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-        const bool there = row_group + i * groups < call.dk;
-        if constexpr (quads)
-            S[i] = there && column < call.dv ? __ldcs(reinterpret_cast<const float4*>(state + i * step))
-                                             : float4{0, 0, 0, 0};
-        else
-            S[i] = there ? quad_within(state - column + i * step, column, call.dv, false, Type::Float32)
-                         : float4{0, 0, 0, 0};
+    __device__ __forceinline__ OneToken(const Call& call, unsigned char* shared)
+        : call(call), at_once(min(call.group, max_queries)) {
+        const int wide = (call.dv + columns - 1) / columns;
+        bh = static_cast<int>(blockIdx.x) / wide,
+        column = (static_cast<int>(blockIdx.x) - bh * wide) * columns + lane * 4;
+        b = bh / call.heads, h = bh - b * call.heads;
+        step = groups * call.dv;
+        state = call.state + (static_cast<int64_t>(bh) * call.dk + row_group) * call.dv + column;
+        const StepShared place(rows, columns, call.group, warps);
+        row = reinterpret_cast<float4*>(shared);
+        queries = reinterpret_cast<float*>(shared + place.queries);
+        products = reinterpret_cast<float*>(shared + place.products);
+        sums = reinterpret_cast<float*>(shared + place.sums);
     }
-    const int b = head / call.heads, h = head - b * call.heads;
+    __device__ __forceinline__ int row_of(int i) const { return row_group + i * groups; }
+    __device__ __forceinline__ const char* query_at(int query) const {
+        return head_of(call.q, b, static_cast<int64_t>(h) * call.group + query);
+    }
 
-    uint32_t k_raw[each], q_raw[each];
-    float g_raw[each], beta = 1.0f;
-    {
-        const char *K = head_of(call.k, b, h), *Q = head_of(call.q, b, static_cast<int64_t>(h) * call.group);
+    __device__ __forceinline__ void load_state(float4 (&S)[R]) const {
 #pragma unroll
-        for (int e = 0; e < each; ++e) {
-            const int row = threadIdx.x + e * threads;
-            const bool there = row < call.dk;
-            k_raw[e] = there ? raw_element(K, row, call.type) : 0u;
-            q_raw[e] = there ? raw_element(Q, row, call.type) : 0u;
-            g_raw[e] =
-                gated && there ? call.g[static_cast<int64_t>(head) * call.gates + (call.gates > 1 ? row : 0)] : 0.0f;
+        for (int i = 0; i < R; ++i) {
+            const bool there = row_of(i) < call.dk;
+            if constexpr (quads)
+                S[i] = there && column < call.dv ? __ldcs(reinterpret_cast<const float4*>(state + i * step))
+                                                 : float4{0, 0, 0, 0};
+            else
+                S[i] = there ? quad_within(state - column + i * step, column, call.dv, false, Type::Float32)
+                             : float4{0, 0, 0, 0};
         }
     }
-    uint32_t others[most_queries - 1][each];
+    // S ← diag(a) S + k uᵀ, in registers and in memory.
+    __device__ __forceinline__ void advance_state(float4 (&S)[R], float4 u) const {
 #pragma unroll
-    for (int query = 1; query < most_queries; ++query) {
-        const char* Q = head_of(call.q, b, static_cast<int64_t>(h) * call.group + query);
-#pragma unroll
-        for (int e = 0; e < each; ++e) {
-            const int r = threadIdx.x + e * threads;
-            others[query - 1][e] = query < at_once && r < call.dk ? raw_element(Q, r, call.type) : 0u;
+        for (int i = 0; i < R; ++i) {
+            const float4 f = row[row_of(i)];
+            S[i] = {fmaf(f.z, S[i].x, f.w * u.x), fmaf(f.z, S[i].y, f.w * u.y), fmaf(f.z, S[i].z, f.w * u.z),
+                    fmaf(f.z, S[i].w, f.w * u.w)};
+            if (row_of(i) >= call.dk) continue;
+            if constexpr (!quads)
+                set_quad_within(state - column + i * step, column, call.dv, false, Type::Float32, S[i]);
+            else if (column < call.dv) __stcs(reinterpret_cast<float4*>(state + i * step), S[i]);
         }
     }
-    const RawQuad v_raw = raw_quad_within(head_of(call.v, b, h), column, call.dv, call.v.quads, call.type);
-    if (delta) beta = call.beta[head];
 
-    const StepShared place(rows, columns, call.group, warps);
-    float4* row = reinterpret_cast<float4*>(shared);
-    float *queries = reinterpret_cast<float*>(shared + place.queries),
-          *sums = reinterpret_cast<float*>(shared + place.sums);
-    float* products = reinterpret_cast<float*>(shared + place.products);
-    const auto sum_of_warp = [](float x) {
-        x = sum16(x);
-        return x + __shfl_xor_sync(0xFFFFFFFFu, x, 16);
-    };
-    // Sums over the row groups of a warp, the s-th of them.
-    const auto put_sum = [&](int s, float4 x) {
+    // The index-th sum over all rows of the state: each thread brings its own, a warp adds up those of its row groups
+    // ...
+    __device__ __forceinline__ void put_sum(int index, float4 x) const {
 #pragma unroll
         for (int other = lanes; other < 32; other *= 2) {
             x.x += __shfl_xor_sync(0xFFFFFFFFu, x.x, other), x.y += __shfl_xor_sync(0xFFFFFFFFu, x.y, other);
             x.z += __shfl_xor_sync(0xFFFFFFFFu, x.z, other), x.w += __shfl_xor_sync(0xFFFFFFFFu, x.w, other);
         }
-        if (threadIdx.x % 32 < lanes) *reinterpret_cast<float4*>(sums + (s * warps + warp) * columns + lane * 4) = x;
-    };
-    const auto total = [&](int s) {
+        if (threadIdx.x % 32 < lanes)
+            *reinterpret_cast<float4*>(sums + (index * warps + warp) * columns + lane * 4) = x;
+    }
+    // ... and behind a barrier this adds up those of the warps.
+    __device__ __forceinline__ float4 total(int index) const {
         float4 sum = {0, 0, 0, 0};
         for (int w = 0; w < warps; ++w) {
-            const float4 x = *reinterpret_cast<const float4*>(sums + (s * warps + w) * columns + lane * 4);
+            const float4 x = *reinterpret_cast<const float4*>(sums + (index * warps + w) * columns + lane * 4);
             sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
         }
         return sum;
-    };
-    const auto add = [](float4& to, float f, float4 x) {
-        to.x = fmaf(f, x.x, to.x), to.y = fmaf(f, x.y, to.y), to.z = fmaf(f, x.z, to.z), to.w = fmaf(f, x.w, to.w);
-    };
-
-    float a[each], k[each], kq = 0.0f;
-#pragma unroll
-    for (int e = 0; e < each; ++e) {
-        a[e] = gated ? expf(g_raw[e]) : 1.0f;
-        k[e] = value(k_raw[e], call.type);
-        const float q = value(q_raw[e], call.type);
-        const int r = threadIdx.x + e * threads;
-        if (r < rows) row[r] = {a[e] * k[e], a[e] * q, a[e], k[e]};
-        kq = fmaf(k[e], q, kq);
     }
-    kq = sum_of_warp(kq);
-    if (threadIdx.x % 32 == 0) products[warp] = kq;
+    // Sᵀ x for a query in shared memory.
+    __device__ __forceinline__ float4 times_state(const float4 (&S)[R], int query) const {
+        float4 sum = {0, 0, 0, 0};
 #pragma unroll
-    for (int query = 1; query < most_queries; ++query) {
-        if (query >= at_once) break;
-        float x = 0.0f;
+        for (int i = 0; i < R; ++i) add(sum, queries[query * rows + row_of(i)], S[i]);
+        return sum;
+    }
+    __device__ __forceinline__ void put_output(int query, float4 x) const {
+        char* O = head_of(call.o, b, static_cast<int64_t>(h) * call.group + query);
+        set_quad_within(O, column, call.dv, call.o.quads, call.type, times(call.scale, x));
+    }
+    // Queries for which shared memory had no room meet the new state.
+    __device__ __forceinline__ void further_queries(const float4 (&S)[R]) const {
+        for (int first = max_queries; first < call.group; first += max_queries - 1) {
+            const int count = min(call.group - first, max_queries - 1);
+            __syncthreads();
+            for (int query = 0; query < count; ++query) {
+                const char* Q = query_at(first + query);
+                for (int r = threadIdx.x; r < rows; r += threads)
+                    queries[query * rows + r] = r < call.dk ? element(Q, r, call.type) : 0.0f;
+            }
+            __syncthreads();
+            for (int query = 0; query < count; ++query) put_sum(query, times_state(S, query));
+            __syncthreads();
+            for (int query = row_group; query < count; query += groups) put_output(first + query, total(query));
+        }
+    }
+};
+
+// What the token brings, on its way from memory: of rows of k, q and g the thread's `each` elements threadIdx.x +
+// e·threads.
+template <int each>
+struct Arriving {
+    uint32_t k[each], q[each], others[max_queries - 1][each];  // others: the queries after the first
+    float g[each], beta = 1.0f;
+    RawQuad v;
+
+    template <class At>
+    __device__ __forceinline__ Arriving(const Call& call, const At& at) {
+        const char *K = head_of(call.k, at.b, at.h), *Q = at.query_at(0);
 #pragma unroll
         for (int e = 0; e < each; ++e) {
-            const int r = threadIdx.x + e * threads;
-            const float y = value(others[query - 1][e], call.type);
-            if (r < rows) queries[(query - 1) * rows + r] = a[e] * y;
-            x = fmaf(k[e], y, x);
+            const int r = threadIdx.x + e * at.threads;
+            const bool there = r < call.dk;
+            k[e] = there ? raw_element(K, r, call.type) : 0u;
+            q[e] = there ? raw_element(Q, r, call.type) : 0u;
+            g[e] = call.g != nullptr && there
+                       ? call.g[static_cast<int64_t>(at.bh) * call.gates + (call.gates > 1 ? r : 0)]
+                       : 0.0f;
         }
-        x = sum_of_warp(x);
-        if (threadIdx.x % 32 == 0) products[query * warps + warp] = x;
+#pragma unroll
+        for (int query = 1; query < max_queries; ++query) {
+            const char* more = at.query_at(query);
+#pragma unroll
+            for (int e = 0; e < each; ++e) {
+                const int r = threadIdx.x + e * at.threads;
+                others[query - 1][e] = query < at.at_once && r < call.dk ? raw_element(more, r, call.type) : 0u;
+            }
+        }
+        v = raw_quad_within(head_of(call.v, at.b, at.h), at.column, call.dv, call.v.quads, call.type);
+        if (call.beta != nullptr) beta = call.beta[at.bh];
     }
-    const float4 written = value(v_raw, call.type);
+
+    // To shared memory, with a = e^g; and k · q of every query.
+    template <class At>
+    __device__ __forceinline__ void share(const Call& call, const At& at) const {
+        float a[each], k_[each], kq = 0.0f;
+#pragma unroll
+        for (int e = 0; e < each; ++e) {
+            a[e] = call.g != nullptr ? expf(g[e]) : 1.0f;
+            k_[e] = value(k[e], call.type);
+            const float q_ = value(q[e], call.type);
+            const int r = threadIdx.x + e * at.threads;
+            if (r < at.rows) at.row[r] = {a[e] * k_[e], a[e] * q_, a[e], k_[e]};
+            kq = fmaf(k_[e], q_, kq);
+        }
+        kq = sum32(kq);
+        if (threadIdx.x % 32 == 0) at.products[at.warp] = kq;
+#pragma unroll
+        for (int query = 1; query < max_queries; ++query) {
+            if (query >= at.at_once) break;
+            float x = 0.0f;
+#pragma unroll
+            for (int e = 0; e < each; ++e) {
+                const int r = threadIdx.x + e * at.threads;
+                const float y = value(others[query - 1][e], call.type);
+                if (r < at.rows) at.queries[(query - 1) * at.rows + r] = a[e] * y;
+                x = fmaf(k_[e], y, x);
+            }
+            x = sum32(x);
+            if (threadIdx.x % 32 == 0) at.products[query * at.warps + at.warp] = x;
+        }
+    }
+};
+
+template <int lanes, int R, bool quads>
+__global__ __launch_bounds__(R == 8 ? 256 : 128,
+                             R == 8 ? 3 : 4) void gated_one_token(const __grid_constant__ Call call) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    constexpr int each = R > lanes ? R / lanes : 1;
+    const OneToken<lanes, R, quads> at(call, shared);
+    const bool delta = call.beta != nullptr;
+    float4 S[R];
+    at.load_state(S);
+    const Arriving<each> token(call, at);
+    token.share(call, at);
+    const float4 written = value(token.v, call.type);
     __syncthreads();
 
+    // What the old state has for a ⊙ k and for the queries a ⊙ q.
     float4 read = {0, 0, 0, 0}, out = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < R; ++i) {
-        const int r = row_group + i * groups;
-        const float4 f = row[r];
+        const float4 f = at.row[at.row_of(i)];
         add(read, f.x, S[i]);
         add(out, f.y, S[i]);
     }
-    put_sum(0, out);
-    if (delta) put_sum(at_once, read);
-    for (int query = 1; query < at_once; ++query) {
-        float4 sum = {0, 0, 0, 0};
-#pragma unroll
-        for (int i = 0; i < R; ++i) add(sum, queries[(query - 1) * rows + row_group + i * groups], S[i]);
-        put_sum(query, sum);
-    }
+    at.put_sum(0, out);
+    if (delta) at.put_sum(at.at_once, read);
+    for (int query = 1; query < at.at_once; ++query) at.put_sum(query, at.times_state(S, query - 1));
     __syncthreads();
 
     float4 u = written;
     if (delta) {
-        const float4 x = total(at_once);
-        u = {beta * (u.x - x.x), beta * (u.y - x.y), beta * (u.z - x.z), beta * (u.w - x.w)};
+        const float4 x = at.total(at.at_once);
+        u = {token.beta * (u.x - x.x), token.beta * (u.y - x.y), token.beta * (u.z - x.z), token.beta * (u.w - x.w)};
     }
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-        const int r = row_group + i * groups;
-        const float4 f = row[r];
-        S[i] = {fmaf(f.z, S[i].x, f.w * u.x), fmaf(f.z, S[i].y, f.w * u.y), fmaf(f.z, S[i].z, f.w * u.z),
-                fmaf(f.z, S[i].w, f.w * u.w)};
-        if (r >= call.dk) continue;
-        if constexpr (!quads) set_quad_within(state - column + i * step, column, call.dv, false, Type::Float32, S[i]);
-        else if (column < call.dv) __stcs(reinterpret_cast<float4*>(state + i * step), S[i]);
-    }
-    const auto put_output = [&](int query, float4 x) {
-        char* O = head_of(call.o, b, static_cast<int64_t>(h) * call.group + query);
-        set_quad_within(O, column, call.dv, call.o.quads, call.type,
-                        {call.scale * x.x, call.scale * x.y, call.scale * x.z, call.scale * x.w});
-    };
-    for (int query = row_group; query < at_once; query += groups) {
+    at.advance_state(S, u);
+    for (int query = at.row_group; query < at.at_once; query += at.groups) {
         float f = 0.0f;
-        for (int w = 0; w < warps; ++w) f += products[query * warps + w];
-        float4 x = total(query);
+        for (int w = 0; w < at.warps; ++w) f += at.products[query * at.warps + w];
+        float4 x = at.total(query);
         add(x, f, u);
-        put_output(query, x);
+        at.put_output(query, x);
     }
-    // Further queries meet the new state.
-    for (int first = most_queries; first < call.group; first += most_queries - 1) {
-        const int count = min(call.group - first, most_queries - 1);
-        __syncthreads();
-        for (int query = 0; query < count; ++query) {
-            const char* Q = head_of(call.q, b, static_cast<int64_t>(h) * call.group + first + query);
-            for (int r = threadIdx.x; r < rows; r += threads)
-                queries[query * rows + r] = r < call.dk ? element(Q, r, call.type) : 0.0f;
-        }
-        __syncthreads();
-        for (int query = 0; query < count; ++query) {
-            float4 sum = {0, 0, 0, 0};
-#pragma unroll
-            for (int i = 0; i < R; ++i) add(sum, queries[query * rows + row_group + i * groups], S[i]);
-            put_sum(query, sum);
-        }
-        __syncthreads();
-        for (int query = row_group; query < count; query += groups) put_output(first + query, total(query));
-    }
+    at.further_queries(S);
 }
 
 template <int lanes, int R>

@@ -21,9 +21,9 @@ struct Plan {
     int64_t each, parts, state, boundaries, states, rows, scores;
 
     explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), matrices(a.beta ? 3 : 0) {
-        constexpr int64_t least = 1024, all = 65536;
+        constexpr int64_t min_tokens = 1024, all = 65536;
         const auto balanced = static_cast<int64_t>(std::sqrt(16.0 * static_cast<double>(call.N)));
-        each = (std::max({least, balanced, all / std::max<int64_t>(call.all_heads, 1) / 2}) + 31) / 32 * 32;
+        each = (std::max({min_tokens, balanced, all / std::max<int64_t>(call.all_heads, 1) / 2}) + 31) / 32 * 32;
         parts = (call.N + each - 1) / each;
         const gated::Part p = part(0);
         const auto whole = [](int64_t floats) { return (floats + 3) / 4 * 4; };

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "gpu/gated/linear_attention.hpp"
+#include "gpu/calls/linear_attention.hpp"
 
 namespace causeway::gpu {
 

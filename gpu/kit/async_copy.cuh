@@ -29,5 +29,7 @@ template <int left>
 __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
+// The same for all copies of this thread, in groups or not.
+__device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 }  // namespace causeway::gpu

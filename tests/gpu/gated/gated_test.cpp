@@ -1,6 +1,6 @@
 // The gated and delta-rule family on the GPU against the recurrence in Float64.
 #include "tests/gpu/gated.hpp"
-#include "gpu/gated/linear_attention.hpp"
+#include "gpu/calls/linear_attention.hpp"
 #include "gpu/gated/parallel.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gated/recurrent.hpp"

@@ -1,11 +1,12 @@
 // The kernel for Hopper, and its launch.
 #include <algorithm>
 
-#include "gpu/gated/delta.cuh"
+#include "gpu/gated/delta.hpp"
+#include "gpu/gated/delta/kernel.cuh"
 #include "gpu/kit/launch.hpp"
 #include "gpu/kit/tensor_map.hpp"
 
-namespace causeway::gpu::gdr {
+namespace causeway::gpu::gated_delta {
 
 namespace {
 
@@ -18,7 +19,7 @@ void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
     const Maps maps = {map(a.q, heads, a.dk, a.q_stride), map(a.k, a.H, a.dk, a.k_stride),
                        map(a.v, a.H, a.dv, a.v_stride), map(a.o, heads, a.dv, a.o_stride)};
     Work work{};
-    work.chunks = p.bound.back(), work.parts = static_cast<uint32_t>(p.parts()),
+    work.chunks = p.bound.back(), work.splits = static_cast<uint32_t>(p.splits()),
     work.column_blocks = static_cast<uint32_t>(p.column_blocks);
     work.heads = static_cast<uint32_t>(heads), work.group = static_cast<uint32_t>(a.group);
     work.N = a.N, work.dk = a.dk, work.dv = a.dv, work.scale = a.scale;
@@ -29,9 +30,9 @@ void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
         check(cudaMemcpyAsync(a.workspace.data, a.state, bytes, cudaMemcpyDeviceToDevice, stream), "copying the state");
         work.initial = static_cast<const float*>(a.workspace.data);
     }
-    const auto blocks = static_cast<unsigned>(p.lines * p.column_blocks * p.parts());
-    launch(delta_rule<E, R, D, delta>, "launching delta_rule", blocks, 256 + 2 * D, Layout<R, D>::bytes, 1, false,
-           stream, maps, work);
+    const auto blocks = static_cast<unsigned>(p.batch_heads * p.column_blocks * p.splits());
+    launch(delta_rule<E, R, D, delta>, "launching delta_rule", blocks, threads<D>, shared_bytes<R, D>, 1, false, stream,
+           maps, work);
 }
 
 template <class E, bool delta>
@@ -55,4 +56,4 @@ void run_hopper(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
     run<__nv_bfloat16>(a, p, stream);
 }
 
-}  // namespace causeway::gpu::gdr
+}  // namespace causeway::gpu::gated_delta

@@ -1,4 +1,4 @@
-#include "gpu/gated/linear_attention.hpp"
+#include "gpu/calls/linear_attention.hpp"
 
 #include <algorithm>
 
@@ -42,10 +42,10 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
     Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
     const auto& n = c.sizes;
-    constexpr Index widest = 256;
+    constexpr Index max_width = 256;
     if (n.gates > 1) check_channels(o.mode);
-    if (n.dk > widest || n.dv > widest)
-        fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", widest, " on the GPU");
+    if (n.dk > max_width || n.dv > max_width)
+        fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", max_width, " on the GPU");
     GatedArgs& a = c.args;
     a.q = q.data(), a.k = k.data(), a.v = v.data();
     a.type = q.type();

@@ -1,0 +1,109 @@
+// The role of the auxiliary warpgroup: what needs no state, P and T of each chunk, a chunk or two ahead of the state
+// warpgroups.
+//
+//   T = (I + strict(diag(β) (K Kᵀ ⊙ Γ)))⁻¹ diag(β)   (inverse.cuh)      P = scale · Q Kᵀ ⊙ Γ   (scores.cuh)
+//
+// What keeps its four warps together is few: the products and one barrier. Between them the first warp has most of T
+// and least of P and A to make, the last one the other way round.
+#pragma once
+
+#include "gpu/gated/delta/inverse.cuh"
+#include "gpu/gated/delta/work.cuh"
+#include "gpu/kit/barriers.hpp"
+
+namespace causeway::gpu::gated_delta {
+
+template <class E, int R, int D, bool delta>
+struct Auxiliary {
+    const Pipelines<R, D>& pipes;
+    const Split& split;
+    const float scale;
+    const int warp, first_lane;
+    const Triangle<R, D> triangle{pipes.base};
+
+    // What lies above the diagonals of P, T and the inverses stays zero.
+    __device__ __forceinline__ void clear() const {
+        using S = Shared<R, D>;
+        const uint32_t thread = threadIdx.x - 128;
+        for (uint32_t at = pipes.p.at(0u) + 16 * thread; at < pipes.base + pipes.t.data_end; at += 16 * 128)
+            ptx::st_shared(at, {0, 0, 0, 0});
+        const uint32_t inverses = triangle.inverse(0), end = inverses + static_cast<uint32_t>(sizeof(S::inverse));
+        for (uint32_t at = inverses + 16 * thread; at < end; at += 16 * 128) ptx::st_shared(at, {0, 0, 0, 0});
+        ptx::named_barrier_sync(barriers::delta_auxiliary, barriers::warpgroup);
+    }
+
+    // K Kᵀ of the n-th chunk, queued; and A from it, into the buffer of that chunk.
+    __device__ __forceinline__ void queue_keys(float (&kk)[32], uint32_t n) const {
+        pipes.k.consumer_wait(n);
+        times_keys<E, R>(kk, pipes.k.at(n), pipes.k.at(n));
+    }
+    __device__ __forceinline__ void leave_keys(float (&kk)[32], uint32_t n, uint32_t buffer) const {
+        const int lane = ptx::laneid(), row = 16 * warp + lane / 4;
+        const uint32_t gates = pipes.gate.at(n);
+        pipes.gate.consumer_wait(n);
+        const float beta0 = ptx::ld_shared_f32(gates + beta_at(row)),
+                    beta1 = ptx::ld_shared_f32(gates + beta_at(row + 8));
+        ptx::wgmma_wait<0>();
+        ptx::hold(kk);
+        write_triangle(kk, gates, triangle.diagonal(warp), triangle.below(buffer), warp, lane, beta0, beta1);
+    }
+
+    template <bool with_outputs>
+    __device__ __forceinline__ void step(uint32_t c) const {
+        const uint32_t n_all = c - split.start, n_out = c - split.first,
+                       next = min(c + 1, split.last - 1) - split.start;  // made once more after the last
+        [[maybe_unused]] float kk[32], qk[32];
+        if constexpr (!delta && !with_outputs) {
+            // Nothing to make, but a buffer released before it is full would count for its turn before.
+            pipes.k.consumer_wait(n_all);
+            pipes.gate.consumer_wait(n_all);
+        }
+        if constexpr (with_outputs) {
+            pipes.q.consumer_wait(n_out);
+            pipes.k.consumer_wait(n_all);
+            times_keys<E, R>(qk, pipes.q.at(n_out), pipes.k.at(n_all));
+        }
+        const int lane = ptx::laneid();
+        const uint32_t gates = pipes.gate.at(n_all);
+        if constexpr (delta)
+            invert_diagonal(triangle.inverse(n_all) + warp * static_cast<uint32_t>(sizeof(HalfBlock)),
+                            triangle.diagonal(warp), lane);
+        if constexpr (with_outputs) {
+            ptx::wgmma_wait<0>();
+            ptx::hold(qk);
+            pipes.q.consumer_release(n_out, first_lane);
+        }
+        pipes.k.consumer_release(n_all, first_lane);
+        if constexpr (delta) {
+            ptx::named_barrier_sync(barriers::delta_auxiliary, barriers::warpgroup);
+            queue_keys(kk, next);
+        }
+        if constexpr (with_outputs) {
+            if constexpr (!delta) pipes.gate.consumer_wait(n_all);
+            pipes.p.producer_acquire(n_out);
+            write_scores<E>(qk, pipes.p.at(n_out), gates, scale, warp, lane);
+            pipes.p.producer_commit(n_out, first_lane);
+        }
+        if constexpr (delta) {
+            pipes.t.producer_acquire(n_all);
+            write_inverse<E>(pipes.t.at(n_all), gates, triangle.below(n_all), triangle.inverse(n_all), warp, lane);
+            pipes.t.producer_commit(n_all, first_lane);
+        }
+        ptx::mbarrier_arrive(pipes.gate.empty(n_all));
+        // Into the buffer that no warp reads any more, after the last chunk too.
+        if constexpr (delta) leave_keys(kk, next, n_all + 1);
+    }
+
+    __device__ __forceinline__ void run() const {
+        clear();
+        if constexpr (delta) {
+            float kk[32];
+            queue_keys(kk, 0);
+            leave_keys(kk, 0, 0);
+        }
+        for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);
+        for (uint32_t c = split.first; c < split.last; ++c) step<true>(c);
+    }
+};
+
+}  // namespace causeway::gpu::gated_delta

@@ -1,0 +1,57 @@
+// delta_rule, the kernel of the gated delta rule for Hopper: the README of this folder draws its roles and pipelines.
+#pragma once
+
+#include "gpu/gated/delta/auxiliary.cuh"
+#include "gpu/gated/delta/gates.cuh"
+#include "gpu/gated/delta/load.cuh"
+#include "gpu/gated/delta/state.cuh"
+#include "gpu/gated/delta/store.cuh"
+
+namespace causeway::gpu::gated_delta {
+
+// Registers of a thread after the warpgroups have traded them: 65536 for each block in all. With one state warpgroup
+// there are more for everyone.
+template <int D>
+struct Registers {
+    static constexpr int producers = D == 128 ? 24 : 48, auxiliary = D == 128 ? 104 : 200, state = D == 128 ? 192 : 240;
+};
+
+template <int D>
+constexpr unsigned threads = 256 + 2 * D;  // producers, auxiliary warpgroup, a state warpgroup for 64 columns of v
+
+template <class E, int R, int D, bool delta>
+__global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constant__ Maps maps,
+                                                            const __grid_constant__ Work work) {
+    using S = Shared<R, D>;
+    extern __shared__ uint8_t raw[];
+    const Pipelines<R, D> pipes(round_up_to_swizzle_atom(ptx::shared_address(raw)));
+    const int warpgroup = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        ptx::prefetch_tensor_map(maps.q), ptx::prefetch_tensor_map(maps.k), ptx::prefetch_tensor_map(maps.v),
+            ptx::prefetch_tensor_map(maps.o);
+        pipes.init();
+    }
+    Split split(work);
+    if (split.start > 0) {
+        float* sums =
+            reinterpret_cast<float*>(raw + (pipes.base - ptx::shared_address(raw)) + offsetof(S, sum_of_gates));
+        split.start = find_start(split.g, split.start, sums, S::warps);
+    }
+    __syncthreads();
+
+    if (warpgroup == 0) {
+        ptx::reg_dealloc<Registers<D>::producers>();
+        if (threadIdx.x == 0) load(pipes, maps, work, split);
+        else if (warp == 1) make_gates<R, D, delta>(pipes, work, split);
+        else if (lane == 0 && warp - 2u < S::state_warpgroups) store(pipes, maps, split, warp - 2);
+    } else if (warpgroup == 1) {
+        if constexpr (D == 128) ptx::reg_dealloc<Registers<D>::auxiliary>();
+        else ptx::reg_alloc<Registers<D>::auxiliary>();
+        Auxiliary<E, R, D, delta>{pipes, split, work.scale, warp, lane}.run();
+    } else {
+        ptx::reg_alloc<Registers<D>::state>();
+        StateWarpgroup<E, R, D, delta>(pipes, work, split).run();
+    }
+}
+
+}  // namespace causeway::gpu::gated_delta

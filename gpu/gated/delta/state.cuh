@@ -1,0 +1,244 @@
+// The role of a state warpgroup: 64 columns of v, whose part of the state stays in its registers.
+//
+//   U = T (V - diag(2^G) K S),   O = scale · diag(2^G) Q S + P U,   S ← 2^G_last S + Kᵀ diag(2^(G_last - G)) U
+//
+// Without the delta rule U = V. Everything is transposed: Sᵀ, Uᵀ and Oᵀ have their 64 columns of v as rows, so that the
+// accumulator of one product is, rounded, operand A of the next without a word between threads.
+#pragma once
+
+#include "gpu/gated/delta/layout.cuh"
+#include "gpu/gated/delta/work.cuh"
+#include "gpu/kit/barriers.hpp"
+#include "gpu/kit/pack.cuh"
+
+namespace causeway::gpu::gated_delta {
+
+// acc (+)= a · tileᵀ: 64 tokens as K, a the whole of operand A in registers.
+template <class E>
+__device__ __forceinline__ void times_tile(float (&acc)[32], const uint32_t (&a)[16], const ptx::TileDescriptor& tile,
+                                           bool add) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int ks = 0; ks < 4; ++ks)
+        ptx::wgmma_rs<E, 0>(acc, a[4 * ks], a[4 * ks + 1], a[4 * ks + 2], a[4 * ks + 3], tile + ks * 32, add || ks > 0);
+    ptx::wgmma_commit();
+}
+
+// This warp needs a tile of v no more, of which it has read the words x by ldmatrix_x4_trans, four at a time. An
+// arrival does not wait for loads on their way, and the next tile would overwrite what they read; so which lane arrives
+// must hang on what came. The comparison is there for that alone: whichever way it goes, one lane arrives.
+template <class P>
+__device__ __forceinline__ void release_read(const P& pipe, uint32_t n, const uint32_t (&x)[16]) {
+    // Any number would do. 0x7F81 is a NaN in BFloat16 and in Float16, so that this pair of them is hardly ever met,
+    // and nearly always it is the first lane that arrives.
+    constexpr uint32_t hardly_ever = 0x7F817F81;
+    const bool met = __any_sync(0xFFFFFFFF, (x[3] ^ x[7] ^ x[11] ^ x[15]) == hardly_ever);
+    if (threadIdx.x % 32 == (met ? 1 : 0)) ptx::mbarrier_arrive(pipe.empty(n));
+}
+
+template <class E, int R, int D, bool delta>
+struct StateWarpgroup {
+    using S = Shared<R, D>;
+    static constexpr bool take_turns = S::state_warpgroups == 2;
+
+    const Pipelines<R, D>& pipes;
+    const Work& work;
+    const Split& split;
+    const uint32_t mine;  // of the state warpgroups
+    const int warp, first_lane;
+    const typename Pipelines<R, D>::Out out;
+    float s[R / 2];       // Sᵀ, an accumulator of 64 by R
+    uint32_t sa[R / 4];   // the same as operand A
+    uint32_t packed[16];  // outputs of the chunk before
+
+    __device__ __forceinline__ StateWarpgroup(const Pipelines<R, D>& pipes, const Work& work, const Split& split)
+        : pipes(pipes),
+          work(work),
+          split(split),
+          mine(threadIdx.x / 128 - 2),
+          warp(threadIdx.x % 128 / 32),
+          first_lane(threadIdx.x % 32),
+          out(pipes.out(mine)) {}
+
+    // f(element of Sᵀ, where it is in a state in memory).
+    template <class F>
+    __device__ __forceinline__ void each_state(const F& f) {
+        const int64_t at = int64_t{split.kv_bh} * work.dk * work.dv;
+#pragma unroll
+        for (int i = 0; i < R / 2; ++i) {
+            const int of_v = split.column_block * D + 64 * mine + 16 * warp + first_lane / 4 + i % 4 / 2 * 8,
+                      of_k = 8 * (i / 4) + 2 * (first_lane % 4) + i % 2;
+            if (of_v < work.dv && of_k < work.dk) f(s[i], at + int64_t{of_k} * work.dv + of_v);
+        }
+    }
+    __device__ __forceinline__ void pack_state() {
+#pragma unroll
+        for (int i = 0; i < R / 4; ++i) sa[i] = pack(E{}, s[2 * i], s[2 * i + 1]);
+    }
+
+    // Queues acc = Sᵀ · rowsᵀ, rows: a tile of k or q.
+    __device__ __forceinline__ void times_state(float (&acc)[32], const ptx::TileDescriptor& rows) {
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int ks = 0; ks < R / 16; ++ks) {
+            ptx::wgmma_rs<E, 0>(acc, sa[4 * ks], sa[4 * ks + 1], sa[4 * ks + 2], sa[4 * ks + 3],
+                                rows + (ks / 4 * tile_bytes + ks % 4 * 32), ks > 0);
+        }
+        ptx::wgmma_commit();
+    }
+    // The outputs of chunk first + n, for the store.
+    __device__ __forceinline__ void leave(uint32_t n) {
+        out.producer_acquire(n);
+        const uint32_t to = out.at(n) + transposed_rows(warp, ptx::laneid());
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            ptx::stmatrix_x4_trans(to + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2],
+                                   packed[4 * j + 3]);
+        }
+        out.producer_commit(n, first_lane);
+    }
+    // va = Vᵀ, or with the delta rule (V - diag(2^G) K S)ᵀ, w the products K S.
+    __device__ __forceinline__ void read_values(uint32_t (&va)[16], uint32_t tile) {
+#pragma unroll
+        for (int i = 0; i < 16; i += 4)
+            ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), tile + i / 4 * 16 * 128);
+    }
+    __device__ __forceinline__ void read_values_minus(uint32_t (&va)[16], uint32_t tile, const float (&w)[32],
+                                                      uint32_t gates, int col) {
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            if (i % 4 == 0) ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), tile + i / 4 * 16 * 128);
+            const float2 up = ptx::ld_shared_f32x2(gates + from_start_at(8 * (i / 2) + col)), x = unpack(E{}, va[i]);
+            va[i] = pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
+        }
+    }
+    // o = scale · diag(2^G) Q S, from Q S.
+    __device__ __forceinline__ void scale_outputs(float (&o)[32], uint32_t gates, int col) {
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            const float2 up = ptx::ld_shared_f32x2(gates + from_start_at(8 * n + col));
+            const float x = work.scale * up.x, y = work.scale * up.y;
+            o[4 * n] *= x, o[4 * n + 1] *= y, o[4 * n + 2] *= x, o[4 * n + 3] *= y;
+        }
+    }
+    // ua = (diag(2^(G_last - G)) U)ᵀ, from U in Float32 or, without the delta rule, from V.
+    __device__ __forceinline__ void decay_written(uint32_t (&ua)[16], const float (&u)[32], const uint32_t (&va)[16],
+                                                  uint32_t gates, int col) {
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const float2 down = ptx::ld_shared_f32x2(gates + to_end_at(8 * (i / 2) + col));
+            float2 x = unpack(E{}, va[i]);
+            if constexpr (delta) x = {u[2 * i], u[2 * i + 1]};
+            ua[i] = pack(E{}, x.x * down.x, x.y * down.y);
+        }
+    }
+
+    // Queues K S and Q S, in this warpgroup's turn, and leaves the outputs of the chunk before in between.
+    template <bool with_outputs>
+    __device__ __forceinline__ void read_state(float (&w)[32], float (&o)[32], uint32_t c, uint32_t n_all,
+                                               uint32_t n_out) {
+        pipes.k.consumer_wait(n_all);
+        if constexpr (with_outputs) pipes.q.consumer_wait(n_out);
+        if constexpr (take_turns) ptx::named_barrier_sync(barriers::delta_turns + mine, 2 * barriers::warpgroup);
+        if constexpr (delta) times_state(w, ptx::TileDescriptor(pipes.k.at(n_all)));
+        if constexpr (with_outputs) {
+            if (c > split.first) leave(n_out - 1);
+            const ptx::TileDescriptor queries(pipes.q.at(n_out));
+            pipes.q.consumer_wait(n_out);
+            times_state(o, queries);
+        }
+        if constexpr (take_turns) ptx::named_barrier_arrive(barriers::delta_turns + 1 - mine, 2 * barriers::warpgroup);
+    }
+
+    template <bool with_outputs>
+    __device__ __forceinline__ void step(uint32_t c) {
+        const uint32_t n_all = c - split.start, n_out = c - split.first;
+        const int col = 2 * (ptx::laneid() % 4);
+        uint32_t va[16];
+        [[maybe_unused]] float w[32], o[32], u[32];
+        read_state<with_outputs>(w, o, c, n_all, n_out);
+        pipes.gate.consumer_wait(n_all);
+        pipes.v.consumer_wait(n_all);
+        const uint32_t gates = pipes.gate.at(n_all);
+        const uint32_t v_tile = pipes.v.at(n_all) + mine * tile_bytes + transposed_rows(warp, ptx::laneid());
+        if constexpr (delta) {
+            ptx::wgmma_wait<0>();
+            ptx::hold(w);
+            if constexpr (with_outputs) ptx::hold(o);
+            read_values_minus(va, v_tile, w, gates, col);
+            release_read(pipes.v, n_all, va);
+            const ptx::TileDescriptor inverse(pipes.t.at(n_all));
+            pipes.t.consumer_wait(n_all);
+            times_tile<E>(u, va, inverse, false);
+        } else {
+            read_values(va, v_tile);
+        }
+        const float all = ptx::ld_shared_f32(gates + from_start_at(chunk - 1));
+#pragma unroll
+        for (int i = 0; i < R / 2; ++i) s[i] *= all;
+        if constexpr (with_outputs) {
+            if constexpr (!delta) {
+                ptx::wgmma_wait<0>();
+                ptx::hold(o);
+            }
+            pipes.q.consumer_release(n_out, first_lane);
+            scale_outputs(o, gates, col);
+        }
+        if constexpr (delta) {
+            ptx::wgmma_wait<0>();
+            ptx::hold(u);
+            pipes.t.consumer_release(n_all, first_lane);
+#pragma unroll
+            for (int i = 0; i < 16; ++i) va[i] = pack(E{}, u[2 * i], u[2 * i + 1]);
+        }
+        uint32_t ua[16];
+        decay_written(ua, u, va, gates, col);
+        if constexpr (!delta) release_read(pipes.v, n_all, va);
+        ptx::mbarrier_arrive(pipes.gate.empty(n_all));
+        write_state(ua, n_all);
+        if constexpr (with_outputs) {
+            const ptx::TileDescriptor scores(pipes.p.at(n_out));
+            pipes.p.consumer_wait(n_out);
+            ptx::hold(o);
+            times_tile<E>(o, va, scores, true);
+        }
+        ptx::wgmma_wait<with_outputs ? 1 : 0>();
+        ptx::hold(s);
+        pipes.k.consumer_release(n_all, first_lane);
+        pack_state();
+        if constexpr (with_outputs) {
+            ptx::wgmma_wait<0>();
+            ptx::hold(o);
+            pipes.p.consumer_release(n_out, first_lane);
+#pragma unroll
+            for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, o[2 * i], o[2 * i + 1]);
+        }
+    }
+
+    // Queues Sᵀ += ua · K.
+    __device__ __forceinline__ void write_state(const uint32_t (&ua)[16], uint32_t n) {
+        const ptx::TileDescriptor keys(pipes.k.at(n), tile_bytes);
+        ptx::hold(s);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int ks = 0; ks < 4; ++ks)
+            ptx::wgmma_rs<E, 1>(s, ua[4 * ks], ua[4 * ks + 1], ua[4 * ks + 2], ua[4 * ks + 3], keys + ks * 16 * 128, 1);
+        ptx::wgmma_commit();
+    }
+
+    __device__ __forceinline__ void run() {
+#pragma unroll
+        for (int i = 0; i < R / 2; ++i) s[i] = 0.0f;
+        if (split.start == 0 && work.initial) each_state([&](float& x, int64_t at) { x = __ldg(work.initial + at); });
+        pack_state();
+        // The two state warpgroups take turns in queueing their products with the state, the first one first.
+        if (take_turns && mine == 1) ptx::named_barrier_arrive(barriers::delta_turns, 2 * barriers::warpgroup);
+        for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);
+        for (uint32_t c = split.first; c < split.last; ++c) step<true>(c);
+        if (split.last > split.first) leave(split.last - 1 - split.first);
+        if (split.last == work.chunks && work.final && split.h % work.group == 0)
+            each_state([&](float& x, int64_t at) { work.final[at] = x; });
+    }
+};
+
+}  // namespace causeway::gpu::gated_delta
