@@ -1,6 +1,6 @@
 # Writes the Lua files FILES (comma separated, relative to ROOT) into the C++ file OUT as string literals.
 string(REPLACE "," ";" FILES "${FILES}")
-set(text "// Made from the .lua files; see lua/embed.cmake.\n#include \"lua/embedded.hpp\"\n\nnamespace causeway::lua {\n\nconst EmbeddedFile embedded_files[] = {\n")
+set(text "// Made from the .lua files; see lua/embed.cmake.\n#include \"lua/shell/embedded.hpp\"\n\nnamespace causeway::lua {\n\nconst EmbeddedFile embedded_files[] = {\n")
 foreach(file ${FILES})
   file(READ ${ROOT}/${file} code)
   string(APPEND text "    {\"${file}\", R\"__lua__(${code})__lua__\"},\n")
