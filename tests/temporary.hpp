@@ -64,10 +64,11 @@ inline int run_command(const std::string& command) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// The command of a Python that has the modules, as in "numpy, safetensors"; "" where there is none. The one that comes
-// first is often not the one that the system's packages belong to.
+// The command of a Python that has the modules, as in "numpy, safetensors"; "" where there is none. ./lab test names
+// one in CAUSEWAY_PYTHON; of the others, the one that comes first is often not that of the system's packages.
 inline std::string python_with(const std::string& modules) {
-    for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    const char* named = std::getenv("CAUSEWAY_PYTHON");
+    for (const std::string python : {named ? named : "python3", "python3", "/usr/bin/python3"}) {
         if (run_command(python + " -c 'import " + modules + "'") == 0) return python;
     }
     return "";

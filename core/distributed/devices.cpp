@@ -15,7 +15,9 @@ DeviceEngine* entered_nccl() noexcept { return entered.get(); }
 
 DeviceEngine& nccl() {
     if (!entered)
-        fail("engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA)");
+        fail(
+            "engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA; "
+            "./lab build gpu builds it in)");
     return *entered;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""flash-linear-attention on the sizes of bench_lightning and bench_delta, for the tables of experiments/notes/gpu.md.
+"""flash-linear-attention on the sizes of bench_lightning and bench_delta, for the tables of docs/kernels/lightning.md.
 
 Optional: needs PyTorch with CUDA and flash-linear-attention (fla-core is enough); without them, it says so and ends. Times are medians
 between events, inputs larger than the cache; errors are of 1000 tokens (delta rules: 300) against the definition in Float64. fla has tokens before heads.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's scaled_dot_product_attention on the sizes of bench_flash, for the tables of experiments/notes/gpu/softmax.md.
+"""PyTorch's scaled_dot_product_attention on the sizes of bench_flash, for the tables of docs/kernels/softmax.md.
 
 Optional: needs PyTorch with CUDA; without it, it says so and ends. Times are medians of graph replays; every line is checked on one
 row against Float64.

@@ -131,7 +131,9 @@ namespace {
 
 template <const char* const* function>
 int no_gpu(lua_State*) {
-    fail(*function, ": no GPU: built without CUDA");
+    std::string why;
+    gpu_available(&why);
+    fail(*function, ": no GPU: ", why);
 }
 
 constexpr const char *time_name = "gpu_time", *rate_name = "gpu_copy_rate", *memory_name = "gpu_memory",

@@ -253,9 +253,9 @@ TEST_CASE("decoding names what it cannot use", "[tree]") {
     CHECK(message_of([&] { ring_decode(q, k, v, {.sizes = {2, 2}}); }) == "sizes: 4 keys together, expected 5 like k");
     CHECK(message_of([&] { ring_decode(q, k, v, {.sizes = {7, -2}}); }) == "sizes: -2, expected lengths of 0 or more");
     if (!distributed::entered_nccl())  // which core by itself never has
-        CHECK(
-            message_of([&] { tree_decode(q, k, v, {.engine = "nccl"}); }) ==
-            "engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA)");
+        CHECK(message_of([&] { tree_decode(q, k, v, {.engine = "nccl"}); }) ==
+              "engine: \"nccl\" is not built in, expected \"threads\" or \"mpi\" (this program was built without CUDA; "
+              "./lab build gpu builds it in)");
     CHECK(message_of([&] { tree_decode(q, k, v, {.engine = "thread"}); }).find("(did you mean \"threads\"?)") !=
           std::string::npos);
     CHECK(message_of([&] { tree_decode(q, k, v, {.topology = "rings"}); }).find("(did you mean \"ring\"?)") !=
