@@ -160,7 +160,8 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
     CHECK(lua("S = S:gpu() old = S:copy() linear_attention_step(t(q), t(k), t(v), S, {inplace = true, device = 'gpu'}) "
               "return S == old") == "false");
     CHECK(lua("grads = causal_linear_attention_grad(q:gpu(), k:gpu(), v:gpu(), G:gpu(), {decay = decay, device = "
-              "'cpu'}) return grads.dB:device(), type(grads.ddecay) == 'number' or grads.ddecay:device()") == "gpu cpu");
+              "'cpu'}) return grads.dB:device(), type(grads.ddecay) == 'number' or grads.ddecay:device()") ==
+          "gpu cpu");
     CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = beta:gpu()})")
               .find("log_decay: a number above 0") != std::string::npos);
     CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = (-abs(q)):gpu(), mode "
