@@ -18,7 +18,7 @@ struct Engine {
     int (*max_ranks)();  // of a measurement; throws Error where there are not two
     void (*measure)(int ranks, Index bytes, const Program&, Link&);
 };
-const Registry<Engine>& engines();
+const kit::Registry<Engine>& engines();
 
 // Of Engine, beside the measurement itself (measured_link.cpp).
 int max_mpi_ranks();

@@ -4,8 +4,8 @@
 
 namespace causeway::distributed {
 
-const Registry<TopologyForm>& topologies() {
-    static const Registry<TopologyForm> list(
+const kit::Registry<TopologyForm>& topologies() {
+    static const kit::Registry<TopologyForm> list(
         "topology", {{"auto", Topology::automatic, "the fewest for what is short", "the least for what is long"},
                      {"recursive-doubling", Topology::recursive_doubling, "lg p", "n lg p"},
                      {"halving-doubling", Topology::halving_doubling, "2 lg p", "2n (p-1)/p"},

@@ -14,7 +14,7 @@ struct TopologyForm {
     Topology topology;
     std::string rounds, elements;  // of n elements over p ranks, lg = log2; elements of the rank that sends most
 };
-const Registry<TopologyForm>& topologies();
+const kit::Registry<TopologyForm>& topologies();
 
 // The name of a topology.
 const std::string& name_of(Topology);
