@@ -28,6 +28,7 @@ using std::int64_t;
 
 namespace {
 
+using gpu::Buffer;  // not core's
 using Numbers = std::vector<double>;
 
 struct Problem {
