@@ -1,33 +1,32 @@
 #include "core/gated/registry.hpp"
 
-#include "core/base/parallel.hpp"
 #include "core/gated/chunkwise.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gated/recurrent.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway::gated {
 namespace {
 
-// f(head) for every head; the counts belong to one thread.
+// f(head) for every head; counts belong to one thread.
 template <class T, class F>
-void each_head(const Problem<T>& p, F&& f) {
-    if constexpr (std::is_same_v<T, Counted>)
-        for (Index h = 0; h < p.all_heads(); ++h) f(p.head(h));
-    else parallel_for(p.all_heads(), [&](Index h) { f(p.head(h)); });
+void each(const Problem<T>& p, F&& f) {
+    if constexpr (std::is_same_v<T, Counted>) each_head_in_turn(p, f);
+    else each_head(p, f);
 }
 
 template <class T>
 void run_recurrent(const Problem<T>& p) {
-    each_head(p, [](const auto& h) { recurrent(h); });
+    each(p, [](const auto& h) { recurrent(h); });
 }
 
 template <class T>
 void run_parallel(const Problem<T>& p) {
-    each_head(p, [](const auto& h) { parallel(h); });
+    each(p, [](const auto& h) { parallel(h); });
 }
 
 void count_chunkwise(const Problem<Counted>& p) {
-    each_head(p, [&](const auto& h) { chunkwise(h, p.chunk); });
+    each_head_in_turn(p, [&](const auto& h) { chunkwise(h, p.chunk); });
 }
 
 }  // namespace

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "core/base/parallel.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/gradient/recurrent.hpp"
+#include "core/kit/spread.hpp"
 
 namespace causeway::gradient {
 namespace {
 
 template <class T>
 void run_recurrent(const GradProblem<T>& p) {
-    parallel_for(p.in.all_heads(), [&](Index h) { recurrent(p.head(h)); });
+    each_head(p, [](const auto& h) { recurrent(h); });
 }
 
 // The sequence as one chunk.
@@ -24,7 +24,7 @@ void run_parallel(const GradProblem<T>& p) {
 
 template <class T>
 void run_standard(const SoftmaxGradProblem<T>& p) {
-    parallel_for(p.in.all_heads(), [&](Index h) { softmax_gradient(p.head(h)); });
+    each_head(p, [](const auto& h) { softmax_gradient(h); });
 }
 
 }  // namespace

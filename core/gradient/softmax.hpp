@@ -33,6 +33,8 @@ struct SoftmaxGradProblem {
     const T* dO = nullptr;
     T *dq = nullptr, *dk = nullptr, *dv = nullptr;
 
+    Index all_heads() const { return in.all_heads(); }
+
     SoftmaxGradHead<T> head(Index h) const {
         SoftmaxGradHead<T> out;
         out.in = in.head(h);

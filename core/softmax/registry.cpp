@@ -1,17 +1,12 @@
 #include "core/softmax/registry.hpp"
 
+#include "core/kit/spread.hpp"
 #include "core/softmax/flash.hpp"
 #include "core/softmax/forms.hpp"
 #include "core/softmax/standard.hpp"
 
 namespace causeway::softmax {
 namespace {
-
-// f(head) for one head after the other: the counts belong to one thread.
-template <class F>
-void each_head_in_turn(const Problem<Counted>& p, F&& f) {
-    for (Index h = 0; h < p.all_heads(); ++h) f(p.head(h));
-}
 
 void count_flash(const Problem<Counted>& p) {
     each_head_in_turn(p, [](const auto& h) { flash(h, default_tile, 0, h.rows); });

@@ -25,6 +25,7 @@ using std::int64_t;
 
 namespace {
 
+using gpu::Buffer;  // not core's
 using Problem = bench::LinearProblem;
 
 // Runs the method on poisoned outputs and compares; the worse of the errors of outputs and states, over heads the

@@ -32,9 +32,9 @@ void push_position(lua_State* L) {
     lua_pushliteral(L, "");
 }
 
-// The kinds of messages by message, in two tables: when the first has `remembered` of them it takes the place of the
-// second. [1], [2]: the tables; [3]: how many are in the first.
-constexpr const char* error_kinds = "causeway.error_kinds";
+// Tables of the registry: message -> the name of its kind, and under 1 how many they are. A full table takes the place
+// of the older one.
+constexpr const char *newer_kinds = "causeway.error_kinds", *older_kinds = "causeway.older_error_kinds";
 constexpr lua_Integer remembered = 64;
 
 constexpr std::size_t least_growth = std::size_t{256} << 20;
@@ -62,57 +62,46 @@ bool reclaim(lua_State* L, int arguments) {
 }
 
 void remember_kind(lua_State* L, ErrorKind kind) {
-    const int message = lua_gettop(L);
-    if (!luaL_getsubtable(L, LUA_REGISTRYINDEX, error_kinds)) {
-        for (lua_Integer i = 1; i <= 2; ++i) {
-            lua_newtable(L);
-            lua_rawseti(L, -2, i);
-        }
-        lua_pushinteger(L, 0);
-        lua_rawseti(L, -2, 3);
-    }
-    const int kinds = lua_gettop(L);
-    lua_rawgeti(L, kinds, 3);
-    lua_Integer count = lua_tointeger(L, -1);
+    const int message = lua_gettop(L), kinds = message + 1;
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, newer_kinds);
     lua_rawgeti(L, kinds, 1);
+    lua_Integer count = lua_tointeger(L, -1);
+    lua_settop(L, kinds);
     if (count == remembered) {
-        lua_rawseti(L, kinds, 2);
+        lua_setfield(L, LUA_REGISTRYINDEX, older_kinds);
         lua_newtable(L);
-        lua_pushvalue(L, -1);
-        lua_rawseti(L, kinds, 1);
+        lua_pushvalue(L, kinds);
+        lua_setfield(L, LUA_REGISTRYINDEX, newer_kinds);
         count = 0;
     }
     lua_pushvalue(L, message);
-    const bool is_new = lua_rawget(L, -2) == LUA_TNIL;
-    lua_pop(L, 1);
+    if (lua_rawget(L, kinds) == LUA_TNIL) ++count;
     lua_pushvalue(L, message);
     lua_pushstring(L, text_of(kind));
-    lua_rawset(L, -3);
-    lua_pushinteger(L, count + (is_new ? 1 : 0));
-    lua_rawseti(L, kinds, 3);
+    lua_rawset(L, kinds);
+    lua_pushinteger(L, count);
+    lua_rawseti(L, kinds, 1);
     lua_settop(L, message);
 }
 
 int error_kind(lua_State* L) {
     lua_settop(L, 1);
+    if (lua_type(L, 1) == LUA_TSTRING) {
+        // The one error that Lua raises itself and that is not about the code.
+        if (lua_tostring(L, 1) == std::string_view("not enough memory"))
+            return lua_pushstring(L, text_of(ErrorKind::out_of_memory)), 1;
+        for (const char* kinds : {newer_kinds, older_kinds}) {
+            if (lua_getfield(L, LUA_REGISTRYINDEX, kinds) != LUA_TTABLE) continue;
+            lua_pushvalue(L, 1);
+            if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+        }
+    }
     lua_pushnil(L);
-    if (lua_type(L, 1) != LUA_TSTRING) return 1;
-    // The one error that Lua raises itself and that is not about the code.
-    if (lua_tostring(L, 1) == std::string_view("not enough memory")) {
-        lua_pushstring(L, text_of(ErrorKind::out_of_memory));
-        return 1;
-    }
-    if (lua_getfield(L, LUA_REGISTRYINDEX, error_kinds) != LUA_TTABLE) return 1;
-    for (lua_Integer i = 1; i <= 2; ++i) {
-        lua_settop(L, 3);
-        lua_rawgeti(L, 3, i);
-        lua_pushvalue(L, 1);
-        if (lua_rawget(L, -2) != LUA_TNIL) return 1;
-    }
     return 1;
 }
 
 void raise(lua_State* L, const std::string& message, ErrorKind kind) {
+    luaL_checkstack(L, LUA_MINSTACK, nullptr);
     push_position(L);
     lua_pushlstring(L, message.data(), message.size());
     lua_concat(L, 2);
