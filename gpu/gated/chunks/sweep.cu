@@ -24,7 +24,7 @@ struct Values {
     RawQuad v[C / 16];
     float beta[C / 16];
 
-    __device__ __forceinline__ void load(const Call& call, const SweepPlace& at, int64_t start, int n) {
+    __device__ __forceinline__ void load(const Call& call, SweepPlace at, int64_t start, int n) {
         const char* V = head_of(call.v, at.b, at.h) + start * call.v.token;
 #pragma unroll
         for (int i = 0; i < C / 16; ++i) {
@@ -40,7 +40,7 @@ struct Values {
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void read_state(float4 (&x)[C / 16], const float (&S)[DK / 16][4], const float* X, float* W,
                                            const float* U, const float* lower, const float (&e)[C / 16],
-                                           const Values<C>& values, bool keys, const SweepPlace& at, Type type) {
+                                           const Values<C>& values, bool keys, SweepPlace at, Type type) {
     constexpr int blocks = C / 16;
 #pragma unroll 1
     for (int i = 0; i < blocks; ++i)
@@ -61,7 +61,7 @@ __device__ __forceinline__ void read_state(float4 (&x)[C / 16], const float (&S)
 // What the tokens write, U = V or diag(β) Y with Y = x, for the products with it; Y to memory where it is wanted.
 template <int C, bool record>
 __device__ __forceinline__ void write_values(float* U, float4 (&x)[C / 16], const Values<C>& values, const Part& p,
-                                             const SweepPlace& at, int chunk) {
+                                             SweepPlace at, int chunk) {
     const Call& call = p.call;
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     __syncwarp();
@@ -80,8 +80,8 @@ __device__ __forceinline__ void write_values(float* U, float4 (&x)[C / 16], cons
 
 // scale · x to the rows of head `query` of those that share the keys.
 template <int C>
-__device__ __forceinline__ void write_outputs(const float4 (&x)[C / 16], const Call& call, const SweepPlace& at,
-                                              int query, int64_t start, int n) {
+__device__ __forceinline__ void write_outputs(const float4 (&x)[C / 16], const Call& call, SweepPlace at, int query,
+                                              int64_t start, int n) {
     char* O = head_of(call.o, at.b, at.h * call.group + query) + start * call.o.token;
 #pragma unroll
     for (int i = 0; i < C / 16; ++i) {
@@ -94,7 +94,7 @@ __device__ __forceinline__ void write_outputs(const float4 (&x)[C / 16], const C
 // S ← e_last ⊙ S + (w ⊙ K)ᵀ U. U is changed where there is a gate per head.
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void advance_state(float (&S)[DK / 16][4], SweepShared<DK, C, gates>& s, float* U,
-                                              const float (&w)[C / 16], float last, const SweepPlace& at) {
+                                              const float (&w)[C / 16], float last, SweepPlace at) {
     if constexpr (gates == Gates::head) {
         __syncwarp();
 #pragma unroll

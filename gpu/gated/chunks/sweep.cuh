@@ -33,7 +33,7 @@ __device__ __forceinline__ int tokens_of(const Part& p, int chunk) {
 // Starts the copy of a tile of k (item 0) or of the item-th of its heads of q, and, with a gate per channel, of the log
 // gates of a tile of k.
 template <int DK, int C, Gates gates>
-__device__ __forceinline__ void stage_item(float4* rows, float4* decay, const Part& p, const SweepPlace& at, int chunk,
+__device__ __forceinline__ void stage_item(float4* rows, float4* decay, const Part& p, SweepPlace at, int chunk,
                                            int item) {
     const Call& call = p.call;
     const int n = tokens_of<C>(p, chunk);
@@ -101,11 +101,12 @@ __device__ __forceinline__ void head_gates(float (&e)[C / 16], float (&w)[C / 16
 // [C][DK].
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void decay_state(float (&S)[DK / 16][4], float last, const float* channel_e, int rg) {
-    if constexpr (gates == Gates::none) return;
+    if constexpr (gates != Gates::none) {
 #pragma unroll
-    for (int i = 0; i < DK / 16; ++i) {
-        const float f = gates == Gates::channel ? channel_e[(C - 1) * DK + i / 4 * 64 + rg * 4 + i % 4] : last;
-        S[i][0] *= f, S[i][1] *= f, S[i][2] *= f, S[i][3] *= f;
+        for (int i = 0; i < DK / 16; ++i) {
+            const float f = gates == Gates::channel ? channel_e[(C - 1) * DK + i / 4 * 64 + rg * 4 + i % 4] : last;
+            S[i][0] *= f, S[i][1] *= f, S[i][2] *= f, S[i][3] *= f;
+        }
     }
 }
 

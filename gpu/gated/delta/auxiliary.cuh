@@ -15,8 +15,8 @@ namespace causeway::gpu::gated_delta {
 
 template <class E, int R, int D, bool delta>
 struct Auxiliary {
-    const Pipelines<R, D>& pipes;
-    const Split& split;
+    const Pipelines<R, D> pipes;
+    const Split split;
     const float scale;
     const int warp, first_lane;
     const Triangle<R, D> triangle{pipes.base};

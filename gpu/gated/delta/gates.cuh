@@ -44,7 +44,7 @@ __device__ __forceinline__ void sum_up(float (&sum)[2], int lane) {
 
 // A lane has the tokens lane and 32 + lane. The gates of the next chunk are on their way while these are worked on.
 template <int R, int D, bool delta>
-__device__ __forceinline__ void make_gates(const Pipelines<R, D>& pipes, const Work& work, const Split& split) {
+__device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& work, Split split) {
     const int lane = threadIdx.x % 32;
     const float *g = split.g, *beta = delta ? work.beta + split.kv_bh * work.N : nullptr;
     float x[2], y[2];  // log gates and β, 0 past the end

@@ -18,8 +18,7 @@ __device__ __forceinline__ void load_tile(const P& pipe, uint32_t n, const CUten
 
 // k and v of every chunk of the walk, q where there are outputs. What no other block reads leaves L2 first.
 template <int R, int D>
-__device__ __forceinline__ void load(const Pipelines<R, D>& pipes, const Maps& maps, const Work& work,
-                                     const Split& split) {
+__device__ __forceinline__ void load(Pipelines<R, D> pipes, const Maps& maps, const Work& work, Split split) {
     const auto policy = [](bool read_again) { return read_again ? ptx::evict_normal : ptx::evict_first; };
     const uint64_t k_policy = policy(work.column_blocks * work.group > 1);
     for (uint32_t c = split.start; c < split.last; ++c) {

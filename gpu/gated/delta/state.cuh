@@ -41,9 +41,9 @@ struct StateWarpgroup {
     using S = Shared<R, D>;
     static constexpr bool take_turns = S::state_warpgroups == 2;
 
-    const Pipelines<R, D>& pipes;
+    const Pipelines<R, D> pipes;
     const Work& work;
-    const Split& split;
+    const Split split;
     const uint32_t mine;  // of the state warpgroups
     const int warp, first_lane;
     const typename Pipelines<R, D>::Out out;
@@ -51,7 +51,7 @@ struct StateWarpgroup {
     uint32_t sa[R / 4];   // the same as operand A
     uint32_t packed[16];  // outputs of the chunk before
 
-    __device__ __forceinline__ StateWarpgroup(const Pipelines<R, D>& pipes, const Work& work, const Split& split)
+    __device__ __forceinline__ StateWarpgroup(Pipelines<R, D> pipes, const Work& work, Split split)
         : pipes(pipes),
           work(work),
           split(split),

@@ -7,8 +7,7 @@
 namespace causeway::gpu::gated_delta {
 
 template <int R, int D>
-__device__ __forceinline__ void store(const Pipelines<R, D>& pipes, const Maps& maps, const Split& split,
-                                      uint32_t warpgroup) {
+__device__ __forceinline__ void store(Pipelines<R, D> pipes, const Maps& maps, Split split, uint32_t warpgroup) {
     const auto out = pipes.out(warpgroup);
     for (uint32_t c = split.first; c < split.last; ++c) {
         out.consumer_wait(c - split.first);

@@ -43,7 +43,7 @@ struct BackwardShared {
 // dU = (w ⊙ K) E, E the gradient of the state after the chunk; then E ← e_last ⊙ E. U: room.
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void meet_keys(float4 (&dU)[C / 16], float (&E)[DK / 16][4], BackwardShared<DK, C, gates>& s,
-                                          float* U, const float (&w)[C / 16], float last, const SweepPlace& at) {
+                                          float* U, const float (&w)[C / 16], float last, SweepPlace at) {
 #pragma unroll 1
     for (int i = 0; i < C / 16; ++i) {
         *reinterpret_cast<float4*>(U + at.mine(i)) =
@@ -59,7 +59,7 @@ __device__ __forceinline__ void meet_keys(float4 (&dU)[C / 16], float (&E)[DK / 
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void meet_outputs(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const float4 (&D)[C / 16],
                                              const float* A, const float* Q, float* U, const float (&e)[C / 16],
-                                             const SweepPlace& at) {
+                                             SweepPlace at) {
 #pragma unroll
     for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(U + at.mine(i)) = D[i];
     __syncwarp();
@@ -78,7 +78,7 @@ __device__ __forceinline__ void meet_outputs(float4 (&dU)[C / 16], float (&E)[DK
 template <int DK, int C>
 __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const BackwardPart& x,
                                              const float* inverse, const float* K, float* U, const float (&e)[C / 16],
-                                             const SweepPlace& at, int chunk, int64_t start, int n) {
+                                             SweepPlace at, int chunk, int64_t start, int n) {
     const Call& call = x.part.call;
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     float4 dV[C / 16];
