@@ -24,8 +24,23 @@ local lengths = options.quick and { 128, 256, 512 } or { 128, 256, 512, 1024, 20
 local started = clock()
 local page = {}                 -- the parts of the HTML page, in the order in which they are told
 
+-- Each line of the text in lines no wider than the terminal, broken at blanks.
+local function fitted(text)
+  local room = math.min((terminal_size()), 100)
+  local lines = {}
+  for paragraph in (text .. "\n"):gmatch("(.-)\n") do
+    local line = ""
+    for word in paragraph:gmatch("%S+") do
+      if line ~= "" and utf8.len(line) + 1 + utf8.len(word) > room then lines[#lines + 1], line = line, "" end
+      line = line == "" and word or line .. " " .. word
+    end
+    lines[#lines + 1] = line
+  end
+  return table.concat(lines, "\n")
+end
+
 local function tell(text)
-  print(text)
+  print(fitted(text))
   page[#page + 1] = text
 end
 
@@ -55,9 +70,9 @@ for _, layer in pairs(layers) do
 end
 local heads, width = layers[4].q:size(2), layers[4].q:size(4)
 tell(string.format(
-  "q, k and v come from layers 1 and 4 of a Llama of 4.7 million parameters that has read\n%d bytes of the New "
-    .. "Testament: %d heads, width %d. Softmax attention is replaced by its linear\nform: O = (B Cᵀ ⊙ M) V with B = "
-    .. "elu(q) + 1, C = elu(k) + 1 and M the causal mask.",
+  "q, k and v come from layers 1 and 4 of a Llama of 4.7 million parameters that has read %d bytes of the New "
+    .. "Testament: %d heads, width %d. Softmax attention is replaced by its linear form: O = (B Cᵀ ⊙ M) V "
+    .. "with B = elu(q) + 1, C = elu(k) + 1 and M the causal mask.",
   tokens, heads, width))
 local first = 48
 local function rows(x) return f64(x(1, 1, { 1, first }, ":")) end
@@ -71,8 +86,8 @@ show(heatmap(causal, { xlabel = "attended token j", ylabel = "token i" }))
 
 -- ── 2 ──
 heading("2. Is every method right?")
-tell("Each method computes the same sum in another order. The largest error of its Float32 result beside\nthe "
-  .. "definition in Float64, relative to the largest entry, over both layers; with a decay mask\nγ^(i-j) (RetNet's γ "
+tell("Each method computes the same sum in another order. The largest error of its Float32 result beside the "
+  .. "definition in Float64, relative to the largest entry, over both layers; with a decay mask γ^(i-j) (RetNet's γ "
   .. "for each head), divided by the row sums, and with both:")
 local decay = retnet_decay(heads)
 local settings = {
@@ -127,7 +142,7 @@ end
 heading("3. How does the time grow with the length?")
 tell(string.format("The same tokens, cropped and repeated to N = %d … %d, layer 4, %d heads, r = d = %d, %d "
   .. "thread%s.\nAdding up N² products grows with exponent 2; carrying a state of r·d numbers along, with exponent "
-  .. "1;\nhalving again and again, a little above 1.",
+  .. "1; halving again and again, a little above 1.",
   lengths[1], lengths[#lengths], heads, width, threads(), threads() == 1 and "" or "s"))
 local names = {}
 for i, method in ipairs(methods_here) do names[i] = method.name end
@@ -202,7 +217,7 @@ show(curve)
 heading("4. What is left behind")
 if not no_pictures then curve:save(options.save .. "/time.svg") end
 report({ title = "A tour of causal linear attention", save = file .. ".html", table.unpack(page) })
-print(string.format("%s.csv, %s.json   every row, with machine, versions and seed\n%s/time.svg, %s.html", file, file,
+print(string.format("%s.csv, .json: every row, with machine, versions and seed\n%s/time.svg, %s.html", file,
   options.save, file))
 print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().",
   tostring(machine()), clock() - started))

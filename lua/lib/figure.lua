@@ -80,10 +80,20 @@ local function draw(self, kind)
   return output
 end
 
+-- The text without lines at its ends that show nothing; colours make them longer than they look.
+local function without_blank_ends(text)
+  local lines, first, last = {}, nil, 0
+  for line in (text:gsub("[ \f]+\n", "\n") .. "\n"):gmatch("(.-)\n") do
+    lines[#lines + 1] = line
+    if line:gsub("\27%[[%d;]*m", ""):find("[^%s\f]") then first, last = first or #lines, #lines end
+  end
+  local shown = table.concat(lines, "\n", first or 1, last):gsub("^\f+", ""):gsub("%s+$", "")
+  return shown:find("\27", 1, true) and shown .. "\27[0m" or shown
+end
+
 --- The picture as lines of text, as wide as the terminal.
 function Figure:text()
-  local text = self.draw_text and self:draw_text() or draw(self, "text")
-  text = text:gsub("[ \f]+\n", "\n"):gsub("^[\n\f]+", ""):gsub("%s+$", "")
+  local text = without_blank_ends(self.draw_text and self:draw_text() or draw(self, "text"))
   -- gnuplot has no place for the text of the vertical axis here.
   return self.ylabel and " " .. tostring(self.ylabel):gsub("[\0-\31\127]", " ") .. "\n" .. text or text
 end
