@@ -32,8 +32,8 @@ __device__ __forceinline__ void mma_m16n16k16(float (&d)[8], const uint32_t (&a)
 
 // ---- Operands of either 16-bit type, Float32 sums ----
 
-// d[16×8] += a[16×16] b[16×8]. Of a, a lane has the pairs from [g][c], [g + 8][c], [g][c + 8], [g + 8][c + 8], of b those
-// down column g from rows c and c + 8.
+// d[16×8] += a[16×16] b[16×8]. Of a, a lane has the pairs from [g][c], [g + 8][c], [g][c + 8], [g + 8][c + 8], of b
+// those down column g from rows c and c + 8.
 template <class E>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if constexpr (std::is_same_v<E, __half>) {

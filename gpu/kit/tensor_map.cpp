@@ -55,8 +55,8 @@ CUtensorMap tensor_map(const void* data, Type type, std::int64_t B, std::int64_t
                                    steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code != CUDA_SUCCESS)
-        fail("gpu: describing a tensor of ", B, "×", H, "×", N, "×", width,
-             " to TMA failed with driver error ", int(code));
+        fail("gpu: describing a tensor of ", B, "×", H, "×", N, "×", width, " to TMA failed with driver error ",
+             int(code));
     return map;
 }
 

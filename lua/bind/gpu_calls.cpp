@@ -9,8 +9,8 @@
 
 #include "core/base/text.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/features/low_rank.hpp"
 #include "gpu/calls/linear_attention.hpp"
+#include "gpu/features/low_rank.hpp"
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/softmax_attention_grad.hpp"
