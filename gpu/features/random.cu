@@ -117,40 +117,27 @@ constexpr int tile = 128, depth = 16, product_threads = 256;
 // What a pass over the products leaves.
 enum class Pass { features, largest };
 
-// Where a block of 128 rows by 64 or 128 directions of a head is, and what a thread has of it: rows 4y ... 4y + 3 and
-// 64 more, directions 4x ... likewise.
-template <int halves>
-struct ProductBlock {
-    static constexpr int width = 64 * halves, S = 4 * halves;
-    int x = threadIdx.x % 16, y = threadIdx.x / 16, column0;
-    int32_t row0, at, bh, side;
-
-    __device__ __forceinline__ ProductBlock(const Call& c, int directions) {
-        const uint32_t across = (directions + width - 1) / width, down = (c.N + tile - 1) / tile;
-        column0 = static_cast<int>(blockIdx.x % across) * width;
-        row0 = static_cast<int32_t>(blockIdx.x / across % down) * tile;
-        at = static_cast<int32_t>(blockIdx.x / across / down);
-        bh = at % c.batch_heads, side = at / c.batch_heads;
-    }
-    __device__ __forceinline__ int column(int s) const { return column0 + 64 * (s / 4) + 4 * x + s % 4; }
-    __device__ __forceinline__ int32_t row(int r) const { return row0 + 64 * (r / 4) + 4 * y + r % 4; }
-};
-
-// sum[r][s] += x of row r · direction of column s.
-template <class E, int halves>
-__device__ __forceinline__ void multiply(float (&sum)[8][4 * halves], const Call& c, const Gathered& g,
-                                         const ProductBlock<halves>& block) {
-    constexpr int S = 4 * halves;
+// One block: 128 rows by 64 or 128 directions of a head, 8 × 4 or 8 × 8 to a thread: rows 4y ... 4y + 3 and 64 more,
+// directions 4x ... likewise.
+template <class E, class F, Map map, Pass pass, int halves>
+__global__ __launch_bounds__(product_threads, 2) void product_kernel(const __grid_constant__ Call c,
+                                                                     const __grid_constant__ Gathered g) {
+    constexpr int width = 64 * halves, S = 4 * halves;
     __shared__ __align__(16) float xs[depth][tile + 4], ws[depth][tile + 4];
-    const int x = block.x, y = block.y;
-    const float* omega = g.omega + int64_t{block.bh} * g.directions * c.d;
+    const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    const uint32_t across = (g.directions + width - 1) / width, down = (c.N + tile - 1) / tile;
+    const int column0 = static_cast<int>(blockIdx.x % across) * width;
+    const int32_t row0 = static_cast<int32_t>(blockIdx.x / across % down) * tile,
+                  at = static_cast<int32_t>(blockIdx.x / across / down);
+    const int32_t bh = at % c.batch_heads, side = at / c.batch_heads;
+    const float* omega = g.omega + int64_t{bh} * g.directions * c.d;
     const int i = threadIdx.x % tile,
               e = threadIdx.x / tile * 8;  // the row and columns of both tiles that this thread brings
-    const E* from = row_of_x<E>(c, block.side, block.bh, min(block.row0 + i, c.N - 1));
-    const float* direction = omega + int64_t{min(block.column0 + i, g.directions - 1)} * c.d;
-    float x_next[8], w_next[8];
+    const E* from = row_of_x<E>(c, side, bh, min(row0 + i, c.N - 1));
+    const float* direction = omega + int64_t{min(column0 + i, g.directions - 1)} * c.d;
+    float x_next[8], w_next[8], sum[8][S] = {};
     const auto fetch = [&](int e0) {
-        load_side_by_side(x_next, from, e0 + e, c.d, c.x_pieces[block.side]);
+        load_side_by_side(x_next, from, e0 + e, c.d, c.x_pieces[side]);
         load_side_by_side(w_next, direction, e0 + e, c.d, c.d % 4 == 0 ? 16 : 4);
     };
     fetch(0);
@@ -176,108 +163,75 @@ __device__ __forceinline__ void multiply(float (&sum)[8][4 * halves], const Call
             }
         }
     }
-}
-
-// One row's cosines and sines.
-template <class F, int halves>
-__device__ __forceinline__ void store_rfa(F* phi, const float (&sum)[4 * halves], const Call& c, const Gathered& g,
-                                          const ProductBlock<halves>& block, float factor) {
-    const int pieces = c.phi_pieces[block.side], pieces_of_sines = g.directions % 4 == 0 ? pieces : 2;
-#pragma unroll
-    for (int s = 0; s < 4 * halves; s += 4) {
-        float sine[4], cosine[4];
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-            sine_cosine(sum[s + n], sine[n], cosine[n]);
-            sine[n] *= factor, cosine[n] *= factor;
-        }
-        store_side_by_side(phi, block.column(s), g.directions, pieces, cosine);
-        store_side_by_side(phi + g.directions, block.column(s), g.directions, pieces_of_sines, sine);
+    const auto column = [&](int s) { return column0 + 64 * (s / 4) + 4 * x + s % 4; };
+    const float log_root = logf(static_cast<float>(g.directions)) / 2;  // of √m; for rfa_features m is r / 2
+    float shift = 0;
+    if constexpr (pass == Pass::features && map != Map::favor_rows) {
+        const float own = from_ordered(g.highest[bh]),
+                    other = c.sides > 1 ? from_ordered(g.highest[c.batch_heads + bh]) : own;
+        if (g.stabilised) shift = (own - other) / (map == Map::rfa ? 4.0f : 2.0f) * (side == 0 ? 1.0f : -1.0f);
     }
-}
-
-// One row's exp(product - less).
-template <class F, int halves>
-__device__ __forceinline__ void store_favor(F* phi, const float (&sum)[4 * halves], const Call& c, const Gathered& g,
-                                            const ProductBlock<halves>& block, float less) {
-#pragma unroll
-    for (int s = 0; s < 4 * halves; s += 4) {
-        float feature[4];
-#pragma unroll
-        for (int n = 0; n < 4; ++n) feature[n] = expf(sum[s + n] - less);
-        store_side_by_side(phi, block.column(s), g.directions, c.phi_pieces[block.side], feature);
-    }
-}
-
-// The largest product of every row, and the largest exponent of the head.
-template <int halves>
-__device__ __forceinline__ void gather_largest(const float (&sum)[8][4 * halves], const Call& c, const Gathered& g,
-                                               const ProductBlock<halves>& block, float log_root) {
+    if constexpr (pass == Pass::features && map == Map::favor_rows)
+        shift = from_ordered(g.highest[(c.sides - 1) * c.batch_heads + bh]);
     float highest = lowest;
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
-        const int32_t row = block.row(r);
+        const int32_t row = row0 + 64 * (r / 4) + 4 * y + r % 4;
         const bool real = row < c.N;
-        const int64_t index = int64_t{block.at} * c.N + (real ? row : 0);
-        float largest = lowest;
+        const int64_t index = int64_t{at} * c.N + (real ? row : 0);
+        if constexpr (pass == Pass::largest) {
+            float largest = lowest;
 #pragma unroll
-        for (int s = 0; s < 4 * halves; ++s) {
-            if (block.column(s) < g.directions) largest = fmaxf(largest, sum[r][s]);
-        }
+            for (int s = 0; s < S; ++s) {
+                if (column(s) < g.directions) largest = fmaxf(largest, sum[r][s]);
+            }
 #pragma unroll
-        for (int step = 8; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, step));
-        if (real) {
-            if (block.x == 0) atomicMax(g.largest + index, ordered(largest));
-            highest = fmaxf(highest, largest - (g.squares[index] / 2 + log_root));
-        }
-    }
-    highest = fmaxf(highest, __shfl_xor_sync(0xFFFFFFFF, highest, 16));
-    if (threadIdx.x % 32 == 0) atomicMax(g.highest + block.at, ordered(highest));
-}
-
-// What all exponents of a head are less, so that the sizes of B and C are alike.
-template <Map map>
-__device__ __forceinline__ float shift_of(const Call& c, const Gathered& g, int32_t bh, int32_t side) {
-    if constexpr (map == Map::favor_rows) {
-        return from_ordered(g.highest[(c.sides - 1) * c.batch_heads + bh]);
-    } else {
-        const float own = from_ordered(g.highest[bh]),
-                    other = c.sides > 1 ? from_ordered(g.highest[c.batch_heads + bh]) : own;
-        return g.stabilised ? (own - other) / (map == Map::rfa ? 4.0f : 2.0f) * (side == 0 ? 1.0f : -1.0f) : 0.0f;
-    }
-}
-
-template <class E, class F, Map map, Pass pass, int halves>
-__global__ __launch_bounds__(product_threads, 2) void product_kernel(const __grid_constant__ Call c,
-                                                                     const __grid_constant__ Gathered g) {
-    const ProductBlock<halves> block(c, g.directions);
-    float sum[8][4 * halves] = {};
-    multiply<E>(sum, c, g, block);
-    const float log_root = logf(static_cast<float>(g.directions)) / 2;  // of √m; for rfa_features m is r / 2
-    if constexpr (pass == Pass::largest) {
-        gather_largest(sum, c, g, block, log_root);
-    } else {
-        const float shift = shift_of<map>(c, g, block.bh, block.side);
-#pragma unroll
-        for (int r = 0; r < 8; ++r) {
-            const int32_t row = block.row(r);
-            if (row >= c.N) continue;
-            const int64_t index = int64_t{block.at} * c.N + row;
-            F* phi = row_of_phi<F>(c, block.side, block.bh, row);
-            const float square = g.squares[index], own = square / 2 + log_root;
+            for (int step = 8; step > 0; step /= 2)
+                largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, step));
+            if (real) {
+                if (x == 0) atomicMax(g.largest + index, ordered(largest));
+                highest = fmaxf(highest, largest - (g.squares[index] / 2 + log_root));
+            }
+        } else if (real) {
+            F* phi = row_of_phi<F>(c, side, bh, row);
+            const float square = g.squares[index];
+            const int pieces = c.phi_pieces[side];
             if constexpr (map == Map::rfa) {
-                store_rfa(phi, sum[r], c, g, block, expf(square / 2 - shift) / sqrtf(static_cast<float>(g.directions)));
+                const float factor = expf(square / 2 - shift) / sqrtf(static_cast<float>(g.directions));
+                const int pieces_of_sines = g.directions % 4 == 0 ? pieces : 2;
+#pragma unroll
+                for (int s = 0; s < S; s += 4) {
+                    float sine[4], cosine[4];
+#pragma unroll
+                    for (int n = 0; n < 4; ++n) {
+                        sine_cosine(sum[r][s + n], sine[n], cosine[n]);
+                        sine[n] *= factor, cosine[n] *= factor;
+                    }
+                    store_side_by_side(phi, column(s), g.directions, pieces, cosine);
+                    store_side_by_side(phi + g.directions, column(s), g.directions, pieces_of_sines, sine);
+                }
             } else {
+                const float own = square / 2 + log_root;
                 float less = own + shift;
                 if constexpr (map == Map::favor_rows) {
-                    if (block.side == 0) {
+                    if (side == 0) {
                         less = from_ordered(g.largest[index]);
-                        if (block.x == 0 && block.column0 == 0) g.log_rows[index] = less - own + shift;
+                        if (x == 0 && column0 == 0) g.log_rows[index] = less - own + shift;
                     }
                 }
-                store_favor(phi, sum[r], c, g, block, less);
+#pragma unroll
+                for (int s = 0; s < S; s += 4) {
+                    float feature[4];
+#pragma unroll
+                    for (int n = 0; n < 4; ++n) feature[n] = expf(sum[r][s + n] - less);
+                    store_side_by_side(phi, column(s), g.directions, pieces, feature);
+                }
             }
         }
+    }
+    if constexpr (pass == Pass::largest) {
+        highest = fmaxf(highest, __shfl_xor_sync(0xFFFFFFFF, highest, 16));
+        if (threadIdx.x % 32 == 0) atomicMax(g.highest + at, ordered(highest));
     }
 }
 
