@@ -120,7 +120,9 @@ local function gradient(decay)
       local got = causal_linear_attention_grad(q, k, v, dO, given)
       local want = causal_linear_attention_grad(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()), f64(dO:cpu()), forward)
       local worst = 0
-      for _, name in ipairs({ "dq", "dk", "dv" }) do worst = math.max(worst, norm(f64(got[name]:cpu()) - want[name]) / norm(want[name])) end
+      for _, name in ipairs({ "dq", "dk", "dv" }) do
+        worst = math.max(worst, norm(f64(got[name]:cpu()) - want[name]) / norm(want[name]))
+      end
       return worst, 3.5e-3
     end,
   }

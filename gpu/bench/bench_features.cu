@@ -14,6 +14,8 @@ using std::int64_t;
 
 namespace {
 
+using gpu::Buffer;  // not core's
+
 // Float32 q and k of this width as tensors, of the size that the bench gives them.
 gpu::Tensor drawn(int d, std::uint64_t seed, cudaStream_t stream) {
     gpu::Tensor x(DType::f32, {1, 2, 300, d}, stream);

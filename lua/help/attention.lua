@@ -2,31 +2,37 @@ local manual = (...).manual
 
 manual.causal_linear_attention = {
   call = "causal_linear_attention(B, C, V, options)",
-  text = [[O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0. B, C [b, h, N, r] and V [b, h, N, d], or without the
-leading dimensions; in the literature q, k, v. One table works too: causal_linear_attention{q = q, k = k, v = v}.]],
-  notes = [[Two halves of a sequence with the state carried over give what one call gives. Source: fleet eq. 5, leet eq. 4.]],
+  text = [[O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0. B, C [b, h, N, r] and V [b, h, N, d], or without
+the leading dimensions; in the literature q, k, v. One table works too: causal_linear_attention{q = q, k = k, v =
+v}.]],
+  notes = [[Two halves of a sequence with the state carried over give what one call gives. Source: fleet eq. 5, leet
+eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 
 manual.methods = {
   call = "methods()",
-  text = "Shows every method of causal linear attention: short name, source, complexity in N, memory beyond inputs and output per head (r, d the widths, b, t, Br, Bc block lengths), default block, and what it supports. Returns the list.",
+  text = "Shows every method of causal linear attention: short name, source, complexity in N, memory beyond inputs "
+    .. "and output per head (r, d the widths, b, t, Br, Bc block lengths), default block, and what it supports. "
+    .. "Returns the list.",
   example = "methods()",
 }
 
 manual.method_list = {
   call = "method_list()",
-  text = "The registry as a list of tables with name, short, source, time, memory, block, decay, normalize, state, auto (may \"auto\" choose it), device; nothing is printed.",
+  text = "The registry as a list of tables with name, short, source, time, memory, block, decay, normalize, state, "
+    .. "auto (may \"auto\" choose it), device; nothing is printed.",
   example = "method_list()[1].name",
 }
 
 manual.register_method = {
   call = "register_method{name =, forward =, ...}",
-  text = [[Adds a method written in Lua: it then works in causal_linear_attention, methods, benchmark_method and sweeps.
-forward(B, C, V, options) gets tensors of four dimensions, checked as for the built-in methods, and options with decay (nil
-or a list of one γ per head), normalize, scale and block as given; it returns the output, shaped like V. Further fields:
-short, source, time, memory (shown by methods()), decay = false or normalize = false where it does not support them.
-Registering a name again replaces the method. B, C and V are the caller's own tensors: leave them as they are.]],
+  text = [[Adds a method written in Lua: it then works in causal_linear_attention, methods, benchmark_method and
+sweeps. forward(B, C, V, options) gets tensors of four dimensions, checked as for the built-in methods, and options
+with decay (nil or a list of one γ per head), normalize, scale and block as given; it returns the output, shaped like
+V. Further fields: short, source, time, memory (shown by methods()), decay = false or normalize = false where it does
+not support them. Registering a name again replaces the method. B, C and V are the caller's own tensors: leave them as
+they are.]],
   example = [[
 register_method{name = "by-hand", decay = false, normalize = false, forward = function(B, C, V, options)
   local n = size(B, 3)
@@ -40,10 +46,12 @@ maximum(abs(causal_linear_attention(x, x, x, {method = "by-hand"}) - causal_line
 
 manual.opcount = {
   call = "opcount(f, ...)",
-  text = [[Runs f(...) with every causal_linear_attention, linear_attention and softmax_attention in it computed by the definition of its
-method or mode on a number type that counts, and returns {multiplies, adds, exponentials, divisions} really executed. Name the method of
-causal_linear_attention: "auto" has no definition. Where f calls none of them, that is an error: nothing else is counted.]],
-  example = 'x = randn(1, 1, 64, 4)\nopcount(function() causal_linear_attention(x, x, x, {method = "recursion", block = 8}) end)',
+  text = [[Runs f(...) with every causal_linear_attention, linear_attention and softmax_attention in it computed by
+the definition of its method or mode on a number type that counts, and returns {multiplies, adds, exponentials,
+divisions} really executed. Name the method of causal_linear_attention: "auto" has no definition. Where f calls none
+of them, that is an error: nothing else is counted.]],
+  example = 'x = randn(1, 1, 64, 4)\nopcount(function() causal_linear_attention(x, x, x, {method = "recursion", '
+    .. 'block = 8}) end)',
 }
 
 manual.cost = {
@@ -57,10 +65,11 @@ decay = true the multiplications by γ.]],
 
 manual.crossover = {
   call = "crossover{r =, d =, block =, normalize =, tiles =}",
-  text = [[The smallest length from which on the hybrid form takes fewer multiply-adds than the inner-product form (claims
-G11). d is by default r, block by default d. tiles = "dense" (default) counts squares of scores in both, with r = d = block the
-answer is 2d + 1; "triangular" only their lower halves, 3d + 1. cost and opcount count what the definitions do, triangles for
-inner-product beside squares for the blocks of hybrid: by them hybrid takes fewer from about 4d on.]],
+  text = [[The smallest length from which on the hybrid form takes fewer multiply-adds than the inner-product form
+(claims G11). d is by default r, block by default d. tiles = "dense" (default) counts squares of scores in both, with
+r = d = block the answer is 2d + 1; "triangular" only their lower halves, 3d + 1. cost and opcount count what the
+definitions do, triangles for inner-product beside squares for the blocks of hybrid: by them hybrid takes fewer from
+about 4d on.]],
   example = "crossover{r = 128, d = 128}",
 }
 

@@ -2,16 +2,18 @@ local manual = (...).manual
 
 manual.tree_decode = {
   call = "tree_decode(q, k, v, options)",
-  text = [[softmax(scale · q kᵀ) v against keys and values in p shards along the length, exactly: every worker takes its shard, and only
-partial results (m, D, n), the maximum, denominator and numerator of each query, travel. q [b, h_q, N, d_k], k [b, h, M, d_k],
-v [b, h, M, d_v], or without the leading dimensions; consecutive heads of q share a head of k and v. Returns the output and a
-report of what was really sent and held, which shows itself; report.messages, elements, bytes, rounds, time, memory (bytes of
-the largest worker), held (elements by kind) and workers (a table for each).]],
-  notes = [[The result does not depend on p or the topology but for rounding. With more than three queries to a head of keys a shard's
-partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by query, many times slower. Ctrl-C
-stops all workers. On "nccl" shards are computed by flash-decoding, and one operation of NCCL gathers what is up to 128 KiB, counted
-as "all-gather" is on threads; a topology that is named is made of messages. The first call connects the GPUs; connections and
-a little memory are kept for the next. Source: tree, §5.]],
+  text = [[softmax(scale · q kᵀ) v against keys and values in p shards along the length, exactly: every worker takes
+its shard, and only partial results (m, D, n), the maximum, denominator and numerator of each query, travel. q [b,
+h_q, N, d_k], k [b, h, M, d_k], v [b, h, M, d_v], or without the leading dimensions; consecutive heads of q share a
+head of k and v. Returns the output and a report of what was really sent and held, which shows itself;
+report.messages, elements, bytes, rounds, time, memory (bytes of the largest worker), held (elements by kind) and
+workers (a table for each).]],
+  notes = [[The result does not depend on p or the topology but for rounding. With more than three queries to a head
+of keys a shard's partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by
+query, many times slower. Ctrl-C stops all workers. On "nccl" shards are computed by flash-decoding, and one operation
+of NCCL gathers what is up to 128 KiB, counted as "all-gather" is on threads; a topology that is named is made of
+messages. The first call connects the GPUs; connections and a little memory are kept for the next. Source: tree,
+§5.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = tree_decode(q, k, v, {shards = 8})
@@ -20,9 +22,9 @@ print(report)]],
 
 manual.ring_decode = {
   call = "ring_decode(q, k, v, options)",
-  text = [[The same as tree_decode by ring attention: the shards of keys and values travel around the ring of workers, p - 1 times each.
-Returns the output and a report. Every worker has all queries and computes the whole output, so p workers do p times the work of
-tree_decode, which counts where there are fewer cores than workers.]],
+  text = [[The same as tree_decode by ring attention: the shards of keys and values travel around the ring of workers,
+p - 1 times each. Returns the output and a report. Every worker has all queries and computes the whole output, so p
+workers do p times the work of tree_decode, which counts where there are fewer cores than workers.]],
   notes = [[Source: tree, §5.3 and §6; Liu et al. 2023.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
@@ -32,10 +34,12 @@ print(report.rounds, report.elements == 3 * 2 * 4 * 500 * 16)]],
 
 manual.decode_model = {
   call = "decode_model{method =, cluster =, shards =, length =, ...}",
-  text = [[The schedule of tree_decode or ring_decode on a cluster in simulated time, up to 4096 devices, without data; returns the report,
-whose time is the model's. Messages take their sender's port for bytes / rate, arrive after the latency, and take as long at the
-receiver's; within a node and between nodes there are ports of their own. Computing reads the shard at memory_rate.]],
-  notes = [[What only the other schedule has is ignored. Source: tree, §6; the figures of the clusters stand in proofs/tree.md.]],
+  text = [[The schedule of tree_decode or ring_decode on a cluster in simulated time, up to 4096 devices, without
+data; returns the report, whose time is the model's. Messages take their sender's port for bytes / rate, arrive after
+the latency, and take as long at the receiver's; within a node and between nodes there are ports of their own.
+Computing reads the shard at memory_rate.]],
+  notes = [[What only the other schedule has is ignored. Source: tree, §6; the figures of the clusters stand in
+proofs/tree.md.]],
   example = [[
 tree = decode_model{shards = 128, length = 5120000}
 ring = decode_model{method = "ring", shards = 128, length = 5120000}
@@ -44,11 +48,17 @@ print(ring.time / tree.time)]],
 
 manual.link_speed = {
   call = 'link_speed([engine [, ranks [, bytes]]])',
-  text = [[Latency and rate of messages of "threads" (the default), "mpi" or "nccl" on this machine, {latency = seconds, rate = bytes a second}
-as decode_model takes them, from the least time of some tries with 8 bytes and with `bytes`, 4 MiB unless given. With two
-ranks (the default) messages go to and fro; with more, all ranks send at once around a ring, as ring decoding does. Under
-mpirun every rank makes the same call.]],
+  text = [[Latency and rate of messages of "threads" (the default), "mpi" or "nccl" on this machine, {latency =
+seconds, rate = bytes a second} as decode_model takes them, from the least time of some tries with 8 bytes and with
+`bytes`, 4 MiB unless given. With two ranks (the default) messages go to and fro; with more, all ranks send at once
+around a ring, as ring decoding does. Under mpirun every rank makes the same call.]],
   example = "link_speed('threads', 4)",
+}
+
+manual.has_mpi = {
+  call = "has_mpi()",
+  text = 'Whether causeway was built with MPI, which engine = "mpi" needs.',
+  example = "has_mpi()",
 }
 
 manual.mpi_rank = {

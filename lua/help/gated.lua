@@ -2,31 +2,33 @@ local manual = (...).manual
 
 manual.linear_attention = {
   call = "linear_attention(q, k, v, options)",
-  text = [[Linear attention with a decay gate, the delta rule or both, in the terms of the ONNX operator LinearAttention (opset 27).
-q [b, h_q, N, d_k], k [b, h, N, d_k], v [b, h, N, d_v], or without the leading dimensions; with h_q a multiple of h,
-consecutive heads of q share a head of k and v. Returns the output [b, h_q, N, d_v] and the state after the last token
-[b, h, d_k, d_v], Float32 (Float64 for Float64 inputs). Token t does
+  text = [[Linear attention with a decay gate, the delta rule or both, in the terms of the ONNX operator
+LinearAttention (opset 27). q [b, h_q, N, d_k], k [b, h, N, d_k], v [b, h, N, d_v], or without the leading dimensions;
+with h_q a multiple of h, consecutive heads of q share a head of k and v. Returns the output [b, h_q, N, d_v] and the
+state after the last token [b, h, d_k, d_v], Float32 (Float64 for Float64 inputs). Token t does
 
   linear       S ← S + k vᵀ
   gated        S ← diag(e^g) S + k vᵀ
   delta        S ← S + k uᵀ, u = β (v - Sᵀk): what the state holds under the key k moves towards v
   gated_delta  S ← diag(e^g) S, then the delta rule
                o = scale · Sᵀq]],
-  notes = [[One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried over give what
-one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where it forgets nothing,
-chunks of Float32 lose some digits (1e-4 after 2000 tokens of one key). Source: gates; Yang et al. 2024.]],
+  notes = [[One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried
+over give what one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where
+it forgets nothing, chunks of Float32 lose some digits (1e-4 after 2000 tokens of one key). Source: gates; Yang et al.
+2024.]],
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
-linear_attention(q, k / sqrt(sum(pow(k, 2), 4)), v, {update = "gated_delta", log_decay = -rand(1, 2, 100), beta = rand(1, 2, 100)})]],
+linear_attention(q, k / sqrt(sum(pow(k, 2), 4)), v,
+  {update = "gated_delta", log_decay = -rand(1, 2, 100), beta = rand(1, 2, 100)})]],
 }
 
 manual.linear_attention_step = {
   call = "linear_attention_step(q, k, v, state, options)",
-  text = [[One token of linear_attention, as when text is generated: q [b, h_q, 1, d_k], k [b, h, 1, d_k], v [b, h, 1, d_v], the state
-[b, h, d_k, d_v] so far. Returns the output [b, h_q, 1, d_v] and the new state; the given one stays as it is.
-log_decay and beta are as for linear_attention, with N = 1.]],
-  notes = [[N tokens in one call of linear_attention and M steps give what N + M tokens in one call give. One table works too:
-linear_attention_step{q = q, k = k, v = v, state = S}. Source: gates; Yang et al. 2024.]],
+  text = [[One token of linear_attention, as when text is generated: q [b, h_q, 1, d_k], k [b, h, 1, d_k], v [b, h, 1,
+d_v], the state [b, h, d_k, d_v] so far. Returns the output [b, h_q, 1, d_v] and the new state; the given one stays as
+it is. log_decay and beta are as for linear_attention, with N = 1.]],
+  notes = [[N tokens in one call of linear_attention and M steps give what N + M tokens in one call give. One table
+works too: linear_attention_step{q = q, k = k, v = v, state = S}. Source: gates; Yang et al. 2024.]],
   example = [[
 q, k, v = randn(2, 1, 8), randn(2, 1, 8), randn(2, 1, 4)
 linear_attention_step(q, k, v, zeros(2, 8, 4), {update = "gated", log_decay = fill(-0.1, 2, 1)})]],

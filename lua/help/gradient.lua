@@ -2,12 +2,13 @@ local manual = (...).manual
 
 manual.causal_linear_attention_grad = {
   call = "causal_linear_attention_grad(B, C, V, dO, options)",
-  text = [[The gradients of sum(times(O, dO)) for O = causal_linear_attention(B, C, V, options), exactly: returns a table with dB, dC,
-dV (also under the names dq, dk, dv), with a decay also ddecay (a number if the decay was one, then summed over the heads; else a
-Tensor{Float64} with one for each γ), and with a state also dstate, the gradient with respect to it. One table works too:
-causal_linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
-  notes = [[With normalize the quotient is differentiated. Chunks are differentiated last to first, what they computed is computed
-again: O(N) time, the memory of a state per chunk. Source: tpu, Algorithm 2, with its errors corrected (claims G7 to G10).]],
+  text = [[The gradients of sum(times(O, dO)) for O = causal_linear_attention(B, C, V, options), exactly: returns a
+table with dB, dC, dV (also under the names dq, dk, dv), with a decay also ddecay (a number if the decay was one, then
+summed over the heads; else a Tensor{Float64} with one for each γ), and with a state also dstate, the gradient with
+respect to it. One table works too: causal_linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
+  notes = [[With normalize the quotient is differentiated. Chunks are differentiated last to first, what they computed
+is computed again: O(N) time, the memory of a state per chunk. Source: tpu, Algorithm 2, with its errors corrected
+(claims G7 to G10).]],
   example = [[
 q = f64(randn(1, 2, 100, 8)); G = f64(randn(1, 2, 100, 8))
 grads = causal_linear_attention_grad(q, q, q, G, {decay = 0.9})
@@ -17,11 +18,12 @@ f = function(g) return sum(times(causal_linear_attention(q, q, q, {decay = g, me
 
 manual.linear_attention_grad = {
   call = "linear_attention_grad(q, k, v, dO, options)",
-  text = [[The gradients of sum(times(O, dO)) + sum(times(S, dstate)) for O, S = linear_attention(q, k, v, options), exactly:
-returns a table with dq, dk, dv, dstate (with respect to the state before the first token) and, where the update has them,
-dlog_decay (with respect to g, not exp(g)) and dbeta.]],
+  text = [[The gradients of sum(times(O, dO)) + sum(times(S, dstate)) for O, S = linear_attention(q, k, v, options),
+exactly: returns a table with dq, dk, dv, dstate (with respect to the state before the first token) and, where the
+update has them, dlog_decay (with respect to g, not exp(g)) and dbeta.]],
   notes = [[One table works too: linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
   example = [[
 q, k, v, G = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
-linear_attention_grad(q, k / 3, v, G, {update = "gated_delta", log_decay = -rand(1, 2, 100), beta = rand(1, 2, 100)}).dbeta]],
+linear_attention_grad(q, k / 3, v, G,
+  {update = "gated_delta", log_decay = -rand(1, 2, 100), beta = rand(1, 2, 100)}).dbeta]],
 }

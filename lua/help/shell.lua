@@ -15,19 +15,19 @@ manual.apropos = {
 
 manual.choices = {
   call = "choices(function, option)",
-  text = [[The words that an option of a function takes, as a list: what Tab offers for its value. The function is given
-by its name.]],
+  text = [[The words that an option of a function takes, as a list: what Tab offers for its value. The function is
+given by its name.]],
   example = 'choices("linear_attention", "update")',
 }
 
 manual.error_kind = {
   call = "error_kind(message)",
-  text = [[The kind of an error that pcall returned: "bad argument", "out of memory", "timeout", "interrupted" (Ctrl-C), "I/O" (a
-file or a program that is missing or not as it should be), "system" (a device, a library or the system refused), or nil for
-an error that does not come from this library. Decide by it, not by the text.
+  text = [[The kind of an error that pcall returned: "bad argument", "out of memory", "timeout", "interrupted"
+(Ctrl-C), "I/O" (a file or a program that is missing or not as it should be), "system" (a device, a library or the
+system refused), or nil for an error that does not come from this library. Decide by it, not by the text.
 
-Errors are strings, and the kind belongs to the very string that was raised: pass it on with error(message, 0). A message
-made of it is a new one without a kind. The last 64 messages are known.]],
+Errors are strings, and the kind belongs to the very string that was raised: pass it on with error(message, 0). A
+message made of it is a new one without a kind. The last 64 messages are known.]],
   example = 'select(2, pcall(zeros, -1)); error_kind(select(2, pcall(zeros, 2^22, 2^22)))',
 }
 

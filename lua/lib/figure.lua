@@ -13,7 +13,9 @@ causeway._gnuplot_quoted = quoted
 
 local function run_gnuplot(script)
   local status, output, complaint = causeway._run_program({ "gnuplot", "-d", "-" }, script)
-  if not status then raise("gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox", "I/O") end
+  if not status then
+    raise("gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox", "I/O")
+  end
   if status ~= 0 then
     local cause = complaint:match("line %d+: ([^\n]+)") or complaint:match("[^%s][^\n]*") or "exit status " .. status
     raise("gnuplot could not draw the picture: " .. cause, "system")

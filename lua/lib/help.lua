@@ -150,7 +150,9 @@ end
 local function searched(name)
   local entry = manual[name]
   local parts = { entry.call, entry.text, entry.notes }
-  for _, option in ipairs(causeway._call_options(name) or {}) do parts[#parts + 1] = option.name .. " " .. option.text end
+  for _, option in ipairs(causeway._call_options(name) or {}) do
+    parts[#parts + 1] = option.name .. " " .. option.text
+  end
   return table.concat(parts, " ")
 end
 

@@ -10,16 +10,19 @@ function causeway.lowrank_methods()
   local rows = {}
   for i, m in ipairs(list) do
     rows[i] = {
-      name = m.name, source = m.source, formula = m.formula, time = m.time, rank = m.rank, default = m.default_rank or "–",
+      name = m.name, source = m.source, formula = m.formula, time = m.time, rank = m.rank,
+      default = m.default_rank or "–",
       future = m.future and "✓" or "–", seeded = m.seeded and "✓" or "–",
     }
   end
   causeway.display(causeway.text_table(rows, {
     columns = {
-      "name", "formula", "source", "time", "rank", { key = "default", align = "right" }, { key = "future", title = "→" }, { key = "seeded", title = "⚄" },
+      "name", "formula", "source", "time", "rank", { key = "default", align = "right" },
+      { key = "future", title = "→" }, { key = "seeded", title = "⚄" },
     },
     title = "Low-rank factors: B Cᵀ ≈ exp(scale q kᵀ)",
-    note = "→: a row may depend on later tokens, which is for prompts only; ⚄: random, the same for the same seed; default: of the rank",
+    note = "→: a row may depend on later tokens, which is for prompts only; ⚄: random, the same for the same seed; "
+      .. "default: of the rank",
   }))
   return setmetatable(list, Methods)
 end

@@ -11,8 +11,10 @@ function causeway.methods()
   local rows = {}
   for i, m in ipairs(list) do
     rows[i] = {
-      name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "", memory = m.memory or "",
-      block = m.block or "–", decay = mark(m.decay), normalize = mark(m.normalize), state = mark(m.state), cpu = "✓", gpu = mark(table.concat(m.device, " "):find("gpu")),
+      name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "",
+      memory = m.memory or "",
+      block = m.block or "–", decay = mark(m.decay), normalize = mark(m.normalize), state = mark(m.state), cpu = "✓",
+      gpu = mark(table.concat(m.device, " "):find("gpu")),
     }
   end
   causeway.display(causeway.text_table(rows, {

@@ -143,7 +143,7 @@ void pause_program() {
     sigemptyset(&usual.sa_mask);
     sigaction(SIGTSTP, &usual, &ours);
     sigset_t blocked;
-    raise(SIGTSTP);
+    ::raise(SIGTSTP);
     pthread_sigmask(SIG_SETMASK, &reading.outside, &blocked);  // stops here
     pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     sigaction(SIGTSTP, &ours, nullptr);
