@@ -14,8 +14,6 @@ using std::int64_t;
 
 namespace {
 
-using gpu::Buffer;  // not core's
-
 // Float32 q and k of this width as tensors, of the size that the bench gives them.
 gpu::Tensor drawn(int d, std::uint64_t seed, cudaStream_t stream) {
     gpu::Tensor x(DType::f32, {1, 2, 300, d}, stream);
@@ -93,7 +91,7 @@ int main() try {
         ok = ok && right;
         constexpr int64_t H = 32;
         const auto e = static_cast<std::size_t>(bytes_of(c.type)), rows = static_cast<std::size_t>(H * c.N);
-        const Buffer q(rows * c.d * e), k(rows * c.d * e), b(rows * c.r * e), phi(rows * c.r * e),
+        const gpu::Buffer q(rows * c.d * e), k(rows * c.d * e), b(rows * c.r * e), phi(rows * c.r * e),
             omega(c.random ? sizeof(float) * H * c.r * c.d : 0);
         bench::fill_normal(q.data(), c.type, rows * c.d, 1, 1.0, stream);
         bench::fill_normal(k.data(), c.type, rows * c.d, 2, 1.0, stream);
@@ -103,7 +101,7 @@ int main() try {
         a.N = c.N, a.d = c.d, a.r = c.r;
         a.q_stride = a.k_stride = contiguous(H, c.N, c.d), a.b_stride = a.c_stride = contiguous(H, c.N, c.r),
         a.scale = 0.1f, a.omega = omega.as<float>();
-        const Buffer workspace(c.random ? random_features_workspace(a) : 0);
+        const gpu::Buffer workspace(c.random ? random_features_workspace(a) : 0);
         a.workspace = {workspace.data(), workspace.bytes()};
         const bench::Times ms = bench::time([&](int) { c.call(a); }, 1, 9, stream);
         const double floor = 2.0 * static_cast<double>(rows) * (c.d + c.r) * static_cast<double>(e) / bandwidth * 1e3;

@@ -1,8 +1,9 @@
 // A method in one file, added to the registry: it passes all that the built-in ones pass, and then is gone.
 #include "core/exact/all_methods.hpp"
 #include "core/exact/choice.hpp"
-#include "core/exact/forms.hpp"
+#include "core/exact/problem.hpp"
 #include "core/kit/product.hpp"
+#include "core/kit/spread.hpp"
 #include "tests/core/exact/problems.hpp"
 #include "tests/core/exact/suite.hpp"
 #include "tests/lua/shell.hpp"
@@ -13,21 +14,21 @@ using namespace causeway::test;
 
 namespace {
 
-// U ← γ U + c_iᵀ v_i, P_i = b_i U, in blocks of b tokens between which it can be interrupted. 2Nrd multiply-adds, rd
+// S ← γ S + c_iᵀ v_i, P_i = b_i S, in blocks of b tokens between which it can be interrupted. 2Nrd multiply-adds, rd
 // memory.
 template <class T>
 void carried(const exact::Head<T>& h, Index b) {
-    exact::Scratch<T> own(h.U ? 0 : h.r(), h.d());
-    exact::View<T> U(h.U ? h.U : own.data(), h.r(), h.d());
-    if (!h.U) U.setConstant(T(0));
+    kit::Scratch<T> own(h.S ? 0 : h.r(), h.d());
+    kit::View<T> S(h.S ? h.S : own.data(), h.r(), h.d());
+    if (!h.S) S.setConstant(T(0));
     auto O = h.O;
     O.setConstant(T(0));
     for (Index start = 0; start < h.N(); start += b) {
         interrupt::check();
         for (Index i = start; i < std::min(h.N(), start + b); ++i) {
-            if (h.decays()) U *= T(h.gamma);
-            exact::add_product(U, h.C.row(i).transpose(), h.V.row(i));
-            exact::add_product(O.row(i), h.B.row(i), U);
+            if (h.decays()) S *= T(h.gamma);
+            kit::add_product(S, h.C.row(i).transpose(), h.V.row(i));
+            kit::add_product(O.row(i), h.B.row(i), S);
         }
     }
 }
@@ -47,9 +48,9 @@ exact::Method carried_method() {
     };
     m.running_memory = [](const exact::Work& w) { return w.r * w.d; };
     m.roundings = exact::roundings_of_one_sum;
-    m.f32 = [](const auto& p) { exact::each_head(p, [&](const auto& h) { carried(h, p.block); }); };
-    m.f64 = [](const auto& p) { exact::each_head(p, [&](const auto& h) { carried(h, p.block); }); };
-    m.counted = [](const auto& p) { exact::each_head_in_turn(p, [&](const auto& h) { carried(h, p.block); }); };
+    m.f32 = [](const auto& p) { kit::each_head(p, [&](const auto& h) { carried(h, p.block); }); };
+    m.f64 = [](const auto& p) { kit::each_head(p, [&](const auto& h) { carried(h, p.block); }); };
+    m.counted = [](const auto& p) { kit::each_head_in_turn(p, [&](const auto& h) { carried(h, p.block); }); };
     return m;
 }
 
