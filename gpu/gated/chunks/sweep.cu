@@ -18,6 +18,14 @@ struct SweepShared {
         w[per_channel * C * DK + 1 - per_channel];  // with a gate per channel: e, w ⊙ k
 };
 
+// Blocks that a multiprocessor is to hold: as many as its shared memory has room for, but four at most and two at 256
+// rows, whose states take most of the registers. Without being told, ptxas counts for more than there is room for and
+// leaves out registers that the products need (6 % of the time at 128 rows without gates).
+template <int DK, int C>
+constexpr int sweep_blocks = DK == 64               ? 4
+                             : DK == 128 && C == 16 ? 3
+                                                    : 2;
+
 // A thread's values and βs of a chunk, on their way while the state is read.
 template <int C>
 struct Values {
@@ -112,7 +120,7 @@ __device__ __forceinline__ void advance_state(float (&S)[DK / 16][4], SweepShare
 // queries of its heads of queries, the keys of the next chunk ...; the tile of the next item is copied while one is
 // worked on. record: states and Y are wanted, and no outputs.
 template <int DK, int C, Gates gates, bool record>
-__global__ __launch_bounds__(sweep_threads) void gated_sweep(const __grid_constant__ Part p) {
+__global__ __launch_bounds__(sweep_threads, sweep_blocks<DK, C>) void gated_sweep(const __grid_constant__ Part p) {
     extern __shared__ __align__(16) unsigned char shared[];
     auto& s = *reinterpret_cast<SweepShared<DK, C, gates>*>(shared);
     constexpr int blocks = C / 16, R = DK / 16;
