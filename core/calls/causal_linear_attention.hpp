@@ -27,7 +27,7 @@ struct CausalGradOptions : CausalOptions<Tensor> {
     bool ddecay = true;
 };
 
-// "auto", then the names of the registry.
+// "auto", then the names of the registry, beside which it is defined (core/exact/registry.cpp).
 std::vector<std::string> causal_methods();
 
 inline constexpr const char* one_chunk_length = "the chunks of the gradient have one length";

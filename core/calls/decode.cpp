@@ -1,7 +1,5 @@
 #include "core/calls/decode.hpp"
 
-#include "core/distributed/decode.hpp"
-
 namespace causeway::calls {
 namespace {
 
@@ -33,9 +31,6 @@ std::vector<Option<S>> of_both_decodings() {
 }
 
 }  // namespace
-
-std::vector<std::string> decode_engine_names() { return decode_engines; }
-std::vector<std::string> decode_topology_names() { return decode_topologies; }
 
 const Call<DecodeCallOptions>& tree_decode() {
     static const Call<S> call{"tree_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), tree_options<S>())};

@@ -28,6 +28,7 @@ struct DecodeCallOptions : DecodeOptions {
     bool return_lse = false;
 };
 
+// The names of the registries, beside which they are defined (core/distributed/decode.cpp and plan.cpp).
 std::vector<std::string> decode_engine_names();
 std::vector<std::string> decode_topology_names();
 

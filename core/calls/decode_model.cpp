@@ -1,7 +1,5 @@
 #include "core/calls/decode_model.hpp"
 
-#include "core/distributed/cluster.hpp"
-
 namespace causeway::calls {
 namespace {
 
@@ -11,12 +9,6 @@ constexpr Index max_devices = 4096;
 constexpr const char* of_the_cluster = "the cluster's";
 
 std::vector<std::string> models() { return {"tree", "ring"}; }
-
-std::vector<std::string> cluster_names() {
-    std::vector<std::string> names;
-    for (const auto& c : distributed::clusters()) names.push_back(c.name);
-    return names;
-}
 
 // A whole number of something there is, as large as a model may be asked for.
 Option<S> count(const char* name, Member<S> member, const char* text, const char* standard = nullptr) {

@@ -14,6 +14,9 @@ struct DecodeModelOptions : DecodeOptions {
     std::optional<double> memory_rate, flop_rate, start;
 };
 
+// The clusters there is a model of (core/distributed/cluster.cpp).
+std::vector<std::string> cluster_names();
+
 const Call<DecodeModelOptions>& decode_model();
 
 }  // namespace causeway::calls

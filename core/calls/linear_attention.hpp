@@ -33,7 +33,7 @@ struct LinearGradOptions : LinearOptions<Tensor> {
     std::optional<Tensor> dstate;
 };
 
-// The names of the registries of core/gated.
+// The names of the registries, beside which they are defined (core/gated/registry.cpp).
 std::vector<std::string> linear_updates();
 std::vector<std::string> linear_modes();
 

@@ -40,7 +40,7 @@ struct EnergyOptions {
     std::optional<double> scale;
 };
 
-// The names of the registry of core/softmax.
+// The names of the registry, beside which it is defined (core/softmax/registry.cpp).
 std::vector<std::string> softmax_methods();
 
 inline constexpr const char* root_of_width = "1/sqrt(d)";

@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
+#include "core/calls/decode_model.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -316,3 +317,9 @@ Simulated run_simulated(const Cluster& machine, int p, bool dry, const Program& 
 }
 
 }  // namespace causeway::distributed
+
+std::vector<std::string> causeway::calls::cluster_names() {
+    std::vector<std::string> names;
+    for (const auto& c : distributed::clusters()) names.push_back(c.name);
+    return names;
+}

@@ -169,7 +169,7 @@ DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor
 
 }  // namespace
 
-const std::vector<std::string> decode_engines = engines().names();
+std::vector<std::string> calls::decode_engine_names() { return engines().names(); }
 
 Traffic DecodeReport::total() const {
     Traffic sum;

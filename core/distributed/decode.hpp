@@ -51,6 +51,4 @@ DecodeReport decode_model(const std::string& method, const distributed::Sizes& s
 // is in it. Throws Error where ranks < 2 or more than MPI has.
 distributed::Link measured_link(const std::string& engine, int ranks = 2, Index bytes = 1 << 22);
 
-extern const std::vector<std::string> decode_topologies, decode_engines;
-
 }  // namespace causeway

@@ -4,7 +4,7 @@
 
 namespace causeway {
 
-const std::vector<std::string> decode_topologies = distributed::topologies().names();
+std::vector<std::string> calls::decode_topology_names() { return distributed::topologies().names(); }
 
 namespace distributed {
 

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
+#include "core/calls/causal_linear_attention.hpp"
 #include "core/exact/all_methods.hpp"
 
 namespace causeway::exact {
@@ -118,3 +119,9 @@ template void run<double>(const Method&, const Problem<double>&);
 template void run<Counted>(const Method&, const Problem<Counted>&);
 
 }  // namespace causeway::exact
+
+std::vector<std::string> causeway::calls::causal_methods() {
+    std::vector<std::string> names{"auto"};
+    for (const auto& m : exact::methods()) names.push_back(m.name);
+    return names;
+}

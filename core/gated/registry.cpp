@@ -1,5 +1,6 @@
 #include "core/gated/registry.hpp"
 
+#include "core/calls/linear_attention.hpp"
 #include "core/gated/chunkwise.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gated/recurrent.hpp"
@@ -51,3 +52,6 @@ const Registry<Mode>& modes() {
 }
 
 }  // namespace causeway::gated
+
+std::vector<std::string> causeway::calls::linear_updates() { return gated::updates().names(); }
+std::vector<std::string> causeway::calls::linear_modes() { return gated::modes().names(); }

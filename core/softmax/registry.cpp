@@ -1,5 +1,6 @@
 #include "core/softmax/registry.hpp"
 
+#include "core/calls/softmax_attention.hpp"
 #include "core/kit/spread.hpp"
 #include "core/softmax/flash.hpp"
 #include "core/softmax/forms.hpp"
@@ -28,3 +29,5 @@ const Registry<Method>& methods() {
 }
 
 }  // namespace causeway::softmax
+
+std::vector<std::string> causeway::calls::softmax_methods() { return softmax::methods().names(); }

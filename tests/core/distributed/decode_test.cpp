@@ -38,7 +38,7 @@ void check_all(const DecodeCase& c, const std::vector<int>& shards, bool every_t
     };
     for (const int p : shards) {
         o.shards = p;
-        for (const auto& topology : decode_topologies) {
+        for (const auto& topology : calls::decode_topology_names()) {
             if (!every_topology && topology != "auto") continue;
             o.topology = topology, o.per_node = 3;
             for (o.algorithm = 0; o.algorithm <= 3; ++o.algorithm) {

@@ -84,7 +84,7 @@ void check_case(const DecodeCase& c, int p, std::vector<Index> sizes = {}, bool 
         };
         for (o.algorithm = 0; o.algorithm <= 3; ++o.algorithm) check(true);
         o.algorithm = 0;
-        for (const auto& topology : decode_topologies) {
+        for (const auto& topology : calls::decode_topology_names()) {
             o.topology = topology, o.per_node = 1;
             if (every_topology) check(true);
         }
