@@ -271,6 +271,11 @@ __device__ __forceinline__ void hold(float (&x)[n]) {
 #pragma unroll
     for (int i = 0; i < n; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
+// Has what x >= 0 is made of issued before all that follows. ptxas keeps no order between arithmetic and a wait for wgmma
+// products that it does not depend on, and places the wait first; nothing would then run beside the products.
+__device__ __forceinline__ void issue_first(float x) {
+    if (x < 0) asm volatile("nanosleep.u32 1;" ::: "memory");
+}
 // Makes the compiler forget how x was made, so that what depends on it is made again where it is needed and not once
 // and held in registers.
 __device__ __forceinline__ void forget(float& x) { asm volatile("" : "+f"(x)); }

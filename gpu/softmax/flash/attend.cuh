@@ -63,6 +63,7 @@ __device__ __forceinline__ void attend(const TensorMaps& maps, const Layout<D>& 
             ptx::hold(w.s);
             memory.k.consumer_release(j, lane);
             w.weigh(static_cast<int32_t>(j), lane);
+            ptx::issue_first(w.sum[0] + w.sum[1]);
             ptx::wgmma_wait<0>();
             ptx::hold(o);
             memory.v.consumer_release(j - 1, lane);
