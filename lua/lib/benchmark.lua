@@ -193,27 +193,15 @@ local function measure(candidate, inputs, reference, options, tolerance, repeats
   return row
 end
 
---- Times a method (a registered name or function(B, C, V, options)) over lengths; see lua/help/measure.lua.
-function causeway.benchmark_method(method, options)
-  if type(method) == "table" and options == nil and getmetatable(method) == nil then method, options = nil, method end
-  causeway._check_options("benchmark_method", options, option_keys)
-  options = options or {}
-  local batch, heads = whole(options, "batch", 1, 1), whole(options, "heads", 8, 1)
-  local r, repeats = whole(options, "rank", 64, 1), whole(options, "repeats", 15, 1)
-  local d, seed = whole(options, "dim", r, 1), whole(options, "seed", 1, 0)
-  local timeout = options.timeout or 60
-  if type(timeout) ~= "number" or not (timeout > 0) then
-    raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
-  end
-  local dtype = options.dtype or "Float32"
+local function checked_dtype(given)
   for long, short in pairs(dtypes) do
-    if dtype == short then dtype = long end
+    if given == long or given == short then return long end
   end
-  if not dtypes[dtype] then
-    raise(string.format('benchmark_method: dtype: "%s", expected "Float32", "Float64", "Float16" or "BFloat16"',
-      tostring(dtype)))
-  end
-  local lengths = options.lengths or { 128, 512, 2048, 8192 }
+  raise(string.format('benchmark_method: dtype: "%s", expected "Float32", "Float64", "Float16" or "BFloat16"',
+    tostring(given)))
+end
+
+local function checked_lengths(lengths)
   if type(lengths) ~= "table" or #lengths == 0 then
     raise("benchmark_method: lengths: expected a list of lengths such as {128, 512}")
   end
@@ -223,46 +211,67 @@ function causeway.benchmark_method(method, options)
         tostring(N)))
     end
   end
-  local list = candidates(method, options.methods)
-  local passed = { decay = options.decay or nil, normalize = options.normalize }
+  return lengths
+end
 
+-- The options with their defaults, checked; `passed` are those that go to every method.
+local function checked_options(options)
+  causeway._check_options("benchmark_method", options, option_keys)
+  options = options or {}
+  local rank = whole(options, "rank", 64, 1)
+  local timeout = options.timeout or 60
+  if type(timeout) ~= "number" or not (timeout > 0) then
+    raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
+  end
+  return {
+    batch = whole(options, "batch", 1, 1), heads = whole(options, "heads", 8, 1),
+    rank = rank, dim = whole(options, "dim", rank, 1),
+    repeats = whole(options, "repeats", 15, 1), seed = whole(options, "seed", 1, 0), timeout = timeout,
+    dtype = checked_dtype(options.dtype or "Float32"),
+    lengths = checked_lengths(options.lengths or { 128, 512, 2048, 8192 }),
+    passed = { decay = options.decay or nil, normalize = options.normalize },
+  }
+end
+
+-- A table without rows yet.
+local function new_results(given)
   local origin = causeway._machine()
-  origin.seed = seed
-  local results = setmetatable({}, { __index = setmetatable({
-    lengths = lengths, messages = {}, origin = origin,
+  origin.seed = given.seed
+  return setmetatable({}, { __index = setmetatable({
+    lengths = given.lengths, messages = {}, origin = origin,
     title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d heads, r = %d, d = %d, %s, %s decay%s",
-      repeats, batch, heads, r, d, dtype, passed.decay and "with" or "no",
-      passed.normalize and ", normalised" or ""),
+      given.repeats, given.batch, given.heads, given.rank, given.dim, given.dtype,
+      given.passed.decay and "with" or "no", given.passed.normalize and ", normalised" or ""),
   }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
-  local progress = causeway.progress(#lengths * #list)
+end
+
+-- The inputs of a length and what every method must give for them.
+local function prepare(given, N)
+  causeway.seed(given.seed)
+  local convert = causeway[dtypes[given.dtype]]
+  local function input(width)
+    local X = causeway.randn(given.batch, given.heads, N, width)
+    -- Row sums of both signs may be near zero: normalised runs get positive entries.
+    return convert(given.passed.normalize and causeway.abs(X) + 0.1 or X)
+  end
+  local inputs = { B = input(given.rank), C = input(given.rank),
+    V = convert(causeway.randn(given.batch, given.heads, N, given.dim)) }
+  return { inputs = inputs, reference = causeway.causal_oracle(inputs.B, inputs.C, inputs.V, given.passed) }
+end
+
+-- The row of a call that failed; a stop by the user ends the table.
+local function row_of_error(message)
+  if causeway.error_kind(message) == "interrupted" then error(message, 0) end
+  local status = causeway._status_of_error(message)
+  return { status = status or "error", message = not status and tostring(message) or nil }
+end
+
+-- Appends a row for every length and candidate.
+local function fill(results, given, list, progress)
   local too_slow = {}
-  -- The inputs of a length and what every method must give for them.
-  local function prepare(N)
-    causeway.seed(seed)
-    local convert = causeway[dtypes[dtype]]
-    local function input(width)
-      local X = causeway.randn(batch, heads, N, width)
-      -- Row sums of both signs may be near zero: normalised runs get positive entries.
-      return convert(passed.normalize and causeway.abs(X) + 0.1 or X)
-    end
-    local inputs = { B = input(r), C = input(r), V = convert(causeway.randn(batch, heads, N, d)) }
-    return { inputs = inputs, reference = causeway.causal_oracle(inputs.B, inputs.C, inputs.V, passed) }
-  end
-  -- The row of a call that failed; a stop by the user ends the table.
-  local function row_of_error(message)
-    local status = causeway._status_of_error(message)
-    if causeway.error_kind(message) == "interrupted" then
-      progress:finish()
-      error(message, 0)
-    end
-    return { status = status or "error", message = not status and tostring(message) or nil }
-  end
-  for _, N in ipairs(lengths) do
-    local ready, prepared = pcall(prepare, N)
-    if not ready and causeway._status_of_error(prepared) ~= "OOM" then
-      progress:finish()
-      error(prepared, 0)
-    end
+  for _, N in ipairs(given.lengths) do
+    local ready, prepared = pcall(prepare, given, N)
+    if not ready and causeway._status_of_error(prepared) ~= "OOM" then error(prepared, 0) end
     for _, candidate in ipairs(list) do
       progress:show(candidate.name .. ", N = " .. N)
       local row
@@ -271,8 +280,8 @@ function causeway.benchmark_method(method, options)
       elseif not ready then
         row = { status = "OOM" }
       else
-        local good, result = pcall(causeway._with_timeout, timeout, measure, candidate, prepared.inputs,
-          prepared.reference, passed, tolerances[dtype], repeats)
+        local good, result = pcall(causeway._with_timeout, given.timeout, measure, candidate, prepared.inputs,
+          prepared.reference, given.passed, tolerances[given.dtype], given.repeats)
         row = good and result or row_of_error(result)
         too_slow[candidate.name] = row.status == "timeout"
       end
@@ -281,7 +290,18 @@ function causeway.benchmark_method(method, options)
       progress:step()
     end
   end
+end
+
+--- Times a method (a registered name or function(B, C, V, options)) over lengths; see lua/help/measure.lua.
+function causeway.benchmark_method(method, options)
+  if type(method) == "table" and options == nil and getmetatable(method) == nil then method, options = nil, method end
+  local given = checked_options(options)
+  options = options or {}
+  local list = candidates(method, options.methods)
+  local results, progress = new_results(given), causeway.progress(#given.lengths * #list)
+  local good, problem = pcall(fill, results, given, list, progress)
   progress:finish()
+  if not good then error(problem, 0) end
   if options.show == false then return results end
   causeway._show(results)
   return causeway._shown(results)

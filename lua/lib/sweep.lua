@@ -393,42 +393,34 @@ local function write_results(folder, name, results, options)
       finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
 end
 
---- Runs every combination of the grid; see the top of this file and lua/help/measure.lua.
-function causeway.sweep(options)
-  check_arguments(options)
-  local names = names_of(options.grid, options.order)
-  local grid = {}
-  for _, name in ipairs(names) do grid[name] = checked_values(name, options.grid[name]) end
-  local points = points_of(grid, names)
-  local seed = math.tointeger(options.seed or 1)
-
-  -- Rows of an earlier run. The journal is opened, and with that locked, before it is read.
-  local rows, origins, journal, folder = {}, {}, nil, nil
-  if options.save then
-    folder = options.save:gsub("/+$", "")
-    causeway.mkpath(folder)
-    local path = folder .. "/rows.jsonl"
-    journal = causeway._open_journal(path)
-    if options.fresh then
-      journal:cut(0)
-      for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
-    end
-    local read, intact
-    read, rows, origins, intact = pcall(read_journal, path)
-    if not read then
-      journal:close()
-      error(rows, 0)
-    end
-    for _, origin in ipairs(origins) do
-      if origin.seed ~= seed then
-        journal:close()
-        raise(string.format("sweep: %s holds rows made with seed %s, not %d; use that seed, another name, or fresh = "
-          .. "true to start again", folder, tostring(origin.seed), seed))
-      end
-    end
-    journal:cut(intact)
+-- The rows and origins of an earlier run in the folder, and its journal, which is opened, and with that locked, before
+-- it is read.
+local function open_folder(folder, fresh, seed)
+  causeway.mkpath(folder)
+  local path = folder .. "/rows.jsonl"
+  local journal = causeway._open_journal(path)
+  if fresh then
+    journal:cut(0)
+    for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
   end
+  local read, rows, origins, intact = pcall(read_journal, path)
+  if not read then
+    journal:close()
+    error(rows, 0)
+  end
+  for _, origin in ipairs(origins) do
+    if origin.seed ~= seed then
+      journal:close()
+      raise(string.format("sweep: %s holds rows made with seed %s, not %d; use that seed, another name, or fresh = "
+        .. "true to start again", folder, tostring(origin.seed), seed))
+    end
+  end
+  journal:cut(intact)
+  return journal, rows, origins
+end
 
+-- Runs the points that have no row yet; each finished row goes to `rows`, and to the journal where there is one.
+local function run_missing(options, points, names, seed, rows, origins, journal)
   local todo, done = {}, 0
   for _, point in ipairs(points) do
     if rows[key_of(point)] then done = done + 1 else todo[#todo + 1] = point end
@@ -452,7 +444,20 @@ function causeway.sweep(options)
   end
   progress:finish()
   if journal then journal:close() end
+end
 
+--- Runs every combination of the grid; see the top of this file and lua/help/measure.lua.
+function causeway.sweep(options)
+  check_arguments(options)
+  local names = names_of(options.grid, options.order)
+  local grid = {}
+  for _, name in ipairs(names) do grid[name] = checked_values(name, options.grid[name]) end
+  local points = points_of(grid, names)
+  local seed = math.tointeger(options.seed or 1)
+  local folder = options.save and options.save:gsub("/+$", "")
+  local journal, rows, origins = nil, {}, {}
+  if folder then journal, rows, origins = open_folder(folder, options.fresh, seed) end
+  run_missing(options, points, names, seed, rows, origins, journal)
   local results = results_of(points, names, rows, origins, { folder = folder })
   if folder then write_results(folder, folder:match("[^/]+$"), results, { timeout = options.timeout, seed = seed }) end
   return results
