@@ -1,4 +1,5 @@
-// The gated delta rule on Hopper's tensor cores: chunks of 64 tokens, one kernel, nothing but o written.
+// The gated delta rule on Hopper's tensor cores: chunks of 64 tokens, one kernel, which writes o and, where the caller
+// wants it, the last state, but nothing in between.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,11 +11,12 @@
 namespace causeway::gpu {
 
 // Whether delta_hopper computes this problem: a Hopper device, BFloat16 or Float16, at most one gate per head and
-// token, dk <= 128, dv <= 256, rows, strides and addresses of q, k, v, o in multiples of 16 bytes. beta may be null (no
-// delta rule), g too.
+// token, dk <= 128, dv <= 256; addresses and strides (not widths) of q, k, v and o are multiples of 16 bytes. beta may
+// be null (no delta rule), g too.
 bool delta_hopper_takes(const GatedArgs& a);
 
-// Bytes of device memory that the call needs besides its tensors: a copy of the state, where there is one.
+// Bytes of device memory that the call needs besides its tensors: a copy of the state if there is a state and several
+// splits or several heads of q share it, else 0.
 std::size_t delta_hopper_workspace(const GatedArgs& a);
 
 // Launches on `stream` and returns; may be captured into a CUDA graph. The state, the sums of log gates and all

@@ -20,8 +20,8 @@ std::size_t gated_gradient_workspace(const GatedGradArgs& a);
 // gradient of the state goes through its chunks backwards, 8 columns of v to a warp, and leaves its value after each
 // chunk; from both, all chunks are finished in parallel. Float32 sums on FMA units in a fixed order, no atomics: a call
 // gives the same bits again. Gradients of gates are sums without cancellation; gates of -Inf have the gradient 0. At
-// most 98 kB of shared memory to a block, 193 kB with a gate per channel and dk > 128 (where a device has less, an
-// Error). Launches on `stream` and returns; may be captured into a CUDA graph. Throws Error on bad arguments.
+// most 98380 bytes of shared memory to a block, 192588 with a gate per channel and dk > 128 (where a device has less,
+// an Error). Launches on `stream` and returns; may be captured into a CUDA graph. Throws Error on bad arguments.
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream);
 
 }  // namespace causeway::gpu

@@ -1,5 +1,5 @@
 // The two kernels of the gradient of the gated family: the gradient of the state chunk by chunk, and everything that
-// then is left.
+// then is left. gated_chunks/README.md says what they do and what the letters mean.
 #pragma once
 
 #include "gpu/gated/chunks.hpp"
@@ -18,9 +18,9 @@ struct BackwardPart {
     float* dY;               // [head, chunk·C, dv], with the delta rule
 };
 
-// dV, and `after` and dY for the other one.
-void launch_backward_sweep(const BackwardPart& p, cudaStream_t stream);
-// dQ, dK, dg, dβ.
-void launch_finish(const BackwardPart& p, cudaStream_t stream);
+// Writes dV, and `after` and dY for the other kernel.
+void launch_backward_sweep(const BackwardPart& x, cudaStream_t stream);
+// Writes dQ, dK, dg and dβ.
+void launch_finish(const BackwardPart& x, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gradient

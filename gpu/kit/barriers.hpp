@@ -22,8 +22,11 @@ enum LightningBf16x3 : std::uint32_t {
 
 // The gated delta rule.
 enum Delta : std::uint32_t {
-    delta_auxiliary = 1,  // the auxiliary warpgroup
-    delta_turns = 2       // + i, both state warpgroups: it is the turn of warpgroup i on the tensor cores
+    // The auxiliary warpgroup: its tiles are cleared (once); A and the inverses of its diagonal blocks are written.
+    delta_auxiliary = 1,
+    // + i, both state warpgroups, where there are two: it is the turn of warpgroup i on the tensor cores. i waits, the
+    // other one arrives without waiting.
+    delta_turns = 2
 };
 
 // Flash attention.

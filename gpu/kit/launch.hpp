@@ -7,8 +7,9 @@
 
 namespace causeway::gpu {
 
-// Launches with so much dynamic shared memory, in clusters, and, where it comes after a kernel it depends on, before
-// that ends.
+// Launches a kernel with `shared` bytes of dynamic shared memory, in clusters of `cluster` blocks if that is above 1.
+// With `after` it may start before the kernel before it in the stream has ended; griddepcontrol_wait() then waits for
+// that one. `name` says in an error what failed.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), const char* name, dim3 grid, unsigned threads, std::size_t shared, int cluster,
             bool after, cudaStream_t stream, const A&... args) {

@@ -34,7 +34,7 @@ struct PipelineBarriers {
 // the other, `more_data` and `more_barriers` choose one of them.
 template <uint32_t stages, uint32_t stage_bytes, uint32_t data, uint32_t barriers>
 struct Pipeline {
-    static constexpr uint32_t data_end = data + stages * stage_bytes, barriers_end = barriers + 16 * stages;
+    static constexpr uint32_t data_end = data + stages * stage_bytes;
     using State = PipelineState<stages>;
 
     uint32_t base, more_data = 0, more_barriers = 0;

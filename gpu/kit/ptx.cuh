@@ -78,7 +78,8 @@ __device__ __forceinline__ void cluster_sync() {
 
 // ---- The TMA unit, the bulk tensor copy engine ----
 
-// What the second-level cache should do with a line.
+// What the second-level cache should do with a line: cache policies as createpolicy makes them, with the values of
+// CUTLASS (TMA::CacheHintSm90).
 constexpr uint64_t evict_normal = 0x1000000000000000, evict_first = 0x12F0000000000000;
 
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
@@ -293,7 +294,8 @@ __device__ __forceinline__ float round_to_tf32(float x) {
 
 // Describes a tile of rows of 128 bytes in the 128-byte swizzle, at a multiple of 1024 bytes: eight rows are 1024 bytes
 // apart from the next eight; `leading` bytes separate blocks of 64 elements along a row-contiguous M or N. An operand
-// begins so many bytes into the tile: one addition for each.
+// begins so many bytes into the tile: one addition for each. Bits 62 and 63 are the swizzle (1: 128 bytes); in units of
+// 16 bytes, bits 32 to 45 are the distance of groups of eight rows, 16 to 29 `leading`, 0 to 13 the address.
 struct TileDescriptor {
     uint32_t low;
 
@@ -304,7 +306,7 @@ struct TileDescriptor {
     }
 };
 
-// The same of rows of 64 bytes in the 64-byte swizzle, at a multiple of 512 bytes, K-major.
+// The same of rows of 64 bytes in the 64-byte swizzle (2 in bits 62 and 63), at a multiple of 512 bytes, K-major.
 struct NarrowTileDescriptor {
     uint32_t low;
 

@@ -22,7 +22,8 @@ bool hopper_reaches(const SoftmaxArgs& a) {
 
 namespace {
 
-// Blocks of 128 queries of one head, unsplit: where there are enough of them to occupy the device.
+// A block has 128 queries of one head and all their keys: this pays where there are queries for most of a block, and
+// half as many blocks as multiprocessors.
 bool use_hopper(const SoftmaxArgs& a) {
     return a.N >= 64 && 2 * a.batch * a.heads * a.group * ((a.N + 127) / 128) >= device().multiprocessors &&
            hopper_reaches(a);

@@ -21,8 +21,8 @@ namespace softmax {
 std::size_t flash_portable_workspace(const SoftmaxArgs&, int splits = 0);
 void flash_portable(const SoftmaxArgs&, int splits, cudaStream_t);
 
-// On warpgroup products, unsplit, for what hopper_reaches(): 16-bit types, d = dv = 64 or 128, M > 0, tensors that
-// TMA reaches (flash/README.md).
+// On warpgroup products, with the keys unsplit. hopper_reaches() says which calls flash_on_hopper can compute: 16-bit
+// types, d = dv = 64 or 128, M > 0, tensors that TMA reaches (flash/README.md).
 bool hopper_reaches(const SoftmaxArgs&);
 void flash_on_hopper(const SoftmaxArgs&, cudaStream_t);
 

@@ -33,14 +33,15 @@ __device__ __forceinline__ float sum_of_sixteen(float x) {
     return x;
 }
 
-// What is subtracted from the scores times the scale, where m is the largest score: rounded, never part of a fused
-// multiply-add, so that as long as m stays, what was summed before is multiplied by 1 and not by 1 + rounding. -Inf
-// must not be subtracted from itself.
+// What is subtracted from the scores times the scale, where m is the largest score, not yet times the scale: rounded,
+// never part of a fused multiply-add, so that as long as m stays, what was summed before is multiplied by 1 and not by
+// 1 + rounding. -Inf must not be subtracted from itself.
 __device__ __forceinline__ float shift_of(float m, float scale) {
     return m == minus_infinity ? 0.0f : __fmul_rn(m, scale);
 }
 
-// 1 / l and the log-sum-exp m + log2 l of a row, 0 and -Inf where it saw nothing.
+// Of a row with the largest score m, already times the scale, and the sum of weights l: returns 1 / l and sets lse2 to
+// m + log2 l, the log-sum-exp in base 2. They are 0 and -Inf where the row saw no key.
 __device__ __forceinline__ float finish(float m, float l, float& lse2) {
     lse2 = l > 0 ? m + log2f(l) : l == 0 ? minus_infinity : l;  // a NaN stays
     return l == 0 ? 0.0f : 1.0f / l;

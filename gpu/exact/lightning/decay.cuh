@@ -12,7 +12,7 @@ __device__ __forceinline__ float power(float log2_gamma, int n) {
 
 // γ^(distance from the state) of the tokens that a thread has in an output tile, i = 8n + 2(lane % 4) + {0, 1}.
 struct OutputDecay {
-    float low[2], step;
+    float low[2], step;  // of the two tokens among the eight nearest to the state; γ^8
 
     __device__ __forceinline__ void set(const Piece& p, int lane) {
         const int first = 2 * (lane % 4);

@@ -1,6 +1,6 @@
 // The output warpgroup of la_output. It owns 64 columns of v, with the state Sᵀ in registers:
 //
-//   Oᵀ = γ^(i+1) Sᵀ Qᵀ + Vᵀ Pᵀ,   S ← γ^64 S + V'ᵀ K
+//   Oᵀ = Sᵀ Qᵀ diag(γ^(i+1)) + Vᵀ Pᵀ,   Sᵀ ← γ^64 Sᵀ + V'ᵀ K,   V' = diag(γ^(63-j)) V
 //
 // Each turn of the loop over chunks queues three products: what the state gives to chunk c, what the scores add to
 // chunk c - 1, and the update of the state by chunk c; while they run, chunk c - 2 is stored.
@@ -68,7 +68,7 @@ struct OutputRole {
             ptx::wgmma_ss<E, 1, 0>(o, v + ks * 16 * 128, scores + (ks / 2 * half_tile + ks % 2 * 32), 1);
         ptx::wgmma_commit();
     }
-    // S ← γ^64 S + V'ᵀ K, asynchronously.
+    // Sᵀ ← γ^64 Sᵀ + V'ᵀ K, asynchronously.
     __device__ __forceinline__ void queue_update() {
         const uint32_t at = block.stages.at(stage);
         uint32_t va[16];

@@ -8,6 +8,9 @@
 
 namespace causeway::gpu::la {
 
+// Registers of a thread after setmaxnreg: the block starts with 168 for each, and 40 + 152 + 256 = 448 of the 3 · 168 =
+// 504 are used.
+//
 // One block to a split; with C = 2, a cluster of two blocks shares a split: each has half of up to 128 columns of v,
 // and makes half the scores and reads half of q and k for both.
 template <class E, int R, int C, bool bidirectional>

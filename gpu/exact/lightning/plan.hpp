@@ -22,7 +22,7 @@ struct Plan {
     int splits = 0;
     int parts = 0;      // states that la_state stores for each split; 0: not needed
     int tasks = 0;      // Float32: blocks of la_bf16x3 that store states; 0: not needed
-    uint32_t task = 0;  // chunks for each
+    uint32_t task = 0;  // chunks that each task follows
     bool scan = false;  // la_scan sums the states: some head has many
     double time = 0;    // as estimated
     std::vector<Head> head;

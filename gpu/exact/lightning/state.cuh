@@ -13,7 +13,8 @@ template <class E, int R>
 struct State {
     static constexpr int count = R / 2;
     float s[count];
-    // γ^(distance to the next state) of a value: of this thread's four tokens of a k-step, of the k-steps.
+    // γ^(distance from a token to the next state) is a product of two factors: v_low, for this thread's four tokens in
+    // a k-step of sixteen, and v_up, for the four k-steps.
     float v_low[4], v_up[4];
     float step;  // γ^64
 
@@ -38,7 +39,7 @@ struct State {
         for (int ks = 0; ks < 4; ++ks)
             ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[4 * ks]), at + ks * 16 * 128);
     }
-    // v_j γ^(63-j) · f, reversed v_j γ^j · f.
+    // Makes v_j to v_j γ^(63-j) · f, reversed to v_j γ^j · f.
     __device__ __forceinline__ void weigh_v(uint32_t (&va)[16], float f) const {
 #pragma unroll
         for (int ks = 0; ks < 4; ++ks) {
@@ -51,7 +52,7 @@ struct State {
             }
         }
     }
-    // Sᵀ += V'ᵀ K, asynchronously.
+    // Sᵀ += V'ᵀ K, asynchronously; va: V'ᵀ, the weighed values.
     __device__ __forceinline__ void add_outer(const uint32_t (&va)[16], uint32_t k_tile) {
         const ptx::TileDescriptor k(k_tile, tile_bytes);
         ptx::wgmma_fence();
@@ -98,8 +99,9 @@ struct State {
 #pragma unroll
         for (int i = 0; i < R / 8; ++i) out[128 * i] = make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]);
     }
-    // From memory, the state where this split starts: the states stored in the batch-head summed, the first first; only
-    // the last where la_scan has summed them. A state is C times 64 columns, of which this is number `rank`.
+    // From memory, the state where this split starts: the sum of the states stored in the batch-head before it, in
+    // their order, or, where la_scan has summed them, the last one alone. A state is C times 64 columns, of which this
+    // is number `rank`.
     template <class W>
     __device__ __forceinline__ void load_stored(const W& work, const Piece& p, uint32_t split, uint32_t C,
                                                 uint32_t rank, int thread) {

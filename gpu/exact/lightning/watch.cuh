@@ -35,7 +35,8 @@ __device__ __forceinline__ void watch_role(const OutputBlock<R, C, bidirectional
         for (uint32_t c = p.first; c < p.last; ++c) {
             block.stages.consumer_wait(in);
             const bool found = tile_has_nonfinite<E>(block.stages.at(in) + offsetof(typename Block::Stage, v), lane);
-            // An arrival does not wait for loads on their way: which lane arrives hangs on what came.
+            // An arrival does not wait for loads on their way, and TMA would overwrite what they read, so which lane
+            // arrives must depend on what was read. Whatever was found, exactly one arrives.
             if (lane == (found ? 1 : 0)) ptx::mbarrier_arrive(block.stages.empty(in));
             block.scores.producer_acquire(out);
             if (lane == 0) {

@@ -20,13 +20,13 @@ struct Work {
     uint32_t batch_heads;  // of each problem
     uint32_t reversed;     // bit i: problem i runs over later tokens
     uint32_t splits;
-    uint32_t parts;         // states that each split stores, of equal shares of it, the first first
-    uint32_t scanned;       // whether la_scan has made them the states at the ends of splits
-    float* states;          // [split][part][r·d] (Bf16x3Work: below), in the order of the accumulators
-    float* last;            // [bh][r·d], likewise: the states before the last chunks, for la_finish; null: not wanted
-    const float* initial;   // state before the first token, [batch][head][r][d]; null: zeros
-    int64_t initial_batch;  // elements from one batch to the next
-    int32_t r, d;           // of `initial`
+    uint32_t parts;    // states that each split stores: one for each of so many equal shares of it, in order
+    uint32_t scanned;  // whether la_scan has made them the states at the ends of splits
+    float* states;     // [split][part][r·d] (Bf16x3Work: below), in the order of the accumulators
+    float* last;       // [bh][r·d], in that order too: the states before the last chunks, for la_finish; null: none
+    const float* initial;                   // state before the first token, [batch][head][r][d]; null: zeros
+    int64_t initial_batch;                  // elements from one batch to the next
+    int32_t r, d;                           // of `initial`
     uint64_t read_once, read_twice, write;  // cache policies
     uint32_t bound[max_splits + 1];         // split i is the chunks [bound[i], bound[i+1]) of all
     Head head[max_heads];
@@ -35,8 +35,8 @@ struct Work {
 // For Float32: states are stored by tasks, blocks of equal shares of what there is to follow, cut without regard to the
 // splits. A task stores one for each split that it has chunks of: `states` is [split + task][r·d].
 struct Bf16x3Work : Work {
-    uint32_t task;                      // chunks for each
-    uint32_t followed[max_splits + 1];  // chunks of splits before i that tasks follow
+    uint32_t task;                      // chunks that each task follows
+    uint32_t followed[max_splits + 1];  // [i]: chunks of the splits before i that tasks follow
     uint8_t order[max_splits];          // the splits, those that wait for no state first
 };
 
@@ -106,8 +106,8 @@ __device__ __forceinline__ uint32_t part_start(uint32_t first, uint32_t last, ui
     return first + (last - first) * i / parts;
 }
 
-// Calls f(index, chunks) for every state stored by split i, or its part [from, to) in one batch-head; the first first,
-// or only the last.
+// Calls f(index of the state, chunks that it is of) for the states stored of a split, or of its part [from, to) in one
+// batch-head: for all in order, or only for the last.
 template <class W, class F>
 __device__ __forceinline__ void each_stored(const W& w, uint32_t split, uint32_t from, uint32_t to, bool only_last,
                                             const F& f) {

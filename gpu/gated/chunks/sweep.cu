@@ -9,13 +9,13 @@ namespace {
 template <int DK, int C, Gates gates>
 struct SweepShared {
     static constexpr int per_channel = gates == Gates::channel ? 1 : 0;
-    float4 rows[2][C * DK / 4];  // a tile of k or q as it is in memory
-    float4 decay[2][per_channel * C * DK / 4 + 1 - per_channel];
+    float4 rows[2][C * DK / 4];                                        // a tile of k or q as it is in memory
+    float4 log_gates[2][per_channel * C * DK / 4 + 1 - per_channel];   // with a gate per channel, of the keys' tile
     float lower[2][C * (C + 4)];                                       // the inverse or A
     float K[C * DK], Q[C * DK];                                        // k, or e ⊙ k; q, or e ⊙ q
     float U[sweep_threads / 32][C * 8], W[sweep_threads / 32][C * 8];  // rows of a warp's columns
     float e[per_channel * C * DK + 1 - per_channel],
-        w[per_channel * C * DK + 1 - per_channel];  // with a gate per channel: e, w ⊙ k
+        weighted_k[per_channel * C * DK + 1 - per_channel];  // with a gate per channel: e, w ⊙ k
 };
 
 // Blocks that a multiprocessor is to hold: as many as its shared memory has room for, but four at most and two at 256
@@ -44,7 +44,8 @@ struct Values {
     }
 };
 
-// x = (e ⊙ X) S + A U for a tile of queries, or T (V - (e ⊙ K) S) for keys, T the inverse: `lower`. W: room.
+// x = (e ⊙ X) S + A U for a tile of queries, or T (V - (e ⊙ K) S) for keys, T the inverse: `lower`. W: C rows of 8
+// floats of this warp.
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void read_state(float4 (&x)[C / 16], const float (&S)[DK / 16][4], const float* X, float* W,
                                            const float* U, const float* lower, const float (&e)[C / 16],
@@ -113,7 +114,7 @@ __device__ __forceinline__ void advance_state(float (&S)[DK / 16][4], SweepShare
         __syncwarp();
     }
     decay_state<DK, C, gates>(S, last, s.e, at.rg);
-    add_outer<DK, C>(S, gates == Gates::channel ? s.w : s.K, U, at.rg, at.cg);
+    add_outer<DK, C>(S, gates == Gates::channel ? s.weighted_k : s.K, U, at.rg, at.cg);
 }
 
 // One block: 32 columns of one batch-head, 8 to a warp. Its work is a sequence of items: the keys of a chunk, the
@@ -134,7 +135,7 @@ __global__ __launch_bounds__(sweep_threads, sweep_blocks<DK, C>) void gated_swee
     load_state<DK>(S, p.state_in ? p.state_in + at.bh * call.dk * call.dv : nullptr, call.dk, call.dv, at.rg, at.column,
                    state_quads);
     const auto start_copies = [&](int chunk, int item, int slot) {
-        stage_item<DK, C, gates>(s.rows[slot], s.decay[slot], p, at, chunk, item);
+        stage_item<DK, C, gates>(s.rows[slot], s.log_gates[slot], p, at, chunk, item);
         const int matrix = item == 0 ? (delta ? 0 : -1) : p.matrices + item - 1;
         if (matrix >= 0) stage_lower<C>(s.lower[slot], p, at.bh, chunk, matrix);
     };
@@ -155,7 +156,7 @@ __global__ __launch_bounds__(sweep_threads, sweep_blocks<DK, C>) void gated_swee
             if (item + 1 < items) start_copies(chunk, item + 1, slot ^ 1);
             else if (chunk + 1 < p.chunks) start_copies(chunk + 1, 0, slot ^ 1);
             float* X = item == 0 ? s.K : s.Q;
-            convert_item<DK, C, gates>(X, s.e, s.w, s.rows[slot], s.decay[slot], item == 0, call.type);
+            convert_item<DK, C, gates>(X, s.e, s.weighted_k, s.rows[slot], s.log_gates[slot], item == 0, call.type);
             __syncthreads();
 
             Values<C> values;

@@ -33,7 +33,7 @@ __device__ __forceinline__ int tokens_of(const Part& p, int chunk) {
 // Starts the copy of a tile of k (item 0) or of the item-th of its heads of q, and, with a gate per channel, of the log
 // gates of a tile of k.
 template <int DK, int C, Gates gates>
-__device__ __forceinline__ void stage_item(float4* rows, float4* decay, const Part& p, SweepPlace at, int chunk,
+__device__ __forceinline__ void stage_item(float4* rows, float4* log_gates, const Part& p, SweepPlace at, int chunk,
                                            int item) {
     const Call& call = p.call;
     const int n = tokens_of<C>(p, chunk);
@@ -45,8 +45,8 @@ __device__ __forceinline__ void stage_item(float4* rows, float4* decay, const Pa
         if (item > 0) return;
         const bool whole = call.dk % 4 == 0 && reinterpret_cast<uintptr_t>(call.g) % 16 == 0;
         const float* g = call.g + (at.bh * call.N + start) * call.gates;
-        stage<C, DK, sweep_threads>(decay, reinterpret_cast<const char*>(g), call.gates * int64_t{4}, n, call.dk, whole,
-                                    Type::Float32);
+        stage<C, DK, sweep_threads>(log_gates, reinterpret_cast<const char*>(g), call.gates * int64_t{4}, n, call.dk,
+                                    whole, Type::Float32);
     }
 }
 
@@ -64,8 +64,8 @@ __device__ __forceinline__ void stage_lower(float* to, const Part& p, int64_t bh
 // A staged tile in Float32 as the products want it: k or q, with a gate per channel e ⊙ k or e ⊙ q. For keys e and
 // w ⊙ k are written too, for queries e is read. log_gates: staged, 0 past the end.
 template <int DK, int C, Gates gates>
-__device__ __forceinline__ void convert_item(float* X, float* e, float* w, const void* rows, const void* log_gates,
-                                             bool keys, Type type) {
+__device__ __forceinline__ void convert_item(float* X, float* e, float* weighted_k, const void* rows,
+                                             const void* log_gates, bool keys, Type type) {
     if constexpr (gates != Gates::channel) {
         convert_tile<C * DK, sweep_threads>(X, rows, type);
     } else {
@@ -78,7 +78,7 @@ __device__ __forceinline__ void convert_item(float* X, float* e, float* w, const
                         e[t * DK + c] = product;
                         X[t * DK + c] = product * element(rows, t * DK + c, type);
                     },
-                    [&](int t, float product) { w[t * DK + c] = product * element(rows, t * DK + c, type); });
+                    [&](int t, float product) { weighted_k[t * DK + c] = product * element(rows, t * DK + c, type); });
             } else {
 #pragma unroll
                 for (int t = 0; t < C; ++t) X[t * DK + c] = e[t * DK + c] * element(rows, t * DK + c, type);

@@ -3,8 +3,8 @@
 //
 //   T = (I + strict(diag(β) (K Kᵀ ⊙ Γ)))⁻¹ diag(β)   (inverse.cuh)      P = scale · Q Kᵀ ⊙ Γ   (scores.cuh)
 //
-// What keeps its four warps together is few: the products and one barrier. Between them the first warp has most of T
-// and least of P and A to make, the last one the other way round.
+// Its four warps meet only at the wgmma products and, with the delta rule, at one named barrier a chunk. In between,
+// the first warp makes the most of T and the least of P and A, and the last one the other way round.
 #pragma once
 
 #include "gpu/gated/delta/inverse.cuh"
@@ -18,7 +18,9 @@ struct Auxiliary {
     const Pipelines<R, D> pipes;
     const Split split;
     const float scale;
-    const int warp, first_lane;
+    const int warp;
+    // The lane, in a register for the whole loop; inner code reads laneid() anew to save registers.
+    const int kept_lane;
     const Triangle<R, D> triangle{pipes.base};
 
     // What lies above the diagonals of P, T and the inverses stays zero.
@@ -32,11 +34,12 @@ struct Auxiliary {
         ptx::named_barrier_sync(barriers::delta_auxiliary, barriers::warpgroup);
     }
 
-    // K Kᵀ of the n-th chunk, queued; and A from it, into the buffer of that chunk.
+    // Queues K Kᵀ of the n-th chunk.
     __device__ __forceinline__ void queue_keys(float (&kk)[32], uint32_t n) const {
         pipes.k.consumer_wait(n);
         times_keys<E, R>(kk, pipes.k.at(n), pipes.k.at(n));
     }
+    // Waits for K Kᵀ and the gates of the n-th chunk, and writes its A to shared memory, to one of two buffers.
     __device__ __forceinline__ void leave_keys(float (&kk)[32], uint32_t n, uint32_t buffer) const {
         const int lane = ptx::laneid(), row = 16 * warp + lane / 4;
         const uint32_t gates = pipes.gate.at(n);
@@ -50,11 +53,14 @@ struct Auxiliary {
 
     template <bool with_outputs>
     __device__ __forceinline__ void step(uint32_t c) const {
+        // After the last chunk its own A is made again, into the other buffer, and never used: this saves a branch. Its
+        // stages have been given back by then, but nothing more is loaded into them.
         const uint32_t n_all = c - split.start, n_out = c - split.first,
-                       next = min(c + 1, split.last - 1) - split.start;  // made once more after the last
+                       next = min(c + 1, split.last - 1) - split.start;
         [[maybe_unused]] float kk[32], qk[32];
         if constexpr (!delta && !with_outputs) {
-            // Nothing to make, but a buffer released before it is full would count for its turn before.
+            // Nothing to make here. But an arrival before the stage is full would count for its previous use, so this
+            // waits until it is.
             pipes.k.consumer_wait(n_all);
             pipes.gate.consumer_wait(n_all);
         }
@@ -71,26 +77,27 @@ struct Auxiliary {
         if constexpr (with_outputs) {
             ptx::wgmma_wait<0>();
             ptx::hold(qk);
-            pipes.q.consumer_release(n_out, first_lane);
+            pipes.q.consumer_release(n_out, kept_lane);
         }
-        pipes.k.consumer_release(n_all, first_lane);
+        pipes.k.consumer_release(n_all, kept_lane);
         if constexpr (delta) {
             ptx::named_barrier_sync(barriers::delta_auxiliary, barriers::warpgroup);
             queue_keys(kk, next);
         }
         if constexpr (with_outputs) {
+            // With the delta rule leave_keys() has waited for these gates already, in the step before.
             if constexpr (!delta) pipes.gate.consumer_wait(n_all);
             pipes.p.producer_acquire(n_out);
             write_scores<E>(qk, pipes.p.at(n_out), gates, scale, warp, lane);
-            pipes.p.producer_commit(n_out, first_lane);
+            pipes.p.producer_commit(n_out, kept_lane);
         }
         if constexpr (delta) {
             pipes.t.producer_acquire(n_all);
             write_inverse<E>(pipes.t.at(n_all), gates, triangle.below(n_all), triangle.inverse(n_all), warp, lane);
-            pipes.t.producer_commit(n_all, first_lane);
+            pipes.t.producer_commit(n_all, kept_lane);
         }
         ptx::mbarrier_arrive(pipes.gate.empty(n_all));
-        // Into the buffer that no warp reads any more, after the last chunk too.
+        // Buffer n_all + 1 was last read in the step before, and since then all warps have passed the named barrier.
         if constexpr (delta) leave_keys(kk, next, n_all + 1);
     }
 

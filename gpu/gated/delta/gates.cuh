@@ -8,8 +8,10 @@
 
 namespace causeway::gpu::gated_delta {
 
-// The last chunk before `first` behind which the product of the gates is too small to be seen; 0 if there is none. Each
-// warp sums the log gates of one chunk. By all threads of the block.
+// The last chunk such that the product of all gates from its first token up to chunk `first` is at most 2^-24; 0 if
+// there is none. All threads of the block call it; in every round each warp sums the log gates of one chunk. fmaxf
+// makes a gate of 0 of a NaN, so the search ends at its chunk; the block walks over that chunk, and make_gates keeps
+// the NaN.
 __device__ __forceinline__ uint32_t find_start(const float* g, uint32_t first, float* sums, uint32_t warps) {
     const int lane = threadIdx.x % 32;
     uint32_t start = first;
@@ -63,7 +65,7 @@ __device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& wo
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             sum[i] = x[i] * limits::log2_e;
-            if (sum[i] < -limits::zero_gate_bits) sum[i] = -limits::zero_gate_bits;  // -Inf too
+            if (sum[i] < -limits::zero_gate_bits) sum[i] = -limits::zero_gate_bits;  // -Inf too; a NaN stays
         }
         if (c + 1 < split.last) fetch(c + 1);
         sum_up(sum, lane);

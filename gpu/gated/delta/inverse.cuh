@@ -1,7 +1,8 @@
 // T = (I + A)⁻¹ diag(β), A = strict(diag(β) (K Kᵀ ⊙ Γ)), by the auxiliary warpgroup, in 16×16 blocks.
 //
-// Blocks of A go through shared memory in Float16. Warp w inverts the block (w, w) on the diagonal by substitution, and
-// makes the blocks (i, w), i >= w, of the whole inverse from the diagonal down. All sums are Float32.
+// Blocks of A go through shared memory in Float16 (the two quarters that are inverted by substitution in Float32). Warp
+// w inverts I + the block (w, w) on the diagonal, and makes the blocks (i, w), i >= w, of the whole inverse from the
+// diagonal down. All sums are Float32.
 #pragma once
 
 #include "gpu/gated/delta/scores.cuh"
@@ -29,11 +30,12 @@ struct Triangle {
     }
 };
 
-// Bytes from a HalfBlock's start to the row that this lane gives ldmatrix_x4: for operand A of mma, or transposed for
-// B; and for operand B.
+// The byte in a HalfBlock where this lane's row for ldmatrix_x4 begins. Plain, it gives the block as operand A; by
+// _trans, as operand B.
 __device__ __forceinline__ uint32_t rows_of_block(int lane) {
     return (lane % 8 + 8 * (lane / 8 % 2)) * half_row + lane / 16 * 16;
 }
+// The same in the order in which plain ldmatrix_x4 gives the transposed block as operand B.
 __device__ __forceinline__ uint32_t columns_of_block(int lane) {
     return (lane % 8 + 8 * (lane / 16)) * half_row + lane / 8 % 2 * 16;
 }
@@ -79,8 +81,8 @@ __device__ __forceinline__ void invert_quarter(float (&x)[8], uint32_t quarter, 
     }
 }
 
-// X, the inverse of I + this warp's diagonal block of A, transposed in rows of a HalfBlock `to`: of the quarters on the
-// diagonal by substitution, then below them X_10 = -X_11 A_10 X_00.
+// Writes Xᵀ, X the inverse of I + this warp's diagonal block of A, to the rows of the HalfBlock `to`. The two quarters
+// on the diagonal are inverted by substitution; the quarter below is X_10 = -X_11 A_10 X_00.
 __device__ __forceinline__ void invert_diagonal(uint32_t to, uint32_t diagonal, int lane) {
     __syncwarp();
     const uint32_t quarter = lane / 8 % 2;
@@ -100,8 +102,10 @@ __device__ __forceinline__ void invert_diagonal(uint32_t to, uint32_t diagonal, 
     ptx::st_shared(to + lane / 4 * half_row + 16 + lane % 4 * 4, pack(__half{}, z[0], z[1]));
 }
 
-// T's blocks (warp, warp) ... (warp + levels, warp), i.e. down to the last row, into its tile:
-// T_i = X_i (-Σ_{m<i} A_im T_m), times β of the column, everything transposed. `put`: the tile, at this warp's columns.
+// Blocks (warp, warp) ... (warp + levels, warp) of T, i.e. down to the last row, into its tile. This column of blocks
+// of the inverse of I + A, from the diagonal down, is Y_w = X_w (w: this warp) and Y_i = -X_i Σ_{w<=m<i} A_im Y_m, X_i
+// the inverse of I + block i on the diagonal. Only what goes to the tile is multiplied by β of its column. All blocks
+// are held transposed. `put`: the tile, at this warp's columns.
 template <class E, int levels>
 __device__ __forceinline__ void write_columns(uint32_t put, uint32_t below, uint32_t inverse, int warp, int lane,
                                               float beta0, float beta1) {

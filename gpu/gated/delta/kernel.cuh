@@ -9,8 +9,9 @@
 
 namespace causeway::gpu::gated_delta {
 
-// Registers of a thread after the warpgroups have traded them: 65536 for each block in all. With one state warpgroup
-// there are more for everyone.
+// Registers of a thread after setmaxnreg. A block of 512 threads (D = 128) starts with 128 for each, and
+// 24 + 104 + 2 · 192 = 4 · 128. A block of 384 threads (D = 64) starts with 168 for each, and 48 + 200 + 240 = 488 of
+// the 3 · 168 = 504 are used. So the auxiliary warpgroup gives registers back at D = 128 and takes some at D = 64.
 template <int D>
 struct Registers {
     static constexpr int producers = D == 128 ? 24 : 48, auxiliary = D == 128 ? 104 : 200, state = D == 128 ? 192 : 240;

@@ -36,26 +36,22 @@ __device__ __forceinline__ uint32_t to_sixteenth_at(int token) {
 
 // A 16×16 block in Float16. Its rows are 48 bytes apart: ldmatrix wants multiples of 16, and eight rows that follow
 // each other then lie in different banks.
-struct HalfBlock {
+struct alignas(16) HalfBlock {
     uint16_t row[16][24];
 };
 // A 16×16 block on the diagonal of A, by its 8×8 quarters; the upper right one is 0.
-struct DiagonalBlock {
-    float upper_left[8][12];   // by columns, 48 bytes apart
-    float skew[4];             // a column of either is read at the same time: these banks keep them apart
-    float lower_right[8][12];  // by columns
-    float unused[4];
+struct alignas(16) DiagonalBlock {
+    float upper_left[8][12];  // by columns, 48 bytes apart
+    // Lanes 0-7 and 8-15 read a column of one quarter each at once; four words keep them in different banks.
+    float skew[4];
+    float lower_right[8][12];   // by columns
+    float unused[4];            // not needed: without it what follows is moved, but to a multiple of 16 bytes too
     uint16_t lower_left[8][8];  // by rows, Float16
 };
 
 constexpr uint32_t half_row = sizeof(HalfBlock::row[0]), column_bytes = sizeof(DiagonalBlock::upper_left[0]),
                    lower_right_at = offsetof(DiagonalBlock, lower_right),
                    lower_left_at = offsetof(DiagonalBlock, lower_left);
-
-template <uint32_t stages>
-struct Barriers {
-    uint64_t full[stages], empty[stages];
-};
 
 // R: columns of q and k, 64 or 128, D: of v that the thread block owns, 64 or 128.
 template <int R, int D>
@@ -65,14 +61,16 @@ struct Shared {
     static constexpr uint32_t k_stages = 4, q_stages = 3, v_stages = 2, p_stages = 2, t_stages = 2, gate_stages = 4,
                               out_stages = 1;
 
-    Barriers<k_stages> k_barriers;
-    Barriers<q_stages> q_barriers;
-    Barriers<v_stages> v_barriers;
-    Barriers<p_stages> p_barriers;
-    Barriers<t_stages> t_barriers;
-    Barriers<gate_stages> gate_barriers;
-    Barriers<out_stages> out_barriers[state_warpgroups];
-    alignas(512) float sum_of_gates[warps];  // each warp's chunk, while the start is looked for
+    PipelineBarriers<k_stages> k_barriers;
+    PipelineBarriers<q_stages> q_barriers;
+    PipelineBarriers<v_stages> v_barriers;
+    PipelineBarriers<p_stages> p_barriers;
+    PipelineBarriers<t_stages> t_barriers;
+    PipelineBarriers<gate_stages> gate_barriers;
+    PipelineBarriers<out_stages> out_barriers[state_warpgroups];
+    // These alignments are larger than any access asks for, which is 16 bytes: offsets stay round whatever stands
+    // above.
+    alignas(512) float sum_of_gates[warps];  // of the chunk that each warp sums in find_start()
     alignas(1024) ChunkGates gates[gate_stages];
     HalfBlock below[2][6];      // A's blocks below the diagonal, row by row, of this chunk and the next
     DiagonalBlock diagonal[4];  // and those on it, one a warp

@@ -16,7 +16,8 @@ __device__ __forceinline__ void load_tile(const P& pipe, uint32_t n, const CUten
         ptx::tma_load(pipe.at(n) + i * tile_bytes, map, pipe.full(n), column + 64 * i, c * chunk, head, b, policy);
 }
 
-// k and v of every chunk of the walk, q where there are outputs. What no other block reads leaves L2 first.
+// k and v of every chunk of the walk, q where there are outputs. What no other head and no other block of columns reads
+// is to leave L2 first. Splits are not considered here, though a later split reads k and v of earlier chunks once more.
 template <int R, int D>
 __device__ __forceinline__ void load(Pipelines<R, D> pipes, const Maps& maps, const Work& work, Split split) {
     const auto policy = [](bool read_again) { return read_again ? ptx::evict_normal : ptx::evict_first; };

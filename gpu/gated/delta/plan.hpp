@@ -22,7 +22,9 @@ struct Plan {
 // As many splits as take the least time on this device, as far as the sizes tell.
 Plan plan_of(const GatedArgs& a);
 
-// The kernel, on arguments that are already checked; the workspace has a copy of the state where one is needed.
+// The kernel, on arguments that are already checked. Where several blocks read a state that one of them overwrites
+// (more than one split, or heads of q that share the state), the state is first copied to the workspace, which must
+// have room for it (delta_hopper_workspace).
 void run_hopper(const GatedArgs& a, const Plan& p, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gated_delta

@@ -24,15 +24,14 @@ __device__ __forceinline__ void times_tile(float (&acc)[32], const uint32_t (&a)
     ptx::wgmma_commit();
 }
 
-// This warp needs a tile of v no more, of which it has read the words x by ldmatrix_x4_trans, four at a time. An
-// arrival does not wait for loads on their way, and the next tile would overwrite what they read; so which lane arrives
-// must hang on what came. The comparison is there for that alone: whichever way it goes, one lane arrives.
+// Gives a tile of v back. x: the words that four ldmatrix_x4_trans loaded, or words computed from them. An arrival does
+// not wait for loads on their way, and TMA would overwrite what they read, so which lane arrives must depend on x. One
+// word of each load is enough. Whatever the comparison gives, it gives the same to all lanes, and exactly one arrives;
+// so any constant will do.
 template <class P>
 __device__ __forceinline__ void release_read(const P& pipe, uint32_t n, const uint32_t (&x)[16]) {
-    // Any number would do. 0x7F81 is a NaN in BFloat16 and in Float16, so that this pair of them is hardly ever met,
-    // and nearly always it is the first lane that arrives.
-    constexpr uint32_t hardly_ever = 0x7F817F81;
-    const bool met = __any_sync(0xFFFFFFFF, (x[3] ^ x[7] ^ x[11] ^ x[15]) == hardly_ever);
+    constexpr uint32_t any_constant = 0x7F817F81;
+    const bool met = __any_sync(0xFFFFFFFF, (x[3] ^ x[7] ^ x[11] ^ x[15]) == any_constant);
     if (threadIdx.x % 32 == (met ? 1 : 0)) ptx::mbarrier_arrive(pipe.empty(n));
 }
 
@@ -44,8 +43,10 @@ struct StateWarpgroup {
     const Pipelines<R, D> pipes;
     const Work& work;
     const Split split;
-    const uint32_t mine;  // of the state warpgroups
-    const int warp, first_lane;
+    const uint32_t index;  // 0 or 1: which state warpgroup this is, i.e. which 64 of the block's columns of v
+    const int warp;
+    // The lane, in a register for the whole loop; inner code reads laneid() anew to save registers.
+    const int kept_lane;
     const typename Pipelines<R, D>::Out out;
     float s[R / 2];       // Sᵀ, an accumulator of 64 by R
     uint32_t sa[R / 4];   // the same as operand A
@@ -55,10 +56,10 @@ struct StateWarpgroup {
         : pipes(pipes),
           work(work),
           split(split),
-          mine(threadIdx.x / 128 - 2),
+          index(threadIdx.x / 128 - 2),
           warp(threadIdx.x % 128 / 32),
-          first_lane(threadIdx.x % 32),
-          out(pipes.out(mine)) {}
+          kept_lane(threadIdx.x % 32),
+          out(pipes.out(index)) {}
 
     // f(element of Sᵀ, where it is in a state in memory).
     template <class F>
@@ -66,8 +67,8 @@ struct StateWarpgroup {
         const int64_t at = int64_t{split.kv_bh} * work.dk * work.dv;
 #pragma unroll
         for (int i = 0; i < R / 2; ++i) {
-            const int of_v = split.column_block * D + 64 * mine + 16 * warp + first_lane / 4 + i % 4 / 2 * 8,
-                      of_k = 8 * (i / 4) + 2 * (first_lane % 4) + i % 2;
+            const int of_v = split.column_block * D + 64 * index + 16 * warp + kept_lane / 4 + i % 4 / 2 * 8,
+                      of_k = 8 * (i / 4) + 2 * (kept_lane % 4) + i % 2;
             if (of_v < work.dv && of_k < work.dk) f(s[i], at + int64_t{of_k} * work.dv + of_v);
         }
     }
@@ -95,29 +96,31 @@ struct StateWarpgroup {
             ptx::stmatrix_x4_trans(to + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2],
                                    packed[4 * j + 3]);
         }
-        out.producer_commit(n, first_lane);
+        out.producer_commit(n, kept_lane);
     }
-    // va = Vᵀ, or with the delta rule (V - diag(2^G) K S)ᵀ, w the products K S.
+    // va = Vᵀ.
     __device__ __forceinline__ void read_values(uint32_t (&va)[16], uint32_t tile) {
 #pragma unroll
         for (int i = 0; i < 16; i += 4)
             ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), tile + i / 4 * 16 * 128);
     }
+    // With the delta rule va = (V - diag(2^G) K S)ᵀ, w the products K S.
     __device__ __forceinline__ void read_values_minus(uint32_t (&va)[16], uint32_t tile, const float (&w)[32],
                                                       uint32_t gates, int col) {
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             if (i % 4 == 0) ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), tile + i / 4 * 16 * 128);
-            const float2 up = ptx::ld_shared_f32x2(gates + from_start_at(8 * (i / 2) + col)), x = unpack(E{}, va[i]);
-            va[i] = pack(E{}, x.x - up.x * w[2 * i], x.y - up.y * w[2 * i + 1]);
+            const float2 from_start = ptx::ld_shared_f32x2(gates + from_start_at(8 * (i / 2) + col)),
+                         x = unpack(E{}, va[i]);
+            va[i] = pack(E{}, x.x - from_start.x * w[2 * i], x.y - from_start.y * w[2 * i + 1]);
         }
     }
     // o = scale · diag(2^G) Q S, from Q S.
     __device__ __forceinline__ void scale_outputs(float (&o)[32], uint32_t gates, int col) {
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
-            const float2 up = ptx::ld_shared_f32x2(gates + from_start_at(8 * n + col));
-            const float x = work.scale * up.x, y = work.scale * up.y;
+            const float2 from_start = ptx::ld_shared_f32x2(gates + from_start_at(8 * n + col));
+            const float x = work.scale * from_start.x, y = work.scale * from_start.y;
             o[4 * n] *= x, o[4 * n + 1] *= y, o[4 * n + 2] *= x, o[4 * n + 3] *= y;
         }
     }
@@ -126,10 +129,10 @@ struct StateWarpgroup {
                                                   uint32_t gates, int col) {
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            const float2 down = ptx::ld_shared_f32x2(gates + to_end_at(8 * (i / 2) + col));
+            const float2 to_end = ptx::ld_shared_f32x2(gates + to_end_at(8 * (i / 2) + col));
             float2 x = unpack(E{}, va[i]);
             if constexpr (delta) x = {u[2 * i], u[2 * i + 1]};
-            ua[i] = pack(E{}, x.x * down.x, x.y * down.y);
+            ua[i] = pack(E{}, x.x * to_end.x, x.y * to_end.y);
         }
     }
 
@@ -139,15 +142,17 @@ struct StateWarpgroup {
                                                uint32_t n_out) {
         pipes.k.consumer_wait(n_all);
         if constexpr (with_outputs) pipes.q.consumer_wait(n_out);
-        if constexpr (take_turns) ptx::named_barrier_sync(barriers::delta_turns + mine, 2 * barriers::warpgroup);
+        if constexpr (take_turns) ptx::named_barrier_sync(barriers::delta_turns + index, 2 * barriers::warpgroup);
         if constexpr (delta) times_state(w, ptx::TileDescriptor(pipes.k.at(n_all)));
         if constexpr (with_outputs) {
             if (c > split.first) leave(n_out - 1);
             const ptx::TileDescriptor queries(pipes.q.at(n_out));
+            // This stage was waited for above, before the turn was asked for: the second wait returns at once and could
+            // go. It is still here because the times that the documents give were measured with it.
             pipes.q.consumer_wait(n_out);
             times_state(o, queries);
         }
-        if constexpr (take_turns) ptx::named_barrier_arrive(barriers::delta_turns + 1 - mine, 2 * barriers::warpgroup);
+        if constexpr (take_turns) ptx::named_barrier_arrive(barriers::delta_turns + 1 - index, 2 * barriers::warpgroup);
     }
 
     template <bool with_outputs>
@@ -160,7 +165,7 @@ struct StateWarpgroup {
         pipes.gate.consumer_wait(n_all);
         pipes.v.consumer_wait(n_all);
         const uint32_t gates = pipes.gate.at(n_all);
-        const uint32_t v_tile = pipes.v.at(n_all) + mine * tile_bytes + transposed_rows(warp, ptx::laneid());
+        const uint32_t v_tile = pipes.v.at(n_all) + index * tile_bytes + transposed_rows(warp, ptx::laneid());
         if constexpr (delta) {
             ptx::wgmma_wait<0>();
             ptx::hold(w);
@@ -181,13 +186,13 @@ struct StateWarpgroup {
                 ptx::wgmma_wait<0>();
                 ptx::hold(o);
             }
-            pipes.q.consumer_release(n_out, first_lane);
+            pipes.q.consumer_release(n_out, kept_lane);
             scale_outputs(o, gates, col);
         }
         if constexpr (delta) {
             ptx::wgmma_wait<0>();
             ptx::hold(u);
-            pipes.t.consumer_release(n_all, first_lane);
+            pipes.t.consumer_release(n_all, kept_lane);
 #pragma unroll
             for (int i = 0; i < 16; ++i) va[i] = pack(E{}, u[2 * i], u[2 * i + 1]);
         }
@@ -204,12 +209,12 @@ struct StateWarpgroup {
         }
         ptx::wgmma_wait<with_outputs ? 1 : 0>();
         ptx::hold(s);
-        pipes.k.consumer_release(n_all, first_lane);
+        pipes.k.consumer_release(n_all, kept_lane);
         pack_state();
         if constexpr (with_outputs) {
             ptx::wgmma_wait<0>();
             ptx::hold(o);
-            pipes.p.consumer_release(n_out, first_lane);
+            pipes.p.consumer_release(n_out, kept_lane);
 #pragma unroll
             for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, o[2 * i], o[2 * i + 1]);
         }
@@ -231,8 +236,9 @@ struct StateWarpgroup {
         for (int i = 0; i < R / 2; ++i) s[i] = 0.0f;
         if (split.start == 0 && work.initial) each_state([&](float& x, int64_t at) { x = __ldg(work.initial + at); });
         pack_state();
-        // The two state warpgroups take turns in queueing their products with the state, the first one first.
-        if (take_turns && mine == 1) ptx::named_barrier_arrive(barriers::delta_turns, 2 * barriers::warpgroup);
+        // The two state warpgroups take turns in queueing their products with the state. The first one goes first: the
+        // second arrives for it here. Nobody waits for the second's last arrival; the block ends with it.
+        if (take_turns && index == 1) ptx::named_barrier_arrive(barriers::delta_turns, 2 * barriers::warpgroup);
         for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);
         for (uint32_t c = split.first; c < split.last; ++c) step<true>(c);
         if (split.last > split.first) leave(split.last - 1 - split.first);

@@ -22,10 +22,11 @@ struct Work {
     uint32_t bound[max_splits + 1];
 };
 
-// One split of one batch-head, and up to 128 columns of v. The block walks over the chunks [start, last) and makes the
-// outputs of [first, last).
+// One split of one head of q in one batch, and up to 128 columns of v. The block walks over the chunks [start, last)
+// and makes the outputs of [first, last).
 struct Split {
-    uint32_t column_block, b, h, kv_h, kv_bh;  // kv_bh: of k, v, g, β and the state, counted through all batches
+    // h: the head of q; kv_h: that of k, v, g, β and the state, kv_bh: the same counted through all batches.
+    uint32_t column_block, b, h, kv_h, kv_bh;
     uint32_t start, first, last;
     const float* g;  // of the head, [N]; null: no gate
 
@@ -36,7 +37,7 @@ struct Split {
         b = bh / work.heads, h = bh - b * work.heads, kv_h = h / work.group;
         kv_bh = b * (work.heads / work.group) + kv_h;
         first = work.bound[split], last = work.bound[split + 1];
-        start = work.g ? first : 0;  // until find_start
+        start = work.g ? first : 0;  // without gates from the first token; with gates find_start() moves it back
         g = work.g ? work.g + kv_bh * work.N : nullptr;
     }
 };

@@ -1,4 +1,5 @@
-// Everything that is left when the gradient of the state is known: dQ, dK, dg, dβ, chunk by chunk in parallel.
+// Everything that is left when the gradient of the state is known: dQ, dK, dg, dβ, chunk by chunk in parallel. The
+// letters are those of README.md.
 #include "gpu/gradient/gated_chunks/tiles.cuh"
 #include "gpu/kit/launch.hpp"
 
@@ -10,15 +11,15 @@ namespace {
 template <int DK, int C, Gates gates>
 struct Finish : FinishTiles<DK, C, gates> {
     using Tiles = FinishTiles<DK, C, gates>;
-    using Tiles::T, Tiles::M, Tiles::slab, Tiles::pitch, Tiles::square, Tiles::s, Tiles::lane, Tiles::token,
-        Tiles::channel;
-    using typename Tiles::Rows, typename Tiles::Tile, typename Tiles::Shared;
+    using Tiles::own_tokens, Tiles::row_channels, Tiles::slab, Tiles::pitch, Tiles::square, Tiles::s, Tiles::lane,
+        Tiles::token, Tiles::channel;
+    using typename Tiles::Rows, typename Tiles::Elements, typename Tiles::Shared;
     static constexpr int own_channels = (DK + finish_threads - 1) / finish_threads;
 
     const BackwardPart& x;
     const Part& p;
     const Call& call;
-    const int64_t bh, chunk, b, h, start, rows;  // rows: before the chunk's in Y and dY
+    const int64_t bh, chunk, b, h, start, first_row;  // first_row: of this chunk in Y and dY
     const int n;
     const bool delta, quads;
     const float *matrices, *before, *after;
@@ -33,7 +34,7 @@ struct Finish : FinishTiles<DK, C, gates> {
           b(bh / call.heads),
           h(bh % call.heads),
           start(p.first + chunk * C),
-          rows((bh * p.chunks + chunk) * C),
+          first_row((bh * p.chunks + chunk) * C),
           n(static_cast<int>(min(p.first + p.tokens - start, int64_t{C}))),
           delta(call.beta != nullptr),
           quads(call.dv % 4 == 0),
@@ -63,7 +64,7 @@ struct Finish : FinishTiles<DK, C, gates> {
         move<C * slab / 4, finish_threads>(
             [&](int i) {
                 const int t = i / (slab / 4), c = i % (slab / 4) * 4;
-                if (delta) return raw_quad_within(p.Y + (rows + t) * call.dv, first + c, call.dv, quads, type);
+                if (delta) return raw_quad_within(p.Y + (first_row + t) * call.dv, first + c, call.dv, quads, type);
                 return t < n ? raw_quad_within(V + t * call.v.token, first + c, call.dv, call.v.quads, type)
                              : RawQuad{0, 0, 0, 0};
             },
@@ -73,7 +74,7 @@ struct Finish : FinishTiles<DK, C, gates> {
                 *reinterpret_cast<float4*>(s.U + t * pitch + i % (slab / 4) * 4) = delta ? times(s.beta[t], f) : f;
             });
     }
-    // And of X = scale · dO of one head of queries.
+    // The same columns of D = scale · dO of one head of queries.
     __device__ __forceinline__ void load_upstream(int query, int first) const {
         const char* dO = head_of(x.dO, b, h * call.group + query) + start * x.dO.token;
         move<C * slab / 4, finish_threads>(
@@ -83,18 +84,18 @@ struct Finish : FinishTiles<DK, C, gates> {
                              : RawQuad{0, 0, 0, 0};
             },
             [&](int i, RawQuad raw) {
-                *reinterpret_cast<float4*>(s.X + i / (slab / 4) * pitch + i % (slab / 4) * 4) =
+                *reinterpret_cast<float4*>(s.upstream + i / (slab / 4) * pitch + i % (slab / 4) * 4) =
                     times(call.scale, value(raw, call.type));
             });
     }
     __device__ __forceinline__ void write_rows(const Rows& from, const Operand& to, int64_t head) const {
 #pragma unroll
-        for (int i = 0; i < T; ++i) {
+        for (int i = 0; i < own_tokens; ++i) {
             const int t = token(i);
             if (t >= n) continue;
             char* at = head_of(to, b, head) + (start + t) * to.token;
 #pragma unroll
-            for (int m = 0; m < M; ++m) {
+            for (int m = 0; m < row_channels; ++m) {
                 if (channel(m) < call.dk) set_element(at, channel(m), call.type, from[i][m]);
             }
         }
@@ -137,11 +138,11 @@ struct Finish : FinishTiles<DK, C, gates> {
     // dβ_t = dY_t · Y_t.
     __device__ __forceinline__ void write_dbeta() const {
 #pragma unroll
-        for (int i = 0; i < T; ++i) {
+        for (int i = 0; i < own_tokens; ++i) {
             const int t = token(i);
             float f = 0.0f;
             for (int c = lane; c < call.dv; c += 32)
-                f = fmaf(x.dY[(rows + t) * call.dv + c], p.Y[(rows + t) * call.dv + c], f);
+                f = fmaf(x.dY[(first_row + t) * call.dv + c], p.Y[(first_row + t) * call.dv + c], f);
             f = sum32(f);
             if (lane == 0 && t < n) x.dbeta[bh * call.N + start + t] = f;
         }
@@ -149,25 +150,25 @@ struct Finish : FinishTiles<DK, C, gates> {
 
     // One head of queries: dQ, and what of dK comes from its scores.
     __device__ __forceinline__ void meet_queries(int query, Rows& dk) const {
-        float dq[T][M] = {}, tile[Tiles::tiles] = {};
+        float dq[own_tokens][row_channels] = {}, dA[Tiles::own_elements] = {};
         load(s.Q, call.q, h * call.group + query);
         for (int first = 0; first < call.dv; first += slab) {
             load_slab(s.S, before, first);
             load_written(first);
             load_upstream(query, first);
             __syncthreads();
-            this->add_products(dq, s.X, s.S);
-            this->add_tiles(tile);
+            this->add_products(dq, s.upstream, s.S);
+            this->add_elements(dA);
             __syncthreads();
         }
-        this->put_tiles(tile, 0, matrices + (p.matrices + query) * C * C);
+        this->put_elements(dA, 0, matrices + (p.matrices + query) * C * C);
         __syncthreads();
         this->add_gates(dq, s.Q);
 #pragma unroll
-        for (int i = 0; i < T; ++i) {
+        for (int i = 0; i < own_tokens; ++i) {
             float sum = 0.0f;
 #pragma unroll
-            for (int m = 0; m < M; ++m) {
+            for (int m = 0; m < row_channels; ++m) {
                 dq[i][m] *= this->e_of(token(i), m);
                 if constexpr (gates == Gates::head) sum = fmaf(dq[i][m], s.Q[token(i) * DK + channel(m)], sum);
             }
@@ -196,7 +197,7 @@ struct Finish : FinishTiles<DK, C, gates> {
 
     // What is written (dKw) and, with the delta rule, read (dKe, dM): their part of dK, and dK to memory.
     __device__ __forceinline__ void meet_states(Rows& dk, Rows& dKw, float (&through)[own_channels]) const {
-        float dKe[T][M] = {}, tile[Tiles::tiles] = {};
+        float dKe[own_tokens][row_channels] = {}, dM[Tiles::own_elements] = {};
         for (int first = 0; first < call.dv; first += slab) {
             if (delta || gates != Gates::none) load_slab(s.S, before, first);
             load_slab(s.E, after, first);
@@ -204,29 +205,30 @@ struct Finish : FinishTiles<DK, C, gates> {
             if (delta) {
                 for (int i = threadIdx.x; i < C * slab / 4; i += finish_threads) {
                     const int t = i / (slab / 4), c = i % (slab / 4) * 4;
-                    const float4 f = quad_within(x.dY + (rows + t) * call.dv, first + c, call.dv, quads, Type::Float32);
-                    *reinterpret_cast<float4*>(s.X + t * pitch + c) = times(-s.beta[t], f);
+                    const float4 f =
+                        quad_within(x.dY + (first_row + t) * call.dv, first + c, call.dv, quads, Type::Float32);
+                    *reinterpret_cast<float4*>(s.upstream + t * pitch + c) = times(-s.beta[t], f);
                 }
             }
             __syncthreads();
             this->add_products(dKw, s.U, s.E);
             if (delta) {
-                this->add_products(dKe, s.X, s.S);
-                this->add_tiles(tile);
+                this->add_products(dKe, s.upstream, s.S);
+                this->add_elements(dM);
             }
             if constexpr (gates != Gates::none) add_through(through);
             __syncthreads();
         }
         if (delta) {
-            this->put_tiles(tile, 1, matrices + 2 * C * C);
+            this->put_elements(dM, 1, matrices + 2 * C * C);
             __syncthreads();
             this->add_gates(dKe, s.K);
         }
 #pragma unroll
-        for (int i = 0; i < T; ++i) {
+        for (int i = 0; i < own_tokens; ++i) {
             float row = 0.0f, column = 0.0f;
 #pragma unroll
-            for (int m = 0; m < M; ++m) {
+            for (int m = 0; m < row_channels; ++m) {
                 const float read = dKe[i][m] * this->e_of(token(i), m), written = dKw[i][m] * this->w_of(token(i), m),
                             k = s.K[token(i) * DK + channel(m)];
                 dk[i][m] += read + written;
@@ -249,7 +251,8 @@ struct Finish : FinishTiles<DK, C, gates> {
     __device__ __forceinline__ void write_head_gates(const float (&through)[own_channels]) const {
         for (int r = threadIdx.x, i = 0; r < DK; r += finish_threads, ++i) s.through[r] = s.e[C - 1] * through[i];
         __syncthreads();
-        if (threadIdx.x < C) {  // row t of Z to sums of what is older than s
+        if (threadIdx.x < C) {
+            // Z[t][i] becomes row[t] + Σ_{j<i} Z[t][j]: everything older than i that reaches t.
             const int t = threadIdx.x;
             float older = s.row[t];
             for (int i = 0; i <= t; ++i) {
@@ -268,12 +271,12 @@ struct Finish : FinishTiles<DK, C, gates> {
             if (i < n) x.dg[bh * call.N + start + i] = sum + older;
         }
     }
-    // dg of a gate per channel. dKw is dKw ⊙ Kw here; it goes by token into the place of Q.
+    // dg of a gate per channel. meet_states has made dKw ⊙ Kw of dKw; it goes by token into the place of Q.
     __device__ __forceinline__ void write_channel_gates(const Rows& dKw, const float (&through)[own_channels]) const {
 #pragma unroll
-        for (int i = 0; i < T; ++i) {
+        for (int i = 0; i < own_tokens; ++i) {
 #pragma unroll
-            for (int m = 0; m < M; ++m) s.Q[token(i) * DK + channel(m)] = dKw[i][m];
+            for (int m = 0; m < row_channels; ++m) s.Q[token(i) * DK + channel(m)] = dKw[i][m];
         }
         __syncthreads();
         for (int c = threadIdx.x, i = 0; c < call.dk; c += finish_threads, ++i) {
@@ -298,25 +301,25 @@ __global__ __launch_bounds__(finish_threads) void gated_finish(const __grid_cons
     f.load_gates();
     __syncthreads();
     if (f.delta) f.write_dbeta();
-    float dk[F::T][F::M] = {};
+    float dk[F::own_tokens][F::row_channels] = {};
     for (int query = 0; query < f.call.group; ++query) f.meet_queries(query, dk);
-    float dKw[F::T][F::M] = {}, through[F::own_channels] = {};
+    float dKw[F::own_tokens][F::row_channels] = {}, through[F::own_channels] = {};
     f.meet_states(dk, dKw, through);
     if constexpr (gates == Gates::head) f.write_head_gates(through);
     if constexpr (gates == Gates::channel) f.write_channel_gates(dKw, through);
 }
 
 template <int DK, int C, Gates gates>
-void finish(const BackwardPart& p, cudaStream_t stream) {
+void finish(const BackwardPart& x, cudaStream_t stream) {
     launch(gated_finish<DK, C, gates>, "launching gated_finish",
-           dim3(static_cast<unsigned>(p.part.call.all_heads * p.part.chunks)), finish_threads,
-           sizeof(FinishShared<DK, C, gates>), 1, false, stream, p);
+           dim3(static_cast<unsigned>(x.part.call.all_heads * x.part.chunks)), finish_threads,
+           sizeof(FinishShared<DK, C, gates>), 1, false, stream, x);
 }
 
 }  // namespace
 
-void launch_finish(const BackwardPart& p, cudaStream_t stream) {
-    with_sizes(p.part.call, [&]<int DK, int C, Gates gates>() { finish<DK, C, gates>(p, stream); });
+void launch_finish(const BackwardPart& x, cudaStream_t stream) {
+    with_sizes(x.part.call, [&]<int DK, int C, Gates gates>() { finish<DK, C, gates>(x, stream); });
 }
 
 }  // namespace causeway::gpu::gradient

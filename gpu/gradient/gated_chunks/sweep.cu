@@ -1,4 +1,4 @@
-// The gradient of the state, chunk after chunk, the last one first.
+// The gradient of the state, chunk after chunk, the last one first. The letters are those of README.md.
 #include "gpu/gated/chunks/sweep.cuh"
 #include "gpu/gradient/gated_chunks.hpp"
 #include "gpu/kit/launch.hpp"
@@ -9,12 +9,13 @@ using namespace gated;
 
 namespace {
 
-// Rows rg and, of 32, rg + 16 of Lᵀ Y: as add_lower, which has L.
+// out += Lᵀ rows, as add_lower does with L: a lane gets the rows rg and, where C = 32, rg + 16, in its four columns.
 template <int C, int block>
-__device__ __forceinline__ void add_upper_block(float4 (&out)[C / 16], const float* L, const float* Y, int rg, int cg) {
+__device__ __forceinline__ void add_upper_block(float4 (&out)[C / 16], const float* L, const float* rows, int rg,
+                                                int cg) {
 #pragma unroll 4
     for (int t = block * 16; t < block * 16 + 16; ++t) {
-        const float4 y = *reinterpret_cast<const float4*>(Y + t * 8 + cg * 4);
+        const float4 y = *reinterpret_cast<const float4*>(rows + t * 8 + cg * 4);
 #pragma unroll
         for (int b = 0; b <= block; ++b) {
             const float f = L[t * (C + 4) + b * 16 + rg];
@@ -24,9 +25,9 @@ __device__ __forceinline__ void add_upper_block(float4 (&out)[C / 16], const flo
     }
 }
 template <int C>
-__device__ __forceinline__ void add_upper(float4 (&out)[C / 16], const float* L, const float* Y, int rg, int cg) {
-    add_upper_block<C, 0>(out, L, Y, rg, cg);
-    if constexpr (C > 16) add_upper_block<C, 1>(out, L, Y, rg, cg);
+__device__ __forceinline__ void add_upper(float4 (&out)[C / 16], const float* L, const float* rows, int rg, int cg) {
+    add_upper_block<C, 0>(out, L, rows, rg, cg);
+    if constexpr (C > 16) add_upper_block<C, 1>(out, L, rows, rg, cg);
 }
 
 // Blocks that a multiprocessor is to hold. Without being told, ptxas counts for one more with a gate per channel and
@@ -37,64 +38,65 @@ constexpr int backward_sweep_blocks = DK == 64 || (DK == 128 && C == 16) ? 3 : 2
 template <int DK, int C, Gates gates>
 struct BackwardShared {
     static constexpr int per_channel = gates == Gates::channel ? 1 : 0;
-    float4 rows[2][C * DK / 4];
-    float4 decay[2][per_channel * C * DK / 4 + 1 - per_channel];
-    float A[2][C * (C + 4)], inverse[2][C * (C + 4)];
-    float K[C * DK], Q[C * DK];  // k, or e ⊙ k; q, or e ⊙ q
-    float U[sweep_threads / 32][C * 8];
-    float e[per_channel * C * DK + 1 - per_channel], w[per_channel * C * DK + 1 - per_channel];
+    float4 rows[2][C * DK / 4];                                       // tiles of k or q as they are in memory
+    float4 log_gates[2][per_channel * C * DK / 4 + 1 - per_channel];  // with a gate per channel, of the keys' tile
+    float A[2][C * (C + 4)], inverse[2][C * (C + 4)];  // by copy slot; by chunk % 2: (I + diag(β) M)⁻¹
+    float K[C * DK], Q[C * DK];                        // k, or e ⊙ k; q, or e ⊙ q
+    float scratch[sweep_threads / 32][C * 8];          // rows that the lanes of a warp exchange
+    float e[per_channel * C * DK + 1 - per_channel], weighted_k[per_channel * C * DK + 1 - per_channel];  // e, w ⊙ k
 };
 
-// dU = (w ⊙ K) E, E the gradient of the state after the chunk; then E ← e_last ⊙ E. U: room.
+// dU = (w ⊙ K) E, E the gradient of the state after the chunk; then E ← e_last ⊙ E. scratch: C rows of 8 floats of this
+// warp.
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void meet_keys(float4 (&dU)[C / 16], float (&E)[DK / 16][4], BackwardShared<DK, C, gates>& s,
-                                          float* U, const float (&w)[C / 16], float last, SweepPlace at) {
+                                          float* scratch, const float (&w)[C / 16], float last, SweepPlace at) {
 #pragma unroll 1
     for (int i = 0; i < C / 16; ++i) {
-        *reinterpret_cast<float4*>(U + at.mine(i)) =
-            times_state<DK>((gates == Gates::channel ? s.w : s.K) + i * 16 * DK, E, at.rg);
+        *reinterpret_cast<float4*>(scratch + at.mine(i)) =
+            times_state<DK>((gates == Gates::channel ? s.weighted_k : s.K) + i * 16 * DK, E, at.rg);
     }
 #pragma unroll
-    for (int i = 0; i < C / 16; ++i) dU[i] = times(w[i], *reinterpret_cast<const float4*>(U + at.mine(i)));
+    for (int i = 0; i < C / 16; ++i) dU[i] = times(w[i], *reinterpret_cast<const float4*>(scratch + at.mine(i)));
     __syncwarp();
     decay_state<DK, C, gates>(E, last, s.e, at.rg);
 }
 
-// D, the gradient of the outputs of one head of queries: dU += Aᵀ D, E += (e ⊙ Q)ᵀ D. U: room.
+// D = scale · dO of one head of queries: dU += Aᵀ D, E += (e ⊙ Q)ᵀ D. scratch: C rows of 8 floats of this warp.
 template <int DK, int C, Gates gates>
 __device__ __forceinline__ void meet_outputs(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const float4 (&D)[C / 16],
-                                             const float* A, const float* Q, float* U, const float (&e)[C / 16],
+                                             const float* A, const float* Q, float* scratch, const float (&e)[C / 16],
                                              SweepPlace at) {
 #pragma unroll
-    for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(U + at.mine(i)) = D[i];
+    for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(scratch + at.mine(i)) = D[i];
     __syncwarp();
-    add_upper<C>(dU, A, U, at.rg, at.cg);
+    add_upper<C>(dU, A, scratch, at.rg, at.cg);
     __syncwarp();
     if constexpr (gates == Gates::head) {
 #pragma unroll
-        for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(U + at.mine(i)) = times(e[i], D[i]);
+        for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(scratch + at.mine(i)) = times(e[i], D[i]);
         __syncwarp();
     }
-    add_outer<DK, C>(E, Q, U, at.rg, at.cg);
+    add_outer<DK, C>(E, Q, scratch, at.rg, at.cg);
     __syncwarp();
 }
 
 // dV = dU, or with the delta rule dY = (I + diag(β) M)⁻ᵀ dU, dV = diag(β) dY, both to memory, and E -= (e ⊙ K)ᵀ dV.
 template <int DK, int C>
 __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const BackwardPart& x,
-                                             const float* inverse, const float* K, float* U, const float (&e)[C / 16],
-                                             SweepPlace at, int chunk, int64_t start, int n) {
+                                             const float* inverse, const float* K, float* scratch,
+                                             const float (&e)[C / 16], SweepPlace at, int chunk, int64_t start, int n) {
     const Call& call = x.part.call;
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     float4 dV[C / 16];
     if (delta) {
 #pragma unroll
         for (int i = 0; i < C / 16; ++i) {
-            *reinterpret_cast<float4*>(U + at.mine(i)) = dU[i];
+            *reinterpret_cast<float4*>(scratch + at.mine(i)) = dU[i];
             dU[i] = {0, 0, 0, 0};
         }
         __syncwarp();
-        add_upper<C>(dU, inverse, U, at.rg, at.cg);
+        add_upper<C>(dU, inverse, scratch, at.rg, at.cg);
         __syncwarp();
     }
 #pragma unroll
@@ -104,7 +106,7 @@ __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK
             set_quad_within(x.dY + ((at.bh * x.part.chunks + chunk) * C + t) * call.dv, at.column, call.dv, state_quads,
                             Type::Float32, dU[i]);
             dV[i] = times(t < n ? call.beta[at.bh * call.N + start + t] : 0.0f, dU[i]);
-            *reinterpret_cast<float4*>(U + at.mine(i)) = times(-e[i], dV[i]);
+            *reinterpret_cast<float4*>(scratch + at.mine(i)) = times(-e[i], dV[i]);
         } else {
             dV[i] = dU[i];
         }
@@ -113,13 +115,15 @@ __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK
     }
     if (delta) {
         __syncwarp();
-        add_outer<DK, C>(E, K, U, at.rg, at.cg);
+        add_outer<DK, C>(E, K, scratch, at.rg, at.cg);
         __syncwarp();
     }
 }
 
-// One block: 32 columns of one batch-head, 8 to a warp; E, the gradient of the state after the chunk, in registers. As
-// in gated_sweep the work is a sequence of items: the keys of a chunk, its queries, the keys of the chunk before it ...
+// One block: 32 columns of one batch-head, 8 to a warp. E, the gradient of the state after a chunk, stays in registers.
+// The work is a sequence of items, as in gated_sweep but backwards: the keys of the last chunk, its queries, head after
+// head, then the keys of the chunk before it ... The tile of the next item is copied while one is worked on. The sums
+// are over the heads of queries:
 //   dU = Kw E + Σ Aᵀ D,  dY = (I + diag(β) M)⁻ᵀ dU,  dV = diag(β) dY;  E ← e_last ⊙ E + Σ Qeᵀ D - Keᵀ dV
 template <int DK, int C, Gates gates>
 __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void gated_backward_sweep(
@@ -132,13 +136,13 @@ __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void g
     const SweepPlace at(call);
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     const int items = 1 + call.group;
-    float* U = s.U[at.warp];
+    float* scratch = s.scratch[at.warp];
 
     float E[R][4];
     load_state<DK>(E, x.dstate_in ? x.dstate_in + at.bh * call.dk * call.dv : nullptr, call.dk, call.dv, at.rg,
                    at.column, state_quads);
     const auto start_copies = [&](int chunk, int item, int slot) {
-        stage_item<DK, C, gates>(s.rows[slot], s.decay[slot], p, at, chunk, item);
+        stage_item<DK, C, gates>(s.rows[slot], s.log_gates[slot], p, at, chunk, item);
         if (item > 0) stage_lower<C>(s.A[slot], p, at.bh, chunk, p.matrices + item - 1);
         else if (delta) stage_lower<C>(s.inverse[chunk % 2], p, at.bh, chunk, 1);
     };
@@ -169,8 +173,8 @@ __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void g
                                       : RawQuad{0, 0, 0, 0};
                 }
             }
-            float* X = item == 0 ? s.K : s.Q;
-            convert_item<DK, C, gates>(X, s.e, s.w, s.rows[slot], s.decay[slot], item == 0, call.type);
+            float* tile = item == 0 ? s.K : s.Q;
+            convert_item<DK, C, gates>(tile, s.e, s.weighted_k, s.rows[slot], s.log_gates[slot], item == 0, call.type);
             __syncthreads();
 
             if (item == 0) {
@@ -178,14 +182,15 @@ __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void g
 #pragma unroll
                 for (int i = 0; i < blocks; ++i) e[i] = w[i] = 1.0f;
                 if constexpr (gates == Gates::head) head_gates<C>(e, w, last, p, at.bh, chunk, at.rg);
-                meet_keys(dU, E, s, U, w, last, at);
+                meet_keys(dU, E, s, scratch, w, last, at);
                 continue;
             }
             float4 D[blocks];
 #pragma unroll
             for (int i = 0; i < blocks; ++i) D[i] = times(call.scale, value(arriving[i], call.type));
-            meet_outputs<DK, C, gates>(dU, E, D, s.A[slot], s.Q, U, e, at);
-            if (item + 1 == items) write_values<DK, C>(dU, E, x, s.inverse[chunk % 2], s.K, U, e, at, chunk, start, n);
+            meet_outputs<DK, C, gates>(dU, E, D, s.A[slot], s.Q, scratch, e, at);
+            if (item + 1 == items)
+                write_values<DK, C>(dU, E, x, s.inverse[chunk % 2], s.K, scratch, e, at, chunk, start, n);
         }
     }
     if (x.dstate_out)
@@ -193,17 +198,17 @@ __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void g
 }
 
 template <int DK, int C, Gates gates>
-void backward_sweep(const BackwardPart& p, cudaStream_t stream) {
-    const int64_t wide = (p.part.call.dv + sweep_columns - 1) / sweep_columns;
+void backward_sweep(const BackwardPart& x, cudaStream_t stream) {
+    const int64_t wide = (x.part.call.dv + sweep_columns - 1) / sweep_columns;
     launch(gated_backward_sweep<DK, C, gates>, "launching gated_backward_sweep",
-           dim3(static_cast<unsigned>(p.part.call.all_heads * wide)), sweep_threads,
-           sizeof(BackwardShared<DK, C, gates>), 1, false, stream, p);
+           dim3(static_cast<unsigned>(x.part.call.all_heads * wide)), sweep_threads,
+           sizeof(BackwardShared<DK, C, gates>), 1, false, stream, x);
 }
 
 }  // namespace
 
-void launch_backward_sweep(const BackwardPart& p, cudaStream_t stream) {
-    with_sizes(p.part.call, [&]<int DK, int C, Gates gates>() { backward_sweep<DK, C, gates>(p, stream); });
+void launch_backward_sweep(const BackwardPart& x, cudaStream_t stream) {
+    with_sizes(x.part.call, [&]<int DK, int C, Gates gates>() { backward_sweep<DK, C, gates>(x, stream); });
 }
 
 }  // namespace causeway::gpu::gradient

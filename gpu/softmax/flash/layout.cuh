@@ -19,11 +19,11 @@ struct SharedMemory {
     struct Box {
         unsigned char bytes[tile_tokens * row_bytes];
     };
-    struct Tile {
+    struct TokenTile {
         Box columns[D / box_columns];
     };
-    Tile q;  // the queries; at the end, in the half of each consumer, its output
-    Tile k[stages], v[stages];
+    TokenTile q;  // the queries; at the end, in the half of each consumer, its output
+    TokenTile k[stages], v[stages];
     std::uint64_t k_barriers[2 * stages], v_barriers[2 * stages];  // full, then empty
     std::uint64_t q_full;
 };
@@ -32,9 +32,9 @@ template <int D>
 struct Layout {
     using Memory = SharedMemory<D>;
     static constexpr uint32_t boxes = D / box_columns, box_bytes = sizeof(typename Memory::Box),
-                              tile_bytes = sizeof(typename Memory::Tile);
-    using Keys = Pipeline<stages, tile_bytes, offsetof(Memory, k), offsetof(Memory, k_barriers)>;
-    using Values = Pipeline<stages, tile_bytes, offsetof(Memory, v), offsetof(Memory, v_barriers)>;
+                              token_tile_bytes = sizeof(typename Memory::TokenTile);
+    using Keys = Pipeline<stages, token_tile_bytes, offsetof(Memory, k), offsetof(Memory, k_barriers)>;
+    using Values = Pipeline<stages, token_tile_bytes, offsetof(Memory, v), offsetof(Memory, v_barriers)>;
     static constexpr uint32_t bytes = sizeof(Memory) + limits::swizzle_atom;
     static_assert(offsetof(Memory, q) == 0 && box_bytes % limits::swizzle_atom == 0);
     static_assert(bytes <= limits::max_shared_bytes);
@@ -54,16 +54,18 @@ struct Layout {
     }
 };
 
-// The queries of a block, from the last of all heads to the first: with a causal mask they see most keys.
+// Which queries a block has. Blocks with low numbers take the last tile of queries of every head, then come those with
+// the tile before it, and so on, so that with a causal mask the longest blocks start first.
 struct Block {
     const Params& c;
-    int32_t first, query_head, head, batch;  // query; head of q in its batch, head of k and v
-    uint32_t tiles = 0;                      // of keys, that any of its queries sees
+    int32_t first;                    // its first query
+    int32_t query_head, head, batch;  // head of q, and head of k and v, in that batch
+    uint32_t tiles = 0;               // of keys, that any of its queries sees
 
     __device__ __forceinline__ explicit Block(const Params& params) : c(params) {
-        const int32_t query_heads = c.batch_heads * c.group, all = (c.N + tile_tokens - 1) / tile_tokens;
-        const int32_t index = static_cast<int32_t>(blockIdx.x) % query_heads, bh = index / c.group;
-        first = (all - 1 - static_cast<int32_t>(blockIdx.x) / query_heads) * tile_tokens;
+        const int32_t all_query_heads = c.batch_heads * c.group, all = (c.N + tile_tokens - 1) / tile_tokens;
+        const int32_t index = static_cast<int32_t>(blockIdx.x) % all_query_heads, bh = index / c.group;
+        first = (all - 1 - static_cast<int32_t>(blockIdx.x) / all_query_heads) * tile_tokens;
         batch = bh / c.heads, head = bh % c.heads, query_head = head * c.group + index % c.group;
         tiles = static_cast<uint32_t>((limit(first + tile_tokens - 1) + tile_tokens - 1) / tile_tokens);
     }

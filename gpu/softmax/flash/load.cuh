@@ -17,12 +17,12 @@ __device__ __forceinline__ void load_tile(uint32_t to, const CUtensorMap& map, u
 template <int D>
 __device__ __forceinline__ void load(const TensorMaps& maps, const Layout<D>& memory, const Block& block) {
     using L = Layout<D>;
-    ptx::mbarrier_arrive_expect_tx(memory.q_full(), L::tile_bytes);
+    ptx::mbarrier_arrive_expect_tx(memory.q_full(), L::token_tile_bytes);
     load_tile<D>(memory.q(), maps.q, memory.q_full(), block.first, block.query_head, block.batch, ptx::evict_first);
     for (uint32_t j = 0; j < block.tiles; ++j) {
         const auto next = [&](const auto& pipeline, const CUtensorMap& map) {
             pipeline.producer_acquire(j);
-            pipeline.producer_expect(j, L::tile_bytes);
+            pipeline.producer_expect(j, L::token_tile_bytes);
             load_tile<D>(pipeline.at(j), map, pipeline.full(j), static_cast<int32_t>(j) * tile_tokens, block.head,
                          block.batch, ptx::evict_normal);
         };

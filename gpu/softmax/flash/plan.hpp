@@ -23,8 +23,8 @@ struct Plan {
     unsigned blocks;
 };
 
-// For sizes that hopper_reaches() (gpu/softmax/flash.hpp). Throws Error where there are too many queries for one
-// launch.
+// For calls that hopper_reaches() (gpu/softmax/flash.hpp) accepts. Throws Error where there are too many queries for
+// one launch.
 Plan plan_of(const SoftmaxArgs&);
 
 }  // namespace causeway::gpu::softmax::flash

@@ -7,7 +7,8 @@
 
 namespace causeway::gpu::softmax::flash {
 
-// inverse: 1 over the sum of weights of each of the thread's two queries.
+// Writes the log-sum-exps where they are wanted, and sets inverse to 1 over the sum of weights of each of the thread's
+// two queries.
 __device__ __forceinline__ void finish_rows(const Weights& w, const Block& block, int32_t query, int lane,
                                             float (&inverse)[2]) {
     const Params& c = block.c;

@@ -13,28 +13,28 @@ struct Weights {
     float s[tile_tokens / 2];       // scores, then weights
     uint32_t p[tile_tokens / 4];    // weights rounded to the type of v: operand A
     float max[2], sum[2], back[2];  // back: what is summed so far is to be multiplied by it
-    int32_t limits[2], full;        // keys that each query sees; that every query of the warpgroup sees
+    int32_t seen[2], seen_by_all;   // how many keys each of the two queries sees, and every query of the warpgroup
     float scale;                    // |scale| · log2 e
     bool negative;                  // the scale is: the running maximum is of -q·k
 
     __device__ __forceinline__ Weights(const Block& block, int32_t first, int32_t query)
         : max{minus_infinity, minus_infinity},
           sum{0, 0},
-          limits{block.limit(query), block.limit(query + 8)},
-          full(block.limit(first)),
+          seen{block.limit(query), block.limit(query + 8)},
+          seen_by_all(block.limit(first)),
           scale(fabsf(block.c.scale_log2)),
           negative(block.c.scale_log2 < 0) {}
 
-    // The scores of tile j.
+    // Masks the scores of tile j, raises the running maxima, turns s into weights, and updates sum and sets back.
     __device__ __forceinline__ void weigh(int32_t j, int lane) {
         if (negative) {
 #pragma unroll
             for (int i = 0; i < tile_tokens / 2; ++i) s[i] = -s[i];
         }
-        if ((j + 1) * tile_tokens > full) {
+        if ((j + 1) * tile_tokens > seen_by_all) {
 #pragma unroll
             for (int i = 0; i < tile_tokens / 2; ++i) {
-                if (j * tile_tokens + i / 4 * 8 + 2 * (lane % 4) + i % 2 >= limits[i % 4 / 2]) s[i] = minus_infinity;
+                if (j * tile_tokens + i / 4 * 8 + 2 * (lane % 4) + i % 2 >= seen[i % 4 / 2]) s[i] = minus_infinity;
             }
         }
 #pragma unroll
@@ -55,6 +55,7 @@ struct Weights {
             sum[r] = fmaf(sum[r], back[r], added);
         }
     }
+    // p = the weights s, rounded: once the product that reads p has ended.
     template <class E>
     __device__ __forceinline__ void round() {
 #pragma unroll

@@ -54,7 +54,7 @@ struct Bf16x3Decay {
 // The mask of a score tile of 64 queries and keys: blocks of 16 by 16 are seen wholly, not at all, or (on the diagonal)
 // in part.
 struct Bf16x3Mask {
-    float far[2], near[2], step, step2;  // γ^(8 + distance), γ^distance or 0, γ^8, γ^16
+    float far[2], near[2], step, step2;  // γ^(8 + distance), γ^max(distance, 0), γ^8, γ^16
     uint32_t seen;                       // of a pair on the diagonal, as ones
     bool reversed;
 

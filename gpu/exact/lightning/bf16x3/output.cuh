@@ -1,6 +1,6 @@
 // The state warpgroups of la_bf16x3: each owns 64 columns of v, with the state Sᵀ in registers, and makes
 //
-//   Oᵀ = γ^(i+1) Sᵀ Qᵀ + Vᵀ Pᵀ,   S ← γ^64 S + V'ᵀ K
+//   Oᵀ = Sᵀ Qᵀ diag(γ^(i+1)) + Vᵀ Pᵀ,   Sᵀ ← γ^64 Sᵀ + V'ᵀ K,   V' = diag(γ^(63-j)) V
 //
 // or, with `stores_states`, only the second, and stores the state at the end. Values become hi and lo on their way into
 // registers, and outputs leave from the tile that held the values.
