@@ -272,8 +272,8 @@ __device__ __forceinline__ void hold(float (&x)[n]) {
 #pragma unroll
     for (int i = 0; i < n; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
-// Has what x >= 0 is made of issued before all that follows. ptxas keeps no order between arithmetic and a wait for wgmma
-// products that it does not depend on, and places the wait first; nothing would then run beside the products.
+// Whatever x >= 0 is computed from is issued before all that follows. ptxas keeps no order between arithmetic and a
+// wait for wgmma products that it does not depend on: it places the wait first, and nothing runs beside the products.
 __device__ __forceinline__ void issue_first(float x) {
     if (x < 0) asm volatile("nanosleep.u32 1;" ::: "memory");
 }
