@@ -202,10 +202,10 @@ TEST_CASE("F10: the gate gradient without cancellation", "[proofs][backward]") {
 namespace {
 
 struct Repairs {
-    bool accumulate = false;  // E2: the carry gradients are added to
-    bool dK = false;          // E1: line for dK
+    bool accumulate = false;  // G7-b: the carry gradients are added to
+    bool dK = false;          // G7-a: line for dK
     bool before =
-        false;  // E4, the indices of lines 20, 23 and 24 as printed: this block's carry gradients, set before line 20
+        false;  // G7-d, the indices of lines 20, 23 and 24 as printed: this block's carry gradients, set before line 20
 };
 
 // Algorithm 2 of tpu line by line; the ones matrices are b × width: printed width b, repaired d_v. The final carries
@@ -305,17 +305,17 @@ TEST_CASE("G7: Algorithm 2 of tpu as printed", "[proofs][backward]") {
     }
     const std::string input = "b = d = 4, EPS = 0, 1 to 6 blocks";
     claim("G7", "printed dQ", input, dQ, 1e-11);
-    claim("G7", "printed dV, 1 and 2 blocks: no test of so few sees E2", "b = d = 4, EPS = 0", few, 1e-11);
-    published_fails("G7-E1", "entries of dK that no printed line writes, of all 336", input,
+    claim("G7", "printed dV, 1 and 2 blocks: no test of so few sees b", "b = d = 4, EPS = 0", few, 1e-11);
+    published_fails("G7-a", "entries of dK that no printed line writes, of all 336", input,
                     static_cast<double>(unwritten), static_cast<double>(keys));
-    exactly("G7-E1", "entries of dQ and dV that none writes", input, other, 0);
-    published_fails("G7-E2", "printed dV from 3 blocks on (carry gradients overwritten), least error",
+    exactly("G7-a", "entries of dQ and dV that none writes", input, other, 0);
+    published_fails("G7-b", "printed dV from 3 blocks on (carry gradients overwritten), least error",
                     "b = d = 4, EPS = 0, 3 to 6 blocks", many, 0.02);
-    claim("G7-E2", "with += in lines 23 and 24 and dK added: dQ, dK, dV", input, repaired, 1e-11);
-    published_fails("G7-E3", "EPS in the backward pass only, least error", "b = d = 4, EPS = 1e-3", mismatch, 1e-6);
-    claim("G7-E3", "its largest error: of the order of EPS / D", "b = d = 4, EPS = 1e-3", mismatched_most, 1e-2);
-    claim("G7-E3", "EPS in both passes", "b = d = 4, EPS = 1e-3", matched, 1e-11);
-    published_fails("G7-E4", "line 20 with this block's own dC (indices as printed), else repaired: dV, least error",
+    claim("G7-b", "with += in lines 23 and 24 and dK added: dQ, dK, dV", input, repaired, 1e-11);
+    published_fails("G7-c", "EPS in the backward pass only, least error", "b = d = 4, EPS = 1e-3", mismatch, 1e-6);
+    claim("G7-c", "its largest error: of the order of EPS / D", "b = d = 4, EPS = 1e-3", mismatched_most, 1e-2);
+    claim("G7-c", "EPS in both passes", "b = d = 4, EPS = 1e-3", matched, 1e-11);
+    published_fails("G7-d", "line 20 with this block's own dC (indices as printed), else repaired: dV, least error",
                     input, before, 0.02);
 
     const Mat<Counted> ones = Mat<Counted>::Constant(12, b, Counted(1));
@@ -328,22 +328,21 @@ TEST_CASE("G7: Algorithm 2 of tpu as printed", "[proofs][backward]") {
             3 * (19 * b * b * b + elementwise));
 }
 
-TEST_CASE("G7-E5: Algorithm 2 with b and d_v of its own", "[proofs][backward]") {
+TEST_CASE("G7-e: Algorithm 2 with b and d_v of its own", "[proofs][backward]") {
     const Divided p(12, 5, 3, 77);
     const auto exact = p.gradients(), got = algorithm_2<double>(p.Q, p.K, p.V, p.G, 4, 3, 0, {true, true, false});
     for (std::size_t i : {iQ, iK, iV})
-        claim("G7-E5", std::string("1 of b × d_v, E1 and E2 repaired: ") + names[i], "n = 12, b = 4, dk = 5, dv = 3",
+        claim("G7-e", std::string("1 of b × d_v, a and b repaired: ") + names[i], "n = 12, b = 4, dk = 5, dv = 3",
               relative(got[i], exact[i]), 1e-11);
-    // The printed b × b ones make D b columns wide, where dY has d_v.
+    // The printed b × b ones, for which 3.4 sets b = d, make D b columns wide, and dY has d_v.
     const Stopped at = stopped([](Index b, Index dv, Index width) {
         const Mat<Counted> X = Mat<Counted>::Constant(12, 5, Counted(1)),
                            Y = Mat<Counted>::Constant(12, dv, Counted(1));
         algorithm_2<Counted>(X, X, Y, Y, b, width, 0, {true, true, false});
     });
-    published_fails("G7-E5", "1 of b × b: pairs b ≠ dv of 20 for which line 14 divides b × dv by b × b",
-                    "n = 12, b and dv of 1, 2, 3, 4, 6", at.printed, 20);
-    exactly("G7-E5", "1 of b × b: pairs b = dv of 5 for which a line does not conform", "the same", at.square, 0);
-    exactly("G7-E5", "1 of b × dv: pairs of 25 for which a line does not conform", "the same", at.repaired, 0);
+    exactly("G7-e", "1 of b × b: pairs b = dv of 5 for which a line does not conform",
+            "n = 12, b and dv of 1, 2, 3, 4, 6", at.square, 0);
+    exactly("G7-e", "1 of b × dv: pairs of 25 for which a line does not conform", "the same", at.repaired, 0);
 }
 
 namespace {

@@ -336,6 +336,11 @@ TEST_CASE("H17 to H19: the Bayesian reading", "[proofs][energy]") {
                     slopes(Z, attention, true)[0].norm(), 1);
     claim("H17", "(30) as printed is stationary at z = N d · attention", "n = 4, d = 2",
           slopes(Z, copies * attention, true)[0].norm(), 1e-12);
+    const double log_likelihood = -gamma_of<double>(S, V, Z, attention, false);  // of e^{-Γ}, (34)
+    published_fails("H17", "Γ as the logarithm of the likelihood e^{-Γ}: off by", "ζ = 0, z = attention, n = 4, d = 2",
+                    std::abs(gamma_of<double>(S, V, Z, attention, false) - log_likelihood), 1);
+    claim("H17", "-Γ as that logarithm, which at z = attention is F_tot(0): off by", "ζ = 0, n = 4, d = 2",
+          std::abs(log_likelihood - total_energy<double>(S, Z, V, true)), 1e-14);
     const auto there = slopes(Z, attention, false);
     claim("H18", "repaired: both slopes vanish at ζ = 0, z = attention", "n = 4, d = 2",
           there[0].norm() + there[1].norm(), 1e-13);

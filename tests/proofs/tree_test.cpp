@@ -390,12 +390,19 @@ TEST_CASE("H6: depth of a reduction over p processors", "[proofs][tree]") {
     Reduction seven;
     seven.by_chunks(7, 3);
     exactly("H6", "N = 7, p = 3: steps in chunks", "3, 3 and 1 in sequence, then pairs", seven.steps, 4);
-    for (const int p : {1, 2, 3, 5, 8, 13, 32, 63, 64}) {
+    const auto binomial = [](int p) {
         const auto run = run_simulated(cluster("h100"), p, true, [](Communicator& comm) {
             reduce_binomial<float>(comm, all_ranks(comm), nullptr, 1, 1, Sum<float>{1});
         });
-        exactly("H6", "rounds of the binomial reduction: ⌈lg p⌉", with("p", p), run.traffic[0].rounds,
-                p == 1 ? 0 : ceil_lg(p));
+        return run.traffic[0].rounds;
+    };
+    for (const int p : {1, 2, 3, 5, 8, 13, 32, 63, 64})
+        exactly("H6", "rounds of the binomial reduction: ⌈lg p⌉", with("p", p), binomial(p), p == 1 ? 0 : ceil_lg(p));
+    for (const int p : {4, 8, 16, 32}) {
+        published_fails("H6",
+                        "a term \"proportional to the number of devices\": 2 less the growth of the rounds, p to 2p",
+                        with("p", p), 2 - static_cast<double>(binomial(2 * p)) / static_cast<double>(binomial(p)), 0.5);
+        exactly("H6", "logarithmic: rounds more at 2p than at p", with("p", p), binomial(2 * p) - binomial(p), 1);
     }
 }
 
@@ -917,8 +924,14 @@ TEST_CASE("H15: what the ring sends", "[proofs][tree]") {
             return static_cast<double>(
                 model("ring", block(b, heads, dh, N), devices, {.home = true}).traffic[0].elements);
         };
-        published_fails("H15", "V_ring \"scales with p\": 2 less the growth of 2btd·p, counted, from p to 2p",
+        published_fails("H15",
+                        "V_ring \"scales with p\", at fixed N: 2 less the growth of 2btd·p, counted, from p to 2p",
                         with("p", p), 2 - volume(2 * p) / volume(p), 1);
+        const auto of_shards = [&](int devices) {
+            return model("ring", block(b, heads, dh, 20 * devices), devices, {.home = true}).traffic[0].elements;
+        };
+        exactly("H15", "at fixed t it does: growth of 2btd·p, counted, from p to 2p", with("p", p),
+                of_shards(2 * p) / of_shards(p), 2);
     }
 }
 
@@ -973,7 +986,7 @@ TEST_CASE("H16: the two volumes on the same footing", "[proofs][tree]") {
         }
     claim("H16", "t times (14) over (10), counted, against (p-1)/p² (1 + 2/d_h)", "p = 1 .. 64, d_h = 1, 2, 6, 128",
           off, 1e-15);
-    claim("H16", "\"lower volume\": t times (14) over (10), counted, at most 3/4", "p = 1 .. 64, d_h = 1, 2, 6, 128",
+    claim("H16", "a lower volume: t times (14) over (10), counted, at most 3/4", "p = 1 .. 64, d_h = 1, 2, 6, 128",
           most, 0.75);
     const Sizes z = block(1, 16, 128, 640000);
     for (const int p : {2, 8, 64}) {
@@ -1090,8 +1103,6 @@ TEST_CASE("H22: the code of Appendix D", "[proofs][tree]") {
         const DecodeOracle oracle(c, in, 1);
         const std::string input = in_words(b, s, d);
         const auto aligned = appendix_d(c, in, true), printed = appendix_d(c, in, false);
-        exactly("H22", "lse as [b, s, h, 1]: dimensions of the result, for which out_specs has three entries", input,
-                static_cast<Index>(aligned->shape.size()), 4);
         Index off = 0;
         for (Index i = 0; i < b; ++i) off += wrong(entries(*aligned, i, b), c, oracle, i);
         exactly("H22", "lse as [b, s, h, 1]: entries that are not attention", input, off, 0);
@@ -1147,7 +1158,7 @@ TEST_CASE("H23: which of the two is faster", "[proofs][tree]") {
         return std::count_if(one.rows.begin(), one.rows.end(), [&](const auto& row) { return row[hardware] == name; });
     };
     exactly("H23", "entries of Table 1 of 4 MI300X", "proofs/tables", of("4x MI300X"), 4);
-    exactly("H23", "\"8 MI300X\": entries of Table 1", "proofs/tables", of("8x MI300X"), 0);
+    exactly("H23", "\"8 AMD MI300X GPUs\": entries of Table 1", "proofs/tables", of("8x MI300X"), 0);
     published_fails("H23", "\"Ring Attention is up to ×4 faster\": entries of Table 1 in which it is the slower one",
                     "8 entries", static_cast<double>(slower), 8);
     published_fails("H23", "\"×3-5\": entries of Table 1 with a speedup of 2", "8 entries", static_cast<double>(twice),
@@ -1159,7 +1170,8 @@ TEST_CASE("H23: which of the two is faster", "[proofs][tree]") {
     const DecodeReport t = model("tree", z, 128, {.algorithm = 3}), r = model("ring", z, 128);
     claim("H23", "the ring of the model takes what its slowest link takes, relative", input,
           std::abs(r.seconds / wire - 1), 0.02);
-    published_fails("H23", "×8 at 128 devices: the model's ratio over it", input, r.seconds / t.seconds / 8, 100);
+    published_fails("H23", "×8 at 128 devices, unexplained: the model's ratio over it", input,
+                    r.seconds / t.seconds / 8, 100);
     published_fails("H23", "even with every link at 900 GB/s, wire time of the ring over eight tree steps", input,
                     127 * shard / 900e9 / (8 * t.seconds), 10);
     Cluster slow = cluster("h100");
