@@ -103,7 +103,7 @@ void exactly(const std::string& id, const std::string& checked, const std::strin
            kind);
 }
 
-bool fault(const std::string& name) {
+bool fault(const char* name) {
     if (!running().trial) return false;
     running().trial->asked.insert(name);
     return name == running().fault;

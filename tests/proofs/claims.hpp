@@ -36,9 +36,9 @@ void print_claims(std::FILE* out);
 
 // A deliberate error, named "CLAIM: what", in a statement or in a form that the proofs write themselves: off, but where
 // mutations_test.cpp runs the checks once more with it, to see that they can fail.
-bool fault(const std::string& name);
+bool fault(const char* name);
 template <class T>
-T faulty(const std::string& name, T right, T wrong) {
+T faulty(const char* name, T right, T wrong) {
     return fault(name) ? wrong : right;
 }
 
