@@ -10,9 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "core/exact/all_methods.hpp"
+#include "core/exact/registry.hpp"
+#include "core/kit/product.hpp"
+#include "core/kit/spread.hpp"
 #include "tests/catch.hpp"
 #include "tests/paths.hpp"
 #include "tests/proofs/claims.hpp"
+#include "tests/proofs/methods.hpp"
 
 using namespace causeway;
 using namespace causeway::proofs;
@@ -222,4 +227,80 @@ TEST_CASE("the checks of the proofs can fail", "[proofs][mutations]") {
     CHECK(index.size() > 100);
     for (const auto& id : without_fault()) CHECK(claims.insert(id).second);
     CHECK(listed(claims) == listed(index));
+}
+
+namespace {
+
+enum class Wrong { nothing, order, memory, work, precision, budget, count };
+
+// Row-based, with one error.
+template <class T>
+void row_based_but(const exact::Head<T>& h, Wrong wrong) {
+    kit::Scratch<T> own(h.r(), h.d()), twice(wrong == Wrong::memory ? h.r() : 0, h.d());
+    kit::View<T> S(own.data(), h.r(), h.d());
+    S.setConstant(T(0));
+    auto O = h.O;
+    O.setConstant(T(0));
+    for (Index i = 0; i < h.N(); ++i) {
+        if (h.decays()) S *= T(h.gamma);
+        if (wrong == Wrong::order) kit::add_product(O.row(i), h.B.row(i), S);
+        kit::add_product(S, h.C.row(i).transpose(), h.V.row(i));
+        if (wrong == Wrong::work) S *= T(1);
+        if constexpr (std::is_same_v<T, float>)
+            if (wrong == Wrong::precision)
+                for (Index k = 0; k < S.size(); ++k) {
+                    // 16 bits of the 24: x + c - c rounds x to a multiple of a power of two near 2^-16 |x|.
+                    const volatile float c = 0x1p8f * S.data()[k], sum = S.data()[k] + c;
+                    S.data()[k] = sum - c;
+                }
+        if (wrong != Wrong::order) kit::add_product(O.row(i), h.B.row(i), S);
+    }
+}
+
+template <Wrong wrong>
+exact::Method method_but() {
+    exact::Method m;
+    m.name = m.short_name = "row-based-but";
+    m.source = "this test", m.time = "O(N)", m.memory = "rd";
+    m.cost = [](const exact::Work& w) {
+        const auto rd = exact::closed_form::Wide(w.r) * w.d;
+        return exact::closed_form::of((wrong == Wrong::count ? 3 : 2) * w.N * rd, w.decay ? w.N * rd : 0, rd);
+    };
+    m.running_memory = [](const exact::Work& w) { return w.r * w.d; };
+    m.roundings = wrong == Wrong::budget ? [](const exact::Work& w) -> Index { return w.r; }
+                                         : exact::roundings_of_one_sum;
+    m.f32 = [](const auto& p) { kit::each_head(p, [](const auto& h) { row_based_but(h, wrong); }); };
+    m.f64 = [](const auto& p) { kit::each_head(p, [](const auto& h) { row_based_but(h, wrong); }); };
+    m.counted = [](const auto& p) { kit::each_head_in_turn(p, [](const auto& h) { row_based_but(h, wrong); }); };
+    return m;
+}
+
+}  // namespace
+
+TEST_CASE("a method with a fault does not pass the proofs", "[proofs][mutations]") {
+    struct Row {
+        const char* what;
+        exact::Method method;
+        std::string red;
+    };
+    for (const auto& [what, method, red] : {
+             Row{"none", method_but<Wrong::nothing>(), "none"},
+             Row{"an output before its own token is added", method_but<Wrong::order>(), "B7, B9"},
+             Row{"a second state", method_but<Wrong::memory>(), "B1"},
+             Row{"rd multiplies a token more than stated", method_but<Wrong::work>(), "B1"},
+             Row{"a count of 3Nrd", method_but<Wrong::count>(), "B1"},
+             Row{"a state of 16 bits in Float32", method_but<Wrong::precision>(), "B7"},
+             Row{"a budget of r roundings", method_but<Wrong::budget>(), "B7"},
+         }) {
+        exact::register_method(method);
+        const Trial trial = run_with_fault("", [&name = method.name] {
+            const exact::Method& added = exact::method(name);
+            costs_what_it_says(added);
+            holds_what_it_says(added);
+            rounds_as_it_says(added);
+        });
+        exact::unregister_method(method.name);
+        INFO("claims of which a row fails for a method with this fault: " << what);
+        CHECK(listed(trial.red) == red);
+    }
 }
