@@ -392,9 +392,9 @@ TEST_CASE("H17 to H19: the Bayesian reading", "[proofs][energy]") {
     const auto along = [&](double s) {
         return gamma_of<double>(S, V, 0.05 * direction, attention + s * direction, false) - at;
     };
-    published_fails("H19", "argmax e^{-Γ} (34): Γ falls below the stationary value by", "ζ = 0.05 e, z = z* - 10 e",
-                    -along(-10), 0.1);
-    published_fails("H19", "minimum of Γ: it rises above it by", "ζ = 0.05 e, z = z* + 10 e", along(10), 0.1);
+    published_fails("H19", "argmax e^{-Γ} (34): Γ falls below the stationary value by",
+                    "ζ = 0.05 x, z = z* - 10 x, x normal", -along(-10), 0.1);
+    published_fails("H19", "minimum of Γ: it rises above it by", "ζ = 0.05 x, z = z* + 10 x, x normal", along(10), 0.1);
 
     // F*(z) = max_ζ zζ - F(ζ) by Newton's method, for z inside the hull of the values, and the weights that the
     // maximiser tilts p to.
