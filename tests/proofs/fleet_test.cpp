@@ -203,7 +203,7 @@ TEST_CASE("D2: FleetAttention in tiles", "[proofs][fleet]") {
     Traffic moved;
     const Matrix part = algorithm_1<double>(x.B, x.C, x.V, 7, 3, false, moved, true, 2);
     exactly("D2", "B^r_{T_c}: rows that have no output, N - Br T_c", "N = 40, Br = 7, d = 5, Bc = 3",
-            (part.rowwise().norm().array() == 0).count(), 26);
+            (part.rowwise().norm().array() == 0).count(), 26, note);
 }
 
 TEST_CASE("D3, D4: what Algorithm 1 computes, holds and moves", "[proofs][fleet]") {
