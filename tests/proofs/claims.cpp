@@ -62,6 +62,7 @@ void record(const std::string& id, const std::string& checked, const std::string
             const std::string& bound, const std::string& room, bool holds, Kind kind) {
     if (Trial* trial = running().trial) {
         if (!holds) trial->red.insert(id);
+        if (!holds && kind == Kind::bound) trial->bound.insert(id);
         return;
     }
     const std::string input = whole(given);

@@ -46,6 +46,7 @@ T faulty(const char* name, T right, T wrong) {
 struct Trial {
     std::set<std::string> asked;  // faults that the checks could have had
     std::set<std::string> red;    // claims of which a row fails
+    std::set<std::string> bound;  // those of which a row of kind bound does
 };
 Trial run_with_fault(const std::string& name, const std::function<void()>& checks);
 
