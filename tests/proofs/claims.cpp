@@ -15,13 +15,26 @@ namespace {
 
 struct Record {
     std::string id;
-    std::array<std::string, 6> cells;  // claim, checked, input, measured, bound, margin
+    std::array<std::string, 7> cells;  // claim, kind, checked, input, measured, bound, margin
 };
 
 std::vector<Record>& records() {
     static std::vector<Record> all;
     return all;
 }
+
+// The trial that runs, if one does, and its fault.
+struct Running {
+    Trial* trial = nullptr;
+    std::string fault;
+};
+
+Running& running() {
+    static Running now;
+    return now;
+}
+
+std::string name(Kind kind) { return kind == Kind::bound ? "bound" : kind == Kind::regression ? "regression" : "note"; }
 
 std::string number(double x) {
     char text[32];
@@ -46,9 +59,14 @@ std::string whole(const std::string& input) {
 }
 
 void record(const std::string& id, const std::string& checked, const std::string& given, const std::string& measured,
-            const std::string& bound, const std::string& room, bool holds) {
+            const std::string& bound, const std::string& room, bool holds, Kind kind) {
+    if (Trial* trial = running().trial) {
+        if (!holds) trial->red.insert(id);
+        if (!holds && kind == Kind::bound) trial->bound.insert(id);
+        return;
+    }
     const std::string input = whole(given);
-    records().push_back({id, {id, checked, input, measured, bound, holds ? room : "FAILED"}});
+    records().push_back({id, {id, name(kind), checked, input, measured, bound, holds ? room : "FAILED"}});
     INFO(id << ": " << checked << "; " << input << ": measured " << measured << ", expected " << bound);
     REQUIRE(holds);
 }
@@ -68,20 +86,41 @@ auto order(const std::string& id) {
 
 }  // namespace
 
-void claim(const std::string& id, const std::string& checked, const std::string& input, double measured, double bound) {
-    record(id, checked, input, number(measured), "≤ " + number(bound), margin(measured, bound), measured <= bound);
+void claim(const std::string& id, const std::string& checked, const std::string& input, double measured, double bound,
+           Kind kind) {
+    record(id, checked, input, number(measured), "≤ " + number(bound), margin(measured, bound), measured <= bound,
+           kind);
 }
 
 void published_fails(const std::string& id, const std::string& checked, const std::string& input, double error,
-                     double at_least) {
+                     double at_least, Kind kind) {
     record(id, checked, input, number(error), "≥ " + number(at_least), margin(at_least, error),
-           error >= at_least && at_least > 0);
+           error >= at_least && at_least > 0, kind);
 }
 
 void exactly(const std::string& id, const std::string& checked, const std::string& input, std::int64_t measured,
-             std::int64_t expected) {
-    record(id, checked, input, std::to_string(measured), "= " + std::to_string(expected), "exact",
-           measured == expected);
+             std::int64_t expected, Kind kind) {
+    record(id, checked, input, std::to_string(measured), "= " + std::to_string(expected), "exact", measured == expected,
+           kind);
+}
+
+bool fault(const char* name) {
+    if (!running().trial) return false;
+    running().trial->asked.insert(name);
+    return name == running().fault;
+}
+
+Trial run_with_fault(const std::string& name, const std::function<void()>& checks) {
+    Trial trial;
+    running() = {&trial, name};
+    try {
+        checks();
+    } catch (...) {
+        running() = {};
+        throw;
+    }
+    running() = {};
+    return trial;
 }
 
 void print_claims(std::FILE* out) {
@@ -89,8 +128,8 @@ void print_claims(std::FILE* out) {
     std::vector<Record> rows = records();
     std::stable_sort(rows.begin(), rows.end(),
                      [](const Record& a, const Record& b) { return order(a.id) < order(b.id); });
-    rows.insert(rows.begin(), {"", {"claim", "checked", "input", "measured", "bound", "margin"}});
-    std::array<std::size_t, 6> widest{};
+    rows.insert(rows.begin(), {"", {"claim", "kind", "checked", "input", "measured", "bound", "margin"}});
+    std::array<std::size_t, 7> widest{};
     for (const auto& row : rows)
         for (std::size_t i = 0; i < widest.size(); ++i) widest[i] = std::max(widest[i], width(row.cells[i]));
     std::fputc('\n', out);
@@ -103,7 +142,8 @@ void print_claims(std::FILE* out) {
     }
     std::fprintf(
         out,
-        "%zu checks; \"≤\": the claim holds; \"≥\": the form named fails by that much; margin: ratio to the bound\n\n",
+        "%zu checks; \"≤\": the claim holds; \"≥\": the form named fails by that much; margin: ratio to the bound;\n"
+        "bound: red refutes the claim; regression: a value once measured; note: a figure, evidence of nothing\n\n",
         rows.size() - 1);
 }
 

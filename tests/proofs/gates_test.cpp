@@ -80,8 +80,8 @@ TEST_CASE("E4: running products of gates", "[proofs][gates]") {
     double ratio = 0;
     for (Index t = 0; t < 64; ++t)
         for (Index j = 0; j < t; ++j)
-            ratio = worst(
-                ratio, std::abs(static_cast<double>(got(t, j)) / exact(t, j) - 1) / e(static_cast<double>(t - j), u32));
+            ratio = worst(ratio, std::abs(static_cast<double>(got(t, j)) / exact(t, j) - 1) /
+                                     e(faulty("E4: one rounding", static_cast<double>(t - j), 1.0), u32));
     claim("E4", "relative error of Λ_tj in units of e(t-j)", "Float32, 64 gates in [0.5, 1]", ratio, 1);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("F1: a mask inside the softmax does not mask", "[proofs][gates]") {
     const auto repaired = [&](const Matrix& Q, const Matrix& K) {
         Matrix scores = product(Q, K.transpose());
         for (Index i = 0; i < scores.rows(); ++i)
-            for (Index j = i + 1; j < scores.cols(); ++j) scores(i, j) = -INFINITY;
+            for (Index j = i + 1; j < scores.cols(); ++j) scores(i, j) = faulty("F1: -1 for ln 0", -INFINITY, -1.0f);
         return softmax(scores);
     };
     Matrix Q(2, 2);
@@ -144,7 +144,8 @@ TEST_CASE("F2: counts of matrix products", "[proofs][gates]") {
         const auto input =
             std::to_string(m) + "×" + std::to_string(n) + " by " + std::to_string(n) + "×" + std::to_string(k);
         exactly("F2", "multiplies of a product, mnk", input, counted.multiplies, m * n * k);
-        exactly("F2", "adds of a product, mk(n-1)", input, counted.adds, m * k * (n - 1));
+        exactly("F2", "adds of a product, mk(n-1)", input, counted.adds,
+                m * k * (n - faulty("F2: mkn adds", Index{1}, Index{0})));
     }
     int wrong = 0;
     for (Index n = 1; n <= 10; ++n)
@@ -175,7 +176,8 @@ TEST_CASE("F3, F4: recurrent, parallel and chunkwise are one function", "[proofs
         const double k = static_cast<double>(n + dk);
         for (const char* mode : {"recurrent", "parallel"})
             claim("F3", std::string(mode) + ": roundings of an entry (B7: n + dk)", input,
-                  roundings(matrix(library(x, "linear", mode, 1, DType::f32).O), want, Pi, u32), k);
+                  roundings(matrix(library(x, "linear", mode, 1, DType::f32).O), want, Pi, u32),
+                  faulty("F3: dk roundings", k, static_cast<double>(dk)));
         for (Index C : {Index{16}, Index{64}}) {
             const Index chunks = (n + C - 1) / C;
             claim("F4", "chunkwise: roundings of an entry (B7: C + ⌈n/C⌉ + dk + 1)",
@@ -199,7 +201,9 @@ TEST_CASE("F3, F4: recurrent, parallel and chunkwise are one function", "[proofs
         const auto got = library(x, "linear", "chunkwise", C);
         most = worst(most,
                      roundings(matrix(got.O), want, Pi, u64) / static_cast<double>(C + (33 + C - 1) / C + 6 + 33 + 5));
-        state = worst(state, relative(matrix(got.state), product(x[iK].transpose(), x[iV])));
+        const Index seen = faulty("F4: a last state without the last token", 33, 32);
+        state =
+            worst(state, relative(matrix(got.state), product(x[iK].topRows(seen).transpose(), x[iV].topRows(seen))));
     }
     claim("F4", "every C: difference to the parallel form, in units of the two budgets of B7",
           "Float64, n = 33, C = 1 .. 33", most, 1);
@@ -282,7 +286,8 @@ TEST_CASE("F5: what a chunk length costs", "[proofs][gates]") {
             dense.push_back(hybrid(n, d, d, C, true, true));
             triangle.push_back(hybrid(n, d, d, C, false, true));
             wrong_dense += dense.back() != 2 * n * d * d + 2 * C * d * (n - d);
-            wrong_triangle += triangle.back() != n * d + 2 * n * d * d + C * d * (n - 2 * d);
+            wrong_triangle +=
+                triangle.back() != n * d + 2 * n * d * d + C * d * (n - faulty("F5: n - d for triangles", 2, 1) * d);
             wrong_unskipped += hybrid(n, d, d, C, true, false) != 2 * n * C * d + 2 * n * d * d;
             wrong_unskipped += hybrid(n, d, d, C, false, false) != n * (C + 1) * d + 2 * n * d * d;
         }
@@ -378,7 +383,7 @@ TEST_CASE("F6: the delta rule", "[proofs][gates]") {
     for (double strength : {0.0, 0.3, 1.0, 1.7, 2.0, -0.1, 2.1, 4.5}) {
         const Matrix k = random.unit_rows(1, 6).transpose();
         const double size = opnorm(tensor(Matrix::Identity(6, 6) - strength * k * k.transpose()));
-        if (strength >= 0 && strength <= 2) inside = worst(inside, size - 1);
+        if (strength >= 0 && strength <= faulty("F6: stable up to 2.1", 2.0, 2.1)) inside = worst(inside, size - 1);
         else outside = std::min(outside, std::abs(size - std::abs(1 - strength)) > 1e-12 ? 0.0 : size - 1);
     }
     claim("F6", "‖I - βkkᵀ‖ - 1 for 0 <= β|k|² <= 2", "β|k|² = 0, 0.3, 1, 1.7, 2", inside, 1e-13);
@@ -394,7 +399,8 @@ TEST_CASE("F7: gate first, then the delta rule", "[proofs][gates]") {
     const auto count = counted_library(n, dk, dv, "gated_delta", "recurrent", 1);
     exactly("F7", "a token: 3 dk dv multiply-adds, dk dv for the gate, dv for β; multiplies", "n = 11, dk = 6, dv = 5",
             count.multiplies, n * (4 * dk * dv + dv));
-    exactly("F7", "a token: 3 dk dv + dv adds", "n = 11, dk = 6, dv = 5", count.adds, n * (3 * dk * dv + dv));
+    exactly("F7", "a token: 3 dk dv + dv adds", "n = 11, dk = 6, dv = 5", count.adds,
+            n * (faulty("F7: the state read once less", 3, 2) * dk * dv + dv));
 }
 
 TEST_CASE("F8: the chunkwise form of the gated delta rule", "[proofs][gates]") {
@@ -425,7 +431,7 @@ TEST_CASE("F8: the chunkwise form of the gated delta rule", "[proofs][gates]") {
     claim(
         "F8", "WY: S_C = (e_C I - KwᵀW) S_0 + KwᵀŨ", "n = C = 24, a in [0.5, 1]",
         [&] {
-            const Matrix Kw = scale_rows(gates.w, x[iK]);
+            const Matrix Kw = scale_rows(faulty("F8: e for w", gates.w, gates.e), x[iK]);
             const Matrix carry = gates.e(n - 1, 0) * Matrix::Identity(dk, dk) - product(Kw.transpose(), W);
             return relative<double>(product(carry, x[iS]) + product(Kw.transpose(), Ut), want.S);
         }(),
@@ -455,6 +461,23 @@ TEST_CASE("F8: the chunkwise form of the gated delta rule", "[proofs][gates]") {
             "delta, n = " + std::to_string(length) + ", C = " + std::to_string(C) + ", dk = 8, dv = 6";
         exactly("F8", "n(C(dk+dv) + 3 dk dv) multiplies, and n dv for β", input, count.multiplies, macs + length * dv);
         exactly("F8", "as many adds (n dv: the subtraction from v)", input, count.adds, macs + length * dv);
+    }
+    // A ragged last chunk, and one gate a token.
+    for (const auto& [length, C] : {std::pair<Index, Index>{13, 4}, {33, 16}, {7, 16}}) {
+        Index squares = 0, gating = 0;
+        for (Index start = 0; start < length; start += C) {
+            const Index c = std::min(C, length - start);
+            squares += c * c, gating += c * c - 1 + c * (c + 1) / 2 + (3 * c - 1) * dk + dk * dv;
+        }
+        const std::string input = sentence("n = ", length, ", C = ", C, ", dk = 8, dv = 6");
+        const auto plain = counted_library(length, dk, dv, "delta", "chunkwise", C),
+                   gated = counted_library(length, dk, dv, "gated_delta", "chunkwise", C);
+        exactly("F8", "ragged: ΣC_i² (dk+dv) + 3n dk dv multiplies, and n dv for β", input, plain.multiplies,
+                faulty("F8: nC for ΣC_i²", squares, length * C) * (dk + dv) + length * (3 * dk * dv + dv));
+        exactly("F8", "gates: C² - 1 + C(C+1)/2 + (3C-1)dk + dk dv multiplies more a chunk", input,
+                gated.multiplies - plain.multiplies, gating);
+        exactly("F8", "gates: as many adds", input, gated.adds - plain.adds, 0);
+        exactly("F8", "gates: an exponential a token", input, gated.exponentials - plain.exponentials, length);
     }
     const Mat<Counted> keys = Mat<Counted>::Constant(n, dk, Counted(1)),
                        ones = Mat<Counted>::Constant(n, n, Counted(1));
@@ -506,7 +529,7 @@ TEST_CASE("F9: forward substitution is stable", "[proofs][gates]") {
         norm = worst(norm, opnorm(tensor(inverse)) / (1 + static_cast<double>(n) * beta.maxCoeff()));
         for (Index t = 0; t < n; ++t) {
             Matrix row = K.row(t);  // a_t k_tᵀ Π_{s=t-1..j+1} a_s (I - β_s k_s k_sᵀ), j falling
-            row *= a(t, 0);
+            row *= faulty("F9: without a_t", a(t, 0), 1.0);
             for (Index j = t - 1; j >= 0; --j) {
                 closed = worst(closed, std::abs(inverse(t, j) + beta(t, 0) * row.row(0).dot(K.row(j))));
                 entry = worst(entry, std::abs(inverse(t, j)) / beta(t, 0));
@@ -544,8 +567,8 @@ TEST_CASE("F9: forward substitution is stable", "[proofs][gates]") {
         const Mat<float> scores = product(Qe, Ke.transpose());
         int lost = 0;
         for (Index t = 0; t < 64; ++t) lost += !scores.row(t).head(t + 1).allFinite();
-        published_fails("F9", "unsafe (i): rows of scores that are not finite", "Float32, a = 0.2, n = C = 64", lost,
-                        9);
+        published_fails("F9", "unsafe (i): rows of scores that are not finite", "Float32, a = 0.2, n = C = 64", lost, 9,
+                        regression);
     }
     // (ii) the inverse by powers.
     const auto powers_error = [&]<class T>(T, double beta) {
@@ -558,11 +581,11 @@ TEST_CASE("F9: forward substitution is stable", "[proofs][gates]") {
           std::abs(power.maxCoeff() / 465428353255261088.0 - 1), 1e-13);
     const double single = powers_error(0.0f, 1), twice = powers_error(0.0, 0.97);
     published_fails("F9", "unsafe (ii): error of (I-T)(I+T²)(I+T⁴).., true entries <= 1",
-                    "Float32, nothing fused, k equal, β = 1, C = 64", single, 0x1p35);
-    claim("F9", "that is 2³⁵ = 3.44e10, off by", "the same", std::abs(single - 0x1p35), 0);
+                    "Float32, nothing fused, k equal, β = 1, C = 64", single, 0x1p35, regression);
+    claim("F9", "that is 2³⁵ = 3.44e10, off by", "the same", std::abs(single - 0x1p35), 0, regression);
     published_fails("F9", "unsafe (ii): the same", "Float64, nothing fused, k equal, β = 0.97, C = 64", twice,
-                    32 - 1e-9);
-    claim("F9", "that is 32, off by", "the same", std::abs(twice - 32), 1e-9);
+                    32 - 1e-9, regression);
+    claim("F9", "that is 32, off by", "the same", std::abs(twice - 32), 1e-9, regression);
     claim(
         "F9", "forward substitution there: residual", "Float32, k equal, β = 1, C = 64",
         [&] {

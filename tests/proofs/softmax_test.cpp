@@ -76,7 +76,9 @@ Triple<T> merge(const Triple<T>& a, const Triple<T>& b) {
     out.m = std::max(a.m, b.m);
     out.depth = std::max(a.depth, b.depth) + 1;
     const bool none = out.m == -std::numeric_limits<T>::infinity();
-    const T x = none ? T(0) : std::exp(a.m - out.m), y = none ? T(0) : std::exp(b.m - out.m);
+    const T x = none ? T(0) : std::exp(a.m - out.m), y = none                                 ? T(0)
+                                                         : fault("H5: the second not scaled") ? T(1)
+                                                                                              : std::exp(b.m - out.m);
     out.D = a.D * x + b.D * y;
     for (std::size_t e = 0; e < a.n.size(); ++e) out.n.push_back(a.n[e] * x + b.n[e] * y);
     return out;
@@ -134,7 +136,9 @@ TEST_CASE("H1: the gradient of the energy is attention, its Hessian a covariance
 
     const Matrix q = Q.topRows(1), P = weights(q * K.transpose(), false),
                  H = matrix(energy_hessian(tensor(q), tensor(K), tensor(V), {}, o));
-    claim("H1", "∂²F/∂ζ² is the covariance of v", "one query, 40 keys", relative(H, covariance(P, V)), 1e-13);
+    const Matrix moment = V.transpose() * P.row(0).asDiagonal() * V;
+    claim("H1", "∂²F/∂ζ² is the covariance of v", "one query, 40 keys",
+          relative(H, faulty("H1: the second moment", covariance(P, V), moment)), 1e-13);
     Matrix twice(d, d);
     for (Index a = 0; a < d; ++a)
         for (Index b = 0; b < d; ++b) {
@@ -163,7 +167,7 @@ TEST_CASE("H2: moments are derivatives of Z, with n! in the series", "[proofs][e
         for (int order = 1; order <= 4; ++order) {
             term /= order;
             const double moment = (P * y.array().pow(order).matrix())(0, 0);
-            sum += term * moment;
+            sum += faulty("H2: without 1/n!", term, 1.0) * moment;
             unscaled += moment;
             const double bound = std::pow(x, order + 1) * std::exp(x) * term / (order + 1) + 1e-15;
             most = worst(most, std::abs(ratio - sum) / bound);
@@ -184,8 +188,8 @@ TEST_CASE("H3: each source moves its own row", "[proofs][energy]") {
         return complex_step(
             {Z}, [&](const auto& x) { return total_energy<std::complex<double>>(S, x[0], V, true, printed); })[0];
     };
-    claim("H3", "∂F_tot/∂ζ_i is row i of causal attention (26)", "n = 30, d = 3", relative(gradient(false), want),
-          1e-14);
+    claim("H3", "∂F_tot/∂ζ_i is row i of causal attention (26)", "n = 30, d = 3",
+          relative(gradient(fault("H3: ζ_a")), want), 1e-14);
     const Matrix columns = P.colwise().sum().transpose().asDiagonal() * V;
     claim("H3", "(35) as printed, with ζ_a: (Σ_i P_ia) v_a", "n = 30, d = 3", relative(gradient(true), columns), 1e-14);
     published_fails("H3", "(35) as printed against attention, relative error", "n = 30, d = 3",
@@ -201,7 +205,7 @@ TEST_CASE("H4: the output projection can be put into the values", "[proofs][ener
         const Matrix P = weights(random.normal(n, n), true), WV = random.normal(dh, demb), WO = random.normal(demb, dh);
         apart += product(product(P, product(x, WV.transpose())), WO.transpose());
         const Matrix W = product(WO, WV);  // d_emb × d_emb
-        together += product(P, product(x, W.transpose()));
+        together += product(P, product(x, faulty<Matrix>("H4: W_O W_V not transposed", W.transpose(), W)));
         printed += product(P, product(x.leftCols(dh), W.leftCols(dh).transpose()));
     }
     claim("H4", "Σ_h P_h (x W_Vᵀ) W_Oᵀ = Σ_h P_h (x (W_O W_V)ᵀ)", "3 heads, d_h = 4, d_emb = 12",
@@ -298,7 +302,8 @@ TEST_CASE("H12: safe softmax", "[proofs][energy]") {
             for (Index e = 0; e < d; ++e) {
                 float top = 0, sum = 0;
                 for (Index j = 0; j <= i; ++j) top += p[j] * static_cast<float>(V(j, e)), sum += p[j];
-                const double size = (S.row(i).head(i + 1).array() + h).abs().maxCoeff(),
+                const double size = faulty("H12: without max |s + h|", 1.0, 0.0) *
+                                    (S.row(i).head(i + 1).array() + h).abs().maxCoeff(),
                              spread = (exact.array() * V.col(e).head(i + 1).transpose().array().abs()).sum();
                 // The roundings of the sums themselves, i + 8 of them, do not grow with h.
                 const double error = std::abs(top / sum - want(i, e)) / (u32 * spread);
@@ -331,12 +336,17 @@ TEST_CASE("H17 to H19: the Bayesian reading", "[proofs][energy]") {
         return complex_step({zeta, z},
                             [&](const auto& x) { return gamma_of<std::complex<double>>(S, V, x[0], x[1], printed); });
     };
-    const double copies = static_cast<double>(n * d);
+    const double copies = static_cast<double>(n * faulty("H17: F counted N times", d, Index{1}));
     published_fails("H17", "(30) as printed: slope in ζ at z = attention", "n = 4, d = 2",
                     slopes(Z, attention, true)[0].norm(), 1);
     claim("H17", "(30) as printed is stationary at z = N d · attention", "n = 4, d = 2",
           slopes(Z, copies * attention, true)[0].norm(), 1e-12);
-    const auto there = slopes(Z, attention, false);
+    const double log_likelihood = -gamma_of<double>(S, V, Z, attention, false);  // of e^{-Γ}, (34)
+    published_fails("H17", "Γ as the logarithm of the likelihood e^{-Γ}: off by", "ζ = 0, z = attention, n = 4, d = 2",
+                    std::abs(gamma_of<double>(S, V, Z, attention, false) - log_likelihood), 1, note);
+    claim("H17", "-Γ as that logarithm, which at z = attention is F_tot(0): off by", "ζ = 0, n = 4, d = 2",
+          std::abs(log_likelihood - total_energy<double>(S, Z, V, true)), 1e-14);
+    const auto there = slopes(Z, faulty("H18: half of attention", 1.0, 0.5) * attention, false);
     claim("H18", "repaired: both slopes vanish at ζ = 0, z = attention", "n = 4, d = 2",
           there[0].norm() + there[1].norm(), 1e-13);
     published_fails("H18", "no other point: slope in z at ζ ≠ 0 is ζ", "n = 4, d = 2",
@@ -369,7 +379,8 @@ TEST_CASE("H17 to H19: the Bayesian reading", "[proofs][energy]") {
     for (Index i = 0; i < half; ++i)
         for (double sign : {-1.0, 1.0})
             want.push_back(
-                (-inside.eigenvalues()[i] + sign * std::sqrt(inside.eigenvalues()[i] * inside.eigenvalues()[i] + 4)) /
+                (-inside.eigenvalues()[i] + sign * std::sqrt(inside.eigenvalues()[i] * inside.eigenvalues()[i] +
+                                                             faulty("H19: √(c² + 1)", 4.0, 1.0))) /
                 2);
     std::sort(want.begin(), want.end());
     double difference = 0;
@@ -386,9 +397,9 @@ TEST_CASE("H17 to H19: the Bayesian reading", "[proofs][energy]") {
     const auto along = [&](double s) {
         return gamma_of<double>(S, V, 0.05 * direction, attention + s * direction, false) - at;
     };
-    published_fails("H19", "argmax e^{-Γ} (34): Γ falls below the stationary value by", "ζ = 0.05 e, z = z* - 10 e",
-                    -along(-10), 0.1);
-    published_fails("H19", "minimum of Γ: it rises above it by", "ζ = 0.05 e, z = z* + 10 e", along(10), 0.1);
+    published_fails("H19", "argmax e^{-Γ} (34): Γ falls below the stationary value by",
+                    "ζ = 0.05 x, z = z* - 10 x, x normal", -along(-10), 0.1);
+    published_fails("H19", "minimum of Γ: it rises above it by", "ζ = 0.05 x, z = z* + 10 x, x normal", along(10), 0.1);
 
     // F*(z) = max_ζ zζ - F(ζ) by Newton's method, for z inside the hull of the values, and the weights that the
     // maximiser tilts p to.
@@ -484,7 +495,8 @@ TEST_CASE("H21: attention token by token", "[proofs][energy]") {
     const OperationCount value = count([&] { iterate(cq, cK, cK, false); }),
                          both = count([&] { iterate(cq, cK, cK, true); });
     exactly("H21", "(1)-(3), F(0): N d multiplies", "N = 50, d = 6", value.multiplies, n * d);
-    exactly("H21", "(1)-(3), value and gradient: 2 N d, twice the cost", "N = 50, d = 6", both.multiplies, 2 * n * d);
+    exactly("H21", "(1)-(3), value and gradient: 2 N d, twice the cost", "N = 50, d = 6", both.multiplies,
+            faulty("H21: the gradient for nothing", 2, 1) * n * d);
     exactly("H21", "(1)-(3), exponentials, either way: N", "N = 50, d = 6", both.exponentials + value.exponentials,
             2 * n);
 

@@ -344,7 +344,7 @@ TEST_CASE("H6: depth of a reduction over p processors", "[proofs][tree]") {
             const Run all = run.by_chunks(N, p);
             result += !run.in_order || all.first != 0 || all.last != N - 1;
             work += run.combines != N - 1;
-            depth += run.steps != c - 1 + ceil_lg(used);
+            depth += run.steps != c - faulty("H6: c in place of c - 1", 1, 0) + ceil_lg(used);
             whole += p == N && run.steps != ceil_lg(N);
         }
     exactly("H6", "pairs (N, p) where not every entry is reduced once and in order", "all N < 120, p <= N", result, 0);
@@ -390,12 +390,19 @@ TEST_CASE("H6: depth of a reduction over p processors", "[proofs][tree]") {
     Reduction seven;
     seven.by_chunks(7, 3);
     exactly("H6", "N = 7, p = 3: steps in chunks", "3, 3 and 1 in sequence, then pairs", seven.steps, 4);
-    for (const int p : {1, 2, 3, 5, 8, 13, 32, 63, 64}) {
+    const auto binomial = [](int p) {
         const auto run = run_simulated(cluster("h100"), p, true, [](Communicator& comm) {
             reduce_binomial<float>(comm, all_ranks(comm), nullptr, 1, 1, Sum<float>{1});
         });
-        exactly("H6", "rounds of the binomial reduction: ⌈lg p⌉", with("p", p), run.traffic[0].rounds,
-                p == 1 ? 0 : ceil_lg(p));
+        return run.traffic[0].rounds;
+    };
+    for (const int p : {1, 2, 3, 5, 8, 13, 32, 63, 64})
+        exactly("H6", "rounds of the binomial reduction: ⌈lg p⌉", with("p", p), binomial(p), p == 1 ? 0 : ceil_lg(p));
+    for (const int p : {4, 8, 16, 32}) {
+        published_fails("H6",
+                        "a term \"proportional to the number of devices\": 2 less the growth of the rounds, p to 2p",
+                        with("p", p), 2 - static_cast<double>(binomial(2 * p)) / static_cast<double>(binomial(p)), 0.5);
+        exactly("H6", "logarithmic: rounds more at 2p than at p", with("p", p), binomial(2 * p) - binomial(p), 1);
     }
 }
 
@@ -426,7 +433,8 @@ TEST_CASE("H7: what Algorithm 1 returns", "[proofs][tree]") {
                     std::abs(gradient(true, false) - n / D), 0.1);
     claim("H7", "it is off by v of the largest score", "N = 20", std::abs(gradient(true, false) - (n / D - v_top)),
           1e-14);
-    claim("H7", "gradient of m + lse", "N = 20", std::abs(gradient(true, true) - n / D), 1e-14);
+    claim("H7", "gradient of m + lse", "N = 20", std::abs(gradient(true, !fault("H7: lse alone is returned")) - n / D),
+          1e-14);
     claim("H7", "gradient of lse with m held constant", "N = 20", std::abs(gradient(false, false) - n / D), 1e-14);
 
     const DecodeCase c{.N = 2, .M = 12, .dk = 8, .dv = 4, .seed = 7};
@@ -468,8 +476,8 @@ TEST_CASE("H8: Algorithm 2 takes the lse of shifted scores", "[proofs][tree]") {
         F = m + std::log(shifted);
         double unshifted_pair = 0, shifted_pair = 0, mixed = 0;
         for (const double x : s)
-            shifted_pair += std::exp(x - m - std::log(shifted)), unshifted_pair += std::exp(x - F),
-                mixed += std::exp(x - m - F);
+            shifted_pair += std::exp(x - m - faulty("H8: the lse of unshifted scores", std::log(shifted), F)),
+                unshifted_pair += std::exp(x - F), mixed += std::exp(x - m - F);
         claim("H8", "weights exp(r - m - lse) sum to 1", with("head", h + 1), std::abs(shifted_pair - 1), 1e-14);
         claim("H8", "weights exp(r - F) sum to 1", with("head", h + 1), std::abs(unshifted_pair - 1), 1e-14);
         claim("H8", "the mixed pairing exp(r - m - F) sums to e^-m, relative", with("head", h + 1),
@@ -570,7 +578,9 @@ TEST_CASE("H9: Algorithm 3 for any p and scores up to 1e4", "[proofs][tree]") {
     }
     const auto shifted = [&](double c) {
         double n = 0, d = 0;
-        for (std::size_t i = 0; i < 8; ++i) n += o[i] * std::exp(lse[i] - c), d += std::exp(lse[i] - c);
+        for (std::size_t i = 0; i < 8; ++i)
+            n += o[i] * std::exp(lse[i] - c),
+                d += std::exp(lse[i] - faulty("H9: a shift of the numerator alone", c, 0.0));
         return n / d;
     };
     const double m = *std::max_element(lse.begin(), lse.end()), largest = *std::max_element(s.begin(), s.end());
@@ -634,7 +644,7 @@ TEST_CASE("H10: three all-reduces are one", "[proofs][tree]") {
         const DecodeReport r = model("tree", z, p, {.topology = "all-gather"});
         exactly("H10", "all-gather of triples: ⌈lg p⌉ rounds", with("p", p), r.total().rounds, ceil_lg(p));
         exactly("H10", "and (p-1)(bd + 2bn_h) elements a rank", with("p", p), r.traffic[0].elements,
-                (p - 1) * (b * d + 2 * b * heads));
+                (p - faulty("H10: p triples gathered", 1, 0)) * (b * d + 2 * b * heads));
     }
     const DecodeCase c{.N = 1, .M = 64, .dk = 8, .dv = 8, .seed = 10};
     const auto in = on_grid(c);
@@ -838,7 +848,8 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
             const std::string input = with("p", p) + ", t = 10, b = 2, n_h = 3, " + with("d_h", dh);
             const Memory tree = model("tree", z, p).memory[0], ring = model("ring", z, p).memory[0];
             exactly("H13", "tree: keys, values, q, n, d, m: equation 9, 2btd + 2bd + 2bn_h", input,
-                    tree.peak_total - tree.peak_of(Held::work), 2 * b * t * d + 2 * b * d + 2 * b * heads);
+                    tree.peak_total - tree.peak_of(Held::work),
+                    2 * b * t * d + 2 * b * d + faulty("H13: without m and d", 2, 0) * b * heads);
             exactly("H13", "beyond it: one triple for the all-reduce (recursive doubling)", input,
                     tree.peak_of(Held::work), p == 1 ? 0 : b * (d + 2 * heads));
             if (p > 1)
@@ -890,11 +901,11 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
         return static_cast<double>(ring.memory[0].peak_total - tree.memory[0].peak_total) * 2 / 1e6;
     };
     claim("H14", "gap at hidden 2048 against the printed 524 MB, relative", "bt = 64000, bf16",
-          std::abs(gap(2048) - 524) / 524, 0.01);
+          std::abs(gap(2048) - 524) / 524, 0.01, note);
     claim("H14", "gap at hidden 4096 against the printed 1040 MB, relative", "bt = 64000, bf16",
-          std::abs(gap(4096) - 1040) / 1040, 0.01);
+          std::abs(gap(4096) - 1040) / 1040, 0.01, note);
     claim("H14", "the model's ratio is 2, up to the all-reduce", "bt = 64000, bf16",
-          std::abs(gap(4096) / gap(2048) - 2), 1e-4);
+          std::abs(gap(4096) / gap(2048) - faulty("H14: 1040/524 for 2", 2.0, 1040.0 / 524)), 1e-4);
 }
 
 TEST_CASE("H15: what the ring sends", "[proofs][tree]") {
@@ -905,7 +916,8 @@ TEST_CASE("H15: what the ring sends", "[proofs][tree]") {
         const DecodeReport once = model("ring", z, p), home = model("ring", z, p, {.home = true});
         exactly("H15", "a rank sends 2btd (p-1) elements", with("p", p), once.traffic[0].elements,
                 2 * b * t * d * (p - 1));
-        exactly("H15", "all ranks: 2bNd (p-1)", with("p", p), once.total().elements, 2 * b * N * d * (p - 1));
+        exactly("H15", "all ranks: 2bNd (p-1)", with("p", p), once.total().elements,
+                2 * b * N * d * (p - faulty("H15: p shifts", 1, 0)));
         exactly("H15", "in p-1 messages a rank", with("p", p), once.traffic[0].messages, p - 1);
         exactly("H15", "and p-1 rounds", with("p", p), once.total().rounds, p - 1);
         if (p > 1)
@@ -917,8 +929,14 @@ TEST_CASE("H15: what the ring sends", "[proofs][tree]") {
             return static_cast<double>(
                 model("ring", block(b, heads, dh, N), devices, {.home = true}).traffic[0].elements);
         };
-        published_fails("H15", "V_ring \"scales with p\": 2 less the growth of 2btd·p, counted, from p to 2p",
+        published_fails("H15",
+                        "V_ring \"scales with p\", at fixed N: 2 less the growth of 2btd·p, counted, from p to 2p",
                         with("p", p), 2 - volume(2 * p) / volume(p), 1);
+        const auto of_shards = [&](int devices) {
+            return model("ring", block(b, heads, dh, 20 * devices), devices, {.home = true}).traffic[0].elements;
+        };
+        exactly("H15", "at fixed t it does: growth of 2btd·p, counted, from p to 2p", with("p", p),
+                of_shards(2 * p) / of_shards(p), 2);
     }
 }
 
@@ -930,7 +948,8 @@ TEST_CASE("H16: what the tree sends, by the algorithm of the all-reduce", "[proo
         const Index lg = p == 1 ? 0 : ceil_lg(p);
         const DecodeReport ring = run("ring"), doubling = run("recursive-doubling"), halving = run("halving-doubling"),
                            binomial = run("binomial"), gather = run("all-gather");
-        exactly("H16", "ring all-reduce: total 2(p-1) numel", with("p", p), ring.total().elements, 2 * (p - 1) * numel);
+        exactly("H16", "ring all-reduce: total 2(p-1) numel", with("p", p), ring.total().elements,
+                2 * (p - faulty("H16: 2p numel", 1, 0)) * numel);
         exactly("H16", "ring all-reduce: 2(p-1) rounds", with("p", p), ring.total().rounds, 2 * (p - 1));
         exactly("H16", "binomial: total 2(p-1) numel", with("p", p), binomial.total().elements, 2 * (p - 1) * numel);
         exactly("H16", "binomial: the root sends ⌈lg p⌉ numel", with("p", p), binomial.traffic[0].elements, lg * numel);
@@ -973,7 +992,7 @@ TEST_CASE("H16: the two volumes on the same footing", "[proofs][tree]") {
         }
     claim("H16", "t times (14) over (10), counted, against (p-1)/p² (1 + 2/d_h)", "p = 1 .. 64, d_h = 1, 2, 6, 128",
           off, 1e-15);
-    claim("H16", "\"lower volume\": t times (14) over (10), counted, at most 3/4", "p = 1 .. 64, d_h = 1, 2, 6, 128",
+    claim("H16", "a lower volume: t times (14) over (10), counted, at most 3/4", "p = 1 .. 64, d_h = 1, 2, 6, 128",
           most, 0.75);
     const Sizes z = block(1, 16, 128, 640000);
     for (const int p : {2, 8, 64}) {
@@ -1037,7 +1056,8 @@ TEST_CASE("H20: the latency example", "[proofs][tree]") {
             comm.begin();
             comm.work(Task<float>{z, nullptr, {nullptr, nullptr, 0, 0, 0, 80000}, nullptr, nullptr}.pass(256));
         }).seconds;
-    const double within = moving(1, h100.within.rate), quoted = moving(1, 900e9), between = moving(8, h100.within.rate);
+    const double within = moving(1, faulty("H20: 900 GB/s a direction", h100.within.rate, 900e9)),
+                 quoted = moving(1, 900e9), between = moving(8, h100.within.rate);
     claim("H20", "moving it within a node, 450 GB/s a direction: off 1.46 ms by", input, std::abs(within - 1.46e-3),
           0.005e-3);
     claim("H20", "moving it at the quoted 900 GB/s: off 0.73 ms by", input, std::abs(quoted - 0.73e-3), 0.005e-3);
@@ -1053,9 +1073,9 @@ TEST_CASE("H20: the latency example", "[proofs][tree]") {
                     100 / (within / reading), 10);
     const double apart = model("ring", z, 8, {.overlap = false}).seconds, together = model("ring", z, 8).seconds;
     claim("H20", "share of the ring's time that overlap hides, in the model: at most 13.4 percent",
-          "8 devices of one node", (apart - together) / apart, 0.134);
+          "8 devices of one node", (apart - together) / apart, 0.134, regression);
     claim("H20", "and some it hides: 5 percent over it", "8 devices of one node", 0.05 / ((apart - together) / apart),
-          1);
+          1, regression);
 }
 
 TEST_CASE("H22: the code of Appendix D", "[proofs][tree]") {
@@ -1090,8 +1110,8 @@ TEST_CASE("H22: the code of Appendix D", "[proofs][tree]") {
         const DecodeOracle oracle(c, in, 1);
         const std::string input = in_words(b, s, d);
         const auto aligned = appendix_d(c, in, true), printed = appendix_d(c, in, false);
-        exactly("H22", "lse as [b, s, h, 1]: dimensions of the result, for which out_specs has three entries", input,
-                static_cast<Index>(aligned->shape.size()), 4);
+        exactly("H22", "lse as [b, s, h, 1]: the result has the shape [b, s, h, d], 1 if so", input,
+                aligned->shape == std::vector<Index>{b, s, h, d}, 1);
         Index off = 0;
         for (Index i = 0; i < b; ++i) off += wrong(entries(*aligned, i, b), c, oracle, i);
         exactly("H22", "lse as [b, s, h, 1]: entries that are not attention", input, off, 0);
@@ -1110,7 +1130,7 @@ TEST_CASE("H22: the code of Appendix D", "[proofs][tree]") {
                 for (Index j = 0; j < b; ++j)
                     (i == j ? straight : cross) += wrong(entries(*printed, i * b + j, b * b), c, oracle, i);
             exactly("H22", "as printed: entries that are wrong, for they pair different batch entries: b(b-1)hd", input,
-                    cross, b * (b - 1) * h * d);
+                    cross, b * (b - faulty("H22: all pairs of batch entries", 1, 0)) * h * d);
             published_fails("H22", "as printed: entries that are not attention", input, static_cast<double>(cross), 1);
             exactly("H22", "as printed: wrong entries where they are the same", input, straight, 0);
         } else {  // of the shape meant, but lse is read at batch t, position e: right for t = i, e = t alone
@@ -1139,7 +1159,8 @@ TEST_CASE("H23: which of the two is faster", "[proofs][tree]") {
     for (std::size_t row = 0; row < one.rows.size(); ++row) {
         const double tree = Table::as_number(one.cell(row, "tree_time_s")),
                      ring = Table::as_number(one.cell(row, "ring_time_s"));
-        slower += ring > tree, twice += std::lround(ring / tree) == 2;
+        slower += fault("H23: the columns changed about") ? tree > ring : ring > tree,
+            twice += std::lround(ring / tree) == 2;
     }
     exactly("H23", "entries of Table 1", "proofs/tables", static_cast<Index>(one.rows.size()), 8);
     const std::size_t hardware = one.column("hardware");
@@ -1147,7 +1168,7 @@ TEST_CASE("H23: which of the two is faster", "[proofs][tree]") {
         return std::count_if(one.rows.begin(), one.rows.end(), [&](const auto& row) { return row[hardware] == name; });
     };
     exactly("H23", "entries of Table 1 of 4 MI300X", "proofs/tables", of("4x MI300X"), 4);
-    exactly("H23", "\"8 MI300X\": entries of Table 1", "proofs/tables", of("8x MI300X"), 0);
+    exactly("H23", "\"8 AMD MI300X GPUs\": entries of Table 1", "proofs/tables", of("8x MI300X"), 0);
     published_fails("H23", "\"Ring Attention is up to ×4 faster\": entries of Table 1 in which it is the slower one",
                     "8 entries", static_cast<double>(slower), 8);
     published_fails("H23", "\"×3-5\": entries of Table 1 with a speedup of 2", "8 entries", static_cast<double>(twice),
@@ -1157,24 +1178,25 @@ TEST_CASE("H23: which of the two is faster", "[proofs][tree]") {
     const std::string input = "128 H100, 5.12M tokens";
     const double shard = 2.0 * 40000 * 2048 * 2, wire = 127 * shard / 50e9;
     const DecodeReport t = model("tree", z, 128, {.algorithm = 3}), r = model("ring", z, 128);
-    claim("H23", "the ring of the model takes what its slowest link takes, relative", input,
-          std::abs(r.seconds / wire - 1), 0.02);
-    published_fails("H23", "×8 at 128 devices: the model's ratio over it", input, r.seconds / t.seconds / 8, 100);
-    published_fails("H23", "even with every link at 900 GB/s, wire time of the ring over eight tree steps", input,
-                    127 * shard / 900e9 / (8 * t.seconds), 10);
+    claim("H23", "the ring of the model against 127 blocks over its slowest link, relative", input,
+          std::abs(r.seconds / wire - 1), 0.02, note);
+    published_fails("H23", "×8 at 128 devices, unexplained: the model's ratio over it", input,
+                    r.seconds / t.seconds / 8, 100, regression);
+    published_fails("H23", "even with every link at 900 GB/s, wire time of the ring over eight tree steps of the model",
+                    input, 127 * shard / 900e9 / (8 * t.seconds), 10, regression);
     Cluster slow = cluster("h100");
     slow.start *= 100, slow.within.latency *= 100, slow.between.latency *= 100;
     for (double* rate : {&slow.memory_rate, &slow.flop_rate, &slow.within.rate, &slow.between.rate}) *rate /= 100;
     DecodeOptions o;
     o.shards = 128, o.algorithm = 3;
     published_fails("H23", "a tree with every constant a hundred times worse: wire time of the ring over it, over 8",
-                    input, wire / decode_model("tree", z, slow, o).seconds / 8, 1.25);
+                    input, wire / decode_model("tree", z, slow, o).seconds / 8, 1.25, regression);
     published_fails("H23", "a tree of ×8: its time over that of reading its keys and values", input,
-                    wire / 8 / (shard / cluster("h100").memory_rate), 1000);
+                    wire / 8 / (shard / cluster("h100").memory_rate), 1000, note);
     const double fixed = (r.seconds - 8 * t.seconds) / 7;
-    claim("H23", "a cost of 119 ms in both makes the model's ratio 8, relative", input,
-          std::abs((r.seconds + 0.119) / (t.seconds + 0.119) / 8 - 1), 0.01);
-    published_fails("H23", "that cost over the time of the tree", input, fixed / t.seconds, 400);
+    claim("H23", "a cost of 119 ms in both, solved for, makes the model's ratio 8, relative", input,
+          std::abs((r.seconds + 0.119) / (t.seconds + 0.119) / 8 - 1), 0.01, note);
+    published_fails("H23", "that cost over the time of the model's tree", input, fixed / t.seconds, 400, note);
 }
 
 // Tables 1 and 2 print times of ten tokens with the same prefill in both columns: their difference is 10 tokens, all
@@ -1208,14 +1230,15 @@ TEST_CASE("H23: the model against Tables 1 and 2", "[proofs][tree]") {
     for (int i = 0; i < 4; ++i) {
         const Index N = lengths[i];
         claim("H23", "ring less tree on 4 MI300X: the model's against Table 1, relative", with("N", N),
-              std::abs(difference("mi300x", 4, 32, 128, N) / mi300x[i] - 1), 0.25);
+              std::abs(difference("mi300x", 4, 32, 128, N) / mi300x[i] - 1), 0.25, regression);
         const double excess = (h100[i] - difference("h100", 8, 32, 128, N)) / (320 * 8);
-        claim("H23", "the same on 8 H100: s a shift more than the model, at most", with("N", N), excess, 1.1e-3);
-        published_fails("H23", "and at least", with("N", N), excess, 0.5e-3);
+        claim("H23", "the same on 8 H100: s a shift more than the model, at most", with("N", N), excess, 1.1e-3,
+              regression);
+        published_fails("H23", "and at least", with("N", N), excess, 0.5e-3, regression);
         mean_N += static_cast<double>(N) / 4, mean[0] += h100[i] / 4, mean[1] += difference("h100", 8, 32, 128, N) / 4;
         const double ratio = difference("rtx4090", 2, 16, 64, shorter[i]) / rtx4090[i];
         claim("H23", "the same on 2 RTX 4090, Table 2: model over printed against 0.3, relative", with("N", shorter[i]),
-              std::abs(ratio / 0.3 - 1), 0.05);
+              std::abs(ratio / 0.3 - 1), 0.05, regression);
     }
     for (int i = 0; i < 4; ++i) {
         const double N = static_cast<double>(lengths[i]) - mean_N;
@@ -1223,8 +1246,8 @@ TEST_CASE("H23: the model against Tables 1 and 2", "[proofs][tree]") {
         slope[0] += N * (h100[i] - mean[0]), slope[1] += N * (difference("h100", 8, 32, 128, lengths[i]) - mean[1]);
     }
     claim("H23", "growth of ring less tree with the length on 8 H100, least squares: model against printed, relative",
-          "32k to 256k", std::abs(slope[1] / slope[0] - 1), 0.25);
-    claim("H23", "printed growth, s a token", "32k to 256k", slope[0] / squares, 1.4e-5);
+          "32k to 256k", std::abs(slope[1] / slope[0] - 1), 0.25, regression);
+    claim("H23", "printed growth, s a token", "32k to 256k", slope[0] / squares, 1.4e-5, regression);
 }
 
 TEST_CASE("H23: the shape of Figure 3", "[proofs][tree]") {
@@ -1241,11 +1264,12 @@ TEST_CASE("H23: the shape of Figure 3", "[proofs][tree]") {
         claim("H23", "the tree's flattens with p: slope", with("p", p), slope("tree"),
               p == 8    ? 0.75
               : p == 64 ? 0.25
-                        : 0.15);
+                        : 0.15,
+              regression);
         const double gap = at("ring", 5120000) - at("tree", 5120000);
         claim("H23", "the gap in s widens with p: the gap at fewer devices, over it", with("p", p), before / gap, 1);
         claim("H23", "the ratio widens with the length: ring over tree at 80000, over that at 5.12M", with("p", p),
-              at("ring", 80000) / at("tree", 80000) / (at("ring", 5120000) / at("tree", 5120000)), 0.5);
+              at("ring", 80000) / at("tree", 80000) / (at("ring", 5120000) / at("tree", 5120000)), 0.5, regression);
         before = gap;
     }
 }
