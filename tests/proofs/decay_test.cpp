@@ -93,7 +93,7 @@ TEST_CASE("E1, E2: the discounted sum", "[proofs][decay]") {
             for (Index i = 1; i < N; ++i) {
                 x = Unfused<float>(static_cast<float>(lambda)) * x + Unfused<float>(third);
                 exact = l * exact + static_cast<double>(third);
-                error = std::max(error, std::abs(static_cast<double>(x.value) - exact));
+                error = worst(error, std::abs(static_cast<double>(x.value) - exact));
             }
             return error / (u32 * static_cast<double>(third));
         };

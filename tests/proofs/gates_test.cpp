@@ -180,10 +180,9 @@ TEST_CASE("F3, F4: recurrent, parallel and chunkwise are one function", "[proofs
                   faulty("F3: dk roundings", k, static_cast<double>(dk)));
         for (Index C : {Index{16}, Index{64}}) {
             const Index chunks = (n + C - 1) / C;
-            claim("F4", "chunkwise: roundings of an entry (B7: C + ⌈n/C⌉ + dk + 1)",
-                  input + ", C = " + std::to_string(C),
+            claim("F4", "chunkwise: roundings of an entry (B7: 2C + ⌈n/C⌉ + dk)", input + ", C = " + std::to_string(C),
                   roundings(matrix(library(x, "linear", "chunkwise", C, DType::f32).O), want, Pi, u32),
-                  static_cast<double>(C + chunks + dk + 1));
+                  static_cast<double>(2 * C + chunks + dk));
         }
     };
     check({random.normal(97, 6), random.normal(97, 6), random.normal(97, 5), {}, {}, Matrix::Zero(6, 5)},
@@ -199,8 +198,8 @@ TEST_CASE("F3, F4: recurrent, parallel and chunkwise are one function", "[proofs
     double most = 0, state = 0;
     for (Index C = 1; C <= 33; ++C) {
         const auto got = library(x, "linear", "chunkwise", C);
-        most = worst(most,
-                     roundings(matrix(got.O), want, Pi, u64) / static_cast<double>(C + (33 + C - 1) / C + 6 + 33 + 5));
+        most = worst(
+            most, roundings(matrix(got.O), want, Pi, u64) / static_cast<double>(2 * C + (33 + C - 1) / C + 5 + 33 + 5));
         const Index seen = faulty("F4: a last state without the last token", 33, 32);
         state =
             worst(state, relative(matrix(got.state), product(x[iK].topRows(seen).transpose(), x[iV].topRows(seen))));

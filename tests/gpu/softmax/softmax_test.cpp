@@ -8,6 +8,7 @@
 #include "gpu/tensor/tensor.hpp"
 #include "tests/core/softmax/problems.hpp"
 #include "tests/gpu/device.hpp"
+#include "tests/proofs/rounding.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -232,6 +233,65 @@ TEST_CASE("gpu: flash-decoding is softmax attention", "[gpu][softmax]") {
         check_case({1, 2, 1, 1, 3000, 128, 128, true, 2, false, seed++}, fma_units(splits));
         check_case({1, 2, 2, 2, 3000, 64, 64, true, 1, false, seed++}, fma_units(splits), {}, {DType::f32});
         check_case({1, 2, 1, 2, 3000, 250, 100, true, 1, false, seed++}, fma_units(splits), {}, {DType::f32});
+    }
+}
+
+// Claims H5 and H11 on the GPU: an output of Float32 is within u(A Σ P|v| + B Σ P|v||ln w|). Scores are one factor
+// each, so exact. The weights are powers of two of scores times log2 e, itself rounded, hence B = 2; the exponential is
+// off by up to four roundings, hence 12 for the 6 of H5; partial results meet by their log-sum-exp, as in Algorithm 3.
+TEST_CASE("gpu: softmax attention of small weights beside large values", "[gpu][softmax]") {
+    if (!on_gpu()) return;
+    std::mt19937_64 generator(14);
+    std::normal_distribution<double> normal;
+    std::uniform_real_distribution<double> uniform;
+    const auto check = [](const std::vector<double>& s, const std::vector<std::vector<double>>& columns) {
+        const auto M = static_cast<Index>(s.size()), dv = static_cast<Index>(columns.size());
+        const SoftmaxCase c{1, 1, 1, 1, M, 8, dv, false, 1, false, 1};
+        SoftmaxInputs in{Tensor::zeros(DType::f32, {1, 1, 1, 8}),
+                         Tensor::zeros(DType::f32, {1, 1, M, 8}),
+                         Tensor::zeros(DType::f32, {1, 1, M, dv}),
+                         {}};
+        in.options.causal = false, in.options.scale = 1;
+        in.q.set(0, 1);
+        double largest = 0;
+        for (Index j = 0; j < M; ++j) {
+            in.k.set(8 * j, s[static_cast<std::size_t>(j)]);
+            largest = std::max(largest, std::abs(s[static_cast<std::size_t>(j)]));
+            for (Index e = 0; e < dv; ++e)
+                in.v.set(j * dv + e, columns[static_cast<std::size_t>(e)][static_cast<std::size_t>(j)]);
+        }
+        const std::pair<const char*, Run> forms[] = {
+            {"flash attention", flash},           {"flash-decoding", decoding}, {"portable", portable(1)},
+            {"portable, 2 splits", portable(2)},  {"FMA units", fma_units(1)},  {"FMA units, 2 splits", fma_units(2)},
+            {"FMA units, 5 splits", fma_units(5)}};
+        for (const auto& [name, run] : forms) {
+            const Tensor O = on_device(c, in, {}, run).O;
+            const proofs::Allowed allowed{
+                12 * static_cast<double>(M + 5) + 8 * proofs::ln(M) + 20 + 2 * (largest + proofs::ln(M)), 2};
+            for (Index e = 0; e < dv; ++e) {
+                const double share =
+                    proofs::Attended(s, columns[static_cast<std::size_t>(e)]).share(O.get(e), 0x1p-24, allowed);
+                INFO(name << ", " << M << " keys, column " << e << ": error over the bound " << share);
+                CHECK(share <= 1);
+            }
+        }
+    };
+    // Two keys, the one of little weight with all of the value.
+    check({0.5527305603027344, -64.77970886230469}, {{0, 1}, {0, -1}});
+    check({-64.5, 0.5 + 0x1p-18}, {{1, 0}, {-1, 1e-25}});
+    for (const Index M : {2, 5, 30, 100}) {
+        std::vector<double> s;
+        std::vector<std::vector<double>> v(3);  // of one sign, of both, and such that neighbours cancel
+        for (Index j = 0; j < M; ++j) {
+            const double down = j % 3 == 0 ? 0.3 * uniform(generator) : 80 * uniform(generator);
+            s.push_back(static_cast<float>(5 - down));
+            const double size = std::exp(down - (j % 3 == 0 ? 80 * uniform(generator) : 0));
+            v[0].push_back(static_cast<float>(size * uniform(generator)));
+            v[1].push_back(static_cast<float>(size * normal(generator)));
+            const auto at = static_cast<std::size_t>(j);
+            v[2].push_back(j % 2 ? static_cast<float>(-v[2][at - 1] * std::exp(s[at - 1] - s[at])) : v[1][at]);
+        }
+        check(s, v);
     }
 }
 
