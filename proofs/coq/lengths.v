@@ -37,6 +37,21 @@ Lemma len2E n (x : 'cV[R]_n) : len2 x = inner x x. Proof. by apply: eq_bigr => i
 Lemma len2_ge0 n (x : 'cV[R]_n) : 0 <= len2 x. Proof. by apply: sumr_ge0 => i _; apply: sqr_ge0. Qed.
 Lemma len2_0 n : len2 (0 : 'cV[R]_n) = 0. Proof. by rewrite /len2 big1 // => i _; rewrite mxE expr0n. Qed.
 
+Lemma innerC n (x y : 'cV[R]_n) : inner x y = inner y x. Proof. by apply: eq_bigr => i _; rewrite mulrC. Qed.
+Lemma innerDr n (x y z : 'cV[R]_n) : inner x (y + z) = inner x y + inner x z.
+Proof. by rewrite -big_split; apply: eq_bigr => i _; rewrite mxE mulrDr. Qed.
+Lemma innerZr n c (x y : 'cV[R]_n) : inner x (c *: y) = c * inner x y.
+Proof. by rewrite /inner mulr_sumr; apply: eq_bigr => i _; rewrite mxE mulrCA. Qed.
+Lemma inner_col m n (x x' : 'cV[R]_m) (y y' : 'cV[R]_n) : inner (col_mx x y) (col_mx x' y') = inner x x' + inner y y'.
+Proof. by rewrite /inner big_split_ord; congr (_ + _); apply: eq_bigr => i _; rewrite ?col_mxEu ?col_mxEd. Qed.
+Lemma len2_gt0 n (x : 'cV[R]_n) : x != 0 -> 0 < len2 x.
+Proof.
+move=> x0; rewrite lt_def len2_ge0 andbT; apply: contraNneq x0 => /eqP.
+rewrite psumr_eq0 => [/allP zero|i _]; last exact: sqr_ge0.
+apply/eqP/matrixP => i j; rewrite ord1 mxE; apply/eqP; rewrite -sqrf_eq0.
+by apply: zero; rewrite mem_index_enum.
+Qed.
+
 Lemma inner_le n (x y : 'cV[R]_n) : inner x y ^+ 2 <= len2 x * len2 y.
 Proof.
 have one (f : 'I_n -> R) : \sum_i 1 * f i = \sum_i f i by apply: eq_bigr => i _; rewrite mul1r.

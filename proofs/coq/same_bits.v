@@ -8,8 +8,8 @@ Unset Strict Implicit.
 Unset Printing Implicit Defensive.
 
 Section Programs.
-Variables (T : Type) (zero : T) (add mul : T -> T -> T) (decay : T -> T).   (* any; decay is the identity where there is none *)
-Variables (N r : nat) (B C : nat -> nat -> T) (v : nat -> T).              (* one column of V; the others are the same *)
+Variables (T : Type) (zero : T) (add mul : T -> T -> T) (decay : T -> T).   (* any; without decay the identity *)
+Variables (N r : nat) (B C : nat -> nat -> T) (v : nat -> T).   (* one column of V; the others are the same *)
 Definition write (O : nat -> T) i y : nat -> T := fun i' => if i' == i then y else O i'.
 
 (* for i < N: for j < r: S_j <- decay(S_j) + C_ij v_i; then for j < r: O_i <- O_i + B_ij S_j *)
@@ -61,7 +61,8 @@ Theorem B8_same i : i < N -> fleet i = row_based i.
 Proof. by move=> iN; rewrite /fleet fleetE // /row_based; have [_ ->] := row_basedE N; rewrite iN. Qed.
 
 (* B8: the prefix sum of rank j at row i is U_i[j]. *)
-Theorem B8_prefix O j n : (foldl (element j) (zero, O) (iota 0 n)).1 = (foldl token (fun=> zero, fun=> zero) (iota 0 n)).1 j.
+Theorem B8_prefix O j n :
+  (foldl (element j) (zero, O) (iota 0 n)).1 = (foldl token (fun=> zero, fun=> zero) (iota 0 n)).1 j.
 Proof. by have [-> _] := rankE O j n; have [-> _] := row_basedE n. Qed.
 End Programs.
 
