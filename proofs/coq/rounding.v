@@ -312,6 +312,14 @@ move=> h; apply: (le_trans h); rewrite -[X in _ <= X]mulrA; apply: ler_wpmul2l; 
 by rewrite mulrDl ler_add2l mean_log.
 Qed.
 
+(* The text's form of it, u (3 depth + ln N + 4). *)
+Corollary H5_D_first_order : K * u * (k + l) <= 4%:R * (1 - K * u) -> `|D - D0| <= u * (k + l + 4%:R) * D0.
+Proof.
+move=> small; apply: (le_trans H5_D); apply: ler_wpmul2r; first exact: ltW D0_gt0.
+rewrite -mulrA; apply: ler_wpmul2l => //; rewrite mulrC ler_pdivr_mulr ?subr_gt0 // mulrDl.
+by rewrite mulrBr mulr1 -addrA ler_addl addrC subr_ge0 [(k + l) * _]mulrC.
+Qed.
+
 Lemma D_low : (1 - K * u) * D0 <= D.
 Proof.
 have [_ hD _] := H5_terms runs.
@@ -359,8 +367,8 @@ rewrite -[X in X <= _]mulr1; apply: ler_wpmul2l; first by rewrite mulr_ge0 // ep
 by rewrite ler_pdivl_mulr // mul1r D_low.
 Qed.
 
-(* Where K is not too large, 7 u make up for what is of higher order, and the bound is u times
-   (6 depth + ln N + 8) sum P |v| + sum P |v| |ln w|. In Float32 K may be 5000, in Float64 1e8. *)
+(* Where K is not too large, 7 u make up for what is of higher order, and the bound is u times (6 depth + ln N + 8)
+   sum P |v| + sum P |v| |ln w|. In Float32 K may be 5300 and in Float64 1.2e8, with ln N up to 300. *)
 Corollary H5_first_order : rounds (n / D) z -> 2%:R * (K * u) * (2%:R * K + l) <= 7%:R * (1 - K * u) ^+ 2 ->
   `|z - n0 / D0| <= u * ((2%:R * k + 8%:R + l) * mean + far).
 Proof.
