@@ -13,7 +13,7 @@ Fixpoint leaves t := match t with Leaf x => [:: x] | Node l r => leaves l ++ lea
 Fixpoint depth t := match t with Leaf _ => 0 | Node l r => (maxn (depth l) (depth r)).+1 end.
 Fixpoint combines t := match t with Leaf _ => 0 | Node l r => (combines l + combines r).+1 end.
 
-(* Any tree: N - 1 combines, and at least ceil(lg N) steps. *)
+(* H6, any tree: N - 1 combines, and at least ceil(lg N) steps. *)
 Theorem H6_combines t : (combines t).+1 = size (leaves t).
 Proof. by elim: t => //= l IHl r IHr; rewrite size_cat -IHl -IHr addSn addnS. Qed.
 
@@ -95,8 +95,8 @@ rewrite e /= cats0 hl => ->; congr (_ ++ _); rewrite -map_comp; congr flatten; a
 by have [-> _] := chainP c.1 c.2.
 Qed.
 
-(* N items in chunks of c, the last one perhaps shorter: p' = ceil(N/c). *)
-Lemma chunks_needed N c p : 0 < c -> p.-1 * c < N <= p * c -> p = (N + c.-1) %/ c.
+(* H6: N items in chunks of c, the last one perhaps shorter, are p' = ceil(N/c) chunks. *)
+Theorem H6_chunks N c p : 0 < c -> p.-1 * c < N <= p * c -> p = (N + c.-1) %/ c.
 Proof.
 case: c => // c _ /andP[lo hi]; case: p lo hi => [|p] /= lo hi; first by rewrite leqn0 in hi; rewrite (eqP hi) in lo.
 have le : p.+1 * c.+1 <= N + c by rewrite mulSn addSn addnC -addSn leq_add2r.
@@ -104,7 +104,7 @@ have less : N + c - p.+1 * c.+1 < c.+1 by rewrite ltn_subLR // addnS ltnS leq_ad
 by rewrite -[X in X %/ _](subnKC le) divnMDl // divn_small ?addn0.
 Qed.
 
-(* p = N processors: ceil(lg N), which no tree does in fewer (H6_least). *)
+(* H6, p = N processors: ceil(lg N), which no tree does in fewer (H6_least). *)
 Corollary H6_all (x : T) (xs : seq T) :
   exists2 t, leaves t = x :: xs & depth t = up_log 2 (size (x :: xs)).
 Proof.

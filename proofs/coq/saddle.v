@@ -13,7 +13,7 @@ Section Hessian.
 Variables (R : realFieldType) (d : nat) (Cov : 'M[R]_d).
 Definition hessian : 'M[R]_(d + d) := block_mx (- Cov) 1%:M 1%:M 0.
 
-(* On the plane of an eigenvector x of Cov, that of the vectors (p x, q x), the Hessian is [[-c, 1], [1, 0]]. *)
+(* H19: on the plane of an eigenvector x of Cov, that of the vectors (p x, q x), the Hessian is [[-c, 1], [1, 0]]. *)
 Theorem H19_plane c (x : 'cV[R]_d) p q : Cov *m x = c *: x ->
   hessian *m col_mx (p *: x) (q *: x) = col_mx ((- c * p + q) *: x) (p *: x).
 Proof.
@@ -21,8 +21,8 @@ move=> cx; rewrite mul_block_col !mul1mx mul0mx addr0 mulNmx -scalemxAr cx scale
 by rewrite mulNr mulrC.
 Qed.
 
-(* So its eigenvalues there are the m with m^2 + c m - 1 = 0: with m also -1/m, of the other sign; the determinant is
-   -1. *)
+(* H19: so its eigenvalues there are the m with m^2 + c m - 1 = 0, and with m also -1/m, of the other sign: their
+   product, the determinant of the plane, is -1. *)
 Theorem H19_eigen c m (x : 'cV[R]_d) : Cov *m x = c *: x -> m ^+ 2 + c * m - 1 = 0 ->
   hessian *m col_mx (m *: x) x = m *: col_mx (m *: x) x.
 Proof.
@@ -40,7 +40,7 @@ split=> //; have -> : (- m^-1) ^+ 2 + c * (- m^-1) - 1 = - (m ^+ 2 + c * m - 1) 
 by rewrite m2 oppr0 mul0r.
 Qed.
 
-(* and there are no others: every eigenvalue of the Hessian comes from one of Cov. *)
+(* H19: there are no others: every eigenvalue of the Hessian comes from one of Cov. *)
 Theorem H19_eigen_only m (y x : 'cV[R]_d) : hessian *m col_mx y x = m *: col_mx y x -> col_mx y x != 0 ->
   [/\ m != 0, x != 0, y = m *: x & Cov *m x = ((1 - m ^+ 2) / m) *: x].
 Proof.
@@ -57,8 +57,8 @@ have e : m *: (Cov *m x) = (1 - m ^+ 2) *: x.
 by rewrite mulrC -scalerA -e scalerA mulVf // scale1r.
 Qed.
 
-(* Always d positive and d negative: in the coordinates p = y + w, q = y - w with w = z - Cov y / 2, of which y and z
-   are given back, twice the form is |p|^2 - |q|^2. *)
+(* H19: always d positive and d negative: in the coordinates p = y + w, q = y - w with w = z - Cov y / 2, of which y
+   and z are given back, twice the form is |p|^2 - |q|^2. *)
 Theorem H19_inertia (y z : 'cV[R]_d) (h := 2%:R^-1 : R) (w := z - h *: (Cov *m y)) (p := y + w) (q := y - w) :
   [/\ 2%:R * inner (col_mx y z) (hessian *m col_mx y z) = len2 p - len2 q,
     y = h *: (p + q) & z = h *: (p - q) + h *: (Cov *m y)].
@@ -86,7 +86,7 @@ Section Saddle.
 Variables (R : realFieldType) (d : nat) (F : 'cV[R]_d -> R) (zs : 'cV[R]_d).
 Definition Gamma (y z : 'cV[R]_d) := inner z y - F y.
 
-(* Unbounded above and below: no maximum of e^(-Gamma), and no density. *)
+(* H19: Gamma is unbounded above and below: no maximum of e^(-Gamma), and no density. *)
 Theorem H19_unbounded (y : 'cV[R]_d) b : y != 0 -> (exists z, b < Gamma y z) /\ (exists z, Gamma y z < b).
 Proof.
 move=> y0; have pos := len2_gt0 y0.
@@ -104,15 +104,15 @@ Variable L : R.
 Hypothesis L0 : 0 < L.
 Hypothesis smooth : forall y, F y <= F 0 + inner zs y + L / 2%:R * len2 y.
 
-(* At z = zs the maximum over y is -F(0), at y = 0. *)
+(* H19: at z = zs the maximum over y is -F(0), at y = 0. *)
 Theorem H19_value y : Gamma y zs <= Gamma 0 zs /\ Gamma 0 zs = - F 0.
 Proof.
 have e : Gamma 0 zs = - F 0 by rewrite /Gamma -(scale0r zs) innerZr mul0r sub0r.
 by rewrite e; split=> //; rewrite /Gamma ler_subl_addr addrC ler_subr_addl convex.
 Qed.
 
-(* At any other z some y is higher, by |z - zs|^2 / (2 L): so the minimum over z of the maximum is -F(0), at zs alone.
-   *)
+(* H19: at any other z some y is higher by |z - zs|^2 / (2 L), so the minimum over z of the maximum is -F(0), at zs
+   alone. *)
 Theorem H19_minmax z : - F 0 + len2 (z - zs) / (2%:R * L) <= Gamma (L^-1 *: (z - zs)) z.
 Proof.
 set w := z - zs; set y := L^-1 *: w; have zE : z = zs + w by rewrite addrC subrK.
