@@ -155,7 +155,7 @@ const std::vector<Mutation>& mutations() {
 
 // Claims none of whose rows has a fault yet.
 const std::set<std::string>& without_fault() {
-    static const std::set<std::string> all{"H11"};
+    static const std::set<std::string> all{};
     return all;
 }
 
