@@ -124,6 +124,7 @@ const std::vector<Mutation>& mutations() {
         {"H8", "the lse of unshifted scores", {}},
         {"H9", "a shift of the numerator alone", {}},
         {"H10", "p triples gathered", {}},
+        {"H11", "without Σ P|v||ln w|", {"H5"}},
         {"H12", "without max |s + h|", {}},
         {"H13", "without m and d", {}},
         {"H14", "1040/524 for 2", {}},

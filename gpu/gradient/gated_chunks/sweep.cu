@@ -33,7 +33,7 @@ __device__ __forceinline__ void add_upper(float4 (&out)[C / 16], const float* L,
 // Blocks that a multiprocessor is to hold. Without being told, ptxas counts for one more with a gate per channel and
 // leaves out registers that the products need (0.5 to 0.7 % of the whole gradient's time).
 template <int DK, int C>
-constexpr int backward_sweep_blocks = DK == 64 || (DK == 128 && C == 16) ? 3 : 2;
+constexpr int backward_sweep_blocks = DK == 64 ? 3 : 2;
 
 template <int DK, int C, Gates gates>
 struct BackwardShared {
