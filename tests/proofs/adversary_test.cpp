@@ -32,7 +32,7 @@ TEST_CASE("the worst inputs kept: every stated bound on an error holds for them"
         const double share = b.share(found->second.x);
         claim(b.id, "worst input kept: error over the bound, " + b.name, "worst_inputs.txt", share, 1);
         published_fails(b.id, "that input is still a bad one: the part of the bound that it uses", "the same", share,
-                        of_what_is_kept * found->second.share);
+                        of_what_is_kept * found->second.share, regression);
         if (!b.refuted.empty())
             published_fails(b.id, "that input over " + b.refuted, "the same", b.refuted_share(found->second.x), 1);
     }
