@@ -72,8 +72,9 @@ const Call<CausalOptions<Tensor>>& causal_linear_attention() {
                     .listed_by = "methods()"},
                    {.name = "block",
                     .member = &S::block,
-                    .text = "block, tile or base-case length, where the method has one; on a GPU "
-                            "lightning-attention-2 has 64 and fleet 16 alone, and \"auto\" with another is block-based",
+                    .text = "block, tile or base-case length, where the method has one; on a GPU a method made for one "
+                            "block refuses others, and \"auto\" with a block that is not lightning-attention-2's is "
+                            "block-based",
                     .standard = "the method's",
                     .min = 1},
                    {.name = "return_state",

@@ -127,21 +127,39 @@ int tensor_multiply(lua_State* L) {
 }
 
 void add_tensor_elementwise(lua_State* L) {
-    add_functions_and_methods(L,
-                              {{"abs", guarded<unary<Unary::abs>>},     {"sign", guarded<unary<Unary::sign>>},
-                               {"exp", guarded<unary<Unary::exp>>},     {"log", guarded<unary<Unary::log>>},
-                               {"sqrt", guarded<unary<Unary::sqrt>>},   {"sin", guarded<unary<Unary::sin>>},
-                               {"cos", guarded<unary<Unary::cos>>},     {"tanh", guarded<unary<Unary::tanh>>},
-                               {"floor", guarded<unary<Unary::floor>>}, {"ceil", guarded<unary<Unary::ceil>>},
-                               {"round", guarded<unary<Unary::round>>}, {"relu", guarded<unary<Unary::relu>>},
-                               {"elu", guarded<unary<Unary::elu>>},     {"sigmoid", guarded<unary<Unary::sigmoid>>},
-                               {"isnan", guarded<unary<Unary::isnan>>}, {"isfinite", guarded<unary<Unary::isfinite>>},
-                               {"plus", guarded<binary<Binary::add>>},  {"times", guarded<binary<Binary::multiply>>},
-                               {"pow", guarded<binary<Binary::power>>}, {"eq", guarded<binary<Binary::eq>>},
-                               {"ne", guarded<binary<Binary::ne>>},     {"lt", guarded<binary<Binary::lt>>},
-                               {"le", guarded<binary<Binary::le>>},     {"gt", guarded<binary<Binary::gt>>},
-                               {"ge", guarded<binary<Binary::ge>>},     {"clamp", guarded<clamp>},
-                               {"softmax", guarded<softmax>},           {"map", guarded<map>}});
+    // One entry a line, so that a new one is a line of its own.
+    // clang-format off
+    add_functions_and_methods(L, {
+        {"abs", guarded<unary<Unary::abs>>},
+        {"sign", guarded<unary<Unary::sign>>},
+        {"exp", guarded<unary<Unary::exp>>},
+        {"log", guarded<unary<Unary::log>>},
+        {"sqrt", guarded<unary<Unary::sqrt>>},
+        {"sin", guarded<unary<Unary::sin>>},
+        {"cos", guarded<unary<Unary::cos>>},
+        {"tanh", guarded<unary<Unary::tanh>>},
+        {"floor", guarded<unary<Unary::floor>>},
+        {"ceil", guarded<unary<Unary::ceil>>},
+        {"round", guarded<unary<Unary::round>>},
+        {"relu", guarded<unary<Unary::relu>>},
+        {"elu", guarded<unary<Unary::elu>>},
+        {"sigmoid", guarded<unary<Unary::sigmoid>>},
+        {"isnan", guarded<unary<Unary::isnan>>},
+        {"isfinite", guarded<unary<Unary::isfinite>>},
+        {"plus", guarded<binary<Binary::add>>},
+        {"times", guarded<binary<Binary::multiply>>},
+        {"pow", guarded<binary<Binary::power>>},
+        {"eq", guarded<binary<Binary::eq>>},
+        {"ne", guarded<binary<Binary::ne>>},
+        {"lt", guarded<binary<Binary::lt>>},
+        {"le", guarded<binary<Binary::le>>},
+        {"gt", guarded<binary<Binary::gt>>},
+        {"ge", guarded<binary<Binary::ge>>},
+        {"clamp", guarded<clamp>},
+        {"softmax", guarded<softmax>},
+        {"map", guarded<map>},
+    });
+    // clang-format on
 }
 
 }  // namespace causeway::lua

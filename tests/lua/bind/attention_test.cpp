@@ -6,7 +6,7 @@
 
 using causeway::testing::Shell;
 
-TEST_CASE("cost gives what opcount counts, for every method", "[cost]") {
+TEST_CASE("cost gives what opcount counts, for every method", "[lua][cost]") {
     Shell lua;
     CHECK(lua("local x = abs(randn(1, 1, 29, 3)) + 0.1 local wrong = {} "
               "for _, m in ipairs(method_list()) do for _, normalize in ipairs{false, true} do "
@@ -23,7 +23,7 @@ TEST_CASE("cost gives what opcount counts, for every method", "[cost]") {
               "3, decay = true}).multiplies") == "60 330");
 }
 
-TEST_CASE("crossover: n > 2d dense, 3d triangular", "[cost]") {
+TEST_CASE("crossover: n > 2d dense, 3d triangular", "[lua][cost]") {
     Shell lua;
     CHECK(lua("return crossover{r = 128, d = 128}, crossover{r = 128, d = 128, tiles = 'triangular'}, crossover{r = "
               "128, normalize = true, block = 128}") == "257 385 257");
@@ -32,7 +32,7 @@ TEST_CASE("crossover: n > 2d dense, 3d triangular", "[cost]") {
           "user:1: tiles: \"square\", expected one of \"dense\", \"triangular\"");
 }
 
-TEST_CASE("a cost that cannot be given is told", "[cost]") {
+TEST_CASE("a cost that cannot be given is told", "[lua][cost]") {
     Shell lua;
     CHECK(lua("cost('fleat', {N = 1, r = 1})") ==
           "user:1: method: no method is named \"fleat\" (did you mean \"fleet\"?)");
@@ -45,7 +45,7 @@ TEST_CASE("a cost that cannot be given is told", "[cost]") {
           "user:1: cost: the method \"mine\" is written in Lua, only built-in methods have a closed form");
 }
 
-TEST_CASE("methods and options of cost are completed", "[cost][complete]") {
+TEST_CASE("methods and options of cost are completed", "[lua][cost][complete]") {
     const std::unique_ptr<lua_State, void (*)(lua_State*)> L{causeway::lua::new_state(), lua_close};
     const auto words = [&](const std::string& text) { return causeway::lua::complete(L.get(), text).words; };
     using Words = std::vector<std::string>;
@@ -55,7 +55,7 @@ TEST_CASE("methods and options of cost are completed", "[cost][complete]") {
     CHECK(words("causal_linear_attention(q, k, v, {method = 'hy") == Words{"hybrid"});
 }
 
-TEST_CASE("a number of heads out of range is told with the range", "[decay]") {
+TEST_CASE("a number of heads out of range is told with the range", "[lua][decay]") {
     Shell lua;
     for (const char* f : {"alibi_slopes", "retnet_decay"}) {
         CHECK(lua(std::string(f) + "(2000000)") == "user:1: h: 2000000, expected a number of heads from 1 to 1048576");

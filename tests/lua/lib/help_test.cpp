@@ -83,7 +83,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("every public function has an entry in the manual", "[help]") {
+TEST_CASE("every public function has an entry in the manual", "[lua][help]") {
     const State L = fresh_state();
     const auto manual = read_manual(L.get());
     push_causeway(L.get());
@@ -95,7 +95,7 @@ TEST_CASE("every public function has an entry in the manual", "[help]") {
     }
 }
 
-TEST_CASE("every entry says how to call, what it does, and shows an example", "[help]") {
+TEST_CASE("every entry says how to call, what it does, and shows an example", "[lua][help]") {
     const State L = fresh_state();
     for (const auto& [name, entry] : read_manual(L.get())) {
         INFO(name);
@@ -106,7 +106,7 @@ TEST_CASE("every entry says how to call, what it does, and shows an example", "[
     }
 }
 
-TEST_CASE("every example runs as it stands in a fresh shell", "[help]") {
+TEST_CASE("every example runs as it stands in a fresh shell", "[lua][help]") {
     Silent silent;
     const auto manual = read_manual(fresh_state().get());
     for (const auto& [name, entry] : manual) {
@@ -122,7 +122,7 @@ TEST_CASE("every example runs as it stands in a fresh shell", "[help]") {
     }
 }
 
-TEST_CASE("every entry can be shown", "[help]") {
+TEST_CASE("every entry can be shown", "[lua][help]") {
     Silent silent;
     const State L = fresh_state();
     set_display(L.get(), silent);
@@ -132,7 +132,7 @@ TEST_CASE("every entry can be shown", "[help]") {
     }
 }
 
-TEST_CASE("the words that an option takes are a list of the caller's own", "[help]") {
+TEST_CASE("the words that an option takes are a list of the caller's own", "[lua][help]") {
     causeway::testing::Shell shell;
     CHECK(shell("return table.concat(choices('linear_attention', 'update'), ' ')") == "linear gated delta gated_delta");
     CHECK(shell("choices('linear_attention', 'update')[1] = 'x' return choices('linear_attention', 'update')[1]") ==

@@ -5,7 +5,7 @@
 
 using causeway::testing::Shell;
 
-TEST_CASE("btime calls the function, keeps its counts and shows one line", "[btime]") {
+TEST_CASE("btime calls the function, keeps its counts and shows one line", "[lua][btime]") {
     Shell lua;
     CHECK(lua("local n = 0; local t = btime(function() n = n + 1; local e = clock() + 1e-3; while clock() < e do end "
               "end, {samples = 4, show = false}) return n, t.samples") == "5 4");
@@ -18,7 +18,7 @@ TEST_CASE("btime calls the function, keeps its counts and shows one line", "[bti
           "3 samples, 0 B extra");
 }
 
-TEST_CASE("btime measures peak memory beyond what was held", "[btime]") {
+TEST_CASE("btime measures peak memory beyond what was held", "[lua][btime]") {
     Shell lua;
     CHECK(lua("local kept = zeros(1000) local t = btime(function() local a = zeros(1024, 256) a = nil return zeros(16) "
               "end, {samples = 2, show = false}) "
@@ -29,7 +29,7 @@ TEST_CASE("btime measures peak memory beyond what was held", "[btime]") {
               "return t.memory < 4096") == "true");
 }
 
-TEST_CASE("what cannot be timed is told at the user's line", "[btime]") {
+TEST_CASE("what cannot be timed is told at the user's line", "[lua][btime]") {
     Shell lua;
     CHECK(lua("btime(3)") == "user:1: btime: f: expected a function, got a number");
     CHECK(lua("\nbtime(print, {sample = 3})") ==
@@ -38,7 +38,7 @@ TEST_CASE("what cannot be timed is told at the user's line", "[btime]") {
     CHECK(lua("btime(function() error('mine', 0) end)") == "mine");
 }
 
-TEST_CASE("a time limit stops Lua and C++ loops, and is over afterwards", "[timeout]") {
+TEST_CASE("a time limit stops Lua and C++ loops, and is over afterwards", "[lua][timeout]") {
     Shell lua;
     CHECK(lua("causeway._with_timeout(0.02, function() while true do end end)").find("the time limit was reached") !=
           std::string::npos);
@@ -57,7 +57,7 @@ TEST_CASE("a time limit stops Lua and C++ loops, and is over afterwards", "[time
     CHECK(lua("causeway._with_timeout(0, print)") == "user:1: timeout: 0, expected a number of seconds above 0");
 }
 
-TEST_CASE("statistics and texts of numbers", "[statistics]") {
+TEST_CASE("statistics and texts of numbers", "[lua][statistics]") {
     Shell lua;
     CHECK(lua("return summary({3, 1, 2})") == "2 ± 1 (median 2, from 1 to 3, 3 values)");
     CHECK(lua("return summary(ones(2, 2)).count") == "4");
@@ -75,7 +75,7 @@ TEST_CASE("statistics and texts of numbers", "[statistics]") {
     CHECK(lua("threads(1e300)") == "user:1: threads: 1e+300, expected a whole number of at most 9e15");
 }
 
-TEST_CASE("a table of results is aligned by characters and keeps OOM", "[table]") {
+TEST_CASE("a table of results is aligned by characters and keeps OOM", "[lua][table]") {
     Shell lua;
     CHECK(lua("return text_table({{method = 'fleet', N = 8, time = 1.5}, {method = 'recür', N = 128, time = 'OOM'}}, "
               "{columns = {'method', 'N', {key = 'time', unit = 'ms'}}, note = 'n'})") ==
@@ -99,7 +99,7 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[table]"
               "4})) return #rows, select(2, text:gsub('\\n', ''))") == "100 6");
 }
 
-TEST_CASE("a report stands alone", "[report]") {
+TEST_CASE("a report stands alone", "[lua][report]") {
     Shell lua;
     const std::string page =
         lua("return report{title = 'A <b>', 'x & y', {heading = 'H'}, {code = 'c < d'}, text_table({{a = 1}}), "
@@ -121,7 +121,7 @@ TEST_CASE("a report stands alone", "[report]") {
         "user:1: report: part 1: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a function");
 }
 
-TEST_CASE("benchmark_method checks before it times", "[benchmark]") {
+TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {
     Shell lua;
     CHECK(lua("local r = benchmark_method('fleet', {lengths = {4}, heads = 1, rank = 2, repeats = 1, seed = 7, show = "
               "false}) return r.origin.seed, r.origin.causeway == machine().causeway") == "7 true");
@@ -159,7 +159,7 @@ TEST_CASE("benchmark_method checks before it times", "[benchmark]") {
           "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");
 }
 
-TEST_CASE("a table of results writes itself to a file", "[table]") {
+TEST_CASE("a table of results writes itself to a file", "[lua][table]") {
     Shell lua;
     CHECK(lua("t = text_table({{N = 1, name = 'a,b'}}) return t:save(dir .. 'a.csv'):save(dir .. 'a.html'):save(dir .. "
               "'a.txt') == t") == "true");
@@ -170,7 +170,7 @@ TEST_CASE("a table of results writes itself to a file", "[table]") {
     CHECK(lua("t:save()") == "user:1: save: nil, expected a file name that ends in .csv, .html or .txt");
 }
 
-TEST_CASE("one measured call returns its result, its time and the memory beyond both", "[measure]") {
+TEST_CASE("one measured call returns its result, its time and the memory beyond both", "[lua][measure]") {
     Shell lua;
     CHECK(lua("local A, seconds, bytes = measured_call(function(n) local B = ones(1024, 256) return B(1, 1) and "
               "zeros(n) end, 16) return A:size(1), seconds > 0, bytes >= 2^20 and bytes < 2^20 + 4096") ==

@@ -10,7 +10,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("a plot is text, SVG, PNG and PDF", "[plot]") {
+TEST_CASE("a plot is text, SVG, PNG and PDF", "[lua][plot]") {
     Shell lua;
     CHECK(contains(lua("return plot({1, 4, 9}, {title = 'Squares', xlabel = 'n', ylabel = 'n times n'})"), "Squares"));
     CHECK(contains(lua("return plot({1, 4, 9}, {ylabel = 'n times n'})"), " n times n\n"));
@@ -25,7 +25,7 @@ TEST_CASE("a plot is text, SVG, PNG and PDF", "[plot]") {
     CHECK(contains(lua.file("b.svg"), "<svg"));
 }
 
-TEST_CASE("every way to give the numbers draws the same curve", "[plot]") {
+TEST_CASE("every way to give the numbers draws the same curve", "[lua][plot]") {
     Shell lua;
     const std::string expected = lua("return plot({1, 2, 3}, {2, 4, 8})");
     CHECK(contains(expected, "A"));
@@ -38,7 +38,7 @@ TEST_CASE("every way to give the numbers draws the same curve", "[plot]") {
     CHECK(lua("return plot{2, 4, 9}") != expected);
 }
 
-TEST_CASE("sixteen curves look different, each from every other", "[plot]") {
+TEST_CASE("sixteen curves look different, each from every other", "[lua][plot]") {
     Shell lua;
     CHECK(lua("local seen, n = {}, 0 "
               "for _, style in ipairs{'lines', 'dashed', 'linespoints'} do "
@@ -48,7 +48,7 @@ TEST_CASE("sixteen curves look different, each from every other", "[plot]") {
               "end return n") == "48");
 }
 
-TEST_CASE("text of the user is text, whatever it holds", "[plot]") {
+TEST_CASE("text of the user is text, whatever it holds", "[lua][plot]") {
     Shell lua;
     const std::string hostile = R"(it's `touch BAD` "q" $x @y \n %s a_b^{c} <&> é)";
     const std::string call =
@@ -61,7 +61,7 @@ TEST_CASE("text of the user is text, whatever it holds", "[plot]") {
     CHECK(contains(lua("return plot({1, 2}, {title = 'not \\xff utf8'})"), "not ? utf8"));
 }
 
-TEST_CASE("points that cannot be drawn are left out", "[plot]") {
+TEST_CASE("points that cannot be drawn are left out", "[lua][plot]") {
     Shell lua;
     CHECK(contains(lua("return plot({1, 0/0, 1/0, 4})"), "A"));
     CHECK(contains(lua("return plot({0, 1, -2, 10, 100}, {yscale = 'log'})"), "100"));
@@ -79,7 +79,7 @@ TEST_CASE("points that cannot be drawn are left out", "[plot]") {
     CHECK(lua("return plot({1e-300, 1e300}, {yscale = 'log'}):svg() ~= nil") == "true");
 }
 
-TEST_CASE("a log axis of lengths is marked at powers of two", "[plot]") {
+TEST_CASE("a log axis of lengths is marked at powers of two", "[lua][plot]") {
     Shell lua;
     const std::string text = lua("return plot({128, 512, 2048, 8192}, {1, 2, 3, 4}, {xscale = 'log'})");
     for (const char* mark : {"128", "512", "2048", "8192"}) CHECK(contains(text, mark));
@@ -87,7 +87,7 @@ TEST_CASE("a log axis of lengths is marked at powers of two", "[plot]") {
     CHECK(contains(lua("return plot({1, 2, 3}, {0.01, 1, 300}, {yscale = 'log'})"), "0.01"));
 }
 
-TEST_CASE("panels have titles, axes and curves of their own and one legend", "[plot]") {
+TEST_CASE("panels have titles, axes and curves of their own and one legend", "[lua][plot]") {
     Shell lua;
     const std::string call =
         "plot{panels = {{{x = {1, 2, 4}, y = {1, 10, 100}, label = 'fleet'}, {x = {1, 2, 4}, y = {2, 4, 8}, label = "
@@ -124,7 +124,7 @@ TEST_CASE("panels have titles, axes and curves of their own and one legend", "[p
     CHECK(contains(script.substr(second, script.find('\n', second) - second), "#d55e00"));
 }
 
-TEST_CASE("marks on an axis and the ends of error bars are where they are told to be", "[plot]") {
+TEST_CASE("marks on an axis and the ends of error bars are where they are told to be", "[lua][plot]") {
     Shell lua;
     const std::string svg = lua("return plot({1, 2, 3}, {xticks = {1.25, 2.75}, yticks = {3, 1}}):svg()");
     for (const char* mark : {">1.25<", ">2.75<"}) CHECK(contains(svg, mark));
@@ -138,7 +138,7 @@ TEST_CASE("marks on an axis and the ends of error bars are where they are told t
                    "rotate"));
 }
 
-TEST_CASE("what is wrong with panels is told in a sentence", "[plot]") {
+TEST_CASE("what is wrong with panels is told in a sentence", "[lua][plot]") {
     Shell lua;
     CHECK(lua("plot{panels = 3}") ==
           "user:1: plot: panels: expected a list of panels such as {{{x = ..., y = ...}, title = ...}, ...}");
@@ -155,7 +155,7 @@ TEST_CASE("what is wrong with panels is told in a sentence", "[plot]") {
     CHECK(lua("plot({1, 2}, {columns = 2})") == "user:1: plot: columns: expected together with panels only");
 }
 
-TEST_CASE("what plot does not understand is told in a sentence", "[plot]") {
+TEST_CASE("what plot does not understand is told in a sentence", "[lua][plot]") {
     Shell lua;
     CHECK(lua("plot()") == "user:1: plot: expected numbers to draw, got nothing");
     CHECK(lua("plot('x')") == "user:1: plot: expected a list of numbers, a Tensor or a table of curves, got a string");
@@ -175,7 +175,7 @@ TEST_CASE("what plot does not understand is told in a sentence", "[plot]") {
     CHECK(lua("plot{{label = 'a'}}") == "user:1: plot: the curve: no y given, expected {x = ..., y = ...}");
 }
 
-TEST_CASE("without gnuplot one sentence says how to get it", "[plot]") {
+TEST_CASE("without gnuplot one sentence says how to get it", "[lua][plot]") {
     Shell lua;
     const std::string path = std::getenv("PATH");
     setenv("PATH", lua.path("").c_str(), 1);
@@ -184,7 +184,7 @@ TEST_CASE("without gnuplot one sentence says how to get it", "[plot]") {
     CHECK(answer == "user:1: gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox");
 }
 
-TEST_CASE("a matrix as a heatmap", "[heatmap]") {
+TEST_CASE("a matrix as a heatmap", "[lua][heatmap]") {
     Shell lua;
     CHECK(lua("return heatmap(f64{{0, 1}, {1, 0}}, {title = 'swap'})") ==
           "  swap\n"

@@ -30,7 +30,7 @@ auto count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a sweep runs every combination, the last name of the order fastest", "[sweep]") {
+TEST_CASE("a sweep runs every combination, the last name of the order fastest", "[lua][sweep]") {
     Shell lua;
     const std::string run =
         "local seen = {} local r = sweep{grid = {b = {1, 2}, a = {'x', 'y'}}, run = function(p) seen[#seen + 1] = p.a "
@@ -40,7 +40,7 @@ TEST_CASE("a sweep runs every combination, the last name of the order fastest", 
     CHECK(lua(run + ", order = {'b'}} return table.concat(seen, ' ')") == "x1 y1 x2 y2");
 }
 
-TEST_CASE("a point out of memory or time is recorded and the sweep goes on", "[sweep]") {
+TEST_CASE("a point out of memory or time is recorded and the sweep goes on", "[lua][sweep]") {
     Shell lua;
     CHECK(lua("local r = sweep{grid = {N = {1, 2, 3, 4}}, timeout = 0.03, run = function(p) "
               "if p.N == 1 then return zeros(1 << 24, 1 << 24) end "
@@ -55,13 +55,13 @@ TEST_CASE("a point out of memory or time is recorded and the sweep goes on", "[s
           " 4                        NaN");
 }
 
-TEST_CASE("random numbers are the same at every point", "[sweep]") {
+TEST_CASE("random numbers are the same at every point", "[lua][sweep]") {
     Shell lua;
     CHECK(lua("local r = sweep{grid = {N = {1, 2}}, seed = 7, run = function() return randn(1):sum() end} seed(7) "
               "local x = randn(1):sum() return r[1].value == x, r[2].value == x") == "true true");
 }
 
-TEST_CASE("rows can be chosen, listed and drawn", "[sweep]") {
+TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
     Shell lua;
     lua("r = sweep{grid = {N = {2, 4}, m = {'a', 'b'}}, order = {'m'}, run = function(p) if p.m == 'b' and p.N == 4 "
         "then zeros(2^22, 2^22) end return {t = p.N * 1.0} end}");
@@ -71,7 +71,7 @@ TEST_CASE("rows can be chosen, listed and drawn", "[sweep]") {
     CHECK(lua("r:plot('N', 'x')") == "user:1: plot: no row has both N and x");
 }
 
-TEST_CASE("what sweep does not understand is told in a sentence", "[sweep]") {
+TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]") {
     Shell lua;
     CHECK(lua("sweep()") == "user:1: sweep: expected a table {grid = ..., run = ...}, got nothing");
     CHECK(lua("sweep{run = print}") ==
@@ -102,7 +102,7 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[sweep]") {
     CHECK(lua("sweep{grid = {N = {1}}, run = function() error('boo') end}") == "user:1: boo (sweep at N = 1)");
 }
 
-TEST_CASE("finished rows are on the disk, with their origin", "[sweep]") {
+TEST_CASE("finished rows are on the disk, with their origin", "[lua][sweep]") {
     Shell lua;
     lua("calls = 0 function go(more) local o = {grid = {N = {1, 2, 3}}, save = dir .. 'one/', run = function(p) calls "
         "= calls + 1 if p.N == stop_at then error('stop', 0) end return {x = p.N / 4, y = 0/0} end} "
@@ -160,7 +160,7 @@ TEST_CASE("finished rows are on the disk, with their origin", "[sweep]") {
     }
 }
 
-TEST_CASE("a sweep killed at random moments loses and repeats no finished row", "[sweep]") {
+TEST_CASE("a sweep killed at random moments loses and repeats no finished row", "[lua][sweep]") {
     const unsigned seed = std::random_device{}();
     CAPTURE(seed);
     std::mt19937 random(seed);
@@ -208,7 +208,7 @@ end}
     CHECK(count(interrupted, ",ok,1\n") == 30);
 }
 
-TEST_CASE("Ctrl-C stops a sweep and keeps its finished rows", "[sweep]") {
+TEST_CASE("Ctrl-C stops a sweep and keeps its finished rows", "[lua][sweep]") {
     const TemporaryFolder folder;
     write_bytes(folder / "sweep.lua", R"(
 sweep{grid = {N = {1, 2, 3}}, save = "one", run = function(p)

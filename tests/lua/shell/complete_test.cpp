@@ -28,7 +28,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("options and their choices are offered inside calls", "[complete]") {
+TEST_CASE("options and their choices are offered inside calls", "[lua][complete]") {
     Fixture shell;
     CHECK(shell.words("fetch(1, {c") == Words{"colour", "count"});
     CHECK(shell.words("fetch{c") == Words{"colour", "count"});
@@ -43,7 +43,7 @@ TEST_CASE("options and their choices are offered inside calls", "[complete]") {
     CHECK(complete(shell.state.get(), "fetch(1, {c").begin == 10);
 }
 
-TEST_CASE("completion calls nothing", "[complete]") {
+TEST_CASE("completion calls nothing", "[lua][complete]") {
     Fixture shell(
         "trap = setmetatable({inside = {leaf = 1}}, {__index = function() error('called') end})\n"
         "child = setmetatable({own = 1}, {__index = {inherited = 2}})");
@@ -53,7 +53,7 @@ TEST_CASE("completion calls nothing", "[complete]") {
     CHECK(shell.words("child.") == Words{"inherited", "own"});
 }
 
-TEST_CASE("no text before the cursor confuses completion", "[complete]") {
+TEST_CASE("no text before the cursor confuses completion", "[lua][complete]") {
     Fixture shell;
     const std::string texts[] = {
         "causal_linear_attention(q, {method = 'x', [\"a\"] = {1, 2; 3}}, f(g{h}, [[long]] .. 'x\\'y') ) .. "

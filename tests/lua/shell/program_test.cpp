@@ -36,7 +36,7 @@ std::string complaint(const std::string& code) {
 
 }  // namespace
 
-TEST_CASE("-e shows values as the prompt does", "[program]") {
+TEST_CASE("-e shows values as the prompt does", "[lua][program]") {
     CHECK(shown("1+1") == "2\n");
     CHECK(shown("7 / 2") == "3.5\n");
     CHECK(shown("'a\\nb\"'") == "\"a\\nb\\\"\"\n");
@@ -51,21 +51,21 @@ TEST_CASE("-e shows values as the prompt does", "[program]") {
     CHECK(shown("print(1) return 2") == "1\n2\n");
 }
 
-TEST_CASE("-e may be repeated and shares variables", "[program]") {
+TEST_CASE("-e may be repeated and shares variables", "[lua][program]") {
     const Output output = run_program({"-e", "x = 20", "-e", "x + 1", "-e", "ans * 2"});
     CHECK(output.out == "21\n42\n");
     CHECK(output.status == 0);
     CHECK(run_program({"-e", "print(1)", "-e", "error('stop')", "-e", "print(2)"}).out == "1\n");
 }
 
-TEST_CASE("several lines are evaluated one after the other and share their locals", "[program]") {
+TEST_CASE("several lines are evaluated one after the other and share their locals", "[lua][program]") {
     CHECK(shown("x = 1\nx + 1\nfor i = 1, 2 do\n  print(i)\nend\n\nx + 2") == "2\n1\n2\n3\n");
     CHECK(shown("local a = 1\nlocal b = 2\na + b") == "3\n");
     CHECK(shown("x = 1\n  + 2\nx") == "3\n");
     CHECK(shown("x = 4\n@show x\n?ans\nx") != "");
 }
 
-TEST_CASE("tables are shown to be read", "[program][display]") {
+TEST_CASE("tables are shown to be read", "[lua][program][display]") {
     CHECK(shown("{}") == "{}\n");
     CHECK(shown("{1, 'b', {c = 4}, x = true}") == "{1, \"b\", {c = 4}, x = true}\n");
     CHECK(shown("{[true] = 1, ['two words'] = 2, [2.5] = 3, ['end'] = 4}") ==
@@ -82,7 +82,7 @@ TEST_CASE("tables are shown to be read", "[program][display]") {
     CHECK(shown("display") == "function display, see ?display\n");
 }
 
-TEST_CASE("a value may say how it is shown", "[program][display]") {
+TEST_CASE("a value may say how it is shown", "[lua][program][display]") {
     CHECK(shown("setmetatable({}, {__tostring = function() return 'text' end})") == "text\n");
     CHECK(shown("setmetatable({}, {__rich = function() return {text = 'rich'} end})") == "rich\n");
     CHECK(shown("setmetatable({}, {__shown = true})") == "");
@@ -94,7 +94,7 @@ TEST_CASE("a value may say how it is shown", "[program][display]") {
     CHECK(contains(complaint("setmetatable({}, {__tostring = function() error('inner', 0) end})"), "error: inner\n"));
 }
 
-TEST_CASE("prefixes of the prompt work in -e", "[program]") {
+TEST_CASE("prefixes of the prompt work in -e", "[lua][program]") {
     CHECK(shown("@show 1 + 1") == "1 + 1 = 2\n");
     CHECK(shown("@show 'a', 2;") == "'a', 2 = \"a\", 2\n");
     const std::string timed = shown("@time 6 * 7");
@@ -109,7 +109,7 @@ TEST_CASE("prefixes of the prompt work in -e", "[program]") {
     CHECK(complaint("@show") == "error: @show: expected an expression after it\n");
 }
 
-TEST_CASE("help finds, suggests and points to Lua's manual", "[program][help]") {
+TEST_CASE("help finds, suggests and points to Lua's manual", "[lua][program][help]") {
     CHECK(contains(shown("?"), "?name shows help with an example"));
     CHECK(contains(shown("?dsplay"), "no help for \"dsplay\" (did you mean \"display\"?)"));
     CHECK(contains(shown("?string.rep"), "https://www.lua.org/manual/5.4/manual.html#pdf-string.rep"));
@@ -120,7 +120,7 @@ TEST_CASE("help finds, suggests and points to Lua's manual", "[program][help]") 
     CHECK(complaint("apropos()") == "error: apropos: expected a word to search for\n");
 }
 
-TEST_CASE("an error is one sentence and a traceback of the user's lines", "[program]") {
+TEST_CASE("an error is one sentence and a traceback of the user's lines", "[lua][program]") {
     const Output output =
         run_script("local function f(x)\n  return x.y.z\nend\nlocal function g() f({}) end\npcall(print)\ng()\n");
     CHECK(output.status == 1);
@@ -132,7 +132,7 @@ TEST_CASE("an error is one sentence and a traceback of the user's lines", "[prog
           "\tscript.lua:6: in main chunk\n");
 }
 
-TEST_CASE("an error inside the library is reported at the user's line", "[program]") {
+TEST_CASE("an error inside the library is reported at the user's line", "[lua][program]") {
     const Output output = run_script("local t = {1}\n\napropos(5)\n");
     CHECK(output.status == 1);
     CHECK(output.err ==
@@ -148,7 +148,7 @@ TEST_CASE("an error inside the library is reported at the user's line", "[progra
     CHECK(contains(inner.err, "stack traceback:\n\tscript.lua:3: in main chunk\n"));
 }
 
-TEST_CASE("syntax errors say what is wrong", "[program]") {
+TEST_CASE("syntax errors say what is wrong", "[lua][program]") {
     CHECK(complaint("1 +") == "error: unexpected symbol near <eof>\n");
     CHECK(complaint("x = = 2") == "error: unexpected symbol near '='\n");
     CHECK(complaint("'abc") == "error: unfinished string near <eof>\n");
@@ -159,7 +159,7 @@ TEST_CASE("syntax errors say what is wrong", "[program]") {
           "prompt and for -e, at the start of a line)\n");
 }
 
-TEST_CASE("error objects of every kind are reported", "[program]") {
+TEST_CASE("error objects of every kind are reported", "[lua][program]") {
     CHECK(complaint("error('plain', 0)") == "error: plain\n");
     CHECK(complaint("error('')") == "error: (command line):1: \n");
     CHECK(complaint("error()") == "error: the error object is a nil value\n");
@@ -170,7 +170,7 @@ TEST_CASE("error objects of every kind are reported", "[program]") {
     CHECK(contains(complaint("error(print)"), "error: the error object is a function value: "));
 }
 
-TEST_CASE("nothing that a script does to Lua ends the program otherwise", "[program]") {
+TEST_CASE("nothing that a script does to Lua ends the program otherwise", "[lua][program]") {
     CHECK(contains(complaint("function f() return f() + 1 end f()"), "stack overflow"));
     CHECK(shown("function f() return pcall(f) end f();") == "");
     CHECK(complaint("('x'):rep(1 << 60)") == "error: resulting string too large\n");
@@ -191,7 +191,7 @@ TEST_CASE("nothing that a script does to Lua ends the program otherwise", "[prog
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which needs more address space than there is
-TEST_CASE("memory that runs out is an error of the script", "[program]") {
+TEST_CASE("memory that runs out is an error of the script", "[lua][program]") {
     const TemporaryFolder folder;
     const auto limited = [&](const std::string& code) {
         write_bytes(folder / "script.lua", code);
@@ -212,7 +212,7 @@ TEST_CASE("memory that runs out is an error of the script", "[program]") {
 }
 #endif
 
-TEST_CASE("scripts get their arguments as from Lua", "[program]") {
+TEST_CASE("scripts get their arguments as from Lua", "[lua][program]") {
     const Output output = run_script("print(arg[0], arg[1], arg[2], #arg, ...)", {"one", "-e"});
     CHECK(output.out == "script.lua\tone\t-e\t2\tone\t-e\n");
     CHECK(run_program({"-", "a"}, "print(arg[0], ...)").out == "-\ta\n");
@@ -222,7 +222,7 @@ TEST_CASE("scripts get their arguments as from Lua", "[program]") {
     CHECK(run_script("\033Lua").status == 1);
 }
 
-TEST_CASE("a script finds modules beside it", "[program]") {
+TEST_CASE("a script finds modules beside it", "[lua][program]") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder / "sub");
     write_bytes(folder / "sub/module.lua", "return {answer = 42}");
@@ -230,7 +230,7 @@ TEST_CASE("a script finds modules beside it", "[program]") {
     CHECK(wait_for_program(folder, start_program(folder, {"sub/script.lua"})).out == "42\n");
 }
 
-TEST_CASE("-i runs a script, then the shell", "[program]") {
+TEST_CASE("-i runs a script, then the shell", "[lua][program]") {
     const TemporaryFolder folder;
     write_bytes(folder / "script.lua", "answer = 42");
     const Output output = wait_for_program(folder, start_program(folder, {"-i", "script.lua"}, "answer\n"));
@@ -238,7 +238,7 @@ TEST_CASE("-i runs a script, then the shell", "[program]") {
     CHECK(output.status == 0);
 }
 
-TEST_CASE("the shell reads a pipe without prompts", "[program]") {
+TEST_CASE("the shell reads a pipe without prompts", "[lua][program]") {
     const Output output = run_program({}, "x = 2\nx * 21\nfor i = 1, 2 do\nprint(i)\nend\n'last'");
     CHECK(output.out == "42\n1\n2\n\"last\"\n");
     CHECK(output.status == 0);
@@ -249,7 +249,7 @@ TEST_CASE("the shell reads a pipe without prompts", "[program]") {
     CHECK(run_program({}, "").status == 0);
 }
 
-TEST_CASE("a wrong command line ends with status 2 and a sentence", "[program]") {
+TEST_CASE("a wrong command line ends with status 2 and a sentence", "[lua][program]") {
     Output output = run_program({"--nonsense"});
     CHECK(output.status == 2);
     CHECK(output.err == "causeway: unknown option --nonsense (causeway --help shows the usage)\n");
@@ -265,7 +265,7 @@ TEST_CASE("a wrong command line ends with status 2 and a sentence", "[program]")
     CHECK(run_program({""}).status == 2);
 }
 
-TEST_CASE("--version and --help", "[program]") {
+TEST_CASE("--version and --help", "[lua][program]") {
     const Output version = run_program({"--version"});
     CHECK(version.status == 0);
     for (const char* part : {"causeway " CAUSEWAY_VERSION "\n", "compiler: ", "SIMD: ", "threads: "})
@@ -276,7 +276,7 @@ TEST_CASE("--version and --help", "[program]") {
     CHECK(contains(help.out, "usage: causeway"));
 }
 
-TEST_CASE("Ctrl-C ends a script with status 130", "[program][interrupt]") {
+TEST_CASE("Ctrl-C ends a script with status 130", "[lua][program][interrupt]") {
     for (const char* code : {"io.open('ready', 'w'):close() while true do end",
                              "io.open('ready', 'w'):close() while true do pcall(function() while true do end end) end",
                              "io.open('ready', 'w'):close() coroutine.wrap(function() while true do end end)()"}) {
@@ -291,7 +291,7 @@ TEST_CASE("Ctrl-C ends a script with status 130", "[program][interrupt]") {
     }
 }
 
-TEST_CASE("a reader that goes away ends the program quietly", "[program]") {
+TEST_CASE("a reader that goes away ends the program quietly", "[lua][program]") {
     const TemporaryFolder folder;
     const std::string command =
         program_path() + " -e 'while true do print(1) end' 2> " + folder / "err" + " | head -n 1 > " + folder / "out";
@@ -300,7 +300,7 @@ TEST_CASE("a reader that goes away ends the program quietly", "[program]") {
     CHECK(read_bytes(folder / "err") == "");
 }
 
-TEST_CASE("what could not be written is an error, with its reason where that is known", "[program]") {
+TEST_CASE("what could not be written is an error, with its reason where that is known", "[lua][program]") {
     const TemporaryFolder folder;
     const std::string full = " > /dev/full 2> " + folder / "err";
     const std::string sentence = "error: not everything could be written to standard output";

@@ -32,7 +32,7 @@ struct Session {
 
 }  // namespace
 
-TEST_CASE("the shell greets, shows values and leaves with Ctrl-D", "[shell]") {
+TEST_CASE("the shell greets, shows values and leaves with Ctrl-D", "[lua][shell]") {
     TemporaryFolder home;
     Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
     const std::string banner = terminal.wait_for("causeway> ");
@@ -51,7 +51,7 @@ TEST_CASE("the shell greets, shows values and leaves with Ctrl-D", "[shell]") {
     CHECK(terminal.shown().back() == '\n');
 }
 
-TEST_CASE("the prompt is coloured where the terminal has colours", "[shell]") {
+TEST_CASE("the prompt is coloured where the terminal has colours", "[lua][shell]") {
     TemporaryFolder home;
     Terminal terminal(home.path());
     terminal.wait_for_prompt();
@@ -78,7 +78,7 @@ TEST_CASE("the prompt is coloured where the terminal has colours", "[shell]") {
     CHECK(dumb.wait_for_end() == 0);
 }
 
-TEST_CASE("an entry goes on until it is complete", "[shell]") {
+TEST_CASE("an entry goes on until it is complete", "[lua][shell]") {
     Session shell;
     shell.terminal.enter("for i = 1, 2 do");
     shell.terminal.wait_for("\n        > ");
@@ -105,7 +105,7 @@ TEST_CASE("an entry goes on until it is complete", "[shell]") {
     shell.leave();
 }
 
-TEST_CASE("errors are one sentence and keep the session", "[shell]") {
+TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
     Session shell;
     CHECK(shell.answer("x = 1;") == "");
     CHECK(shell.answer("error('told')") == "error: told\n");
@@ -121,7 +121,7 @@ TEST_CASE("errors are one sentence and keep the session", "[shell]") {
     shell.leave();
 }
 
-TEST_CASE("a local at the prompt is explained", "[shell]") {
+TEST_CASE("a local at the prompt is explained", "[lua][shell]") {
     Session shell;
     CHECK(shell.answer("local y = 1") == "(a local variable ends with its line; without `local` it stays)\n");
     CHECK(shell.answer("local y = 1; y + 1") == "2\n");
@@ -130,7 +130,7 @@ TEST_CASE("a local at the prompt is explained", "[shell]") {
 
 // The terminal drops what was typed before a Ctrl-C, at times just after it has announced it: the shell must not wait
 // for it.
-TEST_CASE("Ctrl-C is heard right behind other keys", "[shell][interrupt]") {
+TEST_CASE("Ctrl-C is heard right behind other keys", "[lua][shell][interrupt]") {
     const std::string locale = GENERATE("C", "C.UTF-8");  // readline draws differently
     CAPTURE(locale);
     // No look for leaks: readline forgets some bytes of a quoted key or a count that ends in Ctrl-C.
@@ -151,7 +151,7 @@ TEST_CASE("Ctrl-C is heard right behind other keys", "[shell][interrupt]") {
     shell.leave();
 }
 
-TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[shell][interrupt]") {
+TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[lua][shell][interrupt]") {
     Session shell;
     CHECK(shell.answer("kept = 42") == "");
     const char* endless[] = {
@@ -176,7 +176,7 @@ TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[shell][interrupt]"
     shell.leave();
 }
 
-TEST_CASE("Ctrl-C stops a long computation in parallel loops", "[shell][interrupt]") {
+TEST_CASE("Ctrl-C stops a long computation in parallel loops", "[lua][shell][interrupt]") {
     Session shell;
     CHECK(shell.answer("kept = 42; q = randn(3000, 3000);") == "");
     shell.terminal.enter("print('started') for i = 1, 1000000 do local p = q * q end");
@@ -188,7 +188,7 @@ TEST_CASE("Ctrl-C stops a long computation in parallel loops", "[shell][interrup
     shell.leave();
 }
 
-TEST_CASE("Ctrl-C at the prompt forgets the line", "[shell][interrupt]") {
+TEST_CASE("Ctrl-C at the prompt forgets the line", "[lua][shell][interrupt]") {
     Session shell;
     shell.terminal.type("half a li");
     shell.terminal.wait_for("half a li");
@@ -198,7 +198,7 @@ TEST_CASE("Ctrl-C at the prompt forgets the line", "[shell][interrupt]") {
     shell.leave();
 }
 
-TEST_CASE("prefixes at the prompt", "[shell]") {
+TEST_CASE("prefixes at the prompt", "[lua][shell]") {
     Session shell;
     CHECK(shell.answer("@show 1 + 1") == "1 + 1 = 2\n");
     CHECK(shell.answer("@time 6 * 7").find(" seconds, peak extra memory 0 B\n42\n") != std::string::npos);
@@ -212,7 +212,7 @@ TEST_CASE("prefixes at the prompt", "[shell]") {
     shell.leave();
 }
 
-TEST_CASE("lines typed ahead or pasted are evaluated in order", "[shell]") {
+TEST_CASE("lines typed ahead or pasted are evaluated in order", "[lua][shell]") {
     Session shell;
     shell.terminal.type("a = 1\rb = a + 1\rb * 21\r");
     shell.terminal.wait_for("\n42\n");
@@ -227,7 +227,7 @@ TEST_CASE("lines typed ahead or pasted are evaluated in order", "[shell]") {
     shell.leave();
 }
 
-TEST_CASE("Tab completes", "[shell][complete]") {
+TEST_CASE("Tab completes", "[lua][shell][complete]") {
     Session shell;
     const auto completed = [&](const std::string& typed, const std::string& expected) {
         INFO(typed);
@@ -260,7 +260,7 @@ TEST_CASE("Tab completes", "[shell][complete]") {
     shell.leave();
 }
 
-TEST_CASE("history is kept across runs", "[shell][history]") {
+TEST_CASE("history is kept across runs", "[lua][shell][history]") {
     TemporaryFolder home;
     {
         Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
@@ -288,7 +288,8 @@ TEST_CASE("history is kept across runs", "[shell][history]") {
     CHECK(terminal.wait_for_end() == 0);
 }
 
-TEST_CASE("the history follows XDG_STATE_HOME, and a home that cannot be written is no error", "[shell][history]") {
+TEST_CASE("the history follows XDG_STATE_HOME, and a home that cannot be written is no error",
+          "[lua][shell][history]") {
     TemporaryFolder home;
     {
         Terminal terminal(home.path(), {}, {"XDG_STATE_HOME=" + home / "state"});
@@ -305,7 +306,7 @@ TEST_CASE("the history follows XDG_STATE_HOME, and a home that cannot be written
     CHECK(terminal.wait_for_end() == 0);
 }
 
-TEST_CASE("a status line is replaced and gives way to what is shown", "[shell][display]") {
+TEST_CASE("a status line is replaced and gives way to what is shown", "[lua][shell][display]") {
     Session shell;
     shell.terminal.enter("causeway._status('half') causeway._status('whole') display(1)");
     shell.terminal.wait_for("\nhalfwhole1\n");
@@ -314,7 +315,7 @@ TEST_CASE("a status line is replaced and gives way to what is shown", "[shell][d
     shell.leave();
 }
 
-TEST_CASE("-i leaves the variables of the script in the shell", "[shell]") {
+TEST_CASE("-i leaves the variables of the script in the shell", "[lua][shell]") {
     TemporaryFolder home;
     write_bytes(home / "script.lua", "answer = 42\nprint('ran', ...)");
     Terminal terminal(home.path(), {"-i", "script.lua", "argument"}, {"NO_COLOR=1"});

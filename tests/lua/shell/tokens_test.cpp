@@ -21,7 +21,7 @@ std::string cut(const std::string& source) {
 
 }  // namespace
 
-TEST_CASE("Lua text is cut into tokens", "[tokens]") {
+TEST_CASE("Lua text is cut into tokens", "[lua][tokens]") {
     CHECK(cut("") == "");
     CHECK(cut("x = y+1.5e3") == "x|=|y|+|1.5e3");
     CHECK(cut("a.b:c(...)..d // e ~= f") == "a|.|b|:|c|(|...|)|..|d|//|e|~=|f");
@@ -30,7 +30,7 @@ TEST_CASE("Lua text is cut into tokens", "[tokens]") {
     CHECK(cut("x -- note\ny --[[ long\n]] z") == "x|-- note|y|--[[ long\n]]|z");
 }
 
-TEST_CASE("strings and comments may be open at the end", "[tokens]") {
+TEST_CASE("strings and comments may be open at the end", "[lua][tokens]") {
     CHECK(cut("f('ab") == "f|(|'ab…");
     CHECK(cut("'ab\\") == "'ab\\…");
     CHECK(cut("'ab\nc") == "'ab|c");
