@@ -77,7 +77,7 @@ std::size_t width(const std::string& text) {
         std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// "G7-E2" as (G, 7, "-E2"): F10 comes after F9.
+// "G7-b" as (G, 7, "-b"): F10 comes after F9.
 auto order(const std::string& id) {
     char* rest = nullptr;
     const long digits = std::strtol(id.c_str() + 1, &rest, 10);

@@ -330,6 +330,8 @@ TEST_CASE("D5, D6: sums over ranks by several workers", "[proofs][fleet]") {
         parts = std::move(sums);
     }
     exactly("D6", "tree over ranks: rounds, ⌈lg r⌉", "r = 5", rounds, faulty("D6: r - 1 rounds", 3, 4));
+    published_fails("D6", "carried out serially: r - 1 rounds less those of a tree", "r = 5",
+                    4.0 - static_cast<double>(rounds), 1);
     claim("D6", "tree over ranks: error", "Float64, N = 40, r = 5", relative(parts[0], definition(x)), 1e-14);
     // Column tiles are independent: any order of workers gives the same bits.
     Matrix one_by_one(40, 3);
