@@ -523,8 +523,8 @@ void approximations(std::vector<Bound>& all) {
                                 [](const Approximated& y) {
                                     double factor = 0;
                                     for (Index i = 0; i < y.n(); ++i)
-                                        factor = std::max(factor, std::sqrt(real(i + 1)) * y.diameter(i) /
-                                                                      std::abs(y.dt[static_cast<std::size_t>(i)]));
+                                        factor = worst(factor, std::sqrt(real(i + 1)) * y.diameter(i) /
+                                                                   std::abs(y.dt[static_cast<std::size_t>(i)]));
                                     return y.off.norm() / (factor * (y.A - y.At).norm());
                                 },
                                 {}));
@@ -566,8 +566,8 @@ void sums(std::vector<Bound>& all) {
         "D1", "D1 b M c against the reals", true, uniforms(3, 1, 2), [](const Point& x) { return each(x, 1e-6, 1e6); },
         [=](const Point& x) {
             const double exact = static_cast<double>(static_cast<Long>(x[0]) * x[1] * x[2]);
-            const double off = std::max(std::abs(of(f(x[0]) * f(x[2]) * f(x[1])) / exact - 1),
-                                        std::abs(of(f(x[0]) * f(x[1]) * f(x[2])) / exact - 1));
+            const double off = worst(std::abs(of(f(x[0]) * f(x[2]) * f(x[1])) / exact - 1),
+                                     std::abs(of(f(x[0]) * f(x[1]) * f(x[2])) / exact - 1));
             return off / e(2, u32);
         }));
     all.push_back(numbers(

@@ -291,20 +291,20 @@ TEST_CASE("G7: Algorithm 2 of tpu as printed", "[proofs][backward]") {
                                                                         {false, fault("G7-a: a line for dK"), false});
         dQ = worst(dQ, relative(printed[iQ], exact[iQ]));
         const double dV = relative(printed[iV], exact[iV]);
-        (blocks <= faulty("G7: three blocks are few", 2, 3) ? few = worst(few, dV) : many = std::min(many, dV));
+        (blocks <= faulty("G7: three blocks are few", 2, 3) ? few = worst(few, dV) : many = fewest(many, dV));
         unwritten += printed[iK].array().isNaN().count(),
             other += printed[iQ].array().isNaN().count() + printed[iV].array().isNaN().count();
         keys += blocks * b * b;
-        before = std::min(before,
-                          relative(algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 0,
-                                                       {true, true, !fault("G7-d: the gradient of later blocks")})[iV],
-                                   exact[iV]));
+        before =
+            fewest(before, relative(algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 0,
+                                                        {true, true, !fault("G7-d: the gradient of later blocks")})[iV],
+                                    exact[iV]));
         const auto right = algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 0, {!fault("G7-b: overwritten"), true, false});
         for (std::size_t i : {iQ, iK, iV}) repaired = worst(repaired, relative(right[i], exact[i]));
         const auto eps_backward = algorithm_2<double>(p.Q, p.K, p.V, p.G, b, b, 1e-3, {true, true, false});
         const auto eps_both = p.gradients(faulty("G7-c: EPS twice as large in the forward pass", 1e-3, 2e-3));
         for (std::size_t i : {iQ, iK, iV}) {
-            mismatch = std::min(mismatch, relative(eps_backward[i], exact[i]));
+            mismatch = fewest(mismatch, relative(eps_backward[i], exact[i]));
             mismatched_most = worst(mismatched_most, relative(eps_backward[i], exact[i]));
             matched = worst(matched, relative(eps_backward[i], eps_both[i]));
         }
@@ -493,7 +493,7 @@ TEST_CASE("G9: the corrected backward with decay", "[proofs][backward]") {
         const Matrix logs = exact[3].cwiseProduct(a);
         claim("G9", "d ln a_s = Σ_{t>=s} (q_t·dq_t - k_t·dk_t)", input, relative(by_h, logs), 1e-12);
         claim("G9", "d ln a_s = -Σ_{t>=s} k_t·dk_t", input, relative(by_keys, logs), 1e-12);
-        claim("G9", "q_t·dq_t, largest; d ln a_1", input, std::max(queries, std::abs(by_h(0, 0))), 1e-13);
+        claim("G9", "q_t·dq_t, largest; d ln a_1", input, worst(queries, std::abs(by_h(0, 0))), 1e-13);
     }
     published_fails("G9", "E' overwritten: dV from 3 blocks on", "n = 13, b = 4",
                     relative(corrected<double>(p.Q, p.K, p.V, a, p.G, 4, 0, true)[iV], exact[iV]), 1e-3);
@@ -609,7 +609,7 @@ TEST_CASE("G10: carries rebuilt by subtraction", "[proofs][backward]") {
         Run out;
         const auto blocks = static_cast<Index>(x.added.size());
         Mat<Single> C = x.kept.back();
-        for (const auto& m : x.kept) out.largest = std::max(out.largest, widened(m).norm());
+        for (const auto& m : x.kept) out.largest = worst(out.largest, widened(m).norm());
         out.relative_error.resize(x.added.size());
         for (Index i = blocks - 1; i >= 0; --i) {
             const auto at = static_cast<std::size_t>(i);

@@ -95,7 +95,7 @@ void claim(const std::string& id, const std::string& checked, const std::string&
 void published_fails(const std::string& id, const std::string& checked, const std::string& input, double error,
                      double at_least, Kind kind) {
     record(id, checked, input, number(error), "≥ " + number(at_least), margin(at_least, error),
-           error >= at_least && at_least > 0, kind);
+           std::isfinite(error) && error >= at_least && at_least > 0, kind);
 }
 
 void exactly(const std::string& id, const std::string& checked, const std::string& input, std::int64_t measured,

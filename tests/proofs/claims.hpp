@@ -3,6 +3,7 @@
 // before it. A run of chosen tests (./lab test proofs) closes with them as a table.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -23,7 +24,8 @@ inline constexpr Kind regression = Kind::regression, note = Kind::note;
 void claim(const std::string& id, const std::string& checked, const std::string& input, double measured, double bound,
            Kind kind = Kind::bound);
 
-// An erratum, or a form to avoid: it is wrong by at least `at_least`. NaN as an error fails; count NaN entries instead.
+// An erratum, or a form to avoid: it is wrong by at least `at_least`. An error that is NaN or infinite fails, as that
+// of a loop that never ran; count NaN entries instead.
 void published_fails(const std::string& id, const std::string& checked, const std::string& input, double error,
                      double at_least, Kind kind = Kind::bound);
 
@@ -33,6 +35,11 @@ void exactly(const std::string& id, const std::string& checked, const std::strin
 
 // All checks so far, ordered by claim, in aligned columns; nothing where there were none.
 void print_claims(std::FILE* out);
+
+// Larger of two numbers; NaN stays.
+inline double worst(double a, double b) { return a > b || std::isnan(a) ? a : b; }
+// Smaller of two numbers; NaN stays.
+inline double fewest(double a, double b) { return a < b || std::isnan(a) ? a : b; }
 
 // A deliberate error, named "CLAIM: what", in a statement or in a form that the proofs write themselves: off, but where
 // mutations_test.cpp runs the checks once more with it, to see that they can fail.

@@ -197,7 +197,7 @@ TEST_CASE("B2, B3: linear for a fixed block", "[proofs][exact-methods]") {
     double most = 0, tile = INFINITY;
     for (Index width : {8, 32, 128}) {
         const auto dear = exact::cost(exact::method("block-based"), {8 * width, 1, width, width}).operations.adds;
-        tile = std::min(tile, real(dear) / real(8 * width * width) / (real(width) / 2));
+        tile = fewest(tile, real(dear) / real(8 * width * width) / (real(width) / 2));
     }
     published_fails("B3", "b = d is not O(Nrd) for r = 1: count/(Nd) over d/2", "d = 8, 32, 128, N = 8d", tile, 1);
     for (Index width_r : {1, 3, 16, 64})
@@ -217,7 +217,7 @@ TEST_CASE("B2, B3: linear for a fixed block", "[proofs][exact-methods]") {
                 const double over =
                     real(measured("block-based", {N, 3, width, size}).memory - 3 * width) / real(N * width);
                 if (size <= width) space = worst(space, over);
-                else beyond = std::min(beyond, over);
+                else beyond = fewest(beyond, over);
             }
     claim("B3", "space: what the method holds beyond rd, over Nd, for b <= min(N, d)",
           "N = 1, 16, 100, d = 1, 16, 64, r = 3", space, 1);
@@ -278,7 +278,7 @@ TEST_CASE("B4: the block equations", "[proofs][exact-methods]") {
           relative(recurrence(y, b, [&](Index i) { return block_sum(y.C, y.V, i); }), want), 1e-14);
     double least = INFINITY;
     for (Index j = 0; j < y.N() / b; ++j)
-        least = std::min(least, relative(recurrence(y, b, [&](Index) { return block_sum(y.C, y.V, j); }), want));
+        least = fewest(least, relative(recurrence(y, b, [&](Index) { return block_sum(y.C, y.V, j); }), want));
     published_fails("B4", "(14) with a fixed j: relative error, the least of j = 1 .. 6", "normal, N = 24, b = 4",
                     least, 0.1);
     published_fails("B4", "U_[i] for U_[i-1] in (13): relative error", "normal, N = 24, b = 4",

@@ -108,8 +108,8 @@ TEST_CASE("F1: a mask inside the softmax does not mask", "[proofs][gates]") {
     const double leak = published(Q, I)(0, 1);
     published_fails("F1", "softmax(QKᵀ ⊙ M): weight of the future token in row 1", "scores (1, 2; 3, 4)", leak, 0.268);
     claim("F1", "that weight is 1/(1 + e), that of the own token e/(1 + e)", "scores (1, 2; 3, 4)",
-          std::max(std::abs(leak - 1 / (1 + std::exp(1.0))),
-                   std::abs(published(Q, I)(0, 0) - std::exp(1.0) / (1 + std::exp(1.0)))),
+          worst(std::abs(leak - 1 / (1 + std::exp(1.0))),
+                std::abs(published(Q, I)(0, 0) - std::exp(1.0) / (1 + std::exp(1.0)))),
           1e-15);
     claim("F1", "softmax(QKᵀ + log M): row 1 differs from (1, 0) by", "scores (1, 2; 3, 4)",
           (repaired(Q, I).row(0) - I.row(0)).norm(), 0);
@@ -357,7 +357,7 @@ TEST_CASE("F6: the delta rule", "[proofs][gates]") {
                                                      beta * k * v.transpose()));
         const double strength = beta * k.squaredNorm();
         reading = worst(reading, relative<double>(step(k).transpose() * k, (1 - strength) * old + strength * v));
-        blend = std::min(blend, relative<double>(step(k).transpose() * k, beta * v + (1 - beta) * old));
+        blend = fewest(blend, relative<double>(step(k).transpose() * k, beta * v + (1 - beta) * old));
         const Matrix unit = k / k.norm(), read = S.transpose() * unit;
         unit_blend = worst(unit_blend, relative<double>(step(unit).transpose() * unit, beta * v + (1 - beta) * read));
     }
@@ -383,7 +383,7 @@ TEST_CASE("F6: the delta rule", "[proofs][gates]") {
         const Matrix k = random.unit_rows(1, 6).transpose();
         const double size = opnorm(tensor(Matrix::Identity(6, 6) - strength * k * k.transpose()));
         if (strength >= 0 && strength <= faulty("F6: stable up to 2.1", 2.0, 2.1)) inside = worst(inside, size - 1);
-        else outside = std::min(outside, std::abs(size - std::abs(1 - strength)) > 1e-12 ? 0.0 : size - 1);
+        else outside = fewest(outside, std::abs(size - std::abs(1 - strength)) > 1e-12 ? 0.0 : size - 1);
     }
     claim("F6", "‖I - βkkᵀ‖ - 1 for 0 <= β|k|² <= 2", "β|k|² = 0, 0.3, 1, 1.7, 2", inside, 1e-13);
     published_fails("F6", "‖I - βkkᵀ‖ - 1 beyond, where it is |1 - β|k|²| - 1; least", "β|k|² = -0.1, 2.1, 4.5",

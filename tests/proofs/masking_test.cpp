@@ -212,7 +212,7 @@ TEST_CASE("A1: masking in the Frobenius norm", "[proofs][masking]") {
     for (Index i = 0; i < n; ++i)
         for (Index j = i + 1; j < n; ++j) {
             R(i, j) = 1;
-            least = std::min(least, 1 - ratio());
+            least = fewest(least, 1 - ratio());
             missing = worst(missing, std::abs((1 - ratio() * ratio()) * (size + 1) - 1));
             R(i, j) = 0;
         }
@@ -370,7 +370,7 @@ TEST_CASE("A3, A4, A5: the exact constant and two looser ones", "[proofs][maskin
         const Certificate c = multiplier(reversed(mask(n)), n == 3 ? Matrix::Ones(3, 1) : stretched(u), 1e-6, 100);
         if (n != 3) u = c.u;
         const double stated = faulty("A3: the L_n of n/2", value, last);
-        gap = worst(gap, c.up - c.low), off = worst(off, std::max(c.low - stated, stated - c.up)),
+        gap = worst(gap, c.up - c.low), off = worst(off, worst(c.low - stated, stated - c.up)),
         steps = std::max(steps, c.steps);
         between = worst(between, worst((1 + 1 / real(n)) * s(n) / 2 / c.low, c.low / U(n)));
         block = worst(block, c.low / (std::ceil(std::log2(real(n))) + faulty("A4: without the 1", 1.0, 0.0)));
@@ -443,8 +443,8 @@ TEST_CASE("A7, A8: decaying masks", "[proofs][masking]") {
         claim("A7", "the upper one over min(U_n, (2/π)K(g))", input + ", n = 128", c.up / std::min(U(128), K(g)), 1);
         claim("A7", "sharp: 0.95 (2/π)K(g) over the lower one", input + ", n = 128", 0.95 * K(g) / c.low, 1,
               regression);
-        claim("A7", "printed norm outside its certificate by", input + ", n = 128",
-              std::max(c.low - exact, exact - c.up), 5e-8);
+        claim("A7", "printed norm outside its certificate by", input + ", n = 128", worst(c.low - exact, exact - c.up),
+              5e-8);
     }
     claim("A7", "(2/π)K(g) - (1/π) ln(16/(1-g²))", "g = 1 - 1e-6",
           std::abs(K(1 - 1e-6) - std::log(16 / (2e-6 - 1e-12)) / pi), 1e-5);
@@ -503,7 +503,7 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
         double factor_F = 0, least_d = INFINITY, diameter = 0;
         for (Index i = 0; i < n; ++i) {
             const double di = A.row(i).head(i + 1).sum(), dt = At.row(i).head(i + 1).sum();
-            for (Index j = 0; j < i; ++j) diameter = std::max(diameter, (V.row(i) - V.row(j)).norm());
+            for (Index j = 0; j < i; ++j) diameter = worst(diameter, (V.row(i) - V.row(j)).norm());
             Matrix sum = zeros<double>(1, d);
             const double centred = faulty("A9: v_j for v_j - o_i", 1.0, 0.0);
             for (Index j = 0; j <= i; ++j) sum += Del(i, j) * (V.row(j) - centred * O.row(i));
@@ -512,12 +512,12 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
             if (i > 0)
                 row = worst(
                     row, worst(error / (Del.row(i).lpNorm<1>() * diameter / dt), error / (eps / (1 - eps) * diameter)));
-            factor_F = std::max(factor_F, std::sqrt(real(i + 1)) * diameter / dt), least_d = std::min(least_d, dt);
+            factor_F = worst(factor_F, std::sqrt(real(i + 1)) * diameter / dt), least_d = fewest(least_d, dt);
         }
         const double error = (Ot - O).norm(), bound_F = factor_F * (A - At).norm(),
                      bound_2 = 2 * std::sqrt(real(n)) * U(n) * norm(A - At) * radius / least_d;
         frobenius = worst(frobenius, error / bound_F), spectral = worst(spectral, error / bound_2);
-        slack_F = std::min(slack_F, bound_F / error), slack_2 = std::min(slack_2, bound_2 / error);
+        slack_F = fewest(slack_F, bound_F / error), slack_2 = fewest(slack_2, bound_2 / error);
         most_F = worst(most_F, bound_F / error), most_2 = worst(most_2, bound_2 / error);
     }
     const std::string input = "positive A, 5 % noise, N = 40, five draws";
@@ -560,7 +560,7 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
         const Matrix At = best_rank_1(A);
         relative_error = norm(A - At) / norm(A);
         if (w >= 1e4) scaled = worst(scaled, std::abs(relative_error * w - faulty("A11: 9/w for 9.12/w", 9.12, 9.0)));
-        output_error = std::min(output_error, std::abs(causal_mean(At, V)(1, 0) - causal_mean(A, V)(1, 0)));
+        output_error = fewest(output_error, std::abs(causal_mean(At, V)(1, 0) - causal_mean(A, V)(1, 0)));
         // The repair: the same relative error demanded of every row.
         Matrix close = A;
         close.array() *= 1 + relative_error * Random(331).uniform(3, 3, -1, 1).array();
@@ -568,7 +568,7 @@ TEST_CASE("A9, A10, A11: the normalised output", "[proofs][masking]") {
                                        (relative_error / (1 - relative_error)));
         if (w == 1e8) {
             claim("A11", "row 2 of the output is 0.9, of the approximation 0.1", "w = 1e8",
-                  std::max(std::abs(causal_mean(A, V)(1, 0) - 0.9), std::abs(causal_mean(At, V)(1, 0) - 0.1)), 1e-6);
+                  worst(std::abs(causal_mean(A, V)(1, 0) - 0.9), std::abs(causal_mean(At, V)(1, 0) - 0.1)), 1e-6);
             claim("A11", "its relative error in norm against 9.1e-8", "w = 1e8", std::abs(relative_error / 9.1e-8 - 1),
                   0.01);
         }

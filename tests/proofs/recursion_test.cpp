@@ -224,11 +224,11 @@ TEST_CASE("C1, C4: the cost of recursion", "[proofs][recursion]") {
         }
     exactly("C1", "counted, vanilla leaves: rd S + (r+d) Σ τ(leaf); deviations", "N to 1971, seven t", vanilla, 0);
     exactly("C1", "counted, row-based leaves: rd S + 2Nrd; deviations", "N to 1971, seven t", rows, 0);
-    exactly("C1", "S(3, 1)", "N = 3, t = 1", closed(3, 1), 5);
-    exactly("C1", "S(1000, 32)", "N = 1000, t = 32", closed(1000, 32), 5000);
-    exactly("C1", "S(100000, 32)", "N = 100000, t = 32", closed(100000, 32), 1200000);
-    exactly("C1", "cost over row-based, 1 + S/2N", "N = 100000, t = 32", 1 + closed(100000, 32) / 200000, 7);
-    exactly("C1", "t = N/8 is linear: S = 3N", "N = 4096", closed(4096, 512), 3 * 4096);
+    exactly("C1", "S(3, 1)", "N = 3, t = 1", closed(3, 1), 5, note);
+    exactly("C1", "S(1000, 32)", "N = 1000, t = 32", closed(1000, 32), 5000, note);
+    exactly("C1", "S(100000, 32)", "N = 100000, t = 32", closed(100000, 32), 1200000, note);
+    exactly("C1", "cost over row-based, 1 + S/2N", "N = 100000, t = 32", 1 + closed(100000, 32) / 200000, 7, note);
+    exactly("C1", "t = N/8 is linear: S = 3N", "N = 4096", closed(4096, 512), 3 * 4096, note);
     exactly("C4", "base case at most 32: S", "N = 4096", closed(4096, 32), 28672);
     exactly("C4", "base case below 32: S, one level and N rd more", "N = 4096", closed(4096, 31), 32768);
     Index more = 0;

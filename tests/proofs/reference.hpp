@@ -12,6 +12,7 @@
 
 #include "core/base/error.hpp"
 #include "core/tensor/tensor.hpp"
+#include "tests/proofs/claims.hpp"
 
 namespace causeway::proofs {
 
@@ -206,9 +207,6 @@ double relative(const Mat<T>& got, const Matrix& want) {
     const double difference = (got.template cast<double>() - want).norm();
     return difference == 0 ? 0 : difference / want.norm();
 }
-
-// Largest of numbers; NaN stays.
-inline double worst(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 
 class Random {
 public:

@@ -431,7 +431,7 @@ TEST_CASE("H17 to H19: the Bayesian reading", "[proofs][energy]") {
         const Matrix other = weights(0.7 * random.normal(1, 8), false), z = other * values;
         const Conjugate best = conjugate(z);
         const double gap = best.value + F0, distance = (z - p * values).norm();
-        least = std::min(least, gap);
+        least = fewest(least, gap);
         mean = worst(mean, (best.tilted * values - z).norm());
         attained = worst(attained, std::abs(divergence(best.tilted) - gap));
         below = worst(below, gap - divergence(other));

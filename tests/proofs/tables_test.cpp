@@ -73,8 +73,8 @@ TEST_CASE("I1: tables 2 to 4 of fleet", "[proofs][tables]") {
     const auto vanilla = tasks(two, 0);
     for (std::size_t row = 2; row < 5; ++row)
         for (std::size_t i = 0; i < 4; ++i) {
-            points = std::max(points, vanilla[i] - tasks(two, row)[i]);
-            share = std::max(share, 1 - tasks(two, row)[i] / vanilla[i]);
+            points = worst(points, vanilla[i] - tasks(two, row)[i]);
+            share = worst(share, 1 - tasks(two, row)[i] / vanilla[i]);
         }
     claim("I1", "\"within a 5% margin\" in points", "fleet Table 2, three low-rank methods",
           faulty("I1: in relative terms", points, 100 * share), 5);
@@ -87,7 +87,7 @@ TEST_CASE("I1: tables 2 to 4 of fleet", "[proofs][tables]") {
     const Table four = read_table("fleet_table4_throughput.csv");
     const double fleet = four.number({{"method", "FleetAttention"}}, "throughput_unit_not_stated");
     double rivals = 0;
-    for (std::size_t row = 0; row + 1 < four.rows.size(); ++row) rivals = std::max(rivals, value(four.rows[row][1]));
+    for (std::size_t row = 0; row + 1 < four.rows.size(); ++row) rivals = worst(rivals, value(four.rows[row][1]));
     claim("I1", "Fleet highest: the next over it", "fleet Table 4", rivals / fleet, 1);
     figure("I1", "Fleet over vanilla", "fleet Table 4",
            fleet / four.number({{"method", "vanilla"}}, "throughput_unit_not_stated"), 2.86, 0.005);
@@ -97,7 +97,7 @@ TEST_CASE("I1: tables 2 to 4 of fleet", "[proofs][tables]") {
             double spread = 0;
             for (std::size_t row = 2; row < three.rows.size(); ++row)
                 for (std::size_t i = 0; i < 4; ++i)
-                    spread = std::max(spread, std::abs(tasks(three, row)[i] - tasks(three, 1)[i]));
+                    spread = worst(spread, std::abs(tasks(three, row)[i] - tasks(three, 1)[i]));
             return spread;
         }(),
         0);
@@ -130,8 +130,8 @@ TEST_CASE("B2, I2, I3, I4: batch 1 of leet", "[proofs][tables]") {
     double low = INFINITY, high = 0;
     for (const auto& m : latency_methods)
         if (m != "Vanilla")
-            low = std::min(low, table(3).slope(m, "2048", "100000")),
-            high = std::max(high, table(3).slope(m, "2048", "100000"));
+            low = fewest(low, table(3).slope(m, "2048", "100000")),
+            high = worst(high, table(3).slope(m, "2048", "100000"));
     figure("I2", "least slope, 2048 to 100000", "leet Table 3", low, 0.92, 0.005);
     figure("I2", "largest slope, 2048 to 100000", "leet Table 3", high, 1.29, 0.005);
 
@@ -140,8 +140,8 @@ TEST_CASE("B2, I2, I3, I4: batch 1 of leet", "[proofs][tables]") {
     for (std::size_t i = 2; i < lengths.size(); ++i) {
         const int batch_1 = faulty("I3: Table 4", 3, 4);
         const double factor = table(batch_1).best_but("LA", lengths[i]) / table(batch_1).at("LA", lengths[i]);
-        low = std::min(low, factor), high = std::max(high, factor);
-        low_4 = std::min(low_4, table(4).best_but("LA", lengths[i]) / table(4).at("LA", lengths[i]));
+        low = fewest(low, factor), high = worst(high, factor);
+        low_4 = fewest(low_4, table(4).best_but("LA", lengths[i]) / table(4).at("LA", lengths[i]));
     }
     claim("I3", "LA fastest by 2 or more above 512: 2 over the least factor", "leet Table 3", 2 / low, 1);
     figure("I3", "least factor", "leet Table 3", low, 2.31, 0.005);
@@ -153,7 +153,7 @@ TEST_CASE("B2, I2, I3, I4: batch 1 of leet", "[proofs][tables]") {
             double best = INFINITY;
             for (const auto& m : latency_methods)
                 if (m.rfind("LA", 0) != 0 && table(t).at(m, lengths[i]) < best) best = table(t).at(m, lengths[i]);
-            least = std::min(least, best / table(t).at("LA", lengths[i]));
+            least = fewest(least, best / table(t).at("LA", lengths[i]));
         }
         claim("I3", "\"at least a factor of two\": 2 over the least factor, LA_torch left out",
               sentence("leet Table ", t), 2 / least, 1);
@@ -193,7 +193,7 @@ TEST_CASE("I5, I6, I7: batch 16 and CUDA of leet", "[proofs][tables]") {
                 if (std::isnan(ratio)) continue;
                 const int times = faulty("I6: eight times", 16, 8);
                 above += ratio >= times;
-                if (ratio < times) others = std::max(others, ratio);
+                if (ratio < times) others = worst(others, ratio);
             }
     exactly("I6", "cells that grow 16 times or more", "leet Tables 3 to 6", above, 2);
     published_fails("I6", "not \"a 16× increase\": Vanilla at 2048", "leet Table 5 over 3",
@@ -212,8 +212,8 @@ TEST_CASE("I5, I6, I7: batch 16 and CUDA of leet", "[proofs][tables]") {
                 const double speedup = table(t).at(m + "_torch", n) / table(t).at(m, n);
                 if (std::isnan(speedup)) continue;
                 ++pairs, inside += speedup >= 2 && speedup <= faulty("I7: up to 100 times", 20, 100);
-                low = std::min(low, speedup), high = std::max(high, speedup);
-                if (m == "Cdotp") low_Cdotp = std::min(low_Cdotp, speedup);
+                low = fewest(low, speedup), high = worst(high, speedup);
+                if (m == "Cdotp") low_Cdotp = fewest(low_Cdotp, speedup);
             }
     exactly("I7", "pairs CUDA, PyTorch", "leet Tables 3 to 6", pairs, 78);
     exactly("I7", "of them with a speedup of 2 to 20", "leet Tables 3 to 6", inside, 51);
@@ -235,7 +235,7 @@ TEST_CASE("C6, D6, I13: what tables 3 to 6 of leet say of its text", "[proofs][t
         for (const auto& n : lengths) {
             const double speedup = table(t).at("FA_torch", n) / table(t).at("FA", n);
             if (std::isnan(speedup)) continue;
-            ++cells, least = std::min(least, speedup), most = std::max(most, speedup);
+            ++cells, least = fewest(least, speedup), most = worst(most, speedup);
         }
     exactly("D6", "cells with FA, in Triton, and FA_torch", "leet Tables 3 to 6", cells, 26);
     published_fails("D6", "lower-level code \"cannot apply to its practical implementation\": FA_torch over FA, least",
@@ -287,7 +287,7 @@ TEST_CASE("I8, I9, I11: table 9 and misprints of leet", "[proofs][tables]") {
                                                                            : t + 1)
                                             .at("FA", n);
                 const double ratio = faulty("I8: the other way round", cell("FA_modify") / fa, fa / cell("FA_modify"));
-                ++cells, sum += ratio, low = std::min(low, ratio), high = std::max(high, ratio);
+                ++cells, sum += ratio, low = fewest(low, ratio), high = worst(high, ratio);
             }
     exactly("I8", "FA rows that differ from Tables 3 to 6", "leet Table 9", unequal, 0);
     figure("I8", "FA_modify over FA, least", "leet Table 9", low, 0.461, 5e-4);
@@ -357,7 +357,7 @@ TEST_CASE("I12: tables 1 and 2 of tree", "[proofs][tables]") {
             wrong += (fault("I12: rounded down") ? std::floor(ratio) : std::round(ratio)) != cell("speedup_printed_x");
             const double error = ratio * std::hypot(cell("tree_stderr_s") / cell("tree_time_s"),
                                                     cell("ring_stderr_s") / cell("ring_time_s"));
-            least = std::min(least, error), most = std::max(most, error);
+            least = fewest(least, error), most = worst(most, error);
         }
     }
     exactly("I12", "speedups printed", "tree Tables 1, 2", rows, 12);

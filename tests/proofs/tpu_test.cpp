@@ -231,7 +231,7 @@ TEST_CASE("G4: outer products on a matrix unit", "[proofs][tpu]") {
         const auto padded = count([&] { product(left, right); }).multiplies,
                    useful = count([&] { product(left.col(0), right.row(0)); }).multiplies;
         exactly("G4", "multiplies of the unit over those of k vᵀ: m", "m = " + std::to_string(m), padded,
-                faulty("G4: √m", m, static_cast<Index>(std::sqrt(m))) * useful);
+                faulty("G4: √m", m, static_cast<Index>(std::sqrt(m))) * useful, note);
     }
 }
 
@@ -291,7 +291,7 @@ TEST_CASE("G5, G6: Algorithm 1 of tpu", "[proofs][tpu]") {
     };
     for (Index n : {16, 32, 64})
         exactly("G5", "scalar multiplies, b = d: 4nd², not O(n/d)", "d = 8, n = " + std::to_string(n), hybrid(n, 8),
-                faulty("G5: three products", 4, 3) * n * 64);
+                faulty("G5: three products", 4, 3) * n * 64, note);
     int wrong = 0, wrong_triangle = 0;
     for (Index width : {2, 4})
         for (Index n = width; n <= 6 * width; n += width) {
