@@ -147,8 +147,7 @@ struct StateWarpgroup {
         if constexpr (with_outputs) {
             if (c > split.first) leave(n_out - 1);
             const ptx::TileDescriptor queries(pipes.q.at(n_out));
-            // This stage was waited for above, before the turn was asked for: the second wait returns at once and could
-            // go. It is still here because the times that the documents give were measured with it.
+            // This stage was waited for above, before the turn was asked for, so this wait returns at once.
             pipes.q.consumer_wait(n_out);
             times_state(o, queries);
         }
