@@ -1,12 +1,15 @@
 // The test program. Beside Catch2's own report it closes with one line, "N passed, N failed", and how many were
 // skipped, where some were.
 #define CATCH_CONFIG_RUNNER
+#include "core/tensor/random.hpp"
 #include "tests/catch.hpp"
 #include "tests/proofs/claims.hpp"
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <string>
 
 namespace {
@@ -19,11 +22,25 @@ using ListenerBase = Catch::TestEventListenerBase;
 
 Catch::Totals totals;
 
-struct Summary : ListenerBase {
+// Each test draws from a seed of its own, so that it draws the same alone as in a whole run; a run takes another seed
+// than the last, or CAUSEWAY_TEST_SEED. A test that fails tells it.
+std::uint64_t run_seed() {
+    static const char* const given = std::getenv("CAUSEWAY_TEST_SEED");
+    static const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    return seed;
+}
+
+struct Listener : ListenerBase {
     using ListenerBase::ListenerBase;
+    void testCaseStarting(const Catch::TestCaseInfo&) override { causeway::random::set_seed(run_seed()); }
+    void testCaseEnded(const Catch::TestCaseStats& stats) override {
+        if (stats.totals.testCases.failed > 0)
+            std::printf("CAUSEWAY_TEST_SEED=%llu draws the same numbers again\n",
+                        static_cast<unsigned long long>(run_seed()));
+    }
     void testRunEnded(const Catch::TestRunStats& stats) override { totals = stats.totals; }
 };
-CATCH_REGISTER_LISTENER(Summary)
+CATCH_REGISTER_LISTENER(Listener)
 
 }  // namespace
 

@@ -116,7 +116,7 @@ private:
 };
 
 // Thrown in the ranks that wait when one has failed.
-struct Ended {};
+struct WorldEnded {};
 
 struct Letter {
     int from;
@@ -241,7 +241,7 @@ private:
 
     void pause() {
         world_.fibers[static_cast<std::size_t>(rank())]->wait();
-        if (world_.ended) throw Ended{};
+        if (world_.ended) throw WorldEnded{};
     }
 
     World& world_;
@@ -285,7 +285,7 @@ Simulated run_simulated(const Cluster& machine, int p, bool dry, const Program& 
         world.fibers.push_back(std::make_unique<Fiber>([&, r] {
             try {
                 if (!world.ended) program(*world.ranks[static_cast<std::size_t>(r)]);
-            } catch (const Ended&) {
+            } catch (const WorldEnded&) {
             } catch (...) {
                 if (!failure) failure = std::current_exception();
                 world.ended = true;

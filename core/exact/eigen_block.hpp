@@ -48,9 +48,9 @@ public:
         add_lower_product(P, A_.topLeftCorner(n_, n_), values());
         if (S && powers_) {
             for (Index i = 0; i < n_; ++i) scaled_.row(i) = h.B.row(start_ + i) * (*powers_)[i + 1];
-            P.noalias() += scaled_.topRows(n_) * ConstView<T>(S, p_.r, wide_);
+            add_product(P, scaled_.topRows(n_), ConstView<T>(S, p_.r, wide_));
         } else if (S) {
-            P.noalias() += h.B.middleRows(start_, n_) * ConstView<T>(S, p_.r, wide_);
+            add_product(P, h.B.middleRows(start_, n_), ConstView<T>(S, p_.r, wide_));
         }
         if (!p_.normalize) return;
         for (Index i = 0; i < n_; ++i) View<T>(into + i * p_.d, 1, p_.d) = P.row(i).head(p_.d) / P(i, p_.d);
@@ -61,9 +61,9 @@ public:
         View<T> into(D, p_.r, wide_);
         if (powers_) {
             for (Index i = 0; i < n_; ++i) scaled_.row(i) = h.C.row(start_ + i) * (*powers_)[n_ - 1 - i];
-            into.noalias() = scaled_.topRows(n_).transpose() * values();
+            set_product(into, scaled_.topRows(n_).transpose(), values());
         } else {
-            into.noalias() = h.C.middleRows(start_, n_).transpose() * values();
+            set_product(into, h.C.middleRows(start_, n_).transpose(), values());
         }
     }
 

@@ -33,7 +33,7 @@ void all_states(const Problem<T>& p) {
         View<T> O = h.O;
         parallel_for((N + tokens - 1) / tokens, [&](Index task) {
             for (Index i = task * tokens; i < std::min(N, (task + 1) * tokens); ++i)
-                O.row(i).noalias() = h.B.row(i) * ConstView<T>(states.data() + i * r * d, r, d);
+                set_product(O.row(i), h.B.row(i), ConstView<T>(states.data() + i * r * d, r, d));
         });
     }
 }

@@ -47,9 +47,9 @@ void off_diagonal(const Head<T>& h, Index lo, Index hi, const Powers<T>& powers,
             const Index n = std::min(recursion_slab, end - at);
             if (h.decays()) {
                 for (Index p = 0; p < n; ++p) scaled.row(p) = h.C.row(at + p) * powers[mid - at - p];
-                Si.noalias() += scaled.topRows(n).transpose() * h.V.middleRows(at, n);
+                add_product(Si, scaled.topRows(n).transpose(), h.V.middleRows(at, n));
             } else {
-                Si.noalias() += h.C.middleRows(at, n).transpose() * h.V.middleRows(at, n);
+                add_product(Si, h.C.middleRows(at, n).transpose(), h.V.middleRows(at, n));
             }
         }
     });
@@ -62,9 +62,9 @@ void off_diagonal(const Head<T>& h, Index lo, Index hi, const Powers<T>& powers,
             const Index n = std::min(recursion_slab, end - at);
             if (h.decays()) {
                 for (Index p = 0; p < n; ++p) scaled.row(p) = h.B.row(at + p) * powers[at + p - mid];
-                O.middleRows(at, n).noalias() += scaled.topRows(n) * sum;
+                add_product(O.middleRows(at, n), scaled.topRows(n), sum);
             } else {
-                O.middleRows(at, n).noalias() += h.B.middleRows(at, n) * sum;
+                add_product(O.middleRows(at, n), h.B.middleRows(at, n), sum);
             }
         }
     });

@@ -21,14 +21,14 @@ void vanilla_by_rows(const Problem<T>& p) {
         const auto block = [&](Index start, Index n) {
             const Index seen = start + n;
             auto Ai = A.block(start, 0, n, seen);
-            Ai.noalias() = h.B.middleRows(start, n) * h.C.topRows(seen).transpose();
+            set_product(Ai, h.B.middleRows(start, n), h.C.topRows(seen).transpose());
             for (Index i = start; i < seen; ++i) {
                 T* a = A.data() + i * N;
                 if (h.decays())
                     for (Index j = 0; j <= i; ++j) a[j] *= powers[i - j];
             }
             auto Oi = O.middleRows(start, n);
-            Oi.noalias() = Ai.leftCols(start) * h.V.topRows(start);
+            set_product(Oi, Ai.leftCols(start), h.V.topRows(start));
             add_lower_product(Oi, Ai.rightCols(n), h.V.middleRows(start, n));
         };
         each_block(N, block, rows);

@@ -257,4 +257,8 @@ private:
     const T* K_ = nullptr;
 };
 
+// Compiled once, in core/gated/chunkwise.cpp.
+extern template class Chunks<float>;
+extern template class Chunks<double>;
+
 }  // namespace causeway::gated

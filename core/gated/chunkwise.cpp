@@ -22,6 +22,9 @@ void run_chunkwise(const Problem<T>& p) {
     });
 }
 
+template class Chunks<float>;
+template class Chunks<double>;
+
 template void run_chunkwise<float>(const Problem<float>&);
 template void run_chunkwise<double>(const Problem<double>&);
 

@@ -1,4 +1,4 @@
-// The forms of the gradients as values, under the names of the forward forms: gated::modes() and softmax::methods().
+// The forms of the gradients as values, under the names of the forward forms: gated::modes() and attention::methods().
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ namespace causeway::gradient {
 // k, v.
 template <class T>
 struct SoftmaxGradHead {
-    softmax::Head<T> in;
+    attention::Head<T> in;
     const T* dO = nullptr;  // [group, N, dv]
     T* dq = nullptr;        // [group, N, d], like the next ones not read
     T* dk = nullptr;        // [M, d]
@@ -29,7 +29,7 @@ struct SoftmaxGradHead {
 // All heads of a call, checked and contiguous, laid out as the inputs they belong to.
 template <class T>
 struct SoftmaxGradProblem {
-    softmax::Problem<T> in;
+    attention::Problem<T> in;
     const T* dO = nullptr;
     T *dq = nullptr, *dk = nullptr, *dv = nullptr;
 

@@ -12,6 +12,7 @@
 #include "core/gradient/forms.hpp"
 #include "core/gradient/registry.hpp"
 #include "core/kit/exp.hpp"
+#include "core/kit/product.hpp"
 #include "core/kit/spread.hpp"
 #include "core/softmax/forms.hpp"
 
@@ -59,8 +60,8 @@ public:
                         V = part(in.v, first, seen, in.dv), G = part(h_.dO, from, rows, in.dv);
         Part S(P_.data(), rows, seen, Eigen::OuterStride<>(side)),
             dP(dS_.data(), rows, seen, Eigen::OuterStride<>(side));
-        S.noalias() = Q * K.transpose();
-        dP.noalias() = G * V.transpose();
+        kit::set_product(S, Q, K.transpose());
+        kit::set_product(dP, G, V.transpose());
         for (Index r = 0; r < rows; ++r) weigh(r, from + r, std::min(keys, in.limit(from + r) - first));
         const bool cut = in.limit(from) - first < keys;
         for (Index r = 0; r < rows; r += cut ? strip : rows)
@@ -102,13 +103,13 @@ private:
             const ConstPart dS(ds, count, common, Eigen::OuterStride<>(side)),
                 P(p, count, common, Eigen::OuterStride<>(side));
             if (to_queries)
-                Part(h_.dq + row * in.d, count, in.d, Eigen::OuterStride<>(in.d)).noalias() +=
-                    dS * part(in.k, first, common, in.d);
+                kit::add_product(Part(h_.dq + row * in.d, count, in.d, Eigen::OuterStride<>(in.d)), dS,
+                                 part(in.k, first, common, in.d));
             if (to_keys) {
-                Part(h_.dk + first * in.d, common, in.d, Eigen::OuterStride<>(in.d)).noalias() +=
-                    dS.transpose() * part(in.q, row, count, in.d);
-                Part(h_.dv + first * in.dv, common, in.dv, Eigen::OuterStride<>(in.dv)).noalias() +=
-                    P.transpose() * part(h_.dO, row, count, in.dv);
+                kit::add_product(Part(h_.dk + first * in.d, common, in.d, Eigen::OuterStride<>(in.d)), dS.transpose(),
+                                 part(in.q, row, count, in.d));
+                kit::add_product(Part(h_.dv + first * in.dv, common, in.dv, Eigen::OuterStride<>(in.dv)), P.transpose(),
+                                 part(h_.dO, row, count, in.dv));
             }
         }
         for (Index i = 0; i < count; ++i) {
@@ -185,7 +186,7 @@ namespace {
 
 // Maxima and sums that give the weights: from the log-sum-exp F, e^{s - F} = e^{s - m} / l with m = F and l = 1.
 template <class T>
-void set_forward(const softmax::Sizes& c, SoftmaxGradProblem<T>& p, const std::optional<SoftmaxResult>& forward,
+void set_forward(const attention::Sizes& c, SoftmaxGradProblem<T>& p, const std::optional<SoftmaxResult>& forward,
                  Tensor& O, Tensor& m, Tensor& l) {
     if (forward) {
         O = forward->O.to(dtype_of<T>);
@@ -195,17 +196,17 @@ void set_forward(const softmax::Sizes& c, SoftmaxGradProblem<T>& p, const std::o
     } else {
         O = Tensor(dtype_of<T>, c.output), m = Tensor(dtype_of<T>, c.rows), l = Tensor(dtype_of<T>, c.rows);
         p.in.O = O.data<T>(), p.in.m = m.data<T>(), p.in.l = l.data<T>();
-        softmax::run_flash(p.in);
+        attention::run_flash(p.in);
     }
 }
 
 template <class T>
-SoftmaxGradient compute(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+SoftmaxGradient compute(const attention::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                         const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
     constexpr DType type = dtype_of<T>;
     SoftmaxGradient out{Tensor(type, q.shape()), Tensor(type, k.shape()), Tensor(type, v.shape())};
     SoftmaxGradProblem<T> p;
-    p.in = softmax::problem_of<T>(c, q, k, v);
+    p.in = attention::problem_of<T>(c, q, k, v);
     p.dO = dO.data<T>();
     p.dq = out.dq.template data<T>(), p.dk = out.dk.template data<T>(), p.dv = out.dv.template data<T>();
     const SoftmaxForm& form = softmax_forms()[o.method];
@@ -220,7 +221,7 @@ SoftmaxGradient compute(const softmax::Sizes& c, const Tensor& q, const Tensor& 
 
 SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                        const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
-    const softmax::Sizes c = softmax::check(q, k, v, o);
+    const attention::Sizes c = attention::check(q, k, v, o);
     if (dO.shape() != c.output) fail("dO: ", dO.shape().text(), ", expected ", c.output.text(), " like the output");
     if (dO.dtype() != c.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(c.dtype), " like q");
     if (forward) {

@@ -8,15 +8,49 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/kit/views.hpp"
+#include "core/tensor/product.hpp"
 
 namespace causeway::kit {
+
+// Whether matrix_product takes these: rows in memory, without gaps between their elements. The outer product of two
+// vectors stays with Eigen, which makes a loop of it in place.
+template <class Y, class A, class X>
+inline constexpr bool are_matrices = Y::IsRowMajor&& A::ColsAtCompileTime != 1 && Y::InnerStrideAtCompileTime == 1 &&
+                                     A::InnerStrideAtCompileTime == 1 && X::InnerStrideAtCompileTime == 1;
+
+template <bool add, class Y, class A, class X>
+void product_into(Y&& y, const A& a, const X& x) {
+    using T = typename std::decay_t<Y>::Scalar;
+    if constexpr (are_matrices<std::decay_t<Y>, A, X>) {
+        matrix_product<T, !A::IsRowMajor, !X::IsRowMajor>(y.data(), y.outerStride(), a.data(), a.outerStride(),
+                                                          x.data(), x.outerStride(), y.rows(), y.cols(), a.cols(), add);
+    } else if constexpr (add) {
+        y.noalias() += a * x;
+    } else {
+        y.noalias() = a * x;
+    }
+}
+
+// Y = A X.
+template <class Y, class A, class X>
+void set_product(Y&& y, const A& a, const X& x) {
+    product_into<false>(y, a, x);
+}
+
+// A X, as a matrix of its own.
+template <class A, class X>
+Matrix<typename A::Scalar> product(const A& a, const X& x) {
+    Matrix<typename A::Scalar> y(a.rows(), x.cols());
+    set_product(y, a, x);
+    return y;
+}
 
 // Y += A X.
 template <class Y, class A, class X>
 void add_product(Y&& y, const A& a, const X& x) {
     using T = typename std::decay_t<Y>::Scalar;
     if constexpr (std::is_floating_point_v<T>) {
-        y.noalias() += a * x;
+        product_into<true>(y, a, x);
     } else {
         for (Index i = 0; i < a.rows(); ++i) {
             interrupt::check();
@@ -51,7 +85,7 @@ void masked_product(Eigen::Ref<Matrix<T>, 0, Eigen::OuterStride<>> A, const Bloc
     const Index n = B.rows();
     A.setConstant(T(0));
     if constexpr (std::is_floating_point_v<T>) {
-        A.noalias() = B * C.transpose();
+        set_product(A, B, C.transpose());
         A.template triangularView<Eigen::StrictlyUpper>().setZero();
     } else {
         for (Index i = 0; i < n; ++i) add_product(A.row(i).head(i + 1), B.row(i), C.topRows(i + 1).transpose());

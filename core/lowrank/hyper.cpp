@@ -21,7 +21,7 @@ namespace {
 
 // The block of each row when rows are sorted by hash, equal ones by position.
 void blocks(const ConstView<double>& X, const Matrix<double>& directions, Index block, double* number) {
-    const Matrix<double> projected = X * directions.transpose();
+    const Matrix<double> projected = kit::product(X, directions.transpose());
     std::vector<unsigned> hash(static_cast<std::size_t>(X.rows()), 0);
     for (Index i = 0; i < X.rows(); ++i) {
         unsigned signs = 0;
@@ -55,7 +55,7 @@ void hyper(const Head<double>& h) {
         C(j, c) = static_cast<double>(N) / static_cast<double>(r);
     }
     each_block(N, [&](Index first, Index n) {
-        B.middleRows(first, n) = (h.Q.middleRows(first, n) * keys.transpose()).array().exp();
+        B.middleRows(first, n) = kit::product(h.Q.middleRows(first, n), keys.transpose()).array().exp();
     });
 }
 

@@ -30,7 +30,7 @@ Vector log_sums(const ConstView<double>& Q, const Matrix<double>& X) {
     each_block(
         Q.rows(),
         [&](Index first, Index n) {
-            Matrix<double> scores = Q.middleRows(first, n) * X.transpose();
+            Matrix<double> scores = kit::product(Q.middleRows(first, n), X.transpose());
             largest.row(first / block) = scores.colwise().maxCoeff();
             scores.rowwise() -= largest.row(first / block);
             sum.row(first / block) = scores.array().exp().colwise().sum();
@@ -64,7 +64,7 @@ void lara(const Head<double>& h) {
         h.N(),
         [&](Index first, Index n) {
             auto c = C.middleRows(first, n);
-            c.noalias() = h.K.middleRows(first, n) * omega.transpose();
+            kit::set_product(c, h.K.middleRows(first, n), omega.transpose());
             c.colwise() -= Vector(h.K.middleRows(first, n).rowwise().squaredNorm() / 2);
             largest.row(first / block) = c.colwise().maxCoeff();
         },
@@ -73,10 +73,10 @@ void lara(const Head<double>& h) {
     each_block(h.N(), [&](Index first, Index n) {
         auto b = B.middleRows(first, n), c = C.middleRows(first, n);
         c = (c.rowwise() - top).array().exp();
-        b.noalias() = h.Q.middleRows(first, n) * omega.transpose();
+        kit::set_product(b, h.Q.middleRows(first, n), omega.transpose());
         Matrix<double> alpha;
         if (specific) {
-            alpha = h.Q.middleRows(first, n) * q_mean.transpose();
+            alpha = kit::product(h.Q.middleRows(first, n), q_mean.transpose());
             alpha = (alpha.rowwise() - near_all.transpose()).array().exp();
             alpha.colwise() -= Vector(alpha.rowwise().mean());
             alpha = (alpha.rowwise() + beta.transpose()).cwiseMax(1e-8);

@@ -25,10 +25,10 @@ void linformer(const Head<double>& h) {
         }
     } else {
         C = h.random.normals(0, N, r) / std::sqrt(static_cast<double>(r));
-        keys = C.transpose() * h.K;
+        keys = kit::product(C.transpose(), h.K);
     }
     each_block(N, [&](Index first, Index n) {
-        B.middleRows(first, n) = (h.Q.middleRows(first, n) * keys.transpose()).array().exp();
+        B.middleRows(first, n) = kit::product(h.Q.middleRows(first, n), keys.transpose()).array().exp();
     });
 }
 

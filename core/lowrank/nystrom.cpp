@@ -21,28 +21,29 @@ Matrix<double> iterated_inverse(const Matrix<double>& X, int iterations) {
     Matrix<double> Z = X.transpose() / (columns * rows);
     for (int i = 0; i < iterations; ++i) {
         interrupt::check();
-        const Matrix<double> XZ = X * Z;
-        Matrix<double> inner = 15 * I - XZ * (7 * I - XZ);
+        const Matrix<double> XZ = kit::product(X, Z);
+        Matrix<double> inner = 7 * I - XZ;
+        inner = 15 * I - kit::product(XZ, inner);
         interrupt::check();
-        inner = 13 * I - XZ * inner;
-        Z = 0.25 * (Z * inner);
+        inner = 13 * I - kit::product(XZ, inner);
+        Z = 0.25 * kit::product(Z, inner);
     }
     return Z;
 }
 
 void nystrom(const Head<double>& h) {
     const Matrix<double> q = segment_means(h.Q, h.r()), k = segment_means(h.K, h.r());
-    const Matrix<double> X = (q * k.transpose()).array().exp();
+    const Matrix<double> X = kit::product(q, k.transpose()).array().exp();
     const int iterations = static_cast<int>(h["iterations"]);
     const PseudoInverse Z =
         iterations > 0 ? PseudoInverse{iterated_inverse(X, iterations), {}} : pseudo_inverse(X, 1e-13);
     View<double> B = h.B, C = h.C;
     each_block(h.N(), [&](Index first, Index n) {
-        const Matrix<double> F = (h.Q.middleRows(first, n) * k.transpose()).array().exp();
-        const Matrix<double> G = (h.K.middleRows(first, n) * q.transpose()).array().exp();
-        B.middleRows(first, n).noalias() = F * Z.left;
+        const Matrix<double> F = kit::product(h.Q.middleRows(first, n), k.transpose()).array().exp();
+        const Matrix<double> G = kit::product(h.K.middleRows(first, n), q.transpose()).array().exp();
+        kit::set_product(B.middleRows(first, n), F, Z.left);
         if (iterations > 0) C.middleRows(first, n) = G;
-        else C.middleRows(first, n).noalias() = G * Z.right.transpose();
+        else kit::set_product(C.middleRows(first, n), G, Z.right.transpose());
     });
 }
 

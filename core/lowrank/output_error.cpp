@@ -7,9 +7,9 @@
 namespace causeway::lowrank {
 
 void Pair::tile(Index i, Index m, Index j, Index n, Matrix<double>& A, Matrix<double>& delta) const {
-    A.noalias() = Q.middleRows(i, m) * K.middleRows(j, n).transpose();
+    A = kit::product(Q.middleRows(i, m), K.middleRows(j, n).transpose());
     A = A.array().exp();
-    delta.noalias() = B.middleRows(i, m) * C.middleRows(j, n).transpose();
+    delta = kit::product(B.middleRows(i, m), C.middleRows(j, n).transpose());
     if (log_rows) {
         for (Index a = 0; a < m; ++a) delta.row(a) *= std::exp(log_rows[i + a]);
     }
@@ -39,7 +39,7 @@ Vector diameters(const ConstView<double>& V) {
     const auto strip = [&](Index i, Index m) {
         for (Index j = 0; j < i + m; j += tile_columns) {
             const Index n = std::min(tile_columns, N - j);
-            const Matrix<double> inner = V.middleRows(i, m) * V.middleRows(j, n).transpose();
+            const Matrix<double> inner = kit::product(V.middleRows(i, m), V.middleRows(j, n).transpose());
             for (Index a = 0; a < m; ++a) {
                 const Index w = kept(i, a, j, n);
                 if (w == 0) continue;
@@ -77,8 +77,8 @@ struct RowSums {
     void add_tile(const Pair& p, const ConstView<double>& V, Index i, Index m, Index j, Index n, bool mask) {
         p.tile(i, m, j, n, A, delta);
         const auto v = V.middleRows(j, n);
-        O.noalias() += A * v;
-        wrong.noalias() += delta * v;
+        kit::add_product(O, A, v);
+        kit::add_product(wrong, delta, v);
         d += A.rowwise().sum();
         lost += delta.rowwise().sum();
         if (!mask || j > i + m - 1) return;
@@ -87,8 +87,8 @@ struct RowSums {
             A.row(a).tail(n - width).setZero();
             delta.row(a).tail(n - width).setZero();
         }
-        O_masked.noalias() += A * v;
-        wrong_masked.noalias() += delta * v;
+        kit::add_product(O_masked, A, v);
+        kit::add_product(wrong_masked, delta, v);
         d_masked += A.rowwise().sum();
         lost_masked += delta.rowwise().sum();
         one_norm += delta.cwiseAbs().rowwise().sum();

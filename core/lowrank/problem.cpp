@@ -19,9 +19,10 @@ void kernel_product(const ConstView<double>& Q, const ConstView<double>& K, cons
             out.setZero();
             for (Index j = 0; j < K.rows(); j += columns) {
                 const Index n = std::min(columns, K.rows() - j);
-                tile.noalias() = Q.middleRows(i, m) * K.middleRows(j, n).transpose();
+                tile.resize(m, n);
+                kit::set_product(tile, Q.middleRows(i, m), K.middleRows(j, n).transpose());
                 tile = tile.array().exp();
-                out.noalias() += tile * X.middleRows(j, n);
+                kit::add_product(out, tile, X.middleRows(j, n));
             }
         },
         rows);

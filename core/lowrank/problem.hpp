@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/kit/product.hpp"
 #include "core/kit/spread.hpp"
 #include "core/kit/views.hpp"
 #include "core/tensor/random.hpp"

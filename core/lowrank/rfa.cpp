@@ -29,7 +29,7 @@ void rfa(const Head<T>& h) {
     const T shift = (largest_square(h.Q) - largest_square(h.K)) / 4;
     const auto features = [&](const ConstView<T>& X, View<T> F, T less) {
         each_block(X.rows(), [&](Index first, Index n) {
-            const Matrix<T> angles = X.middleRows(first, n) * W;
+            const Matrix<T> angles = kit::product(X.middleRows(first, n), W);
             for (Index i = 0; i < n; ++i) {
                 const T factor = std::exp(X.row(first + i).squaredNorm() / 2 - less) / std::sqrt(static_cast<T>(half));
                 F.row(first + i).head(half).array() = angles.row(i).array().cos() * factor;

@@ -8,10 +8,9 @@
 // σ_{r+1}, p = oversample (Corollary 10.10). rank: singular values kept, at most N. O((2 power + 2) N² (d + l)) time,
 // O(N l) memory. Every row depends on all tokens, also on later ones; within a prompt it may, since that is known as a
 // whole before anything is generated (claims A12).
-#include <Eigen/QR>
-
 #include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
+#include "core/tensor/orthogonal.hpp"
 #include "core/tensor/singular.hpp"
 
 namespace causeway::lowrank {
@@ -19,9 +18,9 @@ namespace {
 
 Matrix<double> orthonormal(const Matrix<double>& Y) {
     interrupt::check();
-    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(Y);
+    const dense::Orthogonal qr = dense::orthogonal(Y);
     interrupt::check();
-    return qr.householderQ() * Eigen::MatrixXd::Identity(Y.rows(), Y.cols());
+    return qr.Q;
 }
 
 void rsvd(const Head<double>& h) {
@@ -37,20 +36,19 @@ void rsvd(const Head<double>& h) {
         basis = orthonormal(product(h.K, h.Q, basis));
         basis = orthonormal(product(h.Q, h.K, basis));
     }
-    const Eigen::MatrixXd W = product(h.K, h.Q, basis);
+    const Matrix<double> W = product(h.K, h.Q, basis);
     if (!W.allFinite()) overflows();
-    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(W);
-    const Eigen::MatrixXd R = qr.matrixQR().topRows(l).triangularView<Eigen::Upper>();
+    const dense::Orthogonal qr = dense::orthogonal(W);
     interrupt::check();
-    const dense::Singular small = dense::singular(R);
+    const dense::Singular small = dense::singular(qr.R);
     interrupt::check();
     const Vector root = small.s.head(r).cwiseSqrt();
     // A ≈ basis Wᵀ = basis (Q_W U S Vᵀ)ᵀ = (basis V) S (Q_W U)ᵀ
-    Eigen::MatrixXd left = Eigen::MatrixXd::Zero(N, r);
-    left.topRows(l) = small.U.leftCols(r) * root.asDiagonal();
+    const Matrix<double> left = small.U.leftCols(r) * root.asDiagonal(), Q_W = qr.Q,
+                         right = small.V.leftCols(r) * root.asDiagonal();
     View<double> B = h.B, C = h.C;
-    B = basis * (small.V.leftCols(r) * root.asDiagonal());
-    C = qr.householderQ() * left;
+    kit::set_product(B, basis, right);
+    kit::set_product(C, Q_W, left);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ Vector log_row_sums(const Matrix<double>& Q, const ConstView<double>& K) {
             Vector largest = Vector::Constant(m, -std::numeric_limits<double>::infinity()), sum = Vector::Zero(m);
             for (Index j = 0; j < K.rows(); j += tile) {
                 Matrix<double> scores =
-                    Q.middleRows(first, m) * K.middleRows(j, std::min(tile, K.rows() - j)).transpose();
+                    kit::product(Q.middleRows(first, m), K.middleRows(j, std::min(tile, K.rows() - j)).transpose());
                 const Vector higher = largest.cwiseMax(scores.rowwise().maxCoeff());
                 scores.colwise() -= higher;
                 sum = sum.array() * (largest - higher).array().exp() + scores.array().exp().rowwise().sum();
@@ -59,7 +59,7 @@ void skeinformer(const Head<double>& h) {
     const Vector log_sums = log_row_sums(queries, h.K);
     Eigen::ArrayXd weight(N);
     each_block(N, [&](Index first, Index n) {
-        Matrix<double> scores = queries * h.K.middleRows(first, n).transpose();
+        Matrix<double> scores = kit::product(queries, h.K.middleRows(first, n).transpose());
         scores.colwise() -= log_sums;
         weight.segment(first, n) = (2 * scores.array()).exp().colwise().sum().sqrt();
         if (h.sizes) weight.segment(first, n) *= Eigen::Map<const Eigen::ArrayXd>(h.sizes + first, n);
@@ -88,7 +88,7 @@ void skeinformer(const Head<double>& h) {
     }
     each_block(N, [&](Index first, Index n) {
         auto scores = B.block(first, 0, n, kept);
-        scores.noalias() = h.Q.middleRows(first, n) * keys.transpose();
+        kit::set_product(scores, h.Q.middleRows(first, n), keys.transpose());
         B.col(kept).segment(first, n) = scores.rowwise().mean().array().exp();
         scores = scores.array().exp();
     });

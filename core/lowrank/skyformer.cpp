@@ -27,7 +27,7 @@ void skyformer(const Head<double>& h) {
     const Eigen::RowVectorXd half = S.rowwise().squaredNorm().transpose() / 2;
     const bool gaussian = h["gaussian"] != 0;
     const auto kernel = [&](const auto& X, bool pure) {
-        Matrix<double> F = X * S.transpose();
+        Matrix<double> F = kit::product(X, S.transpose());
         F.rowwise() -= half;
         if (pure) F.colwise() -= Vector(X.rowwise().squaredNorm() / 2);
         F = F.array().exp();
@@ -36,8 +36,8 @@ void skyformer(const Head<double>& h) {
     const PseudoInverse Z = pseudo_inverse(kernel(S, true), 1e-13);
     View<double> B = h.B, C = h.C;
     each_block(N, [&](Index first, Index n) {
-        B.middleRows(first, n).noalias() = kernel(h.Q.middleRows(first, n), gaussian) * Z.left;
-        C.middleRows(first, n).noalias() = kernel(h.K.middleRows(first, n), gaussian) * Z.right.transpose();
+        kit::set_product(B.middleRows(first, n), kernel(h.Q.middleRows(first, n), gaussian), Z.left);
+        kit::set_product(C.middleRows(first, n), kernel(h.K.middleRows(first, n), gaussian), Z.right.transpose());
     });
 }
 

@@ -20,7 +20,7 @@ void svd(const Head<double>& h) {
     const Buffer<double> workspace(6 * N * N);  // what the decomposition takes
     Eigen::MatrixXd A(N, N);
     each_block(N, [&](Index first, Index n) {
-        A.middleRows(first, n) = (h.Q.middleRows(first, n) * h.K.transpose()).array().exp();
+        A.middleRows(first, n) = kit::product(h.Q.middleRows(first, n), h.K.transpose()).array().exp();
     });
     if (!A.allFinite()) overflows();
     interrupt::check();

@@ -61,7 +61,7 @@ void transformer_vq(const Head<double>& h) {
         each_block(
             N,
             [&](Index first, Index n) {
-                Matrix<double> score = h.K.middleRows(first, n) * codes.transpose();
+                Matrix<double> score = kit::product(h.K.middleRows(first, n), codes.transpose());
                 score.rowwise() -= half.transpose();
                 for (Index i = 0; i < n; ++i) {
                     Index best = 0;
@@ -103,7 +103,7 @@ void transformer_vq(const Head<double>& h) {
     each_block(
         N,
         [&](Index first, Index n) {
-            B.middleRows(first, n) = (h.Q.middleRows(first, n) * codes.transpose()).array().exp();
+            B.middleRows(first, n) = kit::product(h.Q.middleRows(first, n), codes.transpose()).array().exp();
         },
         block);
 }

@@ -1,10 +1,10 @@
 #include "core/measure/copy_rate.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <limits>
 
+#include "core/base/clock.hpp"
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 
@@ -14,20 +14,16 @@ namespace {
 constexpr int fewest = 5;  // copies of one kind
 constexpr Index piece = 1 << 18;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // Seconds of the fastest copy.
 template <class Copy>
 double fastest(double budget, Copy copy) {
     copy();
     double best = std::numeric_limits<double>::infinity();
-    const auto start = std::chrono::steady_clock::now();
-    for (int k = 0; k < fewest || seconds_since(start) < budget; ++k) {
-        const auto begin = std::chrono::steady_clock::now();
+    const auto start = steady_seconds();
+    for (int k = 0; k < fewest || steady_seconds() - start < budget; ++k) {
+        const auto begin = steady_seconds();
         copy();
-        best = std::min(best, seconds_since(begin));
+        best = std::min(best, steady_seconds() - begin);
     }
     return std::max(best, 1e-9);
 }

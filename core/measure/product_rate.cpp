@@ -1,13 +1,12 @@
 #include "core/measure/product_rate.hpp"
 
-#define EIGEN_DONT_PARALLELIZE  // one thread a product: the threads are ours
-#include <Eigen/Core>
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "core/base/clock.hpp"
 #include "core/base/parallel.hpp"
 #include "core/measure/statistics.hpp"
+#include "core/tensor/product.hpp"
 
 namespace causeway {
 namespace {
@@ -15,13 +14,8 @@ namespace {
 constexpr double shortest = 5e-3;  // seconds: a repetition lasts at least this long, so starting threads is not timed
 constexpr int min_repeats = 5, max_repeats = 50;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 template <class T>
 double measure(Index n, double seconds) {
-    using Matrix = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>, Eigen::Aligned64>;
     const Index workers = threads();
     std::vector<Buffer<T>> room;
     for (Index i = 0; i < workers; ++i) {
@@ -31,20 +25,19 @@ double measure(Index n, double seconds) {
     }
     const Index stride = (n * n * static_cast<Index>(sizeof(T)) + 63) / 64 * 64 / static_cast<Index>(sizeof(T));
     const auto repeat = [&](Index products) {
-        const auto start = std::chrono::steady_clock::now();
+        const auto start = steady_seconds();
         parallel_for(workers, [&](Index i) {
             T* numbers = room[static_cast<std::size_t>(i)].data();
-            const Matrix a(numbers, n, n), b(numbers + stride, n, n);
-            Matrix c(numbers + 2 * stride, n, n);
-            for (Index k = 0; k < products; ++k) c.noalias() = a * b;
+            for (Index k = 0; k < products; ++k)
+                matrix_product<T>(numbers + 2 * stride, n, numbers, n, numbers + stride, n, n, n, n, false);
         });
-        return seconds_since(start);
+        return steady_seconds() - start;
     };
     repeat(1);  // warm-up: wakes the threads, touches the memory
     const Index products = std::max<Index>(1, static_cast<Index>(shortest / std::max(repeat(1), 1e-7)) + 1);
     std::vector<double> times;
-    const auto start = std::chrono::steady_clock::now();
-    for (int k = 0; k < max_repeats && (k < min_repeats || seconds_since(start) < seconds); ++k)
+    const auto start = steady_seconds();
+    for (int k = 0; k < max_repeats && (k < min_repeats || steady_seconds() - start < seconds); ++k)
         times.push_back(repeat(products));
     const double cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
     return 2 * cube * static_cast<double>(workers * products) / summarize(times).median;

@@ -12,12 +12,12 @@ using namespace kit;
 namespace {
 
 // The checks of softmax_attention, and of zeta.
-softmax::Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta,
-                     const EnergyOptions& o) {
+attention::Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta,
+                       const EnergyOptions& o) {
     SoftmaxOptions options;
     options.causal = o.causal;
     options.scale = o.scale;
-    const softmax::Sizes c = softmax::check(q, k, v, options);
+    const attention::Sizes c = attention::check(q, k, v, options);
     if (zeta && zeta->shape() != c.output) fail("zeta: ", zeta->shape().text(), ", expected ", c.output.text());
     if (zeta && zeta->dtype() != c.dtype) fail("zeta: ", name(zeta->dtype()), ", expected ", name(c.dtype), " like q");
     return c;
@@ -40,11 +40,12 @@ template <class T>
 struct Pass {
     Tensor O, m, l;
 
-    Pass(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta)
+    Pass(const attention::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v,
+         const std::optional<Tensor>& zeta)
         : O(dtype_of<T>, c.output), m(dtype_of<T>, c.rows), l(dtype_of<T>, c.rows) {
         constexpr DType type = dtype_of<T>;
         const Tensor Q = q.to(type), K = k.to(type), V = v.to(type);
-        auto p = softmax::problem_of<T>(c, Q, K, V);
+        auto p = attention::problem_of<T>(c, Q, K, V);
         p.O = O.data<T>(), p.m = m.data<T>(), p.l = l.data<T>();
         if (!zeta) {
             run_flash(p);
@@ -62,7 +63,7 @@ struct Pass {
 };
 
 template <class T>
-Tensor hessian(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v,
+Tensor hessian(const attention::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v,
                const std::optional<Tensor>& zeta) {
     Shape shape;
     for (int i = 0; i + 2 < q.ndim(); ++i) shape.push_back(q.shape()[i]);
@@ -85,7 +86,8 @@ Tensor hessian(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const 
             const T score =
                 static_cast<T>(c.scale) * query.dot(Row(K.data<T>() + (head * c.M + j) * c.d, c.d)) + source.dot(value);
             centred = value - mean;
-            H.noalias() += (std::exp(score - shift) / sum) * centred.transpose() * centred;
+            const T weight = std::exp(score - shift) / sum;
+            for (Index a = 0; a < c.dv; ++a) H.row(a) += weight * centred(0, a) * centred.row(0);
         }
     });
     return out.to(c.dtype);
@@ -96,7 +98,7 @@ Tensor hessian(const softmax::Sizes& c, const Tensor& q, const Tensor& k, const 
 Tensor energy(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta,
               const EnergyOptions& o) {
     const auto c = check(q, k, v, zeta, o);
-    const auto value = [](const auto& pass) { return softmax::log_sum_exp(pass.m, pass.l); };
+    const auto value = [](const auto& pass) { return attention::log_sum_exp(pass.m, pass.l); };
     return c.compute == DType::f64 ? value(Pass<double>(c, q, k, v, zeta)) : value(Pass<float>(c, q, k, v, zeta));
 }
 

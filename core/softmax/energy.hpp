@@ -31,7 +31,7 @@ Tensor energy_grad(const Tensor& q, const Tensor& k, const Tensor& v, const std:
 Tensor energy_hessian(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& zeta = {},
                       const EnergyOptions& = {});
 
-namespace softmax {
+namespace attention {
 
 // The definition for one query with n keys: returns F, and writes ∂F/∂ζ [dv] where `gradient` is given. The scores are
 // shifted by their maximum, which is held constant, so a T that carries derivatives gives those of F (claims H7, H12).
@@ -62,5 +62,5 @@ T energy_of_row(const T* q, const T* k, const T* v, const T* zeta, Index n, Inde
     return n > 0 ? shift + log(l) : m;
 }
 
-}  // namespace softmax
+}  // namespace attention
 }  // namespace causeway

@@ -7,7 +7,7 @@
 #include "core/softmax/forms.hpp"
 #include "core/softmax/standard.hpp"
 
-namespace causeway::softmax {
+namespace causeway::attention {
 namespace {
 
 constexpr Index enough_tasks = 64;     // with fewer blocks of queries than that, their keys are split
@@ -88,4 +88,4 @@ template void run_flash<double>(const Problem<double>&);
 template void run_standard<float>(const Problem<float>&);
 template void run_standard<double>(const Problem<double>&);
 
-}  // namespace causeway::softmax
+}  // namespace causeway::attention

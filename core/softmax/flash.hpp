@@ -7,7 +7,7 @@
 #include "core/kit/product.hpp"
 #include "core/softmax/problem.hpp"
 
-namespace causeway::softmax {
+namespace causeway::attention {
 
 inline constexpr Index default_tile = 64;  // keys in a tile of the counted form
 
@@ -51,4 +51,4 @@ void flash(const Head<T>& h, Index tile, Index from, Index to) {
     }
 }
 
-}  // namespace causeway::softmax
+}  // namespace causeway::attention

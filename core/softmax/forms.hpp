@@ -3,7 +3,7 @@
 
 #include "core/softmax/problem.hpp"
 
-namespace causeway::softmax {
+namespace causeway::attention {
 
 // Tiled online softmax for T = float, double. O(rows·M·(d + dv)) time; memory of a tile per thread, and where there are
 // few queries, so that the keys are shared out among the threads, up to 64 partial outputs of a block of 192 queries.
@@ -15,4 +15,4 @@ void run_flash(const Problem<T>&);
 template <class T>
 void run_standard(const Problem<T>&);
 
-}  // namespace causeway::softmax
+}  // namespace causeway::attention

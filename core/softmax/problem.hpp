@@ -14,7 +14,7 @@
 #include "core/kit/online_softmax.hpp"
 #include "core/kit/views.hpp"
 
-namespace causeway::softmax {
+namespace causeway::attention {
 
 using namespace kit;  // views, products and panels by their plain names
 
@@ -56,4 +56,4 @@ struct Problem {
     }
 };
 
-}  // namespace causeway::softmax
+}  // namespace causeway::attention

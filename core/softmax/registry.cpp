@@ -6,7 +6,7 @@
 #include "core/softmax/forms.hpp"
 #include "core/softmax/standard.hpp"
 
-namespace causeway::softmax {
+namespace causeway::attention {
 namespace {
 
 void count_flash(const Problem<Counted>& p) {
@@ -28,6 +28,6 @@ const Registry<Method>& methods() {
     return list;
 }
 
-}  // namespace causeway::softmax
+}  // namespace causeway::attention
 
-std::vector<std::string> causeway::calls::softmax_methods() { return softmax::methods().names(); }
+std::vector<std::string> causeway::calls::softmax_methods() { return attention::methods().names(); }

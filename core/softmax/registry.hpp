@@ -8,7 +8,7 @@
 #include "core/measure/counting.hpp"
 #include "core/softmax/problem.hpp"
 
-namespace causeway::softmax {
+namespace causeway::attention {
 
 struct Method {
     std::string name;          // "flash"
@@ -29,4 +29,4 @@ struct Method {
 };
 const Registry<Method>& methods();
 
-}  // namespace causeway::softmax
+}  // namespace causeway::attention

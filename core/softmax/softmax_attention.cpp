@@ -7,7 +7,7 @@
 #include "core/measure/counted_tensor.hpp"
 
 namespace causeway {
-namespace softmax {
+namespace attention {
 
 Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
     const AttentionSizes n = check_attention(q, k, v, false);
@@ -48,17 +48,17 @@ SoftmaxResult compute(const Sizes& c, const Tensor& q, const Tensor& k, const Te
 }
 
 }  // namespace
-}  // namespace softmax
+}  // namespace attention
 
 SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
-    const auto c = softmax::check(q, k, v, o);
-    if (c.compute == DType::f64) return softmax::compute<double>(c, q, k, v);
-    return softmax::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32));
+    const auto c = attention::check(q, k, v, o);
+    if (c.compute == DType::f64) return attention::compute<double>(c, q, k, v);
+    return attention::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32));
 }
 
 SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o,
                                         OperationCount& count) {
-    using namespace softmax;
+    using namespace attention;
     const Sizes c = check(q, k, v, o);
     const auto cq = to_counted(q), ck = to_counted(k), cv = to_counted(v);
     Buffer<Counted> O(c.output.size()), m(c.rows.size()), l(c.rows.size());

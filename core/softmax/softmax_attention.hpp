@@ -30,7 +30,7 @@ SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& 
 SoftmaxResult softmax_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&,
                                         OperationCount& count);
 
-namespace softmax {
+namespace attention {
 
 // The sizes and types of a call.
 struct Sizes {
@@ -60,5 +60,5 @@ Problem<T> problem_of(const Sizes& c, const Tensor& q, const Tensor& k, const Te
     return p;
 }
 
-}  // namespace softmax
+}  // namespace attention
 }  // namespace causeway

@@ -6,7 +6,7 @@
 #include "core/kit/product.hpp"
 #include "core/softmax/problem.hpp"
 
-namespace causeway::softmax {
+namespace causeway::attention {
 
 // Rows [from, to) as problem.hpp states them. A pair of a query and a key costs d + 1 + dv multiplies, d + dv + 2 adds
 // and an exponential, a query dv divisions. O(rows·M·(d + dv)) time, O(M) memory.
@@ -39,4 +39,4 @@ void standard(const Head<T>& h, Index from, Index to) {
     }
 }
 
-}  // namespace causeway::softmax
+}  // namespace causeway::attention

@@ -9,14 +9,57 @@
 #include "core/base/parallel.hpp"
 #include "core/tensor/dense.hpp"
 #include "core/tensor/linalg.hpp"
+#include "core/tensor/product.hpp"
 
 namespace causeway {
 namespace {
 
 using Vector = Eigen::VectorXd;
 
-double largest_eigenvalue(const Eigen::MatrixXd& symmetric) {
-    return Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(symmetric, Eigen::EigenvaluesOnly).eigenvalues().maxCoeff();
+// Of the decompositions below only the steps that give eigenvalues: Eigen's solvers also compile what gives vectors,
+// which takes twice as long.
+
+// Ascending. The matrix is scaled, as Eigen's solver does, so that no square overflows.
+Vector symmetric_eigenvalues(const Eigen::MatrixXd& symmetric) {
+    const double unit = symmetric.cwiseAbs().maxCoeff();
+    if (unit == 0) return Vector::Zero(symmetric.rows());
+    if (symmetric.rows() == 1) return symmetric.diagonal();
+    const Eigen::Tridiagonalization<Eigen::MatrixXd> tridiagonal(symmetric / unit);
+    Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver;
+    solver.computeFromTridiagonal(Vector(tridiagonal.diagonal()), Vector(tridiagonal.subDiagonal()),
+                                  Eigen::EigenvaluesOnly);
+    if (solver.info() != Eigen::Success) fail("eigvals: the iteration did not converge");
+    return unit * solver.eigenvalues();
+}
+
+// In the order of the blocks of the real Schur form, complex ones in pairs. False where the iteration does not
+// converge.
+bool general_eigenvalues(const Eigen::MatrixXd& a, std::vector<std::complex<double>>& values) {
+    const double unit = a.cwiseAbs().maxCoeff();
+    values.assign(static_cast<std::size_t>(a.rows()), 0);
+    if (unit == 0) return true;
+    const Eigen::HessenbergDecomposition<Eigen::MatrixXd> hessenberg(a / unit);
+    Eigen::RealSchur<Eigen::MatrixXd> schur(a.rows());
+    schur.computeFromHessenberg(Eigen::MatrixXd(hessenberg.matrixH()), Eigen::MatrixXd(), false);
+    if (schur.info() != Eigen::Success) return false;
+    const Eigen::MatrixXd& T = schur.matrixT();
+    for (Index i = 0; i < T.rows(); ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        if (i + 1 == T.rows() || T(i + 1, i) == 0) {
+            values[at] = unit * T(i, i);
+            continue;
+        }
+        // [a b; c d] with (a - d)² + 4 b c < 0: (a + d)/2 ± i √(-bc - ((a - d)/2)²), the root without overflow.
+        const double half = (T(i, i) - T(i + 1, i + 1)) / 2;
+        const double largest = std::max({std::abs(half), std::abs(T(i + 1, i)), std::abs(T(i, i + 1))});
+        const double root =
+            largest *
+            std::sqrt(std::abs(half / largest * (half / largest) + T(i + 1, i) / largest * (T(i, i + 1) / largest)));
+        values[at] = unit * std::complex<double>(T(i + 1, i + 1) + half, root);
+        values[at + 1] = std::conj(values[at]);
+        ++i;
+    }
+    return true;
 }
 
 // y = A x and y = Aᵀ x, over blocks of the entries of y.
@@ -25,7 +68,8 @@ Vector times(const Eigen::Map<const dense::RowMajor>& a, const Vector& x) {
     Vector y(a.rows());
     parallel_for((a.rows() + block - 1) / block, [&](Index b) {
         const Index n = std::min(block, a.rows() - b * block);
-        y.segment(b * block, n).noalias() = a.middleRows(b * block, n) * x;
+        matrix_product<double, false, true>(y.data() + b * block, n, x.data(), a.cols(),
+                                            a.data() + b * block * a.cols(), a.cols(), 1, n, a.cols(), false);
     });
     return y;
 }
@@ -35,7 +79,8 @@ Vector transpose_times(const Eigen::Map<const dense::RowMajor>& a, const Vector&
     Vector y(a.cols());
     parallel_for((a.cols() + block - 1) / block, [&](Index b) {
         const Index n = std::min(block, a.cols() - b * block);
-        y.segment(b * block, n).noalias() = a.middleCols(b * block, n).transpose() * x;
+        matrix_product<double>(y.data() + b * block, n, x.data(), a.rows(), a.data() + b * block, a.cols(), 1, n,
+                               a.rows(), false);
     });
     return y;
 }
@@ -95,13 +140,10 @@ Eigenvalues eigvals(const Tensor& a) {
     if (n == 0) return {Tensor::zeros(a.dtype(), Shape{0}), Tensor::zeros(a.dtype(), Shape{0}), true};
     const auto workspace = dense::room(x, 3);
     if (is_symmetric(x)) {
-        const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(dense::view(x), Eigen::EigenvaluesOnly);
-        return {dense::vector(a, solver.eigenvalues()), Tensor::zeros(a.dtype(), Shape{n}), true};
+        return {dense::vector(a, symmetric_eigenvalues(dense::view(x))), Tensor::zeros(a.dtype(), Shape{n}), true};
     }
-    const Eigen::EigenSolver<Eigen::MatrixXd> solver(dense::view(x), false);
-    if (solver.info() != Eigen::Success) fail("eigvals: the iteration did not converge");
-    const Eigen::VectorXcd found = solver.eigenvalues();
-    std::vector<std::complex<double>> values(found.begin(), found.end());
+    std::vector<std::complex<double>> values;
+    if (!general_eigenvalues(dense::view(x), values)) fail("eigvals: the iteration did not converge");
     std::sort(values.begin(), values.end(),
               [](auto y, auto z) { return y.real() != z.real() ? y.real() < z.real() : y.imag() < z.imag(); });
     const Eigen::Map<const Eigen::VectorXcd> sorted(values.data(), n);
@@ -122,9 +164,15 @@ double opnorm(const Tensor& a) {
     if (std::min(x.rows(), x.cols()) > small) {
         square = lanczos(x);
     } else if (x.rows() < x.cols()) {
-        square = largest_eigenvalue(x * x.transpose());
+        dense::RowMajor gram(x.rows(), x.rows());
+        matrix_product<double, false, true>(gram.data(), x.rows(), x.data(), x.cols(), x.data(), x.cols(), x.rows(),
+                                            x.rows(), x.cols(), false);
+        square = symmetric_eigenvalues(gram).maxCoeff();
     } else {
-        square = largest_eigenvalue(x.transpose() * x);
+        dense::RowMajor gram(x.cols(), x.cols());
+        matrix_product<double, true, false>(gram.data(), x.cols(), x.data(), x.cols(), x.data(), x.cols(), x.cols(),
+                                            x.cols(), x.rows(), false);
+        square = symmetric_eigenvalues(gram).maxCoeff();
     }
     return unit * std::sqrt(std::max(0.0, square));
 }

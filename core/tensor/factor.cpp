@@ -1,12 +1,12 @@
 // QR, Cholesky, the inverse and the trace.
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
-#include <Eigen/QR>
 #include <algorithm>
 #include <limits>
 
 #include "core/tensor/dense.hpp"
 #include "core/tensor/linalg.hpp"
+#include "core/tensor/orthogonal.hpp"
 
 namespace causeway {
 
@@ -15,10 +15,8 @@ Qr qr(const Tensor& a) {
     const Index m = x.shape()[0], n = x.shape()[1], k = std::min(m, n);
     if (x.size() == 0) return {Tensor::zeros(a.dtype(), Shape{m, k}), Tensor::zeros(a.dtype(), Shape{k, n})};
     const auto workspace = dense::room(x, 3);
-    const Eigen::HouseholderQR<Eigen::MatrixXd> factors(dense::view(x));
-    const Eigen::MatrixXd q = factors.householderQ() * Eigen::MatrixXd::Identity(m, k);
-    const Eigen::MatrixXd r = factors.matrixQR().topRows(k).triangularView<Eigen::Upper>();
-    return {dense::matrix(a, q), dense::matrix(a, r)};
+    const dense::Orthogonal factors = dense::orthogonal(dense::view(x));
+    return {dense::matrix(a, factors.Q), dense::matrix(a, factors.R)};
 }
 
 Tensor cholesky(const Tensor& a) {

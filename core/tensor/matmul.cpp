@@ -1,20 +1,13 @@
 #include "core/tensor/matmul.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
 
 #include "core/tensor/elementwise.hpp"  // broadcast, promote
+#include "core/tensor/product.hpp"
 #include "core/tensor/walk.hpp"
 
 namespace causeway {
 namespace {
-
-template <class T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T>
-using View = Eigen::Map<const Matrix<T>, Eigen::Unaligned, Eigen::OuterStride<>>;
-template <class T>
-using Target = Eigen::Map<Matrix<T>, Eigen::Unaligned, Eigen::OuterStride<>>;
 
 Shape leading(const Shape& shape) {
     Shape out;
@@ -41,9 +34,8 @@ void multiply(const Shape& batch, const Tensor& a, const Tensor& b, Tensor& c) {
         const Index g = task / column_blocks / row_blocks;
         const auto matrix = walk.offsets(g);
         const Index rows = std::min(block_rows, m - i), columns = std::min(block_columns, n - j);
-        const View<T> left(a.data<T>() + matrix[0] * m * k + i * k, rows, k, Eigen::OuterStride<>(k));
-        const View<T> right(b.data<T>() + matrix[1] * k * n + j, k, columns, Eigen::OuterStride<>(n));
-        Target<T>(c.data<T>() + (g * m + i) * n + j, rows, columns, Eigen::OuterStride<>(n)).noalias() = left * right;
+        matrix_product<T>(c.data<T>() + (g * m + i) * n + j, n, a.data<T>() + matrix[0] * m * k + i * k, k,
+                          b.data<T>() + matrix[1] * k * n + j, n, rows, columns, k, false);
     });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/text.hpp"
+#include "core/gated/registry.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/registry.hpp"
@@ -79,8 +80,8 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     gated::Call call = gated::check(q, k, v, o);
     GatedArgs& a = call.args;
     const Shape& state_shape = call.sizes.state_shape;
-    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 &&
-        o.mode == "chunkwise") {  // causal linear attention
+    // Without gates and the delta rule, in chunks: causal linear attention.
+    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 && causeway::gated::modes()[o.mode].chunk) {
         CausalOptions plain;
         plain.scale = o.scale;
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(state_shape);

@@ -12,16 +12,27 @@ namespace {
 bool any(const GatedArgs&) { return true; }
 bool one_gate(const GatedArgs& a) { return a.gates <= 1; }
 
+void check(const std::string& mode, bool GatedForm::*can, const char* what) {
+    std::string others;
+    for (const GatedForm& form : gated_forms()) {
+        if (!(form.*can)) continue;
+        if (form.mode == mode) return;
+        others += (others.empty() ? "\"" : " or \"") + form.mode + "\"";
+    }
+    fail("mode: \"", mode, "\" does not run on the GPU ", what, ", expected ", others);
+}
+
 }  // namespace
 
 const std::vector<GatedForm>& gated_forms() {
     static const std::vector<GatedForm> list{
-        {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, delta_hopper_takes,
+        {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, false, delta_hopper_takes,
          delta_hopper_workspace, delta_hopper},
-        {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, any, gated_portable_workspace, gated_portable},
-        {"recurrent", "recurrent", "the definition", true, any, gated_recurrent_workspace, gated_recurrent},
-        {"parallel", "parallel", "core/gated/chunkwise.hpp, one chunk", false, one_gate, gated_parallel_workspace,
-         gated_parallel},
+        {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, true, any, gated_portable_workspace,
+         gated_portable},
+        {"recurrent", "recurrent", "the definition", true, true, any, gated_recurrent_workspace, gated_recurrent},
+        {"parallel", "parallel", "core/gated/chunkwise.hpp, one chunk", false, false, one_gate,
+         gated_parallel_workspace, gated_parallel},
     };
     return list;
 }
@@ -32,14 +43,7 @@ const GatedForm& gated_form(const std::string& mode, const GatedArgs& a) {
     fail("mode: no form of \"", mode, "\" on the GPU computes this call");
 }
 
-void check_channels(const std::string& mode) {
-    std::string others;
-    for (const GatedForm& form : gated_forms()) {
-        if (!form.channels) continue;
-        if (form.mode == mode) return;
-        others += (others.empty() ? "\"" : " or \"") + form.mode + "\"";
-    }
-    fail("mode: \"", mode, "\" does not run on the GPU with a gate per key channel, expected ", others);
-}
+void check_channels(const std::string& mode) { check(mode, &GatedForm::channels, "with a gate per key channel"); }
+void check_gradient(const std::string& mode) { check(mode, &GatedForm::gradient, "for the gradient"); }
 
 }  // namespace causeway::gpu

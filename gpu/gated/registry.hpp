@@ -16,6 +16,7 @@ struct GatedForm {
     std::string mode;                 // "chunkwise"
     std::string source;               // where it comes from
     bool channels;                    // takes a gate per key channel
+    bool gradient;                    // its mode has a backward pass (gpu/gradient/gated.hpp)
     bool (*takes)(const GatedArgs&);  // whether it computes this problem, on this device
     std::size_t (*workspace)(const GatedArgs&);
     void (*run)(const GatedArgs&, cudaStream_t);
@@ -27,7 +28,8 @@ const std::vector<GatedForm>& gated_forms();
 // That form. Throws Error where none takes it.
 const GatedForm& gated_form(const std::string& mode, const GatedArgs&);
 
-// Throws Error, naming those that do, where no form of the mode takes a gate per key channel.
+// Throw Error, naming the modes that do, where no form of the mode takes a gate per key channel, or has a gradient.
 void check_channels(const std::string& mode);
+void check_gradient(const std::string& mode);
 
 }  // namespace causeway::gpu

@@ -1,6 +1,7 @@
 #include "gpu/gradient/linear_attention_grad.hpp"
 
 #include "gpu/base/error.hpp"
+#include "gpu/gated/registry.hpp"
 #include "gpu/gradient/gated.hpp"
 #include "gpu/gradient/quotient.hpp"
 
@@ -21,8 +22,7 @@ Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
 
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& o, const std::optional<Tensor>& dstate) {
-    if (o.mode == "parallel")
-        fail("mode: \"parallel\", but on the GPU the gradient is chunkwise, expected \"chunkwise\" or \"recurrent\"");
+    check_gradient(o.mode);
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");

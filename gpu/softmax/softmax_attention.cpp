@@ -13,7 +13,7 @@ namespace softmax {
 CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
     causeway::SoftmaxOptions forms;
     forms.causal = o.causal, forms.method = o.method, forms.scale = o.scale;
-    CheckedCall c{causeway::softmax::check(q.form(), k.form(), v.form(), forms), {}};
+    CheckedCall c{causeway::attention::check(q.form(), k.form(), v.form(), forms), {}};
     const auto& n = c.sizes;
     if (o.method != "flash") fail("method: \"", o.method, "\" does not run on the GPU, expected \"flash\"");
     if (n.d > max_width || n.dv > max_width)

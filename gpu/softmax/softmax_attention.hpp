@@ -28,7 +28,7 @@ namespace softmax {
 
 // A checked call, without outputs and workspace.
 struct CheckedCall {
-    causeway::softmax::Sizes sizes;
+    causeway::attention::Sizes sizes;
     SoftmaxArgs args;
 };
 CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&);

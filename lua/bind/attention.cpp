@@ -279,7 +279,7 @@ exact::Work work_of(const Options& options, const char* function, bool length) {
 int cost_(lua_State* L) {
     const std::string name = check_string(L, 1, "cost: method");
     refuse_more(L, 2, "cost");
-    const Options options(L, 2, "cost", {"N", "r", "d", "block", "normalize", "decay"});
+    const Options options(L, 2, "cost");
     const auto built_in = built_in_names();
     if (std::find(built_in.begin(), built_in.end(), name) == built_in.end()) {
         const auto written = registered_names(L);
@@ -301,7 +301,7 @@ int cost_(lua_State* L) {
 // crossover{r =, d =, block =, normalize =, tiles =} -> the length from which hybrid takes fewer operations than
 // inner-product
 int crossover_(lua_State* L) {
-    const Options options(L, 1, "crossover", {"r", "d", "block", "normalize", "tiles"});
+    const Options options(L, 1, "crossover");
     const bool dense = options.choice("tiles", "dense", {"dense", "triangular"}) == "dense";
     lua_pushinteger(L, exact::crossover(work_of(options, "crossover", false),
                                         dense ? exact::Tiles::dense : exact::Tiles::triangular));

@@ -143,6 +143,11 @@ void push(lua_State* L, Tensor value) {
     collect_when_grown(L);
 }
 
+int push_one(lua_State* L, Tensor value) {
+    push(L, std::move(value));
+    return 1;
+}
+
 bool is_tensor(lua_State* L, int index) { return luaL_testudata(L, index, tensor_type) != nullptr; }
 
 Tensor& check_tensor(lua_State* L, int index, const char* argument) {
@@ -220,6 +225,29 @@ int method_named(lua_State* L, const char* type, const char* hint) {
     std::sort(names.begin(), names.end());
     fail(type, " has no method \"", wanted, "\"", did_you_mean(wanted, names), hint);
 }
+
+namespace {
+
+// The names in causeway._options[function], sorted; its numbers are the places of arguments.
+std::vector<std::string> listed_options(lua_State* L, const char* function) {
+    std::vector<std::string> names;
+    const int top = lua_gettop(L);
+    push_causeway(L);
+    lua_getfield(L, -1, "_options");
+    lua_getfield(L, -1, function);
+    const bool listed = lua_istable(L, -1);
+    for (lua_pushnil(L); listed && lua_next(L, -2); lua_pop(L, 1)) {
+        if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(lua_tostring(L, -2));
+    }
+    lua_settop(L, top);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+}  // namespace
+
+Options::Options(lua_State* L, int index, const char* function)
+    : Options(L, index, function, listed_options(L, function)) {}
 
 Options::Options(lua_State* L, int index, const char* function, std::vector<std::string> known)
     : L_(L), index_(lua_isnoneornil(L, index) ? 0 : lua_absindex(L, index)) {

@@ -81,6 +81,9 @@ std::string type_name(lua_State* L, int index);
 // Pushes a new userdata. The garbage is collected when tensors have grown much since the last time: the collector
 // itself sees only the few bytes of the handle.
 void push(lua_State* L, Tensor value);
+
+// The same as all that a function returns.
+int push_one(lua_State* L, Tensor value);
 bool is_tensor(lua_State* L, int index);
 // Throw Error naming the argument: `B: expected a Tensor, got a number`.
 Tensor& check_tensor(lua_State* L, int index, const char* argument);
@@ -109,6 +112,8 @@ int method_named(lua_State* L, const char* type, const char* hint = "");
 class Options {
 public:
     Options(lua_State* L, int index, const char* function, std::vector<std::string> known);
+    // Those that causeway._options lists for the function, which are what Tab offers in its calls.
+    Options(lua_State* L, int index, const char* function);
 
     bool has(const char* key) const;
     // The value pushed on the stack (nil where not given); returns its Lua type.

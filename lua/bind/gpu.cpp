@@ -50,7 +50,7 @@ int to_string(lua_State* L) {
     return 1;
 }
 
-int length(lua_State* L) {
+int element_count(lua_State* L) {
     lua_pushinteger(L, check_gpu_tensor(L, 1, "#").size());
     return 1;
 }
@@ -300,7 +300,7 @@ gpu::Tensor& check_gpu_tensor(lua_State* L, int index, const char* argument) {
 void open_gpu(lua_State* L) {
     luaL_newmetatable(L, gpu_tensor_type);
     const luaL_Reg metamethods[] = {
-        {"__gc", collect},        {"__tostring", guarded<to_string>}, {"__len", guarded<length>},
+        {"__gc", collect},        {"__tostring", guarded<to_string>}, {"__len", guarded<element_count>},
         {"__eq", guarded<equal>}, {"__call", guarded<elements_stay>}, {"__newindex", guarded<elements_stay>},
         {nullptr, nullptr}};
     luaL_setfuncs(L, metamethods, 0);

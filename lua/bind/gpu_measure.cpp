@@ -47,7 +47,7 @@ void need_gpu(const char* function) {
 // for one
 int gpu_time(lua_State* L) {
     if (!lua_isfunction(L, 1)) fail("gpu_time: expected a function, got a ", type_name(L, 1));
-    const Options options(L, 2, "gpu_time", {"repeats", "calls"});
+    const Options options(L, 2, "gpu_time");
     const Index repeats = options.integer("repeats", 21), calls = options.integer("calls", 1);
     if (repeats < 1 || calls < 1)
         fail(repeats < 1 ? "repeats" : "calls", ": ", std::min(repeats, calls), ", expected 1 or more");

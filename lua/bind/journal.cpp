@@ -15,14 +15,12 @@ namespace {
 
 constexpr const char* journal_type = "causeway.Journal";
 
-std::string reason() { return std::strerror(errno); }
-
 // A file that only grows, held by one process at a time. What append() has returned from is on the disk.
 class Journal {
 public:
     explicit Journal(const std::string& path)
         : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-        if (file_ < 0) fail_as<IoError>("cannot write ", path, ": ", reason());
+        if (file_ < 0) fail_as<IoError>("cannot write ", path, ": ", std::strerror(errno));
         if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
             close_file();
             fail_as<IoError>(path, " is in use by another process, expected to be the only one that writes it");
@@ -37,16 +35,17 @@ public:
         require_open();
         for (std::size_t done = 0; done < text.size();) {
             const ssize_t n = write(file_, text.data() + done, text.size() - done);
-            if (n < 0 && errno != EINTR) fail_as<IoError>("cannot write ", path_, ": ", reason());
+            if (n < 0 && errno != EINTR) fail_as<IoError>("cannot write ", path_, ": ", std::strerror(errno));
             if (n > 0) done += static_cast<std::size_t>(n);
         }
-        if (fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", reason());
+        if (fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", std::strerror(errno));
     }
 
     // Drops what lies behind the first `size` bytes.
     void cut(Index size) {
         require_open();
-        if (ftruncate(file_, size) != 0 || fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", reason());
+        if (ftruncate(file_, size) != 0 || fsync(file_) != 0)
+            fail_as<IoError>("cannot write ", path_, ": ", std::strerror(errno));
     }
 
     void close_file() {

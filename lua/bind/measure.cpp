@@ -1,9 +1,9 @@
 // Clock, threads, counted memory, statistics and the machine. Names that start with an underscore serve
 // the Lua files of lua/lib.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "core/base/clock.hpp"
 #include "core/base/parallel.hpp"
 #include "core/measure/copy_rate.hpp"
 #include "core/measure/machine.hpp"
@@ -16,15 +16,13 @@
 namespace causeway::lua {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 std::span<const double> span_of(const Buffer<double>& numbers) {
     return {numbers.data(), static_cast<std::size_t>(numbers.size())};
 }
 
 // clock() -> seconds on a clock that never goes back
 int clock(lua_State* L) {
-    lua_pushnumber(L, now());
+    lua_pushnumber(L, steady_seconds());
     return 1;
 }
 
@@ -70,7 +68,7 @@ int machine_table(lua_State* L) {
 
 // copy_rate(bytes[, {seconds = 0.3}]) -> bytes read and written a second
 int rate_of_copies(lua_State* L) {
-    const Options options(L, 2, "copy_rate", {"seconds"});
+    const Options options(L, 2, "copy_rate");
     lua_pushnumber(L, copy_rate(check_integer(L, 1, "bytes"), options.number("seconds", 0.3)));
     return 1;
 }
@@ -78,7 +76,7 @@ int rate_of_copies(lua_State* L) {
 // product_rate([n[, {dtype = "Float64", seconds = 0.25}]]) -> floating-point operations a second
 int rate_of_products(lua_State* L) {
     const Index n = lua_isnoneornil(L, 1) ? 512 : check_integer(L, 1, "n");
-    const Options options(L, 2, "product_rate", {"dtype", "seconds"});
+    const Options options(L, 2, "product_rate");
     const bool wide = options.choice("dtype", "Float32", {"Float32", "Float64", "f32", "f64"}).back() == '4';
     lua_pushnumber(L, product_rate(n, wide ? DType::f64 : DType::f32, options.number("seconds", product_rate_seconds)));
     return 1;

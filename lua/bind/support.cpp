@@ -32,10 +32,12 @@ int message_of_kind(lua_State* L) {
     return 1;
 }
 
-// _check_options(function, options, known): an error unless options is nil or a table with only the known names
+// _check_options(function, options[, known]): an error unless options is nil or a table with only the known names,
+// which are those that Tab offers in the function where none are given
 int check_options(lua_State* L) {
     const std::string function = check_string(L, 1, "function");
-    const Options options(L, 2, function.c_str(), check_strings(L, 3, "known"));
+    if (lua_isnoneornil(L, 3)) const Options options(L, 2, function.c_str());
+    else const Options options(L, 2, function.c_str(), check_strings(L, 3, "known"));
     return 0;
 }
 

@@ -20,8 +20,6 @@ extern char** environ;
 namespace causeway::lua {
 namespace {
 
-std::string reason() { return std::strerror(errno); }
-
 // mkpath(path): makes a folder, with those above it
 int mkpath(lua_State* L) {
     const std::string path = check_string(L, 1, "path");
@@ -44,7 +42,7 @@ using TemporaryFile = std::unique_ptr<FILE, int (*)(FILE*)>;
 
 TemporaryFile temporary_file() {
     TemporaryFile file(std::tmpfile(), std::fclose);
-    if (!file) fail_as<IoError>("cannot make a temporary file: ", reason());
+    if (!file) fail_as<IoError>("cannot make a temporary file: ", std::strerror(errno));
     return file;
 }
 
@@ -60,7 +58,7 @@ std::string content(FILE* file) {
 int wait_for(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) fail_as<SystemError>("cannot wait for a program: ", reason());
+        if (errno != EINTR) fail_as<SystemError>("cannot wait for a program: ", std::strerror(errno));
         if (interrupt::requested()) kill(child, SIGTERM);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -76,7 +74,7 @@ int run_program(lua_State* L) {
     // Files, not pipes: neither side can wait for the other.
     const TemporaryFile in = temporary_file(), out = temporary_file(), err = temporary_file();
     if (std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0)
-        fail_as<IoError>("cannot write a temporary file: ", reason());
+        fail_as<IoError>("cannot write a temporary file: ", std::strerror(errno));
     std::rewind(in.get());
 
     std::vector<char*> arguments;

@@ -48,7 +48,7 @@ int equal(lua_State* L) {
     return 1;
 }
 
-int length(lua_State* L) {
+int element_count(lua_State* L) {
     lua_pushinteger(L, check_tensor(L, 1, "#").size());
     return 1;
 }
@@ -91,7 +91,7 @@ void open_tensor(lua_State* L) {
     const luaL_Reg metamethods[] = {{"__gc", collect},
                                     {"__tostring", guarded<to_string>},
                                     {"__eq", guarded<equal>},
-                                    {"__len", guarded<length>},
+                                    {"__len", guarded<element_count>},
                                     {"__newindex", guarded<new_index>},
                                     {"__call", guarded<tensor_call>},
                                     {"__add", guarded<tensor_add>},

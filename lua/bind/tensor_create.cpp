@@ -9,11 +9,6 @@
 namespace causeway::lua {
 namespace {
 
-int push_one(lua_State* L, Tensor value) {
-    push(L, std::move(value));
-    return 1;
-}
-
 template <int Value>
 int filled(lua_State* L) {
     const Wanted wanted = check_dims(L, 1, Value == 0 ? "zeros" : "ones");

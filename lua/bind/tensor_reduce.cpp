@@ -6,11 +6,6 @@
 namespace causeway::lua {
 namespace {
 
-int push_one(lua_State* L, Tensor value) {
-    push(L, std::move(value));
-    return 1;
-}
-
 constexpr const char* reduction_names[] = {"sum", "prod", "maximum", "minimum", "mean", "std"};
 
 template <Reduction Op>

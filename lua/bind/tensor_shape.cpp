@@ -8,11 +8,6 @@
 namespace causeway::lua {
 namespace {
 
-int push_one(lua_State* L, Tensor value) {
-    push(L, std::move(value));
-    return 1;
-}
-
 int eltype(lua_State* L) {
     lua_pushstring(L, name(check_form(L, 1, "eltype").dtype()));
     return 1;

@@ -1,15 +1,13 @@
 // A limit on the time of a call, for C++ and for Lua that it runs.
 #include <algorithm>
-#include <chrono>
 
+#include "core/base/clock.hpp"
 #include "core/base/interrupt.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
 
 namespace causeway::lua {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void stop_when_asked(lua_State* L, lua_Debug*) {
     std::string message;
@@ -29,14 +27,18 @@ void stop_when_asked(lua_State* L, lua_Debug*) {
 class TimeLimit {
 public:
     TimeLimit(lua_State* L, double seconds)
-        : L_(L), hook_(lua_gethook(L)), mask_(lua_gethookmask(L)), count_(lua_gethookcount(L)), start_(now()) {
+        : L_(L),
+          hook_(lua_gethook(L)),
+          mask_(lua_gethookmask(L)),
+          count_(lua_gethookcount(L)),
+          start_(steady_seconds()) {
         left_ = interrupt::set_deadline(seconds);
         if (left_ != 0 && left_ < seconds) interrupt::set_deadline(std::max(left_, shortest));  // the nearer one holds
         lua_sethook(L_, stop_when_asked, LUA_MASKCOUNT, instructions);
     }
     ~TimeLimit() {
         if (lua_gethook(L_) == stop_when_asked) lua_sethook(L_, hook_, mask_, count_);  // else Ctrl-C has set its own
-        interrupt::set_deadline(left_ == 0 ? 0 : std::max(left_ - (now() - start_), shortest));
+        interrupt::set_deadline(left_ == 0 ? 0 : std::max(left_ - (steady_seconds() - start_), shortest));
     }
     TimeLimit(const TimeLimit&) = delete;
     TimeLimit& operator=(const TimeLimit&) = delete;

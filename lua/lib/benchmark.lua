@@ -9,11 +9,13 @@ local dtypes = { Float64 = "f64", Float32 = "f32", Float16 = "f16", BFloat16 = "
 local element_bytes = { Float64 = 8, Float32 = 4, Float16 = 2, BFloat16 = 2 }
 local longest_vanilla = 1024 -- longer oracles use the row-based definition: the same sum, in time linear in N
 
+causeway._options.causal_oracle = { decay = true, normalize = true, scale = true }
+
 --- The definition in Float64: what every method is compared with. Options: decay, normalize, scale.
 function causeway.causal_oracle(B, C, V, options)
-  causeway._check_options("causal_oracle", options, { "decay", "normalize", "scale" })
+  causeway._check_options("causal_oracle", options)
   local given = { method = B:size(B:ndims() - 1) <= longest_vanilla and "vanilla" or "row-based" }
-  for _, key in ipairs({ "decay", "normalize", "scale" }) do given[key] = (options or {})[key] end
+  for key, value in pairs(options or {}) do given[key] = value end
   return (causeway.causal_linear_attention(causeway.f64(B), causeway.f64(C), causeway.f64(V), given))
 end
 
@@ -51,8 +53,11 @@ local statuses = { ["out of memory"] = "OOM", timeout = "timeout" }
 --- The status of a row whose computation raised this error: "OOM", "timeout", or nil for any other error.
 function causeway._status_of_error(problem) return statuses[causeway.error_kind(problem)] end
 
-local option_keys = { "lengths", "batch", "heads", "rank", "dim", "decay", "normalize", "dtype", "repeats", "timeout",
-  "methods", "seed", "show" }
+causeway._options.benchmark_method = {
+  lengths = true, batch = true, heads = true, rank = true, dim = true, decay = true, normalize = true,
+  dtype = { "Float32", "Float64", "Float16", "BFloat16" }, repeats = true, timeout = true, methods = true, seed = true,
+  show = true,
+}
 
 local function whole(options, name, default, min)
   local value = options[name]
@@ -216,7 +221,7 @@ end
 
 -- The options with their defaults, checked; `passed` are those that go to every method.
 local function checked_options(options)
-  causeway._check_options("benchmark_method", options, option_keys)
+  causeway._check_options("benchmark_method", options)
   options = options or {}
   local rank = whole(options, "rank", 64, 1)
   local timeout = options.timeout or 60
@@ -305,9 +310,4 @@ function causeway.benchmark_method(method, options)
   if options.show == false then return results end
   causeway._show(results)
   return causeway._shown(results)
-end
-
-causeway._options.benchmark_method = { dtype = { "Float32", "Float64", "Float16", "BFloat16" } }
-for _, name in ipairs(option_keys) do
-  causeway._options.benchmark_method[name] = causeway._options.benchmark_method[name] or true
 end

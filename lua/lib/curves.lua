@@ -172,10 +172,10 @@ function causeway._read_panel(curves, options, where, known)
   return { curves = read, x = x, y = y, options = options, named = named }
 end
 
+--- The options of one curve, and the words that options of a plot may be.
+causeway._series_keys = series_keys
 local scales = { "linear", "log" }
-causeway._options.plot = {
-  title = true, xlabel = true, ylabel = true, xscale = scales, yscale = scales, xrange = true, yrange = true,
-  xticks = true, yticks = true, legend = table.move(legends, 1, #legends, 1, {}), save = true, size = true,
-  panels = true, columns = true, label = true, error = true, width = true,
+causeway._plot_words = {
+  xscale = scales, yscale = scales, legend = table.move(legends, 1, #legends, 1, {}),
   style = { "lines", "points", "linespoints", "dashed" },
 }

@@ -68,7 +68,7 @@ end
 
 --- Draws the matrix A. Options: title, xlabel, ylabel, scale = "linear" or "log", save, size. Returns the picture.
 function causeway.heatmap(A, options)
-  causeway._check_options("heatmap", options, { "title", "xlabel", "ylabel", "scale", "save", "size" })
+  causeway._check_options("heatmap", options)
   options = options or {}
   local scale = options.scale or "linear"
   if scale ~= "linear" and scale ~= "log" then

@@ -74,7 +74,7 @@ function causeway.btime(f, options)
   if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
     causeway._raise("btime: f: expected a function, got " .. (f == nil and "nothing" or "a " .. type(f)))
   end
-  causeway._check_options("btime", options, { "samples", "seconds", "show" })
+  causeway._check_options("btime", options)
   options = options or {}
   check_count("samples", options.samples, 1)
   check_count("seconds", options.seconds, 0)

@@ -24,6 +24,10 @@ local is_data, curves_and_options = causeway._is_data, causeway._curves_and_opti
 
 local panel_keys = { "title", "legend", table.unpack(causeway._axis_keys) }
 local figure_keys = { "panels", "columns", "save", "size", table.unpack(panel_keys) }
+causeway._options.plot = {}
+for _, keys in ipairs({ figure_keys, causeway._series_keys }) do
+  for _, key in ipairs(keys) do causeway._options.plot[key] = causeway._plot_words[key] or true end
+end
 
 -- ── The script ───────────────────────────────────────────────────────────────────────────────────────────────────
 

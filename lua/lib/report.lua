@@ -59,6 +59,8 @@ local function html_of(part, number)
     number, type(part)))
 end
 
+causeway._options.report = { title = true, save = true }
+
 --- An HTML page: report{title = ..., save = "x.html", part, part, ...}; a part is a text, {heading = TEXT}, {code =
 --- TEXT}, a table, a picture or any value with __rich. Returns the page as a string; with `save` it is also written.
 function causeway.report(parts)
@@ -70,7 +72,7 @@ function causeway.report(parts)
   for key, value in pairs(parts) do
     if math.type(key) ~= "integer" then options[key] = value end
   end
-  causeway._check_options("report", options, { "title", "save" })
+  causeway._check_options("report", options)
   local title = escaped(options.title or "causeway")
   local out = {
     "<!doctype html>",

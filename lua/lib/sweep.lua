@@ -355,7 +355,7 @@ local function check_arguments(options)
     raise("sweep: expected a table {grid = ..., run = ...}, got " .. (options == nil and "nothing"
       or "a " .. type(options)))
   end
-  causeway._check_options("sweep", options, { "grid", "run", "save", "order", "timeout", "seed", "fresh" })
+  causeway._check_options("sweep", options)
   if type(options.grid) ~= "table" then
     raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. (options.grid == nil and "nothing"
       or "a " .. type(options.grid)))

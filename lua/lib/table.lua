@@ -70,6 +70,8 @@ local function columns_of(rows, wanted)
   return columns
 end
 
+causeway._options.text_table = { columns = true, title = true, note = true, most = true, align = true }
+
 --- A table of results that shows itself as aligned text or HTML. Nothing is printed.
 function causeway.text_table(rows, options)
   if type(rows) ~= "table" then causeway._raise("rows: expected a list of tables, got a " .. type(rows)) end
@@ -78,7 +80,7 @@ function causeway.text_table(rows, options)
       causeway._raise("rows: item " .. i .. " is a " .. type(row) .. ", expected a table")
     end
   end
-  causeway._check_options("text_table", options, { "columns", "title", "note", "most", "align" })
+  causeway._check_options("text_table", options)
   options = options or {}
   local columns = columns_of(rows, options.columns)
   for i, align in ipairs(options.align or {}) do

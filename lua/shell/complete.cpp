@@ -20,8 +20,6 @@ constexpr const char* keywords[] = {"and",      "break",  "do",   "else", "elsei
                                     "function", "goto",   "if",   "in",   "local",  "nil",  "not",   "or",
                                     "repeat",   "return", "then", "true", "until",  "while"};
 
-bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
-
 // ---- where the cursor is ----
 
 // The innermost call around the cursor: `f(a, {b, method = ...` is function "f", argument 2, in_table, option "method".
@@ -93,17 +91,17 @@ public:
     Completion find() {
         const std::size_t start = std::min(text_.find_first_not_of(" \t"), text_.size());
         const std::string_view head = std::string_view(text_).substr(start);
-        if (starts_with(head, "?")) {
+        if (head.starts_with("?")) {
             word_from(std::min(text_.find_first_not_of("? \t\"", start), text_.size()));
             add_manual();
-        } else if (starts_with(head, ";")) {
+        } else if (head.starts_with(";")) {
             word_from(std::max(text_.find_last_of(" \t;'\"") + 1, start + 1));
             add_files();
-        } else if (starts_with(head, "@") && head.find_first_of(" \t") == std::string_view::npos) {
+        } else if (head.starts_with("@") && head.find_first_of(" \t") == std::string_view::npos) {
             word_from(start);
             for (const char* name : {"@btime ", "@show ", "@time "}) add(name);
         } else {
-            find_in_code(starts_with(head, "@") ? text_.find_first_of(" \t", start) : 0);
+            find_in_code(head.starts_with("@") ? text_.find_first_of(" \t", start) : 0);
         }
         std::sort(found_.words.begin(), found_.words.end());
         found_.words.erase(std::unique(found_.words.begin(), found_.words.end()), found_.words.end());
@@ -117,7 +115,7 @@ private:
     }
 
     void add(std::string_view candidate) {
-        if (starts_with(candidate, word_)) found_.words.emplace_back(candidate);
+        if (candidate.starts_with(word_)) found_.words.emplace_back(candidate);
     }
 
     void find_in_code(std::size_t begin) {
@@ -164,7 +162,7 @@ private:
     // Names of the table at the top that can be written after a dot; internal ones only when the word begins like them.
     void add_keys(bool functions_only) {
         each_key([&](std::string_view key) {
-            if (!is_word(key) || (key[0] == '_' && !starts_with(word_, "_"))) return;
+            if (!is_word(key) || (key[0] == '_' && !word_.starts_with("_"))) return;
             if (!functions_only || lua_isfunction(L_, -1)) add(key);
         });
     }
@@ -310,9 +308,9 @@ private:
         const std::size_t slash = word.find_last_of('/');
         const std::string folder = slash == std::string::npos ? "" : word.substr(0, slash + 1);
         const char* home = std::getenv("HOME");
-        const fs::path place = folder.empty()                      ? "."
-                               : home && starts_with(folder, "~/") ? home + folder.substr(1)
-                                                                   : folder;
+        const fs::path place = folder.empty()                     ? "."
+                               : home && folder.starts_with("~/") ? home + folder.substr(1)
+                                                                  : folder;
         std::error_code error;
         for (fs::directory_iterator file(place, error), end; !error && file != end; file.increment(error)) {
             const std::string name = file->path().filename().string();

@@ -15,14 +15,12 @@
 namespace causeway::lua {
 namespace {
 
-bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
-
 // "file:12:" of the first frame that is the user's Lua, or "".
 std::string user_position(lua_State* L) {
     lua_Debug frame;
     for (int level = 0; lua_getstack(L, level, &frame); ++level) {
         lua_getinfo(L, "Sl", &frame);
-        if (frame.currentline > 0 && !starts_with(frame.source, embedded_chunk))
+        if (frame.currentline > 0 && !std::string_view(frame.source).starts_with(embedded_chunk))
             return sentence(frame.short_src, ":", frame.currentline, ":");
     }
     return "";
@@ -32,7 +30,7 @@ std::string user_position(lua_State* L) {
 // instead.
 std::string at_users_line(lua_State* L, std::string message) {
     const std::string_view file = std::string_view(embedded_chunk).substr(1);
-    if (!starts_with(message, file)) return message;
+    if (!message.starts_with(file)) return message;
     const std::size_t end_of_file = message.find(':', file.size());
     const std::size_t end_of_line = end_of_file == std::string::npos ? end_of_file : message.find(':', end_of_file + 1);
     const std::string position = user_position(L);
@@ -97,8 +95,8 @@ std::string users_traceback(lua_State* L) {
         begin = end;
     }
     const auto library = [](const std::string& line) {
-        return starts_with(line, "[C]:") || starts_with(line, "(...tail calls...)") ||
-               starts_with(line, std::string_view(embedded_chunk).substr(1));
+        return line.starts_with("[C]:") || line.starts_with("(...tail calls...)") ||
+               line.starts_with(std::string_view(embedded_chunk).substr(1));
     };
     while (!lines.empty() && library(lines.back())) lines.pop_back();
     std::size_t first = 0;

@@ -503,8 +503,8 @@ TEST_CASE("H21: attention token by token", "[proofs][energy]") {
         const std::vector<Counted> x(static_cast<std::size_t>(n * d), 0.1);  // query, keys, values and source
         std::vector<Counted> slope(static_cast<std::size_t>(dv));
         return count([&] {
-            softmax::energy_of_row<Counted>(x.data(), x.data(), x.data(), x.data(), n, d, dv, Counted(1),
-                                            gradient ? slope.data() : nullptr);
+            attention::energy_of_row<Counted>(x.data(), x.data(), x.data(), x.data(), n, d, dv, Counted(1),
+                                              gradient ? slope.data() : nullptr);
         });
     };
     OperationCount attention;

@@ -34,9 +34,9 @@ T row_energy(const SoftmaxCase& c, const Sourced& x, Index row, const std::vecto
     const auto q = numbers<T>(x.in.q), k = numbers<T>(x.in.k), v = numbers<T>(x.in.v);
     const Index head = row / (c.group * c.N), n = c.causal ? row % c.N + c.M - c.N + 1 : c.M;
     if (gradient) gradient->resize(static_cast<std::size_t>(c.dv));
-    return softmax::energy_of_row(q.data() + row * c.d, k.data() + head * c.M * c.d, v.data() + head * c.M * c.dv,
-                                  zeta.data(), n, c.d, c.dv, T(1 / std::sqrt(static_cast<double>(c.d))),
-                                  gradient ? gradient->data() : nullptr);
+    return attention::energy_of_row(q.data() + row * c.d, k.data() + head * c.M * c.d, v.data() + head * c.M * c.dv,
+                                    zeta.data(), n, c.d, c.dv, T(1 / std::sqrt(static_cast<double>(c.d))),
+                                    gradient ? gradient->data() : nullptr);
 }
 
 std::vector<double> source_of(const Sourced& x, const SoftmaxCase& c, Index row) {

@@ -258,10 +258,10 @@ TEST_CASE("the tiled definition gives the same for every tile, and both forms co
     for (Index tile : {1, 2, 7, 33, 40, 64}) {
         SoftmaxResult got{Tensor(DType::f64, {1, 2, 33, 5}), Tensor(DType::f64, {1, 2, 33})};
         Tensor m = got.lse.copy(), l = got.lse.copy();
-        auto p = softmax::problem_of<double>(softmax::check(in.q, in.k, in.v, in.options), in.q, in.k, in.v);
+        auto p = attention::problem_of<double>(attention::check(in.q, in.k, in.v, in.options), in.q, in.k, in.v);
         p.O = got.O.data<double>(), p.m = m.data<double>(), p.l = l.data<double>();
-        softmax::flash(p.head(0), tile, 0, 66);
-        got.lse = softmax::log_sum_exp(m, l);
+        attention::flash(p.head(0), tile, 0, 66);
+        got.lse = attention::log_sum_exp(m, l);
         INFO("tile " << tile);
         CHECK(oracle.mismatch(got) == "");
     }
