@@ -11,7 +11,7 @@ namespace {
 // q(r+d) + (2N-b-s)rd multiply-adds, the second term for more than one block; rd + b² scalars. The empty first carry
 // and the last update are skipped. Decay multiplies the scores, rows of B and C, and the carry of the blocks between
 // the first and the last.
-Cost cost_of(const Work& w) {
+Cost block_based_cost(const Work& w) {
     const closed_form::Blocks k(w.N, w.block);
     const auto rd = closed_form::Wide(w.r) * w.d, carried = k.carried(w.N);
     const auto scaled = k.T > 1 ? carried * w.r + (k.T - 2) * rd : 0;
@@ -31,7 +31,7 @@ Method block_based_method() {
     m.block = 128;
     m.state = true;
     m.normalizes = true;
-    m.cost = cost_of;
+    m.cost = block_based_cost;
     m.running_memory = block_chunk_memory;
     m.roundings = block_chunk_roundings;
     m.f32 = [](const auto& p) { each_carried_block<EigenBlock<float>>(p, p.block); };

@@ -11,7 +11,7 @@ namespace {
 
 // q'(r+d) + 2Nrd multiply-adds and q' mask multiplies, q' the entries of the blocks' squares; rd + b² scalars (claims
 // F5, G5, G6).
-Cost cost_of(const Work& w) {
+Cost hybrid_cost(const Work& w) {
     const closed_form::Blocks k(w.N, w.block);
     const closed_form::Wide rd = closed_form::Wide(w.r) * w.d, N = w.N;
     return closed_form::of(k.dense * (w.r + w.d) + 2 * N * rd, k.dense + (w.decay ? 2 * N * w.r + k.T * rd : 0),
@@ -32,7 +32,7 @@ Method hybrid_method() {
     m.state = true;
     m.normalizes = true;
     m.candidate = false;
-    m.cost = cost_of;
+    m.cost = hybrid_cost;
     m.running_memory = block_chunk_memory;
     m.roundings = block_chunk_roundings;
     m.f32 = [](const auto& p) { each_carried_block<EigenBlock<float>>(p, p.block); };

@@ -9,7 +9,7 @@ namespace causeway::exact {
 namespace {
 
 // τ(N)(r+d) multiply-adds; N scalars (claims G1).
-Cost cost_of(const Work& w) {
+Cost inner_product_cost(const Work& w) {
     const closed_form::Wide scores = closed_form::triangle(w.N);
     return closed_form::of(scores * (w.r + w.d), w.decay ? scores : 0, w.decay ? 2 * w.N : w.N);
 }
@@ -24,7 +24,7 @@ Method inner_product_method() {
     m.time = "O(N²)";
     m.memory = "N";
     m.candidate = false;
-    m.cost = cost_of;
+    m.cost = inner_product_cost;
     m.running_memory = [](const Work& w) { return w.decay ? 2 * w.N : w.N; };
     m.roundings = roundings_of_one_sum;
     m.f32 = [](const auto& p) { each_head(p, [](const auto& h) { inner_product(h); }); };

@@ -39,13 +39,13 @@ void all_states(const Problem<T>& p) {
 }
 
 // 2Nrd multiply-adds; Nrd scalars (claims G1, G3).
-Cost cost_of(const Work& w) {
+Cost outer_product_cost(const Work& w) {
     const auto all = closed_form::Wide(w.N) * w.r * w.d;
     return closed_form::of(2 * all, w.decay ? all : 0, all);
 }
 
 // 2Nrd multiply-adds; rd + b·rd scalars (claims G3).
-Cost cost_of_blockwise(const Work& w) {
+Cost outer_product_cost_blockwise(const Work& w) {
     const auto rd = closed_form::Wide(w.r) * w.d;
     return closed_form::of(2 * w.N * rd, w.decay ? w.N * rd : 0, rd + w.block * rd);
 }
@@ -61,7 +61,7 @@ Method outer_product_method() {
     m.memory = "Nrd";
     m.state = true;
     m.candidate = false;
-    m.cost = cost_of;
+    m.cost = outer_product_cost;
     m.running_memory = [](const Work& w) { return w.N * w.r * w.d; };
     m.roundings = roundings_of_one_sum;
     m.f32 = [](const auto& p) { all_states(p); };
@@ -80,7 +80,7 @@ Method outer_product_blockwise_method() {
     m.block = 128;
     m.state = true;
     m.candidate = false;
-    m.cost = cost_of_blockwise;
+    m.cost = outer_product_cost_blockwise;
     m.running_memory = [](const Work& w) { return (1 + w.block) * w.r * w.d; };
     m.roundings = roundings_of_one_sum;
     m.f32 = [](const auto& p) { each_head(p, [&](const auto& h) { outer_product_blockwise(h, p.block); }); };

@@ -109,7 +109,7 @@ closed_form::Wide leaf_scores(Index N, Index t) {
 }
 
 // rd·S(N,t) + (r+d)Σ τ(leaf) multiply-adds; rd + t² scalars (claims C1).
-Cost cost_of(const Work& w) {
+Cost recursion_cost(const Work& w) {
     const closed_form::Wide rd = closed_form::Wide(w.r) * w.d, S = halved(w.N, w.block),
                             leaves = leaf_scores(w.N, w.block);
     const auto memory = rd + recursion_tile(w.N, w.r, w.block, Leaf::vanilla, w.decay) + (w.decay ? w.N + 1 : 0);
@@ -141,7 +141,7 @@ Method recursion_method() {
     m.time = "O(N log N)";
     m.memory = "rd + t²";
     m.block = 32;
-    m.cost = cost_of;
+    m.cost = recursion_cost;
     m.running_memory = memory_of;
     m.roundings = roundings_of;
     m.f32 = [](const auto& p) { recursion_by_levels(p); };

@@ -36,7 +36,7 @@ void vanilla_by_rows(const Problem<T>& p) {
 }
 
 // N²(r+d) multiply-adds and N² mask multiplies; N² scalars.
-Cost cost_of(const Work& w) {
+Cost vanilla_cost(const Work& w) {
     const closed_form::Wide N = w.N;
     return closed_form::of(N * N * (w.r + w.d), N * N, N * N + (w.decay ? N : 0));
 }
@@ -50,7 +50,7 @@ Method vanilla_method() {
     m.source = "the formula; fleet eq. 5, leet eq. 4";
     m.time = "O(N²)";
     m.memory = "N²";
-    m.cost = cost_of;
+    m.cost = vanilla_cost;
     m.running_memory = [](const Work& w) { return w.N * w.N + (w.decay ? w.N : 0); };
     m.roundings = roundings_of_one_sum;
     m.f32 = [](const auto& p) { vanilla_by_rows(p); };
