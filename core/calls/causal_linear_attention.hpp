@@ -1,7 +1,7 @@
 // The options of causal_linear_attention and of its gradient.
 #pragma once
 
-#include "core/calls/option.hpp"
+#include "core/calls/layout.hpp"
 
 namespace causeway {
 namespace calls {
@@ -55,6 +55,7 @@ std::vector<Option<S>> of_both_causal_calls() {
          .choices = precisions,
          .cpu = Effect::none},
         device_option<S>(),
+        layout_option<S>(),
     };
 }
 

@@ -1,5 +1,7 @@
 #include "core/calls/decode.hpp"
 
+#include "core/calls/layout.hpp"
+
 namespace causeway::calls {
 namespace {
 
@@ -27,6 +29,7 @@ std::vector<Option<S>> of_both_decodings() {
             {.name = "return_lse",
              .member = &S::return_lse,
              .text = "whether a third value is returned: ln Σ e^(scale q·k) [b, h_q, N], the energy"},
+            layout_option<S>(true),
         });
 }
 

@@ -1,7 +1,7 @@
 // The options of linear_attention, of one step of it, and of its gradient.
 #pragma once
 
-#include "core/calls/option.hpp"
+#include "core/calls/layout.hpp"
 
 namespace causeway {
 namespace calls {
@@ -58,6 +58,7 @@ std::vector<Option<S>> of_all_linear_calls() {
          .standard = "none"},
         {.name = "scale", .member = &S::scale, .text = "factor on q (in ONNX 1/sqrt(d_k) by default)"},
         device_option<S>(),
+        layout_option<S>(),
     };
 }
 

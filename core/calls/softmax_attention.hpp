@@ -5,7 +5,7 @@
 // against a cache, which holds nothing later, sees all keys by default (tree_decode, ring_decode: decode.hpp).
 #pragma once
 
-#include "core/calls/option.hpp"
+#include "core/calls/layout.hpp"
 
 namespace causeway {
 namespace calls {
@@ -73,6 +73,7 @@ std::vector<Option<S>> of_both_softmax_calls() {
          .cpu_choice = "standard"},
         score_scale_option<S>(),
         device_option<S>(),
+        layout_option<S>(),
     };
 }
 
@@ -109,8 +110,9 @@ const Call<SoftmaxGradOptions<Tensor>>& softmax_attention_grad() {
 
 inline Call<EnergyOptions> energy_call(const char* name) {
     using S = EnergyOptions;
-    return {
-        name, {{"q"}, {"k"}, {"v"}, {"zeta"}}, {causal_option<S>(), score_scale_option<S>(), device_option<S>(true)}};
+    return {name,
+            {{"q"}, {"k"}, {"v"}, {"zeta"}},
+            {causal_option<S>(), score_scale_option<S>(), device_option<S>(true), layout_option<S>(true)}};
 }
 
 inline const Call<EnergyOptions>& energy() {

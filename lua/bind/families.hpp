@@ -40,6 +40,8 @@ void open_journal(lua_State* L);
 void open_system(lua_State* L);
 // lua/shell/display.cpp: show a value through the display in use
 void open_display(lua_State* L);
+// layout.cpp: the option layout around the calls above
+void open_layouts(lua_State* L);
 // call.cpp: what core/calls says of the calls
 void open_calls(lua_State* L);
 

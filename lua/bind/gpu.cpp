@@ -179,6 +179,7 @@ private:
 // Upvalues: the function for tensors of the CPU, that for the GPU or nil, the description of the call.
 int where_tensors_are(lua_State* L) {
     const int arguments = lua_gettop(L);
+    luaL_checkstack(L, arguments + LUA_MINSTACK, "too many arguments");
     const auto& call = *static_cast<const calls::Description*>(lua_touserdata(L, lua_upvalueindex(3)));
     const Found found(L, arguments, call);
     const bool chosen = found.device == "cpu" || found.device == "gpu";  // another word is the function's to refuse

@@ -10,6 +10,29 @@ eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 
+manual.layout = {
+  call = 'f(q, k, v, {layout = "bhnd" or "bnhd"})',
+  text = [[The order of the dimensions of a call's tensors, an option of every attention call. Which one a tensor has
+cannot be told from its shape, and the wrong one gives numbers, not an error.
+
+  bhnd  [batch, heads, N, d], the default: PyTorch's
+        scaled_dot_product_attention, Attention of ONNX in 4 dimensions
+  bnhd  [batch, N, heads, d]: flash-attention (batch, seqlen, nheads,
+        headdim), flash-linear-attention (fla) [B, T, H, D], whose older
+        versions could put the heads first
+
+With "bnhd" all that has a head and a token stands so: q, k, v, gates and β, the output, the log-sum-exp [batch, N,
+heads], gradients. States stay [batch, heads, d_k, d_v]. Without a batch it is [N, heads, d]. Inputs and results are
+copied in the other order, each once; on a GPU there is no such copy, and the option is refused.]],
+  notes = [[Three dimensions [batch, N, hidden], which Attention of ONNX takes too, become "bnhd" by reshape(x, batch,
+N, heads, d). permutedims(x, 1, 3, 2, 4) changes one order into the other for good; lowrank and lowrank_error, which
+have no such option, need it. Where no layout is named and the keys look like "bnhd", a note says so, once for each
+call: that is more than 64 heads of 2 to 128 tokens, and at least twice as many heads as tokens.]],
+  example = [[
+q, k, v = randn(1, 1000, 8, 64), randn(1, 1000, 8, 64), randn(1, 1000, 8, 64)
+softmax_attention(q, k, v, {layout = "bnhd"})]],
+}
+
 manual.methods = {
   call = "methods()",
   text = "Shows every method of causal linear attention: short name, source, complexity in N, memory beyond inputs "

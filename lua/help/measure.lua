@@ -101,13 +101,18 @@ step is done, p:finish() to take it away.]],
 
 manual.benchmark_method = {
   call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, "
-    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1})",
+    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1, reference =})",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
-that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time.
-`methods` lists others to time beside it; without a method, all registered ones are timed.
+that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time,
+and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
+registered ones are timed.
+
+A rule that is meant to compute something else brings what it is compared with: reference = function(B, C, V, options)
+returns O for inputs in Float64, options being decay and normalize as given; reference = false compares nothing.
 
 Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout
-where that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status; with
+where that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status, and
+where it is wrong place, its first wrong entry; with
 result:plot() and result.origin, the machine, the versions and the seed.]],
   example = 'benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16, repeats = 3, methods = '
     .. '{"vanilla"}})',

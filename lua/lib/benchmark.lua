@@ -14,7 +14,8 @@ causeway._options.causal_oracle = { decay = true, normalize = true, scale = true
 --- The definition in Float64: what every method is compared with. Options: decay, normalize, scale.
 function causeway.causal_oracle(B, C, V, options)
   causeway._check_options("causal_oracle", options)
-  local given = { method = B:size(B:ndims() - 1) <= longest_vanilla and "vanilla" or "row-based" }
+  local method = B:size(B:ndims() - 1) <= longest_vanilla and "vanilla" or "row-based"
+  local given = { method = method, layout = "bhnd" }
   for key, value in pairs(options or {}) do given[key] = value end
   return (causeway.causal_linear_attention(causeway.f64(B), causeway.f64(C), causeway.f64(V), given))
 end
@@ -56,7 +57,7 @@ function causeway._status_of_error(problem) return statuses[causeway.error_kind(
 causeway._options.benchmark_method = {
   lengths = true, batch = true, heads = true, rank = true, dim = true, decay = true, normalize = true,
   dtype = { "Float32", "Float64", "Float16", "BFloat16" }, repeats = true, timeout = true, methods = true, seed = true,
-  show = true,
+  reference = true, show = true,
 }
 
 local function whole(options, name, default, min)
@@ -80,7 +81,7 @@ local function candidates(method, others)
       raise("benchmark_method: method: expected a name or a function(B, C, V, options), got a " .. type(item))
     end
     list[#list + 1] = { name = item, forward = function(B, C, V, options)
-      local given = { method = item }
+      local given = { method = item, layout = "bhnd" }
       for key, value in pairs(options) do given[key] = value end
       return (causeway.causal_linear_attention(B, C, V, given))
     end }
@@ -120,6 +121,24 @@ local function cell_of(row)
   return row.status
 end
 
+-- The sentences about methods that give something else than the reference: of each its first length.
+local function disagreements(results)
+  local told, sentences = {}, {}
+  for _, row in ipairs(results) do
+    if row.status == "wrong" and not told[row.method] then
+      told[row.method] = true
+      sentences[#sentences + 1] = string.format("%s disagrees with %s at N = %d: largest relative error %s, at most "
+        .. "%g is right; first at %s.", row.method, results.compared, row.N, causeway.number_text(row.error, 2),
+        results.tolerance, row.place)
+    end
+  end
+  if #sentences > 0 then
+    sentences[#sentences + 1] = "For a rule that is meant to compute something else: reference = function(B, C, V) "
+      .. "... end, what it is to give, or reference = false."
+  end
+  return sentences
+end
+
 --- The table of the leet document: a line a method, a column a length.
 function Benchmark:table()
   local columns, lines, by_method, fastest = { { key = "method" } }, {}, {}, {}
@@ -143,9 +162,16 @@ function Benchmark:table()
   end
   local notes = {}
   if any then notes[1] = "* fastest" end
-  if worst then notes[#notes + 1] = "largest error beside Float64: " .. causeway.number_text(worst, 2) end
+  if not self.compared then notes[#notes + 1] = "not compared" end
+  if worst then
+    notes[#notes + 1] = string.format("largest error beside %s: %s", self.by_definition and "Float64" or self.compared,
+      causeway.number_text(worst, 2))
+  end
   for name, message in pairs(self.messages) do notes[#notes + 1] = name .. ": " .. message end
-  return causeway.text_table(lines, { columns = columns, title = self.title, note = table.concat(notes, "; ") })
+  local note = disagreements(self)
+  if #notes > 0 then table.insert(note, 1, table.concat(notes, "; ")) end
+  return causeway.text_table(lines, { columns = columns, title = self.title,
+    note = #note > 0 and table.concat(note, "\n") or nil })
 end
 
 --- Time over length, one curve a method.
@@ -176,12 +202,27 @@ function Benchmark.__rich(self)
   return { text = shown:text(), html = shown:html() }
 end
 
--- One method at one length: checks it, then times it.
+-- The first entry of O that is further from the reference than the tolerance, as text.
+local function first_difference(O, reference, tolerance)
+  local largest = causeway.maximum(causeway.abs(reference))
+  local limit, n = tolerance * (largest > 0 and largest or 1), causeway.length(reference)
+  local got, expected = causeway.f64(O):reshape(n), reference:reshape(n)
+  local at = 1
+  while at < n and math.abs(got(at) - expected(at)) <= limit do at = at + 1 end
+  local index, rest = {}, at - 1 -- flat positions run through the last dimension first
+  for k = reference:ndims(), 1, -1 do
+    index[k], rest = rest % reference:size(k) + 1, rest // reference:size(k)
+  end
+  return string.format("O(%s): %s, expected %s", table.concat(index, ", "), causeway.number_text(got(at)),
+    causeway.number_text(expected(at)))
+end
+
+-- One method at one length: checks it, where there is a reference, then times it.
 local function measure(candidate, inputs, reference, options, tolerance, repeats)
   local O, _, memory = causeway.measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
-  local row = { error = causeway.relative_error(O, reference), memory = memory, status = "ok" }
-  if not (row.error <= tolerance) then
-    row.status = "wrong"
+  local row = { error = reference and causeway.relative_error(O, reference), memory = memory, status = "ok" }
+  if reference and not (row.error <= tolerance) then
+    row.status, row.place = "wrong", first_difference(O, reference, tolerance)
     return row
   end
   -- Memory is that of a call after the first, in which "auto" tries its candidates.
@@ -228,10 +269,15 @@ local function checked_options(options)
   if type(timeout) ~= "number" or not (timeout > 0) then
     raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
   end
+  local reference = options.reference
+  if reference and type(reference) ~= "function" then
+    raise("benchmark_method: reference: expected a function(B, C, V, options) or false, got a " .. type(reference))
+  end
   return {
     batch = whole(options, "batch", 1, 1), heads = whole(options, "heads", 8, 1),
     rank = rank, dim = whole(options, "dim", rank, 1),
     repeats = whole(options, "repeats", 15, 1), seed = whole(options, "seed", 1, 0), timeout = timeout,
+    reference = reference,
     dtype = checked_dtype(options.dtype or "Float32"),
     lengths = checked_lengths(options.lengths or { 128, 512, 2048, 8192 }),
     passed = { decay = options.decay or nil, normalize = options.normalize },
@@ -243,11 +289,29 @@ local function new_results(given)
   local origin = causeway._machine()
   origin.seed = given.seed
   return setmetatable({}, { __index = setmetatable({
-    lengths = given.lengths, messages = {}, origin = origin,
+    lengths = given.lengths, messages = {}, origin = origin, tolerance = tolerances[given.dtype],
+    by_definition = given.reference == nil,
+    compared = given.reference and "the reference given"
+      or given.reference == nil and "the Float64 definition of causal linear attention" or nil,
     title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d heads, r = %d, d = %d, %s, %s decay%s",
       given.repeats, given.batch, given.heads, given.rank, given.dim, given.dtype,
       given.passed.decay and "with" or "no", given.passed.normalize and ", normalised" or ""),
   }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
+end
+
+-- What every method must give for the inputs, in Float64; nil: nothing is compared.
+local function reference_of(given, inputs)
+  if given.reference == false then return nil end
+  if not given.reference then return causeway.causal_oracle(inputs.B, inputs.C, inputs.V, given.passed) end
+  local O = given.reference(causeway.f64(inputs.B), causeway.f64(inputs.C), causeway.f64(inputs.V), given.passed)
+  if not pcall(causeway.eltype, O) then
+    raise("benchmark_method: reference: returned a " .. type(O) .. ", expected a Tensor like V")
+  end
+  local wide = causeway.f64(O)
+  if not causeway.all(causeway.isfinite(wide)) then
+    raise("benchmark_method: reference: returned NaN or Inf, expected finite entries")
+  end
+  return wide
 end
 
 -- The inputs of a length and what every method must give for them.
@@ -261,7 +325,7 @@ local function prepare(given, N)
   end
   local inputs = { B = input(given.rank), C = input(given.rank),
     V = convert(causeway.randn(given.batch, given.heads, N, given.dim)) }
-  return { inputs = inputs, reference = causeway.causal_oracle(inputs.B, inputs.C, inputs.V, given.passed) }
+  return { inputs = inputs, reference = reference_of(given, inputs) }
 end
 
 -- The row of a call that failed; a stop by the user ends the table.

@@ -179,7 +179,9 @@ function Table:text()
   for _, cells in ipairs(lines) do
     add(function(j) return cells and cells[j] or "⋮" end)
   end
-  if self.note then out[#out + 1] = " " .. self.note end
+  for line in (self.note or ""):gmatch("[^\n]+") do
+    for _, part in ipairs(broken(line, causeway.terminal_size() - 1)) do out[#out + 1] = " " .. part end
+  end
   return table.concat(out, "\n")
 end
 

@@ -1,6 +1,12 @@
 -- Numbers and columns as text: shared by tables, plots and the shell.
 local causeway = ...
 
+--- A note beside what the user asked for: on standard error, lines after the first set in.
+function causeway._note(text)
+  causeway._status("")
+  io.stderr:write("note: ", (text:gsub("\n", "\n      ")), "\n")
+end
+
 -- A decimal of 15 to 17 digits that reads back as the same number.
 function causeway._exact_text(x)
   if x ~= x then return "NaN" end

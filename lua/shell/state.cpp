@@ -98,6 +98,7 @@ int open_all(lua_State* L) {
     open_softmax(L);
     open_lowrank(L);
     open_distributed(L);
+    open_layouts(L);
     open_calls(L);
     open_measure(L);
     open_time_limit(L);

@@ -119,8 +119,10 @@ std::string run(Shell& lua, const std::string& call, const std::string& option, 
     const bool one_token = call == "linear_attention_step";
     const std::string given = one_token && value == "g" ? "h" : one_token && value == "-g" ? "-h" : value;
     const std::string before = arguments.at(call) == "" ? "" : arguments.at(call) + ", ";
-    return lua("local ok, message = pcall(" + call + ", " + before + "{" + needs(call, option, choice) + option +
-               " = " + given + "}) return ok and 'accepted' or message");
+    const std::string order =
+        choice == "bnhd" ? "local x, t = permutedims(x, 1, 3, 2, 4), permutedims(t, 1, 3, 2, 4) " : "";
+    return lua(order + "local ok, message = pcall(" + call + ", " + before + "{" + needs(call, option, choice) +
+               option + " = " + given + "}) return ok and 'accepted' or message");
 }
 
 }  // namespace

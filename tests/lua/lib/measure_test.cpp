@@ -159,6 +159,47 @@ TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {
           "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");
 }
 
+TEST_CASE("benchmark_method compares with what the rule is meant to give", "[lua][benchmark]") {
+    Shell lua;
+    lua("function twice(B, C, V, o) return causal_linear_attention(B, C, V, o) * 2 end "
+        "function run(method, reference) return benchmark_method(method, {lengths = {16, 20}, heads = 2, rank = 4, "
+        "repeats = 1, decay = 0.9, reference = reference, show = false}) end");
+    // Beside the definition: wrong, and a sentence that says where, by how much and what to do.
+    CHECK(lua("r = run(function(B, C, V, o) local O = causal_linear_attention(B, C, V, o) O:set(7, 1, 2, 3, 4) return "
+              "O end) return r[1].status, r[1].place:match('^O%(1, 2, 3, 4%): 7, expected %-?[%d.]+$') ~= nil") ==
+          "wrong true");
+    const std::string text = lua("return (tostring(r):gsub('%s+', ' '))");
+    CAPTURE(text);
+    CHECK(
+        text.find("yours disagrees with the Float64 definition of causal linear attention at N = 16: largest relative "
+                  "error ") != std::string::npos);
+    CHECK(text.find("at most 0.001 is right; first at O(1, 2, 3, 4): 7, expected ") != std::string::npos);
+    CHECK(text.find("reference = function(B, C, V) ... end") != std::string::npos);
+    CHECK(text.find("reference = false") != std::string::npos);
+    // The lines below the table fit the terminal.
+    CHECK(lua("local below = tostring(r):match('yours disagrees.*') local widest = 0 for line in "
+              "below:gmatch('[^\\n]+') do widest = math.max(widest, utf8.len(line)) end return widest > 40 and widest "
+              "<= 80") == "true");
+    CHECK(lua("return run(function(B, C, V) return V * (0 / 0) end)[1].place:match('^O%(1, 1, 1, 1%): NaN') ~= nil") ==
+          "true");
+    // Beside a reference of its own, which gets Float64 and the options of the method.
+    CHECK(lua("local types = {} local r = run(twice, function(B, C, V, o) types[1] = eltype(B) types[2] = o.decay "
+              "return causal_oracle(B, C, V, o) * 2 end) return r[1].status, r[2].status, r[1].error < 1e-3, types[1], "
+              "types[2], tostring(r):find('largest error beside the reference given', 1, true) ~= nil, "
+              "tostring(r):find('disagrees') == nil") == "ok ok true Float64 0.9 true true");
+    CHECK(lua("local r = run('fleet', function(B, C, V) return V end) return r[1].status, "
+              "tostring(r):find('fleet disagrees with the reference given', 1, true) ~= nil") == "wrong true");
+    // Beside nothing.
+    CHECK(lua("local r = run(twice, false) return r[1].status, r[1].error, r[1].mean > 0, "
+              "tostring(r):find('not compared', 1, true) ~= nil") == "ok nil true true");
+    CHECK(lua("run('fleet', 'fleet')") ==
+          "user:1: benchmark_method: reference: expected a function(B, C, V, options) or false, got a string");
+    CHECK(lua("run('fleet', function() return 3 end)") ==
+          "user:1: benchmark_method: reference: returned a number, expected a Tensor like V");
+    CHECK(lua("run('fleet', function(B, C, V) return V * (0 / 0) end)") ==
+          "user:1: benchmark_method: reference: returned NaN or Inf, expected finite entries");
+}
+
 TEST_CASE("a table of results writes itself to a file", "[lua][table]") {
     Shell lua;
     CHECK(lua("t = text_table({{N = 1, name = 'a,b'}}) return t:save(dir .. 'a.csv'):save(dir .. 'a.html'):save(dir .. "
