@@ -180,7 +180,7 @@ int finish(lua_State* L) {
     std::string text;
     for (int i = 1; i <= n; ++i) {
         if (!how.source.empty()) text += (i > 1 ? ", " : "") + rich(L, i).text;
-        else if (!already_shown(L, i)) display(L).show(rich(L, i));
+        else if (!shown_in_entry(L, i)) display(L).show(rich(L, i));
     }
     if (how.source.empty()) return 0;
     const bool lines = text.find('\n') != std::string::npos;
@@ -276,6 +276,7 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
         return failure;
     }
     Failure failure;
+    begin_entry(L);
     if (macro == "btime") {
         failure = call_btime(L);
     } else {

@@ -85,9 +85,6 @@ TEST_CASE("tables are shown to be read", "[lua][program][display]") {
 TEST_CASE("a value may say how it is shown", "[lua][program][display]") {
     CHECK(shown("setmetatable({}, {__tostring = function() return 'text' end})") == "text\n");
     CHECK(shown("setmetatable({}, {__rich = function() return {text = 'rich'} end})") == "rich\n");
-    CHECK(shown("setmetatable({}, {__shown = true})") == "");
-    CHECK(shown("display(setmetatable({}, {__shown = true, __tostring = function() return 'again' end}))") ==
-          "again\n");
     CHECK(shown("io.write('a') display('b') print('c')") == "a\"b\"\nc\n");
     CHECK(complaint("setmetatable({}, {__rich = function() return 5 end})") ==
           "error: __rich: expected a table {text = ..., svg = ..., html = ...}, got a number\n");
