@@ -152,8 +152,8 @@ TEST_CASE("syntax errors say what is wrong", "[lua][program]") {
     const Output output = run_script("x = 1\n@time x\n");
     CHECK(output.status == 1);
     CHECK(output.err ==
-          "error: script.lua:2: unexpected symbol near '@' (@time, @btime, @show, ?name and ;command are for the "
-          "prompt and for -e, at the start of a line)\n");
+          "error: script.lua:2: unexpected symbol near '@'\n"
+          "hint: @time, @btime, @show, ?name and ;command are for the prompt and for -e\n");
 }
 
 TEST_CASE("error objects of every kind are reported", "[lua][program]") {
