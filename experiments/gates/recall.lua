@@ -76,7 +76,7 @@ local function sequences(task, count)
     end
   end
   local function one_hot(list, width)
-    return eq(tensor(list, task.dtype):reshape(#list, 1), range(1, width, 1, task.dtype):reshape(1, width))
+    return eq(tensor(list, task.dtype):reshape(#list, 1), range(1, width, task.dtype):reshape(1, width))
   end
   return {
     count = count, key = one_hot(key, task.keys), value = one_hot(value, task.values + 1),

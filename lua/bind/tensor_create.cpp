@@ -56,23 +56,46 @@ int seed(lua_State* L) {
     return 0;
 }
 
-// range(first, last[, step][, dtype])
-int range(lua_State* L) {
-    const double first = check_number(L, 1, "range: first"), last = check_number(L, 2, "range: last");
-    const bool stepped = lua_type(L, 3) == LUA_TNUMBER;
-    const double step = stepped ? lua_tonumber(L, 3) : 1;
-    const DType type = optional_dtype(L, stepped || lua_isnil(L, 3) ? 4 : 3, "range").value_or(DType::f32);
-    if (!(std::isfinite(first) && std::isfinite(last)))
-        fail("range: from ", first, " to ", last, ", expected finite ends");
+// How many numbers of a range fit: the last one may miss its mark by rounding.
+Index range_length(double first, double last, double step) {
     if (!std::isfinite(step) || step == 0) fail("range: step: ", step, ", expected a number other than 0");
-    // As many steps as fit; the last one may miss its mark by rounding.
     const double steps = std::floor((last - first) / step * (1 + 4 * std::numeric_limits<double>::epsilon()));
     if (steps > 9e15) fail("range: from ", first, " to ", last, " in steps of ", step, " is too long");
-    const Index n = steps < 0 ? 0 : static_cast<Index>(steps) + 1;
-    Tensor out(type, Shape{n});
-    visit(type, [&](auto zero) {
+    return steps < 0 ? 0 : static_cast<Index>(steps) + 1;
+}
+
+// A third number is a length in Julia and NumPy's linspace, a step in Python and NumPy's arange: it must say which.
+[[noreturn]] void refuse_third_number(double number) {
+    const bool whole = number == std::floor(number) && number >= 0;
+    if (!whole) fail("range: ", number, " as the third argument, expected {step = ", number, "}");
+    fail("range: ", number, " as the third argument, expected {step = ", number, "} or {length = ", number, "}");
+}
+
+// range(first, last[, {step =, length =, dtype =}][, dtype])
+int range(lua_State* L) {
+    const double first = check_number(L, 1, "range: first"), last = check_number(L, 2, "range: last");
+    if (!(std::isfinite(first) && std::isfinite(last)))
+        fail("range: from ", first, " to ", last, ", expected finite ends");
+    if (lua_type(L, 3) == LUA_TNUMBER) refuse_third_number(lua_tonumber(L, 3));
+    const bool described = lua_istable(L, 3);
+    const Options options(L, described ? 3 : lua_gettop(L) + 1, "range", {"step", "length", "dtype"});
+    if (options.has("step") && options.has("length")) fail("range: step and length, expected one of them");
+    std::optional<DType> type = optional_dtype(L, described || lua_isnil(L, 3) ? 4 : 3, "range");
+    if (!type && options.push("dtype") != LUA_TNIL) type = optional_dtype(L, -1, "range");
+    double step = options.number("step", 1);
+    Index n = 0;
+    if (options.has("length")) {
+        n = options.integer("length", 0);
+        if (n < 0) fail("range: length: ", n, ", expected at least 0");
+        step = n > 1 ? (last - first) / static_cast<double>(n - 1) : 0;
+    } else {
+        n = range_length(first, last, step);
+    }
+    Tensor out(type.value_or(DType::f32), Shape{n});
+    visit(out.dtype(), [&](auto zero) {
         using T = decltype(zero);
         for (Index i = 0; i < n; ++i) out.data<T>()[i] = static_cast<T>(first + static_cast<double>(i) * step);
+        if (options.has("length") && n > 1) out.data<T>()[n - 1] = static_cast<T>(last);
     });
     return push_one(L, std::move(out));
 }

@@ -54,23 +54,44 @@ any other and is also set where a `;` at the end of the line hides the value.]],
   example = "1 + 1;\nans * 21",
 }
 
+manual.exit = {
+  call = "exit([status])",
+  text = [[Ends the program; at the prompt `exit` alone does so too, as Ctrl-D does. The exit status is 0, or what is
+given: a number, true or false.]],
+  example = "type(exit)",
+}
+
+manual.quit = {
+  call = "quit([status])",
+  text = "The same as exit.",
+  example = "type(quit)",
+}
+
+manual.pi = {
+  call = "pi",
+  text = "The number π, math.pi.",
+  example = "math.sin(pi / 6)",
+}
+
 manual["@time"] = {
   call = "@time EXPR",
-  text = [[At the prompt and in -e, at the start of a line: evaluates the expression or statement once, prints the
-seconds it took and the peak of the memory that tensors needed beyond what was held before, then shows the value.]],
+  text = [[At the prompt and in -e: evaluates the expression or statement up to the end of the line or a semicolon once,
+prints the seconds it took and the peak of the memory that tensors needed beyond what was held before, and has the
+value of the expression. Macros stand at the start of a line and behind `;`, `=` and `return`.]],
   example = "@time 1 + 1",
 }
 
 manual["@btime"] = {
   call = "@btime EXPR",
-  text = [[At the prompt and in -e, at the start of a line: measures the expression with btime, many samples after a
-warm-up.]],
-  example = "@btime 1 + 1",
+  text = [[At the prompt and in -e, where @time may stand: measures the expression with btime, many samples after a
+warm-up. Its value is what btime returns.]],
+  example = "t = @btime 1 + 1; t.minimum",
 }
 
 manual["@show"] = {
   call = "@show EXPR",
-  text = "At the prompt and in -e, at the start of a line: prints the expression and its value, `EXPR = value`.",
+  text = [[At the prompt and in -e, where @time may stand: prints the expression and its value, `EXPR = value`, and has
+that value.]],
   example = "@show 1 + 1",
 }
 

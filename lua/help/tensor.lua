@@ -68,10 +68,11 @@ without one of yours, the system chose it.]],
 }
 
 manual.range = {
-  call = "range(first, last[, step][, dtype])",
+  call = "range(first, last[, {step =, length =}][, dtype])",
   text = "The numbers first, first + step, ... up to last, which is included. The step is 1 if not given, and may be "
-    .. "negative.",
-  example = "range(0, 1, 0.25)",
+    .. "negative. {length = n} gives n numbers at equal distances, from first to last. A number alone as the third "
+    .. "argument is refused: it is a length in Julia, a step in Python.",
+  example = "range(0, 1, {step = 0.25})",
 }
 
 manual.similar = {

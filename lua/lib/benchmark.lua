@@ -371,7 +371,6 @@ function causeway.benchmark_method(method, options)
   local good, problem = pcall(fill, results, given, list, progress)
   progress:finish()
   if not good then error(problem, 0) end
-  if options.show == false then return results end
-  causeway._show(results)
-  return causeway._shown(results)
+  if options.show ~= false then causeway._show(results) end
+  return results
 end

@@ -1,20 +1,6 @@
 -- How long, how much memory, on which machine.
 local causeway = ...
 
---- Shows a value through the display in use, in the middle of a computation.
-function causeway._show(value)
-  local make = (getmetatable(value) or {}).__rich
-  causeway._present(make and make(value) or { text = tostring(value) })
-end
-
---- The value with `__shown` set: it has been printed, so the shell does not show it again.
-function causeway._shown(value)
-  local meta = {}
-  for key, entry in pairs(getmetatable(value) or {}) do meta[key] = entry end
-  meta.__shown = true
-  return setmetatable(value, meta)
-end
-
 --- What `__rich` returns: representations made when they are asked for. makers: name -> function.
 function causeway._lazy(makers)
   return setmetatable({}, {
@@ -116,9 +102,8 @@ function causeway.btime(f, options)
   local s = causeway._summary(times)
   local result = setmetatable({ minimum = s.minimum, median = s.median, mean = s.mean, std = s.std, samples = s.count,
     memory = math.max(0, peak - before) }, Timing)
-  if options.show == false then return result end
-  causeway._show(result)
-  return causeway._shown(result)
+  if options.show ~= false then causeway._show(result) end
+  return result
 end
 
 causeway._options.btime = { samples = true, seconds = true, show = true }

@@ -1,12 +1,9 @@
 -- methods(): the registry as a table to look at.
 local causeway = ...
 
-local Methods = { __shown = true, __name = "Methods" }
-Methods.__index = Methods
+local Methods = { __name = "Methods" }
 
---- Prints every method of causal linear attention and returns the list, as method_list() does.
-function causeway.methods()
-  local list = causeway.method_list()
+local function as_table(list)
   local function mark(flag) return flag and "✓" or "–" end
   local rows = {}
   for i, m in ipairs(list) do
@@ -17,15 +14,28 @@ function causeway.methods()
       gpu = mark(table.concat(m.device, " "):find("gpu")),
     }
   end
-  causeway.display(causeway.text_table(rows, {
+  return causeway.text_table(rows, {
     columns = {
       "name", "short", "source", "time", "memory", { key = "block", align = "right" },
       { key = "decay", title = "γ" }, { key = "normalize", title = "÷" }, { key = "state", title = "U" }, "cpu", "gpu",
     },
     title = "Causal linear attention: O = (B Cᵀ ⊙ M) V",
     note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length on the CPU",
-  }))
-  return setmetatable(list, Methods)
+  })
+end
+
+function Methods.__tostring(list) return as_table(list):text() end
+
+function Methods.__rich(list)
+  local shown = as_table(list)
+  return { text = shown:text(), html = shown:html() }
+end
+
+--- Prints every method of causal linear attention and returns the list, as method_list() does.
+function causeway.methods()
+  local list = setmetatable(causeway.method_list(), Methods)
+  causeway._show(list)
+  return list
 end
 
 -- What Tab completes.

@@ -253,5 +253,5 @@ function Table.__rich(self) return { text = self:text(), html = self:html() } en
 function causeway.show_table(rows, options)
   local result = causeway.text_table(rows, options)
   causeway._show(result)
-  return causeway._shown(result)
+  return result
 end

@@ -16,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* keywords[] = {"and",      "break",  "do",   "else", "elseif", "end",  "false", "for",
-                                    "function", "goto",   "if",   "in",   "local",  "nil",  "not",   "or",
-                                    "repeat",   "return", "then", "true", "until",  "while"};
-
 // ---- where the cursor is ----
 
 // The innermost call around the cursor: `f(a, {b, method = ...` is function "f", argument 2, in_table, option "method".
@@ -155,8 +151,7 @@ private:
 
     static bool is_word(std::string_view key) {
         const auto tokens = tokenize(key);
-        return tokens.size() == 1 && tokens[0].kind == Token::name &&
-               std::find(std::begin(keywords), std::end(keywords), key) == std::end(keywords);
+        return tokens.size() == 1 && tokens[0].kind == Token::name && !is_keyword(key);
     }
 
     // Names of the table at the top that can be written after a dot; internal ones only when the word begins like them.
@@ -174,7 +169,7 @@ private:
         push_causeway(L_);
         add_keys(false);
         lua_pop(L_, 1);
-        for (const char* keyword : keywords) add(keyword);
+        for (const std::string_view keyword : keywords) add(keyword);
     }
 
     void add_manual() {

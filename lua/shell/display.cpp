@@ -16,6 +16,10 @@ namespace causeway::lua {
 namespace {
 
 constexpr const char* display_key = "causeway.display";
+constexpr const char* shown_key = "causeway.shown";  // a table: value -> true
+
+// Only what is one object wherever it is passed can be told from an equal value.
+bool has_identity(lua_State* L, int index) { return lua_istable(L, index) || lua_isuserdata(L, index); }
 
 // A terminal without control codes.
 bool dumb_terminal() {
@@ -74,6 +78,18 @@ int show_values(lua_State* L) {
 
 int present(lua_State* L) {
     display(L).show(to_rich(L, 1));
+    return 0;
+}
+
+// _show(value): shows a result in the middle of a computation.
+int show_result(lua_State* L) {
+    luaL_checkany(L, 1);
+    display(L).show(rich(L, 1));
+    if (!has_identity(L, 1)) return 0;
+    lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
+    lua_pushvalue(L, 1);
+    lua_pushboolean(L, true);
+    lua_rawset(L, -3);
     return 0;
 }
 
@@ -151,18 +167,33 @@ Rich rich(lua_State* L, int index) {
     return value;
 }
 
-bool already_shown(lua_State* L, int index) {
-    if (luaL_getmetafield(L, index, "__shown") == LUA_TNIL) return false;
+void begin_entry(lua_State* L) {
+    lua_newtable(L);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");  // what was shown may be collected
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_setfield(L, LUA_REGISTRYINDEX, shown_key);
+}
+
+bool shown_in_entry(lua_State* L, int index) {
+    index = lua_absindex(L, index);
+    if (!has_identity(L, index)) return false;
+    lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
+    lua_pushvalue(L, index);
+    lua_rawget(L, -2);
     const bool shown = lua_toboolean(L, -1);
-    lua_pop(L, 1);
+    lua_pop(L, 2);
     return shown;
 }
 
 void open_display(lua_State* L) {
+    begin_entry(L);
     add_functions(L, {
                          {"display", guarded<show_values>},
                          {"terminal_size", guarded<terminal_size>},
                          {"_present", guarded<present>},
+                         {"_show", guarded<show_result>},
                          {"_status", guarded<status>},
                          {"_colour", guarded<colour>},
                      });

@@ -47,7 +47,9 @@ void set_display(lua_State* L, Display& display);
 // Errors of the metamethods pass as Lua errors.
 Rich rich(lua_State* L, int index);
 
-// True when the function that returned the value has printed it already (metatable field __shown).
-bool already_shown(lua_State* L, int index);
+// What an entry at the prompt has shown: a function such as btime shows its result, which may be the value of the entry
+// too and is not shown twice. begin_entry forgets all of it, so that the next entry shows the value again.
+void begin_entry(lua_State* L);
+bool shown_in_entry(lua_State* L, int index);
 
 }  // namespace causeway::lua

@@ -6,16 +6,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#include "core/base/memory.hpp"
-#include "core/base/text.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/display.hpp"
+#include "lua/shell/hints.hpp"
+#include "lua/shell/macros.hpp"
+#include "lua/shell/names.hpp"
 #include "lua/shell/tokens.hpp"
 
 namespace causeway::lua {
@@ -32,22 +32,17 @@ std::string_view trim(std::string_view text) {
 // ---- pieces: the shortest runs of lines that are complete, each evaluated by itself ----
 
 struct Piece {
-    enum Kind { lua, help, search, command, macro };
+    enum Kind { lua, help, search, command };
     Kind kind = lua;
-    std::string macro_name;  // "time"
-    std::string text;        // without the prefix
+    std::string text;  // without the prefix
 };
 
 Piece read_prefix(std::string_view line) {
     const std::string_view text = trim(line);
-    if (text.substr(0, 2) == "??") return {Piece::search, "", std::string(trim(text.substr(2)))};
-    if (text.substr(0, 1) == "?") return {Piece::help, "", std::string(trim(text.substr(1)))};
-    if (text.substr(0, 1) == ";") return {Piece::command, "", std::string(trim(text.substr(1)))};
-    if (text.substr(0, 1) == "@") {
-        const std::size_t end = std::min(text.find_first_of(spaces), text.size());
-        return {Piece::macro, std::string(text.substr(1, end - 1)), std::string(trim(text.substr(end)))};
-    }
-    return {Piece::lua, "", std::string(line)};
+    if (text.substr(0, 2) == "??") return {Piece::search, std::string(trim(text.substr(2)))};
+    if (text.substr(0, 1) == "?") return {Piece::help, std::string(trim(text.substr(1)))};
+    if (text.substr(0, 1) == ";") return {Piece::command, std::string(trim(text.substr(1)))};
+    return {Piece::lua, std::string(line)};
 }
 
 enum class Parse { expression, statement, incomplete, wrong };
@@ -86,7 +81,7 @@ std::string returning_last(lua_State* L, const std::string& text) {
     return text;
 }
 
-// Leaves the compiled function on the stack, or the message of the compiler, and tells which.
+// Leaves the compiled function on the stack, or the message of the compiler, and tells which. The text has no macros.
 Parse parse(lua_State* L, const std::string& text, const std::string& chunk) {
     if (compile(L, give + text, chunk)) return Parse::expression;
     if (compile(L, returning_last(L, text), chunk)) {
@@ -95,11 +90,15 @@ Parse parse(lua_State* L, const std::string& text, const std::string& chunk) {
     }
     if (!ends_early(lua_tostring(L, -1)) && ends_early(lua_tostring(L, -2))) lua_insert(L, -2);
     lua_remove(L, -2);  // keeps the message that says more
-    return ends_early(lua_tostring(L, -1)) && !ends_in_quote(text) ? Parse::incomplete : Parse::wrong;
+    const std::string message = lua_tostring(L, -1);
+    const bool begun = ends_early(message) && !ends_in_quote(text) && syntax_hint(text, message).empty();
+    return begun ? Parse::incomplete : Parse::wrong;
 }
 
 Parse parse_only(lua_State* L, const std::string& text) {
-    const Parse result = parse(L, text, "=input");
+    const Expansion expanded = expand_macros(L, text);
+    if (!expanded.fault.empty()) return Parse::wrong;
+    const Parse result = parse(L, expanded.code, "=input");
     lua_pop(L, 1);
     return result;
 }
@@ -120,7 +119,7 @@ Split split(lua_State* L, const std::string& entry) {
         if (lines.empty() && trim(line).empty()) continue;
         lines += lines.empty() ? line : "\n" + line;
         Piece piece = read_prefix(lines);
-        if (piece.kind == Piece::lua || piece.kind == Piece::macro) {
+        if (piece.kind == Piece::lua) {
             const Parse parsed = parse_only(L, piece.text);
             if (parsed == Parse::incomplete) continue;
             result.wrong = result.wrong || parsed == Parse::wrong;
@@ -146,7 +145,7 @@ std::vector<Piece> joined(lua_State* L, std::vector<Piece> pieces, const std::st
     const std::string last = pieces.back().text;
     const std::string returning = entry.substr(0, entry.rfind(last)) + give + last;
     for (const std::string& text : {returning, entry}) {
-        if (parse_only(L, text) == Parse::statement) return {{Piece::lua, "", text}};
+        if (parse_only(L, text) == Parse::statement) return {{Piece::lua, text}};
     }
     return pieces;
 }
@@ -162,49 +161,43 @@ bool hides_value(std::string_view text) {
 
 // ---- values ----
 
-struct Finish {
-    bool show = true;
-    std::string source;  // of @show: the text in front of the value
-};
+// The name that the text, or what is behind its last semicolon, consists of; "" where it is anything else.
+std::string bare_name(std::string_view text) {
+    auto tokens = tokenize(text);
+    const auto is = [&](const Token& token, std::string_view word) { return token.text(text) == word; };
+    std::erase_if(tokens, [](const Token& token) { return token.kind == Token::comment; });
+    if (!tokens.empty() && is(tokens.back(), ";")) tokens.pop_back();
+    if (tokens.empty() || tokens.back().kind != Token::name || is_keyword(tokens.back().text(text))) return "";
+    if (tokens.size() > 1 && !is(tokens[tokens.size() - 2], ";")) return "";
+    for (const Token& token : tokens) {
+        if (is(token, "local")) return "";  // the name need not be that of a global
+    }
+    return std::string(tokens.back().text(text));
+}
 
-// Called with the values as arguments and a Finish as upvalue: keeps the first value as `ans` and shows them all.
+// Whether the value at `index` is what leaves the shell when its name is all that is entered.
+bool leaves(lua_State* L, int index, const std::string& name) {
+    if (name != "exit" && name != "quit") return false;
+    push_causeway(L);
+    lua_getfield(L, -1, name.c_str());
+    const bool same = lua_rawequal(L, -1, index) != 0;
+    lua_pop(L, 2);
+    return same;
+}
+
+// Called with the values as arguments and `show` as upvalue: keeps the first value as `ans` and shows them all.
 int finish(lua_State* L) {
-    const auto& how = *static_cast<const Finish*>(lua_touserdata(L, lua_upvalueindex(1)));
+    const bool show = lua_toboolean(L, lua_upvalueindex(1));
     const int n = lua_gettop(L);
     lua_pushglobaltable(L);
     lua_pushliteral(L, "ans");
     lua_pushvalue(L, 1);
     lua_rawset(L, -3);
     lua_pop(L, 1);
-    if (!how.show) return 0;
-    std::string text;
-    for (int i = 1; i <= n; ++i) {
-        if (!how.source.empty()) text += (i > 1 ? ", " : "") + rich(L, i).text;
-        else if (!already_shown(L, i)) display(L).show(rich(L, i));
+    for (int i = 1; show && i <= n; ++i) {
+        if (!shown_in_entry(L, i)) display(L).show(rich(L, i));
     }
-    if (how.source.empty()) return 0;
-    const bool lines = text.find('\n') != std::string::npos;
-    display(L).show({how.source + " =" + (lines ? "\n" : " ") + text, {}, {}});
     return 0;
-}
-
-// Called with seconds and bytes: a line as Julia's @time prints it.
-int show_time(lua_State* L) {
-    char text[64];
-    std::snprintf(text, sizeof text, "  %.6f seconds, peak extra memory ", lua_tonumber(L, 1));
-    push_causeway(L);
-    lua_getfield(L, -1, "bytes_text");
-    lua_pushvalue(L, 2);
-    lua_call(L, 1, 1);
-    display(L).show({text + check_string(L, -1, "bytes_text"), {}, {}});
-    return 0;
-}
-
-Failure show_measured(lua_State* L, double seconds, std::size_t bytes) {
-    lua_pushcfunction(L, guarded<show_time>);
-    lua_pushnumber(L, seconds);
-    lua_pushnumber(L, static_cast<lua_Number>(bytes));
-    return call(L, 2, 0);
 }
 
 // ---- the kinds of pieces ----
@@ -240,15 +233,6 @@ Failure call_library(lua_State* L, const char* name, const std::string& text) {
     return call(L, text.empty() ? 0 : 1, 0);
 }
 
-// Calls causeway.btime with the function on the stack; leaves the result.
-Failure call_btime(lua_State* L) {
-    push_causeway(L);
-    lua_getfield(L, -1, "btime");
-    lua_replace(L, -2);
-    lua_insert(L, -2);
-    return call(L, 1, 1);
-}
-
 // A message about a chunk of one line needs no line number, nor a traceback that says nothing but `main chunk`.
 Failure without_needless_position(Failure failure, const std::string& name) {
     const std::string position = name + ":1: ";
@@ -258,47 +242,38 @@ Failure without_needless_position(Failure failure, const std::string& name) {
     return failure;
 }
 
+// What the compiler says of code that is neither an expression nor statements; either message may lead to a hint.
+Failure syntax_failure(lua_State* L, const std::string& code, const std::string& name, const std::string& message) {
+    std::string hint = syntax_hint(code, message);
+    if (hint.empty() && !compile(L, give + code, "=" + name)) {
+        hint = syntax_hint(code, lua_tostring(L, -1));
+        lua_pop(L, 1);
+    }
+    return {hint.empty() ? message : message + "\n" + hint, "", false};
+}
+
 Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
-    const std::string macro = piece.kind == Piece::macro ? piece.macro_name : "";
-    if (piece.kind == Piece::macro) {
-        const std::vector<std::string> known = {"@time", "@btime", "@show"};
-        if (std::find(known.begin(), known.end(), "@" + macro) == known.end()) {
-            return {sentence("@", macro, ": expected @time, @btime or @show", did_you_mean("@" + macro, known)), "",
-                    false};
-        }
-        if (piece.text.empty()) return {sentence("@", macro, ": expected an expression after it"), "", false};
-    }
+    const Expansion expanded = expand_macros(L, piece.text);
+    if (!expanded.fault.empty()) return {expanded.fault, "", false};
     const int base = lua_gettop(L);
-    const Parse parsed = parse(L, piece.text, "=" + name);
+    const Parse parsed = parse(L, expanded.code, "=" + name);
     if (parsed == Parse::incomplete || parsed == Parse::wrong) {
-        Failure failure{lua_tostring(L, -1), "", false};
+        Failure failure = syntax_failure(L, expanded.code, name, lua_tostring(L, -1));
         lua_settop(L, base);
         return failure;
     }
-    Failure failure;
-    if (macro == "btime") {
-        failure = call_btime(L);
-    } else {
-        const std::size_t held = memory::current();
-        memory::reset_peak();
-        const auto start = std::chrono::steady_clock::now();
-        failure = call(L, 0, LUA_MULTRET);
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        const std::size_t peak = memory::peak();
-        if (!failure && macro == "time") failure = show_measured(L, seconds, peak > held ? peak - held : 0);
-    }
-    if (failure) {
-        lua_settop(L, base);
-        return failure;
-    }
+    begin_entry(L);
+    if (Failure failure = call(L, 0, LUA_MULTRET)) return failure;
     const int n = lua_gettop(L) - base;
     if (n == 0) return {};
-    Finish how{!hides_value(piece.text), ""};
-    if (macro == "show") {
-        how = {true, std::string(trim(piece.text))};
-        while (how.source.back() == ';') how.source.pop_back();
+    const std::string bare = bare_name(piece.text);
+    if (!bare.empty() && lua_isnil(L, base + 1)) {
+        lua_settop(L, base);
+        const std::string near = near_global(L, bare);
+        return {bare + " is not defined" + (near.empty() ? "" : " (did you mean \"" + near + "\"?)"), "", false};
     }
-    lua_pushlightuserdata(L, &how);
+    if (leaves(L, base + 1, bare)) return call(L, n - 1, 0);
+    lua_pushboolean(L, !hides_value(piece.text) && !expanded.ends_in_show);
     lua_pushcclosure(L, guarded<finish>, 1);
     lua_insert(L, base + 1);
     return call(L, n, 0);

@@ -1,5 +1,5 @@
-// What an entry at the prompt means: expressions whose value is shown, statements, and the prefixes ? ; @.
-// Knows of no terminal beyond the Display; -e and a notebook evaluate with it as well.
+// What an entry at the prompt means: expressions whose value is shown, statements, and the prefixes ? and ;, macros
+// such as @time. Knows of no terminal beyond the Display; -e and a notebook evaluate with it as well.
 #pragma once
 
 #include <string>

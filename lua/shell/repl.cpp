@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <set>
 #include <string>
 
 #include "core/base/interrupt.hpp"
@@ -17,6 +18,7 @@
 #include "lua/shell/display.hpp"
 #include "lua/shell/editor.hpp"
 #include "lua/shell/evaluate.hpp"
+#include "lua/shell/names.hpp"
 #include "lua/shell/script.hpp"
 #include "lua/shell/signals.hpp"
 #include "lua/shell/tokens.hpp"
@@ -75,7 +77,10 @@ public:
           reader_(open_line_reader([this](const std::string& line) { return complete_entry(line); })) {}
 
     int run() {
-        if (terminal_) print_banner(display(L_).colour());
+        if (terminal_) {
+            print_banner(display(L_).colour());
+            tell_hidden_names();  // of the script of -i
+        }
         bool failed = false;
         for (std::string entry; read_entry(entry);) {
             if (entry.find_first_not_of(" \t\r\n") == std::string::npos) continue;
@@ -85,6 +90,7 @@ public:
             if (failure) report(L_, failure);
             else if (terminal_ && only_declares_local(entry))
                 std::printf("(a local variable ends with its line; without `local` it stays)\n");
+            if (terminal_) tell_hidden_names();
             failed = failed || failure;
             if (terminal_) std::putchar('\n');
             std::fflush(stdout);
@@ -114,6 +120,11 @@ private:
         }
     }
 
+    // A name of the library's that is a variable of the user's now is easily called in its old meaning: says so, once.
+    void tell_hidden_names() {
+        for (const auto& note : notes_on_hidden_names(L_, told_names_)) std::printf("%s\n", note.c_str());
+    }
+
     void interrupted_at_prompt() {
         pending_.clear();
         interrupt::clear();
@@ -141,6 +152,7 @@ private:
     std::string pending_;  // the lines of an entry that is not complete yet
     std::unique_ptr<LineReader> reader_;
     int count_ = 0;
+    std::set<std::string> told_names_;  // whose note has been shown
 };
 
 }  // namespace

@@ -4,11 +4,15 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <fstream>
+#include <sstream>
 #include <string_view>
 
 #include "core/base/interrupt.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/display.hpp"
+#include "lua/shell/hints.hpp"
+#include "lua/shell/names.hpp"
 #include "lua/shell/signals.hpp"
 #include "lua/shell/state.hpp"
 
@@ -38,17 +42,6 @@ std::string at_users_line(lua_State* L, std::string message) {
     return position + message.substr(end_of_line + 1);
 }
 
-// A name that syntax of the prompt was met where only Lua is understood.
-std::string with_hint(std::string message) {
-    for (const char* sign : {"near '@'", "near '?'"}) {
-        if (message.size() >= 8 && message.compare(message.size() - 8, 8, sign) == 0) {
-            return message +
-                   " (@time, @btime, @show, ?name and ;command are for the prompt and for -e, at the start of a line)";
-        }
-    }
-    return message;
-}
-
 int error_text(lua_State* L) {
     luaL_tolstring(L, 1, nullptr);
     return 1;
@@ -67,7 +60,7 @@ std::string sentence_of_object(lua_State* L) {
     if (lua_type(L, top) == LUA_TSTRING) {
         std::size_t n = 0;
         const char* text = lua_tolstring(L, top, &n);
-        return n == 0 ? "an empty message" : with_hint(at_users_line(L, std::string(text, n)));
+        return n == 0 ? "an empty message" : with_near_global(L, at_users_line(L, std::string(text, n)));
     }
     const bool speaks = luaL_getmetafield(L, top, "__tostring") != LUA_TNIL;
     lua_settop(L, top);
@@ -120,6 +113,12 @@ void add_to_package_path(lua_State* L, const std::string& script) {
     lua_concat(L, 2);
     lua_setfield(L, -2, "path");
     lua_pop(L, 1);
+}
+
+std::string text_of(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
 }
 
 // Whether the message names a line, "file:12: ...".
@@ -184,8 +183,10 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
     const std::string& path = arguments[script];
     add_to_package_path(L, path);
     if (luaL_loadfilex(L, path == "-" ? nullptr : path.c_str(), "t") != LUA_OK) {
-        Failure failure{with_hint(lua_tostring(L, -1)), "", false};
+        Failure failure{lua_tostring(L, -1), "", false};
         lua_pop(L, 1);
+        const std::string hint = path == "-" ? "" : syntax_hint(text_of(path), failure.message);
+        if (!hint.empty()) failure.message += "\n" + hint;
         return failure;
     }
     for (std::size_t i = script + 1; i < arguments.size(); ++i)

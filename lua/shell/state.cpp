@@ -9,6 +9,8 @@
 #include "lua/bind/families.hpp"
 #include "lua/shell/embedded.hpp"
 #include "lua/shell/heap.hpp"
+#include "lua/shell/macros.hpp"
+#include "lua/shell/names.hpp"
 #include "lua/shell/signals.hpp"
 
 namespace causeway::lua {
@@ -107,12 +109,17 @@ int open_all(lua_State* L) {
     open_journal(L);
     open_system(L);
     open_display(L);
+    open_macros(L);
     push_library_globals(L);
     for (const EmbeddedFile* file = embedded_files; file->path; ++file) {
         run_embedded(L, *file);
         name_topic(L, *file);
     }
     open_globals(L);
+    lua_pushglobaltable(L);
+    push_copy(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, first_globals_key);
+    lua_pop(L, 1);
     return 0;
 }
 

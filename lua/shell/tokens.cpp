@@ -1,6 +1,7 @@
 // A scanner of Lua source that never fails: what is broken or open becomes a token too. Plain C++.
 #include "lua/shell/tokens.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace causeway::lua {
@@ -79,6 +80,10 @@ private:
 };
 
 }  // namespace
+
+bool is_keyword(std::string_view word) {
+    return std::find(std::begin(keywords), std::end(keywords), word) != std::end(keywords);
+}
 
 std::vector<Token> tokenize(std::string_view source) {
     std::vector<Token> tokens;

@@ -17,6 +17,12 @@ struct Token {
     std::string_view text(std::string_view source) const { return source.substr(begin, end - begin); }
 };
 
+// The words of the language, which cannot be names; the tokens call them names too.
+inline constexpr std::string_view keywords[] = {"and",      "break",  "do",   "else", "elseif", "end",  "false", "for",
+                                                "function", "goto",   "if",   "in",   "local",  "nil",  "not",   "or",
+                                                "repeat",   "return", "then", "true", "until",  "while"};
+bool is_keyword(std::string_view word);
+
 // The tokens in order, comments included. Never fails: a byte that starts nothing is a symbol. O(length).
 std::vector<Token> tokenize(std::string_view source);
 

@@ -62,14 +62,20 @@ TEST_CASE("tensors are made from dimensions, tables and types", "[lua][tensor]")
     CHECK(lua("size(tensor{})") == "0");
     CHECK(lua("size(tensor{{}, {}})") == "2 0");
     CHECK(lua("flat(range(1, 4))") == "4: 1 2 3 4");
-    CHECK(lua("#range(0, 1, 0.1), range(0, 1, 0.1)(11)") == "11 1.0");
-    CHECK(lua("flat(range(5, 1, -2))") == "3: 5 3 1");
+    CHECK(lua("#range(0, 1, {step = 0.1}), range(0, 1, {step = 0.1})(11)") == "11 1.0");
+    CHECK(lua("flat(range(5, 1, {step = -2}))") == "3: 5 3 1");
+    CHECK(lua("flat(range(0, 1, {length = 5}))") == "5: 0 0.25 0.5 0.75 1");
+    CHECK(lua("flat(range(1, 0, {length = 2}))") == "2: 1 0");
+    CHECK(lua("flat(range(3, 7, {length = 1}))") == "1: 3");
+    CHECK(lua("#range(3, 7, {length = 0})") == "0");
+    CHECK(lua("range(0, 0.7, {length = 8, dtype = 'f64'})(8) == 0.7") == "true");
     CHECK(lua("#range(2, 1)") == "0");
     for (const char* call : {"zeros(2, 3, \"Float64\")", "zeros(2, 3, \"f64\")", "zeros(2, 3, {dtype = \"f64\"})",
                              "zeros({2, 3}, \"f64\")", "zeros{2, 3, dtype = \"f64\"}", "tensor({1, 2}, \"float64\")",
-                             "tensor{1, 2, dtype = \"f64\"}", "range(1, 2, \"f64\")", "range(1, 2, 1, \"f64\")",
-                             "randperm(3, \"f64\")", "similar(zeros(2), \"f64\")", "fill(1, 2, \"f64\")",
-                             "f64(zeros(2))", "zeros(2):f64()", "tensor(zeros(2), \"f64\")"}) {
+                             "tensor{1, 2, dtype = \"f64\"}", "range(1, 2, \"f64\")",
+                             "range(1, 2, {step = 1}, \"f64\")", "range(1, 2, {dtype = \"f64\"})",
+                             "range(1, 2, nil, \"f64\")", "randperm(3, \"f64\")", "similar(zeros(2), \"f64\")",
+                             "fill(1, 2, \"f64\")", "f64(zeros(2))", "zeros(2):f64()", "tensor(zeros(2), \"f64\")"}) {
         CAPTURE(call);
         CHECK(lua(std::string("eltype(") + call + ")") == "Float64");
     }
@@ -210,7 +216,12 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("t = {} t[1] = t return tensor(t)") == "tensor: expected a table nested at most 4 deep");
     CHECK(lua("tensor(5)") == "tensor: expected a table of numbers, as in tensor{{1, 2}, {3, 4}}, got a number");
     CHECK(lua("range(1, 1/0)") == "range: from 1 to inf, expected finite ends");
-    CHECK(lua("range(1, 2, 0)") == "range: step: 0, expected a number other than 0");
+    CHECK(lua("range(1, 2, {step = 0})") == "range: step: 0, expected a number other than 0");
+    CHECK(lua("range(1, 10, 2)") == "range: 2 as the third argument, expected {step = 2} or {length = 2}");
+    CHECK(lua("range(0, 1, 0.25)") == "range: 0.25 as the third argument, expected {step = 0.25}");
+    CHECK(lua("range(0, 1, {step = 1, length = 2})") == "range: step and length, expected one of them");
+    CHECK(lua("range(0, 1, {length = -1})") == "range: length: -1, expected at least 0");
+    CHECK(lua("range(0, 1, {lenght = 2})") == "range: unknown option \"lenght\" (did you mean \"length\"?)");
     CHECK(lua("zeros(1e6, 1e6, 1e6, 1e6)") ==
           "out of memory: a tensor of 1000000×1000000×1000000×1000000 is too large");
     CHECK(lua("zeros(1e7, 1e7)").find("out of memory: ") == 0);

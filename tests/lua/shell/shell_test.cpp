@@ -121,6 +121,19 @@ TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
     shell.leave();
 }
 
+TEST_CASE("a library's name that is overwritten is noted once at the prompt", "[lua][shell]") {
+    TemporaryFolder home;
+    write_bytes(home / "script.lua", "norm = 2");
+    Terminal terminal(home.path(), {"-i", "script.lua"}, {"NO_COLOR=1"});
+    CHECK(terminal.wait_for_prompt().find("note: this is yours now; the library's is causeway.norm\n") !=
+          std::string::npos);
+    CHECK(terminal.answer("size = 3") == "note: this is yours now; the library's is causeway.size\n");
+    CHECK(terminal.answer("size = 4; norm = 5") == "");
+    CHECK(terminal.answer("size") == "4\n");
+    terminal.enter("exit");
+    CHECK(terminal.wait_for_end() == 0);
+}
+
 TEST_CASE("a local at the prompt is explained", "[lua][shell]") {
     Session shell;
     CHECK(shell.answer("local y = 1") == "(a local variable ends with its line; without `local` it stays)\n");

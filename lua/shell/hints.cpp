@@ -1,0 +1,218 @@
+// Rules over the tokens around the one at which Lua gave up.
+#include "lua/shell/hints.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "lua/shell/tokens.hpp"
+
+namespace causeway::lua {
+namespace {
+
+// The N of "chunk:N: ", the first number between colons; 0 where there is none.
+std::size_t line_of(std::string_view message) {
+    for (std::size_t at = message.find(':'); at != std::string_view::npos; at = message.find(':', at + 1)) {
+        std::size_t n = 0, i = at + 1;
+        for (; i < message.size() && message[i] >= '0' && message[i] <= '9' && n < 100000000; ++i)
+            n = 10 * n + static_cast<std::size_t>(message[i] - '0');
+        if (i > at + 1 && i < message.size() && message[i] == ':') return n;
+    }
+    return 0;
+}
+
+// The X of "... near 'X'", or "".
+std::string_view token_of(std::string_view message) {
+    const std::size_t at = message.rfind(" near '");
+    if (at == std::string_view::npos || message.back() != '\'') return {};
+    return message.substr(at + 7, message.size() - at - 8);
+}
+
+bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// The tokens of a source without its comments, and questions about the place of one of them.
+class Place {
+public:
+    explicit Place(std::string_view source) : source_(source), tokens_(tokenize(source)) {
+        std::erase_if(tokens_, [](const Token& token) { return token.kind == Token::comment; });
+    }
+
+    std::size_t size() const { return tokens_.size(); }
+    bool on_line(std::size_t i, std::size_t line) const {
+        const auto before = source_.substr(0, tokens_[i].begin);
+        return static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1 == line;
+    }
+
+    // Positions outside are no token, "".
+    std::string_view word(std::size_t i) const { return i < size() ? tokens_[i].text(source_) : std::string_view{}; }
+    bool joins(std::size_t i) const {  // token i stands right behind the one before it
+        return i > 0 && i < size() && tokens_[i - 1].end == tokens_[i].begin;
+    }
+    bool is_number(std::size_t i) const { return i < size() && tokens_[i].kind == Token::number; }
+    bool is_name(std::size_t i) const { return i < size() && tokens_[i].kind == Token::name && !is_keyword(word(i)); }
+    // Whether a value ends with token i.
+    bool ends_value(std::size_t i) const { return is_name(i) || is_number(i) || one_of(word(i), {")", "]", "}"}); }
+    bool starts_line(std::size_t i) const {
+        return i == 0 || source_.substr(tokens_[i - 1].end, tokens_[i].begin - tokens_[i - 1].end).find('\n') !=
+                             std::string_view::npos;
+    }
+    bool starts_statement(std::size_t i) const { return starts_line(i) || word(i - 1) == ";"; }
+
+    // The bracket that is open at token i, or size().
+    std::size_t open_bracket(std::size_t i) const {
+        int closed = 0;
+        while (i-- > 0) {
+            if (one_of(word(i), {")", "]", "}"})) ++closed;
+            else if (one_of(word(i), {"(", "[", "{"}) && closed-- == 0) return i;
+        }
+        return size();
+    }
+    bool in_call(std::size_t i) const { return in(i, "("); }
+    // Whether it is between the parentheses of `function f(` or `function(`.
+    bool in_parameters(std::size_t i) const {
+        std::size_t name = open_bracket(i);
+        if (name == size() || word(name) != "(") return false;
+        while (name > 0 && (is_name(name - 1) || one_of(word(name - 1), {".", ":"}))) --name;
+        return name > 0 && word(name - 1) == "function";
+    }
+    bool in_index(std::size_t i) const { return in(i, "["); }
+
+    // The last of these keywords before token i in its line, or size(). `until` ends the search.
+    std::size_t keyword_before(std::size_t i, std::string_view keyword, std::string_view until) const {
+        while (i > 0 && !starts_line(i)) {
+            --i;
+            if (word(i) == until) break;
+            if (word(i) == keyword) return i;
+        }
+        return size();
+    }
+
+    // A quote right behind a value that no other quote ends: A' or (A * B)'.
+    bool is_prime(std::size_t i) const {
+        const std::string_view text = word(i);
+        if (tokens_[i].kind != Token::string || text[0] != '\'' || !joins(i) || !ends_value(i - 1)) return false;
+        const bool ends = text.size() > 1 && text.back() == '\'';
+        return !ends && (text.size() == 1 || std::isalnum(static_cast<unsigned char>(text[1])) == 0);
+    }
+
+private:
+    bool in(std::size_t i, std::string_view bracket) const {
+        const std::size_t open = open_bracket(i);
+        return open > 0 && open < size() && word(open) == bracket && ends_value(open - 1) && !is_number(open - 1);
+    }
+
+    std::string_view source_;
+    std::vector<Token> tokens_;
+};
+
+// ---- the rules: what is at token i, if it is what Lua does not understand ----
+
+const char* of_brackets(const Place& at, std::size_t i) {
+    if (at.word(i) == "[" && !(i > 0 && at.ends_value(i - 1)))
+        return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
+    if (one_of(at.word(i), {",", ":"}) && at.in_index(i))
+        return "a tensor is read as A(1, 2) or A({1, 3}, \":\") and set by A:set(x, 1, 2)";
+    return nullptr;
+}
+
+const char* of_arguments(const Place& at, std::size_t i) {
+    const std::size_t name = at.word(i) == "=" ? i - 1 : at.word(i) == ";" ? i + 1 : at.size();
+    if (!at.is_name(name) || at.word(name + 1) != "=" || !one_of(at.word(name - 1), {"(", ",", ";"})) return nullptr;
+    if (at.in_parameters(i)) return "a default value is given inside of the function: x = x or 3";
+    if (at.in_call(i)) return "named arguments go in a table at the end: f(q, {method = \"fleet\"})";
+    return nullptr;
+}
+
+// f(x) = x^2, def f(x):, lambda x: x^2, x -> x^2
+const char* of_functions(const Place& at, std::size_t i) {
+    if (at.word(i) == "=" && at.word(i - 1) == ")") {
+        const std::size_t open = at.open_bracket(i - 1);
+        bool names = open > 0 && at.word(open) == "(" && at.is_name(open - 1) && at.starts_statement(open - 1);
+        for (std::size_t k = open + 1; names && k + 1 < i; ++k) names = at.is_name(k) || at.word(k) == ",";
+        if (names) return "a function is written: function f(x) return x^2 end";
+    }
+    if (at.is_name(i) && at.word(i - 1) == "def" && at.starts_statement(i - 1))
+        return "a function is written: function f(x) return x^2 end";
+    const bool arrow = at.word(i) == ">" && at.word(i - 1) == "-" && at.joins(i);
+    const std::size_t lambda = at.keyword_before(i, "lambda", ";");
+    if (arrow || at.is_name(lambda + 1)) return "a function without a name is written: function(x) return x^2 end";
+    return nullptr;
+}
+
+const char* of_colons(const Place& at, std::size_t i) {
+    if (at.word(i) != ":") return nullptr;
+    if (const std::size_t in = at.keyword_before(i, "for", "do"); in < at.size()) {
+        const std::size_t list = in + 3;  // for NAME in LIST, for NAME = FIRST
+        if (at.is_name(list) && at.word(list) != "range" && at.word(in + 2) == "in")
+            return "a loop over a list is written: for i, x in ipairs(list) do ... end";
+        return "a loop is written: for i = 1, 10 do ... end";
+    }
+    if (at.keyword_before(i, "if", "then") < at.size() || at.keyword_before(i, "elseif", "then") < at.size())
+        return "a condition is written: if x > 0 then ... end";
+    if (at.keyword_before(i, "while", "do") < at.size()) return "a loop is written: while x > 0 do ... end";
+    if (at.is_number(i - 1) || at.is_number(i + 1)) return "the numbers from 1 to 10 are range(1, 10)";
+    return nullptr;
+}
+
+// .* and the like, f.(x)
+const char* of_dots(const Place& at, std::size_t i) {
+    const std::size_t dot = at.word(i) == "." ? i : i - 1, sign = dot + 1;
+    if (at.word(dot) != "." || !at.joins(sign) || dot == 0 || !at.ends_value(dot - 1)) return nullptr;
+    if (at.word(sign) == "*") return "times(A, B) is the product of corresponding elements";
+    if (at.word(sign) == "^") return "pow(A, x) is the power of each element";
+    if (one_of(at.word(sign), {"+", "-", "/"})) return "+, - and / work element by element as they are";
+    if (at.word(sign) == "(") return "exp(A) works on every element, map(f, A) with a function of your own";
+    return nullptr;
+}
+
+const char* of_signs(const Place& at, std::size_t i) {
+    const std::string_view sign = at.word(i), before = at.word(i - 1);
+    if (sign == "!") return at.word(i + 1) == "=" && at.joins(i + 1) ? "not equal is written ~=" : "! is written not";
+    if (sign == "&" && before == "&" && at.joins(i)) return "&& is written and";
+    if (sign == "|" && before == "|" && at.joins(i)) return "|| is written or";
+    if (sign == "*" && before == "*" && at.joins(i)) return "a power is written x^2; of a tensor, pow(A, 2)";
+    if (sign == "#") return "a comment begins with --";
+    const std::size_t first = sign == "=" ? i - 1 : i;
+    if (one_of(at.word(first), {"+", "-", "*", "/"}) && at.word(first + 1) == "=" && at.joins(first + 1) &&
+        at.ends_value(first - 1))
+        return "x += 1 is written x = x + 1";
+    return nullptr;
+}
+
+const char* of_at(const Place& at, std::size_t i) {
+    const bool macro = one_of(at.word(i + 1), {"time", "btime", "show"});
+    if (at.word(i) == "@" && !macro && i > 0 && at.ends_value(i - 1) && !at.starts_line(i))
+        return "A * B is the product of matrices";
+    const bool placed = at.starts_line(i) || (macro && one_of(at.word(i - 1), {"=", ";", "return"}));
+    if (one_of(at.word(i), {"@", "?"}) && placed)
+        return "@time, @btime, @show, ?name and ;command are for the prompt and for -e";
+    return nullptr;
+}
+
+}  // namespace
+
+std::string syntax_hint(std::string_view source, std::string_view message) {
+    const std::size_t line = line_of(message);
+    const std::string_view near = token_of(message);
+    const std::string hint = "hint: ";
+    const bool at_end = message.ends_with(" near <eof>");
+    if (near.starts_with("<\\")) return hint + "outside of strings Lua knows only ASCII: gamma, not \u03b3";
+    const Place place(source);
+    if (at_end && place.size() > 0) {  // Lua waits for the name of a method
+        if (const char* found = of_colons(place, place.size() - 1)) return hint + found;
+    }
+    const bool unfinished = message.find(": unfinished string near ") != std::string_view::npos;
+    for (std::size_t i = 0; i < place.size(); ++i) {
+        if (!place.on_line(i, line)) continue;
+        if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
+        if (unfinished || place.word(i) != near) continue;
+        for (const auto rule : {of_brackets, of_arguments, of_functions, of_dots, of_colons, of_signs, of_at}) {
+            if (const char* found = rule(place, i)) return hint + found;
+        }
+    }
+    return "";
+}
+
+}  // namespace causeway::lua

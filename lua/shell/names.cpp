@@ -1,0 +1,107 @@
+// Reads the tables of globals without their metamethods.
+#include "lua/shell/names.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/base/text.hpp"
+#include "lua/bind/bind.hpp"
+
+namespace causeway::lua {
+namespace {
+
+// The keys of the table at the top that may be meant; it is taken off the stack.
+void take_names(lua_State* L, std::vector<std::string>& names) {
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING) continue;
+        std::string name = lua_tostring(L, -2);
+        if (!name.empty() && name[0] != '_') names.push_back(std::move(name));
+    }
+    lua_pop(L, 1);
+}
+
+std::vector<std::string> global_names(lua_State* L) {
+    std::vector<std::string> names;
+    luaL_checkstack(L, 8, "no room for the names");
+    lua_pushglobaltable(L);
+    take_names(L, names);
+    push_causeway(L);
+    take_names(L, names);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+// Whether most letters of the longer word are in the other one: among so many short names, one at a distance of two
+// letters is seldom meant.
+bool alike(const std::string& word, const std::string& name) {
+    if (word.size() < 3) return false;
+    if (name.compare(0, word.size(), word) == 0) return true;
+    std::string a = word, b = name, common;
+    std::sort(a.begin(), a.end());
+    std::sort(b.begin(), b.end());
+    std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common));
+    return 3 * common.size() >= 2 * std::max(a.size(), b.size());
+}
+
+// What the table at the top of the stack itself has under the name at `name`, beside the value at `value`.
+enum class Holds { nothing, other, same };
+Holds holds(lua_State* L, int name, int value) {
+    lua_pushvalue(L, name);
+    lua_rawget(L, -2);
+    const Holds found = lua_isnil(L, -1)                  ? Holds::nothing
+                        : lua_rawequal(L, -1, value) != 0 ? Holds::same
+                                                          : Holds::other;
+    lua_pop(L, 1);
+    return found;
+}
+
+}  // namespace
+
+std::string near_global(lua_State* L, const std::string& name) {
+    constexpr std::pair<std::string_view, const char*> constants[] = {
+        {"True", "true"}, {"TRUE", "true"}, {"False", "false"}, {"FALSE", "false"}, {"None", "nil"}, {"null", "nil"}};
+    for (const auto& [word, meant] : constants) {
+        if (name == word) return meant;
+    }
+    std::vector<std::string> names = global_names(L);
+    std::erase_if(names, [&](const std::string& known) { return known == name || !alike(name, known); });
+    return closest(name, names);
+}
+
+std::string with_near_global(lua_State* L, const std::string& message) {
+    constexpr std::string_view before = "a nil value (global '", behind = "')";
+    const std::size_t at = message.rfind(before);
+    if (at == std::string::npos || !message.ends_with(behind)) return message;
+    const std::size_t begin = at + before.size();
+    const std::string near = near_global(L, message.substr(begin, message.size() - behind.size() - begin));
+    return near.empty() ? message : message + "\nhint: did you mean \"" + near + "\"?";
+}
+
+std::vector<std::string> notes_on_hidden_names(lua_State* L, std::set<std::string>& known) {
+    std::vector<std::string> notes;
+    luaL_checkstack(L, 8, "no room for the names");
+    lua_pushglobaltable(L);
+    const int globals = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, globals); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING) continue;
+        const std::string name = lua_tostring(L, -2);
+        const int key = lua_absindex(L, -2), value = lua_absindex(L, -1);
+        lua_getfield(L, LUA_REGISTRYINDEX, first_globals_key);
+        const Holds first = holds(L, key, value);
+        push_causeway(L);
+        const Holds library = holds(L, key, value);
+        lua_pop(L, 2);
+        const bool hides = first == Holds::other || (first == Holds::nothing && library == Holds::other);
+        const bool usual = name.size() == 1;  // `t` is what everybody calls a time, and A:t() the transpose
+        if (!hides || usual || name[0] == '_' || !known.insert(name).second) continue;
+        if (library == Holds::nothing)
+            notes.push_back("note: this is yours now; the shell had a " + name + " of its own");
+        else notes.push_back("note: this is yours now; the library's is causeway." + name);
+    }
+    lua_pop(L, 1);
+    std::sort(notes.begin(), notes.end());
+    return notes;
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,27 @@
+// The names of the user's globals: which one a misspelt name may mean, which ones hide what was there before.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct lua_State;
+
+namespace causeway::lua {
+
+// Where the registry keeps a copy of the globals as they were before the user's first.
+inline constexpr const char* first_globals_key = "causeway.first_globals";
+
+// The name of a global, or a constant of Lua's, that is meant by one that no global has; "" when none is alike.
+std::string near_global(lua_State* L, const std::string& name);
+
+// The message; below one of Lua's that ends with "a nil value (global 'NAME')", the name that may be meant:
+// `hint: did you mean "zeros"?`.
+std::string with_near_global(lua_State* L, const std::string& message);
+
+// A line for each global that now hides a name of the library's or of Lua's, of more than one letter, and is not yet in
+// `known`, to which it is added.
+std::vector<std::string> notes_on_hidden_names(lua_State* L, std::set<std::string>& known);
+
+}  // namespace causeway::lua

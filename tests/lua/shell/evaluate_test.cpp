@@ -1,0 +1,290 @@
+// Entries as the shell evaluates them: what they show, and what is said of those that fail.
+#include "lua/shell/evaluate.hpp"
+
+#include <memory>
+#include <set>
+
+#include "lua/bind/bind.hpp"
+#include "lua/shell/display.hpp"
+#include "lua/shell/hints.hpp"
+#include "lua/shell/names.hpp"
+#include "lua/shell/state.hpp"
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+
+using namespace causeway::lua;
+using causeway::testing::contains;
+
+namespace {
+
+struct Recorder : Display {
+    std::string text;
+    void show(const Rich& value) override { text += value.text + "\n"; }
+    void status(std::string_view) override {}
+    int columns() const override { return 80; }
+    int rows() const override { return 24; }
+    bool colour() const override { return false; }
+};
+
+class Session {
+public:
+    Session() : L_(new_state(), lua_close) { set_display(L_.get(), recorder_); }
+
+    // What the entry shows, or "error: " and its message.
+    std::string operator()(const std::string& entry) {
+        recorder_.text.clear();
+        const Failure failure = evaluate(L_.get(), entry, "input");
+        return recorder_.text + (failure ? "error: " + failure.message : "");
+    }
+    lua_State* state() const { return L_.get(); }
+
+private:
+    Recorder recorder_;
+    std::unique_ptr<lua_State, decltype(&lua_close)> L_;
+};
+
+// How often the part is in the text.
+int count(const std::string& text, const std::string& part) {
+    int n = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+}
+
+}  // namespace
+
+TEST_CASE("a result that its function shows is shown once, and again when asked for", "[lua][evaluate]") {
+    Session session;
+    const std::string measured = "1 sample,";
+    CHECK(count(session("btime(function() end, {samples = 1})"), measured) == 1);
+    CHECK(count(session("ans"), measured) == 1);
+    CHECK(count(session("t = btime(function() end, {samples = 1})"), measured) == 1);
+    CHECK(count(session("t"), measured) == 1);
+    CHECK(count(session("t"), measured) == 1);
+    CHECK(count(session("u = btime(function() end, {samples = 1})\nu"), measured) == 2);
+    CHECK(count(session("btime(function() end, {samples = 1});"), measured) == 1);
+    CHECK(session("t = btime(function() end, {samples = 1, show = false})") == "");
+    CHECK(count(session("for i = 1, 3 do btime(function() end, {samples = 1}) end"), measured) == 3);
+
+    const std::string benchmark = "benchmark_method('fleet', {lengths = {8}, heads = 1, rank = 2, repeats = 1})";
+    CHECK(count(session(benchmark), "N = 8") == 1);
+    CHECK(count(session("r = " + benchmark), "N = 8") == 1);
+    CHECK(count(session("r"), "N = 8") == 1);
+    CHECK(count(session("r[1].method"), "fleet") == 1);
+    CHECK(count(session("s = show_table{{column = 1}}"), "column") == 1);
+    CHECK(count(session("s"), "column") == 1);
+    for (const std::string call : {"methods()", "lowrank_methods()"}) {
+        CAPTURE(call);
+        const std::string shown = session(call);
+        CHECK(count(shown, "name") == 1);
+        CHECK(session("m = " + call) == shown);
+        CHECK(session("m") == shown);
+        CHECK(session("#m > 5, m[1].name ~= nil") == "true\ntrue\n");
+    }
+}
+
+TEST_CASE("macros stand behind =, ; and return as well", "[lua][evaluate]") {
+    Session session;
+    CHECK(count(session("t = @btime 1 + 1"), "samples,") == 1);
+    CHECK(session("t.minimum > 0") == "true\n");
+    CHECK(count(session("@btime 1 + 1"), "samples,") == 1);
+    CHECK(count(session("t"), "samples,") == 1);
+    CHECK(session("f = function(n) return n, n + 1 end") == "");
+    std::string shown = session("x = @time f(3); x * 2");
+    CHECK(count(shown, " seconds, peak extra memory 0 B") == 1);
+    CHECK(shown.ends_with(" B\n6\n"));
+    CHECK(session("x, y = @time f(4) -- of two values").ends_with(" B\n"));
+    CHECK(session("x, y") == "4\n5\n");
+    CHECK(session("local z = 7; @time z").ends_with(" B\n7\n"));
+    CHECK(session("x = 1; @time x = 2").ends_with(" B\n"));
+    CHECK(session("x") == "2\n");
+    CHECK(count(session("@time f(1); @time f(2);"), "seconds") == 2);
+    CHECK(session("x = 3; @show x") == "x = 3\n");
+    CHECK(session("@show x; x + 1") == "x = 3\n4\n");
+    CHECK(session("local w = 4\n@show w") == "w = 4\n");
+    CHECK(session("x = @show 5 + 5") == "5 + 5 = 10\n");
+    CHECK(session("@show 'a\\n\"b'") == "'a\\n\"b' = \"a\\n\\\"b\"\n");
+    CHECK(session("ans") == "\"a\\n\\\"b\"\n");
+    CHECK(count(session("for i = 1, 3 do\n  @time f(i)\nend"), "seconds") == 3);
+    CHECK(count(session("@time y = @btime f(1)"), "seconds") == 1);
+    CHECK(count(session("x = @time (function() local a = 1; return a end)()"), "seconds") == 1);
+    CHECK(session("x") == "1\n");
+    CHECK(count(session("local k = 2\n@time k\nk"), "2\n") == 1);
+    CHECK(session("'@time 1'") == "\"@time 1\"\n");
+    CHECK(incomplete(session.state(), "x = @time f("));
+    CHECK(incomplete(session.state(), "x = @time f(\n1,"));
+    CHECK_FALSE(incomplete(session.state(), "x = @time f(1)"));
+    CHECK(session("x = @tme f(1)") == "error: @tme: expected @time, @btime or @show (did you mean \"@time\"?)");
+    CHECK(session("x = @time") == "error: @time: expected an expression after it");
+    CHECK(session("x = @time ; 3") == "error: @time: expected an expression after it");
+    CHECK(session("@show x = 3") == "error: @show: expected an expression after it");
+    CHECK(session("x = @time = 3") == "error: unexpected symbol near '='");
+    CHECK(session("x = {@time f(1)}").substr(0, 6) == "error:");
+    CHECK(session("x = {a = @time f(1), b = 2}") ==
+          "error: @time: expected an expression up to the end of the line or a semicolon");
+    CHECK(session("@time error('told', 0)") == "error: told");
+}
+
+TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
+    Session session;
+    CHECK(session("foo") == "error: foo is not defined");
+    CHECK(session("foo = nil") == "");
+    CHECK(session("foo") == "error: foo is not defined");
+    CHECK(session("x = 3; foo") == "error: foo is not defined");
+    CHECK(session("foo; -- hidden") == "error: foo is not defined");
+    CHECK(session("rnadn") == "error: rnadn is not defined (did you mean \"randn\"?)");
+    CHECK(session("True") == "error: True is not defined (did you mean \"true\"?)");
+    CHECK(session("my_long_name = 1") == "");
+    CHECK(session("my_long_nam") == "error: my_long_nam is not defined (did you mean \"my_long_name\"?)");
+    CHECK(session("nil") == "nil\n");
+    CHECK(session("({}).field") == "nil\n");
+    CHECK(session("local y; y") == "nil\n");
+    CHECK(session("foo == nil") == "true\n");
+    CHECK(session("lineer_attention(1)") ==
+          "error: attempt to call a nil value (global 'lineer_attention')\nhint: did you mean \"linear_attention\"?");
+    CHECK(session("zeross(3):sum() + 1") ==
+          "error: attempt to call a nil value (global 'zeross')\nhint: did you mean \"zeros\"?");
+    CHECK(session("foo()") == "error: attempt to call a nil value (global 'foo')");
+}
+
+TEST_CASE("a misspelt function of a script is told the near one", "[lua][evaluate]") {
+    const auto output = causeway::testing::run_program({"-"}, "local x = 1\ncausal_linear_atention(x)\n");
+    CHECK(output.status == 1);
+    CHECK(contains(output.err,
+                   "stdin:2: attempt to call a nil value (global 'causal_linear_atention')\nhint: did you mean "
+                   "\"causal_linear_attention\"?\n"));
+}
+
+TEST_CASE("names that hide others are noted once", "[lua][evaluate]") {
+    Session session;
+    std::set<std::string> known;
+    const auto notes = [&](const std::string& entry) {
+        session(entry);
+        std::string text;
+        for (const auto& note : notes_on_hidden_names(session.state(), known)) text += note + "\n";
+        return text;
+    };
+    CHECK(notes("x = 3; t = 2; _show = 1; ans = 4") == "");
+    CHECK(notes("size = 3") == "note: this is yours now; the library's is causeway.size\n");
+    CHECK(notes("size = 4") == "");
+    CHECK(notes("size = nil") == "");
+    CHECK(session("size(zeros(3))") == "3\n");
+    CHECK(notes("size = 5") == "");
+    CHECK(notes("norm = norm; sum = causeway.sum") == "");
+    CHECK(notes("function load() end; pi = 3") ==
+          "note: this is yours now; the library's is causeway.load\n"
+          "note: this is yours now; the library's is causeway.pi\n");
+    CHECK(notes("string = 'a'") == "note: this is yours now; the shell had a string of its own\n");
+    CHECK(notes("do local zeros = 3 end") == "");
+}
+
+TEST_CASE("exit and quit leave, whatever stands behind them, and pi is a number", "[lua][evaluate]") {
+    using causeway::testing::run_program;
+    for (const std::string entry : {"exit", "quit", "exit;", "exit()", "quit()", "exit -- at last"}) {
+        CAPTURE(entry);
+        const auto output = run_program({}, "1\n" + entry + "\n2\n");
+        CHECK(output.out == "1\n");
+        CHECK(output.err == "");
+        CHECK(output.status == 0);
+    }
+    CHECK(run_program({"-e", "exit(3)"}).status == 3);
+    CHECK(run_program({"-e", "exit(false)"}).status == 1);
+    CHECK(run_program({"-e", "exit", "-e", "1"}).out == "");
+    Session session;
+    CHECK(session("exit('now')") == "error: exit: status: now, expected a whole number, true or false");
+    CHECK(session("pi == math.pi") == "true\n");
+    CHECK(session("exit = 4") == "");
+    CHECK(session("exit") == "4\n");
+}
+
+TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lua][evaluate][hints]") {
+    Session session;
+    session("A = ones(2, 2); B = A; x = 2; y = 3; f = function(a) return a end");
+    const std::pair<std::string, std::string> habits[] = {
+        {"A[1,2]", "A(1, 2) or A({1, 3}, \":\")"},
+        {"A[:, 1]", "A(1, 2) or A({1, 3}, \":\")"},
+        {"A[1:2]", "A(1, 2) or A({1, 3}, \":\")"},
+        {"A[1, 2] = 5", "A:set(x, 1, 2)"},
+        {"l = [1, 2, 3]", "a list is {1, 2, 3}"},
+        {"f(A, method=\"x\")", "f(q, {method = \"fleet\"})"},
+        {"f(A; method=\"x\")", "f(q, {method = \"fleet\"})"},
+        {"y = f(A, f(x), causal=true)", "f(q, {method = \"fleet\"})"},
+        {"function g(a, b=3) return a end", "x = x or 3"},
+        {"A .* B", "times(A, B)"},
+        {"C = A(1) .* 2", "times(A, B)"},
+        {"2 .* A", "times(A, B)"},
+        {"A ./ B", "work element by element"},
+        {"A .^ 2", "pow(A, x)"},
+        {"exp.(A)", "exp(A) works on every element"},
+        {"A @ B", "A * B is the product of matrices"},
+        {"C = A @ f(B)", "A * B is the product of matrices"},
+        {"A'", "A:t()"},
+        {"C = A'", "A:t()"},
+        {"(A * B)' + 1", "A:t()"},
+        {"x != 3", "~="},
+        {"if x != 3 then print(x) end", "~="},
+        {"!x", "not"},
+        {"x && y", "and"},
+        {"x || y", "or"},
+        {"x += 1", "x = x + 1"},
+        {"x *= 2", "x = x + 1"},
+        {"x = y ** 2", "x^2"},
+        {"for i in 1:10 print(i) end", "for i = 1, 10 do"},
+        {"for i = 1:10", "for i = 1, 10 do"},
+        {"for i in range(10):", "for i = 1, 10 do"},
+        {"for v in f(x):", "ipairs(list)"},
+        {"if x == y:", "if x > 0 then"},
+        {"while x == y:", "while x > 0 do"},
+        {"if x == 2: print(x)", "if x > 0 then"},
+        {"while x == 2: print(x)", "while x > 0 do"},
+        {"def g(x):", "function f(x) return x^2 end"},
+        {"g(x) = x^2", "function f(x) return x^2 end"},
+        {"g = x -> x^2", "function(x) return x^2 end"},
+        {"g = lambda x: x + 1", "function(x) return x^2 end"},
+        {"x = 1:10", "range(1, 10)"},
+        {"x = 3 # three", "--"},
+        {"\xce\xb3 = 0.9", "ASCII"},
+        {"y = 2\n\nz = A[1,2]\n", "A(1, 2)"},
+    };
+    for (const auto& [entry, help] : habits) {
+        CAPTURE(entry);
+        const std::string said = session(entry);
+        CAPTURE(said);
+        const std::size_t at = said.find("\nhint: ");
+        REQUIRE(at != std::string::npos);
+        CHECK(contains(said.substr(at), help));
+        CHECK(said.size() - at - 1 <= 80);
+        CHECK(count(said, "\n") == 1);
+    }
+}
+
+TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]") {
+    Session session;
+    for (const std::string entry :
+         {"x = = 1", "x = 1 +* 2", "f(1, , 2)", "if x = 3 then end", "{a = 1, b = = 2}", "'open", "print('open", "f 3",
+          "x y", "(a = 3)", "t[1] t[2]", "for i = 1, 3 print(i) end", "x = 3 @time", "a.b.1", "end", "goto 3",
+          "print('A[1,2] != @') = 4", "x = {1, 2", "f(x)) = 3"}) {
+        CAPTURE(entry);
+        CHECK(session(entry).find("hint") == std::string::npos);
+    }
+    // An error of a line says nothing of another one.
+    CHECK(session("x = 'A[1,2]' -- A .* B\ny = = 1").find("hint") == std::string::npos);
+    CHECK(syntax_hint("", "script.lua:2: unexpected symbol near '@'") == "");
+    CHECK(syntax_hint("x", "") == "");
+}
+
+TEST_CASE("a script is told that macros are for the prompt", "[lua][evaluate][hints]") {
+    const std::string near = "script.lua:1: unexpected symbol near '@'";
+    const std::string told = "hint: @time, @btime, @show, ?name and ;command are for the prompt and for -e";
+    CHECK(syntax_hint("t = @btime f()", near) == told);
+    CHECK(syntax_hint("@time f()", near) == told);
+}
+
+TEST_CASE("a script gets the same help", "[lua][evaluate][hints]") {
+    const causeway::testing::TemporaryFolder folder;
+    causeway::testing::write_bytes(folder / "script.lua", "local A = ones(2, 2)\n\nprint(A[1, 2])\n");
+    const auto output = causeway::testing::run_in(folder, {"script.lua"});
+    CHECK(output.status == 1);
+    CHECK(output.err ==
+          "error: script.lua:3: ']' expected near ','\n"
+          "hint: a tensor is read as A(1, 2) or A({1, 3}, \":\") and set by A:set(x, 1, 2)\n");
+}
