@@ -61,11 +61,14 @@ local function read_constants(dump, at)
   return constants, at
 end
 
--- Notes in `uses` what the instructions do with the variables around the function: uses[i] (from 1 on) = {whole = true,
--- fields = {name = true}, assigned = true, assigned_fields = {name = true}}.
+-- What a function does with a variable around it: reads it as a whole or by fields, assigns to it or to fields. Where
+-- it reads the table of all globals as a whole, which is never looked at, any text of its code may be the name of one.
+local function new_use() return { whole = false, fields = {}, texts = {}, assigned = false, assigned_fields = {} } end
+
+-- Notes in `uses` what the instructions do with the variables around the function, which count from 1 on.
 local function note_uses(instructions, constants, uses)
   local function use(i)
-    uses[i + 1] = uses[i + 1] or { fields = {}, assigned_fields = {} }
+    uses[i + 1] = uses[i + 1] or new_use()
     return uses[i + 1]
   end
   for at = 1, #instructions, 4 do
@@ -73,6 +76,7 @@ local function note_uses(instructions, constants, uses)
     local operation, a, b, c = word & 0x7f, word >> 7 & 0xff, word >> 16 & 0xff, word >> 24
     if operation == get_variable then
       use(b).whole = true
+      for _, text in pairs(constants) do use(b).texts[text] = true end
     elseif operation == set_variable then
       use(b).assigned = true
     elseif operation == get_field then
@@ -89,11 +93,12 @@ local function join_uses(uses, inner, links)
   for i, use in pairs(inner) do
     local place = links[i]
     if place then
-      local outer = uses[place] or { fields = {}, assigned_fields = {} }
+      local outer = uses[place] or new_use()
       uses[place] = outer
       outer.whole, outer.assigned = outer.whole or use.whole, outer.assigned or use.assigned
-      for name in pairs(use.fields) do outer.fields[name] = true end
-      for name in pairs(use.assigned_fields) do outer.assigned_fields[name] = true end
+      for _, kind in ipairs({ "fields", "texts", "assigned_fields" }) do
+        for name in pairs(use[kind]) do outer[kind][name] = true end
+      end
     end
   end
 end
@@ -135,7 +140,7 @@ local function read_function(dump, at, is_inner)
 end
 
 -- The code of f and the uses of its variables. In a Lua with another form of compiled code, all of it, and every
--- variable whole.
+-- variable whole, but no global.
 local function compiled(f)
   local dump = string.dump(f, true)
   if dump:sub(1, #header) == header then
@@ -143,7 +148,10 @@ local function compiled(f)
     return top.code, top.uses
   end
   local uses = {}
-  for i = 1, debug.getinfo(f, "u").nups do uses[i] = { whole = true, fields = {}, assigned_fields = {} } end
+  for i = 1, debug.getinfo(f, "u").nups do
+    uses[i] = new_use()
+    uses[i].whole = true
+  end
   return dump, uses
 end
 
@@ -190,7 +198,7 @@ Walk.__index = Walk
 
 local plain = { number = true, string = true, boolean = true, ["nil"] = true }
 
-local function is_environment(name, value) return name == "_ENV" or value == _G end
+local function is_environment(name, value) return name == "_ENV" or rawequal(value, _G) end
 
 -- Adds the text of a value. `self.parts` are its pieces, `self.seen` the tables and functions met before.
 function Walk:add(value, depth)
@@ -276,8 +284,10 @@ function Walk:visit_variable(name, value, use, id, visit)
   if assigned.whole then return end
   local by_field = id == "_ENV" or not use.whole and type(value) == "table" and not debug.getmetatable(value)
   if not by_field then return visit(name, value) end
-  local fields = {}
-  for field in pairs(use.fields) do
+  local fields, named = {}, {}
+  for field in pairs(use.fields) do named[field] = true end
+  for text in pairs(use.texts) do named[text] = type(value) == "table" and rawget(value, text) ~= nil or named[text] end
+  for field in pairs(named) do
     if not assigned.fields[field] then fields[#fields + 1] = field end
   end
   table.sort(fields)

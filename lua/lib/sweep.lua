@@ -114,6 +114,13 @@ local function add_run_data(origin, data)
   for path, digest in pairs(data) do origin.run_data[path] = digest end
 end
 
+-- Whether a line of the journal has the form of one.
+local function is_entry(entry)
+  if type(entry) ~= "table" then return false end
+  if entry.point ~= nil then return type(entry.point) == "table" and type(entry.values) == "table" end
+  return type(entry.origin or entry.run_data or {}) == "table"
+end
+
 -- Rows and origins of a journal, and the length of its intact part. Lines: {"origin": {...}, "id": n},
 -- {"id": n, "run_data": {path: digest}} or
 -- {"point": {...}, "status": "ok", "values": {...}, "seconds": s, "origin": n}.
@@ -130,7 +137,7 @@ local function read_journal(path)
     number = number + 1
     local line = text:sub(from, to - 1)
     local good, entry = pcall(causeway.json_decode, line)
-    good = good and type(entry) == "table"
+    good = good and is_entry(entry)
     if not good and to < #text then
       raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true", path,
         number))
@@ -140,7 +147,7 @@ local function read_journal(path)
       rows[key_of(entry.point)] = entry
     elseif entry.id and entry.origin then
       origins[entry.id] = entry.origin
-    elseif entry.id and origins[entry.id] and type(entry.run_data) == "table" then
+    elseif entry.id and origins[entry.id] and entry.run_data then
       add_run_data(origins[entry.id], entry.run_data)
     end
     intact, from = to, to + 1

@@ -157,6 +157,15 @@ TEST_CASE("finished rows are on the disk, with their origin", "[lua][sweep]") {
         CHECK(contains(lua("go()"),
                        "one/rows.jsonl, line 1 is not a row; repair the file or start again with fresh = true"));
     }
+    SECTION("so is one that is no row and no origin") {
+        const std::string rows = lua.file("one/rows.jsonl");
+        for (const std::string line : {"{\"id\": 1, \"origin\": 5}", "{\"point\": {\"N\": 1}}", "{\"point\": 1}",
+                                       "{\"id\": 1, \"run_data\": \"a\"}", "7"}) {
+            CAPTURE(line);
+            write_bytes(lua.path("one/rows.jsonl"), rows + line + "\n" + rows);
+            CHECK(contains(lua("go()"), "one/rows.jsonl, line 5 is not a row; repair the file"));
+        }
+    }
     SECTION("two sweeps do not write the same journal") {
         CHECK(contains(lua("journal = causeway._open_journal(dir .. 'one/rows.jsonl') go()"),
                        "rows.jsonl is in use by another process"));
@@ -389,10 +398,25 @@ TEST_CASE("a digest is that of the values, whatever the order in which a table w
           "16");
     CHECK(lua("return of(setmetatable({}, {__index = {a = 1}})) == of(setmetatable({}, {__index = {a = 2}}))") ==
           "false");
+    CHECK(lua("local t = setmetatable({}, {__index = error, __eq = error, __len = error, __pairs = error}) t[t] = t "
+              "return #of(t)") == "16");
     CHECK(lua("return of(print) == of(error), of(io.stdout) == of(io.stderr), of(function() return 1 end) == "
               "of(function() return 2 end)") == "false true false");
     CHECK(lua("return causeway._digest(zeros(2, 3)) == causeway._digest(zeros(3, 2)), causeway._digest({})") ==
           "false nil");
+}
+
+TEST_CASE("a digest sees the globals of a function of many constants, and of functions inside it", "[lua][sweep]") {
+    Shell lua;
+    // Past 256 constants the compiler reads a global through the table of all globals.
+    lua("local parts = {} for i = 1, 300 do parts[i] = \"'c\" .. i .. \"'\" end many = load('return function() local t "
+        "= {' .. table.concat(parts, ',') .. '} return far end')() "
+        "function of(f) return causeway._digest_of_function(f) end");
+    CHECK(lua("far = 1 local one = of(many) far = 2 local two = of(many) return one.far == two.far, "
+              "one['the function'] == two['the function']") == "false true");
+    lua("function nested() return function() return function() near = far return near + other.x end end end");
+    CHECK(lua("other = {x = 1, y = 1} local d, names = of(nested), {} for name in pairs(d) do names[#names + 1] = name "
+              "end table.sort(names) return table.concat(names, ' ')") == "far other the function");
 }
 
 TEST_CASE("results tell the script, the command, the build, the data and the commit", "[lua][sweep]") {
