@@ -181,6 +181,12 @@ int register_method(lua_State* L) {
     return 0;
 }
 
+// _registered_methods() -> list of the tables given to register_method
+int registered_methods(lua_State* L) {
+    lua_getfield(L, LUA_REGISTRYINDEX, registered);
+    return 1;
+}
+
 // method_list(): every method as a table, in the order of the registry, those written in Lua last.
 int method_list(lua_State* L) {
     lua_newtable(L);
@@ -338,6 +344,7 @@ void open_attention(lua_State* L) {
     lua_setfield(L, LUA_REGISTRYINDEX, registered);
     add_functions_by_device(L, {{"causal_linear_attention", guarded<causal_linear_attention_>}});
     add_functions(L, {{"register_method", guarded<register_method>},
+                      {"_registered_methods", guarded<registered_methods>},
                       {"method_list", guarded<method_list>},
                       {"opcount", guarded<opcount>},
                       {"cost", guarded<cost_>},

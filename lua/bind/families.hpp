@@ -36,6 +36,8 @@ void open_numbers(lua_State* L);
 void open_support(lua_State* L);
 // journal.cpp: the journal of a sweep
 void open_journal(lua_State* L);
+// provenance.cpp: what results are made of
+void open_provenance(lua_State* L);
 // system.cpp: folders, files and child programs
 void open_system(lua_State* L);
 // lua/shell/display.cpp: show a value through the display in use

@@ -29,6 +29,7 @@ namespace causeway::lua {
 namespace {
 
 constexpr std::size_t page = 1u << 20;  // bytes of text gathered before they are written
+constexpr const char *loads = "causeway.loads", *saves = "causeway.saves";
 constexpr const char* known_formats = ".npy, .safetensors, .csv or .json";
 
 std::string string_at(lua_State* L, int index) {
@@ -253,8 +254,29 @@ void save_value(lua_State* L, const std::string& path, int value) {
 
 // -- The two functions -------------------------------------------------------------------------------------------
 
+// Counts in a table of the registry, path -> how often: what is loaded and saved, since results tell the data that they
+// were made of.
+void note(lua_State* L, const char* table, const std::string& path) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, table);
+    push_string(L, path);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, -3);
+    lua_pushinteger(L, lua_tointeger(L, -1) + 1);
+    lua_remove(L, -2);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+}
+
+// _loads() -> {path of a file = how often load was asked for it}, the same of save
+int counted_loads(lua_State* L) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, loads);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, saves);
+    return 2;
+}
+
 int load_file(lua_State* L, const std::string& path, const std::string& extension, int arguments) {
     if (arguments > 1 && !lua_isnil(L, 2)) fail("load: a file takes no second argument, got a ", type_name(L, 2));
+    note(L, loads, path);
     if (extension == ".npy") {
         push(L, load_npy(path));
         return 1;
@@ -317,6 +339,7 @@ int save(lua_State* L) {
         fail("save: ", in_quotes(path), " has ", came, ", expected ", known_formats,
              did_you_mean(extension, {".npy", ".safetensors", ".csv", ".json"}));
     }
+    note(L, saves, path);
     if (extension == ".npy") {
         Options(L, 3, "save", {});
         if (lua_istable(L, 2))
@@ -338,7 +361,7 @@ int save(lua_State* L) {
 
 void open_files(lua_State* L) {
     open_json(L);
-    add_functions(L, {{"save", guarded<save>}});
+    add_functions(L, {{"save", guarded<save>}, {"_loads", guarded<counted_loads>}});
     // Globals are found before `causeway` is asked, and Lua has a global `load`: it must itself become ours.
     lua_getglobal(L, "load");
     lua_pushcclosure(L, guarded<load>, 1);

@@ -75,21 +75,39 @@ gets a table of parameters (p.N, ...) and returns a number or a table of numbers
 
   order    names from the slowest to the fastest varying; the rest follow sorted
   save     folder of the results: each finished row is on the disk before the next point starts, so a sweep that was
-           stopped, even by a crash, goes on where it was. At the end NAME.csv and NAME.json, with machine, versions and
-           seed
+           stopped, even by a crash, goes on where it was. At the end NAME.csv and NAME.json, with what made the rows:
+           machine, versions, build, seed, command line, script, its commit and whether it was changed (dirty), digests
+           of the files loaded
   timeout  seconds a point may take
   seed     of the random numbers, set again before every point
   fresh    forget the rows of earlier runs
 
 A point that runs out of memory or time is recorded as OOM or timeout and the sweep goes on; any other error stops it,
 and the finished rows stay. Rows whose point is still in a changed grid are kept; rows of another machine or version
-too, each naming its origin; rows of another seed are refused. When `run` itself has changed, use fresh = true.
+too, each naming its origin. Rows of another seed are refused, and so are those of another run: where its code, a
+variable or function that it refers to, a method written in Lua or a file that it loads has changed, an error names it
+and asks for another name or fresh = true. Comments and the rest of the script may change. What run itself assigns to
+(a cache, a counter) is not looked at, nor are files that it reads otherwise than by load. reproduce runs a folder of
+results again.
 
 Returns the rows, which show themselves as a table, with methods:
   results:table{columns =}   results:column(name, filter)   results:where(filter)
   results:plot(x, y, {by = name, error = name, ...})    filter: {name = value} or a function of the row]],
   example = 'sweep{grid = {N = {64, 128, 256}}, run = function(p) return btime(function() return randn(p.N, p.N):sum() '
     .. 'end, {samples = 3, show = false}).minimum end}',
+}
+manual.reproduce = {
+  call = "reproduce(path)",
+  text = [[Runs the script that made a folder of results of `sweep` once more, with the same arguments, and compares the
+rows. The script is the text that is kept with the rows, not the file as it is now; what it reads is read as it is
+now. It runs in a program of its own, from the present folder, up to the end of that sweep, whose rows go to PATH-again
+(those of earlier runs there are lost), and those of sweeps before it to PATH-again-before. Whatever else the script
+writes until then it writes again.
+
+Returns a row for each column, which show themselves as a table: rows that both runs have, how many are equal, the
+largest relative difference, and the middle ratio of new to old. Times and memory are expected to differ. An error says
+where no script is kept: rows made at the prompt cannot be run again.]],
+  example = 'if io.open("results/tour/rows.jsonl") then print(reproduce("results/tour")) end',
 }
 
 manual.progress = {

@@ -8,12 +8,15 @@
 --
 -- What is kept when something has changed since the rows were written:
 --   the grid            rows whose point is still in the grid; the others stay in the journal and come back with it
---   machine or version  all rows; each names the origin (machine, versions, seed) that made it
---   the seed            nothing: an error asks for `fresh = true` (start again) or another name
--- What `run` does is not looked at: after changing it, use `fresh = true` or another name.
+--   machine or version  all rows; each names the origin (lua/lib/origin.lua) that made it
+--   the seed, `run`, what `run` refers to (lua/lib/digest.lua), a method written in Lua, a file that `run` loaded
+--                       nothing: an error says what changed and asks for `fresh = true` (start again) or another name
+-- What is not looked at: files that `run` reads otherwise than by `load`, and what lua/lib/digest.lua leaves out.
 local causeway = ...
 
 local raise = causeway._raise
+
+local passing = "changes while the sweep runs" -- in place of the digest of such a file
 
 local Results = { __name = "Results" }
 Results.__index = Results
@@ -105,7 +108,21 @@ end
 
 -- ── The journal ──────────────────────────────────────────────────────────────────────────────────────────────────
 
--- Rows and origins of a journal, and the length of its intact part. Lines: {"origin": {...}, "id": n} or
+-- Adds to an origin what `run` has loaded under it.
+local function add_run_data(origin, data)
+  origin.run_data = origin.run_data or {}
+  for path, digest in pairs(data) do origin.run_data[path] = digest end
+end
+
+-- Whether a line of the journal has the form of one.
+local function is_entry(entry)
+  if type(entry) ~= "table" then return false end
+  if entry.point ~= nil then return type(entry.point) == "table" and type(entry.values) == "table" end
+  return type(entry.origin or entry.run_data or {}) == "table"
+end
+
+-- Rows and origins of a journal, and the length of its intact part. Lines: {"origin": {...}, "id": n},
+-- {"id": n, "run_data": {path: digest}} or
 -- {"point": {...}, "status": "ok", "values": {...}, "seconds": s, "origin": n}.
 local function read_journal(path)
   local rows, origins, intact = {}, {}, 0
@@ -120,30 +137,35 @@ local function read_journal(path)
     number = number + 1
     local line = text:sub(from, to - 1)
     local good, entry = pcall(causeway.json_decode, line)
-    good = good and type(entry) == "table"
+    good = good and is_entry(entry)
     if not good and to < #text then
       raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true", path,
         number))
     end
     if not good then break end
-    if entry.point then rows[key_of(entry.point)] = entry elseif entry.id then origins[entry.id] = entry.origin end
+    if entry.point then
+      rows[key_of(entry.point)] = entry
+    elseif entry.id and entry.origin then
+      origins[entry.id] = entry.origin
+    elseif entry.id and origins[entry.id] and entry.run_data then
+      add_run_data(origins[entry.id], entry.run_data)
+    end
     intact, from = to, to + 1
   end
   return rows, origins, intact
 end
 
-local function origin_now(seed)
-  local origin = causeway._machine()
-  origin.seed = seed
-  return origin
-end
+-- Fields of an origin that are known only once it is in use.
+local later = { date = true, run_data = true }
 
 -- The number of the origin among those of the journal; a new one is written to it.
 local function origin_id(journal, origins, origin)
   local text = causeway.json_encode(origin)
   for id, known in ipairs(origins) do
     local same = {}
-    for key, value in pairs(known) do same[key] = key ~= "date" and value or nil end
+    for key, value in pairs(known) do
+      if not later[key] then same[key] = value end
+    end
     if causeway.json_encode(same) == text then return id end
   end
   local id = #origins + 1
@@ -152,6 +174,81 @@ local function origin_id(journal, origins, origin)
   origins[id] = dated
   if journal then journal:append(causeway.json_encode({ origin = dated, id = id }) .. "\n") end
   return id
+end
+
+-- ── What made the rows ───────────────────────────────────────────────────────────────────────────────────────────
+
+-- {name = digest} of everything that `run` refers to, and of the methods written in Lua, which it may call by name.
+local function digests_of(run)
+  local digests = causeway._digest_of_function(run)
+  for _, method in ipairs(causeway._registered_methods()) do
+    local parts = {}
+    for name, digest in pairs(causeway._digest_of_function(method.forward)) do parts[#parts + 1] = name .. digest end
+    table.sort(parts)
+    digests["method " .. method.name] = causeway._digest(table.concat(parts, "\n"))
+  end
+  return digests
+end
+
+-- What differs between two tables of digests_of, sorted. A method that is only in one of them differs from nothing.
+local function differences(before, now)
+  local names = {}
+  for name, digest in pairs(before) do
+    if now[name] ~= digest and not (now[name] == nil and name:find("^method ")) then names[#names + 1] = name end
+  end
+  for name in pairs(now) do
+    if before[name] == nil and not name:find("^method ") then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
+-- Why rows of this origin would not come out again; nil where nothing is known to have changed.
+local function reason_against(origin, seed, run)
+  if origin.seed ~= seed then
+    return string.format("rows made with seed %s, not %d; use that seed, another name,", tostring(origin.seed), seed)
+  end
+  if type(origin.run) ~= "table" then
+    return "rows that do not tell which run function made them; use another name,"
+  end
+  local changed = differences(origin.run, run)
+  if #changed > 0 then
+    return string.format("rows of another run function (changed: %s); use another name,", table.concat(changed, ", "))
+  end
+  for path, digest in pairs(origin.run_data or {}) do
+    local now = digest ~= passing and causeway._digest_of_data(path)
+    if now and now ~= digest then
+      return string.format("rows for which run loaded %s, which %s; use another name,", path,
+        now == "gone" and "is gone" or "has changed")
+    end
+  end
+end
+
+-- How often each file has been loaded and saved until now.
+local function files_so_far()
+  local loads, saves = causeway._loads()
+  local copies = { loads = {}, saves = {} }
+  for path, count in pairs(loads) do copies.loads[path] = count end
+  for path, count in pairs(saves) do copies.saves[path] = count end
+  return copies
+end
+
+-- Notes for the origin what a point has loaded since `before`, the files_so_far then. A file that `run` saves itself,
+-- that is gone again or that changes while the sweep runs is noted as that.
+local function note_run_data(journal, id, origin, before)
+  local new = {}
+  local loads, saves = causeway._loads()
+  for path, count in pairs(loads) do
+    local known = origin.run_data and origin.run_data[path]
+    if count ~= before.loads[path] and known ~= passing then
+      local digest = causeway._digest_of_data(path)
+      if digest == "gone" or known and known ~= digest or saves[path] ~= before.saves[path] then digest = passing end
+      if digest ~= known then new[path] = digest end
+    end
+  end
+  if next(new) == nil then return end
+  add_run_data(origin, new)
+  journal:append(causeway.json_encode({ id = id, run_data = new }) .. "\n")
 end
 
 -- ── One point ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -395,7 +492,7 @@ end
 
 -- The rows and origins of an earlier run in the folder, and its journal, which is opened, and with that locked, before
 -- it is read.
-local function open_folder(folder, fresh, seed)
+local function open_folder(folder, fresh, seed, run)
   causeway.mkpath(folder)
   local path = folder .. "/rows.jsonl"
   local journal = causeway._open_journal(path)
@@ -408,27 +505,44 @@ local function open_folder(folder, fresh, seed)
     journal:close()
     error(rows, 0)
   end
-  for _, origin in ipairs(origins) do
-    if origin.seed ~= seed then
+  local used = {}
+  for _, row in pairs(rows) do used[origins[row.origin] or { seed = seed }] = true end
+  for origin in pairs(used) do
+    local reason = reason_against(origin, seed, run)
+    if reason then
       journal:close()
-      raise(string.format("sweep: %s holds rows made with seed %s, not %d; use that seed, another name, or fresh = "
-        .. "true to start again", folder, tostring(origin.seed), seed))
+      raise(string.format("sweep: %s holds %s or fresh = true to start again", folder, reason))
     end
   end
   journal:cut(intact)
   return journal, rows, origins
 end
 
+-- The origin of new rows. What only a later reader needs to know is found out only where there will be one.
+local function origin_now(seed, folder, run)
+  if not folder then
+    local origin = causeway._machine()
+    origin.seed = seed
+    return origin
+  end
+  local origin = causeway._origin(seed)
+  local again = causeway._again
+  origin.run, origin.save = run, again and again.to == folder and again.save or folder
+  return origin
+end
+
 -- Runs the points that have no row yet; each finished row goes to `rows`, and to the journal where there is one.
-local function run_missing(options, points, names, seed, rows, origins, journal)
+-- `origin`() is the origin of those.
+local function run_missing(options, points, names, seed, rows, origins, origin, journal)
   local todo, done = {}, 0
   for _, point in ipairs(points) do
     if rows[key_of(point)] then done = done + 1 else todo[#todo + 1] = point end
   end
-  local origin = #todo > 0 and origin_id(journal, origins, origin_now(seed)) or 0
+  local id = #todo > 0 and origin_id(journal, origins, origin()) or 0
   local progress = causeway.progress(#points, done)
   for _, point in ipairs(todo) do
     progress:show(point_text(point, names))
+    local before = files_so_far()
     local finished, row, failure = pcall(run_point, options.run, point, names, options.timeout, seed)
     if not finished then row, failure = nil, row end
     if not row then
@@ -436,7 +550,8 @@ local function run_missing(options, points, names, seed, rows, origins, journal)
       if journal then journal:close() end
       error(failure, 0)
     end
-    row.origin = origin
+    row.origin = id
+    if journal then note_run_data(journal, id, origins[id], before) end
     rows[key_of(point)] = row
     if journal then journal:append(causeway.json_encode(row) .. "\n") end
     if row.status == "OOM" then collectgarbage() end
@@ -446,22 +561,42 @@ local function run_missing(options, points, names, seed, rows, origins, journal)
   if journal then journal:close() end
 end
 
+-- Set in the program that `reproduce` starts: {save = the folder of the sweep that is to run again, to = where}. That
+-- sweep runs there and ends the program; what comes after it, such as pictures of its rows, would only write over what
+-- there is. Sweeps before it run beside it.
+local function redirected(options)
+  local again = causeway._again
+  if not again or not options.save then return options end
+  local moved = {}
+  for name, value in pairs(options) do moved[name] = value end
+  local folder = options.save:gsub("/+$", "")
+  moved.fresh = true
+  moved.save = folder == again.save and again.to or again.to .. "-before/" .. folder:match("[^/]+$")
+  return moved, folder == again.save
+end
+
 --- Runs every combination of the grid; see the top of this file and lua/help/measure.lua.
 function causeway.sweep(options)
   check_arguments(options)
+  local ends_here
+  options, ends_here = redirected(options)
   local names = names_of(options.grid, options.order)
   local grid = {}
   for _, name in ipairs(names) do grid[name] = checked_values(name, options.grid[name]) end
   local points = points_of(grid, names)
   local seed = math.tointeger(options.seed or 1)
   local folder = options.save and options.save:gsub("/+$", "")
+  local run = folder and digests_of(options.run)
   local journal, rows, origins = nil, {}, {}
-  if folder then journal, rows, origins = open_folder(folder, options.fresh, seed) end
-  run_missing(options, points, names, seed, rows, origins, journal)
+  if folder then journal, rows, origins = open_folder(folder, options.fresh, seed, run) end
+  run_missing(options, points, names, seed, rows, origins, function() return origin_now(seed, folder, run) end, journal)
   local results = results_of(points, names, rows, origins, { folder = folder })
   if folder then write_results(folder, folder:match("[^/]+$"), results, { timeout = options.timeout, seed = seed }) end
+  if ends_here then os.exit(0, true) end
   return results
 end
+
+causeway._read_journal, causeway._key_of_point = read_journal, key_of
 
 causeway._options.sweep = { grid = true, run = true, save = true, order = true, timeout = true, seed = true,
   fresh = true }

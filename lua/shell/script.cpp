@@ -177,6 +177,17 @@ void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_
         lua_rawseti(L, -2, static_cast<lua_Integer>(i) - static_cast<lua_Integer>(script));
     }
     lua_setglobal(L, "arg");
+
+    // The same for the library, whatever the script does to `arg`.
+    push_causeway(L);
+    lua_createtable(L, static_cast<int>(arguments.size()), 1);
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        lua_pushlstring(L, arguments[i].data(), arguments[i].size());
+        lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
+    }
+    if (script != 0) set_field(L, "script", static_cast<Index>(script) + 1);
+    lua_setfield(L, -2, "_command");
+    lua_pop(L, 1);
 }
 
 Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {

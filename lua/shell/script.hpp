@@ -20,7 +20,8 @@ struct Failure {
 // On failure nothing is left of function and arguments. Heeds Ctrl-C.
 Failure call(lua_State* L, int arguments, int results);
 
-// The global `arg`, as Lua's own program has it: arguments[script] at 0, what came before it at -1, -2 ...
+// The global `arg`, as Lua's own program has it: arguments[script] at 0, what came before it at -1, -2 ... The library
+// gets the same as causeway._command: a list, and in its field `script` the position of the script in it.
 void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_t script);
 
 // Runs a file of Lua text ("-": standard input) with `arg` and `...` as the stand-alone Lua sets them: arguments[0]

@@ -107,6 +107,7 @@ int open_all(lua_State* L) {
     open_numbers(L);
     open_support(L);
     open_journal(L);
+    open_provenance(L);
     open_system(L);
     open_display(L);
     open_macros(L);

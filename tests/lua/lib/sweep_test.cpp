@@ -105,13 +105,16 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]"
 TEST_CASE("finished rows are on the disk, with their origin", "[lua][sweep]") {
     Shell lua;
     lua("calls = 0 function go(more) local o = {grid = {N = {1, 2, 3}}, save = dir .. 'one/', run = function(p) calls "
-        "= calls + 1 if p.N == stop_at then error('stop', 0) end return {x = p.N / 4, y = 0/0} end} "
-        "for k, v in pairs(more or {}) do o[k] = v end local r = sweep(o) return r end stop_at = 3");
+        "= calls + 1 if p.N == 3 and io.open(dir .. 'stop') then error('stop', 0) end return {x = p.N / 4, y = 0/0} "
+        "end} "
+        "for k, v in pairs(more or {}) do o[k] = v end local r = sweep(o) return r end io.open(dir .. 'stop', "
+        "'w'):close()");
     CHECK(lua("go()") == "stop (sweep at N = 3)");
     CHECK(count(lua.file("one/rows.jsonl"), "\"point\"") == 2);
     CHECK_FALSE(std::filesystem::exists(lua.path("one/one.csv")));
 
-    CHECK(lua("stop_at = nil calls = 0 local r = go() return calls, #r, r[1].x, r[1].y ~= r[1].y") == "1 3 0.25 true");
+    CHECK(lua("os.remove(dir .. 'stop') calls = 0 local r = go() return calls, #r, r[1].x, r[1].y ~= r[1].y") ==
+          "1 3 0.25 true");
     CHECK(lua.file("one/one.csv") == "N,x,y,status,origin\n1,0.25,NaN,ok,1\n2,0.5,NaN,ok,1\n3,0.75,NaN,ok,1\n");
     CHECK(lua("local j = causeway.json_decode(io.open(dir .. 'one/one.json'):read('a')) return j.origins[1].processor "
               "== machine().processor, j.origins[1].causeway == machine().causeway, j.seed, #j.rows") ==
@@ -153,6 +156,15 @@ TEST_CASE("finished rows are on the disk, with their origin", "[lua][sweep]") {
         write_bytes(lua.path("one/rows.jsonl"), rows);
         CHECK(contains(lua("go()"),
                        "one/rows.jsonl, line 1 is not a row; repair the file or start again with fresh = true"));
+    }
+    SECTION("so is one that is no row and no origin") {
+        const std::string rows = lua.file("one/rows.jsonl");
+        for (const std::string line : {"{\"id\": 1, \"origin\": 5}", "{\"point\": {\"N\": 1}}", "{\"point\": 1}",
+                                       "{\"id\": 1, \"run_data\": \"a\"}", "7"}) {
+            CAPTURE(line);
+            write_bytes(lua.path("one/rows.jsonl"), rows + line + "\n" + rows);
+            CHECK(contains(lua("go()"), "one/rows.jsonl, line 5 is not a row; repair the file"));
+        }
     }
     SECTION("two sweeps do not write the same journal") {
         CHECK(contains(lua("journal = causeway._open_journal(dir .. 'one/rows.jsonl') go()"),
@@ -223,4 +235,223 @@ end}
     CHECK(output.status != 0);
     CHECK(contains(output.err, "interrupted"));
     CHECK(count(read_bytes(folder / "one/rows.jsonl"), "\"point\"") == 2);
+}
+
+namespace {
+
+// A sweep in the file sweep.lua, run in a program of its own; `refused` is the end of its sentence where it is.
+class Script {
+public:
+    explicit Script(std::string text) : text_(std::move(text)) {}
+
+    std::string run(const std::vector<std::string>& arguments = {}) {
+        write_bytes(folder / "sweep.lua", text_);
+        std::vector<std::string> words{"sweep.lua"};
+        words.insert(words.end(), arguments.begin(), arguments.end());
+        const auto output = causeway::testing::run_in(folder, words);
+        if (output.status == 0) return output.out;
+        return output.err.substr(0, output.err.find('\n'));
+    }
+    void replace(const std::string& before, const std::string& after) {
+        REQUIRE(contains(text_, before));
+        text_.replace(text_.find(before), before.size(), after);
+    }
+
+    const TemporaryFolder folder;
+
+private:
+    std::string text_;
+};
+
+// Everything that `run` may refer to: a local, a field of a table beside others, a tensor, functions, a global, a
+// library function under another name, a file, and a cache that it fills itself.
+constexpr const char* whole = R"(
+local points = 0
+local scale, options = 3, {factor = 2, other = 1}
+local weights = {inner = {ones(2)}}
+function helper(x) return x + 1 end
+local function outer(x) return helper(x) * options.factor end
+local cache
+local chosen = math.max
+local self_made = {}
+self_made.self = self_made
+local results = sweep{grid = {N = {1, 2}}, save = "one", run = function(p)
+  -- a comment
+  points = points + 1
+  cache = cache or load("data.csv")
+  local sums = weights.inner[1]:sum() + (self_made.self == self_made and 0 or 1)
+  return scale * p.N + outer(p.N) + sums + cache[1].x + chosen(0, -1)
+end}
+print(points, results[1].value)
+)";
+
+}  // namespace
+
+TEST_CASE("rows of the same run are kept in another process, and where only the text around it changes",
+          "[lua][sweep]") {
+    Script script(whole);
+    write_bytes(script.folder / "data.csv", "x\n5\n");
+    CHECK(script.run() == "2\t14.0\n");
+    CHECK(script.run() == "0\t14.0\n");
+    script.replace("-- a comment", "-- another one,\n  -- of two lines");
+    script.replace("local points = 0", "local before, too = 7, 8\nprint(before + too)\nlocal points = 0");
+    script.replace("other = 1", "other = 2, more = {}");
+    script.replace("scale, options", "size, options");
+    script.replace("scale * p.N", "size * p.N");
+    CHECK(contains(script.run(), "changed: scale, size"));
+    script.replace("size, options", "scale, options");
+    script.replace("size * p.N", "scale * p.N");
+    CHECK(script.run() == "15\n0\t14.0\n");
+    script.replace("{1, 2}}", "{1, 2, 3}}");
+    CHECK(script.run() == "15\n1\t14.0\n");
+}
+
+TEST_CASE("rows of another run are refused by a sentence that names what changed", "[lua][sweep]") {
+    Script script(whole);
+    write_bytes(script.folder / "data.csv", "x\n5\n");
+    CHECK(script.run() == "2\t14.0\n");
+    const auto refused = [&](const std::string& before, const std::string& after) {
+        Script other = Script(whole);
+        other.replace(before, after);
+        std::filesystem::copy(script.folder / "one", other.folder / "one");
+        write_bytes(other.folder / "data.csv", "x\n5\n");
+        return other.run();
+    };
+    const auto sentence = [](const std::string& names) {
+        return "error: sweep.lua:11: sweep: one holds rows of another run function (changed: " + names +
+               "); use another name, or fresh = true to start again";
+    };
+    CHECK(refused("return scale * p.N", "return scale / p.N") == sentence("the function"));
+    CHECK(refused("chosen(0, -1)", "chosen(0, -2)") == sentence("the function"));
+    CHECK(refused("options = 3,", "options = 4,") == sentence("scale"));
+    CHECK(refused("options = 3,", "options = 3.0,") == sentence("scale"));
+    CHECK(refused("ones(2)", "ones(3)") == sentence("weights.inner"));
+    CHECK(refused("ones(2)", "zeros(2)") == sentence("weights.inner"));
+    CHECK(refused("ones(2)", "f64(ones(2))") == sentence("weights.inner"));
+    CHECK(refused("x + 1", "x + 2") == sentence("outer"));
+    CHECK(refused("factor = 2", "factor = 3") == sentence("outer"));
+    CHECK(refused("math.max", "math.min") == sentence("chosen"));
+    CHECK(refused("self_made.self = self_made", "self_made.self = {self_made}") == sentence("self_made"));
+
+    SECTION("data that run loads") {
+        write_bytes(script.folder / "data.csv", "x\n6\n");
+        CHECK(
+            script.run() ==
+            "error: sweep.lua:11: sweep: one holds rows for which run loaded data.csv, which has changed; use another "
+            "name, or fresh = true to start again");
+        std::filesystem::remove(script.folder / "data.csv");
+        CHECK(contains(script.run(), "run loaded data.csv, which is gone; use another name, or fresh"));
+    }
+    SECTION("fresh = true starts again") {
+        script.replace("x + 1", "x + 2");
+        script.replace("save = \"one\"", "save = \"one\", fresh = true");
+        CHECK(script.run() == "2\t16.0\n");
+    }
+    SECTION("a journal that does not tell its run") {
+        std::string rows = read_bytes(script.folder / "one/rows.jsonl");
+        rows.replace(rows.find("\"run\""), 5, "\"ran\"");
+        write_bytes(script.folder / "one/rows.jsonl", rows);
+        CHECK(contains(script.run(), "one holds rows that do not tell which run function made them; use another name"));
+    }
+}
+
+TEST_CASE("a sweep at the prompt sees a changed global, and a changed method written in Lua", "[lua][sweep]") {
+    Shell lua;
+    lua("function go() return sweep{grid = {N = {1}}, save = dir .. 'one', run = function(p) return p.N + level "
+        "end}[1].value end");
+    CHECK(lua("level = 1 return go()") == "2");
+    CHECK(lua("return go()") == "2");
+    CHECK(contains(lua("level = 2 return go()"), "one holds rows of another run function (changed: level); use"));
+    CHECK(lua("level = 1 return go()") == "2");
+
+    const std::string method = "register_method{name = 'own', forward = function(B, C, V) return V * factor end} ";
+    CHECK(lua("factor = 1 " + method + "return go()") == "2");  // it is new, so no row can be of it
+    lua("function by() return sweep{grid = {N = {1}}, save = dir .. 'two', run = function(p) return "
+        "causal_linear_attention(ones(1, 1), ones(1, 1), ones(1, 1), {method = 'own'}):sum() end}[1].value end");
+    CHECK(lua("return by()") == "1.0");
+    CHECK(contains(lua("factor = 2 return by()"), "(changed: method own)"));
+}
+
+TEST_CASE("rows that failed before any was finished do not hold a repaired run back", "[lua][sweep]") {
+    Shell lua;
+    CHECK(contains(lua("sweep{grid = {N = {1}}, save = dir .. 'one', run = function(p) return q.N end}"), "index"));
+    CHECK(lua("return sweep{grid = {N = {1}}, save = dir .. 'one', run = function(p) return p.N end}[1].value") == "1");
+}
+
+TEST_CASE("a file that run itself writes is not data", "[lua][sweep]") {
+    Shell lua;
+    lua("function go(n) return sweep{grid = {N = n}, save = dir .. 'one', run = function(p) save(dir .. 'a.json', "
+        "{p.N}) return load(dir .. 'a.json')[1] end}[#n].value end");
+    CHECK(lua("return go{1, 2}") == "2");
+    CHECK(lua("return go{1, 2, 3}") == "3");
+    CHECK(lua("os.remove(dir .. 'a.json') return go{1, 2, 3}") == "3");
+}
+
+TEST_CASE("a digest is that of the values, whatever the order in which a table was filled", "[lua][sweep]") {
+    Shell lua;
+    lua("function of(t) return causeway._digest_of_function(function() return t end).t end");
+    CHECK(lua("local a, b = {}, {} for i = 1, 50 do a['k' .. i] = i b['k' .. 51 - i] = 51 - i end a.x = nil "
+              "return of(a) == of(b), of(a) == of{k1 = 1}") == "true false");
+    CHECK(lua("return of{1, 2} == of{1, 3}, of{1} == of{1.0}, of{[1] = 'a', [3] = 'b'} == of{'a', nil, 'b'}") ==
+          "false false true");
+    CHECK(lua("local deep, other = {}, {1} for i = 1, 1e4 do deep, other = {deep}, {other} end return #of(deep)") ==
+          "16");
+    CHECK(lua("return of(setmetatable({}, {__index = {a = 1}})) == of(setmetatable({}, {__index = {a = 2}}))") ==
+          "false");
+    CHECK(lua("local t = setmetatable({}, {__index = error, __eq = error, __len = error, __pairs = error}) t[t] = t "
+              "return #of(t)") == "16");
+    CHECK(lua("return of(print) == of(error), of(io.stdout) == of(io.stderr), of(function() return 1 end) == "
+              "of(function() return 2 end)") == "false true false");
+    CHECK(lua("return causeway._digest(zeros(2, 3)) == causeway._digest(zeros(3, 2)), causeway._digest({})") ==
+          "false nil");
+}
+
+TEST_CASE("a digest sees the globals of a function of many constants, and of functions inside it", "[lua][sweep]") {
+    Shell lua;
+    // Past 256 constants the compiler reads a global through the table of all globals.
+    lua("local parts = {} for i = 1, 300 do parts[i] = \"'c\" .. i .. \"'\" end many = load('return function() local t "
+        "= {' .. table.concat(parts, ',') .. '} return far end')() "
+        "function of(f) return causeway._digest_of_function(f) end");
+    CHECK(lua("far = 1 local one = of(many) far = 2 local two = of(many) return one.far == two.far, "
+              "one['the function'] == two['the function']") == "false true");
+    lua("function nested() return function() return function() near = far return near + other.x end end end");
+    CHECK(lua("other = {x = 1, y = 1} local d, names = of(nested), {} for name in pairs(d) do names[#names + 1] = name "
+              "end table.sort(names) return table.concat(names, ' ')") == "far other the function");
+}
+
+TEST_CASE("results tell the script, the command, the build, the data and the commit", "[lua][sweep]") {
+    Script script(R"(
+local table_of = load("before.csv")
+sweep{grid = {N = {1}}, save = "one", run = function(p) return p.N + table_of[1].x + load("during.csv")[1].x end}
+local o = load("one/one.json").origins[1]
+print(o.command[1]:match("[^/]+$"), table.concat(o.command, " ", 2), o.script.path, o.build ~= "", o.commit, o.dirty)
+print(o.script.text == io.open("sweep.lua"):read("a"), #o.data["before.csv"], o.data["during.csv"],
+  #o.run_data["during.csv"], o.run_data["before.csv"])
+)");
+    write_bytes(script.folder / "before.csv", "x\n1\n");
+    write_bytes(script.folder / "during.csv", "x\n1\n");
+    const std::string second = "true\t16\tnil\t16\tnil\n";
+    CHECK(script.run({"--a", "b"}) == "causeway\tsweep.lua --a b\tsweep.lua\ttrue\tnil\tnil\n" + second);
+
+    const std::string git = "cd " + script.folder.path() + " && git -c user.name=a -c user.email=a@b ";
+    if (causeway::testing::run_command(git + "init -q") != 0) return;
+    std::filesystem::remove_all(script.folder / "one");
+    CHECK(script.run() == "causeway\tsweep.lua\tsweep.lua\ttrue\tnil\tnil\n" + second);  // no commit yet
+    REQUIRE(causeway::testing::run_command(git + "add sweep.lua && " + git + "commit -q -m one") == 0);
+    std::filesystem::remove_all(script.folder / "one");
+    CHECK(contains(script.run(), "\tfalse\n" + second));
+
+    // The same commit, command and machine are one origin, whatever the point before a stop has loaded.
+    std::string rows = read_bytes(script.folder / "one/rows.jsonl");
+    rows.erase(rows.rfind("{\"origin\": 1"));
+    write_bytes(script.folder / "one/rows.jsonl", rows);
+    script.run();
+    CHECK(count(read_bytes(script.folder / "one/rows.jsonl"), "\"date\"") == 1);
+    CHECK(count(read_bytes(script.folder / "one/rows.jsonl"), "\"point\"") == 1);
+
+    script.replace("p.N + ", "p.N - ");
+    std::filesystem::remove_all(script.folder / "one");
+    const std::string dirty = script.run();
+    CHECK(contains(dirty, "\ttrue\n" + second));
+    CHECK(dirty.find("\ttrue\n") - dirty.find("true\t") == 5 + 40);
 }
