@@ -10,8 +10,6 @@
 #include <string>
 
 #include "core/base/interrupt.hpp"
-#include "core/measure/machine.hpp"
-#include "lua/bind/gpu.hpp"  // gpu_text
 #include "lua/shell/about.hpp"
 #include "lua/shell/complete.hpp"
 #include "lua/shell/display.hpp"
@@ -30,16 +28,6 @@ const std::string continuation = "        > ";
 // readline counts no columns for what stands between \001 and \002.
 std::string coloured_prompt(bool colour) {
     return colour ? "\001\033[1;32m\002" + prompt_text + "\001\033[0m\002" : prompt_text;
-}
-
-void print_banner(bool colour) {
-    const char* bold = colour ? "\033[1m" : "";
-    const char* plain = colour ? "\033[0m" : "";
-    std::printf("%scauseway %s%s  causal linear attention: exact, fast, measured\n", bold, machine().version.c_str(),
-                plain);
-    std::printf("%s, %s, %s\n", threads_text().c_str(), machine().simd.c_str(), gpu_text().c_str());
-    std::printf("Lua 5.4. Type ? for an overview of the help, ?name for a function, Ctrl-D to leave.\n\n");
-    std::fflush(stdout);
 }
 
 // Entries as pasted from a page that shows the shell: only what stands behind its prompts counts.
@@ -75,7 +63,7 @@ public:
           reader_(open_line_reader([this](const std::string& line) { return complete_entry(line); })) {}
 
     int run() {
-        if (terminal_) print_banner(display(L_).colour());
+        if (terminal_) std::printf("%s\n", banner_text(display(L_).columns(), display(L_).colour()).c_str());
         bool failed = false;
         for (std::string entry; read_entry(entry);) {
             if (entry.find_first_not_of(" \t\r\n") == std::string::npos) continue;
