@@ -4,12 +4,11 @@ local causeway = ...
 local Methods = { __shown = true, __name = "Methods" }
 Methods.__index = Methods
 
---- Prints every method of causal linear attention and returns the list, as method_list() does.
-function causeway.methods()
-  local list = causeway.method_list()
+--- The list as a table to show.
+function Methods:table()
   local function mark(flag) return flag and "✓" or "–" end
   local rows = {}
-  for i, m in ipairs(list) do
+  for i, m in ipairs(self) do
     rows[i] = {
       name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "",
       memory = m.memory or "",
@@ -17,15 +16,25 @@ function causeway.methods()
       gpu = mark(table.concat(m.device, " "):find("gpu")),
     }
   end
-  causeway.display(causeway.text_table(rows, {
+  return causeway.text_table(rows, {
     columns = {
       "name", "short", "source", "time", "memory", { key = "block", align = "right" },
       { key = "decay", title = "γ" }, { key = "normalize", title = "÷" }, { key = "state", title = "U" }, "cpu", "gpu",
     },
     title = "Causal linear attention: O = (B Cᵀ ⊙ M) V",
     note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length on the CPU",
-  }))
-  return setmetatable(list, Methods)
+  })
+end
+
+function Methods:markdown() return self:table():markdown() end
+
+function Methods:latex() return self:table():latex() end
+
+--- Prints every method of causal linear attention and returns the list, as method_list() does.
+function causeway.methods()
+  local list = setmetatable(causeway.method_list(), Methods)
+  causeway.display(list:table())
+  return list
 end
 
 -- What Tab completes.
