@@ -134,7 +134,7 @@ for _, N in ipairs(options.lengths) do
     { key = "rate", unit = "GFLOP/s", format = cells.scaled(1e-9), align = "right" },
     { key = "share", title = "of product rate", unit = "%", format = cells.scaled(100, 3), align = "right" },
     { key = "token", title = "per token", unit = "ns", format = cells.scaled(1e9), align = "right" },
-    { key = "memory", title = "extra memory", format = cells.bytes, align = "right" },
+    { key = "memory", title = "extra memory", unit = "bytes", align = "right" },
   } }))
 end
 

@@ -256,7 +256,7 @@ local function kernels()
     { key = "bandwidth", title = "TB/s", format = function(x) return number(x / 1e12) end, align = "right" },
     { key = "rate", title = "TFLOP/s", format = function(x) return number(x / 1e12) end, align = "right" },
     { key = "error", format = function(x) return string.format("%.1e", x) end, align = "right" },
-    { key = "memory", title = "extra memory", format = function(x) return bytes_text(x) end, align = "right" },
+    { key = "memory", title = "extra memory", unit = "bytes", align = "right" },
   }, note = "FLOP of the recurrence: 4 r d a token, 6 r d with the delta rule; extra memory: output and workspace" }))
   return out
 end

@@ -111,8 +111,8 @@ for _, mask in ipairs({ "causal", "full" }) do
     { key = "time", unit = "ms", format = cells.scaled(1e3), align = "right" },
     { key = "rate", unit = "GFLOP/s", format = cells.scaled(1e-9), align = "right" },
     { key = "share", title = "of product rate", unit = "%", format = cells.scaled(100, 3), align = "right" },
-    { key = "memory", title = "extra memory", format = cells.bytes, align = "right" },
-    { key = "scores", format = cells.bytes, align = "right" },
+    { key = "memory", title = "extra memory", unit = "bytes", align = "right" },
+    { key = "scores", unit = "bytes", align = "right" },
   } }))
 end
 

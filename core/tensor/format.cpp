@@ -133,6 +133,25 @@ void append_matrix(std::string& out, const Tensor& a, Index first, Index rows, I
     }
 }
 
+// Lines for each of `shown` slices when all of them, with a line for the index above each, an empty line between them
+// and two for those left out, take at most `height`.
+Index lines_of_slice(Index shown, Index slices, Index height) {
+    return std::max<Index>(3, (height - (shown - 1) - (shown < slices ? 2 : 0)) / shown - 1);
+}
+
+// How many of the slices of m rows are shown: all, else three, two or one.
+Index slices_that_fit(Index slices, Index m, Index height) {
+    const auto fits = [&](Index shown) {
+        const Index lines = std::min<Index>(m, 4);  // a first row, two more or one and the dots, and a last one
+        return shown * (lines + 2) - 1 + (shown < slices ? 2 : 0) <= height;
+    };
+    if (fits(slices)) return slices;
+    for (const Index shown : {3, 2}) {
+        if (shown < slices && fits(shown)) return shown;
+    }
+    return 1;
+}
+
 }  // namespace
 
 std::string format(double value, DType type) {
@@ -165,18 +184,17 @@ std::string format(const Tensor& a, int columns, int rows) {
                       height);
         return out;
     }
-    // Slices [i, j, :, :] in turn; where they are many, two from the front and one from the end.
+    // Slices [i, j, :, :] in turn; where they are many, two or one from the front and one from the end.
     const Index m = shape.back(1), n = shape.back(), slices = a.size() / (m * n);
-    const bool fit = slices <= height / (std::min<Index>(m, 4) + 2);
-    const Shown slice(slices, fit ? slices : std::min<Index>(slices, 3));
-    const Index each = std::max<Index>(4, height / slice.shown() - 2);
+    const Shown slice(slices, slices_that_fit(slices, m, height));
+    const Index each = lines_of_slice(slice.shown(), slices, height);
     for (Index s = 0; s < slice.shown(); ++s) {
-        if (!slice.all && s == slice.head) out += "\n\n⋮";
         const Index index = slice.index(s);
         out += s == 0 ? "\n[" : "\n\n[";
         if (shape.ndim() == 4) out += std::to_string(index / shape[1] + 1) + ", ";
         out += std::to_string(index % shape.back(2) + 1) + ", :, :] =";
         append_matrix(out, a, index * m * n, m, n, width, each);
+        if (!slice.all && s + 1 == slice.head) out += "\n\n⋮";
     }
     return out;
 }

@@ -11,7 +11,8 @@ namespace causeway {
 // NaN.
 std::string format(double value, DType type);
 
-// The tensor in at most `columns` columns, and about `rows` rows; without a final newline.
+// The tensor in at most `columns` columns; without a final newline. Of a screen of `rows` rows, at least 10, it leaves
+// three for what was typed, an empty one and the next prompt.
 std::string format(const Tensor& a, int columns, int rows);
 
 }  // namespace causeway

@@ -7,7 +7,4 @@ function cells.scaled(factor, digits)
   return function(x) return type(x) == "number" and number_text(x * factor, digits) or x end
 end
 
---- A number of bytes with its unit.
-function cells.bytes(x) return type(x) == "number" and bytes_text(x) or x end
-
 return cells

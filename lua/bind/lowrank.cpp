@@ -104,6 +104,10 @@ int lowrank_error_(lua_State* L) {
         lua_rawseti(L, -2, static_cast<lua_Integer>(h + 1));
     }
     lua_setfield(L, -2, "heads");
+    push_causeway(L);
+    lua_getfield(L, -1, "_lowrank_report");  // of lua/lib/lowrank.lua: it gives the report its methods
+    lua_pushvalue(L, -3);
+    lua_call(L, 1, 1);
     return 1;
 }
 

@@ -37,7 +37,7 @@ manual.methods = {
   call = "methods()",
   text = "Shows every method of causal linear attention: short name, source, complexity in N, memory beyond inputs "
     .. "and output per head (r, d the widths, b, t, Br, Bc block lengths), default block, and what it supports. "
-    .. "Returns the list.",
+    .. "Returns the list; its methods :table(), :markdown() and :latex() give the table.",
   example = "methods()",
 }
 
@@ -57,14 +57,16 @@ V. Further fields: short, source, time, memory (shown by methods()), decay = fal
 not support them. Registering a name again replaces the method. B, C and V are the caller's own tensors: leave them as
 they are.]],
   example = [[
-register_method{name = "by-hand", decay = false, normalize = false, forward = function(B, C, V, options)
-  local n = size(B, 3)
-  local mask = zeros(n, n)
-  for i = 1, n do mask:set(1, i, {1, i}) end
-  return times(B * C:t(), mask) * V
-end}
+register_method{name = "by-hand", decay = false, normalize = false,
+  forward = function(B, C, V, options)
+    local n = size(B, 3)
+    local mask = zeros(n, n)
+    for i = 1, n do mask:set(1, i, {1, i}) end
+    return times(B * C:t(), mask) * V
+  end}
 x = randn(1, 2, 8, 4)
-maximum(abs(causal_linear_attention(x, x, x, {method = "by-hand"}) - causal_linear_attention(x, x, x)))]],
+o = causal_linear_attention(x, x, x, {method = "by-hand"})
+maximum(abs(o - causal_linear_attention(x, x, x)))]],
 }
 
 manual.opcount = {
@@ -73,8 +75,11 @@ manual.opcount = {
 the definition of its method or mode on a number type that counts, and returns {multiplies, adds, exponentials,
 divisions} really executed. Name the method of causal_linear_attention: "auto" has no definition. Where f calls none
 of them, that is an error: nothing else is counted.]],
-  example = 'x = randn(1, 1, 64, 4)\nopcount(function() causal_linear_attention(x, x, x, {method = "recursion", '
-    .. 'block = 8}) end)',
+  example = [[
+x = randn(1, 1, 64, 4)
+opcount(function()
+  causal_linear_attention(x, x, x, {method = "recursion", block = 8})
+end)]],
 }
 
 manual.cost = {

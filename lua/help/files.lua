@@ -29,7 +29,10 @@ Writes a file; its extension says what the value has to be:
                 which columns and in which order (otherwise all, sorted)
   .json         tables, strings, numbers, booleans and Tensors
 The file appears complete or not at all: when writing fails the old one stays.]],
-  example = [[local path = os.tmpname() .. ".json"; save(path, {{N = 128, time = 3.7e-7}}); print(load(path)[1].time)]],
+  example = [[
+local path = os.tmpname() .. ".json"
+save(path, {{N = 128, time = 3.7e-7}})
+print(load(path)[1].time)]],
 }
 
 manual.mkpath = {

@@ -19,7 +19,8 @@ it forgets nothing, chunks of Float32 lose some digits (1e-4 after 2000 tokens o
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
 linear_attention(q, k / sqrt(sum(pow(k, 2), 4)), v,
-  {update = "gated_delta", log_decay = -rand(1, 2, 100), beta = rand(1, 2, 100)})]],
+  {update = "gated_delta", log_decay = -rand(1, 2, 100),
+   beta = rand(1, 2, 100)})]],
 }
 
 manual.linear_attention_step = {
@@ -31,5 +32,6 @@ it is. log_decay and beta are as for linear_attention, with N = 1.]],
 works too: linear_attention_step{q = q, k = k, v = v, state = S}. Source: gates; Yang et al. 2024.]],
   example = [[
 q, k, v = randn(2, 1, 8), randn(2, 1, 8), randn(2, 1, 4)
-linear_attention_step(q, k, v, zeros(2, 8, 4), {update = "gated", log_decay = fill(-0.1, 2, 1)})]],
+linear_attention_step(q, k, v, zeros(2, 8, 4),
+  {update = "gated", log_decay = fill(-0.1, 2, 1)})]],
 }

@@ -12,7 +12,10 @@ is computed again: O(N) time, the memory of a state per chunk. Source: tpu, Algo
   example = [[
 q = f64(randn(1, 2, 100, 8)); G = f64(randn(1, 2, 100, 8))
 grads = causal_linear_attention_grad(q, q, q, G, {decay = 0.9})
-f = function(g) return sum(times(causal_linear_attention(q, q, q, {decay = g, method = "row-based"}), G)) end
+f = function(g)
+  local options = {decay = g, method = "row-based"}
+  return sum(times(causal_linear_attention(q, q, q, options), G))
+end
 (f(0.9 + 1e-6) - f(0.9 - 1e-6)) / 2e-6 - grads.ddecay]],
 }
 
@@ -23,7 +26,9 @@ exactly: returns a table with dq, dk, dv, dstate (with respect to the state befo
 update has them, dlog_decay (with respect to g, not exp(g)) and dbeta.]],
   notes = [[One table works too: linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
   example = [[
-q, k, v, G = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+q, k = randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+v, G = randn(1, 2, 100, 8), randn(1, 2, 100, 8)
 linear_attention_grad(q, k / 3, v, G,
-  {update = "gated_delta", log_decay = -rand(1, 2, 100), beta = rand(1, 2, 100)}).dbeta]],
+  {update = "gated_delta", log_decay = -rand(1, 2, 100),
+   beta = rand(1, 2, 100)}).dbeta]],
 }

@@ -19,7 +19,8 @@ lowrank_error(q, k, B, C, {v = v}).output.relative_masked]],
 manual.lowrank_methods = {
   call = "lowrank_methods()",
   text = "Shows every factorisation that lowrank has: formula, source, time of one head, what the rank option means "
-    .. "and its default, whether a row may depend on later tokens, whether it is random. Returns the list.",
+    .. "and its default, whether a row may depend on later tokens, whether it is random. Returns the list; "
+    .. "its methods :table(), :markdown() and :latex() give the table.",
   example = "lowrank_methods()",
 }
 
@@ -43,7 +44,9 @@ manual.lowrank_error = {
              over that of A. A row sum of 0 leaves no output: errors and bounds are then infinite
   residual   the relative residual with which an operator norm stopped
   heads      the same for each head; above them the heads are the blocks of one block-diagonal matrix]],
-  notes = [[Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: fleet
+  notes = [[e:table(), for e the result, has a row for each norm; e:markdown() and e:latex() are that table as a text.
+
+Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: fleet
 Theorem 4.1, with the constants of claims A1, A2, A9, A10.]],
   example = [[
 q, k = randn(200, 16), randn(200, 16)

@@ -90,11 +90,21 @@ and asks for another name or fresh = true. Comments and the rest of the script m
 (a cache, a counter) is not looked at, nor are files that it reads otherwise than by load. reproduce runs a folder of
 results again.
 
-Returns the rows, which show themselves as a table, with methods:
-  results:table{columns =}   results:column(name, filter)   results:where(filter)
-  results:plot(x, y, {by = name, error = name, ...})    filter: {name = value} or a function of the row]],
-  example = 'sweep{grid = {N = {64, 128, 256}}, run = function(p) return btime(function() return randn(p.N, p.N):sum() '
-    .. 'end, {samples = 3, show = false}).minimum end}',
+Returns the rows, which show themselves as a table, seconds and bytes of what btime returns with one unit a column.
+Their methods, where a filter is {name = value} or a function of the row:
+
+  results:table{columns =}      the table, with the options of text_table
+  results:markdown{...}         that table as Markdown, results:latex{...} as LaTeX
+  results:column(name, filter)  the values of a column
+  results:where(filter)         the rows
+  results:plot(x, y, {by = name, error = name, ...})]],
+  example = [[
+results = sweep{grid = {N = {64, 128, 256}}, run = function(p)
+  local function total() return randn(p.N, p.N):sum() end
+  return btime(total, {samples = 3, show = false})
+end}
+print(results:markdown())
+results]],
 }
 manual.reproduce = {
   call = "reproduce(path)",
@@ -130,10 +140,11 @@ returns O for inputs in Float64, options being decay and normalize as given; ref
 
 Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout
 where that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status, and
-where it is wrong place, its first wrong entry; with
-result:plot() and result.origin, the machine, the versions and the seed.]],
-  example = 'benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16, repeats = 3, methods = '
-    .. '{"vanilla"}})',
+where it is wrong place, its first wrong entry; with result:plot(), the table's result:markdown() and result:latex(),
+and result.origin, the machine, the versions and the seed.]],
+  example = [[
+benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16,
+                           repeats = 3, methods = {"vanilla"}})]],
 }
 
 manual.causal_oracle = {
@@ -149,12 +160,25 @@ manual.relative_error = {
 }
 
 manual.text_table = {
-  call = "text_table(rows, {columns =, title =, note =, most =})",
-  text = [[A table of results from a list of tables. `columns` lists keys, or {key =, title =, unit =, format =, align
-=} with a format such as "%.2f" or a function(value, row). It shows itself aligned, in a page as HTML; t:text(),
-t:html(), t:csv(); t:save("x.csv"), .html or .txt writes a file.]],
-  example = 'text_table({{method = "fleet", time = 1.5}, {method = "vanilla", time = "OOM"}}, {columns = {"method", '
-    .. '{key = "time", unit = "ms"}}})',
+  call = "text_table(rows, {columns =, title =, note =, most =, leading = 1})",
+  text = [[A table of results from a list of tables. It shows itself aligned, in a page as HTML.
+
+  columns  a list of keys, or of tables with key and, where wanted, title, unit, digits, format, align
+  title    a line above
+  note     a line below
+  most     rows shown; the middle ones are left out past it
+  leading  columns repeated where a table that is too wide for the terminal goes on below itself
+
+All numbers of a column have as many decimals as give the middle one of them `digits` significant digits. With unit =
+"seconds" or "bytes" they also share the unit that fits it, which the header names (ms, MiB); any other unit only stands
+in the header. A format such as "%.2f", or a function(value, row), writes each cell by itself.
+
+The methods t:text(), t:html(), t:markdown() (as GitHub reads it), t:latex() (with the package booktabs) and t:csv()
+return texts; t:save("x.csv"), .html, .md, .tex or .txt writes a file.]],
+  example = [[
+rows = {{method = "fleet", time = 1.5e-3}, {method = "row", time = "OOM"}}
+columns = {"method", {key = "time", unit = "seconds"}}
+print(text_table(rows, {columns = columns}):latex())]],
 }
 
 manual.show_table = {
@@ -167,7 +191,7 @@ manual.report = {
   call = 'report{title =, save = "x.html", part, ...}',
   text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and
 any value that shows itself. Returns the page; `save` writes it.]],
-  example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}; print(#page > 0)',
+  example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}\nprint(#page > 0)',
 }
 
 manual.number_text = {

@@ -22,9 +22,12 @@ another place gives each its own. In a terminal the panels stand below one anoth
 
 A point that is NaN or infinite, or not positive on a log axis, is left out. Shown as text in a terminal and as SVG in a
 notebook; p:save("x.svg"), .png or .pdf writes a file.]],
-  example = 'plot{ {x = {128, 512, 2048}, y = {1, 4, 17}, label = "fleet"}, {x = {128, 512, 2048}, y = {1, 15, 240}, '
-    .. 'label = "vanilla"}, xscale = "log", yscale = "log", title = "Milliseconds over N" }\n'
-    .. 'plot{panels = {{{1, 2, 4}, title = "Powers"}, {{1, 4, 9}, title = "Squares"}}, xlabel = "n"}',
+  example = [[
+plot{ {x = {128, 512, 2048}, y = {1, 4, 17}, label = "fleet"},
+      {x = {128, 512, 2048}, y = {1, 15, 240}, label = "vanilla"},
+      xscale = "log", yscale = "log", title = "Milliseconds over N" }
+plot{panels = {{{1, 2, 4}, title = "Powers"},
+               {{1, 4, 9}, title = "Squares"}}, xlabel = "n"}]],
 }
 
 manual.heatmap = {

@@ -20,7 +20,8 @@ manual.softmax_attention_grad = {
 with dq, dk and dv. The weights are computed again in tiles: O(N²) time, O(N) memory.]],
   notes = [[One table works too: softmax_attention_grad{q = q, k = k, v = v, dO = G}.]],
   example = [[
-q, k, v, G = randn(1, 2, 50, 8), randn(1, 2, 50, 8), randn(1, 2, 50, 8), randn(1, 2, 50, 8)
+q, k = randn(1, 2, 50, 8), randn(1, 2, 50, 8)
+v, G = randn(1, 2, 50, 8), randn(1, 2, 50, 8)
 softmax_attention_grad(q, k, v, G).dv]],
 }
 

@@ -113,9 +113,11 @@ end
 local Benchmark = { __name = "Benchmark" }
 Benchmark.__index = Benchmark
 
-local function cell_of(row)
+-- Milliseconds; `decimals` are those of all rows of this length.
+local function cell_of(row, decimals)
   if row.status == "ok" then
-    return string.format("%s ± %s", causeway.number_text(row.mean * 1e3, 3), causeway.number_text(row.std * 1e3, 2))
+    local pattern = "%." .. decimals .. "f"
+    return string.format(pattern .. "±" .. pattern, row.mean * 1e3, row.std * 1e3)
   end
   if row.status == "wrong" then return "wrong: " .. causeway.number_text(row.error, 2) end
   return row.status
@@ -147,7 +149,15 @@ function Benchmark:table()
     if row.status == "ok" and not (fastest[row.N] and fastest[row.N].mean <= row.mean) then fastest[row.N] = row end
     if row.error and row.status == "ok" and not (worst and worst >= row.error) then worst = row.error end
   end
-  for _, N in ipairs(self.lengths) do columns[#columns + 1] = { key = N, title = "N = " .. N, align = "right" } end
+  local decimals = {}
+  for i, N in ipairs(self.lengths) do
+    columns[i + 1] = { key = N, title = "N = " .. N, align = "right" }
+    local times = {}
+    for _, row in ipairs(self) do
+      if row.status == "ok" and row.N == N then times[#times + 1] = row.mean * 1e3 end
+    end
+    decimals[N] = causeway._decimals(times, 3, 4)
+  end
   local any
   for _, row in ipairs(self) do
     local line = by_method[row.method]
@@ -157,7 +167,7 @@ function Benchmark:table()
     end
     local first = fastest[row.N] == row
     any = any or first
-    line[row.N] = cell_of(row) .. (first and " *" or "  ")
+    line[row.N] = cell_of(row, decimals[row.N]) .. (first and "*" or " ")
     if row.message then self.messages[row.method] = row.message end
   end
   local notes = {}
@@ -173,6 +183,10 @@ function Benchmark:table()
   return causeway.text_table(lines, { columns = columns, title = self.title,
     note = #note > 0 and table.concat(note, "\n") or nil })
 end
+
+function Benchmark:markdown() return self:table():markdown() end
+
+function Benchmark:latex() return self:table():latex() end
 
 --- Time over length, one curve a method.
 function Benchmark:plot(options)

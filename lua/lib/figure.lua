@@ -93,11 +93,18 @@ local function without_blank_ends(text)
   return shown:find("\27", 1, true) and shown .. "\27[0m" or shown
 end
 
+--- The text of a label, indented, in lines no wider than the terminal.
+function causeway._label_text(label, indent)
+  local blanks = (" "):rep(indent)
+  local text = tostring(label):gsub("[\0-\31\127]", " ")
+  return blanks .. table.concat(causeway._lines(text, causeway.terminal_size() - indent), "\n" .. blanks)
+end
+
 --- The picture as lines of text, as wide as the terminal.
 function Figure:text()
   local text = without_blank_ends(self.draw_text and self:draw_text() or draw(self, "text"))
   -- gnuplot has no place for the text of the vertical axis here.
-  return self.ylabel and " " .. tostring(self.ylabel):gsub("[\0-\31\127]", " ") .. "\n" .. text or text
+  return self.ylabel and causeway._label_text(self.ylabel, 1) .. "\n" .. text or text
 end
 
 --- The picture as an SVG document.

@@ -51,7 +51,7 @@ local function draw_text(A, options, log)
     return string.rep(shades[1 + math.floor(share * (#shades - 1) + 0.5)], 2)
   end
   local lines = {}
-  if options.title then lines[1] = "  " .. tostring(options.title) end
+  if options.title then lines[1] = causeway._label_text(options.title, 2) end
   lines[#lines + 1] = "  ┌" .. string.rep("─", 2 * width) .. "┐"
   for i = 1, height do
     local parts = {}

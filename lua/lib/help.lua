@@ -9,32 +9,36 @@ local function names(entries)
   return list
 end
 
--- Text broken at spaces to lines of at most `room` characters.
+-- Text broken at blanks to lines of at most `room` characters.
 local function wrapped(text, room, indent)
-  local lines, line = {}, ""
-  for word in text:gmatch("%S+") do
-    if line ~= "" and utf8.len(line) + utf8.len(word) + 1 > room then
-      lines[#lines + 1], line = line, word
-    else
-      line = line == "" and word or line .. " " .. word
-    end
-  end
-  lines[#lines + 1] = line
-  return indent .. table.concat(lines, "\n" .. indent)
+  return indent .. table.concat(causeway._lines((text:gsub("%s+", " ")), room), "\n" .. indent)
 end
 
--- A paragraph is wrapped; lines that begin with a space stay as they are.
+-- A line that is laid out: where it is too long, it goes on below the text that follows its first word.
+local function hanging(line, room)
+  if causeway._text_width(line) <= room then return line end
+  local start = line:match("^%s+%S+%s%s+") or line:match("^%s*")
+  local indent = (" "):rep(math.min(causeway._text_width(start), room // 2))
+  local lines = causeway._lines(line:sub(#start + 1), room - #indent)
+  return start .. table.concat(lines, "\n" .. indent)
+end
+
+-- A paragraph is wrapped; a line that begins with a blank is one of its own, with what is indented below it.
 local function body(text, room, indent)
-  local out, paragraph = {}, {}
+  local out, paragraph, item = {}, {}, nil
   local function flush()
     if #paragraph > 0 then out[#out + 1] = wrapped(table.concat(paragraph, " "), room, indent) end
-    paragraph = {}
+    if item then out[#out + 1] = indent .. hanging(item, room):gsub("\n", "\n" .. indent) end
+    paragraph, item = {}, nil
   end
   for line in (text .. "\n"):gmatch("(.-)\n") do
-    if line:find("^%s") or line == "" then
+    if item and line:find("^     ") then
+      item = item .. " " .. line:match("^%s*(.*)")
+    elseif line:find("^%s") or line == "" then
       flush()
-      out[#out + 1] = line == "" and "" or indent .. line
+      if line == "" then out[#out + 1] = "" else item = line end
     else
+      if item then flush() end
       paragraph[#paragraph + 1] = line
     end
   end
@@ -95,8 +99,20 @@ function causeway.choices(name, option)
   return table.move(words, 1, #words, 1, {})
 end
 
+-- The ways to call it, which two blanks separate, each in lines that go on deeper; `name = value` stays together.
+local function call_text(call)
+  local out = {}
+  for way in (call .. "  "):gmatch("(.-)  +") do
+    local words = way:gsub(" ?= ?", function(sign) return (sign:gsub(" ", "\1")) end)
+    for i, line in ipairs(causeway._lines(words, room() - 4)) do
+      out[#out + 1] = (i == 1 and "  " or "      ") .. bold((line:gsub("\1", " ")))
+    end
+  end
+  return table.concat(out, "\n")
+end
+
 local function page(name, entry)
-  local parts = { "  " .. bold(entry.call), "", body(entry.text, room(), "  ") }
+  local parts = { call_text(entry.call), "", body(entry.text, room(), "  ") }
   local list = options(name)
   if list then
     parts[#parts + 1] = "\n  options"
@@ -117,9 +133,9 @@ local function overview()
     topics[entry.topic][name] = true
   end
   local parts = {
-    "  ?name shows help with an example, ??word searches the help, Tab completes.",
-    "  The value of an expression is shown; a `;` at the end hides it; `ans` is the last one.",
-    "  ;cmd runs a shell command. @time EXPR, @btime EXPR and @show EXPR measure and show.",
+    wrapped("?name shows help with an example, ??word searches the help, Tab completes. The value of an expression is "
+      .. "shown; a `;` at the end hides it; `ans` is the last one. ;cmd runs a shell command. @time EXPR, @btime EXPR "
+      .. "and @show EXPR measure and show.", room(), "  "),
     "",
   }
   for _, topic in ipairs(names(topics)) do
@@ -138,10 +154,12 @@ local function of_lua(name)
   if value == nil then return nil end
   local info = type(value) == "function" and debug.getinfo(value, "S")
   if info and info.what == "C" then
-    return "  " .. bold(name) .. "\n\n  A function of Lua: https://www.lua.org/manual/5.4/manual.html#pdf-" .. name
+    return "  " .. bold(name) .. "\n\n" .. body("A function of Lua: https://www.lua.org/manual/5.4/manual.html#pdf-"
+      .. name, room(), "  ")
   end
   if type(value) == "table" and package.loaded[name] == value and name ~= "_G" then
-    return "  " .. bold(name) .. "\n\n  A library of Lua with " .. table.concat(names(value), ", ")
+    return "  " .. bold(name) .. "\n\n" .. body("A library of Lua with " .. table.concat(names(value), ", "), room(),
+      "  ")
   end
   return "  " .. bold(name) .. "\n\n  A variable of yours: " .. causeway._literal(value):gsub("\n", "\n  ")
 end
@@ -198,8 +216,8 @@ local function unknown(name)
   local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
     or "")
   local list = found(name)
-  if #list > 0 then return text .. "; it is mentioned in\n" .. listing(list) end
-  return text
+  text = body(text .. (#list > 0 and "; it is mentioned in" or ""), room(), "")
+  return #list > 0 and text .. "\n" .. listing(list) or text
 end
 
 --- What `?name` shows. Names may be quoted: ?"lightning-attention-2".

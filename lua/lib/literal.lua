@@ -16,10 +16,7 @@ local function is_name(key)
   return type(key) == "string" and key:find("^[%a_][%w_]*$") and not keywords[key]
 end
 
--- Characters, not bytes: UTF-8 counts as it is seen.
-local function width(text)
-  return utf8.len(text) or #text
-end
+local function width(text) return causeway._text_width(text) end
 
 local escapes = { ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\", ['"'] = '\\"' }
 
@@ -58,14 +55,14 @@ end
 local show
 
 -- A value inside a table, on one line: something that speaks for itself gives the first line of what it says.
-local function show_inner(value, depth, seen)
+local function show_inner(value, depth, seen, taken)
   local meta = debug.getmetatable(value)
   if type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__tostring") then
     local text = tostring(value)
     local first = text:match("^[^\n]*")
     return first == text and text or (first:gsub(":$", ""))
   end
-  return show(value, depth, seen)
+  return show(value, depth, seen, taken)
 end
 
 -- The entries of a table as texts, in order; long lists keep their ends.
@@ -93,12 +90,13 @@ local function entries(t, depth, seen)
       break
     end
     local name = is_name(key) and key or "[" .. show_inner(key, most_depth, seen) .. "]"
-    items[#items + 1] = name .. " = " .. show_inner(rawget(t, key), depth, seen)
+    items[#items + 1] = name .. " = " .. show_inner(rawget(t, key), depth, seen, width(name) + 3)
   end
   return items
 end
 
-local function show_table(t, depth, seen)
+-- `taken`: columns of its first line that its name takes.
+local function show_table(t, depth, seen, taken)
   if next(t) == nil then return "{}" end
   if seen[t] then return "{…: itself}" end
   if depth >= most_depth then return "{…}" end
@@ -106,7 +104,7 @@ local function show_table(t, depth, seen)
   local items = entries(t, depth + 1, seen)
   seen[t] = nil
   local line = "{" .. table.concat(items, ", ") .. "}"
-  local room = causeway.terminal_size() - 2 * depth - 2
+  local room = causeway.terminal_size() - 2 * depth - 2 - taken
   if width(line) <= room and not line:find("\n") then return line end
   local indent = ("  "):rep(depth + 1)
   local lines, current = {}, nil
@@ -124,7 +122,7 @@ local function show_table(t, depth, seen)
   return "{\n" .. indent .. table.concat(lines, "\n" .. indent) .. "\n" .. ("  "):rep(depth) .. "}"
 end
 
-function show(value, depth, seen)
+function show(value, depth, seen, taken)
   local kind = type(value)
   if kind == "string" then return quoted(value) end
   if math.type(value) == "float" then
@@ -132,7 +130,7 @@ function show(value, depth, seen)
     return text:find("^-?%d+$") and text .. ".0" or text
   end
   if kind == "function" then return function_text(value) end
-  if kind == "table" then return show_table(value, depth, seen) end
+  if kind == "table" then return show_table(value, depth, seen, taken or 0) end
   return tostring(value)
 end
 

@@ -2,10 +2,12 @@
 local causeway = ...
 
 local Methods = { __name = "Methods" }
+Methods.__index = Methods
 
-local function as_table(list)
+--- The list as a table to show.
+function Methods:table()
   local rows = {}
-  for i, m in ipairs(list) do
+  for i, m in ipairs(self) do
     rows[i] = {
       name = m.name, source = m.source, formula = m.formula, time = m.time, rank = m.rank,
       default = m.default_rank or "–",
@@ -23,10 +25,14 @@ local function as_table(list)
   })
 end
 
-function Methods.__tostring(list) return as_table(list):text() end
+function Methods:markdown() return self:table():markdown() end
+
+function Methods:latex() return self:table():latex() end
+
+function Methods.__tostring(list) return list:table():text() end
 
 function Methods.__rich(list)
-  local shown = as_table(list)
+  local shown = list:table()
   return { text = shown:text(), html = shown:html() }
 end
 
@@ -36,6 +42,42 @@ function causeway.lowrank_methods()
   causeway._show(list)
   return list
 end
+
+-- What lowrank_error returns: a table as any other, which can also be had as one of rows and columns.
+local Report = { __name = "LowRankError" }
+Report.__index = Report
+
+--- A row for each norm, of all heads and, where there are several, of each of them.
+function Report:table()
+  local rows, several = {}, #self.heads > 1
+  local function add(head, of)
+    for _, name in ipairs({ "frobenius", "operator", "output" }) do
+      local norms = of[name]
+      if norms then
+        rows[#rows + 1] = { head = head, error = name, unmasked = norms.unmasked, masked = norms.masked,
+          relative = norms.relative, relative_masked = norms.relative_masked, ratio = norms.ratio, bound = norms.bound }
+      end
+    end
+  end
+  add("all", self)
+  for i, head in ipairs(several and self.heads or {}) do add(tostring(i), head) end
+  local columns = { "error", "unmasked", "relative" }
+  if several then table.insert(columns, 1, "head") end
+  if self.frobenius.masked then
+    for _, name in ipairs({ "masked", "relative_masked", "ratio", "bound" }) do
+      columns[#columns + 1] = { key = name, title = (name:gsub("_", " ")) }
+    end
+  end
+  return causeway.text_table(rows, { columns = columns, leading = several and 2 or 1,
+    title = "Errors of B Cᵀ beside exp(scale q kᵀ)",
+    note = self.frobenius.masked and "ratio: masked to unmasked; bound: what it cannot exceed" or nil })
+end
+
+function Report:markdown() return self:table():markdown() end
+
+function Report:latex() return self:table():latex() end
+
+function causeway._lowrank_report(report) return setmetatable(report, Report) end
 
 -- Beside what all of them take (core/calls/lowrank.cpp), Tab completes their names and what each takes of its own.
 local names, options = {}, causeway._options.lowrank

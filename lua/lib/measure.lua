@@ -17,12 +17,12 @@ end
 local Machine = { __name = "Machine" }
 
 function Machine.__tostring(m)
-  return table.concat({
+  return table.concat(causeway._lines(table.concat({
     string.format("%s, %d core%s (%d thread%s in use), %s", m.processor, m.cores, m.cores == 1 and "" or "s", m.threads,
       m.threads == 1 and "" or "s", causeway.bytes_text(m.memory)),
     m.system,
     string.format("causeway %s built by %s for %s; Eigen %s, Lua %s", m.causeway, m.compiler, m.simd, m.eigen, m.lua),
-  }, "\n")
+  }, "\n"), (causeway.terminal_size())), "\n")
 end
 
 function Machine.__rich(m) return { text = tostring(m) } end

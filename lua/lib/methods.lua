@@ -2,11 +2,13 @@
 local causeway = ...
 
 local Methods = { __name = "Methods" }
+Methods.__index = Methods
 
-local function as_table(list)
+--- The list as a table to show.
+function Methods:table()
   local function mark(flag) return flag and "✓" or "–" end
   local rows = {}
-  for i, m in ipairs(list) do
+  for i, m in ipairs(self) do
     rows[i] = {
       name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "",
       memory = m.memory or "",
@@ -24,10 +26,14 @@ local function as_table(list)
   })
 end
 
-function Methods.__tostring(list) return as_table(list):text() end
+function Methods:markdown() return self:table():markdown() end
+
+function Methods:latex() return self:table():latex() end
+
+function Methods.__tostring(list) return list:table():text() end
 
 function Methods.__rich(list)
-  local shown = as_table(list)
+  local shown = list:table()
   return { text = shown:text(), html = shown:html() }
 end
 

@@ -193,7 +193,7 @@ end
 
 -- Title first, then a panel below the other.
 local function panels_text(panels, title)
-  local parts = { title ~= nil and " " .. tostring(title):gsub("[\0-\31\127]", " ") or nil }
+  local parts = { title ~= nil and causeway._label_text(title, 1) or nil }
   for _, panel in ipairs(panels) do parts[#parts + 1] = figure_of(panel, panel_size, panel_text_rows):text() end
   return table.concat(parts, "\n\n")
 end

@@ -352,6 +352,21 @@ local function check_column(results, name, argument)
   end
 end
 
+-- The units of what btime returns: a sweep whose columns have all of these names has run it.
+local timing_units = { minimum = "seconds", median = "seconds", mean = "seconds", std = "seconds", memory = "bytes" }
+
+local function give_units(columns)
+  local here = {}
+  for _, name in ipairs(columns) do here[name] = true end
+  for name in pairs(timing_units) do
+    if not here[name] then return end
+  end
+  for i, name in ipairs(columns) do
+    local unit = timing_units[name]
+    if unit then columns[i] = { key = name, unit = unit } end
+  end
+end
+
 --- The rows as a table to show; options as in text_table. A row without results shows its status in their place.
 function Results:table(options)
   local rows, parameters = {}, {}
@@ -377,11 +392,16 @@ function Results:table(options)
     columns = table.move(self.columns, 1, #self.columns, 1, {})
     -- the status stands in the results' columns
     if all_ok or #columns > #self.names + 1 then columns[#columns] = nil end
+    give_units(columns)
   end
-  local given = { columns = columns }
+  local given = { columns = columns, leading = #self.names }
   for key, value in pairs(options) do given[key] = value end
   return causeway.text_table(rows, given)
 end
+
+function Results:markdown(options) return self:table(options):markdown() end
+
+function Results:latex(options) return self:table(options):latex() end
 
 --- The rows, status "ok" or any, that `filter` ({name = value} or a function of the row) lets through.
 function Results:where(filter)

@@ -1,10 +1,14 @@
--- Tables of results: aligned text for a terminal, HTML for a page, CSV for a file.
+-- Tables of results: aligned text for a terminal, HTML for a page, Markdown and LaTeX for a paper, CSV for a file.
 --
 -- rows: a list of tables, a value for each column's key. Options:
---   columns  list of keys, or of {key =, title =, unit =, format = pattern or function(value, row), align =
+--   columns  list of keys, or of {key =, title =, unit =, digits =, format = pattern or function(value, row), align =
 --            "left"|"right"};
 --            default: every key that occurs, sorted
 --   title    a line above;  note: a line below;  most: rows shown, the middle ones left out past it
+--   leading  how many columns are repeated where a table too wide for the terminal goes on below itself; default 1
+--
+-- Numbers of a column without a format have one number of decimals. With unit = "seconds" or "bytes" all of them have
+-- the one unit that fits, which the header names; any other unit only stands there.
 local causeway = ...
 
 local Table = {}
@@ -26,6 +30,78 @@ function causeway.number_text(x, digits)
   return string.format("%." .. math.max(0, digits - 1 - math.floor(math.log(size, 10))) .. "f", x)
 end
 
+-- What one unit of the header is worth, smallest first.
+local scales = {
+  seconds = { { "ns", 1e-9 }, { "µs", 1e-6 }, { "ms", 1e-3 }, { "s", 1 } },
+  bytes = { { "B", 1 }, { "KiB", 2^10 }, { "MiB", 2^20 }, { "GiB", 2^30 }, { "TiB", 2^40 } },
+}
+
+-- The sizes, other than 0, of a column's finite numbers, sorted; and whether one of them is no whole number.
+local function sizes_of(rows, key)
+  local sizes, broken = {}, false
+  for _, row in ipairs(rows) do
+    local x = row[key]
+    if type(x) == "number" and x == x and math.abs(x) ~= math.huge then
+      if x ~= 0 then sizes[#sizes + 1] = math.abs(x) end
+      broken = broken or x ~= math.floor(x)
+    end
+  end
+  table.sort(sizes)
+  return sizes, broken
+end
+
+-- Decimals with which the middle one of the sizes has `digits` significant digits, and the least one two of them where
+-- that takes no more than `most` decimals.
+local function decimals_of(sizes, digits, most)
+  local function behind(x, wanted) return wanted - 1 - math.floor(math.log(x, 10)) end
+  local middle, least = behind(sizes[(#sizes + 1) // 2], digits), behind(sizes[1], math.min(2, digits))
+  return math.max(0, math.min(middle, most), least <= most and least or 0)
+end
+
+--- Decimals for all of these numbers, at most `most`: the middle one of their sizes gets `digits` significant digits.
+function causeway._decimals(numbers, digits, most)
+  local rows = {}
+  for i, x in ipairs(numbers) do rows[i] = { x } end
+  local sizes = sizes_of(rows, 1)
+  return #sizes > 0 and decimals_of(sizes, digits, most) or 0
+end
+
+local most_digits = 8 -- of a number with decimals; a column that needs more has each number written for itself
+
+-- Sets how the numbers of a column without a format are written: factor and pattern, and the unit that the factor
+-- makes. Without a pattern each number is written for itself.
+local function choose_numbers(column, rows, unit)
+  local sizes, broken = sizes_of(rows, column.key)
+  local scale = scales[unit]
+  column.unit, column.factor = unit, 1
+  if #sizes == 0 then
+    if scale then column.unit, column.pattern = scale[1][1], "%.0f" end
+    return
+  end
+  if scale then
+    local middle = sizes[(#sizes + 1) // 2]
+    local fitting = scale[1]
+    for _, entry in ipairs(scale) do
+      if entry[2] <= middle then fitting = entry end
+    end
+    column.unit, column.factor = fitting[1], 1 / fitting[2]
+    for i, size in ipairs(sizes) do sizes[i] = size * column.factor end
+    local whole = unit == "bytes" and fitting[2] == 1
+    column.pattern = "%." .. (whole and 0 or decimals_of(sizes, column.digits or 3, 3)) .. "f"
+  elseif broken then
+    local decimals = decimals_of(sizes, column.digits or 4, most_digits)
+    if sizes[#sizes] * 10.0 ^ decimals < 10 ^ most_digits and sizes[1] >= 1e-4 then
+      column.pattern = "%." .. decimals .. "f"
+    end
+  end
+end
+
+local function number_cell(column, x)
+  if column.format then return string.format(column.format, x) end
+  if not column.pattern or x ~= x or math.abs(x) == math.huge then return causeway.number_text(x, column.digits) end
+  return string.format(column.pattern, x * column.factor)
+end
+
 local function cell_text(column, row)
   local value = row[column.key]
   if value == nil then return "" end
@@ -33,11 +109,16 @@ local function cell_text(column, row)
   if type(column.format) == "function" then
     text = tostring(column.format(value, row))
   elseif type(value) == "number" then
-    text = column.format and string.format(column.format, value) or causeway.number_text(value)
+    text = number_cell(column, value)
   else
     text = tostring(value)
   end
   return (text:gsub("[\0-\31\127]", " "))
+end
+
+local function check_whole(name, value, least, most)
+  if value == nil or math.type(value) == "integer" and value >= least and value <= most then return end
+  causeway._raise(string.format("%s: %s, expected a whole number from %d to %d", name, tostring(value), least, most))
 end
 
 local function columns_of(rows, wanted)
@@ -56,8 +137,10 @@ local function columns_of(rows, wanted)
   for i, spec in ipairs(keys) do
     if type(spec) ~= "table" then spec = { key = spec } end
     if spec.key == nil then causeway._raise("columns: item " .. i .. " has no key, expected a name or {key = NAME}") end
-    local title = spec.title or tostring(spec.key)
-    if spec.unit then title = title .. " (" .. spec.unit .. ")" end
+    check_whole("columns: item " .. i .. ": digits", spec.digits, 1, 17)
+    if spec.unit ~= nil and type(spec.unit) ~= "string" then
+      causeway._raise("columns: item " .. i .. ": unit: expected a text, got a " .. type(spec.unit))
+    end
     local align = spec.align
     if not align then
       align = "left"
@@ -65,12 +148,17 @@ local function columns_of(rows, wanted)
         if type(row[spec.key]) == "number" then align = "right" end
       end
     end
-    columns[i] = { key = spec.key, title = title, format = spec.format, align = align }
+    local column = { key = spec.key, title = spec.title or tostring(spec.key), format = spec.format, align = align,
+      digits = spec.digits }
+    if spec.format then column.unit = spec.unit else choose_numbers(column, rows, spec.unit) end
+    if column.unit then column.title = column.title .. " (" .. column.unit .. ")" end
+    columns[i] = column
   end
   return columns
 end
 
-causeway._options.text_table = { columns = true, title = true, note = true, most = true, align = true }
+causeway._options.text_table = { columns = true, title = true, note = true, most = true, align = true,
+  leading = true }
 
 --- A table of results that shows itself as aligned text or HTML. Nothing is printed.
 function causeway.text_table(rows, options)
@@ -82,15 +170,16 @@ function causeway.text_table(rows, options)
   end
   causeway._check_options("text_table", options)
   options = options or {}
+  check_whole("leading", options.leading, 1, 1000)
   local columns = columns_of(rows, options.columns)
   for i, align in ipairs(options.align or {}) do
     if columns[i] then columns[i].align = align end
   end
   return setmetatable({ rows = rows, columns = columns, title = options.title, note = options.note,
-    most = options.most }, Table)
+    most = options.most, leading = options.leading or 1 }, Table)
 end
 
-local function width(text) return utf8.len(text) or #text end
+local function width(text) return causeway._text_width(text) end
 
 local function padded(text, size, align)
   local blanks = string.rep(" ", size - width(text))
@@ -116,71 +205,136 @@ end
 
 local narrowest = 16 -- no column of texts is made narrower than this, nor than its longest word
 
--- Takes width from the widest columns of texts until the table fits into `limit` characters, or no more can be taken.
-local function fit(sizes, min_sizes, columns, limit)
-  local total = 1 + 2 * (#sizes - 1)
-  for _, size in ipairs(sizes) do total = total + size end
+local function longest_word(text)
+  local longest = 0
+  for word in text:gmatch("%S+") do longest = math.max(longest, width(word)) end
+  return longest
+end
+
+-- How wide each column is: as it stands; with its title over several lines; with its texts over several lines too.
+local function measured(columns, lines)
+  local natural, titles, texts = {}, {}, {}
+  for j, column in ipairs(columns) do
+    local title, cells, word = longest_word(column.title), 0, 0
+    for _, row in ipairs(lines) do
+      local text = row and row[j] or "⋮"
+      cells, word = math.max(cells, width(text)), math.max(word, longest_word(text))
+    end
+    natural[j] = math.max(width(column.title), cells)
+    titles[j] = math.max(title, cells)
+    texts[j] = column.align == "left" and math.max(title, word, math.min(cells, narrowest)) or titles[j]
+  end
+  return natural, titles, texts
+end
+
+-- Blanks before and between so many columns.
+local function gaps(columns) return 1 + 2 * (columns - 1) end
+
+-- Takes width from the widest of the columns in `block` until they fit into `limit` characters beside one another;
+-- false where they are then no wider than `least` and still do not fit.
+local function fit(block, sizes, least, limit)
+  local total = gaps(#block)
+  for _, j in ipairs(block) do total = total + sizes[j] end
   while total > limit do
     local widest
-    for j, column in ipairs(columns) do
-      if column.align == "left" and sizes[j] > min_sizes[j] and not (widest and sizes[widest] >= sizes[j]) then
-        widest = j
-      end
+    for _, j in ipairs(block) do
+      if sizes[j] > least[j] and not (widest and sizes[widest] >= sizes[j]) then widest = j end
     end
-    if not widest then return end
+    if not widest then return false end
     sizes[widest], total = sizes[widest] - 1, total - 1
   end
+  return true
 end
 
--- The text in lines of at most `size` characters, broken at blanks.
-local function broken(text, size)
-  if width(text) <= size then return { text } end
-  local lines, line = {}, ""
-  for word in text:gmatch("%S+") do
-    if line ~= "" and width(line) + 1 + width(word) > size then lines[#lines + 1], line = line, "" end
-    line = line == "" and word or line .. " " .. word
-  end
-  lines[#lines + 1] = line
-  return lines
-end
-
---- The table as text. Where it is wider than the terminal, long texts go over several lines.
-function Table:text()
-  local lines = body(self)
-  local sizes, min_sizes = {}, {}
-  for j, column in ipairs(self.columns) do
-    sizes[j], min_sizes[j] = width(column.title), math.max(narrowest, width(column.title))
-    for _, cells in ipairs(lines) do
-      if cells then
-        sizes[j] = math.max(sizes[j], width(cells[j]))
-        for word in cells[j]:gmatch("%S+") do min_sizes[j] = math.max(min_sizes[j], width(word)) end
-      end
+-- Lists of columns that fit into `limit` below one another, at most `most` new ones in each; the leading ones begin
+-- each of them.
+local function packed(sizes, leading, limit, most)
+  local blocks, used, added = {}, math.huge, 0
+  for j = leading + 1, #sizes do
+    if added == most or used + 2 + sizes[j] > limit then
+      local block, start = {}, gaps(leading)
+      for k = 1, leading do block[k], start = k, start + sizes[k] end
+      blocks[#blocks + 1], used, added = block, start, 0
     end
+    local block = blocks[#blocks]
+    block[#block + 1] = j
+    used, added = used + 2 + sizes[j], added + 1
   end
-  fit(sizes, min_sizes, self.columns, (causeway.terminal_size()))
-  local out = {}
+  return blocks
+end
+
+local narrowest_below = 22 -- a column of texts where a table goes on below: it may rather be longer than narrow
+
+-- The columns in as few blocks as fit below one another, as even as can be; sets the width of each column.
+local function split(sizes, texts, leading, limit)
+  local least = {}
+  for j, size in ipairs(texts) do least[j] = math.max(size, math.min(sizes[j], narrowest_below)) end
+  local function start(count)
+    local total = gaps(count)
+    for j = 1, count do total = total + least[j] end
+    return total
+  end
+  least[1] = math.min(least[1], #least == 1 and limit - 1 or limit // 2)
+  leading = math.max(1, math.min(leading, #least - 1))
+  while leading > 1 and start(leading) > limit // 2 do leading = leading - 1 end
+  for j = leading + 1, #least do least[j] = math.min(least[j], limit - start(leading) - 2) end
+  for j = 1, leading do sizes[j] = least[j] end
+  if #least == 1 then return { { 1 } } end
+  local fewest = #packed(least, leading, limit)
+  local most = (#least - leading + fewest - 1) // fewest
+  while #packed(least, leading, limit, most) > fewest do most = most + 1 end
+  local blocks = packed(least, leading, limit, most)
+  for _, block in ipairs(blocks) do fit(block, sizes, least, limit) end
+  return blocks
+end
+
+-- Lists of the columns that stand beside one another, and the width of each column.
+local function laid_out(self, lines, limit)
+  local sizes, titles, texts = measured(self.columns, lines)
+  local all = {}
+  for j in ipairs(sizes) do all[j] = j end
+  if fit(all, sizes, titles, limit) or fit(all, sizes, texts, limit) then return { all }, sizes end
+  return split(titles, texts, self.leading, limit), titles
+end
+
+-- Adds the lines of some columns to `out`.
+local function add_block(out, self, lines, block, sizes)
   local function add(cell)
     local parts, height = {}, 1
-    for j in ipairs(self.columns) do
-      parts[j] = broken(cell(j), sizes[j])
-      height = math.max(height, #parts[j])
+    for i, j in ipairs(block) do
+      parts[i] = causeway._lines(cell(j), sizes[j])
+      height = math.max(height, #parts[i])
     end
     for k = 1, height do
       local line = {}
-      for j, column in ipairs(self.columns) do line[j] = padded(parts[j][k] or "", sizes[j], column.align) end
+      for i, j in ipairs(block) do line[i] = padded(parts[i][k] or "", sizes[j], self.columns[j].align) end
       out[#out + 1] = (" " .. table.concat(line, "  ")):gsub(" +$", "")
     end
   end
-  if self.title then out[1] = self.title end
   add(function(j) return self.columns[j].title end)
   local rule = {}
-  for j in ipairs(self.columns) do rule[j] = string.rep("─", sizes[j]) end
+  for i, j in ipairs(block) do rule[i] = string.rep("─", sizes[j]) end
   out[#out + 1] = " " .. table.concat(rule, "──")
   for _, cells in ipairs(lines) do
     add(function(j) return cells and cells[j] or "⋮" end)
   end
-  for line in (self.note or ""):gmatch("[^\n]+") do
-    for _, part in ipairs(broken(line, causeway.terminal_size() - 1)) do out[#out + 1] = " " .. part end
+end
+
+local least_room = 20 -- columns of a terminal; in a narrower one lines run over
+
+--- The table as text, no wider than the terminal: titles and long texts go over several lines, and where that is not
+--- enough, columns go on below the others.
+function Table:text()
+  local limit = math.max(least_room, (causeway.terminal_size()))
+  local lines, out = body(self), {}
+  if self.title then out = causeway._lines(self.title, limit) end
+  local blocks, sizes = laid_out(self, lines, limit)
+  for i, block in ipairs(blocks) do
+    if i > 1 then out[#out + 1] = "" end
+    add_block(out, self, lines, block, sizes)
+  end
+  if self.note then
+    for _, line in ipairs(causeway._lines(self.note, limit - 1)) do out[#out + 1] = " " .. line end
   end
   return table.concat(out, "\n")
 end
@@ -213,6 +367,81 @@ function Table:html()
   return table.concat(out, "\n")
 end
 
+local function trimmed(text) return (text:gsub("^ +", ""):gsub(" +$", "")) end
+
+local function for_markdown(text) return (text:gsub("[\\`*_|<%[$~]", "\\%0"):gsub("[\r\n]+", " ")) end
+
+--- The table in Markdown as GitHub reads it, all rows; the title above and the note below as paragraphs.
+function Table:markdown()
+  local out = {}
+  if self.title then out = { "**" .. for_markdown(self.title) .. "**", "" } end
+  local function add(cell)
+    local parts = {}
+    for j, column in ipairs(self.columns) do parts[j] = cell(column) end
+    out[#out + 1] = "| " .. table.concat(parts, " | ") .. " |"
+  end
+  add(function(column) return for_markdown(column.title) end)
+  add(function(column) return column.align == "right" and "---:" or ":---" end)
+  for _, row in ipairs(self.rows) do
+    add(function(column) return for_markdown(trimmed(cell_text(column, row))) end)
+  end
+  if self.note then
+    out[#out + 1] = ""
+    out[#out + 1] = for_markdown(self.note)
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+-- What LaTeX reads otherwise, or has no glyph for in its usual fonts.
+local latex_words = {
+  ["\\"] = "\\textbackslash{}", ["~"] = "\\textasciitilde{}", ["^"] = "\\textasciicircum{}", ["<"] = "$<$",
+  [">"] = "$>$", ["|"] = "$|$", ["⋮"] = "$\\vdots$", ["×"] = "$\\times$", ["÷"] = "$\\div$", ["±"] = "$\\pm$",
+  ["·"] = "$\\cdot$", ["≤"] = "$\\le$", ["≥"] = "$\\ge$", ["≈"] = "$\\approx$", ["→"] = "$\\to$", ["⊙"] = "$\\odot$",
+  ["∞"] = "$\\infty$", ["√"] = "$\\surd$", ["−"] = "$-$", ["✓"] = "$\\checkmark$", ["⚄"] = "$\\ast$",
+  ["–"] = "--", ["—"] = "---", ["…"] = "\\ldots{}", ["ᵀ"] = "$^{T}$", ["⁺"] = "$^{+}$", ["⁻"] = "$^{-}$",
+  ["α"] = "$\\alpha$", ["β"] = "$\\beta$", ["γ"] = "$\\gamma$", ["δ"] = "$\\delta$", ["Δ"] = "$\\Delta$",
+  ["κ"] = "$\\kappa$", ["µ"] = "$\\mu$", ["μ"] = "$\\mu$", ["π"] = "$\\pi$", ["ρ"] = "$\\rho$", ["σ"] = "$\\sigma$",
+  ["ω"] = "$\\omega$",
+}
+for _, character in ipairs({ "&", "%", "$", "#", "_", "{", "}" }) do latex_words[character] = "\\" .. character end
+for digit, raised in pairs({ [0] = "⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹" }) do
+  latex_words[raised] = "$^{" .. digit .. "}$"
+end
+for digit, lowered in pairs({ [0] = "₀", "₁", "₂", "₃", "₄", "₅", "₆", "₇", "₈", "₉" }) do
+  latex_words[lowered] = "$_{" .. digit .. "}$"
+end
+
+local function for_latex(text)
+  return (text:gsub("[\r\n]+", " "):gsub("[\0-\127\194-\253][\128-\191]*", latex_words))
+end
+
+--- The table in LaTeX, all rows: a tabular with the lines of the package booktabs, in a table where it has a title.
+function Table:latex()
+  local align, lines = {}, {}
+  for j, column in ipairs(self.columns) do align[j] = column.align == "right" and "r" or "l" end
+  local function add(text) lines[#lines + 1] = text end
+  local function add_row(cell)
+    local parts = {}
+    for j, column in ipairs(self.columns) do parts[j] = for_latex(cell(column)) end
+    add("  " .. table.concat(parts, " & ") .. " \\\\")
+  end
+  add("\\begin{tabular}{" .. table.concat(align) .. "}")
+  add("  \\toprule")
+  add_row(function(column) return column.title end)
+  add("  \\midrule")
+  for _, row in ipairs(self.rows) do
+    add_row(function(column) return trimmed(cell_text(column, row)) end)
+  end
+  add("  \\bottomrule")
+  add("\\end{tabular}")
+  if self.title then
+    table.insert(lines, 1, "\\begin{table}\n\\centering\n\\caption{" .. for_latex(self.title) .. "}")
+  end
+  if self.note then add("\n{\\small " .. for_latex(self.note) .. "}") end
+  if self.title then add("\\end{table}") end
+  return table.concat(lines, "\n") .. "\n"
+end
+
 --- The table as CSV (RFC 4180), values in full, all rows.
 function Table:csv()
   local function field(value)
@@ -234,12 +463,12 @@ function Table:csv()
   return table.concat(out, "\n") .. "\n"
 end
 
---- Writes the table to a file, whose name ends in .csv, .html or .txt. Returns the table.
+--- Writes the table to a file, whose name ends in .csv, .html, .md, .tex or .txt. Returns the table.
 function Table:save(path)
   local kind = type(path) == "string" and path:lower():match("%.(%a+)$")
-  local make = ({ csv = self.csv, html = self.html, txt = self.text })[kind]
+  local make = ({ csv = self.csv, html = self.html, md = self.markdown, tex = self.latex, txt = self.text })[kind]
   if not make then
-    causeway._raise("save: " .. tostring(path) .. ", expected a file name that ends in .csv, .html or .txt")
+    causeway._raise("save: " .. tostring(path) .. ", expected a file name that ends in .csv, .html, .md, .tex or .txt")
   end
   local text = make(self)
   causeway._replace_file(path, text:sub(-1) == "\n" and text or text .. "\n")

@@ -35,3 +35,37 @@ function causeway.bytes_text(n)
   while n >= 1024 and i < #units do n, i = n / 1024, i + 1 end
   return i == 1 and string.format("%d B", n) or string.format("%.1f %s", n, units[i])
 end
+
+--- Columns that the text takes: characters, not bytes, and none for an accent that stands over the one before it.
+function causeway._text_width(text)
+  local characters = utf8.len(text)
+  if not characters then return #text end
+  local _, accents = text:gsub("[\xCC\xCD][\x80-\xBF]", "")
+  return characters - accents
+end
+
+-- The first `room` characters of a word, and the rest.
+local function cut(word, room)
+  local to = utf8.len(word) and utf8.offset(word, room + 1) or room + 1
+  return word:sub(1, to - 1), word:sub(to)
+end
+
+--- The text as a list of lines of at most `room` characters: broken at blanks, a longer word inside. Lines of the text
+--- that fit stay as they are.
+function causeway._lines(text, room)
+  local lines, width = {}, causeway._text_width
+  for whole in (text .. "\n"):gmatch("(.-)\n") do
+    if width(whole) <= room then
+      lines[#lines + 1] = whole
+    else
+      local line = ""
+      for word in whole:gmatch("%S+") do
+        if line ~= "" and width(line) + 1 + width(word) > room then lines[#lines + 1], line = line, "" end
+        line = line == "" and word or line .. " " .. word
+        while width(line) > room do lines[#lines + 1], line = cut(line, room) end
+      end
+      lines[#lines + 1] = line
+    end
+  end
+  return lines
+end

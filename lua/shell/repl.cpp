@@ -11,8 +11,6 @@
 #include <string>
 
 #include "core/base/interrupt.hpp"
-#include "core/measure/machine.hpp"
-#include "lua/bind/gpu.hpp"  // gpu_text
 #include "lua/shell/about.hpp"
 #include "lua/shell/complete.hpp"
 #include "lua/shell/display.hpp"
@@ -32,16 +30,6 @@ const std::string continuation = "        > ";
 // readline counts no columns for what stands between \001 and \002.
 std::string coloured_prompt(bool colour) {
     return colour ? "\001\033[1;32m\002" + prompt_text + "\001\033[0m\002" : prompt_text;
-}
-
-void print_banner(bool colour) {
-    const char* bold = colour ? "\033[1m" : "";
-    const char* plain = colour ? "\033[0m" : "";
-    std::printf("%scauseway %s%s  causal linear attention: exact, fast, measured\n", bold, machine().version.c_str(),
-                plain);
-    std::printf("%s, %s, %s\n", threads_text().c_str(), machine().simd.c_str(), gpu_text().c_str());
-    std::printf("Lua 5.4. Type ? for an overview of the help, ?name for a function, Ctrl-D to leave.\n\n");
-    std::fflush(stdout);
 }
 
 // Entries as pasted from a page that shows the shell: only what stands behind its prompts counts.
@@ -78,7 +66,7 @@ public:
 
     int run() {
         if (terminal_) {
-            print_banner(display(L_).colour());
+            std::printf("%s\n", banner_text(display(L_).columns(), display(L_).colour()).c_str());
             tell_hidden_names();  // of the script of -i
         }
         bool failed = false;

@@ -4,6 +4,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/lua/program.hpp"
+#include "tests/lua/width.hpp"
 #include "tests/paths.hpp"
 
 using causeway::testing::contains;
@@ -11,6 +12,7 @@ using causeway::testing::Output;
 using causeway::testing::read_bytes;
 using causeway::testing::run_in;
 using causeway::testing::TemporaryFolder;
+using causeway::testing::too_wide;
 
 namespace {
 
@@ -29,6 +31,7 @@ TEST_CASE("the tour shows every method and leaves its results", "[experiments]")
         CHECK(contains(output.out, method));
         CHECK(contains(read_bytes(folder / "results/tour/tour.csv"), std::string("128,") + method));
     }
+    CHECK(too_wide(output.out, 80) == "");
     CHECK(contains(read_bytes(folder / "results/tour/tour.html"), "<svg"));
     CHECK(contains(read_bytes(folder / "results/tour/time.svg"), "</svg>"));
     CHECK(contains(read_bytes(folder / "results/tour/tour.json"), "\"processor\""));
@@ -52,7 +55,7 @@ TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it 
     const Output output = run_in(folder, command);
     CAPTURE(output.err);
     CHECK(output.status == 0);
-    CHECK(contains(output.out, "of product rate (%)"));
+    CHECK(contains(output.out, "rate (%)"));
     const std::string rows = read_bytes(folder / "results/bench_exact/rows.jsonl");
     CHECK(run_in(folder, command).status == 0);
     CHECK(read_bytes(folder / "results/bench_exact/rows.jsonl") == rows);
@@ -100,7 +103,7 @@ TEST_CASE("bench_softmax measures rates and memory of softmax attention", "[expe
                                           "--dim", "8", "--seconds", "0.001", "--product", "32"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
-    CHECK(contains(output.out, "of product rate (%)"));
+    CHECK(contains(output.out, "rate (%)"));
     const std::string rows = read_bytes(folder / "results/bench_softmax/bench_softmax.csv");
     for (const char* row : {"32,causal,flash,", "64,full,standard,", "64,causal,gradient,"}) CHECK(contains(rows, row));
     CHECK(contains(read_bytes(folder / "results/bench_softmax/memory.svg"), "</svg>"));

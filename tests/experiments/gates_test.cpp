@@ -109,7 +109,7 @@ TEST_CASE("gates/bench compares updates forwards and backwards", "[experiments][
                                           "--seconds", "0.001", "--product", "32", "--turns", "2"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
-    CHECK(contains(output.out, "backward / forward"));
+    CHECK(contains(output.out, "backward /"));
     const std::string rows = read_bytes(folder / "results/gates_bench/gates_bench.csv");
     for (const char* row : {"linear", "gated_delta, channels"}) CHECK(contains(rows, row));
     CHECK(contains(read_bytes(folder / "results/gates_bench/bench.html"), "<table>"));

@@ -12,6 +12,7 @@
 #include "lua/shell/state.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
+#include "tests/lua/width.hpp"
 #include "tests/temporary.hpp"
 
 using namespace causeway;
@@ -44,13 +45,14 @@ std::map<std::string, ManualEntry> read_manual(lua_State* L) {
     return manual;
 }
 
-// A display that shows nothing.
+// A display that keeps what it is to show.
 struct Silent : Display {
-    void show(const Rich&) override {}
+    void show(const Rich& value) override { shown += value.text + "\n"; }
     void status(std::string_view) override {}
     int columns() const override { return 80; }
     int rows() const override { return 24; }
     bool colour() const override { return false; }
+    std::string shown;
 };
 
 // In a folder of its own and without output, while it lives.
@@ -119,6 +121,8 @@ TEST_CASE("every example runs as it stands in a fresh shell", "[lua][help]") {
         }
         INFO(name << ": " << entry.example << "\n" << failure.traceback);
         CHECK(failure.message == "");
+        CHECK(causeway::testing::too_wide(silent.shown, silent.columns()) == "");
+        silent.shown.clear();
     }
 }
 

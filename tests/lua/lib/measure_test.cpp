@@ -92,9 +92,112 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[lua][ta
           " word word word word word word word word word  üüüüüüüüüüüüüüüüüüüüüüüüüüüüüü  1\n"
           " word word word word word word word word word\n"
           " word word");
+    CHECK(lua("text_table({{a = 1}}, {leading = 0})") == "user:1: leading: 0, expected a whole number from 1 to 1000");
+    CHECK(lua("text_table({{a = 1}}, {columns = {{key = 'a', digits = 1.5}}})") ==
+          "user:1: columns: item 1: digits: 1.5, expected a whole number from 1 to 17");
+    CHECK(lua("text_table({{a = 1}}, {columns = {{key = 'a', unit = {}}}})") ==
+          "user:1: columns: item 1: unit: expected a text, got a table");
     CHECK(lua("text_table({1})") == "user:1: rows: item 1 is a number, expected a table");
     CHECK(lua("local rows = {} for i = 1, 100 do rows[i] = {i = i} end local text = tostring(text_table(rows, {most = "
               "4})) return #rows, select(2, text:gsub('\\n', ''))") == "100 6");
+}
+
+TEST_CASE("the numbers of a column have one unit and as many decimals", "[lua][table]") {
+    Shell lua;
+    CHECK(
+        lua("return text_table({{t = 2.5e-5, m = 512}, {t = 1.25e-3, m = 3 << 20}, {t = 0.12, m = 5 << 20}, {t = 'OOM'"
+            "}}, {columns = {{key = 't', unit = 'seconds'}, {key = 'm', unit = 'bytes'}}})") ==
+        "  t (ms)  m (MiB)\n"
+        " ────────────────\n"
+        "   0.025     0.00\n"
+        "   1.250     3.00\n"
+        " 120.000     5.00\n"
+        "     OOM");
+    CHECK(lua("return text_table({{x = 0.5, n = 3}, {x = 12.25, n = 100}})") ==
+          "   n        x\n"
+          " ────────────\n"
+          "   3   0.5000\n"
+          " 100  12.2500");
+    // What differs too much, or is no number, is written for itself.
+    CHECK(lua("return text_table({{x = 1e-9}, {x = 0.5}, {x = 1e9}, {x = 0/0}, {x = 1/0}})") ==
+          "        x\n ────────\n 1.000e-9\n   0.5000\n  1.000e9\n      NaN\n      Inf");
+    CHECK(lua("return text_table({{t = 0}, {t = 0/0}}, {columns = {{key = 't', unit = 'seconds'}}})") ==
+          " t (ns)\n ──────\n      0\n    NaN");
+}
+
+TEST_CASE("a table too wide for the terminal goes on below itself", "[lua][table]") {
+    Shell lua;
+    const std::string wide =
+        "local row, columns = {N = 8, method = 'fleet'}, {'N', 'method'} for i = 1, 12 do row['value' .. i] = i * "
+        "1111111 columns[#columns + 1] = 'value' .. i end t = text_table({row}, {columns = columns, leading = "
+        "LEADING}) ";
+    const auto with = [&](const char* leading) {
+        std::string code = wide;
+        return lua(code.replace(code.find("LEADING"), 7, leading) + "return t");
+    };
+    CHECK(with("2") ==
+          " N  method   value1   value2   value3   value4   value5   value6\n"
+          " ───────────────────────────────────────────────────────────────\n"
+          " 8  fleet   1111111  2222222  3333333  4444444  5555555  6666666\n"
+          "\n"
+          " N  method   value7   value8   value9   value10   value11   value12\n"
+          " ──────────────────────────────────────────────────────────────────\n"
+          " 8  fleet   7777777  8888888  9999999  11111110  12222221  13333332");
+    CHECK(with("1").find("\n\n N   ") != std::string::npos);
+    // A word too long for any line is cut.
+    CHECK(lua("return text_table({{a = ('x'):rep(70), b = ('y'):rep(50)}})") ==
+          " a                                         b\n"
+          " ───────────────────────────────────────────────────────────────────────────────\n"
+          " xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx  yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\n"
+          " xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx            yyyyyyyyyyyyy");
+    // A title of several words goes over as many lines before anything else gives way.
+    CHECK(lua("return text_table({{a = 1, b = ('word '):rep(13) .. 'end'}}, {columns = {{key = 'a', title = 'quite a "
+              "long title'}, 'b'}})")
+              .find("word word end") != std::string::npos);
+    CHECK(lua("return text_table({{a = 1}}, {note = ('note '):rep(30), title = ('title '):rep(30)})").size() > 300);
+}
+
+TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
+    Shell lua;
+    lua("t = text_table({{name = 'a|b_c', time = 1.5e-3}, {name = '50% of <N>', time = 'OOM'}}, {title = 'N² & γ', "
+        "note = "
+        "'* fastest', columns = {'name', {key = 'time', unit = 'seconds'}}})");
+    CHECK(lua("return t:markdown()") ==
+          "**N² & γ**\n\n"
+          "| name | time (ms) |\n"
+          "| :--- | ---: |\n"
+          "| a\\|b\\_c | 1.50 |\n"
+          "| 50% of \\<N> | OOM |\n\n"
+          "\\* fastest\n");
+    CHECK(lua("return t:latex()") ==
+          "\\begin{table}\n\\centering\n\\caption{N$^{2}$ \\& $\\gamma$}\n"
+          "\\begin{tabular}{lr}\n"
+          "  \\toprule\n"
+          "  name & time (ms) \\\\\n"
+          "  \\midrule\n"
+          "  a$|$b\\_c & 1.50 \\\\\n"
+          "  50\\% of $<$N$>$ & OOM \\\\\n"
+          "  \\bottomrule\n"
+          "\\end{tabular}\n\n"
+          "{\\small * fastest}\n"
+          "\\end{table}\n");
+    CHECK(lua("return text_table({{a = '\\\\{$#~^}'}}):latex()")
+              .find("  \\textbackslash{}\\{\\$\\#\\textasciitilde{}\\textasciicircum{}\\} \\\\\n") !=
+          std::string::npos);
+    CHECK(lua("t:save(dir .. 'a.md'):save(dir .. 'a.tex')") == "");
+    CHECK(lua.file("a.md") == lua("return t:markdown()"));
+    CHECK(lua.file("a.tex") == lua("return t:latex()"));
+    // Everything that shows itself as a table has them.
+    for (const char* made :
+         {"methods()", "lowrank_methods()",
+          "benchmark_method('fleet', {lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false})",
+          "lowrank_error(ones(4, 2), ones(4, 2), ones(4, 2), ones(4, 2))",
+          "sweep{grid = {N = {1, 2}}, run = function(p) return {x = p.N} end}"}) {
+        CAPTURE(made);
+        lua(std::string("made = ") + made);
+        CHECK(lua("return made:markdown():find('| --', 1, true) ~= nil, made:latex():find('\\\\midrule', 1, true) ~= "
+                  "nil") == "true true");
+    }
 }
 
 TEST_CASE("a report stands alone", "[lua][report]") {
@@ -205,8 +308,9 @@ TEST_CASE("a table of results writes itself to a file", "[lua][table]") {
     CHECK(lua.file("a.csv") == "N,name\n1,\"a,b\"\n");
     CHECK(lua.file("a.html").find("<table>") != std::string::npos);
     CHECK(lua.file("a.txt") == lua("return t:text()") + "\n");
-    CHECK(lua("t:save('a.pdf')") == "user:1: save: a.pdf, expected a file name that ends in .csv, .html or .txt");
-    CHECK(lua("t:save()") == "user:1: save: nil, expected a file name that ends in .csv, .html or .txt");
+    CHECK(lua("t:save('a.pdf')") ==
+          "user:1: save: a.pdf, expected a file name that ends in .csv, .html, .md, .tex or .txt");
+    CHECK(lua("t:save()") == "user:1: save: nil, expected a file name that ends in .csv, .html, .md, .tex or .txt");
 }
 
 TEST_CASE("one measured call returns its result, its time and the memory beyond both", "[lua][measure]") {

@@ -74,3 +74,16 @@ TEST_CASE("no text before the cursor confuses completion", "[lua][complete]") {
         }
     }
 }
+
+TEST_CASE("what shows itself as a table completes its forms", "[lua][complete]") {
+    Fixture shell(
+        "t = text_table({{a = 1}})\n"
+        "r = sweep{grid = {N = {1}}, run = function() return 1 end}\n"
+        "b = benchmark_method('fleet', {lengths = {4}, heads = 1, rank = 2, repeats = 1, show = false})\n"
+        "e = lowrank_error(ones(2, 2), ones(2, 2), ones(2, 2), ones(2, 2))");
+    for (const std::string name : {"t", "r", "b", "e"}) {
+        CAPTURE(name);
+        CHECK(shell.words(name + ":mark") == Words{"markdown"});
+        CHECK(shell.words(name + ":lat") == Words{"latex"});
+    }
+}

@@ -1,0 +1,142 @@
+// Whatever the shell shows is no wider than its terminal, and no tensor pushes its own header off the screen.
+#include "tests/lua/width.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "lua/bind/bind.hpp"
+#include "lua/shell/about.hpp"
+#include "lua/shell/display.hpp"
+#include "lua/shell/evaluate.hpp"
+#include "lua/shell/state.hpp"
+#include "tests/catch.hpp"
+#include "tests/temporary.hpp"
+
+using namespace causeway::lua;
+using causeway::testing::too_wide;
+
+namespace {
+
+// A terminal of a given size that keeps what is shown.
+class Screen : public Display {
+public:
+    Screen(int columns, int rows) : columns_(columns), rows_(rows) {}
+    void show(const Rich& value) override { shown += value.text + "\n"; }
+    void status(std::string_view) override {}
+    int columns() const override { return columns_; }
+    int rows() const override { return rows_; }
+    bool colour() const override { return false; }
+    std::string shown;
+
+private:
+    int columns_, rows_;
+};
+
+class Sized {
+public:
+    explicit Sized(int columns, int rows = 24) : screen_(columns, rows), L_(new_state(), lua_close) {
+        set_display(L_.get(), screen_);
+        lua_pushstring(L_.get(), (folder_ / "").c_str());
+        lua_setglobal(L_.get(), "dir");
+    }
+    // All that an entry at the prompt shows.
+    std::string operator()(const std::string& entry) {
+        screen_.shown.clear();
+        const Failure failure = evaluate(L_.get(), entry, "entry");
+        CAPTURE(entry, failure.traceback);
+        CHECK(failure.message == "");
+        return screen_.shown;
+    }
+    std::string value(const std::string& name) {
+        lua_getglobal(L_.get(), name.c_str());
+        const std::string text = lua_tostring(L_.get(), -1) ? lua_tostring(L_.get(), -1) : "";
+        lua_pop(L_.get(), 1);
+        return text;
+    }
+
+private:
+    causeway::testing::TemporaryFolder folder_;
+    Screen screen_;
+    std::unique_ptr<lua_State, decltype(&lua_close)> L_;
+};
+
+std::vector<std::string> words(const std::string& text) {
+    std::istringstream in(text);
+    return {std::istream_iterator<std::string>(in), {}};
+}
+
+const std::vector<int> widths{80, 120};
+
+}  // namespace
+
+TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]") {
+    for (const int columns : widths) {
+        Sized shell(columns);
+        CAPTURE(columns);
+        CHECK(too_wide(banner_text(columns, true), columns) == "");
+        for (const char* entry : {
+                 "methods()",
+                 "lowrank_methods()",
+                 "machine()",
+                 "benchmark_method{lengths = {8, 16, 32, 64}, heads = 1, rank = 2, repeats = 2}",
+                 "benchmark_method{lengths = {8, 9, 10, 11, 12, 13, 14, 15}, heads = 1, rank = 2, repeats = 1, methods "
+                 "= "
+                 "{'fleet'}}",
+                 "sweep{grid = {N = {8, 16}, method = {'fleet', 'outer-product-blockwise'}}, save = dir .. 'a', run = "
+                 "function(p) return btime(function() return ones(p.N, p.N) end, {samples = 2, show = false}) end}",
+                 "sweep{grid = {a = {1}, b = {1}}, run = function() local t = {} for i = 1, 30 do t['name' .. i] = i / "
+                 "7 "
+                 "end return t end}",
+                 "q, k, v = randn(1, 2, 40, 8), randn(1, 2, 40, 8), randn(1, 2, 40, 8); B, C = lowrank('favor+', q, k, "
+                 "{rank = 16})",
+                 "lowrank_error(q, k, B, C, {v = v})",
+                 "lowrank_error(q, k, B, C, {v = v}):table()",
+                 "randn(2, 4, 256, 64)",
+                 "randn(1000, 1000)",
+                 "heatmap(randn(300, 300), {title = ('a long title '):rep(20)})",
+                 "plot{{x = {1, 2}, y = {1, 2}, label = ('label '):rep(9)}, {x = {1, 2}, y = {2, 1}, label = 'other'}, "
+                 "title = ('a long title '):rep(20), ylabel = ('a long label '):rep(20)}",
+                 "?",
+                 "?no_such_name_but_a_long_one_that_nobody_would_ever_give_to_a_function_of_theirs",
+                 "?math",
+                 "?collectgarbage",
+                 "?? length",
+             }) {
+            CAPTURE(entry);
+            const std::string shown = shell(entry);
+            CHECK((shown != "" || entry[0] == 'q'));
+            CHECK(too_wide(shown, columns) == "");
+        }
+    }
+}
+
+TEST_CASE("every page of the manual keeps to 80 columns, and to 120", "[lua][width]") {
+    for (const int columns : widths) {
+        Sized shell(columns);
+        shell(
+            "list = {} for name in pairs(causeway.manual) do list[#list + 1] = name end list = table.concat(list, ' "
+            "')");
+        const auto names = words(shell.value("list"));
+        REQUIRE(names.size() > 100);
+        for (const std::string& name : names) {
+            CAPTURE(columns, name);
+            CHECK(too_wide(shell("?" + name), columns) == "");
+        }
+    }
+}
+
+TEST_CASE("the header of a tensor stays on the screen", "[lua][width]") {
+    for (const int rows : {24, 30, 40}) {
+        Sized shell(80, rows);
+        for (const char* shape : {"2, 4, 256, 64", "3, 5, 5", "6, 2, 3, 3", "400, 3"}) {
+            CAPTURE(rows, shape);
+            const std::string shown = shell("randn(" + std::string(shape) + ")");
+            // What was typed, an empty line and the next prompt take three rows more.
+            CHECK(std::count(shown.begin(), shown.end(), '\n') + 3 <= rows);
+        }
+    }
+}
