@@ -190,7 +190,7 @@ for i, name in ipairs(names) do
     if row.N == lengths[#lengths] then line.memory = row.status == "ok" and row.memory or row.status end
   end
   local long = results:where(function(row) return row.method == name and row.status == "ok"
-    and row.N >= lengths[#lengths] / 8 end)
+    and row.N >= lengths[#lengths] / 16 end)
   local n, t = {}, {}
   for k, row in ipairs(long) do n[k], t[k] = row.N, row.time end
   line.exponent = #n >= 2 and growth_exponent(n, t) or nil
@@ -206,7 +206,7 @@ columns[#columns + 1] = { key = "exponent", format = "%.2f" }
 columns[#columns + 1] = { key = "memory", unit = "bytes", align = "right" }
 print()
 show(text_table(lines, { columns = columns, title = "Milliseconds a call (the fastest of several)",
-  note = "exponent of the growth over the four longest N; memory beside inputs and output" }))
+  note = "exponent of the growth over the three longest N; memory beside inputs and output" }))
 local curve = results:plot("N", "time", { by = "method", error = "std", xscale = "log", yscale = "log",
   title = "Time of one call, real inputs", xlabel = "length N", ylabel = "seconds" })
 print()

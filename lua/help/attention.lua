@@ -29,8 +29,8 @@ N, heads, d). permutedims(x, 1, 3, 2, 4) changes one order into the other for go
 have no such option, need it. Where no layout is named and the keys look like "bnhd", a note says so, once for each
 call: that is more than 64 heads of 2 to 128 tokens, and at least twice as many heads as tokens.]],
   example = [[
-q, k, v = randn(1, 1000, 8, 64), randn(1, 1000, 8, 64), randn(1, 1000, 8, 64)
-softmax_attention(q, k, v, {layout = "bnhd"})]],
+q, k = randn(1, 1000, 8, 64), randn(1, 1000, 8, 64)
+softmax_attention(q, k, k, {layout = "bnhd"})]],
 }
 
 manual.methods = {

@@ -117,7 +117,10 @@ writes until then it writes again.
 Returns a row for each column, which show themselves as a table: rows that both runs have, how many are equal, the
 largest relative difference, and the middle ratio of new to old. Times and memory are expected to differ. An error says
 where no script is kept: rows made at the prompt cannot be run again.]],
-  example = 'if io.open("results/tour/rows.jsonl") then print(reproduce("results/tour")) end',
+  example = [[
+if io.open("results/tour/rows.jsonl") then
+  print(reproduce("results/tour"))
+end]],
 }
 
 manual.progress = {
