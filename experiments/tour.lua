@@ -197,10 +197,8 @@ for i, name in ipairs(names) do
   lines[i] = line
 end
 local columns = { "method" }
-for i, N in ipairs(lengths) do
-  if i % 2 == 1 or i == #lengths then
-    columns[#columns + 1] = { key = N, title = "N=" .. N, digits = 3, align = "right" }
-  end
+for _, N in ipairs(lengths) do
+  columns[#columns + 1] = { key = N, title = "N=" .. N, digits = 3, align = "right" }
 end
 columns[#columns + 1] = { key = "exponent", format = "%.2f" }
 columns[#columns + 1] = { key = "memory", unit = "bytes", align = "right" }

@@ -115,9 +115,6 @@ private:
 #endif
 };
 
-// Thrown in the ranks that wait when one has failed.
-struct WorldEnded {};
-
 struct Letter {
     int from;
     Index round;

@@ -13,6 +13,9 @@
 
 namespace causeway::distributed {
 
+// Thrown in the ranks that wait for one that failed; never leaves the engine that runs them.
+struct WorldEnded {};
+
 // What a rank has sent. rounds: when it had its last message, where every message takes one round and a rank sends one
 // and receives one at a time.
 struct Traffic {

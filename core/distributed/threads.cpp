@@ -11,14 +11,12 @@
 #include <system_error>
 #include <thread>
 
+#include "core/base/clock.hpp"
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 
 namespace causeway::distributed {
 namespace {
-
-// Thrown in the ranks that wait for one that failed; never leaves run_threads.
-struct Ended {};
 
 // A message that waits in the receiver's mailbox; the receiver copies it from the sender's memory.
 struct Envelope {
@@ -77,11 +75,11 @@ public:
             return;
         }
         team_.gathered.wait(lock, [&] { return team_.meetings != meeting || team_.ended; });
-        if (team_.meetings == meeting) throw Ended{};
+        if (team_.meetings == meeting) throw WorldEnded{};
     }
 
     double now() const override {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+        return steady_seconds();
     }
 
 protected:
@@ -139,7 +137,7 @@ private:
         });
         if (mine.letter->state == Envelope::done) return 0;
         std::erase(box.letters, mine.letter);
-        throw Ended{};
+        throw WorldEnded{};
     }
 
     Index received(const Posted& mine) {
@@ -156,7 +154,7 @@ private:
                 return true;
             };
             box.changed.wait(lock, [&] { return team_.ended || arrived(); });
-            if (!letter) throw Ended{};
+            if (!letter) throw WorldEnded{};
             if (letter->bytes != mine.bytes)
                 fail("rank ", rank(), ": a message of ", letter->bytes, " bytes from rank ", mine.peer, ", expected ",
                      mine.bytes);
@@ -175,7 +173,7 @@ private:
         }
         box.changed.notify_all();
         interrupt::check();
-        if (stopped) throw Ended{};
+        if (stopped) throw WorldEnded{};
         return letter->round;
     }
 
@@ -192,7 +190,7 @@ void run_threads(int p, const Program& program) {
         try {
             ThreadCommunicator comm(team, r);
             program(comm);
-        } catch (const Ended&) {
+        } catch (const WorldEnded&) {
         } catch (...) {
             team.end(std::current_exception());
         }

@@ -15,8 +15,9 @@ namespace causeway::kit {
 // Whether matrix_product takes these: rows in memory, without gaps between their elements. The outer product of two
 // vectors stays with Eigen, which makes a loop of it in place.
 template <class Y, class A, class X>
-inline constexpr bool are_matrices = Y::IsRowMajor&& A::ColsAtCompileTime != 1 && Y::InnerStrideAtCompileTime == 1 &&
-                                     A::InnerStrideAtCompileTime == 1 && X::InnerStrideAtCompileTime == 1;
+inline constexpr bool are_matrices = A::ColsAtCompileTime != 1 && Y::InnerStrideAtCompileTime == 1 &&
+                                     A::InnerStrideAtCompileTime == 1 && X::InnerStrideAtCompileTime == 1 &&
+                                     bool(Y::IsRowMajor);
 
 template <bool add, class Y, class A, class X>
 void product_into(Y&& y, const A& a, const X& x) {

@@ -19,8 +19,9 @@ using Vector = Eigen::VectorXd;
 // Of the decompositions below only the steps that give eigenvalues: Eigen's solvers also compile what gives vectors,
 // which takes twice as long.
 
-// Ascending. The matrix is scaled, as Eigen's solver does, so that no square overflows.
-Vector symmetric_eigenvalues(const Eigen::MatrixXd& symmetric) {
+// Ascending. The matrix is scaled, as Eigen's solver does, so that no square overflows. `caller` is named in the
+// error.
+Vector symmetric_eigenvalues(const Eigen::MatrixXd& symmetric, const char* caller) {
     const double unit = symmetric.cwiseAbs().maxCoeff();
     if (unit == 0) return Vector::Zero(symmetric.rows());
     if (symmetric.rows() == 1) return symmetric.diagonal();
@@ -28,7 +29,7 @@ Vector symmetric_eigenvalues(const Eigen::MatrixXd& symmetric) {
     Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver;
     solver.computeFromTridiagonal(Vector(tridiagonal.diagonal()), Vector(tridiagonal.subDiagonal()),
                                   Eigen::EigenvaluesOnly);
-    if (solver.info() != Eigen::Success) fail("eigvals: the iteration did not converge");
+    if (solver.info() != Eigen::Success) fail(caller, ": the iteration did not converge");
     return unit * solver.eigenvalues();
 }
 
@@ -122,6 +123,18 @@ double lanczos(const Eigen::Map<const dense::RowMajor>& a) {
     }
 }
 
+// A Aᵀ or Aᵀ A, whichever is smaller; their eigenvalues other than 0 are the same.
+dense::RowMajor smaller_gram(const Eigen::Map<const dense::RowMajor>& a) {
+    const Index m = a.rows(), n = a.cols(), size = std::min(m, n);
+    dense::RowMajor gram(size, size);
+    if (m < n) {
+        matrix_product<double, false, true>(gram.data(), m, a.data(), n, a.data(), n, m, m, n, false);
+    } else {
+        matrix_product<double, true, false>(gram.data(), n, a.data(), n, a.data(), n, n, n, m, false);
+    }
+    return gram;
+}
+
 bool is_symmetric(const Tensor& x) {
     const auto a = dense::view(x);
     for (Index i = 0; i < a.rows(); ++i) {
@@ -140,7 +153,7 @@ Eigenvalues eigvals(const Tensor& a) {
     if (n == 0) return {Tensor::zeros(a.dtype(), Shape{0}), Tensor::zeros(a.dtype(), Shape{0}), true};
     const auto workspace = dense::room(x, 3);
     if (is_symmetric(x)) {
-        return {dense::vector(a, symmetric_eigenvalues(dense::view(x))), Tensor::zeros(a.dtype(), Shape{n}), true};
+        return {dense::vector(a, symmetric_eigenvalues(dense::view(x), "eigvals")), Tensor::zeros(a.dtype(), Shape{n}), true};
     }
     std::vector<std::complex<double>> values;
     if (!general_eigenvalues(dense::view(x), values)) fail("eigvals: the iteration did not converge");
@@ -163,16 +176,8 @@ double opnorm(const Tensor& a) {
     double square = 0;
     if (std::min(x.rows(), x.cols()) > small) {
         square = lanczos(x);
-    } else if (x.rows() < x.cols()) {
-        dense::RowMajor gram(x.rows(), x.rows());
-        matrix_product<double, false, true>(gram.data(), x.rows(), x.data(), x.cols(), x.data(), x.cols(), x.rows(),
-                                            x.rows(), x.cols(), false);
-        square = symmetric_eigenvalues(gram).maxCoeff();
     } else {
-        dense::RowMajor gram(x.cols(), x.cols());
-        matrix_product<double, true, false>(gram.data(), x.cols(), x.data(), x.cols(), x.data(), x.cols(), x.cols(),
-                                            x.cols(), x.rows(), false);
-        square = symmetric_eigenvalues(gram).maxCoeff();
+        square = symmetric_eigenvalues(smaller_gram(x), "opnorm").maxCoeff();
     }
     return unit * std::sqrt(std::max(0.0, square));
 }

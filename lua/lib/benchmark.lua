@@ -184,9 +184,7 @@ function Benchmark:table()
     note = #note > 0 and table.concat(note, "\n") or nil })
 end
 
-function Benchmark:markdown() return self:table():markdown() end
-
-function Benchmark:latex() return self:table():latex() end
+causeway._as_table(Benchmark)
 
 --- Time over length, one curve a method.
 function Benchmark:plot(options)
@@ -207,13 +205,6 @@ function Benchmark:plot(options)
     given[key] = given[key] or value
   end
   return causeway.plot(given)
-end
-
-function Benchmark.__tostring(self) return self:table():text() end
-
-function Benchmark.__rich(self)
-  local shown = self:table()
-  return { text = shown:text(), html = shown:html() }
 end
 
 -- The first entry of O that is further from the reference than the tolerance, as text.

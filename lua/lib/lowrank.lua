@@ -25,16 +25,7 @@ function Methods:table()
   })
 end
 
-function Methods:markdown() return self:table():markdown() end
-
-function Methods:latex() return self:table():latex() end
-
-function Methods.__tostring(list) return list:table():text() end
-
-function Methods.__rich(list)
-  local shown = list:table()
-  return { text = shown:text(), html = shown:html() }
-end
+causeway._as_table(Methods)
 
 --- Prints every factorisation and returns the list, as lowrank_method_list() does.
 function causeway.lowrank_methods()
@@ -73,9 +64,7 @@ function Report:table()
     note = self.frobenius.masked and "ratio: masked to unmasked; bound: what it cannot exceed" or nil })
 end
 
-function Report:markdown() return self:table():markdown() end
-
-function Report:latex() return self:table():latex() end
+causeway._as_table(Report)
 
 function causeway._lowrank_report(report) return setmetatable(report, Report) end
 

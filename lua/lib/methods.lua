@@ -26,16 +26,7 @@ function Methods:table()
   })
 end
 
-function Methods:markdown() return self:table():markdown() end
-
-function Methods:latex() return self:table():latex() end
-
-function Methods.__tostring(list) return list:table():text() end
-
-function Methods.__rich(list)
-  local shown = list:table()
-  return { text = shown:text(), html = shown:html() }
-end
+causeway._as_table(Methods)
 
 --- Prints every method of causal linear attention and returns the list, as method_list() does.
 function causeway.methods()

@@ -134,12 +134,7 @@ function Reproduction:table()
     { key = "ratio", format = "%.3f" } } })
 end
 
-function Reproduction:__tostring() return self:table():text() end
-
-function Reproduction:__rich()
-  local shown = self:table()
-  return { text = shown:text(), html = shown:html() }
-end
+causeway._as_table(Reproduction)
 
 --- Runs the script of a folder of results again; see lua/help/measure.lua.
 function causeway.reproduce(path)
@@ -149,9 +144,6 @@ function causeway.reproduce(path)
   local to = folder .. "-again"
   run_again(origin, id, journal, to)
   local lines, missing = comparison(rows, (causeway._read_journal(to .. "/rows.jsonl")))
-  local meta = {}
-  for key, value in pairs(Reproduction) do meta[key] = value end
-  meta.__index = setmetatable({ folder = to, script = origin.script.path, missing = missing },
-    { __index = Reproduction })
-  return setmetatable(lines, meta)
+  lines.folder, lines.script, lines.missing = to, origin.script.path, missing
+  return setmetatable(lines, Reproduction)
 end

@@ -399,9 +399,7 @@ function Results:table(options)
   return causeway.text_table(rows, given)
 end
 
-function Results:markdown(options) return self:table(options):markdown() end
-
-function Results:latex(options) return self:table(options):latex() end
+causeway._as_table(Results, { most = 60 })
 
 --- The rows, status "ok" or any, that `filter` ({name = value} or a function of the row) lets through.
 function Results:where(filter)
@@ -456,13 +454,6 @@ function Results:plot(x, y, options)
   for i, curve in ipairs(order) do given[i] = curve end
   given.xlabel, given.ylabel = given.xlabel or x, given.ylabel or y
   return causeway.plot(given)
-end
-
-function Results.__tostring(self) return self:table({ most = 60 }):text() end
-
-function Results.__rich(self)
-  local shown = self:table({ most = 60 })
-  return { text = shown:text(), html = shown:html() }
 end
 
 -- ── The sweep ────────────────────────────────────────────────────────────────────────────────────────────────────

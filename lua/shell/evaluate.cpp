@@ -163,9 +163,8 @@ bool hides_value(std::string_view text) {
 
 // The name that the text, or what is behind its last semicolon, consists of; "" where it is anything else.
 std::string bare_name(std::string_view text) {
-    auto tokens = tokenize(text);
+    auto tokens = tokenize_without_comments(text);
     const auto is = [&](const Token& token, std::string_view word) { return token.text(text) == word; };
-    std::erase_if(tokens, [](const Token& token) { return token.kind == Token::comment; });
     if (!tokens.empty() && is(tokens.back(), ";")) tokens.pop_back();
     if (tokens.empty() || tokens.back().kind != Token::name || is_keyword(tokens.back().text(text))) return "";
     if (tokens.size() > 1 && !is(tokens[tokens.size() - 2], ";")) return "";

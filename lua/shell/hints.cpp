@@ -35,9 +35,7 @@ bool one_of(std::string_view word, std::initializer_list<std::string_view> words
 // The tokens of a source without its comments, and questions about the place of one of them.
 class Place {
 public:
-    explicit Place(std::string_view source) : source_(source), tokens_(tokenize(source)) {
-        std::erase_if(tokens_, [](const Token& token) { return token.kind == Token::comment; });
-    }
+    explicit Place(std::string_view source) : source_(source), tokens_(tokenize_without_comments(source)) {}
 
     std::size_t size() const { return tokens_.size(); }
     bool on_line(std::size_t i, std::size_t line) const {
@@ -54,10 +52,7 @@ public:
     bool is_name(std::size_t i) const { return i < size() && tokens_[i].kind == Token::name && !is_keyword(word(i)); }
     // Whether a value ends with token i.
     bool ends_value(std::size_t i) const { return is_name(i) || is_number(i) || one_of(word(i), {")", "]", "}"}); }
-    bool starts_line(std::size_t i) const {
-        return i == 0 || source_.substr(tokens_[i - 1].end, tokens_[i].begin - tokens_[i - 1].end).find('\n') !=
-                             std::string_view::npos;
-    }
+    bool starts_line(std::size_t i) const { return lua::starts_line(tokens_, i, source_); }
     bool starts_statement(std::size_t i) const { return starts_line(i) || word(i - 1) == ";"; }
 
     // The bracket that is open at token i, or size().

@@ -2,7 +2,6 @@
 #include "lua/shell/macros.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <new>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/clock.hpp"
 #include "core/base/memory.hpp"
 #include "core/base/text.hpp"
 #include "lua/bind/bind.hpp"
@@ -20,12 +20,6 @@ namespace causeway::lua {
 namespace {
 
 const std::vector<std::string> macro_names = {"@time", "@btime", "@show"};
-
-std::vector<Token> without_comments(std::string_view text) {
-    auto tokens = tokenize(text);
-    std::erase_if(tokens, [](const Token& token) { return token.kind == Token::comment; });
-    return tokens;
-}
 
 bool is_lua(lua_State* L, const std::string& code) {
     const bool valid = luaL_loadbufferx(L, code.data(), code.size(), "=", "t") == LUA_OK;
@@ -50,12 +44,12 @@ public:
     Expander(lua_State* L, const std::string& text) : L_(L) { result_.code = text; }
 
     Expansion run() {
-        tokens_ = without_comments(result_.code);
+        tokens_ = tokenize_without_comments(result_.code);
         for (std::size_t i = tokens_.size(); i-- > 0;) {
             if (!is_macro(i)) continue;
             expand(i);
             if (!result_.fault.empty()) return result_;
-            tokens_ = without_comments(result_.code);
+            tokens_ = tokenize_without_comments(result_.code);
         }
         // What no call could be made of is left out, so that Lua tells what is wrong with the rest. If nothing is:
         if (!left_out_.empty() && (is_lua(L_, "return " + result_.code) || is_lua(L_, result_.code)))
@@ -66,12 +60,7 @@ public:
 private:
     std::string_view word(std::size_t i) const { return tokens_[i].text(result_.code); }
 
-    // Whether token i is the first one of its line.
-    bool starts_line(std::size_t i) const {
-        if (i == 0) return true;
-        const auto between = std::string_view(result_.code).substr(tokens_[i - 1].end);
-        return between.substr(0, tokens_[i].begin - tokens_[i - 1].end).find('\n') != std::string_view::npos;
-    }
+    bool starts_line(std::size_t i) const { return lua::starts_line(tokens_, i, result_.code); }
 
     bool is_macro(std::size_t i) const {
         if (word(i) != "@" || i + 1 == tokens_.size()) return false;
@@ -135,11 +124,9 @@ private:
 
 // ---- what the calls do ----
 
-using SteadyClock = std::chrono::steady_clock;
-
 struct Start {
     std::size_t held;
-    SteadyClock::time_point time;
+    double seconds;
 };
 static_assert(std::is_trivially_destructible_v<Start>);
 constexpr const char* start_type = "causeway.start";
@@ -151,19 +138,18 @@ int start_measuring(lua_State* L) {
     lua_setmetatable(L, -2);
     start->held = memory::current();
     memory::reset_peak();
-    start->time = SteadyClock::now();
+    start->seconds = steady_seconds();
     return 1;
 }
 
 // _timed(start, ...): shows what has been spent since, in a line as Julia's @time prints it, and returns the rest.
 int timed(lua_State* L) {
-    const auto now = SteadyClock::now();
+    const double now = steady_seconds();
     const std::size_t peak = memory::peak();
     const auto& start = *static_cast<Start*>(luaL_checkudata(L, 1, start_type));
     const std::size_t extra = peak > start.held ? peak - start.held : 0;
     char text[64];
-    std::snprintf(text, sizeof text, "  %.6f seconds, peak extra memory ",
-                  std::chrono::duration<double>(now - start.time).count());
+    std::snprintf(text, sizeof text, "  %.6f seconds, peak extra memory ", now - start.seconds);
     push_causeway(L);
     lua_getfield(L, -1, "bytes_text");
     lua_pushinteger(L, static_cast<lua_Integer>(extra));

@@ -99,4 +99,16 @@ std::vector<Token> tokenize(std::string_view source) {
     return tokens;
 }
 
+std::vector<Token> tokenize_without_comments(std::string_view source) {
+    auto tokens = tokenize(source);
+    std::erase_if(tokens, [](const Token& token) { return token.kind == Token::comment; });
+    return tokens;
+}
+
+bool starts_line(const std::vector<Token>& tokens, std::size_t i, std::string_view source) {
+    if (i == 0) return true;
+    const std::size_t before = tokens[i - 1].end;
+    return source.substr(before, tokens[i].begin - before).find('\n') != std::string_view::npos;
+}
+
 }  // namespace causeway::lua

@@ -25,5 +25,9 @@ bool is_keyword(std::string_view word);
 
 // The tokens in order, comments included. Never fails: a byte that starts nothing is a symbol. O(length).
 std::vector<Token> tokenize(std::string_view source);
+std::vector<Token> tokenize_without_comments(std::string_view source);
+
+// Whether token i is the first one of its line.
+bool starts_line(const std::vector<Token>& tokens, std::size_t i, std::string_view source);
 
 }  // namespace causeway::lua

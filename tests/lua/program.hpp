@@ -93,6 +93,13 @@ inline Output run_in(const TemporaryFolder& folder, std::vector<std::string> arg
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+// How often the part is in the text.
+inline int count(const std::string& text, const std::string& part) {
+    int n = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+}
+
 inline Output run_program(const std::vector<std::string>& arguments, const std::string& input = "") {
     const TemporaryFolder folder;
     return wait_for_program(folder, start_program(folder, arguments, input));

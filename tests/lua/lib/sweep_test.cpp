@@ -11,6 +11,7 @@
 #include "tests/lua/shell.hpp"
 
 using causeway::testing::contains;
+using causeway::testing::count;
 using causeway::testing::read_bytes;
 using causeway::testing::run_program;
 using causeway::testing::Shell;
@@ -19,16 +20,6 @@ using causeway::testing::TemporaryFolder;
 using causeway::testing::wait_for_file;
 using causeway::testing::wait_for_program;
 using causeway::testing::write_bytes;
-
-namespace {
-
-auto count(const std::string& text, const std::string& part) {
-    int n = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-    return n;
-}
-
-}  // namespace
 
 TEST_CASE("a sweep runs every combination, the last name of the order fastest", "[lua][sweep]") {
     Shell lua;

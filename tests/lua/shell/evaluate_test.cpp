@@ -14,6 +14,7 @@
 
 using namespace causeway::lua;
 using causeway::testing::contains;
+using causeway::testing::count;
 
 namespace {
 
@@ -42,13 +43,6 @@ private:
     Recorder recorder_;
     std::unique_ptr<lua_State, decltype(&lua_close)> L_;
 };
-
-// How often the part is in the text.
-int count(const std::string& text, const std::string& part) {
-    int n = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-    return n;
-}
 
 }  // namespace
 

@@ -1,0 +1,14 @@
+-- Values that are seen as the table that their method `table` makes.
+local causeway = ...
+
+--- Gives the class `markdown`, `latex`, `__tostring` and `__rich` of class:table(); with `shown`, the options of that
+--- table where the value is shown.
+function causeway._as_table(class, shown)
+  function class:markdown(...) return self:table(...):markdown() end
+  function class:latex(...) return self:table(...):latex() end
+  function class.__tostring(self) return self:table(shown):text() end
+  function class.__rich(self)
+    local rich = self:table(shown)
+    return { text = rich:text(), html = rich:html() }
+  end
+end
