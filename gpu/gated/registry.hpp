@@ -16,7 +16,7 @@ struct GatedForm {
     std::string mode;                 // "chunkwise"
     std::string source;               // where it comes from
     bool channels;                    // takes a gate per key channel
-    bool gradient;                    // its mode has a backward pass (gpu/gradient/gated.hpp)
+    bool gradient;                    // its mode has a backward pass (gpu/gradient/gated.hpp); said at one form of it
     bool (*takes)(const GatedArgs&);  // whether it computes this problem, on this device
     std::size_t (*workspace)(const GatedArgs&);
     void (*run)(const GatedArgs&, cudaStream_t);
