@@ -13,6 +13,7 @@ struct Blocks {
     std::int64_t batch_heads, blocks;  // at a time
     float *q, *k, *v, *S, *O;
     float* U;        // states of the batch-heads in work, where the call brings none
+    float* initial;  // a copy of those that it brings; null: none
     void* products;  // of cuBLAS
     std::size_t bytes;
 
@@ -30,7 +31,9 @@ struct Blocks {
 
     // Carves what comes last, after what the method keeps itself.
     void finish(const CausalArgs& a, Carve& carve) {
-        U = carve.floats(a.state ? 0 : batch_heads * a.r * a.d);
+        const std::int64_t states = batch_heads * a.r * a.d;
+        U = carve.floats(a.state ? 0 : states);
+        initial = a.state ? carve.floats(states) : nullptr;
         products = carve.bytes(blas_workspace);
         bytes = carve.end() + slack;
     }
@@ -64,10 +67,14 @@ void each_cut(const char* method, const CausalArgs& a, cudaStream_t stream, cons
     const Plan p(a, Carve(a.workspace.data));
     const cublasHandle_t handle = blas(stream, p.products);
     in_groups(a, p.batch_heads, p.U, stream, [&](const BatchHeads& l, float* U) {
+        if (p.initial) {
+            const auto bytes = static_cast<std::size_t>(std::int64_t{l.count} * a.r * a.d) * sizeof(float);
+            check(cudaMemcpyAsync(p.initial, U, bytes, cudaMemcpyDeviceToDevice, stream), "copying the states");
+        }
         for (std::int64_t i = 0; i < p.all; i += p.blocks) {
             const Cut c = p.from(i);
             f(p, handle, l, U, c, i);
-            unpack(a, l, c, p.O, stream);
+            unpack(a, l, c, p.O, p.initial, stream);
         }
     });
 }

@@ -63,7 +63,7 @@ void inner_product(const CausalArgs& a, cudaStream_t stream) {
                 multiply(handle, tf32, m, d, n, {p.S, n, m * n}, {p.v, d, n * d}, j > 0 ? 1 : 0, p.O, d, m * d,
                          l.count);
             }
-            unpack(a, l, rows, p.O, stream);
+            unpack(a, l, rows, p.O, nullptr, stream);
         }
     }
 }

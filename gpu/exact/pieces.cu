@@ -4,6 +4,7 @@
 
 #include "gpu/exact/factor.cuh"
 #include "gpu/kit/element.cuh"
+#include "gpu/kit/finite.cuh"
 #include "gpu/kit/ptx.cuh"
 
 namespace causeway::gpu::pieces {
@@ -43,16 +44,65 @@ __global__ __launch_bounds__(32 * rows_of_block) void pack_kernel(const E* x, St
     }
 }
 
+// What an output is a sum of; `initial`: the state before the first token, [bh][r][d], or null.
 template <class E>
-__global__ __launch_bounds__(32 * rows_of_block) void unpack_kernel(E* o, Strides s, int d, int64_t N, BatchHeads l,
-                                                                    Cut c, int64_t rows, const float* from) {
+struct Terms {
+    const E *q, *k, *v;
+    Strides q_stride, k_stride, v_stride;
+    int r, d;
+    const float* initial;
+
+    static __device__ __forceinline__ const E* row(const E* x, Strides s, const BatchHeads& l, int64_t bh,
+                                                   int64_t token) {
+        return x + bh / l.heads * s.batch + bh % l.heads * s.head + token * s.token;
+    }
+};
+
+// The row of the definition, token for token (gpu/kit/finite.cuh), for its elements that are not finite.
+template <class E>
+__device__ __noinline__ void sum_again(E* o, const Terms<E>& x, const BatchHeads& l, Row at) {
+    const int lane = threadIdx.x % 32;
+    const int64_t bh = l.first + at.bh;
+    const E* const q = x.row(x.q, x.q_stride, l, bh, at.token);
+    const auto decay = [&](int64_t n) {
+        return exp2f(static_cast<float>(l.log2_gamma[at.bh] * static_cast<double>(n)));
+    };
+    const auto begin = [&](int c) {
+        float sum = 0;
+        if (!x.initial) return sum;
+        const float* const state = x.initial + at.bh * x.r * x.d + c;
+        for (int e = 0; e < x.r; ++e) sum = fmaf(static_cast<float>(q[e]), state[int64_t{e} * x.d], sum);
+        return decay(at.token + 1) * sum;
+    };
+    const auto weight = [&](int64_t j) {
+        const E* const k = x.row(x.k, x.k_stride, l, bh, j);
+        float sum = 0;
+        for (int e = lane; e < x.r; e += 32) sum = fmaf(static_cast<float>(q[e]), static_cast<float>(k[e]), sum);
+        return decay(at.token - j) * sum_of_warp(sum);
+    };
+    const auto value = [&](int64_t j, int c) { return static_cast<float>(x.row(x.v, x.v_stride, l, bh, j)[c]); };
+    sum_row_again(o, x.d, 0, at.token + 1, begin, weight, value);
+}
+
+// A warp a row.
+template <class E>
+__global__ __launch_bounds__(32 * rows_of_block, 8) void unpack_kernel(E* o, Strides s, int d, int64_t N,
+                                                                       const __grid_constant__ BatchHeads l, Cut c,
+                                                                       int64_t rows, const float* from,
+                                                                       const __grid_constant__ Terms<E> terms) {
     for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
          i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
         const int64_t bh = l.first + at.bh;
         E* const to = o + bh / l.heads * s.batch + bh % l.heads * s.head + at.token * s.token;
-        for (int e = threadIdx.x; e < d; e += 32)
-            if (at.token < N) to[e] = static_cast<E>(from[i * d + e]);
+        if (at.token >= N) continue;
+        bool finite = true;
+        for (int e = threadIdx.x; e < d; e += 32) {
+            const float x = from[i * d + e];
+            to[e] = static_cast<E>(x);
+            finite = finite && is_finite(x);
+        }
+        if (!__all_sync(whole_warp, finite)) sum_again(to, terms, l, at);
     }
 }
 
@@ -151,12 +201,15 @@ void pack(const CausalArgs& a, const void* x, Strides s, int width, const BatchH
     check_launch("launching pack");
 }
 
-void unpack(const CausalArgs& a, const BatchHeads& l, const Cut& c, const float* from, cudaStream_t stream) {
+void unpack(const CausalArgs& a, const BatchHeads& l, const Cut& c, const float* from, const float* initial,
+            cudaStream_t stream) {
     const int64_t rows = l.count * c.pieces() * c.size;
     visit(a.type, [&](auto zero) {
         using E = decltype(zero);
         unpack_kernel<<<blocks_of(rows, rows_of_block), dim3(32, rows_of_block), 0, stream>>>(
-            static_cast<E*>(a.o), a.o_stride, a.d, a.N, l, c, rows, from);
+            static_cast<E*>(a.o), a.o_stride, a.d, a.N, l, c, rows, from,
+            Terms<E>{static_cast<const E*>(a.q), static_cast<const E*>(a.k), static_cast<const E*>(a.v), a.q_stride,
+                     a.k_stride, a.v_stride, a.r, a.d, initial});
     });
     check_launch("launching unpack");
 }

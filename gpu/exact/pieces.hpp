@@ -42,8 +42,11 @@ bool rounds(const CausalArgs& a);
 void pack(const CausalArgs& a, const void* x, Strides s, int width, const BatchHeads& l, const Cut& c, Weight weight,
           int plus, float* to, cudaStream_t stream);
 
-// o of these tokens = pieces.
-void unpack(const CausalArgs& a, const BatchHeads& l, const Cut& c, const float* from, cudaStream_t stream);
+// o of these tokens = pieces. Elements that are not finite are summed again by the definition, from the states
+// `initial` before the first token, [bh][r][d], null for zeros: a product of matrices lets such a value of v reach rows
+// before its token.
+void unpack(const CausalArgs& a, const BatchHeads& l, const Cut& c, const float* from, const float* initial,
+            cudaStream_t stream);
 
 // Rows of d columns into whole sequences [bh][padded][d]: set, or added.
 void place(const CausalArgs& a, const BatchHeads& l, const Cut& c, const float* from, bool add, std::int64_t padded,

@@ -99,7 +99,7 @@ void recursion(const CausalArgs& a, cudaStream_t stream) {
                 place(a, l, two, vo, true, p.padded, p.O, stream);
             });
         }
-        unpack(a, l, {0, p.padded, 1, 1, p.padded}, p.O, stream);
+        unpack(a, l, {0, p.padded, 1, 1, p.padded}, p.O, nullptr, stream);
     }
 }
 

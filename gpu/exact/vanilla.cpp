@@ -55,7 +55,7 @@ void vanilla(const CausalArgs& a, cudaStream_t stream) {
         multiply(handle, tf32, N, N, r, {p.q, r, N * r}, {p.k, r, N * r, true}, 0, p.A, N, N * N, l.count);
         mask(l, 1, N, tf32, p.A, stream);
         multiply(handle, tf32, N, d, N, {p.A, N, N * N}, {p.v, d, N * d}, 0, p.O, d, N * d, l.count);
-        unpack(a, l, whole, p.O, stream);
+        unpack(a, l, whole, p.O, nullptr, stream);
     }
 }
 

@@ -13,6 +13,7 @@
 
 #include "gpu/gated/arguments.hpp"
 #include "gpu/kit/async_copy.cuh"
+#include "gpu/kit/finite.cuh"
 
 namespace causeway::gpu::gated {
 
@@ -179,16 +180,23 @@ __device__ __forceinline__ void convert_tile(float* to, const void* from, Type t
     else convert_elements<n, threads, Type::Float16>(to, from);
 }
 
-// Rows of `width` elements of any type as rows of DK floats in shared memory, n of them and zeros behind.
+// Rows of `width` elements of any type as rows of DK floats in shared memory, n of them and zeros behind. Returns
+// whether those that this thread copied are finite.
 template <int DK, int rows, int threads>
-__device__ __forceinline__ void load_rows(float* to, const char* from, int64_t token_bytes, int n, int width,
+__device__ __forceinline__ bool load_rows(float* to, const char* from, int64_t token_bytes, int n, int width,
                                           bool quads, Type type) {
+    bool finite = true;
     move<rows * DK / 4, threads>(
         [&](int i) {
             const int t = i / (DK / 4), c = i % (DK / 4) * 4;
             return t < n ? raw_quad_within(from + t * token_bytes, c, width, quads, type) : RawQuad{0, 0, 0, 0};
         },
-        [&](int i, RawQuad raw) { *reinterpret_cast<float4*>(to + 4 * i) = value(raw, type); });
+        [&](int i, RawQuad raw) {
+            const float4 x = value(raw, type);
+            *reinterpret_cast<float4*>(to + 4 * i) = x;
+            finite = finite && is_finite(x);
+        });
+    return finite;
 }
 
 // ---- Products of gates ----
@@ -328,6 +336,35 @@ template <int C>
 __device__ __forceinline__ void add_lower(float4 (&out)[C / 16], const float* L, const float* Y, int rg, int cg) {
     add_lower_block<C, 0>(out, L, Y, rg, cg);
     if constexpr (C > 16) add_lower_block<C, 1>(out, L, Y, rg, cg);
+}
+
+// The same where values that are not finite stay behind their token: only what stands on and below the diagonal of L is
+// multiplied. Slower.
+template <int C>
+__device__ __forceinline__ void add_seen(float4 (&out)[C / 16], const float* L, const float* Y, int rg, int cg) {
+#pragma unroll
+    for (int b = 0; b < C / 16; ++b) {
+        const int row = b * 16 + rg;
+        float4 sum = out[b];
+#pragma unroll 1
+        for (int j = 0; j <= row; ++j) {
+            const float f = L[row * (C + 4) + j];
+            const float4 y = *reinterpret_cast<const float4*>(Y + j * 8 + cg * 4);
+            sum = {fmaf(f, y.x, sum.x), fmaf(f, y.y, sum.y), fmaf(f, y.z, sum.z), fmaf(f, y.w, sum.w)};
+        }
+        out[b] = sum;
+    }
+}
+
+// Whether a state is finite, all of the thread block's; left in finite[block] for a later launch.
+template <int R>
+__device__ __forceinline__ bool leave_finite(const float (&S)[R][4], int* finite) {
+    bool own = true;
+#pragma unroll
+    for (int i = 0; i < R; ++i) own = own && are_finite(S[i]);
+    const bool all = __syncthreads_and(own);
+    if (threadIdx.x == 0) finite[blockIdx.x] = all;
+    return all;
 }
 
 // The lane's part of a state [dk, dv] in global memory, zeros outside it or without one.

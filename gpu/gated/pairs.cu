@@ -4,6 +4,9 @@
 #include <cub/block/block_scan.cuh>
 
 #include "gpu/base/error.hpp"
+#include "gpu/kit/element.cuh"
+#include "gpu/kit/finite.cuh"
+#include "gpu/kit/rows.cuh"
 
 namespace causeway::gpu::gated {
 
@@ -88,6 +91,44 @@ __global__ __launch_bounds__(columns) void substitute_kernel(const float* M, con
     }
 }
 
+// The i-th row of the outputs, of `count` a batch-head, token for token (gpu/kit/finite.cuh), for its elements that are
+// not finite.
+template <class E>
+__device__ __noinline__ void sum_again(E* o, const Outputs& x, int64_t i, int64_t count, int64_t token) {
+    const int lane = threadIdx.x;
+    const int64_t bh = i / count;
+    const float* const q = x.q + i * x.dk;
+    const GateSum* const sums = x.sums ? x.sums + bh * x.N : nullptr;
+    const auto begin = [&](int c) {
+        float sum = 0;
+        if (!x.state) return sum;
+        for (int e = 0; e < x.dk; ++e) sum = fmaf(q[e], x.state[(bh * x.dk + e) * x.dv + c], sum);
+        return sums ? between({0, 0}, sums[token]) * sum : sum;
+    };
+    const auto weight = [&](int64_t j) {
+        const float* const k = x.k + (bh * x.N + j) * x.dk;
+        float sum = 0;
+        for (int e = lane; e < x.dk; e += 32) sum = fmaf(q[e], k[e], sum);
+        return (sums ? between(sums[j], sums[token]) : 1.0f) * sum_of_warp(sum);
+    };
+    const auto value = [&](int64_t j, int c) { return x.U[(bh * x.N + j) * x.dv + c]; };
+    sum_row_again(o, x.dv, 0, token + 1, begin, weight, value);
+}
+
+template <class E>
+__global__ __launch_bounds__(32 * rows_of_block, 8) void scatter_outputs_kernel(const __grid_constant__ Outputs x, E* o,
+                                                                                Strides s, RowRange r) {
+    each_row(r, s, [&](int64_t i, int64_t at) {
+        bool finite = true;
+        for (int c = threadIdx.x; c < x.dv; c += 32) {
+            const float value = x.X[i * x.dv + c];
+            o[at + c] = static_cast<E>(value);
+            finite = finite && is_finite(value);
+        }
+        if (!__all_sync(whole_warp, finite)) sum_again(o + at, x, i, r.rows, r.row + i % r.rows);
+    });
+}
+
 unsigned blocks_of(int64_t rows) {
     return static_cast<unsigned>(std::clamp<int64_t>((rows + warps - 1) / warps, 1, 1 << 16));
 }
@@ -111,6 +152,14 @@ void weigh(const GateSum* sums, int64_t N, const Rows& x, Decay decay, float fac
     if (decay == Decay::none && factor == 1) return;
     weigh_kernel<<<blocks_of(x.batch_heads * x.rows), threads, 0, stream>>>(sums, N, x, decay, factor);
     check_launch("launching weigh");
+}
+
+void scatter_outputs(const Outputs& x, void* o, Type type, Strides s, const RowRange& r, cudaStream_t stream) {
+    visit(type, [&](auto zero) {
+        using E = decltype(zero);
+        scatter_outputs_kernel<<<gpu::blocks_of(r), dim3(32, rows_of_block), 0, stream>>>(x, static_cast<E*>(o), s, r);
+    });
+    check_launch("launching scatter_outputs");
 }
 
 void substitute(const float* M, const float* X, const float* beta, int64_t batch_heads, int64_t N, int64_t row,

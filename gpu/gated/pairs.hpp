@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "gpu/kit/rows.hpp"
+
 namespace causeway::gpu::gated {
 
 // The gates of the tokens up to one: how many forget everything, and the sum of the others.
@@ -39,5 +41,17 @@ constexpr std::int64_t solved_rows = 64;
 // [bh][rows][dv], U [bh][N][dv], beta [bh][N].
 void substitute(const float* M, const float* X, const float* beta, std::int64_t batch_heads, std::int64_t N,
                 std::int64_t row, std::int64_t rows, int dv, float* U, cudaStream_t stream);
+
+// What the outputs of some rows of queries are sums of, all Float32: X [bh][rows][dv] the outputs, q [bh][rows][dk]
+// times the scale, k [bh][N][dk], U [bh][N][dv], state [bh][dk][dv] before the first token or null, sums as above.
+struct Outputs {
+    const float *X, *q, *k, *U, *state;
+    const GateSum* sums;
+    std::int64_t N;
+    int dk, dv;
+};
+// Those rows of o = X, rounded. Elements that are not finite are summed again over the tokens that the row sees: a
+// product of matrices lets such a value of U reach rows before its token.
+void scatter_outputs(const Outputs&, void* o, Type, Strides, const RowRange&, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gated

@@ -104,7 +104,8 @@ void gated_parallel(const GatedArgs& a, cudaStream_t stream) {
                 gather_rows(q, a.type, of_one_query(a, a.q_stride), {a.H, first, count, i, m, a.dk}, p.q, stream);
                 gated::weigh(nullptr, N, {p.q, count, m * dk, i, m, dk}, Decay::none, a.scale, stream);
                 read({p.q, dk, m * dk}, i, m, i + m);
-                scatter_rows(p.X, o, a.type, of_one_query(a, a.o_stride), {a.H, first, count, i, m, a.dv}, stream);
+                gated::scatter_outputs({p.X, p.q, p.k, p.U, state, sums, N, a.dk, a.dv}, o, a.type,
+                                       of_one_query(a, a.o_stride), {a.H, first, count, i, m, a.dv}, stream);
             }
         }
         if (!state) continue;

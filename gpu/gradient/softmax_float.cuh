@@ -1,7 +1,7 @@
 // The gradient of softmax attention for Float32 on FMA units; softmax_rows.cuh has the formulas.
 #pragma once
 
-#include "gpu/gradient/softmax_rows.cuh"
+#include "gpu/gradient/softmax_again.cuh"
 #include "gpu/softmax/float_tile.cuh"
 
 namespace causeway::gpu::softmax {
@@ -12,6 +12,9 @@ struct FloatGradientTile {
     static constexpr int threads = 256, B = D == 256 ? 16 : 32, T = B / 16, C = D / 64;
     static constexpr int row = D + 4, score_row = B + 4;
     static constexpr int bytes = 4 * (4 * B * row + 2 * B * score_row + 3 * B);
+    // Blocks that a multiprocessor is to hold, of dq_float and of dkv_float, as many as fit without what they call at
+    // the end, which would take more registers than they do.
+    static constexpr int dq_blocks = D == 64 ? 5 : D == 128 ? 2 : 3, dkv_blocks = D == 64 ? 3 : 2;
 };
 
 // Tiles in shared memory, and the rows and columns of a thread (gpu/softmax/float_tile.cuh).
@@ -56,13 +59,21 @@ struct FloatGradientTiles {
 #pragma unroll
             for (int n = 0; n < T::T; ++n) {
                 const int own = y + 16 * i, other = x + 16 * n, row = own_rows ? own : other;
-                const float p = key0 + (own_rows ? other : own) < sums.limit[row]
-                                    ? exp2f(fmaf(s[i][n], scale_log2, -sums.lse2[row]))
-                                    : 0.0f;
+                const bool sees = key0 + (own_rows ? other : own) < sums.limit[row];
+                const float p = sees ? exp2f(fmaf(s[i][n], scale_log2, -sums.lse2[row])) : 0.0f;
                 weights[own * T::score_row + other] = p;
-                gradients[own * T::score_row + other] = p * (dp[i][n] - sums.D[row]);
+                gradients[own * T::score_row + other] = sees ? p * (dp[i][n] - sums.D[row]) : 0.0f;
             }
         }
+    }
+    static __device__ bool finite(const Sums& x) {
+        bool all = true;
+#pragma unroll
+        for (int i = 0; i < T::T; ++i) {
+#pragma unroll
+            for (int n = 0; n < T::C; ++n) all = all && are_finite(x[i][n]);
+        }
+        return all;
     }
     // out[own rows y + 16 i][columns 64 n + 4 x ...] += by · other.
     __device__ void add(Sums& out, const float* by, const float* other) const {
@@ -94,7 +105,8 @@ private:
 };
 
 template <int D>
-__global__ __launch_bounds__(FloatGradientTile<D>::threads) void dq_float(const __grid_constant__ Gradient g) {
+__global__ __launch_bounds__(FloatGradientTile<D>::threads,
+                             FloatGradientTile<D>::dq_blocks) void dq_float(const __grid_constant__ Gradient g) {
     using T = FloatGradientTile<D>;
     extern __shared__ __align__(16) float floats[];
     const FloatGradientTiles<D> t(floats);
@@ -112,10 +124,12 @@ __global__ __launch_bounds__(FloatGradientTile<D>::threads) void dq_float(const 
         t.add(dq, t.gradients, t.other_a);
     }
     t.store(dq, g.scale, c.d, block.rows, [&](int i) { return in.dq(block.row0 + i); });
+    if (!__syncthreads_and(t.finite(dq))) make_dq_again(block);
 }
 
 template <int D>
-__global__ __launch_bounds__(FloatGradientTile<D>::threads) void dkv_float(const __grid_constant__ Gradient g) {
+__global__ __launch_bounds__(FloatGradientTile<D>::threads,
+                             FloatGradientTile<D>::dkv_blocks) void dkv_float(const __grid_constant__ Gradient g) {
     using T = FloatGradientTile<D>;
     extern __shared__ __align__(16) float floats[];
     const FloatGradientTiles<D> t(floats);
@@ -135,6 +149,7 @@ __global__ __launch_bounds__(FloatGradientTile<D>::threads) void dkv_float(const
     }
     t.store(dk, g.scale, c.d, block.keys, [&](int i) { return in.dk(block.key0 + i); });
     t.store(dv, 1.0f, c.dv, block.keys, [&](int i) { return in.dv(block.key0 + i); });
+    if (!__syncthreads_and(t.finite(dk) && t.finite(dv))) make_dkv_again(block, 0, max_width);
 }
 
 }  // namespace causeway::gpu::softmax

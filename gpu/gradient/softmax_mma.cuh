@@ -1,7 +1,7 @@
 // The gradient of softmax attention for 16-bit types on tensor cores; softmax_rows.cuh has the formulas.
 #pragma once
 
-#include "gpu/gradient/softmax_rows.cuh"
+#include "gpu/gradient/softmax_again.cuh"
 #include "gpu/softmax/tile.cuh"
 
 namespace causeway::gpu::softmax {
@@ -106,6 +106,10 @@ __global__ __launch_bounds__(GradientTile<D>::threads) void dq_mma(const __grid_
         for (int n = 0; n < D / 8; ++n)
             store_pair(to, 8 * n + t.pair, c.d, dq[n][2 * i] * g.scale, dq[n][2 * i + 1] * g.scale);
     }
+    bool finite = true;
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n) finite = finite && are_finite(dq[n]);
+    if (!__syncthreads_and(finite)) make_dq_again(block);
 }
 
 // dk and dv of 64 keys, up to 128 columns: Q and dO pass by. Scores with keys down and queries across, so that they are
@@ -139,10 +143,9 @@ __global__ __launch_bounds__(GradientTile<D>::threads) void dkv_mma(const __grid
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 const int i = 8 * n + t.pair + e % 2;
-                const float p = block.key0 + t.row(e / 2) < sums.limit[i]
-                                    ? ptx::ex2_approx(fmaf(s[n][e], c.scale_log2, -sums.lse2[i]))
-                                    : 0.0f;
-                s[n][e] = p, dp[n][e] = p * (dp[n][e] - sums.D[i]);
+                const bool sees = block.key0 + t.row(e / 2) < sums.limit[i];
+                const float p = sees ? ptx::ex2_approx(fmaf(s[n][e], c.scale_log2, -sums.lse2[i])) : 0.0f;
+                s[n][e] = p, dp[n][e] = sees ? p * (dp[n][e] - sums.D[i]) : 0.0f;
             }
         }
         add_weighted<E, D>(dv, s, ptx::shared_address(t.other_b), 0, column0);
@@ -161,6 +164,10 @@ __global__ __launch_bounds__(GradientTile<D>::threads) void dkv_mma(const __grid
             store_pair(to_v, column, c.dv, dv[n][2 * i], dv[n][2 * i + 1]);
         }
     }
+    bool finite = true;
+#pragma unroll
+    for (int n = 0; n < NO; ++n) finite = finite && are_finite(dk[n]) && are_finite(dv[n]);
+    if (!__syncthreads_and(finite)) make_dkv_again(block, column0, T::columns);
 }
 
 }  // namespace causeway::gpu::softmax

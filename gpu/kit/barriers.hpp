@@ -26,7 +26,9 @@ enum Delta : std::uint32_t {
     delta_auxiliary = 1,
     // + i, both state warpgroups, where there are two: it is the turn of warpgroup i on the tensor cores. i waits, the
     // other one arrives without waiting.
-    delta_turns = 2
+    delta_turns = 2,
+    // + i, state warpgroup i: whether its last state is finite.
+    delta_finite = 4
 };
 
 // Flash attention.

@@ -60,6 +60,17 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
 __device__ __forceinline__ void named_barrier_sync(uint32_t id, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// The same; returns whether the condition held in all of them.
+__device__ __forceinline__ bool named_barrier_and(uint32_t id, uint32_t threads, bool condition) {
+    uint32_t all;
+    asm volatile(
+        "{\n.reg .pred in, out;\nsetp.ne.u32 in, %3, 0;\nbarrier.cta.red.and.pred out, %1, %2, in;\n"
+        "selp.u32 %0, 1, 0, out;\n}"
+        : "=r"(all)
+        : "r"(id), "r"(threads), "r"(static_cast<uint32_t>(condition))
+        : "memory");
+    return all != 0;
+}
 // The same without waiting: the thread is counted and goes on.
 __device__ __forceinline__ void named_barrier_arrive(uint32_t id, uint32_t threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -131,6 +142,11 @@ __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk
 template <int left>
 __device__ __forceinline__ void tma_store_wait_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory");
+}
+// Until all but `left` of them are in memory, where this thread then sees them.
+template <int left>
+__device__ __forceinline__ void tma_store_wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(left) : "memory");
 }
 // Ordinary writes to shared memory become visible to the copy engine and to the tensor cores.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -1,7 +1,7 @@
 // Flash attention for Float32 on FMA units.
 #pragma once
 
-#include "gpu/softmax/block.cuh"
+#include "gpu/softmax/again.cuh"
 #include "gpu/softmax/float_tile.cuh"
 
 namespace causeway::gpu::softmax {
@@ -135,6 +135,13 @@ __global__ __launch_bounds__(FloatTile<D>::threads,
         store_columns(c.splits > 1 ? block.partial(row) : block.bh.o(row), t.o[i], inverse, c.dv, t.x);
         if (t.x == 0) block.bh.store_lse(block.split, row, lse2);
     }
+    bool finite = true;
+#pragma unroll
+    for (int i = 0; i < T::TM; ++i) {
+#pragma unroll
+        for (int n = 0; n < T::C; ++n) finite = finite && are_finite(t.o[i][n]);
+    }
+    if (!__syncthreads_and(finite)) make_rows_again(block);
 }
 
 }  // namespace causeway::gpu::softmax

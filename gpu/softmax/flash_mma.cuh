@@ -1,7 +1,7 @@
 // Flash attention for 16-bit types on the tensor cores that every device from sm_80 on has.
 #pragma once
 
-#include "gpu/softmax/block.cuh"
+#include "gpu/softmax/again.cuh"
 #include "gpu/softmax/tile.cuh"
 
 namespace causeway::gpu::softmax {
@@ -198,6 +198,10 @@ __global__ __launch_bounds__(MmaTile<D, KW>::threads,
         __syncthreads();
         merge_warps(block, w, rows, memory);
     }
+    bool finite = true;
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n) finite = finite && are_finite(w.o[n]);
+    if (!__syncthreads_and(finite)) make_rows_again(block);
 }
 
 }  // namespace causeway::gpu::softmax

@@ -22,9 +22,9 @@ struct SweepShared {
 // rows, whose states take most of the registers. Without being told, ptxas counts for more than there is room for and
 // leaves out registers that the products need (6 % of the time at 128 rows without gates).
 template <int DK, int C>
-constexpr int sweep_blocks = DK == 64               ? 4
-                             : DK == 128 && C == 16 ? 3
-                                                    : 2;
+constexpr int blocks_held = DK == 64               ? 4
+                            : DK == 128 && C == 16 ? 3
+                                                   : 2;
 
 // A thread's values and βs of a chunk, on their way while the state is read.
 template <int C>
@@ -45,8 +45,8 @@ struct Values {
 };
 
 // x = (e ⊙ X) S + A U for a tile of queries, or T (V - (e ⊙ K) S) for keys, T the inverse: `lower`. W: C rows of 8
-// floats of this warp.
-template <int DK, int C, Gates gates>
+// floats of this warp. careful: add_seen() instead of add_lower().
+template <int DK, int C, Gates gates, bool careful>
 __device__ __forceinline__ void read_state(float4 (&x)[C / 16], const float (&S)[DK / 16][4], const float* X, float* W,
                                            const float* U, const float* lower, const float (&e)[C / 16],
                                            const Values<C>& values, bool keys, SweepPlace at, Type type) {
@@ -64,7 +64,8 @@ __device__ __forceinline__ void read_state(float4 (&x)[C / 16], const float (&S)
         x[i] = {0, 0, 0, 0};
     }
     __syncwarp();
-    add_lower<C>(x, lower, keys ? W : U, at.rg, at.cg);
+    if constexpr (careful) add_seen<C>(x, lower, keys ? W : U, at.rg, at.cg);
+    else add_lower<C>(x, lower, keys ? W : U, at.rg, at.cg);
 }
 
 // What the tokens write, U = V or diag(β) Y with Y = x, for the products with it; Y to memory where it is wanted.
@@ -119,13 +120,14 @@ __device__ __forceinline__ void advance_state(float (&S)[DK / 16][4], SweepShare
 
 // One block: 32 columns of one batch-head, 8 to a warp. Its work is a sequence of items: the keys of a chunk, the
 // queries of its heads of queries, the keys of the next chunk ...; the tile of the next item is copied while one is
-// worked on. record: states and Y are wanted, and no outputs.
-template <int DK, int C, Gates gates, bool record>
-__global__ __launch_bounds__(sweep_threads, sweep_blocks<DK, C>) void gated_sweep(const __grid_constant__ Part p) {
+// worked on. record: states and Y are wanted, and no outputs. Launched twice: see Part.
+template <int DK, int C, Gates gates, bool record, bool careful>
+__global__ __launch_bounds__(sweep_threads, blocks_held<DK, C>) void gated_sweep(const __grid_constant__ Part p) {
     extern __shared__ __align__(16) unsigned char shared[];
     auto& s = *reinterpret_cast<SweepShared<DK, C, gates>*>(shared);
     constexpr int blocks = C / 16, R = DK / 16;
     const Call& call = p.call;
+    if (careful && p.finite[blockIdx.x]) return;
     const SweepPlace at(call);
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     const int items = record ? 1 : 1 + call.group;
@@ -166,32 +168,33 @@ __global__ __launch_bounds__(sweep_threads, sweep_blocks<DK, C>) void gated_swee
             }
             float4 x[blocks];
             if (item > 0 || delta)
-                read_state<DK, C, gates>(x, S, X, W, U, s.lower[slot], e, values, item == 0, at, call.type);
+                read_state<DK, C, gates, careful>(x, S, X, W, U, s.lower[slot], e, values, item == 0, at, call.type);
             if (item == 0) write_values<C, record>(U, x, values, p, at, chunk);
             else write_outputs<C>(x, call, at, item - 1, start, n);
             if (item + 1 == items) advance_state(S, s, U, w, last, at);
         }
     }
+    if (!careful && !leave_finite(S, p.finite)) return;
     if (p.state_out)
         store_state<DK>(p.state_out + at.bh * call.dk * call.dv, S, call.dk, call.dv, at.rg, at.column, state_quads);
 }
 
-template <int DK, int C, Gates gates>
+template <int DK, int C, Gates gates, bool careful>
 void sweep(const Part& p, cudaStream_t stream) {
-    const int64_t wide = (p.call.dv + sweep_columns - 1) / sweep_columns;
-    const dim3 grid(static_cast<unsigned>(p.call.all_heads * wide));
+    const dim3 grid(static_cast<unsigned>(sweep_blocks(p.call)));
     const std::size_t shared = sizeof(SweepShared<DK, C, gates>);
-    const auto run = [&](auto kernel) {
-        launch(kernel, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream, p);
-    };
-    if (p.states || p.call.group == 0) run(gated_sweep<DK, C, gates, true>);
-    else run(gated_sweep<DK, C, gates, false>);
+    const bool record = p.states || p.call.group == 0;
+    const auto kernel = record ? gated_sweep<DK, C, gates, true, careful> : gated_sweep<DK, C, gates, false, careful>;
+    launch(kernel, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream, p);
 }
 
 }  // namespace
 
 void launch_sweep(const Part& p, cudaStream_t stream) {
-    with_sizes(p.call, [&]<int DK, int C, Gates gates>() { sweep<DK, C, gates>(p, stream); });
+    with_sizes(p.call, [&]<int DK, int C, Gates gates>() {
+        sweep<DK, C, gates, false>(p, stream);
+        sweep<careful_rows<DK>, C, gates, true>(p, stream);
+    });
 }
 
 }  // namespace causeway::gpu::gated

@@ -25,6 +25,8 @@ void run(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
     work.N = a.N, work.dk = a.dk, work.dv = a.dv, work.scale = a.scale;
     work.g = a.gates ? a.g : nullptr, work.beta = a.beta;
     work.initial = work.final = a.state;
+    work.q = a.q, work.k = a.k, work.v = a.v, work.o = a.o;
+    work.q_stride = a.q_stride, work.k_stride = a.k_stride, work.v_stride = a.v_stride, work.o_stride = a.o_stride;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     if (const std::size_t bytes = delta_hopper_workspace(a)) {
         check(cudaMemcpyAsync(a.workspace.data, a.state, bytes, cudaMemcpyDeviceToDevice, stream), "copying the state");

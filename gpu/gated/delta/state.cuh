@@ -6,6 +6,7 @@
 // accumulator of one product is, rounded, operand A of the next without a word between threads.
 #pragma once
 
+#include "gpu/gated/delta/again.cuh"
 #include "gpu/gated/delta/layout.cuh"
 #include "gpu/gated/delta/work.cuh"
 #include "gpu/kit/barriers.hpp"
@@ -243,6 +244,9 @@ struct StateWarpgroup {
         if (split.last > split.first) leave(split.last - 1 - split.first);
         if (split.last == work.chunks && work.final && split.h % work.group == 0)
             each_state([&](float& x, int64_t at) { work.final[at] = x; });
+        if (ptx::named_barrier_and(barriers::delta_finite + index, barriers::warpgroup, are_finite(s))) return;
+        out.producer_acquire(split.last - split.first);  // all outputs are in memory
+        walk_again<E, R, D, delta>(work, split, index);
     }
 };
 

@@ -14,7 +14,8 @@ __device__ __forceinline__ void store(Pipelines<R, D> pipes, const Maps& maps, S
         ptx::tma_store(maps.o, out.at(c - split.first), split.column_block * D + 64 * warpgroup, c * chunk, split.h,
                        split.b, ptx::evict_first);
         ptx::tma_store_commit();
-        ptx::tma_store_wait_read<0>();
+        if (c + 1 == split.last) ptx::tma_store_wait<0>();  // for walk_again(), which reads them
+        else ptx::tma_store_wait_read<0>();
         ptx::mbarrier_arrive(out.empty(c - split.first));
     }
 }

@@ -20,6 +20,8 @@ struct Work {
     const float* initial;   // [B, heads / group, dk, dv]; null: zeros
     float* final;           // the same shape; null: dropped
     uint32_t bound[max_splits + 1];
+    const void *q, *k, *v, *o;  // as the maps have them, for walk_again()
+    Strides q_stride, k_stride, v_stride, o_stride;
 };
 
 // One split of one head of q in one batch, and up to 128 columns of v. The block walks over the chunks [start, last)

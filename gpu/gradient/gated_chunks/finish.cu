@@ -42,9 +42,10 @@ struct Finish : FinishTiles<DK, C, gates> {
           before(p.states + (bh * p.chunks + chunk) * call.dk * call.dv),
           after(x.after + (bh * p.chunks + chunk) * call.dk * call.dv) {}
 
-    __device__ __forceinline__ void load(float* to, const Operand& from, int64_t head) const {
-        load_rows<DK, C, finish_threads>(to, head_of(from, b, head) + start * from.token, from.token, n, call.dk,
-                                         from.quads, call.type);
+    // Returns whether what this thread loaded is finite.
+    __device__ __forceinline__ bool load(float* to, const Operand& from, int64_t head) const {
+        return load_rows<DK, C, finish_threads>(to, head_of(from, b, head) + start * from.token, from.token, n, call.dk,
+                                                from.quads, call.type);
     }
     // Columns [first, first + slab) of a state.
     __device__ __forceinline__ void load_slab(float* to, const float* state, int first) const {
@@ -149,14 +150,15 @@ struct Finish : FinishTiles<DK, C, gates> {
     }
 
     // One head of queries: dQ, and what of dK comes from its scores.
-    __device__ __forceinline__ void meet_queries(int query, Rows& dk) const {
+    __device__ __forceinline__ void meet_queries(int query, Rows& dk, bool finite_keys) const {
         float dq[own_tokens][row_channels] = {}, dA[Tiles::own_elements] = {};
-        load(s.Q, call.q, h * call.group + query);
+        const bool finite = load(s.Q, call.q, h * call.group + query);
+        bool finite_queries = true;
         for (int first = 0; first < call.dv; first += slab) {
             load_slab(s.S, before, first);
             load_written(first);
             load_upstream(query, first);
-            __syncthreads();
+            finite_queries = __syncthreads_and(finite);
             this->add_products(dq, s.upstream, s.S);
             this->add_elements(dA);
             __syncthreads();
@@ -177,8 +179,8 @@ struct Finish : FinishTiles<DK, C, gates> {
                 if (lane == 0) s.row[token(i)] += sum;
             }
         }
-        this->add_older(dq, s.K);
-        this->add_newer(dk, s.Q);
+        this->add_older(dq, s.K, finite_keys);
+        this->add_newer(dk, s.Q, finite_queries);
         write_rows(dq, x.dq, h * call.group + query);
         __syncthreads();
     }
@@ -196,7 +198,8 @@ struct Finish : FinishTiles<DK, C, gates> {
     }
 
     // What is written (dKw) and, with the delta rule, read (dKe, dM): their part of dK, and dK to memory.
-    __device__ __forceinline__ void meet_states(Rows& dk, Rows& dKw, float (&through)[own_channels]) const {
+    __device__ __forceinline__ void meet_states(Rows& dk, Rows& dKw, float (&through)[own_channels],
+                                                bool finite_keys) const {
         float dKe[own_tokens][row_channels] = {}, dM[Tiles::own_elements] = {};
         for (int first = 0; first < call.dv; first += slab) {
             if (delta || gates != Gates::none) load_slab(s.S, before, first);
@@ -241,8 +244,8 @@ struct Finish : FinishTiles<DK, C, gates> {
             }
         }
         if (delta) {
-            this->add_older(dk, s.K);
-            this->add_newer(dk, s.K);
+            this->add_older(dk, s.K, finite_keys);
+            this->add_newer(dk, s.K, finite_keys);
         }
         write_rows(dk, x.dk, h);
     }
@@ -303,14 +306,14 @@ __global__ __launch_bounds__(finish_threads,
     extern __shared__ __align__(16) unsigned char shared[];
     using F = Finish<DK, C, gates>;
     const F f(x, *reinterpret_cast<typename F::Shared*>(shared));
-    f.load(f.s.K, f.call.k, f.h);
+    const bool finite = f.load(f.s.K, f.call.k, f.h);
     f.load_gates();
-    __syncthreads();
+    const bool finite_keys = __syncthreads_and(finite);
     if (f.delta) f.write_dbeta();
     float dk[F::own_tokens][F::row_channels] = {};
-    for (int query = 0; query < f.call.group; ++query) f.meet_queries(query, dk);
+    for (int query = 0; query < f.call.group; ++query) f.meet_queries(query, dk, finite_keys);
     float dKw[F::own_tokens][F::row_channels] = {}, through[F::own_channels] = {};
-    f.meet_states(dk, dKw, through);
+    f.meet_states(dk, dKw, through, finite_keys);
     if constexpr (gates == Gates::head) f.write_head_gates(through);
     if constexpr (gates == Gates::channel) f.write_channel_gates(dKw, through);
 }

@@ -30,6 +30,24 @@ __device__ __forceinline__ void add_upper(float4 (&out)[C / 16], const float* L,
     if constexpr (C > 16) add_upper_block<C, 1>(out, L, rows, rg, cg);
 }
 
+// The same where values that are not finite stay behind their token (gpu/kit/finite.cuh). Slower.
+template <int C>
+__device__ __forceinline__ void add_upper_seen(float4 (&out)[C / 16], const float* L, const float* rows, int rg,
+                                               int cg) {
+#pragma unroll
+    for (int b = 0; b < C / 16; ++b) {
+        const int row = b * 16 + rg;
+        float4 sum = out[b];
+#pragma unroll 1
+        for (int t = row; t < C; ++t) {
+            const float f = L[t * (C + 4) + row];
+            const float4 y = *reinterpret_cast<const float4*>(rows + t * 8 + cg * 4);
+            sum = {fmaf(f, y.x, sum.x), fmaf(f, y.y, sum.y), fmaf(f, y.z, sum.z), fmaf(f, y.w, sum.w)};
+        }
+        out[b] = sum;
+    }
+}
+
 // Blocks that a multiprocessor is to hold. Without being told, ptxas counts for one more with a gate per channel and
 // leaves out registers that the products need (0.5 to 0.7 % of the whole gradient's time).
 template <int DK, int C>
@@ -63,14 +81,15 @@ __device__ __forceinline__ void meet_keys(float4 (&dU)[C / 16], float (&E)[DK / 
 }
 
 // D = scale · dO of one head of queries: dU += Aᵀ D, E += (e ⊙ Q)ᵀ D. scratch: C rows of 8 floats of this warp.
-template <int DK, int C, Gates gates>
+template <int DK, int C, Gates gates, bool careful>
 __device__ __forceinline__ void meet_outputs(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const float4 (&D)[C / 16],
                                              const float* A, const float* Q, float* scratch, const float (&e)[C / 16],
                                              SweepPlace at) {
 #pragma unroll
     for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(scratch + at.mine(i)) = D[i];
     __syncwarp();
-    add_upper<C>(dU, A, scratch, at.rg, at.cg);
+    if constexpr (careful) add_upper_seen<C>(dU, A, scratch, at.rg, at.cg);
+    else add_upper<C>(dU, A, scratch, at.rg, at.cg);
     __syncwarp();
     if constexpr (gates == Gates::head) {
 #pragma unroll
@@ -82,7 +101,7 @@ __device__ __forceinline__ void meet_outputs(float4 (&dU)[C / 16], float (&E)[DK
 }
 
 // dV = dU, or with the delta rule dY = (I + diag(β) M)⁻ᵀ dU, dV = diag(β) dY, both to memory, and E -= (e ⊙ K)ᵀ dV.
-template <int DK, int C>
+template <int DK, int C, bool careful>
 __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const BackwardPart& x,
                                              const float* inverse, const float* K, float* scratch,
                                              const float (&e)[C / 16], SweepPlace at, int chunk, int64_t start, int n) {
@@ -96,7 +115,8 @@ __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK
             dU[i] = {0, 0, 0, 0};
         }
         __syncwarp();
-        add_upper<C>(dU, inverse, scratch, at.rg, at.cg);
+        if constexpr (careful) add_upper_seen<C>(dU, inverse, scratch, at.rg, at.cg);
+        else add_upper<C>(dU, inverse, scratch, at.rg, at.cg);
         __syncwarp();
     }
 #pragma unroll
@@ -125,7 +145,7 @@ __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK
 // head, then the keys of the chunk before it ... The tile of the next item is copied while one is worked on. The sums
 // are over the heads of queries:
 //   dU = Kw E + Σ Aᵀ D,  dY = (I + diag(β) M)⁻ᵀ dU,  dV = diag(β) dY;  E ← e_last ⊙ E + Σ Qeᵀ D - Keᵀ dV
-template <int DK, int C, Gates gates>
+template <int DK, int C, Gates gates, bool careful>
 __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void gated_backward_sweep(
     const __grid_constant__ BackwardPart x) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -133,6 +153,7 @@ __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void g
     constexpr int blocks = C / 16, R = DK / 16;
     const Part& p = x.part;
     const Call& call = p.call;
+    if (careful && p.finite[blockIdx.x]) return;
     const SweepPlace at(call);
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     const int items = 1 + call.group;
@@ -188,27 +209,30 @@ __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void g
             float4 D[blocks];
 #pragma unroll
             for (int i = 0; i < blocks; ++i) D[i] = times(call.scale, value(arriving[i], call.type));
-            meet_outputs<DK, C, gates>(dU, E, D, s.A[slot], s.Q, scratch, e, at);
+            meet_outputs<DK, C, gates, careful>(dU, E, D, s.A[slot], s.Q, scratch, e, at);
             if (item + 1 == items)
-                write_values<DK, C>(dU, E, x, s.inverse[chunk % 2], s.K, scratch, e, at, chunk, start, n);
+                write_values<DK, C, careful>(dU, E, x, s.inverse[chunk % 2], s.K, scratch, e, at, chunk, start, n);
         }
     }
+    if (!careful && !leave_finite(E, p.finite)) return;
     if (x.dstate_out)
         store_state<DK>(x.dstate_out + at.bh * call.dk * call.dv, E, call.dk, call.dv, at.rg, at.column, state_quads);
 }
 
-template <int DK, int C, Gates gates>
+template <int DK, int C, Gates gates, bool careful>
 void backward_sweep(const BackwardPart& x, cudaStream_t stream) {
-    const int64_t wide = (x.part.call.dv + sweep_columns - 1) / sweep_columns;
-    launch(gated_backward_sweep<DK, C, gates>, "launching gated_backward_sweep",
-           dim3(static_cast<unsigned>(x.part.call.all_heads * wide)), sweep_threads,
-           sizeof(BackwardShared<DK, C, gates>), 1, false, stream, x);
+    launch(gated_backward_sweep<DK, C, gates, careful>, "launching gated_backward_sweep",
+           dim3(static_cast<unsigned>(sweep_blocks(x.part.call))), sweep_threads, sizeof(BackwardShared<DK, C, gates>),
+           1, false, stream, x);
 }
 
 }  // namespace
 
 void launch_backward_sweep(const BackwardPart& x, cudaStream_t stream) {
-    with_sizes(x.part.call, [&]<int DK, int C, Gates gates>() { backward_sweep<DK, C, gates>(x, stream); });
+    with_sizes(x.part.call, [&]<int DK, int C, Gates gates>() {
+        backward_sweep<DK, C, gates, false>(x, stream);
+        backward_sweep<careful_rows<DK>, C, gates, true>(x, stream);
+    });
 }
 
 }  // namespace causeway::gpu::gradient

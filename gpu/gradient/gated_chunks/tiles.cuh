@@ -110,8 +110,8 @@ struct FinishTiles {
     }
 
     // to[i] += Σ_{j<=i} P_ij (Λ_ij ⊙) rows_j, rows of DK floats. With a gate per channel Λ is applied here, otherwise P
-    // contains it already.
-    __device__ __forceinline__ void add_older(Rows& to, const float* rows) const {
+    // contains it already. finite: all rows are, so that what stands above the diagonal may be multiplied as well.
+    __device__ __forceinline__ void add_older(Rows& to, const float* rows, bool finite) const {
         if constexpr (gates == Gates::channel) {
             for (int i = 0; i < own_tokens; ++i) {
                 const int t = token(i);
@@ -129,11 +129,13 @@ struct FinishTiles {
                 add_row(to, i, sum);
             }
         } else {
-            add_matrix(to, rows, [&](int i, int j) { return s.P[token(i) * square + j]; });
+            const auto factor = [&](int i, int j) { return s.P[token(i) * square + j]; };
+            if (finite) add_matrix(to, rows, factor);
+            else add_seen(to, rows, factor, [&](int i, int j) { return j <= token(i); });
         }
     }
     // to[i] += Σ_{t>=i} P_ti (Λ_ti ⊙) rows_t, likewise.
-    __device__ __forceinline__ void add_newer(Rows& to, const float* rows) const {
+    __device__ __forceinline__ void add_newer(Rows& to, const float* rows, bool finite) const {
         if constexpr (gates == Gates::channel) {
             for (int i = 0; i < own_tokens; ++i) {
                 const int j = token(i);
@@ -151,7 +153,9 @@ struct FinishTiles {
                 add_row(to, i, sum);
             }
         } else {
-            add_matrix(to, rows, [&](int i, int t) { return s.P[t * square + token(i)]; });
+            const auto factor = [&](int i, int t) { return s.P[t * square + token(i)]; };
+            if (finite) add_matrix(to, rows, factor);
+            else add_seen(to, rows, factor, [&](int i, int t) { return t >= token(i); });
         }
     }
 
@@ -193,6 +197,20 @@ private:
             if (k != row) continue;
 #pragma unroll
             for (int m = 0; m < row_channels; ++m) to[k][m] += sum[m];
+        }
+    }
+    // to[i] += Σ_j factor(i, j) rows_j over the j that i sees.
+    template <class F, class Sees>
+    __device__ __forceinline__ void add_seen(Rows& to, const float* rows, const F& factor, const Sees& sees) const {
+#pragma unroll 1
+        for (int j = 0; j < C; ++j) {
+#pragma unroll
+            for (int i = 0; i < own_tokens; ++i) {
+                if (!sees(i, j)) continue;
+                const float f = factor(i, j);
+#pragma unroll
+                for (int m = 0; m < row_channels; ++m) to[i][m] = fmaf(f, rows[j * DK + channel(m)], to[i][m]);
+            }
         }
     }
     // to[i] += Σ_j factor(i, j) rows_j.

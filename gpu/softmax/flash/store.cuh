@@ -3,6 +3,7 @@
 
 #include "gpu/kit/barriers.hpp"
 #include "gpu/kit/pack.cuh"
+#include "gpu/softmax/again.cuh"
 #include "gpu/softmax/flash/weights.cuh"
 
 namespace causeway::gpu::softmax::flash {
@@ -18,6 +19,22 @@ __device__ __forceinline__ void finish_rows(const Weights& w, const Block& block
         inverse[r] = finish(__fmul_rn(w.max[r], w.scale), sum_of_four(w.sum[r]), lse2);
         if (c.lse && lane % 4 == 0 && query + 8 * r < c.N)
             c.lse[(int64_t{block.batch} * c.heads * c.group + block.query_head) * c.N + query + 8 * r] = lse2 * ln2;
+    }
+}
+
+// The elements of a warp's 16 outputs that are not finite, once more: all of the warpgroup call it together, once their
+// outputs are on their way by TMA, by the first thread.
+template <class E>
+__device__ __forceinline__ void make_queries_again(const Block& block, int32_t first, uint32_t barrier, int thread) {
+    if (thread == 0) ptx::tma_store_wait<0>();
+    __threadfence();
+    ptx::named_barrier_sync(barrier, barriers::warpgroup);
+    const Params& c = block.c;
+    const BatchHead<E> bh(c, block.batch * c.heads + block.head);
+#pragma unroll 1
+    for (int32_t query = first + 16 * (thread / 32), end = min(query + 16, c.N); query < end; ++query) {
+        const int32_t row = query * c.group + block.query_head % c.group;
+        make_row_again(bh, row, 0, c.M, bh.o(row));
     }
 }
 
@@ -42,7 +59,7 @@ __device__ __forceinline__ void store_output(const TensorMaps& maps, const Layou
                          x[3]);
     }
     ptx::fence_proxy_async();
-    ptx::named_barrier_sync(barrier, barriers::warpgroup);
+    const bool finite = ptx::named_barrier_and(barrier, barriers::warpgroup, are_finite(o) && are_finite(inverse));
     if (thread == 0 && first < block.c.N) {
         for (uint32_t i = 0; i < L::boxes; ++i) {
             ptx::tma_store(maps.o, q_at + i * L::box_bytes, box_columns * i, first, block.query_head, block.batch,
@@ -51,6 +68,7 @@ __device__ __forceinline__ void store_output(const TensorMaps& maps, const Layou
         ptx::tma_store_commit();
         ptx::tma_store_wait_read<0>();
     }
+    if (!finite) make_queries_again<E>(block, first, barrier, thread);
 }
 
 }  // namespace causeway::gpu::softmax::flash

@@ -1,0 +1,66 @@
+// The walk of a state warpgroup once more, token for token, where a value that is not finite has come by
+// (gpu/kit/finite.cuh): such a value of k, v or β reaches earlier tokens of its chunk through the zeros of T and P.
+//
+// It stays in the state for good, so a finite last state tells that there was none, and the question costs nothing.
+#pragma once
+
+#include "gpu/gated/delta/work.cuh"
+#include "gpu/kit/finite.cuh"
+#include "gpu/kit/limits.hpp"
+
+namespace causeway::gpu::gated_delta {
+
+template <class E>
+__device__ __forceinline__ E* row_of(const void* x, const Strides& s, uint32_t b, uint32_t h, int64_t token) {
+    return static_cast<E*>(const_cast<void*>(x)) + b * s.batch + h * s.head + token * s.token;
+}
+
+// S ← a S, u = β (v - kᵀ S) or v, S ← S + k uᵀ, o = scale · qᵀ S for every token of the walk, in the order of the
+// definition. Written are the elements of o that are not finite; the others are in memory already. Two threads have a
+// column of the state, half of its rows each.
+template <class E, int R, int D, bool delta>
+__device__ __noinline__ void walk_again(const Work& work, Split split, uint32_t warpgroup) {
+    constexpr int rows = R / 2;
+    const int thread = threadIdx.x % 128, first_row = thread % 2 * rows,
+              column = static_cast<int>(split.column_block) * D + 64 * static_cast<int>(warpgroup) + thread / 2;
+    const bool real = column < work.dv;
+    float S[rows];
+#pragma unroll
+    for (int e = 0; e < rows; ++e) {
+        const bool given = split.start == 0 && work.initial && real && first_row + e < work.dk;
+        S[e] = given ? work.initial[(int64_t{split.kv_bh} * work.dk + first_row + e) * work.dv + column] : 0.0f;
+    }
+    const int64_t first = int64_t{split.first} * chunk, last = min(int64_t{split.last} * chunk, work.N);
+#pragma unroll 1
+    for (int64_t t = int64_t{split.start} * chunk; t < last; ++t) {
+        const E* const k = row_of<E>(work.k, work.k_stride, split.b, split.kv_h, t) + first_row;
+        const float a = split.g ? exp2f(fmaxf(split.g[t] * limits::log2_e, -limits::zero_gate_bits)) : 1.0f;
+        float written =
+            real ? static_cast<float>(row_of<E>(work.v, work.v_stride, split.b, split.kv_h, t)[column]) : 0.0f;
+        float seen = 0;
+#pragma unroll
+        for (int e = 0; e < rows; ++e) {
+            S[e] *= a;
+            if (delta && first_row + e < work.dk) seen = fmaf(static_cast<float>(k[e]), S[e], seen);
+        }
+        if constexpr (delta) {
+            seen += __shfl_xor_sync(whole_warp, seen, 1);
+            written = work.beta[split.kv_bh * work.N + t] * (written - seen);
+        }
+#pragma unroll
+        for (int e = 0; e < rows; ++e)
+            if (first_row + e < work.dk) S[e] = fmaf(static_cast<float>(k[e]), written, S[e]);
+        if (t < first) continue;
+        const E* const q = row_of<E>(work.q, work.q_stride, split.b, split.h, t) + first_row;
+        float sum = 0;
+#pragma unroll
+        for (int e = 0; e < rows; ++e)
+            if (first_row + e < work.dk) sum = fmaf(static_cast<float>(q[e]), S[e], sum);
+        sum += __shfl_xor_sync(whole_warp, sum, 1);
+        if (!real || thread % 2 == 1) continue;
+        E& o = row_of<E>(work.o, work.o_stride, split.b, split.h, t)[column];
+        if (!is_finite(static_cast<float>(o))) o = static_cast<E>(work.scale * sum);
+    }
+}
+
+}  // namespace causeway::gpu::gated_delta

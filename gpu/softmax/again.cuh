@@ -1,0 +1,54 @@
+// Rows of the output once more, over the keys that they see alone: what a tile of weights, zeros for masked keys, lets
+// through where a value of a later token is not finite (gpu/kit/finite.cuh).
+#pragma once
+
+#include "gpu/kit/finite.cuh"
+#include "gpu/softmax/block.cuh"
+
+namespace causeway::gpu::softmax {
+
+// A row by a whole warp, for the elements of `o` (the output, or in Float32 that of a split) that are not finite: keys
+// [first, last), of which the row sees those below its limit. The weights are computed anew, and not rounded.
+template <class E, class O>
+__device__ __forceinline__ void make_row_again(const BatchHead<E>& bh, int32_t row, int32_t first, int32_t last, O* o) {
+    const Params& c = bh.c;
+    const int lane = threadIdx.x % 32;
+    if (is_row_finite(o, c.dv)) return;
+    const E* const q = bh.q(row);
+    const int32_t seen = min(last, bh.limit(row));
+    const auto score = [&](int64_t j) {
+        const E* const k = bh.k(static_cast<int32_t>(j));
+        float sum = 0;
+        for (int e = lane; e < c.d; e += 32) sum = fmaf(static_cast<float>(q[e]), static_cast<float>(k[e]), sum);
+        return sum_of_warp(sum) * c.scale_log2;
+    };
+    float max = minus_infinity, sum = 0;
+    for (int32_t j = first; j < seen; ++j) {
+        const float s = score(j), now = fmaxf(max, s), shift = now == minus_infinity ? 0.0f : now;
+        sum = fmaf(sum, exp2f(max - shift), exp2f(s - shift));
+        max = now;
+        if (!is_finite(sum)) return;  // a score that is no number belongs to the row
+    }
+    float lse2;
+    finish(max, sum, lse2);
+    const auto weight = [&](int64_t j) { return exp2f(score(j) - lse2); };
+    const auto value = [&](int64_t j, int column) { return static_cast<float>(bh.v(static_cast<int32_t>(j))[column]); };
+    sum_row_again(
+        o, c.dv, first, seen, [](int) { return 0.0f; }, weight, value);
+}
+
+// By all threads of a block of the portable kernels, once its rows are written and seen by all. The block is a copy: a
+// reference would take it out of the registers of the whole kernel.
+template <class E, int BM>
+__device__ __noinline__ void make_rows_again(Block<E, BM> block) {
+    const Params& c = block.bh.c;
+    const auto [first, last, full] = block.keys();
+    const int32_t end = min(block.row0 + BM, c.rows);
+    for (int32_t row = block.row0 + static_cast<int32_t>(threadIdx.x) / 32; row < end;
+         row += static_cast<int32_t>(blockDim.x) / 32) {
+        if (c.splits > 1) make_row_again(block.bh, row, first, last, block.partial(row));
+        else make_row_again(block.bh, row, first, last, block.bh.o(row));
+    }
+}
+
+}  // namespace causeway::gpu::softmax
