@@ -259,7 +259,7 @@ manual.svd = {
   call = "U, S, V = svd(A)",
   text = [[The singular value decomposition A = U diag(S) Vᵀ of a matrix: k = min(m, n) orthonormal columns in U and in
 V, k descending singular values in S. Like all of the linear algebra it is computed in Float64. The low-rank
-factorisation of attention of the same name, lowrank("svd", q, k, {rank = r}), has the page ?lowrank-svd.]],
+factorisation of attention of the same name is lowrank("svd", q, k, {rank = r}).]],
   example = "A = randn(4, 3)  U, S, V = svd(A)  print(norm(U * times(S, V):t() - A))",
 }
 

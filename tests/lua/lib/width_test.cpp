@@ -114,19 +114,25 @@ TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]"
     }
 }
 
-TEST_CASE("every page of the manual keeps to 80 columns, and to 120", "[lua][width]") {
+TEST_CASE("every page of help, and the way to it, keeps to 80 columns, and to 120", "[lua][width]") {
     for (const int columns : widths) {
         Sized shell(columns);
         shell(
-            "list = {} for name in pairs(causeway.manual) do list[#list + 1] = name end list = table.concat(list, ' "
-            "')");
+            "list = {} for _, names in ipairs{causeway._page_names(), causeway._aliases} do for name in pairs(names) "
+            "do list[#list + 1] = name end end list = table.concat(list, ' ')");
         const auto names = words(shell.value("list"));
-        REQUIRE(names.size() > 100);
+        REQUIRE(names.size() > 300);
         for (const std::string& name : names) {
             CAPTURE(columns, name);
             CHECK(too_wide(shell("?" + name), columns) == "");
         }
     }
+}
+
+TEST_CASE("the topics of help fit one screen", "[lua][width]") {
+    Sized shell(80);
+    const std::string shown = shell("?");
+    CHECK(std::count(shown.begin(), shown.end(), '\n') + 2 <= 24);  // what was typed, and the next prompt
 }
 
 TEST_CASE("the header of a tensor stays on the screen", "[lua][width]") {
