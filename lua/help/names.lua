@@ -38,7 +38,7 @@ called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_paral
 called("recurrent", "fused_recurrent_form recurrent_form")
 called("parallel", "parallel_form")
 called("linear_attention_step", "recurrent_step decode_step generation generate single_step")
-called("decay", "exponential_decay gamma discount")
+called("decay", "exponential_decay")
 called("retnet_decay", "retnet retention multi_scale_retention multiscaleretention chunk_retention retentive_network",
   "RetNet's retention is causal_linear_attention with decay = retnet_decay(h).")
 called("alibi_slopes", "alibi", "As decays they are exp(-alibi_slopes(h)).")

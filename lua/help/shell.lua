@@ -10,7 +10,7 @@ document has a page too, and what papers or other libraries call it leads there:
 
 manual.apropos = {
   call = "apropos(word)",
-  text = "Lists what has the word in its name or its help. At the prompt `??word` does the same.",
+  text = "Lists what contains the word in its name or its help. At the prompt `??word` does the same.",
   example = 'apropos("history")',
 }
 

@@ -195,11 +195,10 @@ end
 
 local function overview()
   local parts = {
-    "  ?name   help with an example: a function, method, update, factorisation,",
-    "          option, document, or what papers, NumPy and PyTorch call it",
-    "  ?topic  what one of the topics below has        ??word  search all help",
-    "  Tab completes, a `;` at the end hides the value, `ans` is the last one,",
-    "  ;cmd runs a shell command, @time, @btime and @show EXPR measure and show",
+    wrapped("?name shows help with an example: of a function, method, update, option, document or topic, also by the "
+      .. "name that papers, NumPy or PyTorch have for it. ??word searches the help, Tab completes. The value of an "
+      .. "expression is shown; a `;` at the end hides it; `ans` is the last one. ;cmd runs a shell command. @time "
+      .. "EXPR, @btime EXPR and @show EXPR measure and show. The topics:", room(), "  "),
     "",
   }
   local topics = topics_of(causeway._sections())
@@ -258,7 +257,7 @@ end
 
 local function first_sentence(text)
   local one_line = text:gsub("%s+", " "):gsub("et al%.", "et al\1")
-  return ((one_line:match("^(.-[.;])%s") or one_line):gsub("\1", "."))
+  return ((one_line:match("^(.-[.;])%s") or one_line):gsub("\1", "."):gsub(";$", ""))
 end
 
 -- The line for each name: the name, and what it is, of several things the one in the topic.
@@ -325,6 +324,12 @@ local function elsewhere(name, sections)
   end
 end
 
+--- The page that one of the names of lua/help/names.lua leads to, or nil.
+function causeway._called_here(name)
+  local alias = causeway._aliases[plain(name)]
+  return alias and alias.page
+end
+
 local function unknown(name, sections)
   local known = names(sections)
   for alias in pairs(causeway._aliases) do known[#known + 1] = alias end
@@ -336,11 +341,24 @@ local function unknown(name, sections)
   return #list > 0 and text .. "\n" .. listing(list, sections) or text
 end
 
+-- Whether all that a name is are options: `x` and `N` are names that anybody gives to variables.
+local function only_options(list)
+  for _, section in ipairs(list or {}) do
+    if section.what ~= "an option" then return false end
+  end
+  return true
+end
+
 local function text_of(name)
   if name == "" then return overview() end
   local sections = causeway._sections()
-  if sections[name] or topics_of(sections)[name] then return page(name, sections) end
   local text = of_lua(name)
+  if sections[name] or topics_of(sections)[name] then
+    local yours = text and only_options(sections[name]) and name:find("^[%a_][%w_]*$")
+    local other = causeway._called_here(name)
+    local pointer = other and "\n\n  What others call " .. name .. " is " .. other .. " here: ?" .. other
+    return (yours and text .. "\n\n" or "") .. page(name, sections) .. (pointer or "")
+  end
   if text then return text end
   local there, how = elsewhere(name, sections)
   if not there then return unknown(name, sections) end

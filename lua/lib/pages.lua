@@ -103,13 +103,15 @@ local function of_linear_attention(add)
     part(parts, "when to use it", u.use)
     if u.gate then options[#options + 1] = "log_decay = -rand(1, 2, 100)" end
     if u.delta then options[#options + 1] = "beta = rand(1, 2, 100)" end
+    local table_of = table.concat(options, ", ")
+    if #table_of > 70 then table_of = table.concat(options, ",\n   ") end
     add(u.name, {
       what = "an update of linear_attention", topic = "gated",
       call = string.format('linear_attention(q, k, v, {update = "%s", ...})', u.name),
       text = u.text, parts = parts, source = u.source,
       example = "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
         .. (u.delta and "k = k / sqrt(sum(pow(k, 2), 4))  -- keys of length 1\n" or "")
-        .. "o, state = linear_attention(q, k, v,\n  {" .. table.concat(options, ", ") .. "})\no",
+        .. "o, state = linear_attention(q, k, v,\n  {" .. table_of .. "})\no",
     })
   end
   for _, m in ipairs(modes) do

@@ -221,7 +221,8 @@ TEST_CASE("prefixes at the prompt", "[lua][shell]") {
     CHECK(shell.answer(";pwd") == "/\n");
     CHECK(shell.answer("?display").find("display(value, ...)") != std::string::npos);
     CHECK(shell.answer("?disply").find("did you mean \"display\"?") != std::string::npos);
-    CHECK(shell.answer("?").find("terminal_size") != std::string::npos);
+    CHECK(shell.answer("?").find("\n  tensor ") != std::string::npos);
+    CHECK(shell.answer("?shell").find("terminal_size") != std::string::npos);
     shell.leave();
 }
 
