@@ -23,9 +23,20 @@ void exponentials(T* out, const T* x, Index n) {
         simd::store_part(out + i, simd::exp<T>(simd::load_part(x + i, n - i)), n - i);
 }
 
+// out[i] = 1 / (1 + e^-x[i]), never by the exponential of a positive number.
+template <class T>
+void sigmoids(T* out, const T* x, Index n) {
+    for (Index i = 0; i < n; i += lanes<T>) {
+        const Vector<T> v = simd::load_part(x + i, n - i), one = Vector<T>{} + T(1);
+        const Vector<T> e = simd::exp<T>(v < T(0) ? v : -v);
+        simd::store_part(out + i, (v < T(0) ? e : one) / (one + e), n - i);
+    }
+}
+
 template <class T>
 void apply(Unary op, T* out, const T* x, Index n) {
     if (op == Unary::exp) return exponentials(out, x, n);
+    if (op == Unary::sigmoid) return sigmoids(out, x, n);
     functions::with_function(op, [=](auto f) {
         for (Index i = 0; i < n; ++i) out[i] = f(x[i]);
     });

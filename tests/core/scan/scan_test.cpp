@@ -313,6 +313,31 @@ TEST_CASE("a scan gives the same for every number of threads", "[scan]") {
     CHECK(identical(alone.states[0], together.states[0]));
 }
 
+TEST_CASE("functions of one element are in a scan what they are for tensors", "[scan]") {
+    for (DType type : {DType::f32, DType::f64}) {
+        Tensor x = apply(Binary::multiply, sample({1, 1, 3, 37}, 1, type), scalar(8, type));
+        for (const auto& [place, value] : {std::pair(0, NaN), {1, Inf}, {2, -Inf}, {3, 0.0}, {4, 500.0}, {5, -500.0}})
+            x.set(place, value);
+        for (int op = 0; op <= static_cast<int>(Unary::isfinite); ++op) {
+            Scan s({{"x", x}}, {});
+            const auto which = static_cast<Unary>(op);
+            CAPTURE(name(type), name(which));
+            const Tensor out = s.run({{"", s.program.apply(which, s.input(0))}}, {}).outputs[0];
+            const Tensor expected = apply(which, x);
+            REQUIRE(out.dtype() == type);
+            // The exponential of vectors is at most two units in the last place off, and ends where numbers are no
+            // longer normal.
+            const double unit = type == DType::f64 ? 0x1p-52 : 0x1p-23,
+                         least = type == DType::f64 ? 0x1p-1022 : 0x1p-126;
+            for (Index i = 0; i < x.size(); ++i) {
+                const double got = out.get(i), wanted = expected.get(i);
+                const bool same = got == wanted || (std::isnan(got) && std::isnan(wanted));
+                CHECK((same || std::abs(got - wanted) <= 4 * unit * std::abs(wanted) + least));
+            }
+        }
+    }
+}
+
 TEST_CASE("a scan can be interrupted", "[scan]") {
     Scan s({{"x", sample({1, 1, 20, 7}, 1)}}, {{"z", sample({1, 1, 7}, 2)}});
     interrupt::request();
