@@ -16,7 +16,8 @@ namespace causeway {
 // Several operands are multiplied two at a time, in the order that takes the fewest multiplications (of more than six
 // operands: the cheapest pair first); a pair is a matrix product where it has rows, columns and a depth, and loops
 // elsewhere. Sums are in the operands' precision
-// (Float32 for the storage types, Float64 where one is that), in an order that does not depend on the number of threads.
+// (Float32 for the storage types, Float64 where one is that), in an order that does not depend on the number of
+// threads.
 //
 // Throws Error for a formula that is none, another number of operands or dimensions, lengths that differ, an output
 // letter twice or in no operand, and more than four letters in the output.

@@ -10,8 +10,9 @@ Types are "Float32" (the default), "Float64", and for storage "Float16" and "BFl
 
 A(i, j) reads an element, counted from 1. With fewer indices, with ":" (all) or {from, to} (both included) it is a part,
 a copy without the dimensions that have a number: A(2) is row 2, A(":", 1) column 1. A:set(value, i, j) writes. #A is
-the number of elements. A:add_(B) and the like (?add_) change A in place. A + B, A - B, A / B and -A work element by element with broadcasting, A * B is the matrix
-product, times(A, B) the product element by element. A == B is true for the same type, shape and elements.]],
+the number of elements. A + B, A - B, A / B and -A work element by element with broadcasting, A * B is the matrix
+product, times(A, B) the product element by element; A:add_(B) and the like (?add_) change A in place. A == B is true
+for the same type, shape and elements.]],
   example = 'tensor({{1, 2}, {3, 4}}, "Float64")',
 }
 
@@ -36,8 +37,8 @@ manual.ones = {
 
 manual.fill = {
   call = "fill(value, n, m, ...[, dtype])",
-  text = "A tensor with all elements equal to the value. A:fill(value), also A:fill_(value), sets all elements of A and "
-    .. "returns A.",
+  text = "A tensor with all elements equal to the value. A:fill(value), also A:fill_(value), sets all elements of A "
+    .. "and returns A.",
   example = "fill(0.5, 2, 3)",
 }
 
@@ -330,7 +331,7 @@ dimension of the operands, and an element of the result is the sum, over all let
 products of the operands' elements. A letter twice in an operand takes its diagonal. Without "->" the output has the
 letters that occur once, in alphabetical order; without letters in the output the result is a number.
 
-Any number of operands, one to four letters in the output. Several are multiplied two at a time, in the order that takes
+Any number of operands, up to four letters in the output. Several are multiplied two at a time, in the order that takes
 the fewest multiplications, as matrix products wherever they are some. Sums are in the type of the operands; sum and
 mean accumulate in double precision.]],
   example = 'einsum("hnd,hmd->hnm", randn(2, 3, 4), randn(2, 3, 4))',
@@ -474,14 +475,15 @@ end
 
 manual.scan = {
   call = "output, state = scan{step =, inputs =, state =, ...}",
-  text = [[Carries a state over the tokens by a step of yours, at the speed of C++: linear recurrences with gates of every
-kind, delta rules, running maxima. step(S, x) gets the state S and the inputs of the token as x.q, x.k ..., for one head,
-and returns the output of the token and the new state. It is called once, with values that record what is done with
-them; what it recorded then runs for all tokens, in parallel over batch and heads. Ctrl-C and time limits stop it.
+  text = [[Carries a state over the tokens by a step of yours, at the speed of C++: linear recurrences with gates of
+every kind, delta rules, running maxima. step(S, x) gets the state S and the inputs of the token as x.q, x.k ..., for
+one head, and returns the output of the token and the new state. It is called once, with values that record what is
+done with them; what it recorded then runs for all tokens, in parallel over batch and heads. Ctrl-C and time limits
+stop it.
 
 For inputs [batch, heads, N, d], x.q is a vector of d; for [batch, heads, N] a number; and a state [batch, heads, m, n]
-is a matrix. The output is a vector or a number, or a table of them by name; nil for none. A state may be a table by name
-too, and the step returns one: {S = S, m = m}.
+is a matrix. The output is a vector or a number, or a table of them by name; nil for none. A state may be a table by
+name too, and the step returns one: {S = S, m = m}.
 
 On values work + - / and -x, * (the matrix product, with vectors on either side), outer(k, v), diag(a) * S and
 S * diag(b), which scale rows and columns without a matrix, plus, times, pow, max, min, clamp, eq, ne, lt, le, gt, ge,
@@ -491,12 +493,13 @@ Since the step is called once, `if` and `for` see no token: use lt(...) and time
 
 Sums of scaled matrices and outer products are one pass over the state, in which factors are multiplied in an order of
 their own. Float32 or Float64, that of inputs and state; on the CPU.]],
-  example = [[q, k, v = randn(1, 2, 5, 4), randn(1, 2, 5, 4), randn(1, 2, 5, 3)
-a, b = rand(1, 2, 5, 4), rand(1, 2, 5, 3)
-o, S = scan{inputs = {q = q, k = k, v = v, a = a, b = b}, state = zeros(1, 1, 4, 3),
-  step = function(S, x)
-    S = diag(x.a) * S * diag(x.b) + outer(x.k, x.v)
-    return x.q * S, S
-  end}
+  example = [[q, k, a = randn(1, 2, 5, 4), randn(1, 2, 5, 4), rand(1, 2, 5, 4)
+v, b = randn(1, 2, 5, 3), rand(1, 2, 5, 3)
+step = function(S, x)
+  S = diag(x.a) * S * diag(x.b) + outer(x.k, x.v)
+  return x.q * S, S
+end
+inputs = {q = q, k = k, v = v, a = a, b = b}
+o, S = scan{step = step, inputs = inputs, state = zeros(1, 1, 4, 3)}
 print(size(o))]],
 }

@@ -11,7 +11,6 @@ namespace {
 const char* setting = R"(
 seed(5)
 function inputs(dtype)
-  local function of(...) return randn(2, 3, 13, ...)[dtype](randn(1)) end
   local x = {}
   for name, width in pairs { q = 5, k = 5, v = 7, w = 5 } do x[name] = tensor(randn(2, 3, 13, width), dtype) end
   for name, width in pairs { a = 5, b = 7 } do x[name] = tensor(rand(2, 3, 13, width), dtype) end
@@ -39,7 +38,6 @@ std::string against_attention(Shell& lua, const std::string& dtype, const std::s
 TEST_CASE("scan writes the updates of linear_attention", "[lua][scan]") {
     Shell lua;
     lua(setting);
-    lua("function inputs_of(x) return x end");
     for (const char* dtype : {"f32", "f64"}) {
         CAPTURE(dtype);
         CHECK(against_attention(lua, dtype, "S = S + outer(x.k, x.v)", "update = 'linear'") == "true true");
@@ -122,8 +120,8 @@ right, last = by_hand({x = y.k, b = y.i}, zeros(2, 3, 5, 1, 'f64'), function(z, 
   return z:reshape(2, 3, 1, 5), z
 end)
 norms = sqrt(pow(right, 2):sum(4)):reshape(2, 3, 13)
-return distance(o.z, right) < tolerance, distance(z, last:reshape(2, 3, 5)) < tolerance, distance(o.n, norms) < tolerance)") ==
-              "true true true");
+return distance(o.z, right) < tolerance, distance(z, last:reshape(2, 3, 5)) < tolerance,
+  distance(o.n, norms) < tolerance)") == "true true true");
     }
 }
 
