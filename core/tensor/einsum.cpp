@@ -394,10 +394,12 @@ void by_products(Pair<T>& p, const Named<T>& out, const Lengths& length) {
     const Index out_step = common_step(out, p.left, length);
     const Index rows = count_of(p.left, length), columns = count_of(p.right, length),
                 depth = count_of(p.summed, length);
-    constexpr Index block_rows = 128, block_columns = 512;
+    // Where matrices are many they need not be cut for the threads, and the right factor is packed less often.
+    const Odometer<3> batch(p.batch, length, std::array<const Named<T>*, 3>{&out, &p.x, &p.y});
+    const Index block_rows = batch.size() >= 8 ? 512 : 128;
+    constexpr Index block_columns = 512;
     const Index row_blocks = (rows + block_rows - 1) / block_rows,
                 column_blocks = (columns + block_columns - 1) / block_columns;
-    const Odometer<3> batch(p.batch, length, std::array<const Named<T>*, 3>{&out, &p.x, &p.y});
     parallel_for(batch.size() * row_blocks * column_blocks, [&](Index task) {
         const Index j = task % column_blocks * block_columns, i = task / column_blocks % row_blocks * block_rows;
         const auto place = batch.offsets(task / column_blocks / row_blocks);

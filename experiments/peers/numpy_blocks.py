@@ -60,7 +60,7 @@ def delta(S, t):
     S += k[:, t, :, None] * (beta[:, t] * u)[:, None, :]
 
 
-A, B, w = normal(1000, 1000), normal(1000, 1000), normal(1000)
+A, B, w = normal(1000, 1000), normal(1000, 1000), np.sign(normal(1000))  # so that A stays finite
 known = {
     "two-sided gates": lambda: recurrence(two_sided),
     "delta rule": lambda: recurrence(delta),
