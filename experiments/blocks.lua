@@ -10,8 +10,8 @@
 --   --python python3                 the Python that is asked for NumPy (experiments/peers/numpy_blocks.py)
 --
 -- Method: Float32; each row is its fastest call, after a first one, the library's and then NumPy's. The recurrences
--- S = diag(a) S diag(b) + k vᵀ and S = S + β k (v - Sᵀ k)ᵀ, o = Sᵀ q, are written in three ways: with scan, a token at a
--- time with operations in place, and a token at a time with operations that make new tensors; the three are first
+-- S = diag(a) S diag(b) + k vᵀ and S = S + β k (v - Sᵀ k)ᵀ, o = Sᵀ q, are written in three ways: with scan, a token at
+-- a time with operations in place, and a token at a time with operations that make new tensors; the three are first
 -- compared with each other.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, { length = 256, seconds = 0.5, python = "python3" },

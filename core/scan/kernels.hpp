@@ -162,34 +162,35 @@ void sum_rows(T* out, const Product<T>& first, const Product<T>* products, int o
     }
 }
 
-// out = the sum of the first `based` products, which have a base, and of the others, which have none but columns.
+// out += f_i base_ij c_j
+template <class T>
+void add_scaled(T* out, const Product<T>& p, Index rows, Index columns) {
+    for (Index i = 0; i < rows; ++i, out += columns) {
+        const T f = p.row(i);
+        const T* const base = p.base + i * columns;
+        if (p.columns)
+            for (Index j = 0; j < columns; ++j) out[j] += f * base[j] * p.columns[j];
+        else
+            for (Index j = 0; j < columns; ++j) out[j] += f * base[j];
+    }
+}
+
+// out = the sum of the products, of which the first `based` have a base, and the others columns and none. `out` may be
+// the base of the first.
 template <class T>
 void sum_of_products(T* out, const Product<T>* products, int based, int count, Index rows, Index columns) {
-    int done = based;  // of the outer products
-    for (int k = 0; k < based || k == 0 || done < count; ++k) {
-        const bool more = k > 0;  // the result so far is what is added to
-        const Product<T> so_far{1, out, nullptr, nullptr, 0};
-        if (k > 0 && k < based) {  // another matrix: added row by row
-            const Product<T>& p = products[k];
-            for (Index i = 0; i < rows; ++i) {
-                const T f = p.row(i);
-                T* const o = out + i * columns;
-                const T* const base = p.base + i * columns;
-                if (p.columns)
-                    for (Index j = 0; j < columns; ++j) o[j] += f * base[j] * p.columns[j];
-                else
-                    for (Index j = 0; j < columns; ++j) o[j] += f * base[j];
-            }
-            continue;
-        }
-        const int outer = std::min(max_outer, count - done);
-        const Product<T>& first = more ? so_far : products[0];
-        const bool has_base = more || based > 0, scaled = has_base && first.columns;
-        if (scaled) sum_rows<T, true, true>(out, first, products + done, outer, rows, columns);
-        else if (has_base) sum_rows<T, true, false>(out, first, products + done, outer, rows, columns);
-        else sum_rows<T, false, false>(out, first, products + done, outer, rows, columns);
-        done += outer;
-    }
+    // out = `first`, where there is one, and the outer products from `next` on; returns how many are done.
+    const auto pass = [=](const Product<T>* first, int next) {
+        const int outer = std::min(max_outer, count - next);
+        if (!first) sum_rows<T, false, false>(out, products[0], products + next, outer, rows, columns);
+        else if (first->columns) sum_rows<T, true, true>(out, *first, products + next, outer, rows, columns);
+        else sum_rows<T, true, false>(out, *first, products + next, outer, rows, columns);
+        return next + outer;
+    };
+    int done = pass(based > 0 ? products : nullptr, based);
+    for (int k = 1; k < based; ++k) add_scaled(out, products[k], rows, columns);
+    const Product<T> so_far{1, out, nullptr, nullptr, 0};
+    while (done < count) done = pass(&so_far, done);
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 #include "core/base/text.hpp"
 #include "core/calls/scan.hpp"
 #include "lua/bind/call.hpp"
+#include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
 
 namespace causeway::lua {
@@ -141,6 +142,7 @@ int scan_(lua_State* L) {
         fail(
             "scan: expected one table, as in scan{step = function(S, x) ... return o, S end, state = S, inputs = {q = "
             "q}}");
+    refuse_counting("scan", "linear_attention, for the updates that it has");
     const Options options(L, 1, "scan", names_of(call.options));
     calls::ScanCallOptions given;
     read_options(L, options, call.options, calls::Device::cpu, given);

@@ -229,6 +229,18 @@ TEST_CASE("what a step may not do is said in a sentence, at its line", "[lua][sc
           std::string::npos);
 }
 
+TEST_CASE("a time limit stops a scan, and the session goes on", "[lua][scan]") {
+    Shell lua;
+    lua("function sum_up(n) local _, s = scan{inputs = {x = ones(n)}, state = 0, step = function(s, x) return nil, s + "
+        "x.x "
+        "end} return s end");
+    CHECK(lua("local ok, message = pcall(causeway._with_timeout, 0.01, function() while true do sum_up(3e6) end end) "
+              "return ok, error_kind(message), sum_up(3)") == "false timeout 3.0");
+    CHECK(lua("opcount(function() sum_up(3) end)")
+              .find("opcount: scan is not counted, expected linear_attention, for the updates that it has") !=
+          std::string::npos);
+}
+
 TEST_CASE("arguments of scan that are none are said", "[lua][scan]") {
     Shell lua;
     lua("x, S = ones(1, 2, 4, 3), zeros(1, 2, 3, 3) function f(S, x) return nil, S end");
