@@ -1,5 +1,6 @@
 // Claims B1, B7 (proofs/exact.md), C1 and C3 (proofs/recursion.md): causal linear attention by its exact methods.
 #include <cstdlib>
+#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
@@ -123,6 +124,9 @@ CausalReference::CausalReference(const Matrix& B, const Matrix& C, const Matrix&
     std::vector<Long> powers(static_cast<std::size_t>(N), 1);
     for (std::size_t k = 1; k < powers.size(); ++k) powers[k] = powers[k - 1] * g;
     std::vector<Long> sum(static_cast<std::size_t>(d)), size(sum);
+    const Long most_B = B.cwiseAbs().maxCoeff(), most_C = C.cwiseAbs().maxCoeff(), most_V = V.cwiseAbs().maxCoeff();
+    largest = most_C * most_V * static_cast<Long>(N);
+    lost_to_underflow = static_cast<Long>(N * (r + 1)) * (most_V + most_B + 2);
     for (Index i = 0; i < N; ++i) {
         interrupt::check();
         std::fill(sum.begin(), sum.end(), 0), std::fill(size.begin(), size.end(), 0);
@@ -132,6 +136,7 @@ CausalReference::CausalReference(const Matrix& B, const Matrix& C, const Matrix&
                 const Long x = static_cast<Long>(b(k, i)) * c(k, j);
                 s += x, a += std::abs(x);
             }
+            largest = std::max(largest, a);
             s *= powers[static_cast<std::size_t>(i - j)], a *= powers[static_cast<std::size_t>(i - j)];
             for (Index k = 0; k < d; ++k) {
                 sum[static_cast<std::size_t>(k)] += s * v(k, j);
@@ -141,14 +146,22 @@ CausalReference::CausalReference(const Matrix& B, const Matrix& C, const Matrix&
         for (Index k = 0; k < d; ++k)
             P(i, k) = sum[static_cast<std::size_t>(k)], Pi(i, k) = size[static_cast<std::size_t>(k)];
     }
+    largest = std::max(largest, Pi.maxCoeff());
 }
 
 Row CausalReference::error(const std::string& what, const Tensor& out, double k, double u) const {
+    const bool single = u == u32;
+    const Long top = single ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max(),
+               least = single ? std::numeric_limits<float>::denorm_min() : std::numeric_limits<double>::denorm_min();
+    if (largest > top)
+        fail("V: sums of products reach ", static_cast<double>(largest), ", more than ", single ? "Float32" : "Float64",
+             " holds, of which the claim says nothing");
     double most = 0;
     for (Index i = 0; i < P.rows(); ++i)
         for (Index j = 0; j < P.cols(); ++j) {
             const Long off = std::abs(static_cast<Long>(out.get(i * P.cols() + j)) - P(i, j));
-            most = worst(most, off == 0 ? 0 : static_cast<double>(off / Pi(i, j)));
+            const bool lost = off <= lost_to_underflow * least;  // false of NaN
+            most = worst(most, lost ? 0 : static_cast<double>(off / Pi(i, j)));
         }
     return {what, most, budget(k, u)};
 }

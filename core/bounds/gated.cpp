@@ -56,7 +56,7 @@ std::vector<Row> cost_of_chunks(const Given& given) {
     const Index N = given.size('N'), dk = given.size('r'), dv = given.size('d'),
                 C = options_of(given, "chunkwise").chunk;
     if (N % C != 0) fail("chunk: ", C, ", expected one that divides the length ", N);
-    return {counted_row("multiplies: n(C+1)/2 (dk+dv) + 2n dk dv", multiplies(given, "chunkwise", false),
+    return {counted_row("n(C+1)/2 (dk+dv) + 2n dk dv", multiplies(given, "chunkwise", false),
                         N * (C + 1) / 2 * (dk + dv) + (N * (C + 1) % 2) * (dk + dv) / 2 + 2 * N * dk * dv)};
 }
 

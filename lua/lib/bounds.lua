@@ -47,7 +47,7 @@ local function is_nan(x) return x ~= x end
 
 -- Three digits, of large numbers with an exponent.
 local function short(x)
-  if x < 1e5 or x == math.huge then return causeway.number_text(x, 3) end
+  if not (x >= 1e5 and x < math.huge) then return causeway.number_text(x, 3) end
   return (string.format("%.2e", x):gsub("e%+0*", "e"))
 end
 

@@ -205,6 +205,14 @@ TEST_CASE("inputs of claims that do not fit are named", "[bounds]") {
     Values row_based = with("method", std::string("row-based"));
     row_based["block"] = 4.0;
     CHECK(fault("B7", row_based) == "B7: block: 4, expected none, as row-based has no blocks");
+    Values large = with("V", normal({2, 6, 2}, DType::f32, 1e38));
+    large["B"] = normal({2, 6, 3}, DType::f32, 1e3);
+    CHECK(fault("B7", large).find(", more than Float32 holds, of which the claim says nothing") != std::string::npos);
+    // Products that underflow are no part of an error.
+    CHECK(check(claim("B7"), {{"B", normal({6, 3}, DType::f32, 1e-30)},
+                              {"C", normal({6, 3}, DType::f32, 1e-10)},
+                              {"V", normal({6, 2})}})[0]
+              .holds());
     CHECK(fault("C3", with("decay", 1.5)) == "C3: decay: 1.5, expected a number in (0, 1]");
     CHECK(fault("E1", {{"v", normal({4})}, {"decay", 1.0}}) == "E1: decay: 1.0, expected a number from 0 to below 1");
     CHECK(fault("F5", {{"q", B}, {"k", B}, {"v", V}, {"chunk", 4.0}}) ==

@@ -33,6 +33,9 @@ TEST_CASE("a bound that does not hold, and what is not a number, are said in wor
     CHECK(nan.find("NOT A NUMBER in 1 of 1 row") != std::string::npos);
     CHECK(nan.find("yes") == std::string::npos);
     CHECK(lua("return check_bound('A1', randn(4, 4) / 0).holds") == "false");
+    const std::string vanished = lua("return check_bound('A9', {A = ones(3, 3), At = zeros(3, 3), V = randn(3, 1)})");
+    CHECK(vanished.find("nan") == std::string::npos);
+    CHECK(vanished.find("not a number") != std::string::npos);
     // No claim fails on an input, so a row of one that would is made by hand.
     const std::string no =
         lua("e = check_bound('A1', randn(4, 4)) e[1].measured, e[1].holds, e.holds = 2 * e[1].bound, false, false "
