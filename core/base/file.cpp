@@ -70,11 +70,15 @@ Source::~Source() {
     if (file_ >= 0) ::close(file_);
 }
 
-void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
-    if (offset > size_ || into.size() > size_ - offset) {
-        fail_as<IoError>(name_, ": ends after ", size_, " bytes, but ", into.size(), " more are needed from byte ",
-                         offset, " on");
+void Source::check_range(std::uint64_t offset, std::size_t bytes) const {
+    if (offset > size_ || bytes > size_ - offset) {
+        fail_as<IoError>(name_, ": ends after ", size_, " bytes, but ", bytes, " more are needed from byte ", offset,
+                         " on");
     }
+}
+
+void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
+    check_range(offset, into.size());
     if (file_ < 0) {
         if (!into.empty()) std::memcpy(into.data(), memory_.data() + offset, into.size());
         return;

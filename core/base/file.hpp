@@ -23,17 +23,23 @@ public:
     Source(Bytes memory, std::string name);
     Source(const Source&) = delete;
     Source& operator=(const Source&) = delete;
-    ~Source();
+    virtual ~Source();
 
     const std::string& name() const { return name_; }
     std::uint64_t size() const { return size_; }
 
     // Fills `into` from position `offset`. Throws Error where the bytes are not all there (also when the file has
     // shrunk since it was opened) or cannot be read.
-    void read(std::uint64_t offset, std::span<unsigned char> into) const;
+    virtual void read(std::uint64_t offset, std::span<unsigned char> into) const;
 
     // Everything, as text in counted memory.
     Buffer<char> text() const;
+
+protected:
+    // Bytes that a derived class gives by a read() of its own.
+    Source(std::string name, std::uint64_t size) : name_(std::move(name)), size_(size) {}
+    // Throws Error where these bytes are not all there.
+    void check_range(std::uint64_t offset, std::size_t bytes) const;
 
 private:
     std::string name_;

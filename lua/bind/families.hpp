@@ -26,6 +26,8 @@ void open_gradient(lua_State* L);
 void open_softmax(lua_State* L);
 // lowrank.cpp: low-rank factors of the attention matrix and their errors
 void open_lowrank(lua_State* L);
+// bounds.cpp: the claims of proofs/ on inputs of the user's
+void open_bounds(lua_State* L);
 // distributed.cpp: tree and ring decoding, the model of a cluster, MPI
 void open_distributed(lua_State* L);
 // measure.cpp: clock, memory, threads, statistics, the machine

@@ -1,12 +1,15 @@
 // load and save: a file's extension says its format.
 //
 //   .npy           one Tensor                                  core/tensor/npy.hpp
+//   .npz           a table of name -> Tensor                   core/tensor/npz.hpp
 //   .safetensors   a table of name -> Tensor, and metadata     core/tensor/safetensors.hpp
 //   .csv           an array of rows, each column -> value      core/base/csv.hpp
 //   .json          tables, strings, numbers, booleans          lua/bind/json.hpp
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,6 +23,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
 #include "core/tensor/npy.hpp"
+#include "core/tensor/npz.hpp"
 #include "core/tensor/safetensors.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
@@ -30,7 +34,7 @@ namespace {
 
 constexpr std::size_t page = 1u << 20;  // bytes of text gathered before they are written
 constexpr const char *loads = "causeway.loads", *saves = "causeway.saves";
-constexpr const char* known_formats = ".npy, .safetensors, .csv or .json";
+constexpr const char* known_formats = ".npy, .npz, .safetensors, .csv or .json";
 
 std::string string_at(lua_State* L, int index) {
     std::size_t n = 0;
@@ -51,7 +55,8 @@ std::string extension_of(const std::string& path) {
 }
 
 bool is_known(const std::string& extension) {
-    return extension == ".npy" || extension == ".safetensors" || extension == ".csv" || extension == ".json";
+    return extension == ".npy" || extension == ".npz" || extension == ".safetensors" || extension == ".csv" ||
+           extension == ".json";
 }
 
 bool exists(const std::string& path) {
@@ -59,16 +64,22 @@ bool exists(const std::string& path) {
     return path.find('\0') == std::string::npos && ::stat(path.c_str(), &info) == 0;
 }
 
-// -- .npy and .safetensors ---------------------------------------------------------------------------------------
+// -- .npy, .npz and .safetensors ---------------------------------------------------------------------------------
 
-int load_tensors(lua_State* L, const std::string& path) {
-    NamedTensors loaded = load_safetensors(path);
-    lua_createtable(L, 0, static_cast<int>(std::min<std::size_t>(loaded.tensors.size(), 1u << 20)));
-    for (auto& [name, tensor] : loaded.tensors) {
+using Named = std::map<std::string, Tensor>;
+
+void push_named(lua_State* L, Named&& tensors) {
+    lua_createtable(L, 0, static_cast<int>(std::min<std::size_t>(tensors.size(), 1u << 20)));
+    for (auto& [name, tensor] : tensors) {
         push_string(L, name);
         push(L, std::move(tensor));
         lua_rawset(L, -3);
     }
+}
+
+int load_tensors(lua_State* L, const std::string& path) {
+    NamedTensors loaded = load_safetensors(path);
+    push_named(L, std::move(loaded.tensors));
     lua_newtable(L);
     for (const auto& [key, text] : loaded.metadata) {
         push_string(L, key);
@@ -78,22 +89,24 @@ int load_tensors(lua_State* L, const std::string& path) {
     return 2;
 }
 
-void save_tensors(lua_State* L, const std::string& path, int value, const Options& options) {
-    if (is_tensor(L, value))
-        fail(
-            "save: a .safetensors file holds a table of name = Tensor, got a Tensor (give it a name, as in {A = A}, or "
-            "save it as .npy)");
-    if (!lua_istable(L, value))
-        fail("save: a .safetensors file holds a table of name = Tensor, got a ", type_name(L, value));
-    NamedTensors out;
+// The table of name = Tensor that a file of `extension` is to hold.
+Named check_named(lua_State* L, int value, const std::string& extension) {
+    const std::string held = "save: a " + extension + " file holds a table of name = Tensor, got ";
+    if (is_tensor(L, value)) fail(held, "a Tensor (give it a name, as in {A = A}, or save it as .npy)");
+    if (!lua_istable(L, value)) fail(held, "a ", type_name(L, value));
+    Named out;
     for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING)
-            fail("save: a .safetensors file holds a table of name = Tensor, got the key ",
-                 luaL_tolstring(L, -2, nullptr));
+        if (lua_type(L, -2) != LUA_TSTRING) fail(held, "the key ", luaL_tolstring(L, -2, nullptr));
         const std::string name = string_at(L, -2);
         if (!is_tensor(L, -1)) fail("save: ", in_quotes(name), ": expected a Tensor, got a ", type_name(L, -1));
-        out.tensors.emplace(name, check_tensor(L, -1, "value"));
+        out.emplace(name, check_tensor(L, -1, "value"));
     }
+    return out;
+}
+
+void save_tensors(lua_State* L, const std::string& path, int value, const Options& options) {
+    NamedTensors out;
+    out.tensors = check_named(L, value, ".safetensors");
     if (options.push("metadata") != LUA_TNIL) {
         if (!lua_istable(L, -1)) fail("save: metadata: expected a table of name = text, got a ", type_name(L, -1));
         const int metadata = lua_gettop(L);
@@ -108,6 +121,31 @@ void save_tensors(lua_State* L, const std::string& path, int value, const Option
     }
     lua_pop(L, 1);
     save_safetensors(path, out);
+}
+
+// What PyTorch saves is a program for Python's unpickler: it is not run here, but what turns it into data is told.
+// .bin and .ckpt are used for other things too; a zip archive or a pickle of protocol 2 is PyTorch's.
+void refuse_pytorch(const std::string& path, const std::string& extension) {
+    if (extension != ".pt" && extension != ".pth" && extension != ".bin" && extension != ".ckpt") return;
+    if (extension == ".bin" || extension == ".ckpt") {
+        const Source source(path);
+        std::array<unsigned char, 4> start{};
+        if (source.size() < start.size()) return;
+        source.read(0, start);
+        const bool zip = std::memcmp(start.data(), "PK\x03\x04", 4) == 0, pickle = start[0] == 0x80 && start[1] == 2;
+        if (!zip && !pickle) return;
+    }
+    const std::string converted = path.substr(0, path.size() - extension.size()) + ".safetensors";
+    const auto quoted = [](const std::string& text) {  // as Python writes a text
+        std::string out = "'";
+        for (const char c : text) (c == '\'' || c == '\\') ? (out += '\\') += c : out += c;
+        return out + "'";
+    };
+    fail(path,
+         ": is a file of PyTorch, which only Python can open; convert it there: import torch; from "
+         "safetensors.torch import save_file; save_file({k: v.contiguous().clone() for k, v in torch.load(",
+         quoted(path), ", map_location='cpu', weights_only=True).items() if torch.is_tensor(v)}, ", quoted(converted),
+         ")");
 }
 
 // -- .csv --------------------------------------------------------------------------------------------------------
@@ -281,6 +319,10 @@ int load_file(lua_State* L, const std::string& path, const std::string& extensio
         push(L, load_npy(path));
         return 1;
     }
+    if (extension == ".npz") {
+        push_named(L, load_npz(path));
+        return 1;
+    }
     if (extension == ".safetensors") return load_tensors(L, path);
     if (extension == ".csv") return load_rows(L, path);
     return load_value(L, path);
@@ -322,8 +364,10 @@ int load(lua_State* L) {
     const bool is_code = results > 0 && !lua_isnil(L, -results);
     if (is_code || !one_line) return results;
     if (known) return load_file(L, text, extension, arguments);
-    if (!extension.empty() && exists(text))
+    if (!extension.empty() && exists(text)) {
+        refuse_pytorch(text, extension);
         fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    }
     if (arguments == 1 && is_like_a_path(text))
         fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ",
              known_formats);
@@ -337,15 +381,18 @@ int save(lua_State* L) {
     if (!is_known(extension)) {
         const std::string came = extension.empty() ? "no extension" : "the extension " + in_quotes(extension);
         fail("save: ", in_quotes(path), " has ", came, ", expected ", known_formats,
-             did_you_mean(extension, {".npy", ".safetensors", ".csv", ".json"}));
+             did_you_mean(extension, {".npy", ".npz", ".safetensors", ".csv", ".json"}));
     }
     note(L, saves, path);
     if (extension == ".npy") {
         Options(L, 3, "save", {});
         if (lua_istable(L, 2))
-            fail("save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
+            fail("save: a .npy file holds one Tensor, got a table (a .npz or .safetensors file holds a table of them)");
         if (!is_tensor(L, 2)) fail("save: a .npy file holds one Tensor, got a ", type_name(L, 2));
         save_npy(path, check_tensor(L, 2, "value"));
+    } else if (extension == ".npz") {
+        Options(L, 3, "save", {});
+        save_npz(path, check_named(L, 2, extension));
     } else if (extension == ".safetensors") {
         save_tensors(L, path, 2, Options(L, 3, "save", {"metadata"}));
     } else if (extension == ".csv") {

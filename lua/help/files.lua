@@ -6,11 +6,14 @@ manual.load = {
   text = [[
 Reads a file; its extension says what comes back:
   .npy          a Tensor
+  .npz          a table of name -> Tensor, of NumPy's savez or savez_compressed
   .safetensors  a table of name -> Tensor and, second, the table of its metadata
   .csv          an array of rows, each a table of column -> value and, second, the array of column names
   .json         tables, strings, numbers and booleans
 Tensors keep Float16, BFloat16, Float32 and Float64; booleans and integers up to 16 bits become Float32, larger ones
 Float64 (a 64-bit integer that Float64 does not hold exactly is an error).
+A file of PyTorch (.pt, .pth, .bin, .ckpt) is a program for Python: it is refused with the line of Python that turns it
+into a .safetensors file.
 A cell of a .csv file is a number or a boolean where all of it is one, text otherwise or in quotes, nil where empty.
 Called with a chunk of Lua, or with a function, load is Lua's own.]],
   example = [[
@@ -24,6 +27,7 @@ manual.save = {
   text = [[
 Writes a file; its extension says what the value has to be:
   .npy          a Tensor (not BFloat16, which NumPy does not know)
+  .npz          a table of name -> Tensor, for NumPy; not compressed
   .safetensors  a table of name -> Tensor; {metadata = {name = "text"}} adds remarks
   .csv          an array of rows, each a table of column -> number, string or boolean; {columns = {"N", "method"}} says
                 which columns and in which order (otherwise all, sorted)

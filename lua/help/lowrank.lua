@@ -43,7 +43,8 @@ manual.lowrank_error = {
              over that of A. A row sum of 0 leaves no output: errors and bounds are then infinite
   residual   the relative residual with which an operator norm stopped
   heads      the same for each head; above them the heads are the blocks of one block-diagonal matrix]],
-  notes = [[e:table(), for e the result, has a row for each norm; e:markdown() and e:latex() are that table as a text.
+  notes = [[e:table(), for e the result, has a row for each norm and, with the mask, for each claim that bounds it, as
+check_bound shows them; e:markdown() and e:latex() are that table as a text.
 
 Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: fleet
 Theorem 4.1, with the constants of claims A1, A2, A9, A10.]],

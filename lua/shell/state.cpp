@@ -100,6 +100,7 @@ int open_all(lua_State* L) {
     open_gradient(L);
     open_softmax(L);
     open_lowrank(L);
+    open_bounds(L);
     open_distributed(L);
     open_layouts(L);
     open_calls(L);

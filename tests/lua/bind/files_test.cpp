@@ -42,6 +42,41 @@ TEST_CASE("load and save carry tensors through files", "[files][lua]") {
     CHECK(run("os.rename(dir .. 'a.npy', dir .. 'b.NPY'); return load(dir .. 'b.NPY') ~= nil") == "true");
 }
 
+TEST_CASE("load and save carry tensors through archives of NumPy", "[files][lua]") {
+    FileShell run;
+    CHECK(same(run.tensor("return load(data .. 'deflated.npz').half"), golden_tensor(DType::f16, {3, 2})));
+    CHECK(run("save(dir .. 'a.npz', load(data .. 'stored.npz'))").empty());
+    CHECK(same(run.tensor("return load(dir .. 'a.npz')['layer/größe β']"), golden_tensor(DType::f64, {1})));
+    CHECK(run("local n = 0; for _ in pairs(load(dir .. 'a.npz')) do n = n + 1 end; return n") == "7");
+    CHECK(run("save(dir .. 'none.NPZ', {}); return next(load(dir .. 'none.NPZ'))") == "nil");
+}
+
+TEST_CASE("a file of PyTorch is refused with what converts it", "[files][lua]") {
+    FileShell run;
+    const std::string pickle = "\x80\x02}q", zip = "PK\x03\x04";
+    const auto refused = [&](const std::string& name, const std::string& bytes) {
+        write_bytes(run.path(name), bytes);
+        return run("return load(dir .. \"" + name + "\")");
+    };
+    const std::string folder = run.path("");
+    CHECK(refused("w.pt", zip) ==
+          "user:1: " + folder +
+              "w.pt: is a file of PyTorch, which only Python can open; convert it there: import torch; from "
+              "safetensors.torch import save_file; save_file({k: v.contiguous().clone() for k, v in torch.load('" +
+              folder + "w.pt', map_location='cpu', weights_only=True).items() if torch.is_tensor(v)}, '" + folder +
+              "w.safetensors')");
+    for (const char* name : {"w.pth", "w.bin", "w.ckpt"}) {
+        INFO(name);
+        CHECK(refused(name, zip).find("is a file of PyTorch") != std::string::npos);
+        CHECK(refused(name, pickle).find("is a file of PyTorch") != std::string::npos);
+    }
+    CHECK(refused("w.bin", "some bytes")
+              .ends_with("its extension is \".bin\", expected .npy, .npz, .safetensors, .csv "
+                         "or .json"));
+    CHECK(refused("w.bin", "").find("its extension is") != std::string::npos);
+    CHECK(refused("it's.pt", zip).find("torch.load('" + folder + "it\\'s.pt'") != std::string::npos);
+}
+
 TEST_CASE("load stays Lua's own for code", "[files][lua]") {
     FileShell run;
     CHECK(run("return load('return 1 + 1')()") == "2");
@@ -57,7 +92,7 @@ TEST_CASE("load stays Lua's own for code", "[files][lua]") {
     CHECK(run("return _G.load == load, causeway.load == load, select('#', load('return'))") == "true true 1");
     CHECK(run("return load('data.pt')") ==
           "user:1: load: \"data.pt\" is neither a file nor Lua code, expected a file with the extension .npy, "
-          ".safetensors, .csv or .json");
+          ".npz, .safetensors, .csv or .json");
     CHECK(run("return load('no-such/file')").find("load: \"no-such/file\" is neither") != std::string::npos);
     CHECK(run("return load('do')") == "nil [string \"do\"]:1: 'end' expected near <eof>");
     CHECK(run("return load('if x.y then')") == "nil [string \"if x.y then\"]:1: 'end' expected near <eof>");
@@ -149,8 +184,11 @@ TEST_CASE("load says in one sentence what is wrong with a file", "[files][lua]")
     REQUIRE(::mkfifo(run.path("p.csv").c_str(), 0600) == 0);
     CHECK(fault("p.csv") == expected("p.csv", "is a pipe, expected a regular file"));
     write_bytes(run.path("x.npz"), "PK");
-    CHECK(fault("x.npz") ==
-          expected("x.npz", "cannot be loaded: its extension is \".npz\", expected .npy, .safetensors, .csv or .json"));
+    CHECK(fault("x.npz") == expected("x.npz", "is cut off or not a zip archive: the record that ends one is missing"));
+    write_bytes(run.path("x.zip"), "PK");
+    CHECK(fault("x.zip") == expected("x.zip",
+                                     "cannot be loaded: its extension is \".zip\", expected .npy, .npz, "
+                                     ".safetensors, .csv or .json"));
     write_bytes(run.path("r.csv"), "a,b\n1\n");
     CHECK(fault("r.csv") == expected("r.csv", "line 2 has 1 cell, expected 2 as in the first line"));
     write_bytes(run.path("b.json"), "{\"a\": [1,\n 2}");
@@ -170,18 +208,27 @@ TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {
     CHECK(fault("") == at + "save: path: expected a string, got nothing");
     CHECK(fault("A") == at + "save: path: expected a string, got a Tensor");
     CHECK(fault("dir .. 'a.npy'") == at + "save: value: expected what to save, got nothing");
-    CHECK(fault("'a.npyy', A") == at + "save: \"a.npyy\" has the extension \".npyy\", expected .npy, .safetensors, "
-                                       ".csv or .json (did you mean \".npy\"?)");
-    CHECK(fault("'a.b/c', A") == at + "save: \"a.b/c\" has no extension, expected .npy, .safetensors, .csv or .json");
+    CHECK(fault("'a.npyy', A") == at + "save: \"a.npyy\" has the extension \".npyy\", expected .npy, .npz, "
+                                       ".safetensors, .csv or .json (did you mean \".npy\"?)");
+    CHECK(fault("'a.b/c', A") == at + "save: \"a.b/c\" has no extension, expected .npy, .npz, .safetensors, .csv or "
+                                      ".json");
     CHECK(fault("dir .. 'none/a.npy', A") ==
           at + run.path("none/a.npy") + ": cannot be written: No such file or directory");
     CHECK(fault("dir .. 'a.npy', {A}") ==
-          at + "save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
+          at + "save: a .npy file holds one Tensor, got a table (a .npz or .safetensors file holds a table of them)");
     CHECK(fault("dir .. 'a.npy', 3") == at + "save: a .npy file holds one Tensor, got a number");
     CHECK(fault("dir .. 'a.npy', A, {columns = {}}").starts_with(at + "save: unknown option \"columns\""));
     CHECK(fault("dir .. 'a.npy', B") ==
           at + run.path("a.npy") +
               ": the .npy format has no BFloat16, expected another element type, as of f32(A), or a .safetensors file");
+    CHECK(fault("dir .. 'a.npz', A") == at +
+                                            "save: a .npz file holds a table of name = Tensor, got a Tensor (give it a "
+                                            "name, as in {A = A}, or save it as .npy)");
+    CHECK(fault("dir .. 'a.npz', 3") == at + "save: a .npz file holds a table of name = Tensor, got a number");
+    CHECK(fault("dir .. 'a.npz', {['../A'] = A}") == at + run.path("a.npz") +
+                                                         ": the name \"../A.npy\" leads out of its "
+                                                         "folder, expected the name of a tensor");
+    CHECK(fault("dir .. 'a.npz', {A = A}, {metadata = {}}").starts_with(at + "save: unknown option \"metadata\""));
     CHECK(fault("dir .. 'a.safetensors', A") == at + "save: a .safetensors file holds a table of name = Tensor, got a "
                                                      "Tensor (give it a name, as in {A = A}, or save it as .npy)");
     CHECK(fault("dir .. 'a.safetensors', {A}") ==
