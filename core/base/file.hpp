@@ -24,6 +24,7 @@ void remove_parts(const std::string& path);
 // they read goes straight to where it is wanted and no file is held twice.
 class Source {
 public:
+    // Opens a regular file, as open_regular does.
     explicit Source(const std::string& path);
     // Memory that stays alive as long as the source; `name` is what messages call it.
     Source(Bytes memory, std::string name);

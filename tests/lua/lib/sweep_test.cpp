@@ -14,6 +14,7 @@
 #include "tests/limits.hpp"
 #include "tests/lua/mpi.hpp"
 #include "tests/lua/program.hpp"
+#include "tests/lua/pty.hpp"
 #include "tests/lua/shell.hpp"
 
 using causeway::testing::contains;
@@ -464,6 +465,25 @@ sweep{grid = {N = {1, 2}}, save = dir .. "one", run = function(p)
     CHECK(contains(first.wait().err, "holds rows of another run function (changed: the function)"));
     CHECK(changed.wait().status == 0);
     check_rows(shared / "one", 2, 2);
+}
+
+TEST_CASE("after Ctrl-C at the prompt a sweep goes on in its folder", "[lua][sweep]") {
+    const TemporaryFolder home;
+    causeway::testing::Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+    terminal.wait_for_prompt();
+    terminal.answer(
+        "function go() return #sweep{grid = {N = {1, 2}}, save = 'one', run = function(p) if p.N == 2 and not "
+        "io.open('go') then io.open('reached', 'w'):close() while true do end end return p.N end} end");
+    terminal.enter("go()");
+    REQUIRE(wait_for_file(home / "reached"));
+    terminal.type("\x03");
+    terminal.wait_for("interrupted\n");
+    terminal.wait_for_prompt();
+    write_bytes(home / "go", "");
+    CHECK(contains(terminal.answer("go()"), "2\n"));
+    check_rows(home / "one", 2);
+    terminal.type("\x04");
+    CHECK(terminal.wait_for_end() == 0);
 }
 
 TEST_CASE("a sweep inside a sweep of the same folder does not wait for itself", "[lua][sweep]") {
