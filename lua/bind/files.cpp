@@ -328,14 +328,37 @@ int load_file(lua_State* L, const std::string& path, const std::string& extensio
     return load_value(L, path);
 }
 
-// Lua's own load, which is the upvalue, with all the arguments; returns the number of its results.
-int load_chunk(lua_State* L, int arguments) {
+// Calls Lua's own function, which is the upvalue, with the lowest `arguments` values of the stack; returns the number
+// of its results. The mode, the argument at this position, is "t" where none is given: Lua does not check bytecode,
+// and what is damaged ends the program, so it is only taken where it is asked for ("b", "bt").
+int load_with_mode(lua_State* L, int arguments, int mode) {
     const int below = lua_gettop(L);
-    luaL_checkstack(L, arguments + 1, "too many arguments");
+    luaL_checkstack(L, arguments + mode + 1, "too many arguments");
     lua_pushvalue(L, lua_upvalueindex(1));
-    for (int i = 1; i <= arguments; ++i) lua_pushvalue(L, i);
-    lua_call(L, arguments, LUA_MULTRET);
+    for (int i = 1; i <= std::max(arguments, mode); ++i) {
+        if (i <= arguments) lua_pushvalue(L, i);
+        else lua_pushnil(L);
+        if (i != mode || !lua_isnil(L, -1)) continue;
+        lua_pop(L, 1);
+        lua_pushliteral(L, "t");
+    }
+    lua_call(L, std::max(arguments, mode), LUA_MULTRET);
     return lua_gettop(L) - below;
+}
+
+int load_chunk(lua_State* L, int arguments) { return load_with_mode(L, arguments, 3); }
+
+// loadfile(path, mode, env), dofile(path) -> as Lua's own, of text alone where no mode asks for more
+int loadfile(lua_State* L) { return load_with_mode(L, lua_gettop(L), 2); }
+
+int after_dofile(lua_State* L, int, lua_KContext) { return lua_gettop(L) - 1; }
+
+int dofile(lua_State* L) {
+    const char* path = luaL_optstring(L, 1, nullptr);
+    lua_settop(L, 1);
+    if (luaL_loadfilex(L, path, "t") != LUA_OK) return lua_error(L);
+    lua_callk(L, 0, LUA_MULTRET, 0, after_dofile);
+    return after_dofile(L, 0, 0);
 }
 
 // "weights.pt", "runs/1", not the beginning of a chunk such as "do" or "while t.x do": no space, and a folder or an
@@ -374,6 +397,21 @@ int load(lua_State* L) {
     return results;
 }
 
+// How `require` finds and loads a module of Lua, as Lua's own does, of text alone. The table `package` is the upvalue.
+int search_module(lua_State* L) {
+    const char* name = luaL_checkstring(L, 1);
+    lua_getfield(L, lua_upvalueindex(1), "searchpath");
+    lua_pushvalue(L, 1);
+    lua_getfield(L, lua_upvalueindex(1), "path");
+    lua_call(L, 2, 2);
+    if (lua_isnil(L, -2)) return 1;
+    const char* path = lua_tostring(L, -2);
+    if (luaL_loadfilex(L, path, "t") != LUA_OK)
+        return luaL_error(L, "error loading module '%s' from file '%s':\n\t%s", name, path, lua_tostring(L, -1));
+    lua_pushstring(L, path);
+    return 2;
+}
+
 int save(lua_State* L) {
     const std::string path = check_string(L, 1, "save: path");
     if (lua_isnoneornil(L, 2)) fail("save: value: expected what to save, got nothing");
@@ -409,6 +447,18 @@ int save(lua_State* L) {
 void open_files(lua_State* L) {
     open_json(L);
     add_functions(L, {{"save", guarded<save>}, {"_loads", guarded<counted_loads>}});
+    // Lua's own, under their names.
+    lua_getglobal(L, "loadfile");
+    lua_pushcclosure(L, guarded<loadfile>, 1);
+    lua_setglobal(L, "loadfile");
+    lua_pushcfunction(L, dofile);
+    lua_setglobal(L, "dofile");
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "searchers");
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(L, search_module, 1);
+    lua_rawseti(L, -2, 2);  // behind those of package.preload
+    lua_pop(L, 2);
     // Globals are found before `causeway` is asked, and Lua has a global `load`: it must itself become ours.
     lua_getglobal(L, "load");
     lua_pushcclosure(L, guarded<load>, 1);

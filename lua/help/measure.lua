@@ -90,6 +90,15 @@ and asks for another name or fresh = true. Comments and the rest of the script m
 (a cache, a counter) is not looked at, nor are files that it reads otherwise than by load. reproduce runs a folder of
 results again.
 
+Processes that run the same sweep with the same `save` share its points: the ranks of `./lab mpi N`, or programs started
+beside each other, on one machine or on several with a shared disk that keeps locks (NFS). Each point is run once. What
+a killed process was at is taken over by the others, or by the next start; after the loss of a whole machine NFS 4 lets
+go of its point in about 90 s. Every process returns when all points of its grid are there, the last ones wait for the
+others', and all have the same rows. An error of `run` stops the process that met it; the others come to the same point.
+With fresh = true the ranks of one job start again together; a program beside others is refused. `run` may not make
+calls that all ranks make together (tree_decode); without `save` every rank runs all points, and it may. Times are those
+of a machine that the others use too.
+
 Returns the rows, which show themselves as a table, seconds and bytes of what btime returns with one unit a column.
 Their methods, where a filter is {name = value} or a function of the row:
 

@@ -447,7 +447,10 @@ function Table:csv()
   local function field(value)
     if value == nil then return "" end
     local text = math.type(value) == "float" and causeway._exact_text(value) or tostring(value)
-    if text:find('[",\r\n]') then text = '"' .. text:gsub('"', '""') .. '"' end
+    -- Text that load would take for a number is in quotes.
+    if text:find('[",\r\n]') or type(value) == "string" and tonumber(value) then
+      text = '"' .. text:gsub('"', '""') .. '"'
+    end
     return text
   end
   local out = {}

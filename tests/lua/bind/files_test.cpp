@@ -102,6 +102,52 @@ TEST_CASE("load stays Lua's own for code", "[files][lua]") {
     CHECK(run("return load('no such file')") == "nil [string \"no such file\"]:1: syntax error near 'such'");
 }
 
+TEST_CASE("bytecode is loaded only where it is asked for", "[files][lua]") {
+    FileShell run;
+    run("code = string.dump(function() return 42 end) local f = io.open(dir .. 'c.lua', 'wb') f:write(code) f:close() "
+        "f = io.open(dir .. 't.lua', 'w') f:write('return ...') f:close()");
+    const std::string refused = "attempt to load a binary chunk (mode is 't')";
+    CHECK(run("return load(code)") == "nil " + refused);
+    CHECK(run("return load(code, 'name')") == "nil " + refused);
+    CHECK(run("return load(code, nil, nil, {})") == "nil " + refused);
+    CHECK(run("local parts = {code}; return load(function() return table.remove(parts) end)") == "nil " + refused);
+    CHECK(run("return loadfile(dir .. 'c.lua')") == "nil " + refused);
+    CHECK(run("return loadfile(dir .. 'c.lua', nil, {})") == "nil " + refused);
+    CHECK(run("dofile(dir .. 'c.lua')") == refused);
+    CHECK(run("package.path = dir .. '?.lua' return require('c')").find(refused) != std::string::npos);
+    CHECK(run("return load(code, 'name', 'b')(), load(code, 'name', 'bt')(), loadfile(dir .. 'c.lua', 'b')()") ==
+          "42 42 42");
+    CHECK(run("return loadfile(dir .. 't.lua')(5), loadfile(dir .. 't.lua', 't', {})(6), dofile(dir .. 't.lua')") ==
+          "5 6");
+    CHECK(run("return require('t')") == "t " + run.path("t.lua"));
+    CHECK(
+        run("x = 4 return load('return x', nil, nil, {x = 3})(), pcall(load('return x', 'n', 't', nil))").find("3 f") ==
+        0);
+}
+
+TEST_CASE("names that stand twice and numbers have one rule in all formats", "[files][lua]") {
+    FileShell run;
+    write_bytes(run.path("a.json"), "[{\"a\": 1,\n \"b\": {\"a\": 2}}, {\"a\": null, \"a\": 1}]");
+    CHECK(run("return load(dir .. 'a.json')") ==
+          "user:1: " + run.path("a.json") + ": has the name \"a\" twice in one object");
+    CHECK(run("return json_decode('{\"x\": 1, \"y\": 2, \"x\": 1}')") ==
+          "user:1: json_decode: text: has the name \"x\" twice in one object");
+    CHECK(run("return json_decode('[{\"x\": 1}, {\"x\": {\"x\": null}}]')[2].x.x") == "nil");
+    write_bytes(run.path("b.json"), "[1,\n -1e999]");
+    CHECK(run("return load(dir .. 'b.json')") ==
+          "user:1: " + run.path("b.json") + ": line 2: the number -1e999 is beyond Float64");
+    write_bytes(run.path("b.csv"), "x\n1e999\n");
+    CHECK(run("return load(dir .. 'b.csv')") == "user:1: " + run.path("b.csv") +
+                                                    ": line 2, column \"x\": the number 1e999 is beyond Float64; as "
+                                                    "text it would stand in quotes");
+    CHECK(run("save(dir .. 'c.csv', {{x = '1e999'}}) return load(dir .. 'c.csv')[1].x .. '!'") == "1e999!");
+    CHECK(run("text_table({{x = '1e999'}}):save(dir .. 'd.csv') return load(dir .. 'd.csv')[1].x .. '!'") == "1e999!");
+    write_bytes(run.path("e.csv"), "x,y,z\n-0,1e-999,18446744073709551616\n");
+    CHECK(run("local r = load(dir .. 'e.csv')[1] return r.x, r.y, r.z") == "-0.0 0.0 1.844674407371e+19");
+    CHECK(run("local r = json_decode('[-0, 1e-999, 18446744073709551616, 0, -1]') return r[1], r[2], r[3], r[4], "
+              "r[5]") == "-0.0 0.0 1.844674407371e+19 0 -1");
+}
+
 TEST_CASE("a table of results survives .csv", "[files][lua]") {
     FileShell run;
     run("rows = {{N = 128, method = 'fleet', time = 3.7e-7, ok = true}, {N = 256, method = 'a,\"b\"\\n', time = 'OOM', "

@@ -276,6 +276,10 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("range(0, 1, {lenght = 2})") == "range: unknown option \"lenght\" (did you mean \"length\"?)");
     CHECK(lua("zeros(1e6, 1e6, 1e6, 1e6)") ==
           "out of memory: a tensor of 1000000×1000000×1000000×1000000 is too large");
+    CHECK(lua("zeros(0, 2^32, 2^32)") ==
+          "a tensor of 0×4294967296×4294967296: has no elements, but its other "
+          "dimensions have a product beyond 2^59");
+    CHECK(lua("return size(zeros(0, 2^32))") == "0 4294967296");
     CHECK(lua("zeros(1e7, 1e7)").find("out of memory: ") == 0);
     CHECK(lua("A:reshape(3)") == "reshape: 2×2 has 4 elements, the new shape 3 has 3");
     CHECK(lua("A:reshape(-1, ':')") == "reshape: dimensions 1 and 2 are both left open, expected one at most");
