@@ -2,6 +2,7 @@
 // tape itself and its rules are in lua/lib.
 #include <utility>
 
+#include "core/tensor/elementwise.hpp"  // computing_type
 #include "lua/bind/families.hpp"
 #include "lua/bind/gpu.hpp"
 
@@ -67,6 +68,20 @@ int storage(lua_State* L) {
     return 1;
 }
 
+// _alike(g, x, ...) -> whether the tensors g, x and those after x have one shape, and g the type that x is computed in
+int alike(lua_State* L) {
+    while (lua_gettop(L) > 2 && lua_isnil(L, -1)) lua_pop(L, 1);
+    bool same = true;
+    for (int i = 1; i <= lua_gettop(L) && same; ++i) same = is_tensor(L, i);
+    if (same) {
+        const Tensor &g = check_tensor(L, 1, "g"), &x = check_tensor(L, 2, "x");
+        same = g.dtype() == computing_type(x.dtype());
+        for (int i = 2; i <= lua_gettop(L) && same; ++i) same = check_tensor(L, i, "y").shape() == g.shape();
+    }
+    lua_pushboolean(L, same);
+    return 1;
+}
+
 // _record_with(tape): the function that sees every call first while _record runs. It gets the function that is called
 // and its arguments; false or nil leaves the call to the function, true comes before the results of the call.
 int record_with(lua_State* L) {
@@ -118,6 +133,7 @@ void open_trace(lua_State* L) {
                       {"_traced_metatable", traced_metatable},
                       {"_metatable", guarded<metatable>},
                       {"_storage", storage},
+                      {"_alike", alike},
                       {"_record_with", record_with},
                       {"_record", record},
                       {"_recording", is_recording}});

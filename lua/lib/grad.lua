@@ -4,21 +4,27 @@
 local causeway = ...
 local raise, record, recording = causeway._raise, causeway._record, causeway._recording
 local new_traced, node_of, storage = causeway._traced, causeway._traced_node, causeway._storage
+local alike = causeway._alike
 local pack, unpack, insert = table.pack, table.unpack, table.insert
 
 -- What lua/lib/gradient_*.lua fill; all keys are names of functions, operators as in names_of_operators.
 --   rules      name -> function(y, ...): of y = name(...), for each argument a function(g, key) or nil. It returns what
---              of the value arrives at the argument when g arrives at y, whatever its type and however broadcast; key
---              is the place in an argument that is a list
+--              arrives at the argument when g, of the shape of y, arrives at y; key is the place in an argument that is
+--              a list. The result may be of another type, and a number or a tensor that broadcasting makes as long;
+--              true after it says that it is not to be summed any more
+--   squares    name -> the rule, as in rules, where both arguments are one traced value
+--   each       name -> true: element by element with broadcasting: the rule takes a g that is to be broadcast, and what
+--              it returns is summed where y is longer than the argument
+--   lazy       name -> true: the rule takes a g that is to be broadcast
 --   calls      name -> function(f, inputs, ...): the same for calls with several results or named arguments
 --   constant   name -> true: the result has no derivative, or it is 0 and the result is no number to compute with
 --   lists      name -> true: an argument of the rule may be a list of traced values
 --   refused    name -> why there is no rule
 --   writes     name -> true: it changes its first argument (beside those whose names end with an underscore)
---   of_numbers name -> what Lua's operator does with two numbers, which that of tensors refuses
 --   seen       name -> true: it only looks, at traced values and parameters too
-local known = { rules = {}, calls = {}, constant = {}, lists = {}, refused = {}, writes = {}, seen = {},
-  of_numbers = {} }
+local known = {}
+for _, of in ipairs({ "rules", "squares", "each", "lazy", "calls", "constant", "lists", "refused", "writes",
+  "seen" }) do known[of] = {} end
 causeway._gradients = known
 
 -- ── Names of functions ──
@@ -78,34 +84,57 @@ local function filled(x, value)
 end
 known.filled = filled
 
--- Of the shape and type of x: g summed over what broadcasting has repeated.
-local function fitted(g, x)
-  if type(x) == "number" then return type(g) == "number" and g or causeway.sum(g) end
-  if type(g) == "number" then return filled(x, g) end
-  local shape, came = { causeway.size(x) }, { causeway.size(g) }
-  local extra = #came - #shape
-  local reduced = extra > 0
-  for k = 1, #came do
-    local length = k <= extra and 1 or shape[k - extra]
-    if came[k] ~= length then g, reduced = causeway.sum(g, k), true end
-  end
-  if reduced then g = #shape == 0 and filled(x, causeway.sum(g)) or g:reshape(shape) end
-  local type_wanted = causeway.eltype(x) == "Float64" and "f64" or "f32"
-  return g[type_wanted](g)
+-- Gradients are lazy: a number or a shorter tensor stands for the one that broadcasting to the value makes of it. This
+-- one has all elements.
+local function full(g, value)
+  if type(value) == "number" or alike(g, value) then return g end
+  if type(g) == "number" then return filled(value, g) end
+  local shape, same = { causeway.size(value) }, causeway.ndims(g) == causeway.ndims(value)
+  for k, n in ipairs(shape) do same = same and causeway.size(g, k) == n end
+  return same and g or filled(value, 0) + g
 end
+known.full = full
+
+-- What of g arrives at x, summed over what broadcasting has repeated: g is the gradient of y, which broadcasting made
+-- as long as it is; without y a gradient of x, with further dimensions in front.
+local function fitted(g, x, y)
+  if type(g) == "number" then
+    if y == nil or type(y) == "number" then return g end
+    return g * (causeway.length(y) / (type(x) == "number" and 1 or math.max(1, causeway.length(x))))
+  end
+  if alike(g, x, y) then return g end
+  local shape = type(x) == "number" and {} or { causeway.size(x) }
+  local came, whole = { causeway.size(g) }, y == nil and shape or { causeway.size(y) }
+  local repeated = 1
+  for k = 1, math.max(#came, #whole) do  -- from the right
+    local at = #came + 1 - k
+    local n = came[at] or 1
+    if (shape[#shape + 1 - k] or 1) == 1 then
+      if n ~= 1 then g = causeway.sum(g, at)
+      elseif y ~= nil then repeated = repeated * (whole[#whole + 1 - k] or 1) end
+    end
+  end
+  if repeated ~= 1 then g = g * repeated end
+  if #shape == 0 then return causeway.sum(g) end
+  if #came > #shape then g = g:reshape({ table.unpack({ causeway.size(g) }, #came - #shape + 1) }) end
+  local element = causeway.eltype(x) == "Float64" and "f64" or "f32"
+  return g[element](g)
+end
+known.fitted = fitted
 
 -- The GPU has no sum of two tensors.
 local function added(a, b)
   if a == nil then return b end
-  if tensor_class(a) == "GpuTensor" then return (a:cpu() + b:cpu()):gpu() end
-  return a + b
+  if tensor_class(a) ~= "GpuTensor" and tensor_class(b) ~= "GpuTensor" then return a + b end
+  local function here(g) return type(g) == "number" and g or g:cpu() end
+  return (here(a) + here(b)):gpu()
 end
 
 -- ── The tape ──
 
 -- Of the call of grad that runs, in order: {outputs = {nodes}, inputs = {{node =, place =, key =}}, back = function}. A
--- node is {value =, gradient =, tape =}. `used` has every tensor that the tape relies on by its storage, so that no other
--- one gets the same, `own` the names of the parameters by theirs.
+-- node is {value =, gradient =, tape =}. `used` has every tensor that the tape relies on by its storage, so that no
+-- other one gets the same, `own` the names of the parameters by theirs.
 local tape
 
 local function note_used(x)
@@ -175,39 +204,44 @@ local function check_constants(name, args)
 end
 
 local function refuse(name)
-  local why = known.refused[name]
+  local why = known.refused[name] or name:find("_$") and known.refused.set
   if not why and name:sub(1, 1) == "_" then why = "a function of the library that shows or keeps numbers" end
   raise(string.format("%s: grad has no rule for it%s; detach(x) takes x as a constant", name:gsub("^_", ""),
     why and ": " .. why or ""))
 end
 
--- What Lua's own operator does where both sides are numbers.
-local function on_numbers(name, args)
-  return type(args[1]) == "number" and type(args[2]) == "number" and known.of_numbers[name] or nil
-end
-
 -- Of a rule of one result: what is put on the tape for its derivatives, which are those of its arguments by place.
-local function by_place(name, inputs, derivatives)
+local function by_place(name, inputs, y, args)
+  local rule = known.rules[name]
+  if known.squares[name] and inputs[2] and inputs[1].node == inputs[2].node then
+    rule, inputs[2] = known.squares[name], nil
+  end
+  local derivatives = { rule(y, unpack(args, 1, args.n)) }
   for _, input in ipairs(inputs) do
     if not derivatives[input.place] or input.key ~= nil and not known.lists[name] then
       raise(string.format("%s: argument %d: grad has no rule for a traced value %s; detach(x) takes x as a constant",
         name, input.place, input.key == nil and "there" or "in a table there"))
     end
   end
-  return function(gradients, input) return derivatives[input.place](gradients[1], input.key) end
+  local scales = name == "A * B" and (type(args[1]) == "number" or type(args[2]) == "number")
+  local each = known.each[name] or scales
+  local lazy = each or known.lazy[name]
+  return function(gradients, input)
+    local g, is_fitted = derivatives[input.place](lazy and gradients[1] or full(gradients[1], y), input.key)
+    return is_fitted and g or fitted(g, input.node.value, each and y or nil)
+  end
 end
 
 -- Makes the call with what the traced values stand for.
 local function recorded_call(name, f, inputs, plain)
-  local call, rule = known.calls[name], known.rules[name]
-  if not call and not rule or known.writes[name] and tensor_class(plain[1]) then refuse(name) end
-  f = on_numbers(name, plain) or f
+  local call = known.calls[name]
+  if not call and not known.rules[name] or known.writes[name] and tensor_class(plain[1]) then refuse(name) end
   local results, back
   if call then
     results, back = call(f, inputs, unpack(plain, 1, plain.n))
   else
-    results = { f(unpack(plain, 1, plain.n)) }
-    back = by_place(name, inputs, { rule(results[1], unpack(plain, 1, plain.n)) })
+    results = { (f(unpack(plain, 1, plain.n))) }
+    back = by_place(name, inputs, results[1], plain)
   end
   for i = 1, plain.n do
     note_used(plain[i])
@@ -229,13 +263,14 @@ local function seen_call(f, ...)
   local name = name_of[f] or "a function of the library"
   if known.seen[name] then return false end
   local args = pack(...)
+  if name == "-A" then args.n = 1 end  -- Lua gives the operand twice
   local plain = { n = args.n }
   local inputs = inputs_among(args, plain)
   if not inputs then
     check_constants(name, args)
     return false
   end
-  if known.constant[name] then return true, (on_numbers(name, plain) or f)(unpack(plain, 1, plain.n)) end
+  if known.constant[name] then return true, f(unpack(plain, 1, plain.n)) end
   return true, unpack(recorded_call(name, f, inputs, plain))
 end
 causeway._record_with(seen_call)
@@ -255,7 +290,7 @@ local function run_backwards(root)
     for _, input in ipairs(any and step.inputs or {}) do
       local node = input.node
       local g = step.back(gradients, input)
-      if g ~= nil then node.gradient = added(node.gradient, fitted(g, node.value)) end
+      node.gradient = added(node.gradient, g)
     end
   end
 end
@@ -297,8 +332,7 @@ end
 local function gradients_of(x, taken)
   local node = node_of(x)
   if node then
-    local g = node.gradient
-    if g == nil then return filled(node.value, 0) end
+    local g = full(node.gradient or 0, node.value)
     local place = storage(g)
     if not place then return g end
     if taken[place] then g = g:copy() end
@@ -363,17 +397,32 @@ end
 
 local class = causeway._traced_metatable()
 local of_tensor = causeway._metatable("Tensor")
-for _, key in ipairs({ "__add", "__sub", "__mul", "__div", "__unm", "__pow", "__call", "__len", "__eq", "__lt", "__le",
-  "__newindex" }) do
+for _, key in ipairs({ "__add", "__sub", "__mul", "__div", "__unm", "__call", "__len", "__eq", "__newindex" }) do
   class[key] = of_tensor[key]
 end
+
+-- Operators that tensors refuse and numbers have.
+local function on_numbers(key, f)
+  class[key] = function(a, b)
+    local x, y = causeway.detach(a), causeway.detach(b)
+    if type(x) ~= "number" or type(y) ~= "number" then return of_tensor[key](x, y) end
+    return f(a, b)
+  end
+end
+on_numbers("__pow", causeway.pow)
+on_numbers("__lt", function(a, b) return causeway.detach(a) < causeway.detach(b) end)
+on_numbers("__le", function(a, b) return causeway.detach(a) <= causeway.detach(b) end)
+
 class.__name = "traced value"
 class.__metatable = "traced value"
+
+local methods_of_class = {}
+for metatable in pairs(is_tensor_class) do methods_of_class[metatable] = known.methods(metatable) end
 
 function class.__index(x, key)
   local value = node_of(x).value
   if type(value) == "number" then raise('a traced number has no method "' .. tostring(key) .. '"') end
-  return value[key]
+  return methods_of_class[debug.getmetatable(value)][key] or value[key]
 end
 
 function class.__tostring(x) return tostring(node_of(x).value) end

@@ -1,7 +1,7 @@
 -- The derivatives of the attention calls: what their own gradients, causal_linear_attention_grad and the like, return.
 local causeway = ...
 local raise, known = causeway._raise, causeway._gradients
-local filled = known.filled
+local full, fitted = known.full, known.fitted
 
 -- The arguments of a call, by position or in one table, as they are named in `names` ({name, alias}), and its options.
 local function read_arguments(names, args)
@@ -63,14 +63,15 @@ local function attention(call, gradient, rule)
     local function back(arrived, input)
       if not computed then
         local o = only_known(options, gradient)
-        local dO = typed_as(tensors[rule.like], arrived[1] or filled(results[1], 0))
+        local dO = typed_as(tensors[rule.like], full(arrived[1] or 0, results[1]))
+        o.state = o.state or tensors[4]  -- of a step
         if rule.adapt then rule.adapt(o, arrived, results, wanted) end
         computed = causeway[gradient](tensors[1], tensors[2], tensors[3], dO, o)
       end
       local g = computed[wanted[input]]
       local of = input.node.value
       if wanted[input] == "ddecay" and type(of) ~= "number" then g = g:reshape({ causeway.size(of) }) end
-      return g
+      return fitted(g, of)
     end
     local shown = table.move(results, 1, rule.outputs and rule.outputs(options) or #results, 1, {})
     return shown, back
@@ -97,7 +98,9 @@ attention("causal_linear_attention", "causal_linear_attention_grad", {
   end,
 })
 
-local function with_final_state(options, arrived) options.dstate = arrived[2] end
+local function with_final_state(options, arrived, results)
+  options.dstate = arrived[2] and full(arrived[2], results[2])
+end
 
 local fields_of_gates = { q = "dq", k = "dk", v = "dv", state = "dstate", log_decay = "dlog_decay", beta = "dbeta" }
 
@@ -142,7 +145,7 @@ known.calls.energy = function(f, inputs, ...)
   return { F, total }, function(arrived)
     local shape = { causeway.size(F) }
     shape[#shape + 1] = 1
-    local g = (arrived[1] or filled(F, 0)) + (arrived[2] or 0)
+    local g = full(arrived[1] or 0, F) + (arrived[2] or 0)
     return causeway.times(causeway.energy_grad(tensors[1], tensors[2], tensors[3], tensors[4], options),
       g:reshape(shape))
   end

@@ -4,8 +4,7 @@
 local causeway = ...
 local known = causeway._gradients
 local rules, filled = known.rules, known.filled
-local times, sum, eq, ne, gt, ge, le = causeway.times, causeway.sum, causeway.eq, causeway.ne, causeway.gt, causeway.ge,
-  causeway.le
+local times, sum, eq, gt, ge, le = causeway.times, causeway.sum, causeway.eq, causeway.gt, causeway.ge, causeway.le
 local size, ndims, pow, log = causeway.size, causeway.ndims, causeway.pow, causeway.log
 
 -- 1 or 0: comparisons of numbers are true or false.
@@ -21,13 +20,16 @@ local function passed(g) return g end
 rules["A + B"] = function() return passed, passed end
 rules["A - B"] = function() return passed, function(g) return -g end end
 rules["A / B"] = function(y, _, b)
-  return function(g) return g / b end, function(g) return -times(g, y) / b end
+  return function(g) return g / b end, function(g) return -known.fitted(times(g, y), b, y) / b, true end
 end
 rules["-A"] = function() return function(g) return -g end end
 
 local function product(_, a, b)
   return function(g) return times(g, b) end, function(g) return times(g, a) end
 end
+
+local function square(_, a) return function(g) return times(2 * g, a) end end
+known.squares.times = square
 
 -- A vector is a row on the left and a column on the right, and its dimension is absent from the product.
 local function as_matrix(x, left)
@@ -74,8 +76,6 @@ rules["A * B"] = function(y, a, b)
   return (scales and product or matrix_product)(y, a, b)
 end
 
-rules["A ^ B"] = function(...) return rules.pow(...) end
-
 rules["A(i, j)"] = function(_, x, ...)
   local at = table.pack(...)
   return function(g) return filled(x, 0):set(g, table.unpack(at, 1, at.n)) end
@@ -117,11 +117,11 @@ end
 
 -- ── Reductions: of y or g a number, or along a dimension that both keep with length 1 ──
 
-function rules.sum(_, x) return function(g) return filled(x, 0) + g end end
+function rules.sum() return passed end
 
 function rules.mean(_, x, dim)
   local count = dim and size(x, dim) or causeway.length(x)
-  return function(g) return filled(x, 0) + g / count end
+  return function(g) return g / count end
 end
 
 -- The product of the others: with one zero among the factors it is that of the rest there and 0 elsewhere.
@@ -253,19 +253,27 @@ function rules.cholesky(L)
   end
 end
 
+-- ── Which of them broadcast ──
+
+for _, name in ipairs({ "A + B", "A - B", "A / B", "-A", "plus", "times", "pow", "abs", "sign", "exp", "log",
+  "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu", "elu", "sigmoid", "clamp", "softmax", "copy", "f32",
+  "f64", "f16", "bf16", "tensor" }) do
+  known.each[name] = true
+end
+for _, name in ipairs({ "sum", "mean", "maximum", "minimum", "prod", "std" }) do known.lazy[name] = true end
+
 -- ── No number to compute with, or no derivative ──
 
-for _, name in ipairs({ "A == B", "#A", "size", "length", "ndims", "eltype", "device", "eq", "ne", "lt", "le", "gt",
-  "ge", "isnan", "isfinite", "argmax", "argmin", "any", "all", "similar" }) do
+-- The last operators here are those that a tensor refuses.
+for _, name in ipairs({ "size", "length", "ndims", "eltype", "device", "#A", "eq", "ne", "lt", "le", "gt", "ge",
+  "isnan", "isfinite", "argmax", "argmin", "any", "all", "similar", "A == B", "A < B", "A <= B",
+  "A ^ B" }) do
   known.constant[name] = true
 end
 
--- Operators that tensors refuse and numbers have.
-known.of_numbers = { ["A < B"] = function(a, b) return a < b end, ["A <= B"] = function(a, b) return a <= b end,
-  ["A ^ B"] = function(a, b) return a ^ b end }
-known.constant["A < B"], known.constant["A <= B"] = true, true
-
-for _, name in ipairs({ "tostring", "A.name", "display", "_show", "_present", "_status" }) do known.seen[name] = true end
+for _, name in ipairs({ "tostring", "A.name", "display", "_show", "_present", "_status" }) do
+  known.seen[name] = true
+end
 
 known.writes = { set = true, fill = true }
 local written = "what is written into a tensor is not recorded, parts are joined with cat"

@@ -105,8 +105,9 @@ end
 -- Kingma and Ba 2015; the weights decay apart from the gradient, as in AdamW (Loshchilov and Hutter 2019).
 local function adam_update(self, x, g, moment)
   local b1, b2 = self.betas[1], self.betas[2]
-  moment.first = (moment.first or times(g, 0)) * b1 + g * (1 - b1)
-  moment.second = (moment.second or times(g, 0)) * b2 + times(g, g) * (1 - b2)
+  local first, second = g * (1 - b1), times(g, g) * (1 - b2)
+  moment.first = moment.first and moment.first * b1 + first or first
+  moment.second = moment.second and moment.second * b2 + second or second
   local rate, share = self.lr / (1 - b1 ^ self.steps), 1 - b2 ^ self.steps
   if self.weight_decay > 0 then x = x * (1 - self.lr * self.weight_decay) end
   return x - moment.first * rate / (sqrt(moment.second / share) + self.eps)
