@@ -7,6 +7,7 @@
 #include "core/calls/decode_model.hpp"
 #include "core/calls/linear_attention.hpp"
 #include "core/calls/lowrank.hpp"
+#include "core/calls/scan.hpp"
 #include "core/calls/softmax_attention.hpp"
 
 namespace causeway::calls {
@@ -109,6 +110,7 @@ const std::vector<Description>& descriptions() {
         describe(decode_model()),
         describe(lowrank()),
         describe(lowrank_error()),
+        describe(scan()),
     };
     return all;
 }

@@ -153,7 +153,8 @@ Eigenvalues eigvals(const Tensor& a) {
     if (n == 0) return {Tensor::zeros(a.dtype(), Shape{0}), Tensor::zeros(a.dtype(), Shape{0}), true};
     const auto workspace = dense::room(x, 3);
     if (is_symmetric(x)) {
-        return {dense::vector(a, symmetric_eigenvalues(dense::view(x), "eigvals")), Tensor::zeros(a.dtype(), Shape{n}), true};
+        return {dense::vector(a, symmetric_eigenvalues(dense::view(x), "eigvals")), Tensor::zeros(a.dtype(), Shape{n}),
+                true};
     }
     std::vector<std::complex<double>> values;
     if (!general_eigenvalues(dense::view(x), values)) fail("eigvals: the iteration did not converge");

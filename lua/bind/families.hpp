@@ -8,6 +8,8 @@ namespace causeway::lua {
 
 // tensor.cpp: the type Tensor; tensor_*.cpp: construction, indexing, arithmetic, reductions, linear algebra
 void open_tensor(lua_State* L);
+// scan.cpp: a state carried over the tokens; scan_values.cpp: the values inside its step
+void open_scan(lua_State* L);
 // gpu.cpp: tensors on the GPU, and calls that run where their tensors are (gpu_calls.cpp)
 void open_gpu(lua_State* L);
 // gpu_measure.cpp: time, memory and random numbers there

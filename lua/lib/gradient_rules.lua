@@ -103,6 +103,15 @@ function rules.clamp(_, x, low, high)
   return function(g) return times(g, times(one_where(ge(x, low)), one_where(le(x, high)))) end
 end
 
+local function greater(compare)
+  return function(_, a, b)
+    local tie = times(one_where(eq(a, b)), 0.5)
+    return function(g) return times(g, one_where(compare(a, b)) + tie) end,
+      function(g) return times(g, one_where(compare(b, a)) + tie) end
+  end
+end
+rules.max, rules.min = greater(gt), greater(causeway.lt)
+
 -- 0 where an exponent is 0, and where a base of 0 makes a constant of the power of every positive exponent.
 function rules.pow(y, a, b)
   return function(g)
@@ -168,6 +177,27 @@ function rules.cumsum(_, x, dim)
   end
 end
 
+-- Of the k-th factor: the product of those before it times R_k = g_k + x_{k+1} R_{k+1}. No division, so zeros are like
+-- other factors.
+function rules.cumprod(y, x, dim)
+  dim = dim or ndims(x)
+  local n, at = size(x, dim), {}
+  for k = 1, ndims(x) do at[k] = ":" end
+  local function slice(of, k)
+    at[dim] = { k, k }
+    return of(table.unpack(at))
+  end
+  return function(g)
+    if n == 0 then return g end
+    local parts, R = {}, nil
+    for k = n, 1, -1 do
+      R = R and slice(g, k) + times(slice(x, k + 1), R) or slice(g, k)
+      parts[k] = k > 1 and times(slice(y, k - 1), R) or R
+    end
+    return causeway.cat(parts, dim)
+  end
+end
+
 -- ── Arrangement ──
 
 function rules.reshape(_, x)
@@ -224,6 +254,80 @@ end
 
 function rules.tr(_, x) return function(g) return times(identity(x), g) end end
 
+-- Of a vector the matrix, of a matrix the vector.
+function rules.diag(y, x)
+  return function(g)
+    if ndims(x) == 1 then return causeway.diag(g) end
+    local n = size(y, 1)
+    return filled(x, 0):set(causeway.diag(g), { 1, n }, { 1, n })
+  end
+end
+
+-- With a further dimension of length 1 at the end or before it.
+local function with_one(x, before_last)
+  if type(x) == "table" then x = causeway.tensor(x, "f64") end
+  local shape = { size(x) }
+  table.insert(shape, before_last and #shape or #shape + 1, 1)
+  return x:reshape(shape)
+end
+
+function rules.outer(_, a, b)
+  local function without(g, dim)
+    local d = sum(g, dim)
+    local shape = { size(d) }
+    table.remove(shape, dim)
+    return d:reshape(shape)
+  end
+  return function(g) return without(times(g, with_one(b, true)), ndims(g)) end,
+    function(g) return without(times(g, with_one(a, false)), ndims(g) - 1) end
+end
+
+-- The letters of each operand, and those of the output: where the formula has none, those that occur once, sorted.
+local function letters_of(formula)
+  local left, right = formula:gsub("%s", ""):match("^(.-)%->(.*)$")
+  left = left or formula:gsub("%s", "")
+  local operands = {}
+  for letters in (left .. ","):gmatch("(.-),") do operands[#operands + 1] = letters end
+  if right then return operands, right end
+  local once = {}
+  for letter in left:gmatch("%a") do
+    if select(2, left:gsub(letter, "")) == 1 then once[#once + 1] = letter end
+  end
+  table.sort(once)
+  return operands, table.concat(once)
+end
+
+-- What arrives at an operand is a sum of products too, of g and the other operands; a letter that only this operand has
+-- is a dimension of ones.
+function rules.einsum(_, formula, ...)
+  local operands, output = letters_of(formula)
+  local tensors, derivatives = { ... }, { false }
+  for i, letters in ipairs(operands) do
+    derivatives[i + 1] = function(g)
+      local names, values, seen = {}, {}, ""
+      local function add(name, value)
+        names[#names + 1], values[#values + 1], seen = name, value, seen .. name
+      end
+      if output ~= "" then add(output, g) end
+      for k, other in ipairs(operands) do
+        if k ~= i then add(other, tensors[k]) end
+      end
+      for k = 1, #letters do
+        local letter = letters:sub(k, k)
+        if letters:find(letter, k + 1, true) then
+          causeway._raise("einsum: " .. letters .. ": grad has no rule for a diagonal")
+        end
+        if not seen:find(letter, 1, true) then
+          add(letter, causeway.ones(size(tensors[i], k), causeway.eltype(tensors[i]) == "Float64" and "f64" or "f32"))
+        end
+      end
+      local d = causeway.einsum(table.concat(names, ",") .. "->" .. letters, table.unpack(values))
+      return output == "" and d * g or d
+    end
+  end
+  return table.unpack(derivatives)
+end
+
 function rules.inv(y)
   return function(g) return -(y:t() * g * y:t()) end
 end
@@ -255,7 +359,7 @@ end
 
 -- ── Which of them broadcast ──
 
-for _, name in ipairs({ "A + B", "A - B", "A / B", "-A", "plus", "times", "pow", "abs", "sign", "exp", "log",
+for _, name in ipairs({ "A + B", "A - B", "A / B", "-A", "max", "min", "plus", "times", "pow", "abs", "sign", "exp", "log",
   "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu", "elu", "sigmoid", "clamp", "softmax", "copy", "f32",
   "f64", "f16", "bf16", "tensor" }) do
   known.each[name] = true
@@ -285,6 +389,8 @@ known.refused = {
   svd = "the singular vectors have none, svdvals and opnorm have",
   qr = "it is not known for Q and R",
   eigvals = "it is not known, svdvals of a symmetric matrix are the absolute values",
+  cummax = "it depends on few elements alone",
+  cummin = "it depends on few elements alone",
   median = "it depends on one or two elements alone",
   quantile = "it depends on one or two elements alone",
 }

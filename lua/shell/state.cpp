@@ -91,6 +91,7 @@ int open_all(lua_State* L) {
     }
     lua_setfield(L, LUA_REGISTRYINDEX, "causeway");
     open_tensor(L);
+    open_scan(L);
     open_gpu(L);
     open_gpu_measure(L);
     open_files(L);
