@@ -42,17 +42,17 @@ int error_kind(lua_State* L);
 // True when that freed memory of tensors and the arguments are still in place.
 bool reclaim(lua_State* L, int arguments);
 
-// While `recording`, calls are seen by the tape of gradients first (lua/bind/trace.cpp), unless the tape itself makes
+// While `on_tape`, calls are seen by the tape of gradients first (lua/bind/trace.cpp), unless the tape itself makes
 // them. The number of results, or -1 for a call that it leaves to the function.
-inline bool recording = false;
-int recorded(lua_State* L);
+inline bool on_tape = false;
+int seen_by_tape(lua_State* L);
 
 // The function as Lua calls it: a C++ exception becomes a Lua error with the same sentence. A call that finds no memory
 // is made once more when the garbage held some, so a function that may throw OutOfMemory leaves its arguments in place.
 template <int (*F)(lua_State*)>
 int guarded(lua_State* L) {
-    if (recording) {
-        if (const int results = recorded(L); results >= 0) return results;
+    if (on_tape) {
+        if (const int results = seen_by_tape(L); results >= 0) return results;
     }
     const int arguments = lua_gettop(L);
     std::string message;

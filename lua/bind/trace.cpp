@@ -12,13 +12,13 @@ namespace {
 constexpr const char* traced_type = "causeway.Traced";
 constexpr const char* tape_field = "causeway.tape";  // in the registry: what _record_with was given
 
-// Sets `recording` while it lives.
-class Recording {
+// Sets `on_tape` while it lives.
+class OnTape {
 public:
-    explicit Recording(bool on) : before_(std::exchange(recording, on)) {}
-    ~Recording() { recording = before_; }
-    Recording(const Recording&) = delete;
-    Recording& operator=(const Recording&) = delete;
+    explicit OnTape(bool on) : before_(std::exchange(on_tape, on)) {}
+    ~OnTape() { on_tape = before_; }
+    OnTape(const OnTape&) = delete;
+    OnTape& operator=(const OnTape&) = delete;
 
 private:
     bool before_;
@@ -93,14 +93,14 @@ int record_with(lua_State* L) {
 
 // _record(f, ...) -> f(...)
 int record(lua_State* L) {
-    const Recording on(true);
+    const OnTape on(true);
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
     return lua_gettop(L);
 }
 
 // _recording() -> whether _record runs
 int is_recording(lua_State* L) {
-    lua_pushboolean(L, recording);
+    lua_pushboolean(L, on_tape);
     return 1;
 }
 
@@ -108,8 +108,8 @@ int is_recording(lua_State* L) {
 
 bool is_traced(lua_State* L, int index) { return luaL_testudata(L, index, traced_type) != nullptr; }
 
-int recorded(lua_State* L) {
-    const Recording off(false);
+int seen_by_tape(lua_State* L) {
+    const OnTape off(false);
     const int arguments = lua_gettop(L);
     luaL_checkstack(L, arguments + LUA_MINSTACK, "too many arguments");
     lua_Debug called;
