@@ -7,6 +7,7 @@
 --   --steps 4000 --batch 32 --rate 0.005 --seed 1      Adam; the rate falls linearly to zero
 --   --updates delta,linear       only these
 --   --save results/recall        recall.csv, .json (with machine, versions, seed), curves.csv, loss.svg, accuracy.svg
+--
 -- Task (multi-query associative recall, Arora et al. 2023, with assignment): a sequence writes pairs (key, value) -
 -- first `pairs` different keys in random order, then `rewrites` of these keys drawn with replacement, each with a value
 -- drawn anew - and then asks for every key once: the last value counts.
@@ -133,8 +134,7 @@ print(string.format("%d keys of %d a sequence, %d writes, %d values; %d head%s, 
   options.heads, options.heads == 1 and "" or "s", options.d, options.model, options.steps, options.batch,
   options.seed))
 local grid = { update = options.updates }
-local sizes = "pairs rewrites keys values heads d model steps batch rate"
-for name in sizes:gmatch("%a+") do grid[name] = { options[name] } end
+for k in ("pairs rewrites keys values heads d model steps batch rate"):gmatch("%a+") do grid[k] = { options[k] } end
 local results = sweep({ grid = grid, order = { "update" }, seed = options.seed, save = options.save, fresh = true,
   run = function(point) return train(point.update) end })
 
