@@ -38,6 +38,8 @@ void open_time_limit(lua_State* L);
 void open_numbers(lua_State* L);
 // support.cpp: what the files of lua/lib check arguments with
 void open_support(lua_State* L);
+// trace.cpp: what the tape of gradients in lua/lib/grad.lua is made of
+void open_trace(lua_State* L);
 // journal.cpp: the journal of a sweep
 void open_journal(lua_State* L);
 // provenance.cpp: what results are made of

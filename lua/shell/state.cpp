@@ -108,6 +108,7 @@ int open_all(lua_State* L) {
     open_time_limit(L);
     open_numbers(L);
     open_support(L);
+    open_trace(L);
     open_journal(L);
     open_provenance(L);
     open_system(L);
