@@ -199,5 +199,6 @@ if #curves > 0 then
   show(figure)
   figure:save(options.save .. "/time.svg")
 end
-report({ title = "Crossover of the hybrid and the inner-product form", save = file .. ".html", table.unpack(page) })
+report({ title = "Crossover of the hybrid and the inner-product form", save = file .. ".html",
+  data = { file .. ".csv", file .. ".json" }, table.unpack(page) })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, time.svg")
