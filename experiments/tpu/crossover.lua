@@ -27,8 +27,9 @@ threads(options.threads)
 local methods_here = { "inner-product", "vanilla", "outer-product-blockwise", "hybrid" }
 local has_block = { ["outer-product-blockwise"] = b, hybrid = b }
 
-tell(string.format("One head, r = d = %d, block %d, normalised, Float32, %d thread%s.\n%s", d, b, options.threads,
-  options.threads == 1 and "" or "s", tostring(machine())))
+tell(string.format("One head, r = d = %d, block %d, normalised, Float32, %d thread%s.", d, b, options.threads,
+  options.threads == 1 and "" or "s"))
+print(machine())
 
 -- ── Right before fast ──
 local function inputs_of(N)

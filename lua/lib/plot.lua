@@ -123,11 +123,11 @@ end
 
 -- ── Panels ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- In pixels. As text a panel is lower than a picture of its own: the panels stand below one another.
-local panel_size, title_height, legend_row_height, panel_text_rows = { 420, 330 }, 30, 22, 16
+-- In pixels, for the usual size of the font. As text a panel is lower than a picture of its own: the panels stand below one another.
+local panel_size, title_height, legend_row_height, panel_text_rows = { 420, 330 }, 30, 26, 16
 
 -- A curve for each entry of the legend that the panels share, and how many labels stand in a row of it.
-local function shared_legend(panels, width)
+local function shared_legend(panels, width, font_scale)
   local list, seen, longest = {}, {}, 0
   for _, panel in ipairs(panels) do
     for _, curve in ipairs(panel.shares_legend and panel.curves or {}) do
@@ -138,7 +138,7 @@ local function shared_legend(panels, width)
     end
   end
   table.sort(list, function(a, b) return a.look < b.look end)
-  return list, math.max(1, (width - 40) // (8 * longest + 60))
+  return list, math.max(1, math.floor((width - 40) / (font_scale * (8 * longest + 60))))
 end
 
 -- The legend as a plot of its own: keys without curves.
@@ -210,9 +210,10 @@ local function panels_figure(options)
   columns = math.min(columns, #panels)
   causeway._give_looks(panels)
   local width = options.size and causeway._figure_size(options.size)[1] or math.max(800, panel_size[1] * columns)
-  local entries, in_a_row = shared_legend(panels, width)
+  local font_scale = type(options.font_size) == "number" and math.max(0.1, options.font_size / 14) or 1
+  local entries, in_a_row = shared_legend(panels, width, font_scale)
   local rows = math.ceil(#entries / in_a_row)
-  local legend = { entries = entries, rows = rows, height = rows > 0 and rows * legend_row_height + 12 or 0 }
+  local legend = { entries = entries, rows = rows, height = rows > 0 and rows * legend_row_height * font_scale + 12 or 0 }
   local height = panel_size[2] * math.ceil(#panels / columns) + legend.height
   local size = causeway._figure_size(options.size, { width, height + (options.title ~= nil and title_height or 0) })
   return causeway._figure({

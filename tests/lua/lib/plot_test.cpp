@@ -131,6 +131,22 @@ TEST_CASE("panels have titles, axes and curves of their own and one legend", "[l
     CHECK(contains(script.substr(second, script.find('\n', second) - second), "#d55e00"));
 }
 
+TEST_CASE("the legend of panels has room for all its rows", "[lua][plot]") {
+    Shell lua;
+    // gnuplot makes more columns, cut off at the picture's edges, where the rows that it is told do not fit.
+    lua("local names = {} for i, m in ipairs(lowrank_method_list()) do names[i] = {y = {i, i + 1}, label = m.name} end "
+        "p = {panels = {names, {table.unpack(names)}}, columns = 1, size = {720, 900}}");
+    for (const char* size : {"nil", "10", "18"}) {
+        CAPTURE(size);
+        CHECK(lua(std::string("p.font_size = ") + size +
+                  " local figure, columns, n = plot(p), {}, 0 "
+                  "local rows = tonumber(figure.script():match('maxrows (%d+)')) "
+                  "for x in figure:svg():gmatch('translate%(([%d.]+),[^<]-text%-anchor=\"start\">') do "
+                  "  if not columns[x] then columns[x], n = true, n + 1 end end "
+                  "return n == math.ceil(13 / rows)") == "true");
+    }
+}
+
 TEST_CASE("marks on an axis and the ends of error bars are where they are told to be", "[lua][plot]") {
     Shell lua;
     const std::string svg = lua("return plot({1, 2, 3}, {xticks = {1.25, 2.75}, yticks = {3, 1}}):svg()");
