@@ -123,7 +123,8 @@ end
 
 -- ── Panels ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- In pixels, for the usual size of the font. As text a panel is lower than a picture of its own: the panels stand below one another.
+-- In pixels, for the usual size of the font. As text a panel is lower than a picture of its own: the panels stand below
+-- one another.
 local panel_size, title_height, legend_row_height, panel_text_rows = { 420, 330 }, 30, 26, 16
 
 -- A curve for each entry of the legend that the panels share, and how many labels stand in a row of it.
@@ -213,7 +214,8 @@ local function panels_figure(options)
   local font_scale = type(options.font_size) == "number" and math.max(0.1, options.font_size / 14) or 1
   local entries, in_a_row = shared_legend(panels, width, font_scale)
   local rows = math.ceil(#entries / in_a_row)
-  local legend = { entries = entries, rows = rows, height = rows > 0 and rows * legend_row_height * font_scale + 12 or 0 }
+  local legend = { entries = entries, rows = rows,
+    height = rows > 0 and rows * legend_row_height * font_scale + 12 or 0 }
   local height = panel_size[2] * math.ceil(#panels / columns) + legend.height
   local size = causeway._figure_size(options.size, { width, height + (options.title ~= nil and title_height or 0) })
   return causeway._figure({

@@ -88,6 +88,9 @@ end
 
 -- ── Curves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+-- The row of the canvas, counted from the top, that shows a place from 0 at the bottom to 1 at the top.
+local function row_of(place, height) return math.floor((1 - place) * (4 * height - 1) + 0.5) // 4 end
+
 -- Places in dots of the points of a curve, false where the line has a gap.
 local function places_of(curve, x, y, canvas)
   local places, right, bottom = {}, 2 * canvas.width - 1, 4 * canvas.height - 1
@@ -192,7 +195,7 @@ local function names_beside(order, y, height)
     if point then
       if #entries < height then
         local share = math.max(0, math.min(y.position(point[2]), 1))
-        entries[#entries + 1] = { curve = curve, row = (1 - share) * (height - 1), order = #entries }
+        entries[#entries + 1] = { curve = curve, row = row_of(share, height), order = #entries }
       else
         without_room[#without_room + 1] = curve
       end
@@ -282,7 +285,7 @@ end
 local function y_texts(y, height)
   local texts, widest = {}, 0
   for _, mark in ipairs(y.marks) do
-    local row = math.floor((1 - y.position(mark.place)) * (4 * height - 1) + 0.5) // 4
+    local row = row_of(y.position(mark.place), height)
     if not mark.minor and row >= 0 and row < height then
       if mark.text ~= "" or not texts[row] then texts[row] = mark.text end
       widest = math.max(widest, text_width(mark.text))

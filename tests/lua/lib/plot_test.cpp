@@ -222,6 +222,13 @@ TEST_CASE("names stand at the ends of their curves, each on a row of its own", "
               "  if name then rows[#rows + 1], at[name] = name, n end end "
               "return #rows, rows[1], at['curve 4'] - at['curve 1'], at['curve 1'] - at['curve 5'] > 8") ==
           "5 curve 5 3 true");
+    // Where there is room, a name stands in the row of its curve's end.
+    for (int high = 10; high < 40; ++high) {
+        CAPTURE(high);
+        const std::string both = lua("return plot{{y = {1, 2}, label = 'low'}, {y = {1, " + std::to_string(high) +
+                                     "}, label = 'high'}, yrange = {-30, 40}}");
+        CHECK(contains(both, "■   ■ high\n"));
+    }
     // A name too long for its place is cut there and told in full below.
     const std::string text =
         lua("return plot{{y = {1, 2}, label = ('long '):rep(9) .. 'name'}, {y = {2, 1}, label = 'b'}}");
