@@ -195,15 +195,15 @@ local function names_beside(order, y, height)
     if point then
       if #entries < height then
         local share = math.max(0, math.min(y.position(point[2]), 1))
-        entries[#entries + 1] = { curve = curve, row = row_of(share, height), order = #entries }
+        entries[#entries + 1] = { curve = curve, row = row_of(share, height), share = share }
       else
         without_room[#without_room + 1] = curve
       end
     end
   end
   table.sort(entries, function(a, b)
-    if a.row ~= b.row then return a.row < b.row end
-    return a.order < b.order
+    if a.share ~= b.share then return a.share > b.share end
+    return a.curve.look < b.curve.look
   end)
   spread_rows(entries, height)
   local rows = {}

@@ -229,6 +229,11 @@ TEST_CASE("names stand at the ends of their curves, each on a row of its own", "
                                      "}, label = 'high'}, yrange = {-30, 40}}");
         CHECK(contains(both, "■   ■ high\n"));
     }
+    // Names that want one row are in the order of the ends.
+    const std::string close = lua(
+        "return plot{{y = {0, 1}, label = 'low'}, {y = {100, 1.5}, label = 'high'}, {y = {0, 0.5}, label = 'least'}}");
+    CHECK(close.find(" high\n") < close.find(" low\n"));
+    CHECK(close.find(" low\n") < close.find(" least\n"));
     // A name too long for its place is cut there and told in full below.
     const std::string text =
         lua("return plot{{y = {1, 2}, label = ('long '):rep(9) .. 'name'}, {y = {2, 1}, label = 'b'}}");
