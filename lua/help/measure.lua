@@ -200,9 +200,13 @@ manual.show_table = {
 }
 
 manual.report = {
-  call = 'report{title =, save = "x.html", part, ...}',
+  call = 'report{title =, save = "x.html", data =, part, ...}',
   text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and
-any value that shows itself. Returns the page; `save` writes it.]],
+any value that shows itself. Returns the page; `save` writes it.
+
+The page begins with its contents and ends with the command that made it and with links to `data`, a file or a list of
+files. An empty line in a text begins a paragraph. Below each heading, tables of more than 10 rows stand behind the
+pictures, and of more than 20 are folded; a heading with nothing below it is left out.]],
   example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}\nprint(#page > 0)',
 }
 

@@ -35,6 +35,7 @@ local scales = {
   seconds = { { "ns", 1e-9 }, { "µs", 1e-6 }, { "ms", 1e-3 }, { "s", 1 } },
   bytes = { { "B", 1 }, { "KiB", 2^10 }, { "MiB", 2^20 }, { "GiB", 2^30 }, { "TiB", 2^40 } },
 }
+causeway._units = scales
 
 -- The sizes, other than 0, of a column's finite numbers, sorted; and whether one of them is no whole number.
 local function sizes_of(rows, key)
