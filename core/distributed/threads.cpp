@@ -78,9 +78,7 @@ public:
         if (team_.meetings == meeting) throw WorldEnded{};
     }
 
-    double now() const override {
-        return steady_seconds();
-    }
+    double now() const override { return steady_seconds(); }
 
 protected:
     int post_send(const void* data, std::size_t bytes, int to, Index round) override {

@@ -359,7 +359,8 @@ end
 
 -- ── Which of them broadcast ──
 
-for _, name in ipairs({ "A + B", "A - B", "A / B", "-A", "max", "min", "plus", "times", "pow", "abs", "sign", "exp", "log",
+for _, name in ipairs({ "A + B", "A - B", "A / B", "-A", "max", "min", "plus", "times", "pow", "abs", "sign", "exp",
+  "log",
   "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu", "elu", "sigmoid", "clamp", "softmax", "copy", "f32",
   "f64", "f16", "bf16", "tensor" }) do
   known.each[name] = true

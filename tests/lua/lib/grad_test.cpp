@@ -95,7 +95,8 @@ TEST_CASE("grad: operators with broadcasting agree with central differences", "[
     for (const auto& [a, b] : shapes) {
         const std::string both = std::string("{") + a + ", " + b + "}";
         for (const char* f : {"x[1] + x[2]", "x[1] - x[2]", "x[1] / x[2]", "times(x[1], x[2])", "plus(x[1], x[2])",
-                              "-x[1] / x[2] / x[2]", "pow(x[2], x[1])", "max(x[1], x[2])", "min(x[1], x[2])", "times(x[1] + x[2], x[1] + x[2])"})
+                              "-x[1] / x[2] / x[2]", "pow(x[2], x[1])", "max(x[1], x[2])", "min(x[1], x[2])",
+                              "times(x[1] + x[2], x[1] + x[2])"})
             cases.push_back({std::string("weighed(") + f + ")", both});
         // What arrives has to be broadcast too.
         cases.push_back({"sum(x[1] + x[2])", both});
@@ -414,7 +415,8 @@ TEST_CASE("grad: every method of tensors has a rule, is constant, or is refused 
     CHECK(lua("local known, missing = causeway._gradients, {} "
               "for name in pairs(known.methods(causeway._metatable('Tensor'))) do "
               "  local told = known.rules[name] or known.calls[name] or known.constant[name] or known.refused[name] "
-              "  if not told and name ~= 'cpu' and name ~= 'device' and name:sub(-1) ~= '_' then missing[#missing + 1] = name end "
+              "  if not told and name ~= 'cpu' and name ~= 'device' and name:sub(-1) ~= '_' then missing[#missing + 1] "
+              "= name end "
               "end table.sort(missing) return table.concat(missing, ' ')") == "");
     // Every other function of the library, in C++, is refused by its name where it has no rule.
     CHECK(lua("local known, wrong = causeway._gradients, {} "
