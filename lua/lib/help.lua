@@ -195,10 +195,9 @@ end
 
 local function overview()
   local parts = {
-    wrapped("?name shows help with an example: of a function, method, update, option, document or topic, also by the "
-      .. "name that papers, NumPy or PyTorch have for it. ??word searches the help, Tab completes. The value of an "
-      .. "expression is shown; a `;` at the end hides it; `ans` is the last one. ;cmd runs a shell command. @time "
-      .. "EXPR, @btime EXPR and @show EXPR measure and show. The topics:", room(), "  "),
+    wrapped("?name shows help with an example, also by the name that papers, NumPy or PyTorch have for a thing. ??word "
+      .. "searches the help, Tab completes. A `;` at the end hides a value; `ans` is the last one. ;cmd runs a shell "
+      .. "command. @time, @btime and @show EXPR measure and show. Topics:", room(), "  "),
     "",
   }
   local topics = topics_of(causeway._sections())
