@@ -49,17 +49,9 @@ local function heading(text)
   page[#page + 1] = { heading = text }
 end
 
-local no_pictures             -- why there are none: the drawing program is missing
 local function show(value)
-  local drawn, problem = pcall(display, value)
-  if drawn then
-    page[#page + 1] = value
-  elseif error_kind(problem) == "I/O" then
-    no_pictures = tostring(problem):gsub("^[^:]*:%d+: ", "")
-    tell("(a picture: " .. no_pictures .. ")")
-  else
-    error(problem, 0)
-  end
+  display(value)
+  page[#page + 1] = value
 end
 
 -- ── 1 ──
@@ -212,9 +204,14 @@ show(curve)
 
 -- ── 4 ──
 heading("4. What is left behind")
-if not no_pictures then curve:save(options.save .. "/time.svg") end
-report({ title = "A tour of causal linear attention", save = file .. ".html", table.unpack(page) })
-print(string.format("%s.csv, .json: every row, with machine, versions and seed\n%s/time.svg, %s.html", file,
-  options.save, file))
+local drawn, problem = pcall(curve.save, curve, options.save .. "/time.svg")
+if not drawn then
+  if error_kind(problem) ~= "I/O" then error(problem, 0) end -- otherwise the drawing program is missing
+  print("time.svg is missing: " .. tostring(problem):gsub("^[^:]*:%d+: ", ""))
+end
+report({ title = "A tour of causal linear attention", save = file .. ".html",
+  data = { file .. ".csv", file .. ".json" }, table.unpack(page) })
+print(string.format("%s.csv, .json: every row, with machine, versions and seed\n%s%s.html", file,
+  drawn and options.save .. "/time.svg, " or "", file))
 print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().",
   tostring(machine()), clock() - started))

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "core/base/error.hpp"
@@ -15,10 +18,10 @@ constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
 
 bool is_utf16(std::string_view text) { return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"); }
 
-// What a cell without quotes means. A number beyond Float64 stays text.
-Cell meaning(const std::string& text) {
+// What a cell without quotes means; nothing for a number beyond Float64.
+std::optional<Cell> meaning(const std::string& text) {
     constexpr auto npos = std::string::npos;
-    if (text.empty()) return std::monostate{};
+    if (text.empty()) return Cell{};
     if (text == "true") return true;
     if (text == "false") return false;
     const std::size_t first = text.find_first_not_of(" \t");
@@ -27,15 +30,20 @@ Cell meaning(const std::string& text) {
     if (number.size() > 1 && number[0] == '+' && number[1] != '-') number.remove_prefix(1);
     const char* end = number.data() + number.size();
     std::int64_t integer = 0;
-    if (const auto [stop, status] = std::from_chars(number.data(), end, integer); status == std::errc{} && stop == end)
+    if (const auto [stop, status] = std::from_chars(number.data(), end, integer);
+        status == std::errc{} && stop == end) {
+        if (integer == 0 && number[0] == '-') return -0.0;
         return integer;
+    }
     if (number.find('(') != npos) return text;  // nan(...), which from_chars takes for a number
     double value = 0;
-    if (const auto [stop, status] = std::from_chars(number.data(), end, value); status == std::errc{} && stop == end) {
-        // The sign of NaN means nothing, but some programs print it.
-        return value == value ? value : std::numeric_limits<double>::quiet_NaN();
-    }
-    return text;
+    const auto [stop, status] = std::from_chars(number.data(), end, value);
+    if (status == std::errc::invalid_argument || stop != end) return text;
+    // Beyond Float64 on either side; strtod tells which: what is too small is 0.
+    if (status == std::errc::result_out_of_range) value = std::strtod(std::string(number).c_str(), nullptr);
+    if (status == std::errc::result_out_of_range && std::isinf(value)) return std::nullopt;
+    // The sign of NaN means nothing, but some programs print it.
+    return value == value ? value : std::numeric_limits<double>::quiet_NaN();
 }
 
 void append_text(std::string& out, const std::string& text, bool quote) {
@@ -55,8 +63,10 @@ void append_cell(std::string& out, const Cell& cell) {
     if (const auto* flag = std::get_if<bool>(&cell)) out += *flag ? "true" : "false";
     else if (const auto* integer = std::get_if<std::int64_t>(&cell)) out += std::to_string(*integer);
     else if (const auto* number = std::get_if<double>(&cell)) out += number_text(*number);
-    else if (const auto* text = std::get_if<std::string>(&cell))
-        append_text(out, *text, !std::holds_alternative<std::string>(meaning(*text)));
+    else if (const auto* text = std::get_if<std::string>(&cell)) {
+        const std::optional<Cell> read = meaning(*text);
+        append_text(out, *text, !read || !std::holds_alternative<std::string>(*read));
+    }
 }
 
 }  // namespace
@@ -129,7 +139,13 @@ bool Reader::next(std::vector<Cell>& row) {
                          ", expected ", columns_.size(), " as in the first line");
     }
     row.clear();
-    for (Field& field : record_) row.push_back(field.in_quotes ? Cell(std::move(field.text)) : meaning(field.text));
+    for (Field& field : record_) {
+        std::optional<Cell> cell = field.in_quotes ? Cell(std::move(field.text)) : meaning(field.text);
+        if (!cell)
+            fail_as<IoError>(name_, ": line ", line, ", column ", causeway::in_quotes(columns_[row.size()]), ": ",
+                             beyond_f64(field.text), "; as text it would stand in quotes");
+        row.push_back(std::move(*cell));
+    }
     return true;
 }
 

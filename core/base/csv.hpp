@@ -1,7 +1,7 @@
 // Tables as text: comma-separated values (RFC 4180), UTF-8.
 // The first line names the columns. A cell in quotes is text. A cell without them is nothing (empty), a number, true or
 // false where all of it is one, and text otherwise: "3.7e-7" and "OOM" may share a column. What is written reads back
-// as the same value of the same type.
+// as the same value of the same type. "-0" is the number -0.0, and a number beyond Float64 (1e999) an error.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -45,23 +48,53 @@ std::string resolve(const std::string& path) {
     return out;
 }
 
+// Nanoseconds of the last change of the content. Not that of the inode, which a new name or mode changes too: a file
+// that is replaced whole while it is read is read as it was.
+std::int64_t changed_at(const struct stat& info) {
+    return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
 }  // namespace
 
-Source::Source(const std::string& path) : name_(path) {
+int open_regular(const std::string& path, int flags, const char* action) {
     check_path(path);
-    // O_NONBLOCK: opening a pipe must not wait for its writer. It changes nothing for a regular file.
-    file_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (file_ < 0) fail_system(path, "read", errno);
+    // O_NONBLOCK: opening a pipe must not wait for its other end. It changes nothing for a regular file.
+    const int file = ::open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (file < 0) fail_system(path, action, errno);
     struct stat info {};
-    const int status = ::fstat(file_, &info);
+    const int status = ::fstat(file, &info);
     const int cause = errno;
-    if (status == 0 && S_ISREG(info.st_mode)) {
-        size_ = static_cast<std::uint64_t>(info.st_size);
-        return;
-    }
-    ::close(file_);
-    if (status != 0) fail_system(path, "read", cause);
+    if (status == 0 && S_ISREG(info.st_mode)) return file;
+    ::close(file);
+    if (status != 0) fail_system(path, action, cause);
     fail_as<IoError>(path, ": is ", kind_of(info.st_mode), ", expected a regular file");
+}
+
+void remove_parts(const std::string& path) {
+    const std::filesystem::path target = resolve(path);
+    const std::string beginning = target.filename().string() + ".part-";
+    const auto numbers = [](const std::string& text) {
+        return !text.empty() && text.find_first_not_of("0123456789-") == std::string::npos;
+    };
+    std::error_code ignored;
+    std::vector<std::filesystem::path> parts;
+    for (std::filesystem::directory_iterator at(target.has_parent_path() ? target.parent_path() : ".", ignored), end;
+         at != end && !ignored; at.increment(ignored)) {
+        const std::string name = at->path().filename().string();
+        if (name.starts_with(beginning) && numbers(name.substr(beginning.size()))) parts.push_back(at->path());
+    }
+    for (const auto& part : parts) std::filesystem::remove(part, ignored);
+}
+
+Source::Source(const std::string& path) : name_(path), file_(open_regular(path, O_RDONLY, "read")) {
+    struct stat info {};
+    if (::fstat(file_, &info) != 0) {
+        const int cause = errno;
+        ::close(file_);
+        fail_system(path, "read", cause);
+    }
+    size_ = static_cast<std::uint64_t>(info.st_size);
+    changed_at_ = changed_at(info);
 }
 
 Source::Source(Bytes memory, std::string name) : name_(std::move(name)), size_(memory.size()), memory_(memory) {}
@@ -70,11 +103,15 @@ Source::~Source() {
     if (file_ >= 0) ::close(file_);
 }
 
-void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
-    if (offset > size_ || into.size() > size_ - offset) {
-        fail_as<IoError>(name_, ": ends after ", size_, " bytes, but ", into.size(), " more are needed from byte ",
-                         offset, " on");
+void Source::check_range(std::uint64_t offset, std::size_t bytes) const {
+    if (offset > size_ || bytes > size_ - offset) {
+        fail_as<IoError>(name_, ": ends after ", size_, " bytes, but ", bytes, " more are needed from byte ", offset,
+                         " on");
     }
+}
+
+void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
+    check_range(offset, into.size());
     if (file_ < 0) {
         if (!into.empty()) std::memcpy(into.data(), memory_.data() + offset, into.size());
         return;
@@ -90,6 +127,10 @@ void Source::read(std::uint64_t offset, std::span<unsigned char> into) const {
         into = into.subspan(static_cast<std::size_t>(n));
         offset += static_cast<std::uint64_t>(n);
     }
+    struct stat info {};
+    if (::fstat(file_, &info) != 0) fail_system(name_, "read", errno);
+    if (changed_at(info) != changed_at_ || static_cast<std::uint64_t>(info.st_size) != size_)
+        fail_as<IoError>(name_, ": was changed while it was read");
 }
 
 Buffer<char> Source::text() const {

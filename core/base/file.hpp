@@ -12,32 +12,47 @@ namespace causeway {
 
 using Bytes = std::span<const unsigned char>;
 
+// Opens what is a regular file, as open(2) does with these flags and O_CLOEXEC. Throws IoError, with the path and the
+// cause, for what is missing, not allowed or something else: a pipe would block, a device has no end. `action` is what
+// messages say was wanted: "read", "written".
+int open_regular(const std::string& path, int flags, const char* action);
+
+// Removes the temporary files that writers of `path` left when they were killed. Nobody may be writing it.
+void remove_parts(const std::string& path);
+
 // Bytes with a name, readable from any position: a file, or memory. The parsers of file formats speak to this, so what
 // they read goes straight to where it is wanted and no file is held twice.
 class Source {
 public:
-    // Opens a regular file. Throws Error, with the path and the cause, for what is missing, unreadable or something
-    // else than a regular file (a pipe would block, a device has no end).
+    // Opens a regular file, as open_regular does.
     explicit Source(const std::string& path);
     // Memory that stays alive as long as the source; `name` is what messages call it.
     Source(Bytes memory, std::string name);
     Source(const Source&) = delete;
     Source& operator=(const Source&) = delete;
-    ~Source();
+    virtual ~Source();
 
     const std::string& name() const { return name_; }
     std::uint64_t size() const { return size_; }
 
     // Fills `into` from position `offset`. Throws Error where the bytes are not all there (also when the file has
-    // shrunk since it was opened) or cannot be read.
-    void read(std::uint64_t offset, std::span<unsigned char> into) const;
+    // shrunk since it was opened), cannot be read, or the file was written to since it was opened: what was read may
+    // be a mixture.
+    virtual void read(std::uint64_t offset, std::span<unsigned char> into) const;
 
     // Everything, as text in counted memory.
     Buffer<char> text() const;
 
+protected:
+    // Bytes that a derived class gives by a read() of its own.
+    Source(std::string name, std::uint64_t size) : name_(std::move(name)), size_(size) {}
+    // Throws Error where these bytes are not all there.
+    void check_range(std::uint64_t offset, std::size_t bytes) const;
+
 private:
     std::string name_;
     std::uint64_t size_ = 0;
+    std::int64_t changed_at_ = 0;
     int file_ = -1;  // file descriptor; -1: memory
     Bytes memory_;
 };

@@ -68,6 +68,10 @@ std::string in_quotes(std::string_view text) {
     return out + (text.size() > max_size ? "...\"" : "\"");
 }
 
+std::string beyond_f64(std::string_view number) {
+    return "the number " + std::string(number.substr(0, 60)) + (number.size() > 60 ? "..." : "") + " is beyond Float64";
+}
+
 std::string number_text(double value) { return shortest(value); }
 std::string number_text(float value) { return shortest(value); }
 

@@ -40,15 +40,17 @@ std::vector<Option<S>> of_both_causal_calls() {
          .member = &S::decay,
          .text = "γ in (0, 1]: M[i,j] = γ^(i-j)",
          .type = "a number, or one per head",
-         .standard = "1"},
+         .standard = "1",
+         .example = "decay = retnet_decay(2)"},
         {.name = "normalize",
          .member = &S::normalize,
          .text = "whether row i is divided by the row sum of the masked B Cᵀ"},
-        {.name = "scale", .member = &S::scale, .text = "factor on B Cᵀ"},
+        {.name = "scale", .member = &S::scale, .text = "factor on B Cᵀ", .example = "scale = 1 / math.sqrt(8)"},
         {.name = "state",
          .member = &S::state,
          .text = "the state to start from, [b, h, r, d], with normalize [b, h, r, d + 1], for methods that carry one",
-         .standard = "zeros"},
+         .standard = "zeros",
+         .example = "method = \"fleet\", state = zeros(1, 2, 8, 8)"},
         {.name = "precision",
          .member = &S::precision,
          .text = "of products of Float32 tensors on a GPU",
@@ -70,18 +72,22 @@ const Call<CausalOptions<Tensor>>& causal_linear_attention() {
                     .text = "how it is computed; \"auto\" is the fastest one measured on this machine, on a GPU "
                             "lightning-attention-2",
                     .choices = causal_methods,
-                    .listed_by = "methods()"},
+                    .listed_by = "methods()",
+                    .example = "method = \"fleet\""},
                    {.name = "block",
                     .member = &S::block,
                     .text = "block, tile or base-case length, where the method has one; on a GPU a method made for one "
                             "block refuses others, and \"auto\" with a block that is not lightning-attention-2's is "
                             "block-based",
                     .standard = "the method's",
-                    .min = 1},
+                    .min = 1,
+                    .example = "method = \"block-based\", block = 32"},
                    {.name = "return_state",
                     .member = &S::return_state,
-                    .text = "whether the state after the last token is returned as a second value"}},
-                  of_both_causal_calls<S>())};
+                    .text = "whether the state after the last token is returned as a second value",
+                    .example = "method = \"fleet\", return_state = true"}},
+                  of_both_causal_calls<S>()),
+        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
     return call;
 }
 
@@ -102,11 +108,14 @@ const Call<CausalGradOptions<Tensor>>& causal_linear_attention_grad() {
                     .standard = "64",
                     .min = 1,
                     .gpu = Effect::refused,
-                    .why = one_chunk_length},
+                    .why = one_chunk_length,
+                    .example = "block = 32"},
                    {.name = "ddecay",
                     .member = &S::ddecay,
-                    .text = "whether the gradient of the decay is wanted too, where one is given"}},
-                  of_both_causal_calls<S>())};
+                    .text = "whether the gradient of the decay is wanted too, where one is given",
+                    .example = "decay = 0.9, ddecay = false"}},
+                  of_both_causal_calls<S>()),
+        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\ndO = randn(1, 2, 100, 8)"};
     return call;
 }
 

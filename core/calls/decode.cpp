@@ -7,6 +7,8 @@ namespace {
 
 using S = DecodeCallOptions;
 
+constexpr const char* one_query = "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)";
+
 std::vector<Option<S>> of_both_decodings() {
     return joined<S>(
         sharing_options<S>(max_shards,
@@ -19,13 +21,18 @@ std::vector<Option<S>> of_both_decodings() {
                  "whole tensors, uses its shard and gets the whole output; with \"nccl\" each has a GPU, which its "
                  "keys and values are copied to before the time is taken, in Float32, Float16 or BFloat16 and widths "
                  "to 256",
-             .choices = decode_engine_names},
+             .choices = decode_engine_names,
+             .example = "engine = \"threads\", shards = 2"},
             {.name = "causal",
              .member = &S::causal,
              .text =
                  "true: the N queries are the last positions of the cache, and each sees the keys up to its own; "
                  "false: it sees all; calls of queries and keys of one text are causal by default (softmax_attention)"},
-            {.name = "scale", .member = &S::scale, .text = "factor on q kᵀ", .standard = "1/sqrt(d_k)"},
+            {.name = "scale",
+             .member = &S::scale,
+             .text = "factor on q kᵀ",
+             .standard = "1/sqrt(d_k)",
+             .example = "scale = 0.5"},
             {.name = "return_lse",
              .member = &S::return_lse,
              .text = "whether a third value is returned: ln Σ e^(scale q·k) [b, h_q, N], the energy"},
@@ -36,12 +43,14 @@ std::vector<Option<S>> of_both_decodings() {
 }  // namespace
 
 const Call<DecodeCallOptions>& tree_decode() {
-    static const Call<S> call{"tree_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), tree_options<S>())};
+    static const Call<S> call{
+        "tree_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), tree_options<S>()), one_query};
     return call;
 }
 
 const Call<DecodeCallOptions>& ring_decode() {
-    static const Call<S> call{"ring_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), ring_options<S>())};
+    static const Call<S> call{
+        "ring_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), ring_options<S>()), one_query};
     return call;
 }
 

@@ -43,32 +43,40 @@ std::vector<Option<S>> sharing_options(Index max, const char* standard) {
          .text = "the number p of shards",
          .standard = standard,
          .min = 1,
-         .max = max},
+         .max = max,
+         .example = "shards = 4"},
         {.name = "sizes",
          .member = &S::sizes,
          .text = "lengths of the shards, any may be 0",
          .type = "a list of lengths",
-         .standard = "as equal as can be"},
+         .standard = "as equal as can be",
+         .example = "sizes = {30, 70}"},
     };
 }
 
 template <class S>
 std::vector<Option<S>> tree_options(const char* per_node = nullptr) {
     return {
-        {.name = "topology", .member = &S::topology, .text = "of the all-reduce", .choices = decode_topology_names},
+        {.name = "topology",
+         .member = &S::topology,
+         .text = "of the all-reduce",
+         .choices = decode_topology_names,
+         .example = "shards = 4, topology = \"ring\""},
         {.name = "algorithm",
          .member = &S::algorithm,
          .text = "1, 2 or 3 of the document, with two, three and three all-reduces",
          .type = "1, 2, 3 or none",
          .standard = "one packed all-reduce",
          .min = 1,
-         .max = 3},
+         .max = 3,
+         .example = "shards = 4, algorithm = 1"},
         {.name = "per_node",
          .member = &S::per_node,
          .text = "ranks of a node, for topology = \"two-level\"",
          .standard = per_node,
          .min = 1,
-         .max = max_per_node},
+         .max = max_per_node,
+         .example = "shards = 4, topology = \"two-level\", per_node = 2"},
     };
 }
 

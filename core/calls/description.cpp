@@ -7,6 +7,7 @@
 #include "core/calls/decode_model.hpp"
 #include "core/calls/linear_attention.hpp"
 #include "core/calls/lowrank.hpp"
+#include "core/calls/scan.hpp"
 #include "core/calls/softmax_attention.hpp"
 
 namespace causeway::calls {
@@ -51,6 +52,17 @@ template <class S>
     return defaults;
 }
 
+// A value that is not the default, as Lua writes it; "" where that is not known.
+std::string other_than(const OptionDescription& d) {
+    if (d.type == "true or false") return d.standard == "true" ? "false" : "true";
+    if (!d.choices) return "";
+    for (const auto& choice : d.choices()) {
+        std::string quoted = sentence('"', choice, '"');
+        if (quoted != d.standard) return quoted;
+    }
+    return d.standard;
+}
+
 template <class S>
 OptionDescription describe(const Option<S>& o) {
     const S& defaults = defaults_of<S>();
@@ -60,6 +72,7 @@ OptionDescription describe(const Option<S>& o) {
     if (o.listed_by) d.listed_by = o.listed_by;
     if (o.cpu_choice) d.cpu_choice = o.cpu_choice;
     if (o.in_place) d.in_place = o.in_place;
+    if (o.example) d.example = o.example;
     d.type = "a string";
     std::visit(
         [&]<class M>(M member) {
@@ -74,12 +87,14 @@ OptionDescription describe(const Option<S>& o) {
         o.member);
     if (o.type) d.type = o.type;
     if (o.standard) d.standard = o.standard;
+    const std::string other = other_than(d);
+    if (d.example.empty() && !other.empty()) d.example = d.name + " = " + other;
     return d;
 }
 
 template <class S>
 Description describe(const Call<S>& call) {
-    Description d{call.name, call.arguments, {}};
+    Description d{call.name, call.arguments, {}, call.inputs};
     for (const auto& option : call.options) d.options.push_back(describe(option));
     return d;
 }
@@ -109,6 +124,7 @@ const std::vector<Description>& descriptions() {
         describe(decode_model()),
         describe(lowrank()),
         describe(lowrank_error()),
+        describe(scan()),
     };
     return all;
 }

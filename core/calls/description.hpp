@@ -18,12 +18,14 @@ struct OptionDescription {
     Effect cpu = Effect::works, gpu = Effect::works;
     std::string in_place;
     bool on_host = false;  // read as numbers, wherever a tensor of them is
+    std::string example;
 };
 
 struct Description {
     std::string name;
     std::vector<Argument> arguments;
     std::vector<OptionDescription> options;
+    std::string inputs;
 
     const OptionDescription* option(std::string_view key) const;  // null: there is none
 };

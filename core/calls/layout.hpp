@@ -21,7 +21,8 @@ Option<S> layout_option(bool cpu_alone = false) {
                 "?layout has those of other libraries",
             .standard = "\"bhnd\"",
             .choices = layouts,
-            .cpu_choice = cpu_alone ? nullptr : tokens_first};
+            .cpu_choice = cpu_alone ? nullptr : tokens_first,
+            .example = "layout = \"bnhd\""};
 }
 
 }  // namespace causeway::calls

@@ -45,18 +45,24 @@ std::vector<Option<S>> of_all_linear_calls() {
          .member = &S::update,
          .text = "the rule by which a token changes the state (update_rule in ONNX, where \"gated_delta\" is the "
                  "default)",
-         .choices = linear_updates},
+         .choices = linear_updates,
+         .example = "update = \"delta\", beta = rand(1, 2, size(k, 3))"},
         {.name = "log_decay",
          .member = &S::log_decay,
          .text = "g <= 0, -Inf too: [b, h, N], or with a gate per key channel [b, h, N, d_k]; for the gated updates, "
                  "and only these; one head may serve all",
-         .standard = "none"},
+         .standard = "none",
+         .example = "update = \"gated\", log_decay = -rand(1, 2, size(k, 3))"},
         {.name = "beta",
          .member = &S::beta,
          .text = "writing strength β, as a rule from 0 to 1: [b, h, N]; for the delta updates, and only these; one "
                  "head may serve all",
-         .standard = "none"},
-        {.name = "scale", .member = &S::scale, .text = "factor on q (in ONNX 1/sqrt(d_k) by default)"},
+         .standard = "none",
+         .example = "update = \"delta\", beta = rand(1, 2, size(k, 3))"},
+        {.name = "scale",
+         .member = &S::scale,
+         .text = "factor on q (in ONNX 1/sqrt(d_k) by default)",
+         .example = "scale = 1 / math.sqrt(8)"},
         device_option<S>(),
         layout_option<S>(),
     };
@@ -71,11 +77,13 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
          .member = &S::chunk,
          .text = "tokens in a chunk; on a GPU each kernel has its own",
          .min = 1,
-         .gpu = Effect::none},
+         .gpu = Effect::none,
+         .example = "chunk = 32"},
         {.name = "state",
          .member = &S::state,
          .text = "the state to start from, [b, h, d_k, d_v]",
-         .standard = "zeros"},
+         .standard = "zeros",
+         .example = "state = zeros(1, 2, 8, 8)"},
     };
 }
 
@@ -87,7 +95,8 @@ const Call<LinearOptions<Tensor>>& linear_attention() {
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_all_linear_calls<S>(),
                   of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; on a GPU "
-                                         "\"parallel\" takes no gate per key channel"))};
+                                         "\"parallel\" takes no gate per key channel")),
+        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
     return call;
 }
 
@@ -101,7 +110,9 @@ const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
                                           .member = &S::inplace,
                                           .text = "whether the given state itself is advanced and returned, without a "
                                                   "copy: it is read from memory once and written once",
-                                          .in_place = "state"}})};
+                                          .in_place = "state"}}),
+                              "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\n"
+                              "state = zeros(1, 2, 8, 8)"};
     return call;
 }
 
@@ -117,7 +128,9 @@ const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
                   {{.name = "dstate",
                     .member = &S::dstate,
                     .text = "what arrives at the final state, [b, h, d_k, d_v]",
-                    .standard = "zeros"}})};
+                    .standard = "zeros",
+                    .example = "dstate = ones(1, 2, 8, 8)"}}),
+        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\ndO = randn(1, 2, 100, 8)"};
     return call;
 }
 

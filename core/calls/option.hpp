@@ -47,6 +47,8 @@ struct Option {
     Effect cpu = Effect::works, gpu = Effect::works;
     const char* why = nullptr;       // with Effect::refused: `block: given, but on the GPU WHY`
     const char* in_place = nullptr;  // true overwrites the argument of this name, which must be where the call runs
+    // For its page of help: the option with a value, in Lua, and what it needs besides. None: another of its choices.
+    const char* example = nullptr;
 };
 
 // A tensor that stands before the options; in the form f{q = ..., k = ...} a field.
@@ -60,6 +62,7 @@ struct Call {
     const char* name;
     std::vector<Argument> arguments;
     std::vector<Option<S>> options;
+    const char* inputs = "";  // Lua that makes the arguments, under the names or the other names that they have here
 };
 
 // The option that says where a call runs, of a call that the GPU has too or, `cpu_alone`, of one that it has not.
@@ -68,6 +71,7 @@ Option<S> device_option(bool cpu_alone = false) {
     Option<S> device{.name = "device", .member = {}, .text = "where the call runs", .standard = "where the inputs are"};
     if (cpu_alone) device.choices = [] { return std::vector<std::string>{"cpu"}; };
     else device.choices = [] { return std::vector<std::string>{"cpu", "gpu"}; };
+    device.example = "device = \"cpu\"";
     return device;
 }
 

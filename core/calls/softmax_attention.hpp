@@ -57,7 +57,11 @@ Option<S> causal_option() {
 
 template <class S>
 Option<S> score_scale_option() {
-    return {.name = "scale", .member = &S::scale, .text = "factor on q kᵀ", .standard = root_of_width};
+    return {.name = "scale",
+            .member = &S::scale,
+            .text = "factor on q kᵀ",
+            .standard = root_of_width,
+            .example = "scale = 0.5"};
 }
 
 // Options that the call and its gradient share.
@@ -87,7 +91,8 @@ const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
                   {{.name = "return_lse",
                     .member = &S::return_lse,
                     .text = "whether the log-sum-exp of the scaled scores of every query is returned too, [b, h_q, N], "
-                            "Float32 (Float64 for Float64 inputs)"}})};
+                            "Float32 (Float64 for Float64 inputs)"}}),
+        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
     return call;
 }
 
@@ -100,33 +105,46 @@ const Call<SoftmaxGradOptions<Tensor>>& softmax_attention_grad() {
                                         {{.name = "O",
                                           .member = &S::O,
                                           .text = "the output that softmax_attention returned with return_lse = true",
-                                          .standard = "the forward pass is run again"},
+                                          .standard = "the forward pass is run again",
+                                          .example = "O = O, lse = lse"},
                                          {.name = "lse",
                                           .member = &S::lse,
                                           .text = "the log-sum-exp that it returned; both or neither",
-                                          .standard = "the forward pass is run again"}})};
+                                          .standard = "the forward pass is run again",
+                                          .example = "O = O, lse = lse"}}),
+                              "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
+                              "dO = randn(1, 2, 100, 8)\n"
+                              "O, lse = softmax_attention(q, k, v, {return_lse = true})"};
     return call;
 }
 
-inline Call<EnergyOptions> energy_call(const char* name) {
+inline constexpr const char* energy_inputs =
+    "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
+    "zeta = zeros(1, 2, 100, 8)";
+
+inline Call<EnergyOptions> energy_call(const char* name, const char* inputs) {
     using S = EnergyOptions;
     return {name,
             {{"q"}, {"k"}, {"v"}, {"zeta"}},
-            {causal_option<S>(), score_scale_option<S>(), device_option<S>(true), layout_option<S>(true)}};
+            {causal_option<S>(), score_scale_option<S>(), device_option<S>(true), layout_option<S>(true)},
+            inputs};
 }
 
 inline const Call<EnergyOptions>& energy() {
-    static const Call<EnergyOptions> call = energy_call("energy");
+    static const Call<EnergyOptions> call = energy_call("energy", energy_inputs);
     return call;
 }
 
 inline const Call<EnergyOptions>& energy_grad() {
-    static const Call<EnergyOptions> call = energy_call("energy_grad");
+    static const Call<EnergyOptions> call = energy_call("energy_grad", energy_inputs);
     return call;
 }
 
 inline const Call<EnergyOptions>& energy_hessian() {
-    static const Call<EnergyOptions> call = energy_call("energy_hessian");
+    static const Call<EnergyOptions> call =
+        energy_call("energy_hessian",
+                    "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
+                    "zeta = zeros(1, 2, 1, 8)");
     return call;
 }
 

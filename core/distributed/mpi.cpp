@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -39,6 +40,7 @@ void start_mpi() {
 }
 int mpi_rank() noexcept { return 0; }
 int mpi_size() noexcept { return 1; }
+std::uint64_t mpi_job() noexcept { return 0; }
 void run_mpi(const Program&) { start_mpi(); }
 
 #else
@@ -46,6 +48,7 @@ void run_mpi(const Program&) { start_mpi(); }
 namespace {
 
 int world_rank = 0, world_size = 1;
+std::uint64_t job = 0;
 bool started = false;
 MPI_Comm control;  // on which a rank says that it has ended
 int kept_errors = -1, shown_errors = -1;
@@ -216,9 +219,11 @@ void start_mpi() {
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     require(MPI_Comm_dup(MPI_COMM_WORLD, &control), "starting");
     on_exit(finish_mpi, nullptr);
-    std::uint64_t seed = random::seed();
-    require(MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD), "starting");
-    random::set_seed(seed);
+    std::random_device fresh;
+    std::uint64_t shared[] = {random::seed(), std::uint64_t{fresh()} << 32 | fresh()};
+    require(MPI_Bcast(shared, 2, MPI_UINT64_T, 0, MPI_COMM_WORLD), "starting");
+    random::set_seed(shared[0]);
+    job = shared[1];
     if (world_rank == 0) return;
     std::fflush(stdout);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -230,6 +235,7 @@ void start_mpi() {
 
 int mpi_rank() noexcept { return world_rank; }
 int mpi_size() noexcept { return world_size; }
+std::uint64_t mpi_job() noexcept { return job; }
 
 void run_mpi(const Program& program) {
     start_mpi();

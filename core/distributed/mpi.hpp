@@ -1,6 +1,8 @@
 // Ranks as processes, started together by mpirun.
 #pragma once
 
+#include <cstdint>
+
 #include "core/distributed/communicator.hpp"
 
 namespace causeway::distributed {
@@ -15,6 +17,9 @@ void start_mpi();
 
 int mpi_rank() noexcept;  // 0 before start_mpi
 int mpi_size() noexcept;  // 1 before start_mpi
+
+// A number that the ranks of this job share and no other job has; 0 before start_mpi.
+std::uint64_t mpi_job() noexcept;
 
 // Runs `program` on this process's rank of all; every rank has to make the same calls. Starts MPI.
 void run_mpi(const Program& program);

@@ -26,6 +26,15 @@ Method block_based_method() {
     m.name = "block-based";
     m.short_name = "Bb";
     m.source = "Lingle 2024 (Transformer-VQ), eq. 28; leet Algorithm 2";
+    m.formula =
+        "O_[i] = (B_[i] C_[i]ᵀ ⊙ M) V_[i] + diag(γ^(p+1)) B_[i] S\n"
+        "S ← γ^n S + (diag(γ^(n-1-p)) C_[i])ᵀ V_[i],  p = 0 .. n-1 in a block of n";
+    m.text =
+        "Blocks of b tokens: masked products of matrices within a block, a state that is carried between "
+        "blocks.";
+    m.use =
+        "Where products of matrices are fast and blocks of any length are wanted; on a GPU it is what "
+        "\"auto\" takes for a block of your own.";
     m.time = "O(N)";
     m.memory = "rd + b²";
     m.block = 128;

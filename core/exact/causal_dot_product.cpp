@@ -67,6 +67,13 @@ Method causal_dot_product_method() {
     m.name = "causal-dot-product";
     m.short_name = "Cdotp";
     m.source = "Vyas et al. 2020 (Fast Transformers)";
+    m.formula = "for each row e of S:  S_e ← γ S_e + c_ie v_i,  o_i += b_ie S_e";
+    m.text =
+        "The recurrence of row-based in one pass over the state: a row of it is read by the query while "
+        "it is at hand.";
+    m.use =
+        "On a CPU, at any length: the operations of the recurrence and one pass over a state of rd scalars, with no "
+        "block to choose.";
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;

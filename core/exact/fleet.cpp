@@ -116,6 +116,15 @@ Method fleet_method() {
     m.name = "fleet";
     m.short_name = "FA";
     m.source = "FleetAttention, fleet Algorithm 1; leet Algorithm 5";
+    m.formula =
+        "X = cumsum(diag(C^j) V),  O += diag(B^j) (X + γ^(p+1) l^j)\n"
+        "l^j ← last row of X + γ^n l^j,  for rank j in a tile of n rows p";
+    m.text =
+        "FleetAttention: for each rank a cumulative sum along the sequence, in tiles that stay in the "
+        "cache, with carried sums between tiles.";
+    m.use =
+        "On a CPU, at any length: the operations of the recurrence, and cumulative sums in place of products, whose "
+        "partial sums many workers can share out.";
     m.time = "O(N)";
     m.memory = "rd + Br·Bc";
     m.block = 64;
@@ -135,6 +144,13 @@ Method fleet_untiled_method() {
     m.name = "fleet-untiled";
     m.short_name = "FA_torch";
     m.source = "FleetAttention rank by rank, fleet eq. 7; leet eq. 5";
+    m.formula = "O = Σ_j diag(b_j) cumsum(diag(c_j) V),  columns b_j, c_j of B, C";
+    m.text =
+        "FleetAttention as it is written in one line: a cumulative sum of the whole sequence for every "
+        "rank, one after the other.";
+    m.use =
+        "To compare with fleet, which is the same sum in tiles: this one goes through all of V once a "
+        "rank, and misses every cache.";
     m.time = "O(N)";
     m.memory = "d";
     m.state = true;

@@ -26,6 +26,15 @@ Method hybrid_method() {
     m.name = "hybrid";
     m.short_name = "Hybrid";
     m.source = "tpu §3.4, Algorithm 1";
+    m.formula =
+        "O_[i] = (M ⊙ B_[i] C_[i]ᵀ) V_[i] + diag(γ^(p+1)) B_[i] S\n"
+        "S ← γ^n S + (diag(γ^(n-1-p)) C_[i])ᵀ V_[i],  p = 0 .. n-1 in a block of n";
+    m.text =
+        "Inner products within a block, outer products between blocks; every product is a full square, "
+        "with nothing left out above the diagonal.";
+    m.use =
+        "Where a unit multiplies squares only, as on a TPU, and to compare with the other forms of the "
+        "tpu document. block-based leaves out what the mask hides.";
     m.time = "O(N)";
     m.memory = "rd + b²";
     m.block = 128;

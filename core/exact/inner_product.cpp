@@ -21,6 +21,13 @@ Method inner_product_method() {
     m.name = "inner-product";
     m.short_name = "Inner";
     m.source = "tpu §3.1";
+    m.formula = "o_i = Σ_{j<=i} γ^(i-j) (b_i · c_j) v_j";
+    m.text =
+        "Inner products first: for each query its scores with all keys before it, then their sum over "
+        "the values.";
+    m.use =
+        "To compare with the other forms of the tpu document. From about N = 2rd/(r+d) + b on, hybrid "
+        "has fewer operations: crossover{r =, d =} says where.";
     m.time = "O(N²)";
     m.memory = "N";
     m.candidate = false;

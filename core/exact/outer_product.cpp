@@ -57,6 +57,13 @@ Method outer_product_method() {
     m.name = "outer-product";
     m.short_name = "Outer";
     m.source = "tpu §3.2";
+    m.formula = "S_i = γ S_{i-1} + c_iᵀ v_i for all i,  then o_i = b_i S_i";
+    m.text =
+        "Outer products first: the states before all tokens are written down, then each is read by its "
+        "query.";
+    m.use =
+        "To compare with the other forms of the tpu document, for short sequences: all N states are kept "
+        "in memory.";
     m.time = "O(N)";
     m.memory = "Nrd";
     m.state = true;
@@ -75,6 +82,11 @@ Method outer_product_blockwise_method() {
     m.name = "outer-product-blockwise";
     m.short_name = "OuterBlock";
     m.source = "tpu §3.3";
+    m.formula = "S_i = γ S_{i-1} + c_iᵀ v_i within a block,  o_i = b_i S_i,  S carried";
+    m.text = "The states of one block of b tokens at a time, the last of which is carried to the next block.";
+    m.use =
+        "To compare with the other forms of the tpu document: outer-product without its N states in "
+        "memory.";
     m.time = "O(N)";
     m.memory = "rd + brd";
     m.block = 128;

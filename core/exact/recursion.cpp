@@ -138,6 +138,15 @@ Method recursion_method() {
     m.name = "recursion";
     m.short_name = "Recur";
     m.source = "Han et al. 2023 (HyperAttention), Algorithm 4; leet Algorithms 3, 4";
+    m.formula =
+        "f(B, C, V) = [f(B1, C1, V1);  f(B2, C2, V2) + W1 B2 (W2 C1)ᵀ V1]\n"
+        "halves 1 and 2, W1 = diag(1, γ, γ² ...), W2 = diag(... γ², γ)";
+    m.text =
+        "The mask is halved: two triangles, each halved again down to t tokens, and a full square "
+        "between them, which is a product from the right.";
+    m.use =
+        "To have a form without a carried state, all of whose products of one level are independent. "
+        "With log N in its time others pass it by for long sequences.";
     m.time = "O(N log N)";
     m.memory = "rd + t²";
     m.block = 32;

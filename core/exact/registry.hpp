@@ -16,6 +16,9 @@ struct Method {
     std::string name;        // "lightning-attention-2"
     std::string short_name;  // as in the leet tables: "LA"
     std::string source;      // where it comes from
+    std::string formula;     // what it computes in which order, in lines; n tokens in a block, p counts them from 0
+    std::string text;        // how it goes about it, in a sentence or two
+    std::string use;         // when to take it
     std::string time;        // complexity in N
     std::string memory;  // scalars beyond inputs and output, per head, up to factors; exactly, of the definition: cost
     Index block = 0;     // default block, tile or base-case length; 0: the method has none

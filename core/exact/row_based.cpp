@@ -50,6 +50,13 @@ Method row_based_method() {
     m.name = "row-based";
     m.short_name = "Cdotp_torch";
     m.source = "Choromanski et al. 2020, eq. 11; leet Algorithm 1";
+    m.formula = "S_i = γ S_{i-1} + c_iᵀ v_i,  o_i = b_i S_i";
+    m.text =
+        "Token by token: the state takes the outer product of key and value, then the query reads it, "
+        "which are two passes over the state.";
+    m.use =
+        "To see the recurrence as it is written. causal-dot-product has its operations and its memory, "
+        "and goes over the state once.";
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;

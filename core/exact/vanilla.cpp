@@ -48,6 +48,13 @@ Method vanilla_method() {
     m.name = "vanilla";
     m.short_name = "Vanilla";
     m.source = "the formula; fleet eq. 5, leet eq. 4";
+    m.formula = "O = (B Cᵀ ⊙ M) V";
+    m.text =
+        "The definition, a row of scores at a time: each query meets every key before it, the mask "
+        "weighs the scores, and they weigh the values.";
+    m.use =
+        "To compare with, and for short sequences: up to about N = 4rd/(r+d) no other form has fewer "
+        "operations; beyond, its time grows with N².";
     m.time = "O(N²)";
     m.memory = "N²";
     m.cost = vanilla_cost;

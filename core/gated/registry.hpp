@@ -16,6 +16,9 @@ struct Rule {
     std::string name;  // "gated_delta"
     Update update;
     std::string source;
+    std::string formula;  // of a token
+    std::string text;     // what it does to the state, in a sentence or two
+    std::string use;      // when to take it
 };
 const Registry<Rule>& updates();
 
@@ -23,6 +26,8 @@ const Registry<Rule>& updates();
 struct Mode {
     std::string name;          // "chunkwise"
     std::string source;        // where it comes from
+    std::string text;          // how it goes about it
+    std::string use;           // when to take it
     std::string time, memory;  // of one head, C the chunk length
     bool chunk = false;        // takes the option chunk
 

@@ -119,6 +119,13 @@ Method favor_method() {
     m.name = "favor+";
     m.source = "Choromanski et al. 2021; fleet section 4.1";
     m.formula = "exp(ωᵀx − |x|²/2) / √r";
+    m.text =
+        "Positive orthogonal random features: exp(ωᵀx − |x|²/2)/√r for normal ω, whose products are exp(qᵀk) on "
+        "average, entry by entry. Row sums are positive. The relative error falls like 1/√r and grows with |q + "
+        "k|. Another seed draws the features anew.";
+    m.use =
+        "For generating text where scores are small: with large ones the variance is too great for any rank one would "
+        "pay.";
     m.time = "O(Nrd)";
     m.rank = "number of random features";
     m.seeded = true;

@@ -35,6 +35,12 @@ Method hedgehog_method() {
     m.name = "hedgehog";
     m.source = "Zhang et al. 2024 (Hedgehog)";
     m.formula = "softmax([x, −x]) or exp([x, −x]), its own kernel";
+    m.text =
+        "The exponential (\"spiky\") feature map, softmax([x, −x]) or exp([x, −x]), with the identity where the "
+        "source trains a linear map. Its own kernel: B Cᵀ does not approach exp(qᵀk).";
+    m.use =
+        "As the feature map of a layer that is trained with it, at twice the width; not to replace softmax in a "
+        "finished model.";
     m.time = "O(Nd)";
     m.rank = "2d features";
     m.columns = [](const Size& s, const Settings&) { return 2 * s.d; };

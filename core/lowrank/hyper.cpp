@@ -66,6 +66,12 @@ Method hyper_method() {
     m.name = "hyper";
     m.source = "Han et al. 2023; fleet table 5";
     m.formula = "exp(q k_Jᵀ) N/r outside of the blocks that sorting by hash makes, exact inside";
+    m.text =
+        "HyperAttention: queries and keys are sorted by a hash of their directions and cut into blocks, inside of "
+        "which entries are exact; outside stands exp(q k_Jᵀ) N/r for r sampled keys. Not a product B Cᵀ alone: "
+        "query_block and key_block, returned as a third value, number the blocks; entries whose numbers agree are "
+        "those of exp(q kᵀ).";
+    m.use = "For a long prompt whose large scores are between queries and keys of nearly the same direction.";
     m.time = "O(N(r + block)d + N log N)";
     m.rank = "number of sampled columns";
     m.future = true;

@@ -97,6 +97,14 @@ Method lara_method() {
     m.name = "lara";
     m.source = "Zheng, Wang and Kong 2022; fleet section 4.1";
     m.formula = "B = α N(ω; 0, I) / N(ω; q̃ + k̃, I) ξ(q, ω), C = ξ(k, ω)";
+    m.text =
+        "Linear randomized attention: one positive random feature from each of r proposals N(q̃_c + k̃_c, I), q̃, "
+        "k̃ the means of segments. Weights: the balance heuristic of importance sampling and a preference for the "
+        "proposals near the query, at least 1e-8, as in the authors' code; exp(qᵀk) on average but for that least "
+        "weight, exactly so with specific = false.";
+    m.use =
+        "For a prompt whose scores are too large for favor+ at the same rank: its features are drawn where queries "
+        "and keys are.";
     m.time = "O(Nrd + r²d)";
     m.rank = "number of proposals, one random feature from each";
     m.future = true;

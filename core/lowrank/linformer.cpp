@@ -39,6 +39,11 @@ Method linformer_method() {
     m.name = "linformer";
     m.source = "Wang et al. 2020";
     m.formula = "B = exp(q (E k)ᵀ), C = Eᵀ";
+    m.text =
+        "exp(q (E k)ᵀ) times E: keys and values are mixed along the length. E is learned in the source; a random "
+        "one, as here, does not estimate exp(qᵀk). pooled = true replaces every key by the mean of its segment, "
+        "which does, and is exact at rank N.";
+    m.use = "To time a layer of its shape; as an approximation of given keys only with pooled = true.";
     m.time = "O(Nrd)";
     m.rank = "rows of the projection E of the length";
     m.future = true;

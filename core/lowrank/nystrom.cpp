@@ -54,6 +54,12 @@ Method nystrom_method() {
     m.name = "nystrom";
     m.source = "Xiong et al. 2021; Razavi et al. 2014; fleet section 4.1";
     m.formula = "exp(q k̃ᵀ) exp(q̃ k̃ᵀ)⁺ exp(q̃ kᵀ)";
+    m.text =
+        "exp(q k̃ᵀ) exp(q̃ k̃ᵀ)⁺ exp(q̃ kᵀ) with the means of segments as landmarks: the Nyströmformer without the "
+        "softmax in each factor. Exact with as many landmarks as tokens; the rank need not divide N.";
+    m.use =
+        "For a prompt whose neighbouring tokens are alike, so that means of segments stand for them. On the inputs of "
+        "docs/performance.md skyformer has smaller errors.";
     m.time = "O(Nrd + Nr² + r³)";
     m.rank = "number of landmarks, means of segments";
     m.future = true;

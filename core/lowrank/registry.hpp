@@ -14,6 +14,8 @@ struct Method {
     std::string name;  // "favor+"
     std::string source;
     std::string formula;  // B Cᵀ, or the features of one token
+    std::string text;     // what it is, in a few sentences
+    std::string use;      // when to take it
     std::string time;     // operations of one head
     std::string rank;     // what the option rank means
     // Whether an entry of B Cᵀ depends on other tokens than its two (one number common to all rows of B, and its

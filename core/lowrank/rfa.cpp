@@ -48,6 +48,10 @@ Method rfa_method() {
     m.name = "rfa";
     m.source = "Rahimi and Recht 2007; Peng et al. 2021";
     m.formula = "exp(|x|²/2) √(2/r) [cos ωᵀx, sin ωᵀx]";
+    m.text =
+        "Trigonometric random features of the Gaussian kernel, exp(|x|²/2) √(2/r) [cos ωᵀx, sin ωᵀx]: exp(qᵀk) on "
+        "average, entry by entry, but of both signs, so that a row sum may vanish.";
+    m.use = "To compare with favor+, which draws as many numbers and keeps row sums positive.";
     m.time = "O(Nrd)";
     m.rank = "number of random features, even: a cosine and a sine for each direction";
     m.seeded = true;

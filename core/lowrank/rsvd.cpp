@@ -58,6 +58,10 @@ Method rsvd_method() {
     m.name = "rsvd";
     m.source = "Halko, Martinsson and Tropp 2011; fleet section 2";
     m.formula = "Q_Y Q_Yᵀ A, of it the largest singular values";
+    m.text =
+        "Nearly the r largest singular values, from products with exp(scale q kᵀ) computed tile by tile; memory "
+        "O(N r).";
+    m.use = "As svd, for lengths whose matrix does not fit; its time still grows with N².";
     m.time = "O(power · N²(r + d))";
     m.rank = "number of singular values kept";
     m.future = true;

@@ -101,6 +101,12 @@ Method skeinformer_method() {
     m.name = "skeinformer";
     m.source = "Chen et al. 2022 (Skeinformer)";
     m.formula = "B = [exp(q k_Jᵀ), geometric mean], C = [I_J, 1 outside J]; rows of the pilot exact";
+    m.text =
+        "r − 1 columns of exp(q kᵀ), drawn by an importance that a pilot sample of queries estimates, times the "
+        "length of the values where v is given; every other entry of a row is the geometric mean of those. Exact "
+        "at rank N + 1. Not a product B Cᵀ alone: exact_rows, returned in a third value, is 1 for the queries of "
+        "the pilot, whose rows are those of exp(q kᵀ).";
+    m.use = "For a prompt where a few keys carry most of the weight, the same ones for most queries.";
     m.time = "O(N(r + pilot)d)";
     m.rank = "columns: r − 1 keys drawn by importance, and one for all others";
     m.future = true;

@@ -48,6 +48,12 @@ Method skyformer_method() {
     m.name = "skyformer";
     m.source = "Chen et al. 2021 (Skyformer)";
     m.formula = "κ(q, s) κ(s, s)⁺ κ(s, k), κ Gaussian";
+    m.text =
+        "Nyström on the Gaussian kernel of queries and keys together, κ(q, s) κ(s, s)⁺ κ(s, k), with landmarks s "
+        "drawn from both; times the factors that make it exp(qᵀk). Exact with 2N landmarks.";
+    m.use =
+        "For a prompt, as nystrom: its matrix of landmarks is positive semidefinite, so the pseudo-inverse is a "
+        "tame one.";
     m.time = "O(Nrd + Nr² + r³)";
     m.rank = "number of landmarks, drawn from queries and keys";
     m.future = true;

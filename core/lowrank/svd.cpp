@@ -39,6 +39,12 @@ Method svd_method() {
     m.name = "svd";
     m.source = "Eckart and Young 1936; fleet section 2";
     m.formula = "U_r Σ_r V_rᵀ";
+    m.text =
+        "The best factors there are: the r largest singular values of exp(scale q kᵀ). No other B Cᵀ of this rank "
+        "has a smaller error in Frobenius or operator norm. Forms the matrix, for N <= 4096.";
+    m.use =
+        "To know how small an error of this rank can be, before asking it of another factorisation. The function "
+        "svd(A) takes any matrix.";
     m.time = "O(N³)";
     m.rank = "number of singular values kept";
     m.future = true;

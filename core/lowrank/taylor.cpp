@@ -43,6 +43,10 @@ Method taylor_method() {
     m.name = "taylor";
     m.source = "Arora et al. 2024 (Based); Zhang et al. 2024";
     m.formula = "1 + s + s²/2, s = scale qᵀk";
+    m.text =
+        "1 + s + s²/2 for s = scale qᵀk, exactly, by features of degree 0, 1 and 2: the state of linear attention "
+        "expands from d rows to 1 + d + d(d+1)/2. The error of an entry is at most |s|³/6 max(1, e^s).";
+    m.use = "For small widths and scores of at most about 1, to generate text too. Nothing is drawn.";
     m.time = "O(Nd²)";
     m.rank = "1 + d + d(d+1)/2 features, with full 1 + d + d²,";
     m.columns = [](const Size& s, const Settings& o) {

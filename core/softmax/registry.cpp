@@ -21,10 +21,16 @@ void count_standard(const Problem<Counted>& p) {
 
 const Registry<Method>& methods() {
     static const Registry<Method> list(
-        "method", {{"flash", "tree, §3; Rabe & Staats 2021; Dao et al. 2022", "O(N M (d + d_v))", "a tile",
+        "method", {{"flash", "tree, §3; Rabe & Staats 2021; Dao et al. 2022",
+                    "m' = max(m, s),  D ← e^(m-m') D + Σ e^(s-m')\n"
+                    "n ← e^(m-m') n + Σ e^(s-m') v,  o = n / D at the end",
+                    "Tile after tile of the scores s = scale q kᵀ: each query keeps the largest score m so far, the "
+                    "denominator D and the numerator n, which are scaled anew when a larger score comes.",
+                    "Always; it is the default. No matrix of scores is ever in memory.", "O(N M (d + d_v))", "a tile",
                     run_flash<float>, run_flash<double>, count_flash},
-                   {"standard", "the definition", "O(N M (d + d_v))", "M", run_standard<float>, run_standard<double>,
-                    count_standard}});
+                   {"standard", "the definition", "o_i = Σ_j e^(s_ij - max_j s_ij) v_j / Σ_j e^(s_ij - max_j s_ij)",
+                    "The formula, one row of scores at a time.", "To compare with; it does not run on a GPU.",
+                    "O(N M (d + d_v))", "M", run_standard<float>, run_standard<double>, count_standard}});
     return list;
 }
 

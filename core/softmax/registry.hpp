@@ -13,6 +13,9 @@ namespace causeway::attention {
 struct Method {
     std::string name;          // "flash"
     std::string source;        // where it comes from
+    std::string formula;       // of a row
+    std::string text;          // how it goes about it
+    std::string use;           // when to take it
     std::string time, memory;  // of one head
 
     // All heads of a checked problem; the last runs the definition, counting its operations.

@@ -1,63 +1,14 @@
 #include "core/tensor/elementwise.hpp"
 
-#include <cmath>
-
+#include "core/tensor/functions.hpp"
+#include "core/tensor/rearrange.hpp"  // assign
 #include "core/tensor/walk.hpp"
 
 namespace causeway {
+
+using functions::with_function;
+
 namespace {
-
-template <class T>
-T one_if(bool condition) {
-    return condition ? T(1) : T(0);
-}
-
-template <class T>
-T sigmoid(T x) {
-    const T e = std::exp(-std::abs(x));  // never the exponential of a positive number
-    return (x < 0 ? e : T(1)) / (T(1) + e);
-}
-
-// Calls `use` with the function on scalars that the operation stands for.
-template <class Use>
-decltype(auto) with_function(Unary op, Use&& use) {
-    switch (op) {
-        case Unary::negate: return use([](auto x) { return -x; });
-        case Unary::abs: return use([](auto x) { return std::abs(x); });
-        case Unary::sign: return use([](auto x) { return x > 0 ? decltype(x)(1) : x < 0 ? decltype(x)(-1) : x; });
-        case Unary::exp: return use([](auto x) { return std::exp(x); });
-        case Unary::log: return use([](auto x) { return std::log(x); });
-        case Unary::sqrt: return use([](auto x) { return std::sqrt(x); });
-        case Unary::sin: return use([](auto x) { return std::sin(x); });
-        case Unary::cos: return use([](auto x) { return std::cos(x); });
-        case Unary::tanh: return use([](auto x) { return std::tanh(x); });
-        case Unary::floor: return use([](auto x) { return std::floor(x); });
-        case Unary::ceil: return use([](auto x) { return std::ceil(x); });
-        case Unary::round: return use([](auto x) { return std::nearbyint(x); });
-        case Unary::relu: return use([](auto x) { return x < 0 ? decltype(x)(0) : x; });
-        case Unary::elu: return use([](auto x) { return x > 0 ? x : std::expm1(x); });
-        case Unary::sigmoid: return use([](auto x) { return sigmoid(x); });
-        case Unary::isnan: return use([](auto x) { return one_if<decltype(x)>(std::isnan(x)); });
-        default: return use([](auto x) { return one_if<decltype(x)>(std::isfinite(x)); });
-    }
-}
-
-template <class Use>
-decltype(auto) with_function(Binary op, Use&& use) {
-    switch (op) {
-        case Binary::add: return use([](auto x, auto y) { return x + y; });
-        case Binary::subtract: return use([](auto x, auto y) { return x - y; });
-        case Binary::multiply: return use([](auto x, auto y) { return x * y; });
-        case Binary::divide: return use([](auto x, auto y) { return x / y; });
-        case Binary::power: return use([](auto x, auto y) { return std::pow(x, y); });
-        case Binary::eq: return use([](auto x, auto y) { return one_if<decltype(x)>(x == y); });
-        case Binary::ne: return use([](auto x, auto y) { return one_if<decltype(x)>(x != y); });
-        case Binary::lt: return use([](auto x, auto y) { return one_if<decltype(x)>(x < y); });
-        case Binary::le: return use([](auto x, auto y) { return one_if<decltype(x)>(x <= y); });
-        case Binary::gt: return use([](auto x, auto y) { return one_if<decltype(x)>(x > y); });
-        default: return use([](auto x, auto y) { return one_if<decltype(x)>(x >= y); });
-    }
-}
 
 // Calls f with a value of the computing type.
 template <class F>
@@ -65,9 +16,9 @@ decltype(auto) visit_computing(DType t, F&& f) {
     return t == DType::f64 ? f(double{}) : f(float{});
 }
 
+// out = f(x), which may be one tensor.
 template <class T, class F>
-Tensor each(const Tensor& x, F f) {
-    Tensor out(dtype_of<T>, x.shape());
+void each(const Tensor& x, Tensor& out, F f) {
     const T* from = x.data<T>();
     T* into = out.data<T>();
     constexpr Index piece = 1 << 15;
@@ -75,13 +26,13 @@ Tensor each(const Tensor& x, F f) {
     parallel_for((n + piece - 1) / piece, [=](Index p) {
         for (Index i = p * piece; i < std::min(n, (p + 1) * piece); ++i) into[i] = f(from[i]);
     });
-    return out;
 }
 
+// out = f(a, b), broadcast to the shape of `out`, which may be one of them if it has that shape.
 template <class T, class F>
-Tensor each(const Tensor& a, const Tensor& b, const Shape& shape, F f) {
-    Tensor out(dtype_of<T>, shape);
-    if (out.size() == 0) return out;
+void each(const Tensor& a, const Tensor& b, Tensor& out, F f) {
+    if (out.size() == 0) return;
+    const Shape& shape = out.shape();
     const Walk<2> walk(shape, {broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)});
     // Inside a row an operand is either contiguous or one repeated element.
     const bool a_moves = walk.step(0) != 0, b_moves = walk.step(1) != 0;
@@ -95,14 +46,51 @@ Tensor each(const Tensor& a, const Tensor& b, const Shape& shape, F f) {
         if (a_moves && b_moves) {
             for (Index i = 0; i < n; ++i) z[i] = f(x[i], y[i]);
         } else if (a_moves) {
-            for (Index i = 0; i < n; ++i) z[i] = f(x[i], *y);
+            const T repeated = *y;  // which the compiler could not know to be the same, were `out` among the operands
+            for (Index i = 0; i < n; ++i) z[i] = f(x[i], repeated);
         } else if (b_moves) {
-            for (Index i = 0; i < n; ++i) z[i] = f(*x, y[i]);
+            const T repeated = *x;
+            for (Index i = 0; i < n; ++i) z[i] = f(repeated, y[i]);
         } else {
             std::fill_n(z, n, f(*x, *y));
         }
     });
-    return out;
+}
+
+// The clamp of one element.
+template <class T>
+auto clamped(double low, double high) {
+    if (!(low <= high)) fail("clamp: low is ", low, " and high is ", high, ", expected low <= high");
+    const T min = static_cast<T>(low), max = static_cast<T>(high);
+    return [=](T v) { return v < min ? min : v > max ? max : v; };
+}
+
+// use(x, out, zero) on a tensor x of the elements of `a` in the type they are computed in, and `out` for the results,
+// which end in `a`.
+template <class Use>
+void in_place(Tensor& a, DType type, Use&& use) {
+    Tensor x = a.to(type);  // `a` itself where it has that type
+    visit_computing(type, [&](auto zero) { use(x, zero); });
+    if (type == a.dtype()) return;
+    const Tensor back = x.to(a.dtype());
+    std::copy_n(back.raw(), back.bytes(), a.raw());
+}
+
+// The shape of `b` must broadcast to that of `a`, which stays.
+void check_fits(const Tensor& a, const Tensor& b, const char* function) {
+    bool fits = b.ndim() <= a.ndim();
+    for (int i = 0; fits && i < b.ndim(); ++i) fits = b.shape().back(i) == a.shape().back(i) || b.shape().back(i) == 1;
+    if (!fits)
+        fail(function, ": B: shape ", b.shape().text(), ", expected one that repeats to the ", a.shape().text(),
+             " of A, which keeps its shape");
+}
+
+template <class Use>
+void in_place(Tensor& a, const Tensor& b, const char* function, Use&& use) {
+    check_fits(a, b, function);
+    const DType type = promote(a.dtype(), b.dtype());
+    const Tensor y = b.to(type);
+    in_place(a, type, [&](Tensor& x, auto zero) { use(x, y, zero); });
 }
 
 }  // namespace
@@ -114,7 +102,7 @@ const char* name(Unary op) noexcept {
 }
 
 const char* name(Binary op) noexcept {
-    constexpr const char* names[] = {"+", "-", "times", "/", "pow", "eq", "ne", "lt", "le", "gt", "ge"};
+    constexpr const char* names[] = {"+", "-", "times", "/", "pow", "eq", "ne", "lt", "le", "gt", "ge", "max", "min"};
     return names[static_cast<int>(op)];
 }
 
@@ -139,8 +127,9 @@ Shape broadcast(const Shape& a, const Shape& b, const char* operation) {
 
 Tensor apply(Unary op, const Tensor& a) {
     const Tensor x = a.to(computing_type(a.dtype()));
-    return visit_computing(
-        x.dtype(), [&](auto zero) { return with_function(op, [&](auto f) { return each<decltype(zero)>(x, f); }); });
+    Tensor out(x.dtype(), x.shape());
+    visit_computing(x.dtype(), [&](auto zero) { with_function(op, [&](auto f) { each<decltype(zero)>(x, out, f); }); });
+    return out;
 }
 
 double apply(Unary op, double x) {
@@ -151,9 +140,9 @@ Tensor apply(Binary op, const Tensor& a, const Tensor& b) {
     const Shape shape = broadcast(a.shape(), b.shape(), name(op));
     const DType type = promote(a.dtype(), b.dtype());
     const Tensor x = a.to(type), y = b.to(type);
-    return visit_computing(type, [&](auto zero) {
-        return with_function(op, [&](auto f) { return each<decltype(zero)>(x, y, shape, f); });
-    });
+    Tensor out(type, shape);
+    visit_computing(type, [&](auto zero) { with_function(op, [&](auto f) { each<decltype(zero)>(x, y, out, f); }); });
+    return out;
 }
 
 double apply(Binary op, double a, double b) {
@@ -163,13 +152,56 @@ double apply(Binary op, double a, double b) {
 Tensor scalar(double value, DType t) { return Tensor::full(computing_type(t), Shape{}, value); }
 
 Tensor clamp(const Tensor& a, double low, double high) {
-    if (!(low <= high)) fail("clamp: low is ", low, " and high is ", high, ", expected low <= high");
     const Tensor x = a.to(computing_type(a.dtype()));
-    return visit_computing(x.dtype(), [&](auto zero) {
-        using T = decltype(zero);
-        const T min = static_cast<T>(low), max = static_cast<T>(high);
-        return each<T>(x, [=](T v) { return v < min ? min : v > max ? max : v; });
+    Tensor out(x.dtype(), x.shape());
+    visit_computing(x.dtype(), [&](auto zero) { each<decltype(zero)>(x, out, clamped<decltype(zero)>(low, high)); });
+    return out;
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+    const auto with_one = [](const Tensor& x, const char* argument, bool behind) {
+        const int n = x.ndim();
+        if (n == 0 || n == Shape::max_ndim)
+            fail("outer: ", argument, ": ", x.summary(), ", expected 1 to ", Shape::max_ndim - 1, " dimensions");
+        Shape shape;
+        for (int i = 0; i + 1 < n; ++i) shape.push_back(x.shape()[i]);
+        shape.push_back(behind ? x.shape().back() : 1);
+        shape.push_back(behind ? 1 : x.shape().back());
+        return x.reshape(shape);
+    };
+    const Tensor x = with_one(a, "a", true), y = with_one(b, "b", false);
+    broadcast(x.shape(), y.shape(), "outer");  // so that a message names it
+    return apply(Binary::multiply, x, y);
+}
+
+void apply_to(Tensor& a, Unary op) {
+    in_place(a, computing_type(a.dtype()),
+             [&](Tensor& x, auto zero) { with_function(op, [&](auto f) { each<decltype(zero)>(x, x, f); }); });
+}
+
+void apply_to(Tensor& a, Binary op, const Tensor& b, const char* function) {
+    in_place(a, b, function, [&](Tensor& x, const Tensor& y, auto zero) {
+        with_function(op, [&](auto f) { each<decltype(zero)>(x, y, x, f); });
     });
+}
+
+void add_to(Tensor& a, const Tensor& b, double factor, const char* function) {
+    in_place(a, b, function, [&](Tensor& x, const Tensor& y, auto zero) {
+        using T = decltype(zero);
+        each<T>(x, y, x, [c = static_cast<T>(factor)](T v, T w) { return v + c * w; });
+    });
+}
+
+void clamp_to(Tensor& a, double low, double high) {
+    in_place(a, computing_type(a.dtype()),
+             [&](Tensor& x, auto zero) { each<decltype(zero)>(x, x, clamped<decltype(zero)>(low, high)); });
+}
+
+void copy_to(Tensor& a, const Tensor& b, const char* function) {
+    check_fits(a, b, function);
+    Box whole;
+    for (int i = 0; i < a.ndim(); ++i) whole.count[static_cast<std::size_t>(i)] = a.shape()[i];
+    assign(a, whole, b);
 }
 
 }  // namespace causeway

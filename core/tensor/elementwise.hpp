@@ -28,8 +28,8 @@ enum class Unary {
     isfinite
 };
 
-// The comparisons give 0 or 1.
-enum class Binary { add, subtract, multiply, divide, power, eq, ne, lt, le, gt, ge };
+// The comparisons give 0 or 1; the greater or lesser of two is NaN where one of them is.
+enum class Binary { add, subtract, multiply, divide, power, eq, ne, lt, le, gt, ge, maximum, minimum };
 
 // What the operation is called in messages: "exp", "+".
 const char* name(Unary) noexcept;
@@ -56,5 +56,21 @@ Tensor scalar(double value, DType t);
 
 // Elements below `low` become low, above `high` become high; NaN stays. Throws Error unless low <= high.
 Tensor clamp(const Tensor&, double low, double high);
+
+// The products of every element of a with every one of b over the last dimension: [..., m] and [..., n] give
+// [..., m, n], leading dimensions broadcast. Throws Error without a dimension, past three, and when they do not match.
+Tensor outer(const Tensor& a, const Tensor& b);
+
+// The same in place: elements of `a` become those of the result, each rounded once to the type of `a`, which keeps its
+// type and shape. `b` is broadcast to that shape; `function` is what messages call the operation. Only `b` of the whole
+// storage of `a` can share elements with it (parts are copies), and then they correspond one to one, so the order of
+// the walk does not matter.
+void apply_to(Tensor& a, Unary);
+void apply_to(Tensor& a, Binary, const Tensor& b, const char* function);
+// a += factor * b
+void add_to(Tensor& a, const Tensor& b, double factor, const char* function);
+void clamp_to(Tensor& a, double low, double high);
+// Elements of `b`, broadcast and converted.
+void copy_to(Tensor& a, const Tensor& b, const char* function);
 
 }  // namespace causeway

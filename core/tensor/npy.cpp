@@ -207,9 +207,9 @@ Tensor read_npy(const Source& source) {
 Tensor read_npy(Bytes bytes, const std::string& name) { return read_npy(Source(bytes, name)); }
 Tensor load_npy(const std::string& path) { return read_npy(Source(path)); }
 
-void save_npy(const std::string& path, const Tensor& value) {
+std::string npy_header(const Tensor& value, const std::string& where) {
     if (value.dtype() == DType::bf16)
-        fail(path,
+        fail(where,
              ": the .npy format has no BFloat16, expected another element type, as of f32(A), or a .safetensors file");
     const Shape& shape = value.shape();
     std::string dims;
@@ -224,12 +224,16 @@ void save_npy(const std::string& path, const Tensor& value) {
     text.append(64 - (start + text.size() + 1) % 64, ' ');
     text += '\n';
 
+    std::string out(magic);
+    for (const int byte : {1, 0, static_cast<int>(text.size() & 0xFF), static_cast<int>(text.size() >> 8)})
+        out += static_cast<char>(byte);
+    return out + text;
+}
+
+void save_npy(const std::string& path, const Tensor& value) {
+    const std::string header = npy_header(value, path);
     Writer out(path);
-    out.write(magic);
-    const std::array<unsigned char, 4> rest = {1, 0, static_cast<unsigned char>(text.size() & 0xFF),
-                                               static_cast<unsigned char>(text.size() >> 8)};
-    out.write(Bytes(rest));
-    out.write(text);
+    out.write(header);
     out.write(Bytes(value.raw(), value.bytes()));
     out.commit();
 }

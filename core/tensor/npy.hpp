@@ -15,7 +15,11 @@ Tensor read_npy(const Source& source);
 Tensor read_npy(Bytes bytes, const std::string& name);
 Tensor load_npy(const std::string& path);
 
-// Throws Error for BFloat16, which the format does not know, and when the file cannot be written.
+// What stands before the elements in a file of version 1.0: magic, length and header. `where` begins the sentence of
+// the Error that BFloat16 is, which the format does not know.
+std::string npy_header(const Tensor& value, const std::string& where);
+
+// Throws Error for BFloat16, and when the file cannot be written.
 void save_npy(const std::string& path, const Tensor& value);
 
 }  // namespace causeway

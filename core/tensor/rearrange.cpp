@@ -93,6 +93,19 @@ Tensor transpose(const Tensor& a) {
     return out;
 }
 
+Tensor diag(const Tensor& a) {
+    if (a.ndim() != 1 && a.ndim() != 2) fail("diag: expected a vector or a matrix, got a ", a.summary());
+    const bool makes_matrix = a.ndim() == 1;
+    const Index n = makes_matrix ? a.size() : std::min(a.shape()[0], a.shape()[1]);
+    Tensor out = Tensor::zeros(a.dtype(), makes_matrix ? Shape{n, n} : Shape{n});
+    visit(a.dtype(), [&](auto zero) {
+        using T = decltype(zero);
+        const Index from = makes_matrix ? 1 : a.shape()[1] + 1, into = makes_matrix ? n + 1 : 1;
+        for (Index i = 0; i < n; ++i) out.data<T>()[i * into] = a.data<T>()[i * from];
+    });
+    return out;
+}
+
 Tensor concatenate(const std::vector<Tensor>& parts, int dim) {
     if (parts.empty()) fail("cat: expected at least one Tensor");
     Shape shape = parts.front().shape();

@@ -15,6 +15,10 @@ Tensor permute(const Tensor& a, const std::vector<int>& order);
 // The last two dimensions swapped. Throws Error below two dimensions.
 Tensor transpose(const Tensor& a);
 
+// Of a vector the matrix with it on the diagonal and zeros elsewhere; of a matrix the vector of its diagonal. Throws
+// Error for other dimensions.
+Tensor diag(const Tensor& a);
+
 // The tensors behind each other along `dim` (from 0). Throws Error unless there is one and all others of their
 // dimensions agree. Equal element types are kept, different ones give Float64 if one is that, or Float32.
 Tensor concatenate(const std::vector<Tensor>& parts, int dim);

@@ -164,22 +164,26 @@ bool all(const Tensor& a) {
     return with_elements(a, [&](const auto* x) { return std::all_of(x, x + a.size(), [](auto v) { return v != 0; }); });
 }
 
-Tensor cumsum(const Tensor& a, int dim) {
+Tensor cumulate(Reduction op, const Tensor& a, int dim) {
     const Along along(a.shape(), dim);
     Tensor out(computing_type(a.dtype()), a.shape());
     with_elements(a, [&](const auto* x) {
         using T = std::remove_cv_t<std::remove_pointer_t<decltype(x)>>;
         T* const result = out.data<T>();
-        along.columns([&](Index o, Index c, Index width) {
-            Columns total;
-            std::fill_n(total.data(), width, 0.0);
-            for (Index i = 0; i < along.n; ++i) {
-                const Index row = (o * along.n + i) * along.inner + c;
-                for (Index k = 0; k < width; ++k) {
-                    total[static_cast<std::size_t>(k)] += x[row + k];
-                    result[row + k] = static_cast<T>(total[static_cast<std::size_t>(k)]);
+        with_join(op, [&](auto join) {
+            using Join = decltype(join);
+            along.columns([&](Index o, Index c, Index width) {
+                Columns total;
+                std::fill_n(total.data(), width, Join::empty);
+                for (Index i = 0; i < along.n; ++i) {
+                    const Index row = (o * along.n + i) * along.inner + c;
+                    for (Index k = 0; k < width; ++k) {
+                        double& t = total[static_cast<std::size_t>(k)];
+                        t = Join::join(t, x[row + k]);
+                        result[row + k] = static_cast<T>(t);
+                    }
                 }
-            }
+            });
         });
     });
     return out;

@@ -37,8 +37,9 @@ bool all(const Tensor&);
 double quantile(const Tensor&, double p);
 Tensor quantile(const Tensor&, double p, int dim);
 
-// Running sums along a dimension, accumulated in double precision.
-Tensor cumsum(const Tensor&, int dim);
+// Running sums, products, maxima or minima along a dimension, accumulated in double precision; the last two are NaN
+// from the first NaN on. `op` is one of these four.
+Tensor cumulate(Reduction op, const Tensor&, int dim);
 
 // exp(x) / sum of exp(x) over the last dimension, never with the exponential of a positive number.
 Tensor softmax(const Tensor&);

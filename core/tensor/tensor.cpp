@@ -57,14 +57,16 @@ void Shape::push_back(Index n) {
 
 Index Shape::size() const {
     // The other dimensions must be possible even where one is 0: strides are products of them.
+    const bool empty = std::find(dims_.begin(), dims_.begin() + ndim_, 0) != dims_.begin() + ndim_;
     Index n = 1;
-    bool empty = false;
     for (int i = 0; i < ndim_; ++i) {
         const Index dim = std::max<Index>(1, (*this)[i]);
-        if (n > std::numeric_limits<Index>::max() / 16 / dim)
+        if (n > std::numeric_limits<Index>::max() / 16 / dim) {
+            if (empty)
+                fail("a tensor of ", text(), ": has no elements, but its other dimensions have a product beyond 2^59");
             throw OutOfMemory(sentence("out of memory: a tensor of ", text(), " is too large"));
+        }
         n *= dim;
-        empty = empty || (*this)[i] == 0;
     }
     return empty ? 0 : n;
 }

@@ -220,7 +220,7 @@ if #order > 0 then
     xlabel = "rank", ylabel = "relative error, median token", size = { math.max(720, 120 + 400 * #panels // 2), 900 },
   })
   figure:save(file .. ".svg")
-  report({ title = "Attention output of low-rank factors", save = file .. ".html", figure,
+  report({ title = "Attention output of low-rank factors", save = file .. ".html", data = file .. ".csv", figure,
     unseen and unseen .. " They are marked ↓ in the legend." or "",
     "The error of a token is |õ − o| / |o| of the normalised attention output; drawn is that of the median token, the "
       .. "bars go from the least to the most over seeds. svd is the least that a matrix of that rank can have in its "

@@ -169,5 +169,6 @@ print(verdict)
 
 local figure = plot(curves)
 figure:save(options.save .. "/time.svg")
-report({ title = "Cost of the factorisations", save = file .. ".html", result, growth, verdict, figure })
+report({ title = "Cost of the factorisations", save = file .. ".html", data = file .. ".csv",
+  result, growth, verdict, figure })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, time.svg")

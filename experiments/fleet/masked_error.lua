@@ -105,7 +105,8 @@ end
 local figure = plot(curves)
 display(figure)
 figure:save(options.save .. "/ratio.svg")
-report({ title = "The error of masked low-rank attention", save = file .. ".html", verdict, result, figure,
+report({ title = "The error of masked low-rank attention", save = file .. ".html", data = file .. ".csv",
+  verdict, result, figure,
   "Random: normal queries and keys of width 64. Layers 1 and 4: those of the small Llama in experiments/data. The "
     .. "largest ratio of the heads is shown." })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, ratio.svg")

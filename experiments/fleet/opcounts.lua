@@ -80,7 +80,7 @@ for _, row in ipairs(rows) do
 end
 local figure = plot(curves)
 figure:save(file .. ".svg")
-report({ title = "Counted operations", save = file .. ".html", verdict, figure,
+report({ title = "Counted operations", save = file .. ".html", data = file .. ".csv", verdict, figure,
   "A level line is linear in N; recursion climbs by a logarithm, vanilla and inner-product by N itself. Lines at 2 lie "
     .. "on one another: all forms that only carry the state.", result })
 print(file .. ".csv, .svg, .html")

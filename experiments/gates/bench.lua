@@ -103,8 +103,8 @@ for _, N in ipairs(options.lengths) do
   }))
 end
 mkpath(options.save)
-report({ title = "Gates and delta rules beside plain linear attention", save = options.save .. "/bench.html",
-  table.unpack(page) })
 save(options.save .. "/gates_bench.csv", rows)
 save(options.save .. "/gates_bench.json", rows)
+report({ title = "Gates and delta rules beside plain linear attention", save = options.save .. "/bench.html",
+  data = { options.save .. "/gates_bench.csv", options.save .. "/gates_bench.json" }, table.unpack(page) })
 print("\n" .. options.save .. ": gates_bench.csv, .json, bench.html")

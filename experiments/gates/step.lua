@@ -90,5 +90,5 @@ for _, h in ipairs(options.heads) do
   }))
 end
 report({ title = "One token of linear attention beside a copy of the states", save = options.save .. "/step.html",
-  table.unpack(page) })
+  data = options.save .. "/" .. options.save:match("[^/]+$") .. ".csv", table.unpack(page) })
 print("\n" .. results.folder .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, step.html")

@@ -27,8 +27,9 @@ threads(options.threads)
 local methods_here = { "inner-product", "vanilla", "outer-product-blockwise", "hybrid" }
 local has_block = { ["outer-product-blockwise"] = b, hybrid = b }
 
-tell(string.format("One head, r = d = %d, block %d, normalised, Float32, %d thread%s.\n%s", d, b, options.threads,
-  options.threads == 1 and "" or "s", tostring(machine())))
+tell(string.format("One head, r = d = %d, block %d, normalised, Float32, %d thread%s.", d, b, options.threads,
+  options.threads == 1 and "" or "s"))
+print(machine())
 
 -- ── Right before fast ──
 local function inputs_of(N)
@@ -199,5 +200,6 @@ if #curves > 0 then
   show(figure)
   figure:save(options.save .. "/time.svg")
 end
-report({ title = "Crossover of the hybrid and the inner-product form", save = file .. ".html", table.unpack(page) })
+report({ title = "Crossover of the hybrid and the inner-product form", save = file .. ".html",
+  data = { file .. ".csv", file .. ".json" }, table.unpack(page) })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .html, time.svg")

@@ -285,5 +285,5 @@ figure("by_devices", by_devices, "Execution time, model", "devices", "seconds")
 figure("here", curves, "This machine, and the model with its fitted constants", "length N", "seconds")
 text_table(rows):save(options.save .. "/latency.csv")
 report({ title = "Figure 3: latency of tree and ring decoding", save = options.save .. "/latency.html",
-  table.unpack(page) })
+  data = options.save .. "/latency.csv", table.unpack(page) })
 print("\n" .. options.save .. ": latency.html, latency.csv, by_length.svg, by_devices.svg, here.svg, here-*.json")

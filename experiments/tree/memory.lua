@@ -68,11 +68,10 @@ if p == 1 then
     "One worker's ring moves nothing; (8) holds from two on: 2btd of it are keys and values on their way."
 end
 notes[#notes + 1] = "\"2× less\" is a bound that the ratio never reaches."
-local note = table.concat(notes, "\n")
-print("\n" .. note)
+print("\n" .. table.concat(notes, "\n"))
 local over = coinciding(curves)
 if over then
-  note = note .. "\n" .. over
+  notes[#notes + 1] = over
   print(over)
 end
 curves.title, curves.xlabel, curves.ylabel, curves.xscale, curves.yscale = "Peak memory of a worker: ring dashed"
@@ -83,6 +82,6 @@ display(figure)
 mkpath(options.save)
 figure:save(options.save .. "/memory.svg")
 text:save(options.save .. "/memory.csv")
-report({ title = "Figure 4: memory of tree and ring decoding", save = options.save .. "/memory.html", text, note,
-  figure })
+report({ title = "Figure 4: memory of tree and ring decoding", save = options.save .. "/memory.html",
+  data = options.save .. "/memory.csv", text, table.concat(notes, "\n\n"), figure })
 print("\n" .. options.save .. ": memory.html, memory.csv, memory.svg")

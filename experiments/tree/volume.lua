@@ -94,7 +94,7 @@ if #apart > 0 then
     and string.format("(14) is what the busiest device sends where p divides the number of triples, here %d", b * heads)
     or "(14) is that of an all-reduce of least volume a device, whose parts are equal"
   local differs = string.format("The tree's count differs from (14) at %s: %s.", table.concat(apart, "; "), why)
-  note = note .. "\n" .. differs
+  note = note .. "\n\n" .. differs
   print(differs)
 end
 local curves = { ring_curve, tree_curve, eq10_curve, eq14_curve, title = "Elements sent in one decode, all devices",
@@ -107,5 +107,6 @@ if figure then
   figure:save(options.save .. "/volume.svg")
 end
 text:save(options.save .. "/volume.csv")
-report({ title = "Volume of tree and ring decoding", save = options.save .. "/volume.html", text, note, figure or nil })
+report({ title = "Volume of tree and ring decoding", save = options.save .. "/volume.html",
+  data = options.save .. "/volume.csv", text, note, figure or nil })
 print("\n" .. options.save .. ": volume.html, volume.csv" .. (figure and ", volume.svg" or ""))

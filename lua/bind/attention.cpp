@@ -207,6 +207,9 @@ int method_list(lua_State* L) {
         set_field(L, "name", m.name);
         set_field(L, "short", m.short_name);
         set_field(L, "source", m.source);
+        set_field(L, "formula", m.formula);
+        set_field(L, "text", m.text);
+        set_field(L, "use", m.use);
         set_field(L, "time", m.time);
         set_field(L, "memory", m.memory);
         set_field(L, "decay", true);

@@ -133,6 +133,8 @@ void add_functions(lua_State* L, std::initializer_list<Entry> entries) {
 std::string type_name(lua_State* L, int index) {
     if (is_tensor(L, index)) return "Tensor";
     if (is_gpu_tensor(L, index)) return "Tensor on the GPU";
+    if (is_traced(L, index)) return "value traced by grad";
+    if (luaL_testudata(L, index, "causeway.ScanValue")) return "value inside scan";
     return lua_isnoneornil(L, index) ? "nil" : luaL_typename(L, index);
 }
 

@@ -42,10 +42,18 @@ int error_kind(lua_State* L);
 // True when that freed memory of tensors and the arguments are still in place.
 bool reclaim(lua_State* L, int arguments);
 
+// While `on_tape`, calls are seen by the tape of gradients first (lua/bind/trace.cpp), unless the tape itself makes
+// them. The number of results, or -1 for a call that it leaves to the function.
+inline bool on_tape = false;
+int seen_by_tape(lua_State* L);
+
 // The function as Lua calls it: a C++ exception becomes a Lua error with the same sentence. A call that finds no memory
 // is made once more when the garbage held some, so a function that may throw OutOfMemory leaves its arguments in place.
 template <int (*F)(lua_State*)>
 int guarded(lua_State* L) {
+    if (on_tape) {
+        if (const int results = seen_by_tape(L); results >= 0) return results;
+    }
     const int arguments = lua_gettop(L);
     std::string message;
     ErrorKind kind{};
@@ -85,6 +93,8 @@ void push(lua_State* L, Tensor value);
 // The same as all that a function returns.
 int push_one(lua_State* L, Tensor value);
 bool is_tensor(lua_State* L, int index);
+// A value that stands for a tensor or a number in the function of grad.
+bool is_traced(lua_State* L, int index);
 // Throw Error naming the argument: `B: expected a Tensor, got a number`.
 Tensor& check_tensor(lua_State* L, int index, const char* argument);
 double check_number(lua_State* L, int index, const char* argument);

@@ -155,10 +155,11 @@ void push_option(lua_State* L, const calls::OptionDescription& o) {
     if (!o.listed_by.empty()) set_field(L, "listed_by", o.listed_by);
     if (o.choices) set_list(L, "choices", o.choices());
     if (!o.cpu_choice.empty()) set_field(L, "cpu_choice", o.cpu_choice);
+    set_field(L, "example", o.example);
 }
 
-// _described_calls() -> {{name =, arguments = {names}, options = {{name =, type =, text =, default =, choices =,
-// ...}}}}
+// _described_calls() -> {{name =, arguments = {names}, inputs =, options = {{name =, type =, text =, default =,
+// choices =, example =, ...}}}}; an argument that has another name goes by that one, as in the inputs
 int described_calls(lua_State* L) {
     lua_newtable(L);
     lua_Integer n = 0;
@@ -166,8 +167,10 @@ int described_calls(lua_State* L) {
         lua_newtable(L);
         set_field(L, "name", call.name);
         std::vector<std::string> arguments;
-        for (const auto& argument : call.arguments) arguments.emplace_back(argument.name);
+        for (const auto& argument : call.arguments)
+            arguments.emplace_back(argument.alias ? argument.alias : argument.name);
         set_list(L, "arguments", arguments);
+        set_field(L, "inputs", call.inputs);
         lua_createtable(L, static_cast<int>(call.options.size()), 0);
         for (std::size_t i = 0; i < call.options.size(); ++i) {
             push_option(L, call.options[i]);

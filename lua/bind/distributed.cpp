@@ -160,6 +160,13 @@ int mpi_size_(lua_State* L) {
     return 1;
 }
 
+// _mpi_job() -> a text that the ranks of this job share and no other job has; nil for a process that is alone
+int mpi_job_(lua_State* L) {
+    if (distributed::mpi_size() > 1) lua_pushfstring(L, "%I:", static_cast<lua_Integer>(distributed::mpi_job()));
+    else lua_pushnil(L);
+    return 1;
+}
+
 int mpi_built_(lua_State* L) {
     lua_pushboolean(L, distributed::mpi_built());
     return 1;
@@ -180,6 +187,7 @@ void open_distributed(lua_State* L) {
                          {"link_speed", guarded<link_speed_>},
                          {"mpi_rank", guarded<mpi_rank_>},
                          {"mpi_size", guarded<mpi_size_>},
+                         {"_mpi_job", guarded<mpi_job_>},
                          {"has_mpi", guarded<mpi_built_>},
                      });
 }

@@ -8,6 +8,8 @@ namespace causeway::lua {
 
 // tensor.cpp: the type Tensor; tensor_*.cpp: construction, indexing, arithmetic, reductions, linear algebra
 void open_tensor(lua_State* L);
+// scan.cpp: a state carried over the tokens; scan_values.cpp: the values inside its step
+void open_scan(lua_State* L);
 // gpu.cpp: tensors on the GPU, and calls that run where their tensors are (gpu_calls.cpp)
 void open_gpu(lua_State* L);
 // gpu_measure.cpp: time, memory and random numbers there
@@ -24,6 +26,8 @@ void open_gradient(lua_State* L);
 void open_softmax(lua_State* L);
 // lowrank.cpp: low-rank factors of the attention matrix and their errors
 void open_lowrank(lua_State* L);
+// bounds.cpp: the claims of proofs/ on inputs of the user's
+void open_bounds(lua_State* L);
 // distributed.cpp: tree and ring decoding, the model of a cluster, MPI
 void open_distributed(lua_State* L);
 // measure.cpp: clock, memory, threads, statistics, the machine
@@ -34,6 +38,8 @@ void open_time_limit(lua_State* L);
 void open_numbers(lua_State* L);
 // support.cpp: what the files of lua/lib check arguments with
 void open_support(lua_State* L);
+// trace.cpp: what the tape of gradients in lua/lib/grad.lua is made of
+void open_trace(lua_State* L);
 // journal.cpp: the journal of a sweep
 void open_journal(lua_State* L);
 // provenance.cpp: what results are made of

@@ -1,12 +1,15 @@
 // load and save: a file's extension says its format.
 //
 //   .npy           one Tensor                                  core/tensor/npy.hpp
+//   .npz           a table of name -> Tensor                   core/tensor/npz.hpp
 //   .safetensors   a table of name -> Tensor, and metadata     core/tensor/safetensors.hpp
 //   .csv           an array of rows, each column -> value      core/base/csv.hpp
 //   .json          tables, strings, numbers, booleans          lua/bind/json.hpp
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,6 +23,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
 #include "core/tensor/npy.hpp"
+#include "core/tensor/npz.hpp"
 #include "core/tensor/safetensors.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
@@ -30,7 +34,7 @@ namespace {
 
 constexpr std::size_t page = 1u << 20;  // bytes of text gathered before they are written
 constexpr const char *loads = "causeway.loads", *saves = "causeway.saves";
-constexpr const char* known_formats = ".npy, .safetensors, .csv or .json";
+constexpr const char* known_formats = ".npy, .npz, .safetensors, .csv or .json";
 
 std::string string_at(lua_State* L, int index) {
     std::size_t n = 0;
@@ -51,7 +55,8 @@ std::string extension_of(const std::string& path) {
 }
 
 bool is_known(const std::string& extension) {
-    return extension == ".npy" || extension == ".safetensors" || extension == ".csv" || extension == ".json";
+    return extension == ".npy" || extension == ".npz" || extension == ".safetensors" || extension == ".csv" ||
+           extension == ".json";
 }
 
 bool exists(const std::string& path) {
@@ -59,16 +64,22 @@ bool exists(const std::string& path) {
     return path.find('\0') == std::string::npos && ::stat(path.c_str(), &info) == 0;
 }
 
-// -- .npy and .safetensors ---------------------------------------------------------------------------------------
+// -- .npy, .npz and .safetensors ---------------------------------------------------------------------------------
 
-int load_tensors(lua_State* L, const std::string& path) {
-    NamedTensors loaded = load_safetensors(path);
-    lua_createtable(L, 0, static_cast<int>(std::min<std::size_t>(loaded.tensors.size(), 1u << 20)));
-    for (auto& [name, tensor] : loaded.tensors) {
+using Named = std::map<std::string, Tensor>;
+
+void push_named(lua_State* L, Named&& tensors) {
+    lua_createtable(L, 0, static_cast<int>(std::min<std::size_t>(tensors.size(), 1u << 20)));
+    for (auto& [name, tensor] : tensors) {
         push_string(L, name);
         push(L, std::move(tensor));
         lua_rawset(L, -3);
     }
+}
+
+int load_tensors(lua_State* L, const std::string& path) {
+    NamedTensors loaded = load_safetensors(path);
+    push_named(L, std::move(loaded.tensors));
     lua_newtable(L);
     for (const auto& [key, text] : loaded.metadata) {
         push_string(L, key);
@@ -78,22 +89,24 @@ int load_tensors(lua_State* L, const std::string& path) {
     return 2;
 }
 
-void save_tensors(lua_State* L, const std::string& path, int value, const Options& options) {
-    if (is_tensor(L, value))
-        fail(
-            "save: a .safetensors file holds a table of name = Tensor, got a Tensor (give it a name, as in {A = A}, or "
-            "save it as .npy)");
-    if (!lua_istable(L, value))
-        fail("save: a .safetensors file holds a table of name = Tensor, got a ", type_name(L, value));
-    NamedTensors out;
+// The table of name = Tensor that a file of `extension` is to hold.
+Named check_named(lua_State* L, int value, const std::string& extension) {
+    const std::string held = "save: a " + extension + " file holds a table of name = Tensor, got ";
+    if (is_tensor(L, value)) fail(held, "a Tensor (give it a name, as in {A = A}, or save it as .npy)");
+    if (!lua_istable(L, value)) fail(held, "a ", type_name(L, value));
+    Named out;
     for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING)
-            fail("save: a .safetensors file holds a table of name = Tensor, got the key ",
-                 luaL_tolstring(L, -2, nullptr));
+        if (lua_type(L, -2) != LUA_TSTRING) fail(held, "the key ", luaL_tolstring(L, -2, nullptr));
         const std::string name = string_at(L, -2);
         if (!is_tensor(L, -1)) fail("save: ", in_quotes(name), ": expected a Tensor, got a ", type_name(L, -1));
-        out.tensors.emplace(name, check_tensor(L, -1, "value"));
+        out.emplace(name, check_tensor(L, -1, "value"));
     }
+    return out;
+}
+
+void save_tensors(lua_State* L, const std::string& path, int value, const Options& options) {
+    NamedTensors out;
+    out.tensors = check_named(L, value, ".safetensors");
     if (options.push("metadata") != LUA_TNIL) {
         if (!lua_istable(L, -1)) fail("save: metadata: expected a table of name = text, got a ", type_name(L, -1));
         const int metadata = lua_gettop(L);
@@ -108,6 +121,31 @@ void save_tensors(lua_State* L, const std::string& path, int value, const Option
     }
     lua_pop(L, 1);
     save_safetensors(path, out);
+}
+
+// What PyTorch saves is a program for Python's unpickler: it is not run here, but what turns it into data is told.
+// .bin and .ckpt are used for other things too; a zip archive or a pickle of protocol 2 is PyTorch's.
+void refuse_pytorch(const std::string& path, const std::string& extension) {
+    if (extension != ".pt" && extension != ".pth" && extension != ".bin" && extension != ".ckpt") return;
+    if (extension == ".bin" || extension == ".ckpt") {
+        const Source source(path);
+        std::array<unsigned char, 4> start{};
+        if (source.size() < start.size()) return;
+        source.read(0, start);
+        const bool zip = std::memcmp(start.data(), "PK\x03\x04", 4) == 0, pickle = start[0] == 0x80 && start[1] == 2;
+        if (!zip && !pickle) return;
+    }
+    const std::string converted = path.substr(0, path.size() - extension.size()) + ".safetensors";
+    const auto quoted = [](const std::string& text) {  // as Python writes a text
+        std::string out = "'";
+        for (const char c : text) (c == '\'' || c == '\\') ? (out += '\\') += c : out += c;
+        return out + "'";
+    };
+    fail(path,
+         ": is a file of PyTorch, which only Python can open; convert it there: import torch; from "
+         "safetensors.torch import save_file; save_file({k: v.contiguous().clone() for k, v in torch.load(",
+         quoted(path), ", map_location='cpu', weights_only=True).items() if torch.is_tensor(v)}, ", quoted(converted),
+         ")");
 }
 
 // -- .csv --------------------------------------------------------------------------------------------------------
@@ -281,19 +319,46 @@ int load_file(lua_State* L, const std::string& path, const std::string& extensio
         push(L, load_npy(path));
         return 1;
     }
+    if (extension == ".npz") {
+        push_named(L, load_npz(path));
+        return 1;
+    }
     if (extension == ".safetensors") return load_tensors(L, path);
     if (extension == ".csv") return load_rows(L, path);
     return load_value(L, path);
 }
 
-// Lua's own load, which is the upvalue, with all the arguments; returns the number of its results.
-int load_chunk(lua_State* L, int arguments) {
+// Calls Lua's own function, which is the upvalue, with the lowest `arguments` values of the stack; returns the number
+// of its results. The mode, the argument at this position, is "t" where none is given: Lua does not check bytecode,
+// and what is damaged ends the program, so it is only taken where it is asked for ("b", "bt").
+int load_with_mode(lua_State* L, int arguments, int mode) {
     const int below = lua_gettop(L);
-    luaL_checkstack(L, arguments + 1, "too many arguments");
+    luaL_checkstack(L, arguments + mode + 1, "too many arguments");
     lua_pushvalue(L, lua_upvalueindex(1));
-    for (int i = 1; i <= arguments; ++i) lua_pushvalue(L, i);
-    lua_call(L, arguments, LUA_MULTRET);
+    for (int i = 1; i <= std::max(arguments, mode); ++i) {
+        if (i <= arguments) lua_pushvalue(L, i);
+        else lua_pushnil(L);
+        if (i != mode || !lua_isnil(L, -1)) continue;
+        lua_pop(L, 1);
+        lua_pushliteral(L, "t");
+    }
+    lua_call(L, std::max(arguments, mode), LUA_MULTRET);
     return lua_gettop(L) - below;
+}
+
+int load_chunk(lua_State* L, int arguments) { return load_with_mode(L, arguments, 3); }
+
+// loadfile(path, mode, env), dofile(path) -> as Lua's own, of text alone where no mode asks for more
+int loadfile(lua_State* L) { return load_with_mode(L, lua_gettop(L), 2); }
+
+int after_dofile(lua_State* L, int, lua_KContext) { return lua_gettop(L) - 1; }
+
+int dofile(lua_State* L) {
+    const char* path = luaL_optstring(L, 1, nullptr);
+    lua_settop(L, 1);
+    if (luaL_loadfilex(L, path, "t") != LUA_OK) return lua_error(L);
+    lua_callk(L, 0, LUA_MULTRET, 0, after_dofile);
+    return after_dofile(L, 0, 0);
 }
 
 // "weights.pt", "runs/1", not the beginning of a chunk such as "do" or "while t.x do": no space, and a folder or an
@@ -322,12 +387,29 @@ int load(lua_State* L) {
     const bool is_code = results > 0 && !lua_isnil(L, -results);
     if (is_code || !one_line) return results;
     if (known) return load_file(L, text, extension, arguments);
-    if (!extension.empty() && exists(text))
+    if (!extension.empty() && exists(text)) {
+        refuse_pytorch(text, extension);
         fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    }
     if (arguments == 1 && is_like_a_path(text))
         fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ",
              known_formats);
     return results;
+}
+
+// How `require` finds and loads a module of Lua, as Lua's own does, of text alone. The table `package` is the upvalue.
+int search_module(lua_State* L) {
+    const char* name = luaL_checkstring(L, 1);
+    lua_getfield(L, lua_upvalueindex(1), "searchpath");
+    lua_pushvalue(L, 1);
+    lua_getfield(L, lua_upvalueindex(1), "path");
+    lua_call(L, 2, 2);
+    if (lua_isnil(L, -2)) return 1;
+    const char* path = lua_tostring(L, -2);
+    if (luaL_loadfilex(L, path, "t") != LUA_OK)
+        return luaL_error(L, "error loading module '%s' from file '%s':\n\t%s", name, path, lua_tostring(L, -1));
+    lua_pushstring(L, path);
+    return 2;
 }
 
 int save(lua_State* L) {
@@ -337,15 +419,18 @@ int save(lua_State* L) {
     if (!is_known(extension)) {
         const std::string came = extension.empty() ? "no extension" : "the extension " + in_quotes(extension);
         fail("save: ", in_quotes(path), " has ", came, ", expected ", known_formats,
-             did_you_mean(extension, {".npy", ".safetensors", ".csv", ".json"}));
+             did_you_mean(extension, {".npy", ".npz", ".safetensors", ".csv", ".json"}));
     }
     note(L, saves, path);
     if (extension == ".npy") {
         Options(L, 3, "save", {});
         if (lua_istable(L, 2))
-            fail("save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
+            fail("save: a .npy file holds one Tensor, got a table (a .npz or .safetensors file holds a table of them)");
         if (!is_tensor(L, 2)) fail("save: a .npy file holds one Tensor, got a ", type_name(L, 2));
         save_npy(path, check_tensor(L, 2, "value"));
+    } else if (extension == ".npz") {
+        Options(L, 3, "save", {});
+        save_npz(path, check_named(L, 2, extension));
     } else if (extension == ".safetensors") {
         save_tensors(L, path, 2, Options(L, 3, "save", {"metadata"}));
     } else if (extension == ".csv") {
@@ -362,6 +447,18 @@ int save(lua_State* L) {
 void open_files(lua_State* L) {
     open_json(L);
     add_functions(L, {{"save", guarded<save>}, {"_loads", guarded<counted_loads>}});
+    // Lua's own, under their names.
+    lua_getglobal(L, "loadfile");
+    lua_pushcclosure(L, guarded<loadfile>, 1);
+    lua_setglobal(L, "loadfile");
+    lua_pushcfunction(L, dofile);
+    lua_setglobal(L, "dofile");
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "searchers");
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(L, search_module, 1);
+    lua_rawseti(L, -2, 2);  // behind those of package.preload
+    lua_pop(L, 2);
     // Globals are found before `causeway` is asked, and Lua has a global `load`: it must itself become ours.
     lua_getglobal(L, "load");
     lua_pushcclosure(L, guarded<load>, 1);

@@ -1,4 +1,5 @@
 // Linear attention with gates and delta rules: whole sequences and single tokens.
+#include "core/gated/registry.hpp"
 #include "core/gated/step.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
@@ -41,11 +42,42 @@ int linear_attention_step_(lua_State* L) {
     return 2;
 }
 
+// _linear_forms() -> the updates and the modes of linear_attention, as lists of tables
+int linear_forms(lua_State* L) {
+    lua_Integer n = 0;
+    lua_newtable(L);
+    for (const auto& rule : gated::updates()) {
+        lua_newtable(L);
+        set_field(L, "name", rule.name);
+        set_field(L, "source", rule.source);
+        set_field(L, "formula", rule.formula);
+        set_field(L, "text", rule.text);
+        set_field(L, "use", rule.use);
+        set_field(L, "gate", gated::has_gate(rule.update));
+        set_field(L, "delta", gated::has_delta(rule.update));
+        lua_rawseti(L, -2, ++n);
+    }
+    n = 0;
+    lua_newtable(L);
+    for (const auto& mode : gated::modes()) {
+        lua_newtable(L);
+        set_field(L, "name", mode.name);
+        set_field(L, "source", mode.source);
+        set_field(L, "text", mode.text);
+        set_field(L, "use", mode.use);
+        set_field(L, "time", mode.time);
+        set_field(L, "memory", mode.memory);
+        lua_rawseti(L, -2, ++n);
+    }
+    return 2;
+}
+
 }  // namespace
 
 void open_gated(lua_State* L) {
     add_functions_by_device(L, {{"linear_attention", guarded<linear_attention_>},
                                 {"linear_attention_step", guarded<linear_attention_step_>}});
+    add_functions(L, {{"_linear_forms", guarded<linear_forms>}});
 }
 
 }  // namespace causeway::lua

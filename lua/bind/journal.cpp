@@ -1,12 +1,10 @@
-// The journal that sweep keeps its rows in: a file that only grows, whose lines survive a crash.
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
+// The journal that sweep keeps its rows in (core/base/journal.hpp). For lua/lib/sweep.lua alone.
+#include "core/base/journal.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <poll.h>
 
+#include "core/base/file.hpp"
+#include "core/base/interrupt.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
 
@@ -15,90 +13,78 @@ namespace {
 
 constexpr const char* journal_type = "causeway.Journal";
 
-// A file that only grows, held by one process at a time. What append() has returned from is on the disk.
-class Journal {
+// What Lua holds: nothing once with_journal has ended.
+Journal& check_journal(lua_State* L) {
+    auto* journal = *static_cast<Journal**>(luaL_checkudata(L, 1, journal_type));
+    if (!journal) fail("the journal is closed");
+    return *journal;
+}
+
+// Closes the journal, which releases its locks, however the call ends: after Ctrl-C no Lua code runs that could.
+class Handle {
 public:
-    explicit Journal(const std::string& path)
-        : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-        if (file_ < 0) fail_as<IoError>("cannot write ", path, ": ", std::strerror(errno));
-        if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-            close_file();
-            fail_as<IoError>(path, " is in use by another process, expected to be the only one that writes it");
-        }
-        sync_folder();
+    Handle(lua_State* L, Journal& journal) : place_(static_cast<Journal**>(lua_newuserdatauv(L, sizeof(Journal*), 0))) {
+        *place_ = &journal;
+        luaL_setmetatable(L, journal_type);
     }
-    ~Journal() { close_file(); }
-    Journal(const Journal&) = delete;
-    Journal& operator=(const Journal&) = delete;
-
-    void append(const std::string& text) {
-        require_open();
-        for (std::size_t done = 0; done < text.size();) {
-            const ssize_t n = write(file_, text.data() + done, text.size() - done);
-            if (n < 0 && errno != EINTR) fail_as<IoError>("cannot write ", path_, ": ", std::strerror(errno));
-            if (n > 0) done += static_cast<std::size_t>(n);
-        }
-        if (fsync(file_) != 0) fail_as<IoError>("cannot write ", path_, ": ", std::strerror(errno));
-    }
-
-    // Drops what lies behind the first `size` bytes.
-    void cut(Index size) {
-        require_open();
-        if (ftruncate(file_, size) != 0 || fsync(file_) != 0)
-            fail_as<IoError>("cannot write ", path_, ": ", std::strerror(errno));
-    }
-
-    void close_file() {
-        if (file_ >= 0) close(file_);
-        file_ = -1;
-    }
+    ~Handle() { *place_ = nullptr; }
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
 
 private:
-    void require_open() const {
-        if (file_ < 0) fail(path_, ": the journal is closed");
-    }
-
-    // A new name is only safe when its folder is on the disk too.
-    void sync_folder() const {
-        const std::string folder = std::filesystem::absolute(path_).parent_path().string();
-        const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (handle < 0) return;
-        fsync(handle);
-        close(handle);
-    }
-
-    std::string path_;
-    int file_;
+    Journal** place_;  // on the stack of Lua below the call, so it is not collected
 };
 
-Journal& check_journal(lua_State* L) { return *static_cast<Journal*>(luaL_checkudata(L, 1, journal_type)); }
+// _with_journal(path, "read" or "write", f) -> what f(journal) returns
+int with_journal(lua_State* L) {
+    const bool writes = check_string(L, 2, "access") == "write";
+    Journal journal(check_string(L, 1, "path"), writes ? Journal::Access::write : Journal::Access::read);
+    lua_settop(L, 3);
+    const Handle handle(L, journal);
+    lua_pushvalue(L, 3);
+    lua_pushvalue(L, 4);
+    lua_call(L, 1, LUA_MULTRET);
+    return lua_gettop(L) - 4;
+}
 
-// _open_journal(path) -> journal with the methods append(text), cut(size), close()
-int new_journal(lua_State* L) {
-    const std::string path = check_string(L, 1, "path");
-    void* place = lua_newuserdatauv(L, sizeof(Journal), 0);
-    new (place) Journal(path);
-    luaL_setmetatable(L, journal_type);
+int read_lines(lua_State* L) {
+    const std::string text = check_journal(L).read();
+    lua_pushlstring(L, text.data(), text.size());
     return 1;
 }
 
-int append_to_journal(lua_State* L) {
+int append_lines(lua_State* L) {
     check_journal(L).append(check_string(L, 2, "text"));
     return 0;
 }
 
-int cut_journal(lua_State* L) {
-    check_journal(L).cut(check_integer(L, 2, "size"));
+int claim(lua_State* L) {
+    lua_pushboolean(L, check_journal(L).claim(check_string(L, 2, "key")));
+    return 1;
+}
+
+int empty_alone(lua_State* L) {
+    lua_pushboolean(L, check_journal(L).empty_alone());
+    return 1;
+}
+
+template <void (Journal::*F)()>
+int call_method(lua_State* L) {
+    (check_journal(L).*F)();
     return 0;
 }
 
-int close_journal(lua_State* L) {
-    check_journal(L).close_file();
+// _remove_parts(path): what writers of this file left when they were killed
+int remove_parts_of(lua_State* L) {
+    remove_parts(check_string(L, 1, "path"));
     return 0;
 }
 
-int destroy_journal(lua_State* L) {
-    check_journal(L).~Journal();
+// _sleep(seconds): less where a signal comes
+int sleep_for(lua_State* L) {
+    interrupt::check();
+    ::poll(nullptr, 0, static_cast<int>(1000 * check_number(L, 1, "seconds")));
+    interrupt::check();
     return 0;
 }
 
@@ -106,16 +92,22 @@ int destroy_journal(lua_State* L) {
 
 void open_journal(lua_State* L) {
     luaL_newmetatable(L, journal_type);
-    lua_pushcfunction(L, guarded<destroy_journal>);
-    lua_setfield(L, -2, "__gc");
-    const luaL_Reg methods[] = {{"append", guarded<append_to_journal>},
-                                {"cut", guarded<cut_journal>},
-                                {"close", guarded<close_journal>},
+    const luaL_Reg methods[] = {{"read", guarded<read_lines>},
+                                {"append", guarded<append_lines>},
+                                {"claim", guarded<claim>},
+                                {"release", guarded<call_method<&Journal::release>>},
+                                {"lock", guarded<call_method<&Journal::lock>>},
+                                {"unlock", guarded<call_method<&Journal::unlock>>},
+                                {"rewind", guarded<call_method<&Journal::rewind>>},
+                                {"join", guarded<call_method<&Journal::join>>},
+                                {"empty_alone", guarded<empty_alone>},
                                 {nullptr, nullptr}};
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
-    add_functions(L, {{"_open_journal", guarded<new_journal>}});
+    add_functions(L, {{"_with_journal", guarded<with_journal>},
+                      {"_remove_parts", guarded<remove_parts_of>},
+                      {"_sleep", guarded<sleep_for>}});
 }
 
 }  // namespace causeway::lua

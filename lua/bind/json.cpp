@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/interrupt.hpp"
-#include "core/base/text.hpp"  // number_text
+#include "core/base/text.hpp"
 #include "lua/bind/bind.hpp"
 
 namespace causeway::lua {
@@ -202,6 +204,9 @@ public:
             lua_getfield(L_, LUA_REGISTRYINDEX, "causeway.json_null");
             return attach();
         }
+        std::size_t n = 0;
+        const char* name = lua_tolstring(L_, -1, &n);
+        nothing_.back().emplace(name, n);
         lua_pop(L_, 1);  // the key: nothing has this name
         return true;
     }
@@ -212,7 +217,8 @@ public:
     }
 
     bool number_integer(number_integer_t value) override {
-        lua_pushinteger(L_, value);
+        if (value == 0) lua_pushnumber(L_, -0.0);  // it stands here for a sign: "-0"
+        else lua_pushinteger(L_, value);
         return attach();
     }
 
@@ -237,6 +243,10 @@ public:
 
     bool key(string_t& value) override {
         lua_pushlstring(L_, value.data(), value.size());
+        lua_pushvalue(L_, -1);
+        const bool known = lua_rawget(L_, -3) != LUA_TNIL || nothing_.back().contains(value);
+        lua_pop(L_, 1);
+        if (known) fail_as<IoError>(where_, ": has the name ", in_quotes(value), " twice in one object");
         return true;
     }
 
@@ -248,17 +258,24 @@ public:
     }
     bool end_array() override { return close(); }
 
-    bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    bool parse_error(std::size_t position, const std::string& token,
+                     const nlohmann::detail::exception& error) override {
+        if (error.id == number_beyond) fail_as<IoError>(where_, ": line ", line_of(position), ": ", beyond_f64(token));
         invalid(position);
     }
 
     [[noreturn]] void invalid(std::size_t position) const {
-        const std::size_t end = std::min(position, text_.size());
-        fail(where_, ": is not valid JSON at byte ", position, " (line ",
-             1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'), ")");
+        fail(where_, ": is not valid JSON at byte ", position, " (line ", line_of(position), ")");
     }
 
 private:
+    static constexpr int number_beyond = 406;  // nlohmann's number of this error
+
+    std::ptrdiff_t line_of(std::size_t position) const {
+        const std::size_t end = std::min(position, text_.size());
+        return 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+    }
+
     static constexpr lua_Integer object = -1;  // level of an object; that of an array is its length so far
 
     bool open(lua_Integer level) {
@@ -267,6 +284,7 @@ private:
         interrupt::check();
         lua_newtable(L_);
         levels_.push_back(level);
+        nothing_.emplace_back();
         return true;
     }
 
@@ -295,6 +313,7 @@ private:
 
     bool close() {
         levels_.pop_back();
+        nothing_.pop_back();
         return attach();
     }
 
@@ -310,6 +329,7 @@ private:
     std::string_view text_;
     const std::string& where_;
     std::vector<lua_Integer> levels_;
+    std::vector<std::set<std::string>> nothing_;  // of each level: names whose value is null
 };
 
 int json_encode(lua_State* L) {

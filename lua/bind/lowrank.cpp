@@ -28,6 +28,8 @@ int lowrank_method_list(lua_State* L) {
         set_field(L, "name", m.name);
         set_field(L, "source", m.source);
         set_field(L, "formula", m.formula);
+        set_field(L, "text", m.text);
+        set_field(L, "use", m.use);
         set_field(L, "time", m.time);
         set_field(L, "rank", m.rank);
         set_field(L, "future", m.future);

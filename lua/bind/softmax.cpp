@@ -1,6 +1,7 @@
 // Softmax attention, its gradients, and the energy it is the gradient of.
 #include "core/gradient/softmax_attention_grad.hpp"
 #include "core/softmax/energy.hpp"
+#include "core/softmax/registry.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
@@ -71,6 +72,24 @@ int energy_hessian_(lua_State* L) {
     return 1;
 }
 
+// _softmax_forms() -> the methods of softmax_attention, as a list of tables
+int softmax_forms(lua_State* L) {
+    lua_Integer n = 0;
+    lua_newtable(L);
+    for (const auto& m : attention::methods()) {
+        lua_newtable(L);
+        set_field(L, "name", m.name);
+        set_field(L, "source", m.source);
+        set_field(L, "formula", m.formula);
+        set_field(L, "text", m.text);
+        set_field(L, "use", m.use);
+        set_field(L, "time", m.time);
+        set_field(L, "memory", m.memory);
+        lua_rawseti(L, -2, ++n);
+    }
+    return 1;
+}
+
 }  // namespace
 
 void open_softmax(lua_State* L) {
@@ -79,6 +98,7 @@ void open_softmax(lua_State* L) {
                                 {"energy", guarded<energy_>},
                                 {"energy_grad", guarded<energy_grad_>},
                                 {"energy_hessian", guarded<energy_hessian_>}});
+    add_functions(L, {{"_softmax_forms", guarded<softmax_forms>}});
 }
 
 }  // namespace causeway::lua

@@ -121,6 +121,7 @@ void open_tensor(lua_State* L) {
     add_tensor_elementwise(L);
     add_tensor_reductions(L);
     add_tensor_linalg(L);
+    add_tensor_in_place(L);
 }
 
 }  // namespace causeway::lua

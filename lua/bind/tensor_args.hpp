@@ -58,6 +58,7 @@ void add_tensor_shapes(lua_State* L);        // lua/bind/tensor_shape.cpp
 void add_tensor_elementwise(lua_State* L);   // lua/bind/tensor_math.cpp
 void add_tensor_reductions(lua_State* L);    // lua/bind/tensor_reduce.cpp
 void add_tensor_linalg(lua_State* L);        // lua/bind/tensor_linalg.cpp
+void add_tensor_in_place(lua_State* L);      // lua/bind/tensor_in_place.cpp
 
 // Metamethods defined beside the functions they belong to.
 int tensor_call(lua_State* L);  // A(i, j, ...)

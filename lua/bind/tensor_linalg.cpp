@@ -1,6 +1,9 @@
 // Linear algebra of matrices.
 #include "core/tensor/linalg.hpp"
 
+#include "core/tensor/einsum.hpp"
+#include "core/tensor/elementwise.hpp"  // outer
+#include "core/tensor/rearrange.hpp"    // diag
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -53,15 +56,44 @@ int trace(lua_State* L) {
     return 1;
 }
 
+// outer(a, b): every element of a times every one of b.
+int outer_product(lua_State* L) {
+    refuse_more(L, 2, "outer");
+    return push_one(L, outer(check_operand(L, 1, "outer: a"), check_operand(L, 2, "outer: b")));
+}
+
+// einsum(formula, A, B, ...) -> a tensor, or a number where the formula leaves no dimension
+int sum_of_products(lua_State* L) {
+    const std::string formula = check_string(L, 1, "einsum: formula");
+    std::vector<Tensor> operands;
+    for (int i = 2; i <= lua_gettop(L); ++i) {
+        const std::string argument = sentence("einsum: operand ", i - 1);
+        operands.push_back(check_operand(L, i, argument.c_str()));
+    }
+    Tensor out = einsum(formula, operands);
+    if (out.ndim() > 0) return push_one(L, std::move(out));
+    lua_pushnumber(L, out.get(0));
+    return 1;
+}
+
+// diag(v) -> a matrix, diag(A) -> its diagonal
+int diagonal(lua_State* L) {
+    refuse_parameter(L, 2, "diag", "only the main diagonal is taken");
+    return push_one(L, diag(check_operand(L, 1, "diag")));
+}
+
 }  // namespace
 
 void add_tensor_linalg(lua_State* L) {
+    add_functions(L, {{"einsum", guarded<sum_of_products>}});
     add_functions_and_methods(L, {{"svd", guarded<svd3>},
                                   {"svdvals", guarded<to_tensor<0>>},
                                   {"qr", guarded<qr2>},
                                   {"cholesky", guarded<to_tensor<1>>},
                                   {"inv", guarded<to_tensor<2>>},
                                   {"eigvals", guarded<eigenvalues>},
+                                  {"outer", guarded<outer_product>},
+                                  {"diag", guarded<diagonal>},
                                   {"opnorm", guarded<operator_norm>},
                                   {"tr", guarded<trace>}});
 }

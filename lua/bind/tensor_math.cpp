@@ -49,10 +49,15 @@ template <Binary Op>
 int binary(lua_State* L) {
     constexpr bool compares = Op == Binary::eq || Op == Binary::ne || Op == Binary::lt || Op == Binary::le ||
                               Op == Binary::gt || Op == Binary::ge;
+    constexpr bool chooses = Op == Binary::maximum || Op == Binary::minimum;
     refuse_more(L, 2, name(Op));
+    if (chooses && lua_isnoneornil(L, 2))
+        fail(name(Op), ": one argument, expected two: ", name(Op), "(A, B) takes element by element, ", name(Op),
+             "imum(A) of all elements");
     if (is_number(L, 1) && is_number(L, 2)) {
         const double value = apply(Op, lua_tonumber(L, 1), lua_tonumber(L, 2));
         if (compares) lua_pushboolean(L, value != 0);
+        else if (chooses) lua_pushvalue(L, value == lua_tonumber(L, 1) ? 1 : 2);  // whole numbers stay so
         else lua_pushnumber(L, value);
     } else {
         push(L, apply(Op, operand(L, 1, 2, name(Op)), operand(L, 2, 1, name(Op))));
@@ -155,6 +160,8 @@ void add_tensor_elementwise(lua_State* L) {
         {"le", guarded<binary<Binary::le>>},
         {"gt", guarded<binary<Binary::gt>>},
         {"ge", guarded<binary<Binary::ge>>},
+        {"max", guarded<binary<Binary::maximum>>},
+        {"min", guarded<binary<Binary::minimum>>},
         {"clamp", guarded<clamp>},
         {"softmax", guarded<softmax>},
         {"map", guarded<map>},

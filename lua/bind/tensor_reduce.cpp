@@ -53,10 +53,14 @@ int quantiles(lua_State* L) {
     return 1;
 }
 
-// cumsum(A, dim); the dimension may be left out where there is only one.
-int running_sum(lua_State* L) {
-    const Tensor a = check_operand(L, 1, "cumsum");
-    return push_one(L, cumsum(a, lua_isnoneornil(L, 2) && a.ndim() == 1 ? 0 : check_dim(L, 2, a, "cumsum")));
+constexpr const char* running_names[] = {"cumsum", "cumprod", "cummax", "cummin"};
+
+// cumsum(A, dim) and the like; the dimension may be left out where there is only one.
+template <Reduction Op>
+int running(lua_State* L) {
+    constexpr const char* function = running_names[static_cast<int>(Op)];
+    const Tensor a = check_operand(L, 1, function);
+    return push_one(L, cumulate(Op, a, lua_isnoneornil(L, 2) && a.ndim() == 1 ? 0 : check_dim(L, 2, a, function)));
 }
 
 int frobenius(lua_State* L) {
@@ -117,7 +121,10 @@ void add_tensor_reductions(lua_State* L) {
                                   {"argmin", guarded<extreme<Extreme::minimum>>},
                                   {"median", guarded<median>},
                                   {"quantile", guarded<quantiles>},
-                                  {"cumsum", guarded<running_sum>},
+                                  {"cumsum", guarded<running<Reduction::sum>>},
+                                  {"cumprod", guarded<running<Reduction::prod>>},
+                                  {"cummax", guarded<running<Reduction::maximum>>},
+                                  {"cummin", guarded<running<Reduction::minimum>>},
                                   {"norm", guarded<frobenius>},
                                   {"dot", guarded<inner_product>},
                                   {"any", guarded<some<true>>},

@@ -43,8 +43,9 @@ manual.methods = {
 
 manual.method_list = {
   call = "method_list()",
-  text = "The registry as a list of tables with name, short, source, time, memory, block, decay, normalize, state, "
-    .. "auto (may \"auto\" choose it), device; nothing is printed.",
+  text = [[The registry as a list of tables with name, short, source, formula, text, use (when to take it), time,
+memory, block, decay, normalize, state, auto (may "auto" choose it), device; nothing is printed. ?NAME shows the page of
+one, such as ?fleet.]],
   example = "method_list()[1].name",
 }
 
@@ -110,5 +111,6 @@ manual.alibi_slopes = {
 manual.retnet_decay = {
   call = "retnet_decay(h)",
   text = "The decays of RetNet for h heads (Sun et al. 2023): γ = 1 - 2^(-5 - head), heads from 0, a Tensor{Float64}.",
-  example = "retnet_decay(4)",
+  example = "q, k, v = randn(1, 4, 100, 16), randn(1, 4, 100, 16), randn(1, 4, 100, 16)\n"
+    .. "causal_linear_attention(q, k, v, {decay = retnet_decay(4)})",
 }

@@ -6,13 +6,20 @@ manual.load = {
   text = [[
 Reads a file; its extension says what comes back:
   .npy          a Tensor
+  .npz          a table of name -> Tensor, of NumPy's savez or savez_compressed
   .safetensors  a table of name -> Tensor and, second, the table of its metadata
   .csv          an array of rows, each a table of column -> value and, second, the array of column names
   .json         tables, strings, numbers and booleans
 Tensors keep Float16, BFloat16, Float32 and Float64; booleans and integers up to 16 bits become Float32, larger ones
 Float64 (a 64-bit integer that Float64 does not hold exactly is an error).
+A file of PyTorch (.pt, .pth, .bin, .ckpt) is a program for Python: it is refused with the line of Python that turns it
+into a .safetensors file.
 A cell of a .csv file is a number or a boolean where all of it is one, text otherwise or in quotes, nil where empty.
-Called with a chunk of Lua, or with a function, load is Lua's own.]],
+In every format a name that stands twice (a column, a key, a tensor) is an error, and so are a number beyond Float64,
+as 1e999, and a file that is written to while it is read. -0 is the number -0.0, what is too small for Float64 is 0,
+and whole numbers beyond 64 bits in text are the nearest Float64.
+Called with a chunk of Lua, or with a function, load is Lua's own; it, loadfile, dofile and require take text, and the
+first two bytecode where their mode asks for it ("b"), which Lua does not check.]],
   example = [[
 local path = os.tmpname() .. ".csv"
 save(path, {{method = "fleet", N = 128}})
@@ -24,6 +31,7 @@ manual.save = {
   text = [[
 Writes a file; its extension says what the value has to be:
   .npy          a Tensor (not BFloat16, which NumPy does not know)
+  .npz          a table of name -> Tensor, for NumPy; not compressed
   .safetensors  a table of name -> Tensor; {metadata = {name = "text"}} adds remarks
   .csv          an array of rows, each a table of column -> number, string or boolean; {columns = {"N", "method"}} says
                 which columns and in which order (otherwise all, sorted)
@@ -55,7 +63,8 @@ manual.json_decode = {
   call = "json_decode(text)",
   text = [[
 The value that JSON text stands for. {"$numberDouble": "NaN"}, "Infinity" or "-Infinity" is a number; null is nil in an
-object and json_null in an array, where it keeps its place.]],
+object and json_null in an array, where it keeps its place. A name that stands twice in one object and a number beyond
+Float64 are errors, as in load.]],
   example = [[json_decode('{"N": 128, "times": [0.25, 0.5]}').times[2] ]],
 }
 

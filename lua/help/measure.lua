@@ -90,6 +90,15 @@ and asks for another name or fresh = true. Comments and the rest of the script m
 (a cache, a counter) is not looked at, nor are files that it reads otherwise than by load. reproduce runs a folder of
 results again.
 
+Processes that run the same sweep with the same `save` share its points: the ranks of `./lab mpi N`, or programs started
+beside each other, on one machine or on several with a shared disk that keeps locks (NFS). Each point is run once. What
+a killed process was at is taken over by the others, or by the next start; after the loss of a whole machine NFS 4 lets
+go of its point in about 90 s. Every process returns when all points of its grid are there, the last ones wait for the
+others', and all have the same rows. An error of `run` stops the process that met it; the others come to the same point.
+With fresh = true the ranks of one job start again together; a program beside others is refused. `run` may not make
+calls that all ranks make together (tree_decode); without `save` every rank runs all points, and it may. Times are those
+of a machine that the others use too.
+
 Returns the rows, which show themselves as a table, seconds and bytes of what btime returns with one unit a column.
 Their methods, where a filter is {name = value} or a function of the row:
 
@@ -191,9 +200,13 @@ manual.show_table = {
 }
 
 manual.report = {
-  call = 'report{title =, save = "x.html", part, ...}',
+  call = 'report{title =, save = "x.html", data =, part, ...}',
   text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and
-any value that shows itself. Returns the page; `save` writes it.]],
+any value that shows itself. Returns the page; `save` writes it.
+
+The page begins with its contents and ends with the command that made it and with links to `data`, a file or a list of
+files. An empty line in a text begins a paragraph. Below each heading, tables of more than 10 rows stand behind the
+pictures, and of more than 20 are folded; a heading with nothing below it is left out.]],
   example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}\nprint(#page > 0)',
 }
 

@@ -3,13 +3,14 @@ local manual = (...).manual
 manual.help = {
   call = "help(name)",
   text = [[Shows how a function is called, what it does and an example. At the prompt `?name` does the same, and `?`
-alone shows an overview. The name may be a string or the function itself.]],
+alone shows the topics. The name may be a string or the function itself. A method, update, factorisation, option or
+document has a page too, and what papers or other libraries call it leads there: help("gla"), ?np.linspace.]],
   example = 'help("apropos")',
 }
 
 manual.apropos = {
   call = "apropos(word)",
-  text = "Lists the functions whose name or help contains the word. At the prompt `??word` does the same.",
+  text = "Lists what contains the word in its name or its help. At the prompt `??word` does the same.",
   example = 'apropos("history")',
 }
 

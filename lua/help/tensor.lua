@@ -11,7 +11,8 @@ Types are "Float32" (the default), "Float64", and for storage "Float16" and "BFl
 A(i, j) reads an element, counted from 1. With fewer indices, with ":" (all) or {from, to} (both included) it is a part,
 a copy without the dimensions that have a number: A(2) is row 2, A(":", 1) column 1. A:set(value, i, j) writes. #A is
 the number of elements. A + B, A - B, A / B and -A work element by element with broadcasting, A * B is the matrix
-product, times(A, B) the product element by element. A == B is true for the same type, shape and elements.]],
+product, times(A, B) the product element by element; A:add_(B) and the like (?add_) change A in place. A == B is true
+for the same type, shape and elements.]],
   example = 'tensor({{1, 2}, {3, 4}}, "Float64")',
 }
 
@@ -36,7 +37,8 @@ manual.ones = {
 
 manual.fill = {
   call = "fill(value, n, m, ...[, dtype])",
-  text = "A tensor with all elements equal to the value. A:fill(value) sets all elements of A and returns A.",
+  text = "A tensor with all elements equal to the value. A:fill(value), also A:fill_(value), sets all elements of A "
+    .. "and returns A.",
   example = "fill(0.5, 2, 3)",
 }
 
@@ -221,11 +223,20 @@ of shares, a tensor of the quantiles of all elements. With a dimension, a tensor
   example = "quantile(range(1, 11), {0.25, 0.75})",
 }
 
-manual.cumsum = {
-  call = "cumsum(A, dim)",
-  text = "Running sums along a dimension; of a vector, the dimension may be left out.",
-  example = "cumsum(tensor{1, 2, 3})",
+local running = {
+  cumsum = { "sums", "cumsum(tensor{1, 2, 3})" },
+  cumprod = { "products", "cumprod(tensor{0.9, 0.5, 0.8})" },
+  cummax = { "maxima", "cummax(tensor{1, 3, 2})" },
+  cummin = { "minima", "cummin(tensor{2, 1, 3})" },
 }
+for name, entry in pairs(running) do
+  manual[name] = {
+    call = name .. "(A, dim)",
+    text = "Running " .. entry[1] .. " along a dimension, accumulated in double precision; of a vector, the dimension "
+      .. "may be left out.",
+    example = entry[2],
+  }
+end
 
 manual.any = {
   call = "any(A[, dim]), any(f, A)",
@@ -259,7 +270,7 @@ manual.svd = {
   call = "U, S, V = svd(A)",
   text = [[The singular value decomposition A = U diag(S) Vᵀ of a matrix: k = min(m, n) orthonormal columns in U and in
 V, k descending singular values in S. Like all of the linear algebra it is computed in Float64. The low-rank
-factorisation of attention of the same name, lowrank("svd", q, k, {rank = r}), has the page ?lowrank-svd.]],
+factorisation of attention of the same name is lowrank("svd", q, k, {rank = r}).]],
   example = "A = randn(4, 3)  U, S, V = svd(A)  print(norm(U * times(S, V):t() - A))",
 }
 
@@ -298,6 +309,32 @@ manual.tr = {
   call = "tr(A)",
   text = "The trace of a square matrix: the sum of its diagonal.",
   example = "tr(tensor{{1, 2}, {3, 4}})",
+}
+
+manual.outer = {
+  call = "outer(a, b)",
+  text = [[Every element of a times every element of b, a bᵀ: of vectors of m and n elements a matrix of m × n. Leading
+dimensions are broadcast: [..., m] and [..., n] give [..., m, n].]],
+  example = "outer(tensor{1, 2}, tensor{3, 4, 5})",
+}
+
+manual.diag = {
+  call = "diag(v)  diag(A)",
+  text = "Of a vector the matrix with it on its diagonal, of a matrix the vector of its diagonal.",
+  example = "diag(tensor{1, 2})",
+}
+
+manual.einsum = {
+  call = "einsum(formula, A, B, ...)",
+  text = [[Sums of products over named dimensions, as in NumPy and PyTorch: in "bhnd,bhmd->bhnm" a letter names a
+dimension of the operands, and an element of the result is the sum, over all letters that the output has not, of the
+products of the operands' elements. A letter twice in an operand takes its diagonal. Without "->" the output has the
+letters that occur once, in alphabetical order; without letters in the output the result is a number.
+
+Any number of operands, up to four letters in the output. Several are multiplied two at a time, in the order that takes
+the fewest multiplications, as matrix products wherever they are some. Sums are in the type of the operands; sum and
+mean accumulate in double precision.]],
+  example = 'einsum("hnd,hmd->hnm", randn(2, 3, 4), randn(2, 3, 4))',
 }
 
 manual.dot = {
@@ -364,6 +401,15 @@ manual.pow = {
   example = "pow(tensor{1, 2, 3}, 2)",
 }
 
+for name, word in pairs { max = "greater", min = "lesser" } do
+  manual[name] = {
+    call = name .. "(A, B)",
+    text = "The " .. word .. " of two elements, with broadcasting; NaN where one of them is. Either may be a number. "
+      .. "Of all elements of one tensor it is " .. name .. "imum(A).",
+    example = name .. "(tensor{1, 5, 3}, 2)",
+  }
+end
+
 manual.clamp = {
   call = "clamp(A, low, high)",
   text = "Each element, or low where it is below, high where it is above. NaN stays NaN.",
@@ -381,4 +427,79 @@ manual.map = {
   text = "The tensor of f(element), for a Lua function f; of several tensors of one shape, f of corresponding "
     .. "elements. Also A:map(f).",
   example = "map(function(x) return x^2 + 1 end, tensor{1, 2, 3})",
+}
+
+-- In place
+
+local in_place = [[
+
+A keeps its memory, its shape and its type; B is broadcast to that shape, converted where its type differs, and each
+result is rounded once to the type of A. What shares elements with A (A:reshape(...), f32(A) of a Float32) changes with
+it; parts A(i, j), A:t() and all other functions are copies, so A:add_(A:t()) adds the transpose as it was. Tensors on a
+GPU have no operations in place.]]
+
+local assigning = {
+  add_ = { "A:add_(B[, factor])", "A + factor B (factor 1 if not given)", "ones(2, 2):add_(tensor{1, 2}, 0.5)" },
+  sub_ = { "A:sub_(B[, factor])", "A - factor B (factor 1 if not given)", "ones(2, 2):sub_(0.25)" },
+  times_ = { "A:times_(B)", "the product element by element", "ones(2, 2):times_(tensor{{2}, {3}})" },
+  div_ = { "A:div_(B)", "the quotient element by element", "ones(2, 2):div_(4)" },
+  pow_ = { "A:pow_(B)", "the power of each element", "tensor{1, 2, 3}:pow_(2)" },
+  max_ = { "A:max_(B)", "the greater of two elements", "tensor{1, 5, 3}:max_(2)" },
+  min_ = { "A:min_(B)", "the lesser of two elements", "tensor{1, 5, 3}:min_(2)" },
+  copy_ = { "A:copy_(B)", "the elements of B", "zeros(2, 3):copy_(range(1, 3))" },
+  fill_ = { "A:fill_(x)", "the number x", "zeros(2, 2):fill_(0.5)" },
+  clamp_ = { "A:clamp_(low, high)", "low where it is below, high where it is above, itself elsewhere",
+    "tensor{-1, 0.5, 2}:clamp_(0, 1)" },
+}
+for name, entry in pairs(assigning) do
+  manual[name] = {
+    call = entry[1],
+    text = "Writes into every element of A " .. entry[2] .. ", and returns A. ?exp_ has the functions of one element."
+      .. in_place,
+    example = entry[3],
+  }
+end
+
+for _, name in ipairs { "abs", "sign", "exp", "log", "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu",
+  "elu", "sigmoid", "neg" } do
+  manual[name .. "_"] = {
+    call = "A:" .. name .. "_()",
+    text = "Writes " .. (name == "neg" and "-x" or name .. "(x)") .. " over every element x of A, and returns A. So do "
+      .. "abs_, sign_, exp_, log_, sqrt_, sin_, cos_, tanh_, floor_, ceil_, round_, relu_, elu_, sigmoid_ and neg_; "
+      .. "?add_ has those of two tensors." .. in_place,
+    example = "tensor{0.5, 1}:" .. name .. "_()",
+  }
+end
+
+-- A method of one's own
+
+manual.scan = {
+  call = "output, state = scan{step =, inputs =, state =, ...}",
+  text = [[Carries a state over the tokens by a step of yours, at the speed of C++: linear recurrences with gates of
+every kind, delta rules, running maxima. step(S, x) gets the state S and the inputs of the token as x.q, x.k ..., for
+one head, and returns the output of the token and the new state. It is called once, with values that record what is
+done with them; what it recorded then runs for all tokens, in parallel over batch and heads. Ctrl-C and time limits
+stop it.
+
+For inputs [batch, heads, N, d], x.q is a vector of d; for [batch, heads, N] a number; and a state [batch, heads, m, n]
+is a matrix. The output is a vector or a number, or a table of them by name; nil for none. A state may be a table by
+name too, and the step returns one: {S = S, m = m}.
+
+On values work + - / and -x, * (the matrix product, with vectors on either side), outer(k, v), diag(a) * S and
+S * diag(b), which scale rows and columns without a matrix, plus, times, pow, max, min, clamp, eq, ne, lt, le, gt, ge,
+exp, log and all functions of one element, sum, prod, maximum, minimum, mean, std, dot, norm, softmax, t, reshape and
+size. They mean what they mean for tensors; numbers, and tensors from outside of up to two dimensions, are constants.
+Since the step is called once, `if` and `for` see no token: use lt(...) and times, or max.
+
+Sums of scaled matrices and outer products are one pass over the state, in which factors are multiplied in an order of
+their own. Float32 or Float64, that of inputs and state; on the CPU.]],
+  example = [[q, k, a = randn(1, 2, 5, 4), randn(1, 2, 5, 4), rand(1, 2, 5, 4)
+v, b = randn(1, 2, 5, 3), rand(1, 2, 5, 3)
+step = function(S, x)
+  S = diag(x.a) * S * diag(x.b) + outer(x.k, x.v)
+  return x.q * S, S
+end
+inputs = {q = q, k = k, v = v, a = a, b = b}
+o, S = scan{step = step, inputs = inputs, state = zeros(1, 1, 4, 3)}
+print(size(o))]],
 }

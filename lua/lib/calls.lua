@@ -1,8 +1,8 @@
 -- What core/calls says of the public calls: what Tab completes in them, and the table of options that ?help shows.
 local causeway = ...
 
-local described = {}
-for _, call in ipairs(causeway._described_calls()) do
+local calls, described = causeway._described_calls(), {}
+for _, call in ipairs(calls) do
   described[call.name] = call.options
   local known = {}
   for _, option in ipairs(call.options) do known[option.name] = option.choices or true end
@@ -14,6 +14,16 @@ end
 function causeway._call_options(name)
   return described[name]
 end
+
+--- One of them by its name.
+function causeway._call_option(name, option)
+  for _, one in ipairs(described[name]) do
+    if one.name == option then return one end
+  end
+end
+
+--- The described calls, each {name, arguments, inputs, options}.
+function causeway._calls() return calls end
 
 local function quoted(word) return '"' .. word .. '"' end
 

@@ -6,7 +6,22 @@ local styles = { lines = true, points = true, linespoints = true, dashed = true 
 local legends = { "below", "bottom left", "bottom right", "right", "top left", "top right" }
 for _, place in ipairs(legends) do legends[place] = true end
 
+local spreads, units, ends_of_best = { "band", "bars" }, { "bytes", "seconds" }, { "highest", "lowest" }
+
 local raise = causeway._raise
+
+--- Refuses an option that is given and is none of the words.
+function causeway._check_word(name, value, words)
+  if value == nil then return end
+  for _, word in ipairs(words) do
+    if value == word then return end
+  end
+  local quoted = {}
+  for i, word in ipairs(words) do quoted[i] = '"' .. word .. '"' end
+  local last = table.remove(quoted)
+  raise(string.format("%s: %s, expected %s or %s", name, type(value) == "string" and '"' .. value .. '"'
+    or "a " .. type(value), table.concat(quoted, ", "), last))
+end
 
 --- Numbers, or a list of them, and not a table of curves.
 function causeway._is_data(value)
@@ -15,8 +30,8 @@ function causeway._is_data(value)
 end
 
 -- Names of what belongs to a curve, and of what belongs to the axes of a panel.
-local series_keys = { "x", "y", "label", "error", "style", "width" }
-local axis_keys = { "xlabel", "ylabel", "xscale", "yscale", "xrange", "yrange", "xticks", "yticks" }
+local series_keys = { "x", "y", "label", "error", "style", "width", "spread" }
+local axis_keys = { "xlabel", "ylabel", "xscale", "yscale", "xrange", "yrange", "xticks", "yticks", "xunit", "yunit" }
 causeway._axis_keys = axis_keys
 
 -- Can the number be drawn on this axis?
@@ -31,7 +46,7 @@ local function named_series(given, name)
   if given.y == nil and given[1] ~= nil then
     local both = given[2] ~= nil
     given = { x = both and given[1] or nil, y = both and given[2] or given[1], label = given.label,
-      error = given.error, style = given.style, width = given.width }
+      error = given.error, style = given.style, width = given.width, spread = given.spread }
   end
   causeway._check_options(name, given, series_keys)
   if given.y == nil then raise(name .. ": no y given, expected {x = ..., y = ...}") end
@@ -39,6 +54,7 @@ local function named_series(given, name)
     raise(string.format('plot: style: "%s", expected "lines", "points", "linespoints" or "dashed"',
       tostring(given.style)))
   end
+  causeway._check_word("plot: spread", given.spread, spreads)
   local width = given.width
   if width ~= nil and not (type(width) == "number" and width > 0 and width <= 20) then
     raise("plot: width: " .. tostring(width) .. ", expected the pixels of a line, up to 20")
@@ -98,7 +114,7 @@ local function read_series(given, name, log_x, log_y)
   local style = given.style or (seen > 60 and "lines" or "linespoints") -- marks would cover a dense curve
   local label = given.label ~= nil and tostring(given.label) or nil
   return { points = points, count = seen, label = label, style = style, width = given.width or 2,
-    has_error = ends ~= nil }
+    has_error = ends ~= nil, spread = given.spread }
 end
 
 local function read_scale(name, value)
@@ -148,11 +164,15 @@ function causeway._curves_and_options(given)
   return curves, options
 end
 
---- A panel with checked curves and axes: {curves =, x =, y =, options =, named = how many curves have a label}. where:
---- what an error calls it; known: the options it may have.
+--- A panel with checked curves and axes: {curves =, x =, y =, xlabel =, ylabel =, options =, named = how many curves
+--- have a label}. where: what an error calls it; known: the options it may have.
 function causeway._read_panel(curves, options, where, known)
   if #curves == 0 then raise(where .. ": expected numbers to draw, got a table without curves") end
   causeway._check_options(where, options, known)
+  causeway._check_word(where .. ": xunit", options.xunit, units)
+  causeway._check_word(where .. ": yunit", options.yunit, units)
+  causeway._check_word(where .. ": spread", options.spread, spreads)
+  causeway._check_word(where .. ": best", options.best, ends_of_best)
   local x, y = read_axis("x", options), read_axis("y", options)
   local legend = options.legend
   if legend ~= nil and type(legend) ~= "boolean" and not legends[legend] then
@@ -162,6 +182,7 @@ function causeway._read_panel(curves, options, where, known)
   local read, any, named = {}, 0, 0
   for i, curve in ipairs(curves) do
     read[i] = read_series(curve, where .. (#curves == 1 and ": the curve" or ": curve " .. i), x.log, y.log)
+    read[i].spread = read[i].spread or options.spread or "bars"
     any = any + read[i].count
     if read[i].label ~= nil then named = named + 1 end
   end
@@ -169,13 +190,17 @@ function causeway._read_panel(curves, options, where, known)
     local positive = (x.log or y.log) and " (on a log axis positive)" or ""
     raise(where .. ": there is no point to draw, expected at least one finite" .. positive .. " number")
   end
-  return { curves = read, x = x, y = y, options = options, named = named }
+  return {
+    curves = read, x = x, y = y, options = options, named = named,
+    xlabel = causeway._use_unit(x, 1, read, options.xlabel, options.xunit),
+    ylabel = causeway._use_unit(y, 2, read, options.ylabel, options.yunit),
+  }
 end
 
 --- The options of one curve, and the words that options of a plot may be.
 causeway._series_keys = series_keys
 local scales = { "linear", "log" }
 causeway._plot_words = {
-  xscale = scales, yscale = scales, legend = table.move(legends, 1, #legends, 1, {}),
-  style = { "lines", "points", "linespoints", "dashed" },
+  xscale = scales, yscale = scales, xunit = units, yunit = units, spread = spreads, best = ends_of_best,
+  legend = table.move(legends, 1, #legends, 1, {}), style = { "lines", "points", "linespoints", "dashed" },
 }

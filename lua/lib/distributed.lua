@@ -26,8 +26,9 @@ function Report.__tostring(r)
     end
   end
   return table.concat({
-    string.format("%s decoding (%s), %s on %s, topology %s: %s", r.method, r.algorithm, plural(r.shards, "shard"),
-      r.engine, r.topology, causeway.seconds_text(r.time)),
+    string.format("%s decoding (%s), %s on %s, topology %s", r.method, r.algorithm, plural(r.shards, "shard"),
+      r.engine, r.topology),
+    string.format("  time            %s", causeway.seconds_text(r.time)),
     string.format("  sent in all     %s, in %s", sent(r), plural(r.rounds, "round")),
     string.format("  by one worker   %s at most", sent(most)),
     string.format("  memory          %s a worker at its peak; of these", causeway.bytes_text(r.memory)),

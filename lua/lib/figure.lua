@@ -1,15 +1,8 @@
--- A picture drawn by gnuplot: text in a terminal, SVG in a page, .svg, .png and .pdf files. plot and heatmap make them.
+-- A picture: text in a terminal, and drawn by gnuplot SVG in a page and .svg, .png and .pdf files. plot and heatmap
+-- make them.
 local causeway = ...
 
 local raise = causeway._raise
-
--- A gnuplot string: between single quotes nothing but the quote itself has a meaning.
-local function quoted(text)
-  text = tostring(text):gsub("[\0-\31\127]", " ")
-  if not utf8.len(text) then text = text:gsub("[\128-\255]", "?") end
-  return "'" .. text:gsub("'", "''") .. "'"
-end
-causeway._gnuplot_quoted = quoted
 
 local function run_gnuplot(script)
   local status, output, complaint = causeway._run_program({ "gnuplot", "-d", "-" }, script)
@@ -23,29 +16,25 @@ local function run_gnuplot(script)
   return output
 end
 
---- Columns and rows of a picture in the terminal, without the rows of its legend.
+--- Columns and rows of a picture in the terminal.
 function causeway._text_size()
   local columns, rows = causeway.terminal_size()
-  return math.max(40, math.min(columns, 120)), math.max(12, math.min(rows - 3, 28))
+  return math.max(20, math.min(columns, 120)), math.max(12, math.min(rows - 3, 28))
 end
 
--- The first line of a script: where the picture goes, and how big it is.
+-- The first line of a script: where the picture goes, how big it is, and its font, whose size is in pixels of the SVG.
 local function terminal(kind, figure)
   local width, height = figure.size[1], figure.size[2]
+  local font, size = figure.font or "Sans", figure.font_size or 14
   if kind == "svg" then
-    return string.format("set terminal svg size %d,%d dynamic noenhanced rounded font 'Sans,14' background '#ffffff'",
-      width, height)
+    return string.format("set terminal svg size %d,%d dynamic enhanced rounded font '%s,%.4g' background '#ffffff'",
+      width, height, font, size)
   elseif kind == "png" then -- twice as many pixels, for sharp text
-    return string.format("set terminal pngcairo size %d,%d noenhanced rounded font 'Sans,12' fontscale 1.9 linewidth 2 "
-      .. "pointscale 2 background '#ffffff'", 2 * width, 2 * height)
-  elseif kind == "pdf" then
-    return string.format("set terminal pdfcairo size %.3fin,%.3fin noenhanced rounded font 'Sans,11' "
-      .. "background '#ffffff'", width / 96, height / 96)
+    return string.format("set terminal pngcairo size %d,%d enhanced rounded font '%s,%.4g' fontscale 1.9 linewidth 2 "
+      .. "pointscale 2 background '#ffffff'", 2 * width, 2 * height, font, size * 12 / 14)
   end
-  local columns, rows = causeway._text_size()
-  rows = (figure.text_rows or rows) + figure.legend_rows
-  return string.format("set terminal dumb %d,%d noenhanced %s", columns, rows, causeway._colour() and "ansi256"
-    or "mono")
+  return string.format("set terminal pdfcairo size %.3fin,%.3fin enhanced rounded font '%s,%.4g' "
+    .. "background '#ffffff'", width / 96, height / 96, font, size * 11 / 14)
 end
 
 local look = [[
@@ -64,48 +53,70 @@ causeway._figure_look = look -- a script of several plots says it again behind e
 local Figure = { __name = "Figure" }
 Figure.__index = Figure
 
---- A picture. Fields: script(kind) returns the gnuplot commands behind the terminal's for "text", "svg", "png" or
---- "pdf"; size, {width, height} in pixels; draw_text(), where given, draws the text form without the script; text_rows,
---- its rows where they are not the terminal's; legend_rows, how many more the legend takes; ylabel.
+--- A picture. Fields: script() returns the gnuplot commands behind the terminal's; draw_text() draws it for a terminal;
+--- size, {width, height} in pixels; title; font and font_size, checked here.
 function causeway._figure(fields)
-  fields.legend_rows = fields.legend_rows or 0
+  local font, size = fields.font, fields.font_size
+  if font ~= nil and not (type(font) == "string" and #font <= 100 and font:find("^[%w][%w %-]*$")) then
+    raise("font: expected a name of letters, digits, blanks and hyphens, got "
+      .. (type(font) == "string" and string.format("%q", font) or "a " .. type(font)))
+  end
+  if size ~= nil and not (type(size) == "number" and size >= 4 and size <= 100) then
+    raise("font_size: " .. tostring(size) .. ", expected pixels, from 4 to 100")
+  end
   return setmetatable(fields, Figure)
 end
 
-local function draw(self, kind)
-  local output = run_gnuplot("set encoding utf8\n" .. terminal(kind, self) .. "\n" .. (kind == "text" and "" or look)
-    .. self.script(kind))
-  if kind == "svg" then
-    output = output:gsub("<image ", '<image style="image-rendering:pixelated" ') -- a cell is a cell, not a blur
-    output = output:gsub('font%-family="Sans"', 'font-family="system-ui, Segoe UI, Helvetica, Arial, sans-serif"')
+-- How the greys of a picture look on a dark page: what is drawn in the first colour gets the second one there.
+local dark_greys = {
+  { "black", "#e8eaed" }, { "#202124", "#e8eaed" }, { "#3c4043", "#bdc1c6" }, { "#9aa0a6", "#80868b" },
+  { "#e8eaed", "#33373b" },
+}
+
+-- The style of an SVG document that follows the reader's choice of a light or a dark page.
+local function dark_style()
+  local rules = {}
+  local function add(light, dark)
+    for _, name in ipairs({ "stroke", "fill", "color" }) do
+      rules[#rules + 1] = string.format('svg [%s="%s"]{%s:%s}', name, light, name, dark)
+    end
   end
-  return output
+  for _, pair in ipairs(dark_greys) do add(pair[1], pair[2]) end
+  for _, colour in ipairs(causeway._palette) do add(colour.file, colour.dark) end
+  -- gnuplot leaves a disc of the paper's white around a mark on its bar.
+  return "<style>.paper{fill:#ffffff}@media (prefers-color-scheme:dark){.paper{fill:#17191c}\n"
+    .. 'svg use[color="#FFFFFF"]{color:#17191c}\n'
+    .. table.concat(rules, "\n") .. "}</style>"
 end
 
--- The text without lines at its ends that show nothing; colours make them longer than they look.
-local function without_blank_ends(text)
-  local lines, first, last = {}, nil, 0
-  for line in (text:gsub("[ \f]+\n", "\n") .. "\n"):gmatch("(.-)\n") do
-    lines[#lines + 1] = line
-    if line:gsub("\27%[[%d;]*m", ""):find("[^%s\f]") then first, last = first or #lines, #lines end
-  end
-  local shown = table.concat(lines, "\n", first or 1, last):gsub("^\f+", ""):gsub("%s+$", "")
-  return shown:find("\27", 1, true) and shown .. "\27[0m" or shown
+-- gnuplot's SVG with fonts of the page, colours that a style can name, and that style.
+local function finished_svg(svg, figure)
+  svg = svg:gsub("<image ", '<image style="image-rendering:pixelated" ') -- a cell is a cell, not a blur
+  svg = svg:gsub('font%-family="Sans"', 'font-family="system-ui, Segoe UI, Helvetica, Arial, sans-serif"')
+  svg = svg:gsub("([%a]+) ?= ?(['\"])rgb%( *(%d+), *(%d+), *(%d+)%)['\"]", function(name, _, r, g, b)
+    return string.format('%s="#%02x%02x%02x"', name, tonumber(r), tonumber(g), tonumber(b))
+  end)
+  svg = svg:gsub('(<rect x="0" y="0" width="%d+" height="%d+") fill="#ffffff"/>', '%1 class="paper"/>', 1)
+  local title = figure.title ~= nil and causeway._label(figure.title) or "a picture"
+  return (svg:gsub("<title>Gnuplot</title>", function()
+    return "<title>" .. causeway._escape_html(title) .. "</title>\n" .. dark_style()
+  end, 1))
+end
+
+local function draw(self, kind)
+  local output = run_gnuplot("set encoding utf8\n" .. terminal(kind, self) .. "\n" .. look .. self.script())
+  return kind == "svg" and finished_svg(output, self) or output
 end
 
 --- The text of a label, indented, in lines no wider than the terminal.
 function causeway._label_text(label, indent)
   local blanks = (" "):rep(indent)
-  local text = tostring(label):gsub("[\0-\31\127]", " ")
-  return blanks .. table.concat(causeway._lines(text, causeway.terminal_size() - indent), "\n" .. blanks)
+  local lines = causeway._lines((causeway._label(label)), causeway.terminal_size() - indent)
+  return blanks .. table.concat(lines, "\n" .. blanks)
 end
 
 --- The picture as lines of text, as wide as the terminal.
-function Figure:text()
-  local text = without_blank_ends(self.draw_text and self:draw_text() or draw(self, "text"))
-  -- gnuplot has no place for the text of the vertical axis here.
-  return self.ylabel and causeway._label_text(self.ylabel, 1) .. "\n" .. text or text
-end
+function Figure:text() return self.draw_text() end
 
 --- The picture as an SVG document.
 function Figure:svg() return draw(self, "svg") end
@@ -129,12 +140,12 @@ function Figure.__rich(self)
   return causeway._lazy({ text = function() return self:text() end, svg = function() return self:svg() end })
 end
 
---- Commands for the title and the axes' labels; Figure:text itself writes the vertical one.
-function causeway._labels_script(options, kind)
+--- Commands for the title and the axes' labels.
+function causeway._labels_script(labels)
   local lines = {}
   for _, name in ipairs({ "title", "xlabel", "ylabel" }) do
-    if options[name] ~= nil and not (name == "ylabel" and kind == "text") then
-      lines[#lines + 1] = string.format("set %s %s noenhanced", name, quoted(options[name]))
+    if labels[name] ~= nil then
+      lines[#lines + 1] = string.format("set %s %s", name, causeway._gnuplot_label(labels[name]))
     end
   end
   return table.concat(lines, "\n") .. "\n"

@@ -14,11 +14,11 @@ local function wrapped(text, room, indent)
   return indent .. table.concat(causeway._lines((text:gsub("%s+", " ")), room), "\n" .. indent)
 end
 
--- A line that is laid out: where it is too long, it goes on below the text that follows its first word.
-local function hanging(line, room)
+-- A line that is laid out: where it is too long, it goes on below the text that follows its first word, or at indent.
+local function hanging(line, room, indent)
   if causeway._text_width(line) <= room then return line end
   local start = line:match("^%s+%S+%s%s+") or line:match("^%s*")
-  local indent = (" "):rep(math.min(causeway._text_width(start), room // 2))
+  indent = indent or (" "):rep(math.min(causeway._text_width(start), room // 2))
   local lines = causeway._lines(line:sub(#start + 1), room - #indent)
   return start .. table.concat(lines, "\n" .. indent)
 end
@@ -45,6 +45,12 @@ local function body(text, room, indent)
   flush()
   while out[#out] == "" do out[#out] = nil end
   return table.concat(out, "\n")
+end
+
+-- What fits into `room` columns, with an ellipsis where that is not all.
+local function shortened(text, room)
+  if utf8.len(text) <= room then return text end
+  return text:sub(1, utf8.offset(text, math.max(room, 2)) - 1) .. "…"
 end
 
 local function bold(text)
@@ -111,36 +117,95 @@ local function call_text(call)
   return table.concat(out, "\n")
 end
 
-local function page(name, entry)
-  local parts = { call_text(entry.call), "", body(entry.text, room(), "  ") }
-  local list = options(name)
+-- Formulas: each line by itself, what does not fit set in below it.
+local function laid_out(text)
+  local out = {}
+  for line in (text .. "\n"):gmatch("(.-)\n") do
+    for i, piece in ipairs(causeway._lines(line, room() - 4)) do
+      out[#out + 1] = (i == 1 and "    " or "      ") .. piece
+    end
+  end
+  return table.concat(out, "\n")
+end
+
+-- What a text cites, a line each: documents by their titles where the text is a source, papers anywhere.
+local function references(text, source)
+  local out = {}
+  for _, d in ipairs(causeway._documents) do
+    if source:find("%f[%w_]" .. d.name .. "%f[^%w_]") then out[#out + 1] = { d.name, d } end
+  end
+  for _, r in ipairs(causeway._references) do
+    for _, key in ipairs(r) do
+      if text:find(key, 1, true) then out[#out + 1] = { key, r } end
+    end
+  end
+  for i, found in ipairs(out) do
+    local r = found[2]
+    local full = (r.authors and r.authors .. ", " or "") .. r.title .. (r.place and ", " .. r.place or "")
+    out[i] = hanging("    " .. found[1] .. ": " .. full, room(), "      ")
+  end
+  if text:find("%f[%w]claims? %u%d") then out[#out + 1] = "    claims: proofs/README.md" end
+  return out
+end
+
+local function source_part(section)
+  local source = causeway._source_of(section)
+  if not section.source then return references(section.text .. " " .. (section.notes or ""), source) end
+  local lines = references(source, source)
+  table.insert(lines, 1, laid_out(source))
+  return lines
+end
+
+local function section_text(name, section)
+  local parts = { call_text(section.call), "", body(section.text, room(), "  ") }
+  local list = section.what == "a function" and options(name)
   if list then
     parts[#parts + 1] = "\n  options"
     parts[#parts + 1] = list
   end
-  if entry.notes then parts[#parts + 1] = "\n" .. body(entry.notes, room(), "  ") end
-  if entry.example then
+  for _, one in ipairs(section.parts or {}) do
+    parts[#parts + 1] = "\n  " .. one[1]
+    parts[#parts + 1] = one[1] == "formula" and laid_out(one[2])
+      or body(one[2], room() - 2, one[1] == "options" and "  " or "    ")
+  end
+  if section.notes then parts[#parts + 1] = "\n" .. body(section.notes, room(), "  ") end
+  local sources = source_part(section)
+  if #sources > 0 then
+    parts[#parts + 1] = "\n  source"
+    table.move(sources, 1, #sources, #parts + 1, parts)
+  end
+  if section.example then
     parts[#parts + 1] = "\n  example"
-    parts[#parts + 1] = "    " .. entry.example:gsub("\n", "\n    ")
+    parts[#parts + 1] = "    " .. section.example:gsub("\n", "\n    ")
   end
   return table.concat(parts, "\n")
 end
 
-local function overview()
+-- topic -> set of the names in it.
+local function topics_of(sections)
   local topics = {}
-  for name, entry in pairs(manual) do
-    topics[entry.topic] = topics[entry.topic] or {}
-    topics[entry.topic][name] = true
+  for name, list in pairs(sections) do
+    for _, section in ipairs(list) do
+      topics[section.topic] = topics[section.topic] or {}
+      topics[section.topic][name] = true
+    end
   end
+  return topics
+end
+
+local function overview()
   local parts = {
-    wrapped("?name shows help with an example, ??word searches the help, Tab completes. The value of an expression is "
-      .. "shown; a `;` at the end hides it; `ans` is the last one. ;cmd runs a shell command. @time EXPR, @btime EXPR "
-      .. "and @show EXPR measure and show.", room(), "  "),
+    wrapped("?name shows help with an example, also by the name that papers, NumPy or PyTorch have for a thing. ??word "
+      .. "searches the help, Tab completes. A `;` at the end hides a value; `ans` is the last one. ;cmd runs a shell "
+      .. "command. @time, @btime and @show EXPR measure and show. Topics:", room(), "  "),
     "",
   }
-  for _, topic in ipairs(names(topics)) do
-    parts[#parts + 1] = "  " .. bold(topic)
-    parts[#parts + 1] = wrapped(table.concat(names(topics[topic]), "  "), room() - 2, "    ")
+  local topics = topics_of(causeway._sections())
+  local widest = 0
+  for name in pairs(topics) do widest = math.max(widest, #name) end
+  for _, name in ipairs(names(topics)) do
+    local text = causeway._topics[name] or table.concat(names(topics[name]), " ")
+    parts[#parts + 1] = "  " .. bold(name) .. (" "):rep(widest - #name + 2) .. shortened(text, room() - widest - 2)
   end
   return table.concat(parts, "\n")
 end
@@ -165,23 +230,24 @@ local function of_lua(name)
 end
 
 -- All that the page of a name says.
-local function searched(name)
-  local entry = manual[name]
-  local parts = { entry.call, entry.text, entry.notes }
-  for _, option in ipairs(causeway._call_options(name) or {}) do
-    parts[#parts + 1] = option.name .. " " .. option.text
+local function searched(name, list)
+  local out = {}
+  for _, section in ipairs(list) do
+    table.move({ section.call, section.text, section.notes or "", section.source or "" }, 1, 4, #out + 1, out)
+    for _, part in ipairs(section.parts or {}) do out[#out + 1] = part[2] end
   end
-  return table.concat(parts, " ")
+  for _, option in ipairs(causeway._call_options(name) or {}) do out[#out + 1] = option.name .. " " .. option.text end
+  return table.concat(out, " ")
 end
 
--- Names of the manual that contain the word, then those whose text does.
-local function found(word)
+-- Names with help that contain the word, then those whose help does.
+local function found(word, sections)
   local by_name, by_text = {}, {}
   word = word:lower()
-  for _, name in ipairs(names(manual)) do
+  for _, name in ipairs(names(sections)) do
     if name:lower():find(word, 1, true) then
       by_name[#by_name + 1] = name
-    elseif searched(name):lower():find(word, 1, true) then
+    elseif searched(name, sections[name]):lower():find(word, 1, true) then
       by_text[#by_text + 1] = name
     end
   end
@@ -189,46 +255,129 @@ local function found(word)
 end
 
 local function first_sentence(text)
-  local one_line = text:gsub("%s+", " ")
-  return one_line:match("^(.-[.:;])%s") or one_line
+  local one_line = text:gsub("%s+", " "):gsub("et al%.", "et al\1")
+  return ((one_line:match("^(.-[.;])%s") or one_line):gsub("\1", "."):gsub(";$", ""))
 end
 
--- The line for each name: the name, and what it is.
-local function listing(list)
+-- The line for each name: the name, and what it is, of several things the one in the topic.
+local function listing(list, sections, topic)
   local widest = 0
   for _, name in ipairs(list) do widest = math.max(widest, utf8.len(name)) end
   local lines = {}
   for i, name in ipairs(list) do
-    local text = first_sentence(manual[name].text)
-    local space = room() - widest - 2
-    if utf8.len(text) > space then text = text:sub(1, utf8.offset(text, math.max(space, 2)) - 1) .. "…" end
-    lines[i] = "  " .. name .. (" "):rep(widest - utf8.len(name) + 2) .. text
+    local section = sections[name][1]
+    for _, other in ipairs(sections[name]) do
+      if other.topic == topic then section = other end
+    end
+    lines[i] = "  " .. name .. (" "):rep(widest - utf8.len(name) + 2)
+      .. shortened(first_sentence(section.summary or section.text), room() - widest - 2)
   end
   return table.concat(lines, "\n")
 end
 
--- What the literature calls what has another name here.
-local known_as = { ring_attention = "ring_decode", tree_attention = "tree_decode",
-  flash_attention = "softmax_attention" }
+-- The page of a name: all that it is, and the topic of that name.
+local function page(name, sections)
+  local parts, list, topic = {}, sections[name] or {}, topics_of(sections)[name]
+  if #list > 1 then
+    local what = {}
+    for i, section in ipairs(list) do what[i] = section.what end
+    local text = name .. " is " .. table.concat(what, ", ", 1, #what - 1) .. " and " .. what[#what] .. "."
+    parts[1] = wrapped(text, room(), "  ")
+  end
+  for _, section in ipairs(list) do parts[#parts + 1] = section_text(name, section) end
+  if topic and #list == 0 then
+    parts[1] = "  " .. bold(name) .. ": " .. (causeway._topics[name] or "a topic")
+    parts[2] = listing(names(topic), sections, name)
+  elseif topic then
+    parts[#parts + 1] = "  the topic " .. name .. "\n" .. wrapped(table.concat(names(topic), "  "), room() - 2, "    ")
+  end
+  return table.concat(parts, "\n\n")
+end
 
-local function unknown(name)
-  local near = known_as[name:lower():gsub("[%s%-]", "_")] or causeway._closest(name, names(manual))
+-- The form in which names are compared: small letters, "_" for blanks and hyphens.
+local function plain(name)
+  return (name:lower():gsub("[%s%-]+", "_"))
+end
+
+-- What other libraries are called where their functions are.
+local libraries = {}
+for name in ("np numpy torch jnp jax plt pyplot matplotlib F nn functional tf scipy pd json time os random fla "
+  .. "linalg"):gmatch("%S+") do
+  libraries[name] = true
+end
+
+-- The page that a name of the literature or of another library leads to, with what is to be known on the way.
+local function elsewhere(name, sections)
+  local last = name
+  while libraries[last:match("^([%w_]+)%.") or ""] do last = last:match("^[%w_]+%.(.*)$") end
+  local alias = causeway._aliases[plain(last)]
+  if alias then return alias.page, alias.how end
+  if sections[last] then return last end
+  for known in pairs(sections) do
+    if plain(known) == plain(last) then return known end
+  end
+  for _, m in ipairs(causeway.method_list()) do
+    if m.short and plain(m.short) == plain(last) then
+      return m.name, m.source and "So it is called in the tables of the leet document." or nil
+    end
+  end
+end
+
+--- The page that one of the names of lua/help/names.lua leads to, or nil.
+function causeway._called_here(name)
+  local alias = causeway._aliases[plain(name)]
+  return alias and alias.page
+end
+
+local function unknown(name, sections)
+  local known = names(sections)
+  for alias in pairs(causeway._aliases) do known[#known + 1] = alias end
+  local near = causeway._closest(name, known)
   local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
     or "")
-  local list = found(name)
+  local list = found(name, sections)
   text = body(text .. (#list > 0 and "; it is mentioned in" or ""), room(), "")
-  return #list > 0 and text .. "\n" .. listing(list) or text
+  return #list > 0 and text .. "\n" .. listing(list, sections) or text
+end
+
+-- Whether all that a name is are options: `x` and `N` are names that anybody gives to variables.
+local function only_options(list)
+  for _, section in ipairs(list or {}) do
+    if section.what ~= "an option" then return false end
+  end
+  return true
+end
+
+local function text_of(name)
+  if name == "" then return overview() end
+  local sections = causeway._sections()
+  local text = of_lua(name)
+  if sections[name] or topics_of(sections)[name] then
+    local yours = text and only_options(sections[name]) and name:find("^[%a_][%w_]*$")
+    local other = causeway._called_here(name)
+    local pointer = other and "\n\n  What others call " .. name .. " is " .. other .. " here: ?" .. other
+    return (yours and text .. "\n\n" or "") .. page(name, sections) .. (pointer or "")
+  end
+  if text then return text end
+  local there, how = elsewhere(name, sections)
+  if not there then return unknown(name, sections) end
+  return wrapped(name .. " is called " .. there .. " here." .. (how and " " .. how or ""), room(), "  ") .. "\n\n"
+    .. page(there, sections)
+end
+
+--- All names that have a page: what Tab completes after `?`.
+function causeway._page_names()
+  local sections = causeway._sections()
+  local list = topics_of(sections)
+  for name in pairs(sections) do list[name] = true end
+  return list
 end
 
 --- What `?name` shows. Names may be quoted: ?"lightning-attention-2".
 function causeway._help(name)
   name = name and name:gsub('^[\'"](.*)[\'"]$', "%1"):gsub("[%s;]+$", ""):gsub("%(.*%)$", "") or ""
   name = name:gsub("^causeway%.", ""):gsub("^.*:", "")
-  local text
-  if name == "" then text = overview()
-  elseif rawget(manual, name) then text = page(name, manual[name])
-  else text = of_lua(name) or unknown(name) end
-  causeway._present { text = text .. "\n" }
+  causeway._present { text = text_of(name) .. "\n" }
 end
 
 -- The name under which the library or the user's globals know a function.
@@ -249,6 +398,9 @@ end
 
 function causeway.apropos(word)
   if type(word) ~= "string" or word == "" then error("apropos: expected a word to search for", 2) end
-  local list = found(word)
-  causeway._present { text = #list > 0 and listing(list) or string.format('nothing in the help mentions "%s"', word) }
+  local sections = causeway._sections()
+  local list = found(word, sections)
+  causeway._present {
+    text = #list > 0 and listing(list, sections) or string.format('nothing in the help mentions "%s"', word),
+  }
 end

@@ -38,30 +38,54 @@ end
 local Report = { __name = "LowRankError" }
 Report.__index = Report
 
---- A row for each norm, of all heads and, where there are several, of each of them.
+-- The bounds of each error: claim of proofs/, and where the report has what the masked error must not exceed.
+local bounds_of = {
+  frobenius = { { "A1", function(norms) return norms.bound * norms.unmasked end } },
+  operator = { { "A2", function(norms) return norms.bound * norms.unmasked end } },
+  output = {
+    { "A9", function(norms) return norms.row_bound end },
+    { "A10", function(norms) return norms.frobenius_bound end },
+    { "A10", function(norms) return norms.operator_bound end },
+  },
+}
+
+--- A row for each norm, of all heads and, where there are several, of each of them; with the mask one for each bound.
 function Report:table()
-  local rows, several = {}, #self.heads > 1
+  local rows, broken, several, masked = {}, 0, #self.heads > 1, self.frobenius.masked ~= nil
   local function add(head, of)
     for _, name in ipairs({ "frobenius", "operator", "output" }) do
       local norms = of[name]
       if norms then
-        rows[#rows + 1] = { head = head, error = name, unmasked = norms.unmasked, masked = norms.masked,
-          relative = norms.relative, relative_masked = norms.relative_masked, ratio = norms.ratio, bound = norms.bound }
+        local first = #rows + 1
+        rows[first] = { head = head, error = name, unmasked = norms.unmasked, relative = norms.relative,
+          relative_masked = norms.relative_masked }
+        for i, bound in ipairs(masked and bounds_of[name] or {}) do
+          local row = rows[first + i - 1] or {}
+          row.claim, row.measured, row.bound = bound[1], norms.masked, bound[2](norms)
+          -- An operator norm is known to the residual it stopped with, and a sum of squares to its roundings.
+          row.holds = row.measured <= row.bound * (1 + 1e-9 + (self.residual or 0))
+          rows[first + i - 1] = causeway._bound_cells(row)
+          if row.holds == "no" then broken = broken + 1 end
+        end
       end
     end
   end
   add("all", self)
   for i, head in ipairs(several and self.heads or {}) do add(tostring(i), head) end
-  local columns = { "error", "unmasked", "relative" }
-  if several then table.insert(columns, 1, "head") end
-  if self.frobenius.masked then
-    for _, name in ipairs({ "masked", "relative_masked", "ratio", "bound" }) do
-      columns[#columns + 1] = { key = name, title = (name:gsub("_", " ")) }
-    end
+  local columns = causeway._bound_columns({ "head", "error", "claim", "unmasked", "relative",
+    { key = "relative_masked", title = "masked" } })
+  -- Of the bounds neither the sign, which is always the same, nor whether they hold, which the note says where one does
+  -- not: so many columns are as much as a line takes.
+  local left_out = { sign = true, holds = true, head = not several, claim = not masked, relative_masked = not masked,
+    measured = not masked, bound = not masked, margin = not masked }
+  for i = #columns, 1, -1 do
+    if left_out[columns[i].key or columns[i]] then table.remove(columns, i) end
   end
-  return causeway.text_table(rows, { columns = columns, leading = several and 2 or 1,
+  return causeway.text_table(rows, { columns = columns, leading = (several and 2 or 1) + (masked and 1 or 0),
     title = "Errors of B Cᵀ beside exp(scale q kᵀ)",
-    note = self.frobenius.masked and "ratio: masked to unmasked; bound: what it cannot exceed" or nil })
+    note = masked and (broken > 0 and "DOES NOT HOLD in " .. broken .. " rows; " or "")
+      .. "relative, masked: over the norm of what is approximated; measured: the error with the mask; margin: bound "
+      .. "over measured" or nil })
 end
 
 causeway._as_table(Report)

@@ -8,46 +8,26 @@
 -- left out and the line has a gap there.
 local causeway = ...
 
--- Okabe and Ito's colours, told apart by colour-blind readers too; yellow, too pale on white, made darker.
-local palette = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4d4d4d", "#8c6d1f" }
-local point_types = { 7, 5, 9, 13, 11, 15, 6, 4 }
 local legends = {
   ["right"] = "outside right top", ["below"] = "bmargin center horizontal", ["top left"] = "inside left top",
   ["top right"] = "inside right top", ["bottom left"] = "inside left bottom", ["bottom right"] = "inside right bottom",
 }
-local legend_look = " Left reverse noenhanced samplen 2 spacing 1.2 width 1"
+local legend_look = " Left reverse samplen 2 spacing 1.2 width 1"
 local legend_ink = " textcolor rgb '#3c4043'"
 
 local raise = causeway._raise
-local quoted = causeway._gnuplot_quoted
 local is_data, curves_and_options = causeway._is_data, causeway._curves_and_options
 
-local panel_keys = { "title", "legend", table.unpack(causeway._axis_keys) }
-local figure_keys = { "panels", "columns", "save", "size", table.unpack(panel_keys) }
+-- What a panel has from the picture where it says nothing itself.
+local common_keys = { "spread", "best", table.unpack(causeway._axis_keys) }
+local panel_keys = { "title", "legend", table.unpack(common_keys) }
+local figure_keys = { "panels", "columns", "save", "size", "font", "font_size", table.unpack(panel_keys) }
 causeway._options.plot = {}
 for _, keys in ipairs({ figure_keys, causeway._series_keys }) do
   for _, key in ipairs(keys) do causeway._options.plot[key] = causeway._plot_words[key] or true end
 end
 
 -- ── The script ───────────────────────────────────────────────────────────────────────────────────────────────────
-
--- Gives every curve its look, a number from 1: in order, but curves of the same label in several panels have the same.
-local function give_looks(panels)
-  local known, count = {}, 0 -- label, or place of a curve without one -> look
-  for _, panel in ipairs(panels) do
-    local taken = {}
-    for i, curve in ipairs(panel.curves) do
-      local key = curve.label or i
-      local look = known[key]
-      if not look or taken[look] then
-        count = count + 1
-        look = count
-        known[key] = known[key] or look
-      end
-      taken[look], curve.look = true, look
-    end
-  end
-end
 
 local function data_block(index, curve, log_y)
   local lines = { "$curve" .. index .. " << END" }
@@ -66,18 +46,16 @@ local function data_block(index, curve, log_y)
   return table.concat(lines, "\n") .. "\n"
 end
 
--- "with lines ... linecolor rgb '#...'", and the type of the curve's marks.
-local function look_of(curve, kind)
-  local colour = palette[(curve.look - 1) % #palette + 1]
-  local round = (curve.look - 1) // #palette -- where colours come again, marks and dashes are others
-  local point = kind == "text" and curve.look or point_types[(curve.look - 1 + 3 * round) % #point_types + 1]
+-- "with lines ... linecolor rgb '#...'", the type of the curve's marks and its colour.
+local function look_of(curve)
+  local colours, mark, round = causeway._look(curve.look)
   local again = round % 2 == 1
   local with
   if curve.style == "points" then
-    with = string.format("with points pointtype %d pointsize 0.8", point)
+    with = string.format("with points pointtype %d pointsize 0.8", mark[1])
   elseif curve.style == "linespoints" then
     local dashes = again and " dashtype 4" or ""
-    with = string.format("with linespoints linewidth %g pointtype %d pointsize 0.7%s", curve.width, point, dashes)
+    with = string.format("with linespoints linewidth %g pointtype %d pointsize 0.7%s", curve.width, mark[1], dashes)
   else
     with = string.format("with lines linewidth %g", curve.width)
     if curve.style == "dashed" then
@@ -86,15 +64,23 @@ local function look_of(curve, kind)
       with = with .. " dashtype 4"
     end
   end
-  return string.format("%s linecolor rgb '%s'", with, colour), point, colour
+  return string.format("%s linecolor rgb '%s'", with, colours.file), mark[1], colours.file
 end
 
-local function plot_command(curves, kind, labelled)
+-- The bands lie below all curves, and a curve's bars below its line.
+local function plot_command(curves, labelled)
   local parts = {}
   for i, curve in ipairs(curves) do
-    local title = labelled and curve.label ~= nil and "title " .. quoted(curve.label) .. " noenhanced" or "notitle"
-    local with, point, colour = look_of(curve, kind)
-    if curve.has_error and kind ~= "text" then -- characters are too coarse for error bars
+    if curve.has_error and curve.spread == "band" then
+      local _, _, colour = look_of(curve)
+      parts[#parts + 1] = string.format("$curve%d using 1:3:4 notitle with filledcurves fillstyle transparent solid "
+        .. "0.2 noborder linecolor rgb '%s'", i, colour)
+    end
+  end
+  for i, curve in ipairs(curves) do
+    local title = labelled and curve.label ~= nil and "title " .. causeway._gnuplot_label(curve.label) or "notitle"
+    local with, point, colour = look_of(curve)
+    if curve.has_error and curve.spread ~= "band" then
       parts[#parts + 1] = string.format("$curve%d using 1:2:3:4 notitle with yerrorbars linewidth 1.2 pointtype %d "
         .. "pointsize 0.7 linecolor rgb '%s'", i, point, colour)
     end
@@ -104,67 +90,63 @@ local function plot_command(curves, kind, labelled)
 end
 
 -- Commands for one panel of `width` pixels. legend: one of `legends`, or nil for none inside of it.
-local function panel_script(panel, kind, width, legend)
-  local lines = { causeway._labels_script(panel.options, kind) }
-  if legend then
-    local place = kind == "text" and legends.below or legends[legend]
-    lines[2] = "set key " .. place .. legend_look .. (kind == "text" and "" or legend_ink) .. "\n"
-  else
-    lines[2] = "unset key\n"
-  end
-  local room = kind == "text" and causeway._text_size() * 0.85 or width * (legend == "right" and 0.58 or 0.85) / 8
+local function panel_script(panel, width, legend)
+  local lines = { causeway._labels_script({ title = panel.options.title, xlabel = panel.xlabel,
+    ylabel = panel.ylabel }) }
+  lines[2] = legend and "set key " .. legends[legend] .. legend_look .. legend_ink .. "\n" or "unset key\n"
   -- No point on the border.
   lines[3] = "set autoscale noextend\nset offsets graph 0.02, graph 0.02, graph 0.04, graph 0.04\n"
-  lines[4] = causeway._axis_script("x", 1, panel.curves, panel.x, room, kind)
-  lines[5] = causeway._axis_script("y", 2, panel.curves, panel.y, 48, kind)
+  local x = causeway._axis(1, panel.curves, panel.x, width * (legend == "right" and 0.58 or 0.85) / 8)
+  lines[4] = causeway._axis_script("x", x)
+  lines[5] = causeway._axis_script("y", causeway._axis(2, panel.curves, panel.y, 24))
   for i, curve in ipairs(panel.curves) do lines[#lines + 1] = data_block(i, curve, panel.y.log) end
-  lines[#lines + 1] = plot_command(panel.curves, kind, legend ~= nil)
+  lines[#lines + 1] = plot_command(panel.curves, legend ~= nil)
   return table.concat(lines)
 end
 
 -- Where a panel has its legend: one of `legends`, or nil. Without a word on it, where there are curves to tell apart.
--- As text every panel has the legend that they share in a picture.
-local function legend_place(panel, kind)
-  if panel.shares_legend then return kind == "text" and panel.named > 0 and "below" or nil end
+local function legend_place(panel)
   local legend = panel.options.legend
-  if legend == false or panel.named == 0 or (legend == nil and #panel.curves == 1) then return nil end
+  if panel.shares_legend or legend == false or panel.named == 0 or (legend == nil and #panel.curves == 1) then
+    return nil
+  end
   return type(legend) == "string" and legend or "right"
 end
 
--- The picture of one panel; text_rows: its rows as text where they are not the terminal's.
-local function figure_of(panel, size, text_rows)
-  local legend = legend_place(panel, "text")
-  return causeway._figure({
-    script = function(kind) return panel_script(panel, kind, size[1], legend) end, size = size,
-    ylabel = panel.options.ylabel, legend_rows = legend and (panel.named + 1) // 2 or 0, text_rows = text_rows,
-  })
+-- A panel in the terminal. In place of a legend the names stand beside the curves. rows: nil for the terminal's.
+local function panel_text(panel, rows)
+  local columns, terminal_rows = causeway._text_size()
+  panel.names = panel.options.legend ~= false and (#panel.curves > 1 or panel.shares_legend
+    or panel.options.legend ~= nil)
+  return causeway._terminal_plot(panel, columns, rows or terminal_rows, causeway._colour())
 end
 
 -- ── Panels ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- In pixels. As text a panel is lower than a picture of its own: the panels stand below one another.
-local panel_size, title_height, legend_row_height, panel_text_rows = { 420, 330 }, 30, 22, 16
+-- In pixels, for the usual size of the font. As text a panel is lower than a picture of its own: the panels stand below
+-- one another.
+local panel_size, title_height, legend_row_height, panel_text_rows = { 420, 330 }, 30, 26, 16
 
 -- A curve for each entry of the legend that the panels share, and how many labels stand in a row of it.
-local function shared_legend(panels, width)
+local function shared_legend(panels, width, font_scale)
   local list, seen, longest = {}, {}, 0
   for _, panel in ipairs(panels) do
     for _, curve in ipairs(panel.shares_legend and panel.curves or {}) do
       if curve.label and not seen[curve.look] then
         list[#list + 1], seen[curve.look] = curve, true
-        longest = math.max(longest, utf8.len(curve.label) or #curve.label)
+        longest = math.max(longest, causeway._text_width((causeway._label(curve.label))))
       end
     end
   end
   table.sort(list, function(a, b) return a.look < b.look end)
-  return list, math.max(1, (width - 40) // (8 * longest + 60))
+  return list, math.max(1, math.floor((width - 40) / (font_scale * (8 * longest + 60))))
 end
 
 -- The legend as a plot of its own: keys without curves.
 local function legend_script(entries, rows)
   local parts = { "NaN notitle" }
   for i, curve in ipairs(entries) do
-    parts[i + 1] = string.format("keyentry %s title %s noenhanced", look_of(curve), quoted(curve.label))
+    parts[i + 1] = string.format("keyentry %s title %s", look_of(curve), causeway._gnuplot_label(curve.label))
   end
   return "unset border\nunset tics\nunset grid\nset margins 0, 0, 0, 0\n"
     .. "set key at graph 0.5, 0.5 center center vertical maxrows " .. rows .. legend_look .. legend_ink
@@ -176,7 +158,7 @@ local function panels_script(panels, options, columns, size, legend)
   local rows = math.ceil(#panels / columns)
   local top = options.title ~= nil and title_height or 0
   local width, height = size[1] / columns, (size[2] - top - legend.height) / rows
-  local lines = { "set multiplot" .. (top > 0 and " title " .. quoted(options.title) .. " noenhanced" or "") }
+  local lines = { "set multiplot" .. (top > 0 and " title " .. causeway._gnuplot_label(options.title) or "") }
   local function part(x, y, w, h, script)
     lines[#lines + 1] = string.format("reset\n%sset origin %.6f, %.6f\nset size %.6f, %.6f\n%s", causeway._figure_look,
       x / size[1], y / size[2], w / size[1], h / size[2], script)
@@ -184,7 +166,7 @@ local function panels_script(panels, options, columns, size, legend)
   for i, panel in ipairs(panels) do
     local row, column = (i - 1) // columns, (i - 1) % columns
     part(column * width, size[2] - top - (row + 1) * height, width, height,
-      panel_script(panel, "picture", width, legend_place(panel, "picture")))
+      panel_script(panel, width, legend_place(panel)))
   end
   if legend.rows > 0 then part(0, 0, size[1], legend.height, legend_script(legend.entries, legend.rows)) end
   lines[#lines + 1] = "unset multiplot\n"
@@ -194,7 +176,7 @@ end
 -- Title first, then a panel below the other.
 local function panels_text(panels, title)
   local parts = { title ~= nil and causeway._label_text(title, 1) or nil }
-  for _, panel in ipairs(panels) do parts[#parts + 1] = figure_of(panel, panel_size, panel_text_rows):text() end
+  for _, panel in ipairs(panels) do parts[#parts + 1] = panel_text(panel, panel_text_rows) end
   return table.concat(parts, "\n\n")
 end
 
@@ -210,7 +192,7 @@ local function read_panels(options)
     local curves, own = curves_and_options(is_data(given) and { { y = given } } or given)
     causeway._check_options(where, own, panel_keys)
     local shares = common and own.legend == nil
-    for _, key in ipairs(causeway._axis_keys) do if own[key] == nil then own[key] = options[key] end end
+    for _, key in ipairs(common_keys) do if own[key] == nil then own[key] = options[key] end end
     if own.legend == nil and not common then own.legend = options.legend end
     panels[i] = causeway._read_panel(curves, own, where, panel_keys)
     panels[i].shares_legend = shares
@@ -227,15 +209,18 @@ local function panels_figure(options)
     raise("plot: columns: " .. tostring(columns) .. ", expected a whole number of at least 1")
   end
   columns = math.min(columns, #panels)
-  give_looks(panels)
+  causeway._give_looks(panels)
   local width = options.size and causeway._figure_size(options.size)[1] or math.max(800, panel_size[1] * columns)
-  local entries, in_a_row = shared_legend(panels, width)
+  local font_scale = type(options.font_size) == "number" and math.max(0.1, options.font_size / 14) or 1
+  local entries, in_a_row = shared_legend(panels, width, font_scale)
   local rows = math.ceil(#entries / in_a_row)
-  local legend = { entries = entries, rows = rows, height = rows > 0 and rows * legend_row_height + 12 or 0 }
+  local legend = { entries = entries, rows = rows,
+    height = rows > 0 and rows * legend_row_height * font_scale + 12 or 0 }
   local height = panel_size[2] * math.ceil(#panels / columns) + legend.height
   local size = causeway._figure_size(options.size, { width, height + (options.title ~= nil and title_height or 0) })
   return causeway._figure({
     script = function() return panels_script(panels, options, columns, size, legend) end, size = size,
+    font = options.font, font_size = options.font_size, title = options.title,
     draw_text = function() return panels_text(panels, options.title) end,
   })
 end
@@ -250,8 +235,13 @@ local function make_figure(curves, options)
   else
     local panel = causeway._read_panel(curves, options, "plot", figure_keys)
     if options.columns ~= nil then raise("plot: columns: expected together with panels only") end
-    give_looks({ panel })
-    figure = figure_of(panel, causeway._figure_size(options.size, { 800, 480 }))
+    causeway._give_looks({ panel })
+    local size = causeway._figure_size(options.size, { 800, 480 })
+    figure = causeway._figure({
+      script = function() return panel_script(panel, size[1], legend_place(panel)) end, size = size,
+      font = options.font, font_size = options.font_size, title = options.title,
+      draw_text = function() return panel_text(panel) end,
+    })
   end
   if options.save ~= nil then figure:save(options.save) end
   return figure
@@ -282,7 +272,7 @@ local function figure_of_numbers(arguments)
   end
   local curve, rest = { x = data[2] and data[1], y = data[2] or data[1] }, {}
   for key, value in pairs(options) do
-    local of_curve = key == "label" or key == "style" or key == "error" or key == "width"
+    local of_curve = key == "label" or key == "style" or key == "error" or key == "width" or key == "spread"
     local place = of_curve and curve or rest
     place[key] = value
   end

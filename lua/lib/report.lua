@@ -2,6 +2,8 @@
 local causeway = ...
 
 local raise = causeway._raise
+local long_rows = 10         -- a table with more rows stands behind the pictures of its section
+local folded_rows = 20       -- one with more than that is folded too
 
 local function escaped(text) return causeway._escape_html(text) end
 
@@ -12,27 +14,35 @@ local style = [[
   :root { --paper: #17191c; --ink: #e8eaed; --soft: #9aa0a6; --line: #3c4043; --card: #1f2226; --accent: #56b4e9; }
 }
 * { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
+body { margin: 0; background: var(--paper); color: var(--ink); overflow-wrap: break-word;
   font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
 main { max-width: 58rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .75rem; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
-p { margin: .6rem 0; white-space: pre-line; }
+p { margin: .6rem 0; }
+a { color: var(--accent); }
+nav ul, .data { margin: .6rem 0; padding-left: 1.25rem; }
 pre { overflow-x: auto; padding: .8rem 1rem; background: var(--card); border: 1px solid var(--line);
   border-radius: 8px; font: .85rem/1.45 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+pre.command { white-space: pre-wrap; }
 .table { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
 th, td { padding: .35rem .9rem .35rem 0; text-align: left; white-space: nowrap; }
 th { border-bottom: 2px solid var(--line); font-weight: 600; }
 td { border-bottom: 1px solid var(--line); }
-.table p, footer { color: var(--soft); font-size: .88rem; }
-figure { margin: 1.25rem 0; padding: .75rem; background: #ffffff; border: 1px solid var(--line); border-radius: 8px;
-  overflow-x: auto; }
-figure svg { display: block; width: 100%; height: auto; min-width: 26rem; margin: 0 auto; }
-footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .75rem; white-space: pre-line; }
-@media print { figure, table { break-inside: avoid; } }
+.table p, footer, figcaption { color: var(--soft); font-size: .88rem; }
+summary { cursor: pointer; color: var(--accent); }
+figure { margin: 1.25rem 0; overflow-x: auto; }
+figure svg { display: block; width: 100%; height: auto; margin: 0 auto; }
+figure svg .paper { fill: none; }
+footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .75rem; }
+footer p { white-space: pre-line; }
+@media (max-width: 40rem) { main { padding: 1.25rem .9rem 3rem; } figure svg { min-width: 26rem; } }
+@media print { figure, table { break-inside: avoid; } details::details-content { content-visibility: visible; } }
 ]]
+
+-- ── Parts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- An SVG document as an element of a page; its ids get a prefix, since all figures of a page share one name space.
 local function inline_svg(svg, number)
@@ -44,25 +54,167 @@ local function inline_svg(svg, number)
   return width and svg:gsub("<svg", '<svg style="max-width:' .. width .. 'px"', 1) or svg
 end
 
-local function html_of(part, number)
-  if type(part) == "string" then return "<p>" .. escaped((part:gsub("^\n+", ""))) .. "</p>" end
+-- A text is one paragraph, of as many lines as the page is narrow; an empty line begins the next one.
+local function paragraphs(text)
+  local out = {}
+  for paragraph in (text:gsub("\r\n", "\n") .. "\n\n"):gmatch("(.-)\n[ \t]*\n") do
+    if paragraph:find("%S") then out[#out + 1] = "<p>" .. escaped((paragraph:gsub("^%s+", ""))) .. "</p>" end
+  end
+  return table.concat(out, "\n")
+end
+
+-- A long table under a line that opens it; the line takes the place of the table's title.
+local function folded(html, rows)
+  local title = html:match("<caption>(.-)</caption>")
+  html = html:gsub("<caption>.-</caption>", "", 1)
+  return string.format("<details><summary>%s (%d rows)</summary>\n%s</details>", title or "Table", rows, html)
+end
+
+-- The text of a picture where gnuplot is missing, and that it is.
+local function picture_html(part, rich, number)
+  local drawn, svg = pcall(function() return rich.svg end)
+  if drawn and (not svg or svg == "") then return nil end
+  if drawn then return "<figure>" .. inline_svg(svg, number) .. "</figure>" end
+  if causeway.error_kind(svg) ~= "I/O" or getmetatable(part).__name ~= "Figure" then error(svg, 0) end
+  local reason = tostring(svg):gsub("^[^:]*:%d+: ", "")
+  return string.format("<figure><pre>%s</pre><figcaption>%s</figcaption></figure>",
+    escaped((rich.text:gsub("\27%[[%d;]*m", ""))), escaped(reason))
+end
+
+-- A part as {html =, kind = "heading", "figure", "table" (a long one) or "text", heading = its text}; nil where it is
+-- empty.
+local function read_part(part, number)
+  if type(part) == "string" then
+    local html = paragraphs(part)
+    return html ~= "" and { html = html, kind = "text" } or nil
+  end
   local meta = getmetatable(part)
   if meta and meta.__rich then
     local rich = meta.__rich(part)
-    if rich.html and rich.html ~= "" then return rich.html end
-    if rich.svg and rich.svg ~= "" then return "<figure>" .. inline_svg(rich.svg, number) .. "</figure>" end
-    return "<pre>" .. escaped(rich.text) .. "</pre>"
+    if rich.html and rich.html ~= "" then
+      local _, rows = rich.html:gsub("<tr[ >]", "")
+      rows = rows - 1 -- without the header
+      local html = rows > folded_rows and folded(rich.html, rows) or rich.html
+      return { html = html, kind = rows > long_rows and "table" or "text" }
+    end
+    local picture = picture_html(part, rich, number)
+    if picture then return { html = picture, kind = "figure" } end
+    return { html = "<pre>" .. escaped(rich.text) .. "</pre>", kind = "text" }
   end
-  if type(part) == "table" and part.heading then return "<h2>" .. escaped(part.heading) .. "</h2>" end
-  if type(part) == "table" and part.code then return "<pre>" .. escaped(part.code) .. "</pre>" end
+  if type(part) == "table" and part.heading then return { kind = "heading", heading = tostring(part.heading) } end
+  if type(part) == "table" and part.code then
+    local code = tostring(part.code)
+    return code:find("%S") and { html = "<pre>" .. escaped(code) .. "</pre>", kind = "text" } or nil
+  end
   raise(string.format("report: part %d: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a %s",
     number, type(part)))
 end
 
-causeway._options.report = { title = true, save = true }
+-- ── The order of a page ──────────────────────────────────────────────────────────────────────────────────────────
 
---- An HTML page: report{title = ..., save = "x.html", part, part, ...}; a part is a text, {heading = TEXT}, {code =
---- TEXT}, a table, a picture or any value with __rich. Returns the page as a string; with `save` it is also written.
+-- The parts by their headings: {heading =, parts}, the first one perhaps without. A heading with nothing below it is
+-- left out. Long tables stand behind the last picture of their section.
+local function sections_of(parts)
+  local sections = { {} }
+  for i, given in ipairs(parts) do
+    local part = read_part(given, i)
+    if part and part.kind == "heading" then
+      sections[#sections + 1] = { heading = part.heading }
+    elseif part then
+      local section = sections[#sections]
+      section[#section + 1] = part
+    end
+  end
+  local kept = {}
+  for _, section in ipairs(sections) do
+    local last_figure = 0
+    for i, part in ipairs(section) do
+      if part.kind == "figure" then last_figure = i end
+    end
+    local ordered, tables = { heading = section.heading }, {}
+    for i, part in ipairs(section) do
+      local list = i < last_figure and part.kind == "table" and tables or ordered
+      list[#list + 1] = part
+      if i == last_figure then table.move(tables, 1, #tables, #ordered + 1, ordered) end
+    end
+    if #ordered > 0 then kept[#kept + 1] = ordered end
+  end
+  return kept
+end
+
+local function contents(sections)
+  local lines = {}
+  for i, section in ipairs(sections) do
+    if section.heading then
+      lines[#lines + 1] = string.format('<li><a href="#s%d">%s</a></li>', i, escaped(section.heading))
+    end
+  end
+  if #lines < 2 then return nil end
+  return '<nav aria-label="Contents"><ul>\n' .. table.concat(lines, "\n") .. "\n</ul></nav>"
+end
+
+-- ── What made the page ───────────────────────────────────────────────────────────────────────────────────────────
+
+local function path_parts(path)
+  local list = {}
+  for part in path:gmatch("[^/]+") do
+    if part ~= "." then list[#list + 1] = part end
+  end
+  return list
+end
+
+-- How a page at one path names a file at another: both from the same folder, or both from the root.
+local function relative(file, page)
+  local rooted = file:sub(1, 1) == "/"
+  if rooted ~= (page:sub(1, 1) == "/") then return file end
+  local from, to = path_parts(page), path_parts(file)
+  from[#from] = nil
+  local same = 0
+  while same < #from and same < #to - 1 and from[same + 1] == to[same + 1] do same = same + 1 end
+  return string.rep("../", #from - same) .. table.concat(to, "/", same + 1)
+end
+
+-- A path as an address: what a name may have and an address may not, as %xx.
+local function address(path)
+  path = path:gsub("[^%w%-._~/]", function(c) return string.format("%%%02X", c:byte()) end)
+  return escaped(path)
+end
+
+local function data_links(data, page)
+  if data == nil then return nil end
+  if type(data) == "string" then data = { data } end
+  if type(data) ~= "table" then raise("report: data: expected a file name or a list of them, got a " .. type(data)) end
+  local lines = {}
+  for i, path in ipairs(data) do
+    if type(path) ~= "string" then raise(string.format("report: data: item %d: expected a file name, got a %s", i,
+      type(path))) end
+    local file = io.open(path, "rb")
+    if not file then raise(string.format('report: data: "%s" cannot be read, expected a file that is there', path)) end
+    file:close()
+    local link = page and relative(path, page) or path
+    lines[#lines + 1] = string.format('<li><a href="%s">%s</a></li>', address(link), escaped(link))
+  end
+  return #lines > 0 and "<p>Data:</p>\n<ul class=\"data\">\n" .. table.concat(lines, "\n") .. "\n</ul>" or nil
+end
+
+-- A word as a shell reads it back.
+local function shell_word(word)
+  if word:find("^[%w%-._~/=,:+@%%]+$") then return word end
+  return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
+local function command_html()
+  local words = {}
+  for i, word in ipairs(causeway._command or {}) do words[i] = shell_word(word) end
+  if #words == 0 then return nil end
+  return '<p>Made by:</p>\n<pre class="command">' .. escaped(table.concat(words, " ")) .. "</pre>"
+end
+
+causeway._options.report = { title = true, save = true, data = true }
+
+--- An HTML page: report{title = ..., save = "x.html", data = files, part, part, ...}; a part is a text, {heading =
+--- TEXT}, {code = TEXT}, a table, a picture or any value with __rich. Returns the page as a string; with `save` it is
+--- also written.
 function causeway.report(parts)
   if type(parts) ~= "table" then
     raise("report: expected a table {title = ..., part, ...}, got " .. (parts == nil and "nothing"
@@ -73,6 +225,10 @@ function causeway.report(parts)
     if math.type(key) ~= "integer" then options[key] = value end
   end
   causeway._check_options("report", options)
+  local path = options.save
+  if path ~= nil and type(path) ~= "string" then
+    raise("report: save: expected a file name, got a " .. type(path))
+  end
   local title = escaped(options.title or "causeway")
   local out = {
     "<!doctype html>",
@@ -81,14 +237,18 @@ function causeway.report(parts)
     "<style>\n" .. style .. "</style></head><body><main>",
     "<h1>" .. title .. "</h1>",
   }
-  for i, part in ipairs(parts) do out[#out + 1] = html_of(part, i) end
-  out[#out + 1] = "<footer>" .. escaped(tostring(causeway.machine())) .. "\n" .. os.date("!%Y-%m-%d %H:%M UTC")
-    .. "</footer>"
-  out[#out + 1] = "</main></body></html>\n"
-  local page = table.concat(out, "\n")
-  if options.save ~= nil then
-    if type(options.save) ~= "string" then raise("report: save: expected a file name, got a " .. type(options.save)) end
-    causeway._replace_file(options.save, page)
+  local sections = sections_of(parts)
+  out[#out + 1] = contents(sections)
+  for i, section in ipairs(sections) do
+    if section.heading then out[#out + 1] = string.format('<h2 id="s%d">%s</h2>', i, escaped(section.heading)) end
+    for _, part in ipairs(section) do out[#out + 1] = part.html end
   end
+  out[#out + 1] = "<footer>"
+  out[#out + 1] = data_links(options.data, path)
+  out[#out + 1] = command_html()
+  out[#out + 1] = "<p>" .. escaped(tostring(causeway.machine())) .. "\n" .. os.date("!%Y-%m-%d %H:%M UTC") .. "</p>"
+  out[#out + 1] = "</footer></main></body></html>\n"
+  local page = table.concat(out, "\n")
+  if path ~= nil then causeway._replace_file(path, page) end
   return page
 end

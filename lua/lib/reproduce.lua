@@ -13,9 +13,9 @@ local function folder_of(path)
   end
   local folder = path:gsub("/rows%.jsonl$", ""):gsub("(.)/+$", "%1")
   local journal = folder .. "/rows.jsonl"
-  local file = io.open(journal, "rb")
-  if not file then raise(string.format("reproduce: %s has no rows.jsonl, expected a folder that sweep wrote", path)) end
-  file:close()
+  if not pcall(causeway._with_journal, journal, "read", function() end) then
+    raise(string.format("reproduce: %s has no rows.jsonl, expected a folder that sweep wrote", path))
+  end
   return folder, journal
 end
 

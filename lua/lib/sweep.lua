@@ -6,6 +6,11 @@
 --               again.
 --   NAME.csv, NAME.json   all rows of the grid with their origin, written when the sweep is complete
 --
+-- Processes that sweep in the same folder, ranks of MPI or programs started beside each other, share the points. Each
+-- claims a point before it runs it, and looks then whether the row has come; rows are read and written under a lock of
+-- the journal. Claims and locks (core/base/journal.hpp) end with the process that holds them, so what a killed one was
+-- at is taken over by the others. Each returns when all points of its own grid have their rows.
+--
 -- What is kept when something has changed since the rows were written:
 --   the grid            rows whose point is still in the grid; the others stay in the journal and come back with it
 --   machine or version  all rows; each names the origin (lua/lib/origin.lua) that made it
@@ -108,71 +113,110 @@ end
 
 -- ── The journal ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+-- What a journal has said so far. lines: how many; started: who emptied it last.
+local function new_store(path) return { path = path, rows = {}, origins = {}, lines = 0, unchecked = {} } end
+
 -- Adds to an origin what `run` has loaded under it.
 local function add_run_data(origin, data)
   origin.run_data = origin.run_data or {}
   for path, digest in pairs(data) do origin.run_data[path] = digest end
 end
 
--- Whether a line of the journal has the form of one.
-local function is_entry(entry)
-  if type(entry) ~= "table" then return false end
-  if entry.point ~= nil then return type(entry.point) == "table" and type(entry.values) == "table" end
-  return type(entry.origin or entry.run_data or {}) == "table"
+local function is_text(value) return type(value) == "string" end
+local function is_number_text_or_truth(value)
+  return type(value) == "number" or type(value) == "string" or type(value) == "boolean"
 end
 
--- Rows and origins of a journal, and the length of its intact part. Lines: {"origin": {...}, "id": n},
--- {"id": n, "run_data": {path: digest}} or
--- {"point": {...}, "status": "ok", "values": {...}, "seconds": s, "origin": n}.
-local function read_journal(path)
-  local rows, origins, intact = {}, {}, 0
-  local file = io.open(path, "rb")
-  if not file then return rows, origins, intact end
-  local text = file:read("a")
-  file:close()
-  local from, number = 1, 0
-  while from <= #text do
-    local to = text:find("\n", from, true)
-    if not to then break end
-    number = number + 1
-    local line = text:sub(from, to - 1)
-    local good, entry = pcall(causeway.json_decode, line)
-    good = good and is_entry(entry)
-    if not good and to < #text then
-      raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true", path,
-        number))
-    end
-    if not good then break end
-    if entry.point then
-      rows[key_of(entry.point)] = entry
-    elseif entry.id and entry.origin then
-      origins[entry.id] = entry.origin
-    elseif entry.id and origins[entry.id] and entry.run_data then
-      add_run_data(origins[entry.id], entry.run_data)
-    end
-    intact, from = to, to + 1
+local function is_table_of(names_fit, values_fit, value)
+  if type(value) ~= "table" then return false end
+  for name, entry in pairs(value) do
+    if not names_fit(name) or not values_fit(entry) then return false end
   end
-  return rows, origins, intact
+  return true
+end
+
+local function is_row(entry)
+  if not is_table_of(is_identifier, is_number_text_or_truth, entry.point) or next(entry.point) == nil
+    or not is_table_of(is_text, is_number_text_or_truth, entry.values) or not is_text(entry.status)
+    or entry.origin ~= nil and math.type(entry.origin) ~= "integer" then
+    return false
+  end
+  for name in pairs(entry.values) do
+    if entry.point[name] ~= nil or own_columns[name] then return false end
+  end
+  return true
+end
+
+local function is_origin(entry, origins)
+  local origin = entry.origin
+  return math.type(entry.id) == "integer" and entry.id == #origins + 1 and type(origin) == "table"
+    and (origin.run == nil or is_table_of(is_text, is_text, origin.run))
+    and (origin.run_data == nil or is_table_of(is_text, is_text, origin.run_data))
+end
+
+-- Takes a line of the journal into the store; false for what is none. Lines: {"origin": {...}, "id": n},
+-- {"id": n, "run_data": {path: digest}}, {"started": "job"} or
+-- {"point": {...}, "status": "ok", "values": {...}, "seconds": s, "origin": n}.
+local function take_entry(store, entry)
+  if type(entry) ~= "table" then return false end
+  if entry.point ~= nil then
+    if not is_row(entry) then return false end
+    store.rows[key_of(entry.point)] = entry
+    store.unchecked[entry.origin or 0] = true
+  elseif entry.origin ~= nil then
+    if not is_origin(entry, store.origins) then return false end
+    store.origins[entry.id] = entry.origin
+  elseif entry.run_data ~= nil then
+    local origin = math.type(entry.id) == "integer" and store.origins[entry.id]
+    if not origin or not is_table_of(is_text, is_text, entry.run_data) then return false end
+    add_run_data(origin, entry.run_data)
+  else
+    store.started = entry.started
+    return is_text(entry.started)
+  end
+  return true
+end
+
+-- Reads what has come to the journal since the last time.
+local function read_on(store, journal)
+  for text in journal.read, journal do
+    if text == "" then return end
+    for line in text:gmatch("([^\n]*)\n") do
+      store.lines = store.lines + 1
+      local good, entry = pcall(causeway.json_decode, line)
+      if not good or not take_entry(store, entry) then
+        raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true",
+          store.path, store.lines))
+      end
+    end
+  end
+end
+
+-- Rows and origins of a journal that nobody may write.
+local function read_journal(path)
+  local store = new_store(path)
+  causeway._with_journal(path, "read", function(journal) read_on(store, journal) end)
+  return store.rows, store.origins
 end
 
 -- Fields of an origin that are known only once it is in use.
 local later = { date = true, run_data = true }
 
 -- The number of the origin among those of the journal; a new one is written to it.
-local function origin_id(journal, origins, origin)
+local function origin_id(store, journal, origin)
   local text = causeway.json_encode(origin)
-  for id, known in ipairs(origins) do
+  for id, known in ipairs(store.origins) do
     local same = {}
     for key, value in pairs(known) do
       if not later[key] then same[key] = value end
     end
     if causeway.json_encode(same) == text then return id end
   end
-  local id = #origins + 1
+  local id = #store.origins + 1
   local dated = { date = os.date("!%Y-%m-%dT%H:%M:%SZ") }
   for key, value in pairs(origin) do dated[key] = value end
-  origins[id] = dated
   if journal then journal:append(causeway.json_encode({ origin = dated, id = id }) .. "\n") end
+  store.origins[id] = dated
   return id
 end
 
@@ -233,22 +277,33 @@ local function files_so_far()
   return copies
 end
 
--- Notes for the origin what a point has loaded since `before`, the files_so_far then. A file that `run` saves itself,
--- that is gone again or that changes while the sweep runs is noted as that.
-local function note_run_data(journal, id, origin, before)
+-- What a point has loaded since `before`, the files_so_far then: {path = digest}. A file that `run` saves itself or
+-- that is gone again is noted as one that changes.
+local function loaded_since(before, origin)
   local new = {}
   local loads, saves = causeway._loads()
   for path, count in pairs(loads) do
-    local known = origin.run_data and origin.run_data[path]
-    if count ~= before.loads[path] and known ~= passing then
+    if count ~= before.loads[path] and (origin.run_data or {})[path] ~= passing then
       local digest = causeway._digest_of_data(path)
-      if digest == "gone" or known and known ~= digest or saves[path] ~= before.saves[path] then digest = passing end
-      if digest ~= known then new[path] = digest end
+      if digest == "gone" or saves[path] ~= before.saves[path] then digest = passing end
+      new[path] = digest
     end
   end
-  if next(new) == nil then return end
+  return new
+end
+
+-- The line that notes for the origin what a point has loaded, or "" where all is known. A file whose digest is another
+-- by now changes while the sweep runs.
+local function line_of_run_data(id, origin, loaded)
+  local new = {}
+  for path, digest in pairs(loaded) do
+    local known = (origin.run_data or {})[path]
+    if known and known ~= digest then digest = passing end
+    if digest ~= known then new[path] = digest end
+  end
+  if next(new) == nil then return "" end
   add_run_data(origin, new)
-  journal:append(causeway.json_encode({ id = id, run_data = new }) .. "\n")
+  return causeway.json_encode({ id = id, run_data = new }) .. "\n"
 end
 
 -- ── One point ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -501,32 +556,61 @@ local function write_results(folder, name, results, options)
       finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
 end
 
--- The rows and origins of an earlier run in the folder, and its journal, which is opened, and with that locked, before
--- it is read.
-local function open_folder(folder, fresh, seed, run)
-  causeway.mkpath(folder)
-  local path = folder .. "/rows.jsonl"
-  local journal = causeway._open_journal(path)
-  if fresh then
-    journal:cut(0)
-    for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
+-- Raises an error where rows have come that would not come out again.
+local function check_origins(store, folder, seed, run)
+  for id in pairs(store.unchecked) do
+    store.unchecked[id] = nil
+    local reason = reason_against(store.origins[id] or { seed = seed }, seed, run)
+    if reason then raise(string.format("sweep: %s holds %s or fresh = true to start again", folder, reason)) end
   end
-  local read, rows, origins, intact = pcall(read_journal, path)
-  if not read then
-    journal:close()
-    error(rows, 0)
-  end
-  local used = {}
-  for _, row in pairs(rows) do used[origins[row.origin] or { seed = seed }] = true end
-  for origin in pairs(used) do
-    local reason = reason_against(origin, seed, run)
-    if reason then
-      journal:close()
-      raise(string.format("sweep: %s holds %s or fresh = true to start again", folder, reason))
+end
+
+-- How many sweeps of each folder this process has begun.
+local begun = {}
+
+-- Whether a rank of this job has already emptied the journal for this sweep. job: "NUMBER:"; nil outside MPI.
+local function is_started(store, job, count)
+  local before = job and store.started and store.started:sub(1, #job) == job and store.started:sub(#job + 1)
+  return before and (math.tointeger(tonumber(before)) or 0) >= count
+end
+
+-- Empties the journal under its lock; the ranks of a job do so once for all. Waits for ranks that are still in an
+-- earlier sweep of the folder; any other process that works there is in the way.
+local function start_again(journal, folder, path)
+  local job = causeway._mpi_job()
+  local count = begun[folder]
+  while true do
+    local store = new_store(path)
+    if job and pcall(read_on, store, journal) and is_started(store, job, count) then return store end
+    if journal:empty_alone() then break end
+    if not job or count == 1 then
+      raise(string.format("sweep: %s is in use by another process, and fresh = true would take its rows away", folder))
     end
+    journal:unlock()
+    causeway._sleep(0.02)
+    journal:rewind() -- another rank may empty it
+    journal:lock()
   end
-  journal:cut(intact)
-  return journal, rows, origins
+  for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
+  if job then journal:append(causeway.json_encode({ started = job .. count }) .. "\n") end
+  return new_store(path)
+end
+
+-- Takes part in the sweep of a folder: what its journal says so far.
+local function enter(journal, folder, fresh, seed, run)
+  begun[folder] = (begun[folder] or 0) + 1
+  local path = folder .. "/rows.jsonl"
+  journal:lock()
+  local store = fresh and start_again(journal, folder, path) or new_store(path)
+  journal:join()
+  read_on(store, journal)
+  journal:append("") -- a torn line goes even where no row comes
+  for _, ending in ipairs({ ".csv", ".json" }) do
+    causeway._remove_parts(folder .. "/" .. folder:match("[^/]+$") .. ending)
+  end
+  journal:unlock()
+  check_origins(store, folder, seed, run)
+  return store
 end
 
 -- The origin of new rows. What only a later reader needs to know is found out only where there will be one.
@@ -542,34 +626,88 @@ local function origin_now(seed, folder, run)
   return origin
 end
 
--- Runs the points that have no row yet; each finished row goes to `rows`, and to the journal where there is one.
--- `origin`() is the origin of those.
-local function run_missing(options, points, names, seed, rows, origins, origin, journal)
-  local todo, done = {}, 0
-  for _, point in ipairs(points) do
-    if rows[key_of(point)] then done = done + 1 else todo[#todo + 1] = point end
+-- Calls f with the journal locked and read to its end; without a journal, at once.
+local function locked(work, f)
+  local journal = work.journal
+  if not journal then return f() end
+  journal:lock()
+  read_on(work.store, journal)
+  check_origins(work.store, work.folder, work.seed, work.run)
+  local result = f()
+  journal:unlock()
+  return result
+end
+
+-- Runs a point that no other process is at; its row goes to the store, and to the journal where there is one.
+local function run_claimed(work, point, key)
+  local options, store, journal = work.options, work.store, work.journal
+  if not work.id then
+    local origin = work.origin()
+    work.id = locked(work, function() return origin_id(store, journal, origin) end)
   end
-  local id = #todo > 0 and origin_id(journal, origins, origin()) or 0
-  local progress = causeway.progress(#points, done)
-  for _, point in ipairs(todo) do
-    progress:show(point_text(point, names))
-    local before = files_so_far()
-    local finished, row, failure = pcall(run_point, options.run, point, names, options.timeout, seed)
-    if not finished then row, failure = nil, row end
-    if not row then
-      progress:finish()
-      if journal then journal:close() end
-      error(failure, 0)
+  local origin = store.origins[work.id]
+  local before = journal and files_so_far()
+  local row, failure = run_point(options.run, point, work.names, options.timeout, work.seed)
+  if not row then error(failure, 0) end
+  row.origin = work.id
+  local loaded = journal and loaded_since(before, origin)
+  locked(work, function()
+    -- Where a shared disk has taken the claim from a machine that was cut off, another process has run the point.
+    if store.rows[key] then return end
+    if journal then
+      journal:append(line_of_run_data(work.id, origin, loaded) .. causeway.json_encode(row) .. "\n")
     end
-    row.origin = id
-    if journal then note_run_data(journal, id, origins[id], before) end
-    rows[key_of(point)] = row
-    if journal then journal:append(causeway.json_encode(row) .. "\n") end
-    if row.status == "OOM" then collectgarbage() end
-    progress:step()
+    store.rows[key] = row
+  end)
+  if row.status == "OOM" then collectgarbage() end
+end
+
+-- Sees to the row of a point; false where another process is at it.
+local function complete(work, point, key, progress)
+  local journal = work.journal
+  if work.store.rows[key] then return true end
+  if journal and not journal:claim(key) then return false end
+  -- The process that held the claim before has written the row by now, or died.
+  if not locked(work, function() return work.store.rows[key] end) then
+    progress:show(point_text(point, work.names))
+    run_claimed(work, point, key)
   end
+  if journal then journal:release() end
+  return true
+end
+
+local shortest_wait, longest_wait = 0.01, 0.5  -- seconds between two looks at what other processes are at
+
+-- Goes through the points until each has its row.
+local function complete_all(work, todo, progress)
+  local wait = shortest_wait
+  while #todo > 0 do
+    local left = {}
+    for _, item in ipairs(todo) do
+      if complete(work, item.point, item.key, progress) then progress:step() else left[#left + 1] = item end
+    end
+    if #left == #todo then
+      progress:show(#left == 1 and "another process is at the last point"
+        or string.format("other processes are at the last %d points", #left))
+      causeway._sleep(wait)
+      wait = math.min(2 * wait, longest_wait)
+    else
+      wait = shortest_wait
+    end
+    todo = left
+  end
+end
+
+local function run_missing(work, points)
+  local todo = {}
+  for _, point in ipairs(points) do
+    local key = key_of(point)
+    if not work.store.rows[key] then todo[#todo + 1] = { point = point, key = key } end
+  end
+  local progress = causeway.progress(#points, #points - #todo)
+  local finished, failure = pcall(complete_all, work, todo, progress)
   progress:finish()
-  if journal then journal:close() end
+  if not finished then error(failure, 0) end
 end
 
 -- Set in the program that `reproduce` starts: {save = the folder of the sweep that is to run again, to = where}. That
@@ -597,12 +735,26 @@ function causeway.sweep(options)
   local points = points_of(grid, names)
   local seed = math.tointeger(options.seed or 1)
   local folder = options.save and options.save:gsub("/+$", "")
-  local run = folder and digests_of(options.run)
-  local journal, rows, origins = nil, {}, {}
-  if folder then journal, rows, origins = open_folder(folder, options.fresh, seed, run) end
-  run_missing(options, points, names, seed, rows, origins, function() return origin_now(seed, folder, run) end, journal)
-  local results = results_of(points, names, rows, origins, { folder = folder })
-  if folder then write_results(folder, folder:match("[^/]+$"), results, { timeout = options.timeout, seed = seed }) end
+  local work = { options = options, names = names, seed = seed, folder = folder }
+  work.run = folder and digests_of(options.run)
+  function work.origin() return origin_now(seed, folder, work.run) end
+  local results
+  local function run_all(journal)
+    work.journal = journal
+    work.store = journal and enter(journal, folder, options.fresh, seed, work.run) or new_store()
+    run_missing(work, points)
+    results = results_of(points, names, work.store.rows, work.store.origins, { folder = folder })
+    if not folder then return end
+    locked(work, function()
+      write_results(folder, folder:match("[^/]+$"), results, { timeout = options.timeout, seed = seed })
+    end)
+  end
+  if folder then
+    causeway.mkpath(folder)
+    causeway._with_journal(folder .. "/rows.jsonl", "write", run_all)
+  else
+    run_all()
+  end
   if ends_here then os.exit(0, true) end
   return results
 end

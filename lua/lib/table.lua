@@ -35,6 +35,7 @@ local scales = {
   seconds = { { "ns", 1e-9 }, { "µs", 1e-6 }, { "ms", 1e-3 }, { "s", 1 } },
   bytes = { { "B", 1 }, { "KiB", 2^10 }, { "MiB", 2^20 }, { "GiB", 2^30 }, { "TiB", 2^40 } },
 }
+causeway._units = scales
 
 -- The sizes, other than 0, of a column's finite numbers, sorted; and whether one of them is no whole number.
 local function sizes_of(rows, key)
@@ -447,7 +448,10 @@ function Table:csv()
   local function field(value)
     if value == nil then return "" end
     local text = math.type(value) == "float" and causeway._exact_text(value) or tostring(value)
-    if text:find('[",\r\n]') then text = '"' .. text:gsub('"', '""') .. '"' end
+    -- Text that load would take for a number is in quotes.
+    if text:find('[",\r\n]') or type(value) == "string" and tonumber(value) then
+      text = '"' .. text:gsub('"', '""') .. '"'
+    end
     return text
   end
   local out = {}

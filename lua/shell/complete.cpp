@@ -174,8 +174,8 @@ private:
 
     void add_manual() {
         push_causeway(L_);
-        lua_getfield(L_, -1, "manual");
-        each_key([&](std::string_view key) { add(key); });
+        lua_getfield(L_, -1, "_page_names");  // of lua/lib/help.lua
+        if (lua_pcall(L_, 0, 1, 0) == LUA_OK && lua_istable(L_, -1)) each_key([&](std::string_view key) { add(key); });
         lua_pop(L_, 2);
     }
 

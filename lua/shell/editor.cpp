@@ -212,6 +212,7 @@ public:
 
     void remember(const std::string& entry) override {
         if (history_.add(entry)) add_history(entry.c_str());
+        if (const std::string note = history_.note(); !note.empty()) std::printf("(%s)\n", note.c_str());
     }
 
 private:

@@ -268,8 +268,8 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     const std::string bare = bare_name(piece.text);
     if (!bare.empty() && lua_isnil(L, base + 1)) {
         lua_settop(L, base);
-        const std::string near = near_global(L, bare);
-        return {bare + " is not defined" + (near.empty() ? "" : " (did you mean \"" + near + "\"?)"), "", false};
+        const std::string meant = meant_by(L, bare);
+        return {bare + " is not defined" + (meant.empty() ? "" : " (" + meant + ")"), "", false};
     }
     if (leaves(L, base + 1, bare)) return call(L, n - 1, 0);
     lua_pushboolean(L, !hides_value(piece.text) && !expanded.ends_in_show);

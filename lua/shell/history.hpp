@@ -1,4 +1,4 @@
-// The entries of earlier runs, kept in a file. A file that cannot be read or written is no error.
+// The entries of earlier runs, kept in a file. A file that cannot be read or written is no error; it is said once.
 #pragma once
 
 #include <string>
@@ -14,8 +14,12 @@ public:
     // Appends at once, so that nothing is lost however the program ends; false for a repetition of the entry before.
     bool add(const std::string& entry);
 
+    // Once after an entry could not be written: why. Else "".
+    std::string note();
+
 private:
-    std::string last_;
+    std::string last_, note_;
+    bool told_ = false;
 };
 
 }  // namespace causeway::lua

@@ -58,6 +58,9 @@ Holds holds(lua_State* L, int name, int value) {
 
 }  // namespace
 
+namespace {
+
+// The name of a global, or a constant of Lua's, that is like this one; "" when none is.
 std::string near_global(lua_State* L, const std::string& name) {
     constexpr std::pair<std::string_view, const char*> constants[] = {
         {"True", "true"}, {"TRUE", "true"}, {"False", "false"}, {"FALSE", "false"}, {"None", "nil"}, {"null", "nil"}};
@@ -69,13 +72,35 @@ std::string near_global(lua_State* L, const std::string& name) {
     return closest(name, names);
 }
 
+// The page to which the names of help lead from this one; "" where it is none of them.
+std::string page_of(lua_State* L, const std::string& name) {
+    const int top = lua_gettop(L);
+    luaL_checkstack(L, 8, "no room for the names");
+    push_causeway(L);
+    lua_getfield(L, -1, "_called_here");  // of lua/lib/help.lua
+    lua_pushlstring(L, name.data(), name.size());
+    const bool found = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
+    std::string page = found ? lua_tostring(L, -1) : "";
+    lua_settop(L, top);
+    return page;
+}
+
+}  // namespace
+
+std::string meant_by(lua_State* L, const std::string& name) {
+    if (const std::string page = page_of(L, name); !page.empty())
+        return "it is called \"" + page + "\" here, see ?" + name;
+    const std::string near = near_global(L, name);
+    return near.empty() ? "" : "did you mean \"" + near + "\"?";
+}
+
 std::string with_near_global(lua_State* L, const std::string& message) {
     constexpr std::string_view before = "a nil value (global '", behind = "')";
     const std::size_t at = message.rfind(before);
     if (at == std::string::npos || !message.ends_with(behind)) return message;
     const std::size_t begin = at + before.size();
-    const std::string near = near_global(L, message.substr(begin, message.size() - behind.size() - begin));
-    return near.empty() ? message : message + "\nhint: did you mean \"" + near + "\"?";
+    const std::string meant = meant_by(L, message.substr(begin, message.size() - behind.size() - begin));
+    return meant.empty() ? message : message + "\nhint: " + meant;
 }
 
 std::vector<std::string> notes_on_hidden_names(lua_State* L, std::set<std::string>& known) {

@@ -13,11 +13,11 @@ namespace causeway::lua {
 // Where the registry keeps a copy of the globals as they were before the user's first.
 inline constexpr const char* first_globals_key = "causeway.first_globals";
 
-// The name of a global, or a constant of Lua's, that is meant by one that no global has; "" when none is alike.
-std::string near_global(lua_State* L, const std::string& name);
+// What is meant by a name that no global has: `did you mean "zeros"?`, or of a name of another library `it is called
+// "range" here, see ?linspace`; "" where nothing is alike.
+std::string meant_by(lua_State* L, const std::string& name);
 
-// The message; below one of Lua's that ends with "a nil value (global 'NAME')", the name that may be meant:
-// `hint: did you mean "zeros"?`.
+// The message; below one of Lua's that ends with "a nil value (global 'NAME')", what may be meant, as a hint.
 std::string with_near_global(lua_State* L, const std::string& message);
 
 // A line for each global that now hides a name of the library's or of Lua's, of more than one letter, and is not yet in

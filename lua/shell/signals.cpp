@@ -70,7 +70,7 @@ void on_interrupt(int signal) {
 }
 
 // A handler that does nothing, unlike SIG_IGN, is not inherited by the programs that the shell starts.
-void on_broken_pipe(int) {}
+void only_return(int) {}
 
 void set_handler(int signal, void (*handler)(int)) {
     struct sigaction action {};
@@ -107,7 +107,8 @@ void handle_signals(Patience patience) {
     lua_thread = pthread_self();
     patience_with_code = patience;
     set_handler(SIGINT, on_interrupt);
-    set_handler(SIGPIPE, patience == Patience::shell ? on_broken_pipe : SIG_DFL);
+    set_handler(SIGPIPE, patience == Patience::shell ? only_return : SIG_DFL);
+    set_handler(SIGXFSZ, only_return);  // a file beyond the limit of its size is an error of writing it
 }
 
 Stoppable::Stoppable(lua_State* L) {

@@ -91,6 +91,7 @@ int open_all(lua_State* L) {
     }
     lua_setfield(L, LUA_REGISTRYINDEX, "causeway");
     open_tensor(L);
+    open_scan(L);
     open_gpu(L);
     open_gpu_measure(L);
     open_files(L);
@@ -99,6 +100,7 @@ int open_all(lua_State* L) {
     open_gradient(L);
     open_softmax(L);
     open_lowrank(L);
+    open_bounds(L);
     open_distributed(L);
     open_layouts(L);
     open_calls(L);
@@ -106,6 +108,7 @@ int open_all(lua_State* L) {
     open_time_limit(L);
     open_numbers(L);
     open_support(L);
+    open_trace(L);
     open_journal(L);
     open_provenance(L);
     open_system(L);

@@ -13,6 +13,7 @@ using namespace causeway::testing;
 TEST_CASE("every input of the corpus is read or refused", "[fuzz][files]") {
     using Reader = bool (*)(Bytes);
     for (const auto& [format, reader] : {std::pair<const char*, Reader>{"npy", fuzz::npy},
+                                         {"npz", fuzz::npz},
                                          {"safetensors", fuzz::safetensors},
                                          {"csv", fuzz::csv},
                                          {"json", fuzz::json}}) {

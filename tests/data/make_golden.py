@@ -41,6 +41,19 @@ for version in [(2, 0), (3, 0)]:
     with open(f"f4_v{version[0]}_2x3.npy", "wb") as f:
         np.lib.format.write_array(f, values("<f4", (2, 3)), version=version)
 
+arrays = {
+    "single": values("<f4", (2, 3, 4, 5)),
+    "double": np.asfortranarray(values(">f8", (3, 4))),
+    "half": values("<f2", (3, 2)),
+    "bytes": values("u1", (5,)),
+    "scalar": values("<f4", ()),
+    "nothing": values("<f4", (0, 3)),
+    "layer/größe β": values("<f8", (1,)),
+}
+np.savez("stored.npz", **arrays)
+np.savez_compressed("deflated.npz", **arrays)
+np.savez_compressed("zeros.npz", zeros=np.zeros(300_000, "<f4"))
+
 
 # The safetensors library.
 floats = {

@@ -65,6 +65,18 @@ TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it 
     CHECK(contains(wrong.err, "unknown option \"--head\", expected one of --dim --fresh --heads"));
 }
 
+TEST_CASE("blocks times a recurrence written in three ways, and does without NumPy", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output output =
+        run_in(folder, {experiments + "blocks.lua", "--length", "3", "--seconds", "0", "--python", "none"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    for (const char* row : {"two-sided gates       scan ", "delta rule            in place ", "A:add_(B, 0.5)",
+                            "bhnd,bhmd,bhme->bhne  einsum "})
+        CHECK(contains(output.out, row));
+    CHECK(too_wide(output.out, 80) == "");
+}
+
 TEST_CASE("gates/step compares a token with a copy of the states", "[experiments]") {
     const TemporaryFolder folder;
     const Output output =
@@ -149,6 +161,7 @@ TEST_CASE("the experiments refuse a bad value in one sentence", "[experiments]")
         {"bench_gpu", "--repeats", "0", "0, expected a whole number of at least 1"},
         {"bench_softmax", "--methods", "flesh", "\"flesh\", expected flash, standard or gradient"},
         {"bench_softmax", "--dim", "-8", "-8, expected a whole number of at least 1"},
+        {"blocks", "--length", "0", "0, expected a whole number of at least 1"},
         {"tour", "--device", "tpu", "\"tpu\", expected cpu or gpu"},
         {"fleet/cost", "--lengths", "1", "1, expected a whole number of at least 2"},
         {"fleet/cost", "--rate_length", "many", "\"many\", expected a number"},

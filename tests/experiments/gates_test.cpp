@@ -15,16 +15,6 @@ const std::string gates = source_dir() + "/experiments/gates/";
 
 }  // namespace
 
-TEST_CASE("recall: every gradient of the model agrees with central differences", "[experiments][gates]") {
-    const TemporaryFolder folder;
-    const Output output = run_in(folder, {gates + "recall.lua", "--check"});
-    CAPTURE(output.out, output.err);
-    CHECK(output.status == 0);
-    CHECK(contains(output.out, "All gradients are right"));
-    for (const char* update : {"linear", "gated", "delta", "gated_delta"})
-        CHECK(contains(output.out, std::string(" ") + update + " "));
-}
-
 TEST_CASE("recall: the delta rule learns what a memory blind to the order cannot", "[experiments][gates]") {
     const TemporaryFolder folder;
     const Output output = run_in(folder, {gates + "recall.lua",

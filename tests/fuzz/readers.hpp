@@ -12,6 +12,7 @@
 
 #include "core/base/csv.hpp"
 #include "core/tensor/npy.hpp"
+#include "core/tensor/npz.hpp"
 #include "core/tensor/safetensors.hpp"
 #include "lua/bind/json.hpp"
 
@@ -40,6 +41,12 @@ bool accepts(F&& read) {
 
 inline bool npy(Bytes bytes) {
     return accepts([&] { touch(read_npy(bytes, "input")); });
+}
+
+inline bool npz(Bytes bytes) {
+    return accepts([&] {
+        for (const auto& [name, tensor] : read_npz(bytes, "input")) touch(tensor);
+    });
 }
 
 inline bool safetensors(Bytes bytes) {

@@ -3,15 +3,17 @@
 #include <cmath>
 #include <utility>
 
+#include "core/bounds/approximation.hpp"
+#include "core/bounds/causal_error.hpp"
+#include "core/bounds/stability.hpp"
+#include "core/bounds/sums.hpp"
 #include "core/distributed/decode.hpp"
-#include "core/distributed/merge.hpp"
 #include "core/exact/registry.hpp"
 #include "core/gated/linear_attention.hpp"
 #include "core/gradient/causal_linear_attention_grad.hpp"
 #include "core/gradient/linear_attention_grad.hpp"
 #include "core/gradient/softmax_attention_grad.hpp"
 #include "core/softmax/softmax_attention.hpp"
-#include "core/tensor/linalg.hpp"
 #include "tests/proofs/adversary.hpp"
 #include "tests/proofs/causal.hpp"
 #include "tests/proofs/rounding.hpp"
@@ -19,11 +21,10 @@
 namespace causeway::proofs {
 namespace {
 
+using bounds::Approximated;
+using bounds::own_roundings;
+using bounds::real;
 using Long = long double;
-
-double real(Index n) { return static_cast<double>(n); }
-// Of bounds that inputs attain, over the reals: what the comparison itself rounds.
-constexpr double own_roundings = 1 + 1e-9;
 
 double uniform(Generator& draw, double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(draw);
@@ -173,29 +174,15 @@ Bound attention_call(const std::string& name, const std::string& method, bool si
 }
 
 // H5: leaves merged one by one, or in pairs.
-template <class T>
-std::array<T, 3> reduced(const Query& x, bool pairs) {
-    std::vector<std::array<T, 3>> all;
-    for (std::size_t i = 0; i < x.s.size(); ++i) all.push_back({static_cast<T>(x.s[i]), 1, static_cast<T>(x.v[i])});
-    const distributed::MergeTriples<T> merge{1};
-    if (!pairs) {
-        for (std::size_t i = 1; i < all.size(); ++i) merge(all[0].data(), all[i].data(), 1);
-    } else {
-        for (std::size_t step = 1; step < all.size(); step *= 2)
-            for (std::size_t i = 0; i + step < all.size(); i += 2 * step) merge(all[i].data(), all[i + step].data(), 1);
-    }
-    return all[0];
-}
-
 void merging(std::vector<Bound>& all) {
     for (const bool pairs : {false, true}) {
         const Index N = 16;
-        const double depth = pairs ? 4 : 15;
+        const double depth = real(bounds::merge_depth(N, pairs));
         const std::string shape = pairs ? "16 leaves in pairs" : "16 leaves one by one";
         Bound mean = attention(
             "H5", "H5 n/D, " + shape, true, N,
             [=](const Query& x) {
-                const auto t = reduced<float>(x, pairs);
+                const auto t = bounds::merged<float>(x.s, x.v, pairs);
                 return static_cast<double>(t[2]) / static_cast<double>(t[1]);
             },
             [=](const Query&) { return of_tree(depth, N); });
@@ -203,16 +190,15 @@ void merging(std::vector<Bound>& all) {
         sum.name = "H5 D, " + shape;
         sum.share = [=](const Point& x) {
             const Query query(x);
-            const Long D = Attended(query.s, query.v).D;
-            return static_cast<double>(std::abs(reduced<float>(query, pairs)[1] - D) / D) /
-                   (u32 * (3 * depth + ln(N) + 4));
+            const float D = bounds::merged<float>(query.s, query.v, pairs)[1];
+            return bounds::denominator("", D, Attended(query.s, query.v), depth, N, u32).share();
         };
         all.push_back(mean), all.push_back(sum);
     }
     all.push_back(attention(
         "H5", "H5 n/D, Float64, 4 leaves in pairs", false, 4,
         [](const Query& x) {
-            const auto t = reduced<double>(x, true);
+            const auto t = bounds::merged<double>(x.s, x.v, true);
             return t[2] / t[1];
         },
         [](const Query&) { return of_tree(2, 4); }));
@@ -246,7 +232,7 @@ void decoding(std::vector<Bound>& all) {
                      got = tree_decode(query.q(DType::f32), query.k(DType::f32), query.values(DType::f32),
                                        {.shards = 3, .scale = 1, .algorithm = 1})
                                .lse.get(0);
-        return std::abs(got - F) / (u32 * (2 + 1.5 * 2 + 7 * ln(6) + 4 + std::abs(F)));
+        return std::abs(got - F) / (u32 * bounds::energy_roundings(2, 2, 6, F));
     };
     all.push_back(energy);
 
@@ -298,16 +284,8 @@ void decoding(std::vector<Bound>& all) {
     };
     one_sum.share = [rest](const Point& x) {
         const Query query = rest(x);
-        const float B = static_cast<float>(x[0]);
-        float D[2] = {}, n[2] = {};
-        double most = 0;
-        for (std::size_t j = 0; j < 8; ++j) {
-            const float w = std::exp(static_cast<float>(query.s[j]) - B);
-            D[j / 4] += w, n[j / 4] += w * static_cast<float>(query.v[j]);
-            most = std::max(most, x[0] - query.s[j]);
-        }
-        const float z = (n[0] + n[1]) / (D[0] + D[1]);
-        return Attended(query.s, query.v).share(z, u32, of_decode(0, 8, 2).plus(2 * most));
+        const double z = bounds::one_sum<float>(query.s, query.v, 2, x[0]);
+        return Attended(query.s, query.v).share(z, u32, bounds::of_one_sum(query.s, 2, x[0]));
     };
     one_sum.gradient = nullptr, one_sum.moves.clear();
     all.push_back(one_sum);
@@ -323,15 +301,8 @@ void decoding(std::vector<Bound>& all) {
     shifted.inside = [rest](const Point& x) { return std::abs(x[0]) <= 1e4 && in_range(rest(x), true); };
     shifted.share = [rest](const Point& x) {
         const Query query = rest(x);
-        float s[8], m = -INFINITY, D = 0, n = 0, most = 0;
-        for (std::size_t j = 0; j < 8; ++j) {
-            s[j] = static_cast<float>(query.s[j]) + static_cast<float>(x[0]);
-            m = std::max(m, s[j]), most = std::max(most, std::abs(s[j]));
-        }
-        for (std::size_t j = 0; j < 8; ++j)
-            D += std::exp(s[j] - m), n += std::exp(s[j] - m) * static_cast<float>(query.v[j]);
-        return Attended(query.s, query.v)
-            .share(n / D, u32, Allowed{4 * static_cast<double>(most) + 2 * 8 + ln(8) + 8, 0});
+        const bounds::Shifted<float> shift(query.s, query.v, x[0]);
+        return Attended(query.s, query.v).share(shift.z, u32, shift.allowed(8));
     };
     all.push_back(shifted);
 }
@@ -365,7 +336,8 @@ Bound linear(const std::string& id, const std::string& name, Index N, Index r, d
     b.inside = [](const Point& x) { return each(x, 1e-9, 1e9); };
     b.share = [=](const Point& x) {
         const Causal problem = causal_of(x, N, r);
-        return roundings(run(problem), definition(problem, g), absolute(problem, g), 1) / e(k, u32);
+        const bounds::CausalReference exact(problem.B, problem.C, problem.V, g);
+        return exact.error("", tensor(run(problem)), k, u32).share();
     };
     b.gradient = [=](const Point& x) {  // of the output that is off most
         const Causal problem = causal_of(x, N, r);
@@ -433,27 +405,9 @@ void linear(std::vector<Bound>& all) {
 
 // ---- Approximated attention over the reals: A and its approximation row by row, then V; row i of both to column i.
 
-struct Approximated {
-    Matrix A, At, V, off;  // off: Õ - O, from extended precision
-    Point d, dt;           // sums of rows
-
-    Approximated(const Point& x, Index n) : A(rows(x, 0, n, n)), At(rows(x, n * n, n, n)), V(rows(x, 2 * n * n, n, 1)) {
-        const auto outputs = [&](const Matrix& P, Point& sums) {
-            Mat<Long> out(n, 1);
-            for (Index i = 0; i < n; ++i) {
-                Long sum = 0, top = 0;
-                for (Index j = 0; j <= i; ++j) sum += P(i, j), top += static_cast<Long>(P(i, j)) * V(j, 0);
-                out(i, 0) = top / sum, sums.push_back(static_cast<double>(sum));
-            }
-            return out;
-        };
-        const Mat<Long> O = outputs(A, d), Ot = outputs(At, dt);
-        off = (Ot - O).cast<double>();
-    }
-    Index n() const { return A.rows(); }
-    double diameter(Index i) const { return V.col(0).head(i + 1).maxCoeff() - V.col(0).head(i + 1).minCoeff(); }
-    double difference(Index i) const { return (A - At).row(i).head(i + 1).lpNorm<1>(); }  // ‖Δ_i‖₁
-};
+bounds::Approximated approximated(const Point& x, Index n) {
+    return {rows(x, 0, n, n), rows(x, n * n, n, n), rows(x, 2 * n * n, n, 1)};
+}
 
 // Where no sum cancels and the errors are not roundings of this test.
 bool plain(const Approximated& y) {
@@ -483,12 +437,12 @@ Bound approximation(const std::string& id, const std::string& name, Index n,
         return x;
     };
     b.inside = [=](const Point& x) {
-        const Approximated y(x, n);
+        const Approximated y = approximated(x, n);
         return plain(y) && (!where || where(y));
     };
-    b.share = [=](const Point& x) { return share(Approximated(x, n)) / own_roundings; };
+    b.share = [=](const Point& x) { return share(approximated(x, n)) / own_roundings; };
     b.gradient = [=](const Point& x) {  // of ‖Õ - O‖² / 2; A = A Iᵀ
-        const Approximated y(x, n);
+        const Approximated y = approximated(x, n);
         CausalOptions o;
         o.normalize = true;
         const Tensor one = tensor(Matrix::Identity(n, n)), V = tensor(y.V);
@@ -503,43 +457,15 @@ Bound approximation(const std::string& id, const std::string& name, Index n,
 }
 
 void approximations(std::vector<Bound>& all) {
-    const auto last_row = [](const Approximated& y) { return std::abs(y.off(y.n() - 1, 0)); };
     all.push_back(approximation("A9", "A9 ‖Δ_i‖₁ diam/|d̃_i|, row 5", 5,
-                                [=](const Approximated& y) {
-                                    const Index i = y.n() - 1;
-                                    return last_row(y) * std::abs(y.dt[static_cast<std::size_t>(i)]) /
-                                           (y.difference(i) * y.diameter(i));
-                                },
-                                {}));
+                                [](const Approximated& y) { return y.by_sum(y.n() - 1).share(); }, {}));
     all.push_back(approximation(
-        "A9", "A9 ε/(1-ε) diam, row 5", 5,
-        [=](const Approximated& y) {
-            const Index i = y.n() - 1;
-            const double eps = y.difference(i) / y.d[static_cast<std::size_t>(i)];
-            return last_row(y) * (1 - eps) / (eps * y.diameter(i));
-        },
-        [](const Approximated& y) { return y.difference(y.n() - 1) < 0.999 * y.d.back(); }));
+        "A9", "A9 ε/(1-ε) diam, row 5", 5, [](const Approximated& y) { return y.by_share(y.n() - 1).share(); },
+        [](const Approximated& y) { return y.share_of(y.n() - 1) < 0.999; }));
     all.push_back(approximation("A10", "A10 by ‖A - Ã‖_F, N = 5", 5,
-                                [](const Approximated& y) {
-                                    double factor = 0;
-                                    for (Index i = 0; i < y.n(); ++i)
-                                        factor = worst(factor, std::sqrt(real(i + 1)) * y.diameter(i) /
-                                                                   std::abs(y.dt[static_cast<std::size_t>(i)]));
-                                    return y.off.norm() / (factor * (y.A - y.At).norm());
-                                },
-                                {}));
+                                [](const Approximated& y) { return y.by_frobenius().share(); }, {}));
     all.push_back(approximation("A10", "A10 by ‖A - Ã‖, N = 5", 5,
-                                [](const Approximated& y) {
-                                    const double pi = 3.14159265358979323846, n = real(y.n());
-                                    double s = 0, least = INFINITY;
-                                    for (Index m = 0; m < y.n(); ++m)
-                                        s += 1 / std::sin((2 * real(m) + 1) * pi / (2 * n)) / n;
-                                    for (const double d : y.dt) least = std::min(least, std::abs(d));
-                                    const double U = (1 + s) / 2, radius = y.diameter(y.n() - 1) / 2;
-                                    return y.off.norm() * least /
-                                           (2 * std::sqrt(n) * U * opnorm(tensor(Matrix(y.A - y.At))) * radius);
-                                },
-                                {}));
+                                [](const Approximated& y) { return y.by_operator().share(); }, {}));
 }
 
 // ---- Sums and products on their own.
@@ -558,26 +484,14 @@ std::function<Point(Generator&)> uniforms(std::size_t n, double low, double high
 }
 
 void sums(std::vector<Bound>& all) {
-    using F = Unfused<float>;
-    const auto f = [](double x) { return F(static_cast<float>(x)); };
-    const auto of = [](F x) { return static_cast<double>(x.value); };
     // (b cᵀ) ⊙ M and diag(b) M diag(c), an entry: b, M, c.
     all.push_back(numbers(
         "D1", "D1 b M c against the reals", true, uniforms(3, 1, 2), [](const Point& x) { return each(x, 1e-6, 1e6); },
-        [=](const Point& x) {
-            const double exact = static_cast<double>(static_cast<Long>(x[0]) * x[1] * x[2]);
-            const double off = worst(std::abs(of(f(x[0]) * f(x[2]) * f(x[1])) / exact - 1),
-                                     std::abs(of(f(x[0]) * f(x[1]) * f(x[2])) / exact - 1));
-            return off / e(2, u32);
-        }));
+        [](const Point& x) { return bounds::Sides<float>(x[0], x[1], x[2]).off / e(2, u32); }));
     all.push_back(numbers(
         "D1", "D1 one side against the other", true, uniforms(3, 1, 2),
         [](const Point& x) { return each(x, 1e-6, 1e6); },
-        [=](const Point& x) {
-            const double one = of(f(x[0]) * f(x[2]) * f(x[1])), other = of(f(x[0]) * f(x[1]) * f(x[2]));
-            return std::abs(one - other) / std::abs(static_cast<double>(static_cast<Long>(x[0]) * x[1] * x[2])) /
-                   (2 * e(2, u32));
-        }));
+        [](const Point& x) { return bounds::Sides<float>(x[0], x[1], x[2]).apart / (2 * e(2, u32)); }));
     // The discounted sum of 60 numbers; the last is λ.
     all.push_back(numbers(
         "E1", "E1 discounted sum, N = 60", true,
@@ -590,44 +504,23 @@ void sums(std::vector<Bound>& all) {
             return x;
         },
         [](const Point& x) { return each(x, 1e-6, 1e6) && x.back() >= 0.1 && x.back() <= 0.95; },
-        [=](const Point& x) {
-            const double lambda = x.back();
-            F got = f(x[0]);
-            Long exact = x[0];
-            double error = 0, largest = std::abs(x[0]);
-            for (std::size_t i = 1; i + 1 < x.size(); ++i) {
-                got = f(lambda) * got + f(x[i]), exact = lambda * exact + x[i];
-                error = worst(error, static_cast<double>(std::abs(of(got) - exact)));
-                largest = std::max(largest, std::abs(x[i]));
-            }
-            return error / (u32 * largest * (1 + lambda) / ((1 - lambda) * (1 - lambda)));
+        [](const Point& x) {
+            return bounds::discounted_sum<float>({x.data(), x.size() - 1}, x.back(), u32).share();
         }));
     // The product of 16 gates after the first.
     all.push_back(numbers(
         "E4", "E4 Λ of 16 gates", true, uniforms(16, 0.5, 1),
         [](const Point& x) { return each(x, 0.02, 1) && *std::min_element(x.begin(), x.end()) > 0; },
-        [=](const Point& x) {
-            F got = f(1);
-            Long exact = 1;
-            for (const double a : x) got = f(a) * got, exact *= a;
-            return static_cast<double>(std::abs(of(got) / exact - 1)) / e(16, u32);
+        [](const Point& x) {
+            bounds::RunningProduct<float> product;
+            for (const double a : x) product.multiply(a);
+            return product.error() / e(16, u32);
         }));
     // Carries of 12 blocks, one number each, rebuilt from the last by subtraction.
     all.push_back(numbers(
         "G10", "G10 carries rebuilt, T = 12", true, uniforms(12, -1, 1),
         [](const Point& x) { return each(x, 1e-6, 1e6); },
-        [=](const Point& x) {
-            std::vector<F> kept{f(0)};
-            double largest = 0, error = 0;
-            for (const double y : x)
-                kept.push_back(kept.back() + f(y)), largest = std::max(largest, std::abs(of(kept.back())));
-            F C = kept.back();
-            for (std::size_t i = x.size(); i-- > 0;) {
-                C = C + f(-x[i]);
-                error = worst(error, std::abs(of(C) - of(kept[i])));
-            }
-            return error / (2 * u32 * 12 * largest);
-        }));
+        [](const Point& x) { return bounds::rebuilt_carries<float>(x, u32).share(); }));
     // Six scores, six y = ζ·v, the series to the second moment.
     all.push_back(numbers(
         "H2", "H2 remainder after two moments", false, uniforms(12, -1, 1),
@@ -635,31 +528,16 @@ void sums(std::vector<Bound>& all) {
             return each(x, 0, 30) && *std::max_element(x.begin() + 6, x.end()) >= 0.1 && each(part(x, 6, 6), 0, 5);
         },
         [](const Point& x) {
-            Long Z = 0, ratio = 0, sum = 0, largest = 0;
-            for (std::size_t a = 0; a < 6; ++a) {
-                const Long w = std::exp(static_cast<Long>(x[a])), y = x[a + 6];
-                Z += w, ratio += w * std::exp(y), sum += w * (1 + y + y * y / 2),
-                    largest = std::max(largest, std::abs(y));
-            }
-            return static_cast<double>(std::abs(ratio - sum) / Z /
-                                       (largest * largest * largest * std::exp(largest) / 6)) /
-                   own_roundings;
+            const std::span<const double> all_of(x);
+            return bounds::moments(all_of.first(6), all_of.last(6), 2).share() / own_roundings;
         }));
 }
 
 // ---- F9: 6 keys in two dimensions, β and gates.
 void stability(std::vector<Bound>& all) {
     const Index n = 6;
-    struct Delta {
-        Mat<Long> inverse;
-        Matrix beta;
-    };
     const auto solved = [](const Point& x) {
-        const Mat<Long> K = rows(x, 0, n, 2).cast<Long>(), beta = rows(x, 2 * n, n, 1).cast<Long>(),
-                        a = rows(x, 3 * n, n, 1).cast<Long>();
-        const Mat<Long> T =
-            scale_rows<Long>(beta, lower<Long>(Gates<Long>(a).lambda.cwiseProduct(product(K, K.transpose())), -1));
-        return Delta{substitute<Long>(T, Mat<Long>::Identity(n, n)), rows(x, 2 * n, n, 1)};
+        return bounds::DeltaInverse(rows(x, 0, n, 2), rows(x, 2 * n, n, 1), rows(x, 3 * n, n, 1));
     };
     const auto inside = [](const Point& x) {
         bool out = true;
@@ -678,18 +556,10 @@ void stability(std::vector<Bound>& all) {
         }
         return x;
     };
-    all.push_back(numbers("F9", "F9 entries of (I+T)⁻¹ over β, C = 6", false, start, inside, [=](const Point& x) {
-        const Delta y = solved(x);
-        double most = 0;
-        for (Index t = 0; t < n; ++t)
-            for (Index j = 0; j < t; ++j)
-                most = worst(most, static_cast<double>(std::abs(y.inverse(t, j))) / y.beta(t, 0));
-        return most / own_roundings;
-    }));
-    all.push_back(numbers("F9", "F9 ‖(I+T)⁻¹‖ over 1 + C max β, C = 6", false, start, inside, [=](const Point& x) {
-        const Delta y = solved(x);
-        return opnorm(tensor(Matrix(y.inverse.cast<double>()))) / (1 + real(n) * y.beta.maxCoeff()) / own_roundings;
-    }));
+    all.push_back(numbers("F9", "F9 entries of (I+T)⁻¹ over β, C = 6", false, start, inside,
+                          [=](const Point& x) { return solved(x).entries().share() / own_roundings; }));
+    all.push_back(numbers("F9", "F9 ‖(I+T)⁻¹‖ over 1 + C max β, C = 6", false, start, inside,
+                          [=](const Point& x) { return solved(x).operator_norm().share() / own_roundings; }));
 }
 
 }  // namespace

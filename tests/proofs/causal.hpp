@@ -2,23 +2,25 @@
 // methods on plain matrices and on numbers that count.
 #pragma once
 
-#include <array>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/bounds/counts.hpp"
 #include "core/exact/causal_linear_attention.hpp"
 #include "tests/proofs/reference.hpp"
 
 namespace causeway::proofs {
 
-inline constexpr double u32 = 0x1p-24, u64 = 0x1p-53;
+using bounds::ceil_div;
+using bounds::count;
+using bounds::e;
+using bounds::peak_of_run;
+using bounds::peak_scalars;
+using bounds::u32;
+using bounds::u64;
+using bounds::Unfused;
 
-// The error of k roundings.
-inline double e(double k, double u) { return k * u / (1 - k * u); }
-
-inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 inline Index tau(Index n) { return n * (n + 1) / 2; }
 
 // M_ij = g^(i-j) for i >= j, else 0.
@@ -69,63 +71,10 @@ inline Matrix library(const Causal& x, const std::string& method, Index block = 
     return matrix(causal_linear_attention(tensor(x.B, type), tensor(x.C, type), tensor(x.V, type), o).O);
 }
 
-// Scalars held at the peak of f beyond those before it, by the counting allocator.
-template <class T, class F>
-std::int64_t peak_scalars(F&& f) {
-    memory::reset_peak();
-    const auto before = memory::current();
-    f();
-    return static_cast<std::int64_t>((memory::peak() - before) / sizeof(T));
-}
-
-template <class F>
-OperationCount count(F&& f) {
-    counted = {};
-    f();
-    return std::exchange(counted, {});
-}
-
-// Scratch scalars of a method on one head of ones, its definition where T counts, with what it executes in
-// `operations`.
-template <class T>
-Index peak_of_run(const exact::Method& m, const exact::Work& w, OperationCount* operations = nullptr) {
-    const std::vector<T> x(static_cast<std::size_t>(w.N * std::max(w.r, w.d)), T(1));
-    std::vector<T> O(static_cast<std::size_t>(w.N * w.d));
-    const double half = 0.5;
-    exact::Problem<T> p;
-    p.N = w.N, p.r = w.r, p.d = w.d;
-    p.B = p.C = p.V = x.data();
-    p.O = O.data();
-    p.gamma = w.decay ? &half : nullptr;
-    p.normalize = w.normalize;
-    p.block = std::min(w.block > 0 ? w.block : m.block, w.N);
-    return peak_scalars<T>([&] {
-        const OperationCount executed = count([&] { exact::run(m, p); });
-        if (operations) *operations = executed;
-    });
-}
-
 // Operations and scratch of a method's definition on one head of ones.
 inline exact::Cost measured(const std::string& method, const exact::Work& w) {
-    exact::Cost out;
-    out.memory = peak_of_run<Counted>(exact::method(method), w, &out.operations);
-    return out;
+    return bounds::measured(exact::method(method), w);
 }
-
-// A real number whose products are rounded before they are added: no contraction into fused operations.
-template <class T>
-struct Unfused {
-    T value = 0;
-    Unfused() = default;
-    Unfused(T x) : value(x) {}
-    friend Unfused operator*(Unfused a, Unfused b) {
-        const volatile T rounded_product = a.value * b.value;
-        return Unfused(rounded_product);
-    }
-    friend Unfused operator+(Unfused a, Unfused b) { return Unfused(a.value + b.value); }
-    Unfused& operator*=(Unfused b) { return *this = *this * b; }
-    Unfused& operator+=(Unfused b) { return *this = *this + b; }
-};
 
 // f(head) on these inputs in the arithmetic of T.
 template <class T, class F>
@@ -153,19 +102,3 @@ Matrix on_head(const Causal& x, double g, F&& f) {
 }
 
 }  // namespace causeway::proofs
-
-template <class T>
-struct Eigen::NumTraits<causeway::proofs::Unfused<T>> : Eigen::NumTraits<T> {
-    using Real = causeway::proofs::Unfused<T>;
-    using NonInteger = Real;
-    using Nested = Real;
-    enum {
-        IsComplex = 0,
-        IsInteger = 0,
-        IsSigned = 1,
-        RequireInitialization = 0,
-        ReadCost = 1,
-        AddCost = 3,
-        MulCost = 3
-    };
-};

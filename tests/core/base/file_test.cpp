@@ -1,15 +1,17 @@
 #include "core/base/file.hpp"
 
-#include <csignal>
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/catch.hpp"
+#include "tests/limits.hpp"
 #include "tests/temporary.hpp"
 
 using namespace causeway;
@@ -25,26 +27,6 @@ std::string read_all(const std::string& path) {
     const Buffer<char> text = Source(path).text();
     return {text.data(), static_cast<std::size_t>(text.size())};
 }
-
-// Files cannot grow beyond `bytes` while this lives: a full disk for tests.
-class FileSizeLimit {
-public:
-    explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-        ::getrlimit(RLIMIT_FSIZE, &before_);
-        const rlimit now{bytes, before_.rlim_max};
-        ::setrlimit(RLIMIT_FSIZE, &now);
-    }
-    FileSizeLimit(const FileSizeLimit&) = delete;
-    FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-    ~FileSizeLimit() {
-        ::setrlimit(RLIMIT_FSIZE, &before_);
-        std::signal(SIGXFSZ, handler_);
-    }
-
-private:
-    rlimit before_{};
-    void (*handler_)(int);
-};
 
 }  // namespace
 
@@ -90,6 +72,41 @@ TEST_CASE("a file that shrinks while it is read is an error", "[file][files]") {
     write_bytes(folder / "a", "0123");
     CHECK(message_of([&] { source.text(); }) ==
           folder / "a" + ": ended after 4 bytes while it was read, 10 were there before");
+}
+
+TEST_CASE("a file that is overwritten in place while it is read is an error", "[file][files]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "a";
+    unsigned char half[5] = {};
+    write_bytes(path, "0123456789");
+    const Source source(path);
+    source.read(0, half);
+    write_bytes(path, "abcdefghij");
+    // The clock of the file system ticks a few hundred times a second.
+    std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+    CHECK(message_of([&] { source.read(5, half); }) == path + ": was changed while it was read");
+
+    // One that is replaced whole is read as it was.
+    const Source old(path);
+    old.read(0, half);
+    Writer out(path);
+    out.write("new");
+    out.commit();
+    old.read(5, half);
+    CHECK(std::memcmp(half, "fghij", 5) == 0);
+}
+
+TEST_CASE("what killed writers have left can be removed", "[file][files]") {
+    const TemporaryFolder folder;
+    for (const char* name : {"a", "a.part-12-0", "a.part-7-31", "a.part-", "a.part-x-1", "ab.part-1-0"})
+        write_bytes(folder / name, "x");
+    remove_parts(folder / "a");
+    std::vector<std::string> left;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+        left.push_back(entry.path().filename().string());
+    std::sort(left.begin(), left.end());
+    CHECK(left == std::vector<std::string>{"a", "a.part-", "a.part-x-1", "ab.part-1-0"});
+    remove_parts(folder / "none/a");
 }
 
 TEST_CASE("a writer leaves the old file until it is done", "[file][files]") {

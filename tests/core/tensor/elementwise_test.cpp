@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/tensor/rearrange.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/tensor/sample.hpp"
 
@@ -117,4 +118,89 @@ TEST_CASE("clamp keeps NaN and refuses an empty interval", "[tensor]") {
     CHECK(std::isnan(c.get(3)));
     CHECK_THROWS_WITH(clamp(c, 2, 1), "clamp: low is 2 and high is 1, expected low <= high");
     CHECK_THROWS_AS(clamp(c, NaN, 1), Error);
+}
+
+TEST_CASE("the greater and the lesser of two are NaN where one of them is", "[tensor]") {
+    const Tensor a = values({1, 5, NaN, 2}), b = values({3, 4, 1, NaN});
+    const Tensor most = apply(Binary::maximum, a, b), least = apply(Binary::minimum, a, b);
+    CHECK(most.get(0) == 3);
+    CHECK(most.get(1) == 5);
+    CHECK(least.get(0) == 1);
+    CHECK(least.get(1) == 4);
+    for (const Tensor& c : {most, least}) {
+        CHECK(std::isnan(c.get(2)));
+        CHECK(std::isnan(c.get(3)));
+    }
+}
+
+TEST_CASE("operations in place give what the operations give, in the type of the tensor", "[tensor]") {
+    const DType all[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
+    const std::vector<std::pair<Shape, Shape>> pairs{{{3}, {3}},        {{2, 3}, {3}},         {{2, 3, 4}, {3, 1}},
+                                                     {{4, 5}, Shape{}}, {{3, 20000}, {20000}}, {{1, 2, 2}, {2, 2}},
+                                                     {{0, 3}, {3}}};
+    for (DType type : all) {
+        for (DType other : all) {
+            for (const auto& [shape, broadcasting] : pairs) {
+                CAPTURE(name(type), name(other), shape.text(), broadcasting.text());
+                const Tensor a = sample(shape, 1, type), b = sample(broadcasting, 2, other);
+                for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum}) {
+                    Tensor x = a.copy();
+                    const unsigned char* place = x.raw();
+                    apply_to(x, op, b, "f_");
+                    CHECK(x.raw() == place);
+                    CHECK(x.dtype() == type);
+                    CHECK(identical(x, apply(op, a, b).to(type)));
+                }
+                Tensor x = a.copy();
+                copy_to(x, b, "copy_");
+                CHECK(distance(x, apply(Binary::add, Tensor::zeros(type, shape), b).to(type)) == 0);
+                x = a.copy();
+                add_to(x, b, -2, "add_");
+                const Tensor twice = apply(Binary::multiply, b, scalar(2, DType::f64)).to(promote(type, other));
+                CHECK(distance(x, apply(Binary::subtract, a, twice).to(type)) == 0);
+            }
+        }
+        Tensor x = sample({70000}, 3, type), y = x.copy();
+        const Tensor e = apply(Unary::exp, x).to(type), c = clamp(x, -1, 0.5).to(type);
+        apply_to(x, Unary::exp);
+        clamp_to(y, -1, 0.5);
+        CHECK(distance(x, e) == 0);
+        CHECK(distance(y, c) == 0);
+    }
+}
+
+TEST_CASE("operands in place may share elements with the tensor", "[tensor]") {
+    Tensor a = sample({4, 6}, 1);
+    const Tensor before = a.copy(), two = scalar(2, DType::f64);
+    apply_to(a, Binary::add, a, "add_");
+    CHECK(distance(a, apply(Binary::multiply, before, two)) == 0);
+    a = before.copy();
+    apply_to(a, Binary::subtract, a.reshape({4, 6}), "sub_");
+    CHECK(distance(a, Tensor::zeros(DType::f64, {4, 6})) == 0);
+    Tensor wide = before.copy().reshape({1, 4, 6});
+    apply_to(wide, Binary::multiply, wide.reshape({4, 6}), "times_");
+    CHECK(distance(wide.reshape({4, 6}), apply(Binary::multiply, before, before)) == 0);
+}
+
+TEST_CASE("operations in place keep the shape, and say when it does not fit", "[tensor]") {
+    Tensor a = Tensor::zeros(DType::f32, {1, 3});
+    for (const Shape& shape : {Shape{2, 3}, Shape{4}, Shape{1, 1, 3}}) {
+        CHECK_THROWS_WITH(
+            apply_to(a, Binary::add, Tensor::zeros(DType::f32, shape), "add_"),
+            "add_: B: shape " + shape.text() + ", expected one that repeats to the 1×3 of A, which keeps its shape");
+    }
+    CHECK_THROWS_WITH(clamp_to(a, 2, 1), "clamp: low is 2 and high is 1, expected low <= high");
+}
+
+TEST_CASE("outer has every product of two elements", "[tensor]") {
+    const Tensor a = sample({2, 3}, 1), b = sample({2, 5}, 2);
+    const Tensor c = outer(a, b);
+    REQUIRE(c.shape() == Shape({2, 3, 5}));
+    for (Index i = 0; i < c.size(); ++i) CHECK(c.get(i) == a.get(i / 5) * b.get(i / 15 * 5 + i % 5));
+    CHECK(outer(sample({3}, 1), sample({4}, 2)).shape() == Shape({3, 4}));
+    CHECK(outer(sample({3}, 1), sample({2, 4}, 2)).shape() == Shape({2, 3, 4}));
+    CHECK_THROWS_WITH(outer(sample({2, 3}, 1), sample({3, 4}, 2)),
+                      "outer: shapes 2×3×1 and 3×1×4 do not match: from the right, dimension 3 is 2 and 3");
+    CHECK_THROWS_WITH(outer(scalar(1, DType::f64), b),
+                      "outer: a: 0-dimensional Tensor{Float64}, expected 1 to 3 dimensions");
 }

@@ -137,3 +137,15 @@ TEST_CASE("identical compares type, shape and elements", "[tensor]") {
     CHECK_FALSE(identical(values({NaN}), values({NaN})));
     CHECK_FALSE(identical(values({NaN}, DType::bf16), values({NaN}, DType::bf16)));
 }
+
+TEST_CASE("diag makes a diagonal matrix of a vector and takes the diagonal of a matrix", "[tensor]") {
+    const Tensor v = sample({4}, 1), m = diag(v);
+    REQUIRE(m.shape() == Shape({4, 4}));
+    for (Index i = 0; i < 16; ++i) CHECK(m.get(i) == (i / 4 == i % 4 ? v.get(i / 4) : 0));
+    CHECK(identical(diag(m), v));
+    const Tensor wide = sample({2, 5}, 2, DType::bf16), d = diag(wide);
+    REQUIRE(d.shape() == Shape({2}));
+    CHECK(d.get(1) == wide.get(6));
+    CHECK(diag(sample({5, 2}, 3)).shape() == Shape({2}));
+    CHECK_THROWS_WITH(diag(sample({2, 2, 2}, 1)), "diag: expected a vector or a matrix, got a 2×2×2 Tensor{Float64}");
+}

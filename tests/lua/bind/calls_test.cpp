@@ -46,6 +46,7 @@ const std::map<std::string, std::string> arguments{
     {"decode_model", ""},
     {"lowrank", "'skeinformer', x, x"},
     {"lowrank_error", "x, x, x, x"},
+    {"scan", ""},
 };
 
 // A value that the option takes, by its name; a choice is put in its place.
@@ -91,9 +92,13 @@ const std::map<std::string, std::string> values{
     {"start", "0"},
     {"element_bytes", "4"},
     {"iterations", "5"},
+    {"step", "keep"},
+    {"inputs", "{x = x}"},
+    {"reverse", "true"},
 };
 
 std::string needs(const std::string& call, const std::string& option, const std::string& choice) {
+    if (call == "scan") return "step = keep, inputs = {x = x}, state = S, ";
     const std::string g = call == "linear_attention_step" ? "h" : "g";
     if (option == "log_decay") return "update = 'gated', ";
     if (option == "beta") return "update = 'delta', ";
@@ -170,7 +175,8 @@ TEST_CASE("no line of the page of a described call is wider than the terminal", 
 
 TEST_CASE("what is described is accepted by the calls on the CPU", "[lua][calls]") {
     Shell lua;
-    lua("x, t, S = randn(1, 2, 8, 4), randn(1, 2, 1, 4), zeros(1, 2, 4, 4) g, h = rand(1, 2, 8), rand(1, 2, 1)");
+    lua("x, t, S = randn(1, 2, 8, 4), randn(1, 2, 1, 4), zeros(1, 2, 4, 4) g, h = rand(1, 2, 8), rand(1, 2, 1) "
+        "function keep(S, x) return nil, S end");
     for (const auto& call : calls::descriptions()) {
         for (const auto& option : call.options) {
             CAPTURE(call.name, option.name);

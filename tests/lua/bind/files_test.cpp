@@ -42,6 +42,41 @@ TEST_CASE("load and save carry tensors through files", "[files][lua]") {
     CHECK(run("os.rename(dir .. 'a.npy', dir .. 'b.NPY'); return load(dir .. 'b.NPY') ~= nil") == "true");
 }
 
+TEST_CASE("load and save carry tensors through archives of NumPy", "[files][lua]") {
+    FileShell run;
+    CHECK(same(run.tensor("return load(data .. 'deflated.npz').half"), golden_tensor(DType::f16, {3, 2})));
+    CHECK(run("save(dir .. 'a.npz', load(data .. 'stored.npz'))").empty());
+    CHECK(same(run.tensor("return load(dir .. 'a.npz')['layer/größe β']"), golden_tensor(DType::f64, {1})));
+    CHECK(run("local n = 0; for _ in pairs(load(dir .. 'a.npz')) do n = n + 1 end; return n") == "7");
+    CHECK(run("save(dir .. 'none.NPZ', {}); return next(load(dir .. 'none.NPZ'))") == "nil");
+}
+
+TEST_CASE("a file of PyTorch is refused with what converts it", "[files][lua]") {
+    FileShell run;
+    const std::string pickle = "\x80\x02}q", zip = "PK\x03\x04";
+    const auto refused = [&](const std::string& name, const std::string& bytes) {
+        write_bytes(run.path(name), bytes);
+        return run("return load(dir .. \"" + name + "\")");
+    };
+    const std::string folder = run.path("");
+    CHECK(refused("w.pt", zip) ==
+          "user:1: " + folder +
+              "w.pt: is a file of PyTorch, which only Python can open; convert it there: import torch; from "
+              "safetensors.torch import save_file; save_file({k: v.contiguous().clone() for k, v in torch.load('" +
+              folder + "w.pt', map_location='cpu', weights_only=True).items() if torch.is_tensor(v)}, '" + folder +
+              "w.safetensors')");
+    for (const char* name : {"w.pth", "w.bin", "w.ckpt"}) {
+        INFO(name);
+        CHECK(refused(name, zip).find("is a file of PyTorch") != std::string::npos);
+        CHECK(refused(name, pickle).find("is a file of PyTorch") != std::string::npos);
+    }
+    CHECK(refused("w.bin", "some bytes")
+              .ends_with("its extension is \".bin\", expected .npy, .npz, .safetensors, .csv "
+                         "or .json"));
+    CHECK(refused("w.bin", "").find("its extension is") != std::string::npos);
+    CHECK(refused("it's.pt", zip).find("torch.load('" + folder + "it\\'s.pt'") != std::string::npos);
+}
+
 TEST_CASE("load stays Lua's own for code", "[files][lua]") {
     FileShell run;
     CHECK(run("return load('return 1 + 1')()") == "2");
@@ -57,7 +92,7 @@ TEST_CASE("load stays Lua's own for code", "[files][lua]") {
     CHECK(run("return _G.load == load, causeway.load == load, select('#', load('return'))") == "true true 1");
     CHECK(run("return load('data.pt')") ==
           "user:1: load: \"data.pt\" is neither a file nor Lua code, expected a file with the extension .npy, "
-          ".safetensors, .csv or .json");
+          ".npz, .safetensors, .csv or .json");
     CHECK(run("return load('no-such/file')").find("load: \"no-such/file\" is neither") != std::string::npos);
     CHECK(run("return load('do')") == "nil [string \"do\"]:1: 'end' expected near <eof>");
     CHECK(run("return load('if x.y then')") == "nil [string \"if x.y then\"]:1: 'end' expected near <eof>");
@@ -65,6 +100,52 @@ TEST_CASE("load stays Lua's own for code", "[files][lua]") {
     CHECK(run("return load()") == "user:1: load: path: expected the path of a file, or Lua code, got nothing");
     CHECK(run("return load{}") == "user:1: load: path: expected the path of a file, or Lua code, got a table");
     CHECK(run("return load('no such file')") == "nil [string \"no such file\"]:1: syntax error near 'such'");
+}
+
+TEST_CASE("bytecode is loaded only where it is asked for", "[files][lua]") {
+    FileShell run;
+    run("code = string.dump(function() return 42 end) local f = io.open(dir .. 'c.lua', 'wb') f:write(code) f:close() "
+        "f = io.open(dir .. 't.lua', 'w') f:write('return ...') f:close()");
+    const std::string refused = "attempt to load a binary chunk (mode is 't')";
+    CHECK(run("return load(code)") == "nil " + refused);
+    CHECK(run("return load(code, 'name')") == "nil " + refused);
+    CHECK(run("return load(code, nil, nil, {})") == "nil " + refused);
+    CHECK(run("local parts = {code}; return load(function() return table.remove(parts) end)") == "nil " + refused);
+    CHECK(run("return loadfile(dir .. 'c.lua')") == "nil " + refused);
+    CHECK(run("return loadfile(dir .. 'c.lua', nil, {})") == "nil " + refused);
+    CHECK(run("dofile(dir .. 'c.lua')") == refused);
+    CHECK(run("package.path = dir .. '?.lua' return require('c')").find(refused) != std::string::npos);
+    CHECK(run("return load(code, 'name', 'b')(), load(code, 'name', 'bt')(), loadfile(dir .. 'c.lua', 'b')()") ==
+          "42 42 42");
+    CHECK(run("return loadfile(dir .. 't.lua')(5), loadfile(dir .. 't.lua', 't', {})(6), dofile(dir .. 't.lua')") ==
+          "5 6");
+    CHECK(run("return require('t')") == "t " + run.path("t.lua"));
+    CHECK(
+        run("x = 4 return load('return x', nil, nil, {x = 3})(), pcall(load('return x', 'n', 't', nil))").find("3 f") ==
+        0);
+}
+
+TEST_CASE("names that stand twice and numbers have one rule in all formats", "[files][lua]") {
+    FileShell run;
+    write_bytes(run.path("a.json"), "[{\"a\": 1,\n \"b\": {\"a\": 2}}, {\"a\": null, \"a\": 1}]");
+    CHECK(run("return load(dir .. 'a.json')") ==
+          "user:1: " + run.path("a.json") + ": has the name \"a\" twice in one object");
+    CHECK(run("return json_decode('{\"x\": 1, \"y\": 2, \"x\": 1}')") ==
+          "user:1: json_decode: text: has the name \"x\" twice in one object");
+    CHECK(run("return json_decode('[{\"x\": 1}, {\"x\": {\"x\": null}}]')[2].x.x") == "nil");
+    write_bytes(run.path("b.json"), "[1,\n -1e999]");
+    CHECK(run("return load(dir .. 'b.json')") ==
+          "user:1: " + run.path("b.json") + ": line 2: the number -1e999 is beyond Float64");
+    write_bytes(run.path("b.csv"), "x\n1e999\n");
+    CHECK(run("return load(dir .. 'b.csv')") == "user:1: " + run.path("b.csv") +
+                                                    ": line 2, column \"x\": the number 1e999 is beyond Float64; as "
+                                                    "text it would stand in quotes");
+    CHECK(run("save(dir .. 'c.csv', {{x = '1e999'}}) return load(dir .. 'c.csv')[1].x .. '!'") == "1e999!");
+    CHECK(run("text_table({{x = '1e999'}}):save(dir .. 'd.csv') return load(dir .. 'd.csv')[1].x .. '!'") == "1e999!");
+    write_bytes(run.path("e.csv"), "x,y,z\n-0,1e-999,18446744073709551616\n");
+    CHECK(run("local r = load(dir .. 'e.csv')[1] return r.x, r.y, r.z") == "-0.0 0.0 1.844674407371e+19");
+    CHECK(run("local r = json_decode('[-0, 1e-999, 18446744073709551616, 0, -1]') return r[1], r[2], r[3], r[4], "
+              "r[5]") == "-0.0 0.0 1.844674407371e+19 0 -1");
 }
 
 TEST_CASE("a table of results survives .csv", "[files][lua]") {
@@ -149,8 +230,11 @@ TEST_CASE("load says in one sentence what is wrong with a file", "[files][lua]")
     REQUIRE(::mkfifo(run.path("p.csv").c_str(), 0600) == 0);
     CHECK(fault("p.csv") == expected("p.csv", "is a pipe, expected a regular file"));
     write_bytes(run.path("x.npz"), "PK");
-    CHECK(fault("x.npz") ==
-          expected("x.npz", "cannot be loaded: its extension is \".npz\", expected .npy, .safetensors, .csv or .json"));
+    CHECK(fault("x.npz") == expected("x.npz", "is cut off or not a zip archive: the record that ends one is missing"));
+    write_bytes(run.path("x.zip"), "PK");
+    CHECK(fault("x.zip") == expected("x.zip",
+                                     "cannot be loaded: its extension is \".zip\", expected .npy, .npz, "
+                                     ".safetensors, .csv or .json"));
     write_bytes(run.path("r.csv"), "a,b\n1\n");
     CHECK(fault("r.csv") == expected("r.csv", "line 2 has 1 cell, expected 2 as in the first line"));
     write_bytes(run.path("b.json"), "{\"a\": [1,\n 2}");
@@ -170,18 +254,27 @@ TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {
     CHECK(fault("") == at + "save: path: expected a string, got nothing");
     CHECK(fault("A") == at + "save: path: expected a string, got a Tensor");
     CHECK(fault("dir .. 'a.npy'") == at + "save: value: expected what to save, got nothing");
-    CHECK(fault("'a.npyy', A") == at + "save: \"a.npyy\" has the extension \".npyy\", expected .npy, .safetensors, "
-                                       ".csv or .json (did you mean \".npy\"?)");
-    CHECK(fault("'a.b/c', A") == at + "save: \"a.b/c\" has no extension, expected .npy, .safetensors, .csv or .json");
+    CHECK(fault("'a.npyy', A") == at + "save: \"a.npyy\" has the extension \".npyy\", expected .npy, .npz, "
+                                       ".safetensors, .csv or .json (did you mean \".npy\"?)");
+    CHECK(fault("'a.b/c', A") == at + "save: \"a.b/c\" has no extension, expected .npy, .npz, .safetensors, .csv or "
+                                      ".json");
     CHECK(fault("dir .. 'none/a.npy', A") ==
           at + run.path("none/a.npy") + ": cannot be written: No such file or directory");
     CHECK(fault("dir .. 'a.npy', {A}") ==
-          at + "save: a .npy file holds one Tensor, got a table (a .safetensors file holds a table of them)");
+          at + "save: a .npy file holds one Tensor, got a table (a .npz or .safetensors file holds a table of them)");
     CHECK(fault("dir .. 'a.npy', 3") == at + "save: a .npy file holds one Tensor, got a number");
     CHECK(fault("dir .. 'a.npy', A, {columns = {}}").starts_with(at + "save: unknown option \"columns\""));
     CHECK(fault("dir .. 'a.npy', B") ==
           at + run.path("a.npy") +
               ": the .npy format has no BFloat16, expected another element type, as of f32(A), or a .safetensors file");
+    CHECK(fault("dir .. 'a.npz', A") == at +
+                                            "save: a .npz file holds a table of name = Tensor, got a Tensor (give it a "
+                                            "name, as in {A = A}, or save it as .npy)");
+    CHECK(fault("dir .. 'a.npz', 3") == at + "save: a .npz file holds a table of name = Tensor, got a number");
+    CHECK(fault("dir .. 'a.npz', {['../A'] = A}") == at + run.path("a.npz") +
+                                                         ": the name \"../A.npy\" leads out of its "
+                                                         "folder, expected the name of a tensor");
+    CHECK(fault("dir .. 'a.npz', {A = A}, {metadata = {}}").starts_with(at + "save: unknown option \"metadata\""));
     CHECK(fault("dir .. 'a.safetensors', A") == at + "save: a .safetensors file holds a table of name = Tensor, got a "
                                                      "Tensor (give it a name, as in {A = A}, or save it as .npy)");
     CHECK(fault("dir .. 'a.safetensors', {A}") ==

@@ -172,6 +172,58 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
               "flat(plus(1, tensor{2}))") == "2: 2 2 2: 1 2 2: 1 8 1: 3");
 }
 
+TEST_CASE("operations in place write into the tensor and return it", "[lua][tensor]") {
+    Shell lua;
+    lua(flat);
+    lua("A = tensor{{1, 2}, {3, 4}}");
+    CHECK(lua("flat(A:copy():add_(10)), flat(A:copy():add_(tensor{10, 20}, 0.5)), flat(A:copy():sub_(A, 2))") ==
+          "2x2: 11 12 13 14 2x2: 6 12 8 14 2x2: -1 -2 -3 -4");
+    CHECK(lua("flat(A:copy():times_(A)), flat(A:copy():div_(2)), flat(A:copy():pow_({2, 0}))") ==
+          "2x2: 1 4 9 16 2x2: 0.5 1 1.5 2 2x2: 1 1 9 1");
+    CHECK(lua("flat(A:copy():max_(2)), flat(A:copy():min_({1, 3})), flat(A:copy():clamp_(2, 3))") ==
+          "2x2: 2 2 3 4 2x2: 1 2 1 3 2x2: 2 2 3 3");
+    CHECK(lua("flat(A:copy():copy_({5, 6})), flat(A:copy():fill_(7)), "
+              "flat(A:copy():neg_():abs_():sqrt_():pow_(2):round_())") == "2x2: 5 6 5 6 2x2: 7 7 7 7 2x2: 1 2 3 4");
+    CHECK(lua("local B = A:copy() local C = B:add_(1) return rawequal(B, C), B(1, 1), A(1, 1)") == "true 2.0 1.0");
+    CHECK(lua("local B = A:copy() local row = B:reshape(4) row:times_(2) return flat(B)") == "2x2: 2 4 6 8");
+    CHECK(lua("local B = A:copy() local row = B(1) row:fill_(9) return flat(B)") == "2x2: 1 2 3 4");
+    CHECK(lua("local B = A:copy() return flat(B:add_(B:t())), flat(B:sub_(B))") == "2x2: 2 5 5 8 2x2: 0 0 0 0");
+    CHECK(lua("eltype(bf16(A):add_(f64(A))), flat(bf16(A):add_(f64(A)))") == "BFloat16 2x2: 2 4 6 8");
+    for (const char* name : {"abs", "sign", "exp", "log", "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round",
+                             "relu", "elu", "sigmoid"}) {
+        CAPTURE(name);
+        CHECK(lua(std::string("A:copy():") + name + "_() == A:" + name + "()") == "true");
+    }
+    CHECK(lua("A:add_(zeros(2, 2, 2))") ==
+          "add_: B: shape 2×2×2, expected one that repeats to the 2×2 of A, which keeps its shape");
+    CHECK(lua("A:add_()") == "add_: B: expected a Tensor, got nothing");
+    CHECK(lua("A:add_(1, 'x')") == "add_: factor: expected a number, got a string");
+    CHECK(lua("A:exp_(1)") == "exp_: argument 2: a number, expected 1 argument");
+    CHECK(lua("A:times_(1, 2)") == "times_: argument 3: a number, expected 2 arguments");
+    CHECK(lua("A:clamp_(2, 1)") == "clamp: low is 2 and high is 1, expected low <= high");
+}
+
+TEST_CASE("building blocks: einsum, running products, outer, diag, max and min", "[lua][tensor]") {
+    Shell lua;
+    lua(flat);
+    lua("A = tensor{{1, 2}, {3, 4}}");
+    CHECK(
+        lua("flat(einsum('ij,jk->ik', A, A)), flat(einsum('ij->ji', A)), einsum('ii', A), einsum('i,i->', {1, 2}, {3, "
+            "4})") == "2x2: 7 10 15 22 2x2: 1 3 2 4 5.0 11.0");
+    CHECK(lua("einsum('ij', A, A)") == "einsum: \"ij\": 1 operand, got 2 Tensors");
+    CHECK(lua("einsum(A, A)") == "einsum: formula: expected a string, got a Tensor");
+    CHECK(lua("einsum('ij,j', A, 2)") == "einsum: operand 2: expected a Tensor, got a number");
+    CHECK(lua("flat(cumprod(A, 1)), flat(cumprod{1, 2, 3}), flat(cummax{1, 3, 2}), flat(A:cummin(2))") ==
+          "2x2: 1 2 3 8 3: 1 2 6 3: 1 3 3 2x2: 1 1 3 3");
+    CHECK(lua("cumprod(A)") == "cumprod: dim: expected a number, got nothing");
+    CHECK(lua("flat(outer({1, 2}, {3, 4, 5})), flat(diag{1, 2}), flat(diag(A))") ==
+          "2x3: 3 4 5 6 8 10 2x2: 1 0 0 2 2: 1 4");
+    CHECK(lua("flat(max(A, 2)), flat(min(A, {1, 3})), max(2, 3), min(2.5, 3)") == "2x2: 2 2 3 4 2x2: 1 2 1 3 3 2.5");
+    CHECK(lua("max(A)") ==
+          "max: one argument, expected two: max(A, B) takes element by element, maximum(A) of all "
+          "elements");
+}
+
 TEST_CASE("numbers are rounded once on their way to 16 bits", "[lua][tensor]") {
     Shell lua;
     CHECK(lua("f16(65519.999), f16(65520), f16(1 + 2^-11 + 2^-30), f16(1 + 2^-11), bf16(1 + 2^-8 + 2^-40), bf16(-1 - "
@@ -224,6 +276,10 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("range(0, 1, {lenght = 2})") == "range: unknown option \"lenght\" (did you mean \"length\"?)");
     CHECK(lua("zeros(1e6, 1e6, 1e6, 1e6)") ==
           "out of memory: a tensor of 1000000×1000000×1000000×1000000 is too large");
+    CHECK(lua("zeros(0, 2^32, 2^32)") ==
+          "a tensor of 0×4294967296×4294967296: has no elements, but its other "
+          "dimensions have a product beyond 2^59");
+    CHECK(lua("return size(zeros(0, 2^32))") == "0 4294967296");
     CHECK(lua("zeros(1e7, 1e7)").find("out of memory: ") == 0);
     CHECK(lua("A:reshape(3)") == "reshape: 2×2 has 4 elements, the new shape 3 has 3");
     CHECK(lua("A:reshape(-1, ':')") == "reshape: dimensions 1 and 2 are both left open, expected one at most");

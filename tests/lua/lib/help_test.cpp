@@ -1,4 +1,4 @@
-// Every public function has help, and every example in it runs as it stands.
+// Every public function, and whatever a registry lists, has help, and every example in it runs as it stands.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -6,7 +6,13 @@
 #include <map>
 #include <memory>
 
+#include "core/calls/description.hpp"
+#include "core/exact/registry.hpp"
+#include "core/gated/registry.hpp"
+#include "core/lowrank/registry.hpp"
+#include "core/softmax/registry.hpp"
 #include "lua/bind/bind.hpp"
+#include "lua/shell/complete.hpp"
 #include "lua/shell/display.hpp"
 #include "lua/shell/evaluate.hpp"
 #include "lua/shell/state.hpp"
@@ -24,25 +30,29 @@ namespace {
 using State = std::unique_ptr<lua_State, void (*)(lua_State*)>;
 State fresh_state() { return {new_state(), lua_close}; }
 
-struct ManualEntry {
-    std::string call, text, example, topic;
+// A section of a page: an entry of the manual, or one made from a registry.
+struct Section {
+    std::string name, call, text, example, topic;
 };
 
-std::map<std::string, ManualEntry> read_manual(lua_State* L) {
-    std::map<std::string, ManualEntry> manual;
+std::vector<Section> read_sections(lua_State* L) {
+    std::vector<Section> sections;
     push_causeway(L);
-    lua_getfield(L, -1, "manual");
+    lua_getfield(L, -1, "_sections");
+    lua_call(L, 0, 1);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-        ManualEntry& entry = manual[lua_tostring(L, -2)];
-        const auto field = [&](const char* name) {
-            std::string text = lua_getfield(L, -1, name) == LUA_TSTRING ? lua_tostring(L, -1) : "";
-            lua_pop(L, 1);
-            return text;
-        };
-        entry = {field("call"), field("text"), field("example"), field("topic")};
+        for (lua_Integer i = 1; lua_geti(L, -1, i) == LUA_TTABLE; ++i, lua_pop(L, 1)) {
+            const auto field = [&](const char* name) {
+                std::string text = lua_getfield(L, -1, name) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+                lua_pop(L, 1);
+                return text;
+            };
+            sections.push_back({lua_tostring(L, -3), field("call"), field("text"), field("example"), field("topic")});
+        }
+        lua_pop(L, 1);
     }
     lua_pop(L, 2);
-    return manual;
+    return sections;
 }
 
 // A display that keeps what it is to show.
@@ -83,57 +93,204 @@ private:
     int out_, err_;
 };
 
+// Every run of blanks and ends of lines as one blank: pages are wrapped.
+std::string squeezed(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        const bool blank = c == ' ' || c == '\n';
+        if (!blank || (!out.empty() && out.back() != ' ')) out += blank ? ' ' : c;
+    }
+    return out;
+}
+
+// Shows pages at a prompt of its own.
+class Pages {
+public:
+    Pages() : L_(fresh_state()) { set_display(L_.get(), silent_); }
+    lua_State* state() const { return L_.get(); }
+    std::string operator()(const std::string& name) {
+        silent_.shown.clear();
+        CHECK(evaluate(L_.get(), "?" + name, "help").message == "");
+        return squeezed(silent_.shown);
+    }
+
+private:
+    Silent silent_;
+    State L_;
+};
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// What a registry says of one of its entries stands on the page of its name.
+template <class Entry>
+void check_page(Pages& pages, const Entry& entry) {
+    const std::string page = pages(entry.name);
+    CAPTURE(entry.name, page);
+    std::vector<std::string> told{entry.source, entry.text, entry.use};
+    if constexpr (requires { entry.formula; }) told.push_back(entry.formula);
+    if constexpr (requires { entry.time; }) told.push_back(entry.time);
+    if constexpr (requires(Entry e) { e.memory.size(); }) told.push_back(entry.memory);
+    for (const std::string& text : told) {
+        CAPTURE(text);
+        CHECK(text != "");
+        CHECK(contains(page, squeezed(text)));
+    }
+}
+
 }  // namespace
 
 TEST_CASE("every public function has an entry in the manual", "[lua][help]") {
     const State L = fresh_state();
-    const auto manual = read_manual(L.get());
     push_causeway(L.get());
-    for (lua_pushnil(L.get()); lua_next(L.get(), -2); lua_pop(L.get(), 1)) {
+    lua_getfield(L.get(), -1, "manual");
+    for (lua_pushnil(L.get()); lua_next(L.get(), -3); lua_pop(L.get(), 1)) {
         const std::string name = lua_tostring(L.get(), -2);
         if (!lua_isfunction(L.get(), -1) || name[0] == '_') continue;
         INFO(name);
-        CHECK(manual.count(name) == 1);
+        CHECK(lua_getfield(L.get(), -3, name.c_str()) == LUA_TTABLE);
+        lua_pop(L.get(), 1);
     }
 }
 
-TEST_CASE("every entry says how to call, what it does, and shows an example", "[lua][help]") {
+TEST_CASE("every section of help says how to call, what it does, and shows an example", "[lua][help]") {
     const State L = fresh_state();
-    for (const auto& [name, entry] : read_manual(L.get())) {
-        INFO(name);
-        CHECK(entry.call != "");
-        CHECK(entry.text != "");
-        CHECK(entry.topic != "");
-        CHECK(entry.example != "");
+    for (const auto& section : read_sections(L.get())) {
+        INFO(section.name);
+        CHECK(section.call != "");
+        CHECK(section.text != "");
+        CHECK(section.topic != "");
+        CHECK(section.example != "");
     }
 }
 
-TEST_CASE("every example runs as it stands in a fresh shell", "[lua][help]") {
+TEST_CASE("every example of help runs as it stands in a fresh shell", "[lua][help]") {
     Silent silent;
-    const auto manual = read_manual(fresh_state().get());
-    for (const auto& [name, entry] : manual) {
+    std::map<std::string, std::string> examples;  // those that options of one function share run once
+    for (const auto& section : read_sections(fresh_state().get())) examples[section.example] = section.name;
+    for (const auto& [example, name] : examples) {
         Failure failure;
         {
             const Quietly quietly;
             const State L = fresh_state();
             set_display(L.get(), silent);
-            failure = evaluate(L.get(), entry.example, "example");
+            failure = evaluate(L.get(), example, "example");
         }
-        INFO(name << ": " << entry.example << "\n" << failure.traceback);
+        INFO(name << ": " << example << "\n" << failure.traceback);
         CHECK(failure.message == "");
         CHECK(causeway::testing::too_wide(silent.shown, silent.columns()) == "");
         silent.shown.clear();
     }
 }
 
-TEST_CASE("every entry can be shown", "[lua][help]") {
-    Silent silent;
-    const State L = fresh_state();
-    set_display(L.get(), silent);
-    for (const auto& [name, entry] : read_manual(L.get())) {
-        INFO(name << ": " << entry.call);
-        CHECK(evaluate(L.get(), "?" + name, "help").message == "");
+TEST_CASE("every method, update, mode, factorisation and option has a page made from its registry", "[lua][help]") {
+    Pages pages;
+    for (const auto& m : exact::methods()) check_page(pages, m);
+    for (const auto& u : gated::updates()) check_page(pages, u);
+    for (const auto& m : gated::modes()) check_page(pages, m);
+    for (const auto& m : attention::methods()) check_page(pages, m);
+    for (const auto& m : lowrank::methods()) {
+        check_page(pages, m);
+        for (const auto& option : m.options) CHECK(contains(pages(option.name), squeezed(option.text)));
     }
+    for (const auto& call : calls::descriptions()) {
+        for (const auto& option : call.options) {
+            const std::string page = pages(option.name);
+            CAPTURE(call.name, option.name, page);
+            CHECK(
+                contains(page, squeezed(option.name == "layout" ? "an option of every attention call" : option.text)));
+        }
+    }
+}
+
+TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
+    Pages pages;
+    CHECK(contains(pages("mine"), "no help for \"mine\""));
+    evaluate(pages.state(),
+             "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, forward = "
+             "function(B, C, V) return V end}",
+             "register");
+    const std::string page = pages("mine");
+    CHECK(contains(page, "causal_linear_attention(q, k, v, {method = \"mine\"})"));
+    CHECK(contains(page, "A. Author 2026"));
+    CHECK(contains(page, "not normalize and state"));
+}
+
+TEST_CASE("sources name papers by authors and title, documents by their titles", "[lua][help]") {
+    Pages pages;
+    const std::string page = pages("lightning-attention-2");
+    CHECK(contains(page,
+                   "Qin et al. 2024: Z. Qin, W. Sun, D. Li, X. Shen, W. Sun, Y. Zhong, Lightning Attention-2: A "
+                   "Free Lunch for Handling Unlimited Sequence Lengths in Large Language Models, 2024"));
+    CHECK(contains(page, "leet: J. Wang, S. Zhang, Q.-C. He, Y. Chen, LeetDecoding: A PyTorch Library"));
+    CHECK(contains(pages("tree_decode"), "tree: anonymous authors, Tree Attention: Topology-Aware Decoding"));
+    // Whatever names a year is one of the references, and each of these is named somewhere.
+    causeway::testing::Shell shell;
+    CHECK(shell("local sources, unknown, used = {}, {}, {} "
+                "for name, list in pairs(causeway._sections()) do for _, section in ipairs(list) do "
+                "local source = causeway._source_of(section) "
+                "sources[#sources + 1] = section.text .. ' ' .. (section.notes or '') .. ' ' .. source "
+                "for part in (source .. ';'):gmatch('(.-);') do local known = not part:find('%f[%d]%d%d%d%d%f[%D]') "
+                "for _, r in ipairs(causeway._references) do for _, key in ipairs(r) do "
+                "known = known or part:find(key, 1, true) end end "
+                "if not known then unknown[#unknown + 1] = name .. ': ' .. part end end end end "
+                "for _, r in ipairs(causeway._references) do for _, key in ipairs(r) do "
+                "for _, text in ipairs(sources) do if text:find(key, 1, true) then used[r] = true end end end "
+                "if not used[r] then unknown[#unknown + 1] = r[1] end end "
+                "return table.concat(unknown, '; ')") == "");
+}
+
+TEST_CASE("a document has one page with what is here of it, also where a method has its name", "[lua][help]") {
+    Pages pages;
+    const std::string fleet = pages("fleet");
+    CHECK(contains(fleet, "fleet is a method of causal_linear_attention and a document."));
+    CHECK(contains(fleet, "Efficient Decoding for Long Prompts via Low-Rank Attention"));
+    CHECK(contains(fleet, "cumsum(diag(C^j) V)"));
+    for (const char* name : {"leet", "gates", "tpu", "tree"}) CHECK(contains(pages(name), "what of it is here"));
+    CHECK(contains(pages("tpu"), "hybrid inner-product outer-product outer-product-blockwise"));
+    CHECK(contains(pages("svd"), "svd is a function and a factorisation of lowrank."));
+}
+
+TEST_CASE("names of the literature and of other libraries lead to the page here", "[lua][help]") {
+    Pages pages;
+    const auto called = [&](const std::string& name, const std::string& here, const std::string& page) {
+        const std::string shown = pages(name);
+        CAPTURE(name, shown);
+        CHECK(contains(shown, squeezed(" " + name + " is called " + here + " here.").substr(1)));
+        CHECK(contains(shown, page));
+    };
+    called("gla", "gated", "{update = \"gated\", ...}");
+    called("Gated DeltaNet", "gated_delta", "{update = \"gated_delta\", ...}");
+    called("KDA", "gated_delta", "gate per key channel");
+    called("mamba-2", "gated", "q = C, k = B");
+    called("RetNet", "retnet_decay", "Retentive Network");
+    called("performer", "favor+", "Rethinking Attention with Performers");
+    called("LA", "lightning-attention-2", "Qin et al. 2024");
+    called("flash_attention", "softmax_attention", "softmax(scale q kᵀ) v");
+    called("F.scaled_dot_product_attention", "softmax_attention", "softmax(scale q kᵀ) v");
+    called("np.linspace", "range", "{length = n}");
+    called("np.load", "load", "load(path)");
+    called("torch.nn.functional.softmax", "softmax", "softmax(A)");
+    called("matmul", "*", "A * B");
+    called("Fleet", "fleet", "FleetAttention");
+    CHECK(contains(pages("linspace(0, 1, 5)"), "linspace is called range here."));
+    CHECK(contains(pages("string.rep"), "A function of Lua"));
+
+    causeway::testing::Shell shell;
+    CHECK(shell("local pages, n, wrong = causeway._page_names(), 0, {} "
+                "for name, alias in pairs(causeway._aliases) do n = n + 1 "
+                "if not pages[alias.page] then wrong[#wrong + 1] = name .. ' -> ' .. alias.page end "
+                "for _, section in ipairs(causeway._sections()[name] or {}) do if section.what ~= 'an option' then "
+                "wrong[#wrong + 1] = name .. ' has a page' end end end "
+                "return n >= 60, table.concat(wrong, ', ')") == "true ");
+}
+
+TEST_CASE("every topic lists its names, and Tab completes them all", "[lua][help]") {
+    Pages pages;
+    CHECK(contains(pages("attention"), " row-based Token by token"));
+    CHECK(contains(pages("documents"), " fleet Efficient Decoding"));
+    CHECK(contains(pages("lowrank"), "the topic lowrank favor+ hedgehog"));
+    CHECK(complete(pages.state(), "?gated_d").words == std::vector<std::string>{"gated_delta"});
+    CHECK(complete(pages.state(), "?docu").words == std::vector<std::string>{"documents"});
 }
 
 TEST_CASE("the words that an option takes are a list of the caller's own", "[lua][help]") {

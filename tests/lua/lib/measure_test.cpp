@@ -1,4 +1,4 @@
-// btime, time limits, statistics, tables, the report and benchmark_method.
+// btime, time limits, statistics, tables and benchmark_method.
 #include "tests/lua/shell.hpp"
 
 #include "tests/catch.hpp"
@@ -198,28 +198,6 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
         CHECK(lua("return made:markdown():find('| --', 1, true) ~= nil, made:latex():find('\\\\midrule', 1, true) ~= "
                   "nil") == "true true");
     }
-}
-
-TEST_CASE("a report stands alone", "[lua][report]") {
-    Shell lua;
-    const std::string page =
-        lua("return report{title = 'A <b>', 'x & y', {heading = 'H'}, {code = 'c < d'}, text_table({{a = 1}}), "
-            "plot({1, 2, 3}), plot({3, 2, 1})}");
-    for (const char* part :
-         {"<title>A &lt;b&gt;</title>", "<p>x &amp; y</p>", "<h2>H</h2>", "<pre>c &lt; d</pre>", "<table>", "<svg",
-          "prefers-color-scheme: dark", "f5-gnuplot_canvas", "f6-gnuplot_canvas"}) {
-        CAPTURE(part);
-        CHECK(page.find(part) != std::string::npos);
-    }
-    for (const char* part : {"<script", "<link", "src=", "@import", "<?xml"}) {
-        CAPTURE(part);
-        CHECK(page.find(part) == std::string::npos);
-    }
-    CHECK(lua("return report{'\\nline < one\\nline two'}").find("<p>line &lt; one\nline two</p>") !=
-          std::string::npos);  // shown as two lines
-    CHECK(
-        lua("report{print}") ==
-        "user:1: report: part 1: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a function");
 }
 
 TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {

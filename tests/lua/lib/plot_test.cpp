@@ -1,8 +1,15 @@
 // Pictures: what is drawn, as text, SVG, PNG and PDF, and what is refused.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
+#include "tests/lua/width.hpp"
 
 using causeway::testing::Shell;
+using causeway::testing::too_wide;
 
 namespace {
 
@@ -28,7 +35,7 @@ TEST_CASE("a plot is text, SVG, PNG and PDF", "[lua][plot]") {
 TEST_CASE("every way to give the numbers draws the same curve", "[lua][plot]") {
     Shell lua;
     const std::string expected = lua("return plot({1, 2, 3}, {2, 4, 8})");
-    CHECK(contains(expected, "A"));
+    CHECK(contains(expected, "●"));
     for (const char* call :
          {"plot(f64{1, 2, 3}, f32{2, 4, 8})", "plot{{x = {1, 2, 3}, y = {2, 4, 8}}}",
           "plot{x = {1, 2, 3}, y = {2, 4, 8}}", "plot{2, 4, 8}", "plot({2, 4, 8})", "plot{{{1, 2, 3}, {2, 4, 8}}}"}) {
@@ -63,13 +70,13 @@ TEST_CASE("text of the user is text, whatever it holds", "[lua][plot]") {
 
 TEST_CASE("points that cannot be drawn are left out", "[lua][plot]") {
     Shell lua;
-    CHECK(contains(lua("return plot({1, 0/0, 1/0, 4})"), "A"));
+    CHECK(contains(lua("return plot({1, 0/0, 1/0, 4})"), "●"));
     CHECK(contains(lua("return plot({0, 1, -2, 10, 100}, {yscale = 'log'})"), "100"));
-    CHECK(contains(lua("return plot({5})"), "A"));
-    CHECK(contains(lua("return plot({5, 5, 5}, {yscale = 'log', xscale = 'log'})"), "A"));
+    CHECK(contains(lua("return plot({5})"), "●"));
+    CHECK(contains(lua("return plot({5, 5, 5}, {yscale = 'log', xscale = 'log'})"), "●"));
     CHECK(lua("plot(ones(2, 3))") ==
           "user:1: plot: the curve: y: shape 2×3, expected one dimension, such as A(1); heatmap draws a matrix");
-    CHECK(contains(lua("return plot(range(1, 5):reshape(1, 5, 1))"), "A"));
+    CHECK(contains(lua("return plot(range(1, 5):reshape(1, 5, 1))"), "●"));
     CHECK(lua("plot({0/0})") == "user:1: plot: there is no point to draw, expected at least one finite number");
     CHECK(lua("plot({})") == "user:1: plot: there is no point to draw, expected at least one finite number");
     CHECK(lua("plot({-1, 0}, {yscale = 'log'})") ==
@@ -124,6 +131,22 @@ TEST_CASE("panels have titles, axes and curves of their own and one legend", "[l
     CHECK(contains(script.substr(second, script.find('\n', second) - second), "#d55e00"));
 }
 
+TEST_CASE("the legend of panels has room for all its rows", "[lua][plot]") {
+    Shell lua;
+    // gnuplot makes more columns, cut off at the picture's edges, where the rows that it is told do not fit.
+    lua("local names = {} for i, m in ipairs(lowrank_method_list()) do names[i] = {y = {i, i + 1}, label = m.name} end "
+        "p = {panels = {names, {table.unpack(names)}}, columns = 1, size = {720, 900}}");
+    for (const char* size : {"nil", "10", "18"}) {
+        CAPTURE(size);
+        CHECK(lua(std::string("p.font_size = ") + size +
+                  " local figure, columns, n = plot(p), {}, 0 "
+                  "local rows = tonumber(figure.script():match('maxrows (%d+)')) "
+                  "for x in figure:svg():gmatch('translate%(([%d.]+),[^<]-text%-anchor=\"start\">') do "
+                  "  if not columns[x] then columns[x], n = true, n + 1 end end "
+                  "return n == math.ceil(13 / rows)") == "true");
+    }
+}
+
 TEST_CASE("marks on an axis and the ends of error bars are where they are told to be", "[lua][plot]") {
     Shell lua;
     const std::string svg = lua("return plot({1, 2, 3}, {xticks = {1.25, 2.75}, yticks = {3, 1}}):svg()");
@@ -175,13 +198,252 @@ TEST_CASE("what plot does not understand is told in a sentence", "[lua][plot]") 
     CHECK(lua("plot{{label = 'a'}}") == "user:1: plot: the curve: no y given, expected {x = ..., y = ...}");
 }
 
-TEST_CASE("without gnuplot one sentence says how to get it", "[lua][plot]") {
+TEST_CASE("without gnuplot one sentence says how to get it, and the terminal's pictures are there", "[lua][plot]") {
     Shell lua;
     const std::string path = std::getenv("PATH");
     setenv("PATH", lua.path("").c_str(), 1);
     const std::string answer = lua("local svg = plot({1, 2}):svg() return svg");
+    const std::string text = lua("return plot({1, 2})"), page = lua("return report{plot({1, 2}), 'end'}");
     setenv("PATH", path.c_str(), 1);
     CHECK(answer == "user:1: gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox");
+    CHECK(contains(text, "●"));
+    CHECK(contains(page, "●"));
+    CHECK(contains(page, "<figcaption>gnuplot, which draws the pictures, is not installed"));
+}
+
+TEST_CASE("names stand at the ends of their curves, each on a row of its own", "[lua][plot]") {
+    Shell lua;
+    // The four that end together are moved apart, the one far above stays there.
+    CHECK(lua("local curves = {} for i = 1, 5 do "
+              "  curves[i] = {x = {1, 2}, y = {i, i < 5 and 1 or 100}, label = 'curve ' .. i} end "
+              "local rows, at, n = {}, {}, 0 "
+              "for line in (tostring(plot(curves)) .. '\\n'):gmatch('(.-)\\n') do "
+              "  n = n + 1 local name = line:match('curve %d$') "
+              "  if name then rows[#rows + 1], at[name] = name, n end end "
+              "return #rows, rows[1], at['curve 4'] - at['curve 1'], at['curve 1'] - at['curve 5'] > 8") ==
+          "5 curve 5 3 true");
+    // Where there is room, a name stands in the row of its curve's end.
+    for (int high = 10; high < 40; ++high) {
+        CAPTURE(high);
+        const std::string both = lua("return plot{{y = {1, 2}, label = 'low'}, {y = {1, " + std::to_string(high) +
+                                     "}, label = 'high'}, yrange = {-30, 40}}");
+        CHECK(contains(both, "■   ■ high\n"));
+    }
+    // Names that want one row are in the order of the ends.
+    const std::string close = lua(
+        "return plot{{y = {0, 1}, label = 'low'}, {y = {100, 1.5}, label = 'high'}, {y = {0, 0.5}, label = 'least'}}");
+    CHECK(close.find(" high\n") < close.find(" low\n"));
+    CHECK(close.find(" low\n") < close.find(" least\n"));
+    // A name too long for its place is cut there and told in full below.
+    const std::string text =
+        lua("return plot{{y = {1, 2}, label = ('long '):rep(9) .. 'name'}, {y = {2, 1}, label = 'b'}}");
+    CHECK(contains(text, "…\n"));
+    CHECK(contains(text, "\n ● long long long long long long long long long name"));
+    CHECK(lua("return (tostring(plot{{y = {1, 2}, label = 'a b c'}, {y = {2, 1}}, legend = false}):find('a b c'))") ==
+          "nil");
+}
+
+TEST_CASE("of more than six curves the lowest six are in colour", "[lua][plot]") {
+    Shell lua;
+    const std::string curves =
+        "local curves = {best = best} for i = 1, 9 do "
+        "curves[i] = {x = {1, 2}, y = {1, i == 3 and 0/0 or i}, label = 'curve ' .. i} end ";
+    const std::string plain = lua(curves + "return plot(curves)");
+    CHECK(contains(plain, "with marks: the 6 that end lowest; dotted: the other 3"));
+    for (const char* name : {"· curve 3\n", "· curve 8\n", "· curve 9\n"}) CHECK(contains(plain, name));
+    CHECK_FALSE(contains(plain, "· curve 7\n"));
+    lua("causeway._colour = function() return true end");
+    const std::string coloured = lua(curves + "return plot(curves)");
+    CHECK(contains(coloured, "in colour: the 6 that end lowest; grey: the other 3"));
+    for (const char* name : {"curve 3\x1b[39m\n", "curve 8\x1b[39m\n", "curve 9\x1b[39m\n"}) {
+        const auto at = coloured.find(name);
+        REQUIRE(at != std::string::npos);
+        CHECK(contains(coloured.substr(at - 20, 20), "38;5;244m"));
+    }
+    const auto at = coloured.find("curve 7\x1b");
+    REQUIRE(at != std::string::npos);
+    CHECK_FALSE(contains(coloured.substr(at - 20, 20), "38;5;244m"));
+    lua("best = 'highest'");
+    CHECK(contains(lua(curves + "return plot(curves)"), "in colour: the 6 that end highest"));
+    CHECK(lua("plot({1}, {best = 'first'})") == "user:1: plot: best: \"first\", expected \"highest\" or \"lowest\"");
+}
+
+TEST_CASE("without colours no two curves have the same mark", "[lua][plot]") {
+    Shell lua;
+    // outer-product and causal-dot-product have one mark in files, where colours tell them apart.
+    CHECK(lua("local seen, n = {}, 0 local curves = {} "
+              "for i, name in ipairs{'outer-product', 'causal-dot-product', 'a', 'b', 'c', 'd'} do "
+              "  curves[i] = {y = {i, i + 1}, label = name, style = i > 3 and 'dashed' or nil} end "
+              "for line in tostring(plot(curves)):gmatch('[^\\n]+') do "
+              "  local mark = line:match(' ([^ ]+) [%a-]+$') "
+              "  if mark and line:find('[│┤]') then if seen[mark] then return mark end seen[mark] = true n = n + 1 end "
+              "end return n") == "6");
+}
+
+TEST_CASE("a plot keeps to the terminal, however narrow", "[lua][plot]") {
+    Shell lua;
+    for (const int columns : {20, 30, 45, 60, 80, 120}) {
+        lua("causeway.terminal_size = function() return " + std::to_string(columns) + ", 24 end");
+        for (const char* colour : {"false", "true"}) {
+            lua(std::string("causeway._colour = function() return ") + colour + " end");
+            for (const char* call :
+                 {"plot{{y = {1, 2}, label = 'lightning-attention-2'}, {y = {2, 1e5}, label = 'b'}, title = 'A title', "
+                  "xlabel = 'a label for x', ylabel = 'seconds'}",
+                  "plot(randn(300), {ylabel = ('y'):rep(70)})",
+                  "plot{panels = {{{1, 2}, title = ('t '):rep(90)}, {{2, 1}}}}",
+                  "heatmap(randn(30, 90), {title = 'T', xlabel = 'x', ylabel = 'y'})"}) {
+                CAPTURE(columns, colour, call);
+                if (columns < 30 && call[0] == 'h') continue;  // no room for the numbers of its legend
+                const std::string text = lua(std::string("return ") + call);
+                CHECK(std::count(text.begin(), text.end(), '\n') >= 6);
+                CHECK(too_wide(text, columns) == "");
+            }
+        }
+    }
+}
+
+TEST_CASE("numbers at the ends of what a number can be are drawn", "[lua][plot]") {
+    Shell lua;
+    for (const char* call :
+         {"plot({-1.7e308, 1.7e308})", "plot({5e-324, 1e-323})", "plot({1e17, 1e17 + 16})", "plot({0, 5e-324})",
+          "plot({1e-300, 1e300}, {yscale = 'log', ylabel = 'seconds'})",
+          "plot({1, 2}, {xrange = {1e300, 1.1e300}, yrange = {-1, 1}})", "plot({1, 2}, {yrange = {0, 5e-324}})",
+          "plot({-1e308, 1e308}, {yrange = {0, 1}})", "plot({1, 2}, {xticks = {1e308, -1e308}})",
+          "plot({0, 0}, {ylabel = 'bytes'})", "heatmap(f64{{-1.7e308, 1.7e308}})"}) {
+        CAPTURE(call);
+        CHECK(contains(lua(std::string("return ") + call), "└"));
+    }
+}
+
+TEST_CASE("x is marked at the plotted points", "[lua][plot]") {
+    Shell lua;
+    const std::string text = lua("return plot({128, 512, 2048}, {1, 2, 3}, {xscale = 'log'})");
+    for (const char* mark : {" 128 ", " 512 ", " 2048"}) CHECK(contains(text, mark));
+    for (const char* mark : {"256", "1024"}) CHECK_FALSE(contains(text, mark));
+    CHECK(contains(lua("return plot({3, 7, 11}, {1, 2, 3}):svg()"), ">7<"));
+    // Many points, and such without a short name, get round numbers.
+    CHECK(contains(lua("return plot(range(1, 500))"), " 200 "));
+    CHECK(contains(lua("return plot({1/3, 2/3, 1}, {1, 2, 3})"), "0.4"));
+}
+
+TEST_CASE("what is called seconds or bytes is shown in the unit that fits", "[lua][plot]") {
+    Shell lua;
+    const std::string text = lua("return plot({2, 4}, {0.002, 0.004}, {ylabel = 'seconds'})");
+    CHECK(contains(text, " ms\n"));
+    CHECK(contains(text, "4.0┤"));
+    CHECK_FALSE(contains(text, "seconds"));
+    const auto label = [&](const std::string& options) {
+        return lua("return plot({2, 4}, {2^21, 2^22}, {" + options + "}).script():match('set ylabel ([^\\n]*)')");
+    };
+    CHECK(label("ylabel = 'peak memory (bytes)'") == "'peak memory (MiB)' noenhanced");
+    CHECK(label("ylabel = 'memory', yunit = 'bytes'") == "'memory (MiB)' noenhanced");
+    CHECK(label("yunit = 'bytes'") == "'MiB' noenhanced");
+    CHECK(label("ylabel = 'bytes a token'") == "'bytes a token' noenhanced");
+    CHECK(label("ylabel = 'milliseconds'") == "'milliseconds' noenhanced");
+    // Ranges, marks and bars are in the same unit.
+    const std::string script = lua(
+        "return plot{{y = {3 * 2^20, 5 * 2^20}, error = {2^20, 2^20}}, ylabel = 'bytes', yrange = {0, 2^23}, yticks = "
+        "{2^22}}.script()");
+    CHECK(contains(script, "set ylabel 'MiB'"));
+    CHECK(contains(script, "set yrange [0:8]"));
+    CHECK(contains(script, "set ytics ('4' 4)"));
+    CHECK(contains(script, "\n2 5 4 6"));
+    CHECK(lua("plot({1}, {yunit = 'hours'})") == "user:1: plot: yunit: \"hours\", expected \"bytes\" or \"seconds\"");
+}
+
+TEST_CASE("formulas stand between dollar signs", "[lua][plot]") {
+    Shell lua;
+    const auto plain = [&](const std::string& label) { return lua("return (causeway._label([==[" + label + "]==]))"); };
+    CHECK(plain("time $O(N \\log N)$, $r^2$") == "time O(N log N), r²");
+    CHECK(plain("$\\alpha_{ij}^{-1} \\le \\gamma x$") == "αᵢⱼ⁻¹ ≤ γx");
+    CHECK(plain("$\\frac{1}{\\sqrt{d_k}}$ and $e^{Q}$, $B C^\\top$") == "1/√dₖ and e^Q, B Cᵀ");
+    for (const char* text : {"costs $5 and $6", "$ x $", "$a{b$", "$a}b$", "$x^$", "a_b^{c}", "\\alpha", "$", "$$"}) {
+        CAPTURE(text);
+        CHECK(plain(text) == text);
+        CHECK(lua("return (select(2, causeway._label([==[" + std::string(text) + "]==])))") == "nil");
+    }
+    CHECK(plain("$\\unknown x$") == "\\unknown x");
+    CHECK(lua("return #causeway._label('$' .. ('{'):rep(100000) .. '$')") == "100002");
+    CHECK(lua("return #causeway._label('$' .. ('\\\\frac '):rep(100000) .. '$') > 1") == "true");
+    const std::string svg = lua("return plot({1, 2}, {title = '$N^2 \\\\alpha$ a_b'}):svg()");
+    CHECK(contains(svg, "<title>N² α a_b</title>"));
+    CHECK(contains(svg, ">2</tspan>"));
+    CHECK(contains(svg, "α a_b"));
+    // What a formula holds is text too.
+    const std::string hostile = R"($x'; system("touch BAD"); `touch BAD` @N^{/Bold=90 y} &{z} ~a{b} \n \\ #$)";
+    CHECK(contains(lua("return plot{{y = {1, 2}, label = [==[" + hostile +
+                       "]==]}, {y = {2, 1}, label = 'b'}, title = [==[" + hostile + "]==]}:svg()"),
+                   "touch BAD"));
+    CHECK_FALSE(std::filesystem::exists("BAD"));
+}
+
+TEST_CASE("a method has one colour and one mark in every figure", "[lua][plot]") {
+    Shell lua;
+    // The looks of a list of labels, in this order and backwards, must agree; a method that the table of looks does not
+    // have would get another one.
+    lua("function looks(names) "
+        "  local curves = {} for i, name in ipairs(names) do curves[i] = {y = {1, 2}, label = name} end "
+        "  local found = {} "
+        "  for name, look in plot(curves).script():gmatch(\"title '([^']*)' noenhanced with ([^,\\n]*)\") do "
+        "    found[name] = look end return found end "
+        "function same(names) "
+        "  local back, seen = {}, {} for i, name in ipairs(names) do table.insert(back, 1, name) end "
+        "  local a, b = looks(names), looks(back) "
+        "  for _, name in ipairs(names) do "
+        "    if not a[name] or a[name] ~= b[name] then return name .. ' is not in the table' end "
+        "    if seen[a[name]] then return name .. ' looks like ' .. seen[a[name]] end seen[a[name]] = name end "
+        "  return #names > 1 end");
+    CHECK(lua("local names = {} for i, m in ipairs(method_list()) do names[i] = m.name end return same(names)") ==
+          "true");
+    CHECK(lua("local names = {} for i, m in ipairs(lowrank_method_list()) do names[i] = m.name end "
+              "return same(names)") == "true");
+    CHECK(lua("return same{'linear', 'gated', 'delta', 'gated_delta'}, same{'flash', 'standard'}, same{'tree', "
+              "'ring'}") == "true true true");
+    CHECK(lua("return same{'one', 'two'}") == "one is not in the table");
+    // A label that begins with the name of a method is that method's.
+    CHECK(lua("return looks{'a', 'svd ↓'}['svd ↓'] == looks{'svd', 'b'}['svd']") == "true");
+}
+
+TEST_CASE("the spread is bars or a band", "[lua][plot]") {
+    Shell lua;
+    const std::string bars = lua("return plot{{y = {1, 2}, error = {0.5, 0.5}}}.script()");
+    CHECK(contains(bars, "with yerrorbars"));
+    for (const char* call : {"plot{{y = {1, 2}, error = {0.5, 0.5}}, spread = 'band'}",
+                             "plot{{y = {1, 2}, error = {0.5, 0.5}, spread = 'band'}}",
+                             "plot({1, 2}, {error = {0.5, 0.5}, spread = 'band'})"}) {
+        CAPTURE(call);
+        const std::string band = lua(std::string("return ") + call + ".script()");
+        CHECK(contains(band, "using 1:3:4 notitle with filledcurves"));
+        CHECK_FALSE(contains(band, "yerrorbars"));
+        CHECK(contains(lua(std::string("return ") + call + ":svg()"), "</svg>"));
+    }
+    CHECK(lua("plot({1, 2}, {spread = 'box'})") == "user:1: plot: spread: \"box\", expected \"band\" or \"bars\"");
+    CHECK(contains(lua("local c = {} for i = 1, 5 do c[i] = {y = {i, i}, error = {1, 1}} end return plot(c)"),
+                   "the spread stands in files only"));
+}
+
+TEST_CASE("the font of a file is chosen, and is a name only", "[lua][plot]") {
+    Shell lua;
+    const std::string svg = lua("return plot({1, 2}, {font = 'DejaVu Serif', font_size = 20, title = 'T'}):svg()");
+    CHECK(contains(svg, "font-family=\"DejaVu Serif\" font-size=\"20.00\""));
+    CHECK(lua("return plot({1, 2}, {font = 'Serif'}):save(dir .. 'f.png'):save(dir .. 'f.pdf') ~= nil") == "true");
+    CHECK(lua("return heatmap(ones(2, 2), {font_size = 9}):svg():find('font%-size=\"9.00\"') ~= nil") == "true");
+    CHECK(lua("plot({1}, {font = \"a' ; system 'touch BAD'\"})") ==
+          "user:1: font: expected a name of letters, digits, blanks and hyphens, got \"a' ; system 'touch BAD'\"");
+    CHECK(lua("plot({1}, {font_size = 0/0})").find("expected pixels, from 4 to 100") != std::string::npos);
+}
+
+TEST_CASE("an SVG follows the page's choice of light and dark", "[lua][plot]") {
+    Shell lua;
+    for (const char* call : {"plot{{y = {1, 2}, label = 'fleet', error = {1, 1}}, {y = {2, 1}, label = 'b'}}",
+                             "heatmap(randn(3, 3))", "plot{panels = {{{1, 2}}, {{2, 1}}}, title = 'T'}"}) {
+        CAPTURE(call);
+        const std::string svg = lua(std::string("return ") + call + ":svg()");
+        CHECK(contains(svg, "@media (prefers-color-scheme:dark)"));
+        CHECK(contains(svg, "class=\"paper\""));
+        CHECK_FALSE(contains(svg, "fill=\"#ffffff\""));
+        CHECK_FALSE(contains(svg, "stroke='rgb("));
+    }
 }
 
 TEST_CASE("a matrix as a heatmap", "[lua][heatmap]") {
@@ -201,4 +463,25 @@ TEST_CASE("a matrix as a heatmap", "[lua][heatmap]") {
     CHECK(lua("heatmap(zeros(0, 4))") == "user:1: A: 0×4 Tensor{Float32}, expected at least one element");
     CHECK(lua("heatmap(zeros(2, 2), {scale = 'log'})") ==
           "user:1: heatmap: A has no finite positive element, expected at least one");
+}
+
+TEST_CASE("a heat map with values of both signs goes apart from 0", "[lua][heatmap]") {
+    Shell lua;
+    CHECK(lua("return heatmap(f64{{-2, 0}, {1, 0.5}})") ==
+          "  ┌────┐\n"
+          "  │##  │\n"
+          "  │▒▒░░│\n"
+          "  └────┘\n"
+          "  -2 ##==--··  ░░▒▒▓▓██ 2");
+    const std::string both = lua("return heatmap(f64{{-2, 0}, {1, 0.5}}).script()");
+    CHECK(contains(both, "set cbrange [-2:2]"));
+    CHECK(contains(both, "5 '#f7f7f7'"));
+    CHECK(contains(lua("return heatmap(f64{{0, 3}, {1, 0.5}}).script()"), "set cbrange [0:3]"));
+    CHECK(contains(lua("return heatmap(f64{{-1, -3}, {-2, -2}}).script()"), "set cbrange [-3:-1]"));
+    CHECK(contains(lua("return heatmap(f64{{-1, 100}, {10, 1}}, {scale = 'log'}).script()"), "set cbrange [0:2]"));
+    // In colours: as strong below as above, and light at 0.
+    lua("causeway._colour = function() return true end");
+    const std::string coloured = lua("return heatmap(f64{{-2, 0, 2}})");
+    for (const char* ink : {"48;5;17m", "48;5;255m", "48;5;52m"}) CHECK(contains(coloured, ink));
+    CHECK(contains(lua("return heatmap(ones(100, 200), {xlabel = 'j', ylabel = 'i'})"), "of 100×200"));
 }

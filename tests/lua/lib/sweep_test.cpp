@@ -1,17 +1,25 @@
 // sweep: order, statuses, what is on the disk, and that a sweep killed at any moment loses and repeats nothing.
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <random>
+#include <set>
 
 #include "tests/catch.hpp"
+#include "tests/limits.hpp"
+#include "tests/lua/mpi.hpp"
 #include "tests/lua/program.hpp"
+#include "tests/lua/pty.hpp"
 #include "tests/lua/shell.hpp"
 
 using causeway::testing::contains;
 using causeway::testing::count;
+using causeway::testing::FileSizeLimit;
 using causeway::testing::read_bytes;
 using causeway::testing::run_program;
 using causeway::testing::Shell;
@@ -58,7 +66,7 @@ TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
         "then zeros(2^22, 2^22) end return {t = p.N * 1.0} end}");
     CHECK(lua("return #r:where{m = 'a'}, #r:where(function(row) return row.N == 2 end), #r:where()") == "2 2 4");
     CHECK(lua("return table.concat(r:column('t'), ' ')") == "2.0 4.0 2.0");
-    CHECK(contains(lua("return r:plot('N', 't', {by = 'm', title = 'T'})"), "**A**a"));
+    CHECK(contains(lua("return r:plot('N', 't', {by = 'm', title = 'T'})"), "● a\n"));
     CHECK(lua("r:plot('N', 'x')") == "user:1: plot: no row has both N and x");
 }
 
@@ -157,10 +165,6 @@ TEST_CASE("finished rows are on the disk, with their origin", "[lua][sweep]") {
             CHECK(contains(lua("go()"), "one/rows.jsonl, line 5 is not a row; repair the file"));
         }
     }
-    SECTION("two sweeps do not write the same journal") {
-        CHECK(contains(lua("journal = causeway._open_journal(dir .. 'one/rows.jsonl') go()"),
-                       "rows.jsonl is in use by another process"));
-    }
 }
 
 TEST_CASE("a sweep killed at random moments loses and repeats no finished row", "[lua][sweep]") {
@@ -209,6 +213,330 @@ end}
     REQUIRE(wait_for_program(folder, child).status == 0);
     CHECK(read_bytes(folder / "results/killed/killed.csv") == interrupted);
     CHECK(count(interrupted, ",ok,1\n") == 30);
+}
+
+TEST_CASE("an error outside run leaves nothing locked, and a row that cannot be written leaves the journal as it was",
+          "[lua][sweep]") {
+    Shell lua;
+    lua("calls = 0 function go() return #sweep{grid = {N = {1, 2}}, save = dir .. 'one', run = function(p) calls = "
+        "calls + 1 if p.N == 2 and limit then limit() end return {text = ('x'):rep(3000)} end} end");
+    std::filesystem::create_directories(lua.path("one/one.csv"));
+    CHECK(contains(lua("go()"), "one/one.csv: cannot be written: it is a directory"));
+    std::filesystem::remove(lua.path("one/one.csv"));
+    CHECK(lua("return go(), calls") == "2 2");
+
+    const std::string rows = lua.file("one/rows.jsonl");
+    write_bytes(lua.path("one/rows.jsonl"), rows.substr(0, rows.rfind("{\"origin\"")));
+    const std::string before = lua.file("one/rows.jsonl");
+    {
+        const FileSizeLimit limit(before.size() + 1000);
+        CHECK(contains(lua("go()"), "one/rows.jsonl: cannot be written: File too large"));
+    }
+    CHECK(lua.file("one/rows.jsonl") == before);
+    CHECK(lua("return go(), calls") == "2 4");
+}
+
+TEST_CASE("a file beyond the limit of its size ends a program with a sentence", "[lua][sweep]") {
+    const TemporaryFolder folder;
+    write_bytes(folder / "sweep.lua",
+                "sweep{grid = {N = {1}}, save = 'one', run = function() return {text = ('x'):rep(1e5)} end}");
+    const std::string command = "cd '" + folder.path() + "' && ulimit -f 16 && '" + tests::program_path() +
+                                "' sweep.lua > out 2> err < /dev/null";
+    CHECK(causeway::testing::shell_status(std::system(command.c_str())) == 1);
+    CHECK(contains(read_bytes(folder / "err"), "one/rows.jsonl: cannot be written: File too large"));
+}
+
+TEST_CASE("a journal that is no file of rows is told before a point runs", "[lua][sweep]") {
+    Shell lua;
+    lua("calls = 0 function go() return #sweep{grid = {N = {1, 2}}, save = dir .. 'one', run = function(p) calls = "
+        "calls + 1 return p.N end} end go() calls = 0");
+    const std::string path = lua.path("one/rows.jsonl");
+    const std::string good = read_bytes(path);
+    const auto fault = [&] {
+        const std::string told = lua("return go()");
+        CHECK(lua("return calls") == "0");
+        return told;
+    };
+    SECTION("a damaged line, wherever it is") {
+        for (const std::string line : {R"({"point": 5})",
+                                       R"({"origin": 5})",
+                                       R"({"point": {"N": 3}, "status": "ok"})",
+                                       R"({"point": {"N": 3}, "status": "ok", "values": 5})",
+                                       R"({"point": {"N": 3}, "values": {}})",
+                                       R"({"point": {}, "status": "ok", "values": {}})",
+                                       R"({"point": [1], "status": "ok", "values": {}})",
+                                       R"({"point": {"N": 3}, "status": "ok", "values": [1]})",
+                                       R"({"point": {"N": 3}, "status": "ok", "values": {"x": {}}})",
+                                       R"({"point": {"N": 3}, "status": "ok", "values": {"N": 1}})",
+                                       R"({"point": {"N": 3}, "status": "ok", "values": {"status": 1}})",
+                                       R"({"point": {"N": 3}, "status": "ok", "values": {"x": 1}, "origin": "a"})",
+                                       R"({"id": 1, "origin": {}})",
+                                       R"({"id": 3, "origin": {}})",
+                                       R"({"id": 2, "origin": {"run": 5}})",
+                                       R"({"id": 2, "origin": {"run": {"f": 5}}})",
+                                       R"({"id": 1, "run_data": {"a": 5}})",
+                                       R"({"id": 5, "run_data": {"a": "b"}})",
+                                       R"({"started": 5})",
+                                       "{}",
+                                       "[]",
+                                       "5",
+                                       "",
+                                       "#"}) {
+            CAPTURE(line);
+            write_bytes(path, good + line + "\n");
+            CHECK(fault() ==
+                  "user:1: sweep: " + path + ", line 4 is not a row; repair the file or start again with fresh = true");
+            write_bytes(path, good.substr(0, good.find('\n') + 1) + line + "\n" + good);
+            CHECK(contains(fault(), ", line 2 is not a row;"));
+        }
+        CHECK(contains(lua("causeway._read_journal(dir .. 'one/rows.jsonl')"), "rows.jsonl, line 2 is not a row"));
+    }
+    SECTION("a pipe, a device, a folder") {
+        std::filesystem::remove(path);
+        REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+        CHECK(fault() == "user:1: " + path + ": is a pipe, expected a regular file");
+        CHECK(contains(lua("reproduce(dir .. 'one')"), "has no rows.jsonl, expected a folder that sweep wrote"));
+        std::filesystem::remove(path);
+        std::filesystem::create_symlink("/dev/zero", path);
+        CHECK(fault() == "user:1: " + path + ": is a device, expected a regular file");
+        std::filesystem::remove(path);
+        std::filesystem::create_directory(path);
+        CHECK(fault() == "user:1: " + path + ": cannot be written: Is a directory");
+    }
+    SECTION("50 GB, and a line without an end") {
+        std::filesystem::resize_file(path, std::uintmax_t{50} << 30);
+        CHECK(fault() ==
+              "user:1: " + path + ": has 53687091200 bytes, expected the rows of a sweep, at most 4294967296");
+        std::filesystem::resize_file(path, std::uintmax_t{1} << 30);
+        CHECK(fault() == "user:1: " + path + ", line 4 has more than 67108864 bytes and is not a row");
+    }
+    SECTION("a last line that a crash of the machine filled with zeros is torn") {
+        write_bytes(path, good + std::string(20, '\0') + "}\n");
+        CHECK(lua("return go(), calls") == "2 0");
+        CHECK(lua("return #sweep{grid = {N = {1, 2, 3}}, save = dir .. 'one', run = function(p) calls = calls + 1 "
+                  "return p.N end}") == "3");
+        CHECK(lua.file("one/rows.jsonl").substr(0, good.size()) == good);
+        CHECK(lua.file("one/rows.jsonl").find('\0') == std::string::npos);
+    }
+}
+
+TEST_CASE("a journal that is deleted, replaced or cut while a sweep writes it is noticed", "[lua][sweep]") {
+    Shell lua;
+    lua("function go(at_two) return #sweep{grid = {N = {1, 2, 3}}, save = dir .. 'one', fresh = true, run = "
+        "function(p) "
+        "if p.N == 2 then at_two(dir .. 'one/rows.jsonl') end last = p.N return p.N end} end");
+    CHECK(contains(lua("go(os.remove)"), "one/rows.jsonl: was deleted or moved while a sweep writes it: No such file"));
+    CHECK(lua("return last") == "2");
+    CHECK(contains(lua("go(function(path) save(dir .. 'a.json', 1) os.rename(dir .. 'a.json', path) end)"),
+                   "one/rows.jsonl: was replaced by another file while a sweep writes it"));
+    CHECK(lua("return last") == "2");
+    CHECK(contains(lua("go(function(path) io.open(path, 'w'):close() end)"), "one/rows.jsonl: was cut from "));
+    CHECK(lua("return last") == "2");
+    CHECK(lua("return go(type)") == "3");
+}
+
+TEST_CASE("what a killed writer of results left is swept up by the next run", "[lua][sweep]") {
+    Shell lua;
+    const std::string go = "return #sweep{grid = {N = {1}}, save = dir .. 'one/', run = function(p) return p.N end}";
+    CHECK(lua(go) == "1");
+    for (const char* name : {"one.csv.part-12-0", "one.json.part-12-1", "two.csv.part-12-0", "one.csv.part-a"})
+        write_bytes(lua.path(std::string("one/") + name), "x");
+    CHECK(lua(go) == "1");
+    CHECK_FALSE(std::filesystem::exists(lua.path("one/one.csv.part-12-0")));
+    CHECK_FALSE(std::filesystem::exists(lua.path("one/one.json.part-12-1")));
+    CHECK(std::filesystem::exists(lua.path("one/two.csv.part-12-0")));
+    CHECK(std::filesystem::exists(lua.path("one/one.csv.part-a")));
+}
+
+namespace {
+
+// A process that runs a sweep in a folder which others share, from a folder of its own.
+struct Sharer {
+    explicit Sharer(const std::string& script) {
+        write_bytes(folder / "sweep.lua", script);
+        process = start_program(folder, {"sweep.lua"});
+    }
+    causeway::testing::Output wait() { return wait_for_program(folder, process); }
+
+    TemporaryFolder folder;
+    pid_t process;
+};
+
+// Every point once: its line in the journal, its row in the table.
+void check_rows(const std::string& folder, int points, int origins = 1) {
+    const std::string journal = read_bytes(folder + "/rows.jsonl");
+    CHECK(count(journal, "\"point\"") == points);
+    std::set<std::string> seen;
+    for (std::size_t at = 0; (at = journal.find("\"point\"", at)) != std::string::npos; ++at)
+        seen.insert(journal.substr(at, journal.find('}', at) - at));
+    CHECK(seen.size() == static_cast<std::size_t>(points));
+    CHECK(count(journal, "\"date\"") == origins);  // the same program on the same machine is one
+}
+
+}  // namespace
+
+TEST_CASE("three processes share the points of a folder, whichever of them are killed", "[lua][sweep]") {
+    const unsigned seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    for (int round = 0; round < 6; ++round) {
+        CAPTURE(round);
+        const TemporaryFolder shared;
+        const std::string script = "runs = io.open('" + shared / "runs" + R"(', "a")
+local r = sweep{grid = {N = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, method = {"a", "b", "c"}}, save = ")" +
+                                   shared / "one" + R"(", run = function(p)
+  runs:write(p.N, p.method, "\n") runs:flush()
+  local stop = clock() + 3e-3
+  while clock() < stop do end
+  return {value = randn(3):sum() + p.N, text = p.method:rep(p.N)}
+end}
+print(r:table():csv()))";
+        std::vector<std::unique_ptr<Sharer>> sharers;
+        for (int i = 0; i < 3; ++i) sharers.push_back(std::make_unique<Sharer>(script));
+        const int kills = 1 + round % 2;
+        for (int i = 0; i < kills; ++i) {
+            ::usleep(std::uniform_int_distribution<useconds_t>(1000, 100000)(random));
+            ::kill(sharers[static_cast<std::size_t>(i)]->process, SIGKILL);
+        }
+        std::string shown;
+        for (std::size_t i = 0; i < sharers.size(); ++i) {
+            const auto output = sharers[i]->wait();
+            if (i < static_cast<std::size_t>(kills) && output.status != 0) continue;
+            CAPTURE(output.err);
+            CHECK(output.status == 0);
+            if (shown.empty()) shown = output.out;
+            CHECK(output.out == shown);
+        }
+        check_rows(shared / "one", 30);
+        const int runs = count(read_bytes(shared / "runs"), "\n");
+        CHECK(runs >= 30);
+        CHECK(runs <= 30 + kills);
+        const std::string table = read_bytes(shared / "one/one.csv");
+        CHECK(count(table, ",ok,1\n") == 30);
+        // Alone it comes out the same.
+        const std::string rows = read_bytes(shared / "one/rows.jsonl");
+        CHECK(Sharer(script).wait().out == shown);
+        CHECK(read_bytes(shared / "one/rows.jsonl") == rows);
+    }
+}
+
+TEST_CASE("a point of a killed process is taken over, and its folder is not emptied meanwhile", "[lua][sweep]") {
+    const TemporaryFolder shared;
+    const auto script = [&](const std::string& run, const std::string& more = "") {
+        return "dir = '" + shared / "" + R"('
+function there(name) local file = io.open(dir .. name) if file then file:close() return true end end
+function mark(name) io.open(dir .. name, "w"):close() end
+local r = sweep{grid = {N = {1, 2, 3}}, save = dir .. "one", run = function(p) )" +
+               run + " end" + more + "} print(r[1].value, r[2].value, r[3].value)";
+    };
+    const std::string run =
+        "if p.N == 1 and not there('held') then mark('held') while true do end end "
+        "if p.N == 3 then mark('last') end return p.N * 10";
+    Sharer stuck(script(run));
+    REQUIRE(wait_for_file(shared / "held"));
+    const auto refused = Sharer(script(run, ", fresh = true")).wait();
+    CHECK(contains(refused.err, "one is in use by another process, and fresh = true would take its rows away"));
+    Sharer other(script(run));
+    REQUIRE(wait_for_file(shared / "last"));  // it has gone past the first point
+    ::kill(stuck.process, SIGKILL);
+    stuck.wait();
+    CHECK(other.wait().out == "10\t20\t30\n");
+    check_rows(shared / "one", 3);
+}
+
+TEST_CASE("rows that another process brings from a changed run stop the sweep", "[lua][sweep]") {
+    const TemporaryFolder shared;
+    const auto script = [&](const std::string& result) {
+        return "dir = '" + shared / "" + R"('
+function there(name) local file = io.open(dir .. name) if file then file:close() return true end end
+sweep{grid = {N = {1, 2}}, save = dir .. "one", run = function(p)
+  if p.N == 1 and not there("begun") then
+    io.open(dir .. "begun", "w"):close()
+    while not there("go") do end
+  end
+  return )" + result +
+               " end}";
+    };
+    Sharer first(script("p.N"));
+    REQUIRE(wait_for_file(shared / "begun"));
+    Sharer changed(script("p.N + 1"));  // runs the second point, then waits for the first
+    while (!contains(read_bytes(shared / "one/rows.jsonl"), "\"point\"")) ::usleep(1000);
+    write_bytes(shared / "go", "");
+    CHECK(contains(first.wait().err, "holds rows of another run function (changed: the function)"));
+    CHECK(changed.wait().status == 0);
+    check_rows(shared / "one", 2, 2);
+}
+
+TEST_CASE("after Ctrl-C at the prompt a sweep goes on in its folder", "[lua][sweep]") {
+    const TemporaryFolder home;
+    causeway::testing::Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+    terminal.wait_for_prompt();
+    terminal.answer(
+        "function go() return #sweep{grid = {N = {1, 2}}, save = 'one', run = function(p) if p.N == 2 and not "
+        "io.open('go') then io.open('reached', 'w'):close() while true do end end return p.N end} end");
+    terminal.enter("go()");
+    REQUIRE(wait_for_file(home / "reached"));
+    terminal.type("\x03");
+    terminal.wait_for("interrupted\n");
+    terminal.wait_for_prompt();
+    write_bytes(home / "go", "");
+    CHECK(contains(terminal.answer("go()"), "2\n"));
+    check_rows(home / "one", 2);
+    terminal.type("\x04");
+    CHECK(terminal.wait_for_end() == 0);
+}
+
+TEST_CASE("a sweep inside a sweep of the same folder does not wait for itself", "[lua][sweep]") {
+    Shell lua;
+    CHECK(contains(lua("local function go() return sweep{grid = {N = {1}}, save = dir .. 'one', run = go} end go = nil "
+                       "local function inner() return #sweep{grid = {N = {1}}, save = dir .. 'one', run = print} end "
+                       "sweep{grid = {N = {1}}, save = dir .. 'one', run = inner}"),
+                   "one/rows.jsonl: a sweep of this program writes it already"));
+    CHECK(lua("return sweep{grid = {N = {1}}, save = dir .. 'one', run = function() return #sweep{grid = {N = {1, 2}}, "
+              "save = dir .. 'two', run = function(p) return p.N end} end}[1].value") == "2");
+}
+
+TEST_CASE("the ranks of MPI share the points of a sweep, fresh or not", "[lua][sweep][mpi]") {
+    if (causeway::testing::no_mpi()) return;
+    const TemporaryFolder folder;
+    const auto output = causeway::testing::run_mpi_script(3, R"(
+local function there(name) local file = io.open(name) if file then file:close() return true end end
+local function go(name, fresh)
+  return sweep{grid = {N = {1, 2, 3, 4, 5, 6, 7}}, save = "one", fresh = fresh, run = function(p)
+    -- The first point of each waits for those of the others.
+    local mine = name .. mpi_rank()
+    if not there(mine) then
+      io.open(mine, "w"):close()
+      for rank = 0, mpi_size() - 1 do while not there(name .. rank) do end end
+    end
+    local file = io.open(name .. "-runs", "a")
+    file:write(p.N, "\n")
+    file:close()
+    return {rank = mpi_rank()}
+  end}
+end
+for _, name in ipairs{"first", "again"} do
+  local results = go(name, true)
+  local file = io.open(name .. "-result" .. mpi_rank(), "w")
+  file:write(results:table():csv())
+  file:close()
+end
+assert(#go("again") == 7)
+if mpi_rank() == 0 then print("done") end
+)",
+                                                          folder);
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(output.out == "done\n");
+    check_rows(folder / "one", 7);
+    for (const std::string name : {"first", "again"}) {
+        CAPTURE(name);
+        CHECK(count(read_bytes(folder / (name + "-runs")), "\n") == 7);
+        const std::string result = read_bytes(folder / (name + "-result0"));
+        CHECK(count(result, "\n") == 8);
+        for (const char* rank : {",0\n", ",1\n", ",2\n"}) CHECK(contains(result, rank));
+        for (const char* rank : {"1", "2"}) CHECK(read_bytes(folder / (name + "-result" + rank)) == result);
+    }
 }
 
 TEST_CASE("Ctrl-C stops a sweep and keeps its finished rows", "[lua][sweep]") {

@@ -95,6 +95,10 @@ TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]"
                  "{rank = 16})",
                  "lowrank_error(q, k, B, C, {v = v})",
                  "lowrank_error(q, k, B, C, {v = v}):table()",
+                 "check_bound()",
+                 "check_bound('H11')",
+                 "check_bound('B7', {B = q, C = k, V = v})",
+                 "check_bound('A1', randn(4, 4) / 0)",
                  "randn(2, 4, 256, 64)",
                  "randn(1000, 1000)",
                  "heatmap(randn(300, 300), {title = ('a long title '):rep(20)})",
@@ -114,19 +118,25 @@ TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]"
     }
 }
 
-TEST_CASE("every page of the manual keeps to 80 columns, and to 120", "[lua][width]") {
+TEST_CASE("every page of help, and the way to it, keeps to 80 columns, and to 120", "[lua][width]") {
     for (const int columns : widths) {
         Sized shell(columns);
         shell(
-            "list = {} for name in pairs(causeway.manual) do list[#list + 1] = name end list = table.concat(list, ' "
-            "')");
+            "list = {} for _, names in ipairs{causeway._page_names(), causeway._aliases} do for name in pairs(names) "
+            "do list[#list + 1] = name end end list = table.concat(list, ' ')");
         const auto names = words(shell.value("list"));
-        REQUIRE(names.size() > 100);
+        REQUIRE(names.size() > 300);
         for (const std::string& name : names) {
             CAPTURE(columns, name);
             CHECK(too_wide(shell("?" + name), columns) == "");
         }
     }
+}
+
+TEST_CASE("the topics of help fit one screen", "[lua][width]") {
+    Sized shell(80);
+    const std::string shown = shell("?");
+    CHECK(std::count(shown.begin(), shown.end(), '\n') + 2 <= 24);  // what was typed, and the next prompt
 }
 
 TEST_CASE("the header of a tensor stays on the screen", "[lua][width]") {

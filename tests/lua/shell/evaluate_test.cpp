@@ -127,6 +127,7 @@ TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
     CHECK(session("foo; -- hidden") == "error: foo is not defined");
     CHECK(session("rnadn") == "error: rnadn is not defined (did you mean \"randn\"?)");
     CHECK(session("True") == "error: True is not defined (did you mean \"true\"?)");
+    CHECK(session("linspace") == "error: linspace is not defined (it is called \"range\" here, see ?linspace)");
     CHECK(session("my_long_name = 1") == "");
     CHECK(session("my_long_nam") == "error: my_long_nam is not defined (did you mean \"my_long_name\"?)");
     CHECK(session("nil") == "nil\n");

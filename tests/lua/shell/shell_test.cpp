@@ -1,4 +1,7 @@
 // The interactive shell, used through a pseudo-terminal as a person uses it.
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <thread>
 
 #include "tests/catch.hpp"
@@ -221,7 +224,8 @@ TEST_CASE("prefixes at the prompt", "[lua][shell]") {
     CHECK(shell.answer(";pwd") == "/\n");
     CHECK(shell.answer("?display").find("display(value, ...)") != std::string::npos);
     CHECK(shell.answer("?disply").find("did you mean \"display\"?") != std::string::npos);
-    CHECK(shell.answer("?").find("terminal_size") != std::string::npos);
+    CHECK(shell.answer("?").find("\n  tensor ") != std::string::npos);
+    CHECK(shell.answer("?shell").find("terminal_size") != std::string::npos);
     shell.leave();
 }
 
@@ -317,6 +321,82 @@ TEST_CASE("the history follows XDG_STATE_HOME, and a home that cannot be written
     CHECK(terminal.answer("1") == "1\n");
     terminal.type(ctrl_d);
     CHECK(terminal.wait_for_end() == 0);
+}
+
+namespace {
+
+// The shell's answer to two entries, with this folder for its state; all that came behind the first prompt.
+std::string two_entries(const TemporaryFolder& home) {
+    Terminal terminal(home.path(), {}, {"NO_COLOR=1", "XDG_STATE_HOME=" + home / "state"});
+    terminal.wait_for_prompt();
+    std::string said = terminal.answer("1 + 1");
+    said += terminal.answer("2 + 2");
+    terminal.type(ctrl_d);
+    CHECK(terminal.wait_for_end() == 0);
+    return said;
+}
+
+mode_t mode_of(const std::string& path) {
+    struct stat info {};
+    REQUIRE(::stat(path.c_str(), &info) == 0);
+    return info.st_mode & 07777;
+}
+
+}  // namespace
+
+TEST_CASE("a history is the owner's alone from its creation, and no other file is touched", "[lua][shell][history]") {
+    const TemporaryFolder home;
+    const std::string file = home / "state/causeway/history";
+    CHECK(two_entries(home) == "2\n4\n");
+    CHECK(mode_of(file) == 0600);
+    CHECK(read_bytes(file) == "1 + 1\n2 + 2\n");
+
+    SECTION("one that is there keeps its mode, through a link too") {
+        std::filesystem::rename(file, home / "shared");
+        std::filesystem::create_symlink(home / "shared", file);
+        REQUIRE(::chmod((home / "shared").c_str(), 0644) == 0);
+        CHECK(two_entries(home) == "2\n4\n");
+        CHECK(mode_of(home / "shared") == 0644);
+        CHECK(read_bytes(home / "shared") == "1 + 1\n2 + 2\n1 + 1\n2 + 2\n");
+        CHECK(std::filesystem::is_symlink(file));
+    }
+    SECTION("a long one is cut in place") {
+        std::string text;
+        for (int i = 0; i < 10002; ++i) text += std::to_string(i) + "\n";
+        std::filesystem::rename(file, home / "shared");
+        std::filesystem::create_symlink(home / "shared", file);
+        write_bytes(home / "shared", text);
+        REQUIRE(::chmod((home / "shared").c_str(), 0640) == 0);
+        CHECK(two_entries(home) == "2\n4\n");
+        CHECK(mode_of(home / "shared") == 0640);
+        CHECK(read_bytes(home / "shared").substr(0, 10) == "5002\n5003\n");
+        CHECK(std::filesystem::is_symlink(file));
+    }
+    SECTION("/dev/null keeps none, and stays as it is") {
+        std::filesystem::remove(file);
+        std::filesystem::create_symlink("/dev/null", file);
+        const mode_t before = mode_of("/dev/null");
+        CHECK(two_entries(home) == "2\n4\n");
+        CHECK(mode_of("/dev/null") == before);
+    }
+    SECTION("what is no regular file keeps nobody waiting, and is told once") {
+        std::filesystem::remove(file);
+        for (const std::string kind : {"pipe", "device", "folder"}) {
+            CAPTURE(kind);
+            if (kind == "pipe") REQUIRE(::mkfifo(file.c_str(), 0644) == 0);
+            if (kind == "device") std::filesystem::create_symlink("/dev/zero", file);
+            if (kind == "folder") std::filesystem::create_directory(file);
+            const mode_t before = mode_of(file);
+            CHECK(two_entries(home) == "(the history is not kept: " + file + ": it is not a regular file)\n2\n4\n");
+            CHECK(mode_of(file) == before);
+            std::filesystem::remove(file);
+        }
+    }
+    SECTION("a folder in its way is told once") {
+        std::filesystem::remove_all(home / "state");
+        write_bytes(home / "state", "");
+        CHECK(contains(two_entries(home), "(the history is not kept: " + file + ": Not a directory)\n2\n4\n"));
+    }
 }
 
 TEST_CASE("a status line is replaced and gives way to what is shown", "[lua][shell][display]") {

@@ -1,0 +1,21 @@
+// The error of causal linear attention against its definition (claims B7, C3, F3, F4).
+#pragma once
+
+#include "core/bounds/claim.hpp"
+
+namespace causeway::bounds {
+
+// One head: P = (B Cᵀ ⊙ M) V, M_ij = g^(i-j) for i >= j, and Π, the same of absolute values, in extended precision by
+// plain loops. O(N² (r + d)).
+struct CausalReference {
+    LongMatrix P, Pi;
+    Long largest = 0;            // of Π, of |B||C|ᵀ and of the sums of |c||v|
+    Long lost_to_underflow = 0;  // what an entry may be off where products underflow, in least positive numbers
+    CausalReference(const Matrix& B, const Matrix& C, const Matrix& V, double g);
+
+    // max |out - P| / Π against the budget of k roundings u; an entry of which Π is 0 has to be 0. What underflow takes
+    // is no part of the error. Throws Error where a sum overflows, of which the claims say nothing.
+    Row error(const std::string& what, const Tensor& out, double k, double u) const;
+};
+
+}  // namespace causeway::bounds

@@ -1,0 +1,148 @@
+-- check_bound(): the claims of proofs/ on tensors of the user's, as a table to look at.
+local causeway = ...
+
+local list = causeway._claims()
+
+local Claims = { __name = "Claims" }
+Claims.__index = Claims
+
+-- The names of a claim's inputs that have to be given.
+local function wanted(claim)
+  local names = {}
+  for _, input in ipairs(claim.inputs) do
+    if not input.optional then names[#names + 1] = input.name end
+  end
+  return table.concat(names, ", ")
+end
+
+--- The list as a table to show.
+function Claims:table()
+  local rows = {}
+  for i, claim in ipairs(self) do
+    rows[i] = { claim = claim.id, statement = claim.statement, inputs = wanted(claim) }
+  end
+  return causeway.text_table(rows, { columns = { "claim", "statement", "inputs" },
+    title = "Bounds that check_bound(claim, inputs) checks",
+    note = 'check_bound("A9") says what the inputs of A9 are; proofs/README.md has all claims with their proofs' })
+end
+
+causeway._as_table(Claims)
+
+local Claim = { __name = "Claim" }
+Claim.__index = Claim
+
+--- The inputs of one claim as a table to show.
+function Claim:table()
+  local rows = {}
+  for i, input in ipairs(self.inputs) do
+    rows[i] = { input = input.name, form = input.form, what = input.text .. (input.optional and " (optional)" or "") }
+  end
+  return causeway.text_table(rows, { columns = { "input", "form", "what" },
+    title = self.id .. ": " .. self.statement, note = self.proof .. " (" .. self.source .. ")" })
+end
+
+causeway._as_table(Claim)
+
+local function is_nan(x) return x ~= x end
+
+-- Three digits, of large numbers with an exponent.
+local function short(x)
+  if not (x >= 1e5 and x < math.huge) then return causeway.number_text(x, 3) end
+  return (string.format("%.2e", x):gsub("e%+0*", "e"))
+end
+
+-- How many times the measured value fits into the bound; of a count, that it is equal.
+local function margin(row)
+  if is_nan(row.measured) or is_nan(row.bound) then return "NaN" end
+  if row.exactly then return row.holds and "exact" or "differs" end
+  if row.measured == 0 then return "exact" end
+  return "×" .. short(row.bound / row.measured)
+end
+
+-- One side of a row: a count by all its digits.
+local function side(x, row)
+  if row.exactly and not is_nan(x) then return string.format("%.0f", x) end
+  return short(x)
+end
+
+local function verdict(row)
+  if is_nan(row.measured) or is_nan(row.bound) then return "not a number" end
+  return row.holds and "yes" or "no"
+end
+
+--- The columns measured, bound, margin and holds of rows that have measured, bound and holds, after those given.
+function causeway._bound_columns(columns)
+  for _, column in ipairs({
+    { key = "measured", format = side, align = "right" },
+    { key = "sign", title = "" },
+    { key = "bound", format = side, align = "right" },
+    { key = "margin", align = "right" },
+    "holds",
+  }) do columns[#columns + 1] = column end
+  return columns
+end
+
+--- Gives such a row what these columns show.
+function causeway._bound_cells(row)
+  row.sign, row.margin = row.exactly and "=" or "≤", margin(row)
+  row.holds = verdict(row)
+  return row
+end
+
+local Bound = { __name = "Bound" }
+Bound.__index = Bound
+
+--- A row for each side of the claim.
+function Bound:table()
+  local rows, broken, unknown = {}, 0, 0
+  for i, row in ipairs(self) do
+    rows[i] = causeway._bound_cells({ claim = self.claim, checked = row.what, measured = row.measured,
+      bound = row.bound, exactly = row.exactly, holds = row.holds })
+    if rows[i].holds == "no" then broken = broken + 1 end
+    if rows[i].holds == "not a number" then unknown = unknown + 1 end
+  end
+  local note = self.proof .. "; margin: bound over measured"
+  local function say(what, n)
+    if n > 0 then note = string.format("%s in %d of %d row%s; %s", what, n, #self, #self == 1 and "" or "s", note) end
+  end
+  say("NOT A NUMBER", unknown)
+  say("DOES NOT HOLD", broken)
+  return causeway.text_table(rows, { columns = causeway._bound_columns({ "claim", "checked" }), leading = 2,
+    title = self.claim .. ": " .. self.statement, note = note })
+end
+
+causeway._as_table(Bound)
+
+local function claim_of(id)
+  if type(id) ~= "string" then
+    causeway._raise("check_bound: claim: expected an id such as \"A9\", got a " .. type(id))
+  end
+  local ids = {}
+  for i, claim in ipairs(list) do
+    if claim.id == id:upper() then return claim end
+    ids[i] = claim.id
+  end
+  causeway._raise(string.format("check_bound: claim: %q is none that can be checked, expected one of %s", id,
+    table.concat(ids, " ")))
+end
+
+--- check_bound() is the list of claims, check_bound(claim) what one of them takes, check_bound(claim, inputs) the table
+--- of what was measured beside its bound.
+function causeway.check_bound(id, inputs)
+  if id == nil and inputs == nil then return setmetatable({ table.unpack(list) }, Claims) end
+  local claim = claim_of(id)
+  if inputs == nil then return setmetatable(claim, Claim) end
+  local rows = causeway._check_bound(claim.id, inputs)
+  rows.claim, rows.statement, rows.proof, rows.source = claim.id, claim.statement, claim.proof, claim.source
+  rows.holds = true
+  for _, row in ipairs(rows) do rows.holds = rows.holds and row.holds end
+  return setmetatable(rows, Bound)
+end
+
+-- What Tab completes.
+local options = { {} }
+for i, claim in ipairs(list) do
+  options[1][i] = claim.id
+  for _, input in ipairs(claim.inputs) do options[input.name] = true end
+end
+causeway._options.check_bound = options

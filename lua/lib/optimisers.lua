@@ -1,0 +1,146 @@
+-- adam and sgd: they put new parameters in the place of the old ones, in the table that they were given.
+local causeway = ...
+local raise, sqrt, times = causeway._raise, causeway.sqrt, causeway.times
+
+-- "a 2×3 Tensor{Float32}", "a number", "nothing"
+local function described(x)
+  if type(x) == "userdata" then return "a " .. tostring(x):match("^[^\n:]*") end
+  return x == nil and "nothing" or "a " .. type(x)
+end
+
+local function path_to(path, key)
+  return math.type(key) == "integer" and string.format("%s[%d]", path, key) or path .. "." .. tostring(key)
+end
+
+-- A number of the options: from `least`, and below `below` where that is given.
+local function check_number(name, value, least, below)
+  local fits = type(value) == "number" and value >= least and value < (below or math.huge)
+  if fits then return value end
+  raise(string.format("%s: %s, expected a number from %s%s", name, tostring(value), least,
+    below and " to below " .. below or ""))
+end
+
+local function check_form(x, g, path)
+  local same = type(x) == type(g)
+  if same and type(x) == "userdata" then
+    local dims, other = { causeway.size(x) }, { causeway.size(g) }
+    same = #dims == #other
+    for k, n in ipairs(dims) do same = same and other[k] == n end
+  end
+  if not same then
+    raise(string.format("step: %s: got %s, expected one like the parameter, %s", path, described(g), described(x)))
+  end
+end
+
+-- Calls visit(table, key, gradient, path) for every tensor and number among the parameters.
+local function each_parameter(params, grads, path, visit)
+  for key, x in next, params do
+    local g, at = grads[key], path_to(path, key)
+    if type(x) == "table" then
+      if type(g) ~= "table" then raise(string.format("step: %s: got %s, expected a table", at, described(g))) end
+      each_parameter(x, g, at, visit)
+    else
+      check_form(x, g, at)
+      visit(params, key, g)
+    end
+  end
+end
+
+local Optimiser = {}
+Optimiser.__index = Optimiser
+
+--- One step against the gradients, which have the form of the parameters (what grad returns).
+function Optimiser:step(grads)
+  check_number("lr", self.lr, 0)
+  if type(grads) ~= "table" then raise("step: got " .. described(grads) .. ", expected the table that grad returns") end
+  local found = {}
+  each_parameter(self.params, grads, "grads", function(holder, key, g)
+    found[#found + 1] = { holder = holder, key = key, g = g }
+  end)
+  self.steps = self.steps + 1
+  local replaced = {}  -- a tensor that stands in several places stays one
+  for _, place in ipairs(found) do
+    local x = place.holder[place.key]
+    local of = self.moments[place.holder] or {}
+    self.moments[place.holder] = of
+    of[place.key] = of[place.key] or {}
+    local new = replaced[x] or self:update(x, place.g, of[place.key])
+    if type(x) == "userdata" then replaced[x] = new end
+    place.holder[place.key] = new
+  end
+end
+
+function Optimiser:__tostring()
+  local count = 0
+  local function add(params)
+    for _, x in pairs(params) do
+      if type(x) == "table" then add(x) else count = count + (type(x) == "number" and 1 or #x) end
+    end
+  end
+  add(self.params)
+  return string.format("%s: %d parameter%s, lr = %s, %d step%s", self.name, count, count == 1 and "" or "s",
+    causeway.number_text(self.lr), self.steps, self.steps == 1 and "" or "s")
+end
+
+function Optimiser:__rich() return { text = tostring(self) } end
+
+-- An optimiser from {params, option = value}: `defaults` has the numbers that it takes.
+local function optimiser(name, given, defaults, update)
+  if type(given) ~= "table" or type(given[1]) ~= "table" then
+    local came = type(given) == "table" and given[1] or given
+    raise(string.format("%s: params: got %s, expected a table of Tensors, as in %s{{W = W}, lr = 0.01}", name,
+      described(came), name))
+  end
+  local options = {}
+  for key, value in pairs(given) do
+    if key ~= 1 then options[key] = value end
+  end
+  if options[2] ~= nil then raise(name .. ": a second table of parameters, expected one that holds them all") end
+  causeway._check_options(name, options)
+  local self = { name = name, params = given[1], steps = 0, moments = {}, update = update }
+  for key, value in pairs(defaults) do self[key] = options[key] == nil and value or options[key] end
+  return setmetatable(self, Optimiser)
+end
+
+-- Kingma and Ba 2015; the weights decay apart from the gradient, as in AdamW (Loshchilov and Hutter 2019).
+local function adam_update(self, x, g, moment)
+  local b1, b2 = self.betas[1], self.betas[2]
+  local first, second = g * (1 - b1), times(g, g) * (1 - b2)
+  moment.first = moment.first and moment.first * b1 + first or first
+  moment.second = moment.second and moment.second * b2 + second or second
+  local rate, share = self.lr / (1 - b1 ^ self.steps), 1 - b2 ^ self.steps
+  if self.weight_decay > 0 then x = x * (1 - self.lr * self.weight_decay) end
+  return x - moment.first * rate / (sqrt(moment.second / share) + self.eps)
+end
+
+local function sgd_update(self, x, g, moment)
+  if self.weight_decay > 0 then g = g + x * self.weight_decay end
+  if self.momentum > 0 then
+    moment.velocity = moment.velocity and moment.velocity * self.momentum + g or g
+    g = moment.velocity
+  end
+  return x - g * self.lr
+end
+
+--- Adam on the parameters in options[1].
+function causeway.adam(options)
+  local self = optimiser("adam", options,
+    { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, adam_update)
+  if type(self.betas) ~= "table" or #self.betas ~= 2 then
+    raise("adam: betas: got " .. described(self.betas) .. ", expected two numbers, as in {0.9, 0.999}")
+  end
+  for i, beta in ipairs(self.betas) do check_number("adam: betas[" .. i .. "]", beta, 0, 1) end
+  for _, key in ipairs({ "lr", "eps", "weight_decay" }) do check_number("adam: " .. key, self[key], 0) end
+  return self
+end
+
+--- Gradient descent on the parameters in options[1].
+function causeway.sgd(options)
+  local self = optimiser("sgd", options, { lr = 1e-2, momentum = 0, weight_decay = 0 }, sgd_update)
+  check_number("sgd: momentum", self.momentum, 0, 1)
+  for _, key in ipairs({ "lr", "weight_decay" }) do check_number("sgd: " .. key, self[key], 0) end
+  return self
+end
+
+causeway._options.adam = { lr = true, betas = true, eps = true, weight_decay = true }
+causeway._options.sgd = { lr = true, momentum = true, weight_decay = true }

@@ -1,0 +1,296 @@
+-- What a name has help on: the entries of causeway.manual, and pages made from the registries, so that a new method,
+-- update, factorisation or option has its own unasked.
+local causeway = ...
+local manual = causeway.manual
+
+-- A section of a page is a table with
+--   what                 "a function", "an update of linear_attention": what the name is
+--   topic                where the overview lists it
+--   call, text, example  as in the manual; options and notes too
+--   parts                a list of {heading, text}
+--   source               where it comes from, in short (lua/help/references.lua)
+-- Each maker of sections adds those of all its names: add(name, section).
+
+local function of_manual(add)
+  for name, entry in pairs(manual) do
+    local what = type(causeway[name]) == "function" and "a function" or "a subject"
+    add(name, setmetatable({ what = what }, { __index = entry }))
+  end
+end
+
+local function part(list, heading, text)
+  if text and text ~= "" then list[#list + 1] = { heading, text } end
+end
+
+-- Words with commas and "and" between them.
+local function listed(words)
+  if #words < 2 then return words[1] or "" end
+  return table.concat(words, ", ", 1, #words - 1) .. " and " .. words[#words]
+end
+
+-- A whole number with commas between its thousands.
+local function grouped(n)
+  local digits = string.format("%.0f", n)
+  local first = (#digits - 1) % 3 + 1
+  return digits:sub(1, first) .. digits:sub(first + 1):gsub("...", ",%0")
+end
+
+-- A line each of names and what they mean, in two columns.
+local function rows_of(list)
+  local widest, lines = 0, {}
+  for _, row in ipairs(list) do widest = math.max(widest, #row[1]) end
+  for i, row in ipairs(list) do lines[i] = "  " .. row[1] .. (" "):rep(widest + 2 - #row[1]) .. row[2] end
+  return table.concat(lines, "\n")
+end
+
+-- What an exact method costs, in words of the registry and, of a built-in one, in figures of its closed form.
+local function cost_of(m)
+  if not m.time then return nil end
+  local text = "time " .. m.time .. (m.memory and "; memory of a head, in scalars, " .. m.memory or "")
+    .. "; r, d are the widths" .. (m.block and ", " .. m.block .. " the default length of a block" or "") .. "."
+  if not m.built_in then return text end
+  local c = causeway.cost(m.name, { N = 8192, r = 128 })
+  return text .. string.format(" At N = 8192, r = d = 128: %s multiplications, %s scalars (cost).",
+    grouped(c.multiplies), grouped(c.memory))
+end
+
+-- What an exact method takes beside its inputs.
+local function support_of(m)
+  local takes, lacks = {}, {}
+  for _, option in ipairs({ "decay", "normalize", "state" }) do
+    local to = m[option] and takes or lacks
+    to[#to + 1] = option
+  end
+  if m.block then takes[#takes + 1] = "block" end
+  local text = #takes > 0 and listed(takes) or "no option"
+  if #lacks > 0 then text = text .. "; not " .. listed(lacks) end
+  local devices = table.concat(m.device, " "):find("gpu") and "the CPU and a GPU." or "the CPU."
+  local choice = m.built_in and not m.auto and ' "auto" does not choose it.' or ""
+  return text .. ". This program runs it on " .. devices .. choice
+end
+
+local function of_exact_methods(add)
+  for _, m in ipairs(causeway.method_list()) do
+    local parts, options = {}, { string.format('method = "%s"', m.name) }
+    part(parts, "formula", m.formula)
+    part(parts, "cost", cost_of(m))
+    part(parts, "when to use it", m.use)
+    part(parts, "takes", support_of(m))
+    if m.decay then options[2] = "decay = 0.9" end
+    if m.built_in and m.block then options[#options + 1] = "block = 32" end
+    add(m.name, {
+      what = "a method of causal_linear_attention", topic = "attention",
+      call = string.format('causal_linear_attention(q, k, v, {method = "%s"})', m.name),
+      text = m.text or "A method of causal linear attention written in Lua.",
+      parts = parts, source = m.source,
+      example = "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
+        .. "causal_linear_attention(q, k, v,\n  {" .. table.concat(options, ", ") .. "})",
+    })
+  end
+end
+
+local function of_linear_attention(add)
+  local updates, modes = causeway._linear_forms()
+  local default = modes[2]
+  for _, m in ipairs(modes) do
+    if '"' .. m.name .. '"' == causeway._call_option("linear_attention", "mode").default then default = m end
+  end
+  for _, u in ipairs(updates) do
+    local parts, options = {}, { string.format('update = "%s"', u.name) }
+    part(parts, "formula", u.formula)
+    part(parts, "cost", string.format('time of a head %s and memory %s scalars in mode = "%s", C the length of a '
+      .. "chunk; see ?%s", default.time, default.memory, default.name, default.name))
+    part(parts, "when to use it", u.use)
+    if u.gate then options[#options + 1] = "log_decay = -rand(1, 2, 100)" end
+    if u.delta then options[#options + 1] = "beta = rand(1, 2, 100)" end
+    local table_of = table.concat(options, ", ")
+    if #table_of > 70 then table_of = table.concat(options, ",\n   ") end
+    add(u.name, {
+      what = "an update of linear_attention", topic = "gated",
+      call = string.format('linear_attention(q, k, v, {update = "%s", ...})', u.name),
+      text = u.text, parts = parts, source = u.source,
+      example = "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
+        .. (u.delta and "k = k / sqrt(sum(pow(k, 2), 4))  -- keys of length 1\n" or "")
+        .. "o, state = linear_attention(q, k, v,\n  {" .. table_of .. "})\no",
+    })
+  end
+  for _, m in ipairs(modes) do
+    local parts = {}
+    part(parts, "cost", "time of a head " .. m.time .. "; memory " .. m.memory
+      .. " scalars; C is the length of a chunk")
+    part(parts, "when to use it", m.use)
+    add(m.name, {
+      what = "a mode of linear_attention", topic = "gated",
+      call = string.format('linear_attention(q, k, v, {mode = "%s", ...})', m.name),
+      text = m.text, parts = parts, source = m.source,
+      example = "x = randn(1, 2, 100, 8)\nlinear_attention(x, x, x,\n"
+        .. string.format('  {update = "gated", log_decay = -rand(1, 2, 100), mode = "%s"})', m.name),
+    })
+  end
+end
+
+local function of_softmax_attention(add)
+  for _, m in ipairs(causeway._softmax_forms()) do
+    local parts = {}
+    part(parts, "formula", m.formula)
+    part(parts, "cost", "time of a head " .. m.time .. ", N queries and M keys; memory " .. m.memory)
+    part(parts, "when to use it", m.use)
+    add(m.name, {
+      what = "a method of softmax_attention", topic = "softmax",
+      call = string.format('softmax_attention(q, k, v, {method = "%s"})', m.name),
+      text = m.text, parts = parts, source = m.source,
+      example = string.format('x = randn(1, 2, 100, 8)\nsoftmax_attention(x, x, x, {method = "%s"})', m.name),
+    })
+  end
+end
+
+local function of_factorisations(add)
+  for _, m in ipairs(causeway.lowrank_method_list()) do
+    local parts, own = {}, { { "rank", m.rank .. (m.default_rank and "; default " .. m.default_rank
+      .. ", where that is not too many" or " as the width d has it") } }
+    part(parts, "formula", m.formula)
+    part(parts, "cost", "time of a head " .. m.time .. ", rank r, widths d")
+    part(parts, "when to use it", m.use .. " " .. (m.future and
+      "A row may depend on later tokens: fit for a prompt, which is known as a whole, and no leak into what is "
+        .. "generated after it." or "An entry of B Cᵀ depends on its two tokens alone."))
+    if m.values then own[#own + 1] = { "v", "values [b, h, N, w]; without them all count alike" } end
+    for _, option in ipairs(m.options) do
+      own[#own + 1] = { option.name, option.text .. "; default " .. tostring(option.default) }
+    end
+    part(parts, "options", rows_of(own))
+    add(m.name, {
+      what = "a factorisation of lowrank", topic = "lowrank",
+      call = string.format('lowrank("%s", q, k, {%s...})', m.name, m.default_rank and "rank = r, " or ""),
+      text = m.text, parts = parts, source = m.source,
+      example = string.format('q, k = randn(1, 2, 64, 8), randn(1, 2, 64, 8)\nB, C, extras = lowrank("%s", q, '
+        .. 'k%s)\nlowrank_error(q, k, B, C, {extras = extras}).frobenius.relative',
+        m.name, m.default_rank and ", {rank = 32}" or ""),
+    })
+  end
+end
+
+--- Where a section comes from, in short: its source, or what stands behind "Source: " in its text; "" for neither.
+function causeway._source_of(section)
+  local text = (section.text .. " " .. (section.notes or "")):gsub("%s+", " ")
+  return section.source or text:match("Source: (.*)$") or ""
+end
+
+-- The names whose sections say that they come from a document.
+local function cited_in(document, sections)
+  local found = {}
+  for name, list in pairs(sections) do
+    for _, section in ipairs(list) do
+      if causeway._source_of(section):find("%f[%w_]" .. document .. "%f[^%w_]") then
+        found[#found + 1] = name
+        break
+      end
+    end
+  end
+  table.sort(found)
+  return found
+end
+
+local function of_documents(add, sections)
+  for _, d in ipairs(causeway._documents) do
+    local parts, here = {}, cited_in(d.name, sections)
+    part(parts, "title and authors", d.title .. (d.place and ", " .. d.place or "")
+      .. (d.authors and "; " .. d.authors or ""))
+    if #here > 0 then part(parts, "what of it is here", table.concat(here, "  ")) end
+    part(parts, "its claims", "stated, proved and checked in proofs/: " .. d.claims
+      .. "; what is wrong in it stands in proofs/ERRATA.md.")
+    add(d.name, { what = "a document", topic = "documents", call = d.name .. ", the document", text = d.text,
+      summary = d.title, parts = parts, example = d.example })
+  end
+end
+
+-- What is said of options, gathered by name: {call, example, lines}, where lines[line] lists who means this by it. The
+-- first who has an option gives the call and the example.
+local function gathered()
+  local options, order = {}, {}
+  return options, order, function(name, line, who, call, example)
+    if not options[name] then
+      order[#order + 1] = name
+      options[name] = { call = call, example = example, lines = {} }
+    end
+    local lines = options[name].lines
+    if not lines[line] then lines[#lines + 1], lines[line] = line, {} end
+    table.insert(lines[line], who)
+  end
+end
+
+-- A call with its arguments and a table of options, in two lines where it would not fit in one.
+local function called(call, options)
+  local arguments = table.concat(call.arguments, ", ")
+  if arguments == "" then return call.name .. "{" .. options .. "}" end
+  local first, second = call.name .. "(" .. arguments .. ",", "{" .. options .. "})"
+  return first .. (utf8.len(first .. second) < 72 and " " or "\n  ") .. second
+end
+
+-- The options of the described calls and of the factorisations: a section each, in it a paragraph for those who mean
+-- the same by it. Returns the table of their names.
+local function of_described_options(add)
+  local options, order, gather = gathered()
+  for _, call in ipairs(causeway._calls()) do
+    for _, option in ipairs(call.options) do
+      gather(option.name, causeway._option_line(option), call.name, called(call, option.name .. " = ..."),
+        (call.inputs == "" and "" or call.inputs .. "\n") .. called(call, option.example))
+    end
+  end
+  for _, m in ipairs(causeway.lowrank_method_list()) do
+    for _, option in ipairs(m.options) do
+      local call = 'lowrank("' .. m.name .. '", q, k, {' .. option.name .. " = %s})"
+      local default, other = option.default, option.default
+      if type(default) == "boolean" then other = not default end
+      gather(option.name, option.text .. "; default " .. tostring(default), 'lowrank("' .. m.name .. '")',
+        call:format("..."), "q, k = randn(1, 2, 64, 8), randn(1, 2, 64, 8)\nB, C = " .. call:format(other) .. "\nB")
+    end
+  end
+  for _, name in ipairs(order) do
+    local option, text = options[name], {}
+    for i, line in ipairs(option.lines) do text[i] = "Of " .. listed(option.lines[line]) .. ": " .. line .. "." end
+    local told = manual[name] and not causeway[name]  -- by a page of its own, as ?layout is
+    if not told then
+      add(name, { what = "an option", topic = "options", call = option.call, text = table.concat(text, "\n\n"),
+        summary = option.lines[1], example = option.example })
+    end
+  end
+  return options
+end
+
+-- Options that only completion knows: of which functions they are, each of whose pages says more.
+local function of_other_options(add, described)
+  local functions = {}
+  for name, known in pairs(causeway._options) do
+    for option in pairs(known) do
+      if type(option) == "string" and not described[option] and manual[name] then
+        functions[option] = functions[option] or {}
+        table.insert(functions[option], name)
+      end
+    end
+  end
+  for option, list in pairs(functions) do
+    table.sort(list)
+    add(option, {
+      what = "an option", topic = "options", call = manual[list[1]].call,
+      text = "An option of " .. listed(list) .. "; ?" .. list[1] .. " says what it means.",
+      example = manual[list[1]].example,
+    })
+  end
+end
+
+--- All sections: name -> list of them. Made anew at each call, as methods may be registered meanwhile.
+function causeway._sections()
+  local sections = {}
+  local function add(name, section)
+    sections[name] = sections[name] or {}
+    table.insert(sections[name], section)
+  end
+  of_manual(add)
+  of_exact_methods(add)
+  of_linear_attention(add)
+  of_softmax_attention(add)
+  of_factorisations(add)
+  of_documents(add, sections)
+  of_other_options(add, of_described_options(add))
+  return sections
+end

@@ -1,0 +1,89 @@
+#include "tests/catch.hpp"
+#include "tests/lua/shell.hpp"
+
+using namespace causeway::testing;
+
+TEST_CASE("check_bound shows claim, measured, bound and margin, and returns them", "[lua][bounds]") {
+    Shell lua;
+    lua("seed(3) X = randn(30, 30) e = check_bound('A2', {X = X})");
+    CHECK(lua("return #e, e.claim, e.holds, e[1].what, e[1].holds, e[1].exactly") ==
+          "1 A2 true ‖tril X‖ ≤ U_n ‖X‖ true false");
+    CHECK(lua("return e.proof, e.source") == "proofs/masking.md fleet Theorem 4.1");
+    CHECK(lua("local m = masked_norms(X).operator return e[1].measured == m.masked, math.abs(e[1].bound / (m.bound * "
+              "m.unmasked) - 1) < 1e-5") == "true true");
+    const std::string text = lua("return e");
+    for (const char* part : {"claim", "measured", "bound", "margin", "holds", "A2", "×", "yes", "proofs/masking.md"}) {
+        INFO(part);
+        CHECK(text.find(part) != std::string::npos);
+    }
+    CHECK(lua("return check_bound('a2', X)[1].measured == e[1].measured") == "true");
+    CHECK(lua("return e:markdown()").find("| A2 ") != std::string::npos);
+    CHECK(lua("return e:latex()").find("\\toprule") != std::string::npos);
+    CHECK(
+        lua("B, C, V = randn(20, 3), randn(20, 3), randn(20, 2) return check_bound('B1', {B = B, C = C, V = V, method "
+            "= 'row-based'})[1].measured, #check_bound('B7', {B = B, C = C, V = V})")
+            .starts_with("240.0 1"));
+}
+
+TEST_CASE("a bound that does not hold, and what is not a number, are said in words", "[lua][bounds]") {
+    Shell lua;
+    const std::string nan = lua("return check_bound('A1', randn(4, 4) * (0 / 0))");
+    CHECK(nan.find("X has numbers that are NaN or") != std::string::npos);
+    CHECK(nan.find("not a number") != std::string::npos);
+    CHECK(nan.find("NOT A NUMBER in 1 of 1 row") != std::string::npos);
+    CHECK(nan.find("yes") == std::string::npos);
+    CHECK(lua("return check_bound('A1', randn(4, 4) / 0).holds") == "false");
+    const std::string vanished = lua("return check_bound('A9', {A = ones(3, 3), At = zeros(3, 3), V = randn(3, 1)})");
+    CHECK(vanished.find("nan") == std::string::npos);
+    CHECK(vanished.find("not a number") != std::string::npos);
+    // No claim fails on an input, so a row of one that would is made by hand.
+    const std::string no =
+        lua("e = check_bound('A1', randn(4, 4)) e[1].measured, e[1].holds, e.holds = 2 * e[1].bound, false, false "
+            "return e");
+    CHECK(no.find(" no") != std::string::npos);
+    CHECK(no.find("×0.500") != std::string::npos);
+    CHECK(no.find("DOES NOT HOLD in 1 of 1 row") != std::string::npos);
+}
+
+TEST_CASE("check_bound lists claims and the inputs of one", "[lua][bounds]") {
+    Shell lua;
+    const std::string list = lua("return check_bound()");
+    for (const char* id : {"A1", "A9", "B7", "F4", "F9", "H5", "H11", "H12"})
+        CHECK(list.find(std::string("\n ") + id + " ") != std::string::npos);
+    const std::string one = lua("return check_bound('F9')");
+    CHECK(one.find("beta") != std::string::npos);
+    CHECK(one.find("(optional)") != std::string::npos);
+    CHECK(lua("return #check_bound(), check_bound()[1].id, check_bound('H2').inputs[1].name") == "29 A1 s");
+    CHECK(lua("return causeway.manual.check_bound.text:find('A10') ~= nil") == "true");
+}
+
+TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]") {
+    Shell lua;
+    CHECK(lua("check_bound('Z1', {})")
+              .starts_with("user:1: check_bound: claim: \"Z1\" is none that can be checked, expected one of A1 A2 "));
+    CHECK(lua("check_bound(3)") == "user:1: check_bound: claim: expected an id such as \"A9\", got a number");
+    CHECK(lua("check_bound('A1', {})") == "user:1: A1: X: missing, expected a matrix, [n, n]");
+    CHECK(lua("check_bound('A1', 3)") == "user:1: inputs: expected a table of name = value, got a number");
+    CHECK(lua("check_bound('A1', {randn(2, 2)})") == "user:1: inputs: expected a table of name = value, got the key 1");
+    CHECK(lua("check_bound('A1', {X = {}})") == "user:1: X: expected a Tensor, got a table");
+    CHECK(lua("check_bound('A9', {A = ones(2, 2), At = ones(2, 2), v = ones(2, 1)})") ==
+          "user:1: A9: has no input \"v\" (did you mean \"V\"?)");
+    CHECK(lua("check_bound('B7', {B = ones(2, 2), C = ones(2, 3), V = ones(2, 1)})") ==
+          "user:1: B7: C: 2×3, expected [..., N, r] with r = 2, as B has");
+}
+
+TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank][bounds]") {
+    Shell lua;
+    lua("q, k, v = randn(40, 4), randn(40, 4), randn(40, 3) B, C = lowrank('nystrom', q, k, {rank = 5}) e = "
+        "lowrank_error(q, k, B, C, {v = v})");
+    const std::string text = lua("return e");
+    for (const char* part : {"claim", "measured", "bound", "margin", "A1", "A2", "A9", "A10", "frobenius", "output"}) {
+        INFO(part);
+        CHECK(text.find(part) != std::string::npos);
+    }
+    const std::string bare = lua("return lowrank_error(q, k, B, C, {mask = false})");
+    CHECK(bare.find("claim") == std::string::npos);
+    CHECK(lua("return lowrank_error(zeros(5, 2, 'f64'), zeros(5, 2, 'f64'), ones(5, 1, 'f64'), ones(5, 1, "
+              "'f64')):table():text()")
+              .find("exact") != std::string::npos);
+}

@@ -1,0 +1,103 @@
+// The HTML page: its order, its paragraphs, what is escaped, and what says how it was made.
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/lua/shell.hpp"
+
+using causeway::testing::Shell;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a report stands alone", "[lua][report]") {
+    Shell lua;
+    const std::string page =
+        lua("return report{title = 'A <b>', 'x & y', {heading = 'H'}, {code = 'c < d'}, text_table({{a = 1}}), "
+            "plot({1, 2, 3}), plot({3, 2, 1})}");
+    for (const char* part :
+         {"<title>A &lt;b&gt;</title>", "<p>x &amp; y</p>", "<h2 id=\"s2\">H</h2>", "<pre>c &lt; d</pre>", "<table>",
+          "<svg", "prefers-color-scheme: dark", "f5-gnuplot_canvas", "f6-gnuplot_canvas"}) {
+        CAPTURE(part);
+        CHECK(page.find(part) != std::string::npos);
+    }
+    for (const char* part : {"<script", "<link", "src=", "@import", "<?xml", "url(http"}) {
+        CAPTURE(part);
+        CHECK(page.find(part) == std::string::npos);
+    }
+    CHECK(
+        lua("report{print}") ==
+        "user:1: report: part 1: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a function");
+}
+
+TEST_CASE("a text is paragraphs that reflow", "[lua][report]") {
+    Shell lua;
+    const std::string page = lua("return report{'\\nline < one\\nline two\\n \\nnext', '', '\\n'}");
+    CHECK(contains(page, "<p>line &lt; one\nline two</p>\n<p>next</p>\n<footer>"));
+    CHECK(contains(page, "name=\"viewport\" content=\"width=device-width"));
+    CHECK_FALSE(contains(page, "p { margin: .6rem 0; white-space"));
+}
+
+TEST_CASE("a page has its contents and no empty section", "[lua][report]") {
+    Shell lua;
+    const std::string page =
+        lua("return report{'first', {heading = 'A <b>'}, {heading = 'B'}, 'b', {heading = 'C & c'}, 'c', {heading = "
+            "'D'}, ''}");
+    CHECK(contains(page,
+                   "<li><a href=\"#s2\">B</a></li>\n<li><a href=\"#s3\">C &amp; c</a></li>\n</ul></nav>\n<p>first"));
+    CHECK(contains(page, "<h2 id=\"s2\">B</h2>"));
+    for (const char* left_out : {"A &lt;b", ">D<"}) CHECK_FALSE(contains(page, left_out));
+    CHECK_FALSE(contains(lua("return report{{heading = 'B'}, 'b'}"), "<nav"));
+}
+
+TEST_CASE("pictures stand before long tables, and very long ones are folded", "[lua][report]") {
+    Shell lua;
+    lua("function rows(n) local t = {} for i = 1, n do t[i] = {a = i} end return t end");
+    const auto order = [&](int n) {
+        const std::string page =
+            lua("return report{'text', text_table(rows(" + std::to_string(n) +
+                "), {title = 'T <b>'}), 'between', plot({1, 2}), 'end', {heading = 'H'}, 'below'}");
+        std::string found;
+        for (std::size_t at = 0; (at = page.find('<', at)) != std::string::npos; ++at) {
+            for (const char* tag :
+                 {"<p>text", "<p>between", "<figure>", "<p>end", "<p>below", "<table>", "<details>"}) {
+                if (page.compare(at, std::string(tag).size(), tag) == 0) found += std::string(tag).substr(1) + " ";
+            }
+        }
+        return found;
+    };
+    CHECK(order(10) == "p>text table> p>between figure> p>end p>below ");
+    CHECK(order(11) == "p>text p>between figure> table> p>end p>below ");
+    CHECK(order(21) == "p>text p>between figure> details> table> p>end p>below ");
+    CHECK(contains(lua("return report{text_table(rows(30), {title = 'T <b>'})}"),
+                   "<summary>T &lt;b&gt; (30 rows)</summary>"));
+    CHECK(contains(lua("return report{text_table(rows(30))}"), "<summary>Table (30 rows)</summary>"));
+}
+
+TEST_CASE("a page links its data and says what made it", "[lua][report]") {
+    Shell lua;
+    lua("save(dir .. 'a & b.csv', {{a = 1}}) mkpath(dir .. 'pages')");
+    const std::string page =
+        lua("causeway._command = {'causeway', 'x <y>.lua', \"it's\"} "
+            "return report{'text', save = dir .. 'pages/p.html', data = dir .. 'a & b.csv'}");
+    CHECK(contains(page, "<a href=\"../a%20%26%20b.csv\">../a &amp; b.csv</a>"));
+    CHECK(contains(page,
+                   "<pre class=\"command\">causeway &#39;x &lt;y&gt;.lua&#39; &#39;it&#39;\\&#39;&#39;s&#39;</pre>"));
+    CHECK(contains(lua("return report{'t', save = dir .. 'p.html', data = {dir .. 'a & b.csv'}}"),
+                   "<a href=\"a%20%26%20b.csv\">"));
+    CHECK(lua("report{'t', data = 'no_such.csv'}") ==
+          "user:1: report: data: \"no_such.csv\" cannot be read, expected a file that is there");
+    CHECK(lua("report{'t', data = 3}") == "user:1: report: data: expected a file name or a list of them, got a number");
+    CHECK(lua("report{'t', data = {3}}") == "user:1: report: data: item 1: expected a file name, got a number");
+}
+
+TEST_CASE("pictures of a page have its colours", "[lua][report]") {
+    Shell lua;
+    const std::string page = lua("return report{plot({1, 2}, {title = '</svg><script>'})}");
+    CHECK(contains(page, "figure svg .paper { fill: none; }"));
+    CHECK(contains(page, "class=\"paper\""));
+    CHECK(contains(page, "&lt;/svg&gt;&lt;script&gt;"));
+    CHECK_FALSE(contains(page, "<script>"));
+}
