@@ -17,10 +17,8 @@ the matrix products) larger scores and states are Inf, smaller scores lose digit
 gradient with normalize or a scale are computed as Float32 there, in Float32 copies of what is given; so is
 linear_attention with a scale, where it has no gates, no beta and no shared keys.
 BFloat16 has the range of Float32.
-Where a method multiplies whole tiles, a NaN or Inf in a later token can reach earlier outputs, since 0 · NaN is NaN:
-softmax_attention, vanilla, inner-product, block-based, recursion, hybrid, and the gated family within a chunk.
-lightning-attention-2, fleet, fleet-untiled, row-based, causal-dot-product and the outer products keep every bit of
-earlier tokens. Scores of softmax_attention may be as large as 1e9; beyond, e to their differences is not to be had from
+A NaN or Inf in a token reaches no output and no gradient that does not depend on it; those of earlier tokens may then
+differ by rounding. A decay so strong that weights fall below 2^-24 may hide one of long ago. Scores of softmax_attention may be as large as 1e9; beyond, e to their differences is not to be had from
 Float32.]],
   example = [[
 q = randn(1, 2, 100, 16)
