@@ -5,7 +5,7 @@
 #include <cmath>
 #include <new>
 
-#include "core/base/text.hpp"
+#include "lua/bind/called.hpp"
 #include "lua/bind/gpu.hpp"
 
 namespace causeway::lua {
@@ -225,7 +225,7 @@ int method_named(lua_State* L, const char* type, const char* hint) {
     std::vector<std::string> names;
     for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1)) names.emplace_back(lua_tostring(L, -2));
     std::sort(names.begin(), names.end());
-    fail(type, " has no method \"", wanted, "\"", did_you_mean(wanted, names), hint);
+    fail(type, " has no method \"", wanted, "\"", meant_among(L, wanted, names), hint);
 }
 
 namespace {
@@ -265,7 +265,7 @@ Options::Options(lua_State* L, int index, const char* function, std::vector<std:
         const std::string key = lua_tostring(L, -2);
         bool found = false;
         for (const auto& name : known) found = found || name == key;
-        if (!found) fail(function, ": unknown option \"", key, "\"", did_you_mean(key, known));
+        if (!found) fail(function, ": unknown option \"", key, "\"", meant_among(L, key, known));
     }
 }
 
@@ -317,7 +317,7 @@ std::string Options::choice(const char* key, const std::string& default_value,
     }
     std::string list;
     for (const auto& name : choices) list += (list.empty() ? "\"" : ", \"") + name + "\"";
-    fail(key, ": \"", value, "\", expected one of ", list, did_you_mean(value, choices));
+    fail(key, ": \"", value, "\", expected one of ", list, meant_among(L_, value, choices));
 }
 
 }  // namespace causeway::lua

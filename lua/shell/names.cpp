@@ -7,6 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "lua/bind/bind.hpp"
+#include "lua/bind/called.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -72,23 +73,10 @@ std::string near_global(lua_State* L, const std::string& name) {
     return closest(name, names);
 }
 
-// The page to which the names of help lead from this one; "" where it is none of them.
-std::string page_of(lua_State* L, const std::string& name) {
-    const int top = lua_gettop(L);
-    luaL_checkstack(L, 8, "no room for the names");
-    push_causeway(L);
-    lua_getfield(L, -1, "_called_here");  // of lua/lib/help.lua
-    lua_pushlstring(L, name.data(), name.size());
-    const bool found = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
-    std::string page = found ? lua_tostring(L, -1) : "";
-    lua_settop(L, top);
-    return page;
-}
-
 }  // namespace
 
 std::string meant_by(lua_State* L, const std::string& name) {
-    if (const std::string page = page_of(L, name); !page.empty())
+    if (const std::string page = called_here(L, name); !page.empty())
         return "it is called \"" + page + "\" here, see ?" + name;
     const std::string near = near_global(L, name);
     return near.empty() ? "" : "did you mean \"" + near + "\"?";

@@ -38,6 +38,8 @@ TEST_CASE("a cost that cannot be given is told", "[lua][cost]") {
           "user:1: method: no method is named \"fleat\" (did you mean \"fleet\"?)");
     CHECK(lua("cost('fleet', {N = 1})") == "user:1: cost: r: expected a number, got nothing");
     CHECK(lua("cost('fleet', {N = 1, blok = 1})") == "user:1: cost: unknown option \"blok\" (did you mean \"block\"?)");
+    CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {gamma = 1})") ==
+          "user:1: causal_linear_attention: unknown option \"gamma\" (it is called \"decay\" here, see ?gamma)");
     CHECK(lua("cost('fleet', {N = 0, r = 1})") == "user:1: N: 0, expected a number from 1 to 1099511627776");
     CHECK(lua("cost('fleet', {N = 1, r = 1, block = 0})") == "user:1: block: 0, expected 1 or more");
     CHECK(lua("cost('vanilla', {N = 1, r = 1, block = 2})") == "user:1: block: the method \"vanilla\" has none");

@@ -81,6 +81,8 @@ TEST_CASE("lowrank calls say in one sentence what does not fit", "[lua][lowrank]
         CAPTURE(got);
         CHECK(ends_with(got, message));
     };
+    refused("lowrank('performer', x, x)",
+            "name: no factorisation is named \"performer\" (it is called \"favor+\" here, see ?performer)");
     refused("lowrank('nistrom', x, x)", "name: no factorisation is named \"nistrom\" (did you mean \"nystrom\"?)");
     refused(
         "lowrank('spiky', x, x)",
