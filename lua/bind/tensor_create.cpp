@@ -47,12 +47,27 @@ int randperm(lua_State* L) {
     return push_one(L, order.to(optional_dtype(L, 2, "randperm").value_or(order.dtype())));
 }
 
+// math.random follows seed, so that a script that seeds once draws the same numbers again whichever of both it asks.
+void seed_lua(lua_State* L, Index n) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_getfield(L, -1, LUA_MATHLIBNAME);
+    if (lua_getfield(L, -1, "randomseed") == LUA_TFUNCTION) {
+        lua_pushinteger(L, static_cast<lua_Integer>(n));
+        lua_call(L, 1, 0);
+    } else {
+        lua_pop(L, 1);  // the script took it away
+    }
+    lua_pop(L, 2);
+}
+
 int seed(lua_State* L) {
     if (lua_gettop(L) == 0) {
         lua_pushinteger(L, static_cast<lua_Integer>(random::seed()));
         return 1;
     }
-    random::set_seed(static_cast<std::uint64_t>(check_integer(L, 1, "seed: n")));
+    const Index n = check_integer(L, 1, "seed: n");
+    random::set_seed(static_cast<std::uint64_t>(n));
+    seed_lua(L, n);
     return 0;
 }
 

@@ -64,8 +64,8 @@ would not be exact. See seed.]],
 manual.seed = {
   call = "seed(n)",
   text = [[Makes every later random number the same on every machine and for every number of threads: element i of the
-k-th call of rand, randn and randperm is a function of n, k and i alone (Philox4x32-10). seed() returns the seed in use;
-without one of yours, the system chose it.]],
+k-th call of rand, randn and randperm is a function of n, k and i alone (Philox4x32-10). math.random
+begins anew too, from n. seed() returns the seed in use; without one of yours, the system chose it.]],
   example = "seed(42)  print(rand(3))",
 }
 
