@@ -92,6 +92,17 @@ public:
         return !ends && (text.size() == 1 || std::isalnum(static_cast<unsigned char>(text[1])) == 0);
     }
 
+    // Whether the last `for` without `do` before the token `near` of this line is `for NAME in range(`: `for i in
+    // range(3): print(i)` is the call of a method to Lua, which then waits for `do`.
+    bool loops_over_range(std::size_t line, std::string_view near) const {
+        std::size_t loop = size();
+        for (std::size_t i = 0; i < size() && !(on_line(i, line) && word(i) == near); ++i) {
+            if (word(i) == "for") loop = i;
+            if (word(i) == "do") loop = size();
+        }
+        return word(loop + 2) == "in" && word(loop + 3) == "range" && word(loop + 4) == "(";
+    }
+
 private:
     bool in(std::size_t i, std::string_view bracket) const {
         const std::size_t open = open_bracket(i);
@@ -151,6 +162,13 @@ const char* of_colons(const Place& at, std::size_t i) {
     return nullptr;
 }
 
+// import numpy as np, from torch import nn, using Plots
+const char* of_imports(const Place& at, std::size_t i) {
+    if (at.is_name(i) && one_of(at.word(i - 1), {"import", "from", "using"}) && at.starts_statement(i - 1))
+        return "there is nothing to import; ?np.linspace says what it is called here";
+    return nullptr;
+}
+
 // .* and the like, f.(x)
 const char* of_dots(const Place& at, std::size_t i) {
     const std::size_t dot = at.word(i) == "." ? i : i - 1, sign = dot + 1;
@@ -198,12 +216,15 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
     if (at_end && place.size() > 0) {  // Lua waits for the name of a method
         if (const char* found = of_colons(place, place.size() - 1)) return hint + found;
     }
+    if (message.find(": 'do' expected near ") != std::string_view::npos && place.loops_over_range(line, near))
+        return hint + "a loop is written: for i = 1, 10 do ... end";
     const bool unfinished = message.find(": unfinished string near ") != std::string_view::npos;
     for (std::size_t i = 0; i < place.size(); ++i) {
         if (!place.on_line(i, line)) continue;
         if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
         if (unfinished || place.word(i) != near) continue;
-        for (const auto rule : {of_brackets, of_arguments, of_functions, of_dots, of_colons, of_signs, of_at}) {
+        for (const auto rule :
+             {of_brackets, of_arguments, of_functions, of_imports, of_dots, of_colons, of_signs, of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
     }

@@ -226,6 +226,9 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"for i in 1:10 print(i) end", "for i = 1, 10 do"},
         {"for i = 1:10", "for i = 1, 10 do"},
         {"for i in range(10):", "for i = 1, 10 do"},
+        {"for i in range(10): print(i)\nx = 1", "for i = 1, 10 do"},
+        {"import numpy as np", "?np.linspace"},
+        {"from torch import nn", "?np.linspace"},
         {"for v in f(x):", "ipairs(list)"},
         {"if x == y:", "if x > 0 then"},
         {"while x == y:", "while x > 0 do"},
@@ -254,10 +257,26 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
 
 TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]") {
     Session session;
-    for (const std::string entry :
-         {"x = = 1", "x = 1 +* 2", "f(1, , 2)", "if x = 3 then end", "{a = 1, b = = 2}", "'open", "print('open", "f 3",
-          "x y", "(a = 3)", "t[1] t[2]", "for i = 1, 3 print(i) end", "x = 3 @time", "a.b.1", "end", "goto 3",
-          "print('A[1,2] != @') = 4", "x = {1, 2", "f(x)) = 3"}) {
+    for (const std::string entry : {"x = = 1",
+                                    "x = 1 +* 2",
+                                    "f(1, , 2)",
+                                    "if x = 3 then end",
+                                    "for i in range(3) do while x y end end",
+                                    "{a = 1, b = = 2}",
+                                    "'open",
+                                    "print('open",
+                                    "f 3",
+                                    "x y",
+                                    "(a = 3)",
+                                    "t[1] t[2]",
+                                    "for i = 1, 3 print(i) end",
+                                    "x = 3 @time",
+                                    "a.b.1",
+                                    "end",
+                                    "goto 3",
+                                    "print('A[1,2] != @') = 4",
+                                    "x = {1, 2",
+                                    "f(x)) = 3"}) {
         CAPTURE(entry);
         CHECK(session(entry).find("hint") == std::string::npos);
     }
