@@ -40,7 +40,10 @@ std::string nearest_of(const std::string& name, const std::vector<std::string>& 
     for (const std::string& other : names)
         if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same))
             return sentence(" (did you mean ", in_quotes(other), "?)");
-    return did_you_mean(name, names);
+    if (std::string near = did_you_mean(name, names); !near.empty()) return near;
+    std::string list;
+    for (const std::string& other : names) list += (list.empty() ? ", expected " : ", ") + other;
+    return list;
 }
 
 bool all_are_finite(const Tensor& x) {

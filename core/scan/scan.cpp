@@ -84,10 +84,10 @@ void Scan::check_state(const Named& a) {
     const Shape& s = a.tensor.shape();
     if (a.is_number) return;
     if (has_heads_ && (s.ndim() < 2 || (s[0] != batch_ && s[0] != 1) || (s[1] != heads_ && s[1] != 1)))
-        fail("scan: state: ", a.name, " is ", s.text(), ", expected a number or [", batch_, ", ", heads_,
-             ", ...], or 1 for either, which is repeated");
+        fail("scan: state: ", a.name, a.name.empty() ? "" : " is ", s.text(), ", expected a number or [", batch_, ", ",
+             heads_, ", ...], or 1 for either, which is repeated");
     if (!has_heads_ && s.ndim() > 2)
-        fail("scan: state: ", a.name, " is ", s.text(),
+        fail("scan: state: ", a.name, a.name.empty() ? "" : " is ", s.text(),
              ", expected at most 2 dimensions: the inputs have no batch and ", "heads");
 }
 

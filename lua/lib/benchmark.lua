@@ -27,8 +27,8 @@ function causeway.relative_error(A, reference)
   if not causeway.all(causeway.isfinite(wide)) then return 0 / 0 end
   for k = 1, 4 do
     if A:ndims() ~= reference:ndims() or k <= A:ndims() and A:size(k) ~= reference:size(k) then
-      causeway._raise("relative_error: the shapes differ, " .. tostring(A):match("^[^\n]*") .. " and "
-        .. tostring(reference):match("^[^\n]*"))
+      causeway._raise("relative_error: the shapes differ, " .. tostring(A):match("^[^\n:]*") .. " and "
+        .. tostring(reference):match("^[^\n:]*"))
     end
   end
   local largest = causeway.maximum(causeway.abs(reference))

@@ -359,6 +359,8 @@ TEST_CASE("a scan says which tensors do not fit", "[scan]") {
             "scan: inputs: g is 2×3×7, with 7 tokens, expected 4 as in another input, or 1, which is repeated");
     refuses({x}, {{"z", sample({2, 4, 5}, 1)}},
             "scan: state: z is 2×4×5, expected a number or [2, 3, ...], or 1 for either, which is repeated");
+    refuses({x}, {{"", sample({4, 5}, 1)}},  // the only state, which has no name
+            "scan: state: 4×5, expected a number or [2, 3, ...], or 1 for either, which is repeated");
     refuses({x}, {{"z", sample({2}, 1)}},
             "scan: state: z is 2, expected a number or [2, 3, ...], or 1 for either, which is repeated");
     refuses({{"x", sample({4, 5}, 1)}}, {{"z", sample({1, 1, 5}, 1)}},
