@@ -28,7 +28,7 @@ called("gated", "rwkv rwkv5 rwkv6 rwkv_6",
   "The state of RWKV-5 and 6 is this one with a gate per key channel. Their output reads it before the token is "
   .. "added, with a bonus u for that token: write these two around the call.")
 called("gated", "hgrn hgrn2", "HGRN2 is this one with a forget gate f per key channel: log_decay = log(f), k = 1 - f.")
-called("delta", "deltanet delta_net delta_rule chunk_delta_rule fast_weights fast_weight_programmer "
+called("delta", "deltanet delta_net delta_rule chunk_delta_rule fwp fast_weights fast_weight_programmer "
   .. "fast_weight_programmers")
 called("gated_delta", "gated_deltanet gated_delta_net gateddeltanet gated_delta_rule gated_delta_networks gdn "
   .. "chunk_gated_delta_rule")
@@ -38,7 +38,8 @@ called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_paral
 called("recurrent", "fused_recurrent_form recurrent_form")
 called("parallel", "parallel_form")
 called("linear_attention_step", "recurrent_step decode_step generation generate single_step")
-called("decay", "exponential_decay")
+called("decay", "gamma γ decay_rate decay_factor exponential_decay")
+called("log_decay", "gk log_gate log_forget_gate", "Of a rate γ it is log(γ).")
 called("retnet_decay", "retnet retention multi_scale_retention multiscaleretention chunk_retention retentive_network",
   "RetNet's retention is causal_linear_attention with decay = retnet_decay(h).")
 called("alibi_slopes", "alibi", "As decays they are exp(-alibi_slopes(h)).")
@@ -48,6 +49,8 @@ called("causal-dot-product", "fast_transformers causal_product causal_dot_produc
 called("fleet", "fleetattention fleet_attention")
 called("leet", "leetdecoding leet_decoding")
 called("recursion", "recursive_attention")
+
+called("scan", "associative_scan parallel_scan linear_recurrence s4 s4d s5 lru")
 
 -- Factorisations
 
@@ -119,6 +122,9 @@ called("le", "less_equal")
 called("gt", "greater")
 called("ge", "greater_equal")
 called("isfinite", "isinf")
+called("isnan", "nan")
+called("relative_error", "allclose isclose isapprox assert_allclose assert_close",
+  "It is a number to compare with a tolerance: relative_error(A, B) < 1e-5.")
 called("norm", "frobenius frobenius_norm vector_norm")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
 called("eigvals", "eig eigh eigvalsh eigen")
@@ -127,7 +133,16 @@ called("tr", "trace")
 called("dot", "inner vdot")
 called("cholesky", "chol")
 called("sigmoid", "logistic expit")
+called("sigmoid", "silu swish", "silu(x) is times(x, sigmoid(x)).")
+called("mean", "rmsnorm rms_norm", "RMS normalisation over the last of 4 dimensions is x / sqrt(mean(pow(x, 2), 4)).")
+called("lt", "where", "where(A < B, x, y) is times(m, x) + times(1 - m, y) with m = lt(A, B).")
 called("map", "vectorize broadcast apply")
+
+-- Learning
+
+called("grad", "autograd backward backprop backpropagation value_and_grad vjp requires_grad")
+called("adam", "adamw optimizer optim learning_rate")
+called("rank", "num_features n_features nb_features")
 
 -- Measuring, plots, files, the shell
 
@@ -148,7 +163,9 @@ called("json_encode", "dumps")
 called("json_decode", "loads")
 called("mkpath", "mkdir makedirs")
 called("display", "show repr println disp")
-called("gpu", "cuda to_device")
+called("gpu", "cuda to_device to", "x:to(type) is f32(x), f16(x) ...")
 called("has_gpu", "is_available")
 called("help", "man doc")
+called("tensor", "numpy np torch",
+  "Most functions have the names that they have there; ?np.linspace, ?torch.cat lead to the others.")
 called("exit", "bye")
