@@ -18,8 +18,8 @@ gradient with normalize or a scale are computed as Float32 there, in Float32 cop
 linear_attention with a scale, where it has no gates, no beta and no shared keys.
 BFloat16 has the range of Float32.
 A NaN or Inf in a token reaches no output and no gradient that does not depend on it; those of earlier tokens may then
-differ by rounding. A decay so strong that weights fall below 2^-24 may hide one of long ago. Scores of softmax_attention may be as large as 1e9; beyond, e to their differences is not to be had from
-Float32.]],
+differ by rounding. A decay so strong that weights fall below 2^-24 may hide one of long ago. Scores of
+softmax_attention may be as large as 1e9; beyond, e to their differences is not to be had from Float32.]],
   example = [[
 q = randn(1, 2, 100, 16)
 has_gpu() and q:gpu() or q

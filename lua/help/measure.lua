@@ -86,7 +86,8 @@ A point that runs out of memory or time is recorded as OOM or timeout and the sw
 and the finished rows stay. Rows whose point is still in a changed grid are kept; rows of another machine or version
 too, each naming its origin. Rows of another seed are refused, and so are those of another run: where its code, a
 variable or function that it refers to, a method written in Lua or a file that it loads has changed, an error names it
-and asks for another name or fresh = true. Comments and the rest of the script may change. What run itself assigns to
+and asks for another name or fresh = true. Random tensors that it refers to are the same in every process and at
+the next start if seed(n) comes before them. Comments and the rest of the script may change. What run itself assigns to
 (a cache, a counter) is not looked at, nor are files that it reads otherwise than by load. reproduce runs a folder of
 results again.
 

@@ -30,8 +30,8 @@ In a terminal curves are drawn in braille, each with its name at its right end. 
 are in colour, the others grey; without colours marks and dashes tell curves apart, and the others are dotted. The
 spread is drawn for up to four curves. Panels stand below one another.
 
-p:save("x.svg"), .png or .pdf writes a file, which gnuplot draws; pages of report show the SVG. It follows the
-reader's choice of light and dark.
+p:save("x.svg"), .png or .pdf writes a file, which gnuplot draws, and returns p, which a `;` at the end hides; pages of
+report show the SVG. It follows the reader's choice of light and dark.
 
 A method has one colour and one mark wherever it is drawn; curves with the same label look the same in every panel, and
 one legend below serves all panels; legend = "right" or another place gives each its own.

@@ -30,12 +30,13 @@ constexpr const char* usage = R"(usage: causeway [options] [FILE.lua [arguments]
   without options or file   the interactive shell
   FILE.lua [arguments]      runs a script; `arg` and `...` hold the arguments
   -                         runs the script on standard input
-  -e CODE                   evaluates CODE as if typed at the prompt; may be repeated
+  -e CODE                   evaluates CODE as if typed at the prompt; repeatable
   -i FILE.lua [arguments]   runs the script, then the shell
   --version                 version, compiler, SIMD level, threads, GPU
   --help                    this text
 
-environment: CAUSEWAY_THREADS=n worker threads, NO_COLOR=1 no colours, XDG_STATE_HOME where the history is kept
+environment: CAUSEWAY_THREADS=n worker threads, NO_COLOR=1 no colours,
+XDG_STATE_HOME where the history is kept
 )";
 
 struct CommandLine {
