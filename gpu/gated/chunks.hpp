@@ -40,22 +40,7 @@ struct Part {
     // Without queries (call.group = 0), or where one of these is there, no outputs are made. states: [head, chunk, dk,
     // dv] before each chunk; Y: [head, chunk·C, dv], what the delta rule writes is U = diag(β) Y.
     float *states, *Y;
-    // For each thread block of a sweep (sweep_blocks()) whether its last state was finite. A value that is not finite
-    // stays in the state for good, so a finite last state tells that none has come by. Where one has, a second kernel,
-    // `careful`, makes all of the block again without products with what a row does not see (gpu/kit/finite.cuh); its
-    // other blocks end at once. A vote in every chunk took 1.5 to 3 % more time, and so did one kernel for both.
-    int* finite;
 };
-
-// Rows of the careful kernels, whose time counts for less than that of compiling them.
-template <int DK>
-constexpr int careful_rows = DK == 64 ? 128 : DK;
-
-// Columns of a state in a thread block of a sweep, and the blocks of all heads.
-constexpr int sweep_columns = 32;
-inline std::int64_t sweep_blocks(const Call& call) {
-    return call.all_heads * ((call.dv + sweep_columns - 1) / sweep_columns);
-}
 
 Part part_of(const Call& call, std::int64_t first, std::int64_t tokens,
              int matrices);  // sizes alone: pointers are the caller's to set

@@ -356,15 +356,13 @@ __device__ __forceinline__ void add_seen(float4 (&out)[C / 16], const float* L, 
     }
 }
 
-// Whether a state is finite, all of the thread block's; left in finite[block] for a later launch.
+// Whether a state is finite, all of the thread block's.
 template <int R>
-__device__ __forceinline__ bool leave_finite(const float (&S)[R][4], int* finite) {
-    bool own = true;
+__device__ __forceinline__ bool is_state_finite(const float (&S)[R][4]) {
+    bool finite = true;
 #pragma unroll
-    for (int i = 0; i < R; ++i) own = own && are_finite(S[i]);
-    const bool all = __syncthreads_and(own);
-    if (threadIdx.x == 0) finite[blockIdx.x] = all;
-    return all;
+    for (int i = 0; i < R; ++i) finite = finite && are_finite(S[i]);
+    return __syncthreads_and(finite);
 }
 
 // The lane's part of a state [dk, dv] in global memory, zeros outside it or without one.

@@ -18,7 +18,7 @@ constexpr const char* name = "gated_gradient";
 struct Plan {
     gated::Call call;
     int matrices;
-    int64_t each, parts, state, boundaries, states, rows, scores, finite;
+    int64_t each, parts, state, boundaries, states, rows, scores;
 
     explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), matrices(a.beta ? 3 : 0) {
         constexpr int64_t min_tokens = 1024, all = 65536;
@@ -32,15 +32,13 @@ struct Plan {
         states = whole(p.chunks * state);
         rows = call.beta ? whole(call.all_heads * p.chunks * p.C * call.dv) : 0;
         scores = whole(call.all_heads * p.chunks * p.floats);
-        finite = whole(gated::sweep_blocks(call));
     }
     gated::Part part(int64_t i) const {
         return gated::part_of(call, i * each, std::min(each, call.N - i * each), matrices);
     }
     bool empty() const { return call.N == 0 || call.all_heads == 0; }
     std::size_t bytes() const {
-        return empty() ? 0
-                       : static_cast<std::size_t>(boundaries + 2 * states + 2 * rows + scores + finite) * sizeof(float);
+        return empty() ? 0 : static_cast<std::size_t>(boundaries + 2 * states + 2 * rows + scores) * sizeof(float);
     }
 };
 
@@ -72,7 +70,6 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     };
     float *boundary = take(plan.boundaries), *before = take(plan.states), *after = take(plan.states);
     float *Y = take(plan.rows), *dY = take(plan.rows), *scores = take(plan.scores);
-    int* const finite = reinterpret_cast<int*>(take(plan.finite));
     // The state before part i, and the gradient between parts in the place after the last of them.
     const auto state_before = [&](int64_t i) -> const float* {
         return i == 0 ? a.in.state : boundary + i * plan.state;
@@ -83,8 +80,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
         gated::Call keys = plan.call;
         keys.group = 0;
         gated::Part p = gated::part_of(keys, i * plan.each, plan.each, a.in.beta ? 1 : 0);
-        p.scores = scores, p.finite = finite, p.state_in = state_before(i),
-        p.state_out = boundary + (i + 1) * plan.state;
+        p.scores = scores, p.state_in = state_before(i), p.state_out = boundary + (i + 1) * plan.state;
         gated::launch_scores(p, stream);
         gated::launch_sweep(p, stream);
     }
@@ -92,8 +88,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     for (int64_t i = plan.parts - 1; i >= 0; --i) {
         gradient::BackwardPart b{};
         b.part = plan.part(i);
-        b.part.scores = scores, b.part.finite = finite, b.part.state_in = state_before(i), b.part.states = before,
-        b.part.Y = Y;
+        b.part.scores = scores, b.part.state_in = state_before(i), b.part.states = before, b.part.Y = Y;
         b.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
         b.dq = gated::operand(a.dq, in.type, in.q_stride, in.dk);
         b.dk = gated::operand(a.dk, in.type, in.k_stride, in.dk);

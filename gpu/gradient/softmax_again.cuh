@@ -44,10 +44,11 @@ __device__ __forceinline__ void each_row(int32_t n, F&& f) {
     for (int32_t i = static_cast<int32_t>(threadIdx.x) / 32; i < n; i += static_cast<int32_t>(blockDim.x) / 32) f(i);
 }
 
-// By all threads of a block, once its rows are written and seen by all. The block is a copy: a reference would take it
-// out of the registers of the whole kernel.
+// By all threads of a block, once its rows are written and seen by all. Functions of their own, that find out anew
+// which block it is, so that the kernels keep their registers.
 template <class Block>
-__device__ __noinline__ void make_dq_again(Block block) {
+__device__ __noinline__ void make_dq_again(const Gradient& g) {
+    const Block block(g);
     const auto& in = block.in;
     const GradientAgain again{in};
     each_row(block.rows, [&](int32_t i) {
@@ -58,8 +59,10 @@ __device__ __noinline__ void make_dq_again(Block block) {
     });
 }
 // Of the keys, those of the columns [column, column + most) that there are.
-template <class Block>
-__device__ __noinline__ void make_dkv_again(Block block, int column, int most) {
+template <class Block, int most>
+__device__ __noinline__ void make_dkv_again(const Gradient& g) {
+    const Block block(g);
+    const int column = block.part * most;
     const auto& in = block.in;
     const GradientAgain again{in};
     each_row(block.keys, [&](int32_t i) {

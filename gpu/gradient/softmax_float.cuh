@@ -124,7 +124,7 @@ __global__ __launch_bounds__(FloatGradientTile<D>::threads,
         t.add(dq, t.gradients, t.other_a);
     }
     t.store(dq, g.scale, c.d, block.rows, [&](int i) { return in.dq(block.row0 + i); });
-    if (!__syncthreads_and(t.finite(dq))) make_dq_again(block);
+    if (!__syncthreads_and(t.finite(dq))) make_dq_again<QueryBlock<float, T::B>>(g);
 }
 
 template <int D>
@@ -149,7 +149,7 @@ __global__ __launch_bounds__(FloatGradientTile<D>::threads,
     }
     t.store(dk, g.scale, c.d, block.keys, [&](int i) { return in.dk(block.key0 + i); });
     t.store(dv, 1.0f, c.dv, block.keys, [&](int i) { return in.dv(block.key0 + i); });
-    if (!__syncthreads_and(t.finite(dk) && t.finite(dv))) make_dkv_again(block, 0, max_width);
+    if (!__syncthreads_and(t.finite(dk) && t.finite(dv))) make_dkv_again<KeyBlock<float, T::B, 1>, max_width>(g);
 }
 
 }  // namespace causeway::gpu::softmax

@@ -109,7 +109,7 @@ __global__ __launch_bounds__(GradientTile<D>::threads) void dq_mma(const __grid_
     bool finite = true;
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) finite = finite && are_finite(dq[n]);
-    if (!__syncthreads_and(finite)) make_dq_again(block);
+    if (!__syncthreads_and(finite)) make_dq_again<QueryBlock<E, T::own>>(g);
 }
 
 // dk and dv of 64 keys, up to 128 columns: Q and dO pass by. Scores with keys down and queries across, so that they are
@@ -167,7 +167,7 @@ __global__ __launch_bounds__(GradientTile<D>::threads) void dkv_mma(const __grid
     bool finite = true;
 #pragma unroll
     for (int n = 0; n < NO; ++n) finite = finite && are_finite(dk[n]) && are_finite(dv[n]);
-    if (!__syncthreads_and(finite)) make_dkv_again(block, column0, T::columns);
+    if (!__syncthreads_and(finite)) make_dkv_again<KeyBlock<E, T::own, T::parts>, T::columns>(g);
 }
 
 }  // namespace causeway::gpu::softmax

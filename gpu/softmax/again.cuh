@@ -37,11 +37,11 @@ __device__ __forceinline__ void make_row_again(const BatchHead<E>& bh, int32_t r
         o, c.dv, first, seen, [](int) { return 0.0f; }, weight, value);
 }
 
-// By all threads of a block of the portable kernels, once its rows are written and seen by all. The block is a copy: a
-// reference would take it out of the registers of the whole kernel.
+// By all threads of a block of the portable kernels, once its rows are written and seen by all. A function of its own,
+// that finds out anew which block it is, so that the kernel keeps its registers.
 template <class E, int BM>
-__device__ __noinline__ void make_rows_again(Block<E, BM> block) {
-    const Params& c = block.bh.c;
+__device__ __noinline__ void make_rows_again(const Params& c) {
+    const Block<E, BM> block(c);
     const auto [first, last, full] = block.keys();
     const int32_t end = min(block.row0 + BM, c.rows);
     for (int32_t row = block.row0 + static_cast<int32_t>(threadIdx.x) / 32; row < end;

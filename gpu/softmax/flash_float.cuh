@@ -141,7 +141,7 @@ __global__ __launch_bounds__(FloatTile<D>::threads,
 #pragma unroll
         for (int n = 0; n < T::C; ++n) finite = finite && are_finite(t.o[i][n]);
     }
-    if (!__syncthreads_and(finite)) make_rows_again(block);
+    if (!__syncthreads_and(finite)) make_rows_again<float, T::BM>(c);
 }
 
 }  // namespace causeway::gpu::softmax

@@ -201,7 +201,7 @@ __global__ __launch_bounds__(MmaTile<D, KW>::threads,
     bool finite = true;
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) finite = finite && are_finite(w.o[n]);
-    if (!__syncthreads_and(finite)) make_rows_again(block);
+    if (!__syncthreads_and(finite)) make_rows_again<E, BM>(c);
 }
 
 }  // namespace causeway::gpu::softmax

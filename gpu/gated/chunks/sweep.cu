@@ -22,9 +22,9 @@ struct SweepShared {
 // rows, whose states take most of the registers. Without being told, ptxas counts for more than there is room for and
 // leaves out registers that the products need (6 % of the time at 128 rows without gates).
 template <int DK, int C>
-constexpr int blocks_held = DK == 64               ? 4
-                            : DK == 128 && C == 16 ? 3
-                                                   : 2;
+constexpr int sweep_blocks = DK == 64               ? 4
+                             : DK == 128 && C == 16 ? 3
+                                                    : 2;
 
 // A thread's values and βs of a chunk, on their way while the state is read.
 template <int C>
@@ -120,14 +120,20 @@ __device__ __forceinline__ void advance_state(float (&S)[DK / 16][4], SweepShare
 
 // One block: 32 columns of one batch-head, 8 to a warp. Its work is a sequence of items: the keys of a chunk, the
 // queries of its heads of queries, the keys of the next chunk ...; the tile of the next item is copied while one is
-// worked on. record: states and Y are wanted, and no outputs. Launched twice: see Part.
+// worked on. record: states and Y are wanted, and no outputs.
+//
+// A value that is not finite stays in the state for good, so a finite last state tells that none has come by. Where one
+// has, all is done once more, carefully: without products with what a row does not see (gpu/kit/finite.cuh). A vote in
+// every chunk took 1.5 to 3 % more time, and as much a second launch.
+template <int DK, int C, Gates gates, bool record>
+__device__ __noinline__ void walk_carefully(const Part& p);
+
 template <int DK, int C, Gates gates, bool record, bool careful>
-__global__ __launch_bounds__(sweep_threads, blocks_held<DK, C>) void gated_sweep(const __grid_constant__ Part p) {
+__device__ __forceinline__ void walk(const Part& p) {
     extern __shared__ __align__(16) unsigned char shared[];
     auto& s = *reinterpret_cast<SweepShared<DK, C, gates>*>(shared);
     constexpr int blocks = C / 16, R = DK / 16;
     const Call& call = p.call;
-    if (careful && p.finite[blockIdx.x]) return;
     const SweepPlace at(call);
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     const int items = record ? 1 : 1 + call.group;
@@ -174,27 +180,38 @@ __global__ __launch_bounds__(sweep_threads, blocks_held<DK, C>) void gated_sweep
             if (item + 1 == items) advance_state(S, s, U, w, last, at);
         }
     }
-    if (!careful && !leave_finite(S, p.finite)) return;
+    if constexpr (!careful)
+        if (!is_state_finite(S)) return walk_carefully<DK, C, gates, record>(p);
     if (p.state_out)
         store_state<DK>(p.state_out + at.bh * call.dk * call.dv, S, call.dk, call.dv, at.rg, at.column, state_quads);
 }
 
-template <int DK, int C, Gates gates, bool careful>
+template <int DK, int C, Gates gates, bool record>
+__device__ __noinline__ void walk_carefully(const Part& p) {
+    walk<DK, C, gates, record, true>(p);
+}
+
+template <int DK, int C, Gates gates, bool record>
+__global__ __launch_bounds__(sweep_threads, sweep_blocks<DK, C>) void gated_sweep(const __grid_constant__ Part p) {
+    walk<DK, C, gates, record, false>(p);
+}
+
+template <int DK, int C, Gates gates>
 void sweep(const Part& p, cudaStream_t stream) {
-    const dim3 grid(static_cast<unsigned>(sweep_blocks(p.call)));
+    const int64_t wide = (p.call.dv + sweep_columns - 1) / sweep_columns;
+    const dim3 grid(static_cast<unsigned>(p.call.all_heads * wide));
     const std::size_t shared = sizeof(SweepShared<DK, C, gates>);
-    const bool record = p.states || p.call.group == 0;
-    const auto kernel = record ? gated_sweep<DK, C, gates, true, careful> : gated_sweep<DK, C, gates, false, careful>;
-    launch(kernel, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream, p);
+    const auto run = [&](auto kernel) {
+        launch(kernel, "launching gated_sweep", grid, sweep_threads, shared, 1, false, stream, p);
+    };
+    if (p.states || p.call.group == 0) run(gated_sweep<DK, C, gates, true>);
+    else run(gated_sweep<DK, C, gates, false>);
 }
 
 }  // namespace
 
 void launch_sweep(const Part& p, cudaStream_t stream) {
-    with_sizes(p.call, [&]<int DK, int C, Gates gates>() {
-        sweep<DK, C, gates, false>(p, stream);
-        sweep<careful_rows<DK>, C, gates, true>(p, stream);
-    });
+    with_sizes(p.call, [&]<int DK, int C, Gates gates>() { sweep<DK, C, gates>(p, stream); });
 }
 
 }  // namespace causeway::gpu::gated

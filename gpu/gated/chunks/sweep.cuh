@@ -7,7 +7,7 @@
 
 namespace causeway::gpu::gated {
 
-constexpr int sweep_threads = 128;
+constexpr int sweep_threads = 128, sweep_columns = 32;
 
 // Which columns of which state a thread has.
 struct SweepPlace {

@@ -145,15 +145,18 @@ __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK
 // head, then the keys of the chunk before it ... The tile of the next item is copied while one is worked on. The sums
 // are over the heads of queries:
 //   dU = Kw E + Σ Aᵀ D,  dY = (I + diag(β) M)⁻ᵀ dU,  dV = diag(β) dY;  E ← e_last ⊙ E + Σ Qeᵀ D - Keᵀ dV
+//
+// Where the last E is not finite, all is done once more, carefully, as in gated_sweep.
+template <int DK, int C, Gates gates>
+__device__ __noinline__ void walk_back_carefully(const BackwardPart& x);
+
 template <int DK, int C, Gates gates, bool careful>
-__global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void gated_backward_sweep(
-    const __grid_constant__ BackwardPart x) {
+__device__ __forceinline__ void walk_back(const BackwardPart& x) {
     extern __shared__ __align__(16) unsigned char shared[];
     auto& s = *reinterpret_cast<BackwardShared<DK, C, gates>*>(shared);
     constexpr int blocks = C / 16, R = DK / 16;
     const Part& p = x.part;
     const Call& call = p.call;
-    if (careful && p.finite[blockIdx.x]) return;
     const SweepPlace at(call);
     const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
     const int items = 1 + call.group;
@@ -214,25 +217,35 @@ __global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void g
                 write_values<DK, C, careful>(dU, E, x, s.inverse[chunk % 2], s.K, scratch, e, at, chunk, start, n);
         }
     }
-    if (!careful && !leave_finite(E, p.finite)) return;
+    if constexpr (!careful)
+        if (!is_state_finite(E)) return walk_back_carefully<DK, C, gates>(x);
     if (x.dstate_out)
         store_state<DK>(x.dstate_out + at.bh * call.dk * call.dv, E, call.dk, call.dv, at.rg, at.column, state_quads);
 }
 
-template <int DK, int C, Gates gates, bool careful>
+template <int DK, int C, Gates gates>
+__device__ __noinline__ void walk_back_carefully(const BackwardPart& x) {
+    walk_back<DK, C, gates, true>(x);
+}
+
+template <int DK, int C, Gates gates>
+__global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void gated_backward_sweep(
+    const __grid_constant__ BackwardPart x) {
+    walk_back<DK, C, gates, false>(x);
+}
+
+template <int DK, int C, Gates gates>
 void backward_sweep(const BackwardPart& x, cudaStream_t stream) {
-    launch(gated_backward_sweep<DK, C, gates, careful>, "launching gated_backward_sweep",
-           dim3(static_cast<unsigned>(sweep_blocks(x.part.call))), sweep_threads, sizeof(BackwardShared<DK, C, gates>),
-           1, false, stream, x);
+    const int64_t wide = (x.part.call.dv + sweep_columns - 1) / sweep_columns;
+    launch(gated_backward_sweep<DK, C, gates>, "launching gated_backward_sweep",
+           dim3(static_cast<unsigned>(x.part.call.all_heads * wide)), sweep_threads,
+           sizeof(BackwardShared<DK, C, gates>), 1, false, stream, x);
 }
 
 }  // namespace
 
 void launch_backward_sweep(const BackwardPart& x, cudaStream_t stream) {
-    with_sizes(x.part.call, [&]<int DK, int C, Gates gates>() {
-        backward_sweep<DK, C, gates, false>(x, stream);
-        backward_sweep<careful_rows<DK>, C, gates, true>(x, stream);
-    });
+    with_sizes(x.part.call, [&]<int DK, int C, Gates gates>() { backward_sweep<DK, C, gates>(x, stream); });
 }
 
 }  // namespace causeway::gpu::gradient

@@ -22,14 +22,17 @@ __device__ __forceinline__ void finish_rows(const Weights& w, const Block& block
     }
 }
 
-// The elements of a warp's 16 outputs that are not finite, once more: all of the warpgroup call it together, once their
-// outputs are on their way by TMA, by the first thread.
+// The elements of a warp's 16 outputs that are not finite, once more: all of a consumer warpgroup call it together,
+// once their outputs are on their way by TMA, by the first thread. A function of its own, so that the kernel keeps its
+// registers.
 template <class E>
-__device__ __forceinline__ void make_queries_again(const Block& block, int32_t first, uint32_t barrier, int thread) {
+__device__ __noinline__ void make_queries_again(const Params& c, int consumer, int thread) {
+    const Block block(c);
+    const int32_t first = block.first + consumer_tokens * consumer;
+    const uint32_t barrier = barriers::flash_output + consumer;
     if (thread == 0) ptx::tma_store_wait<0>();
     __threadfence();
     ptx::named_barrier_sync(barrier, barriers::warpgroup);
-    const Params& c = block.c;
     const BatchHead<E> bh(c, block.batch * c.heads + block.head);
 #pragma unroll 1
     for (int32_t query = first + 16 * (thread / 32), end = min(query + 16, c.N); query < end; ++query) {
@@ -68,7 +71,7 @@ __device__ __forceinline__ void store_output(const TensorMaps& maps, const Layou
         ptx::tma_store_commit();
         ptx::tma_store_wait_read<0>();
     }
-    if (!finite) make_queries_again<E>(block, first, barrier, thread);
+    if (!finite) make_queries_again<E>(block.c, consumer, thread);
 }
 
 }  // namespace causeway::gpu::softmax::flash
