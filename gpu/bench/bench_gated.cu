@@ -118,6 +118,7 @@ bool time_all(const std::string& only, cudaStream_t stream) {
         {"gated delta h=128 N=2048", bf16, 1, 128, 2048, 1, 128, 128, 1, true},
         {"gated delta group=4 N=8192", bf16, 1, 8, 8192, 4, 128, 128, 1, true},
         {"gated delta d=64 N=8192", bf16, 1, 32, 8192, 1, 64, 64, 1, true},
+        {"gated delta d=64 h=256 N=2048", bf16, 1, 256, 2048, 1, 64, 64, 1, true},
         {"gated delta d=256 N=8192", bf16, 1, 16, 8192, 1, 256, 256, 1, true},
     };
     bool all = true;

@@ -18,13 +18,12 @@ struct SweepShared {
         weighted_k[per_channel * C * DK + 1 - per_channel];  // with a gate per channel: e, w ⊙ k
 };
 
-// Blocks that a multiprocessor is to hold: as many as its shared memory has room for, but four at most and two at 256
-// rows, whose states take most of the registers. Without being told, ptxas counts for more than there is room for and
-// leaves out registers that the products need (6 % of the time at 128 rows without gates).
+// Blocks that a multiprocessor is to hold: as many as its shared memory has room for, but three at 64 rows, where the
+// registers of a fourth are not enough beside a function that is called (local memory took 34 % of the time), and two
+// at 256 rows, whose states take most of the registers. Without being told, ptxas counts for more than there is room
+// for and leaves out registers that the products need (6 % of the time at 128 rows without gates).
 template <int DK, int C>
-constexpr int sweep_blocks = DK == 64               ? 4
-                             : DK == 128 && C == 16 ? 3
-                                                    : 2;
+constexpr int sweep_blocks = DK == 64 || (DK == 128 && C == 16) ? 3 : 2;
 
 // A thread's values and βs of a chunk, on their way while the state is read.
 template <int C>
