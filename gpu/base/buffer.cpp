@@ -38,7 +38,13 @@ cudaMemPool_t pool() {
     cudaGetLastError();
     if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
     std::size_t free = 0, total = 0;
-    cudaMemGetInfo(&free, &total);
+    // The question needs memory of the device itself, which may be all taken.
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+        cudaGetLastError();
+        throw OutOfMemory(sentence("gpu: ", bytes,
+                                   " bytes of device memory were asked for, and the device has not even what it takes "
+                                   "to ask how much is free: another program holds its memory"));
+    }
     throw OutOfMemory(
         sentence("gpu: ", bytes, " bytes of device memory were asked for, ", free, " of ", total, " are free"));
 }

@@ -9,6 +9,7 @@
 
 #include "gpu/bench/gated_problem.hpp"
 #include "gpu/gated/delta.hpp"
+#include "gpu/kit/warp.cuh"
 
 using namespace causeway;
 using namespace causeway::gpu;
@@ -70,8 +71,7 @@ __global__ void unit_rows(T* x, int64_t rows, int width, int64_t step, bool corr
         r[i] = static_cast<T>(y);
         sum += y * y;
     }
-    for (int n = 16; n > 0; n /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, n);
-    const float by = rsqrtf(sum);
+    const float by = rsqrtf(sum_of_warp(sum));
     for (int i = lane; i < width; i += 32) r[i] = static_cast<T>(static_cast<float>(r[i]) * by);
 }
 

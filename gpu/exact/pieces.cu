@@ -26,6 +26,12 @@ __device__ __forceinline__ Row row_of(int64_t x, const Cut& c, int64_t N) {
     return {x / (c.size * c.slabs * c.nodes), start + place, place, left < whole ? left : whole};
 }
 
+// Where the elements of a token of batch-head bh, counted in all of the tensor, begin.
+template <class E>
+__device__ __forceinline__ E* token_of(E* x, Strides s, const BatchHeads& l, int64_t bh, int64_t token) {
+    return x + bh / l.heads * s.batch + bh % l.heads * s.head + token * s.token;
+}
+
 template <class E>
 __global__ __launch_bounds__(32 * rows_of_block) void pack_kernel(const E* x, Strides s, int width, int64_t N,
                                                                   const __grid_constant__ BatchHeads l, Cut c,
@@ -34,8 +40,7 @@ __global__ __launch_bounds__(32 * rows_of_block) void pack_kernel(const E* x, St
     for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
          i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
-        const int64_t bh = l.first + at.bh;
-        const E* const from = x + bh / l.heads * s.batch + bh % l.heads * s.head + at.token * s.token;
+        const E* const from = token_of(x, s, l, l.first + at.bh, at.token);
         const int64_t power = weight == Weight::rising ? at.t + plus : at.n - 1 - at.t + plus;
         const float factor =
             weight == Weight::none ? 1.0f : static_cast<float>(exp2(l.log2_gamma[at.bh] * static_cast<double>(power)));
@@ -51,19 +56,13 @@ struct Terms {
     Strides q_stride, k_stride, v_stride;
     int r, d;
     const float* initial;
-
-    static __device__ __forceinline__ const E* row(const E* x, Strides s, const BatchHeads& l, int64_t bh,
-                                                   int64_t token) {
-        return x + bh / l.heads * s.batch + bh % l.heads * s.head + token * s.token;
-    }
 };
 
 // The row of the definition, token for token (gpu/kit/finite.cuh), for its elements that are not finite.
 template <class E>
 __device__ __noinline__ void sum_again(E* o, const Terms<E>& x, const BatchHeads& l, Row at) {
-    const int lane = threadIdx.x % 32;
     const int64_t bh = l.first + at.bh;
-    const E* const q = x.row(x.q, x.q_stride, l, bh, at.token);
+    const E* const q = token_of(x.q, x.q_stride, l, bh, at.token);
     const auto decay = [&](int64_t n) {
         return exp2f(static_cast<float>(l.log2_gamma[at.bh] * static_cast<double>(n)));
     };
@@ -75,12 +74,9 @@ __device__ __noinline__ void sum_again(E* o, const Terms<E>& x, const BatchHeads
         return decay(at.token + 1) * sum;
     };
     const auto weight = [&](int64_t j) {
-        const E* const k = x.row(x.k, x.k_stride, l, bh, j);
-        float sum = 0;
-        for (int e = lane; e < x.r; e += 32) sum = fmaf(static_cast<float>(q[e]), static_cast<float>(k[e]), sum);
-        return decay(at.token - j) * sum_of_warp(sum);
+        return decay(at.token - j) * dot_of_warp(q, token_of(x.k, x.k_stride, l, bh, j), x.r);
     };
-    const auto value = [&](int64_t j, int c) { return static_cast<float>(x.row(x.v, x.v_stride, l, bh, j)[c]); };
+    const auto value = [&](int64_t j, int c) { return static_cast<float>(token_of(x.v, x.v_stride, l, bh, j)[c]); };
     sum_row_again(o, x.d, 0, at.token + 1, begin, weight, value);
 }
 
@@ -93,16 +89,9 @@ __global__ __launch_bounds__(32 * rows_of_block, 8) void unpack_kernel(E* o, Str
     for (int64_t i = blockIdx.x * int64_t{rows_of_block} + threadIdx.y; i < rows;
          i += int64_t{gridDim.x} * rows_of_block) {
         const Row at = row_of(i, c, N);
-        const int64_t bh = l.first + at.bh;
-        E* const to = o + bh / l.heads * s.batch + bh % l.heads * s.head + at.token * s.token;
         if (at.token >= N) continue;
-        bool finite = true;
-        for (int e = threadIdx.x; e < d; e += 32) {
-            const float x = from[i * d + e];
-            to[e] = static_cast<E>(x);
-            finite = finite && is_finite(x);
-        }
-        if (!__all_sync(whole_warp, finite)) sum_again(to, terms, l, at);
+        E* const to = token_of(o, s, l, l.first + at.bh, at.token);
+        if (!store_row(to, from + i * d, d)) sum_again(to, terms, l, at);
     }
 }
 

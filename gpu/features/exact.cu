@@ -1,6 +1,7 @@
 // The maps without random directions.
 #include "gpu/features/rows.cuh"
 #include "gpu/kit/launch.hpp"
+#include "gpu/kit/warp.cuh"
 
 namespace causeway::gpu {
 
@@ -102,7 +103,7 @@ __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_consta
             }
             continue;
         }
-        for (int step = 16; step > 0; step /= 2) highest = fmaxf(highest, __shfl_xor_sync(0xFFFFFFFF, highest, step));
+        highest = max_of_warp(highest);
         if (map == Map::exponential) highest = 0;
 #pragma unroll
         for (int s = 0; s < slots; ++s) {
@@ -112,7 +113,7 @@ __global__ __launch_bounds__(32 * row_warps) void row_kernel(const __grid_consta
                 if (2 * lane + 64 * s + e < c.d) sum += x[i][s][e] + minus[s][e];
             }
         }
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, step);
+        sum = sum_of_warp(sum);
         const float factor = map == Map::exponential ? 1.0f : 1.0f / sum;
 #pragma unroll
         for (int s = 0; s < slots; ++s) {

@@ -4,6 +4,7 @@
 
 #include "gpu/features/rows.cuh"
 #include "gpu/kit/launch.hpp"
+#include "gpu/kit/warp.cuh"
 
 namespace causeway::gpu {
 
@@ -45,10 +46,8 @@ __global__ __launch_bounds__(256) void longest_direction(const __grid_constant__
     const float* omega = g.omega + int64_t{blockIdx.x} * g.directions * c.d;
     float longest = 0;
     for (int i = warp; i < g.directions; i += 8) {
-        float sum = 0;
-        for (int e = lane; e < c.d; e += 32) sum = fmaf(omega[int64_t{i} * c.d + e], omega[int64_t{i} * c.d + e], sum);
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, step);
-        longest = fmaxf(longest, sum);
+        const float* const direction = omega + int64_t{i} * c.d;
+        longest = fmaxf(longest, dot_of_warp(direction, direction, c.d));
     }
     if (lane == 0) highest[warp] = longest;
     __syncthreads();

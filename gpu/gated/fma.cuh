@@ -338,17 +338,17 @@ __device__ __forceinline__ void add_lower(float4 (&out)[C / 16], const float* L,
     if constexpr (C > 16) add_lower_block<C, 1>(out, L, Y, rg, cg);
 }
 
-// The same where values that are not finite stay behind their token: only what stands on and below the diagonal of L is
-// multiplied. Slower.
-template <int C>
+// out += L Y, or Lᵀ Y, where values that are not finite stay behind their token: only what stands on and below the
+// diagonal of L is multiplied. Slower than add_lower.
+template <int C, bool transposed = false>
 __device__ __forceinline__ void add_seen(float4 (&out)[C / 16], const float* L, const float* Y, int rg, int cg) {
 #pragma unroll
     for (int b = 0; b < C / 16; ++b) {
         const int row = b * 16 + rg;
         float4 sum = out[b];
 #pragma unroll 1
-        for (int j = 0; j <= row; ++j) {
-            const float f = L[row * (C + 4) + j];
+        for (int j = transposed ? row : 0; j < (transposed ? C : row + 1); ++j) {
+            const float f = L[transposed ? j * (C + 4) + row : row * (C + 4) + j];
             const float4 y = *reinterpret_cast<const float4*>(Y + j * 8 + cg * 4);
             sum = {fmaf(f, y.x, sum.x), fmaf(f, y.y, sum.y), fmaf(f, y.z, sum.z), fmaf(f, y.w, sum.w)};
         }

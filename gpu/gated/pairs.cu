@@ -95,7 +95,6 @@ __global__ __launch_bounds__(columns) void substitute_kernel(const float* M, con
 // not finite.
 template <class E>
 __device__ __noinline__ void sum_again(E* o, const Outputs& x, int64_t i, int64_t count, int64_t token) {
-    const int lane = threadIdx.x;
     const int64_t bh = i / count;
     const float* const q = x.q + i * x.dk;
     const GateSum* const sums = x.sums ? x.sums + bh * x.N : nullptr;
@@ -106,10 +105,7 @@ __device__ __noinline__ void sum_again(E* o, const Outputs& x, int64_t i, int64_
         return sums ? between({0, 0}, sums[token]) * sum : sum;
     };
     const auto weight = [&](int64_t j) {
-        const float* const k = x.k + (bh * x.N + j) * x.dk;
-        float sum = 0;
-        for (int e = lane; e < x.dk; e += 32) sum = fmaf(q[e], k[e], sum);
-        return (sums ? between(sums[j], sums[token]) : 1.0f) * sum_of_warp(sum);
+        return (sums ? between(sums[j], sums[token]) : 1.0f) * dot_of_warp(q, x.k + (bh * x.N + j) * x.dk, x.dk);
     };
     const auto value = [&](int64_t j, int c) { return x.U[(bh * x.N + j) * x.dv + c]; };
     sum_row_again(o, x.dv, 0, token + 1, begin, weight, value);
@@ -119,13 +115,7 @@ template <class E>
 __global__ __launch_bounds__(32 * rows_of_block, 8) void scatter_outputs_kernel(const __grid_constant__ Outputs x, E* o,
                                                                                 Strides s, RowRange r) {
     each_row(r, s, [&](int64_t i, int64_t at) {
-        bool finite = true;
-        for (int c = threadIdx.x; c < x.dv; c += 32) {
-            const float value = x.X[i * x.dv + c];
-            o[at + c] = static_cast<E>(value);
-            finite = finite && is_finite(value);
-        }
-        if (!__all_sync(whole_warp, finite)) sum_again(o + at, x, i, r.rows, r.row + i % r.rows);
+        if (!store_row(o + at, x.X + i * x.dv, x.dv)) sum_again(o + at, x, i, r.rows, r.row + i % r.rows);
     });
 }
 

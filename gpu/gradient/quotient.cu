@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu/base/error.hpp"
+#include "gpu/kit/warp.cuh"
 
 namespace causeway::gpu {
 
@@ -37,7 +38,7 @@ __global__ __launch_bounds__(threads) void quotient(const float* G, float* x, st
             sum += g[j] * (p[j] / D);
             p[j] = g[j] / D;
         }
-        for (int n = 16; n > 0; n /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, n);
+        sum = sum_of_warp(sum);
         __syncwarp();
         if (lane == 0) p[d] = -sum / D;
     }

@@ -22,16 +22,12 @@ constexpr int sum_warps = 8;
 template <class E>
 __global__ __launch_bounds__(32 * sum_warps) void row_sums(const __grid_constant__ Gradient g) {
     const Params& c = g.c;
-    const int lane = threadIdx.x % 32;
     const int64_t index = int64_t{blockIdx.x} * sum_warps + threadIdx.x / 32;
     if (index >= int64_t{c.batch_heads} * c.rows) return;
     const GradientRows<E> in(g, static_cast<int32_t>(index / c.rows));
     const int32_t row = static_cast<int32_t>(index % c.rows);
-    const E *o = in.o(row), *dO = in.dO(row);
-    float sum = 0;
-    for (int e = lane; e < c.dv; e += 32) sum = fmaf(static_cast<float>(o[e]), static_cast<float>(dO[e]), sum);
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(all_lanes, sum, step);
-    if (lane > 0) return;
+    const float sum = dot_of_warp(in.o(row), in.dO(row), c.dv);
+    if (threadIdx.x % 32 > 0) return;
     const float lse = in.lse(row);
     g.lse2[index] = lse == minus_infinity ? 0.0f : lse * limits::log2_e;
     g.D[index] = sum;

@@ -6,11 +6,9 @@
 // does not see.
 #pragma once
 
-#include <cuda_runtime.h>
+#include "gpu/kit/warp.cuh"
 
 namespace causeway::gpu {
-
-constexpr unsigned whole_warp = 0xFFFFFFFF;
 
 // x · 0 is 0 for finite x alone.
 __device__ __forceinline__ bool is_finite(float x) { return x * 0.0f == 0.0f; }
@@ -25,18 +23,24 @@ __device__ __forceinline__ bool are_finite(const float (&x)[n]) {
     return sum == 0.0f;
 }
 
-__device__ __forceinline__ float sum_of_warp(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(whole_warp, x, step);
-    return x;
-}
-
 // Whether a row in memory is finite: the same answer to all lanes of a warp.
 template <class E>
 __device__ __forceinline__ bool is_row_finite(const E* row, int width) {
     bool finite = true;
     for (int c = threadIdx.x % 32; c < width; c += 32) finite = finite && is_finite(static_cast<float>(row[c]));
-    return __all_sync(whole_warp, finite);
+    return __all_sync(all_lanes, finite);
+}
+
+// Stores a row by a whole warp. Returns, to all lanes, whether it is finite.
+template <class E>
+__device__ __forceinline__ bool store_row(E* to, const float* row, int width) {
+    bool finite = true;
+    for (int c = threadIdx.x % 32; c < width; c += 32) {
+        const float x = row[c];
+        to[c] = static_cast<E>(x);
+        finite = finite && is_finite(x);
+    }
+    return __all_sync(all_lanes, finite);
 }
 
 // Makes the elements of a row that are not finite again, by a whole warp: row[c] = Σ_{j < seen} weight(j) v(j, c) in
@@ -49,10 +53,10 @@ __device__ __forceinline__ void sum_row_again(E* row, int width, long long first
     for (int block = 0; block < width; block += 32) {
         const int c = block + lane;
         const bool bad = c < width && !is_finite(static_cast<float>(row[c]));
-        if (!__any_sync(whole_warp, bad)) continue;
+        if (!__any_sync(all_lanes, bad)) continue;
         float sum = begin(c < width ? c : 0);
         for (long long j = first; j < seen; ++j) {
-            if (j % 32 == 0 && !__any_sync(whole_warp, bad && is_finite(sum))) break;
+            if (j % 32 == 0 && !__any_sync(all_lanes, bad && is_finite(sum))) break;
             const float w = weight(j);
             if (bad) sum = fmaf(w, value(j, c), sum);
         }

@@ -12,16 +12,10 @@ namespace causeway::gpu::softmax {
 template <class E, class O>
 __device__ __forceinline__ void make_row_again(const BatchHead<E>& bh, int32_t row, int32_t first, int32_t last, O* o) {
     const Params& c = bh.c;
-    const int lane = threadIdx.x % 32;
     if (is_row_finite(o, c.dv)) return;
     const E* const q = bh.q(row);
     const int32_t seen = min(last, bh.limit(row));
-    const auto score = [&](int64_t j) {
-        const E* const k = bh.k(static_cast<int32_t>(j));
-        float sum = 0;
-        for (int e = lane; e < c.d; e += 32) sum = fmaf(static_cast<float>(q[e]), static_cast<float>(k[e]), sum);
-        return sum_of_warp(sum) * c.scale_log2;
-    };
+    const auto score = [&](int64_t j) { return dot_of_warp(q, bh.k(static_cast<int32_t>(j)), c.d) * c.scale_log2; };
     float max = minus_infinity, sum = 0;
     for (int32_t j = first; j < seen; ++j) {
         const float s = score(j), now = fmaxf(max, s), shift = now == minus_infinity ? 0.0f : now;
@@ -43,12 +37,10 @@ template <class E, int BM>
 __device__ __noinline__ void make_rows_again(const Params& c) {
     const Block<E, BM> block(c);
     const auto [first, last, full] = block.keys();
-    const int32_t end = min(block.row0 + BM, c.rows);
-    for (int32_t row = block.row0 + static_cast<int32_t>(threadIdx.x) / 32; row < end;
-         row += static_cast<int32_t>(blockDim.x) / 32) {
+    each_by_warps(block.row0, min(block.row0 + BM, c.rows), [&](int32_t row) {
         if (c.splits > 1) make_row_again(block.bh, row, first, last, block.partial(row));
         else make_row_again(block.bh, row, first, last, block.bh.o(row));
-    }
+    });
 }
 
 }  // namespace causeway::gpu::softmax

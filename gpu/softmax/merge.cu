@@ -21,7 +21,7 @@ __global__ __launch_bounds__(merge_threads) void merge_kernel(const __grid_const
     const BatchHead<E> bh(c, static_cast<int32_t>(blockIdx.x / c.rows));
     float m = minus_infinity;
     for (int32_t s = lane; s < c.splits; s += 32) m = fmaxf(m, c.partial_lse[bh.partial_row(s, row)]);
-    for (int step = 16; step > 0; step /= 2) m = fmaxf(m, __shfl_xor_sync(all_lanes, m, step));
+    m = max_of_warp(m);
     const float shift = shift_of(m, 1.0f);
     float o[per_lane] = {}, l = 0;
 #pragma unroll 2

@@ -6,11 +6,11 @@
 #include <numbers>
 
 #include "gpu/kit/ptx.cuh"
+#include "gpu/kit/warp.cuh"
 
 namespace causeway::gpu::softmax {
 
 constexpr float minus_infinity = -__builtin_huge_valf(), ln2 = std::numbers::ln2_v<float>;
-constexpr unsigned all_lanes = 0xFFFFFFFF;
 
 // Over the four lanes that hold one row of an accumulator of the tensor cores.
 __device__ __forceinline__ float max_of_four(float x) {

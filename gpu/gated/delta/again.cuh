@@ -44,7 +44,7 @@ __device__ __noinline__ void walk_again(const Work& work, Split split, uint32_t 
             if (delta && first_row + e < work.dk) seen = fmaf(static_cast<float>(k[e]), S[e], seen);
         }
         if constexpr (delta) {
-            seen += __shfl_xor_sync(whole_warp, seen, 1);
+            seen += __shfl_xor_sync(all_lanes, seen, 1);
             written = work.beta[split.kv_bh * work.N + t] * (written - seen);
         }
 #pragma unroll
@@ -56,7 +56,7 @@ __device__ __noinline__ void walk_again(const Work& work, Split split, uint32_t 
 #pragma unroll
         for (int e = 0; e < rows; ++e)
             if (first_row + e < work.dk) sum = fmaf(static_cast<float>(q[e]), S[e], sum);
-        sum += __shfl_xor_sync(whole_warp, sum, 1);
+        sum += __shfl_xor_sync(all_lanes, sum, 1);
         if (!real || thread % 2 == 1) continue;
         E& o = row_of<E>(work.o, work.o_stride, split.b, split.h, t)[column];
         if (!is_finite(static_cast<float>(o))) o = static_cast<E>(work.scale * sum);

@@ -5,6 +5,7 @@
 #include "gpu/gated/delta/layout.cuh"
 #include "gpu/gated/delta/work.cuh"
 #include "gpu/kit/limits.hpp"
+#include "gpu/kit/warp.cuh"
 
 namespace causeway::gpu::gated_delta {
 
@@ -24,8 +25,7 @@ __device__ __forceinline__ uint32_t find_start(const float* g, uint32_t first, f
             x = fmaxf(from[0] * limits::log2_e, -limits::zero_gate_bits) +
                 fmaxf(from[32] * limits::log2_e, -limits::zero_gate_bits);
         }
-#pragma unroll
-        for (int n = 16; n > 0; n /= 2) x += __shfl_xor_sync(0xFFFFFFFF, x, n);
+        x = sum_of_warp(x);
         if (lane == 0) sums[i - 1] = x;
         __syncthreads();
         for (uint32_t n = 0; n < warps && start > 0 && left > 0; ++n) left += sums[n], --start;

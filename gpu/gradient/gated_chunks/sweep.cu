@@ -30,24 +30,6 @@ __device__ __forceinline__ void add_upper(float4 (&out)[C / 16], const float* L,
     if constexpr (C > 16) add_upper_block<C, 1>(out, L, rows, rg, cg);
 }
 
-// The same where values that are not finite stay behind their token (gpu/kit/finite.cuh). Slower.
-template <int C>
-__device__ __forceinline__ void add_upper_seen(float4 (&out)[C / 16], const float* L, const float* rows, int rg,
-                                               int cg) {
-#pragma unroll
-    for (int b = 0; b < C / 16; ++b) {
-        const int row = b * 16 + rg;
-        float4 sum = out[b];
-#pragma unroll 1
-        for (int t = row; t < C; ++t) {
-            const float f = L[t * (C + 4) + row];
-            const float4 y = *reinterpret_cast<const float4*>(rows + t * 8 + cg * 4);
-            sum = {fmaf(f, y.x, sum.x), fmaf(f, y.y, sum.y), fmaf(f, y.z, sum.z), fmaf(f, y.w, sum.w)};
-        }
-        out[b] = sum;
-    }
-}
-
 // Blocks that a multiprocessor is to hold. Without being told, ptxas counts for one more with a gate per channel and
 // leaves out registers that the products need (0.5 to 0.7 % of the whole gradient's time).
 template <int DK, int C>
@@ -88,7 +70,7 @@ __device__ __forceinline__ void meet_outputs(float4 (&dU)[C / 16], float (&E)[DK
 #pragma unroll
     for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(scratch + at.mine(i)) = D[i];
     __syncwarp();
-    if constexpr (careful) add_upper_seen<C>(dU, A, scratch, at.rg, at.cg);
+    if constexpr (careful) add_seen<C, true>(dU, A, scratch, at.rg, at.cg);
     else add_upper<C>(dU, A, scratch, at.rg, at.cg);
     __syncwarp();
     if constexpr (gates == Gates::head) {
@@ -115,7 +97,7 @@ __device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK
             dU[i] = {0, 0, 0, 0};
         }
         __syncwarp();
-        if constexpr (careful) add_upper_seen<C>(dU, inverse, scratch, at.rg, at.cg);
+        if constexpr (careful) add_seen<C, true>(dU, inverse, scratch, at.rg, at.cg);
         else add_upper<C>(dU, inverse, scratch, at.rg, at.cg);
         __syncwarp();
     }
