@@ -228,7 +228,7 @@ Failure call_library(lua_State* L, const char* name, const std::string& text) {
     push_causeway(L);
     lua_getfield(L, -1, name);
     lua_remove(L, -2);
-    if (!text.empty()) lua_pushlstring(L, text.data(), text.size());
+    if (!text.empty()) push_text(L, text);
     return call(L, text.empty() ? 0 : 1, 0);
 }
 
