@@ -1,7 +1,7 @@
 -- One self-contained HTML page from parts: no network, light and dark, narrow and wide screens, print.
 local causeway = ...
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 local long_rows = 10         -- a table with more rows stands behind the pictures of its section
 local folded_rows = 20       -- one with more than that is folded too
 
@@ -183,7 +183,7 @@ end
 local function data_links(data, page)
   if data == nil then return nil end
   if type(data) == "string" then data = { data } end
-  if type(data) ~= "table" then raise("report: data: expected a file name or a list of them, got a " .. type(data)) end
+  if type(data) ~= "table" then raise("report: data: expected a file name or a list of them, got " .. noun(data)) end
   local lines = {}
   for i, path in ipairs(data) do
     if type(path) ~= "string" then raise(string.format("report: data: item %d: expected a file name, got a %s", i,
@@ -217,8 +217,7 @@ causeway._options.report = { title = true, save = true, data = true }
 --- also written.
 function causeway.report(parts)
   if type(parts) ~= "table" then
-    raise("report: expected a table {title = ..., part, ...}, got " .. (parts == nil and "nothing"
-      or "a " .. type(parts)))
+    raise("report: expected a table {title = ..., part, ...}, got " .. noun(parts))
   end
   local options = {}
   for key, value in pairs(parts) do
@@ -227,7 +226,7 @@ function causeway.report(parts)
   causeway._check_options("report", options)
   local path = options.save
   if path ~= nil and type(path) ~= "string" then
-    raise("report: save: expected a file name, got a " .. type(path))
+    raise("report: save: expected a file name, got " .. noun(path))
   end
   local title = escaped(options.title or "causeway")
   local out = {

@@ -19,7 +19,7 @@
 -- What is not looked at: files that `run` reads otherwise than by `load`, and what lua/lib/digest.lua leaves out.
 local causeway = ...
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 
 local passing = "changes while the sweep runs" -- in place of the digest of such a file
 
@@ -318,7 +318,7 @@ local function values_of(result, point, names)
     return { value = result }
   end
   if type(result) ~= "table" then
-    raise("sweep: run returned " .. (result == nil and "nothing" or "a " .. type(result)) .. " at " .. point_text(point,
+    raise("sweep: run returned " .. noun(result) .. " at " .. point_text(point,
       names) .. ", expected a number or a table of results")
   end
   local values = {}
@@ -491,22 +491,9 @@ function Results:plot(x, y, options)
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
   end
   if by ~= nil then check_column(self, by, "plot: by") end
-  local curves, order = {}, {}
-  for _, row in ipairs(self) do
-    if row.status == "ok" and row[x] ~= nil and row[y] ~= nil then
-      local label = by and row[by]
-      local curve = curves[tostring(label)]
-      if not curve then
-        curve = { x = {}, y = {}, error = err and {}, label = by and tostring(label) }
-        curves[tostring(label)] = curve
-        order[#order + 1] = curve
-      end
-      curve.x[#curve.x + 1], curve.y[#curve.y + 1] = row[x], row[y]
-      if err then curve.error[#curve.error + 1] = row[err] or 0 end
-    end
+  if not causeway._add_curves(given, self, x, y, by, err) then
+    raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y)))
   end
-  if #order == 0 then raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y))) end
-  for i, curve in ipairs(order) do given[i] = curve end
   given.xlabel, given.ylabel = given.xlabel or x, given.ylabel or y
   return causeway.plot(given)
 end
@@ -515,23 +502,20 @@ end
 
 local function check_arguments(options)
   if type(options) ~= "table" then
-    raise("sweep: expected a table {grid = ..., run = ...}, got " .. (options == nil and "nothing"
-      or "a " .. type(options)))
+    raise("sweep: expected a table {grid = ..., run = ...}, got " .. noun(options))
   end
   causeway._check_options("sweep", options)
   if type(options.grid) ~= "table" then
-    raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. (options.grid == nil and "nothing"
-      or "a " .. type(options.grid)))
+    raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. noun(options.grid))
   end
   if type(options.run) ~= "function" then
-    raise("sweep: run: expected a function of a point, got " .. (options.run == nil and "nothing"
-      or "a " .. type(options.run)))
+    raise("sweep: run: expected a function of a point, got " .. noun(options.run))
   end
   if options.save ~= nil and (type(options.save) ~= "string" or options.save:gsub("/+$", "") == "") then
     raise('sweep: save: expected a folder such as "results/NAME"')
   end
   if options.order ~= nil and type(options.order) ~= "table" then
-    raise("sweep: order: expected a list of names, got a " .. type(options.order))
+    raise("sweep: order: expected a list of names, got " .. noun(options.order))
   end
   if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then
     raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout))
@@ -540,7 +524,7 @@ local function check_arguments(options)
     raise("sweep: seed: expected a whole number, got " .. tostring(options.seed))
   end
   if options.fresh ~= nil and type(options.fresh) ~= "boolean" then
-    raise("sweep: fresh: expected true or false, got a " .. type(options.fresh))
+    raise("sweep: fresh: expected true or false, got " .. noun(options.fresh))
   end
 end
 
