@@ -106,8 +106,8 @@ local function read_part(part, number)
     local code = tostring(part.code)
     return code:find("%S") and { html = "<pre>" .. escaped(code) .. "</pre>", kind = "text" } or nil
   end
-  raise(string.format("report: part %d: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a %s",
-    number, type(part)))
+  raise(string.format("report: part %d: expected a text, {heading = ...}, {code = ...}, a table or a picture, got %s",
+    number, noun(part)))
 end
 
 -- ── The order of a page ──────────────────────────────────────────────────────────────────────────────────────────
@@ -186,8 +186,9 @@ local function data_links(data, page)
   if type(data) ~= "table" then raise("report: data: expected a file name or a list of them, got " .. noun(data)) end
   local lines = {}
   for i, path in ipairs(data) do
-    if type(path) ~= "string" then raise(string.format("report: data: item %d: expected a file name, got a %s", i,
-      type(path))) end
+    if type(path) ~= "string" then
+      raise(string.format("report: data: item %d: expected a file name, got %s", i, noun(path)))
+    end
     local file = io.open(path, "rb")
     if not file then raise(string.format('report: data: "%s" cannot be read, expected a file that is there', path)) end
     file:close()

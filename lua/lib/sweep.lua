@@ -53,7 +53,7 @@ local function names_of(grid, order)
       raise(string.format("sweep: grid.%s: the name of a column that every row has, expected another", name))
     end
     if type(values) ~= "table" then
-      raise(string.format("sweep: grid.%s: expected a list of values, got a %s", name, type(values)))
+      raise(string.format("sweep: grid.%s: expected a list of values, got %s", name, noun(values)))
     end
     if not seen[name] then others[#others + 1] = name end
   end
