@@ -62,7 +62,7 @@ struct Call {
     const char* name;
     std::vector<Argument> arguments;
     std::vector<Option<S>> options;
-    std::string inputs;  // Lua that makes the arguments, under the names or the other names that they have here
+    std::string inputs{};  // Lua that makes the arguments, under the names or the other names that they have here
 };
 
 // Inputs of several calls: a text, a query against a cache, and what a gradient takes besides.
