@@ -318,8 +318,8 @@ local function values_of(result, point, names)
     return { value = result }
   end
   if type(result) ~= "table" then
-    raise("sweep: run returned " .. noun(result) .. " at " .. point_text(point,
-      names) .. ", expected a number or a table of results")
+    raise("sweep: run returned " .. noun(result) .. " at " .. point_text(point, names)
+      .. ", expected a number or a table of results")
   end
   local values = {}
   for name, value in pairs(result) do
@@ -528,15 +528,23 @@ local function check_arguments(options)
   end
 end
 
-local function write_results(folder, name, results, options)
+-- What a folder of results is called, and the paths of its .csv and .json.
+local function name_of(folder) return folder:match("[^/]+$") end
+local function result_files(folder)
+  local start = folder .. "/" .. name_of(folder)
+  return start .. ".csv", start .. ".json"
+end
+
+local function write_results(folder, results, options)
   local columns = table.move(results.columns, 1, #results.columns, 1, {})
   columns[#columns + 1] = "origin"
-  causeway._replace_file(folder .. "/" .. name .. ".csv", causeway.text_table(results, { columns = columns }):csv())
+  local csv_file, json_file = result_files(folder)
+  causeway._replace_file(csv_file, causeway.text_table(results, { columns = columns }):csv())
   local rows = table.move(results, 1, #results, 1, {})
   local origins = {}
   for i, origin in ipairs(results.origins) do origins[i] = origin end
-  causeway._replace_file(folder .. "/" .. name .. ".json",
-    causeway.json_encode({ name = name, columns = columns, timeout = options.timeout, seed = options.seed,
+  causeway._replace_file(json_file,
+    causeway.json_encode({ name = name_of(folder), columns = columns, timeout = options.timeout, seed = options.seed,
       finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
 end
 
@@ -575,7 +583,7 @@ local function start_again(journal, folder, path)
     journal:rewind() -- another rank may empty it
     journal:lock()
   end
-  for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
+  for _, file in ipairs({ result_files(folder) }) do os.remove(file) end
   if job then journal:append(causeway.json_encode({ started = job .. count }) .. "\n") end
   return new_store(path)
 end
@@ -589,9 +597,7 @@ local function enter(journal, folder, fresh, seed, run)
   journal:join()
   read_on(store, journal)
   journal:append("") -- a torn line goes even where no row comes
-  for _, ending in ipairs({ ".csv", ".json" }) do
-    causeway._remove_parts(folder .. "/" .. folder:match("[^/]+$") .. ending)
-  end
+  for _, file in ipairs({ result_files(folder) }) do causeway._remove_parts(file) end
   journal:unlock()
   check_origins(store, folder, seed, run)
   return store
@@ -704,7 +710,7 @@ local function redirected(options)
   for name, value in pairs(options) do moved[name] = value end
   local folder = options.save:gsub("/+$", "")
   moved.fresh = true
-  moved.save = folder == again.save and again.to or again.to .. "-before/" .. folder:match("[^/]+$")
+  moved.save = folder == again.save and again.to or again.to .. "-before/" .. name_of(folder)
   return moved, folder == again.save
 end
 
@@ -730,7 +736,7 @@ function causeway.sweep(options)
     results = results_of(points, names, work.store.rows, work.store.origins, { folder = folder })
     if not folder then return end
     locked(work, function()
-      write_results(folder, folder:match("[^/]+$"), results, { timeout = options.timeout, seed = seed })
+      write_results(folder, results, { timeout = options.timeout, seed = seed })
     end)
   end
   if folder then
