@@ -529,9 +529,9 @@ local function check_arguments(options)
 end
 
 -- What a folder of results is called, and the paths of its .csv and .json.
-local function name_of(folder) return folder:match("[^/]+$") end
+local function name_of_folder(folder) return folder:match("[^/]+$") end
 local function result_files(folder)
-  local start = folder .. "/" .. name_of(folder)
+  local start = folder .. "/" .. name_of_folder(folder)
   return start .. ".csv", start .. ".json"
 end
 
@@ -543,9 +543,9 @@ local function write_results(folder, results, options)
   local rows = table.move(results, 1, #results, 1, {})
   local origins = {}
   for i, origin in ipairs(results.origins) do origins[i] = origin end
-  causeway._replace_file(json_file,
-    causeway.json_encode({ name = name_of(folder), columns = columns, timeout = options.timeout, seed = options.seed,
-      finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
+  causeway._replace_file(json_file, causeway.json_encode({ name = name_of_folder(folder), columns = columns,
+    timeout = options.timeout, seed = options.seed, finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins,
+    rows = rows }) .. "\n")
 end
 
 -- Raises an error where rows have come that would not come out again.
@@ -710,7 +710,7 @@ local function redirected(options)
   for name, value in pairs(options) do moved[name] = value end
   local folder = options.save:gsub("/+$", "")
   moved.fresh = true
-  moved.save = folder == again.save and again.to or again.to .. "-before/" .. name_of(folder)
+  moved.save = folder == again.save and again.to or again.to .. "-before/" .. name_of_folder(folder)
   return moved, folder == again.save
 end
 
