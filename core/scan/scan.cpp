@@ -35,7 +35,7 @@ Scan::Scan(std::vector<Named> inputs, std::vector<Named> states, const Options& 
 
 void Scan::check_type(const Named& a, const char* what) {
     if (is_storage_only(a.tensor.dtype()))
-        fail("scan: ", what, ": ", a.name, " is a ", a.tensor.summary(),
+        fail("scan: ", what, ": ", named(a.name, " is "), "a ", a.tensor.summary(),
              ", expected Float32 or Float64: A:f32() converts it");
     if (!a.is_number) type_ = promote(type_, a.tensor.dtype());
 }
