@@ -88,16 +88,10 @@ end
 for _, sentence in ipairs(wrong) do print(sentence) end
 
 -- ── The sweep ──
-local current = {}              -- the inputs of one length, kept while the methods take turns
-local function inputs_of(N)
-  if current.N ~= N then
-    current = {}
-    collectgarbage()
-    seed(1)
-    current = { N = N, B = randn(1, h, N, r), C = randn(1, h, N, r), V = randn(1, h, N, d) }
-  end
-  return current
-end
+local inputs_of = dofile(folder .. "/lib/one_length.lua")(function(N)
+  seed(1)
+  return { B = randn(1, h, N, r), C = randn(1, h, N, r), V = randn(1, h, N, d) }
+end)
 
 local results = sweep({
   grid = { N = options.lengths, method = names, heads = { h }, r = { r }, d = { d } },

@@ -58,16 +58,10 @@ for _, causal in ipairs({ true, false }) do
 end
 
 -- ── The sweep ──
-local current = {}              -- the inputs of one length, kept while the methods take turns
-local function inputs_of(N)
-  if current.N ~= N then
-    current = {}
-    collectgarbage()
-    seed(1)
-    current = { N = N, q = randn(1, h, N, d), k = randn(1, h, N, d), v = randn(1, h, N, d), G = randn(1, h, N, d) }
-  end
-  return current
-end
+local inputs_of = dofile(folder .. "/lib/one_length.lua")(function(N)
+  seed(1)
+  return { q = randn(1, h, N, d), k = randn(1, h, N, d), v = randn(1, h, N, d), G = randn(1, h, N, d) }
+end)
 
 local results = sweep({
   grid = { N = options.lengths, method = options.methods, mask = { "causal", "full" }, heads = { h }, d = { d } },

@@ -140,17 +140,14 @@ local names = {}
 for i, method in ipairs(methods_here) do names[i] = method.name end
 
 local function bytes_of(x) return length(x) * 4 end   -- Float32
-local current = {}              -- the inputs of one length, kept while the methods take turns
-local function inputs_of(N)
-  if current.N ~= N then
-    current = { N = N }
-    for _, name in ipairs({ "B", "C", "V" }) do current[name] = inputs.tokens(layers[4][name], N) end
-    for _, name in ipairs({ "B", "C", "V" }) do
-      if on_gpu then current[name] = current[name]:gpu() end
-    end
+local inputs_of = dofile(folder .. "/lib/one_length.lua")(function(N)
+  local x = {}
+  for _, name in ipairs({ "B", "C", "V" }) do
+    x[name] = inputs.tokens(layers[4][name], N)
+    if on_gpu then x[name] = x[name]:gpu() end
   end
-  return current
-end
+  return x
+end)
 
 local file, finished = dofile(folder .. "/lib/kept.lua")(options.save)
 local results = sweep({

@@ -3,7 +3,7 @@
 // What append() has returned from is on the disk. All coordination is by byte-range locks of the open file, on bytes
 // far behind its end, which the kernel, or the server of a shared disk, releases when a process dies, however it dies:
 //   the write lock   one holder; the file is read and written under it alone
-//   presence         shared by all who have joined; alone() wants it without others
+//   presence         shared by all who have joined; empty_alone() wants it without others
 //   a claim          of a piece of work, named by a key; one holder
 #pragma once
 
@@ -30,14 +30,14 @@ public:
     std::string read();
     void rewind();  // read() begins at the first line again
 
-    // Waits for the write lock; stops for interrupt::check(). Throws IoError where the disk keeps no locks, and where
-    // the file has been deleted, replaced or cut since it was opened. Waits while another holds it.
+    // Waits while another holds the write lock; stops for interrupt::check(). Throws IoError where the disk keeps no
+    // locks, and where the file has been deleted, replaced or cut since it was opened.
     void lock();
     void unlock();
 
-    // Under the write lock. alone: whether nobody else has joined; then this process has, and empties the file.
+    // Under the write lock.
     void join();
-    bool empty_alone();
+    bool empty_alone();  // where nobody else has joined: empties the file and joins; false where another has
 
     // Under the write lock, after read() has come to the end: lines, written through to the disk. A torn line that was
     // there gives way. Where it cannot be written the file is as before.

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "core/base/error.hpp"
+#include "core/base/little_endian.hpp"
 #include "core/base/text.hpp"  // in_quotes
 
 namespace causeway::zip {
@@ -21,11 +22,7 @@ constexpr std::uint64_t most_expansion = 1032;            // deflate: 258 bytes 
 constexpr std::size_t most_piece = 1u << 16;              // packed bytes that are read at once
 
 // A little-endian number of a record.
-std::uint64_t number(const unsigned char* at, std::size_t bytes) {
-    std::uint64_t value = 0;
-    for (std::size_t i = bytes; i-- > 0;) value = value << 8 | at[i];
-    return value;
-}
+std::uint64_t number(const unsigned char* at, std::size_t bytes) { return little_endian({at, bytes}); }
 
 // A record's fields, written one after the other.
 class Record {

@@ -27,12 +27,6 @@ Index block_of(const Given& given, const exact::Method& m) {
     return m.block > 0 ? std::min(given.whole("block", m.block), given.size('N')) : 0;
 }
 
-double decay_of(const Given& given) {
-    const double g = given.number("decay", 1);
-    if (!(g > 0 && g <= 1)) fail("decay: ", number_text(g), ", expected a number in (0, 1]");
-    return g;
-}
-
 exact::Work work_of(const Given& given, const exact::Method& m) {
     exact::Work w;
     w.N = given.size('N'), w.r = given.size('r'), w.d = given.size('d'), w.block = block_of(given, m);
@@ -46,15 +40,9 @@ Row error_of(const Given& given, const exact::Method& m, double k, double g) {
     o.method = m.name;
     if (m.block > 0) o.block = block_of(given, m);
     if (g != 1) o.decay = {g};
-    Row out;
-    for (Index h = 0; h < given.heads(); ++h) {
-        const Tensor B = given.head("B", h), C = given.head("C", h), V = given.head("V", h);
-        const Tensor O = causal_linear_attention(B, C, V, o).O;
-        const CausalReference exact(given.matrix("B", h), given.matrix("C", h), given.matrix("V", h), g);
-        const Row row = exact.error(m.name + ", k = " + std::to_string(static_cast<Index>(k)), O, k, given.u());
-        out = h == 0 ? row : nearer(out, row);
-    }
-    return out;
+    return worst_head(given, {"B", "C", "V"}, m.name, k, g, [&](const Tensor& B, const Tensor& C, const Tensor& V) {
+        return causal_linear_attention(B, C, V, o).O;
+    });
 }
 
 std::vector<Row> errors(const Given& given) {
@@ -69,25 +57,23 @@ std::vector<Row> errors(const Given& given) {
 std::vector<Row> recursion_with_decay(const Given& given) {
     const exact::Method& m = exact::method("recursion");
     const exact::Work w = work_of(given, m);
-    return {error_of(given, m, real(exact::roundings(m, w) + 2 * w.N), decay_of(given))};
+    return {error_of(given, m, real(exact::roundings(m, w) + 2 * w.N), given.decay())};
 }
-
-Row equal(const std::string& what, Index got, Index want) { return {what, real(got), real(want), true}; }
 
 // Of one head: counts depend on the sizes alone. All of a method that is named, the multiplies of each otherwise.
 std::vector<Row> counts(const Given& given) {
-    decay_of(given);
+    given.decay();
     std::vector<Row> out;
     const bool one = given.has("method");
     for (const exact::Method* m : methods_of(given)) {
         const exact::Work w = work_of(given, *m);
         const exact::Cost got = measured(*m, w), want = exact::cost(*m, w);
         const std::string name = one ? "" : m->name + ": ";
-        out.push_back(equal(name + "multiplies", got.operations.multiplies, want.operations.multiplies));
+        out.push_back(counted_row(name + "multiplies", got.operations.multiplies, want.operations.multiplies));
         if (!one) continue;
-        out.push_back(equal("adds", got.operations.adds, want.operations.adds));
-        out.push_back(equal("divisions", got.operations.divisions, want.operations.divisions));
-        out.push_back(equal("numbers held beyond inputs and output", got.memory, want.memory));
+        out.push_back(counted_row("adds", got.operations.adds, want.operations.adds));
+        out.push_back(counted_row("divisions", got.operations.divisions, want.operations.divisions));
+        out.push_back(counted_row("numbers held beyond inputs and output", got.memory, want.memory));
     }
     return out;
 }
@@ -97,8 +83,8 @@ std::vector<Row> recursion_counts(const Given& given) {
     const exact::Work w = work_of(given, m);
     const Index N = w.N, t = w.block, S = exact::halved(N, t);
     const double levels = std::log2(real(N) / real(t));
-    return {equal("multiplies: rd S(N, t) and the leaves", measured(m, w).operations.multiplies,
-                  exact::cost(m, w).operations.multiplies),
+    return {counted_row("multiplies: rd S(N, t) and the leaves", measured(m, w).operations.multiplies,
+                        exact::cost(m, w).operations.multiplies),
             {"S(N, t) ≤ N ⌈lg(N/t)⌉", real(S), real(N) * std::max(0.0, std::ceil(levels))},
             {"N lg(N/t) ≤ S(N, t)", real(N) * std::max(0.0, levels), real(S) * own_roundings}};
 }
@@ -164,6 +150,17 @@ Row CausalReference::error(const std::string& what, const Tensor& out, double k,
             most = worst(most, lost ? 0 : static_cast<double>(off / Pi(i, j)));
         }
     return {what, most, budget(k, u)};
+}
+
+Row worst_head(const Given& given, const std::array<std::string, 3>& names, const std::string& form, double k, double g,
+               const CausalCall& call) {
+    const auto& [B, C, V] = names;
+    const std::string what = form + ", k = " + std::to_string(static_cast<Index>(k));
+    return nearest(given.heads(), [&](Index h) {
+        const Tensor O = call(given.head(B, h), given.head(C, h), given.head(V, h));
+        return CausalReference(given.matrix(B, h), given.matrix(C, h), given.matrix(V, h), g)
+            .error(what, O, k, given.u());
+    });
 }
 
 std::vector<Claim> causal_claims() {

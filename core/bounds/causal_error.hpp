@@ -1,6 +1,9 @@
 // The error of causal linear attention against its definition (claims B7, C3, F3, F4).
 #pragma once
 
+#include <array>
+#include <functional>
+
 #include "core/bounds/claim.hpp"
 
 namespace causeway::bounds {
@@ -17,5 +20,13 @@ struct CausalReference {
     // is no part of the error. Throws Error where a sum overflows, of which the claims say nothing.
     Row error(const std::string& what, const Tensor& out, double k, double u) const;
 };
+
+// O of one head's B, C and V.
+using CausalCall = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
+
+// The error of a call against the budget of k roundings, of all heads the nearest to it. names: of B, C and V among the
+// inputs; form: what the row calls the call.
+Row worst_head(const Given&, const std::array<std::string, 3>& names, const std::string& form, double k, double g,
+               const CausalCall&);
 
 }  // namespace causeway::bounds

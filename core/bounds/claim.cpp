@@ -158,6 +158,19 @@ std::string Given::text(const std::string& name) const {
     return at == values_.end() ? "" : std::get<std::string>(at->second);
 }
 
+double Given::decay() const {
+    const double g = number("decay", 1);
+    if (!(g > 0 && g <= 1)) fail("decay: ", number_text(g), ", expected a number in (0, 1]");
+    return g;
+}
+
+Point Given::gates(const std::string& name) const {
+    Point out = numbers(name);
+    for (const double gate : out)
+        if (!(gate >= 0 && gate <= 1)) fail(name, ": has ", number_text(gate), ", expected gates in [0, 1]");
+    return out;
+}
+
 const std::vector<Claim>& claims() {
     static const std::vector<Claim> all = [] {
         std::vector<Claim> out;

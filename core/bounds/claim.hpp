@@ -27,6 +27,17 @@ struct Row {
 // Of two, that which uses more of its bound; one that is not a number uses most.
 inline const Row& nearer(const Row& a, const Row& b) { return a.share() >= b.share() || std::isnan(a.share()) ? a : b; }
 
+// Of row(0) to row(n - 1), n >= 1, the one that nearer prefers; the first of several alike.
+template <class F>
+Row nearest(Index n, F&& row) {
+    Row out = row(Index{0});
+    for (Index i = 1; i < n; ++i) out = nearer(out, row(i));
+    return out;
+}
+
+// A count, which has to be equal to its closed form.
+inline Row counted_row(const std::string& what, Index got, Index want) { return {what, real(got), real(want), true}; }
+
 // An input of a claim. form: the dimensions of a tensor, a letter for each, which is one size in all inputs, "..." for
 // leading dimensions of heads: "[..., N, r]"; or "number", "whole number", "true or false", or "text".
 struct Input {
@@ -60,6 +71,9 @@ public:
     Index whole(const std::string& name, Index otherwise) const;  // at least 1
     bool flag(const std::string& name) const;
     std::string text(const std::string& name) const;  // "" where it was not given
+    // Throw Error where a number is outside its interval.
+    double decay() const;                        // the input of that name, in (0, 1]; 1 where it was not given
+    Point gates(const std::string& name) const;  // numbers in [0, 1]
 
 private:
     void check_form(const Input&, const Tensor&);

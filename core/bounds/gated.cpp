@@ -4,12 +4,11 @@
 #include "core/bounds/causal_error.hpp"
 #include "core/bounds/stability.hpp"
 #include "core/gated/linear_attention.hpp"
+#include "core/tensor/dense.hpp"
 #include "core/tensor/linalg.hpp"
 
 namespace causeway::bounds {
 namespace {
-
-Row counted_row(const std::string& what, Index got, Index want) { return {what, real(got), real(want), true}; }
 
 LinearOptions options_of(const Given& given, const std::string& mode) {
     LinearOptions o;
@@ -18,16 +17,11 @@ LinearOptions options_of(const Given& given, const std::string& mode) {
 }
 
 // The worst entry of all heads in a mode without gates.
-Row mode_error(const Given& given, const std::string& mode, double k) {
+Row mode_error(const Given& given, const std::string& mode, double roundings) {
     const LinearOptions o = options_of(given, mode);
-    Row out;
-    for (Index h = 0; h < given.heads(); ++h) {
-        const Tensor O = linear_attention(given.head("q", h), given.head("k", h), given.head("v", h), o).O;
-        const CausalReference exact(given.matrix("q", h), given.matrix("k", h), given.matrix("v", h), 1);
-        const Row row = exact.error(mode + ", k = " + std::to_string(static_cast<Index>(k)), O, k, given.u());
-        out = h == 0 ? row : nearer(out, row);
-    }
-    return out;
+    return worst_head(
+        given, {"q", "k", "v"}, mode, roundings, 1,
+        [&](const Tensor& q, const Tensor& k, const Tensor& v) { return linear_attention(q, k, v, o).O; });
 }
 
 // Multiplies of one head.
@@ -126,11 +120,8 @@ Row DeltaInverse::entries() const {
 }
 
 Row DeltaInverse::operator_norm() const {
-    const Index n = inverse.rows();
-    Tensor all(DType::f64, {n, n});
-    for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j < n; ++j) all.set(i * n + j, static_cast<double>(inverse(i, j)));
-    return {"‖(I+T)⁻¹‖ ≤ 1 + C max β", opnorm(all), 1 + real(n) * beta.maxCoeff()};
+    const double norm = opnorm(dense::matrix(inverse.cast<double>()));
+    return {"‖(I+T)⁻¹‖ ≤ 1 + C max β", norm, 1 + real(inverse.rows()) * beta.maxCoeff()};
 }
 
 std::vector<Claim> gated_claims() {

@@ -7,29 +7,23 @@
 #include "core/base/text.hpp"
 #include "core/bounds/approximation.hpp"
 #include "core/lowrank/error.hpp"
+#include "core/tensor/dense.hpp"
 #include "core/tensor/linalg.hpp"
 
 namespace causeway::bounds {
 namespace {
 
-Tensor tensor_of(const Matrix& A) {
-    Tensor out(DType::f64, {A.rows(), A.cols()});
-    for (Index i = 0; i < A.rows(); ++i)
-        for (Index j = 0; j < A.cols(); ++j) out.set(i * A.cols() + j, A(i, j));
-    return out;
-}
-
 // Of bounds that inputs attain: norms come from an iteration with a residual of 1e-6.
 constexpr double norm_roundings = 1 + 1e-6;
 
 std::vector<Row> in_frobenius_norm(const Given& given) {
-    const MatrixNorms norms = masked_norms(tensor_of(given.matrix("X")));
+    const MatrixNorms norms = masked_norms(dense::matrix(given.matrix("X")));
     return {{"‖tril X‖_F ≤ ‖X‖_F", norms.frobenius.error_masked, norms.frobenius.error * own_roundings}};
 }
 
 // ‖tril X‖ against `factor` ‖X‖.
 Row in_operator_norm(const Given& given, const std::string& what, double factor) {
-    const MatrixNorms norms = masked_norms(tensor_of(given.matrix("X")));
+    const MatrixNorms norms = masked_norms(dense::matrix(given.matrix("X")));
     return {what, norms.operator_norm.error_masked, factor * norms.operator_norm.error * norm_roundings};
 }
 
@@ -51,30 +45,27 @@ double elliptic(double g) {
 }
 
 std::vector<Row> with_decay(const Given& given) {
-    const double g = given.number("decay", 1);
-    if (!(g > 0 && g <= 1)) fail("decay: ", number_text(g), ", expected a number in (0, 1]");
+    const double g = given.decay();
     Matrix X = given.matrix("X");
-    const double all = opnorm(tensor_of(X)), U = masking_constant(X.rows());
+    const double all = opnorm(dense::matrix(X)), U = masking_constant(X.rows());
     for (Index i = 0; i < X.rows(); ++i)
         for (Index j = 0; j < X.cols(); ++j) X(i, j) *= i < j ? 0 : std::pow(g, real(i - j));
-    const double masked = opnorm(tensor_of(X));
+    const double masked = opnorm(dense::matrix(X));
     std::vector<Row> out{{"‖M ⊙ X‖ ≤ U_n ‖X‖", masked, U * all * norm_roundings}};
     if (g < 1) out.push_back({"‖M ⊙ X‖ ≤ (2/π) K(g) ‖X‖", masked, elliptic(g) * all * norm_roundings});
     return out;
 }
 
 std::vector<Row> with_gates(const Given& given) {
-    const Point a = given.numbers("a");
-    for (const double gate : a)
-        if (!(gate >= 0 && gate <= 1)) fail("a: has ", number_text(gate), ", expected gates in [0, 1]");
+    const Point a = given.gates("a");
     Matrix X = given.matrix("X");
-    const double all = opnorm(tensor_of(X));
+    const double all = opnorm(dense::matrix(X));
     for (Index j = 0; j < X.cols(); ++j) {
         double product = 1;
         X.col(j).head(j).setZero();
         for (Index i = j + 1; i < X.rows(); ++i) X(i, j) *= product *= a[static_cast<std::size_t>(i)];
     }
-    return {{"‖M ⊙ X‖ ≤ U_n ‖X‖", opnorm(tensor_of(X)), masking_constant(X.rows()) * all * norm_roundings}};
+    return {{"‖M ⊙ X‖ ≤ U_n ‖X‖", opnorm(dense::matrix(X)), masking_constant(X.rows()) * all * norm_roundings}};
 }
 
 Approximated approximated(const Given& given) {
@@ -173,7 +164,7 @@ Row Approximated::by_operator() const {
                               ? diameter(n() - 1) / 2
                               : std::sqrt((V.rowwise() - V.colwise().mean()).rowwise().squaredNorm().maxCoeff());
     return {"2 √N U_N ‖A - Ã‖ R/min |d̃_i|", off.norm(),
-            2 * std::sqrt(real(n())) * masking_constant(n()) * opnorm(tensor_of(A - At)) * radius / least};
+            2 * std::sqrt(real(n())) * masking_constant(n()) * opnorm(dense::matrix(A - At)) * radius / least};
 }
 
 std::vector<Claim> masking_claims() {

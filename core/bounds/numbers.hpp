@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/memory.hpp"  // Index
+#include "core/measure/number_traits.hpp"
 
 namespace causeway::bounds {
 
@@ -52,17 +53,4 @@ struct Unfused {
 }  // namespace causeway::bounds
 
 template <class T>
-struct Eigen::NumTraits<causeway::bounds::Unfused<T>> : Eigen::NumTraits<T> {
-    using Real = causeway::bounds::Unfused<T>;
-    using NonInteger = Real;
-    using Nested = Real;
-    enum {
-        IsComplex = 0,
-        IsInteger = 0,
-        IsSigned = 1,
-        RequireInitialization = 0,
-        ReadCost = 1,
-        AddCost = 3,
-        MulCost = 3
-    };
-};
+struct Eigen::NumTraits<causeway::bounds::Unfused<T>> : causeway::NumberTraits<causeway::bounds::Unfused<T>, T> {};

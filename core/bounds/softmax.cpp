@@ -72,20 +72,18 @@ Decoded of_head(const Given& given, Index h) {
 // `all_sizes`, it grows by 1 + 2x (H5). Weights below the least normal number may be lost: up to so much of each value.
 Row worst_entry(const Given& given, const std::string& what, const Decoded& x, const Tensor& O,
                 const Allowed& allowed) {
-    Row out;
     const double least = least_normal(given), u = given.u();
     const Long top = *std::max_element(x.s.begin(), x.s.end());
-    for (std::size_t c = 0; c < x.columns.size(); ++c) {
-        const Attended exact(x.s, x.columns[c]);
-        Row row = exact.row(what, O.get(static_cast<Index>(c)), u, allowed.plus(2 * x.scores_off));
+    return nearest(static_cast<Index>(x.columns.size()), [&](Index c) {
+        const Point& values = x.columns[static_cast<std::size_t>(c)];
+        const Attended exact(x.s, values);
+        Row row = exact.row(what, O.get(c), u, allowed.plus(2 * x.scores_off));
         const double moved = u * (allowed.mean + exact.farthest);
         if (moved > 1.3 * std::sqrt(u)) row.bound *= 1 + 2 * moved;
         for (std::size_t a = 0; a < x.s.size(); ++a)
-            if (std::exp(x.s[a] - top) < 2 * static_cast<Long>(least))
-                row.bound += 2 * least * std::abs(x.columns[c][a]);
-        out = c == 0 ? row : nearer(out, row);
-    }
-    return out;
+            if (std::exp(x.s[a] - top) < 2 * static_cast<Long>(least)) row.bound += 2 * least * std::abs(values[a]);
+        return row;
+    });
 }
 
 // rows(head) of every head, of each row the nearest to its bound.

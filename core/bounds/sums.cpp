@@ -47,9 +47,7 @@ std::vector<Row> discounted(const Given& given) {
 }
 
 std::vector<Row> products_of_gates(const Given& given) {
-    const Point a = given.numbers("a");
-    for (const double gate : a)
-        if (!(gate >= 0 && gate <= 1)) fail("a: has ", number_text(gate), ", expected gates in [0, 1]");
+    const Point a = given.gates("a");
     return {in_type(given, [&](auto zero) {
         using T = decltype(zero);
         Row out{"Λ_tj, relative", 0, budget(1, given.u())};
@@ -70,14 +68,11 @@ std::vector<Row> products_of_gates(const Given& given) {
 
 std::vector<Row> carries(const Given& given) {
     const Matrix x = given.matrix("x");
-    Row out;
-    for (Index c = 0; c < x.cols(); ++c) {
-        const Row row = in_type(given, [&](auto zero) {
+    return {nearest(x.cols(), [&](Index c) {
+        return in_type(given, [&](auto zero) {
             return rebuilt_carries<decltype(zero)>({x.col(c).data(), static_cast<std::size_t>(x.rows())}, given.u());
         });
-        out = c == 0 ? row : nearer(out, row);
-    }
-    return {out};
+    })};
 }
 
 std::vector<Row> series(const Given& given) {

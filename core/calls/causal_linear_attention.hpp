@@ -87,7 +87,7 @@ const Call<CausalOptions<Tensor>>& causal_linear_attention() {
                     .text = "whether the state after the last token is returned as a second value",
                     .example = "method = \"fleet\", return_state = true"}},
                   of_both_causal_calls<S>()),
-        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
+        text_inputs};
     return call;
 }
 
@@ -115,7 +115,7 @@ const Call<CausalGradOptions<Tensor>>& causal_linear_attention_grad() {
                     .text = "whether the gradient of the decay is wanted too, where one is given",
                     .example = "decay = 0.9, ddecay = false"}},
                   of_both_causal_calls<S>()),
-        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\ndO = randn(1, 2, 100, 8)"};
+        gradient_inputs()};
     return call;
 }
 

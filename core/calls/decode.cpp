@@ -7,8 +7,6 @@ namespace {
 
 using S = DecodeCallOptions;
 
-constexpr const char* one_query = "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)";
-
 std::vector<Option<S>> of_both_decodings() {
     return joined<S>(
         sharing_options<S>(max_shards,
@@ -44,13 +42,13 @@ std::vector<Option<S>> of_both_decodings() {
 
 const Call<DecodeCallOptions>& tree_decode() {
     static const Call<S> call{
-        "tree_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), tree_options<S>()), one_query};
+        "tree_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), tree_options<S>()), query_inputs};
     return call;
 }
 
 const Call<DecodeCallOptions>& ring_decode() {
     static const Call<S> call{
-        "ring_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), ring_options<S>()), one_query};
+        "ring_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), ring_options<S>()), query_inputs};
     return call;
 }
 

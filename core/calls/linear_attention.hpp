@@ -96,7 +96,7 @@ const Call<LinearOptions<Tensor>>& linear_attention() {
         joined<S>(of_all_linear_calls<S>(),
                   of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; on a GPU "
                                          "\"parallel\" takes no gate per key channel")),
-        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
+        text_inputs};
     return call;
 }
 
@@ -130,7 +130,7 @@ const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
                     .text = "what arrives at the final state, [b, h, d_k, d_v]",
                     .standard = "zeros",
                     .example = "dstate = ones(1, 2, 8, 8)"}}),
-        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\ndO = randn(1, 2, 100, 8)"};
+        gradient_inputs()};
     return call;
 }
 

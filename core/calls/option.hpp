@@ -62,8 +62,13 @@ struct Call {
     const char* name;
     std::vector<Argument> arguments;
     std::vector<Option<S>> options;
-    const char* inputs = "";  // Lua that makes the arguments, under the names or the other names that they have here
+    std::string inputs{};  // Lua that makes the arguments, under the names or the other names that they have here
 };
+
+// Inputs of several calls: a text, a query against a cache, and what a gradient takes besides.
+inline constexpr const char* text_inputs = "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)";
+inline constexpr const char* query_inputs = "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)";
+inline std::string gradient_inputs() { return std::string(text_inputs) + "\ndO = randn(1, 2, 100, 8)"; }
 
 // The option that says where a call runs, of a call that the GPU has too or, `cpu_alone`, of one that it has not.
 template <class S>

@@ -3,16 +3,15 @@
 namespace causeway::calls {
 namespace {
 
+// A call needs step, state and inputs, so the example of each has all three.
 constexpr const char* example =
     "step = function(S, x) return S + x.v, S + x.v end,\n  state = zeros(2), inputs = {v = randn(4, 2)}";
-constexpr const char* reversed_example =
-    "step = function(S, x) return S + x.v, S + x.v end,\n  state = zeros(2), inputs = {v = randn(4, 2)}, reverse = "
-    "true";
 
 }  // namespace
 
 const Call<ScanCallOptions>& scan() {
     using S = ScanCallOptions;
+    static const std::string reversed_example = std::string(example) + ", reverse = true";
     static const Call<S> call{
         "scan",
         {},
@@ -39,7 +38,7 @@ const Call<ScanCallOptions>& scan() {
          {.name = "reverse",
           .member = &S::reverse,
           .text = "from the last token to the first",
-          .example = reversed_example},
+          .example = reversed_example.c_str()},
          {.name = "layout",
           .member = {},
           .text =

@@ -92,7 +92,7 @@ const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
                     .member = &S::return_lse,
                     .text = "whether the log-sum-exp of the scaled scores of every query is returned too, [b, h_q, N], "
                             "Float32 (Float64 for Float64 inputs)"}}),
-        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
+        text_inputs};
     return call;
 }
 
@@ -112,17 +112,11 @@ const Call<SoftmaxGradOptions<Tensor>>& softmax_attention_grad() {
                                           .text = "the log-sum-exp that it returned; both or neither",
                                           .standard = "the forward pass is run again",
                                           .example = "O = O, lse = lse"}}),
-                              "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
-                              "dO = randn(1, 2, 100, 8)\n"
-                              "O, lse = softmax_attention(q, k, v, {return_lse = true})"};
+                              gradient_inputs() + "\nO, lse = softmax_attention(q, k, v, {return_lse = true})"};
     return call;
 }
 
-inline constexpr const char* energy_inputs =
-    "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
-    "zeta = zeros(1, 2, 100, 8)";
-
-inline Call<EnergyOptions> energy_call(const char* name, const char* inputs) {
+inline Call<EnergyOptions> energy_call(const char* name, const std::string& inputs) {
     using S = EnergyOptions;
     return {name,
             {{"q"}, {"k"}, {"v"}, {"zeta"}},
@@ -130,21 +124,21 @@ inline Call<EnergyOptions> energy_call(const char* name, const char* inputs) {
             inputs};
 }
 
+inline std::string energy_inputs() { return std::string(text_inputs) + "\nzeta = zeros(1, 2, 100, 8)"; }
+
 inline const Call<EnergyOptions>& energy() {
-    static const Call<EnergyOptions> call = energy_call("energy", energy_inputs);
+    static const Call<EnergyOptions> call = energy_call("energy", energy_inputs());
     return call;
 }
 
 inline const Call<EnergyOptions>& energy_grad() {
-    static const Call<EnergyOptions> call = energy_call("energy_grad", energy_inputs);
+    static const Call<EnergyOptions> call = energy_call("energy_grad", energy_inputs());
     return call;
 }
 
 inline const Call<EnergyOptions>& energy_hessian() {
     static const Call<EnergyOptions> call =
-        energy_call("energy_hessian",
-                    "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
-                    "zeta = zeros(1, 2, 1, 8)");
+        energy_call("energy_hessian", std::string(query_inputs) + "\nzeta = zeros(1, 2, 1, 8)");
     return call;
 }
 

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int NV = simd::bytes == 64 ? 2 : 1;
 constexpr int rows = 4;
-constexpr Index tile = 128;  // rows handed over at a time: B and C of them stay in the second-level cache
 
 template <class T>
 struct Kernel {
@@ -54,12 +53,6 @@ struct Kernel {
     }
 };
 
-// 2Nrd multiply-adds; rd scalars.
-Cost cost_of(const Work& w) {
-    const auto rd = closed_form::Wide(w.r) * w.d;
-    return closed_form::of(2 * w.N * rd, w.decay ? w.N * rd : 0, rd);
-}
-
 }  // namespace
 
 Method causal_dot_product_method() {
@@ -77,11 +70,11 @@ Method causal_dot_product_method() {
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;
-    m.cost = cost_of;
+    m.cost = closed_form::of_recurrence;
     m.running_memory = [](const Work& w) { return w.r * w.d; };
     m.roundings = roundings_of_one_sum;
-    m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, tile); };
-    m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, tile); };
+    m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p); };
+    m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { causal_dot_product(h); }); };
     return m;
 }

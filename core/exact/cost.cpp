@@ -18,6 +18,11 @@ Cost of(Wide multiply_adds, Wide more_multiplies, Wide memory) {
     return {{narrow(multiply_adds + more_multiplies), narrow(multiply_adds), 0, 0}, narrow(memory)};
 }
 
+Cost of_recurrence(const Work& w) {
+    const Wide rd = Wide(w.r) * w.d;
+    return of(2 * w.N * rd, w.decay ? w.N * rd : 0, rd);
+}
+
 Blocks::Blocks(Index N, Index block)
     : b(block),
       T((N + b - 1) / b),

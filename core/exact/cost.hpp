@@ -48,6 +48,9 @@ Index narrow(Wide count);
 
 Cost of(Wide multiply_adds, Wide more_multiplies, Wide memory);
 
+// The recurrence, one token after the other: 2Nrd multiply-adds; rd scalars.
+Cost of_recurrence(const Work&);
+
 // τ(n): entries of a triangle of n rows.
 constexpr Wide triangle(Wide n) { return n * (n + 1) / 2; }
 

@@ -8,6 +8,7 @@
 #include "core/base/text.hpp"
 #include "core/calls/causal_linear_attention.hpp"
 #include "core/exact/all_methods.hpp"
+#include "core/kit/registry.hpp"
 
 namespace causeway::exact {
 
@@ -94,7 +95,7 @@ void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
     q.gamma = p.gamma ? &gamma : nullptr;
     q.normalize = false;
     q.state = p.state ? p.state + h * p.r * wide : nullptr;
-    m.forward<T>()(q);
+    kit::computing_in<T>(m)(q);
     const auto divide = [&](Index i) {
         const T divisor = P[i * wide + d];
         for (Index k = 0; k < d; ++k) p.O[(h * N + i) * d + k] = P[i * wide + k] / divisor;
@@ -110,7 +111,7 @@ void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
 template <class T>
 void run(const Method& m, const Problem<T>& p) {
     // The counting definitions know nothing of division: all of them go the way of V' = [V, 1].
-    if (!p.normalize || (m.normalizes && !std::is_same_v<T, Counted>)) return m.forward<T>()(p);
+    if (!p.normalize || (m.normalizes && !std::is_same_v<T, Counted>)) return kit::computing_in<T>(m)(p);
     for (Index h = 0; h < p.all_heads(); ++h) run_with_ones(m, p, h);
 }
 

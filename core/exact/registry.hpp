@@ -38,13 +38,6 @@ struct Method {
     std::function<void(const Problem<float>&)> f32;
     std::function<void(const Problem<double>&)> f64;
     std::function<void(const Problem<Counted>&)> counted;  // the definition, counting its operations
-
-    template <class T>
-    const auto& forward() const {
-        if constexpr (std::is_same_v<T, float>) return f32;
-        else if constexpr (std::is_same_v<T, double>) return f64;
-        else return counted;
-    }
 };
 
 const std::list<Method>& methods();  // all, in the order in which tables list them

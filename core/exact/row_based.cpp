@@ -9,7 +9,6 @@ namespace causeway::exact {
 namespace {
 
 constexpr int NV = 4;
-constexpr Index tile = 128;  // rows handed over at a time: B and C of them stay in the second-level cache
 
 template <class T>
 struct Kernel {
@@ -37,12 +36,6 @@ struct Kernel {
     }
 };
 
-// 2Nrd multiply-adds; rd scalars.
-Cost cost_of(const Work& w) {
-    const auto rd = closed_form::Wide(w.r) * w.d;
-    return closed_form::of(2 * w.N * rd, w.decay ? w.N * rd : 0, rd);
-}
-
 }  // namespace
 
 Method row_based_method() {
@@ -60,11 +53,11 @@ Method row_based_method() {
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;
-    m.cost = cost_of;
+    m.cost = closed_form::of_recurrence;
     m.running_memory = [](const Work& w) { return w.r * w.d; };
     m.roundings = roundings_of_one_sum;
-    m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p, tile); };
-    m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p, tile); };
+    m.f32 = [](const auto& p) { each_strip<float, NV, Kernel<float>>(p); };
+    m.f64 = [](const auto& p) { each_strip<double, NV, Kernel<double>>(p); };
     m.counted = [](const auto& p) { each_head_in_turn(p, [](const auto& h) { row_based(h); }); };
     return m;
 }

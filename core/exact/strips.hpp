@@ -26,9 +26,11 @@ struct Strip {
     T gamma;
 };
 
+inline constexpr Index strip_rows = 128;  // of which B and C stay in the second-level cache
+
 // Kernel: template <bool decays> static void run(const Strip<T>&). Rows are handed over `tile` at a time.
 template <class T, int NV, class Kernel>
-void each_strip(const Problem<T>& p, Index tile) {
+void each_strip(const Problem<T>& p, Index tile = strip_rows) {
     constexpr Index width = NV * simd::lanes<T>;
     const Index strips = (p.d + width - 1) / width;
     const Index together = p.all_heads() >= threads() ? strips : 1;  // strips of a task

@@ -142,7 +142,7 @@ LinearResult compute(Call& call) {
     auto p = gated::problem_of<T>(call);
     p.O = O.data<T>();
     p.S = call.state.data<T>();
-    call.mode->forward<T>()(p);
+    kit::computing_in<T> (*call.mode)(p);
     return {O.to(call.dtype), call.state};
 }
 

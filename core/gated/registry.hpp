@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 
 #include "core/gated/problem.hpp"
 #include "core/kit/registry.hpp"
@@ -35,13 +34,6 @@ struct Mode {
     void (*f32)(const Problem<float>&) = nullptr;
     void (*f64)(const Problem<double>&) = nullptr;
     void (*counted)(const Problem<Counted>&) = nullptr;
-
-    template <class T>
-    auto forward() const {
-        if constexpr (std::is_same_v<T, float>) return f32;
-        else if constexpr (std::is_same_v<T, double>) return f64;
-        else return counted;
-    }
 };
 const Registry<Mode>& modes();
 

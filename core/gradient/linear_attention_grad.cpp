@@ -65,7 +65,7 @@ LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const
         dbeta = Tensor(type, {call.batch, call.heads, call.N, 1});
         p.dbeta = dbeta.data<T>();
     }
-    gradient::linear_forms()[o.mode].backward<T>()(p);
+    kit::computing_in<T>(gradient::linear_forms()[o.mode])(p);
     LinearGradient out{dq.to(call.dtype), dk.to(call.dtype), dv.to(call.dtype), {}, {}, dstate};
     if (p.in.g) out.dlog_decay = as_given<T>(dg, *o.log_decay);
     if (p.in.beta) out.dbeta = as_given<T>(dbeta, *o.beta);

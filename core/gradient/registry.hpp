@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 
 #include "core/gradient/problem.hpp"
 #include "core/gradient/softmax.hpp"
@@ -19,12 +18,6 @@ struct LinearForm {
     // All heads of a checked problem.
     void (*f32)(const GradProblem<float>&) = nullptr;
     void (*f64)(const GradProblem<double>&) = nullptr;
-
-    template <class T>
-    auto backward() const {
-        if constexpr (std::is_same_v<T, float>) return f32;
-        else return f64;
-    }
 };
 const Registry<LinearForm>& linear_forms();
 
@@ -37,12 +30,6 @@ struct SoftmaxForm {
 
     void (*f32)(const SoftmaxGradProblem<float>&) = nullptr;
     void (*f64)(const SoftmaxGradProblem<double>&) = nullptr;
-
-    template <class T>
-    auto backward() const {
-        if constexpr (std::is_same_v<T, float>) return f32;
-        else return f64;
-    }
 };
 const Registry<SoftmaxForm>& softmax_forms();
 

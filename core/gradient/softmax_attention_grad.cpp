@@ -212,7 +212,7 @@ SoftmaxGradient compute(const attention::Sizes& c, const Tensor& q, const Tensor
     const SoftmaxForm& form = softmax_forms()[o.method];
     Tensor O, m, l;
     if (form.outputs) set_forward(c, p, forward, O, m, l);
-    form.backward<T>()(p);
+    kit::computing_in<T>(form)(p);
     return {out.dq.to(c.dtype), out.dk.to(c.dtype), out.dv.to(c.dtype)};
 }
 

@@ -2,12 +2,21 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/kit/check.hpp"
 
 namespace causeway::kit {
+
+// Of an entry's functions f32, f64 and counted, the one that computes in T.
+template <class T, class Entry>
+const auto& computing_in(const Entry& entry) {
+    if constexpr (std::is_same_v<T, float>) return entry.f32;
+    else if constexpr (std::is_same_v<T, double>) return entry.f64;
+    else return entry.counted;
+}
 
 // Entries with a field `name`, in the order in which messages list them. `option` is what calls name them with.
 template <class Entry>

@@ -2,9 +2,10 @@
 // operations it really executes; the counts are compared with the closed forms of the documents, never assumed.
 #pragma once
 
-#include <Eigen/Core>
 #include <cmath>
 #include <cstdint>
+
+#include "core/measure/number_traits.hpp"
 
 namespace causeway {
 
@@ -46,17 +47,4 @@ struct Counted {  // a double whose arithmetic counts
 }  // namespace causeway
 
 template <>
-struct Eigen::NumTraits<causeway::Counted> : Eigen::NumTraits<double> {
-    using Real = causeway::Counted;
-    using NonInteger = causeway::Counted;
-    using Nested = causeway::Counted;
-    enum {
-        IsComplex = 0,
-        IsInteger = 0,
-        IsSigned = 1,
-        RequireInitialization = 0,
-        ReadCost = 1,
-        AddCost = 3,
-        MulCost = 3
-    };
-};
+struct Eigen::NumTraits<causeway::Counted> : causeway::NumberTraits<causeway::Counted, double> {};

@@ -1,6 +1,7 @@
 #include "core/scan/scan.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/scan/run.hpp"
 
@@ -8,6 +9,9 @@ namespace causeway::scan {
 namespace {
 
 constexpr int with_heads = 3;  // an input of so many dimensions, or more, has batch and heads
+
+// How a sentence goes on about one of several; the only one has no name.
+std::string named(const std::string& name, const char* then) { return name.empty() ? "" : name + then; }
 
 }  // namespace
 
@@ -31,8 +35,8 @@ Scan::Scan(std::vector<Named> inputs, std::vector<Named> states, const Options& 
 
 void Scan::check_type(const Named& a, const char* what) {
     if (is_storage_only(a.tensor.dtype()))
-        fail("scan: ", what, ": ", a.name, " is a ", a.tensor.summary(), ", expected Float32 or Float64: A:f32() ",
-             "converts it");
+        fail("scan: ", what, ": ", named(a.name, " is "), "a ", a.tensor.summary(),
+             ", expected Float32 or Float64: A:f32() converts it");
     if (!a.is_number) type_ = promote(type_, a.tensor.dtype());
 }
 
@@ -84,11 +88,11 @@ void Scan::check_state(const Named& a) {
     const Shape& s = a.tensor.shape();
     if (a.is_number) return;
     if (has_heads_ && (s.ndim() < 2 || (s[0] != batch_ && s[0] != 1) || (s[1] != heads_ && s[1] != 1)))
-        fail("scan: state: ", a.name, a.name.empty() ? "" : " is ", s.text(), ", expected a number or [", batch_, ", ",
-             heads_, ", ...], or 1 for either, which is repeated");
+        fail("scan: state: ", named(a.name, " is "), s.text(), ", expected a number or [", batch_, ", ", heads_,
+             ", ...], or 1 for either, which is repeated");
     if (!has_heads_ && s.ndim() > 2)
-        fail("scan: state: ", a.name, a.name.empty() ? "" : " is ", s.text(),
-             ", expected at most 2 dimensions: the inputs have no batch and ", "heads");
+        fail("scan: state: ", named(a.name, " is "), s.text(),
+             ", expected at most 2 dimensions: the inputs have no batch and heads");
 }
 
 // The part of an input that a token brings.
@@ -133,14 +137,14 @@ Scan::Result Scan::run(const std::vector<NewValue>& outputs, const std::vector<I
     std::vector<Id> output_ids;
     for (const NewValue& o : outputs) {
         if (program.shape(o.value).ndim() > room)
-            fail("scan: step: the output ", o.name, o.name.empty() ? "" : " ", "is ", program.shape(o.value).text(),
+            fail("scan: step: the output ", named(o.name, " "), "is ", program.shape(o.value).text(),
                  ", expected a number or a vector; A:reshape(-1) makes it one");
         output_ids.push_back(o.value);
     }
     for (std::size_t i = 0; i < states.size(); ++i) {
         const Shape &before = program.shape(state(i)), &after = program.shape(states[i]);
         if (before != after)
-            fail("scan: step: the new state ", states_[i].name, states_[i].name.empty() ? "" : " ", "is ",
+            fail("scan: step: the new state ", named(states_[i].name, " "), "is ",
                  after.ndim() ? after.text() : "a number", ", expected ", before.ndim() ? before.text() : "a number",
                  " as before; a step returns the output first, then the state");
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 
 #include "core/kit/registry.hpp"
 #include "core/measure/counting.hpp"
@@ -22,13 +21,6 @@ struct Method {
     void (*f32)(const Problem<float>&) = nullptr;
     void (*f64)(const Problem<double>&) = nullptr;
     void (*counted)(const Problem<Counted>&) = nullptr;
-
-    template <class T>
-    auto forward() const {
-        if constexpr (std::is_same_v<T, float>) return f32;
-        else if constexpr (std::is_same_v<T, double>) return f64;
-        else return counted;
-    }
 };
 const Registry<Method>& methods();
 

@@ -43,7 +43,7 @@ SoftmaxResult compute(const Sizes& c, const Tensor& q, const Tensor& k, const Te
     Tensor O(dtype_of<T>, c.output), m(dtype_of<T>, c.rows), l(dtype_of<T>, c.rows);
     auto p = problem_of<T>(c, q, k, v);
     p.O = O.data<T>(), p.m = m.data<T>(), p.l = l.data<T>();
-    c.method->forward<T>()(p);
+    kit::computing_in<T> (*c.method)(p);
     return {O.to(c.dtype), log_sum_exp(m, l)};
 }
 

@@ -37,12 +37,18 @@ inline Eigen::Map<const RowMajor> view(const Tensor& x) { return {x.data<double>
 // is no room for them.
 inline Buffer<double> room(const Tensor& x, Index count) { return Buffer<double>(x.size() * count); }
 
-// Float32 or Float64 (like `origin`) tensor with the entries of an Eigen expression of the shape rows × columns.
+// Float64 tensor with the entries of an Eigen expression of the shape rows × columns.
 template <class Expression>
-Tensor matrix(const Tensor& origin, const Expression& values) {
+Tensor matrix(const Expression& values) {
     Tensor out(DType::f64, Shape{values.rows(), values.cols()});
     Eigen::Map<RowMajor>(out.data<double>(), values.rows(), values.cols()) = values;
-    return out.to(origin.dtype() == DType::f64 ? DType::f64 : DType::f32);
+    return out;
+}
+
+// The same, Float32 unless `origin` is Float64.
+template <class Expression>
+Tensor matrix(const Tensor& origin, const Expression& values) {
+    return matrix(values).to(origin.dtype() == DType::f64 ? DType::f64 : DType::f32);
 }
 
 // The same of one dimension, for a row or a column.

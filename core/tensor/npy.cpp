@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/little_endian.hpp"
 #include "core/base/text.hpp"  // in_quotes
 #include "core/tensor/stored.hpp"
 
@@ -162,9 +163,7 @@ Layout parse_descr(const std::string& descr, const std::string& name) {
 std::uint64_t read_length(const Source& source, std::uint64_t offset, std::size_t n) {
     std::array<unsigned char, 4> bytes{};
     source.read(offset, {bytes.data(), n});
-    std::uint64_t value = 0;
-    for (std::size_t i = n; i-- > 0;) value = value << 8 | bytes[i];
-    return value;
+    return little_endian({bytes.data(), n});
 }
 
 }  // namespace

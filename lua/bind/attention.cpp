@@ -9,6 +9,7 @@
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
+#include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/tensor_args.hpp"
 
@@ -141,7 +142,7 @@ void complete_name(lua_State* L, const std::string& name) {
     for (const char* key : {"_options", "causal_linear_attention", "method"}) {
         if (lua_getfield(L, -1, key) != LUA_TTABLE) return lua_settop(L, top);
     }
-    lua_pushlstring(L, name.data(), name.size());
+    push_text(L, name);
     lua_rawseti(L, -2, static_cast<lua_Integer>(lua_rawlen(L, -2)) + 1);
     lua_settop(L, top);
 }
@@ -203,15 +204,8 @@ int method_list(lua_State* L) {
         lua_rawseti(L, -2, ++n);
     };
     for (const auto& m : exact::methods()) {
-        lua_newtable(L);
-        set_field(L, "name", m.name);
+        push_described(L, m);
         set_field(L, "short", m.short_name);
-        set_field(L, "source", m.source);
-        set_field(L, "formula", m.formula);
-        set_field(L, "text", m.text);
-        set_field(L, "use", m.use);
-        set_field(L, "time", m.time);
-        set_field(L, "memory", m.memory);
         set_field(L, "decay", true);
         set_field(L, "normalize", true);
         set_field(L, "state", m.state);

@@ -103,7 +103,7 @@ int error_kind(lua_State* L) {
 void raise(lua_State* L, const std::string& message, ErrorKind kind) {
     luaL_checkstack(L, LUA_MINSTACK, nullptr);
     push_position(L);
-    lua_pushlstring(L, message.data(), message.size());
+    push_text(L, message);
     lua_concat(L, 2);
     remember_kind(L, kind);
     lua_error(L);
@@ -112,7 +112,7 @@ void raise(lua_State* L, const std::string& message, ErrorKind kind) {
 
 void raise_in_hook(lua_State* L, const std::string& message, ErrorKind kind) {
     luaL_where(L, 0);
-    lua_pushlstring(L, message.data(), message.size());
+    push_text(L, message);
     lua_concat(L, 2);
     remember_kind(L, kind);
     lua_error(L);
@@ -121,12 +121,14 @@ void raise_in_hook(lua_State* L, const std::string& message, ErrorKind kind) {
 
 void push_causeway(lua_State* L) { lua_getfield(L, LUA_REGISTRYINDEX, "causeway"); }
 
+void set_function(lua_State* L, const Entry& entry) {
+    lua_pushcfunction(L, entry.function);
+    lua_setfield(L, -2, entry.name);
+}
+
 void add_functions(lua_State* L, std::initializer_list<Entry> entries) {
     push_causeway(L);
-    for (const Entry& entry : entries) {
-        lua_pushcfunction(L, entry.function);
-        lua_setfield(L, -2, entry.name);
-    }
+    for (const Entry& entry : entries) set_function(L, entry);
     lua_pop(L, 1);
 }
 
@@ -171,10 +173,16 @@ Index check_integer(lua_State* L, int index, const char* argument) {
 
 std::string check_string(lua_State* L, int index, const char* argument) {
     if (lua_type(L, index) != LUA_TSTRING) wrong_type(L, index, argument, "a string");
+    return text_at(L, index);
+}
+
+std::string text_at(lua_State* L, int index) {
     std::size_t n = 0;
     const char* text = lua_tolstring(L, index, &n);
     return std::string(text, n);
 }
+
+void push_text(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }
 
 std::vector<std::string> check_strings(lua_State* L, int index, const char* argument) {
     if (!lua_istable(L, index)) fail(argument, ": expected a list of strings, got a ", type_name(L, index));
@@ -185,6 +193,11 @@ std::vector<std::string> check_strings(lua_State* L, int index, const char* argu
         lua_pop(L, 1);
     }
     return list;
+}
+
+void seal(lua_State* L, const char* name) {
+    set_field(L, "__name", name);
+    set_field(L, "__metatable", name);
 }
 
 void set_field(lua_State* L, const char* key, double value) {
@@ -203,7 +216,7 @@ void set_field(lua_State* L, const char* key, bool value) {
 }
 
 void set_field(lua_State* L, const char* key, const std::string& value) {
-    lua_pushlstring(L, value.data(), value.size());
+    push_text(L, value);
     lua_setfield(L, -2, key);
 }
 

@@ -77,6 +77,9 @@ struct Entry {
     lua_CFunction function;
 };
 
+// Puts the function into the table at the top of the stack.
+void set_function(lua_State* L, const Entry& entry);
+
 // Puts the functions into the table `causeway`, where the shell's globals are looked up.
 void add_functions(lua_State* L, std::initializer_list<Entry> entries);
 
@@ -100,8 +103,15 @@ Tensor& check_tensor(lua_State* L, int index, const char* argument);
 double check_number(lua_State* L, int index, const char* argument);
 Index check_integer(lua_State* L, int index, const char* argument);
 std::string check_string(lua_State* L, int index, const char* argument);
+// The string or number at `index` as text, zero bytes and all.
+std::string text_at(lua_State* L, int index);
+void push_text(lua_State* L, std::string_view text);
 // The strings of the list at `index`.
 std::vector<std::string> check_strings(lua_State* L, int index, const char* argument);
+
+// Names the type whose metatable is at the top of the stack: what Lua's own messages call its values, and what
+// getmetatable returns, so that scripts cannot change the type.
+void seal(lua_State* L, const char* name);
 
 // Sets a field of the table at the top of the stack.
 void set_field(lua_State* L, const char* key, double value);

@@ -138,7 +138,7 @@ const char* word(calls::Effect effect) {
 void set_list(lua_State* L, const char* key, const std::vector<std::string>& names) {
     lua_createtable(L, static_cast<int>(names.size()), 0);
     for (std::size_t i = 0; i < names.size(); ++i) {
-        lua_pushlstring(L, names[i].data(), names[i].size());
+        push_text(L, names[i]);
         lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
     }
     lua_setfield(L, -2, key);

@@ -13,7 +13,7 @@ std::string called_here(lua_State* L, const std::string& name) {
     luaL_checkstack(L, 8, "no room for the names");
     push_causeway(L);
     lua_getfield(L, -1, "_called_here");  // of lua/lib/help.lua
-    lua_pushlstring(L, name.data(), name.size());
+    push_text(L, name);
     const bool found = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
     std::string page = found ? lua_tostring(L, -1) : "";
     lua_settop(L, top);

@@ -36,14 +36,6 @@ constexpr std::size_t page = 1u << 20;  // bytes of text gathered before they ar
 constexpr const char *loads = "causeway.loads", *saves = "causeway.saves";
 constexpr const char* known_formats = ".npy, .npz, .safetensors, .csv or .json";
 
-std::string string_at(lua_State* L, int index) {
-    std::size_t n = 0;
-    const char* text = lua_tolstring(L, index, &n);
-    return std::string(text, n);
-}
-
-void push_string(lua_State* L, const std::string& text) { lua_pushlstring(L, text.data(), text.size()); }
-
 // ".npy" of "a/b.NPY"; "" where there is none.
 std::string extension_of(const std::string& path) {
     const std::size_t dot = path.find_last_of("./");
@@ -71,7 +63,7 @@ using Named = std::map<std::string, Tensor>;
 void push_named(lua_State* L, Named&& tensors) {
     lua_createtable(L, 0, static_cast<int>(std::min<std::size_t>(tensors.size(), 1u << 20)));
     for (auto& [name, tensor] : tensors) {
-        push_string(L, name);
+        push_text(L, name);
         push(L, std::move(tensor));
         lua_rawset(L, -3);
     }
@@ -82,8 +74,8 @@ int load_tensors(lua_State* L, const std::string& path) {
     push_named(L, std::move(loaded.tensors));
     lua_newtable(L);
     for (const auto& [key, text] : loaded.metadata) {
-        push_string(L, key);
-        push_string(L, text);
+        push_text(L, key);
+        push_text(L, text);
         lua_rawset(L, -3);
     }
     return 2;
@@ -97,7 +89,7 @@ Named check_named(lua_State* L, int value, const std::string& extension) {
     Named out;
     for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING) fail(held, "the key ", luaL_tolstring(L, -2, nullptr));
-        const std::string name = string_at(L, -2);
+        const std::string name = text_at(L, -2);
         if (!is_tensor(L, -1)) fail("save: ", in_quotes(name), ": expected a Tensor, got a ", type_name(L, -1));
         out.emplace(name, check_tensor(L, -1, "value"));
     }
@@ -113,10 +105,10 @@ void save_tensors(lua_State* L, const std::string& path, int value, const Option
         for (lua_pushnil(L); lua_next(L, metadata); lua_pop(L, 1)) {
             if (lua_type(L, -2) != LUA_TSTRING)
                 fail("save: metadata: expected a table of name = text, got the key ", luaL_tolstring(L, -2, nullptr));
-            const std::string name = string_at(L, -2);
+            const std::string name = text_at(L, -2);
             if (lua_type(L, -1) != LUA_TSTRING)
                 fail("save: metadata: ", in_quotes(name), ": expected text, got a ", type_name(L, -1));
-            out.metadata.emplace(name, string_at(L, -1));
+            out.metadata.emplace(name, text_at(L, -1));
         }
     }
     lua_pop(L, 1);
@@ -154,7 +146,7 @@ void push_cell(lua_State* L, const csv::Cell& cell) {
     if (const auto* flag = std::get_if<bool>(&cell)) lua_pushboolean(L, *flag);
     else if (const auto* integer = std::get_if<std::int64_t>(&cell)) lua_pushinteger(L, *integer);
     else if (const auto* number = std::get_if<double>(&cell)) lua_pushnumber(L, *number);
-    else if (const auto* text = std::get_if<std::string>(&cell)) push_string(L, *text);
+    else if (const auto* text = std::get_if<std::string>(&cell)) push_text(L, *text);
     else lua_pushnil(L);
 }
 
@@ -168,7 +160,7 @@ int load_rows(lua_State* L, const std::string& path) {
         interrupt::check();
         lua_newtable(L);
         for (std::size_t i = 0; i < row.size(); ++i) {
-            push_string(L, columns[i]);
+            push_text(L, columns[i]);
             push_cell(L, row[i]);
             lua_rawset(L, -3);
         }
@@ -176,7 +168,7 @@ int load_rows(lua_State* L, const std::string& path) {
     }
     lua_newtable(L);
     for (std::size_t i = 0; i < columns.size(); ++i) {
-        push_string(L, columns[i]);
+        push_text(L, columns[i]);
         lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
     }
     return 2;
@@ -189,7 +181,7 @@ csv::Cell cell_at(lua_State* L, int index, lua_Integer row, const std::string& c
         case LUA_TNUMBER:
             return lua_isinteger(L, index) ? csv::Cell(std::int64_t{lua_tointeger(L, index)})
                                            : csv::Cell(lua_tonumber(L, index));
-        case LUA_TSTRING: return string_at(L, index);
+        case LUA_TSTRING: return text_at(L, index);
         default:
             fail("save: row ", row, ", column ", in_quotes(column),
                  ": expected a number, a string or a boolean, got a ", type_name(L, index));
@@ -206,7 +198,7 @@ std::vector<std::string> columns_of(lua_State* L, int value, lua_Integer count) 
             if (lua_type(L, -2) != LUA_TSTRING)
                 fail("save: row ", row, ": expected a table of column = value, got the key ",
                      luaL_tolstring(L, -2, nullptr));
-            std::string name = string_at(L, -2);
+            std::string name = text_at(L, -2);
             if (!names.contains(name)) names.insert(std::move(name));
         }
         lua_pop(L, 1);
@@ -219,7 +211,7 @@ std::vector<std::string> chosen_columns(lua_State* L, int list) {
     for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; ++i) {
         if (lua_type(L, -1) != LUA_TSTRING)
             fail("save: columns: expected an array of names, got a ", type_name(L, -1), " at position ", i);
-        out.push_back(string_at(L, -1));
+        out.push_back(text_at(L, -1));
         if (std::count(out.begin(), out.end(), out.back()) > 1)
             fail("save: columns: ", in_quotes(out.back()), " is there twice");
         lua_pop(L, 1);
@@ -257,7 +249,7 @@ void save_rows(lua_State* L, const std::string& path, int value, const Options& 
     for (lua_Integer row = 1; row <= count; ++row) {
         lua_rawgeti(L, value, row);
         for (std::size_t i = 0; i < columns.size(); ++i) {
-            push_string(L, columns[i]);
+            push_text(L, columns[i]);
             lua_rawget(L, -2);
             cells[i] = cell_at(L, -1, row, columns[i]);
             lua_pop(L, 1);
@@ -296,7 +288,7 @@ void save_value(lua_State* L, const std::string& path, int value) {
 // were made of.
 void note(lua_State* L, const char* table, const std::string& path) {
     luaL_getsubtable(L, LUA_REGISTRYINDEX, table);
-    push_string(L, path);
+    push_text(L, path);
     lua_pushvalue(L, -1);
     lua_rawget(L, -3);
     lua_pushinteger(L, lua_tointeger(L, -1) + 1);
@@ -378,7 +370,7 @@ int load(lua_State* L) {
         fail("load: path: expected the path of a file, or Lua code, got ",
              lua_isnoneornil(L, 1) ? "nothing" : "a " + type_name(L, 1));
     }
-    const std::string text = lua_type(L, 1) == LUA_TSTRING ? string_at(L, 1) : "";
+    const std::string text = lua_type(L, 1) == LUA_TSTRING ? text_at(L, 1) : "";
     const bool one_line = !text.empty() && text.size() < 4096 && text.find('\n') == std::string::npos;
     const std::string extension = one_line ? extension_of(text) : "";
     const bool known = is_known(extension);

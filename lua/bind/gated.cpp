@@ -3,6 +3,7 @@
 #include "core/gated/step.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
+#include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
 
 namespace causeway::lua {
@@ -47,12 +48,7 @@ int linear_forms(lua_State* L) {
     lua_Integer n = 0;
     lua_newtable(L);
     for (const auto& rule : gated::updates()) {
-        lua_newtable(L);
-        set_field(L, "name", rule.name);
-        set_field(L, "source", rule.source);
-        set_field(L, "formula", rule.formula);
-        set_field(L, "text", rule.text);
-        set_field(L, "use", rule.use);
+        push_described(L, rule);
         set_field(L, "gate", gated::has_gate(rule.update));
         set_field(L, "delta", gated::has_delta(rule.update));
         lua_rawseti(L, -2, ++n);
@@ -60,13 +56,7 @@ int linear_forms(lua_State* L) {
     n = 0;
     lua_newtable(L);
     for (const auto& mode : gated::modes()) {
-        lua_newtable(L);
-        set_field(L, "name", mode.name);
-        set_field(L, "source", mode.source);
-        set_field(L, "text", mode.text);
-        set_field(L, "use", mode.use);
-        set_field(L, "time", mode.time);
-        set_field(L, "memory", mode.memory);
+        push_described(L, mode);
         lua_rawseti(L, -2, ++n);
     }
     return 2;

@@ -46,7 +46,7 @@ int collect(lua_State* L) {
 
 int to_string(lua_State* L) {
     const std::string text = sentence(check_gpu_tensor(L, 1, "tostring").summary(), " on ", gpu::device().name);
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 
@@ -325,10 +325,7 @@ void open_gpu(lua_State* L) {
     lua_pop(L, 1);
     lua_pushcclosure(L, guarded<index>, 1);
     lua_setfield(L, -2, "__index");
-    lua_pushliteral(L, "Tensor on the GPU");
-    lua_setfield(L, -2, "__name");
-    lua_pushliteral(L, "Tensor on the GPU");
-    lua_setfield(L, -2, "__metatable");
+    seal(L, "Tensor on the GPU");
     lua_pop(L, 1);
     add_methods(L, {{"gpu", guarded<gpu_>}, {"cpu", itself}, {"device", on_the_cpu}});
 }

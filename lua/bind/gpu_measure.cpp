@@ -18,7 +18,7 @@ int has_gpu(lua_State* L) {
     const bool available = gpu_available(&why);
     const std::string text = available ? gpu_name() : why;
     lua_pushboolean(L, available);
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 2;
 }
 

@@ -49,7 +49,7 @@ int with_journal(lua_State* L) {
 
 int read_lines(lua_State* L) {
     const std::string text = check_journal(L).read();
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 

@@ -54,12 +54,7 @@ private:
                 if (lua_isinteger(L_, index)) out_ += std::to_string(lua_tointeger(L_, index));
                 else number(lua_tonumber(L_, index));
                 return;
-            case LUA_TSTRING: {
-                std::size_t n = 0;
-                const char* text = lua_tolstring(L_, index, &n);
-                string({text, n});
-                return;
-            }
+            case LUA_TSTRING: string(text_at(L_, index)); return;
             case LUA_TTABLE: table(index); return;
             default: break;
         }
@@ -110,9 +105,7 @@ private:
         for (lua_pushnil(L_); lua_next(L_, index); lua_pop(L_, 1)) {
             flat = flat && lua_type(L_, -1) != LUA_TTABLE && lua_type(L_, -1) != LUA_TUSERDATA;
             if (lua_type(L_, -2) == LUA_TSTRING) {
-                std::size_t n = 0;
-                const char* name = lua_tolstring(L_, -2, &n);
-                names.emplace_back(name, n);
+                names.push_back(text_at(L_, -2));
             } else if (lua_isinteger(L_, -2) && lua_tointeger(L_, -2) > 0) {
                 ++count;
                 last = std::max(last, lua_tointeger(L_, -2));
@@ -136,7 +129,7 @@ private:
             separate(broken, ancestors_.size());
             string(name);
             out_ += ": ";
-            lua_pushlstring(L_, name.data(), name.size());
+            push_text(L_, name);
             lua_rawget(L_, index);
             element({name, 0});
         }
@@ -204,9 +197,7 @@ public:
             lua_getfield(L_, LUA_REGISTRYINDEX, "causeway.json_null");
             return attach();
         }
-        std::size_t n = 0;
-        const char* name = lua_tolstring(L_, -1, &n);
-        nothing_.back().emplace(name, n);
+        nothing_.back().insert(text_at(L_, -1));
         lua_pop(L_, 1);  // the key: nothing has this name
         return true;
     }
@@ -235,14 +226,14 @@ public:
     }
 
     bool string(string_t& value) override {
-        lua_pushlstring(L_, value.data(), value.size());
+        push_text(L_, value);
         return attach();
     }
 
     bool binary(binary_t&) override { return false; }  // text has none
 
     bool key(string_t& value) override {
-        lua_pushlstring(L_, value.data(), value.size());
+        push_text(L_, value);
         lua_pushvalue(L_, -1);
         const bool known = lua_rawget(L_, -3) != LUA_TNIL || nothing_.back().contains(value);
         lua_pop(L_, 1);
@@ -293,9 +284,7 @@ private:
     void replace_number() {
         constexpr double infinity = std::numeric_limits<double>::infinity();
         lua_pushstring(L_, number_key);
-        std::size_t n = 0;
-        const char* text = lua_rawget(L_, -2) == LUA_TSTRING ? lua_tolstring(L_, -1, &n) : "";
-        const std::string name(text, n);
+        const std::string name = lua_rawget(L_, -2) == LUA_TSTRING ? text_at(L_, -1) : "";
         lua_pop(L_, 1);
         if ((name != "NaN" && name != "Infinity" && name != "-Infinity") || entries() != 1) return;
         lua_pop(L_, 1);
@@ -335,7 +324,7 @@ private:
 int json_encode(lua_State* L) {
     if (lua_isnone(L, 1)) fail("json_encode: value: expected a value, got nothing");
     const std::string text = encode_json(L, 1, "json_encode", false);
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 

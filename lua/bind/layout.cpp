@@ -165,7 +165,7 @@ bool note(lua_State* L, const Given& given, const calls::Description& call) {
     lua_getfield(L, -1, "_note");
     const std::string text = sentence(call.name, ": ", name, " is ", shape.text(), ":\n", shape[1], " heads of ",
                                       shape[2], " tokens? Expected is [batch, heads, N, d];\n", way);
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     lua_call(L, 1, 0);
     lua_settop(L, top);
     return true;

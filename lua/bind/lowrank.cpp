@@ -7,6 +7,7 @@
 #include "lua/bind/call.hpp"
 #include "lua/bind/called.hpp"
 #include "lua/bind/counting.hpp"
+#include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/tensor_args.hpp"
 
@@ -38,13 +39,7 @@ int lowrank_method_list(lua_State* L) {
     lua_newtable(L);
     lua_Integer n = 0;
     for (const auto& m : lowrank::methods()) {
-        lua_newtable(L);
-        set_field(L, "name", m.name);
-        set_field(L, "source", m.source);
-        set_field(L, "formula", m.formula);
-        set_field(L, "text", m.text);
-        set_field(L, "use", m.use);
-        set_field(L, "time", m.time);
+        push_described(L, m);
         set_field(L, "rank", m.rank);
         set_field(L, "future", m.future);
         set_field(L, "seeded", m.seeded);

@@ -20,24 +20,22 @@ std::string tensor_digest(const Tensor& A) {
 int value_digest(lua_State* L) {
     std::string text;
     if (lua_type(L, 1) == LUA_TSTRING) {
-        std::size_t n = 0;
-        const char* bytes = lua_tolstring(L, 1, &n);
         Digest digest;
-        digest.add(std::string_view(bytes, n));
+        digest.add(text_at(L, 1));
         text = digest.text();
     } else {
         push_on_cpu(L, 1);
         if (!is_tensor(L, -1)) return lua_pushnil(L), 1;
         text = tensor_digest(check_tensor(L, -1, "value"));
     }
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 
 // _file_digest(path) -> 16 hexadecimal digits
 int file_digest(lua_State* L) {
     const std::string text = digest_of_file(check_string(L, 1, "path"));
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "lua/bind/elementwise.hpp"
 #include "lua/bind/scan.hpp"
 #include "lua/bind/tensor_args.hpp"
 
@@ -52,27 +53,30 @@ Index check_dim_of(lua_State* L, int index, Id a, const char* function) {
     return dim - 1;
 }
 
-template <Unary Op>
-int unary(lua_State* L) {
-    if constexpr (Op != Unary::negate) refuse_more(L, 1, name(Op));  // Lua gives the operand of - twice
-    return push_value(L, program().apply(Op, check_scan_value(L, 1, name(Op))));
-}
+// The functions of lua/bind/elementwise.hpp.
+struct ValueElements {
+    template <Unary Op>
+    static int unary(lua_State* L) {
+        if constexpr (Op != Unary::negate) refuse_more(L, 1, name(Op));  // Lua gives the operand of - twice
+        return push_value(L, program().apply(Op, check_scan_value(L, 1, name(Op))));
+    }
 
-template <Binary Op>
-int binary(lua_State* L) {
-    refuse_more(L, 2, name(Op));
-    const Id a = check_scan_value(L, 1, name(Op)), b = check_scan_value(L, 2, name(Op));
-    return push_value(L, program().apply(Op, a, b));
-}
+    template <Binary Op>
+    static int binary(lua_State* L) {
+        refuse_more(L, 2, name(Op));
+        const Id a = check_scan_value(L, 1, name(Op)), b = check_scan_value(L, 2, name(Op));
+        return push_value(L, program().apply(Op, a, b));
+    }
+
+    static int clamp(lua_State* L) {
+        const Id a = check_scan_value(L, 1, "clamp");
+        return push_value(L, program().clamp(a, check_number(L, 2, "clamp: low"), check_number(L, 3, "clamp: high")));
+    }
+};
 
 int product(lua_State* L) {
     const Id a = check_scan_value(L, 1, "*"), b = check_scan_value(L, 2, "*");
     return push_value(L, program().product(a, b));
-}
-
-int clamp(lua_State* L) {
-    const Id a = check_scan_value(L, 1, "clamp");
-    return push_value(L, program().clamp(a, check_number(L, 2, "clamp: low"), check_number(L, 3, "clamp: high")));
 }
 
 constexpr const char* reduction_names[] = {"sum", "prod", "maximum", "minimum", "mean", "std"};
@@ -131,15 +135,14 @@ int ndims(lua_State* L) {
 
 int to_string(lua_State* L) {
     const std::string text = recorded ? form_of(L, 1) + " value inside scan" : "value of a scan that has ended";
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 
 int no_comparison(lua_State*) {
     fail(
         "a value inside scan has no one truth: a step is recorded once for all tokens; lt(A, B), eq(A, B) ... give 1 "
-        "or "
-        "0 for each");
+        "or 0 for each");
 }
 
 int no_elements(lua_State*) {
@@ -152,37 +155,9 @@ int index(lua_State* L) {
     return method_named(L, "a value inside scan", "; what works on it lists ?scan, and it is not changed in place");
 }
 
-// Every function of tensors that also works on values.
+// The other functions of tensors that also work on values.
 // clang-format off
-constexpr Entry functions[] = {
-    {"abs", guarded<unary<Unary::abs>>},
-    {"sign", guarded<unary<Unary::sign>>},
-    {"exp", guarded<unary<Unary::exp>>},
-    {"log", guarded<unary<Unary::log>>},
-    {"sqrt", guarded<unary<Unary::sqrt>>},
-    {"sin", guarded<unary<Unary::sin>>},
-    {"cos", guarded<unary<Unary::cos>>},
-    {"tanh", guarded<unary<Unary::tanh>>},
-    {"floor", guarded<unary<Unary::floor>>},
-    {"ceil", guarded<unary<Unary::ceil>>},
-    {"round", guarded<unary<Unary::round>>},
-    {"relu", guarded<unary<Unary::relu>>},
-    {"elu", guarded<unary<Unary::elu>>},
-    {"sigmoid", guarded<unary<Unary::sigmoid>>},
-    {"isnan", guarded<unary<Unary::isnan>>},
-    {"isfinite", guarded<unary<Unary::isfinite>>},
-    {"plus", guarded<binary<Binary::add>>},
-    {"times", guarded<binary<Binary::multiply>>},
-    {"pow", guarded<binary<Binary::power>>},
-    {"eq", guarded<binary<Binary::eq>>},
-    {"ne", guarded<binary<Binary::ne>>},
-    {"lt", guarded<binary<Binary::lt>>},
-    {"le", guarded<binary<Binary::le>>},
-    {"gt", guarded<binary<Binary::gt>>},
-    {"ge", guarded<binary<Binary::ge>>},
-    {"max", guarded<binary<Binary::maximum>>},
-    {"min", guarded<binary<Binary::minimum>>},
-    {"clamp", guarded<clamp>},
+constexpr std::initializer_list<Entry> other_functions = {
     {"sum", guarded<reduction<Reduction::sum>>},
     {"prod", guarded<reduction<Reduction::prod>>},
     {"maximum", guarded<reduction<Reduction::maximum>>},
@@ -202,11 +177,17 @@ constexpr Entry functions[] = {
 };
 // clang-format on
 
+template <class Use>
+void each_function(Use&& use) {
+    for (const auto& list : {elementwise_functions<ValueElements>, other_functions})
+        for (const Entry& entry : list) use(entry);
+}
+
 constexpr Entry operators[] = {
-    {"__add", guarded<binary<Binary::add>>},
-    {"__sub", guarded<binary<Binary::subtract>>},
-    {"__div", guarded<binary<Binary::divide>>},
-    {"__unm", guarded<unary<Unary::negate>>},
+    {"__add", guarded<ValueElements::binary<Binary::add>>},
+    {"__sub", guarded<ValueElements::binary<Binary::subtract>>},
+    {"__div", guarded<ValueElements::binary<Binary::divide>>},
+    {"__unm", guarded<ValueElements::unary<Unary::negate>>},
     {"__mul", guarded<product>},
 };
 
@@ -258,35 +239,26 @@ Id check_scan_value(lua_State* L, int index, const char* argument) {
 
 void open_scan_values(lua_State* L) {
     luaL_newmetatable(L, value_type);
-    for (const Entry& entry : operators) {
-        lua_pushcfunction(L, entry.function);
-        lua_setfield(L, -2, entry.name);
-    }
+    for (const Entry& entry : operators) set_function(L, entry);
     const luaL_Reg others[] = {
         {"__tostring", guarded<to_string>},   {"__len", guarded<length>},       {"__call", guarded<no_elements>},
         {"__newindex", guarded<no_elements>}, {"__lt", guarded<no_comparison>}, {"__le", guarded<no_comparison>},
         {"__eq", guarded<no_comparison>},     {"__pow", guarded<no_power>},     {nullptr, nullptr}};
     luaL_setfuncs(L, others, 0);
     lua_newtable(L);
-    for (const Entry& entry : functions) {
-        lua_pushcfunction(L, entry.function);
-        lua_setfield(L, -2, entry.name);
-    }
+    each_function([L](const Entry& entry) { set_function(L, entry); });
     lua_pushcclosure(L, guarded<index>, 1);
     lua_setfield(L, -2, "__index");
-    lua_pushliteral(L, "value inside scan");
-    lua_setfield(L, -2, "__name");
-    lua_pushliteral(L, "value inside scan");
-    lua_setfield(L, -2, "__metatable");
+    seal(L, "value inside scan");
     lua_pop(L, 1);
 
     push_causeway(L);
-    for (const Entry& entry : functions) take_either(L, entry);
+    each_function([L](const Entry& entry) { take_either(L, entry); });
     lua_pop(L, 1);
     luaL_getmetatable(L, "causeway.Tensor");
     for (const Entry& entry : operators) take_either(L, entry);
     lua_getfield(L, -1, "__methods");
-    for (const Entry& entry : functions) take_either(L, entry);
+    each_function([L](const Entry& entry) { take_either(L, entry); });
     lua_pop(L, 2);
 }
 

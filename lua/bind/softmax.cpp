@@ -5,6 +5,7 @@
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
+#include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
 
 namespace causeway::lua {
@@ -77,14 +78,7 @@ int softmax_forms(lua_State* L) {
     lua_Integer n = 0;
     lua_newtable(L);
     for (const auto& m : attention::methods()) {
-        lua_newtable(L);
-        set_field(L, "name", m.name);
-        set_field(L, "source", m.source);
-        set_field(L, "formula", m.formula);
-        set_field(L, "text", m.text);
-        set_field(L, "use", m.use);
-        set_field(L, "time", m.time);
-        set_field(L, "memory", m.memory);
+        push_described(L, m);
         lua_rawseti(L, -2, ++n);
     }
     return 1;

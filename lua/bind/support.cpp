@@ -4,6 +4,7 @@
 #include "core/base/text.hpp"  // closest, did_you_mean
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/gpu.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -32,6 +33,18 @@ int message_of_kind(lua_State* L) {
     return 1;
 }
 
+// _noun(value) -> how a sentence calls it: "nothing", "a number", "a 2×3 Tensor{Float32}"
+int noun(lua_State* L) {
+    std::string text = type_name(L, 1);
+    if (is_tensor(L, 1) || is_gpu_tensor(L, 1)) {
+        text = luaL_tolstring(L, 1, nullptr);
+        text.resize(std::min(text.find_first_of(":\n"), text.size()));
+    }
+    text = text == "nil" ? "nothing" : "a " + text;
+    push_text(L, text);
+    return 1;
+}
+
 // _check_options(function, options[, known]): an error unless options is nil or a table with only the known names,
 // which are those that Tab offers in the function where none are given
 int check_options(lua_State* L) {
@@ -57,7 +70,7 @@ int check_names(lua_State* L) {
 int closest_name(lua_State* L) {
     const std::string word = check_string(L, 1, "word");
     const std::string name = closest(word, check_strings(L, 2, "names"));
-    lua_pushlstring(L, name.data(), name.size());
+    push_text(L, name);
     return 1;
 }
 
@@ -68,6 +81,7 @@ void open_support(lua_State* L) {
                          {"error_kind", guarded<error_kind>},
                          {"_raise", guarded<raise_message>},
                          {"_of_kind", guarded<message_of_kind>},
+                         {"_noun", guarded<noun>},
                          {"_check_options", guarded<check_options>},
                          {"_check_names", guarded<check_names>},
                          {"_closest", guarded<closest_name>},

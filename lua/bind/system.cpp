@@ -96,7 +96,7 @@ int run_program(lua_State* L) {
     lua_pushinteger(L, wait_for(child));
     for (FILE* file : {out.get(), err.get()}) {
         const std::string text = content(file);
-        lua_pushlstring(L, text.data(), text.size());
+        push_text(L, text);
     }
     return 3;
 }

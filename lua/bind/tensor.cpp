@@ -38,7 +38,7 @@ int to_string(lua_State* L) {
     const Tensor& a = check_tensor(L, 1, "tostring");
     const auto [columns, rows] = display_size(L);
     const std::string text = format(a, columns, rows);
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 
@@ -74,10 +74,7 @@ void push_methods(lua_State* L) {
 
 void add_methods(lua_State* L, std::initializer_list<Entry> entries) {
     push_methods(L);
-    for (const Entry& entry : entries) {
-        lua_pushcfunction(L, entry.function);
-        lua_setfield(L, -2, entry.name);
-    }
+    for (const Entry& entry : entries) set_function(L, entry);
     lua_pop(L, 1);
 }
 
@@ -109,10 +106,7 @@ void open_tensor(lua_State* L) {
     lua_setfield(L, -3, methods_field);
     lua_pushcclosure(L, guarded<index>, 1);
     lua_setfield(L, -2, "__index");
-    lua_pushliteral(L, "Tensor");
-    lua_setfield(L, -2, "__name");  // what Lua's own messages call it
-    lua_pushliteral(L, "Tensor");
-    lua_setfield(L, -2, "__metatable");  // what getmetatable returns: scripts cannot change the type
+    seal(L, "Tensor");
     lua_pop(L, 1);
 
     add_tensor_construction(L);

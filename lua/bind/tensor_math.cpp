@@ -5,6 +5,7 @@
 #include "core/tensor/elementwise.hpp"
 #include "core/tensor/matmul.hpp"
 #include "core/tensor/reduce.hpp"
+#include "lua/bind/elementwise.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -21,62 +22,65 @@ void push_number_like(lua_State* L, int source, double value) {
     }
 }
 
-template <Unary Op>
-int unary(lua_State* L) {
-    if constexpr (Op == Unary::log)
-        refuse_parameter(L, 2, "log", "it is the natural logarithm (that of base b is log(x) / log(b))");
-    if constexpr (Op != Unary::negate) refuse_more(L, 1, name(Op));  // Lua gives the operand of - twice
-    if (is_number(L, 1)) {
-        constexpr bool keeps_integers = Op == Unary::abs || Op == Unary::sign || Op == Unary::floor ||
-                                        Op == Unary::ceil || Op == Unary::round || Op == Unary::relu;
-        const double value = apply(Op, lua_tonumber(L, 1));
-        if (Op == Unary::isnan || Op == Unary::isfinite) lua_pushboolean(L, value != 0);
-        else if (keeps_integers) push_number_like(L, 1, value);
-        else lua_pushnumber(L, value);
-    } else {
-        push(L, apply(Op, check_operand(L, 1, name(Op))));
-    }
-    return 1;
-}
-
 // The operand at `index`; a number takes the type of the other operand.
 Tensor operand(lua_State* L, int index, int other, const char* operation) {
     if (!is_number(L, index)) return check_operand(L, index, operation);
     return scalar(lua_tonumber(L, index), is_tensor(L, other) ? check_tensor(L, other, operation).dtype() : DType::f64);
 }
 
-template <Binary Op>
-int binary(lua_State* L) {
-    constexpr bool compares = Op == Binary::eq || Op == Binary::ne || Op == Binary::lt || Op == Binary::le ||
-                              Op == Binary::gt || Op == Binary::ge;
-    constexpr bool chooses = Op == Binary::maximum || Op == Binary::minimum;
-    refuse_more(L, 2, name(Op));
-    if (chooses && lua_isnoneornil(L, 2))
-        fail(name(Op), ": one argument, expected two: ", name(Op), "(A, B) takes element by element, ", name(Op),
-             "imum(A) of all elements");
-    if (is_number(L, 1) && is_number(L, 2)) {
-        const double value = apply(Op, lua_tonumber(L, 1), lua_tonumber(L, 2));
-        if (compares) lua_pushboolean(L, value != 0);
-        else if (chooses) lua_pushvalue(L, value == lua_tonumber(L, 1) ? 1 : 2);  // whole numbers stay so
-        else lua_pushnumber(L, value);
-    } else {
-        push(L, apply(Op, operand(L, 1, 2, name(Op)), operand(L, 2, 1, name(Op))));
+// The functions of lua/bind/elementwise.hpp.
+struct TensorElements {
+    template <Unary Op>
+    static int unary(lua_State* L) {
+        if constexpr (Op == Unary::log)
+            refuse_parameter(L, 2, "log", "it is the natural logarithm (that of base b is log(x) / log(b))");
+        if constexpr (Op != Unary::negate) refuse_more(L, 1, name(Op));  // Lua gives the operand of - twice
+        if (is_number(L, 1)) {
+            constexpr bool keeps_integers = Op == Unary::abs || Op == Unary::sign || Op == Unary::floor ||
+                                            Op == Unary::ceil || Op == Unary::round || Op == Unary::relu;
+            const double value = apply(Op, lua_tonumber(L, 1));
+            if (Op == Unary::isnan || Op == Unary::isfinite) lua_pushboolean(L, value != 0);
+            else if (keeps_integers) push_number_like(L, 1, value);
+            else lua_pushnumber(L, value);
+        } else {
+            push(L, apply(Op, check_operand(L, 1, name(Op))));
+        }
+        return 1;
     }
-    return 1;
-}
 
-// clamp(A, low, high)
-int clamp(lua_State* L) {
-    refuse_more(L, 3, "clamp");
-    const double low = check_number(L, 2, "clamp: low"), high = check_number(L, 3, "clamp: high");
-    if (is_number(L, 1)) {
-        const double x = lua_tonumber(L, 1);
-        push_number_like(L, 1, causeway::clamp(scalar(x, DType::f64), low, high).get(0));
-    } else {
-        push(L, causeway::clamp(check_operand(L, 1, "clamp"), low, high));
+    template <Binary Op>
+    static int binary(lua_State* L) {
+        constexpr bool compares = Op == Binary::eq || Op == Binary::ne || Op == Binary::lt || Op == Binary::le ||
+                                  Op == Binary::gt || Op == Binary::ge;
+        constexpr bool chooses = Op == Binary::maximum || Op == Binary::minimum;
+        refuse_more(L, 2, name(Op));
+        if (chooses && lua_isnoneornil(L, 2))
+            fail(name(Op), ": one argument, expected two: ", name(Op), "(A, B) takes element by element, ", name(Op),
+                 "imum(A) of all elements");
+        if (is_number(L, 1) && is_number(L, 2)) {
+            const double value = apply(Op, lua_tonumber(L, 1), lua_tonumber(L, 2));
+            if (compares) lua_pushboolean(L, value != 0);
+            else if (chooses) lua_pushvalue(L, value == lua_tonumber(L, 1) ? 1 : 2);  // whole numbers stay so
+            else lua_pushnumber(L, value);
+        } else {
+            push(L, apply(Op, operand(L, 1, 2, name(Op)), operand(L, 2, 1, name(Op))));
+        }
+        return 1;
     }
-    return 1;
-}
+
+    // clamp(A, low, high)
+    static int clamp(lua_State* L) {
+        refuse_more(L, 3, "clamp");
+        const double low = check_number(L, 2, "clamp: low"), high = check_number(L, 3, "clamp: high");
+        if (is_number(L, 1)) {
+            const double x = lua_tonumber(L, 1);
+            push_number_like(L, 1, causeway::clamp(scalar(x, DType::f64), low, high).get(0));
+        } else {
+            push(L, causeway::clamp(check_operand(L, 1, "clamp"), low, high));
+        }
+        return 1;
+    }
+};
 
 int softmax(lua_State* L) {
     refuse_parameter(L, 2, "softmax", "it runs over the last dimension");
@@ -119,54 +123,21 @@ int map(lua_State* L) {
 
 }  // namespace
 
-int tensor_add(lua_State* L) { return binary<Binary::add>(L); }
-int tensor_subtract(lua_State* L) { return binary<Binary::subtract>(L); }
-int tensor_divide(lua_State* L) { return binary<Binary::divide>(L); }
-int tensor_negate(lua_State* L) { return unary<Unary::negate>(L); }
+int tensor_add(lua_State* L) { return TensorElements::binary<Binary::add>(L); }
+int tensor_subtract(lua_State* L) { return TensorElements::binary<Binary::subtract>(L); }
+int tensor_divide(lua_State* L) { return TensorElements::binary<Binary::divide>(L); }
+int tensor_negate(lua_State* L) { return TensorElements::unary<Unary::negate>(L); }
 
 // A * B: the matrix product, or scaling where one is a number.
 int tensor_multiply(lua_State* L) {
-    if (is_number(L, 1) || is_number(L, 2)) return binary<Binary::multiply>(L);
+    if (is_number(L, 1) || is_number(L, 2)) return TensorElements::binary<Binary::multiply>(L);
     push(L, matmul(check_operand(L, 1, "*"), check_operand(L, 2, "*")));
     return 1;
 }
 
 void add_tensor_elementwise(lua_State* L) {
-    // One entry a line, so that a new one is a line of its own.
-    // clang-format off
-    add_functions_and_methods(L, {
-        {"abs", guarded<unary<Unary::abs>>},
-        {"sign", guarded<unary<Unary::sign>>},
-        {"exp", guarded<unary<Unary::exp>>},
-        {"log", guarded<unary<Unary::log>>},
-        {"sqrt", guarded<unary<Unary::sqrt>>},
-        {"sin", guarded<unary<Unary::sin>>},
-        {"cos", guarded<unary<Unary::cos>>},
-        {"tanh", guarded<unary<Unary::tanh>>},
-        {"floor", guarded<unary<Unary::floor>>},
-        {"ceil", guarded<unary<Unary::ceil>>},
-        {"round", guarded<unary<Unary::round>>},
-        {"relu", guarded<unary<Unary::relu>>},
-        {"elu", guarded<unary<Unary::elu>>},
-        {"sigmoid", guarded<unary<Unary::sigmoid>>},
-        {"isnan", guarded<unary<Unary::isnan>>},
-        {"isfinite", guarded<unary<Unary::isfinite>>},
-        {"plus", guarded<binary<Binary::add>>},
-        {"times", guarded<binary<Binary::multiply>>},
-        {"pow", guarded<binary<Binary::power>>},
-        {"eq", guarded<binary<Binary::eq>>},
-        {"ne", guarded<binary<Binary::ne>>},
-        {"lt", guarded<binary<Binary::lt>>},
-        {"le", guarded<binary<Binary::le>>},
-        {"gt", guarded<binary<Binary::gt>>},
-        {"ge", guarded<binary<Binary::ge>>},
-        {"max", guarded<binary<Binary::maximum>>},
-        {"min", guarded<binary<Binary::minimum>>},
-        {"clamp", guarded<clamp>},
-        {"softmax", guarded<softmax>},
-        {"map", guarded<map>},
-    });
-    // clang-format on
+    add_functions_and_methods(L, elementwise_functions<TensorElements>);
+    add_functions_and_methods(L, {{"softmax", guarded<softmax>}, {"map", guarded<map>}});
 }
 
 }  // namespace causeway::lua

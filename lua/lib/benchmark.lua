@@ -1,7 +1,7 @@
 -- Methods of causal linear attention against each other: first right, then fast.
 local causeway = ...
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 
 -- Largest error beside the Float64 oracle, relative to its largest entry, that still counts as right.
 local tolerances = { Float64 = 1e-10, Float32 = 1e-3, Float16 = 2e-2, BFloat16 = 1e-1 }
@@ -78,7 +78,7 @@ local function candidates(method, others)
       return
     end
     if type(item) ~= "string" then
-      raise("benchmark_method: method: expected a name or a function(B, C, V, options), got a " .. type(item))
+      raise("benchmark_method: method: expected a name or a function(B, C, V, options), got " .. noun(item))
     end
     list[#list + 1] = { name = item, forward = function(B, C, V, options)
       local given = { method = item, layout = "bhnd" }
@@ -93,7 +93,7 @@ local function candidates(method, others)
     for i, entry in ipairs(causeway.method_list()) do more[i] = entry.name end
   end
   if more ~= nil and type(more) ~= "table" then
-    raise("benchmark_method: methods: expected a list of names, got a " .. type(more))
+    raise("benchmark_method: methods: expected a list of names, got " .. noun(more))
   end
   for _, item in ipairs(more or {}) do
     if item ~= method then add(item) end
@@ -188,19 +188,9 @@ causeway._as_table(Benchmark)
 
 --- Time over length, one curve a method.
 function Benchmark:plot(options)
-  local given, curves = {}, {}
+  local given = {}
   for key, value in pairs(options or {}) do given[key] = value end
-  for _, row in ipairs(self) do
-    if row.status == "ok" then
-      local curve = curves[row.method]
-      if not curve then
-        curve = { x = {}, y = {}, error = {}, label = row.method }
-        curves[row.method], given[#given + 1] = curve, curve
-      end
-      local n = #curve.x + 1
-      curve.x[n], curve.y[n], curve.error[n] = row.N, row.mean, row.std
-    end
-  end
+  causeway._add_curves(given, self, "N", "mean", "method", "std")
   for key, value in pairs({ xscale = "log", yscale = "log", xlabel = "length N", ylabel = "seconds" }) do
     given[key] = given[key] or value
   end
@@ -276,7 +266,7 @@ local function checked_options(options)
   end
   local reference = options.reference
   if reference and type(reference) ~= "function" then
-    raise("benchmark_method: reference: expected a function(B, C, V, options) or false, got a " .. type(reference))
+    raise("benchmark_method: reference: expected a function(B, C, V, options) or false, got " .. noun(reference))
   end
   return {
     batch = whole(options, "batch", 1, 1), heads = whole(options, "heads", 8, 1),
@@ -310,7 +300,7 @@ local function reference_of(given, inputs)
   if not given.reference then return causeway.causal_oracle(inputs.B, inputs.C, inputs.V, given.passed) end
   local O = given.reference(causeway.f64(inputs.B), causeway.f64(inputs.C), causeway.f64(inputs.V), given.passed)
   if not pcall(causeway.eltype, O) then
-    raise("benchmark_method: reference: returned a " .. type(O) .. ", expected a Tensor like V")
+    raise("benchmark_method: reference: returned " .. noun(O) .. ", expected a Tensor like V")
   end
   local wide = causeway.f64(O)
   if not causeway.all(causeway.isfinite(wide)) then

@@ -115,7 +115,7 @@ causeway._as_table(Bound)
 
 local function claim_of(id)
   if type(id) ~= "string" then
-    causeway._raise("check_bound: claim: expected an id such as \"A9\", got a " .. type(id))
+    causeway._raise("check_bound: claim: expected an id such as \"A9\", got " .. causeway._noun(id))
   end
   local ids = {}
   for i, claim in ipairs(list) do

@@ -2,13 +2,13 @@
 local causeway = ...
 
 local max_points = 20000 -- of one curve; of more, evenly spread ones are drawn
-local styles = { lines = true, points = true, linespoints = true, dashed = true }
+local styles, scales = { "lines", "points", "linespoints", "dashed" }, { "linear", "log" }
 local legends = { "below", "bottom left", "bottom right", "right", "top left", "top right" }
 for _, place in ipairs(legends) do legends[place] = true end
 
 local spreads, units, ends_of_best = { "band", "bars" }, { "bytes", "seconds" }, { "highest", "lowest" }
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 
 --- Refuses an option that is given and is none of the words.
 function causeway._check_word(name, value, words)
@@ -20,7 +20,7 @@ function causeway._check_word(name, value, words)
   for i, word in ipairs(words) do quoted[i] = '"' .. word .. '"' end
   local last = table.remove(quoted)
   raise(string.format("%s: %s, expected %s or %s", name, type(value) == "string" and '"' .. value .. '"'
-    or "a " .. type(value), table.concat(quoted, ", "), last))
+    or noun(value), table.concat(quoted, ", "), last))
 end
 
 --- Numbers, or a list of them, and not a table of curves.
@@ -41,7 +41,7 @@ local function drawn(v, log) return v == v and math.abs(v) ~= math.huge and (not
 local function named_series(given, name)
   if causeway._is_data(given) then given = { y = given } end
   if type(given) ~= "table" then
-    raise(name .. ": expected a curve such as {x = ..., y = ...}, got a " .. type(given))
+    raise(name .. ": expected a curve such as {x = ..., y = ...}, got " .. noun(given))
   end
   if given.y == nil and given[1] ~= nil then
     local both = given[2] ~= nil
@@ -50,10 +50,7 @@ local function named_series(given, name)
   end
   causeway._check_options(name, given, series_keys)
   if given.y == nil then raise(name .. ": no y given, expected {x = ..., y = ...}") end
-  if given.style ~= nil and not styles[given.style] then
-    raise(string.format('plot: style: "%s", expected "lines", "points", "linespoints" or "dashed"',
-      tostring(given.style)))
-  end
+  causeway._check_word("plot: style", given.style, styles)
   causeway._check_word("plot: spread", given.spread, spreads)
   local width = given.width
   if width ~= nil and not (type(width) == "number" and width > 0 and width <= 20) then
@@ -89,6 +86,26 @@ local function error_ends(given, name, n)
   end
 end
 
+--- Adds to `curves` those of rows of results that ended well and have both columns: y over x, a curve for each value of
+--- the column `by`, with bars of the column `err`, both of which may be nil. False where no row has both.
+function causeway._add_curves(curves, rows, x, y, by, err)
+  local of = {}
+  for _, row in ipairs(rows) do
+    if row.status == "ok" and row[x] ~= nil and row[y] ~= nil then
+      local label = tostring(by and row[by])
+      local curve = of[label]
+      if not curve then
+        curve = { x = {}, y = {}, error = err and {}, label = by and label }
+        of[label], curves[#curves + 1] = curve, curve
+      end
+      local n = #curve.x + 1
+      curve.x[n], curve.y[n] = row[x], row[y]
+      if err then curve.error[n] = row[err] or 0 end
+    end
+  end
+  return next(of) ~= nil
+end
+
 -- One curve with checked numbers: points {x, y, low and high end of the error bar}, false where a line has a gap.
 local function read_series(given, name, log_x, log_y)
   given = named_series(given, name)
@@ -117,12 +134,6 @@ local function read_series(given, name, log_x, log_y)
     has_error = ends ~= nil, spread = given.spread }
 end
 
-local function read_scale(name, value)
-  if value == nil or value == "linear" then return false end
-  if value == "log" then return true end
-  raise(string.format('plot: %s: "%s", expected "linear" or "log"', name, tostring(value)))
-end
-
 local function read_range(name, value, log)
   if value == nil then return nil end
   local a, b = nil, nil
@@ -143,7 +154,9 @@ local function read_ticks(name, value)
 end
 
 local function read_axis(axis, options)
-  local log = read_scale(axis .. "scale", options[axis .. "scale"])
+  local scale = options[axis .. "scale"]
+  causeway._check_word("plot: " .. axis .. "scale", scale, scales)
+  local log = scale == "log"
   return {
     log = log, range = read_range(axis .. "range", options[axis .. "range"], log),
     ticks = read_ticks(axis .. "ticks", options[axis .. "ticks"]),
@@ -199,8 +212,7 @@ end
 
 --- The options of one curve, and the words that options of a plot may be.
 causeway._series_keys = series_keys
-local scales = { "linear", "log" }
 causeway._plot_words = {
   xscale = scales, yscale = scales, xunit = units, yunit = units, spread = spreads, best = ends_of_best,
-  legend = table.move(legends, 1, #legends, 1, {}), style = { "lines", "points", "linespoints", "dashed" },
+  legend = table.move(legends, 1, #legends, 1, {}), style = styles,
 }

@@ -2,7 +2,7 @@
 -- make them.
 local causeway = ...
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 
 local function run_gnuplot(script)
   local status, output, complaint = causeway._run_program({ "gnuplot", "-d", "-" }, script)
@@ -59,7 +59,7 @@ function causeway._figure(fields)
   local font, size = fields.font, fields.font_size
   if font ~= nil and not (type(font) == "string" and #font <= 100 and font:find("^[%w][%w %-]*$")) then
     raise("font: expected a name of letters, digits, blanks and hyphens, got "
-      .. (type(font) == "string" and string.format("%q", font) or "a " .. type(font)))
+      .. (type(font) == "string" and string.format("%q", font) or noun(font)))
   end
   if size ~= nil and not (type(size) == "number" and size >= 4 and size <= 100) then
     raise("font_size: " .. tostring(size) .. ", expected pixels, from 4 to 100")
@@ -124,7 +124,7 @@ function Figure:svg() return draw(self, "svg") end
 --- Writes the picture to a file; its name ends in .svg, .png or .pdf. Returns the picture.
 function Figure:save(path)
   if type(path) ~= "string" then
-    raise("save: expected a file name, got " .. (path == nil and "nothing" or "a " .. type(path)))
+    raise("save: expected a file name, got " .. noun(path))
   end
   local kind = path:lower():match("%.(%a+)$")
   if kind ~= "svg" and kind ~= "png" and kind ~= "pdf" then

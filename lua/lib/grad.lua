@@ -2,7 +2,7 @@
 -- and every call of the library that gets one is seen here before it is made (lua/bind/trace.cpp). It is made with what
 -- the traced values stand for, and noted on a tape with the rule of its derivative; the tape is then read backwards.
 local causeway = ...
-local raise, record, recording = causeway._raise, causeway._record, causeway._recording
+local raise, noun, record, recording = causeway._raise, causeway._noun, causeway._record, causeway._recording
 local new_traced, node_of, storage = causeway._traced, causeway._traced_node, causeway._storage
 local alike = causeway._alike
 local pack, unpack, insert = table.pack, table.unpack, table.insert
@@ -67,12 +67,6 @@ end
 -- "Tensor", "GpuTensor" or nil.
 local function tensor_class(x)
   return type(x) == "userdata" and is_tensor_class[debug.getmetatable(x)] or nil
-end
-
--- "a number", "a 2×3 Tensor{Float32}", "nothing": how a sentence calls the value.
-local function described(x)
-  if tensor_class(x) then return "a " .. tostring(x):match("^[^\n:]*") end
-  return x == nil and "nothing" or "a " .. type(x)
 end
 
 --- A tensor like x, in the type it is computed in, with all elements equal to the value; of a number the value.
@@ -304,7 +298,7 @@ local function traced_params(x, name, leaves, inside)
     local element = tensor_class(x) and causeway.eltype(x)
     if element and element ~= "Float32" and element ~= "Float64" then
       raise(string.format("grad: %s: %s, expected Float32 or Float64: types of 16 bits are for storage", name,
-        described(x)))
+        noun(x)))
     end
     local place = storage(x)
     local value = place and leaves[x] or traced(x)
@@ -314,14 +308,13 @@ local function traced_params(x, name, leaves, inside)
   end
   if node_of(x) then raise("grad: " .. name .. ": a value that is traced already, expected detach(x)") end
   if type(x) ~= "table" then
-    raise(string.format("grad: %s: %s, expected a Tensor, a number or a table of them", name, described(x)))
+    raise(string.format("grad: %s: %s, expected a Tensor, a number or a table of them", name, noun(x)))
   end
   if inside[x] then raise("grad: " .. name .. ": a table that is inside itself, expected a tree of tables") end
   inside[x] = true
   local copy = {}
   for key, entry in next, x do
-    local path = math.type(key) == "integer" and string.format("%s[%d]", name, key) or name .. "." .. tostring(key)
-    copy[key] = traced_params(entry, path, leaves, inside)
+    copy[key] = traced_params(entry, causeway._path(name, key), leaves, inside)
   end
   inside[x] = nil
   return copy
@@ -360,10 +353,10 @@ local function scalar_node(value)
   local one = type(plain) == "number" or tensor_class(plain) and causeway.length(plain) == 1
   if not one then
     raise(string.format("grad: f returned %s, expected one number, such as the sum or the mean of it",
-      described(plain)))
+      noun(plain)))
   end
   if not node then
-    raise("grad: f returned " .. described(plain) .. " that does not depend on the parameters, expected one that is "
+    raise("grad: f returned " .. noun(plain) .. " that does not depend on the parameters, expected one that is "
       .. "made of the argument of f")
   end
   return node, type(plain) == "number" and plain or causeway.sum(plain)
@@ -373,7 +366,7 @@ end
 --- params; then the number, and what else f returned.
 function causeway.grad(f, params, ...)
   if type(f) ~= "function" and not (type(f) == "table" and (getmetatable(f) or {}).__call) then
-    raise("grad: f: expected a function, got " .. described(f))
+    raise("grad: f: expected a function, got " .. noun(f))
   end
   if recording() then
     raise("grad: called inside of a function whose gradient is computed, expected a call of its own: there are no "

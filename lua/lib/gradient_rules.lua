@@ -360,9 +360,8 @@ end
 -- ── Which of them broadcast ──
 
 for _, name in ipairs({ "A + B", "A - B", "A / B", "-A", "max", "min", "plus", "times", "pow", "abs", "sign", "exp",
-  "log",
-  "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu", "elu", "sigmoid", "clamp", "softmax", "copy", "f32",
-  "f64", "f16", "bf16", "tensor" }) do
+  "log", "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu", "elu", "sigmoid", "clamp", "softmax", "copy",
+  "f32", "f64", "f16", "bf16", "tensor" }) do
   known.each[name] = true
 end
 for _, name in ipairs({ "sum", "mean", "maximum", "minimum", "prod", "std" }) do known.lazy[name] = true end
@@ -376,7 +375,7 @@ for _, name in ipairs({ "size", "length", "ndims", "eltype", "device", "#A", "eq
   known.constant[name] = true
 end
 
-for _, name in ipairs({ "tostring", "A.name", "display", "_show", "_present", "_status" }) do
+for _, name in ipairs({ "tostring", "A.name", "display", "_show", "_present", "_status", "_noun" }) do
   known.seen[name] = true
 end
 

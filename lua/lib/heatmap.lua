@@ -20,6 +20,7 @@ local palettes = {
 }
 local max_cells = 512 -- a side; of a larger matrix the means over cells are drawn
 
+local scales = { "linear", "log" }
 local raise = causeway._raise
 
 local function is_finite(v) return v == v and math.abs(v) ~= math.huge end
@@ -138,11 +139,8 @@ end
 function causeway.heatmap(A, options)
   causeway._check_options("heatmap", options)
   options = options or {}
-  local scale = options.scale or "linear"
-  if scale ~= "linear" and scale ~= "log" then
-    raise(string.format('heatmap: scale: "%s", expected "linear" or "log"', tostring(scale)))
-  end
-  local log = scale == "log"
+  causeway._check_word("heatmap: scale", options.scale, scales)
+  local log = options.scale == "log"
   local grid = {}
   grid.cells, grid.rows, grid.columns, grid.height, grid.width = causeway._cells(A, max_cells, max_cells)
   grid.cells, grid.low, grid.high = prepared(grid.cells, log)
@@ -155,5 +153,5 @@ function causeway.heatmap(A, options)
   return figure
 end
 
-causeway._options.heatmap = { title = true, xlabel = true, ylabel = true, scale = { "linear", "log" }, save = true,
+causeway._options.heatmap = { title = true, xlabel = true, ylabel = true, scale = scales, save = true,
   size = true, font = true, font_size = true }

@@ -281,7 +281,7 @@ local function page(name, sections)
   if #list > 1 then
     local what = {}
     for i, section in ipairs(list) do what[i] = section.what end
-    local text = name .. " is " .. table.concat(what, ", ", 1, #what - 1) .. " and " .. what[#what] .. "."
+    local text = name .. " is " .. causeway._listed(what) .. "."
     parts[1] = wrapped(text, room(), "  ")
   end
   for _, section in ipairs(list) do parts[#parts + 1] = section_text(name, section) end
@@ -391,7 +391,7 @@ end
 
 function causeway.help(what)
   if what ~= nil and type(what) ~= "string" then
-    what = name_of(what) or error("help: expected a name or a function of causeway, got a " .. type(what), 2)
+    what = name_of(what) or error("help: expected a name or a function of causeway, got " .. causeway._noun(what), 2)
   end
   causeway._help(what)
 end

@@ -43,7 +43,9 @@ function Timing.__rich(t) return { text = tostring(t) } end
 
 local function check_count(name, value, min)
   if value == nil then return end
-  if type(value) ~= "number" then causeway._raise("btime: " .. name .. ": expected a number, got a " .. type(value)) end
+  if type(value) ~= "number" then
+    causeway._raise("btime: " .. name .. ": expected a number, got " .. causeway._noun(value))
+  end
   if not (value >= min) then
     causeway._raise(string.format("btime: %s: %s, expected at least %s", name, value, min))
   end
@@ -58,7 +60,7 @@ local tidy_seconds, tidy_bytes = 1e-3, 64 << 20
 --- memory}.
 function causeway.btime(f, options)
   if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
-    causeway._raise("btime: f: expected a function, got " .. (f == nil and "nothing" or "a " .. type(f)))
+    causeway._raise("btime: f: expected a function, got " .. causeway._noun(f))
   end
   causeway._check_options("btime", options)
   options = options or {}

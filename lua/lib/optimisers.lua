@@ -1,16 +1,6 @@
 -- adam and sgd: they put new parameters in the place of the old ones, in the table that they were given.
 local causeway = ...
-local raise, sqrt, times = causeway._raise, causeway.sqrt, causeway.times
-
--- "a 2×3 Tensor{Float32}", "a number", "nothing"
-local function described(x)
-  if type(x) == "userdata" then return "a " .. tostring(x):match("^[^\n:]*") end
-  return x == nil and "nothing" or "a " .. type(x)
-end
-
-local function path_to(path, key)
-  return math.type(key) == "integer" and string.format("%s[%d]", path, key) or path .. "." .. tostring(key)
-end
+local raise, noun, sqrt, times = causeway._raise, causeway._noun, causeway.sqrt, causeway.times
 
 -- A number of the options: from `least`, and below `below` where that is given.
 local function check_number(name, value, least, below)
@@ -28,16 +18,16 @@ local function check_form(x, g, path)
     for k, n in ipairs(dims) do same = same and other[k] == n end
   end
   if not same then
-    raise(string.format("step: %s: got %s, expected one like the parameter, %s", path, described(g), described(x)))
+    raise(string.format("step: %s: got %s, expected one like the parameter, %s", path, noun(g), noun(x)))
   end
 end
 
 -- Calls visit(table, key, gradient, path) for every tensor and number among the parameters.
 local function each_parameter(params, grads, path, visit)
   for key, x in next, params do
-    local g, at = grads[key], path_to(path, key)
+    local g, at = grads[key], causeway._path(path, key)
     if type(x) == "table" then
-      if type(g) ~= "table" then raise(string.format("step: %s: got %s, expected a table", at, described(g))) end
+      if type(g) ~= "table" then raise(string.format("step: %s: got %s, expected a table", at, noun(g))) end
       each_parameter(x, g, at, visit)
     else
       check_form(x, g, at)
@@ -52,7 +42,7 @@ Optimiser.__index = Optimiser
 --- One step against the gradients, which have the form of the parameters (what grad returns).
 function Optimiser:step(grads)
   check_number("lr", self.lr, 0)
-  if type(grads) ~= "table" then raise("step: got " .. described(grads) .. ", expected the table that grad returns") end
+  if type(grads) ~= "table" then raise("step: got " .. noun(grads) .. ", expected the table that grad returns") end
   local found = {}
   each_parameter(self.params, grads, "grads", function(holder, key, g)
     found[#found + 1] = { holder = holder, key = key, g = g }
@@ -89,7 +79,7 @@ local function optimiser(name, given, defaults, update)
   if type(given) ~= "table" or type(given[1]) ~= "table" then
     local came = type(given) == "table" and given[1] or given
     raise(string.format("%s: params: got %s, expected a table of Tensors, as in %s{{W = W}, lr = 0.01}", name,
-      described(came), name))
+      noun(came), name))
   end
   local options = {}
   for key, value in pairs(given) do
@@ -127,7 +117,7 @@ function causeway.adam(options)
   local self = optimiser("adam", options,
     { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, adam_update)
   if type(self.betas) ~= "table" or #self.betas ~= 2 then
-    raise("adam: betas: got " .. described(self.betas) .. ", expected two numbers, as in {0.9, 0.999}")
+    raise("adam: betas: got " .. noun(self.betas) .. ", expected two numbers, as in {0.9, 0.999}")
   end
   for i, beta in ipairs(self.betas) do check_number("adam: betas[" .. i .. "]", beta, 0, 1) end
   for _, key in ipairs({ "lr", "eps", "weight_decay" }) do check_number("adam: " .. key, self[key], 0) end

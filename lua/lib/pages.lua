@@ -22,12 +22,6 @@ local function part(list, heading, text)
   if text and text ~= "" then list[#list + 1] = { heading, text } end
 end
 
--- Words with commas and "and" between them.
-local function listed(words)
-  if #words < 2 then return words[1] or "" end
-  return table.concat(words, ", ", 1, #words - 1) .. " and " .. words[#words]
-end
-
 -- A whole number with commas between its thousands.
 local function grouped(n)
   local digits = string.format("%.0f", n)
@@ -62,8 +56,8 @@ local function support_of(m)
     to[#to + 1] = option
   end
   if m.block then takes[#takes + 1] = "block" end
-  local text = #takes > 0 and listed(takes) or "no option"
-  if #lacks > 0 then text = text .. "; not " .. listed(lacks) end
+  local text = #takes > 0 and causeway._listed(takes) or "no option"
+  if #lacks > 0 then text = text .. "; not " .. causeway._listed(lacks) end
   local devices = table.concat(m.device, " "):find("gpu") and "the CPU and a GPU." or "the CPU."
   local choice = m.built_in and not m.auto and ' "auto" does not choose it.' or ""
   return text .. ". This program runs it on " .. devices .. choice
@@ -247,7 +241,9 @@ local function of_described_options(add)
   end
   for _, name in ipairs(order) do
     local option, text = options[name], {}
-    for i, line in ipairs(option.lines) do text[i] = "Of " .. listed(option.lines[line]) .. ": " .. line .. "." end
+    for i, line in ipairs(option.lines) do
+      text[i] = "Of " .. causeway._listed(option.lines[line]) .. ": " .. line .. "."
+    end
     local told = manual[name] and not causeway[name]  -- by a page of its own, as ?layout is
     if not told then
       add(name, { what = "an option", topic = "options", call = option.call, text = table.concat(text, "\n\n"),
@@ -272,7 +268,7 @@ local function of_other_options(add, described)
     table.sort(list)
     add(option, {
       what = "an option", topic = "options", call = manual[list[1]].call,
-      text = "An option of " .. listed(list) .. "; ?" .. list[1] .. " says what it means.",
+      text = "An option of " .. causeway._listed(list) .. "; ?" .. list[1] .. " says what it means.",
       example = manual[list[1]].example,
     })
   end

@@ -15,7 +15,7 @@ local legends = {
 local legend_look = " Left reverse samplen 2 spacing 1.2 width 1"
 local legend_ink = " textcolor rgb '#3c4043'"
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 local is_data, curves_and_options = causeway._is_data, causeway._curves_and_options
 
 -- What a panel has from the picture where it says nothing itself.
@@ -188,7 +188,7 @@ local function read_panels(options)
   local panels, common = {}, options.legend == nil or options.legend == "below"
   for i, given in ipairs(options.panels) do
     local where = "plot: panel " .. i
-    if type(given) ~= "table" then raise(where .. ": expected a table of curves, got a " .. type(given)) end
+    if type(given) ~= "table" then raise(where .. ": expected a table of curves, got " .. noun(given)) end
     local curves, own = curves_and_options(is_data(given) and { { y = given } } or given)
     causeway._check_options(where, own, panel_keys)
     local shares = common and own.legend == nil
@@ -285,7 +285,7 @@ function causeway.plot(...)
   local first = arguments[1]
   if first == nil then raise("plot: expected numbers to draw, got nothing") end
   if type(first) ~= "table" and type(first) ~= "userdata" then
-    raise("plot: expected a list of numbers, a Tensor or a table of curves, got a " .. type(first))
+    raise("plot: expected a list of numbers, a Tensor or a table of curves, got " .. noun(first))
   end
   if is_data(first) then return figure_of_numbers(arguments) end
   if arguments.n > 1 then

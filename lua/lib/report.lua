@@ -1,7 +1,7 @@
 -- One self-contained HTML page from parts: no network, light and dark, narrow and wide screens, print.
 local causeway = ...
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 local long_rows = 10         -- a table with more rows stands behind the pictures of its section
 local folded_rows = 20       -- one with more than that is folded too
 
@@ -106,8 +106,8 @@ local function read_part(part, number)
     local code = tostring(part.code)
     return code:find("%S") and { html = "<pre>" .. escaped(code) .. "</pre>", kind = "text" } or nil
   end
-  raise(string.format("report: part %d: expected a text, {heading = ...}, {code = ...}, a table or a picture, got a %s",
-    number, type(part)))
+  raise(string.format("report: part %d: expected a text, {heading = ...}, {code = ...}, a table or a picture, got %s",
+    number, noun(part)))
 end
 
 -- ── The order of a page ──────────────────────────────────────────────────────────────────────────────────────────
@@ -183,11 +183,12 @@ end
 local function data_links(data, page)
   if data == nil then return nil end
   if type(data) == "string" then data = { data } end
-  if type(data) ~= "table" then raise("report: data: expected a file name or a list of them, got a " .. type(data)) end
+  if type(data) ~= "table" then raise("report: data: expected a file name or a list of them, got " .. noun(data)) end
   local lines = {}
   for i, path in ipairs(data) do
-    if type(path) ~= "string" then raise(string.format("report: data: item %d: expected a file name, got a %s", i,
-      type(path))) end
+    if type(path) ~= "string" then
+      raise(string.format("report: data: item %d: expected a file name, got %s", i, noun(path)))
+    end
     local file = io.open(path, "rb")
     if not file then raise(string.format('report: data: "%s" cannot be read, expected a file that is there', path)) end
     file:close()
@@ -217,8 +218,7 @@ causeway._options.report = { title = true, save = true, data = true }
 --- also written.
 function causeway.report(parts)
   if type(parts) ~= "table" then
-    raise("report: expected a table {title = ..., part, ...}, got " .. (parts == nil and "nothing"
-      or "a " .. type(parts)))
+    raise("report: expected a table {title = ..., part, ...}, got " .. noun(parts))
   end
   local options = {}
   for key, value in pairs(parts) do
@@ -227,7 +227,7 @@ function causeway.report(parts)
   causeway._check_options("report", options)
   local path = options.save
   if path ~= nil and type(path) ~= "string" then
-    raise("report: save: expected a file name, got a " .. type(path))
+    raise("report: save: expected a file name, got " .. noun(path))
   end
   local title = escaped(options.title or "causeway")
   local out = {

@@ -1,7 +1,7 @@
 -- Runs what made a folder of results once more and tells what came out the same.
 local causeway = ...
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 
 local Reproduction = { __name = "Reproduction" }
 Reproduction.__index = Reproduction
@@ -9,7 +9,7 @@ Reproduction.__index = Reproduction
 -- The folder of "results/NAME" or "results/NAME/rows.jsonl", and the journal in it.
 local function folder_of(path)
   if type(path) ~= "string" then
-    raise("reproduce: path: expected a folder of results, got " .. (path == nil and "nothing" or "a " .. type(path)))
+    raise("reproduce: path: expected a folder of results, got " .. noun(path))
   end
   local folder = path:gsub("/rows%.jsonl$", ""):gsub("(.)/+$", "%1")
   local journal = folder .. "/rows.jsonl"

@@ -19,7 +19,7 @@
 -- What is not looked at: files that `run` reads otherwise than by `load`, and what lua/lib/digest.lua leaves out.
 local causeway = ...
 
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 
 local passing = "changes while the sweep runs" -- in place of the digest of such a file
 
@@ -53,7 +53,7 @@ local function names_of(grid, order)
       raise(string.format("sweep: grid.%s: the name of a column that every row has, expected another", name))
     end
     if type(values) ~= "table" then
-      raise(string.format("sweep: grid.%s: expected a list of values, got a %s", name, type(values)))
+      raise(string.format("sweep: grid.%s: expected a list of values, got %s", name, noun(values)))
     end
     if not seen[name] then others[#others + 1] = name end
   end
@@ -318,8 +318,8 @@ local function values_of(result, point, names)
     return { value = result }
   end
   if type(result) ~= "table" then
-    raise("sweep: run returned " .. (result == nil and "nothing" or "a " .. type(result)) .. " at " .. point_text(point,
-      names) .. ", expected a number or a table of results")
+    raise("sweep: run returned " .. noun(result) .. " at " .. point_text(point, names)
+      .. ", expected a number or a table of results")
   end
   local values = {}
   for name, value in pairs(result) do
@@ -491,22 +491,9 @@ function Results:plot(x, y, options)
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
   end
   if by ~= nil then check_column(self, by, "plot: by") end
-  local curves, order = {}, {}
-  for _, row in ipairs(self) do
-    if row.status == "ok" and row[x] ~= nil and row[y] ~= nil then
-      local label = by and row[by]
-      local curve = curves[tostring(label)]
-      if not curve then
-        curve = { x = {}, y = {}, error = err and {}, label = by and tostring(label) }
-        curves[tostring(label)] = curve
-        order[#order + 1] = curve
-      end
-      curve.x[#curve.x + 1], curve.y[#curve.y + 1] = row[x], row[y]
-      if err then curve.error[#curve.error + 1] = row[err] or 0 end
-    end
+  if not causeway._add_curves(given, self, x, y, by, err) then
+    raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y)))
   end
-  if #order == 0 then raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y))) end
-  for i, curve in ipairs(order) do given[i] = curve end
   given.xlabel, given.ylabel = given.xlabel or x, given.ylabel or y
   return causeway.plot(given)
 end
@@ -515,23 +502,20 @@ end
 
 local function check_arguments(options)
   if type(options) ~= "table" then
-    raise("sweep: expected a table {grid = ..., run = ...}, got " .. (options == nil and "nothing"
-      or "a " .. type(options)))
+    raise("sweep: expected a table {grid = ..., run = ...}, got " .. noun(options))
   end
   causeway._check_options("sweep", options)
   if type(options.grid) ~= "table" then
-    raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. (options.grid == nil and "nothing"
-      or "a " .. type(options.grid)))
+    raise("sweep: grid: expected a table of lists such as {N = {128, 256}}, got " .. noun(options.grid))
   end
   if type(options.run) ~= "function" then
-    raise("sweep: run: expected a function of a point, got " .. (options.run == nil and "nothing"
-      or "a " .. type(options.run)))
+    raise("sweep: run: expected a function of a point, got " .. noun(options.run))
   end
   if options.save ~= nil and (type(options.save) ~= "string" or options.save:gsub("/+$", "") == "") then
     raise('sweep: save: expected a folder such as "results/NAME"')
   end
   if options.order ~= nil and type(options.order) ~= "table" then
-    raise("sweep: order: expected a list of names, got a " .. type(options.order))
+    raise("sweep: order: expected a list of names, got " .. noun(options.order))
   end
   if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then
     raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout))
@@ -540,20 +524,28 @@ local function check_arguments(options)
     raise("sweep: seed: expected a whole number, got " .. tostring(options.seed))
   end
   if options.fresh ~= nil and type(options.fresh) ~= "boolean" then
-    raise("sweep: fresh: expected true or false, got a " .. type(options.fresh))
+    raise("sweep: fresh: expected true or false, got " .. noun(options.fresh))
   end
 end
 
-local function write_results(folder, name, results, options)
+-- What a folder of results is called, and the paths of its .csv and .json.
+local function name_of_folder(folder) return folder:match("[^/]+$") end
+local function result_files(folder)
+  local start = folder .. "/" .. name_of_folder(folder)
+  return start .. ".csv", start .. ".json"
+end
+
+local function write_results(folder, results, options)
   local columns = table.move(results.columns, 1, #results.columns, 1, {})
   columns[#columns + 1] = "origin"
-  causeway._replace_file(folder .. "/" .. name .. ".csv", causeway.text_table(results, { columns = columns }):csv())
+  local csv_file, json_file = result_files(folder)
+  causeway._replace_file(csv_file, causeway.text_table(results, { columns = columns }):csv())
   local rows = table.move(results, 1, #results, 1, {})
   local origins = {}
   for i, origin in ipairs(results.origins) do origins[i] = origin end
-  causeway._replace_file(folder .. "/" .. name .. ".json",
-    causeway.json_encode({ name = name, columns = columns, timeout = options.timeout, seed = options.seed,
-      finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins, rows = rows }) .. "\n")
+  causeway._replace_file(json_file, causeway.json_encode({ name = name_of_folder(folder), columns = columns,
+    timeout = options.timeout, seed = options.seed, finished = os.date("!%Y-%m-%dT%H:%M:%SZ"), origins = origins,
+    rows = rows }) .. "\n")
 end
 
 -- Raises an error where rows have come that would not come out again.
@@ -591,7 +583,7 @@ local function start_again(journal, folder, path)
     journal:rewind() -- another rank may empty it
     journal:lock()
   end
-  for _, ending in ipairs({ ".csv", ".json" }) do os.remove(folder .. "/" .. folder:match("[^/]+$") .. ending) end
+  for _, file in ipairs({ result_files(folder) }) do os.remove(file) end
   if job then journal:append(causeway.json_encode({ started = job .. count }) .. "\n") end
   return new_store(path)
 end
@@ -605,9 +597,7 @@ local function enter(journal, folder, fresh, seed, run)
   journal:join()
   read_on(store, journal)
   journal:append("") -- a torn line goes even where no row comes
-  for _, ending in ipairs({ ".csv", ".json" }) do
-    causeway._remove_parts(folder .. "/" .. folder:match("[^/]+$") .. ending)
-  end
+  for _, file in ipairs({ result_files(folder) }) do causeway._remove_parts(file) end
   journal:unlock()
   check_origins(store, folder, seed, run)
   return store
@@ -720,7 +710,7 @@ local function redirected(options)
   for name, value in pairs(options) do moved[name] = value end
   local folder = options.save:gsub("/+$", "")
   moved.fresh = true
-  moved.save = folder == again.save and again.to or again.to .. "-before/" .. folder:match("[^/]+$")
+  moved.save = folder == again.save and again.to or again.to .. "-before/" .. name_of_folder(folder)
   return moved, folder == again.save
 end
 
@@ -746,7 +736,7 @@ function causeway.sweep(options)
     results = results_of(points, names, work.store.rows, work.store.origins, { folder = folder })
     if not folder then return end
     locked(work, function()
-      write_results(folder, folder:match("[^/]+$"), results, { timeout = options.timeout, seed = seed })
+      write_results(folder, results, { timeout = options.timeout, seed = seed })
     end)
   end
   if folder then

@@ -17,7 +17,7 @@ Table.__name = "Table"
 
 --- A number with `digits` significant digits (4), without an exponent where it can be read without one.
 function causeway.number_text(x, digits)
-  if type(x) ~= "number" then causeway._raise("number_text: expected a number, got a " .. type(x)) end
+  if type(x) ~= "number" then causeway._raise("number_text: expected a number, got " .. causeway._noun(x)) end
   digits = digits or 4
   if x ~= x then return "NaN" end
   if x == math.huge then return "Inf" elseif x == -math.huge then return "-Inf" end
@@ -140,7 +140,7 @@ local function columns_of(rows, wanted)
     if spec.key == nil then causeway._raise("columns: item " .. i .. " has no key, expected a name or {key = NAME}") end
     check_whole("columns: item " .. i .. ": digits", spec.digits, 1, 17)
     if spec.unit ~= nil and type(spec.unit) ~= "string" then
-      causeway._raise("columns: item " .. i .. ": unit: expected a text, got a " .. type(spec.unit))
+      causeway._raise("columns: item " .. i .. ": unit: expected a text, got " .. causeway._noun(spec.unit))
     end
     local align = spec.align
     if not align then
@@ -163,10 +163,10 @@ causeway._options.text_table = { columns = true, title = true, note = true, most
 
 --- A table of results that shows itself as aligned text or HTML. Nothing is printed.
 function causeway.text_table(rows, options)
-  if type(rows) ~= "table" then causeway._raise("rows: expected a list of tables, got a " .. type(rows)) end
+  if type(rows) ~= "table" then causeway._raise("rows: expected a list of tables, got " .. causeway._noun(rows)) end
   for i, row in ipairs(rows) do
     if type(row) ~= "table" then
-      causeway._raise("rows: item " .. i .. " is a " .. type(row) .. ", expected a table")
+      causeway._raise("rows: item " .. i .. " is " .. causeway._noun(row) .. ", expected a table")
     end
   end
   causeway._check_options("text_table", options)

@@ -7,6 +7,17 @@ function causeway._note(text)
   io.stderr:write("note: ", (text:gsub("\n", "\n      ")), "\n")
 end
 
+--- What `key` finds in the value that messages call `path`: "params.layers[1]".
+function causeway._path(path, key)
+  return math.type(key) == "integer" and string.format("%s[%d]", path, key) or path .. "." .. tostring(key)
+end
+
+--- Words with commas and "and" between them.
+function causeway._listed(words)
+  if #words < 2 then return words[1] or "" end
+  return table.concat(words, ", ", 1, #words - 1) .. " and " .. words[#words]
+end
+
 -- A decimal of 15 to 17 digits that reads back as the same number.
 function causeway._exact_text(x)
   if x ~= x then return "NaN" end
@@ -19,7 +30,7 @@ end
 
 --- Seconds with the unit that fits: 1.234 ms.
 function causeway.seconds_text(s)
-  if type(s) ~= "number" then causeway._raise("seconds_text: expected a number, got a " .. type(s)) end
+  if type(s) ~= "number" then causeway._raise("seconds_text: expected a number, got " .. causeway._noun(s)) end
   if s ~= s then return "-" end
   if s < 1e-6 then return string.format("%.1f ns", s * 1e9) end
   if s < 1e-3 then return string.format("%.2f µs", s * 1e6) end
@@ -29,7 +40,7 @@ end
 
 --- Bytes with the unit that fits: 1.5 MiB.
 function causeway.bytes_text(n)
-  if type(n) ~= "number" then causeway._raise("bytes_text: expected a number, got a " .. type(n)) end
+  if type(n) ~= "number" then causeway._raise("bytes_text: expected a number, got " .. causeway._noun(n)) end
   local units = { "B", "KiB", "MiB", "GiB", "TiB" }
   local i = 1
   while n >= 1024 and i < #units do n, i = n / 1024, i + 1 end

@@ -183,7 +183,7 @@ private:
     bool push_options(const Call& call) {
         push_causeway(L_);
         lua_getfield(L_, -1, "_options");
-        lua_pushlstring(L_, call.function.data(), call.function.size());
+        push_text(L_, call.function);
         lua_rawget(L_, -2);
         lua_replace(L_, -3);
         lua_pop(L_, 1);
@@ -231,7 +231,7 @@ private:
     // Replaces the table at the top by its field, looked up without calling anything; false where there is none.
     bool to_field(std::string_view name) {
         for (int depth = 0; depth < 8 && to_fields(); ++depth) {
-            lua_pushlstring(L_, name.data(), name.size());
+            push_text(L_, name);
             if (lua_rawget(L_, -2) != LUA_TNIL) {
                 lua_replace(L_, -2);
                 return true;

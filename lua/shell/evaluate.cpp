@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "lua/bind/bind.hpp"
@@ -34,7 +35,8 @@ std::string_view trim(std::string_view text) {
 struct Piece {
     enum Kind { lua, help, search, command };
     Kind kind = lua;
-    std::string text;  // without the prefix
+    std::string text;    // without the prefix
+    bool wrong = false;  // it is no Lua
 };
 
 Piece read_prefix(std::string_view line) {
@@ -103,35 +105,47 @@ Parse parse_only(lua_State* L, const std::string& text) {
     return result;
 }
 
-struct Split {
-    std::vector<Piece> pieces;
-    bool unfinished = false;  // the last piece is only a beginning
-    bool wrong = false;       // a piece is not Lua
-};
+// The piece that these lines are; nothing where they are only the beginning of one.
+std::optional<Piece> piece_of(lua_State* L, const std::string& lines) {
+    Piece piece = read_prefix(lines);
+    if (piece.kind == Piece::lua) {
+        const Parse parsed = parse_only(L, piece.text);
+        if (parsed == Parse::incomplete) return std::nullopt;
+        piece.wrong = parsed == Parse::wrong;
+    }
+    return piece;
+}
 
-Split split(lua_State* L, const std::string& entry) {
-    Split result;
-    std::string lines;
-    for (std::size_t begin = 0; begin < entry.size();) {
-        const std::size_t end = std::min(entry.find('\n', begin), entry.size());
-        const std::string line = entry.substr(begin, end - begin);
+// Calls each(line) for the lines of a text.
+template <class Each>
+void each_line(const std::string& text, Each&& each) {
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        each(text.substr(begin, end - begin));
         begin = end + 1;
-        if (lines.empty() && trim(line).empty()) continue;
-        lines += lines.empty() ? line : "\n" + line;
-        Piece piece = read_prefix(lines);
-        if (piece.kind == Piece::lua) {
-            const Parse parsed = parse_only(L, piece.text);
-            if (parsed == Parse::incomplete) continue;
-            result.wrong = result.wrong || parsed == Parse::wrong;
-        }
-        result.pieces.push_back(std::move(piece));
+    }
+}
+
+// Adds a line to those of the piece before it, which may be none.
+void add_line(std::string& lines, const std::string& line) {
+    if (!lines.empty()) (lines += '\n') += line;
+    else if (!trim(line).empty()) lines = line;
+}
+
+// The last piece may be only a beginning.
+std::vector<Piece> split(lua_State* L, const std::string& entry) {
+    std::vector<Piece> pieces;
+    std::string lines;
+    each_line(entry, [&](const std::string& line) {
+        add_line(lines, line);
+        if (lines.empty()) return;
+        std::optional<Piece> piece = piece_of(L, lines);
+        if (!piece) return;
+        pieces.push_back(*std::move(piece));
         lines.clear();
-    }
-    if (!lines.empty()) {
-        result.pieces.push_back(read_prefix(lines));
-        result.unfinished = true;
-    }
-    return result;
+    });
+    if (!lines.empty()) pieces.push_back(read_prefix(lines));
+    return pieces;
 }
 
 bool starts_with_local(const Piece& piece) {
@@ -228,7 +242,7 @@ Failure call_library(lua_State* L, const char* name, const std::string& text) {
     push_causeway(L);
     lua_getfield(L, -1, name);
     lua_remove(L, -2);
-    if (!text.empty()) lua_pushlstring(L, text.data(), text.size());
+    if (!text.empty()) push_text(L, text);
     return call(L, text.empty() ? 0 : 1, 0);
 }
 
@@ -289,17 +303,23 @@ Failure run(lua_State* L, const Piece& piece, const std::string& name) {
 
 }  // namespace
 
-bool incomplete(lua_State* L, const std::string& entry) { return split(L, entry).unfinished; }
+bool EntryReader::wants_more_after(const std::string& text) {
+    each_line(text, [&](const std::string& line) {
+        add_line(piece_, line);
+        if (!piece_.empty() && piece_of(L_, piece_)) piece_.clear();
+    });
+    return !piece_.empty();
+}
 
 Failure evaluate(lua_State* L, const std::string& entry, const std::string& name) {
-    Split parts = split(L, entry);
+    std::vector<Piece> pieces = split(L, entry);
     const bool one_line = trim(entry).find('\n') == std::string_view::npos;
     // Lines that declare locals belong together; so do lines that are Lua only as a whole.
-    bool together = parts.wrong;
-    for (const Piece& piece : parts.pieces)
-        together = together || (parts.pieces.size() > 1 && starts_with_local(piece));
-    if (together) parts.pieces = joined(L, std::move(parts.pieces), entry);
-    for (const Piece& piece : parts.pieces) {
+    const bool together = std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+        return piece.wrong || (pieces.size() > 1 && starts_with_local(piece));
+    });
+    if (together) pieces = joined(L, std::move(pieces), entry);
+    for (const Piece& piece : pieces) {
         if (Failure failure = run(L, piece, name))
             return one_line ? without_needless_position(std::move(failure), name) : failure;
     }

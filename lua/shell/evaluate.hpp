@@ -9,8 +9,19 @@
 
 namespace causeway::lua {
 
-// True when `entry` is the beginning of something longer, so that the next line belongs to it.
-bool incomplete(lua_State* L, const std::string& entry);
+// Whether an entry goes on, told line by line: only the piece that is not complete yet is kept and looked at again, so
+// that a long function which is pasted costs as many compilations as it has lines.
+class EntryReader {
+public:
+    explicit EntryReader(lua_State* L) : L_(L) {}
+
+    // True where the entry with these lines at its end is the beginning of something longer.
+    bool wants_more_after(const std::string& lines);
+
+private:
+    lua_State* L_;
+    std::string piece_;
+};
 
 // Evaluates an entry of one or more lines and shows its values; `ans` becomes the last of them.
 // Several lines are taken as if they were typed one after the other, except that they share their locals.

@@ -35,13 +35,16 @@ bool one_of(std::string_view word, std::initializer_list<std::string_view> words
 // The tokens of a source without its comments, and questions about the place of one of them.
 class Place {
 public:
-    explicit Place(std::string_view source) : source_(source), tokens_(tokenize_without_comments(source)) {}
+    explicit Place(std::string_view source) : source_(source), tokens_(tokenize_without_comments(source)) {
+        std::size_t line = 1, at = 0;
+        for (const Token& token : tokens_) {
+            for (; at < token.begin; ++at) line += source[at] == '\n';
+            lines_.push_back(line);
+        }
+    }
 
     std::size_t size() const { return tokens_.size(); }
-    bool on_line(std::size_t i, std::size_t line) const {
-        const auto before = source_.substr(0, tokens_[i].begin);
-        return static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1 == line;
-    }
+    bool on_line(std::size_t i, std::size_t line) const { return lines_[i] == line; }
 
     // Positions outside are no token, "".
     std::string_view word(std::size_t i) const { return i < size() ? tokens_[i].text(source_) : std::string_view{}; }
@@ -111,6 +114,7 @@ private:
 
     std::string_view source_;
     std::vector<Token> tokens_;
+    std::vector<std::size_t> lines_;  // of each token, from 1
 };
 
 // ---- the rules: what is at token i, if it is what Lua does not understand ----

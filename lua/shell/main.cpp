@@ -97,10 +97,6 @@ int run(const CommandLine& line) {
     return line.shell ? run_shell(L) : status_of(failure);
 }
 
-}  // namespace
-
-namespace {
-
 int run_command(int argc, char** argv) {
     if (const char* lacking = missing_instructions()) {
         std::fprintf(stderr,

@@ -57,10 +57,6 @@ Holds holds(lua_State* L, int name, int value) {
     return found;
 }
 
-}  // namespace
-
-namespace {
-
 // The name of a global, or a constant of Lua's, that is like this one; "" when none is.
 std::string near_global(lua_State* L, const std::string& name) {
     constexpr std::pair<std::string_view, const char*> constants[] = {

@@ -32,9 +32,11 @@ std::string coloured_prompt(bool colour) {
     return colour ? "\001\033[1;32m\002" + prompt_text + "\001\033[0m\002" : prompt_text;
 }
 
-// Entries as pasted from a page that shows the shell: only what stands behind its prompts counts.
-std::string without_prompts(const std::string& entry) {
-    if (entry.rfind(prompt_text, 0) != 0) return entry;
+// Of an entry that begins with the prompt it was pasted from a page that shows the shell: only what stands behind the
+// prompts counts of it.
+bool has_prompts(const std::string& entry) { return entry.rfind(prompt_text, 0) == 0; }
+
+std::string behind_prompts(const std::string& entry) {
     std::string typed;
     for (std::size_t begin = 0; begin < entry.size();) {
         const std::size_t end = std::min(entry.find('\n', begin), entry.size());
@@ -73,7 +75,7 @@ public:
         for (std::string entry; read_entry(entry);) {
             if (entry.find_first_not_of(" \t\r\n") == std::string::npos) continue;
             reader_->remember(entry);
-            const Failure failure = evaluate_entry(without_prompts(entry));
+            const Failure failure = evaluate_entry(has_prompts(entry) ? behind_prompts(entry) : entry);
             interrupt::clear();
             if (failure) report(L_, failure);
             else if (terminal_ && only_declares_local(entry))
@@ -91,15 +93,18 @@ private:
     bool read_entry(std::string& entry) {
         entry.clear();
         pending_.clear();
+        EntryReader lines(L_);
         for (std::string line;;) {
             const auto result = reader_->read(pending_.empty() ? prompt_ : continuation, line);
             if (result == LineReader::Result::end && pending_.empty()) return false;
             if (result == LineReader::Result::interrupted) {
                 interrupted_at_prompt();
+                lines = EntryReader(L_);
                 continue;
             }
             if (result == LineReader::Result::line) pending_ += line;
-            if (result == LineReader::Result::end || !incomplete(L_, without_prompts(pending_))) {
+            if (result == LineReader::Result::end ||
+                !lines.wants_more_after(has_prompts(pending_) ? behind_prompts(line) : line)) {
                 entry = pending_;
                 while (!entry.empty() && entry.back() == '\n') entry.pop_back();
                 return true;

@@ -49,7 +49,7 @@ int error_text(lua_State* L) {
 
 int error_literal(lua_State* L) {
     const std::string text = rich(L, 1).text;
-    lua_pushlstring(L, text.data(), text.size());
+    push_text(L, text);
     return 1;
 }
 
@@ -58,9 +58,8 @@ std::string sentence_of_object(lua_State* L) {
     const int top = lua_gettop(L);
     std::string message;
     if (lua_type(L, top) == LUA_TSTRING) {
-        std::size_t n = 0;
-        const char* text = lua_tolstring(L, top, &n);
-        return n == 0 ? "an empty message" : with_near_global(L, at_users_line(L, std::string(text, n)));
+        const std::string text = text_at(L, top);
+        return text.empty() ? "an empty message" : with_near_global(L, at_users_line(L, text));
     }
     const bool speaks = luaL_getmetafield(L, top, "__tostring") != LUA_TNIL;
     lua_settop(L, top);
@@ -109,7 +108,7 @@ void add_to_package_path(lua_State* L, const std::string& script) {
     const std::string pattern = ";" + script.substr(0, slash) + "/?.lua";
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "path");
-    lua_pushlstring(L, pattern.data(), pattern.size());
+    push_text(L, pattern);
     lua_concat(L, 2);
     lua_setfield(L, -2, "path");
     lua_pop(L, 1);
@@ -173,7 +172,7 @@ Failure call(lua_State* L, int arguments, int results) {
 void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
     lua_createtable(L, 0, 0);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-        lua_pushlstring(L, arguments[i].data(), arguments[i].size());
+        push_text(L, arguments[i]);
         lua_rawseti(L, -2, static_cast<lua_Integer>(i) - static_cast<lua_Integer>(script));
     }
     lua_setglobal(L, "arg");
@@ -182,7 +181,7 @@ void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_
     push_causeway(L);
     lua_createtable(L, static_cast<int>(arguments.size()), 1);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-        lua_pushlstring(L, arguments[i].data(), arguments[i].size());
+        push_text(L, arguments[i]);
         lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
     }
     if (script != 0) set_field(L, "script", static_cast<Index>(script) + 1);
@@ -200,8 +199,7 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
         if (!hint.empty()) failure.message += "\n" + hint;
         return failure;
     }
-    for (std::size_t i = script + 1; i < arguments.size(); ++i)
-        lua_pushlstring(L, arguments[i].data(), arguments[i].size());
+    for (std::size_t i = script + 1; i < arguments.size(); ++i) push_text(L, arguments[i]);
     return call(L, static_cast<int>(arguments.size() - script - 1), 0);
 }
 

@@ -58,7 +58,7 @@ void name_topic(lua_State* L, const EmbeddedFile& file) {
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         if (!lua_istable(L, -1)) luaL_error(L, "%s: manual.%s is not a table", file.path, lua_tostring(L, -2));
         if (lua_getfield(L, -1, "topic") == LUA_TNIL) {
-            lua_pushlstring(L, topic.data(), topic.size());
+            push_text(L, topic);
             lua_setfield(L, -3, "topic");
         }
         lua_pop(L, 1);

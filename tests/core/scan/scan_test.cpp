@@ -367,6 +367,8 @@ TEST_CASE("a scan says which tensors do not fit", "[scan]") {
             "scan: state: z is 1×1×5, expected at most 2 dimensions: the inputs have no batch and heads");
     refuses({{"x", sample({4, 5}, 1, DType::bf16)}}, {},
             "scan: inputs: x is a 4×5 Tensor{BFloat16}, expected Float32 or Float64: A:f32() converts it");
+    refuses({x}, {{"", sample({2, 3, 5}, 1, DType::f16)}},
+            "scan: state: a 2×3×5 Tensor{Float16}, expected Float32 or Float64: A:f32() converts it");
     Scan s({x}, {z});
     CHECK_THROWS_WITH(s.run({}, {s.program.number(1)}),
                       "scan: step: the new state z is a number, expected 5 as before; a step returns the output first, "

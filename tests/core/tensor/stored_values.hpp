@@ -1,6 +1,8 @@
 // What the files of tests/data hold; see tests/data/make_golden.py.
 #pragma once
 
+#include <string>
+
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::testing {
@@ -22,6 +24,14 @@ inline Tensor golden_tensor(DType type, const Shape& shape, Kind kind = Kind::fl
     for (Index k = 0; k < out.size(); ++k) out.set(k, golden_value(kind, k));
     return out;
 }
+
+// The beginning of a script in Python that knows the numbers of Kind::floating too.
+inline const std::string python_golden =
+    "import sys, numpy as np\n"
+    "def is_golden(x, dtype, shape):\n"
+    "    k = np.arange(int(np.prod(shape)))\n"
+    "    values = ((7 * k % 13 - 6) / 4).reshape(shape)\n"
+    "    return x.dtype == np.dtype(dtype) and x.shape == shape and (x == values).all()\n";
 
 // Same type, shape and numbers; NaN is equal to nothing.
 inline bool same(const Tensor& a, const Tensor& b) {

@@ -90,6 +90,8 @@ TEST_CASE("a page links its data and says what made it", "[lua][report]") {
     CHECK(lua("report{'t', data = 'no_such.csv'}") ==
           "user:1: report: data: \"no_such.csv\" cannot be read, expected a file that is there");
     CHECK(lua("report{'t', data = 3}") == "user:1: report: data: expected a file name or a list of them, got a number");
+    CHECK(lua("report{'t', data = ones(2)}") ==
+          "user:1: report: data: expected a file name or a list of them, got a 2-element Tensor{Float32}");
     CHECK(lua("report{'t', data = {3}}") == "user:1: report: data: item 1: expected a file name, got a number");
 }
 

@@ -84,6 +84,8 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]"
           "user:1: sweep: order: item 1 is \"M\", which is not in the grid");
     CHECK(lua("sweep{grid = {N = {1}}, run = function() end}") ==
           "user:1: sweep: run returned nothing at N = 1, expected a number or a table of results");
+    CHECK(lua("sweep{grid = {N = {1}}, run = function() return ones(2, 3) end}") ==
+          "user:1: sweep: run returned a 2×3 Tensor{Float32} at N = 1, expected a number or a table of results");
     CHECK(lua("sweep{grid = {N = {1}}, run = function() return {N = 2} end}") ==
           "user:1: sweep: run returned \"N\", which is already the name of a column");
     CHECK(lua("sweep{grid = {status = {1}}, run = print}") ==

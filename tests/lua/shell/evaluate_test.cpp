@@ -38,6 +38,7 @@ public:
         return recorder_.text + (failure ? "error: " + failure.message : "");
     }
     lua_State* state() const { return L_.get(); }
+    bool wants_more_after(const std::string& lines) const { return EntryReader(state()).wants_more_after(lines); }
 
 private:
     Recorder recorder_;
@@ -76,6 +77,26 @@ TEST_CASE("a result that its function shows is shown once, and again when asked 
     }
 }
 
+TEST_CASE("an entry goes on until its last piece is complete, however it comes", "[lua][evaluate]") {
+    Session session;
+    CHECK_FALSE(session.wants_more_after(""));
+    CHECK_FALSE(session.wants_more_after("x = 1"));
+    CHECK_FALSE(session.wants_more_after("?help"));
+    CHECK_FALSE(session.wants_more_after("x = )"));
+    CHECK(session.wants_more_after("x = 1\nfor i = 1, 2 do"));
+    CHECK_FALSE(session.wants_more_after("x = 1\nfor i = 1, 2 do\n\nend"));
+    CHECK(session.wants_more_after("if x then\n?help"));  // within a piece ? is no prefix
+    EntryReader lines(session.state());
+    CHECK(lines.wants_more_after("function f(x)"));
+    CHECK(lines.wants_more_after(""));
+    CHECK(lines.wants_more_after("  local y = [[\n"));
+    CHECK(lines.wants_more_after("end"));
+    CHECK(lines.wants_more_after("]]"));
+    CHECK_FALSE(lines.wants_more_after("end"));
+    CHECK_FALSE(lines.wants_more_after("f(1)"));
+    CHECK(lines.wants_more_after("while true do"));
+}
+
 TEST_CASE("macros stand behind =, ; and return as well", "[lua][evaluate]") {
     Session session;
     CHECK(count(session("t = @btime 1 + 1"), "samples,") == 1);
@@ -104,9 +125,9 @@ TEST_CASE("macros stand behind =, ; and return as well", "[lua][evaluate]") {
     CHECK(session("x") == "1\n");
     CHECK(count(session("local k = 2\n@time k\nk"), "2\n") == 1);
     CHECK(session("'@time 1'") == "\"@time 1\"\n");
-    CHECK(incomplete(session.state(), "x = @time f("));
-    CHECK(incomplete(session.state(), "x = @time f(\n1,"));
-    CHECK_FALSE(incomplete(session.state(), "x = @time f(1)"));
+    CHECK(session.wants_more_after("x = @time f("));
+    CHECK(session.wants_more_after("x = @time f(\n1,"));
+    CHECK_FALSE(session.wants_more_after("x = @time f(1)"));
     CHECK(session("x = @tme f(1)") == "error: @tme: expected @time, @btime or @show (did you mean \"@time\"?)");
     CHECK(session("x = @time") == "error: @time: expected an expression after it");
     CHECK(session("x = @time ; 3") == "error: @time: expected an expression after it");

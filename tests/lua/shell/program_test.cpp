@@ -51,6 +51,14 @@ TEST_CASE("-e shows values as the prompt does", "[lua][program]") {
     CHECK(shown("print(1) return 2") == "1\n2\n");
 }
 
+TEST_CASE("a function of hundreds of lines can be pasted", "[lua][program]") {
+    std::string text = "function f(x)\n";
+    for (int i = 1; i <= 300; ++i) text += "  x = x + " + std::to_string(i) + "  -- a line of it\n";
+    const Output output = run_program({}, text + "  return x\nend\nf(0)\n");
+    CHECK(output.err == "");
+    CHECK(output.out == "45150\n");
+}
+
 TEST_CASE("-e may be repeated and shares variables", "[lua][program]") {
     const Output output = run_program({"-e", "x = 20", "-e", "x + 1", "-e", "ans * 2"});
     CHECK(output.out == "21\n42\n");

@@ -1,0 +1,41 @@
+// The Lua of the pages runs as it stands there, one block after the other.
+#include <filesystem>
+
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+#include "tests/paths.hpp"
+
+using causeway::testing::Output;
+using causeway::testing::read_bytes;
+using causeway::testing::run_in;
+using causeway::testing::TemporaryFolder;
+using causeway::testing::write_bytes;
+
+namespace {
+
+// All blocks of a page, as one script.
+std::string lua_of(const std::string& page) {
+    const std::string text = read_bytes(source_dir() + "/" + page), open = "```lua\n", close = "```";
+    std::string script;
+    for (std::size_t at = text.find(open); at != std::string::npos; at = text.find(open, at)) {
+        at += open.size();
+        script += text.substr(at, text.find(close, at) - at);
+    }
+    return script;
+}
+
+}  // namespace
+
+TEST_CASE("the code of the tutorial and of the README runs", "[docs]") {
+    for (const std::string page : {"README.md", "docs/tutorial.md"}) {
+        CAPTURE(page);
+        const TemporaryFolder folder;  // in place of that of the sources, which the pages start in
+        std::filesystem::create_directory_symlink(source_dir() + "/experiments", folder / "experiments");
+        const std::string script = lua_of(page);
+        REQUIRE(script != "");
+        write_bytes(folder / "page.lua", script);
+        const Output output = run_in(folder, {"page.lua"});
+        CHECK(output.err.find("error") == std::string::npos);
+        CHECK(output.status == 0);
+    }
+}
