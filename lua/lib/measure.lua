@@ -45,7 +45,7 @@ local function check_count(name, value, min)
   if value == nil then return end
   if type(value) ~= "number" then causeway._raise("btime: " .. name .. ": expected a number, got a " .. type(value)) end
   if not (value >= min) then
-    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, value, min))
+    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, causeway._told(value), min))
   end
 end
 
@@ -56,9 +56,13 @@ local tidy_seconds, tidy_bytes = 1e-3, 64 << 20
 
 --- Times f() after a warm-up. See lua/help/measure.lua for the options; returns {minimum, median, mean, std, samples,
 --- memory}.
-function causeway.btime(f, options)
-  if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
-    causeway._raise("btime: f: expected a function, got " .. (f == nil and "nothing" or "a " .. type(f)))
+function causeway.btime(f, options, ...)
+  local callable = type(f) == "function" or type(f) == "table" and (getmetatable(f) or {}).__call
+  local arguments = callable and (type(options) == "userdata" or select("#", ...) > 0)
+  if not callable or arguments then
+    local came = f == nil and "nothing" or type(f) == "userdata" and "a Tensor" or "a " .. type(f)
+    causeway._raise("btime: f: " .. (arguments and "arguments behind it" or came)
+      .. ", expected a function without arguments, as in btime(function() return f(x) end)")
   end
   causeway._check_options("btime", options)
   options = options or {}

@@ -505,6 +505,7 @@ function Results:plot(x, y, options)
       if err then curve.error[#curve.error + 1] = row[err] or 0 end
     end
   end
+  if y == nil then raise('plot: y: nothing, expected the name of a column, as in results:plot("N", "time")') end
   if #order == 0 then raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y))) end
   for i, curve in ipairs(order) do given[i] = curve end
   given.xlabel, given.ylabel = given.xlabel or x, given.ylabel or y
@@ -534,10 +535,10 @@ local function check_arguments(options)
     raise("sweep: order: expected a list of names, got a " .. type(options.order))
   end
   if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then
-    raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout))
+    raise("sweep: timeout: expected a number of seconds above 0, got " .. causeway._told(options.timeout))
   end
   if options.seed ~= nil and not math.tointeger(options.seed) then
-    raise("sweep: seed: expected a whole number, got " .. tostring(options.seed))
+    raise("sweep: seed: expected a whole number, got " .. causeway._told(options.seed))
   end
   if options.fresh ~= nil and type(options.fresh) ~= "boolean" then
     raise("sweep: fresh: expected true or false, got a " .. type(options.fresh))
