@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 
 namespace causeway::kit {
 
@@ -38,7 +39,7 @@ std::size_t check_choice(const char* option, const std::string& value, const std
     if (at == choices.end()) {
         std::string known;
         for (const auto& choice : choices) known += (known.empty() ? "\"" : ", \"") + choice + "\"";
-        fail(option, ": ", in_quotes(value), ", expected one of ", known, did_you_mean(value, choices));
+        throw UnknownName(sentence(option, ": ", in_quotes(value), ", expected one of ", known), value, choices);
     }
     return static_cast<std::size_t>(at - choices.begin());
 }

@@ -127,6 +127,9 @@ const char* of_arguments(const Place& at, std::size_t i) {
     const std::size_t name = at.word(i) == "=" ? i - 1 : at.word(i) == ";" ? i + 1 : at.size();
     if (!at.is_name(name) || at.word(name + 1) != "=" || !one_of(at.word(name - 1), {"(", ",", ";"})) return nullptr;
     if (at.in_parameters(i)) return "a default value is given inside of the function: x = x or 3";
+    const bool dimension = one_of(at.word(name), {"dim", "axis", "dims", "keepdim", "keepdims"});
+    if (at.in_call(i) && dimension)
+        return "a dimension is counted from 1 and stays, with length 1: mean(A, 1), A:sum(2)";
     if (at.in_call(i)) return "named arguments go in a table at the end: f(q, {method = \"fleet\"})";
     return nullptr;
 }
