@@ -10,6 +10,13 @@
 
 namespace causeway {
 
+// `, expected one of "fleet", "vanilla"`
+inline std::string expected_one_of(const std::vector<std::string>& names) {
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? ", expected one of " : ", ") + in_quotes(name);
+    return list;
+}
+
 // Its sentence is what is said of the name, and the nearest known one, or where none is near `otherwise`. A caller that
 // knows more names than core does, as those of papers, may say so in the place of the nearest one.
 struct UnknownName : Error {

@@ -61,7 +61,7 @@ const Method& method(const std::string& name) {
         if (m.name == name || m.short_name == name) return m;
         names.push_back(m.name);
     }
-    throw UnknownName(sentence("method: no method is named \"", name, "\""), name, names);
+    throw UnknownName(sentence("method: no method is named \"", name, "\""), name, names, expected_one_of(names));
 }
 
 namespace {

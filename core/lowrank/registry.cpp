@@ -20,9 +20,7 @@ const Method& method(const std::string& name) {
         if (m.name == name) return m;
         names.push_back(m.name);
     }
-    std::string known;
-    for (const auto& one : names) known += (known.empty() ? ", expected one of " : ", ") + in_quotes(one);
-    throw UnknownName("name: no factorisation is named " + in_quotes(name), name, names, known);
+    throw UnknownName("name: no factorisation is named " + in_quotes(name), name, names, expected_one_of(names));
 }
 
 }  // namespace causeway::lowrank

@@ -124,7 +124,8 @@ int causal_linear_attention_(lua_State* L) {
         auto names = built_in;
         for (auto& name : registered_names(L)) names.push_back(name);
         names.push_back("auto");
-        throw UnknownName(sentence("method: no method is named \"", o.method, "\""), o.method, names);
+        throw UnknownName(sentence("method: no method is named \"", o.method, "\""), o.method, names,
+                          expected_one_of(names));
     }
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);

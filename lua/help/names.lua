@@ -193,6 +193,7 @@ called("std", "var variance stdev", "The variance is std(A)^2.")
 called("quantile", "percentile")
 called("cumsum", "cumulative_sum prefix_sum")
 called("abs", "absolute fabs")
+called("diag", "eye identity identity_matrix", "The unit matrix is diag(ones(n)).")
 called("clamp", "clip")
 called("eq", "equal isequal")
 called("ne", "not_equal")
@@ -272,6 +273,7 @@ short("lengths", "seq_lens seqlens sizes ns")
 short("save", "file filename path cache")
 short("label", "name legend title")
 short("name", "label title")
+short("causal", "mask")
 short("xscale", "logx log_x")
 short("yscale", "logy log_y")
 
@@ -283,6 +285,7 @@ causeway._instead = {
   backward = gradients, requires_grad_ = gradients, grad = gradients,
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
   contiguous = "a tensor always is",
+  type = "eltype(A) is the type of its elements",
   dtype = "eltype(A) is the type of its elements",
 }
 
@@ -316,7 +319,7 @@ not_here("kv_cache kvcache past_key_values",
 not_here("cu_seqlens varlen packed_sequences flash_attn_varlen_func",
   "The sequences of a call have one length: call once for each, or fill up behind, which outputs before do not see.")
 not_here("sliding_window sliding_window_attention swa local_attention longformer attention_sink streaming_llm "
-  .. "streamingllm window_size",
+  .. "streamingllm window_size window",
   "softmax_attention sees all keys, or all up to the query. The nearest are decays, which let the past fade: decay of "
   .. "causal_linear_attention, log_decay of linear_attention.")
 not_here("sparse_attention nsa native_sparse_attention moba bigbird reformer routing_transformer block_sparse "
@@ -343,6 +346,15 @@ not_here("aft attention_free_transformer fnet synthesizer gmlp perceiver",
   "It takes no products of queries and keys. The nearest is causal_linear_attention.")
 not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layernorm",
   "Here is attention, not the layers around it; a layer is a few lines of Lua, which grad goes through.")
+not_here("dropout dropout_p",
+  "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
+not_here("tril triu",
+  "With i = range(1, n), times(X, le(i:reshape(1, n), i:reshape(n, 1))) keeps what is on and below the diagonal; with "
+  .. "ge it keeps what is on and above.")
+not_here("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10.")
+not_here("sort argsort topk unique",
+  "Tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
+  .. "gives.")
 not_here("hist histogram", "quantile(A, {0.05, 0.5, 0.95}) tells how numbers are spread, and plot draws them sorted.")
 not_here("quantization quantisation int8 fp8 kivi kv_quantization",
   "Elements are Float32, Float64, and Float16 and BFloat16 for storage.")

@@ -367,6 +367,7 @@ function causeway._no_method(name, known)
   if type(causeway[here]) == "function" and manual[here] then
     return "it is a function here: " .. (manual[here].call .. "  "):match("^(.-)  ")
   end
+  return absent_here(name)
 end
 
 -- Of what is not here: that it is not, and what is nearest.
