@@ -121,11 +121,11 @@ int causal_linear_attention_(lua_State* L) {
     if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
-        auto names = built_in;
-        for (auto& name : registered_names(L)) names.push_back(name);
+        std::vector<std::string> names = built_in, listed = calls::causal_methods();  // without their short names
         names.push_back("auto");
+        for (const auto& name : registered_names(L)) names.push_back(name), listed.push_back(name);
         throw UnknownName(sentence("method: no method is named \"", o.method, "\""), o.method, names,
-                          expected_one_of(names));
+                          expected_one_of(listed));
     }
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);

@@ -39,9 +39,8 @@ TEST_CASE("a cost that cannot be given is told", "[lua][cost]") {
     CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {method = 'transnormer'})") ==
           "user:1: method: no method is named \"transnormer\" (it is called \"lightning-attention-2\" here, see "
           "?transnormer)");
-    CHECK(
-        lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {method = 'quick'})")
-            .starts_with("user:1: method: no method is named \"quick\", expected one of \"vanilla\", \"row-based\", "));
+    CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {method = 'quick'})")
+              .starts_with("user:1: method: no method is named \"quick\", expected one of \"auto\", \"vanilla\", "));
     CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {decay = 0 / 0})") ==
           "user:1: decay: nan, expected a number in (0, 1]");
     CHECK(lua("cost('fleet', {N = 1})") == "user:1: cost: r: expected a number, got nothing");

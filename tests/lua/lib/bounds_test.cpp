@@ -72,7 +72,7 @@ TEST_CASE("the letters of a claim are explained below its tables and on its page
     CHECK(lua("return check_bound('B7', {B = B, C = C, V = V}).terms == check_bound('B7').terms") == "true");
     CHECK(lua("return flat(check_bound('D1')):find('D1: .* proofs/fleet.md %(fleet 4.2%) ?$') ~= nil") == "true");
     CHECK(lua("local widest = 0 for line in tostring(check_bound('A9')):gmatch('[^\\n]+') do widest = math.max(widest, "
-              "utf8.len(line)) end return widest <= 80") == "true");
+              "causeway._text_width(line)) end return widest <= 80") == "true");
 }
 
 TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]") {

@@ -79,11 +79,6 @@ void all_right(const std::vector<Case>& cases) {
     }
 }
 
-// f of params: its gradient as text.
-std::string gradient(Shell& lua, const std::string& f, const std::string& params) {
-    return lua("return grad(function(x) return " + f + " end, " + params + ")");
-}
-
 }  // namespace
 
 TEST_CASE("grad: operators with broadcasting agree with central differences", "[lua][grad]") {
