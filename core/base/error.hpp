@@ -3,10 +3,12 @@
 #pragma once
 
 #include <exception>
+#include <limits>
 #include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace causeway {
 
@@ -66,11 +68,18 @@ inline const char* text_of(ErrorKind kind) noexcept {
     return names[static_cast<int>(kind)];
 }
 
+// Writes a part of a message. The sign of a NaN, which streams print, says nothing: numbers are nan, inf, -inf.
+template <class T>
+void put_part(std::ostream& out, const T& part) {
+    if constexpr (std::is_floating_point_v<T>) out << (part == part ? part : std::numeric_limits<T>::quiet_NaN());
+    else out << part;
+}
+
 // "a", 3, "b" -> "a3b": builds messages from parts.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
     std::ostringstream out;
-    (out << ... << parts);
+    (put_part(out, parts), ...);
     return out.str();
 }
 

@@ -39,7 +39,8 @@ std::string shortest(T value) {
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
     std::string best;
-    std::size_t nearest = std::max<std::size_t>(2, word.size() / 2) + 1;
+    // Of a short word two other letters make another one.
+    std::size_t nearest = (word.size() <= 4 ? 1 : word.size() / 2) + 1;
     for (const auto& candidate : candidates) {
         const bool prefix = word.size() >= 3 && candidate.compare(0, word.size(), word) == 0;
         const std::size_t distance = prefix ? 1 : edit_distance(word, candidate);

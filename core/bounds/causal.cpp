@@ -96,6 +96,10 @@ std::vector<Input> with(std::vector<Input> more) {
     return out;
 }
 
+const std::string terms_of_recursion =
+    "S(N, t): the lengths of all blocks that are halved, about N lg(N/t); t: the block of the leaves; lg: the "
+    "logarithm "
+    "to base 2";
 const Input method_input{"method", "text", "a method's name; all where none is given", true};
 const Input block_input{"block", "whole number", "block length, of methods that have one", true};
 const Input decay_input{"decay", "number", "γ in (0, 1]; 1", true};
@@ -170,11 +174,11 @@ std::vector<Claim> causal_claims() {
              {method_input, block_input, decay_input, {"normalize", "true or false", "divided by the row sums", true}}),
          counts},
         {"B7", "every exact method: error over Π, by its roundings", "proofs/exact.md", "fleet 5.2",
-         with({method_input, block_input}), errors},
+         with({method_input, block_input}), errors, terms_over_pi},
         {"C1", "recursion costs N log N: rd S(N, t) and its leaves", "proofs/recursion.md",
-         "fleet Lemma 4.2, leet Lemma 3.1", with({block_input}), recursion_counts},
+         "fleet Lemma 4.2, leet Lemma 3.1", with({block_input}), recursion_counts, terms_of_recursion},
         {"C3", "recursion with decay: error over Π, by its roundings", "proofs/recursion.md", "leet Algorithm 4",
-         with({{"decay", "number", "γ in (0, 1]"}, block_input}), recursion_with_decay},
+         with({{"decay", "number", "γ in (0, 1]"}, block_input}), recursion_with_decay, terms_over_pi},
     };
 }
 

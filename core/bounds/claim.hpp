@@ -93,6 +93,7 @@ struct Claim {
     std::string source;     // document and place, or "derived"
     std::vector<Input> inputs;
     std::function<std::vector<Row>(const Given&)> rows;
+    std::string terms = {};  // what the letters in the statement and in what its rows say mean, where they have some
 };
 
 // All that can be checked, in order of ids.

@@ -85,6 +85,8 @@ std::vector<Row> stable(const Given& given) {
 
 const std::vector<Input> sequence{
     {"q", "[..., N, r]", "queries"}, {"k", "[..., N, r]", "keys"}, {"v", "[..., N, d]", "values"}};
+const std::string terms_of_counts =
+    "n: tokens; C: tokens of a chunk, C_i those of chunk i; dk, dv: widths of keys and values";
 const Input chunk_length{"chunk", "whole number", "chunk length; 64", true};
 
 std::vector<Input> and_chunk(std::vector<Input> inputs) {
@@ -127,10 +129,14 @@ Row DeltaInverse::operator_norm() const {
 std::vector<Claim> gated_claims() {
     const std::string proof = "proofs/gates.md";
     return {
-        {"F3", "linear attention by tokens or at once: error over Π", proof, "gates 1", sequence, token_by_token},
-        {"F4", "linear attention in chunks: error over Π", proof, "gates 1", and_chunk(sequence), in_chunks},
-        {"F5", "what linear attention in chunks costs", proof, "gates 1", and_chunk(sequence), cost_of_chunks},
-        {"F8", "what the delta rule in chunks costs", proof, "derived", and_chunk(sequence), cost_of_delta},
+        {"F3", "linear attention by tokens or at once: error over Π", proof, "gates 1", sequence, token_by_token,
+         terms_over_pi},
+        {"F4", "linear attention in chunks: error over Π", proof, "gates 1", and_chunk(sequence), in_chunks,
+         terms_over_pi},
+        {"F5", "what linear attention in chunks costs", proof, "gates 1", and_chunk(sequence), cost_of_chunks,
+         terms_of_counts},
+        {"F8", "what the delta rule in chunks costs", proof, "derived", and_chunk(sequence), cost_of_delta,
+         terms_of_counts},
         {"F9",
          "a chunk of the delta rule is stable: (I+T)⁻¹",
          proof,
@@ -138,7 +144,10 @@ std::vector<Claim> gated_claims() {
          {{"k", "[C, r]", "the keys of a chunk, at most 1 long"},
           {"beta", "[C]", "β of each, from 0 to 2/|k|²"},
           {"a", "[C]", "gates in [0, 1]; 1", true}},
-         stable},
+         stable,
+         "T_tj = β_t Λ_tj k_t·k_j below the diagonal, Λ_tj: the product of the gates behind j up to t; C: tokens of "
+         "the "
+         "chunk"},
     };
 }
 

@@ -169,8 +169,20 @@ Row Approximated::by_operator() const {
 
 std::vector<Claim> masking_claims() {
     const std::string proof = "proofs/masking.md";
+    const std::string norms = "‖·‖: the largest singular value",
+                      norms_and_tril = norms + "; tril X: X on and below the diagonal, else 0",
+                      constant = "U_n ≤ 1 + ln(n)/π: the constant of masking, computed";
+    const std::string approximated_terms =
+        "Δ: A - Ã on and below the diagonal; d̃_i: the sum of row i of Ã there; ε: ‖Δ_i‖₁ over that of A; diam_i: the "
+        "largest distance of two of the first i values";
     return {
-        {"A1", "masking: Frobenius norm, factor 1", proof, "fleet Theorem 4.1", {square_matrix}, in_frobenius_norm},
+        {"A1",
+         "masking: Frobenius norm, factor 1",
+         proof,
+         "fleet Theorem 4.1",
+         {square_matrix},
+         in_frobenius_norm,
+         "‖·‖_F: the square root of the sum of squares; tril X: X on and below the diagonal, else 0"},
         {"A2",
          "masking: operator norm, U_n ≤ 1 + ln(n)/π",
          proof,
@@ -178,7 +190,8 @@ std::vector<Claim> masking_claims() {
          {square_matrix},
          [](const Given& given) {
              return std::vector<Row>{in_operator_norm(given, "‖tril X‖ ≤ U_n ‖X‖", masking_constant(given.size('n')))};
-         }},
+         },
+         norms_and_tril + "; " + constant},
         {"A4",
          "masking: operator norm, ⌈lg n⌉ + 1",
          proof,
@@ -187,7 +200,8 @@ std::vector<Claim> masking_claims() {
          [](const Given& given) {
              return std::vector<Row>{
                  in_operator_norm(given, "‖tril X‖ ≤ (⌈lg n⌉ + 1) ‖X‖", real(ceil_lg(given.size('n')) + 1))};
-         }},
+         },
+         norms_and_tril + "; lg: the logarithm to base 2"},
         {"A5",
          "masking: operator norm, the Lebesgue constant Λ_n",
          proof,
@@ -195,21 +209,26 @@ std::vector<Claim> masking_claims() {
          {square_matrix},
          [](const Given& given) {
              return std::vector<Row>{in_operator_norm(given, "‖tril X‖ ≤ Λ_n ‖X‖", lebesgue(given.size('n')))};
-         }},
+         },
+         norms_and_tril + "; Λ_n = (1/π) ∫ |sin((n+½)t)/sin(t/2)| dt from 0 to π"},
         {"A7",
          "a mask of fixed decay: operator norm, (2/π) K(g)",
          proof,
          "derived",
          {square_matrix, {"decay", "number", "the decay g in (0, 1]"}},
-         with_decay},
+         with_decay,
+         norms + "; M_ij = g^(i-j) for i ≥ j, else 0; K: the complete elliptic integral of modulus g; " + constant},
         {"A8",
          "a mask of gates: operator norm, U_n",
          proof,
          "derived",
          {square_matrix, {"a", "[n]", "the gates"}},
-         with_gates},
-        {"A9", "an approximated matrix: normalised output by rows", proof, "derived", approximated_pair, by_rows},
-        {"A10", "an approximated matrix: normalised output in norms", proof, "derived", approximated_pair, by_norms},
+         with_gates,
+         norms + "; M_ij: the product of the gates behind j up to i; " + constant},
+        {"A9", "an approximated matrix: normalised output by rows", proof, "derived", approximated_pair, by_rows,
+         approximated_terms},
+        {"A10", "an approximated matrix: normalised output in norms", proof, "derived", approximated_pair, by_norms,
+         approximated_terms + "; R: the radius of a ball that holds all values; " + constant},
     };
 }
 

@@ -231,7 +231,13 @@ Allowed of_one_sum(const Point& s, Index p, double bound) {
 std::vector<Claim> softmax_claims() {
     const std::string energy = "proofs/energy.md", tree = "proofs/tree.md";
     return {
-        {"H5", "partial softmaxes merged in any order", energy, "tree 5.1 eq. 7", {scores, scored_values}, merging},
+        {"H5",
+         "partial softmaxes merged in any order",
+         energy,
+         "tree 5.1 eq. 7",
+         {scores, scored_values},
+         merging,
+         "D: the sum of the weights exp(s - max s); n: that of the weighted values"},
         {"H7", "tree decoding by Algorithm 1: error of the output", tree, "tree Algorithm 1", one_query,
          of_algorithm(1)},
         {"H8", "tree decoding by Algorithm 2: error of the output", tree, "tree Algorithm 2", one_query,

@@ -116,7 +116,8 @@ std::vector<Claim> sum_claims() {
          "proofs/gates.md",
          "derived",
          {{"a", "[n]", "the gates, in [0, 1]"}},
-         products_of_gates},
+         products_of_gates,
+         "Λ_tj: the product of the gates behind j up to t"},
         {"G10",
          "carries of T blocks rebuilt by subtraction",
          "proofs/backward.md",
@@ -130,7 +131,8 @@ std::vector<Claim> sum_claims() {
          {{"s", "[N]", "scores"},
           {"y", "[N]", "ζ·v of each key"},
           {"moments", "whole number", "of the series; 2", true}},
-         series},
+         series,
+         "Z(ζ)/Z: the mean of exp(ζ·v) under softmax(s), ⟨·⟩ such a mean"},
     };
 }
 

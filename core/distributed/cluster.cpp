@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 #include "core/calls/decode_model.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -269,8 +270,9 @@ const Cluster& cluster(const std::string& name) {
         if (c.name == name) return c;
         names.push_back(c.name);
     }
-    fail("cluster: ", in_quotes(name), ", expected one of \"h100\", \"mi300x\", \"rtx4090\"",
-         did_you_mean(name, names));
+    const std::string said =
+        sentence("cluster: ", in_quotes(name), ", expected one of \"h100\", \"mi300x\", \"rtx4090\"");
+    throw UnknownName(said, name, names);
 }
 
 Simulated run_simulated(const Cluster& machine, int p, bool dry, const Program& program) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 #include "core/calls/causal_linear_attention.hpp"
 #include "core/exact/all_methods.hpp"
 #include "core/kit/registry.hpp"
@@ -62,7 +62,7 @@ const Method& method(const std::string& name) {
         if (m.name == name || m.short_name == name) return m;
         names.push_back(m.name);
     }
-    fail("method: no method is named \"", name, "\"", did_you_mean(name, names));
+    throw UnknownName(sentence("method: no method is named \"", name, "\""), name, names, expected_one_of(names));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 
 namespace causeway::kit {
 
@@ -35,11 +36,8 @@ void check_scale(double scale, DType type) {
 
 std::size_t check_choice(const char* option, const std::string& value, const std::vector<std::string>& choices) {
     const auto at = std::find(choices.begin(), choices.end(), value);
-    if (at == choices.end()) {
-        std::string known;
-        for (const auto& choice : choices) known += (known.empty() ? "\"" : ", \"") + choice + "\"";
-        fail(option, ": ", in_quotes(value), ", expected one of ", known, did_you_mean(value, choices));
-    }
+    if (at == choices.end())
+        throw UnknownName(sentence(option, ": ", in_quotes(value), expected_one_of(choices)), value, choices);
     return static_cast<std::size_t>(at - choices.begin());
 }
 

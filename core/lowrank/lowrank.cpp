@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 
 namespace causeway {
 namespace lowrank {
@@ -100,7 +101,8 @@ Settings settings_of(const Method& m, const LowRankOptions& o) {
     }
     for (const auto& [name, value] : o.own) {
         const auto at = std::find(names.begin(), names.end(), name);
-        if (at == names.end()) fail("lowrank: ", m.name, " has no option \"", name, "\"", did_you_mean(name, names));
+        if (at == names.end())
+            throw UnknownName(sentence("lowrank: ", m.name, " has no option \"", name, "\""), name, names);
         const auto& option = m.options[static_cast<std::size_t>(at - names.begin())];
         if (!(value >= option.min && value <= option.max) || value != std::floor(value)) {
             if (option.flag) fail(name, ": ", value, ", expected true or false");

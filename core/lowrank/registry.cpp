@@ -1,7 +1,7 @@
 #include "core/lowrank/registry.hpp"
 
-#include "core/base/error.hpp"
 #include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 
 namespace causeway::lowrank {
 
@@ -20,11 +20,7 @@ const Method& method(const std::string& name) {
         if (m.name == name) return m;
         names.push_back(m.name);
     }
-    const std::string near = did_you_mean(name, names);
-    if (!near.empty()) fail("name: no factorisation is named ", in_quotes(name), near);
-    std::string known;
-    for (const auto& one : names) known += (known.empty() ? "" : ", ") + in_quotes(one);
-    fail("name: no factorisation is named ", in_quotes(name), ", expected one of ", known);
+    throw UnknownName("name: no factorisation is named " + in_quotes(name), name, names, expected_one_of(names));
 }
 
 }  // namespace causeway::lowrank

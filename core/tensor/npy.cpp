@@ -118,7 +118,8 @@ private:
         const std::string key = string();
         expect(':');
         if (key == "descr") {
-            if (accept('[')) fail_as<IoError>(name_, ": holds records of several fields, expected numbers of one type");
+            if (accept('['))
+                fail_as<FitsNoTensor>(name_, ": holds records of several fields, expected numbers of one type");
             once(descr_, key, string());
         } else if (key == "fortran_order") {
             const bool yes = accept_word("True");
@@ -153,8 +154,8 @@ Layout parse_descr(const std::string& descr, const std::string& name) {
     }
     const auto found = types.find(type);
     if (found == types.end())
-        fail_as<IoError>(name, ": has elements of type ", in_quotes(descr),
-                         ", expected bool, i1 to i8, u1 to u8, f2, f4 or f8");
+        fail_as<FitsNoTensor>(name, ": has elements of type ", in_quotes(descr),
+                              ", expected bool, i1 to i8, u1 to u8, f2, f4 or f8");
     layout.type = found->second;
     return layout;
 }

@@ -227,9 +227,24 @@ int rank(DType t) {
     }
 }
 
+// The tensor of an entry of the header, whose elements begin at byte `data_at` of the source.
+Tensor read_tensor(const Source& source, std::uint64_t data_at, const std::string& name, const Entry& entry) {
+    const std::string where = sentence(source.name(), ": tensor ", in_quotes(name));
+    const std::string& wanted = entry.type;
+    const auto* found =
+        std::find_if(std::begin(types), std::end(types), [&](const TypeName& t) { return t.name == wanted; });
+    if (found == std::end(types))
+        fail_as<FitsNoTensor>(where, ": has elements of type ", in_quotes(wanted),
+                              ", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
+    Layout layout;
+    layout.type = found->type;
+    layout.shape = checked_shape(*entry.shape, found->type, wanted, (*entry.offsets)[1] - (*entry.offsets)[0], where);
+    return read_elements(source, data_at + (*entry.offsets)[0], layout, where);
+}
+
 }  // namespace
 
-NamedTensors read_safetensors(const Source& source) {
+NamedTensors read_safetensors(const Source& source, std::vector<std::string>* left_out) {
     const std::string& name = source.name();
     if (source.size() == 0) fail_as<IoError>(name, ": the file is empty");
     if (source.size() < length_bytes)
@@ -250,26 +265,25 @@ NamedTensors read_safetensors(const Source& source) {
     const std::uint64_t data_at = length_bytes + length;
     check_offsets(header, source.size() - data_at, name);
     NamedTensors out;
+    std::vector<std::string> passed_over;
     for (const auto& [tensor, entry] : header.entries) {
-        const std::string where = sentence(name, ": tensor ", in_quotes(tensor));
-        const std::string& wanted = entry.type;
-        const auto* found =
-            std::find_if(std::begin(types), std::end(types), [&](const TypeName& t) { return t.name == wanted; });
-        if (found == std::end(types))
-            fail_as<IoError>(where, ": has elements of type ", in_quotes(wanted),
-                             ", expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
-        Layout layout;
-        layout.type = found->type;
-        layout.shape =
-            checked_shape(*entry.shape, found->type, wanted, (*entry.offsets)[1] - (*entry.offsets)[0], where);
-        out.tensors.emplace(tensor, read_elements(source, data_at + (*entry.offsets)[0], layout, where));
+        try {
+            out.tensors.emplace(tensor, read_tensor(source, data_at, tensor, entry));
+        } catch (const FitsNoTensor& error) {
+            if (!left_out) throw;
+            passed_over.emplace_back(error.what());
+        }
     }
+    if (out.tensors.empty() && !passed_over.empty()) throw FitsNoTensor(passed_over.front());
+    if (left_out) *left_out = std::move(passed_over);
     out.metadata = std::move(header.metadata);
     return out;
 }
 
 NamedTensors read_safetensors(Bytes bytes, const std::string& name) { return read_safetensors(Source(bytes, name)); }
-NamedTensors load_safetensors(const std::string& path) { return read_safetensors(Source(path)); }
+NamedTensors load_safetensors(const std::string& path, std::vector<std::string>* left_out) {
+    return read_safetensors(Source(path), left_out);
+}
 
 void save_safetensors(const std::string& path, const NamedTensors& value) {
     std::vector<const std::pair<const std::string, Tensor>*> order;

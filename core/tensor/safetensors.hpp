@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/base/file.hpp"
 #include "core/tensor/tensor.hpp"
@@ -20,9 +21,11 @@ struct NamedTensors {
 
 // Throw Error, naming the source and the fault, for anything that the format's own validator would refuse: a header
 // above 100 MB, a name given twice, elements that overlap, leave holes or do not have the size of their shape.
-NamedTensors read_safetensors(const Source& source);
+// With `left_out`, a tensor that no Tensor can hold (of 8-bit floats, of five dimensions) is passed over where the file
+// has others, and the sentence of its error is added to that list.
+NamedTensors read_safetensors(const Source& source, std::vector<std::string>* left_out = nullptr);
 NamedTensors read_safetensors(Bytes bytes, const std::string& name);
-NamedTensors load_safetensors(const std::string& path);
+NamedTensors load_safetensors(const std::string& path, std::vector<std::string>* left_out = nullptr);
 
 // Throws Error for a name that is not UTF-8 or is reserved, and when the file cannot be written.
 void save_safetensors(const std::string& path, const NamedTensors& value);

@@ -128,7 +128,7 @@ DType dtype_of_stored(Stored t) noexcept {
 Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const std::string& type, std::uint64_t bytes,
                     const std::string& where) {
     if (dims.size() > Shape::max_ndim)
-        fail(where, ": has ", dims.size(), " dimensions, expected at most ", Shape::max_ndim);
+        fail_as<FitsNoTensor>(where, ": has ", dims.size(), " dimensions, expected at most ", Shape::max_ndim);
     const bool empty = std::find(dims.begin(), dims.end(), 0u) != dims.end();
     std::uint64_t need = size_of(stored);
     Shape shape;
@@ -163,7 +163,8 @@ Tensor read_elements(const Source& source, std::uint64_t offset, const Layout& l
             transfer<Raw, float>(source, offset, layout, out, [](Raw x) { return static_cast<float>(x); });
         } else {
             transfer<Raw, double>(source, offset, layout, out, [&](Raw x) {
-                if (!exact_in_f64(x)) fail(where, ": holds the integer ", x, ", which is not exact in Float64");
+                if (!exact_in_f64(x))
+                    fail_as<FitsNoTensor>(where, ": holds the integer ", x, ", which is not exact in Float64");
                 return static_cast<double>(x);
             });
         }

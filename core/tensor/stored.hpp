@@ -5,10 +5,17 @@
 #include <span>
 #include <string>
 
+#include "core/base/error.hpp"
 #include "core/base/file.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
+
+// The error of an array that is whole and that no Tensor can hold: elements of another type, more than four dimensions,
+// an integer that Float64 does not hold exactly.
+struct FitsNoTensor : IoError {
+    using IoError::IoError;
+};
 
 // What an element is in a file. Integers and truth values become numbers of the smallest type that holds each of them
 // exactly: Float32 up to 16 bits, Float64 beyond.
@@ -26,13 +33,13 @@ struct Layout {
 };
 
 // The dimensions as a Shape, once they are known to need exactly `bytes` bytes: a header that promises more than the
-// file holds never reaches an allocation. Throws Error, starting with `where`, for more than four dimensions and for
-// a size that does not fit. `type` is the file's own name for the element type.
+// file holds never reaches an allocation. Throws Error, starting with `where`, for more than four dimensions
+// (FitsNoTensor) and for a size that does not fit. `type` is the file's own name for the element type.
 Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const std::string& type, std::uint64_t bytes,
                     const std::string& where);
 
-// The elements that begin at byte `offset` of the source, O(size), beside the tensor at most 1 MiB. Throws Error,
-// starting with `where`, for a 64-bit integer that Float64 does not hold exactly.
+// The elements that begin at byte `offset` of the source, O(size), beside the tensor at most 1 MiB. Throws
+// FitsNoTensor, starting with `where`, for a 64-bit integer that Float64 does not hold exactly.
 Tensor read_elements(const Source& source, std::uint64_t offset, const Layout& layout, const std::string& where);
 
 }  // namespace causeway

@@ -1,7 +1,7 @@
 #include "gpu/exact/registry.hpp"
 
 #include "core/base/error.hpp"
-#include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 #include "gpu/exact/block_based.hpp"
 #include "gpu/exact/causal_dot_product.hpp"
 #include "gpu/exact/check.hpp"
@@ -47,7 +47,7 @@ const CausalMethod& causal_method(const std::string& name) {
     if (const CausalMethod* m = find_causal_method(name)) return *m;
     std::vector<std::string> names;
     for (const CausalMethod& m : causal_methods()) names.push_back(m.name);
-    fail("method: on the GPU no method is named \"", name, "\"", did_you_mean(name, names));
+    throw UnknownName(sentence("method: on the GPU no method is named \"", name, "\""), name, names);
 }
 
 }  // namespace causeway::gpu

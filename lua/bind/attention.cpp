@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
@@ -122,10 +122,11 @@ int causal_linear_attention_(lua_State* L) {
     if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
-        auto names = built_in;
-        for (auto& name : registered_names(L)) names.push_back(name);
+        std::vector<std::string> names = built_in, listed = calls::causal_methods();  // without their short names
         names.push_back("auto");
-        fail("method: no method is named \"", o.method, "\"", did_you_mean(o.method, names));
+        for (const auto& name : registered_names(L)) names.push_back(name), listed.push_back(name);
+        throw UnknownName(sentence("method: no method is named \"", o.method, "\""), o.method, names,
+                          expected_one_of(listed));
     }
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
@@ -298,6 +299,7 @@ int cost_(lua_State* L) {
     set_field(L, "adds", c.operations.adds);
     set_field(L, "divisions", c.operations.divisions);
     set_field(L, "memory", c.memory);
+    make_printable(L);
     return 1;
 }
 
@@ -335,6 +337,14 @@ int retnet_decay(lua_State* L) {
 }
 
 }  // namespace
+
+void make_printable(lua_State* L) {
+    push_causeway(L);
+    lua_getfield(L, -1, "_printable");
+    lua_pushvalue(L, -3);
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
+}
 
 void open_attention(lua_State* L) {
     lua_newtable(L);

@@ -17,6 +17,9 @@ std::vector<std::string> registered_names(lua_State* L);
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);
 
+// Lets print show the table at the top of the stack as the prompt does (lua/lib/literal.lua).
+void make_printable(lua_State* L);
+
 // Pushes {dB, dC, dV}, also under the names dq, dk, dv, with ddecay where it is given, a number where the decay was one
 // (`one_decay`), and dstate where there was a state.
 template <class Gradient>
@@ -31,6 +34,7 @@ void push_causal_gradient(lua_State* L, const Gradient& g, const std::optional<T
     if (ddecay && one_decay) set_field(L, "ddecay", ddecay->get(0));
     else if (ddecay) set_field(L, "ddecay", *ddecay);
     if (g.dstate) set_field(L, "dstate", *g.dstate);
+    make_printable(L);
 }
 
 // Whether the option is a number, not a list of them.
@@ -52,6 +56,7 @@ void push_gradient(lua_State* L, const Gradient& g) {
         if (g.dbeta) set_field(L, "dbeta", *g.dbeta);
         set_field(L, "dstate", g.dstate);
     }
+    make_printable(L);
 }
 
 // Pushes B, C, and where the factorisation has more than B Cᵀ a table of it; returns how many that are.
@@ -62,6 +67,7 @@ int push_low_rank(lua_State* L, const LowRank& result) {
     if (result.extras.empty()) return 2;
     lua_newtable(L);
     for (const auto& [key, value] : result.extras) set_field(L, key.c_str(), value);
+    make_printable(L);
     return 3;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <new>
 
+#include "core/base/unknown_name.hpp"
 #include "lua/bind/called.hpp"
 #include "lua/bind/gpu.hpp"
 
@@ -98,6 +99,11 @@ int error_kind(lua_State* L) {
     }
     lua_pushnil(L);
     return 1;
+}
+
+std::string message_of(lua_State* L, const std::exception& error) {
+    const auto* unknown = dynamic_cast<const UnknownName*>(&error);
+    return unknown ? unknown->sentence_with(meant_among(L, unknown->name, unknown->known)) : error.what();
 }
 
 void raise(lua_State* L, const std::string& message, ErrorKind kind) {
@@ -238,7 +244,7 @@ int method_named(lua_State* L, const char* type, const char* hint) {
     std::vector<std::string> names;
     for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1)) names.emplace_back(lua_tostring(L, -2));
     std::sort(names.begin(), names.end());
-    fail(type, " has no method \"", wanted, "\"", meant_among(L, wanted, names), hint);
+    fail(type, " has no method \"", wanted, "\"", meant_method(L, wanted, names), hint);
 }
 
 namespace {

@@ -47,6 +47,10 @@ bool reclaim(lua_State* L, int arguments);
 inline bool on_tape = false;
 int seen_by_tape(lua_State* L);
 
+// The sentence of an error. Of a name that core does not know, with what it is called here where it is one of the
+// literature.
+std::string message_of(lua_State* L, const std::exception& error);
+
 // The function as Lua calls it: a C++ exception becomes a Lua error with the same sentence. A call that finds no memory
 // is made once more when the garbage held some, so a function that may throw OutOfMemory leaves its arguments in place.
 template <int (*F)(lua_State*)>
@@ -64,7 +68,7 @@ int guarded(lua_State* L) {
             message = "out of memory";
             kind = kind_of(error);
         } catch (const std::exception& error) {
-            message = error.what();
+            message = message_of(L, error);
             kind = kind_of(error);
         }
     }

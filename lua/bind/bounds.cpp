@@ -6,7 +6,7 @@
 namespace causeway::lua {
 namespace {
 
-// _claims() -> {{id, statement, proof, source, inputs = {{name, form, text, optional}}}}
+// _claims() -> {{id, statement, proof, source, terms, inputs = {{name, form, text, optional}}}}
 int list_of_claims(lua_State* L) {
     lua_newtable(L);
     lua_Integer n = 0;
@@ -16,6 +16,7 @@ int list_of_claims(lua_State* L) {
         set_field(L, "statement", claim.statement);
         set_field(L, "proof", claim.proof);
         set_field(L, "source", claim.source);
+        set_field(L, "terms", claim.terms);
         lua_newtable(L);
         lua_Integer i = 0;
         for (const bounds::Input& input : claim.inputs) {

@@ -8,28 +8,49 @@
 
 namespace causeway::lua {
 
-std::string called_here(lua_State* L, const std::string& name) {
+namespace {
+
+// What a function of lua/lib/help.lua says of a name beside the known ones; "" where it says nothing.
+std::string told_by(lua_State* L, const char* function, const std::string& name,
+                    const std::vector<std::string>& known) {
     const int top = lua_gettop(L);
     luaL_checkstack(L, 8, "no room for the names");
     push_causeway(L);
-    lua_getfield(L, -1, "_called_here");  // of lua/lib/help.lua
+    lua_getfield(L, -1, function);
     push_text(L, name);
-    const bool found = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
-    std::string page = found ? lua_tostring(L, -1) : "";
+    lua_createtable(L, 0, static_cast<int>(known.size()));
+    for (const std::string& one : known) {
+        lua_pushboolean(L, true);
+        lua_setfield(L, -2, one.c_str());
+    }
+    const bool told = lua_pcall(L, 2, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
+    std::string text = told ? lua_tostring(L, -1) : "";
     lua_settop(L, top);
-    return page;
+    return text;
 }
 
+std::string in_brackets(const std::string& text) { return text.empty() ? "" : " (" + text + ")"; }
+
+// The known name that this one is but for capital letters, or "".
+std::string in_small_letters(std::string name, const std::vector<std::string>& known) {
+    for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    return std::find(known.begin(), known.end(), name) != known.end() ? name : "";
+}
+
+}  // namespace
+
+std::string meant_here(lua_State* L, const std::string& name) { return told_by(L, "_meant_here", name, {}); }
+
 std::string meant_among(lua_State* L, const std::string& name, const std::vector<std::string>& known) {
-    const auto is_known = [&](const std::string& word) {
-        return std::find(known.begin(), known.end(), word) != known.end();
-    };
-    const std::string page = called_here(L, name);
-    if (is_known(page)) return " (it is called \"" + page + "\" here, see ?" + name + ")";
-    std::string small = name;
-    for (char& letter : small) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-    if (is_known(small)) return " (did you mean \"" + small + "\"?)";
-    return did_you_mean(name, known);
+    const std::string here = told_by(L, "_known_here", name, known);
+    if (!here.empty()) return in_brackets(here);
+    const std::string small = in_small_letters(name, known);
+    return small.empty() ? did_you_mean(name, known) : in_brackets("did you mean \"" + small + "\"?");
+}
+
+std::string meant_method(lua_State* L, const std::string& name, const std::vector<std::string>& known) {
+    const std::string elsewhere = told_by(L, "_no_method", name, known);
+    return elsewhere.empty() ? meant_among(L, name, known) : in_brackets(elsewhere);
 }
 
 }  // namespace causeway::lua

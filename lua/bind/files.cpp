@@ -69,8 +69,30 @@ void push_named(lua_State* L, Named&& tensors) {
     }
 }
 
+// Says which arrays of a file are not among what was loaded: the first with the reason, and how many others.
+void tell_left_out(lua_State* L, const std::vector<std::string>& sentences) {
+    if (sentences.empty()) return;
+    const std::size_t others = sentences.size() - 1;
+    const std::string more = others == 0 ? "" : sentence("\n(and ", others, others == 1 ? " other)" : " others)");
+    push_causeway(L);
+    lua_getfield(L, -1, "_note");
+    push_string(L, "left out: " + sentences.front() + more);
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
+}
+
+int load_archive(lua_State* L, const std::string& path) {
+    std::vector<std::string> left_out;
+    Named loaded = load_npz(path, &left_out);
+    tell_left_out(L, left_out);
+    push_named(L, std::move(loaded));
+    return 1;
+}
+
 int load_tensors(lua_State* L, const std::string& path) {
-    NamedTensors loaded = load_safetensors(path);
+    std::vector<std::string> left_out;
+    NamedTensors loaded = load_safetensors(path, &left_out);
+    tell_left_out(L, left_out);
     push_named(L, std::move(loaded.tensors));
     lua_newtable(L);
     for (const auto& [key, text] : loaded.metadata) {
@@ -311,10 +333,7 @@ int load_file(lua_State* L, const std::string& path, const std::string& extensio
         push(L, load_npy(path));
         return 1;
     }
-    if (extension == ".npz") {
-        push_named(L, load_npz(path));
-        return 1;
-    }
+    if (extension == ".npz") return load_archive(L, path);
     if (extension == ".safetensors") return load_tensors(L, path);
     if (extension == ".csv") return load_rows(L, path);
     return load_value(L, path);

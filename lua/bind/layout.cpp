@@ -10,6 +10,7 @@
 
 #include "core/calls/description.hpp"
 #include "core/tensor/rearrange.hpp"
+#include "lua/bind/attention.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/gpu.hpp"
 
@@ -136,8 +137,12 @@ void swap_results(lua_State* L, int first, std::string_view call, int heads) {
     for (int i = first; i <= lua_gettop(L); ++i) {
         const auto place = static_cast<std::size_t>(i - first);
         if (place >= names.size() || !has_tokens(names[place])) continue;
-        if (lua_istable(L, i)) push_swapped_table(L, i, heads);
-        else push_swapped(L, i, heads);
+        if (lua_istable(L, i)) {
+            push_swapped_table(L, i, heads);
+            make_printable(L);
+        } else {
+            push_swapped(L, i, heads);
+        }
         lua_replace(L, i);
     }
 }

@@ -5,7 +5,6 @@
 #include "core/lowrank/error.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
-#include "lua/bind/called.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
@@ -14,19 +13,9 @@
 namespace causeway::lua {
 namespace {
 
-// Leads from a name of the literature, such as "performer", to the one here; core reports what is like no name.
-void check_factorisation(lua_State* L, const std::string& name) {
-    std::vector<std::string> names;
-    for (const auto& m : lowrank::methods()) names.push_back(m.name);
-    if (std::find(names.begin(), names.end(), name) != names.end()) return;
-    const std::string meant = meant_among(L, name, names);
-    if (!meant.empty()) fail("name: no factorisation is named ", in_quotes(name), meant);
-}
-
 // lowrank(name, q, k, options) -> B, C, and where the factorisation has more than B Cᵀ a table of it
 int lowrank_(lua_State* L) {
     const std::string name = check_string(L, 1, "name");
-    check_factorisation(L, name);
     const Tensor q = check_tensor(L, 2, "q"), k = check_tensor(L, 3, "k");
     if (counting) fail("opcount: lowrank is not counted, expected the factors to be made before");
     refuse_more(L, 4, "lowrank");

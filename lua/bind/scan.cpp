@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 #include "core/calls/scan.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
@@ -65,8 +65,9 @@ int no_such_field(lua_State* L) {
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
     const std::string wanted = luaL_tolstring(L, 2, nullptr);
-    fail("scan: step: no ", lua_tostring(L, lua_upvalueindex(1)), " \"", wanted, "\", expected one of ", list,
-         did_you_mean(wanted, names));
+    throw UnknownName(
+        sentence("scan: step: no ", lua_tostring(L, lua_upvalueindex(1)), " \"", wanted, "\", expected one of ", list),
+        wanted, names);
 }
 
 // Pushes what the step sees: a value, or a table of values, whose ids follow `first`.

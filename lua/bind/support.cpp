@@ -1,7 +1,8 @@
 // What the Lua files of lua/lib check arguments with: errors at the user's line, known options, the nearest name.
 #include <algorithm>
 
-#include "core/base/text.hpp"  // closest, did_you_mean
+#include "core/base/text.hpp"  // closest
+#include "core/base/unknown_name.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/gpu.hpp"
@@ -61,7 +62,7 @@ int check_names(lua_State* L) {
     for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
         const std::string name = check_string(L, -2, "name");
         if (std::find(known.begin(), known.end(), name) == known.end())
-            fail(argument, ": unknown name \"", name, "\"", did_you_mean(name, known));
+            throw UnknownName(sentence(argument, ": unknown name \"", name, "\""), name, known);
     }
     return 0;
 }

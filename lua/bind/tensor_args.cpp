@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/text.hpp"
+#include "core/base/unknown_name.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -99,8 +100,9 @@ DType parse_dtype(const std::string& text, const char* function) {
         if (text == k.name) return k.type;
         names.emplace_back(k.name);
     }
-    fail(function, ": dtype: \"", text, "\", expected \"Float32\", \"Float64\", \"Float16\" or \"BFloat16\"",
-         did_you_mean(text, names));
+    throw UnknownName(
+        sentence(function, ": dtype: \"", text, "\", expected \"Float32\", \"Float64\", \"Float16\" or \"BFloat16\""),
+        text, names);
 }
 
 std::optional<DType> optional_dtype(lua_State* L, int index, const char* function) {
@@ -149,11 +151,17 @@ Tensor from_table(lua_State* L, int index, DType type, const char* function) {
 
 Tensor check_operand(lua_State* L, int index, const char* function) {
     if (lua_istable(L, index)) return from_table(L, index, DType::f64, function);
+    if (lua_gettop(L) == 0) fail(function, ": expected a Tensor, got nothing; as a method it is A:", function, "()");
     return check_tensor(L, index, function);
 }
 
 int check_dim(lua_State* L, int index, const Tensor& a, const char* function) {
     const std::string argument = sentence(function, ": dim");
+    if (is_tensor(L, index) || is_traced(L, index))
+        fail(argument, ": a ", type_name(L, index), ", expected a number; of a call with two results, ", function,
+             "((f(x))) takes the first");
+    if (lua_istable(L, index))
+        fail(argument, ": a table, expected a number, as in ", function, index == 2 ? "(A, 1)" : "(A, p, 1)");
     const Index dim = check_integer(L, index, argument.c_str());
     if (dim < 1 || dim > a.ndim())
         fail(argument, ": ", dim, ", expected a number from 1 to ", a.ndim(), " for a ", a.summary());

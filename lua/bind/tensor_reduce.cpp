@@ -64,7 +64,7 @@ int running(lua_State* L) {
 }
 
 int frobenius(lua_State* L) {
-    refuse_parameter(L, 2, "norm", "the norm is the square root of the sum of squares of all elements");
+    refuse_parameter(L, 2, "norm", "the norm is of all elements; along a dimension it is sqrt(sum(pow(A, 2), 1))");
     lua_pushnumber(L, norm(check_operand(L, 1, "norm")));
     return 1;
 }

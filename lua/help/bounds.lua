@@ -14,7 +14,7 @@ manual.check_bound = {
   text = [[
 Checks a claim of proofs/ on your own tensors: a bound on an error, or a count. Shows a table with a row for each side
 of the claim: what was measured, the bound, the margin (bound over measured) and whether it holds; a count has to be
-equal. check_bound() lists the claims, check_bound(claim) the inputs of one of them.
+equal. check_bound() lists the claims, check_bound(claim) the inputs of one of them, as its page ?B7 does.
 
 ]] .. table.concat(lines, "\n") .. [[
 
@@ -23,8 +23,8 @@ Inputs in brackets may be left out. Errors are measured against extended precisi
 Float64, others in Float32; q, k, v and B, C, V may have leading dimensions of heads, of which the worst entry counts.
 Π is what the definition gives on absolute values, (|B||C|ᵀ ⊙ M)|V|.]],
   notes = [[The result is a list of rows, each {what, measured, bound, exactly, holds}, with the fields claim,
-statement, proof, source and holds, which is true where all rows hold; its methods :table(), :markdown() and :latex()
-give the table. NaN never holds. An input that the claim is not stated for, as a gate above 1, is an error.
+statement, terms, proof, source and holds, which is true where all rows hold; its methods :table(), :markdown() and
+:latex() give the table. NaN never holds. An input that the claim is not stated for, as a gate above 1, is an error.
 
 A bound that fails on your input refutes the statement, its proof or the library: it is worth a report. The statements
 are proved in the file of proofs/ that the table names, and checked by ./lab test proofs.]],

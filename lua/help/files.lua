@@ -11,7 +11,8 @@ Reads a file; its extension says what comes back:
   .csv          an array of rows, each a table of column -> value and, second, the array of column names
   .json         tables, strings, numbers and booleans
 Tensors keep Float16, BFloat16, Float32 and Float64; booleans and integers up to 16 bits become Float32, larger ones
-Float64 (a 64-bit integer that Float64 does not hold exactly is an error).
+Float64. What no Tensor can hold, as complex numbers, texts, five dimensions or a 64-bit integer that Float64 does not
+hold exactly, is an error; among other tensors of a .npz or .safetensors file it is left out, and a note says so.
 A file of PyTorch (.pt, .pth, .bin, .ckpt) is a program for Python: it is refused with the line of Python that turns it
 into a .safetensors file.
 A cell of a .csv file is a number or a boolean where all of it is one, text otherwise or in quotes, nil where empty.

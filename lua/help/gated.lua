@@ -11,7 +11,7 @@ state after the last token [b, h, d_k, d_v], Float32 (Float64 for Float64 inputs
   gated        S ← diag(e^g) S + k vᵀ
   delta        S ← S + k uᵀ, u = β (v - Sᵀk): what the state holds under the key k moves towards v
   gated_delta  S ← diag(e^g) S, then the delta rule
-               o = scale · Sᵀq]],
+  output       o = scale · Sᵀq, of every update]],
   notes = [[One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried
 over give what one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where
 it forgets nothing, chunks of Float32 lose some digits (1e-4 after 2000 tokens of one key). Source: gates; Yang et al.

@@ -142,11 +142,12 @@ step is done, p:finish() to take it away.]],
 
 manual.benchmark_method = {
   call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, "
-    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1, reference =})",
+    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1, reference =, name =})",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
 that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time,
 and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
-registered ones are timed.
+registered ones are timed. A function is called "yours" in the table, or what `name` says; in `methods`, what its key
+says: methods = {"fleet", mine = f}.
 
 A rule that is meant to compute something else brings what it is compared with: reference = function(B, C, V, options)
 returns O for inputs in Float64, options being decay and normalize as given; reference = false compares nothing.

@@ -6,6 +6,29 @@ local causeway = ...
 local aliases = {}
 causeway._aliases = aliases
 
+-- What is not here: name -> what is nearest.
+local absent = {}
+causeway._absent = absent
+
+--- Names of what is not here; `nearest` says what comes nearest, and how far it goes.
+local function not_here(names, nearest)
+  for name in names:gmatch("%S+") do
+    assert(not absent[name] and not aliases[name], name)
+    absent[name] = nearest
+  end
+end
+
+-- Names that only count beside options that have another name: too short, or of too many meanings, for a page.
+local short_names = {}
+causeway._short_names = short_names
+
+local function short(option, names)
+  for name in names:gmatch("%S+") do
+    short_names[name] = short_names[name] or {}
+    table.insert(short_names[name], option)
+  end
+end
+
 --- Names that lead to a page; `how` says what is to be known on the way.
 local function called(page, names, how)
   for name in names:gmatch("%S+") do
@@ -14,24 +37,53 @@ local function called(page, names, how)
   end
 end
 
+--- Names of what is not quite here: the page of what comes nearest, and how it is had by that.
+local function near(page, names, how)
+  called(page, names, how)
+  for name in names:gmatch("%S+") do aliases[name].near = true end
+end
+
 -- Linear attention
 
 called("linear_attention", "linear_transformer linear_transformers linear_attn linearattention lin_attn "
   .. "fused_recurrent chunk_linear_attn flash_linear_attention fla")
+called("linear_attention", "output_final_state return_final_state initial_state",
+  "The state after the last token is the second result, and state = S starts from one; causal_linear_attention returns "
+  .. "it with return_state = true.")
 called("causal_linear_attention", "causal_attention linear_causal_attention causallinearattention")
 called("gated", "gla gated_linear_attention gatedlinearattention chunk_gla decay_gate forget_gate",
   "A gate per key channel is log_decay [b, h, N, d_k], one a head log_decay [b, h, N].")
 called("gated", "mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
   "Mamba-2's recurrence is this one with a gate a head: q = C, k = B, v = Δ x and log_decay = Δ A, [b, h, N]. "
-  .. "Convolution, skip and output gate are layers around it.")
-called("gated", "rwkv rwkv5 rwkv6 rwkv_6",
+  .. "Convolution, skip and output gate are layers around it. Mamba (1) has a gate for each channel and state: a step "
+  .. "of scan.")
+near("gated", "samba jamba zamba falcon_mamba nemotron_h",
+  "A model of Mamba layers among others; here is the recurrence of Mamba-2, no model: q = C, k = B, v = Δ x, "
+  .. "log_decay = Δ A.")
+near("gated", "xlstm mlstm",
+  "The mLSTM's matrix memory is this one with k scaled by the input gate and a column of ones behind v, whose output, "
+  .. "at least 1 in size, divides the others.")
+near("gated", "longhorn",
+  "Longhorn with a β a head is this one with a gate per key channel: e = β / (1 + β |k|²), log_decay = "
+  .. "log(1 - e k²), and k scaled by e. With a β for each value it is a step of scan.")
+near("gated", "rwkv rwkv5 rwkv6 rwkv_6",
   "The state of RWKV-5 and 6 is this one with a gate per key channel. Their output reads it before the token is "
   .. "added, with a bonus u for that token: write these two around the call.")
-called("gated", "hgrn hgrn2", "HGRN2 is this one with a forget gate f per key channel: log_decay = log(f), k = 1 - f.")
+near("gated", "hgrn2", "HGRN2 is this one with a forget gate f per key channel: log_decay = log(f), k = 1 - f.")
 called("delta", "deltanet delta_net delta_rule chunk_delta_rule fwp fast_weights fast_weight_programmer "
   .. "fast_weight_programmers")
 called("gated_delta", "gated_deltanet gated_delta_net gateddeltanet gated_delta_rule gated_delta_networks gdn "
   .. "chunk_gated_delta_rule")
+near("delta", "ttt ttt_linear test_time_training",
+  "TTT-Linear with a step of gradient descent a token, and without its layer norm, is the delta rule: beta is its "
+  .. "learning rate times 2. Its mini-batches and TTT-MLP are not here.")
+near("delta", "deltaproduct delta_product gated_deltaproduct",
+  "DeltaProduct with n steps a token is this one, or gated_delta, on n N tokens: the keys, values and β of a token one "
+  .. "behind the other, its gate on the first and log_decay = 0 on the others, q on the last; of the output every n-th "
+  .. "token counts.")
+near("gated_delta", "comba",
+  "Comba, S ← (α - b k kᵀ) S + β k vᵀ, is this one with log_decay = log(α), beta = b / α and v times α β / b; its "
+  .. "output takes q - d k in the place of q.")
 called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
   "Kimi Delta Attention is this one with a gate per key channel: log_decay [b, h, N, d_k].")
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
@@ -50,7 +102,24 @@ called("fleet", "fleetattention fleet_attention")
 called("leet", "leetdecoding leet_decoding")
 called("recursion", "recursive_attention")
 
-called("scan", "associative_scan parallel_scan linear_recurrence s4 s4d s5 lru")
+called("scan", "associative_scan parallel_scan linear_recurrence s4 s4d s5 lru s6 mamba1")
+near("scan", "hgrn rglru rg_lru griffin hawk recurrentgemma mingru minlstm qrnn sru ema",
+  "It is a recurrence of every channel by itself, h ← f h + x with a gate f.")
+near("scan", "rwkv7 rwkv_7 goose generalized_delta_rule",
+  "RWKV-7 erases under another key than it writes to: S = diag(x.w) * S - outer(x.a, x.b * S) + outer(x.k, x.v) in a "
+  .. "step, with a ⊙ κ as x.a and κ as x.b.")
+near("scan", "rwkv4 rwkv_4",
+  "It keeps a sum of weights beside that of weighted values: a step with a table of two states.")
+near("scan", "mega", "MEGA's moving average is times(x.f, h) + x.v in a step.")
+near("scan", "gsa gated_slot_attention",
+  "The first pass of gated slot attention has its gates on the slots, S * diag(x.f) + outer(x.k, 1 - x.f) in a step; "
+  .. "its second is linear_attention with update = \"gated\".")
+near("causal_linear_attention", "cosformer",
+  "cosFormer is this one with normalize = true on wider features: B = cat(times(relu(q), c), times(relu(q), s), 4), C "
+  .. "likewise of k, with c and s the cosine and sine of π i / 2N, tensors [1, 1, N, 1].")
+near("causal_linear_attention", "power_attention symmetric_power polysketchformer polysketch",
+  "Powers of q kᵀ are this one on products of the entries of q, and of k; lowrank's taylor makes those up to the "
+  .. "second.")
 
 -- Factorisations
 
@@ -59,17 +128,27 @@ called("rfa", "random_feature_attention random_fourier_features rff random_featu
 called("nystrom", "nystromformer nyströmformer nyström landmarks landmark_attention")
 called("transformer-vq", "vq vector_quantization vq_attention")
 called("hyper", "hyperattention hyper_attention lsh lsh_attention")
-called("taylor", "based taylor_attention rebased")
+called("taylor", "based taylor_attention")
+near("taylor", "rebased", "ReBased squares learned features in the place of these; its attention is the same call.")
+near("hedgehog", "lolcats", "LoLCATs learns features of this form to imitate softmax attention.")
 called("rsvd", "randomized_svd randomised_svd svd_lowrank")
 called("svd", "truncated_svd eckart_young linalg_svd lowrank_svd")
 called("lowrank", "kernel_attention feature_map feature_maps low_rank low_rank_attention factorisation factorization")
 
 -- Softmax attention and decoding
 
-called("softmax_attention", "attention flash_attention flashattention flash_attention_2 flash_attn flash_attn_func fa2 "
+called("softmax_attention", "attention flash_attention flashattention flash_attention_2 flash_attn flash_attn_func "
+  .. "flash_attention_3 fa2 "
   .. "fa3 scaled_dot_product_attention sdpa dot_product_attention self_attention multi_head_attention "
   .. "multiheadattention multihead_attention mha gqa mqa grouped_query_attention memory_efficient_attention xformers "
   .. "softmaxattention")
+near("softmax_attention", "mla multi_head_latent_attention latent_attention",
+  "Latent attention is this one with k and v made of the latent before; or, with their matrices taken into q and the "
+  .. "output, one head of keys for all queries: k is the latent beside the rotated part, v the latent.")
+near("softmax_attention", "differential_attention differential_transformer diff_transformer",
+  "It is the difference of two calls: softmax_attention(q1, k1, v) - λ softmax_attention(q2, k2, v).")
+near("linear_attention_step", "speculative_decoding draft_model",
+  "Tokens are advanced one at a time, and the given state stays as it is: keep those that may be gone back to.")
 called("flash", "online_softmax safe_softmax")
 called("tree_decode", "tree_attention flash_decoding flash_decode decode decoding sequence_parallel")
 called("ring_decode", "ring_attention ringattention")
@@ -114,6 +193,7 @@ called("std", "var variance stdev", "The variance is std(A)^2.")
 called("quantile", "percentile")
 called("cumsum", "cumulative_sum prefix_sum")
 called("abs", "absolute fabs")
+called("diag", "eye identity identity_matrix", "The unit matrix is diag(ones(n)).")
 called("clamp", "clip")
 called("eq", "equal isequal")
 called("ne", "not_equal")
@@ -126,6 +206,8 @@ called("isnan", "nan")
 called("relative_error", "allclose isclose isapprox assert_allclose assert_close",
   "It is a number to compare with a tolerance: relative_error(A, B) < 1e-5.")
 called("norm", "frobenius frobenius_norm vector_norm")
+called("norm", "normalize l2norm l2_norm l2_normalize",
+  "Rows of length 1 in the last of 4 dimensions are x / sqrt(sum(pow(x, 2), 4)).")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
 called("eigvals", "eig eigh eigvalsh eigen")
 called("inv", "inverse pinv")
@@ -169,3 +251,113 @@ called("help", "man doc")
 called("tensor", "numpy np torch",
   "Most functions have the names that they have there; ?np.linspace, ?torch.cat lead to the others.")
 called("exit", "bye")
+
+-- Names of options and methods elsewhere, which only the call gives a meaning.
+
+short("log_decay", "g gk gate gates forget log_alpha")
+short("decay", "g lambda forget alpha")
+short("beta", "b eta")
+short("lr", "learning_rate step_size alpha eta")
+short("state", "initial_state h0 s0 past_state recurrent_state cache hidden_state")
+short("return_state", "output_final_state return_final_state final_state use_cache")
+short("chunk", "chunk_size chunksize block block_size bt")
+short("block", "block_size chunk chunk_size")
+short("scale", "softmax_scale sm_scale temperature scaling")
+short("return_lse", "return_softmax_lse return_attn_probs")
+short("rank", "r num_features n_features nb_features num_landmarks landmarks n_components proj_dim")
+short("update", "rule update_rule")
+short("seed", "random_state rng")
+short("samples", "number repeat repeats n iterations")
+short("repeats", "number samples n iterations")
+short("lengths", "seq_lens seqlens sizes ns")
+short("save", "file filename path cache")
+short("label", "name legend title")
+short("name", "label title")
+short("causal", "mask")
+short("xscale", "logx log_x")
+short("yscale", "logy log_y")
+
+-- Methods of tensors elsewhere that none here stands for: what does it instead.
+local gradients = "grad(f, params) gives the gradients of a function"
+causeway._instead = {
+  numpy = 'save("a.npy", A) writes what numpy.load reads',
+  item = "A(1, 2) is a number already, and so is sum(A)",
+  backward = gradients, requires_grad_ = gradients, grad = gradients,
+  device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
+  contiguous = "a tensor always is",
+  type = "eltype(A) is the type of its elements",
+  dtype = "eltype(A) is the type of its elements",
+}
+
+-- What is not here
+
+not_here("rope rotary rotary_embedding rotary_position_embedding rotary_positional_embedding yarn",
+  "Rotary positions turn q and k before a call, and every call here takes what has been turned:\n\n"
+  .. "  q1 = q(\":\", \":\", \":\", {1, d // 2})\n  q2 = q(\":\", \":\", \":\", {d // 2 + 1, d})\n"
+  .. "  q = cat(times(q1, c) - times(q2, s), times(q1, s) + times(q2, c), 4)\n\n"
+  .. "with c and s the cosines and sines of position times frequency, [1, 1, N, d / 2].")
+not_here("xpos", "xPos is ?rope with a decay per channel: turn q and k, and give the decay as log_decay [b, h, N, d_k] "
+  .. "to linear_attention with update = \"gated\".")
+not_here("positional_encoding position_embedding positional_embedding sinusoidal",
+  "Positions are given to q and k before a call; ?rope has the lines for rotary ones, ?alibi the decay in their place.")
+not_here("titans atlas miras",
+  "Its memory is a network of several layers that learns at test time. The nearest is linear_attention with "
+  .. "update = \"gated_delta\": a memory of one matrix, with a step of gradient descent a token and forgetting. "
+  .. "Momentum is a second state in a step of scan.")
+not_here("mesanet mesa",
+  "It solves a least squares problem at each token. The nearest is linear_attention with update = \"delta\", one step "
+  .. "of gradient descent on it.")
+not_here("log_linear_attention loglinear_attention",
+  "It keeps a state for each power of two of the past. The nearest is causal_linear_attention, which has one state.")
+not_here("paged_attention pagedattention paged_kv paged_kv_cache vllm sglang flashinfer continuous_batching",
+  "Keys and values are whole tensors, [batch, heads, M, d], without tables of pages. The nearest are softmax_attention "
+  .. "for a prompt, tree_decode and ring_decode for one query against a cache that is shared out, and "
+  .. "linear_attention_step, whose state does not grow.")
+not_here("kv_cache kvcache past_key_values",
+  "A cache is two tensors of yours, which cat(k, k_new, 3) makes longer; softmax_attention(q, k, v) takes the queries "
+  .. "as the last positions. linear_attention_step has a state that does not grow.")
+not_here("cu_seqlens varlen packed_sequences flash_attn_varlen_func",
+  "The sequences of a call have one length: call once for each, or fill up behind, which outputs before do not see.")
+not_here("sliding_window sliding_window_attention swa local_attention longformer attention_sink streaming_llm "
+  .. "streamingllm window_size window",
+  "softmax_attention sees all keys, or all up to the query. The nearest are decays, which let the past fade: decay of "
+  .. "causal_linear_attention, log_decay of linear_attention.")
+not_here("sparse_attention nsa native_sparse_attention moba bigbird reformer routing_transformer block_sparse "
+  .. "flex_attention flexattention",
+  "No call leaves out pairs of tokens. The nearest is lowrank(\"hyper\"), which sorts tokens into buckets and samples "
+  .. "the rest.")
+not_here("forgetting_transformer fox forgetting_attention attention_bias attn_bias relative_position_bias t5_bias",
+  "softmax_attention adds nothing to its scores. The nearest is linear_attention with update = \"gated\", whose "
+  .. "log_decay is a forget gate without the softmax.")
+not_here("infini_attention memorizing_transformer compressive_transformer",
+  "A memory beside local softmax attention is two calls, whose outputs you mix: softmax_attention on each segment, and "
+  .. "linear_attention with update = \"delta\" over all of them, which returns its state.")
+not_here("hyena h3 long_convolution longconv tnn toeplitz_neural_network fftconv",
+  "There are no long convolutions and no FFT. The nearest is scan: a convolution whose kernel is a sum of exponentials "
+  .. "is a linear recurrence.")
+not_here("short_convolution causal_conv1d conv1d",
+  "There are no convolutions: one over four tokens is a sum of four shifted tensors, which cat and A(\":\", \":\", "
+  .. "{1, N - 1}, \":\") make.")
+not_here("slstm lstm gru rnn",
+  "Recurrences whose gates see the state are not linear. scan takes any step that is made of functions of one element, "
+  .. "products and sums.")
+not_here("scatterbrain", "It is low-rank and sparse; the low-rank part is lowrank(\"favor+\").")
+not_here("aft attention_free_transformer fnet synthesizer gmlp perceiver",
+  "It takes no products of queries and keys. The nearest is causal_linear_attention.")
+not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layernorm",
+  "Here is attention, not the layers around it; a layer is a few lines of Lua, which grad goes through.")
+not_here("dropout dropout_p",
+  "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
+not_here("tril triu",
+  "With i = range(1, n), times(X, le(i:reshape(1, n), i:reshape(n, 1))) keeps what is on and below the diagonal; with "
+  .. "ge it keeps what is on and above.")
+not_here("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10.")
+not_here("sort argsort topk unique",
+  "Tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
+  .. "gives.")
+not_here("hist histogram", "quantile(A, {0.05, 0.5, 0.95}) tells how numbers are spread, and plot draws them sorted.")
+not_here("quantization quantisation int8 fp8 kivi kv_quantization",
+  "Elements are Float32, Float64, and Float16 and BFloat16 for storage.")
+not_here("ulysses striped_attention context_parallel lasp",
+  "Over several workers there is decoding, tree_decode and ring_decode; a call on a whole sequence runs on one "
+  .. "machine.")

@@ -57,36 +57,64 @@ function causeway._status_of_error(problem) return statuses[causeway.error_kind(
 causeway._options.benchmark_method = {
   lengths = true, batch = true, heads = true, rank = true, dim = true, decay = true, normalize = true,
   dtype = { "Float32", "Float64", "Float16", "BFloat16" }, repeats = true, timeout = true, methods = true, seed = true,
-  reference = true, show = true,
+  reference = true, show = true, name = true,
 }
 
 local function whole(options, name, default, min)
   local value = options[name]
   if value == nil then return default end
   if not math.tointeger(value) or value < min then
-    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value), min))
+    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, causeway._told(value),
+      min))
   end
   return math.tointeger(value)
 end
 
--- The methods to time as {name =, forward = function(B, C, V, options)}.
-local function candidates(method, others)
-  local list = {}
-  local function add(item)
-    if type(item) == "function" then
-      list[#list + 1] = { name = #list == 0 and "yours" or "yours " .. #list + 1, forward = item }
-      return
-    end
-    if type(item) ~= "string" then
+-- What times the method of this name.
+local function registered(name)
+  return { name = name, forward = function(B, C, V, options)
+    local given = { method = name, layout = "bhnd" }
+    for key, value in pairs(options) do given[key] = value end
+    return (causeway.causal_linear_attention(B, C, V, given))
+  end }
+end
+
+-- The keys of `methods`: positions, then names, in order.
+local function keys_of(methods)
+  local keys, names = {}, {}
+  for key in pairs(methods) do
+    if math.type(key) == "integer" then keys[#keys + 1] = key else names[#names + 1] = tostring(key) end
+  end
+  table.sort(keys)
+  table.sort(names)
+  return table.move(names, 1, #names, #keys + 1, keys)
+end
+
+-- The methods to time as {name =, forward = function(B, C, V, options)}: `own` is the name of a function given alone.
+local function candidates(method, others, own)
+  local list, taken, unknown = {}, {}, {}
+  local function add(item, name)
+    if type(item) ~= "function" and type(item) ~= "string" then
       raise("benchmark_method: method: expected a name or a function(B, C, V, options), got " .. noun(item))
     end
-    list[#list + 1] = { name = item, forward = function(B, C, V, options)
-      local given = { method = item, layout = "bhnd" }
-      for key, value in pairs(options) do given[key] = value end
-      return (causeway.causal_linear_attention(B, C, V, given))
-    end }
+    if type(item) == "string" and name then
+      raise(string.format('benchmark_method: name: "%s" for the method "%s", which has a name; expected one for a '
+        .. "function", name, item))
+    end
+    local entry = type(item) == "string" and registered(item)
+      or { name = name or #list == 0 and "yours" or "yours " .. #list + 1, forward = item }
+    if taken[entry.name] then
+      raise(string.format('benchmark_method: name: two methods are called "%s" in one table', entry.name))
+    end
+    if type(item) == "string" then unknown[item] = true end
+    taken[entry.name], list[#list + 1] = true, entry
   end
-  if method ~= nil then add(method) end
+  if own ~= nil and (type(own) ~= "string" or own == "") then
+    raise("benchmark_method: name: " .. (own == "" and "an empty text" or noun(own))
+      .. ", expected what the function is called in the table")
+  end
+  if own and method == nil then raise("benchmark_method: name: given, but no function that it is the name of") end
+  if method ~= nil then add(method, own) end
   local more = others
   if more == nil and method == nil then
     more = {}
@@ -95,18 +123,14 @@ local function candidates(method, others)
   if more ~= nil and type(more) ~= "table" then
     raise("benchmark_method: methods: expected a list of names, got " .. noun(more))
   end
-  for _, item in ipairs(more or {}) do
-    if item ~= method then add(item) end
+  for _, key in ipairs(more and keys_of(more) or {}) do
+    if more[key] ~= method then add(more[key], type(key) == "string" and key or nil) end
   end
   -- A misspelt name is an error now, not a row of errors later.
   local known = {}
   for _, entry in ipairs(causeway.method_list()) do known[#known + 1] = entry.name end
   known[#known + 1] = "auto"
-  local names = {}
-  for _, item in ipairs(list) do
-    if not item.name:find("^yours") then names[item.name] = true end
-  end
-  causeway._check_names("benchmark_method: method", names, known)
+  causeway._check_names("benchmark_method: method", unknown, known)
   return list
 end
 
@@ -249,7 +273,7 @@ local function checked_lengths(lengths)
   for i, N in ipairs(lengths) do
     if not math.tointeger(N) or N < 1 then
       raise(string.format("benchmark_method: lengths: item %d is %s, expected a whole number, at least 1", i,
-        tostring(N)))
+        causeway._told(N)))
     end
   end
   return lengths
@@ -262,7 +286,7 @@ local function checked_options(options)
   local rank = whole(options, "rank", 64, 1)
   local timeout = options.timeout or 60
   if type(timeout) ~= "number" or not (timeout > 0) then
-    raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
+    raise("benchmark_method: timeout: " .. causeway._told(timeout) .. ", expected a number of seconds above 0")
   end
   local reference = options.reference
   if reference and type(reference) ~= "function" then
@@ -288,8 +312,8 @@ local function new_results(given)
     by_definition = given.reference == nil,
     compared = given.reference and "the reference given"
       or given.reference == nil and "the Float64 definition of causal linear attention" or nil,
-    title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d heads, r = %d, d = %d, %s, %s decay%s",
-      given.repeats, given.batch, given.heads, given.rank, given.dim, given.dtype,
+    title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d head%s, r = %d, d = %d, %s, %s decay%s",
+      given.repeats, given.batch, given.heads, given.heads == 1 and "" or "s", given.rank, given.dim, given.dtype,
       given.passed.decay and "with" or "no", given.passed.normalize and ", normalised" or ""),
   }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
 end
@@ -358,10 +382,10 @@ end
 
 --- Times a method (a registered name or function(B, C, V, options)) over lengths; see lua/help/measure.lua.
 function causeway.benchmark_method(method, options)
-  if type(method) == "table" and options == nil and getmetatable(method) == nil then method, options = nil, method end
+  if options == nil and causeway._is_plain(method) then method, options = nil, method end
   local given = checked_options(options)
   options = options or {}
-  local list = candidates(method, options.methods)
+  local list = candidates(method, options.methods, options.name)
   local results, progress = new_results(given), causeway.progress(#given.lengths * #list)
   local good, problem = pcall(fill, results, given, list, progress)
   progress:finish()

@@ -28,6 +28,11 @@ end
 
 causeway._as_table(Claims)
 
+--- What stands below the tables of a claim: what its letters mean, where they are no matter of course.
+local function with_terms(claim, note)
+  return claim.terms == "" and note or claim.terms .. "\n" .. note
+end
+
 local Claim = { __name = "Claim" }
 Claim.__index = Claim
 
@@ -38,7 +43,7 @@ function Claim:table()
     rows[i] = { input = input.name, form = input.form, what = input.text .. (input.optional and " (optional)" or "") }
   end
   return causeway.text_table(rows, { columns = { "input", "form", "what" },
-    title = self.id .. ": " .. self.statement, note = self.proof .. " (" .. self.source .. ")" })
+    title = self.id .. ": " .. self.statement, note = with_terms(self, self.proof .. " (" .. self.source .. ")") })
 end
 
 causeway._as_table(Claim)
@@ -108,7 +113,7 @@ function Bound:table()
   say("NOT A NUMBER", unknown)
   say("DOES NOT HOLD", broken)
   return causeway.text_table(rows, { columns = causeway._bound_columns({ "claim", "checked" }), leading = 2,
-    title = self.claim .. ": " .. self.statement, note = note })
+    title = self.claim .. ": " .. self.statement, note = with_terms(self, note) })
 end
 
 causeway._as_table(Bound)
@@ -126,14 +131,38 @@ local function claim_of(id)
     table.concat(ids, " ")))
 end
 
+-- Other names of inputs, as causal_linear_attention has them.
+local other_names = { { "q", "B" }, { "k", "C" }, { "v", "V" } }
+
+-- The inputs under the names that the claim has for them.
+local function renamed(claim, inputs)
+  local known, given = {}, {}
+  for _, input in ipairs(claim.inputs) do known[input.name] = true end
+  if type(inputs) ~= "table" or not (known.B and known.C and known.V) then return inputs end
+  for name, value in pairs(inputs) do given[name] = value end
+  for _, names in ipairs(other_names) do
+    local other, own = names[1], names[2]
+    if given[other] ~= nil and given[own] ~= nil then
+      causeway._raise(string.format("check_bound: inputs: %s and %s are the same, expected one of them", other, own))
+    end
+    given[own], given[other] = given[own] or given[other], nil
+  end
+  return given
+end
+
 --- check_bound() is the list of claims, check_bound(claim) what one of them takes, check_bound(claim, inputs) the table
 --- of what was measured beside its bound.
-function causeway.check_bound(id, inputs)
+function causeway.check_bound(id, inputs, ...)
+  if select("#", ...) > 0 then
+    causeway._raise("check_bound: inputs: several, expected one table of name = value, as check_bound(claim) lists "
+      .. "them")
+  end
   if id == nil and inputs == nil then return setmetatable({ table.unpack(list) }, Claims) end
   local claim = claim_of(id)
   if inputs == nil then return setmetatable(claim, Claim) end
-  local rows = causeway._check_bound(claim.id, inputs)
+  local rows = causeway._check_bound(claim.id, renamed(claim, inputs))
   rows.claim, rows.statement, rows.proof, rows.source = claim.id, claim.statement, claim.proof, claim.source
+  rows.terms = claim.terms
   rows.holds = true
   for _, row in ipairs(rows) do rows.holds = rows.holds and row.holds end
   return setmetatable(rows, Bound)

@@ -26,7 +26,7 @@ end
 --- Numbers, or a list of them, and not a table of curves.
 function causeway._is_data(value)
   if type(value) == "userdata" then return true end
-  return type(value) == "table" and getmetatable(value) == nil and (type(value[1]) == "number" or next(value) == nil)
+  return causeway._is_plain(value) and (type(value[1]) == "number" or next(value) == nil)
 end
 
 -- Names of what belongs to a curve, and of what belongs to the axes of a panel.
@@ -54,7 +54,7 @@ local function named_series(given, name)
   causeway._check_word("plot: spread", given.spread, spreads)
   local width = given.width
   if width ~= nil and not (type(width) == "number" and width > 0 and width <= 20) then
-    raise("plot: width: " .. tostring(width) .. ", expected the pixels of a line, up to 20")
+    raise("plot: width: " .. causeway._told(width) .. ", expected the pixels of a line, up to 20")
   end
   if type(given.y) == "userdata" then -- the rows of a matrix, one after the other, are no curve
     local extents = 0

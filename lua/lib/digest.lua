@@ -247,7 +247,7 @@ function Walk:add_table(value, depth)
   end
   parts[#parts + 1] = "}"
   local meta = debug.getmetatable(value)
-  if meta then self:add(meta, depth) end
+  if not causeway._is_plain(value) then self:add(meta, depth) end
 end
 
 function Walk:add_function(f, depth)
@@ -282,7 +282,7 @@ function Walk:visit_variable(name, value, use, id, visit)
   assigned.whole = assigned.whole or use.assigned
   for field in pairs(use.assigned_fields) do assigned.fields[field] = true end
   if assigned.whole then return end
-  local by_field = id == "_ENV" or not use.whole and type(value) == "table" and not debug.getmetatable(value)
+  local by_field = id == "_ENV" or not use.whole and causeway._is_plain(value)
   if not by_field then return visit(name, value) end
   local fields, named = {}, {}
   for field in pairs(use.fields) do named[field] = true end

@@ -52,6 +52,7 @@ causeway._figure_look = look -- a script of several plots says it again behind e
 
 local Figure = { __name = "Figure" }
 Figure.__index = Figure
+causeway._can_show(Figure)
 
 --- A picture. Fields: script() returns the gnuplot commands behind the terminal's; draw_text() draws it for a terminal;
 --- size, {width, height} in pixels; title; font and font_size, checked here.
@@ -62,7 +63,7 @@ function causeway._figure(fields)
       .. (type(font) == "string" and string.format("%q", font) or noun(font)))
   end
   if size ~= nil and not (type(size) == "number" and size >= 4 and size <= 100) then
-    raise("font_size: " .. tostring(size) .. ", expected pixels, from 4 to 100")
+    raise("font_size: " .. causeway._told(size) .. ", expected pixels, from 4 to 100")
   end
   return setmetatable(fields, Figure)
 end

@@ -341,7 +341,7 @@ end
 function causeway.detach(x)
   local node = node_of(x)
   if node then return node.value end
-  if type(x) ~= "table" or getmetatable(x) then return x end
+  if not causeway._is_plain(x) then return x end
   local copy = {}
   for key, entry in next, x do copy[key] = node_of(entry) and node_of(entry).value or entry end
   return copy
@@ -383,6 +383,7 @@ function causeway.grad(f, params, ...)
   local gradients = gradients_of(arguments, tape.used)
   tape = nil
   for i = 2, results.n do results[i] = causeway.detach(results[i]) end
+  if type(gradients) == "table" then causeway._printable(gradients) end
   return gradients, value, unpack(results, 2, results.n)
 end
 

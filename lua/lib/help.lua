@@ -311,7 +311,7 @@ local function elsewhere(name, sections)
   local last = name
   while libraries[last:match("^([%w_]+)%.") or ""] do last = last:match("^[%w_]+%.(.*)$") end
   local alias = causeway._aliases[plain(last)]
-  if alias then return alias.page, alias.how end
+  if alias then return alias.page, alias.how, alias.near end
   if sections[last] then return last end
   for known in pairs(sections) do
     if plain(known) == plain(last) then return known end
@@ -329,9 +329,58 @@ function causeway._called_here(name)
   return alias and alias.page
 end
 
+-- Where a name of the literature leads, and that one is not here.
+local function known_as(name)
+  local alias = causeway._aliases[plain(name)]
+  return string.format(alias.near and 'the nearest here is "%s", see ?%s' or 'it is called "%s" here, see ?%s',
+    alias.page, name)
+end
+
+local function absent_here(name)
+  return causeway._absent[plain(name)] and "it is not here; ?" .. plain(name) .. " says what is nearest" or nil
+end
+
+--- What is said of a name that is none of the known ones, {name = true}, where the literature has it; else nil.
+function causeway._known_here(name, known)
+  local here = causeway._called_here(name)
+  if here and known[here] then return known_as(name) end
+  for _, option in ipairs(causeway._short_names[plain(name)] or {}) do
+    if known[option] then return string.format('it is called "%s" here, see ?%s', option, option) end
+  end
+  return absent_here(name) or here and "see ?" .. name
+end
+
+--- What a global that is not there is called here, as a sentence, where the literature or another library has it.
+function causeway._meant_here(name)
+  local called = causeway._called_here(name)
+  if called == "tensor" and libraries[name] then
+    return string.format("functions have no %s. before them here: mean(A); ?%s.linspace leads to others", name, name)
+  end
+  return called and known_as(name) or absent_here(name)
+end
+
+--- What is said of a method that is none of the known ones, {name = true}: what does it here, a function say, or nil.
+function causeway._no_method(name, known)
+  local here = causeway._called_here(name) or name
+  if known[here] or known[name:lower()] then return nil end
+  if causeway._instead[name] then return causeway._instead[name] end
+  if type(causeway[here]) == "function" and manual[here] then
+    return "it is a function here: " .. (manual[here].call .. "  "):match("^(.-)  ")
+  end
+  return absent_here(name)
+end
+
+-- Of what is not here: that it is not, and what is nearest.
+local function not_here(name)
+  local nearest = causeway._absent[plain(name)]
+  return nearest and "  " .. bold(name) .. "\n\n" .. body("Not here. " .. nearest, room(), "  ")
+end
+
 local function unknown(name, sections)
   local known = names(sections)
-  for alias in pairs(causeway._aliases) do known[#known + 1] = alias end
+  for _, list in ipairs({ causeway._aliases, causeway._absent }) do
+    for other in pairs(list) do known[#known + 1] = other end
+  end
   local near = causeway._closest(name, known)
   local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
     or "")
@@ -340,10 +389,10 @@ local function unknown(name, sections)
   return #list > 0 and text .. "\n" .. listing(list, sections) or text
 end
 
--- Whether all that a name is are options: `x` and `N` are names that anybody gives to variables.
-local function only_options(list)
+-- Whether all that a name is are options or claims: `x`, `N` and `B1` are names that anybody gives to variables.
+local function often_yours(list)
   for _, section in ipairs(list or {}) do
-    if section.what ~= "an option" then return false end
+    if section.what ~= "an option" and section.what ~= "a claim" then return false end
   end
   return true
 end
@@ -353,15 +402,16 @@ local function text_of(name)
   local sections = causeway._sections()
   local text = of_lua(name)
   if sections[name] or topics_of(sections)[name] then
-    local yours = text and only_options(sections[name]) and name:find("^[%a_][%w_]*$")
+    local yours = text and often_yours(sections[name]) and name:find("^[%a_][%w_]*$")
     local other = causeway._called_here(name)
     local pointer = other and "\n\n  What others call " .. name .. " is " .. other .. " here: ?" .. other
     return (yours and text .. "\n\n" or "") .. page(name, sections) .. (pointer or "")
   end
   if text then return text end
-  local there, how = elsewhere(name, sections)
-  if not there then return unknown(name, sections) end
-  return wrapped(name .. " is called " .. there .. " here." .. (how and " " .. how or ""), room(), "  ") .. "\n\n"
+  local there, how, near = elsewhere(name, sections)
+  if not there then return not_here(name) or unknown(name, sections) end
+  local lead = near and ": the nearest here is " .. there .. "." or " is called " .. there .. " here."
+  return wrapped(name .. lead .. (how and " " .. how or ""), room(), "  ") .. "\n\n"
     .. page(there, sections)
 end
 

@@ -54,9 +54,21 @@ end
 
 local show
 
+-- The metatable of tables of results, which print shows as the prompt does.
+local printable = { __tostring = function(t) return show(t, 0, {}) end }
+
+--- Lets print show this table of results as the prompt does. Returns the table.
+function causeway._printable(t) return setmetatable(t, printable) end
+
+--- Whether a table is one like the user's own: without a metatable but that of _printable.
+function causeway._is_plain(t)
+  local meta = debug.getmetatable(t)
+  return type(t) == "table" and (meta == nil or meta == printable)
+end
+
 -- A value inside a table, on one line: something that speaks for itself gives the first line of what it says.
 local function show_inner(value, depth, seen, taken)
-  local meta = debug.getmetatable(value)
+  local meta = not causeway._is_plain(value) and debug.getmetatable(value)
   if type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__tostring") then
     local text = tostring(value)
     local first = text:match("^[^\n]*")

@@ -47,7 +47,7 @@ local function check_count(name, value, min)
     causeway._raise("btime: " .. name .. ": expected a number, got " .. causeway._noun(value))
   end
   if not (value >= min) then
-    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, value, min))
+    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, causeway._told(value), min))
   end
 end
 
@@ -58,9 +58,12 @@ local tidy_seconds, tidy_bytes = 1e-3, 64 << 20
 
 --- Times f() after a warm-up. See lua/help/measure.lua for the options; returns {minimum, median, mean, std, samples,
 --- memory}.
-function causeway.btime(f, options)
-  if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
-    causeway._raise("btime: f: expected a function, got " .. causeway._noun(f))
+function causeway.btime(f, options, ...)
+  local callable = type(f) == "function" or type(f) == "table" and (getmetatable(f) or {}).__call
+  local arguments = callable and (type(options) == "userdata" or select("#", ...) > 0)
+  if not callable or arguments then
+    causeway._raise("btime: f: " .. (arguments and "arguments behind it" or causeway._noun(f))
+      .. ", expected a function without arguments, as in btime(function() return f(x) end)")
   end
   causeway._check_options("btime", options)
   options = options or {}

@@ -6,7 +6,7 @@ local raise, noun, sqrt, times = causeway._raise, causeway._noun, causeway.sqrt,
 local function check_number(name, value, least, below)
   local fits = type(value) == "number" and value >= least and value < (below or math.huge)
   if fits then return value end
-  raise(string.format("%s: %s, expected a number from %s%s", name, tostring(value), least,
+  raise(string.format("%s: %s, expected a number from %s%s", name, causeway._told(value), least,
     below and " to below " .. below or ""))
 end
 
@@ -36,7 +36,17 @@ local function each_parameter(params, grads, path, visit)
   end
 end
 
-local Optimiser = {}
+-- What optimisers of other libraries have, and what is done here instead.
+local elsewhere = {
+  zero_grad = "every call of grad gives new gradients, there is nothing to set to zero",
+  param_groups = "the parameters are opt.params, the learning rate is opt.lr",
+  state_dict = "the parameters are opt.params, a table that save writes",
+}
+
+local Optimiser = setmetatable({}, { __index = function(_, key)
+  raise(string.format('an optimiser has no "%s"%s', tostring(key), elsewhere[key] and ": " .. elsewhere[key]
+    or ", expected step, params, lr or steps"))
+end })
 Optimiser.__index = Optimiser
 
 --- One step against the gradients, which have the form of the parameters (what grad returns).

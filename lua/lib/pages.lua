@@ -197,6 +197,28 @@ local function of_documents(add, sections)
   end
 end
 
+-- The claims that check_bound checks, by their ids.
+local function of_claims(add)
+  for _, claim in ipairs(causeway._claims()) do
+    local inputs, given = {}, {}
+    for i, input in ipairs(claim.inputs) do
+      inputs[i] = { input.name, input.form .. ", " .. input.text .. (input.optional and " (optional)" or "") }
+      if not input.optional then given[#given + 1] = input.name .. " = " .. input.name end
+    end
+    local parts = {}
+    part(parts, "in it", claim.terms)
+    part(parts, "inputs", rows_of(inputs))
+    add(claim.id, {
+      what = "a claim", topic = "bounds",
+      call = string.format('check_bound("%s", {%s})', claim.id, table.concat(given, ", ")),
+      text = claim.statement:gsub("^%l", string.upper) .. ". Stated and proved in " .. claim.proof
+        .. "; check_bound checks it on tensors of yours.",
+      summary = claim.statement, parts = parts, source = claim.source,
+      example = string.format('check_bound("%s")', claim.id),
+    })
+  end
+end
+
 -- What is said of options, gathered by name: {call, example, lines}, where lines[line] lists who means this by it. The
 -- first who has an option gives the call and the example.
 local function gathered()
@@ -287,6 +309,7 @@ function causeway._sections()
   of_softmax_attention(add)
   of_factorisations(add)
   of_documents(add, sections)
+  of_claims(add)
   of_other_options(add, of_described_options(add))
   return sections
 end

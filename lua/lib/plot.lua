@@ -206,7 +206,7 @@ local function panels_figure(options)
   local columns = options.columns
   if columns == nil then columns = math.ceil(math.sqrt(#panels)) end
   if math.type(columns) ~= "integer" or columns < 1 then
-    raise("plot: columns: " .. tostring(columns) .. ", expected a whole number of at least 1")
+    raise("plot: columns: " .. causeway._told(columns) .. ", expected a whole number of at least 1")
   end
   columns = math.min(columns, #panels)
   causeway._give_looks(panels)
@@ -260,7 +260,7 @@ local function figure_of_numbers(arguments)
   end
   for i = 2, arguments.n do
     local value = arguments[i]
-    local plain = type(value) == "table" and getmetatable(value) == nil
+    local plain = causeway._is_plain(value)
     if i == arguments.n and plain and value[1] == nil and next(value) ~= nil then
       for key, entry in pairs(value) do options[key] = entry end
     else

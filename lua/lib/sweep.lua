@@ -491,6 +491,7 @@ function Results:plot(x, y, options)
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
   end
   if by ~= nil then check_column(self, by, "plot: by") end
+  if y == nil then raise('plot: y: nothing, expected the name of a column, as in results:plot("N", "time")') end
   if not causeway._add_curves(given, self, x, y, by, err) then
     raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y)))
   end
@@ -518,10 +519,10 @@ local function check_arguments(options)
     raise("sweep: order: expected a list of names, got " .. noun(options.order))
   end
   if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then
-    raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout))
+    raise("sweep: timeout: expected a number of seconds above 0, got " .. causeway._told(options.timeout))
   end
   if options.seed ~= nil and not math.tointeger(options.seed) then
-    raise("sweep: seed: expected a whole number, got " .. tostring(options.seed))
+    raise("sweep: seed: expected a whole number, got " .. causeway._told(options.seed))
   end
   if options.fresh ~= nil and type(options.fresh) ~= "boolean" then
     raise("sweep: fresh: expected true or false, got " .. noun(options.fresh))

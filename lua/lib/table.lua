@@ -14,6 +14,7 @@ local causeway = ...
 local Table = {}
 Table.__index = Table
 Table.__name = "Table"
+causeway._can_show(Table)
 
 --- A number with `digits` significant digits (4), without an exponent where it can be read without one.
 function causeway.number_text(x, digits)
@@ -119,7 +120,8 @@ end
 
 local function check_whole(name, value, least, most)
   if value == nil or math.type(value) == "integer" and value >= least and value <= most then return end
-  causeway._raise(string.format("%s: %s, expected a whole number from %d to %d", name, tostring(value), least, most))
+  causeway._raise(string.format("%s: %s, expected a whole number from %d to %d", name, causeway._told(value), least,
+    most))
 end
 
 local function columns_of(rows, wanted)

@@ -1,10 +1,11 @@
 -- Numbers and columns as text: shared by tables, plots and the shell.
 local causeway = ...
 
---- A note beside what the user asked for: on standard error, lines after the first set in.
+--- A note beside what the user asked for: on standard error, as wide as the terminal, lines after the first set in.
 function causeway._note(text)
   causeway._status("")
-  io.stderr:write("note: ", (text:gsub("\n", "\n      ")), "\n")
+  local lines = causeway._lines(text, causeway.terminal_size() - #"note: ")
+  io.stderr:write("note: ", table.concat(lines, "\n      "), "\n")
 end
 
 --- What `key` finds in the value that messages call `path`: "params.layers[1]".
@@ -17,6 +18,9 @@ function causeway._listed(words)
   if #words < 2 then return words[1] or "" end
   return table.concat(words, ", ", 1, #words - 1) .. " and " .. words[#words]
 end
+
+--- A value as a message tells it. The sign of a NaN, which Lua prints, says nothing.
+function causeway._told(value) return value ~= value and "nan" or tostring(value) end
 
 -- A decimal of 15 to 17 digits that reads back as the same number.
 function causeway._exact_text(x)

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -133,6 +134,31 @@ int TerminalDisplay::rows() const { return terminal_extent(&winsize::ws_row, "LI
 bool TerminalDisplay::colour() const {
     const char* refused = std::getenv("NO_COLOR");
     return isatty(STDOUT_FILENO) && !dumb_terminal() && !(refused && *refused);
+}
+
+std::string in_whole_words(std::string_view text, int columns) {
+    const auto width = [](std::string_view word) {  // bytes that continue a UTF-8 character take no column
+        return std::count_if(word.begin(), word.end(), [](unsigned char byte) { return (byte & 0xC0) != 0x80; });
+    };
+    std::string out;
+    std::ptrdiff_t column = 0;
+    for (std::size_t begin = 0; begin < text.size();) {
+        if (text[begin] == '\n') {
+            out += text[begin++];
+            column = 0;
+            continue;
+        }
+        const std::size_t word = std::min(text.find_first_not_of(' ', begin), text.size());
+        const std::size_t end = std::min(text.find_first_of(" \n", word), text.size());
+        const std::string_view blanks = text.substr(begin, word - begin), letters = text.substr(word, end - word);
+        const bool breaks = column > 0 && column + width(blanks) + width(letters) > columns;
+        if (breaks) out += '\n';
+        else out += blanks;
+        out += letters;
+        column = (breaks ? 0 : column + width(blanks)) + width(letters);
+        begin = end;
+    }
+    return out;
 }
 
 Display& display(lua_State* L) {

@@ -39,6 +39,9 @@ private:
     bool status_shown_ = false;
 };
 
+// The text with lines of at most `columns` characters where its words allow that: broken at blanks, a word stays whole.
+std::string in_whole_words(std::string_view text, int columns);
+
 // The display of this interpreter; a terminal until another one is set, which must outlive the interpreter.
 Display& display(lua_State* L);
 void set_display(lua_State* L, Display& display);

@@ -72,8 +72,7 @@ std::string near_global(lua_State* L, const std::string& name) {
 }  // namespace
 
 std::string meant_by(lua_State* L, const std::string& name) {
-    if (const std::string page = called_here(L, name); !page.empty())
-        return "it is called \"" + page + "\" here, see ?" + name;
+    if (std::string here = meant_here(L, name); !here.empty()) return here;
     const std::string near = near_global(L, name);
     return near.empty() ? "" : "did you mean \"" + near + "\"?";
 }

@@ -210,8 +210,12 @@ void report(lua_State* L, const Failure& failure) {
         std::fputs("interrupted\n", stderr);
         return;
     }
-    const bool colour = display(L).colour() && isatty(STDERR_FILENO);
-    std::fprintf(stderr, "%s%s\n", colour ? "\033[1;31merror:\033[0m " : "error: ", failure.message.c_str());
+    const bool terminal = isatty(STDERR_FILENO) != 0;
+    const std::string_view label = "error:";
+    std::string text = sentence(label, " ", failure.message);
+    if (terminal) text = in_whole_words(text, display(L).columns());
+    if (terminal && display(L).colour()) text.insert(label.size(), "\033[0m").insert(0, "\033[1;31m");
+    std::fprintf(stderr, "%s\n", text.c_str());
     if (failure.traceback.empty()) return;
     std::fputs("stack traceback:\n\t", stderr);
     for (const char c : failure.traceback) std::fputs(c == '\n' ? "\n\t" : std::string(1, c).c_str(), stderr);

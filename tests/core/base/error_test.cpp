@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -50,4 +52,11 @@ TEST_CASE("the kinds have names of their own", "[errors]") {
     for (const ErrorKind kind : all_error_kinds) names.insert(text_of(kind));
     CHECK(names.size() == std::size(all_error_kinds));
     CHECK(names.count("out of memory") == 1);
+}
+
+TEST_CASE("numbers in a message are nan, inf and -inf, whatever the sign of a NaN", "[errors]") {
+    const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+    CHECK(sentence("decay: ", nan, ", ", -nan, ", ", std::copysign(nan, -1.0)) == "decay: nan, nan, nan");
+    CHECK(sentence(std::copysign(std::numeric_limits<float>::quiet_NaN(), -1.0f)) == "nan");
+    CHECK(sentence(inf, " ", -inf, " ", 0.5f, " ", 3) == "inf -inf 0.5 3");
 }

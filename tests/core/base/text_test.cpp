@@ -1,5 +1,7 @@
 #include "core/base/text.hpp"
 
+#include "core/base/unknown_name.hpp"
+
 #include "tests/catch.hpp"
 
 using causeway::closest;
@@ -10,5 +12,16 @@ TEST_CASE("the nearest name is suggested, and none where nothing is near", "[bas
     CHECK(closest("recurson", names) == "recursion");
     CHECK(closest("block", names) == "block-based");
     CHECK(closest("xyzzy", names).empty());
+    CHECK(closest("xpos", {"cos", "copy"}).empty());  // of a short word two other letters make another one
+    CHECK(closest("smu", {"sum", "cos"}) == "sum");
     CHECK(closest("blocks", {"method", "block", "scale"}) == "block");
+}
+
+TEST_CASE("an unknown name is told with the nearest one, or with what its caller knows of it", "[base]") {
+    const causeway::UnknownName near("method: \"fleat\"", "fleat", {"vanilla", "fleet"}, ", expected one of two");
+    CHECK(std::string(near.what()) == "method: \"fleat\" (did you mean \"fleet\"?)");
+    CHECK(near.sentence_with(" (see ?fleat)") == "method: \"fleat\" (see ?fleat)");
+    const causeway::UnknownName far("method: \"xyzzy\"", "xyzzy", {"vanilla", "fleet"}, ", expected one of two");
+    CHECK(std::string(far.what()) == "method: \"xyzzy\", expected one of two");
+    CHECK(far.sentence_with("") == far.what());
 }

@@ -282,3 +282,39 @@ TEST_CASE("every cut and thousands of changes of an archive give tensors or an E
         }
     }
 }
+
+TEST_CASE("a member that no Tensor can hold is left out where that is asked for", "[npz][files]") {
+    const auto npy = [](const std::string& descr, const std::string& shape, std::size_t bytes) {
+        std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
+        header.append(63 - (10 + header.size()) % 64, ' ') += '\n';
+        return std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(header.size() & 0xFF) +
+               static_cast<char>(header.size() >> 8) + header + std::string(bytes, '\0');
+    };
+    const auto archive = [](const TemporaryFolder& folder, const std::map<std::string, std::string>& members) {
+        const std::string path = folder / "a.npz";
+        zip::Archive out(path);
+        for (const auto& [name, bytes] : members)
+            out.add(name + ".npy", {Bytes(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())});
+        out.commit();
+        return path;
+    };
+    const TemporaryFolder folder;
+    const std::string path = archive(
+        folder,
+        {{"c", npy("<c8", "(2,)", 16)}, {"deep", npy("<f4", "(1, 1, 1, 1, 2)", 8)}, {"x", npy("<f4", "(2,)", 8)}});
+    std::vector<std::string> left_out;
+    const Named got = load_npz(path, &left_out);
+    CHECK(got.size() == 1);
+    CHECK(same(got.at("x"), Tensor::zeros(DType::f32, {2})));
+    REQUIRE(left_out.size() == 2);
+    CHECK(left_out[0] == path +
+                             ": member \"c.npy\": has elements of type \"<c8\", expected bool, i1 to i8, u1 to u8, "
+                             "f2, f4 or f8");
+    CHECK(left_out[1] == path + ": member \"deep.npy\": has 5 dimensions, expected at most 4");
+    CHECK(message_of([&] { load_npz(path); }) == left_out[0]);  // who does not ask is told
+    // Where nothing is left, and where a member is damaged, it is an error all the same.
+    const std::string alone = archive(folder, {{"c", npy("<c8", "(2,)", 16)}});
+    CHECK(message_of([&] { load_npz(alone, &left_out); }).find("has elements of type \"<c8\"") != std::string::npos);
+    const std::string cut = archive(folder, {{"c", npy("<f4", "(3,)", 8)}, {"x", npy("<f4", "(2,)", 8)}});
+    CHECK(message_of([&] { load_npz(cut, &left_out); }).find("needs 12 bytes of data, got 8") != std::string::npos);
+}

@@ -240,3 +240,18 @@ TEST_CASE("every cut and every changed byte of a .safetensors file gives tensors
         }
     }
 }
+
+TEST_CASE("a tensor that no Tensor can hold is left out where that is asked for", "[safetensors][files]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "a.safetensors";
+    write_bytes(path, file_of("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]},"
+                              "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+                              12));
+    std::vector<std::string> left_out;
+    const NamedTensors got = load_safetensors(path, &left_out);
+    CHECK(got.tensors.size() == 1);
+    CHECK(same(got.tensors.at("b"), Tensor::zeros(DType::f32, {2})));
+    REQUIRE(left_out.size() == 1);
+    CHECK(left_out[0].starts_with(path + ": tensor \"a\": has elements of type \"F8_E4M3\", expected BOOL"));
+    CHECK(message_of([&] { load_safetensors(path); }) == left_out[0]);
+}

@@ -36,6 +36,13 @@ TEST_CASE("a cost that cannot be given is told", "[lua][cost]") {
     Shell lua;
     CHECK(lua("cost('fleat', {N = 1, r = 1})") ==
           "user:1: method: no method is named \"fleat\" (did you mean \"fleet\"?)");
+    CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {method = 'transnormer'})") ==
+          "user:1: method: no method is named \"transnormer\" (it is called \"lightning-attention-2\" here, see "
+          "?transnormer)");
+    CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {method = 'quick'})")
+              .starts_with("user:1: method: no method is named \"quick\", expected one of \"auto\", \"vanilla\", "));
+    CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {decay = 0 / 0})") ==
+          "user:1: decay: nan, expected a number in (0, 1]");
     CHECK(lua("cost('fleet', {N = 1})") == "user:1: cost: r: expected a number, got nothing");
     CHECK(lua("cost('fleet', {N = 1, blok = 1})") == "user:1: cost: unknown option \"blok\" (did you mean \"block\"?)");
     CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {gamma = 1})") ==

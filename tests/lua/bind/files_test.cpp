@@ -51,6 +51,22 @@ TEST_CASE("load and save carry tensors through archives of NumPy", "[files][lua]
     CHECK(run("save(dir .. 'none.NPZ', {}); return next(load(dir .. 'none.NPZ'))") == "nil");
 }
 
+TEST_CASE("what no Tensor can hold is left out with a note", "[files][lua]") {
+    FileShell run;
+    const std::string header =
+        "{\"a\":{\"dtype\":\"F8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1,5]},"
+        "\"c\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[5,6]}}";
+    write_bytes(run.path("a.safetensors"),
+                static_cast<char>(header.size()) + std::string(7, '\0') + header + std::string(6, '\0'));
+    run("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
+    CHECK(run("t = load(dir .. 'a.safetensors') return t.a, size(t.b, 1), t.c, #notes") == "nil 1 nil 1");
+    CHECK(run("return notes[1]") == "left out: " + run.path("a.safetensors") +
+                                        ": tensor \"a\": has elements of type \"F8\", expected BOOL, I8 to I64, U8 to "
+                                        "U64, F16, BF16, F32 or F64\n(and 1 other)");
+    CHECK(run("load(data .. 'stored.npz') return #notes") == "1");
+}
+
 TEST_CASE("a file of PyTorch is refused with what converts it", "[files][lua]") {
     FileShell run;
     const std::string pickle = "\x80\x02}q", zip = "PK\x03\x04";

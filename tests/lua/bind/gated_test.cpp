@@ -80,6 +80,18 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
     const std::string choices = "expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\"";
     CHECK(lua("linear_attention(q, k, v, {update = 'gated-delta'})") ==
           "user:1: update: \"gated-delta\", " + choices + " (did you mean \"gated_delta\"?)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'gla'})") ==
+          "user:1: update: \"gla\", " + choices + " (it is called \"gated\" here, see ?gla)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'DeltaProduct'})") ==
+          "user:1: update: \"DeltaProduct\", " + choices + " (the nearest here is \"delta\", see ?DeltaProduct)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'titans'})") ==
+          "user:1: update: \"titans\", " + choices + " (it is not here; ?titans says what is nearest)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'retnet'})") ==
+          "user:1: update: \"retnet\", " + choices + " (see ?retnet)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'gated', g = g})") ==
+          "user:1: linear_attention: unknown option \"g\" (it is called \"log_decay\" here, see ?log_decay)");
+    CHECK(lua("linear_attention(q, k, v, {initial_state = S})") ==
+          "user:1: linear_attention: unknown option \"initial_state\" (it is called \"state\" here, see ?state)");
     CHECK(lua("step{update = 'gate'}") == "user:1: update: \"gate\", " + choices + " (did you mean \"gated\"?)");
     CHECK(lua("linear_attention(q, k, v, {mode = 'chunk'})") ==
           "user:1: mode: \"chunk\", expected one of \"recurrent\", \"chunkwise\", \"parallel\" (did you mean "

@@ -250,8 +250,18 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("A:smu()") == "Tensor has no method \"smu\" (did you mean \"sum\"?)");
     CHECK(lua("A.shape") == "Tensor has no method \"shape\" (it is called \"size\" here, see ?shape)");
     CHECK(lua("A.T") == "Tensor has no method \"T\" (did you mean \"t\"?)");
+    CHECK(lua("A:detach()") == "Tensor has no method \"detach\" (it is a function here: detach(x))");
+    CHECK(lua("A:numpy()") == "Tensor has no method \"numpy\" (save(\"a.npy\", A) writes what numpy.load reads)");
+    CHECK(lua("A:backward()") ==
+          "Tensor has no method \"backward\" (grad(f, params) gives the gradients of a function)");
+    CHECK(lua("mean(A, {dim = 1})") == "mean: dim: a table, expected a number, as in mean(A, 1)");
+    CHECK(lua("A:sum{1, 2}") == "sum: dim: a table, expected a number, as in sum(A, 1)");
+    CHECK(lua("quantile(A, 0.5, {dim = 1})") == "quantile: dim: a table, expected a number, as in quantile(A, p, 1)");
+    CHECK(lua("ones(2, {dtype = 'double'})").find("(it is called \"f64\" here, see ?double)") != std::string::npos);
     CHECK(lua("sum('x')") == "sum: expected a Tensor, got a string");
-    CHECK(lua("sum()") == "sum: expected a Tensor, got nothing");
+    CHECK(lua("sum()") == "sum: expected a Tensor, got nothing; as a method it is A:sum()");
+    CHECK(lua("sum(linear_attention(x, x, x))") ==
+          "sum: dim: a Tensor, expected a number; of a call with two results, sum((f(x))) takes the first");
     CHECK(lua("sum{'x'}") == "sum: element [1]: expected a number, got a string");
     CHECK(lua("sum(A, 3)") == "sum: dim: 3, expected a number from 1 to 2 for a 2×2 Tensor{Float32}");
     CHECK(lua("zeros()") == "zeros: expected dimensions, as in zeros(2, 3)");
@@ -294,7 +304,8 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     // What would mean something elsewhere is not passed over in silence; a second Tensor, as of a call with two
     // results, is.
     CHECK(lua("norm(A, 1)") ==
-          "norm: argument 2: 1, expected none: the norm is the square root of the sum of squares of all elements");
+          "norm: argument 2: 1, expected none: the norm is of all elements; along a dimension it is sqrt(sum(pow(A, "
+          "2), 1))");
     CHECK(lua("opnorm(A, 'inf')") ==
           "opnorm: argument 2: \"inf\", expected none: the operator norm is the largest singular value");
     CHECK(lua("log(8, 2)").find("log: argument 2: 2, expected none: it is the natural logarithm") == 0);

@@ -57,6 +57,24 @@ TEST_CASE("check_bound lists claims and the inputs of one", "[lua][bounds]") {
     CHECK(lua("return causeway.manual.check_bound.text:find('A10') ~= nil") == "true");
 }
 
+TEST_CASE("the letters of a claim are explained below its tables and on its page", "[lua][bounds]") {
+    Shell lua;
+    lua("seed(1) B, C, V = randn(9, 2), randn(9, 2), randn(9, 2) function flat(x) return (tostring(x):gsub('%s+', ' "
+        "')) "
+        "end");
+    for (const char* shown : {"flat(check_bound('B7', {B = B, C = C, V = V}))", "flat(check_bound('B7'))",
+                              "flat(causeway._sections().B7[1].parts[1][2])"}) {
+        const std::string text = lua(std::string("return ") + shown);
+        CAPTURE(text);
+        CHECK(text.find("k: the roundings that an output may meet") != std::string::npos);
+        CHECK(text.find("Π = (|B||C|ᵀ ⊙ M)|V|, the same sums of absolute values") != std::string::npos);
+    }
+    CHECK(lua("return check_bound('B7', {B = B, C = C, V = V}).terms == check_bound('B7').terms") == "true");
+    CHECK(lua("return flat(check_bound('D1')):find('D1: .* proofs/fleet.md %(fleet 4.2%) ?$') ~= nil") == "true");
+    CHECK(lua("local widest = 0 for line in tostring(check_bound('A9')):gmatch('[^\\n]+') do widest = math.max(widest, "
+              "causeway._text_width(line)) end return widest <= 80") == "true");
+}
+
 TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]") {
     Shell lua;
     CHECK(lua("check_bound('Z1', {})")
@@ -66,6 +84,11 @@ TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]")
     CHECK(lua("check_bound('A1', 3)") == "user:1: inputs: expected a table of name = value, got a number");
     CHECK(lua("check_bound('A1', {randn(2, 2)})") == "user:1: inputs: expected a table of name = value, got the key 1");
     CHECK(lua("check_bound('A1', {X = {}})") == "user:1: X: expected a Tensor, got a table");
+    CHECK(lua("check_bound('B7', 1, 2)") ==
+          "user:1: check_bound: inputs: several, expected one table of name = value, as check_bound(claim) lists them");
+    CHECK(lua("B = ones(2, 2) return check_bound('B7', {q = B, k = B, v = B}).holds") == "true");
+    CHECK(lua("check_bound('B7', {q = B, B = B, k = B, v = B})") ==
+          "user:1: check_bound: inputs: q and B are the same, expected one of them");
     CHECK(lua("check_bound('A9', {A = ones(2, 2), At = ones(2, 2), v = ones(2, 1)})") ==
           "user:1: A9: has no input \"v\" (did you mean \"V\"?)");
     CHECK(lua("check_bound('B7', {B = ones(2, 2), C = ones(2, 3), V = ones(2, 1)})") ==

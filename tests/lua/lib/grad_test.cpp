@@ -308,6 +308,21 @@ TEST_CASE("grad: forms of params, types, further arguments and results", "[lua][
     CHECK(lua("return grad(setmetatable({}, {__call = function(_, x) return 2 * x end}), 4)") == "2.0 8.0");
 }
 
+TEST_CASE("grad: print shows gradients as the prompt does", "[lua][grad]") {
+    Shell lua;
+    lua("g = grad(function(p) return p.w * p.w + p.deep.b * 4.0 end, {w = 3.0, deep = {b = 1.0}})");
+    CHECK(lua("return tostring(g)") == "{deep = {b = 4.0}, w = 6.0}");
+    CHECK(lua("return causeway._literal(g), causeway._literal({g = g})") ==
+          "{deep = {b = 4.0}, w = 6.0} {g = {deep = {b = 4.0}, w = 6.0}}");
+    CHECK(lua("x = randn(1, 1, 3, 2) return tostring(linear_attention_grad(x, x, x, x)):match('^{\\n  dk = 1×1×3×2 "
+              "Tensor{Float32}') ~= nil") == "true");
+    CHECK(lua("return tostring(linear_attention_grad(x, x, x, x, {layout = 'bnhd'})):match('^{') ~= nil") == "true");
+    CHECK(lua("return tostring(cost('fleet', {N = 8, r = 2})):match('^{adds = %d+') ~= nil") == "true");
+    // They are tables as any other to what takes lists and tables.
+    CHECK(lua("local g = grad(function(p) return p[1] * p[1] + p[2] end, {2.0, 1.0}) "
+              "return plot(g) ~= nil, detach(g)[1], #g") == "true 4.0 2");
+}
+
 TEST_CASE("grad: what it refuses, it refuses in a sentence", "[lua][grad]") {
     Shell lua;
     lua("W = ones(2)");

@@ -284,6 +284,77 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
                 "return n >= 60, table.concat(wrong, ', ')") == "true ");
 }
 
+TEST_CASE("what is not here says so, and what is nearest", "[lua][help]") {
+    Pages pages;
+    for (const char* name :
+         {"rope", "titans", "paged attention", "flashinfer", "sliding-window", "Hyena", "cu_seqlens"}) {
+        const std::string shown = pages(name);
+        CAPTURE(name, shown);
+        CHECK(contains(shown, std::string(name) + " Not here. "));
+    }
+    CHECK(contains(pages("rope"), "q = cat(times(q1, c) - times(q2, s), times(q1, s) + times(q2, c), 4)"));
+    CHECK(contains(pages("cosformer"), "cosformer: the nearest here is causal_linear_attention."));
+    CHECK(contains(pages("B7"), "check_bound(\"B7\", {B = B, C = C, V = V})"));
+    // No name is both here and not here, and what a text calls a page is one.
+    causeway::testing::Shell shell;
+    CHECK(shell("local pages, wrong = causeway._page_names(), {} for name, text in pairs(causeway._absent) do "
+                "if causeway._aliases[name] or causeway._sections()[name] then wrong[#wrong + 1] = name end "
+                "for other in text:gmatch('%?([%w_]+)') do if not (pages[other] or causeway._aliases[other] or "
+                "causeway._absent[other]) then wrong[#wrong + 1] = name .. ' -> ' .. other end end end "
+                "for short, list in pairs(causeway._short_names) do for _, option in ipairs(list) do "
+                "if not pages[option] then wrong[#wrong + 1] = short .. ' -> ' .. option end end end "
+                "return table.concat(wrong, ', ')") == "");
+}
+
+TEST_CASE("what is said of a rule of the literature holds", "[lua][help]") {
+    causeway::testing::Shell lua;
+    lua("seed(4) N, d, dv = 6, 4, 3 q, k, v = f64(randn(1, 1, N, d)), f64(randn(1, 1, N, d)), f64(randn(1, 1, N, dv)) "
+        "k = k / sqrt(sum(pow(k, 2), 4)) b, a, w = f64(rand(1, 1, N)), f64(rand(1, 1, N)), f64(rand(1, 1, N, d)) "
+        "function S0() return zeros(1, 1, d, dv, {dtype = 'Float64'}) end "
+        "function near(o, p) return relative_error(o, p) < 1e-12 end "
+        "function wide(x) return reshape(x, 1, 1, N, 1) end");
+    // Comba: S ← (α - e k kᵀ) S + β k vᵀ, with e beside β.
+    CHECK(
+        lua("local e = f64(rand(1, 1, N)) * 0.5 + 0.1 local o = scan{inputs = {q = q, k = k, v = v, a = a, b = b, e = "
+            "e}, "
+            "state = S0(), step = function(S, x) S = S * x.a - outer(x.k, x.k * S) * x.e + outer(x.k, x.v) * x.b "
+            "return x.q * S, S end} "
+            "return near(linear_attention(q, k, times(v, wide(times(a, b) / e)), {update = 'gated_delta', log_decay = "
+            "log(a), beta = e / a}), o)") == "true");
+    // Longhorn with one β a head.
+    CHECK(lua("local s = sum(pow(k, 2), 4) local e = wide(b) / (times(wide(b), s) + 1) "
+              "local o = scan{inputs = {q = q, k = k, v = v, e = reshape(e, 1, 1, N)}, state = S0(), step = "
+              "function(S, x) "
+              "S = diag(1 - times(x.k, x.k) * x.e) * S + outer(x.k, x.v) * x.e return x.q * S, S end} "
+              "return near(linear_attention(q, times(k, e), v, {update = 'gated', log_decay = log(1 - times(e, pow(k, "
+              "2)))}), o)") == "true");
+    // DeltaProduct: two tokens' keys of one query, the second query of each pair counts.
+    CHECK(
+        lua("local function at(x, i) return x(':', ':', {i, i}, ':') end local function one(x, i) return x(':', ':', "
+            "{i, i}) end local o = linear_attention(q, k, v, {update = 'delta', beta = b}) "
+            "local p = scan{inputs = {q = at(q, 2), k = at(k, 1), v = at(v, 1), l = at(k, 2), w = at(v, 2), b = one(b, "
+            "1), c = one(b, 2)}, state = S0(), step = function(S, x) S = S + outer(x.k, x.v - x.k * S) * x.b "
+            "S = S + outer(x.l, x.w - x.l * S) * x.c return x.q * S, S end} return near(at(o, 2), p)") == "true");
+    // cosFormer: the weights relu(q)·relu(k) cos(π (i - j) / 2N).
+    CHECK(lua("local i = f64(range(1, N)) * (pi / (2 * N)) local c, s = wide(cos(i)), wide(sin(i)) "
+              "local function features(x) return cat(times(relu(x), c), times(relu(x), s), 4) end "
+              "local o = causal_linear_attention(features(q), features(k), v, {method = 'vanilla'}) "
+              "local A = times(reshape(relu(q), N, d) * reshape(relu(k), N, d):t(), cos(reshape(i, N, 1) - reshape(i, "
+              "1, N))) "
+              "A = times(A, le(reshape(i, 1, N), reshape(i, N, 1))) "
+              "return near(reshape(o, N, dv), A * reshape(v, N, dv))") == "true");
+    // The lines of ?rope and of ?rwkv7 run.
+    CHECK(lua("local r = f64(randn(1, 1, N, 2)) local c, s = cos(r), sin(r) local q1 = q(':', ':', ':', {1, d // 2}) "
+              "local q2 = q(':', ':', ':', {d // 2 + 1, d}) "
+              "local p = cat(times(q1, c) - times(q2, s), times(q1, s) + times(q2, c), 4) "
+              "return math.abs(norm(p) / norm(q) - 1) < 1e-12") == "true");
+    CHECK(lua("local o = scan{inputs = {q = q, k = k, v = v, w = w, a = k, b = k}, state = S0(), step = function(S, x) "
+              "S = diag(x.w) * S - outer(x.a, x.b * S) + outer(x.k, x.v) return x.q * S, S end} return size(o, 4)") ==
+          "3");
+    CHECK(lua("local o = scan{inputs = {k = k, f = f64(rand(1, 1, N, dv))}, state = S0(), step = function(S, x) "
+              "S = S * diag(x.f) + outer(x.k, 1 - x.f) return x.k * S, S end} return size(o, 4)") == "3");
+}
+
 TEST_CASE("every topic lists its names, and Tab completes them all", "[lua][help]") {
     Pages pages;
     CHECK(contains(pages("attention"), " row-based Token by token"));

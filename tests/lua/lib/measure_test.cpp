@@ -29,7 +29,11 @@ TEST_CASE("btime measures peak memory beyond what was held", "[lua][btime]") {
 
 TEST_CASE("what cannot be timed is told at the user's line", "[lua][btime]") {
     Shell lua;
-    CHECK(lua("btime(3)") == "user:1: btime: f: expected a function, got a number");
+    const std::string at = "user:1: btime: f: ",
+                      wanted = ", expected a function without arguments, as in btime(function() return f(x) end)";
+    CHECK(lua("btime(3)") == at + "a number" + wanted);
+    CHECK(lua("btime(ones(2))") == at + "a Tensor" + wanted);
+    CHECK(lua("btime(sum, ones(2))") == at + "arguments behind it" + wanted);
     CHECK(lua("\nbtime(print, {sample = 3})") ==
           "user:2: btime: unknown option \"sample\" (did you mean \"samples\"?)");
     CHECK(lua("btime(print, {samples = 0})") == "user:1: btime: samples: 0, expected at least 1");
@@ -277,6 +281,33 @@ TEST_CASE("benchmark_method compares with what the rule is meant to give", "[lua
           "user:1: benchmark_method: reference: returned a number, expected a Tensor like V");
     CHECK(lua("run('fleet', function(B, C, V) return V * (0 / 0) end)") ==
           "user:1: benchmark_method: reference: returned NaN or Inf, expected finite entries");
+}
+
+TEST_CASE("a function is called in the table what its user says", "[lua][benchmark]") {
+    Shell lua;
+    lua("function f(B, C, V, o) return causal_linear_attention(B, C, V, o) end "
+        "function names(method, options) options.lengths, options.heads, options.rank = {16}, 1, 2 "
+        "options.repeats, options.show = 1, false local list = {} "
+        "for i, row in ipairs(benchmark_method(method, options)) do list[i] = row.method .. ':' .. row.status end "
+        "return table.concat(list, ' ') end");
+    CHECK(lua("return names(f, {})") == "yours:ok");
+    CHECK(lua("return names(f, {name = 'mine', methods = {'fleet', f}})") == "mine:ok fleet:ok");
+    CHECK(lua("return names(nil, {methods = {'vanilla', b = f, a = function(...) return f(...) end}})") ==
+          "vanilla:ok a:ok b:ok");
+    CHECK(lua("return tostring(benchmark_method(f, {name = 'mine', lengths = {16}, heads = 1, rank = 2, repeats = 1, "
+              "show = false})):find('\\n mine ') ~= nil") == "true");
+    const std::string at = "user:1: benchmark_method: ";
+    CHECK(lua("benchmark_method(f, {name = 3})") ==
+          at + "name: a number, expected what the function is called in the table");
+    CHECK(lua("benchmark_method(f, {name = ''})") ==
+          at + "name: an empty text, expected what the function is called in the table");
+    CHECK(lua("benchmark_method('fleet', {name = 'mine'})") ==
+          at + "name: \"mine\" for the method \"fleet\", which has a name; expected one for a function");
+    CHECK(lua("benchmark_method(nil, {name = 'mine'})") == at + "name: given, but no function that it is the name of");
+    CHECK(lua("benchmark_method(f, {name = 'fleet', methods = {'fleet'}})") ==
+          at + "name: two methods are called \"fleet\" in one table");
+    CHECK(lua("benchmark_method(nil, {methods = {a = 3}})") ==
+          at + "method: expected a name or a function(B, C, V, options), got a number");
 }
 
 TEST_CASE("a table of results writes itself to a file", "[lua][table]") {

@@ -66,6 +66,12 @@ TEST_CASE("optimisers: sentences", "[lua][optimisers]") {
     refused("adam()", "adam: params: got nothing, expected a table of Tensors, as in adam{{W = W}, lr = 0.01}");
     refused("adam{{1}, {2}}", "adam: a second table of parameters, expected one that holds them all");
     refused("adam{{1}, beta = 1}", "adam: unknown option \"beta\" (did you mean \"betas\"?)");
+    refused("adam{{1}, learning_rate = 1}",
+            "adam: unknown option \"learning_rate\" (it is called \"lr\" here, see ?lr)");
+    refused(
+        "adam{{1}}:zero_grad()",
+        "an optimiser has no \"zero_grad\": every call of grad gives new gradients, there is nothing to set to zero");
+    refused("adam{{1}}:stepp()", "an optimiser has no \"stepp\", expected step, params, lr or steps");
     refused("adam{{1}, lr = -1}", "adam: lr: -1, expected a number from 0");
     refused("adam{{1}, betas = {0.9, 1}}", "adam: betas[2]: 1, expected a number from 0 to below 1");
     refused("adam{{1}, betas = 0.9}", "adam: betas: got a number, expected two numbers, as in {0.9, 0.999}");

@@ -68,6 +68,13 @@ TEST_CASE("text of the user is text, whatever it holds", "[lua][plot]") {
     CHECK(contains(lua("return plot({1, 2}, {title = 'not \\xff utf8'})"), "not ? utf8"));
 }
 
+TEST_CASE("show shows a picture or a table in the middle of a script", "[lua][plot]") {
+    Shell lua;
+    lua("shown = {} causeway.display = function(x) shown[#shown + 1] = x end");
+    CHECK(lua("p = plot{1, 2} t = text_table{{a = 1}} return p:show(), t:show(), heatmap(ones(2, 2)):show(), "
+              "check_bound():show(), #shown, shown[1] == p, shown[2] == t") == "nil nil nil nil 4 true true");
+}
+
 TEST_CASE("points that cannot be drawn are left out", "[lua][plot]") {
     Shell lua;
     CHECK(contains(lua("return plot({1, 0/0, 1/0, 4})"), "●"));

@@ -224,6 +224,8 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"f(A, method=\"x\")", "f(q, {method = \"fleet\"})"},
         {"f(A; method=\"x\")", "f(q, {method = \"fleet\"})"},
         {"y = f(A, f(x), causal=true)", "f(q, {method = \"fleet\"})"},
+        {"A:mean(dim=1)", "mean(A, 1)"},
+        {"A(1, 2) = 3", "A:set(x, 1, 2)"},
         {"function g(a, b=3) return a end", "x = x or 3"},
         {"A .* B", "times(A, B)"},
         {"C = A(1) .* 2", "times(A, B)"},

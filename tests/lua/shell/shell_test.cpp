@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "lua/shell/display.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/pty.hpp"
 
@@ -121,6 +122,20 @@ TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
     CHECK(shell.answer("function g() return g() + 1 end g()").find("stack overflow") != std::string::npos);
     CHECK(shell.answer("tostring, print, error = nil") == "");
     CHECK(shell.answer("{x}") == "{1}\n");
+    shell.leave();
+}
+
+TEST_CASE("errors are broken between words at the terminal's width", "[lua][shell]") {
+    using causeway::lua::in_whole_words;
+    CHECK(in_whole_words("one two three", 7) == "one two\nthree");
+    CHECK(in_whole_words("one two three", 80) == "one two three");
+    CHECK(in_whole_words("a /very/long/path b", 5) == "a\n/very/long/path\nb");  // which can be copied
+    CHECK(in_whole_words("  set in\nhint: β β β β\n", 9) == "  set in\nhint: β β\nβ β\n");
+    CHECK(in_whole_words("", 5) == "");
+    Session shell;
+    const std::string words = shell.answer("error(('word '):rep(79) .. 'end')");
+    CHECK(words.find("word\nword") == 7 + 5 * 37);  // "error: " and 38 words take 196 of 200 columns
+    CHECK(words.find(" end\n") != std::string::npos);
     shell.leave();
 }
 
