@@ -13,7 +13,7 @@ constexpr const char* reversed_example =
 
 const Call<ScanCallOptions>& scan() {
     using S = ScanCallOptions;
-    static const Call<S> call{
+    static const auto& call = *new Call<S>{
         "scan",
         {},
         {{.name = "step",
