@@ -39,11 +39,11 @@ int find_build_id(dl_phdr_info* info, std::size_t, void* out) {
 }  // namespace
 
 const std::string& build_id() {
-    static const std::string id = [] {
+    static const auto& id = *new std::string([] {
         std::string found;
         dl_iterate_phdr(find_build_id, &found);
         return found.empty() ? std::string(CAUSEWAY_VERSION) : found;
-    }();
+    }());
     return id;
 }
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
 #include "core/base/interrupt.hpp"
+#include "core/base/process.hpp"
 
 namespace causeway {
 namespace {
@@ -45,13 +47,20 @@ public:
         files_.erase({device, inode});
     }
 
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
+
 private:
     std::mutex mutex_;
     std::set<std::pair<std::uint64_t, std::uint64_t>> files_;
 };
 
 OpenFiles& open_files() {
-    static auto& files = *new OpenFiles;  // never destroyed: a thread may outlive main
+    static auto& files = *[] {  // never destroyed: a thread may outlive main
+        auto made = std::make_unique<OpenFiles>();
+        process::around_fork([] { open_files().lock(); }, [] { open_files().unlock(); });
+        return made.release();
+    }();
     return files;
 }
 
@@ -74,12 +83,16 @@ Journal::Journal(const std::string& path, Access access)
     ::fstat(file_, &info);
     device_ = info.st_dev, inode_ = info.st_ino;
     if (access == Access::read) return;
-    if (!open_files().add(device_, inode_)) {
+    try {
+        if (!open_files().add(device_, inode_))
+            fail(path, ": a sweep of this program writes it already, expected another folder inside its run function");
+        writes_ = true;
+        sync_folder_of(path);
+    } catch (...) {  // no memory, for one
+        if (writes_) open_files().remove(device_, inode_);
         ::close(file_);
-        fail(path, ": a sweep of this program writes it already, expected another folder inside its run function");
+        throw;
     }
-    writes_ = true;
-    sync_folder_of(path);
 }
 
 Journal::~Journal() {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/base/process.hpp"
 
 namespace causeway::memory {
 namespace {
@@ -66,7 +68,7 @@ public:
 
     // False where there is no room for it; the caller frees it then.
     bool keep(unsigned char* base, std::size_t total) noexcept {
-        if (total < smallest || total > limit_) return false;
+        if (total > limit_) return false;
         std::lock_guard lock(mutex_);
         while (kept_ + total > limit_ || blocks_.size() == max_blocks) drop_oldest();
         blocks_.push_back({base, total});
@@ -78,6 +80,9 @@ public:
         std::lock_guard lock(mutex_);
         while (!blocks_.empty()) drop_oldest();
     }
+
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
 
 private:
     static constexpr std::size_t max_blocks = 64;
@@ -108,9 +113,25 @@ private:
 #endif
 };
 
+std::mutex large_requests;  // one large request after the other, so that each sees those before it
+
+// Never destroyed: tensors of other static objects may be released later. A forked child gets it whole. Made where the
+// first large block is asked for: releasing one must not allocate.
 Recycler& recycler() {
-    static auto* one = new Recycler;  // never destroyed: tensors of other static objects may be released later
-    return *one;
+    static auto& one = *[] {
+        auto made = std::make_unique<Recycler>();
+        process::around_fork(
+            [] {
+                large_requests.lock();
+                recycler().lock();
+            },
+            [] {
+                recycler().unlock();
+                large_requests.unlock();
+            });
+        return made.release();
+    }();
+    return one;
 }
 
 // A new block of `total` bytes, in huge pages where it is large.
@@ -165,13 +186,12 @@ std::size_t unpromised() {
 }  // namespace
 
 void* allocate(std::size_t bytes) {
-    static std::mutex large;  // one large request after the other, so that each sees those before it
     if (bytes > std::numeric_limits<std::size_t>::max() / 2)
         throw OutOfMemory("out of memory: the size asked for is not a possible size");
     // At least one byte, so that the address returned lies inside the block.
     std::size_t total = (std::max<std::size_t>(bytes, 1) + header + alignment - 1) / alignment * alignment;
     unsigned char* base = total >= Recycler::smallest ? recycler().take(total) : nullptr;
-    std::unique_lock<std::mutex> turn(large, std::defer_lock);
+    std::unique_lock<std::mutex> turn(large_requests, std::defer_lock);
     if (!base && bytes > always_allowed) {
         turn.lock();
         if (bytes + margin > unpromised()) recycler().clear();
@@ -197,7 +217,7 @@ void release(void* block) noexcept {
     Header note;
     std::memcpy(&note, base, sizeof note);
     held.fetch_sub(note.bytes);
-    if (!recycler().keep(base, note.total)) std::free(base);
+    if (note.total < Recycler::smallest || !recycler().keep(base, note.total)) std::free(base);
 }
 
 std::size_t current() noexcept { return held.load(); }

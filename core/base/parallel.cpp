@@ -6,13 +6,16 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "core/base/environment.hpp"
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
+#include "core/base/process.hpp"
 
 namespace causeway {
 namespace {
@@ -46,12 +49,16 @@ struct Job {
 class Pool {
 public:
     explicit Pool(int size) {
+        workers_.reserve(static_cast<std::size_t>(size));
         try {
             for (int i = 1; i < size; ++i) workers_.emplace_back([this] { work(); });
-        } catch (const std::exception&) {  // no more threads to be had
+        } catch (const std::system_error&) {  // no more threads to be had
             const std::size_t started = workers_.size() + 1;
             stop();
             fail("threads: ", size, " were asked for and only ", started, " could be started");
+        } catch (...) {  // no memory for one more
+            stop();
+            throw;
         }
     }
 
@@ -139,8 +146,28 @@ int default_threads() {
 }
 
 std::atomic<int> wanted{0};  // 0: not decided yet
-std::mutex pool_mutex;       // one parallel region at a time; guards `pool`
-std::unique_ptr<Pool> pool;
+
+// Never destroyed: a program may exit while one of its threads computes, and must not wait for the workers then.
+struct Workers {
+    std::mutex mutex;  // one parallel region at a time; guards `pool`
+    std::unique_ptr<Pool> pool;
+    Pool* of_parent = nullptr;
+};
+
+// A forked child has one thread: no worker lives there, and the mutex may be held by a thread that does not. What the
+// parent had is left alone, for the pool's end would wait for its workers, and the child starts its own.
+Workers& workers() {
+    static auto& one = *[] {
+        auto made = std::make_unique<Workers>();
+        process::after_fork([] {
+            Pool* const before = workers().pool.release();
+            new (&workers()) Workers{{}, nullptr, before};
+        });
+        process::keep_code_loaded();
+        return made.release();
+    }();
+    return one;
+}
 
 }  // namespace
 
@@ -172,12 +199,13 @@ void detail::parallel_for(Index n, Task task, void* context) {
     if (n <= 1 || threads() == 1) {
         job.run();
     } else {
-        std::lock_guard lock(pool_mutex);
-        if (!pool || pool->size() != threads()) {
-            pool.reset();
-            pool = std::make_unique<Pool>(threads());
+        Workers& w = workers();
+        std::lock_guard lock(w.mutex);
+        if (!w.pool || w.pool->size() != threads()) {
+            w.pool.reset();
+            w.pool = std::make_unique<Pool>(threads());
         }
-        pool->run(job);
+        w.pool->run(job);
     }
     if (job.failed) std::rethrow_exception(job.error);
 }

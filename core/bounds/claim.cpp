@@ -172,14 +172,14 @@ Point Given::gates(const std::string& name) const {
 }
 
 const std::vector<Claim>& claims() {
-    static const std::vector<Claim> all = [] {
+    static const auto& all = *new std::vector<Claim>([] {
         std::vector<Claim> out;
         for (const auto part : {masking_claims, causal_claims, sum_claims, gated_claims, softmax_claims})
             for (Claim& claim : part()) out.push_back(std::move(claim));
         const auto order = [](const Claim& c) { return std::pair(c.id[0], std::stoi(c.id.substr(1))); };
         std::stable_sort(out.begin(), out.end(), [&](const Claim& a, const Claim& b) { return order(a) < order(b); });
         return out;
-    }();
+    }());
     return all;
 }
 

@@ -41,13 +41,13 @@ std::vector<Option<S>> of_both_decodings() {
 }  // namespace
 
 const Call<DecodeCallOptions>& tree_decode() {
-    static const Call<S> call{
+    static const auto& call = *new Call<S>{
         "tree_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), tree_options<S>()), query_inputs};
     return call;
 }
 
 const Call<DecodeCallOptions>& ring_decode() {
-    static const Call<S> call{
+    static const auto& call = *new Call<S>{
         "ring_decode", {{"q"}, {"k"}, {"v"}}, joined<S>(of_both_decodings(), ring_options<S>()), query_inputs};
     return call;
 }

@@ -76,13 +76,13 @@ std::vector<Option<S>> of_a_cluster() {
 }  // namespace
 
 const Call<DecodeModelOptions>& decode_model() {
-    static const Call<S> call{
-        "decode_model",
-        {},
-        joined<S>(joined<S>(of_the_call(), of_a_cluster()),
-                  joined<S>(joined<S>(sharing_options<S>(max_devices, "the number of sizes, or 1"),
-                                      tree_options<S>(of_the_cluster)),
-                            ring_options<S>()))};
+    static const auto& call =
+        *new Call<S>{"decode_model",
+                     {},
+                     joined<S>(joined<S>(of_the_call(), of_a_cluster()),
+                               joined<S>(joined<S>(sharing_options<S>(max_devices, "the number of sizes, or 1"),
+                                                   tree_options<S>(of_the_cluster)),
+                                         ring_options<S>()))};
     return call;
 }
 

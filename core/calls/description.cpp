@@ -48,7 +48,7 @@ std::string text_of(const T& value) {
 // Not inlined: GCC 12 warns falsely about members that the struct at hand has not.
 template <class S>
 [[gnu::noinline]] const S& defaults_of() {
-    static const S defaults{};
+    static const S& defaults = *new S{};
     return defaults;
 }
 
@@ -108,7 +108,7 @@ const OptionDescription* Description::option(std::string_view key) const {
 }
 
 const std::vector<Description>& descriptions() {
-    static const std::vector<Description> all{
+    static const auto& all = *new std::vector<Description>{
         describe(causal_linear_attention<Tensor>()),
         describe(causal_linear_attention_grad<Tensor>()),
         describe(linear_attention<Tensor>()),

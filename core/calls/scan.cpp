@@ -11,8 +11,8 @@ constexpr const char* example =
 
 const Call<ScanCallOptions>& scan() {
     using S = ScanCallOptions;
-    static const std::string reversed_example = std::string(example) + ", reverse = true";
-    static const Call<S> call{
+    static const auto& reversed_example = *new std::string(std::string(example) + ", reverse = true");
+    static const auto& call = *new Call<S>{
         "scan",
         {},
         {{.name = "step",

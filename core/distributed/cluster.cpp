@@ -256,7 +256,7 @@ private:
 // Rates from one device to another in a direction: half of what is quoted for both (NVLink 4 through its switch: 900
 // GB/s; Infinity Fabric: 128 GB/s of the one link that two devices share; PCIe 4.0 x16: 64 GB/s).
 const std::vector<Cluster>& clusters() {
-    static const std::vector<Cluster> all{
+    static const auto& all = *new std::vector<Cluster>{
         {"h100", 8, {3e-6, 450e9}, {8e-6, 50e9}, 3.35e12, 989e12, 10e-6, 2},
         {"mi300x", 8, {5e-6, 64e9}, {10e-6, 50e9}, 5.3e12, 1307e12, 15e-6, 2},
         {"rtx4090", 2, {10e-6, 32e9}, {30e-6, 12.5e9}, 1.008e12, 165e12, 10e-6, 2},

@@ -146,7 +146,7 @@ DecodeResult decode_on_nccl(const Tensor& q, const Tensor& k, const Tensor& v, c
 }  // namespace
 
 const Registry<Engine>& distributed::engines() {
-    static const Registry<Engine> list(
+    static const auto& list = *new Registry<Engine>(
         "engine", {{"threads", "threads of this process", true, decode_on_cpu<false>, [] { return 1024; },
                     [](int ranks, Index, const Program& program, Link&) { run_threads(ranks, program); }},
                    {"mpi", "processes, started by mpirun", true, decode_on_cpu<true>, max_mpi_ranks, measure_on_mpi},

@@ -195,13 +195,19 @@ void run_threads(int p, const Program& program) {
     };
     std::vector<std::thread> threads;
     threads.reserve(static_cast<std::size_t>(p));
+    bool refused = false;
+    // Until the threads are joined nothing here may throw, so the sentence is made afterwards.
     try {
         for (int r = 0; r < p; ++r) threads.emplace_back(rank, r);
     } catch (const std::system_error&) {
-        team.end(std::make_exception_ptr(
-            Error(sentence("shards: ", p, ", the system has no more than ", threads.size(), " threads for them"))));
+        refused = true;
+        team.end(std::current_exception());
+    } catch (...) {  // no memory for a thread
+        team.end(std::current_exception());
     }
+    const std::size_t started = threads.size();
     for (auto& thread : threads) thread.join();
+    if (refused) fail_as<SystemError>("shards: ", p, ", the system has no more than ", started, " threads for them");
     if (team.failure) std::rethrow_exception(team.failure);
 }
 

@@ -2,19 +2,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
+#include <new>
 #include <utility>
 
 #include "core/base/build_id.hpp"
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
 #include "core/base/parallel.hpp"
+#include "core/base/process.hpp"
 #include "core/measure/machine.hpp"
 
 namespace causeway::exact {
@@ -24,9 +27,21 @@ constexpr Index first_length = 256;  // every candidate is timed at this length 
 constexpr double hopeless = 3;       // and dropped where it takes this many times the best
 constexpr Index largest = 1 << 24;   // elements of an input at most
 
-std::mutex mutex;                          // guards `known`
-std::map<std::string, std::string> known;  // class -> name of the method
-bool cache_read = false;
+struct Choices {
+    std::mutex mutex;                          // guards the rest; held while methods are timed
+    std::map<std::string, std::string> known;  // class -> name of the method
+    bool cache_read = false;
+};
+
+// Never destroyed: a thread may outlive main. A forked child starts with none, as what it got may be half changed.
+Choices& choices() {
+    static auto& one = *[] {
+        auto made = std::make_unique<Choices>();
+        process::after_fork([] { new (&choices()) Choices; });
+        return made.release();
+    }();
+    return one;
+}
 
 Index power_of_two(Index n) {
     Index p = 1;
@@ -54,33 +69,28 @@ std::string text_of(const Question& q) {
 // Answers are only taken from a file written by this very program on this very processor.
 std::string identity() { return build_id() + " on " + machine().processor; }
 
-void read_cache() {
-    if (std::exchange(cache_read, true)) return;
-    nlohmann::json file;
-    try {
-        std::ifstream in(choice_file());
-        file = nlohmann::json::parse(in, nullptr, false);
-    } catch (const std::exception&) {
-        return;  // a folder by that name, say: the stream throws where it reads, and all is measured again
-    }
-    if (!file.is_object() || file.value("identity", nlohmann::json()) != identity()) return;
-    const auto choices = file.find("choices");
-    if (choices == file.end() || !choices->is_object()) return;
-    for (const auto& [question, answer] : choices->items()) {
-        if (answer.is_string()) known.emplace(question, answer.get<std::string>());
+// The file: a line with the identity, then a line "class", tab, "method" for each answer.
+void read_cache(Choices& c) {
+    if (std::exchange(c.cache_read, true)) return;
+    std::ifstream in(choice_file());  // a folder by that name, say, reads as an empty file
+    std::string line;
+    if (!std::getline(in, line) || line != identity()) return;
+    while (std::getline(in, line)) {
+        const std::size_t tab = line.find('\t');
+        if (tab != std::string::npos) c.known.emplace(line.substr(0, tab), line.substr(tab + 1));
     }
 }
 
-void write_cache() {
+void write_cache(const Choices& c) {
     const std::filesystem::path path = choice_file();
     if (path.empty()) return;
     std::error_code ignored;
     std::filesystem::create_directories(path.parent_path(), ignored);
+    std::string text = identity() + "\n";
+    for (const auto& [question, answer] : c.known) text += question + "\t" + answer + "\n";
     try {
         Writer out(path.string());
-        out.write(nlohmann::json{{"identity", identity()}, {"choices", known}}.dump(
-                      1, ' ', false, nlohmann::json::error_handler_t::replace) +
-                  "\n");
+        out.write(text);
         out.commit();
     } catch (const Error&) {
         // Without the file the next run measures again; a request to stop is still there for the computation to see.
@@ -154,6 +164,7 @@ std::string measure(const Question& q) {
         }
         std::sort(candidates.begin(), candidates.end());
         const double best = candidates.front().first;
+        if (std::isinf(best)) throw OutOfMemory("out of memory: no method of causal linear attention could be timed");
         std::erase_if(candidates, [&](const auto& c) { return c.first > hopeless * best; });
     }
     return candidates.front().second->name;
@@ -164,25 +175,26 @@ std::string measure(const Question& q) {
 std::string choice_file() {
     const char* cache = std::getenv("XDG_CACHE_HOME");
     const char* home = std::getenv("HOME");
-    if (cache && *cache == '/') return std::string(cache) + "/causeway/choice.json";
-    return home && *home ? std::string(home) + "/.cache/causeway/choice.json" : std::string();
+    if (cache && *cache == '/') return std::string(cache) + "/causeway/choices";
+    return home && *home ? std::string(home) + "/.cache/causeway/choices" : std::string();
 }
 
 const Method& fastest(const Question& asked) {
     const Question q = class_of(asked);
     const std::string text = text_of(q);
-    std::lock_guard lock(mutex);
-    read_cache();
-    const auto found = known.find(text);
+    Choices& c = choices();
+    std::lock_guard lock(c.mutex);
+    read_cache(c);
+    const auto found = c.known.find(text);
     const auto& list = methods();
-    if (found != known.end()) {
+    if (found != c.known.end()) {
         const auto m = std::find_if(list.begin(), list.end(),
                                     [&](const Method& candidate) { return candidate.name == found->second; });
         if (m != list.end() && fits(q, *m)) return *m;
     }
     const std::string name = q.dtype == DType::f64 ? measure<double>(q) : measure<float>(q);
-    known[text] = name;
-    write_cache();
+    c.known[text] = name;
+    write_cache(c);
     return method(name);
 }
 

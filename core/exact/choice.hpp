@@ -23,7 +23,7 @@ struct Question {
 // unwritable cache only costs the measurement.
 const Method& fastest(const Question&);
 
-// The file the answers are kept in: $XDG_CACHE_HOME/causeway/choice.json, or under ~/.cache; "" without a home.
+// The file the answers are kept in: $XDG_CACHE_HOME/causeway/choices, or under ~/.cache; "" without a home.
 std::string choice_file();
 
 }  // namespace causeway::exact

@@ -17,7 +17,7 @@ namespace {
 // The built-in methods, then those of the callers. A list, so that references to its elements stay when it grows.
 std::list<Method>& all() {
 #define CAUSEWAY_CALL(NAME) NAME##_method(),
-    static std::list<Method> list{CAUSEWAY_EXACT_METHODS(CAUSEWAY_CALL)};
+    static auto& list = *new std::list<Method>{CAUSEWAY_EXACT_METHODS(CAUSEWAY_CALL)};
 #undef CAUSEWAY_CALL
     return list;
 }

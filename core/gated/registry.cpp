@@ -33,7 +33,7 @@ void count_chunkwise(const Problem<Counted>& p) {
 }  // namespace
 
 const Registry<Rule>& updates() {
-    static const Registry<Rule> list(
+    static const auto& list = *new Registry<Rule>(
         "update",
         {{"linear", Update::linear, "Katharopoulos et al. 2020; gates", "S ← S + k vᵀ,  o = scale · Sᵀ q",
           "Every token adds to the state and nothing is taken out: linear attention without a gate.",
@@ -56,7 +56,7 @@ const Registry<Rule>& updates() {
 }
 
 const Registry<Mode>& modes() {
-    static const Registry<Mode> list(
+    static const auto& list = *new Registry<Mode>(
         "mode",
         {{"recurrent", "the definition; gates, \"Putting them together\"; Yang et al. 2024, eq. 10",
           "Token after token: the update, then the query reads the state.",

@@ -30,7 +30,7 @@ void run_standard(const SoftmaxGradProblem<T>& p) {
 }  // namespace
 
 const Registry<LinearForm>& linear_forms() {
-    static const Registry<LinearForm> list(
+    static const auto& list = *new Registry<LinearForm>(
         "mode",
         {{"recurrent", "the definition, differentiated; claims F10", "O(N d_k d_v)", "N d_k d_v", run_recurrent<float>,
           run_recurrent<double>},
@@ -41,11 +41,11 @@ const Registry<LinearForm>& linear_forms() {
 }
 
 const Registry<SoftmaxForm>& softmax_forms() {
-    static const Registry<SoftmaxForm> list(
-        "method", {{"flash", "Dao et al. 2022", "O(N M (d + d_v))", "a tile", true, run_flash_grad<float>,
-                    run_flash_grad<double>},
-                   {"standard", "the definition, differentiated", "O(N M (d + d_v))", "M", false, run_standard<float>,
-                    run_standard<double>}});
+    static const auto& list =
+        *new Registry<SoftmaxForm>("method", {{"flash", "Dao et al. 2022", "O(N M (d + d_v))", "a tile", true,
+                                               run_flash_grad<float>, run_flash_grad<double>},
+                                              {"standard", "the definition, differentiated", "O(N M (d + d_v))", "M",
+                                               false, run_standard<float>, run_standard<double>}});
     return list;
 }
 

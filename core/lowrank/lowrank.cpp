@@ -220,6 +220,7 @@ Settled settle(const Method& m, const Size& size, const LowRankOptions& o) {
 }  // namespace lowrank
 
 LowRank low_rank(const std::string& name, const Tensor& q, const Tensor& k, const LowRankOptions& o) {
+    const random::Retaken if_it_fails;
     const Method& m = lowrank::method(name);
     const auto heads = lowrank::check_inputs(q, k);
     const Size size{heads.N, heads.d};

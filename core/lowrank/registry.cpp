@@ -6,7 +6,7 @@
 namespace causeway::lowrank {
 
 const std::vector<Method>& methods() {
-    static const std::vector<Method> list{
+    static const auto& list = *new std::vector<Method>{
         favor_method(),     rfa_method(),         lara_method(),           nystrom_method(), linformer_method(),
         skyformer_method(), skeinformer_method(), transformer_vq_method(), hyper_method(),   taylor_method(),
         hedgehog_method(),  svd_method(),         rsvd_method(),

@@ -85,14 +85,15 @@ std::string compiler() {
 }  // namespace
 
 const Machine& machine() {
-    static const Machine answer{processor(),
-                                cores(),
-                                simd(),
-                                total_memory(),
-                                system_name(),
-                                compiler(),
-                                sentence(EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION),
-                                CAUSEWAY_VERSION};
+    static const auto& answer =
+        *new Machine{processor(),
+                     cores(),
+                     simd(),
+                     total_memory(),
+                     system_name(),
+                     compiler(),
+                     sentence(EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION),
+                     CAUSEWAY_VERSION};
     return answer;
 }
 

@@ -20,7 +20,7 @@ void count_standard(const Problem<Counted>& p) {
 }  // namespace
 
 const Registry<Method>& methods() {
-    static const Registry<Method> list(
+    static const auto& list = *new Registry<Method>(
         "method", {{"flash", "tree, §3; Rabe & Staats 2021; Dao et al. 2022",
                     "m' = max(m, s),  D ← e^(m-m') D + Σ e^(s-m')\n"
                     "n ← e^(m-m') n + Σ e^(s-m') v,  o = n / D at the end",

@@ -142,7 +142,7 @@ private:
 
 // '<f4': byte order (optional), kind, bytes of an element.
 Layout parse_descr(const std::string& descr, const std::string& name) {
-    static const std::map<std::string_view, Stored> types = {
+    static const auto& types = *new std::map<std::string_view, Stored>{
         {"?", Stored::boolean}, {"b1", Stored::boolean}, {"i1", Stored::i8},  {"i2", Stored::i16}, {"i4", Stored::i32},
         {"i8", Stored::i64},    {"u1", Stored::u8},      {"u2", Stored::u16}, {"u4", Stored::u32}, {"u8", Stored::u64},
         {"f2", Stored::f16},    {"f4", Stored::f32},     {"f8", Stored::f64}};

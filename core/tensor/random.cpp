@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <exception>
 #include <numeric>
 #include <random>
 #include <type_traits>
@@ -82,7 +83,8 @@ void fill(T* x, Index n, Words words, Convert convert) {
 // A tensor from a function on 32-bit words for Float32 and narrower, on 64-bit words for Float64.
 template <class Narrow, class Wide>
 Tensor generate(DType type, const Shape& shape, Narrow narrow, Wide wide) {
-    Tensor out(type, shape);  // before the stream: a call that finds no memory does not count
+    const Retaken if_it_fails;
+    Tensor out(type, shape);
     const Stream stream;
     visit(type, [&](auto zero) {
         using T = decltype(zero);
@@ -139,6 +141,12 @@ void set_seed(std::uint64_t seed) {
 }
 
 std::uint64_t seed() { return state().seed.load(); }
+
+Retaken::Retaken() noexcept : calls_(state().calls.load()), exceptions_(std::uncaught_exceptions()) {}
+
+Retaken::~Retaken() {
+    if (std::uncaught_exceptions() > exceptions_) state().calls.store(calls_);
+}
 
 double normal_quantile(double p) noexcept {
     // Wichura, "Algorithm AS 241: the percentage points of the normal distribution", 1988, routine PPND16.
@@ -214,6 +222,7 @@ void normals(std::uint64_t seed, std::uint64_t stream, double* x, Index n) {
 
 Tensor permutation(Index n) {
     if (n < 0) fail("randperm: n: ", n, ", expected 0 or more");
+    const Retaken if_it_fails;
     Tensor out(n <= Index{1} << 24 ? DType::f32 : DType::f64, Shape{n});
     const Stream stream;
     visit(out.dtype(), [&](auto zero) {

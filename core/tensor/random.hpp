@@ -15,6 +15,20 @@ void set_seed(std::uint64_t seed);
 // The seed in use.
 std::uint64_t seed();
 
+// A call that fails draws nothing: where an exception leaves the scope of this, the sequence goes on as if there had
+// been no call in it. So a call that ran out of memory and is made once more draws the same numbers.
+class Retaken {
+public:
+    Retaken() noexcept;
+    Retaken(const Retaken&) = delete;
+    Retaken& operator=(const Retaken&) = delete;
+    ~Retaken();
+
+private:
+    std::uint64_t calls_;
+    int exceptions_;
+};
+
 // Uniform in [0, 1), on the grid of the type's precision: 2^-53 for Float64, 2^-24 for Float32, 2^-11, 2^-8.
 Tensor uniform(DType, const Shape&);
 

@@ -242,6 +242,45 @@ Tensor read_tensor(const Source& source, std::uint64_t data_at, const std::strin
     return read_elements(source, data_at + (*entry.offsets)[0], layout, where);
 }
 
+using Order = std::vector<const std::pair<const std::string, Tensor>*>;  // in which tensors stand in a file
+
+// The header in JSON, written part by part: the end of a nested JSON value of the library allocates, which no error of
+// memory may pass through.
+std::string header_text(const std::string& path, const Order& order,
+                        const std::map<std::string, std::string>& metadata) {
+    const auto quoted = [&](const std::string& text) {
+        try {
+            return nlohmann::json(text).dump();
+        } catch (const nlohmann::json::type_error&) {
+            fail(path, ": the names of tensors and the metadata must be UTF-8");
+        }
+    };
+    std::string out = "{";
+    const auto key = [&](const std::string& name) { (out += out.size() > 1 ? "," : "") += quoted(name) + ":"; };
+    if (!metadata.empty()) {
+        key(metadata_key);
+        char before = '{';
+        for (const auto& [name, text] : metadata) {
+            ((out += before) += quoted(name) + ":") += quoted(text);
+            before = ',';
+        }
+        out += '}';
+    }
+    std::size_t at = 0;
+    for (const auto* item : order) {
+        const auto& [tensor, elements] = *item;
+        if (tensor == metadata_key) fail(path, ": a tensor cannot have the name ", metadata_key);
+        key(tensor);
+        (out += "{\"dtype\":\"") += file_name(elements.dtype());
+        out += "\",\"shape\":[";
+        for (int i = 0; i < elements.ndim(); ++i) (out += i > 0 ? "," : "") += std::to_string(elements.shape()[i]);
+        const std::size_t end = at + elements.bytes();
+        out += "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(end) + "]}";
+        at = end;
+    }
+    return out + "}";
+}
+
 }  // namespace
 
 NamedTensors read_safetensors(const Source& source, std::vector<std::string>* left_out) {
@@ -286,33 +325,12 @@ NamedTensors load_safetensors(const std::string& path, std::vector<std::string>*
 }
 
 void save_safetensors(const std::string& path, const NamedTensors& value) {
-    std::vector<const std::pair<const std::string, Tensor>*> order;
+    Order order;
     for (const auto& item : value.tensors) order.push_back(&item);
     std::stable_sort(order.begin(), order.end(),
                      [](auto* a, auto* b) { return rank(a->second.dtype()) < rank(b->second.dtype()); });
 
-    nlohmann::ordered_json header = nlohmann::ordered_json::object();
-    if (!value.metadata.empty()) header[metadata_key] = value.metadata;
-    std::uint64_t at = 0;
-    for (const auto* item : order) {
-        const auto& [tensor, elements] = *item;
-        if (tensor == metadata_key) fail(path, ": a tensor cannot have the name ", metadata_key);
-        auto shape = nlohmann::ordered_json::array();
-        for (int i = 0; i < elements.ndim(); ++i) shape.push_back(elements.shape()[i]);
-        // push_back, for looking up each name among all would take quadratic time; the map has made them unique.
-        header.get_ref<nlohmann::ordered_json::object_t&>().push_back(
-            {tensor,
-             {{"dtype", file_name(elements.dtype())},
-              {"shape", shape},
-              {"data_offsets", {at, at + elements.bytes()}}}});
-        at += elements.bytes();
-    }
-    std::string text;
-    try {
-        text = header.dump();
-    } catch (const nlohmann::json::type_error&) {
-        fail(path, ": the names of tensors and the metadata must be UTF-8");
-    }
+    std::string text = header_text(path, order, value.metadata);
     text.append((8 - text.size() % 8) % 8, ' ');
     if (text.size() > longest_header)
         fail(path, ": the header would have ", text.size(), " bytes, the format allows ", longest_header);

@@ -8,6 +8,33 @@
 
 #include "core/tensor/random.hpp"
 
+#if !EIGEN_VERSION_AT_LEAST(3, 4, 90)
+// Eigen's Jacobi iteration, which small matrices and the leaves of divide and conquer go through, destroys a
+// decomposition and makes another in its place; where that finds no memory, it is destroyed a second time, and its
+// blocks are freed twice. Here the new one is made first. What is computed is the same, so it does no harm that a
+// program which uses Eigen's own beside this library gets this one as well.
+namespace Eigen::internal {
+
+template <>
+void qr_preconditioner_impl<MatrixXd, ColPivHouseholderQRPreconditioner, PreconditionIfMoreRowsThanCols,
+                            true>::allocate(const JacobiSVD<MatrixXd, ColPivHouseholderQRPreconditioner>& svd) {
+    if (svd.rows() != m_qr.rows() || svd.cols() != m_qr.cols()) m_qr = QRType(svd.rows(), svd.cols());
+    if (svd.m_computeFullU) m_workspace.resize(svd.rows());
+    else if (svd.m_computeThinU) m_workspace.resize(svd.cols());
+}
+
+template <>
+void qr_preconditioner_impl<MatrixXd, ColPivHouseholderQRPreconditioner, PreconditionIfMoreColsThanRows,
+                            true>::allocate(const JacobiSVD<MatrixXd, ColPivHouseholderQRPreconditioner>& svd) {
+    if (svd.cols() != m_qr.rows() || svd.rows() != m_qr.cols()) m_qr = QRType(svd.cols(), svd.rows());
+    if (svd.m_computeFullV) m_workspace.resize(svd.cols());
+    else if (svd.m_computeThinV) m_workspace.resize(svd.rows());
+    m_adjoint.resize(svd.cols(), svd.rows());
+}
+
+}  // namespace Eigen::internal
+#endif
+
 namespace causeway::dense {
 namespace {
 

@@ -14,6 +14,7 @@ namespace {
 constexpr int oldest_compute = 80;
 
 std::string why_unavailable() {
+    if (forked_after_use()) return not_in_forked_child;
     int driver = 0, count = 0;
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
         cudaGetLastError();
@@ -48,6 +49,7 @@ bool device_available(std::string* why) {
 const Device& device() {
     static std::mutex guard;
     static std::map<int, Device> known;
+    if (forked_after_use()) fail_as<SystemError>("gpu: ", not_in_forked_child);  // before the mutex, which was copied
     int current = 0;
     const cudaError_t code = cudaGetDevice(&current);
     const std::lock_guard lock(guard);
@@ -57,6 +59,7 @@ const Device& device() {
     if (const std::string reason = why_unavailable(); !reason.empty()) fail_as<SystemError>("gpu: ", reason);
     cudaDeviceProp p;
     check(cudaGetDeviceProperties(&p, current), "asking for the device's properties");
+    note_use();
     Device d;
     d.name = p.name;
     d.multiprocessors = p.multiProcessorCount;

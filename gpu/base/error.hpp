@@ -12,6 +12,14 @@ namespace causeway::gpu {
 // clean.
 void check(cudaError_t code, const char* what);
 
+// CUDA works in the process that used it first, and never in one that was forked from it afterwards: there every call
+// fails, and this is why.
+inline constexpr const char* not_in_forked_child =
+    "CUDA does not work in a process that was forked after CUDA had been used; start a program of its own instead of "
+    "forking (in Python, multiprocessing's \"spawn\")";
+void note_use() noexcept;          // by this process: called where a device has answered
+bool forked_after_use() noexcept;  // this process was forked from one that had used CUDA
+
 // After a kernel launch: throws when the launch itself failed. Does not wait for the kernel.
 inline void check_launch(const char* kernel) { check(cudaPeekAtLastError(), kernel); }
 

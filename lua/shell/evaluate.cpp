@@ -311,7 +311,9 @@ bool EntryReader::wants_more_after(const std::string& text) {
     return !piece_.empty();
 }
 
-Failure evaluate(lua_State* L, const std::string& entry, const std::string& name) {
+namespace {
+
+Failure evaluate_pieces(lua_State* L, const std::string& entry, const std::string& name) {
     std::vector<Piece> pieces = split(L, entry);
     const bool one_line = trim(entry).find('\n') == std::string_view::npos;
     // Lines that declare locals belong together; so do lines that are Lua only as a whole.
@@ -324,6 +326,18 @@ Failure evaluate(lua_State* L, const std::string& entry, const std::string& name
             return one_line ? without_needless_position(std::move(failure), name) : failure;
     }
     return {};
+}
+
+}  // namespace
+
+Failure evaluate(lua_State* L, const std::string& entry, const std::string& name) {
+    const int base = lua_gettop(L);
+    try {
+        return evaluate_pieces(L, entry, name);
+    } catch (const std::exception&) {  // memory that ran out where Lua protects nothing: little is left to say it with
+        lua_settop(L, base);
+        return {"out of memory", "", false};
+    }
 }
 
 }  // namespace causeway::lua

@@ -25,7 +25,7 @@ private:
 
 // Evaluates an entry of one or more lines and shows its values; `ans` becomes the last of them.
 // Several lines are taken as if they were typed one after the other, except that they share their locals.
-// `name` is what error messages call the entry: `input[3]`.
+// `name` is what error messages call the entry: `input[3]`. Throws nothing.
 Failure evaluate(lua_State* L, const std::string& entry, const std::string& name);
 
 }  // namespace causeway::lua

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 
 #include "core/base/memory.hpp"
 
@@ -13,6 +15,23 @@ constexpr std::size_t stride = 64u << 20;    // growth between two questions to 
 constexpr std::size_t reserve = 128u << 20;  // left for everything else
 
 }  // namespace
+
+Spares::Spares() {
+    free_.reserve(count);
+    for (auto& block : blocks_) free_.push_back(block);
+}
+
+void* Spares::take() noexcept {
+    if (free_.empty()) return nullptr;
+    void* block = free_.back();
+    free_.pop_back();
+    return block;
+}
+
+bool Spares::owns(const void* block) const noexcept {
+    const std::less<const void*> before;
+    return !before(block, blocks_) && before(block, blocks_ + count);
+}
 
 bool Heap::grow(std::size_t bytes) {
     if (used_ + bytes <= allowed_) return true;
@@ -26,15 +45,24 @@ void* Heap::allocate(void* heap, void* block, std::size_t old_size, std::size_t 
     auto& self = *static_cast<Heap*>(heap);
     const std::size_t held = block ? old_size : 0;  // for a new block Lua passes its kind as the old size
     if (new_size == 0) {
-        std::free(block);
+        if (self.spares_.owns(block)) self.spares_.give_back(block);
+        else std::free(block);
         self.used_ -= held;
         if (held > 0 && self.used_ == 0) delete &self;
         return nullptr;
     }
-    if (new_size > held && !self.grow(new_size - held)) return nullptr;
-    void* moved = std::realloc(block, new_size);
-    if (!moved) return nullptr;
-    self.used_ += new_size - held;
+    void* moved = new_size <= held || self.grow(new_size - held) ? self.resized(block, held, new_size) : nullptr;
+    if (!moved && !block && new_size == Spares::size) moved = self.spares_.take();
+    if (moved) self.used_ += new_size - held;
+    return moved;
+}
+
+void* Heap::resized(void* block, std::size_t old_size, std::size_t new_size) {
+    if (!spares_.owns(block)) return std::realloc(block, new_size);
+    void* moved = std::malloc(new_size);
+    if (!moved) return new_size <= old_size ? block : nullptr;
+    std::memcpy(moved, block, std::min(old_size, new_size));
+    spares_.give_back(block);
     return moved;
 }
 

@@ -3,8 +3,26 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace causeway::lua {
+
+// Blocks of the size that Lua takes to call a function, for when there is no memory left: without them the collector
+// could not call the finalizers of tensors, which it tries once, and their memory would never be given back.
+class Spares {
+public:
+    static constexpr std::size_t size = 64;  // of Lua 5.4's CallInfo on a machine of 64 bits
+
+    Spares();
+    void* take() noexcept;  // null where all are in use
+    bool owns(const void* block) const noexcept;
+    void give_back(void* block) noexcept { free_.push_back(block); }
+
+private:
+    static constexpr std::size_t count = 64;
+    alignas(std::max_align_t) unsigned char blocks_[count][size];
+    std::vector<void*> free_;  // has room for all
+};
 
 // Made with new; goes away by itself with the last block, so lua_close is all that a state needs.
 class Heap {
@@ -15,9 +33,11 @@ public:
 private:
     ~Heap() = default;
     bool grow(std::size_t bytes);
+    void* resized(void* block, std::size_t old_size, std::size_t new_size);
 
     std::size_t used_ = 0;
     std::size_t allowed_ = 0;  // up to here the system need not be asked again
+    Spares spares_;
 };
 
 }  // namespace causeway::lua

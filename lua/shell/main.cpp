@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -117,7 +118,8 @@ int run_command(int argc, char** argv) {
         return 0;
     } catch (const std::exception& error) {
         std::fflush(stdout);
-        std::fprintf(stderr, "error: %s\n", error.what());
+        const bool memory = dynamic_cast<const std::bad_alloc*>(&error);  // whose own text is no sentence
+        std::fprintf(stderr, "error: %s\n", memory ? "out of memory" : error.what());
         return status_of_error;
     }
 }

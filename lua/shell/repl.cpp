@@ -11,6 +11,7 @@
 #include <string>
 
 #include "core/base/interrupt.hpp"
+#include "lua/bind/bind.hpp"
 #include "lua/shell/about.hpp"
 #include "lua/shell/complete.hpp"
 #include "lua/shell/display.hpp"
@@ -72,23 +73,38 @@ public:
             tell_hidden_names();  // of the script of -i
         }
         bool failed = false;
-        for (std::string entry; read_entry(entry);) {
-            if (entry.find_first_not_of(" \t\r\n") == std::string::npos) continue;
-            reader_->remember(entry);
-            const Failure failure = evaluate_entry(has_prompts(entry) ? behind_prompts(entry) : entry);
-            interrupt::clear();
-            if (failure) report(L_, failure);
-            else if (terminal_ && only_declares_local(entry))
-                std::printf("(a local variable ends with its line; without `local` it stays)\n");
-            if (terminal_) tell_hidden_names();
-            failed = failed || failure;
-            if (terminal_) std::putchar('\n');
-            std::fflush(stdout);
+        const int base = lua_gettop(L_);
+        for (bool more = true; more;) {
+            try {
+                more = run_entry(failed);
+            } catch (const std::exception&) {  // memory that ran out between two entries
+                lua_settop(L_, base);
+                std::fputs("error: out of memory\n", stderr);
+                failed = true;
+            }
         }
         return failed && !isatty(STDIN_FILENO);
     }
 
 private:
+    // Reads an entry and evaluates it. False at the end of the input.
+    bool run_entry(bool& failed) {
+        std::string entry;
+        if (!read_entry(entry)) return false;
+        if (entry.find_first_not_of(" \t\r\n") == std::string::npos) return true;
+        reader_->remember(entry);
+        const Failure failure = evaluate_entry(has_prompts(entry) ? behind_prompts(entry) : entry);
+        interrupt::clear();
+        if (failure) report(L_, failure);
+        else if (terminal_ && only_declares_local(entry))
+            std::printf("(a local variable ends with its line; without `local` it stays)\n");
+        if (terminal_) tell_hidden_names();
+        failed = failed || failure;
+        if (terminal_) std::putchar('\n');
+        std::fflush(stdout);
+        return true;
+    }
+
     // Reads lines until they are complete. False at the end of the input.
     bool read_entry(std::string& entry) {
         entry.clear();
@@ -124,11 +140,7 @@ private:
     }
 
     Failure evaluate_entry(const std::string& entry) {
-        try {
-            return evaluate(L_, entry, "input[" + std::to_string(++count_) + "]");
-        } catch (const std::exception& error) {  // memory that ran out where Lua protects nothing
-            return {error.what(), "", false};
-        }
+        return evaluate(L_, entry, "input[" + std::to_string(++count_) + "]");
     }
 
     // The lines before this one belong to what is completed.

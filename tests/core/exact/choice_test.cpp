@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <string>
 
 #include "tests/core/exact/problems.hpp"
 
@@ -32,11 +32,12 @@ TEST_CASE("the answer of auto is kept in the cache directory with the identity o
     const std::string name = exact::fastest(question).name;
     CHECK(exact::fastest(question).name == name);
     std::ifstream in(exact::choice_file());
-    const auto file = nlohmann::json::parse(in);
-    CHECK(file.at("identity").get<std::string>().size() > 40);
+    std::string identity, line;
+    CHECK(std::getline(in, identity));
+    CHECK(identity.size() > 40);
     bool found = false;
-    for (const auto& [key, value] : file.at("choices").items())
-        found = found || (key.find("heads=2 N=128 r=8 d=8") != std::string::npos && value == name);
+    while (std::getline(in, line))
+        found = found || (line.find("heads=2 N=128 r=8 d=8") != std::string::npos && line.ends_with("\t" + name));
     CHECK(found);
 }
 
@@ -53,5 +54,5 @@ TEST_CASE("auto asks with the block that was given, and never the forms that are
     CHECK(text.find("N=128 r=4 d=4 state block=128 ") != std::string::npos);
     for (const auto& entry :
          std::filesystem::directory_iterator(std::filesystem::path(exact::choice_file()).parent_path()))
-        CHECK(entry.path().filename() == "choice.json");
+        CHECK(entry.path().filename() == "choices");
 }

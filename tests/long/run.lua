@@ -1,0 +1,174 @@
+-- The long runs behind docs/reliability.md: each counts its cases and faults itself; the counts are kept in
+-- tests/long/counts.csv with the tree, the date and the time they took, and the table of the page is made from them.
+--
+--   causeway tests/long/run.lua BUILD               all, with the programs of the folder BUILD (./lab test --long)
+--   causeway tests/long/run.lua BUILD --only npy    those whose name has the word
+--   causeway tests/long/run.lua --table             only makes the table anew
+--
+-- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10).
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
+local minutes = tonumber(os.getenv("CAUSEWAY_LONG_MINUTES") or "") or 10
+local seconds = math.max(1, math.floor(60 * minutes))
+
+-- A run: what it does, its command (in which $BUILD, $FUZZ, $SECONDS and $SHARE are replaced), and how its last lines are read.
+local function in_words(text)
+  local cases, faults = text:match("(%d+) cases, .-(%d+) faults")
+  return tonumber(cases), tonumber(faults)
+end
+
+local function of_tests(text)
+  local passed, failed = text:match("(%d+) passed, (%d+) failed")
+  return passed and passed + failed, tonumber(failed)
+end
+
+local function of_fuzzer(text, status)
+  return tonumber(text:match("number_of_executed_units:%s*(%d+)")), status == 0 and 0 or 1
+end
+
+local runs = {
+  { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
+    command = "$BUILD/tests/causeway-tests" },
+  { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
+    read = in_words, command = "$BUILD/tests/causeway-faults" },
+  { name = "threads", what = "the same with starts of threads", read = in_words,
+    command = "$BUILD/tests/causeway-faults --threads" },
+  { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
+    command = "$BUILD/tests/causeway-tests '[.poison]'" },
+  { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
+    command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary]'" },
+}
+for _, format in ipairs { "npy", "npz", "safetensors", "csv", "json" } do
+  runs[#runs + 1] = { name = format, what = "files of the format ." .. format .. " made by a fuzzer", read = of_fuzzer,
+    command = ("$FUZZ/tests/fuzz/%s_fuzz -max_total_time=$SECONDS -rss_limit_mb=1024 -malloc_limit_mb=256 " ..
+      "-print_final_stats=1 $FUZZ/new-%s tests/fuzz/corpus/%s"):format(format, format, format),
+    needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz", before = "mkdir -p $FUZZ/new-" .. format }
+end
+
+local columns = { "name", "cases", "faults", "seconds", "tree", "date" }
+
+local function read_counts()
+  local counts, file = {}, io.open(counts_file)
+  if not file then return counts end
+  for line in file:lines() do
+    local row, i = {}, 0
+    for value in (line .. ","):gmatch("(.-),") do
+      i = i + 1
+      row[columns[i] or ""] = value
+    end
+    if row.name ~= "name" then counts[row.name] = row end
+  end
+  file:close()
+  return counts
+end
+
+local function write_counts(counts)
+  local file = assert(io.open(counts_file, "w"))
+  file:write(table.concat(columns, ","), "\n")
+  for _, run in ipairs(runs) do
+    local row, values = counts[run.name], {}
+    for i, column in ipairs(columns) do values[i] = row and row[column] end
+    if row then file:write(table.concat(values, ","), "\n") end
+  end
+  assert(file:close())
+end
+
+-- 1234567 as 1,234,567.
+local function grouped(n)
+  local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
+  return (text:gsub("^,", ""))
+end
+
+local function lasted(time)
+  time = tonumber(time)
+  return time < 100 and ("%.0f s"):format(time) or ("%.0f min"):format(time / 60)
+end
+
+local function table_text(counts)
+  local lines = { "| what | cases | faults | took | tree | date |", "|---|---:|---:|---:|---|---|" }
+  for _, run in ipairs(runs) do
+    local c = counts[run.name]
+    local cells = c and { grouped(c.cases), grouped(c.faults), lasted(c.seconds), "`" .. c.tree .. "`", c.date }
+      or { "not run yet", "", "", "", "" }
+    lines[#lines + 1] = ("| `%s`: %s | %s |"):format(run.name, run.what, table.concat(cells, " | "))
+  end
+  return table.concat(lines, "\n")
+end
+
+-- Puts the table between the two marks of the page.
+local function write_page(counts)
+  local file = assert(io.open(page_file))
+  local page = file:read("a")
+  file:close()
+  local first, last = "<!-- counts -->\n", "<!-- end of counts -->"
+  local _, begin = page:find(first, 1, true)
+  local stop = page:find(last, 1, true)
+  assert(begin and stop, page_file .. ": has no marks of the table of counts")
+  file = assert(io.open(page_file, "w"))
+  file:write(page:sub(1, begin), table_text(counts), "\n", page:sub(stop))
+  assert(file:close())
+end
+
+local function output_of(command)
+  local pipe = assert(io.popen(command .. " 2>&1"))
+  local last = {}
+  for line in pipe:lines() do
+    last[#last + 1] = line
+    if #last > 400 then table.remove(last, 1) end
+  end
+  local _, _, status = pipe:close()
+  return table.concat(last, "\n"), status
+end
+
+local function exists(path)
+  local file = io.open(path)
+  return file ~= nil and file:close()
+end
+
+if arg[1] == "--table" then
+  write_page(read_counts())
+  return
+end
+
+local build = arg[1] or error("expected the build folder, or --table", 0)
+local only = arg[2] == "--only" and arg[3] or ""
+local fuzz = build .. "-fuzz"
+-- The adversary climbs some hundred bounds.
+local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60) }
+local function filled(text) return (text:gsub("%$(%u+)", places)) end
+
+local chosen = {}
+for _, run in ipairs(runs) do
+  if run.name:find(only, 1, true) then chosen[#chosen + 1] = run end
+end
+local tree = output_of("git describe --always --dirty=+ --exclude '*'"):match("%S+")
+local faults, begun = 0, os.time()
+for i, run in ipairs(chosen) do
+  if run.needs and not exists(filled(run.needs)) then
+    print(("%2d/%d  %-12s skipped: clang, which builds the fuzzers, was not found"):format(i, #chosen, run.name))
+  else
+    io.write(("%2d/%d  %-12s ..."):format(i, #chosen, run.name))
+    io.flush()
+    if run.before then output_of(filled(run.before)) end
+    local start = os.time()
+    local text, status = output_of(filled(run.command))
+    local cases, found = run.read(text, status)
+    local took = os.time() - start
+    if not cases then
+      cases, found = 0, 1
+    elseif status ~= 0 and found == 0 then
+      found = 1
+    end
+    faults = faults + found
+    print(("\r%2d/%d  %-12s %s cases, %s faults, %s"):format(i, #chosen, run.name, grouped(cases), grouped(found),
+      lasted(took)))
+    if found > 0 then print(text) end
+    local counts = read_counts()
+    counts[run.name] = { name = run.name, cases = cases, faults = found, seconds = took, tree = tree,
+      date = os.date("!%Y-%m-%d") }
+    write_counts(counts)
+    write_page(counts)
+  end
+end
+print(("%d faults in %s"):format(faults, lasted(os.time() - begun)))
+os.exit(faults == 0)
