@@ -8,7 +8,7 @@ function causeway._as_table(class, shown)
   function class:latex(...) return self:table(...):latex() end
   function class.__tostring(self) return self:table(shown):text() end
   function class.__rich(self)
-    local rich = self:table(shown)
-    return { text = rich:text(), html = rich:html() }
+    local seen = self:table(shown)
+    return getmetatable(seen).__rich(seen)
   end
 end
