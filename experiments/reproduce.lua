@@ -121,7 +121,7 @@ local function counts_text(list, kind)
         or word == "differs" and counts[word] > 1 and "differ" or word)
     end
   end
-  return table.concat(words, ", ")
+  return #words > 0 and table.concat(words, ", ") or "–"
 end
 
 -- Runs what has not finished; returns the errors by id.
@@ -266,13 +266,20 @@ crossover: the spans of lengths between which one method overtakes another for g
 
 figures of the text: within ± 25 % where no other share is named.]]
 
-local function page_of(results, other)
+local function total_text(list)
+  local total = verdicts.count(list)
+  return string.format("%d verdicts: %d hold, %d differ, %d undecided, %d not run.", #list, total.holds, total.differs,
+    total.undecided, total["not run"])
+end
+
+local function page_of(results, list, other)
   local page = { title = "The documents' tables and figures, reproduced", save = options.save .. "/index.html",
     data = { options.save .. "/verdicts.json", options.save .. "/items.json" }, copy = true }
   local function add(part) page[#page + 1] = part end
   add({ heading = "Verdicts" })
-  add("An item is a table, figure or listing of a document, or a group of its statements. Below the index each stands "
-    .. "with the document's numbers, the ones measured here, the verdicts and the command that gives them again."
+  add(total_text(list) .. " An item is a table, figure or listing of a document, or a group of its statements. Below "
+    .. "the index each stands with the document's numbers, the ones measured here, the verdicts and the command that "
+    .. "gives them again."
     .. (other and " Beside them the verdicts of another run: " .. other.name .. "." or ""))
   for _, document in ipairs(documents) do
     local index = index_of(results, document[1])
@@ -307,10 +314,8 @@ local list = verdict_list(results)
 mkpath(options.save)
 save(options.save .. "/verdicts.json", list)
 save(options.save .. "/items.json", { mode = mode, device = options.device, items = results })
-page_of(results, other_run())
+page_of(results, list, other_run())
 print()
-local total = verdicts.count(list)
-print(string.format("%d verdicts: %d hold, %d differ, %d undecided, %d not run.", #list, total.holds, total.differs,
-  total.undecided, total["not run"]))
+print(total_text(list))
 print(options.save .. ": index.html, verdicts.json, items.json")
 if next(failures) then os.exit(1, true) end

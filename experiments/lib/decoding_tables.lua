@@ -51,7 +51,8 @@ return function(item, rows, cluster)
     item:judge("ring less tree grows with the length as the model says, " .. hardware, "count",
       verdicts.same_exponent(verdicts.fit(list.x, list.ours), verdicts.fit(list.x, list.printed)), "H20")
     curves[#curves + 1] = { x = list.x, y = list.ours, label = hardware .. ", model" }
-    curves[#curves + 1] = { x = list.x, y = list.printed, label = hardware .. ", printed", style = "points" }
+    curves[#curves + 1] = { x = list.x, y = list.printed, label = hardware .. ", printed", style = "points",
+      like = hardware .. ", model" }
   end
   item:figure(curves)
 end

@@ -214,7 +214,8 @@ local function figure(item, cells, about)
   local curves = {}
   for _, label in ipairs(ordered(cells, "method")) do
     if not torch[label] then
-      local ours, printed = { x = {}, y = {}, label = method_of[label] or label }, { x = {}, y = {},
+      local name = method_of[label] or label
+      local ours, printed = { x = {}, y = {}, label = name, style = "lines" }, { x = {}, y = {}, like = name,
         label = label .. " printed", style = "points" }
       for _, cell in ipairs(cells) do
         if cell.method == label then
@@ -276,19 +277,20 @@ local function times_of(cells, label)
 end
 
 function latency.judge(item, cells, about)
-  item:judge("order of methods, " .. about, "time", verdicts.same_order(cells))
+  local own = {}
+  for _, label in ipairs(ordered(cells, "method")) do
+    if method_of[label] then own[#own + 1] = label end
+  end
+  if #own > 1 then item:judge("order of methods, " .. about, "time", verdicts.same_order(cells)) end
   item:judge("ratio to the document, " .. about, "time", verdicts.constant_ratio(cells))
   local vanilla_ours, vanilla_printed = times_of(cells, "Vanilla")
-  for _, label in ipairs(ordered(cells, "method")) do
+  for _, label in ipairs(own) do
     local ours, printed, x, y, y_printed = times_of(cells, label)
-    if method_of[label] then
-      item:judge("growth of " .. label .. ", " .. about, "time", verdicts.same_exponent(verdicts.fit(x, y),
-        verdicts.fit(x, y_printed)), "I2")
-      if label ~= "Vanilla" and not torch[label] and next(vanilla_printed) then
-        item:judge(string.format("where %s overtakes Vanilla, %s", label, about), "time",
-          verdicts.same_crossover(verdicts.overtakes(vanilla_ours, ours), verdicts.overtakes(vanilla_printed,
-            printed)))
-      end
+    item:judge("growth of " .. label .. ", " .. about, "time", verdicts.same_exponent(verdicts.fit(x, y),
+      verdicts.fit(x, y_printed)), "I2")
+    if label ~= "Vanilla" and not torch[label] and next(vanilla_printed) then
+      item:judge(string.format("where %s overtakes Vanilla, %s", label, about), "time",
+        verdicts.same_crossover(verdicts.overtakes(vanilla_ours, ours), verdicts.overtakes(vanilla_printed, printed)))
     end
   end
 end

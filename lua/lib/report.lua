@@ -22,7 +22,6 @@ h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; padding-bottom: .25rem; border-
 h3 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
 p { margin: .6rem 0; }
 a { color: var(--accent); }
-nav ul ul { display: flex; flex-wrap: wrap; gap: 0 1rem; list-style: none; margin: 0; }
 nav ul, .data { margin: .6rem 0; padding-left: 1.25rem; }
 pre { overflow-x: auto; padding: .8rem 1rem; background: var(--card); border: 1px solid var(--line);
   border-radius: 8px; font: .85rem/1.45 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
@@ -32,7 +31,8 @@ table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabu
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
 th, td { padding: .35rem .9rem .35rem 0; text-align: left; white-space: nowrap; }
 th { border-bottom: 2px solid var(--line); font-weight: 600; }
-td { border-bottom: 1px solid var(--line); }
+td { border-bottom: 1px solid var(--line); vertical-align: top; }
+.long { white-space: normal; min-width: 16rem; }
 .table p, footer, figcaption { color: var(--soft); font-size: .88rem; }
 summary { cursor: pointer; color: var(--accent); }
 .copy { margin: -.6rem 0 1rem; color: var(--soft); font-size: .82rem; }
@@ -206,21 +206,15 @@ local function sections_of(parts, with_copies)
   return kept
 end
 
--- Headings of level 3 stand in a list of their own below the last of level 2.
+-- Of headings of level 2.
 local function contents(sections)
-  local lines, count, deep = {}, 0, false
+  local lines = {}
   for _, section in ipairs(sections) do
-    if section.heading then
-      count = count + 1
-      if (section.level == 3) ~= deep then
-        lines[#lines + 1] = deep and "</ul></li>" or "<li><ul>"
-        deep = not deep
-      end
+    if section.heading and section.level == 2 then
       lines[#lines + 1] = string.format('<li><a href="#%s">%s</a></li>', escaped(section.id), escaped(section.heading))
     end
   end
-  if count < 2 then return nil end
-  if deep then lines[#lines + 1] = "</ul></li>" end
+  if #lines < 2 then return nil end
   return '<nav aria-label="Contents"><ul>\n' .. table.concat(lines, "\n") .. "\n</ul></nav>"
 end
 

@@ -349,6 +349,9 @@ local function escaped(text)
 end
 causeway._escape_html = escaped
 
+-- Cells of a page with more characters than this may go over several lines.
+local long_cell = 48
+
 -- A cell of a page, a link where its column gives one.
 local function cell_html(column, row)
   local text = escaped(cell_text(column, row))
@@ -360,11 +363,17 @@ end
 function Table:html()
   local out = { '<div class="table"><table>' }
   if self.title then out[#out + 1] = "<caption>" .. escaped(self.title) .. "</caption>" end
+  local long = {}
+  for _, row in ipairs(self.rows) do
+    for _, column in ipairs(self.columns) do
+      if width(cell_text(column, row)) > long_cell then long[column] = true end
+    end
+  end
   local function line(tag, cell)
     local parts = {}
     for j, column in ipairs(self.columns) do
-      parts[j] = string.format("<%s%s>%s</%s>", tag, column.align == "right" and ' style="text-align:right"' or "",
-        cell(column), tag)
+      parts[j] = string.format("<%s%s%s>%s</%s>", tag, long[column] and ' class="long"' or "",
+        column.align == "right" and ' style="text-align:right"' or "", cell(column), tag)
     end
     return "<tr>" .. table.concat(parts) .. "</tr>"
   end
