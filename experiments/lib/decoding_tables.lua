@@ -32,7 +32,8 @@ return function(item, rows, cluster)
     { key = "N", align = "right" }, "hardware", { key = "tree", format = "%.2f" }, { key = "ring", format = "%.2f" },
     { key = "speedup", title = "speedup" }, { key = "ratio", title = "ring ÷ tree", format = "%.2f" },
     { key = "difference", title = "ring less tree", format = "%.2f" }, { key = "model", format = "%.2f" },
-    { key = "shift", title = "printed less model, ms a shift", format = "%.2f" }, "here" } })
+    { key = "shift", title = "ms a shift", format = "%.2f" }, "here" },
+    note = "ms a shift: printed less model, for each of the ring's shifts" })
   item:judge("the printed speedups are ring ÷ tree, rounded", "count", verdicts.equal(rounded, #rows, "rows"), "I12")
   item:judge("tree attention is the faster one", "count", verdicts.equal(faster, #rows, "rows"), "H23")
   local by, order = {}, {}

@@ -3,8 +3,8 @@
 --   latency.options, latency.rules      of the scripts' command lines
 --   latency.measure(item, tables)       tables: {batch =, decay =, printed = {{method =, N =, time =}, …}}; returns the
 --                                       cells of each: {method, name, N, printed, ours or status, lower, upper, n}
---   latency.show(item, cells, about)    both tables, all cells, and the figure
---   latency.judge(item, cells, about)   the verdicts
+--   latency.show(item, cells, batch, decay)     both tables, all cells, operations a second, and the figure
+--   latency.judge(item, cells, batch, decay)    the verdicts
 --   latency.with_notes(rows, options)   a table whose reasons are letters, told below it
 --   latency.printed_table(arg, name, batch, decay)      all of it, for a table of leet
 --
@@ -74,6 +74,16 @@ local function error_of(label, heads, width, decay, gpu)
   return relative_error(gpu and got:cpu() or got, reference)
 end
 
+-- What f() returns; an error that is neither a stop nor memory or time that ran out is what a cell can say: nil and its
+-- text.
+local function unless_refused(f)
+  local good, value = pcall(f)
+  if good then return value end
+  local kind = error_kind(value)
+  if kind == "out of memory" or kind == "timeout" or kind == "interrupted" then error(value, 0) end
+  return nil, tostring(value)
+end
+
 -- The function that a sweep runs at {batch, decay, N, method, heads, width, seconds}.
 local function runner(gpu)
   local current = {}
@@ -93,8 +103,11 @@ local function runner(gpu)
   end
   return function(p)
     local decay = p.decay and retnet_decay(p.heads) or nil
-    local off = error_of(p.method, math.min(p.heads, 4), p.width, p.decay and retnet_decay(math.min(p.heads, 4)) or nil,
-      gpu)
+    local few = math.min(p.heads, 4)
+    local off, refused = unless_refused(function()
+      return error_of(p.method, few, p.width, p.decay and retnet_decay(few) or nil, gpu)
+    end)
+    if refused then return { refused = refused } end
     if not (off <= 1e-4) then return { wrong = off } end
     local held = current.key == p.batch .. " " .. p.N and 3 or 0
     local needs = (4 - held) * 4.0 * p.batch * p.heads * p.N * p.width
@@ -109,6 +122,7 @@ end
 local function status_of(row, timeout)
   if row.status == "timeout" then return string.format("timeout (%g s)", timeout) end
   if row.status ~= "ok" then return row.status end
+  if row.refused then return "refused: " .. row.refused end
   if row.wrong then return string.format("wrong: error %.1e", row.wrong) end
   if row.needs then return string.format("OOM (%s of %s)", bytes_text(row.needs), bytes_text(row.free)) end
 end
@@ -156,6 +170,8 @@ function latency.measure(item, tables)
 end
 
 -- ── What is shown ──
+
+function latency.about(batch, decay) return "batch " .. batch .. (decay and ", decay" or "") end
 
 local function ordered(cells, key)
   local list, seen = {}, {}
@@ -207,6 +223,32 @@ local function with_notes(rows, options)
 end
 latency.with_notes = with_notes
 
+-- What explains a ratio of times that is not the machine factor: the operations a second that each form reaches, here
+-- and there, at the largest length that has times of both.
+local function rates(item, cells, batch, decay, about)
+  local o, at = item.options, {}
+  for _, cell in ipairs(cells) do
+    local both = cell.ours and type(cell.printed) == "number" and cell.name and cell.name ~= "flash"
+    if both and not (at[cell.method] and at[cell.method].N >= cell.N) then at[cell.method] = cell end
+  end
+  local rows = {}
+  for _, label in ipairs(ordered(cells, "method")) do
+    local cell = at[label]
+    if cell then
+      local count = cost(cell.name, { N = cell.N, r = o.width, d = o.width, decay = decay })
+      local operations = batch * o.heads * (count.multiplies + count.adds)
+      rows[#rows + 1] = { method = label, N = cell.N, here = operations / cell.ours / 1e9,
+        printed = operations / cell.printed / 1e9 }
+      rows[#rows].share = rows[#rows].here / rows[#rows].printed
+    end
+  end
+  if #rows == 0 then return end
+  item:table(rows, { title = "Operations a second, " .. about, columns = { "method", { key = "N", align = "right" },
+    { key = "here", unit = "10⁹/s", digits = 3 }, { key = "printed", unit = "10⁹/s", digits = 3 },
+    { key = "share", title = "here ÷ printed", digits = 3 } },
+    note = "multiplies and adds of each definition; a method whose share stands out is the one that differs" })
+end
+
 local torch = { Cdotp_torch = true, FA_torch = true, LA_torch = true }
 
 local function figure(item, cells, about)
@@ -237,7 +279,8 @@ local function figure(item, cells, about)
   item:figure(curves)
 end
 
-function latency.show(item, cells, about)
+function latency.show(item, cells, batch, decay)
+  local about = latency.about(batch, decay)
   item:table(with_notes(wide(cells, "ours", "Here: seconds, median, " .. about)))
   item:table(wide(cells, "printed", "Printed: seconds, mean, " .. about))
   local factor = verdicts.machine_factor(cells)
@@ -256,6 +299,7 @@ function latency.show(item, cells, about)
     { key = "samples", title = "n", align = "right" }, { key = "ratio", format = "%.3g", align = "right" },
     { key = "after", title = "÷ factor", format = "%.3g", align = "right" },
   }, note = factor and "ratio: here ÷ printed; factor: its median, " .. number_text(factor, 3) or nil }, true)
+  rates(item, cells, batch, decay, about)
   figure(item, cells, about)
 end
 
@@ -276,7 +320,8 @@ local function times_of(cells, label)
   return ours, printed, x, y, y_printed
 end
 
-function latency.judge(item, cells, about)
+function latency.judge(item, cells, batch, decay)
+  local about = latency.about(batch, decay)
   local own = {}
   for _, label in ipairs(ordered(cells, "method")) do
     if method_of[label] then own[#own + 1] = label end
@@ -296,7 +341,6 @@ function latency.judge(item, cells, about)
 end
 
 function latency.printed_table(given, name, batch, decay)
-  local about = "batch " .. batch .. (decay and ", decay" or "")
   local item = dofile(folder .. "/item.lua")(given, { document = "leet", name = name, claims = { "I2" },
     title = string.format("latency of one layer, batch %d, %s", batch, decay and "with exponential decay"
       or "without decay"),
@@ -307,8 +351,8 @@ function latency.printed_table(given, name, batch, decay)
     printed[i] = { method = row.method, N = row.seq_len_tokens, time = row.latency_mean_s }
   end
   local cells = latency.measure(item, { { batch = batch, decay = decay, printed = printed } })[1]
-  latency.show(item, cells, about)
-  latency.judge(item, cells, about)
+  latency.show(item, cells, batch, decay)
+  latency.judge(item, cells, batch, decay)
   item:finish()
 end
 
