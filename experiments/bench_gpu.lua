@@ -281,7 +281,7 @@ local tables = {
 
 local function leet_rows(t)
   local list = {}
-  for _, printed in ipairs(load(folder .. "/data/leet/" .. t.file .. ".csv")) do
+  for _, printed in ipairs(load(folder .. "/data/reference/leet/" .. t.file .. ".csv")) do
     if printed.batch_size == nil or printed.batch_size == t.batch and (printed.exp_decay == "yes") == t.decay then
       list[#list + 1] = printed
     end

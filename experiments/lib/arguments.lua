@@ -1,6 +1,7 @@
 -- The command line of an experiment. arguments(arg, {heads = 8, lengths = {128, 256}, quick = false}, rules) returns
 -- the same table with what was given: --heads 4, --lengths 128,1024, --quick. An unknown or malformed option is an
--- error of one sentence. --help prints the comment at the head of the experiment and ends the program.
+-- error of one sentence. --help prints the comment at the head of the experiment, `more_help` below it, and ends the
+-- program.
 -- rules says more about some of them: {heads = {1, 4}, lengths = {1}} whole numbers from 1 to 4, and of at least 1;
 -- {seconds = {above = 0}} and {seconds = {from = 0}} any number above 0, and of at least 0; {inputs = {"random",
 -- "layer1"}} one of these words; of a list, each of its items.
@@ -63,7 +64,7 @@ local function print_help(script)
   end
 end
 
-return function(given, defaults, rules)
+return function(given, defaults, rules, more_help)
   local options, names = {}, { "--help" }
   for name, value in pairs(defaults) do
     options[name] = value
@@ -77,6 +78,7 @@ return function(given, defaults, rules)
     local rule = rules and rules[name]
     if name == "help" then
       print_help(given[0])
+      if more_help then print(more_help) end
       os.exit(0, true)
     end
     if default == nil then

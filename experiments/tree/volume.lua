@@ -1,6 +1,6 @@
--- The volume of §6.3 of the tree document: elements sent by ring and tree decoding, counted, beside equations 10 to 14.
+-- tree, §6.3: the volume of ring and tree decoding, elements sent, counted, beside equations 10 to 14.
 --
---   causeway experiments/tree/volume.lua
+--   causeway experiments/tree/volume.lua                seconds; --quick and --full change nothing
 --
 --   --devices 1,2,4,8,16,32,64
 --   --length 640000                 of the schedules, run without data
@@ -8,12 +8,16 @@
 --   --topology ring                 of the all-reduce: ring is the one whose volume equation 12 gives
 --   --check 640                     length of the same decodes run with data on threads, whose counts must be those of
 --                                   the schedule
---   --save results/tree/volume      .html, .csv, .svg
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/../lib/arguments.lua")(arg, { devices = { 1, 2, 4, 8, 16, 32, 64 }, length = 640000,
-  heads = 16, dim = 128, topology = "ring", check = 640, save = "results/tree/volume" },
-  { devices = { 1, 1024 }, length = { 1 }, heads = { 1 }, dim = { 1 }, check = { 1 }, topology = choices("tree_decode",
-    "topology") })
+local verdicts = dofile(folder .. "/../lib/verdicts.lua")
+local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "volume",
+  title = "volume of tree and ring decoding", claims = { "H15", "H16" },
+  options = { devices = { 1, 2, 4, 8, 16, 32, 64 }, length = 640000, heads = 16, dim = 128, topology = "ring",
+    check = 640 },
+  rules = { device = { "cpu" }, devices = { 1, 1024 }, length = { 1 }, heads = { 1 }, dim = { 1 }, check = { 1 },
+    topology = choices("tree_decode", "topology") },
+  differs = "Printed: equations. Here: elements that the schedules send, counted, on any machine." })
+local options = item.options
 local heads, dim, N = options.heads, options.dim, options.length
 local d, b = heads * dim, 1
 local function most(report)
@@ -64,25 +68,21 @@ for _, p in ipairs(options.devices) do
   end
 end
 if mpi_rank() > 0 then return end
-local function whole(x) return string.format("%.0f", x) end
-local text = text_table(rows, {
+item:table(rows, {
   title = string.format("Elements sent for one query against %d keys, %d heads of %d; all-reduce: %s", N, heads, dim,
   options.topology), columns = {
   { key = "p", align = "right" },
-  { key = "ring", title = "ring, a device", align = "right" }, { key = "shifts", title = "2btd(p-1)", format = whole,
-    align = "right" }, { key = "eq10", title = "(10)", format = whole, align = "right" },
+  { key = "ring", title = "ring, a device", align = "right" }, { key = "shifts", title = "2btd(p-1)", format = "%.0f",
+    align = "right" }, { key = "eq10", title = "(10)", format = "%.0f", align = "right" },
   { key = "ring_rounds", title = "rounds", align = "right" },
   { key = "tree", title = "tree, a device", align = "right" }, { key = "eq14", title = "(14)", format = "%.1f",
     align = "right" }, { key = "tree_rounds", title = "rounds", align = "right" },
   { key = "ratio", title = "ring ÷ tree, in all", align = "right" },
 }, note = "(10) is one shift of all devices, or p shifts of one, not what a step of decoding takes; it does not grow "
   .. "with p at a fixed length." })
-print()
-display(text)
-local note =
-  string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the same "
-  .. "footing: N/(1 + 2/d_h) = %s.", checked, number_text(N / (1 + 2 / dim)))
-print("\n" .. note)
+local same_footing = N / (1 + 2 / dim)
+local note = string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the "
+  .. "same footing: N/(1 + 2/d_h) = %s.", checked, number_text(same_footing))
 local apart = {}
 for _, row in ipairs(rows) do
   if math.abs(row.tree - row.eq14) > 0.5 then
@@ -94,19 +94,28 @@ if #apart > 0 then
     and string.format("(14) is what the busiest device sends where p divides the number of triples, here %d", b * heads)
     or "(14) is that of an all-reduce of least volume a device, whose parts are equal"
   local differs = string.format("The tree's count differs from (14) at %s: %s.", table.concat(apart, "; "), why)
-  note = note .. "\n\n" .. differs
-  print(differs)
+  note = note .. "\n" .. differs
 end
+item:tell(note)
 local curves = { ring_curve, tree_curve, eq10_curve, eq14_curve, title = "Elements sent in one decode, all devices",
   xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
-local figure = #ring_curve.x > 0 and plot(curves)
-mkpath(options.save)
-if figure then
-  print()
-  display(figure)
-  figure:save(options.save .. "/volume.svg")
+item:figure(curves)
+
+-- ── Verdicts ──
+item:judge("counts on threads with data are those of the schedules", "count", verdicts.whether(true,
+  string.format("%d counts", checked)), "H16")
+local last = rows[#rows]
+if last.p > 1 then
+  item:judge("a device of the ring sends 2btd(p-1), which (10) has once for all", "count", verdicts.near(last.ring,
+    last.shifts, 1e-3), "H15")
+  local off = 0
+  for _, row in ipairs(rows) do
+    if row.p > 1 and options.length % row.p == 0 then off = math.max(off, math.abs(row.eq10 / rows[1].eq10 - 1)) end
+  end
+  item:judge("the volume of a shift of the ring scales with p, at a fixed length", "count", verdicts.whether(off > 0.25,
+    string.format("(10) differs by %.1e between p = %d and p = %d", off, rows[1].p, last.p)), "H15")
+  item:judge("(14) is what the busiest device of the tree sends", "count", verdicts.whether(#apart == 0,
+    #apart == 0 and "at every p" or "not at " .. table.concat(apart, "; ")), "H16")
+  item:judge("ring ÷ tree in all is N / (1 + 2/d_h)", "count", verdicts.near(last.ratio, same_footing, 0.05), "H16")
 end
-text:save(options.save .. "/volume.csv")
-report({ title = "Volume of tree and ring decoding", save = options.save .. "/volume.html",
-  data = options.save .. "/volume.csv", text, note, figure or nil })
-print("\n" .. options.save .. ": volume.html, volume.csv" .. (figure and ", volume.svg" or ""))
+item:finish()

@@ -177,7 +177,8 @@ manual.text_table = {
   call = "text_table(rows, {columns =, title =, note =, most =, leading = 1})",
   text = [[A table of results from a list of tables. It shows itself aligned, in a page as HTML.
 
-  columns  a list of keys, or of tables with key and, where wanted, title, unit, digits, format, align
+  columns  a list of keys, or of tables with key and, where wanted, title, unit, digits, format, align, and link, a
+           function of the row that gives the address to which its cell leads on a page
   title    a line above
   note     a line below
   most     rows shown; the middle ones are left out past it
@@ -202,13 +203,16 @@ manual.show_table = {
 }
 
 manual.report = {
-  call = 'report{title =, save = "x.html", data =, part, ...}',
+  call = 'report{title =, save = "x.html", data =, copy =, part, ...}',
   text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and
-any value that shows itself. Returns the page; `save` writes it.
+any value that shows itself. Returns the page; `save` writes it. A heading with level = 3 stands below the one before
+it, outside the contents, and one with id = NAME is where #NAME leads. With copy = true tables can be copied as CSV,
+Markdown and LaTeX, by a script in the page.
 
 The page begins with its contents and ends with the command that made it and with links to `data`, a file or a list of
 files. An empty line in a text begins a paragraph. Below each heading, tables of more than 10 rows stand behind the
-pictures, and of more than 20 are folded; a heading with nothing below it is left out.]],
+pictures, and of more than 20 are folded, unless given as {open = TABLE}; a heading with nothing below it is left
+out.]],
   example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}\nprint(#page > 0)',
 }
 

@@ -1,11 +1,12 @@
 local manual = (...).manual
 
 manual.plot = {
-  call = "plot(y)  plot(x, y, {options})  plot{ {x =, y =, label =, error =, style =, width =}, ..., options }  "
-    .. "plot{panels = { {curves, options}, ... }, options}",
+  call = "plot(y)  plot(x, y, {options})  plot{ {x =, y =, label =, error =, style =, width =, like =}, ..., "
+    .. "options }  plot{panels = { {curves, options}, ... }, options}",
   text = [[Draws curves; x, y and error are lists of numbers or Tensors. Of a curve: label (its name), error (half the
 length of its bars, or {from =, to =}, their ends), spread (how the error is drawn: "bars" or "band"), style "lines",
-"points", "linespoints" or "dashed", width of the line in pixels. Options:
+"points", "linespoints" or "dashed", width of the line in pixels, like (the label of another curve, whose colour and
+mark this one has too: points that were printed beside those measured). Options:
 
   title, xlabel, ylabel     texts; a formula stands between dollar signs
   xscale, yscale            "linear" or "log"

@@ -14,7 +14,7 @@ function causeway._as_table(class, shown)
   causeway._can_show(class)
   function class.__tostring(self) return self:table(shown):text() end
   function class.__rich(self)
-    local rich = self:table(shown)
-    return { text = rich:text(), html = rich:html() }
+    local seen = self:table(shown)
+    return getmetatable(seen).__rich(seen)
   end
 end

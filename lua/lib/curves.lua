@@ -30,7 +30,7 @@ function causeway._is_data(value)
 end
 
 -- Names of what belongs to a curve, and of what belongs to the axes of a panel.
-local series_keys = { "x", "y", "label", "error", "style", "width", "spread" }
+local series_keys = { "x", "y", "label", "error", "style", "width", "spread", "like" }
 local axis_keys = { "xlabel", "ylabel", "xscale", "yscale", "xrange", "yrange", "xticks", "yticks", "xunit", "yunit" }
 causeway._axis_keys = axis_keys
 
@@ -46,12 +46,16 @@ local function named_series(given, name)
   if given.y == nil and given[1] ~= nil then
     local both = given[2] ~= nil
     given = { x = both and given[1] or nil, y = both and given[2] or given[1], label = given.label,
-      error = given.error, style = given.style, width = given.width, spread = given.spread }
+      error = given.error, style = given.style, width = given.width, spread = given.spread,
+      like = given.like }
   end
   causeway._check_options(name, given, series_keys)
   if given.y == nil then raise(name .. ": no y given, expected {x = ..., y = ...}") end
   causeway._check_word("plot: style", given.style, styles)
   causeway._check_word("plot: spread", given.spread, spreads)
+  if given.like ~= nil and type(given.like) ~= "string" then
+    raise("plot: like: expected the label of another curve, got a " .. type(given.like))
+  end
   local width = given.width
   if width ~= nil and not (type(width) == "number" and width > 0 and width <= 20) then
     raise("plot: width: " .. causeway._told(width) .. ", expected the pixels of a line, up to 20")
@@ -131,7 +135,7 @@ local function read_series(given, name, log_x, log_y)
   local style = given.style or (seen > 60 and "lines" or "linespoints") -- marks would cover a dense curve
   local label = given.label ~= nil and tostring(given.label) or nil
   return { points = points, count = seen, label = label, style = style, width = given.width or 2,
-    has_error = ends ~= nil, spread = given.spread }
+    has_error = ends ~= nil, spread = given.spread, like = given.like }
 end
 
 local function read_range(name, value, log)

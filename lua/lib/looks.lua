@@ -53,11 +53,12 @@ end
 
 --- Gives every curve of a figure its look, a number from 1. The same label looks the same in every panel: a method as
 --- the table above says, where no other curve of the figure has taken that look; all others get what is left, in order.
+--- A curve that is `like` another, whose label that is, looks as it does.
 function causeway._give_looks(panels)
   local known, used = {}, {}
   for _, panel in ipairs(panels) do
     for _, curve in ipairs(panel.curves) do
-      local look = curve.label and not known[curve.label] and place_of(curve.label)
+      local look = curve.label and not curve.like and not known[curve.label] and place_of(curve.label)
       if look and not used[look] then known[curve.label], used[look] = look, true end
     end
   end
@@ -70,13 +71,18 @@ function causeway._give_looks(panels)
   for _, panel in ipairs(panels) do
     local taken = {}
     for i, curve in ipairs(panel.curves) do
-      local key = curve.label or i
-      local look = known[key]
-      if not look or taken[look] then
-        look = next_free()
-        known[key] = known[key] or look
+      if not curve.like then
+        local key = curve.label or i
+        local look = known[key]
+        if not look or taken[look] then
+          look = next_free()
+          known[key] = known[key] or look
+        end
+        taken[look], curve.look = true, look
       end
-      taken[look], curve.look = true, look
+    end
+    for _, curve in ipairs(panel.curves) do
+      if curve.like then curve.look = known[curve.like] or next_free() end
     end
   end
 end

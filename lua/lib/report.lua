@@ -19,6 +19,7 @@ body { margin: 0; background: var(--paper); color: var(--ink); overflow-wrap: br
 main { max-width: 58rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .75rem; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
+h3 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
 p { margin: .6rem 0; }
 a { color: var(--accent); }
 nav ul, .data { margin: .6rem 0; padding-left: 1.25rem; }
@@ -30,16 +31,51 @@ table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabu
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
 th, td { padding: .35rem .9rem .35rem 0; text-align: left; white-space: nowrap; }
 th { border-bottom: 2px solid var(--line); font-weight: 600; }
-td { border-bottom: 1px solid var(--line); }
+td { border-bottom: 1px solid var(--line); vertical-align: top; }
+.long { white-space: normal; min-width: 16rem; }
 .table p, footer, figcaption { color: var(--soft); font-size: .88rem; }
 summary { cursor: pointer; color: var(--accent); }
+.copy { margin: -.6rem 0 1rem; color: var(--soft); font-size: .82rem; }
+.copy button { font: inherit; color: var(--accent); background: none; border: 1px solid var(--line);
+  border-radius: 6px; padding: .1rem .5rem; margin-left: .3rem; cursor: pointer; }
 figure { margin: 1.25rem 0; overflow-x: auto; }
 figure svg { display: block; width: 100%; height: auto; margin: 0 auto; }
 figure svg .paper { fill: none; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .75rem; }
 footer p { white-space: pre-line; }
 @media (max-width: 40rem) { main { padding: 1.25rem .9rem 3rem; } figure svg { min-width: 26rem; } }
-@media print { figure, table { break-inside: avoid; } details::details-content { content-visibility: visible; } }
+@media print { .copy { display: none; }
+  figure, table { break-inside: avoid; } details::details-content { content-visibility: visible; } }
+]]
+
+-- Buttons that copy a table come from the page's script, so a page without scripts has none that do nothing.
+local copy_script = [[
+<script>
+for (const place of document.querySelectorAll(".copy")) {
+  place.append("Copy as");
+  for (const form of place.querySelectorAll("template")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = form.dataset.form;
+    button.onclick = async () => {
+      const text = form.content.textContent;
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch (refused) { // a page opened from a disk may not use the clipboard
+        const area = document.createElement("textarea");
+        area.value = text;
+        place.append(area);
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+      }
+      button.textContent = "copied";
+      setTimeout(() => { button.textContent = form.dataset.form; }, 1500);
+    };
+    place.append(button);
+  }
+}
+</script>
 ]]
 
 -- ── Parts ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,6 +106,20 @@ local function folded(html, rows)
   return string.format("<details><summary>%s (%d rows)</summary>\n%s</details>", title or "Table", rows, html)
 end
 
+local copy_forms = { { "csv", "CSV" }, { "markdown", "Markdown" }, { "latex", "LaTeX" } }
+
+-- The forms in which a table can be copied, unseen; "" for what has none.
+local function copies(rich)
+  local parts = {}
+  for _, form in ipairs(copy_forms) do
+    local text = rich[form[1]]
+    if text then
+      parts[#parts + 1] = string.format('<template data-form="%s">%s</template>', form[2], escaped(text))
+    end
+  end
+  return #parts > 0 and '\n<div class="copy">' .. table.concat(parts) .. "</div>" or ""
+end
+
 -- The text of a picture where gnuplot is missing, and that it is.
 local function picture_html(part, rich, number)
   local drawn, svg = pcall(function() return rich.svg end)
@@ -81,9 +131,15 @@ local function picture_html(part, rich, number)
     escaped((rich.text:gsub("\27%[[%d;]*m", ""))), escaped(reason))
 end
 
+local function check_level(part, number)
+  local level = part.level or 2
+  if level == 2 or level == 3 then return level end
+  raise(string.format("report: part %d: level: %s, expected 2 or 3", number, tostring(level)))
+end
+
 -- A part as {html =, kind = "heading", "figure", "table" (a long one) or "text", heading = its text}; nil where it is
 -- empty.
-local function read_part(part, number)
+local function read_part(part, number, with_copies, stays)
   if type(part) == "string" then
     local html = paragraphs(part)
     return html ~= "" and { html = html, kind = "text" } or nil
@@ -94,14 +150,18 @@ local function read_part(part, number)
     if rich.html and rich.html ~= "" then
       local _, rows = rich.html:gsub("<tr[ >]", "")
       rows = rows - 1 -- without the header
-      local html = rows > folded_rows and folded(rich.html, rows) or rich.html
-      return { html = html, kind = rows > long_rows and "table" or "text" }
+      local html = rich.html .. (with_copies and copies(rich) or "")
+      if rows > folded_rows and not stays then html = folded(html, rows) end
+      return { html = html, kind = rows > long_rows and not stays and "table" or "text" }
     end
     local picture = picture_html(part, rich, number)
     if picture then return { html = picture, kind = "figure" } end
     return { html = "<pre>" .. escaped(rich.text) .. "</pre>", kind = "text" }
   end
-  if type(part) == "table" and part.heading then return { kind = "heading", heading = tostring(part.heading) } end
+  if type(part) == "table" and part.heading then
+    return { kind = "heading", heading = tostring(part.heading), level = check_level(part, number), id = part.id }
+  end
+  if type(part) == "table" and part.open then return read_part(part.open, number, with_copies, true) end
   if type(part) == "table" and part.code then
     local code = tostring(part.code)
     return code:find("%S") and { html = "<pre>" .. escaped(code) .. "</pre>", kind = "text" } or nil
@@ -112,41 +172,46 @@ end
 
 -- ── The order of a page ──────────────────────────────────────────────────────────────────────────────────────────
 
--- The parts by their headings: {heading =, parts}, the first one perhaps without. A heading with nothing below it is
--- left out. Long tables stand behind the last picture of their section.
-local function sections_of(parts)
+-- The parts by their headings: {heading =, level =, parts}, the first one perhaps without. A heading with nothing below
+-- it is left out, unless a heading of a deeper level comes next. Long tables stand behind the last picture of their
+-- section.
+local function sections_of(parts, with_copies)
   local sections = { {} }
   for i, given in ipairs(parts) do
-    local part = read_part(given, i)
+    local part = read_part(given, i, with_copies)
     if part and part.kind == "heading" then
-      sections[#sections + 1] = { heading = part.heading }
+      sections[#sections + 1] = { heading = part.heading, level = part.level, id = part.id }
     elseif part then
       local section = sections[#sections]
       section[#section + 1] = part
     end
   end
   local kept = {}
-  for _, section in ipairs(sections) do
-    local last_figure = 0
+  for at, section in ipairs(sections) do
+    local last_figure, next_level = 0, sections[at + 1] and sections[at + 1].level or 2
     for i, part in ipairs(section) do
       if part.kind == "figure" then last_figure = i end
     end
-    local ordered, tables = { heading = section.heading }, {}
+    local ordered, tables = { heading = section.heading, level = section.level, id = section.id }, {}
     for i, part in ipairs(section) do
       local list = i < last_figure and part.kind == "table" and tables or ordered
       list[#list + 1] = part
       if i == last_figure then table.move(tables, 1, #tables, #ordered + 1, ordered) end
     end
-    if #ordered > 0 then kept[#kept + 1] = ordered end
+    if #ordered > 0 or section.heading and next_level > section.level then
+      kept[#kept + 1] = ordered
+      ordered.id = ordered.id and tostring(ordered.id) or "s" .. #kept
+    end
   end
   return kept
 end
 
+-- Of headings of level 2.
 local function contents(sections)
   local lines = {}
-  for i, section in ipairs(sections) do
-    if section.heading then
-      lines[#lines + 1] = string.format('<li><a href="#s%d">%s</a></li>', i, escaped(section.heading))
+  for _, section in ipairs(sections) do
+    if section.heading and section.level == 2 then
+      lines[#lines + 1] = string.format('<li><a href="#%s">%s</a></li>', escaped(section.id), escaped(section.heading))
     end
   end
   if #lines < 2 then return nil end
@@ -211,11 +276,12 @@ local function command_html()
   return '<p>Made by:</p>\n<pre class="command">' .. escaped(table.concat(words, " ")) .. "</pre>"
 end
 
-causeway._options.report = { title = true, save = true, data = true }
+causeway._options.report = { title = true, save = true, data = true, copy = true }
 
 --- An HTML page: report{title = ..., save = "x.html", data = files, part, part, ...}; a part is a text, {heading =
---- TEXT}, {code = TEXT}, a table, a picture or any value with __rich. Returns the page as a string; with `save` it is
---- also written.
+--- TEXT, level = 2 or 3, id =}, {code = TEXT}, a table, a picture, any value with __rich, or {open = a table that is
+--- not folded}. With `copy` tables can be copied as CSV, Markdown and LaTeX. Returns the page as a string; with `save`
+--- it is also written.
 function causeway.report(parts)
   if type(parts) ~= "table" then
     raise("report: expected a table {title = ..., part, ...}, got " .. noun(parts))
@@ -226,6 +292,9 @@ function causeway.report(parts)
   end
   causeway._check_options("report", options)
   local path = options.save
+  if options.copy ~= nil and type(options.copy) ~= "boolean" then
+    raise("report: copy: expected true or false, got a " .. type(options.copy))
+  end
   if path ~= nil and type(path) ~= "string" then
     raise("report: save: expected a file name, got " .. noun(path))
   end
@@ -237,17 +306,20 @@ function causeway.report(parts)
     "<style>\n" .. style .. "</style></head><body><main>",
     "<h1>" .. title .. "</h1>",
   }
-  local sections = sections_of(parts)
+  local sections = sections_of(parts, options.copy)
   out[#out + 1] = contents(sections)
-  for i, section in ipairs(sections) do
-    if section.heading then out[#out + 1] = string.format('<h2 id="s%d">%s</h2>', i, escaped(section.heading)) end
+  for _, section in ipairs(sections) do
+    if section.heading then
+      out[#out + 1] = string.format('<h%d id="%s">%s</h%d>', section.level, escaped(section.id),
+        escaped(section.heading), section.level)
+    end
     for _, part in ipairs(section) do out[#out + 1] = part.html end
   end
   out[#out + 1] = "<footer>"
   out[#out + 1] = data_links(options.data, path)
   out[#out + 1] = command_html()
   out[#out + 1] = "<p>" .. escaped(tostring(causeway.machine())) .. "\n" .. os.date("!%Y-%m-%d %H:%M UTC") .. "</p>"
-  out[#out + 1] = "</footer></main></body></html>\n"
+  out[#out + 1] = "</footer></main>" .. (options.copy and "\n" .. copy_script or "") .. "</body></html>\n"
   local page = table.concat(out, "\n")
   if path ~= nil then causeway._replace_file(path, page) end
   return page

@@ -2,7 +2,7 @@
 --
 -- rows: a list of tables, a value for each column's key. Options:
 --   columns  list of keys, or of {key =, title =, unit =, digits =, format = pattern or function(value, row), align =
---            "left"|"right"};
+--            "left"|"right", link = function(row)}; link gives the address of a cell on a page, or nil;
 --            default: every key that occurs, sorted
 --   title    a line above;  note: a line below;  most: rows shown, the middle ones left out past it
 --   leading  how many columns are repeated where a table too wide for the terminal goes on below itself; default 1
@@ -144,6 +144,9 @@ local function columns_of(rows, wanted)
     if spec.unit ~= nil and type(spec.unit) ~= "string" then
       causeway._raise("columns: item " .. i .. ": unit: expected a text, got " .. causeway._noun(spec.unit))
     end
+    if spec.link ~= nil and type(spec.link) ~= "function" then
+      causeway._raise("columns: item " .. i .. ": link: expected a function of the row, got a " .. type(spec.link))
+    end
     local align = spec.align
     if not align then
       align = "left"
@@ -152,7 +155,7 @@ local function columns_of(rows, wanted)
       end
     end
     local column = { key = spec.key, title = spec.title or tostring(spec.key), format = spec.format, align = align,
-      digits = spec.digits }
+      digits = spec.digits, link = spec.link }
     if spec.format then column.unit = spec.unit else choose_numbers(column, rows, spec.unit) end
     if column.unit then column.title = column.title .. " (" .. column.unit .. ")" end
     columns[i] = column
@@ -348,21 +351,38 @@ local function escaped(text)
 end
 causeway._escape_html = escaped
 
+-- Cells of a page with more characters than this may go over several lines.
+local long_cell = 48
+
+-- A cell of a page, a link where its column gives one.
+local function cell_html(column, row)
+  local text = escaped(cell_text(column, row))
+  local address = column.link and column.link(row)
+  return address and string.format('<a href="%s">%s</a>', escaped(address), text) or text
+end
+
 --- The table as HTML, all rows.
 function Table:html()
   local out = { '<div class="table"><table>' }
   if self.title then out[#out + 1] = "<caption>" .. escaped(self.title) .. "</caption>" end
+  local long = {}
+  for _, row in ipairs(self.rows) do
+    for _, column in ipairs(self.columns) do
+      if width(cell_text(column, row)) > long_cell then long[column] = true end
+    end
+  end
   local function line(tag, cell)
     local parts = {}
     for j, column in ipairs(self.columns) do
-      parts[j] = string.format("<%s%s>%s</%s>", tag, column.align == "right" and ' style="text-align:right"' or "",
-        escaped(cell(column)), tag)
+      parts[j] = string.format("<%s%s%s>%s</%s>", tag, long[column] and ' class="long"' or "",
+        column.align == "right" and ' style="text-align:right"' or "", cell(column), tag)
     end
     return "<tr>" .. table.concat(parts) .. "</tr>"
   end
-  out[#out + 1] = "<thead>" .. line("th", function(column) return column.title end) .. "</thead><tbody>"
+  out[#out + 1] = "<thead>" .. line("th", function(column) return escaped(column.title) end)
+    .. "</thead><tbody>"
   for _, row in ipairs(self.rows) do
-    out[#out + 1] = line("td", function(column) return cell_text(column, row) end)
+    out[#out + 1] = line("td", function(column) return cell_html(column, row) end)
   end
   out[#out + 1] = "</tbody></table>"
   if self.note then out[#out + 1] = "<p>" .. escaped(self.note) .. "</p>" end
@@ -482,7 +502,15 @@ function Table:save(path)
 end
 
 Table.__tostring = Table.text
-function Table.__rich(self) return { text = self:text(), html = self:html() } end
+
+--- Besides text and HTML the forms in which a page lets a table be copied.
+function Table.__rich(self)
+  local makers = {}
+  for _, form in ipairs({ "text", "html", "csv", "markdown", "latex" }) do
+    makers[form] = function() return self[form](self) end
+  end
+  return causeway._lazy(makers)
+end
 
 --- Prints a table of results and returns it.
 function causeway.show_table(rows, options)

@@ -177,7 +177,7 @@ TEST_CASE("the experiments refuse a bad value in one sentence", "[experiments]")
         {"gates/step", "--heads", "1,x", "\"x\", expected a number"},
         {"tpu/crossover", "--width", "0", "0, expected a whole number of at least 1"},
         {"tpu/crossover", "--block", "-1", "-1, expected a whole number of at least 0"},
-        {"tree/latency", "--seconds", "-1", "-1, expected a number of at least 0"},
+        {"tree/figure3", "--seconds", "-1", "-1, expected a number of at least 0"},
     };
     for (const Wrong& w : all) {
         CAPTURE(w.experiment, w.option, w.value);

@@ -345,14 +345,14 @@ TEST_CASE("D5, D6: sums over ranks by several workers", "[proofs][fleet]") {
 }
 
 TEST_CASE("D7: two papers on the speed of FleetAttention", "[proofs][fleet]") {
-    const Table t = read_table("leet_table3_latency_batch1_plain.csv");
+    const Table t = read_table("leet/table3.csv");
     const double fleet = t.number({{"method", "FA"}, {"seq_len_tokens", faulty("D7: FA at 25600", "100000", "25600")}},
                                   "latency_mean_s");
     double least = INFINITY;
     for (const std::string other : {"Cdotp", "Bb", "Recur", "LA"})
         least = fewest(least, fleet / t.number({{"method", other}, {"seq_len_tokens", "100000"}}, "latency_mean_s"));
     // Both sides are what is printed: that they contradict each other is all that can be checked here.
-    const Table own = read_table("fleet_table4_throughput.csv");
+    const Table own = read_table("fleet/table4.csv");
     double rivals = 0;
     for (std::size_t row = 0; row < own.rows.size(); ++row)
         if (own.cell(row, "method") != "FleetAttention")

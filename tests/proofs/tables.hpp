@@ -1,4 +1,4 @@
-// The printed tables of the documents, proofs/tables/*.csv.
+// The printed tables of the documents, experiments/data/reference.
 #pragma once
 
 #include <cmath>
@@ -54,7 +54,7 @@ struct Table {
 };
 
 inline Table read_table(const std::string& name) {
-    const Source source(source_dir() + "/proofs/tables/" + name);
+    const Source source(source_dir() + "/experiments/data/reference/" + name);
     const auto text = source.text();
     csv::Reader reader({text.data(), static_cast<std::size_t>(text.size())}, name);
     Table out{reader.columns(), {}};

@@ -39,9 +39,8 @@ struct Latencies {
 };
 
 const Latencies& table(int number) {
-    static const std::array<Latencies, 4> all{
-        Latencies("leet_table3_latency_batch1_plain.csv"), Latencies("leet_table4_latency_batch1_decay.csv"),
-        Latencies("leet_table5_latency_batch16_plain.csv"), Latencies("leet_table6_latency_batch16_decay.csv")};
+    static const std::array<Latencies, 4> all{Latencies("leet/table3.csv"), Latencies("leet/table4.csv"),
+                                              Latencies("leet/table5.csv"), Latencies("leet/table6.csv")};
     return all[static_cast<std::size_t>(number - 3)];
 }
 
@@ -54,8 +53,7 @@ void figure(const std::string& id, const std::string& what, const std::string& p
 }  // namespace
 
 TEST_CASE("I1: tables 2 to 4 of fleet", "[proofs][tables]") {
-    const Table two = read_table("fleet_table2_mmlu_accuracy_vicuna7b.csv"),
-                three = read_table("fleet_table3_mmlu_accuracy_transnormerllm2_3b.csv");
+    const Table two = read_table("fleet/table2.csv"), three = read_table("fleet/table3.csv");
     double mean = 0, points = 0, share = 0;
     const auto tasks = [](const Table& t, std::size_t row) {
         std::array<double, 4> x{};
@@ -84,7 +82,7 @@ TEST_CASE("I1: tables 2 to 4 of fleet", "[proofs][tables]") {
     figure("I1", "largest, HyperAttention, humanities", "fleet Table 2",
            humanities("VanillaAttention") - humanities("HyperAttention"), 4.9, 0.05);
     figure("I1", "largest in relative terms, per cent", "fleet Table 2", 100 * share, 10.8, 0.05);
-    const Table four = read_table("fleet_table4_throughput.csv");
+    const Table four = read_table("fleet/table4.csv");
     const double fleet = four.number({{"method", "FleetAttention"}}, "throughput_unit_not_stated");
     double rivals = 0;
     for (std::size_t row = 0; row + 1 < four.rows.size(); ++row) rivals = worst(rivals, value(four.rows[row][1]));
@@ -104,8 +102,7 @@ TEST_CASE("I1: tables 2 to 4 of fleet", "[proofs][tables]") {
 }
 
 TEST_CASE("B2, I2, I3, I4: batch 1 of leet", "[proofs][tables]") {
-    const Table first = read_table("fleet_table1_methods_overview.csv"),
-                other = read_table("leet_table1_methods_overview.csv");
+    const Table first = read_table("fleet/table1.csv"), other = read_table("leet/table1.csv");
     const bool square =
         first.text({{"low_rank_computation_method", "Lightning Attention-2"}}, "time_complexity") == "O(N^2)";
     const bool linear = other.text({{"computation_method", "lightningAttention-2"}}, "time_complexity") == "O(N)";
@@ -267,7 +264,7 @@ TEST_CASE("C6, D6, I13: what tables 3 to 6 of leet say of its text", "[proofs][t
 }
 
 TEST_CASE("I8, I9, I11: table 9 and misprints of leet", "[proofs][tables]") {
-    const Table nine = read_table("leet_table9_fleet_vs_fa_modify.csv");
+    const Table nine = read_table("leet/table9.csv");
     double low = INFINITY, high = 0, sum = 0;
     std::int64_t cells = 0, unequal = 0, swapped_differ = 0;
     for (const std::string batch : {"1", "16"})
@@ -307,8 +304,7 @@ TEST_CASE("I8, I9, I11: table 9 and misprints of leet", "[proofs][tables]") {
 }
 
 TEST_CASE("I10: models in leet", "[proofs][tables]") {
-    const Table seven = read_table("leet_table7_wall_time_transnormerllm7b.csv"),
-                eight = read_table("leet_table8_wall_time_toy_retnet_1p3b.csv");
+    const Table seven = read_table("leet/table7.csv"), eight = read_table("leet/table8.csv");
     const auto at = [](const Table& t, const std::string& m, const char* batch) {
         return t.number({{"method", m}, {"batch_size", batch}}, "avg_time_s");
     };
@@ -348,8 +344,7 @@ TEST_CASE("I10: models in leet", "[proofs][tables]") {
 TEST_CASE("I12: tables 1 and 2 of tree", "[proofs][tables]") {
     std::int64_t wrong = 0, rows = 0;
     double least = INFINITY, most = 0;
-    for (const char* name :
-         {"tree_table1_llama31_8b_decode_time.csv", "tree_table2_llama32_1b_decode_time_rtx4090.csv"}) {
+    for (const char* name : {"tree/table1.csv", "tree/table2.csv"}) {
         const Table t = read_table(name);
         for (std::size_t row = 0; row < t.rows.size(); ++row, ++rows) {
             const auto cell = [&](const char* column) { return value(t.cell(row, column)); };

@@ -497,3 +497,17 @@ TEST_CASE("a heat map with values of both signs goes apart from 0", "[lua][heatm
     for (const char* ink : {"48;5;17m", "48;5;255m", "48;5;52m"}) CHECK(contains(coloured, ink));
     CHECK(contains(lua("return heatmap(ones(100, 200), {xlabel = 'j', ylabel = 'i'})"), "of 100×200"));
 }
+
+TEST_CASE("a curve that is like another has its colour and its mark", "[lua][plot]") {
+    Shell lua;
+    lua("function looks(like) "
+        "  local curves = {{y = {1, 2}, label = 'a', style = 'points'}, {y = {2, 3}, label = 'b', style = 'points'}, "
+        "    {y = {3, 4}, label = 'b printed', style = 'points', like = like}} "
+        "  local found = {} "
+        "  for name, look in plot(curves).script():gmatch(\"title '([^']*)' noenhanced with ([^,\\n]*)\") do "
+        "    found[name] = look end return found end");
+    CHECK(lua("local f = looks('b') return f['b printed'] == f.b, f.a == f.b") == "true false");
+    CHECK(lua("local f = looks() return f['b printed'] == f.b") == "false");
+    CHECK(lua("local f = looks('none') return f['b printed'] == f.a or f['b printed'] == f.b") == "false");
+    CHECK(contains(lua("looks(3)"), "plot: like: expected the label of another curve, got a number"));
+}

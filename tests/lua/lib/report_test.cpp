@@ -103,3 +103,55 @@ TEST_CASE("pictures of a page have its colours", "[lua][report]") {
     CHECK(contains(page, "&lt;/svg&gt;&lt;script&gt;"));
     CHECK_FALSE(contains(page, "<script>"));
 }
+
+TEST_CASE("headings of two levels, with names to lead to", "[lua][report]") {
+    Shell lua;
+    const std::string page =
+        lua("return report{{heading = 'A'}, {heading = 'B', level = 3, id = 'b'}, 'b', {heading = 'C'}, {heading = "
+            "'D', level = 3}, {heading = 'E', level = 3}, 'e'}");
+    CHECK(contains(page, "<h2 id=\"s1\">A</h2>"));
+    CHECK(contains(page, "<h3 id=\"b\">B</h3>"));
+    CHECK(contains(page, "<h2 id=\"s3\">C</h2>"));
+    CHECK_FALSE(contains(page, ">D<"));
+    CHECK(contains(page, "<li><a href=\"#s1\">A</a></li>\n<li><a href=\"#s3\">C</a></li>\n</ul></nav>"));
+    CHECK(lua("report{{heading = 'A', level = 4}, 'a'}") == "user:1: report: part 1: level: 4, expected 2 or 3");
+}
+
+TEST_CASE("tables of a page can be copied, where it is asked for", "[lua][report]") {
+    Shell lua;
+    const std::string page = lua("return report{text_table({{a = 'x<y', b = 0.5}}), copy = true}");
+    CHECK(contains(page, "<template data-form=\"CSV\">a,b\nx&lt;y,0.5\n</template>"));
+    CHECK(contains(page, "<template data-form=\"Markdown\">| a | b |\n"));
+    CHECK(contains(page, "<template data-form=\"LaTeX\">\\begin{tabular}"));
+    CHECK(contains(page, "<script>"));
+    CHECK_FALSE(contains(page, "src="));
+    CHECK_FALSE(contains(lua("return report{text_table({{a = 1}})}"), "template"));
+    CHECK(lua("report{'a', copy = 1}") == "user:1: report: copy: expected true or false, got a number");
+}
+
+TEST_CASE("a table that is given as open is neither folded nor moved", "[lua][report]") {
+    Shell lua;
+    lua("t = {} for i = 1, 30 do t[i] = {a = i} end");
+    const std::string page = lua("return report{{open = text_table(t)}, 'between', plot({1, 2})}");
+    CHECK_FALSE(contains(page, "<details>"));
+    CHECK(page.find("<table>") < page.find("<p>between"));
+}
+
+TEST_CASE("cells of a table lead where their column says", "[lua][report]") {
+    Shell lua;
+    lua("t = text_table({{a = 'x', to = 'p.html?a&b'}, {a = 'y'}}, {columns = {{key = 'a', link = function(row) return "
+        "row.to end}}})");
+    const std::string page = lua("return t:html()");
+    CHECK(contains(page, "<td><a href=\"p.html?a&amp;b\">x</a></td>"));
+    CHECK(contains(page, "<td>y</td>"));
+    CHECK_FALSE(contains(lua("return t:text()"), "p.html"));
+    CHECK(lua("text_table({{a = 1}}, {columns = {{key = 'a', link = 'p'}}})") ==
+          "user:1: columns: item 1: link: expected a function of the row, got a string");
+}
+
+TEST_CASE("only long cells of a page go over several lines", "[lua][report]") {
+    Shell lua;
+    const std::string html = lua("return text_table({{a = ('word '):rep(12), b = 'word'}}):html()");
+    CHECK(contains(html, "<th class=\"long\">a</th><th>b</th>"));
+    CHECK(contains(html, "<td>word</td>"));
+}

@@ -1,19 +1,22 @@
--- Figure 4 of the tree document: peak memory of a worker, tree against ring decoding on two devices.
+-- tree, Figure 4: peak memory of a worker, tree against ring decoding on two devices.
 --
---   causeway experiments/tree/memory.lua
+--   causeway experiments/tree/figure4.lua                a second; --quick and --full change nothing
 --
 --   --hidden 2048,4096              hidden sizes, multiples of 128, the width of a head
 --   --lengths 16000,32000,64000,128000
 --   --shards 2                      as in the document
---   --save results/tree/memory      .html, .csv, .svg
 --
 -- The schedules run without data; what a worker holds is counted by kind as it takes and gives back its buffers.
 -- Printed: gaps of 524 MB and 1040 MB at hidden 2048 and 4096, bf16; the text gives no length, 128000 tokens on two
 -- devices give these.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/../lib/arguments.lua")(arg,
-  { hidden = { 2048, 4096 }, lengths = { 16000, 32000, 64000, 128000 }, shards = 2, save = "results/tree/memory" },
-  { hidden = { 1 }, lengths = { 1 }, shards = { 1, 4096 } })
+local verdicts = dofile(folder .. "/../lib/verdicts.lua")
+local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "figure4",
+  title = "memory of tree and ring decoding", claims = { "H13", "H14" },
+  options = { hidden = { 2048, 4096 }, lengths = { 16000, 32000, 64000, 128000 }, shards = 2 },
+  rules = { device = { "cpu" }, hidden = { 1 }, lengths = { 1 }, shards = { 1, 4096 } },
+  differs = "Printed: two RTX 4090, a memory profiler. Here: what the schedules hold, counted, on any machine." })
+local options = item.options
 local coinciding = dofile(folder .. "/../lib/coinciding.lua")
 local dim, b, p = 128, 1, options.shards
 local rows, curves = {}, {}
@@ -42,7 +45,7 @@ for _, hidden in ipairs(options.hidden) do
   curves[#curves + 1] = ring_curve
 end
 if mpi_rank() > 0 then return end
-local text = text_table(rows, {
+item:table(rows, {
   title = "Peak memory of a worker in MB (bf16), counted; equations 8 and 9; and elements beyond them", columns = {
   { key = "hidden", align = "right" }, { key = "N", align = "right" }, { key = "ring", format = "%.2f",
     align = "right" }, { key = "eq8", title = "(8)", format = "%.2f", align = "right" },
@@ -52,15 +55,15 @@ local text = text_table(rows, {
   { key = "ratio", format = "%.5f", align = "right" },
 }, note = "Over (8): m and d, which the ring keeps too, 2bn_h. Over (9): the all-reduce's buffer, one triple, b(d + "
   .. "2n_h)." })
-print()
-display(text)
-local printed = { [2048] = 524, [4096] = 1040 }
-local notes = {}
+local printed = { [2048] = item:quoted("memory_gap_hidden_2048"), [4096] = item:quoted("memory_gap_hidden_4096") }
+local notes, most = {}, 0
 for _, row in ipairs(rows) do
   local there = printed[row.hidden]
+  most = math.max(most, row.ratio)
   if there and row.N == 128000 and p == 2 then
     notes[#notes + 1] = string.format("hidden %d: gap %.2f MB, printed %d MB (%+.1f %%)", row.hidden, row.gap, there,
       100 * (row.gap / there - 1))
+    item:judge("gap of memory at hidden " .. row.hidden, "count", verdicts.near(row.gap, there, 0.01), "H14")
   end
 end
 if p == 1 then
@@ -68,20 +71,19 @@ if p == 1 then
     "One worker's ring moves nothing; (8) holds from two on: 2btd of it are keys and values on their way."
 end
 notes[#notes + 1] = "\"2× less\" is a bound that the ratio never reaches."
-print("\n" .. table.concat(notes, "\n"))
 local over = coinciding(curves)
-if over then
-  notes[#notes + 1] = over
-  print(over)
+notes[#notes + 1] = over
+item:tell(table.concat(notes, "\n"))
+if p > 1 then
+  item:judge("2× less peak memory", "count", verdicts.whether(most > 1.9 and most < 2,
+    string.format("ring ÷ tree up to %.5f, below 2", most)), "H13")
+  local last = rows[#rows]
+  item:judge("memory of equation (8), within what the ring keeps besides", "count", verdicts.near(last.ring, last.eq8,
+    1e-3), "H13")
+  item:judge("memory of equation (9), within the all-reduce's buffer", "count", verdicts.near(last.tree, last.eq9,
+    1e-3), "H13")
 end
 curves.title, curves.xlabel, curves.ylabel, curves.xscale, curves.yscale = "Peak memory of a worker: ring dashed"
   .. (over and "; ≈: on another line" or ""), "length N", "MB at hidden size d", "log", "log"
-local figure = plot(curves)
-print()
-display(figure)
-mkpath(options.save)
-figure:save(options.save .. "/memory.svg")
-text:save(options.save .. "/memory.csv")
-report({ title = "Figure 4: memory of tree and ring decoding", save = options.save .. "/memory.html",
-  data = options.save .. "/memory.csv", text, table.concat(notes, "\n\n"), figure })
-print("\n" .. options.save .. ": memory.html, memory.csv, memory.svg")
+item:figure(curves)
+item:finish()

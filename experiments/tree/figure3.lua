@@ -1,9 +1,10 @@
--- Figure 3 of the tree document: time of ring over tree decoding, by length and by devices; a model, Tables 1 and 2
--- against it, and this machine beside it.
+-- tree, Figure 3: time of ring over tree decoding, by length and by devices; a model, Tables 1 and 2 against it, and
+-- this machine beside it.
 --
---   causeway experiments/tree/latency.lua                     half a minute; starts itself under mpirun for the points
+--   causeway experiments/tree/figure3.lua                     half a minute; starts itself under mpirun for the points
 --                                                             of MPI
---   mpirun -n 4 causeway experiments/tree/latency.lua         measures MPI, and takes the points of threads from an
+--   causeway experiments/tree/figure3.lua --quick             one length here, less time; --full as without
+--   mpirun -n 4 causeway experiments/tree/figure3.lua         measures MPI, and takes the points of threads from an
 --                                                             earlier run
 --
 --   --lengths 80000,160000,320000,640000,1280000,2560000,5120000
@@ -13,8 +14,6 @@
 --   --shards 4                      of the measured points on threads
 --   --ranks 4                       of those under mpirun; 0: none
 --   --seconds 0.2                   spent on a measured point, at least three calls
---   --save results/tree/latency     .html, .csv, by_length.svg, by_devices.svg, here.svg, here-threads.json,
---                                   here-mpi.json
 --   --points                        only measures this machine, and leaves here-threads.json or here-mpi.json
 --
 -- The block is the document's: 16 heads of width 128, one query, bf16. The model runs the real schedule of each
@@ -23,16 +22,20 @@
 -- (link_speed), and the rate at which one worker reads keys and values, the mean over the tree's points. Its ring runs
 -- without overlap: here the cores that compute copy the messages too.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
-  lengths = { 80000, 160000, 320000, 640000, 1280000, 2560000, 5120000 }, devices = { 8, 16, 32, 64, 128 },
-  cluster = "h100",
-  here = { 8000, 16000, 32000 }, shards = 4, ranks = 4, seconds = 0.2, save = "results/tree/latency", points = false,
-}, { lengths = { 1 }, devices = { 1, 4096 }, cluster = { "h100", "mi300x", "rtx4090" }, here = { 1 },
-  shards = { 1, 1024 }, ranks = { 0, 1024 },
-  seconds = { from = 0 } })
+local verdicts = dofile(folder .. "/../lib/verdicts.lua")
+local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "figure3",
+  title = "latency of tree and ring decoding", claims = { "H16", "H20", "H23" },
+  options = { lengths = { 80000, 160000, 320000, 640000, 1280000, 2560000, 5120000 },
+    devices = { 8, 16, 32, 64, 128 }, cluster = "h100", here = { 8000, 16000, 32000 }, shards = 4, ranks = 4,
+    seconds = 0.2, points = false },
+  rules = { device = { "cpu" }, lengths = { 1 }, devices = { 1, 4096 }, cluster = { "h100", "mi300x", "rtx4090" },
+    here = { 1 }, shards = { 1, 1024 }, ranks = { 0, 1024 }, seconds = { from = 0 } },
+  differs = "Printed: curves, on 8 to 128 H100. Here: the schedules on simulated links, and this machine." })
+local options = item.options
+if item.mode == "quick" then options.here, options.seconds = { options.here[1] }, math.min(options.seconds, 0.05) end
 local coinciding = dofile(folder .. "/../lib/coinciding.lua")
 local heads, dim = 16, 128
-local page, tell, show = dofile(folder .. "/../lib/page.lua")()
+local function tell(text) item:tell((text:gsub("^\n", ""))) end
 local function model(method, devices, length, more)
   local o = { method = method, cluster = options.cluster, shards = devices, length = length, heads = heads, dim = dim }
   for name, value in pairs(more or {}) do o[name] = value end
@@ -109,7 +112,6 @@ else
 end
 
 tell(string.format("%d heads of width %d, one query, bf16, %s in the model.", heads, dim, options.cluster))
-print(machine())
 
 -- ── The model ──
 local most, longest, shortest = math.max(table.unpack(options.devices)), math.max(table.unpack(options.lengths)),
@@ -135,7 +137,7 @@ for place, p in ipairs(options.devices) do
     by_length[#by_length + 1] = ring
   end
 end
-show(text_table(rows, {
+item:table(rows, {
   title = "Modelled milliseconds a decode, and relative to the ring at the shortest length (Algorithm 3)", columns = {
   { key = "devices", align = "right" }, { key = "N", align = "right" },
   { key = "ring", title = "ring ms", align = "right" }, { key = "three", title = "tree ms", align = "right" },
@@ -143,7 +145,7 @@ show(text_table(rows, {
   { key = "relative_ring", title = "ring, relative", align = "right" },
   { key = "relative_tree", title = "tree, relative", align = "right" },
   { key = "ratio", title = "ring ÷ tree", align = "right" },
-} }))
+} })
 for _, method in ipairs({ "ring", "tree" }) do
   local curve = { x = {}, y = {}, label = method .. ", N = " .. longest }
   for _, p in ipairs(options.devices) do
@@ -184,13 +186,13 @@ for _, t in ipairs(printed) do
       shift = (there - modelled) / (10 * t.layers * t.devices) * 1e3 }
   end
 end
-show(text_table(compared, { title = "Tables 1 and 2: ring less tree in seconds, printed and modelled", columns = {
+item:table(compared, { title = "Tables 1 and 2: ring less tree in seconds, printed and modelled", columns = {
   "machine", { key = "N", align = "right" }, { key = "printed", format = "%.2f", align = "right" },
   { key = "model", format = "%.2f", align = "right" },
   { key = "ratio", title = "model ÷ printed", format = "%.2f", align = "right" },
   { key = "shift", title = "printed less model, ms a shift", format = "%.2f", align = "right" },
 }, note = "MI300X within 6 %; H100: the growth with N (least squares) within 14 %, and 0.6 to 1.0 ms more a shift at "
-  .. "every N; RTX 4090: 0.3 of the rate of PCIe." }))
+  .. "every N; RTX 4090: 0.3 of the rate of PCIe." })
 
 -- ── The published ×8 ──
 local tree_time, ring_time = model("tree", most, longest, { algorithm = 3 }), model("ring", most, longest)
@@ -207,14 +209,14 @@ Published: ring ÷ tree close to 8 at 128 devices and 5.12M tokens. The model, a
 The published ratio is out, not the model: the document's own Table 1 has rings that move keys and values at the rates
 of the links (above), and what follows depends on nothing else:
   keys and values of a device                  %.1f MB
-  moved %d times at 50 GB/s (NDR, one way)    %.0f ms     (what the slowest link of the ring must carry)
-  moved %d times at 900 GB/s everywhere       %.1f ms     (as if no node had a border)
+  moved %d times at 50 GB/s (NDR, one way)    %.0f ms  (its slowest link)
+  moved %d times at 900 GB/s everywhere       %.1f ms  (no node had a border)
   read once at 3.35 TB/s                       %.3f ms
 A ratio of 8 needs a tree of %.0f ms, %.0f times what it has to read; even on the second reading of %.1f ms, %.0f times.
 What does give such a ratio, and is not what §6.3 describes:
   a fixed cost of %.0f ms in both programs     (%.0f + x) / (%.3f + x) = 8
-  a ring that moves partial results of %d kB instead of keys and values, %d hops of latency: it takes
-    %.1f times the tree's time]],
+  a ring that moves partial results of %d kB, not keys and values, %d hops
+    of latency: it takes %.1f times the tree's time]],
     most, longest, ring_time / tree_time, shard / 1e6, most - 1, moved(50e9) * 1e3, most - 1, moved(900e9) * 1e3,
     shard / 3.35e12 * 1e3,
     moved(50e9) / 8 * 1e3, moved(50e9) / 8 / (shard / 3.35e12), moved(900e9) / 8 * 1e3,
@@ -260,7 +262,7 @@ for _, run in ipairs(measured) do
     seconds_text(run.link.latency), bytes_text(run.link.rate), bytes_text(run.memory_rate)))
 end
 if #measured == 1 then tell("\nPoints of " .. why .. ".") end
-show(text_table(here, {
+item:table(here, {
   title = "Milliseconds on this machine, Float32, the least of some calls; and the model with its constants",
   columns = {
   "engine", { key = "ranks", align = "right" }, { key = "N", align = "right" }, { key = "tree", align = "right" },
@@ -268,14 +270,13 @@ show(text_table(here, {
   { key = "ring", align = "right" }, { key = "model_ring", title = "model", align = "right" },
   { key = "ratio", title = "ring ÷ tree", align = "right" },
   { key = "model_ratio", title = "model", align = "right" },
-}, note = "Ranks share " .. machine().cores .. " cores and one memory." }))
+}, note = "Ranks share " .. machine().cores .. " cores and one memory." })
 
 -- ── Figures and files ──
 local function figure(name, lines, title, x, y)
   lines.title, lines.xlabel, lines.ylabel, lines.xscale, lines.yscale = title, x, y, "log", "log"
-  local picture = plot(lines)
-  show(picture)
-  picture:save(options.save .. "/" .. name .. ".svg")
+  local picture = item:figure(lines)
+  if picture then picture:save(options.save .. "/" .. name .. ".svg") end
 end
 local over = coinciding(by_length)
 if over then tell("\nby_length.svg: " .. over) end
@@ -283,7 +284,34 @@ figure("by_length", by_length, "Relative time, model: ring dashed" .. (over and 
   "length N", "time ÷ ring at the shortest")
 figure("by_devices", by_devices, "Execution time, model", "devices", "seconds")
 figure("here", curves, "This machine, and the model with its fitted constants", "length N", "seconds")
-text_table(rows):save(options.save .. "/latency.csv")
-report({ title = "Figure 3: latency of tree and ring decoding", save = options.save .. "/latency.html",
-  data = options.save .. "/latency.csv", table.unpack(page) })
-print("\n" .. options.save .. ": latency.html, latency.csv, by_length.svg, by_devices.svg, here.svg, here-*.json")
+
+-- ── Verdicts ──
+-- Ring ÷ tree at the longest length, by devices.
+local ratios = {}
+for _, row in ipairs(rows) do
+  if row.N == longest then ratios[#ratios + 1] = row.ratio end
+end
+if #ratios > 1 then
+  item:judge("the gap between ring and tree widens with the devices, model", "count", verdicts.whether(
+    ratios[#ratios] > ratios[1], string.format("ring ÷ tree %.4g at %d devices, %.4g at %d", ratios[1],
+      options.devices[1], ratios[#ratios], options.devices[#options.devices])), "H16")
+end
+if is_published then
+  item:judge("ring ÷ tree at 128 devices and 5.12M tokens, model", "count", verdicts.near(ring_time / tree_time,
+    item:quoted("speedup_at_128_gpus_5p12M_tokens")), "H23")
+end
+for _, run in ipairs(measured) do
+  local slower, least = 0, math.huge
+  for _, point in ipairs(run.points) do
+    least = math.min(least, point.ring / point.tree)
+    slower = slower + (point.ring > point.tree and 1 or 0)
+  end
+  item:judge("tree decoding is the faster one on this machine, " .. run.engine, "time", verdicts.whether(
+    slower == #run.points, string.format("at %d of %d lengths; ring ÷ tree at least %.3g", slower, #run.points, least)),
+    "H23")
+end
+for _, row in ipairs(here) do
+  item:judge(string.format("ring ÷ tree on this machine is the model's, %s, N = %d", row.engine, row.N), "time",
+    verdicts.near(row.ratio, row.model_ratio))
+end
+item:finish()

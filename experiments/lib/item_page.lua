@@ -1,0 +1,130 @@
+-- What a reproduced table or figure looks like on a page, from what its script has left in item.json.
+local item_page = {}
+
+-- In which file of proofs/ the claims of a letter stand.
+local proofs = { A = "masking", B = "exact", C = "recursion", D = "fleet", E = "decay", F = "gates", G = "tpu",
+  H = "tree", I = "tables" }
+-- Those that stand elsewhere than their letter says.
+local elsewhere = { E4 = "gates", F10 = "backward", G7 = "backward", G8 = "backward", G9 = "backward",
+  G10 = "backward", H1 = "energy", H2 = "energy", H3 = "energy", H4 = "energy", H12 = "energy", H17 = "energy",
+  H18 = "energy", H19 = "energy", H21 = "energy" }
+
+--- Where a claim of proofs/ stands: the address of its file from a page in `page_folder`; nil for no claim.
+function item_page.claim_link(claim, experiments, page_folder)
+  if not claim then return nil end
+  local file = elsewhere[claim] or proofs[claim:sub(1, 1)]
+  if not file then return nil end
+  local root = experiments:match("^(.*)/[^/]*$") or "."
+  if root:sub(1, 1) == "/" or page_folder:sub(1, 1) == "/" then
+    return (root:sub(1, 1) == "/" and "file://" or "") .. root .. "/proofs/" .. file .. ".md"
+  end
+  return page_folder:gsub("[^/]+", "..") .. "/" .. root .. "/proofs/" .. file .. ".md"
+end
+
+function item_page.id_of(item) return item.document .. "/" .. item.name end
+
+-- "table3" as "Table 3".
+local function readable(name)
+  local word, number = name:match("^(%a+)(%d+)$")
+  if not word then return name end
+  return word:sub(1, 1):upper() .. word:sub(2) .. " " .. number
+end
+
+function item_page.title_of(item)
+  return string.format("%s, %s: %s", item.document, readable(item.name), item.title)
+end
+
+--- A table or picture of item.json as a value that shows itself.
+function item_page.value_of(part)
+  if part.curves then
+    local given = table.move(part.curves, 1, #part.curves, 1, {})
+    for name, value in pairs(part.axes) do given[name] = value end
+    return plot(given)
+  end
+  return text_table(part.rows, part.options)
+end
+
+--- The verdicts of an item; with a link to the claim where `link` is given, and beside those of another run, where
+--- `other` is, {name =, verdict = function(v)}.
+function item_page.verdict_table(list, link, other)
+  local rows = {}
+  for i, v in ipairs(list) do
+    local there = other and other.verdict(v) or {}
+    rows[i] = { what = v.what, kind = v.kind == "count" and "any machine" or "time", verdict = v.verdict,
+      statistic = v.statistic, claim = v.claim or "", there = there.verdict or "–",
+      statistic_there = there.statistic or "–" }
+  end
+  local columns = { "what", { key = "kind", title = "compares" }, "verdict", "statistic" }
+  if other then
+    columns[#columns + 1] = { key = "there", title = other.name }
+    columns[#columns + 1] = { key = "statistic_there", title = "statistic there" }
+  end
+  columns[#columns + 1] = { key = "claim", link = link }
+  return text_table(rows, { title = "Verdicts", columns = columns })
+end
+
+-- A text as parts of a page: lines that begin with two blanks keep their columns.
+local function add_text(add, text)
+  local run, in_columns = {}, false
+  local function close()
+    local lines = table.concat(run, "\n")
+    if #run > 0 then add(in_columns and { code = lines } or lines) end
+    run = {}
+  end
+  for line in (text .. "\n"):gmatch("(.-)\n") do
+    local columns = line:sub(1, 2) == "  "
+    if columns ~= in_columns then close() end
+    in_columns = columns
+    run[#run + 1] = line
+  end
+  close()
+end
+
+-- The tables and pictures of an item, of which a page says where they come from.
+local function add_parts(add, parts, whose)
+  for _, part in ipairs(parts) do
+    if whose and not part.text then add("On " .. whose .. ":") end
+    if part.text then add_text(add, part.text) else add(item_page.value_of(part)) end
+  end
+end
+
+--- The parts of an item for report, from a page in `page_folder`; other as above, with the item of the other run where
+--- there is one.
+function item_page.parts_of(item, experiments, page_folder, other)
+  local parts = {}
+  local function add(part) parts[#parts + 1] = part end
+  if item.differs and item.differs ~= "" then add(item.differs) end
+  add({ code = item.command })
+  local link = page_folder and function(row)
+    return item_page.claim_link(row.claim ~= "" and row.claim or nil, experiments, page_folder)
+  end
+  if #item.verdicts > 0 then add({ open = item_page.verdict_table(item.verdicts, link, other) }) end
+  add_parts(add, item.parts)
+  if other and other.item then add_parts(add, other.item.parts, other.name) end
+  local origin = item.origin or {}
+  add(string.format("%s, %d threads; causeway %s%s; seed %s; %s; %s of %s and %s of memory.",
+    origin.device or origin.processor or "?",
+    origin.threads or 0, origin.causeway or "?", origin.commit and ", commit " .. origin.commit:sub(1, 10)
+      .. (origin.dirty and " (changed)" or "") or "", origin.seed or "–", item.date, item.mode,
+    seconds_text(item.seconds), item.memory and bytes_text(item.memory) or "?"))
+  return parts
+end
+
+-- JSON has no infinity and no NaN.
+local function plain(value)
+  if type(value) == "number" and (value ~= value or math.abs(value) == math.huge) then return number_text(value) end
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for key, entry in pairs(value) do
+    if type(entry) == "function" then
+      error(string.format("item: %s is a function, expected what JSON can hold", tostring(key)), 0)
+    end
+    copy[key] = plain(entry)
+  end
+  return copy
+end
+
+--- Writes a result in one step: a reader sees the old file or the new one.
+function item_page.write(path, result) save(path, plain(result)) end
+
+return item_page

@@ -1,0 +1,216 @@
+-- Whether a reproduction agrees with what a document prints, each rule with the statistic that it decides by. A verdict
+-- is {verdict = WORD, statistic = TEXT, value = NUMBER or nil}, WORD one of
+--   holds      by the rule
+--   differs    by the rule
+--   undecided  what was measured allows both
+--   not run    a reason stands in place of the statistic
+-- Times of two machines are compared only through what one factor of speed does not change.
+local verdicts = {}
+
+verdicts.margin = 0.25         -- of ratios after the machine factor, and of what counts as a different time
+verdicts.exponent_margin = 0.25
+
+local function number(x, digits) return number_text(x, digits or 3) end
+
+--- How many there are of each: {holds =, differs =, undecided =, ["not run"] =}.
+function verdicts.count(list)
+  local counts = { holds = 0, differs = 0, undecided = 0, ["not run"] = 0 }
+  for _, v in ipairs(list) do counts[v.verdict] = counts[v.verdict] + 1 end
+  return counts
+end
+
+function verdicts.not_run(reason) return { verdict = "not run", statistic = reason } end
+
+--- A statement that is true or false as it stands.
+function verdicts.whether(true_or_false, statistic, value)
+  return { verdict = true_or_false and "holds" or "differs", statistic = statistic, value = value }
+end
+
+--- A count or a closed form: equal to the last digit.
+function verdicts.equal(ours, expected, what)
+  return verdicts.whether(ours == expected, string.format("%s%s, expected %s", what and what .. ": " or "",
+    number(ours, 6), number(expected, 6)), ours)
+end
+
+--- A figure of the text: within a share of it, 25 % unless given.
+function verdicts.near(ours, printed, share)
+  share = share or verdicts.margin
+  local off = ours / printed - 1
+  return verdicts.whether(math.abs(off) <= share, string.format("%s here, %s printed: %+.1f %%", number(ours, 4),
+    number(printed, 4), 100 * off), ours)
+end
+
+-- ── Growth ──
+
+-- 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom.
+local t_quantiles = { 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+  2.131, 2.120, 2.110, 2.101, 2.093, 2.086 }
+local function t_quantile(freedom)
+  if freedom < 1 then return math.huge end
+  return t_quantiles[freedom] or 1.96 + 2.4 / freedom
+end
+
+--- The line log y = a + p log x of least squares: {exponent = p, error = its standard error, half = half of its 95 %
+--- interval, count}; nil for less than two points. Two points have a slope and no interval.
+function verdicts.fit(x, y)
+  local n = #x
+  if n < 2 then return nil end
+  local mean_x, mean_y = 0, 0
+  for i = 1, n do mean_x, mean_y = mean_x + math.log(x[i]) / n, mean_y + math.log(y[i]) / n end
+  local sxx, sxy = 0, 0
+  for i = 1, n do
+    local dx = math.log(x[i]) - mean_x
+    sxx, sxy = sxx + dx * dx, sxy + dx * (math.log(y[i]) - mean_y)
+  end
+  if sxx == 0 then return nil end
+  local p, rest = sxy / sxx, 0
+  for i = 1, n do rest = rest + (math.log(y[i]) - mean_y - p * (math.log(x[i]) - mean_x)) ^ 2 end
+  local err = n > 2 and math.sqrt(rest / (n - 2) / sxx) or math.huge
+  return { exponent = p, error = err, half = err * t_quantile(n - 2), count = n }
+end
+
+function verdicts.fit_text(fit)
+  if not fit then return "too few points" end
+  if fit.half == math.huge then return string.format("%.2f (%d points)", fit.exponent, fit.count) end
+  return string.format("%.2f ± %.2f", fit.exponent, fit.half)
+end
+
+--- The same growth exponent: the 95 % interval of the difference of two fits lies within 0.25 of zero. It differs where
+--- the interval is on one side of zero and the difference is more than 0.25; anything else is undecided.
+function verdicts.same_exponent(ours, printed)
+  if not ours or not printed then return verdicts.not_run("too few lengths with both a printed and an own time") end
+  local difference = ours.exponent - printed.exponent
+  local half = t_quantile(math.min(ours.count, printed.count) - 2) * math.sqrt(ours.error ^ 2 + printed.error ^ 2)
+  if half ~= half then half = math.huge end -- an infinite quantile of exact fits
+  local word = "undecided"
+  if math.abs(difference) + half <= verdicts.exponent_margin then
+    word = "holds"
+  elseif math.abs(difference) > math.max(half, verdicts.exponent_margin) then
+    word = "differs"
+  end
+  return { verdict = word, value = ours.exponent, statistic = string.format("N^%s here, N^%s printed",
+    verdicts.fit_text(ours), verdicts.fit_text(printed)) }
+end
+
+--- An exponent that a formula states, such as 1 for O(N): the fit's interval lies within 0.25 of it.
+function verdicts.exponent_is(fit, stated)
+  if not fit then return verdicts.not_run("too few lengths were measured") end
+  local off = math.abs(fit.exponent - stated)
+  local word = "undecided"
+  if off + (fit.count > 2 and fit.half or math.huge) <= verdicts.exponent_margin then
+    word = "holds"
+  elseif off > math.max(fit.count > 2 and fit.half or 0, verdicts.exponent_margin) then
+    word = "differs"
+  end
+  return { verdict = word, value = fit.exponent, statistic = string.format("N^%s here, N^%g stated",
+    verdicts.fit_text(fit), stated) }
+end
+
+-- ── Order and ratios; cells: a list of {method, N, ours, printed}, those without both numbers left out ──
+
+local function complete(cells)
+  local kept = {}
+  for _, cell in ipairs(cells) do
+    if type(cell.ours) == "number" and type(cell.printed) == "number" then kept[#kept + 1] = cell end
+  end
+  return kept
+end
+
+--- The same order of methods at each length. Two times within 25 % of each other have no order. Kendall's τ counts all
+--- pairs; what decides is that no pair with an order in both is turned around.
+function verdicts.same_order(cells)
+  cells = complete(cells)
+  local close = math.log(1 + verdicts.margin)
+  local agree, against, clear, turned = 0, 0, 0, {}
+  for i, a in ipairs(cells) do
+    for j = i + 1, #cells do
+      local b = cells[j]
+      if a.N == b.N then
+        local here, there = math.log(a.ours / b.ours), math.log(a.printed / b.printed)
+        if here * there > 0 then agree = agree + 1 elseif here * there < 0 then against = against + 1 end
+        if math.abs(here) > close and math.abs(there) > close then
+          clear = clear + 1
+          if here * there < 0 then
+            turned[#turned + 1] = string.format("%s and %s at %d", here < 0 and a.method or b.method, here < 0
+              and b.method or a.method, a.N)
+          end
+        end
+      end
+    end
+  end
+  if clear == 0 then return verdicts.not_run("no two methods with a clear order in both") end
+  local tau = (agree - against) / (agree + against)
+  local text = string.format("τ = %.2f; %d of %d clear pairs turned around", tau, #turned, clear)
+  if #turned > 0 then
+    text = text .. ": faster here " .. table.concat(turned, ", ", 1, math.min(3, #turned)) .. (#turned > 3 and ", …"
+      or "")
+  end
+  return verdicts.whether(#turned == 0, text, tau)
+end
+
+local function median(list)
+  local sorted = table.move(list, 1, #list, 1, {})
+  table.sort(sorted)
+  local n = #sorted
+  return n % 2 == 1 and sorted[(n + 1) // 2] or (sorted[n // 2] + sorted[n // 2 + 1]) / 2
+end
+verdicts.median = median
+
+--- The factor between two machines, the median of own time over printed one; nil where no cell has both.
+function verdicts.machine_factor(cells)
+  local ratios = {}
+  for i, cell in ipairs(complete(cells)) do ratios[i] = cell.ours / cell.printed end
+  return #ratios > 0 and median(ratios) or nil
+end
+
+--- Ratios to the document constant: after the one machine factor of the table every cell is within ± 25 %.
+function verdicts.constant_ratio(cells)
+  cells = complete(cells)
+  if #cells < 2 then return verdicts.not_run("fewer than two cells have both a printed and an own time") end
+  local factor = verdicts.machine_factor(cells)
+  local inside, worst, where = 0, 0, nil
+  for _, cell in ipairs(cells) do
+    local ratio = cell.ours / cell.printed / factor
+    -- A faster one is off as far as a slower one.
+    local off = math.abs(math.log(ratio))
+    if off <= math.log(1 + verdicts.margin) then inside = inside + 1 end
+    if off > worst then worst, where = off, string.format("%s at %s: × %s", cell.method, cell.N, number(ratio)) end
+  end
+  return verdicts.whether(inside == #cells, string.format("machine factor %s; %d of %d cells within ± 25 %% of it%s",
+    number(factor), inside, #cells, where and "; farthest " .. where or ""), factor)
+end
+
+--- The lengths between which method b overtakes a for good: {from, to}, from 0 where it is faster at all lengths, to
+--- infinite where it never is; nil without a length that has both. times: {[N] = seconds}.
+function verdicts.overtakes(a, b)
+  local lengths = {}
+  for N, time in pairs(a) do
+    if type(time) == "number" and type(b[N]) == "number" then lengths[#lengths + 1] = N end
+  end
+  if #lengths == 0 then return nil end
+  table.sort(lengths)
+  local from, to = 0, math.huge
+  for _, N in ipairs(lengths) do
+    if b[N] >= a[N] then from, to = N, math.huge elseif to == math.huge then to = N end
+  end
+  return { from, to }
+end
+
+local function span(between)
+  if between[1] == 0 then return "below " .. number(between[2]) end
+  if between[2] == math.huge then return "not up to " .. number(between[1]) end
+  return string.format("between %s and %s", number(between[1]), number(between[2]))
+end
+verdicts.span_text = span
+
+--- The same crossover: the spans of lengths in which b overtakes a have lengths in common. Undecided where what was
+--- measured ends before the printed one.
+function verdicts.same_crossover(ours, printed)
+  if not ours or not printed then return verdicts.not_run("no length with times of both methods") end
+  local overlap = ours[1] < printed[2] and printed[1] < ours[2]
+  local verdict = verdicts.whether(overlap, string.format("%s here, %s printed", span(ours), span(printed)))
+  if overlap and ours[2] == math.huge and printed[2] < math.huge then verdict.verdict = "undecided" end
+  return verdict
+end
+
+return verdicts

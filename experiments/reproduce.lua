@@ -1,0 +1,321 @@
+-- Every table, figure, listing and checked statement of the five documents, run here and set beside what is printed,
+-- with a verdict by a stated rule: one page.
+--
+--   causeway experiments/reproduce.lua --quick           all of it, small, in less than ten minutes on two cores
+--   causeway experiments/reproduce.lua                   larger, in an hour or two
+--   causeway experiments/reproduce.lua --full            as large as the documents have it, overnight
+--
+--   --only fleet,leet/table3        documents or items of them; the page keeps what earlier runs have left of others
+--   --device cpu                    or gpu, for the items that have times of one
+--   --compare FILE                  the items.json or verdicts.json of another run, such as another machine's, whose
+--                                   verdicts (and tables, from items.json) stand beside
+--   --page                          runs nothing: the page of what there is
+--   --fresh                         start again where a run was stopped; otherwise it goes on
+--   --save results/reproduce        index.html, verdicts.json, items.json, and a folder for each item
+--
+-- Each item is a script of its own, experiments/DOCUMENT/ITEM.lua, which can be run alone with the same options; one
+-- that fails has its error as its verdict, and the others are run. What is finished is on the disk at once: after
+-- Ctrl-C or a crash the same command goes on. The documents are those of proofs/README.md.
+local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, full = false, only = { "all" },
+  device = "cpu", compare = "", page = false, fresh = false, save = "results/reproduce" },
+  { device = { "cpu", "gpu" } })
+local items, item_page = dofile(folder .. "/lib/items.lua"), dofile(folder .. "/lib/item_page.lua")
+local verdicts = dofile(folder .. "/lib/verdicts.lua")
+if options.quick and options.full then error("--quick: given together with --full, expected one of them", 0) end
+if options.device == "gpu" then
+  local there, why = has_gpu()
+  if not there then error("--device: gpu, but there is none: " .. why, 0) end
+end
+local mode = options.quick and "quick" or options.full and "full" or "standard"
+
+-- ── What is run ──
+
+local function chosen()
+  local known, list = { all = true }, {}
+  for _, item in ipairs(items) do known[item.document], known[item_page.id_of(item)] = true, true end
+  local wanted = {}
+  for _, word in ipairs(options.only) do
+    if not known[word] then
+      error(string.format("--only: %q, expected a document or an item such as fleet or leet/table3", word), 0)
+    end
+    wanted[word] = true
+  end
+  for _, item in ipairs(items) do
+    if (wanted.all or wanted[item.document] or wanted[item_page.id_of(item)])
+      and (item.gpu or options.device == "cpu") then
+      list[#list + 1] = item
+    end
+  end
+  return list
+end
+
+local function place_of(item) return options.save .. "/" .. item.document .. "/" .. item.name end
+
+local function read_json(path)
+  local file = io.open(path)
+  if not file then return nil end
+  local text = file:read("a")
+  file:close()
+  local good, value = pcall(json_decode, text)
+  return good and value or nil
+end
+
+-- What an item has left; nil where it has not finished.
+local function left_by(item)
+  local result = read_json(place_of(item) .. "/item.json")
+  return type(result) == "table" and type(result.verdicts) == "table" and result or nil
+end
+
+-- The note of a run that has not finished: what a later start compares its own options with.
+local running = options.save .. "/running.json"
+local function goes_on()
+  local before = read_json(running)
+  return not options.fresh and before and before.mode == mode and before.device == options.device
+    and before.only == table.concat(options.only, ",")
+end
+
+local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+local program = (function()
+  local stat = io.open("/proc/self/stat")
+  local path = "/proc/" .. math.tointeger(stat:read("n")) .. "/exe"
+  stat:close()
+  return '"$(readlink -f ' .. path .. ')"'
+end)()
+
+-- Runs one script; nil, or one sentence of what went wrong.
+local function run(item, resume)
+  local place = place_of(item)
+  mkpath(place)
+  local words = { program, quoted(string.format("%s/%s/%s.lua", folder, item.document, item.name)) }
+  if mode ~= "standard" then words[#words + 1] = "--" .. mode end
+  if options.device == "gpu" then words[#words + 1] = "--device gpu" end
+  if resume then words[#words + 1] = "--resume" end
+  words[#words + 1] = "--save " .. quoted(place)
+  local output = place .. "/output.txt"
+  -- Unlike os.execute, this lets Ctrl-C end this program too.
+  local good, kind, code = io.popen(table.concat(words, " ") .. " > " .. quoted(output) .. " 2>&1 < /dev/null"):close()
+  if good and left_by(item) then return nil end
+  if kind == "signal" and code == 2 or code == 130 then error("interrupted; the same command goes on", 0) end
+  local last = "it said nothing"
+  for line in io.lines(output) do
+    if line:find("%S") then last = line end
+  end
+  return (last:gsub("^error: ", ""))
+end
+
+local function minutes_text(seconds)
+  return string.format("%d:%02d", seconds // 60, math.floor(seconds % 60))
+end
+
+local function counts_text(list, kind)
+  local of_kind, words = {}, {}
+  for _, v in ipairs(list) do
+    if not kind or v.kind == kind then of_kind[#of_kind + 1] = v end
+  end
+  local counts = verdicts.count(of_kind)
+  for _, word in ipairs({ "holds", "differs", "undecided", "not run" }) do
+    if counts[word] > 0 then
+      words[#words + 1] = counts[word] .. " " .. (word == "holds" and counts[word] > 1 and "hold"
+        or word == "differs" and counts[word] > 1 and "differ" or word)
+    end
+  end
+  return #words > 0 and table.concat(words, ", ") or "–"
+end
+
+-- Runs what has not finished; returns the errors by id.
+local function run_all(list)
+  local failures, resume = {}, goes_on()
+  mkpath(options.save)
+  if not resume then
+    for _, item in ipairs(list) do os.remove(place_of(item) .. "/item.json") end
+    save(running, { mode = mode, device = options.device, only = table.concat(options.only, ",") })
+  end
+  local todo, expected, spent, left = {}, 0, 0, 0
+  for _, item in ipairs(list) do
+    if not left_by(item) then
+      todo[#todo + 1] = item
+      left = left + item.seconds
+    end
+  end
+  if #todo < #list then print(string.format("%d of %d items were finished before", #list - #todo, #list)) end
+  local bar = progress(#list, #list - #todo)
+  for _, item in ipairs(todo) do
+    local id, start = item_page.id_of(item), clock()
+    bar:show(id .. (expected > 0 and ", " .. minutes_text(left * spent / expected) .. " left in all" or ""))
+    failures[id] = run(item, resume)
+    bar:finish()
+    local seconds = clock() - start
+    spent, expected, left = spent + seconds, expected + item.seconds, left - item.seconds
+    local result = left_by(item)
+    print(string.format("%-16s %6s  %s", id, minutes_text(seconds), failures[id] and "failed: " .. failures[id]:sub(1,
+      46) or counts_text(result.verdicts)))
+    bar:step()
+  end
+  bar:finish()
+  os.remove(running)
+  return failures
+end
+
+-- ── What is written ──
+
+local function slug(text)
+  return (text:lower():gsub("[^%w]+", "-"):gsub("^-", ""):gsub("-$", ""))
+end
+
+-- What is shown of an item that left nothing.
+local function nothing_of(item, reason)
+  local mode_word = mode ~= "standard" and " --" .. mode or ""
+  return { document = item.document, name = item.name, title = "not run", claims = {}, mode = mode,
+    device = options.device, parts = {}, command = string.format("./lab experiments/%s/%s.lua%s", item.document,
+      item.name, mode_word), verdicts = { { what = "the whole item", kind = "time", verdict = "not run",
+      statistic = reason } }, seconds = 0, origin = {}, date = "–" }
+end
+
+local function results_of(failures)
+  local results = {}
+  for i, item in ipairs(items) do
+    local id = item_page.id_of(item)
+    local reason = failures[id] or (options.device == "gpu" and not item.gpu and "it has no times of a GPU"
+      or "left out by --only")
+    results[i] = not failures[id] and left_by(item) or nothing_of(item, reason)
+  end
+  return results
+end
+
+local function verdict_list(results)
+  local list, seen = {}, {}
+  for _, item in ipairs(results) do
+    for _, v in ipairs(item.verdicts) do
+      local id = item_page.id_of(item) .. "/" .. slug(v.what)
+      if seen[id] then error(string.format("two verdicts are called %s", id), 0) end
+      seen[id] = true
+      list[#list + 1] = { id = id, document = item.document, item = item.name, what = v.what, kind = v.kind,
+        command = item.command, verdict = v.verdict, statistic = v.statistic, value = v.value, claim = v.claim,
+        origin = item.origin }
+    end
+  end
+  return list
+end
+
+-- The other run: {name, verdicts by id, items by id}; nil where none is asked for.
+local function other_run()
+  if options.compare == "" then return nil end
+  local value = read_json(options.compare)
+  local list = type(value) == "table" and (value.items and verdict_list(value.items) or value)
+  if not list or not list[1] or not list[1].id then
+    error(string.format("--compare: %q, expected an items.json or verdicts.json of reproduce.lua", options.compare), 0)
+  end
+  local other = { verdicts = {}, items = {}, name = options.compare }
+  for _, v in ipairs(list) do
+    other.verdicts[v.id] = v
+    if v.origin and (v.origin.device or v.origin.processor) then other.name = v.origin.device or v.origin.processor end
+  end
+  for _, item in ipairs(value.items or {}) do other.items[item_page.id_of(item)] = item end
+  return other
+end
+
+local function anchor(item) return item.document .. "-" .. item.name end
+
+local documents = { { "fleet", "Efficient Decoding for Long Prompts via Low-Rank Attention" },
+  { "leet", "LeetDecoding" }, { "gates", "Linear attention, the decay gate and the delta rule" },
+  { "tpu", "Optimized Linear Attention for TPU Hardware" }, { "tree", "Tree Attention" } }
+
+local function index_of(results, document)
+  local rows = {}
+  for _, item in ipairs(results) do
+    if item.document == document then
+      rows[#rows + 1] = { item = item.name, title = item.title, count = counts_text(item.verdicts, "count"),
+        time = counts_text(item.verdicts, "time"), address = "#" .. anchor(item) }
+    end
+  end
+  return text_table(rows, { title = document, columns = {
+    { key = "item", link = function(row) return row.address end }, { key = "title", title = "what" },
+    { key = "count", title = "on any machine" }, { key = "time", title = "times" } } })
+end
+
+-- Claim → command → minutes → memory → machine.
+local function costs(results)
+  local rows = {}
+  for _, item in ipairs(results) do
+    rows[#rows + 1] = { claims = table.concat(item.claims, " "), command = item.command, minutes = item.seconds / 60,
+      memory = item.memory or "–", machine = item.origin.device or item.origin.processor or "–",
+      address = item_page.claim_link(item.claims[1], folder, options.save) }
+  end
+  return text_table(rows, { title = "What each command takes", columns = {
+    { key = "claims", link = function(row) return row.address end }, "command",
+    { key = "minutes", format = "%.2f", align = "right" }, { key = "memory", unit = "bytes" }, "machine" } })
+end
+
+local rules = [[
+Statements that hold on any machine (counts, volumes, exponents of counts, formulas of memory, crossovers by count) are
+kept apart from times, and compared exactly or within the share that is named.
+
+order of methods: two times within 25 % of each other have no order; the verdict holds where no pair with an order in
+both, here and in the document, is turned around. Kendall's τ counts all pairs.
+
+ratio to the document: here ÷ printed, divided by the one machine factor of the table, the median of these ratios; it
+holds where every cell is within ± 25 %.
+
+growth: the slope of log time on log length by least squares, with its 95 % interval; it holds where the interval of the
+difference lies within 0.25 of zero, differs where it excludes zero and the difference is more than 0.25, and is
+undecided otherwise.
+
+crossover: the spans of lengths between which one method overtakes another for good have lengths in common.
+
+figures of the text: within ± 25 % where no other share is named.]]
+
+local function total_text(list)
+  local total = verdicts.count(list)
+  return string.format("%d verdicts: %d hold, %d differ, %d undecided, %d not run.", #list, total.holds, total.differs,
+    total.undecided, total["not run"])
+end
+
+local function page_of(results, list, other)
+  local page = { title = "The documents' tables and figures, reproduced", save = options.save .. "/index.html",
+    data = { options.save .. "/verdicts.json", options.save .. "/items.json" }, copy = true }
+  local function add(part) page[#page + 1] = part end
+  add({ heading = "Verdicts" })
+  add(total_text(list) .. " An item is a table, figure or listing of a document, or a group of its statements. Below "
+    .. "the index each stands with the document's numbers, the ones measured here, the verdicts and the command that "
+    .. "gives them again."
+    .. (other and " Beside them the verdicts of another run: " .. other.name .. "." or ""))
+  for _, document in ipairs(documents) do
+    local index = index_of(results, document[1])
+    if #index.rows > 0 then add({ open = index }) end
+  end
+  add({ heading = "Rules" })
+  add(rules)
+  add({ heading = "Commands" })
+  add(costs(results))
+  for _, document in ipairs(documents) do
+    local first = true
+    for _, item in ipairs(results) do
+      if item.document == document[1] then
+        if first then add({ heading = document[1] .. ": " .. document[2] }) end
+        first = false
+        add({ heading = item_page.title_of(item), level = 3, id = anchor(item) })
+        for _, part in ipairs(item_page.parts_of(item, folder, options.save, other and {
+          name = other.name, item = other.items[item_page.id_of(item)],
+          verdict = function(v) return other.verdicts[item_page.id_of(item) .. "/" .. slug(v.what)] end,
+        })) do
+          add(part)
+        end
+      end
+    end
+  end
+  report(page)
+end
+
+local failures = options.page and {} or run_all(chosen())
+local results = results_of(failures)
+local list = verdict_list(results)
+mkpath(options.save)
+save(options.save .. "/verdicts.json", list)
+save(options.save .. "/items.json", { mode = mode, device = options.device, items = results })
+page_of(results, list, other_run())
+print()
+print(total_text(list))
+print(options.save .. ": index.html, verdicts.json, items.json")
+if next(failures) then os.exit(1, true) end

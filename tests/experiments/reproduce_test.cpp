@@ -1,0 +1,239 @@
+// The reproduction of the documents' tables and figures: the rules of its verdicts, that nothing printed is left out,
+// and a small run with its page.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+#include "tests/lua/shell.hpp"
+#include "tests/lua/width.hpp"
+#include "tests/paths.hpp"
+
+using namespace causeway::testing;
+using nlohmann::json;
+
+namespace {
+
+const std::string experiments = source_dir() + "/experiments/";
+
+// A shell that has the rules as v, and word(verdict) and text(verdict).
+Shell& with_rules(Shell& lua) {
+    lua("v = dofile('" + experiments + "lib/verdicts.lua')");
+    return lua;
+}
+
+std::set<std::string> items() {
+    Shell lua;
+    const std::string listed = lua("local t = {} for i, item in ipairs(dofile('" + experiments +
+                                   "lib/items.lua')) do t[i] = item.document .. '/' .. item.name end "
+                                   "return table.unpack(t)");
+    std::set<std::string> found;
+    std::istringstream words(listed);
+    for (std::string id; words >> id;) CHECK(found.insert(id).second);
+    return found;
+}
+
+Output reproduce(const TemporaryFolder& folder, std::vector<std::string> options) {
+    options.insert(options.begin(), experiments + "reproduce.lua");
+    return run_in(folder, options);
+}
+
+}  // namespace
+
+TEST_CASE("a growth exponent has the interval of its fit", "[experiments][reproduce]") {
+    Shell shell;
+    Shell& lua = with_rules(shell);
+    CHECK(lua("return v.fit_text(v.fit({1, 2, 4, 8}, {3, 6, 12, 24}))") == "1.00 ± 0.00");
+    CHECK(lua("return v.fit_text(v.fit({1, 2}, {3, 12}))") == "2.00 (2 points)");
+    CHECK(lua("return v.fit({1}, {3}), v.fit({2, 2}, {3, 4})") == "nil nil");
+    // Against the textbook: y of 1, 2, 3 on x of 0, 1, 3 (as logarithms) has slope 9/14 and standard error 0.1237.
+    CHECK(lua("f = v.fit({1, math.exp(1), math.exp(3)}, {math.exp(1), math.exp(2), math.exp(3)}) "
+              "return string.format('%.4f %.4f %.3f', f.exponent, f.error, f.half)") == "0.6429 0.1237 1.572");
+    const std::string linear = "v.fit({1, 2, 4, 8}, {1, 2.02, 3.98, 8})", square = "v.fit({1, 2, 4}, {1, 4, 16})";
+    const auto same = [&](const std::string& a, const std::string& b) {
+        return lua("return v.same_exponent(" + a + ", " + b + ").verdict");
+    };
+    CHECK(same(linear, linear) == "holds");
+    CHECK(same(square, linear) == "differs");
+    CHECK(same("v.fit({1, 2, 4}, {1, 3, 3})", linear) == "undecided");
+    CHECK(same("nil", linear) == "not run");
+    CHECK(lua("return v.exponent_is(" + linear + ", 1).verdict, v.exponent_is(" + square + ", 1).verdict, " +
+              "v.exponent_is(v.fit({1, 2}, {1, 2}), 1).verdict") == "holds differs undecided");
+}
+
+TEST_CASE("the order of methods leaves out what is close", "[experiments][reproduce]") {
+    Shell shell;
+    Shell& lua = with_rules(shell);
+    lua("function cells(...) local list = {} for i, c in ipairs({...}) do list[i] = {method = c[1], N = c[2], ours = "
+        "c[3], printed = c[4]} end return list end");
+    CHECK(lua("return v.same_order(cells({'a', 1, 1, 10}, {'b', 1, 2, 30}, {'c', 1, 5, 31})).verdict") == "holds");
+    const std::string turned =
+        lua("local r = v.same_order(cells({'a', 1, 1, 30}, {'b', 1, 2, 10})) "
+            "return r.verdict .. ': ' .. r.statistic");
+    CHECK(turned == "differs: τ = -1.00; 1 of 1 clear pairs turned around: faster here a and b at 1");
+    // Within 25 % there is no order, here or there, and other lengths are not compared.
+    CHECK(lua("return v.same_order(cells({'a', 1, 1, 12}, {'b', 1, 2, 10}, {'c', 2, 9, 1})).verdict") == "not run");
+    CHECK(lua("return v.same_order(cells({'a', 1, 1, 'OOM'}, {'b', 1, 2, 10})).verdict") == "not run");
+    CHECK(lua("local r = v.constant_ratio(cells({'a', 1, 2, 1}, {'b', 1, 4.2, 2}, {'c', 1, 8, 4})) "
+              "return r.verdict, r.value") == "holds 2.0");
+    CHECK(lua("return v.constant_ratio(cells({'a', 1, 2, 1}, {'b', 1, 4, 2}, {'c', 1, 12, 4})).verdict") == "differs");
+    CHECK(lua("return v.constant_ratio(cells({'a', 1, 2, 1})).verdict") == "not run");
+}
+
+TEST_CASE("a crossover is a span between two lengths", "[experiments][reproduce]") {
+    Shell shell;
+    Shell& lua = with_rules(shell);
+    lua("a = {[1] = 1, [2] = 4, [4] = 16} b = {[1] = 2, [2] = 5, [4] = 10}");
+    CHECK(lua("return table.unpack(v.overtakes(a, b))") == "2 4");
+    CHECK(lua("return table.unpack(v.overtakes(b, a))") == "4 inf");
+    CHECK(lua("return v.span_text(v.overtakes({[1] = 3}, {[1] = 2, [2] = 9}))") == "below 1");
+    CHECK(lua("return v.overtakes({[1] = 3}, {[2] = 9})") == "nil");
+    CHECK(lua("return v.same_crossover({2, 4}, {1, 3}).verdict, v.same_crossover({2, 4}, {4, 8}).verdict, "
+              "v.same_crossover({2, math.huge}, {4, 8}).verdict, v.same_crossover(nil, {4, 8}).verdict") ==
+          "holds differs undecided not run");
+    CHECK(lua("return v.near(1.2, 1).verdict, v.near(1.3, 1).verdict, v.near(1.02, 1, 0.01).verdict, "
+              "v.equal(3, 3).verdict, v.equal(3, 4).verdict") == "holds differs differs holds differs");
+}
+
+TEST_CASE("every printed table and every item has its script", "[experiments][reproduce]") {
+    const std::set<std::string> known = items();
+    int tables = 0;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(experiments + "data/reference")) {
+        if (file.path().extension() != ".csv") continue;
+        ++tables;
+        const std::string id = file.path().parent_path().filename().string() + "/" + file.path().stem().string();
+        CAPTURE(id);
+        CHECK(known.count(id) == 1);
+    }
+    CHECK(tables == 20);
+    for (const std::string& id : known) {
+        CAPTURE(id);
+        CHECK(std::filesystem::exists(experiments + id + ".lua"));
+    }
+    for (const char* id : {"fleet/figure2", "leet/listing1", "leet/listing2", "gates/views", "gates/tradeoff",
+                           "gates/rules", "tpu/figure1", "tree/figure2", "tree/figure3", "tree/figure4", "tree/volume"})
+        CHECK(known.count(id) == 1);
+}
+
+TEST_CASE("lengths are read as they are printed", "[experiments][reproduce]") {
+    Shell lua;
+    lua("r = dofile('" + experiments + "lib/reference.lua')");
+    CHECK(lua("return r.tokens(8192), r.tokens('8k'), r.tokens('8k', 1024), r.tokens('5.12M')") ==
+          "8192 8000 8192 5120000");
+    CHECK(contains(lua("r.tokens('8 k')"), "reference: \"8 k\", expected a length such as 8k"));
+    CHECK(lua("return r.quoted('" + experiments + "', 'leet', 'replications')") == "15");
+    CHECK(contains(lua("r.quoted('" + experiments + "', 'leet', 'x')"), "leet has no quoted figure \"x\""));
+}
+
+TEST_CASE("a table of latencies has a number or a reason in every cell", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const std::vector<std::string> command{
+        experiments + "leet/table4.lua", "--quick", "--lengths", "128,512,100000", "--heads", "1", "--width", "8"};
+    const Output output = run_in(folder, command);
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(too_wide(output.out, 80) == "");
+    const json item = json::parse(read_bytes(folder / "results/leet/table4/item.json"));
+    CHECK(item["command"] == "./lab experiments/leet/table4.lua --quick --lengths 128,512,100000 --heads 1 --width 8");
+    CHECK(item["memory"].get<double>() > 1e6);
+    CHECK(item["origin"].contains("processor"));
+    int measured = 0, reasons = 0;
+    for (const auto& part : item["parts"]) {
+        if (!part.contains("rows") || !part["rows"][0].contains("ours")) continue;
+        CHECK(part["rows"].size() == 70);
+        for (const auto& row : part["rows"]) {
+            REQUIRE(row.contains("printed"));
+            const auto& ours = row["ours"];
+            if (ours.is_number()) {
+                CHECK(ours.get<double>() > 0);
+                CHECK(row["samples"].get<int>() >= 1);
+                ++measured;
+            } else {
+                CHECK(ours.get<std::string>() != "");
+                ++reasons;
+            }
+        }
+    }
+    CHECK(measured == 18);  // nine methods at two lengths
+    CHECK(reasons == 52);
+    CHECK(contains(output.out, "longer than --quick goes"));
+    CHECK(contains(read_bytes(folder / "results/leet/table4/table4.html"), "printed × "));
+}
+
+TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const Output output = reproduce(folder, {"--quick", "--only", "tpu/quoted,leet/table7,gates"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(too_wide(output.out, 80) == "");
+    const std::string place = folder / "results/reproduce/";
+    const json verdicts = json::parse(read_bytes(place + "verdicts.json"));
+    std::set<std::string> ids, words, documents;
+    for (const auto& v : verdicts) {
+        CHECK(ids.insert(v["id"]).second);
+        words.insert(v["verdict"]);
+        documents.insert(v["document"]);
+        for (const char* field : {"item", "command", "statistic", "what"}) CHECK(v[field].get<std::string>() != "");
+        CHECK(v.contains("origin"));
+    }
+    CHECK(documents == std::set<std::string>{"fleet", "gates", "leet", "tpu", "tree"});
+    CHECK(words == std::set<std::string>{"holds", "not run"});
+    CHECK(ids.count("tpu/quoted/outer-product-penalty") == 1);
+    const std::string page = read_bytes(place + "index.html");
+    for (const char* part :
+         {"<a href=\"#tpu-quoted\">", "<h3 id=\"tpu-quoted\">", "needs the model runner", "left out by --only",
+          "./lab experiments/leet/table7.lua --quick", "/proofs/tpu.md", "data-form=\"LaTeX\"", "<svg"}) {
+        CAPTURE(part);
+        CHECK(contains(page, part));
+    }
+    for (const char* part : {"src=", "<link", "http://", "https://"}) {
+        // The name space of SVG is an address that nothing loads.
+        std::string without = page;
+        for (std::size_t at; (at = without.find("http://www.w3.org/")) != std::string::npos;) without.erase(at, 18);
+        CAPTURE(part);
+        CHECK_FALSE(contains(without, part));
+    }
+
+    SECTION("another run stands beside, from its items or its verdicts") {
+        std::filesystem::rename(place, folder / "first");
+        const Output beside = reproduce(folder, {"--quick", "--only", "tpu/quoted", "--compare", "first/items.json"});
+        CAPTURE(beside.err);
+        CHECK(beside.status == 0);
+        CHECK(contains(read_bytes(place + "index.html"), "statistic there"));
+        CHECK(reproduce(folder, {"--page", "--compare", "first/verdicts.json"}).status == 0);
+        const Output none = reproduce(folder, {"--page", "--compare", "first/index.html"});
+        CHECK(none.status == 1);
+        CHECK(none.err ==
+              "error: --compare: \"first/index.html\", expected an items.json or verdicts.json of "
+              "reproduce.lua\n");
+    }
+    SECTION("a run that was stopped goes on, a finished one starts again") {
+        const std::string kept = place + "leet/table7/item.json";
+        json item = json::parse(read_bytes(kept));
+        item["date"] = "before";
+        write_bytes(kept, item.dump());
+        write_bytes(place + "running.json", R"({"mode": "quick", "device": "cpu", "only": "leet/table7,tpu/quoted"})");
+        std::filesystem::remove(place + "tpu/quoted/item.json");
+        const Output on = reproduce(folder, {"--quick", "--only", "leet/table7,tpu/quoted"});
+        CHECK(on.status == 0);
+        CHECK(contains(on.out, "1 of 2 items were finished before"));
+        CHECK(json::parse(read_bytes(kept))["date"] == "before");
+        CHECK(std::filesystem::exists(place + "tpu/quoted/item.json"));
+        CHECK_FALSE(std::filesystem::exists(place + "running.json"));
+        CHECK(reproduce(folder, {"--quick", "--only", "leet/table7,tpu/quoted"}).status == 0);
+        CHECK(json::parse(read_bytes(kept))["date"] != "before");
+    }
+}
+
+TEST_CASE("reproduce refuses what it does not know", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    CHECK(reproduce(folder, {"--only", "leet/table10"}).err ==
+          "error: --only: \"leet/table10\", expected a document or an item such as fleet or leet/table3\n");
+    CHECK(reproduce(folder, {"--quick", "--full"}).err ==
+          "error: --quick: given together with --full, expected one of them\n");
+    CHECK(run_in(folder, {experiments + "leet/table3.lua", "--quick", "--full"}).err ==
+          "error: --quick: given together with --full, expected one of them\n");
+    CHECK(run_in(folder, {experiments + "leet/table1.lua", "--device", "gpu"}).err ==
+          "error: --device: \"gpu\", expected cpu\n");
+}
