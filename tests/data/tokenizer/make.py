@@ -75,4 +75,4 @@ golden = {
     "llama3": train("llama3", split(LLAMA3), ignore_merges=True, begin=True),
     "qwen2": train("qwen2", split(QWEN2), normalizers.NFC()),
 }
-(HERE / "golden.json").write_text(json.dumps(golden, indent=0) + "\n")
+(HERE / "golden.json").write_text(json.dumps(golden) + "\n")
