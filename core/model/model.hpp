@@ -69,11 +69,15 @@ public:
     Session copy() const;       // goes on by itself
     std::size_t bytes() const;  // that the layers keep
 
-    enum class Rows { none, last, all };
+    enum class Rows { last, all };
     // Runs n more tokens of each text; ids [batch, n]. Logits [batch, vocabulary] of the last token, or [batch, n,
     // vocabulary] of all. Throws Error for an id that is not in the vocabulary, OutOfMemory, Interrupted, Timeout;
     // after these the session cannot go on.
     Tensor advance(std::span<const std::int32_t> ids, Rows rows = Rows::last, const RunOptions& = {});
+    // The same up to the last norm, [batch, n, width], for who wants the logits of some tokens at a time; and these,
+    // [rows, vocabulary], of rows of that.
+    Tensor hidden(std::span<const std::int32_t> ids, const RunOptions& = {});
+    Tensor logits(const Tensor& hidden, Index first_row, Index rows) const;
 
 private:
     explicit Session(std::shared_ptr<State>);

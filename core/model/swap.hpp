@@ -30,7 +30,7 @@ struct SwapOptions {
     // one token at a time; "none": q and k themselves.
     std::string features = "favor+";
     LowRankOptions lowrank;             // of the features or the factorisation; its scale is that of the layer
-    bool normalize = true;              // whether each row is divided by its sum of weights
+    std::optional<bool> normalize;      // whether each row is divided by its sum of weights: yes, but for delta updates
     std::string method = "fleet";       // after a factorisation: the exact method of its masked product
     std::optional<Index> block, chunk;  // of the exact method, and of the update
     double log_decay = 0, beta = 1;     // of the updates that have them: the same for all tokens
@@ -46,6 +46,7 @@ struct SwapOptions {
 // that it does not take.
 Replacement replacement(const std::string& with, const SwapOptions& = {});
 std::vector<std::string> replacement_names();
+bool is_exact_method(const std::string& name);
 
 // What a layer's attention is at the moment.
 struct Swap {
