@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/base/memory.hpp"
 #include "core/model/checkpoint.hpp"
 

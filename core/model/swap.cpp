@@ -9,6 +9,7 @@
 #include "core/exact/causal_linear_attention.hpp"
 #include "core/gated/linear_attention.hpp"
 #include "core/lowrank/lowrank.hpp"
+#include "core/lowrank/masked_norms.hpp"
 #include "core/lowrank/output_error.hpp"
 #include "core/softmax/softmax_attention.hpp"
 

@@ -1,6 +1,8 @@
 // The part of a layer that works on each token alone.
 #pragma once
 
+#include <cmath>
+
 #include "core/model/blocks/linear.hpp"
 
 namespace causeway::model {
