@@ -4,10 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
+#include "core/model/checkpoint.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary.hpp"
 
@@ -209,4 +211,118 @@ TEST_CASE("nesting without end in a tokenizer.json is refused", "[model][tokeniz
     const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
     CHECK(message_of([&] { parts_of_json(deep, "t.json"); }) == "t.json: is no object, expected a tokenizer.json");
     CHECK(message_of([&] { parts_of_json("{\"pre_tokenizer\":" + deep + "}", "t.json"); }).size() < 300);
+}
+
+namespace {
+
+// What a GGUF file would say.
+class Said : public Metadata {
+public:
+    std::map<std::string, double> numbers_;
+    std::map<std::string, bool> flags_;
+    std::map<std::string, std::string> texts_;
+    std::map<std::string, std::vector<std::string>> text_lists_;
+    std::map<std::string, std::vector<double>> number_lists_;
+
+    std::vector<std::string> keys() const override { return {}; }
+    std::optional<double> number(const std::string& key) const override { return get(numbers_, key); }
+    std::optional<bool> flag(const std::string& key) const override { return get(flags_, key); }
+    std::optional<std::string> text(const std::string& key) const override { return get(texts_, key); }
+    std::optional<Index> count(const std::string&) const override { return std::nullopt; }
+    std::vector<double> numbers(const std::string& key) const override {
+        return get(number_lists_, key).value_or(std::vector<double>{});
+    }
+    std::vector<bool> flags(const std::string&) const override { return {}; }
+    std::vector<std::string> texts(const std::string& key) const override {
+        return get(text_lists_, key).value_or(std::vector<std::string>{});
+    }
+
+private:
+    template <class T>
+    static std::optional<T> get(const std::map<std::string, T>& values, const std::string& key) {
+        const auto found = values.find(key);
+        return found == values.end() ? std::nullopt : std::optional<T>(found->second);
+    }
+};
+
+// The same tokenizer as a tokenizer.json of tests/data says it, in the words of GGUF.
+Said said(const std::string& kind, const std::string& pre) {
+    const Json file = Json::parse(file_of(kind));
+    Said out;
+    out.texts_ = {{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", pre}};
+    auto& tokens = out.text_lists_["tokenizer.ggml.tokens"];
+    auto& types = out.number_lists_["tokenizer.ggml.token_type"];
+    tokens.resize(505);
+    types.assign(505, 1);
+    for (const auto& [spelling, id] : file.at("model").at("vocab").items()) tokens[id.get<std::size_t>()] = spelling;
+    for (const Json& added : file.at("added_tokens")) {
+        const auto id = added.at("id").get<std::size_t>();
+        tokens[id] = added.at("content").get<std::string>();
+        types[id] = added.at("special").get<bool>() ? 3 : 4;
+    }
+    for (const Json& merge : file.at("model").at("merges"))
+        out.text_lists_["tokenizer.ggml.merges"].push_back(merge[0].get<std::string>() + " " +
+                                                           merge[1].get<std::string>());
+    out.numbers_ = {{"tokenizer.ggml.bos_token_id", 500}, {"tokenizer.ggml.eos_token_id", 501}};
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("GGUF metadata say the same as a tokenizer.json", "[model][tokenizer]") {
+    const Json all = Json::parse(read_bytes(golden("tokenizer/golden.json")));
+    for (const auto& [kind, pre] :
+         {std::pair<std::string, std::string>{"gpt2", "gpt-2"}, {"smollm", "smollm"}, {"llama3", "llama-bpe"}}) {
+        const Tokenizer t = Tokenizer::of(parts_of_gguf(said(kind, pre), "m.gguf"));
+        for (const Json& one : all.at(kind)) {
+            INFO(kind << ": " << one.at("text"));
+            CHECK(t.encode(one.at("text").get<std::string>()) == one.at("ids").get<std::vector<Token>>());
+        }
+        CHECK(t.bos() == 500);
+        CHECK(t.eos() == 501);
+        CHECK(t.ends() == std::vector<Token>{501});
+        CHECK(t.adds_bos() == (kind == "llama3"));
+    }
+}
+
+TEST_CASE("GGUF metadata of another tokenizer are refused in one sentence", "[model][tokenizer]") {
+    const auto refused = [](auto&& change) {
+        Said metadata = said("gpt2", "gpt-2");
+        change(metadata);
+        return message_of([&] { Tokenizer::of(parts_of_gguf(metadata, "m.gguf")); });
+    };
+    CHECK(refused([](Said&) {}) == "");
+    CHECK(refused([](Said& m) { m.texts_.erase("tokenizer.ggml.model"); }) == "m.gguf: has no tokenizer");
+    CHECK(refused([](Said& m) { m.texts_["tokenizer.ggml.model"] = "llama"; }) ==
+          "m.gguf: tokenizer.ggml.model: got \"llama\", expected \"gpt2\", byte-level byte pairs");
+    CHECK(refused([](Said& m) {
+              m.texts_["tokenizer.ggml.pre"] = "tekken";
+          }).starts_with("m.gguf: tokenizer.ggml.pre: got \"tekken\", expected one of gpt-2, llama-bpe, "));
+    CHECK(refused([](Said& m) { m.number_lists_["tokenizer.ggml.token_type"].pop_back(); }) ==
+          "m.gguf: tokenizer.ggml.token_type: got 504 types, expected one for each of the 505 tokens");
+    CHECK(refused([](Said& m) {
+              m.text_lists_["tokenizer.ggml.tokens"].clear(), m.number_lists_.clear();
+          }).starts_with("m.gguf: "));
+    CHECK(refused([](Said& m) { m.numbers_["tokenizer.ggml.eos_token_id"] = 505; }) ==
+          "m.gguf: the token that ends a text is 505, expected one of the 505 tokens");
+}
+
+TEST_CASE("a folder has its tokenizer beside it, or is a model of bytes", "[model][tokenizer]") {
+    CHECK(Tokenizer::of(*Checkpoint::open(source_dir() + "/experiments/data/tiny-llama")).size() == 256);
+
+    const TemporaryFolder folder;
+    const auto open = [&](const std::string& config) {
+        write_bytes(folder / "config.json", config);
+        return Tokenizer::of(*Checkpoint::open(folder.path()));
+    };
+    std::filesystem::copy(source_dir() + "/experiments/data/tiny-llama/model.safetensors",
+                          folder / "model.safetensors");
+    CHECK(message_of([&] { (void)open("{\"vocab_size\": 505}"); }) ==
+          folder.path() + "/tokenizer.json: is missing, and only a vocabulary of 256, which is of bytes, needs none");
+    write_bytes(folder / "tokenizer.json", file_of("gpt2"));
+    const Tokenizer t = open("{\"vocab_size\": 505, \"eos_token_id\": [501, 502], \"bos_token_id\": 500}");
+    CHECK(t.size() == 505);
+    CHECK(t.bos() == 500);
+    CHECK(t.eos() == 501);
+    CHECK(t.ends() == std::vector<Token>{501, 502});
 }
