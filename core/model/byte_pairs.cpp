@@ -80,7 +80,8 @@ const BytePairs::Join* BytePairs::find(Token left, Token right) const {
 
 std::size_t BytePairs::append(std::string_view word, std::vector<Token>& out) const {
     thread_local Work work;
-    auto& [symbols, heap] = work;
+    std::vector<Symbol>& symbols = work.symbols;
+    std::vector<Candidate>& heap = work.heap;
     symbols.clear();
     heap.clear();
     std::size_t lost = 0;

@@ -18,7 +18,7 @@ public:
         read_pre_tokenizer(entry(file, "pre_tokenizer"));
         if (!ends_in_bytes_) refuse("pre_tokenizer", entry(file, "pre_tokenizer"), "one that ends in ByteLevel");
         read_model(entry(file, "model"));
-        read_added(entry(file, "added_tokens"));
+        read_added(entry(file, "added_tokens"), entry(entry(file, "model"), "vocab"));
         read_post_processor(entry(file, "post_processor"));
     }
 
@@ -161,7 +161,7 @@ private:
         }
     }
 
-    void read_added(const Json& added) {
+    void read_added(const Json& added, const Json& vocabulary) {
         if (added.is_null()) return;
         if (!added.is_array()) refuse("added_tokens", added, "a list");
         for (const Json& token : added) {
@@ -172,10 +172,21 @@ private:
                 if (flag(token, key, false))
                     wrong("added_tokens: ", in_quotes(spelling), " has ", key, ", which is not known here");
             const std::size_t at = id(entry(token, "id"), "added_tokens");
+            check_place(spelling, at, vocabulary);
             text(at, spelling);
             const bool special = flag(token, "special", false);
             parts.added.push_back({static_cast<Token>(at), spelling, special, flag(token, "normalized", !special)});
         }
+    }
+
+    // An added token may stand in the vocabulary too, under the same id; as text, not as bytes that it spells.
+    void check_place(const std::string& spelling, std::size_t at, const Json& vocabulary) const {
+        const auto found = vocabulary.find(spelling);
+        const bool in_vocabulary = found != vocabulary.end();
+        const bool same = in_vocabulary && *found == at && alphabet().bytes_of(spelling).value_or(spelling) == spelling;
+        const bool free = !in_vocabulary && (at >= parts.tokens.size() || !parts.tokens[at]);
+        if (!same && !free)
+            wrong("added_tokens: ", in_quotes(spelling), " has the id ", at, ", which another token has");
     }
 
     void read_post_processor(const Json& post) {

@@ -14,6 +14,7 @@
 #include "core/model/chat.hpp"
 #include "core/model/checkpoint.hpp"
 #include "core/model/evaluate.hpp"
+#include "core/model/random_checkpoint.hpp"
 #include "core/model/tokenizer.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
@@ -315,7 +316,8 @@ model::GenerateOptions generate_options(const Options& options, const Handle& ha
     return o;
 }
 
-// _generate(m, text or ids, options, stream) -> the text, ids; stream: a function that gets the pieces, or nil
+// _generate(m, text or ids, options, stream) -> the text, or ids where the model takes ids alone; stream: a function
+// that gets the pieces, or nil
 int generate(lua_State* L) {
     Handle& handle = check_model(L, 1);
     lua_settop(L, 4);
@@ -333,9 +335,9 @@ int generate(lua_State* L) {
     handle.last = prompt;
     handle.last.insert(handle.last.end(), out.begin(), out.end());
     const std::string answer = stream.finish();
-    lua_pushlstring(L, answer.data(), answer.size());
-    push_ids(L, out);
-    return 2;
+    if (handle.tokenizer) lua_pushlstring(L, answer.data(), answer.size());
+    else push_ids(L, out);
+    return 1;
 }
 
 // ---- measuring ----
@@ -757,14 +759,15 @@ int collect(lua_State* L) {
     return 0;
 }
 
-int index(lua_State* L) { return method_named(L, "a model"); }
+int index(lua_State* L) {
+    if (lua_type(L, 2) != LUA_TSTRING) fail("a model has methods and no elements: ?model");
+    return method_named(L, "a model");
+}
 
 int new_index(lua_State*) { fail("a model has no fields to set: its methods are in ?model"); }
 
-// _load_model(path) -> the model
-int load_model(lua_State* L) {
-    const std::string path = check_string(L, 1, "path");
-    auto handle = std::make_unique<Handle>(Handle{Model::load(path), {}, {}, {}});
+void push_model(lua_State* L, Model loaded) {
+    auto handle = std::make_unique<Handle>(Handle{std::move(loaded), {}, {}, {}});
     try {
         handle->tokenizer = Tokenizer::of(*handle->model.checkpoint());
     } catch (const Error& error) {
@@ -772,6 +775,39 @@ int load_model(lua_State* L) {
     }
     new (lua_newuserdatauv(L, sizeof(std::unique_ptr<Handle>), 0)) std::unique_ptr<Handle>(std::move(handle));
     luaL_setmetatable(L, model_type);
+}
+
+// _load_model(path) -> the model
+int load_model(lua_State* L) {
+    push_model(L, Model::load(check_string(L, 1, "path")));
+    return 1;
+}
+
+// _random_model(arch, size, "f32" or "bf16", seed) -> the model
+int random_model(lua_State* L) {
+    const std::string arch = check_string(L, 1, "arch"), size = check_string(L, 2, "size");
+    const std::string type = check_string(L, 3, "type");
+    if (type != "f32" && type != "bf16") fail("type: ", in_quotes(type), ", expected \"f32\" or \"bf16\"");
+    const Index seed = check_integer(L, 4, "seed");
+    if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
+    push_model(
+        L, Model(model::random_checkpoint(arch, size, type == "f32" ? model::WeightType::f32 : model::WeightType::bf16,
+                                          static_cast<std::uint64_t>(seed))));
+    return 1;
+}
+
+// _known_architectures() -> {llama = {"tiny", ...}, ...}
+int known_architectures(lua_State* L) {
+    lua_newtable(L);
+    for (const std::string& name : model::known_architectures()) {
+        const auto sizes = model::known_sizes(name);
+        lua_createtable(L, static_cast<int>(sizes.size()), 0);
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            lua_pushstring(L, sizes[i].c_str());
+            lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
+        }
+        lua_setfield(L, -2, name.c_str());
+    }
     return 1;
 }
 
@@ -805,6 +841,8 @@ void open_model(lua_State* L) {
     lua_setfield(L, -2, "__metatable");
     lua_pop(L, 1);
     add_functions(L, {{"_load_model", guarded<load_model>},
+                      {"_random_model", guarded<random_model>},
+                      {"_known_architectures", guarded<known_architectures>},
                       {"_model_class", guarded<model_class>},
                       {"_generate", guarded<generate>},
                       {"_score", guarded<score>},

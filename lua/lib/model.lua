@@ -91,32 +91,61 @@ end
 
 -- ---- model() ----
 
-local devices = { "cpu" }
+local sizes = causeway._known_architectures()
 
-causeway._options.model = { known_names(), device = devices, type = true, weights = { "random" }, size = true }
+local quoted = causeway._literal
 
---- A language model from a GGUF file, a Hugging Face folder, or by a name.
+causeway._options.model = { known_names(), arch = {}, device = { "cpu" }, type = { "bf16", "f32" },
+  weights = { "random" }, size = {}, seed = true }
+local listed = {}
+for arch, list in pairs(sizes) do
+  table.insert(causeway._options.model.arch, arch)
+  for _, size in ipairs(list) do
+    if not listed[size] then table.insert(causeway._options.model.size, size) end
+    listed[size] = true
+  end
+end
+table.sort(causeway._options.model.arch)
+table.sort(causeway._options.model.size)
+
+local function check_device(device)
+  if device == nil or device == "cpu" then return end
+  raise(string.format("device: %s, expected \"cpu\": models run there alone", quoted(device)))
+end
+
+-- A model of a known size with random weights.
+local function random_model(arch, options)
+  if options.weights ~= "random" then
+    raise(string.format("weights: %s, expected \"random\" for a model without a file",
+      options.weights == nil and "nothing" or quoted(options.weights)))
+  end
+  if options.size == nil then
+    raise(string.format("size: nothing, expected one of %s", table.concat(sizes[arch] or { "those in ?model" }, ", ")))
+  end
+  return causeway._random_model(arch, options.size, options.type or "bf16", options.seed or 0)
+end
+
+--- A language model from a GGUF file, a Hugging Face folder, or by a name; or one with random weights.
 function causeway.model(path, options)
+  if type(path) == "table" and options == nil then path, options = path.arch, path end
   if type(path) ~= "string" then
     raise("model: expected the path of a GGUF file, a folder or a name such as \"smollm2\", got "
       .. (path == nil and "nothing" or "a " .. type(path)))
   end
   causeway._check_options("model", options)
   options = options or {}
-  local device = options.device or "cpu"
-  if device ~= "cpu" then
-    raise(string.format("device: %s, expected \"cpu\": models run there alone", causeway._literal(device)))
-  end
-  for _, name in ipairs({ "type", "weights", "size" }) do
+  check_device(options.device)
+  if options.weights ~= nil or options.arch ~= nil then return random_model(path, options) end
+  for _, name in ipairs({ "type", "size", "seed" }) do
     if options[name] ~= nil then
       raise(string.format("%s: %s, expected nothing beside a path: it has weights of its own", name,
-        causeway._literal(options[name])))
+        quoted(options[name])))
     end
   end
   if causeway._path_kind(path) then return causeway._load_model(path) end
   if causeway._known_models[path] then return causeway._load_model(fetch(path)) end
   local near = causeway._closest(path, known_names())
-  raise(string.format("model: %s is neither a file, a folder nor a known name%s", causeway._literal(path),
+  raise(string.format("model: %s is neither a file, a folder nor a known name%s", quoted(path),
     near ~= "" and " (did you mean \"" .. near .. "\"?)"
       or ", expected one of those: " .. table.concat(known_names(), ", ")), "I/O")
 end
@@ -308,11 +337,12 @@ causeway._as_table(Layers)
 --- The layers, each {layer, attention, heads, key_heads, width, value_width, scale, decay, replaced}.
 function methods.layers(m) return setmetatable(causeway._layers(m), Layers) end
 
-local function counted(n, unit)
+-- 134515008 -> "135 M"
+local function counted(n)
   for _, scale in ipairs({ { 1e9, "G" }, { 1e6, "M" }, { 1e3, "k" } }) do
-    if n >= scale[1] then return string.format("%.3g %s%s", n / scale[1], scale[2], unit) end
+    if n >= scale[1] then return string.format("%.3g %s", n / scale[1], scale[2]) end
   end
-  return n .. " " .. unit
+  return tostring(n)
 end
 
 -- The end of a path that fits.
@@ -331,7 +361,7 @@ function metatable.__tostring(m)
   local lines = {
     string.format("Model, layout %s: %d layers of width %d, heads %s of %d", about.layout, about.layers, about.width,
       heads, first.width),
-    string.format("  %s in %s, %s; vocabulary %d%s", counted(about.parameters, "parameters"),
+    string.format("  %s parameters in %s, %s; vocabulary %d%s", counted(about.parameters),
       table.concat(about.types, ", "), causeway.bytes_text(about.bytes), about.vocabulary,
       about.context and ", context " .. about.context or ""),
     "  " .. shortened_path(about.path, 76),

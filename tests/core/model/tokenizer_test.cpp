@@ -202,6 +202,10 @@ TEST_CASE("a tokenizer.json that is not known is refused in one sentence", "[mod
     CHECK(refusal("llama3", [](Json& f) {
               f["post_processor"]["processors"][1]["single"][0]["SpecialToken"]["id"] = "x";
           }) == "t.json: post_processor: \"x\" is none of the added tokens");
+    CHECK(refusal("gpt2", [](Json& f) { f["added_tokens"][1]["id"] = f["added_tokens"][0]["id"]; }) ==
+          "t.json: added_tokens: \"<|end|>\" has the id 500, which another token has");
+    CHECK(refusal("gpt2", [](Json& f) { f["added_tokens"][0]["id"] = 3; }) ==
+          "t.json: added_tokens: \"<|begin|>\" has the id 3, which another token has");
     CHECK(refusal("llama3", [](Json& f) {
               f["post_processor"] = {{"type", "BertProcessing"}};
           }) == "t.json: post_processor: got \"BertProcessing\", expected TemplateProcessing or ByteLevel");
