@@ -169,3 +169,14 @@ called("help", "man doc")
 called("tensor", "numpy np torch",
   "Most functions have the names that they have there; ?np.linspace, ?torch.cat lead to the others.")
 called("exit", "bye")
+
+-- Language models
+
+called("model", "llm language_model gguf llama_cpp huggingface hugging_face from_pretrained automodel smollm2 "
+  .. "load_model logits layers")
+called("tokens", "tokenizer tokenize tokenise encode_text bpe byte_pair_encoding detokenize")
+called("generate", "chat completion complete_text apply_chat_template chat_template top_k top_p temperature")
+called("bits_per_byte", "perplexity predict cross_entropy_of_text next_token_accuracy")
+called("score", "loglikelihood log_likelihood multiple_choice")
+called("capture", "hidden_states output_hidden_states output_attentions register_forward_hook forward_hook")
+called("replace_attention", "swap_attention monkey_patch attention_errors m:attention m:reset")
