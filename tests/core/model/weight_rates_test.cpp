@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <cstdlib>
 #include <vector>
 
 #include "core/base/clock.hpp"
@@ -88,10 +89,10 @@ TEST_CASE("rates of products with weights", "[.][weight-rates]") {
                 "4 rows, GB/s");
     for (const WeightType type : all_weight_types) {
         for (const auto& [rows, columns] : shapes) {
-            if (columns % weights_in_block(type) != 0) continue;
+            if (columns % weights_in_block(type) != 0 || (std::getenv("QUICK") && rows>10000) || (std::getenv("TYPE") && !std::strstr(std::getenv("TYPE"), name(type)))) continue;
             const Weight w{type, rows, columns, nullptr};
             const double reading = read_rate(memory), one = seconds_of(memory, w, 1);
-            const double product = multiply_rate(), many = seconds_of(memory, w, 512), few = seconds_of(memory, w, 4);
+            const double product = multiply_rate(), many = seconds_of(memory, w, std::getenv("QUICK")?1:512), few = seconds_of(memory, w, std::getenv("QUICK")?1:4);
             const auto bytes = static_cast<double>(w.bytes());
             const double flops = 2.0 * 512 * static_cast<double>(rows * columns);
             std::printf("%-5s %5td×%-6td %11.1f (%3.0f %%) %18.1f (%3.0f %%) %17.1f\n", name(type), rows, columns,
