@@ -38,12 +38,15 @@ void check_expected(const Model& m, const std::string& name) {
     const Ids ids = held_out(e.offset, e.length);
     const Tensor logits = m.logits(ids);
     REQUIRE(logits.shape() == Shape{e.length, 256});
-    double most = 0;
+    // The stored logits come from products of 11 bits; a forward pass in Float64 is as far from them, up to 4e-3 of 18.
+    double most = 0, largest = 0;
     for (Index i = 0; i < 256; ++i) {
-        const double off = std::abs(logits.get((e.length - 1) * 256 + i) - e.last_logits[static_cast<std::size_t>(i)]);
+        const double stored = e.last_logits[static_cast<std::size_t>(i)],
+                     off = std::abs(logits.get((e.length - 1) * 256 + i) - stored);
         if (!(off <= most)) most = off;
+        largest = std::max(largest, std::abs(stored));
     }
-    CHECK(most < 2e-3);
+    CHECK(most < 5e-4 * largest);
     CHECK(std::abs(model::bits_per_byte(m, ids, e.length - 1) - e.bits_per_byte) < 1e-3);
 }
 

@@ -237,9 +237,9 @@ TEST_CASE("replacements that cannot be are refused", "[model]") {
     CHECK(message_of([&] { m.logits(ids); }) ==
           "short: returned a 1×4×2×64 Tensor{Float32}, expected o as 1×4×3×64 in Float32 or Float64");
     m.attention({2}, Replacement{"broken", [](const Tensor&, const Tensor&, const Tensor& v, double) {
-                                     Tensor o = Tensor::zeros(DType::f32, v.shape());
-                                     o.set(70, NAN);
-                                     return o;
+                                     Tensor out = Tensor::zeros(DType::f32, v.shape());
+                                     out.set(70, NAN);
+                                     return out;
                                  }});
     CHECK(message_of([&] { m.logits(ids); }) ==
           "broken: its output for token 2 has Inf or NaN, expected finite numbers");
