@@ -40,7 +40,8 @@ std::vector<Guess> guesses(const Session& session, const Tensor& hidden, Index f
 }  // namespace
 
 Prediction predict(const Model& model, const Ids& ids, const RunOptions& options) {
-    if (ids.size() < 2) fail("ids: ", ids.size(), " tokens, expected at least two, of which the first is given");
+    if (ids.size() < 2)
+        fail("ids: of length ", ids.size(), ", expected at least two tokens, of which the first is given");
     Session session(model);
     const Tensor hidden = session.hidden(ids, options);
     Prediction out;
@@ -61,7 +62,7 @@ std::vector<Choice> score(const Model& model, const Ids& prompt, const std::vect
                           const RunOptions& options) {
     if (prompt.empty()) fail("prompt: no tokens, expected at least one");
     for (std::size_t i = 0; i < choices.size(); ++i)
-        if (choices[i].empty()) fail("choices: the ", i + 1, "-th has no tokens, expected at least one");
+        if (choices[i].empty()) fail("choices: number ", i + 1, " has no tokens, expected at least one");
     Session session(model);
     const Tensor before = session.hidden(prompt, options);
     std::vector<Choice> out;

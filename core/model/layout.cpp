@@ -7,7 +7,8 @@
 namespace causeway::model {
 
 const std::vector<Layout>& layouts() {
-    static const std::vector<Layout> all{llama_layout(), transnormer_layout()};
+    static const std::vector<Layout> all{llama_layout(), transnormer_layout(), retnet_layout(), qwen3_next_layout(),
+                                         minimax_layout()};
     return all;
 }
 

@@ -27,5 +27,8 @@ Network build(const std::shared_ptr<const Checkpoint>&);
 // Each defined in its file.
 Layout llama_layout();
 Layout transnormer_layout();
+Layout retnet_layout();
+Layout qwen3_next_layout();
+Layout minimax_layout();
 
 }  // namespace causeway::model

@@ -11,9 +11,9 @@ Reader::Reader(const Checkpoint& checkpoint)
     : checkpoint_(checkpoint),
       architecture_(checkpoint.text(checkpoint.gguf() ? "general.architecture" : "model_type").value_or("")) {}
 
-std::string Reader::full(Key key) const { return gguf() ? architecture_ + "." + key.gguf : key.folder; }
+std::string Reader::full(const Key& key) const { return gguf() ? architecture_ + "." + key.gguf : key.folder; }
 
-Index Reader::size(Key key, std::optional<Index> fallback, Index least) const {
+Index Reader::size(const Key& key, std::optional<Index> fallback, Index least) const {
     constexpr double most = std::numeric_limits<std::int32_t>::max();
     if (const auto x = number(key, fallback ? static_cast<double>(*fallback) : std::optional<double>());
         std::floor(x) == x && x >= static_cast<double>(least) && x <= most)
@@ -21,23 +21,20 @@ Index Reader::size(Key key, std::optional<Index> fallback, Index least) const {
     else refuse(full(key), ": ", number_text(x), ", expected a whole number from ", least);
 }
 
-double Reader::number(Key key, std::optional<double> fallback) const {
-    const bool known = gguf() ? key.gguf != nullptr : key.folder != nullptr;
-    const auto x = known ? checkpoint_.number(full(key)) : std::nullopt;
+double Reader::number(const Key& key, std::optional<double> fallback) const {
+    const auto x = knows(key) ? checkpoint_.number(full(key)) : std::nullopt;
     if (!x && !fallback) refuse(full(key), ": missing, expected a number");
     const double value = x ? *x : *fallback;
     if (!std::isfinite(value)) refuse(full(key), ": ", number_text(value), ", expected a finite number");
     return value;
 }
 
-bool Reader::flag(Key key, bool fallback) const {
-    const bool known = gguf() ? key.gguf != nullptr : key.folder != nullptr;
-    return known ? checkpoint_.flag(full(key)).value_or(fallback) : fallback;
+bool Reader::flag(const Key& key, bool fallback) const {
+    return knows(key) ? checkpoint_.flag(full(key)).value_or(fallback) : fallback;
 }
 
-std::string Reader::text(Key key, const std::string& fallback) const {
-    const bool known = gguf() ? key.gguf != nullptr : key.folder != nullptr;
-    return known ? checkpoint_.text(full(key)).value_or(fallback) : fallback;
+std::string Reader::text(const Key& key, const std::string& fallback) const {
+    return knows(key) ? checkpoint_.text(full(key)).value_or(fallback) : fallback;
 }
 
 const Weight& Reader::find(const std::string& tensor) {

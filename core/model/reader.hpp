@@ -13,10 +13,9 @@
 namespace causeway::model {
 
 // Where a number stands: in config.json ("rope_scaling.factor"), and in GGUF after the architecture ("rope.freq_base"
-// is "llama.rope.freq_base"). Null: the format does not have it.
+// is "llama.rope.freq_base"). Empty: the format does not have it.
 struct Key {
-    const char* folder;
-    const char* gguf;
+    std::string folder, gguf;
 };
 
 class Reader {
@@ -30,11 +29,12 @@ public:
 
     // A whole number from `least` to 2^31 - 1. Throws Error where it is missing (unless there is a fallback) or
     // another.
-    Index size(Key key, std::optional<Index> fallback = {}, Index least = 1) const;
-    double number(Key key, std::optional<double> fallback = {}) const;  // finite
-    bool flag(Key key, bool fallback) const;
-    std::string text(Key key, const std::string& fallback) const;
-    std::string full(Key key) const;  // the name that the format has for it
+    Index size(const Key& key, std::optional<Index> fallback = {}, Index least = 1) const;
+    double number(const Key& key, std::optional<double> fallback = {}) const;  // finite
+    bool flag(const Key& key, bool fallback) const;
+    std::string text(const Key& key, const std::string& fallback) const;
+    std::string full(const Key& key) const;  // the name that the format has for it
+    bool knows(const Key& key) const { return !(gguf() ? key.gguf : key.folder).empty(); }
 
     bool has(const std::string& tensor) const { return checkpoint_.find(tensor) != nullptr; }
     // Throws Error where it is missing or of another shape.

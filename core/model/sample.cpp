@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/base/text.hpp"
 #include "core/kit/exp.hpp"
 #include "core/model/model.hpp"
 
@@ -38,9 +39,10 @@ Index likeliest(const float* logits, Index n) {
 void check(const GenerateOptions& o) {
     if (o.tokens < 0) fail("tokens: ", o.tokens, ", expected 0 or more");
     if (!(o.temperature >= 0 && std::isfinite(o.temperature)))
-        fail("temperature: ", o.temperature, ", expected a number from 0");
+        fail("temperature: ", number_text(o.temperature), ", expected a number from 0");
     if (o.top_k < 0) fail("top_k: ", o.top_k, ", expected 0 (all) or more");
-    if (!(o.top_p > 0 && o.top_p <= 1)) fail("top_p: ", o.top_p, ", expected a number above 0 and up to 1");
+    if (!(o.top_p > 0 && o.top_p <= 1))
+        fail("top_p: ", number_text(o.top_p), ", expected a number above 0 and up to 1");
 }
 
 Index sample(const float* logits, Index n, const GenerateOptions& o, double u) {

@@ -2,6 +2,7 @@
 
 #include "core/kit/online_softmax.hpp"
 #include "core/kit/spread.hpp"
+#include "core/model/blocks/activation.hpp"
 
 namespace causeway::model {
 namespace {
@@ -73,13 +74,7 @@ public:
     void out(const Chunk& chunk, const Heads& h, const Tensor& o, float* y) const override {
         Buffer<float> rows(chunk.rows() * p.heads * p.width);
         join_heads(o, rows.data());
-        if (p.gated) {
-            over_rows(chunk.rows(), p.heads * p.width, [&](Index first, Index count) {
-                const Index at = first * p.heads * p.width;
-                each_vector(rows.data() + at, h.gate.data() + at, count * p.heads * p.width,
-                            [](const auto& a, const auto& g) { return a * sigmoid(g); });
-            });
-        }
+        if (p.gated) multiply_by(rows.data(), h.gate.data(), chunk.rows(), p.heads * p.width, Activation::sigmoid);
         p.out.run(rows.data(), chunk.rows(), y);
     }
 

@@ -7,7 +7,7 @@
 #include "core/base/text.hpp"
 #include "core/model/blocks/decay.hpp"
 #include "core/model/blocks/heads.hpp"
-#include "core/model/layout.hpp"
+#include "core/model/layouts/common.hpp"
 
 namespace causeway::model {
 namespace {
@@ -65,17 +65,13 @@ public:
         Buffer<float> rows(n * p.sizes.hidden);
         join_heads(o, rows.data());
         norm_.run(rows.data(), n, p.sizes.hidden, rows.data());
-        gate_rows(rows.data(), h.gate.data(), n, p.sizes.hidden, Activation::none);
+        multiply_by(rows.data(), h.gate.data(), n, p.sizes.hidden, Activation::none);
         p.out.run(rows.data(), n, y);
     }
 
 private:
     static Tensor activated(Tensor x) {
-        const Index d = x.shape()[3];
-        over_rows(x.size() / d, d, [&](Index first, Index rows) {
-            float* y = x.data<float>() + first * d;
-            each_vector(y, y, rows * d, [](const auto& a, const auto&) { return a * sigmoid(a); });
-        });
+        activate(x.data<float>(), x.size() / x.shape()[3], x.shape()[3], Activation::silu);
         return x;
     }
 
@@ -135,26 +131,26 @@ Layer layer(Reader& r, const Sizes& s, Index i) {
 }
 
 void check_kind(const Reader& r, const char* key, const std::string& usual, const std::string& other) {
-    const std::string is = r.text({key, nullptr}, usual);
+    const std::string is = r.text({key, ""}, usual);
     if (is != usual && is != other) r.refuse(key, ": ", in_quotes(is), ", expected ", in_quotes(usual));
 }
 
 Network build_transnormer(Reader& r) {
-    check_kind(r, "linear_act_fun", "silu", "swish");
+    check_silu(r, "linear_act_fun");
     check_kind(r, "norm_type", "simplermsnorm", "simplermsnorm");
-    if (r.flag({"bias", nullptr}, false)) r.refuse("bias: true, expected a model without biases");
+    if (r.flag({"bias", ""}, false)) r.refuse("bias: true, expected a model without biases");
     Sizes s{};
-    s.width = r.size({"decoder_embed_dim", nullptr});
-    s.heads = r.size({"decoder_attention_heads", nullptr});
-    s.hidden = r.size({"hidden_dim", nullptr}, s.width);
-    s.inner = r.size({"glu_dim", nullptr});
-    s.layers = r.size({"decoder_layers", nullptr});
+    s.width = r.size({"decoder_embed_dim", ""});
+    s.heads = r.size({"decoder_attention_heads", ""});
+    s.hidden = r.size({"hidden_dim", ""}, s.width);
+    s.inner = r.size({"glu_dim", ""});
+    s.layers = r.size({"decoder_layers", ""});
     if (s.hidden % s.heads != 0) r.refuse("hidden_dim: ", s.hidden, ", expected a multiple of the ", s.heads, " heads");
     Network out;
     out.about.width = s.width;
-    out.about.context = r.size({"max_position_embeddings", nullptr}, 0, 0);
+    out.about.context = r.size({"max_position_embeddings", ""}, 0, 0);
     out.embedding = r.matrix("model.embed_tokens.weight", s.width);
-    if (!r.flag({"no_scale_embedding", nullptr}, false)) out.embedding_scale = std::sqrt(static_cast<double>(s.width));
+    if (!r.flag({"no_scale_embedding", ""}, false)) out.embedding_scale = std::sqrt(static_cast<double>(s.width));
     for (Index i = 0; i < s.layers; ++i) out.layers.push_back(layer(r, s, i));
     out.norm = {s.width, eps};
     out.head = {r.matrix("lm_head.weight", s.width)};
