@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/base/little_endian.hpp"
 #include "core/base/text.hpp"  // in_quotes
+#include "core/base/utf8.hpp"
 
 namespace causeway::zip {
 namespace {
@@ -90,34 +91,11 @@ Directory find_directory(const Source& source) {
     return out;
 }
 
-bool is_utf8(std::string_view text) {
-    for (std::size_t i = 0; i < text.size();) {
-        const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
-        const unsigned char first = byte(i);
-        const std::size_t n = first < 0x80   ? 1
-                              : first < 0xC2 ? 0
-                              : first < 0xE0 ? 2
-                              : first < 0xF0 ? 3
-                              : first < 0xF5 ? 4
-                                             : 0;
-        if (n == 0 || n > text.size() - i) return false;
-        char32_t code = n == 1 ? first : first & (0x7F >> n);
-        for (std::size_t k = 1; k < n; ++k) {
-            if ((byte(i + k) & 0xC0) != 0x80) return false;
-            code = code << 6 | (byte(i + k) & 0x3F);
-        }
-        const char32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-        if (code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
-        i += n;
-    }
-    return true;
-}
-
 // Why a name is none that a member may have; empty: it may. Nothing is ever unpacked to a file here, but a name that
 // would leave its folder shows an archive that was made to do harm.
 std::string fault_of(const std::string& name) {
     if (name.empty()) return "is empty";
-    if (!is_utf8(name)) return "is not UTF-8";
+    if (utf8_prefix(name) != name.size()) return "is not UTF-8";
     if (name.find('\0') != std::string::npos) return "has a zero byte";
     if (name.find('\\') != std::string::npos) return "has a backslash";
     if (name.front() == '/') return "begins at the root of the file system";

@@ -30,6 +30,8 @@ void open_lowrank(lua_State* L);
 void open_bounds(lua_State* L);
 // distributed.cpp: tree and ring decoding, the model of a cluster, MPI
 void open_distributed(lua_State* L);
+// model.cpp: language models
+void open_model(lua_State* L);
 // measure.cpp: clock, memory, threads, statistics, the machine
 void open_measure(lua_State* L);
 // time_limit.cpp: a limit on the time of a call

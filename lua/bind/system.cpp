@@ -4,14 +4,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <thread>
 
 #include "core/base/file.hpp"
 #include "core/base/interrupt.hpp"
+#include "core/base/sha256.hpp"
+#include "core/base/zip.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
 
@@ -54,18 +61,80 @@ std::string content(FILE* file) {
     return text;
 }
 
-// The exit status of the child; 128 + signal where a signal ended it. A stopped computation ends the child.
-int wait_for(pid_t child) {
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) fail_as<SystemError>("cannot wait for a program: ", std::strerror(errno));
-        if (interrupt::requested()) kill(child, SIGTERM);
+// A program that was started; it ends with the object.
+class Child {
+public:
+    explicit Child(pid_t id) : id_(id) {}
+    ~Child() {
+        if (id_ <= 0) return;
+        kill(id_, SIGTERM);
+        while (waitpid(id_, nullptr, 0) < 0 && errno == EINTR) {}
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+
+    // The exit status; 128 + signal where a signal ended it. A stopped computation ends the child.
+    int wait() {
+        while (!ended(0)) {}
+        return exit_status();
+    }
+
+    // Likewise; every 100 ms calls the function of Lua at `index`.
+    int wait_and_call(lua_State* L, int index) {
+        while (!ended(WNOHANG)) {
+            lua_pushvalue(L, index);
+            lua_call(L, 0, 0);
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+        return exit_status();
+    }
+
+private:
+    bool ended(int flags) {
+        const pid_t id = waitpid(id_, &status_, flags);
+        if (id < 0 && errno != EINTR) fail_as<SystemError>("cannot wait for a program: ", std::strerror(errno));
+        if (id <= 0 && interrupt::requested()) kill(id_, SIGTERM);
+        return id > 0;
+    }
+
+    int exit_status() {
+        id_ = 0;
+        return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+    }
+
+    pid_t id_;
+    int status_ = 0;
+};
+
+// The environment of this process with the entries of the table at `index` in place of those with their names; as this
+// process has it where there is no table.
+std::vector<std::string> environment(lua_State* L, int index) {
+    std::vector<std::string> out, names;
+    if (lua_istable(L, index)) {
+        for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+            names.push_back(check_string(L, -2, "environment") + "=");
+            out.push_back(names.back() + check_string(L, -1, "environment"));
+        }
+    }
+    for (char** entry = environ; *entry; ++entry) {
+        const std::string_view text = *entry;
+        const auto replaces = [&](const std::string& name) { return text.starts_with(name); };
+        if (std::none_of(names.begin(), names.end(), replaces)) out.emplace_back(text);
+    }
+    return out;
 }
 
-// _run_program({name, argument, ...}, input) -> exit status, output, error output; nil where there is no such program.
-// The program reads `input` as its standard input; no shell is between.
+// The pointers that the system wants, a null behind them.
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+    std::vector<char*> out;
+    for (auto& text : texts) out.push_back(text.data());
+    out.push_back(nullptr);
+    return out;
+}
+
+// _run_program({name, argument, ...}, input[, {environment = {NAME = value}, waiting = function}]) -> exit status,
+// output, error output; nil where there is no such program. The program reads `input` as its standard input; no shell
+// is between. The function is called again and again while the program runs.
 int run_program(lua_State* L) {
     std::vector<std::string> words = check_strings(L, 1, "program");
     if (words.empty()) fail("program: expected at least a name");
@@ -77,28 +146,110 @@ int run_program(lua_State* L) {
         fail_as<IoError>("cannot write a temporary file: ", std::strerror(errno));
     std::rewind(in.get());
 
-    std::vector<char*> arguments;
-    for (auto& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
+    const bool has_options = lua_istable(L, 3);
+    lua_settop(L, 3);
+    for (const char* field : {"environment", "waiting"}) {
+        if (has_options) lua_getfield(L, 3, field);
+        else lua_pushnil(L);
+    }
+    std::vector<std::string> entries = environment(L, 4);
+    const std::vector<char*> arguments = pointers_to(words), variables = pointers_to(entries);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, fileno(in.get()), STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, fileno(out.get()), STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, fileno(err.get()), STDERR_FILENO);
-    pid_t child = 0;
-    const int fault = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+    pid_t id = 0;
+    const int fault = posix_spawnp(&id, arguments[0], &actions, nullptr, arguments.data(), variables.data());
     posix_spawn_file_actions_destroy(&actions);
     if (fault == ENOENT) {
         lua_pushnil(L);
         return 1;
     }
     if (fault != 0) fail_as<IoError>("cannot start ", words[0], ": ", std::strerror(fault));
-    lua_pushinteger(L, wait_for(child));
+    Child child(id);
+    lua_pushinteger(L, lua_isfunction(L, 5) ? child.wait_and_call(L, 5) : child.wait());
     for (FILE* file : {out.get(), err.get()}) {
         const std::string text = content(file);
         push_text(L, text);
     }
     return 3;
+}
+
+// _bytes_below(folder) -> the bytes of all files in it and below
+int bytes_below(lua_State* L) {
+    namespace fs = std::filesystem;
+    std::uintmax_t sum = 0;
+    std::error_code error;
+    fs::recursive_directory_iterator file(check_string(L, 1, "folder"), error);
+    for (; !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
+        std::error_code vanished;
+        if (const auto size = fs::is_regular_file(*file, vanished) ? file->file_size(vanished) : 0; !vanished)
+            sum += size;
+    }
+    lua_pushinteger(L, static_cast<lua_Integer>(sum));
+    return 1;
+}
+
+// _path_kind(path) -> "file", "folder", or nil where there is neither
+int path_kind(lua_State* L) {
+    std::error_code error;
+    const auto status = std::filesystem::status(check_string(L, 1, "path"), error);
+    if (std::filesystem::is_directory(status)) lua_pushliteral(L, "folder");
+    else if (std::filesystem::is_regular_file(status)) lua_pushliteral(L, "file");
+    else lua_pushnil(L);
+    return 1;
+}
+
+// _temporary_folder(path) -> the path of a new folder whose name begins with it
+int temporary_folder(lua_State* L) {
+    std::string pattern = check_string(L, 1, "path") + "XXXXXX";
+    if (!mkdtemp(pattern.data())) fail_as<IoError>("cannot make the folder ", pattern, ": ", std::strerror(errno));
+    lua_pushlstring(L, pattern.data(), pattern.size());
+    return 1;
+}
+
+// _remove_folder(path): a folder that _temporary_folder made, with all that is in it
+int remove_folder(lua_State* L) {
+    std::error_code ignored;
+    std::filesystem::remove_all(check_string(L, 1, "path"), ignored);
+    return 0;
+}
+
+// _sha256(path) -> the sum of the file, 64 hexadecimal digits
+int sha256(lua_State* L) {
+    const std::string text = sha256_of_file(check_string(L, 1, "path"));
+    lua_pushlstring(L, text.data(), text.size());
+    return 1;
+}
+
+// _unpack(archive, ending, target, sum): the one member of the zip archive whose name ends so becomes the file
+// `target`, whole or not at all; an error unless the bytes have this SHA-256
+int unpack(lua_State* L) {
+    const std::string path = check_string(L, 1, "archive"), ending = check_string(L, 2, "ending");
+    const std::string target = check_string(L, 3, "target"), expected = check_string(L, 4, "sum");
+    const Source archive(path);
+    std::optional<zip::Member> found;
+    for (const zip::Member& member : zip::members(archive))
+        if (member.name.ends_with(ending)) found = member;
+    if (!found) fail_as<IoError>(path, ": holds no file whose name ends in ", ending);
+    const zip::Unpacked member(archive, *found, path + ": " + found->name);
+    Writer out(target);
+    Sha256 sum;
+    std::vector<unsigned char> piece(std::size_t{1} << 20);
+    for (std::uint64_t at = 0; at < found->size; at += piece.size()) {
+        interrupt::check();
+        const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), found->size - at));
+        const std::span<unsigned char> part(piece.data(), size);
+        member.read(at, part);
+        sum.add(part);
+        out.write(Bytes(part));
+    }
+    member.finish();
+    if (sum.text() != expected)
+        fail_as<IoError>(path, ": ", found->name, " has the SHA-256 ", sum.text(), ", expected ", expected);
+    out.commit();
+    return 0;
 }
 
 }  // namespace
@@ -108,6 +259,12 @@ void open_system(lua_State* L) {
                          {"mkpath", guarded<mkpath>},
                          {"_replace_file", guarded<replace_file>},
                          {"_run_program", guarded<run_program>},
+                         {"_bytes_below", guarded<bytes_below>},
+                         {"_path_kind", guarded<path_kind>},
+                         {"_temporary_folder", guarded<temporary_folder>},
+                         {"_remove_folder", guarded<remove_folder>},
+                         {"_sha256", guarded<sha256>},
+                         {"_unpack", guarded<unpack>},
                      });
 }
 

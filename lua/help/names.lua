@@ -316,8 +316,6 @@ not_here("paged_attention pagedattention paged_kv paged_kv_cache vllm sglang fla
 not_here("kv_cache kvcache past_key_values",
   "A cache is two tensors of yours, which cat(k, k_new, 3) makes longer; softmax_attention(q, k, v) takes the queries "
   .. "as the last positions. linear_attention_step has a state that does not grow.")
-not_here("cu_seqlens varlen packed_sequences flash_attn_varlen_func",
-  "The sequences of a call have one length: call once for each, or fill up behind, which outputs before do not see.")
 not_here("sliding_window sliding_window_attention swa local_attention longformer attention_sink streaming_llm "
   .. "streamingllm window_size window",
   "softmax_attention sees all keys, or all up to the query. The nearest are decays, which let the past fade: decay of "
@@ -361,3 +359,14 @@ not_here("quantization quantisation int8 fp8 kivi kv_quantization",
 not_here("ulysses striped_attention context_parallel lasp",
   "Over several workers there is decoding, tree_decode and ring_decode; a call on a whole sequence runs on one "
   .. "machine.")
+
+-- Language models
+
+called("model", "llm language_model gguf llama_cpp huggingface hugging_face from_pretrained automodel smollm2 "
+  .. "load_model logits layers")
+called("tokens", "tokenizer tokenize tokenise encode_text bpe byte_pair_encoding detokenize")
+called("generate", "chat completion complete_text apply_chat_template chat_template top_k top_p temperature")
+called("bits_per_byte", "perplexity predict cross_entropy_of_text next_token_accuracy")
+called("score", "loglikelihood log_likelihood multiple_choice")
+called("capture", "hidden_states output_hidden_states output_attentions register_forward_hook forward_hook")
+called("replace_attention", "swap_attention monkey_patch attention_errors m:attention m:reset")

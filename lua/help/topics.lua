@@ -11,6 +11,7 @@
   learn = "gradients of Lua code, Adam and gradient descent",
   lowrank = "low-rank factors in place of softmax, and their errors",
   measure = "time, memory, comparisons, sweeps, tables, pages",
+  models = "language models: load, run, look inside, replace attention",
   options = "what the calls take beside their tensors",
   plot = "curves and heat maps",
   shell = "help, macros, the prompt",

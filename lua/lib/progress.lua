@@ -13,7 +13,8 @@ end
 
 local bar_width = 24
 
-local function bar(share)
+--- A bar of which this share is filled.
+function causeway._bar(share)
   local eighths = math.floor(share * bar_width * 8 + 0.5)
   local full = eighths // 8
   local parts = { [0] = "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" }
@@ -30,8 +31,8 @@ end
 --- Shows the line, with `text` (what is going on) at its end.
 function Progress:show(text)
   local elapsed = causeway.clock() - self.start
-  local line = string.format("%s %d/%d  %s", bar(self.total > 0 and self.done / self.total or 1), self.done, self.total,
-    clock_text(elapsed))
+  local share = self.total > 0 and self.done / self.total or 1
+  local line = string.format("%s %d/%d  %s", causeway._bar(share), self.done, self.total, clock_text(elapsed))
   if self.seen > 0 and self.done < self.total then
     line = line .. ", " .. clock_text(elapsed / self.seen * (self.total - self.done)) .. " left"
   end

@@ -102,6 +102,7 @@ int open_all(lua_State* L) {
     open_lowrank(L);
     open_bounds(L);
     open_distributed(L);
+    open_model(L);
     open_layouts(L);
     open_calls(L);
     open_measure(L);

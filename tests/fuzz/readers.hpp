@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/csv.hpp"
+#include "core/model/tokenizer.hpp"
 #include "core/tensor/npy.hpp"
 #include "core/tensor/npz.hpp"
 #include "core/tensor/safetensors.hpp"
@@ -87,6 +88,57 @@ inline bool json(Bytes bytes) {
         const std::string first = lua::encode_json(L.get(), 1, "input", true);
         lua::push_json(L.get(), first, "output");
         require(lua::encode_json(L.get(), 2, "output", true) == first);
+    });
+}
+
+// Text that a tokenizer takes comes back, unless a byte has no token or the text is composed first.
+inline void require_round_trip(const model::Tokenizer& tokenizer, std::string_view text, bool composes) {
+    for (const bool special : {true, false}) {
+        Index lost = 0;
+        const auto ids = tokenizer.encode(text, special, &lost);
+        const std::string back = tokenizer.decode(ids);
+        require(composes || lost > 0 || back == text);
+    }
+}
+
+// A tokenizer.json, used on its own text where it is one.
+inline bool tokenizer(Bytes bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return accepts([&] {
+        const auto parts = model::parts_of_json(text, "input");
+        require_round_trip(model::Tokenizer::of(parts), text, parts.nfc);
+    });
+}
+
+// Any bytes through the cuts of all models that are known, and some merges and added tokens.
+inline bool words(Bytes bytes) {
+    static const std::vector<model::Tokenizer> tokenizers = [] {
+        std::vector<model::Tokenizer> all;
+        for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm"}) {
+            model::TokenizerParts parts;
+            parts.name = pre;
+            for (int byte = 0; byte < 256; ++byte) parts.tokens.emplace_back(std::string(1, static_cast<char>(byte)));
+            for (const char* pair : {"aa", "  ", "\r\n", "\xC3\xA9", " a", "12", "\n\n"}) {
+                parts.merges.emplace_back(std::string(1, pair[0]), std::string(1, pair[1]));
+                parts.tokens.emplace_back(pair);
+            }
+            parts.merges.emplace_back("aa", "aa");
+            parts.tokens.emplace_back("aaaa");
+            for (std::size_t id = 0; id < parts.tokens.size(); ++id)
+                parts.words.push_back(static_cast<model::Token>(id));
+            for (const char* added : {"<a>", "<a", "aaa", "\n<a>"}) {
+                parts.added.push_back({static_cast<model::Token>(parts.tokens.size()), added, added[0] == '<'});
+                parts.tokens.emplace_back(added);
+            }
+            parts.splitter = *model::Splitter::named(pre);
+            parts.ignore_merges = parts.name == "llama-bpe";
+            all.push_back(model::Tokenizer::of(parts));
+        }
+        return all;
+    }();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return accepts([&] {
+        for (const auto& one : tokenizers) require_round_trip(one, text, false);
     });
 }
 

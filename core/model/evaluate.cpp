@@ -1,0 +1,142 @@
+#include "core/model/evaluate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/base/text.hpp"
+#include "core/lowrank/lowrank.hpp"
+#include "core/model/sample.hpp"
+
+namespace causeway::model {
+namespace {
+
+// What the model says about one token before it has seen it.
+struct Guess {
+    double log_probability;  // natural
+    bool right;              // whether no other is likelier
+};
+
+// Of `ids`, each after the row of logits that stands for it; rows of `hidden` from `first` on.
+std::vector<Guess> guesses(const Session& session, const Tensor& hidden, Index first,
+                           std::span<const std::int32_t> ids) {
+    constexpr Index together = 256;  // rows of logits that are there at once
+    const Index n = static_cast<Index>(ids.size());
+    std::vector<Guess> out(ids.size());
+    for (Index start = 0; start < n; start += together) {
+        const Index rows = std::min(together, n - start);
+        const Tensor logits = session.logits(hidden, first + start, rows);
+        const Index words = logits.shape()[1];
+        parallel_for(rows, [&](Index i) {
+            const float* row = logits.data<float>() + i * words;
+            const std::size_t at = static_cast<std::size_t>(start + i);
+            const double value = static_cast<double>(row[ids[at]]) - log_sum_exp(row, words);
+            out[at] = {value, likeliest(row, words) == ids[at]};
+        });
+    }
+    return out;
+}
+
+}  // namespace
+
+Prediction predict(const Model& model, const Ids& ids, const RunOptions& options) {
+    if (ids.size() < 2)
+        fail("ids: of length ", ids.size(), ", expected at least two tokens, of which the first is given");
+    Session session(model);
+    const Tensor hidden = session.hidden(ids, options);
+    Prediction out;
+    for (const Guess& g : guesses(session, hidden, 0, std::span(ids).subspan(1))) {
+        out.bits -= g.log_probability / std::numbers::ln2;
+        out.right += g.right;
+        ++out.tokens;
+    }
+    return out;
+}
+
+double bits_per_byte(const Model& model, const Ids& ids, Index bytes, const RunOptions& options) {
+    if (bytes < 1) fail("bytes: ", bytes, ", expected 1 or more");
+    return predict(model, ids, options).per_byte(bytes);
+}
+
+std::vector<Choice> score(const Model& model, const Ids& prompt, const std::vector<Ids>& choices,
+                          const RunOptions& options) {
+    if (prompt.empty()) fail("prompt: no tokens, expected at least one");
+    for (std::size_t i = 0; i < choices.size(); ++i)
+        if (choices[i].empty()) fail("choices: number ", i + 1, " has no tokens, expected at least one");
+    Session session(model);
+    const Tensor before = session.hidden(prompt, options);
+    std::vector<Choice> out;
+    for (const Ids& choice : choices) {
+        const std::span<const std::int32_t> ids(choice);
+        std::vector<Guess> all = guesses(session, before, static_cast<Index>(prompt.size()) - 1, ids.first(1));
+        if (ids.size() > 1) {
+            Session branch = session.copy();
+            const Tensor hidden = branch.hidden(ids.first(ids.size() - 1), options);
+            const std::vector<Guess> rest = guesses(branch, hidden, 0, ids.subspan(1));
+            all.insert(all.end(), rest.begin(), rest.end());
+        }
+        Choice c;
+        c.tokens = static_cast<Index>(ids.size()), c.greedy = true;
+        for (const Guess& g : all) c.log_probability += g.log_probability, c.greedy &= g.right;
+        c.per_token = c.log_probability / static_cast<double>(c.tokens);
+        out.push_back(c);
+    }
+    return out;
+}
+
+namespace {
+
+// x [1, h, N, d] with every head `times` times.
+Tensor repeated(const Tensor& x, Index times) {
+    if (times == 1) return x;
+    const Shape& s = x.shape();
+    Tensor out(DType::f32, {s[0], s[1] * times, s[2], s[3]});
+    const Index size = s[2] * s[3];
+    for (Index h = 0; h < s[0] * s[1] * times; ++h)
+        std::copy_n(x.data<float>() + h / times * size, size, out.data<float>() + h * size);
+    return out;
+}
+
+// |a − b|_F / |b|_F.
+double relative_distance(const Tensor& a, const Tensor& b) {
+    double off = 0, all = 0;
+    for (Index i = 0; i < b.size(); ++i) {
+        off += std::pow(a.get(i) - b.get(i), 2);
+        all += std::pow(b.get(i), 2);
+    }
+    return std::sqrt(off / all);
+}
+
+}  // namespace
+
+std::vector<LayerError> swap_errors(const Model& model, const Ids& ids, const std::vector<Index>& layers,
+                                    const std::string& with, const SwapOptions& options, double tolerance) {
+    lowrank::method(with);  // throws where it is none
+    const Replacement replaced = replacement(with, options);
+    Model own = model;
+    own.reset();
+    const std::vector<LayerInfo> infos = own.layers();
+    std::vector<LayerError> out;
+    for (const Index layer : layers) {
+        const auto x = own.capture(ids, layer, {"q", "k", "v", "output"});
+        const LayerInfo& info = infos[static_cast<std::size_t>(layer - 1)];
+        if (info.attention.rfind("softmax", 0) != 0)
+            fail("layers: layer ", layer, " has ", info.attention, ", expected softmax attention");
+        const Index times = info.heads / info.key_heads;
+        const Tensor q = x.at("q"), k = repeated(x.at("k"), times), v = repeated(x.at("v"), times);
+        LowRankOptions factors = options.lowrank;
+        factors.scale = info.scale;
+        if (lowrank::method(with).values) factors.v = v;
+        const LowRank f = low_rank(with, q, k, factors);
+        LowRankErrorOptions wanted;
+        wanted.scale = info.scale, wanted.v = v, wanted.extras = f.extras, wanted.tolerance = tolerance;
+        LayerError error;
+        error.layer = layer, error.with = with;
+        error.scores = lowrank_error(q, k, f.B, f.C, wanted).all;
+        error.output = relative_distance(replaced.run(q, k, v, info.scale), x.at("output"));
+        out.push_back(error);
+    }
+    return out;
+}
+
+}  // namespace causeway::model

@@ -1,0 +1,158 @@
+#include "core/model/model.hpp"
+
+#include <algorithm>
+
+#include "core/base/text.hpp"
+#include "core/model/layout.hpp"
+
+namespace causeway::model {
+namespace {
+
+// Layers from 1 as places; none: all of them.
+std::vector<std::size_t> places(const std::vector<Index>& layers, Index count) {
+    std::vector<std::size_t> out;
+    for (const Index l : layers) {
+        if (l < 1 || l > count) fail("layers: has ", l, ", expected layers from 1 to ", count);
+        out.push_back(static_cast<std::size_t>(l - 1));
+    }
+    for (Index l = 0; layers.empty() && l < count; ++l) out.push_back(static_cast<std::size_t>(l));
+    return out;
+}
+
+Ids joined(const std::vector<Ids>& texts) {
+    Ids all;
+    for (const Ids& text : texts) {
+        if (text.size() != texts.front().size())
+            fail("texts: of ", texts.front().size(), " and of ", text.size(), " tokens, expected one length");
+        all.insert(all.end(), text.begin(), text.end());
+    }
+    return all;
+}
+
+}  // namespace
+
+Session::Session(const Model& model, Index batch) : state_(std::make_shared<State>()) {
+    if (batch < 1) fail("batch: ", batch, ", expected 1 or more");
+    state_->network = model.network_, state_->swaps = model.swaps_, state_->batch = batch;
+    state_->layers.resize(model.network_->layers.size());
+}
+
+Session::Session(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Index Session::batch() const { return state_->batch; }
+Index Session::length() const { return state_->length; }
+
+Session Session::copy() const {
+    auto out = std::make_shared<State>();
+    out->network = state_->network, out->swaps = state_->swaps, out->broken = state_->broken;
+    out->batch = state_->batch, out->length = state_->length;
+    for (const LayerState& layer : state_->layers) out->layers.push_back(layer.copy());
+    return Session(std::move(out));
+}
+
+std::size_t Session::bytes() const {
+    std::size_t sum = 0;
+    for (const LayerState& layer : state_->layers) sum += layer.bytes();
+    return sum;
+}
+
+Tensor Session::hidden(std::span<const std::int32_t> ids, const RunOptions& options) {
+    return state_->network->run(*state_, ids, options);
+}
+
+Tensor Session::logits(const Tensor& hidden, Index first_row, Index rows) const {
+    const Network& network = *state_->network;
+    Tensor out(DType::f32, {rows, network.about.vocabulary});
+    network.logits(hidden.data<float>() + first_row * network.about.width, rows, out.data<float>());
+    return out;
+}
+
+Tensor Session::advance(std::span<const std::int32_t> ids, Rows rows, const RunOptions& options) {
+    const Tensor x = hidden(ids, options);
+    const Network& network = *state_->network;
+    const Index batch = state_->batch, n = x.shape()[1], width = network.about.width, words = network.about.vocabulary;
+    if (rows == Rows::all) {
+        Tensor out(DType::f32, {batch, n, words});
+        network.logits(x.data<float>(), batch * n, out.data<float>());
+        return out;
+    }
+    if (n == 0) fail("ids: none, expected at least one token");
+    Tensor last(DType::f32, {batch, width}), out(DType::f32, {batch, words});
+    for (Index s = 0; s < batch; ++s)
+        std::copy_n(x.data<float>() + ((s + 1) * n - 1) * width, width, last.data<float>() + s * width);
+    network.logits(last.data<float>(), batch, out.data<float>());
+    return out;
+}
+
+Model Model::load(const std::string& path) { return Model(Checkpoint::open(path)); }
+
+Model::Model(std::shared_ptr<const Checkpoint> checkpoint)
+    : network_(std::make_shared<const Network>(build(checkpoint))),
+      swaps_(std::make_shared<const std::vector<Swap>>(network_->layers.size())) {}
+
+const Description& Model::about() const { return network_->about; }
+const std::shared_ptr<const Checkpoint>& Model::checkpoint() const { return network_->checkpoint; }
+
+std::vector<LayerInfo> Model::layers() const {
+    std::vector<LayerInfo> out;
+    for (std::size_t l = 0; l < network_->layers.size(); ++l) {
+        const Swap& swap = (*swaps_)[l];
+        out.push_back(network_->layers[l].mixer->info());
+        out.back().replaced = swap.replacement ? swap.replacement->name : swap.method;
+    }
+    return out;
+}
+
+Tensor Model::logits(const Ids& ids, const RunOptions& options) const {
+    const Tensor all = logits(std::vector<Ids>{ids}, options);
+    return all.reshape({all.shape()[1], all.shape()[2]});
+}
+
+Tensor Model::logits(const std::vector<Ids>& texts, const RunOptions& options) const {
+    Session session(*this, static_cast<Index>(texts.size()));
+    return session.advance(joined(texts), Session::Rows::all, options);
+}
+
+std::vector<std::string> Model::captured() { return {"q", "k", "v", "scores", "output", "hidden"}; }
+
+std::map<std::string, Tensor> Model::capture(const Ids& ids, Index layer, const std::vector<std::string>& what,
+                                             const RunOptions& options) const {
+    const Index place = static_cast<Index>(places({layer}, network_->about.layers).front());
+    std::map<std::string, Tensor> found;
+    for (const std::string& name : what) {
+        const auto known = captured();
+        if (std::count(known.begin(), known.end(), name) == 0)
+            fail("what: ", in_quotes(name), ", expected \"q\", \"k\", \"v\", \"scores\", \"output\" or \"hidden\"",
+                 did_you_mean(name, known));
+        found[name] = Tensor();
+    }
+    if (ids.empty()) fail("ids: none, expected at least one token");
+    const Watch watch{place, found};
+    Session session(*this, 1);
+    network_->run(*session.state_, ids, options, &watch);
+    return found;
+}
+
+void Model::attention(const std::vector<Index>& layers, const Replacement& replacement) {
+    if (!replacement.run) fail("replacement: has no function, expected one of q, k, v and scale");
+    auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
+    for (const std::size_t l : places(layers, network_->about.layers)) (*swaps)[l] = {replacement, ""};
+    swaps_ = std::move(swaps);
+}
+
+void Model::attention(const std::vector<Index>& layers, const std::string& with, const SwapOptions& options) {
+    auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
+    for (const std::size_t l : places(layers, network_->about.layers)) {
+        if (network_->layers[l].mixer->takes_methods() && is_exact_method(with)) (*swaps)[l] = {{}, with};
+        else (*swaps)[l] = {replacement(with, options), ""};
+    }
+    swaps_ = std::move(swaps);
+}
+
+void Model::reset(const std::vector<Index>& layers) {
+    auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
+    for (const std::size_t l : places(layers, network_->about.layers)) (*swaps)[l] = {};
+    swaps_ = std::move(swaps);
+}
+
+}  // namespace causeway::model

