@@ -18,12 +18,16 @@ struct LinearOptions {
     Index chunk = 64;
     double scale = 1;
     std::optional<Tensor> state;
+    std::vector<Index> cu_seqlens;
+    Index checkpoint_every = 0;
 };
 
-// A step as the shell calls it: the C++ function always advances the state in place, the shell only when asked to.
+// A step as the shell calls it: the C++ function always advances the state in place, the shell only when asked to, and
+// keeps the states where it is given a place for them.
 template <class Tensor>
 struct LinearStepOptions : LinearOptions<Tensor> {
     bool inplace = false;
+    bool keep_states = false;
 };
 
 // The gradient as the shell calls it: what arrives at the final state is an argument of the C++ function, and an option
@@ -84,6 +88,14 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
          .text = "the state to start from, [b, h, d_k, d_v]",
          .standard = "zeros",
          .example = "state = zeros(1, 2, 8, 8)"},
+        {.name = "cu_seqlens",
+         .member = &S::cu_seqlens,
+         .text = "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are then "
+                 "[n, h, d_k, d_v]",
+         .standard = "one sequence",
+         .gpu = Effect::refused,
+         .why = "sequences are not packed",
+         .example = "cu_seqlens = {0, 30, 100}"},
     };
 }
 
@@ -94,8 +106,17 @@ const Call<LinearOptions<Tensor>>& linear_attention() {
         "linear_attention",
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_all_linear_calls<S>(),
-                  of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; on a GPU "
-                                         "\"parallel\" takes no gate per key channel")),
+                  joined<S>(of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; "
+                                                   "on a GPU \"parallel\" takes no gate per key channel"),
+                            {{.name = "checkpoint_every",
+                              .member = &S::checkpoint_every,
+                              .text = "returns the states after every so many tokens of a sequence too; a call that "
+                                      "goes on from one of them has the bits of this one",
+                              .standard = "none",
+                              .min = 1,
+                              .gpu = Effect::refused,
+                              .why = "the last state alone is returned",
+                              .example = "checkpoint_every = 32"}})),
         text_inputs};
     return call;
 }
@@ -110,7 +131,12 @@ const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
                                           .member = &S::inplace,
                                           .text = "whether the given state itself is advanced and returned, without a "
                                                   "copy: it is read from memory once and written once",
-                                          .in_place = "state"}}),
+                                          .in_place = "state"},
+                                         {.name = "keep_states",
+                                          .member = &S::keep_states,
+                                          .text = "whether the states after each token are returned too, as an array",
+                                          .gpu = Effect::refused,
+                                          .why = "a step is one token"}}),
                               "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\n"
                               "state = zeros(1, 2, 8, 8)"};
     return call;

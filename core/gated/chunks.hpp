@@ -82,7 +82,7 @@ public:
         }
         for (Index q = 0; q < h_.group; ++q) {
             const T* Q = channels_ ? times_e(query(q)) : query(q);
-            T* O = h_.O + (q * h_.N + start) * h_.dv + from_;
+            T* O = h_.O + (q * h_.step + start) * h_.dv + from_;
             each_tile(n_, [&](auto rows, auto vectors, Index i, Index at) {
                 output_tile<decltype(rows)::value, decltype(vectors)::value>(Q, A_.data() + q * c_ * keys_, O, i, at);
             });
@@ -103,7 +103,7 @@ public:
     }
 
 private:
-    const T* query(Index i) const { return h_.q + (i * h_.N + start_) * h_.dk; }
+    const T* query(Index i) const { return h_.q + (i * h_.step + start_) * h_.dk; }
 
     void prefetch(Index next) {
         prefetch_.clear();

@@ -13,11 +13,10 @@ void run_chunkwise(const Problem<T>& p) {
     parallel_for(p.all_heads() * parts, [&](Index task) {
         const Head<T> h = p.head(task / parts);
         const Index from = task % parts * width;
-        if (from >= p.dv || p.N == 0) return;
-        Chunks<T> chunks(h, p.chunk, from, std::min(p.dv, from + width));
-        for (Index start = 0; start < p.N; start += p.chunk) {
-            chunks.advance(start, std::min(p.chunk, p.N - start));
-        }
+        if (from >= p.dv || h.N == 0) return;
+        const Index c = std::min(p.chunk, h.N);
+        Chunks<T> chunks(h, c, from, std::min(p.dv, from + width));
+        for (Index start = 0; start < h.N; start += c) chunks.advance(start, std::min(c, h.N - start));
         chunks.finish();
     });
 }

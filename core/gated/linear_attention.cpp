@@ -13,7 +13,7 @@ namespace causeway {
 namespace gated {
 namespace {
 
-// One row of `width` for every token of every head of k, from a gate [batch, heads or 1, N(, width)].
+// One row of `width` for every token of every head of v, from a gate [batch, heads or 1, N(, width)].
 Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
     const Tensor a = A.to(type);
     if (a.size() == full.size()) return a.reshape(full);
@@ -48,14 +48,40 @@ void check_log_decay(const Tensor& g) {
              ", expected numbers <= 0 (the state is multiplied by their exponentials)");
 }
 
+namespace {
+
+// The sequences between these offsets, of one batch entry of N tokens.
+std::vector<Sequence> packed(const std::vector<Index>& offsets, Index batch, Index N) {
+    if (offsets.empty()) return {};
+    const auto last = static_cast<Index>(offsets.size()) - 1;
+    if (batch != 1) fail("cu_seqlens: given with batch ", batch, ", expected batch 1, which holds all sequences");
+    if (last < 1) fail("cu_seqlens: one offset, expected the first, 0, and the last, ", N, ", at least");
+    if (offsets.front() != 0) fail("cu_seqlens: ", offsets.front(), " as its first offset, expected 0");
+    if (offsets.back() != N) fail("cu_seqlens: ", offsets.back(), " as its last offset, expected ", N, ", the tokens");
+    std::vector<Sequence> out;
+    out.reserve(offsets.size() - 1);
+    for (std::size_t i = 1; i < offsets.size(); ++i) {
+        if (offsets[i] < offsets[i - 1])
+            fail("cu_seqlens: offset ", i + 1, " is ", offsets[i], ", expected ", offsets[i - 1],
+                 " or more like offset ", i);
+        out.push_back({0, offsets[i - 1], offsets[i] - offsets[i - 1]});
+    }
+    return out;
+}
+
+}  // namespace
+
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
-    const AttentionSizes n = check_attention(q, k, v, true);
+    const GroupedSizes n = check_grouped(q, k, v);
     Sizes c;
     c.update = updates()[o.update].update;
     c.mode = &modes()[o.mode];
     if (o.chunk < 1) fail("chunk: ", o.chunk, ", expected 1 or more");
     c.batch = n.batch, c.heads = n.heads, c.group = n.group;
+    c.shared_queries = n.shared_queries, c.shared_keys = n.shared_keys;
     c.N = n.N, c.dk = n.d, c.dv = n.dv;
+    c.sequences = packed(o.cu_seqlens, c.batch, c.N);
+    if (o.checkpoint_every < 0) fail("checkpoint_every: ", o.checkpoint_every, ", expected 1 or more, or 0 for none");
     c.chunk = std::min(o.chunk, std::max<Index>(c.N, 1));
     c.dtype = q.dtype();
     c.compute = c.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -63,9 +89,10 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
     check_scale(o.scale, c.compute);
     c.output = q.shape();
     c.output[c.output.ndim() - 1] = c.dv;
-    c.state_shape = {c.batch, c.heads, c.dk, c.dv};
+    if (c.output.ndim() > 2) c.output[c.output.ndim() - 3] = c.heads * c.group;
+    c.state_shape = {c.sequences.empty() ? c.batch : static_cast<Index>(c.sequences.size()), c.heads, c.dk, c.dv};
 
-    // Gates [.., N] or [.., N, d_k], whose leading dimensions are those of k; one head may serve all.
+    // Gates [.., N] or [.., N, d_k], whose leading dimensions are those of v; one head may serve all.
     const auto gate = [&](const char* name, const std::optional<Tensor>& given, bool wanted, bool channels) -> Index {
         if (!wanted) {
             if (given) fail(name, ": given, but update = \"", o.update, "\" has none");
@@ -73,9 +100,9 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
         }
         if (!given) fail(name, ": missing, update = \"", o.update, "\" needs it");
         const Shape& s = given->shape();
-        const int lead = k.ndim() - 1;  // dimensions of [b, h, N]
+        const int lead = v.ndim() - 1;  // dimensions of [b, h, N]
         Shape expected;
-        for (int i = 0; i < lead; ++i) expected.push_back(k.shape()[i]);
+        for (int i = 0; i < lead; ++i) expected.push_back(v.shape()[i]);
         const auto fits = [&](const Shape& want) {
             if (s.ndim() != want.ndim()) return false;
             for (int i = 0; i < want.ndim(); ++i)
@@ -93,20 +120,22 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
     };
     c.gates = gate("log_decay", o.log_decay, has_gate(c.update), true);
     gate("beta", o.beta, has_delta(c.update), false);
-    if (o.state) check_state(*o.state, k, c);
+    if (o.state) check_state(*o.state, v, c);
     return c;
 }
 
-bool is_state_shape(const Shape& s, const Tensor& k, const Sizes& c) {
-    Shape own;  // as the caller writes k: [b, h, d_k, d_v], [h, d_k, d_v] or [d_k, d_v]
-    for (int i = 0; i + 2 < k.ndim(); ++i) own.push_back(k.shape()[i]);
+bool is_state_shape(const Shape& s, const Tensor& v, const Sizes& c) {
+    if (s == c.state_shape) return true;
+    if (!c.sequences.empty()) return false;
+    Shape own;  // as the caller writes v: [b, h, d_k, d_v], [h, d_k, d_v] or [d_k, d_v]
+    for (int i = 0; i + 2 < v.ndim(); ++i) own.push_back(v.shape()[i]);
     own.push_back(c.dk);
     own.push_back(c.dv);
-    return s == c.state_shape || s == own;
+    return s == own;
 }
 
-void check_state(const Tensor& state, const Tensor& k, const Sizes& c) {
-    if (!is_state_shape(state.shape(), k, c))
+void check_state(const Tensor& state, const Tensor& v, const Sizes& c) {
+    if (!is_state_shape(state.shape(), v, c))
         fail("state: ", state.shape().text(), ", expected ", c.state_shape.text());
     if (c.compute == DType::f64 && state.dtype() != DType::f64)
         fail("state: ", name(state.dtype()), ", expected Float64 like q");
@@ -136,33 +165,65 @@ namespace {
 
 using gated::Call;
 
+// Runs the sequences of p in pieces of `every` tokens and keeps the states between them. A piece is what a call that
+// goes on from its state computes, so the bits are the same.
 template <class T>
-LinearResult compute(Call& call) {
+Tensor run_with_checkpoints(const Call& call, gated::Problem<T> p, Index every) {
+    std::vector<gated::Sequence> whole;
+    std::vector<Index> place;  // of the first checkpoint of each sequence
+    Index longest = 0, all = 0;
+    for (Index i = 0; i < p.all_sequences(); ++i) {
+        whole.push_back(p.sequence(i));
+        place.push_back(all);
+        longest = std::max(longest, whole.back().n);
+        all += whole.back().n / every;
+    }
+    const Index elements = p.heads * p.dk * p.dv;
+    Tensor kept(dtype_of<T>, {all, p.heads, p.dk, p.dv});
+    p.sequences = whole;
+    p.chunk = std::min(p.chunk, every);
+    for (Index start = 0, piece = 0; start < longest; start += every, ++piece) {
+        for (std::size_t i = 0; i < whole.size(); ++i)
+            p.sequences[i] = {whole[i].batch, whole[i].first + std::min(start, whole[i].n),
+                              std::clamp<Index>(whole[i].n - start, 0, every)};
+        kit::computing_in<T> (*call.mode)(p);
+        for (std::size_t i = 0; i < whole.size(); ++i)
+            if (start + every <= whole[i].n)
+                std::copy_n(p.S + static_cast<Index>(i) * elements, elements,
+                            kept.data<T>() + (place[i] + piece) * elements);
+    }
+    return kept;
+}
+
+template <class T>
+LinearResult compute(Call& call, Index checkpoint_every) {
     Tensor O(dtype_of<T>, call.output);
     auto p = gated::problem_of<T>(call);
     p.O = O.data<T>();
     p.S = call.state.data<T>();
-    kit::computing_in<T> (*call.mode)(p);
-    return {O.to(call.dtype), call.state};
+    std::optional<Tensor> checkpoints;
+    if (checkpoint_every > 0) checkpoints = run_with_checkpoints(call, p, checkpoint_every);
+    else kit::computing_in<T> (*call.mode)(p);
+    return {O.to(call.dtype), call.state, checkpoints};
 }
 
 }  // namespace
 
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     Call call = gated::check(q, k, v, o);
-    return call.compute == DType::f64 ? compute<double>(call) : compute<float>(call);
+    return call.compute == DType::f64 ? compute<double>(call, o.checkpoint_every)
+                                      : compute<float>(call, o.checkpoint_every);
 }
 
 LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
                                       OperationCount& count) {
     const Call call = gated::check(q, k, v, o);
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but counted calls keep no states");
     const auto cq = to_counted(call.q), ck = to_counted(call.k), cv = to_counted(call.v);
     const auto cg = to_counted(call.log_decay), cb = to_counted(call.beta);
     auto state = to_counted(call.state);
     Buffer<Counted> out(call.output.size());
-    gated::Problem<Counted> p;
-    p.batch = call.batch, p.heads = call.heads, p.group = call.group;
-    p.N = call.N, p.dk = call.dk, p.dv = call.dv, p.gates = call.gates, p.chunk = call.chunk;
+    auto p = call.problem<Counted>();
     p.q = cq.data(), p.k = ck.data(), p.v = cv.data();
     p.g = gated::has_gate(call.update) ? cg.data() : nullptr;
     p.beta = gated::has_delta(call.update) ? cb.data() : nullptr;
@@ -171,7 +232,7 @@ LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Te
     const CountsOfThisCall counts;
     call.mode->counted(p);
     count += counted;
-    return {from_counted(out, call.dtype, call.output), from_counted(state, call.compute, call.state_shape)};
+    return {from_counted(out, call.dtype, call.output), from_counted(state, call.compute, call.state_shape), {}};
 }
 
 }  // namespace causeway

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/calls/linear_attention.hpp"
 #include "core/gated/problem.hpp"
@@ -13,15 +14,25 @@
 namespace causeway {
 
 struct LinearResult {
-    Tensor O;      // [b, h_q, N, d_v], the type of q
+    Tensor O;      // [b, max(h_q, h), N, d_v], the type of q
     Tensor state;  // [b, h, d_k, d_v] after the last token; Float32, for Float64 inputs Float64
+    // With checkpoint_every = c [checkpoints, h, d_k, d_v]: of each sequence in turn the states after c, 2c, ...
+    // tokens.
+    std::optional<Tensor> checkpoints;
 };
 
-// The recurrence of core/gated/problem.hpp. q [b, h_q, N, d_k], k [b, h, N, d_k], v [b, h, N, d_v], h_q a multiple of
-// h: consecutive heads of q share a head of k and v. Or all without b, or without b and heads (log_decay and beta
-// likewise). One element type for q, k, v; Float16 and BFloat16 are computed in Float32. log_decay and beta may have
-// one head for all. O(N·(d_k·d_v + chunk·(d_k + d_v))) time chunkwise, O(N·d_k·d_v) recurrent, O(N²·(d_k + d_v))
-// parallel. Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
+// The recurrence of core/gated/problem.hpp. q [b, h_q, N, d_k], k [b, h_k, N, d_k], v [b, h, N, d_v], log_decay and
+// beta with the heads of v, which have a state each. h is a multiple of h_k: consecutive heads of v share one of k
+// (grouped values). h_q is a multiple of h, and then consecutive heads of q read one state (grouped queries), or
+// divides it, and then consecutive states are read by one head of q. Or all without b, or without b and heads
+// (log_decay and beta likewise). One element type for q, k, v; Float16 and BFloat16 are computed in Float32. log_decay
+// and beta may have one head for all.
+//
+// cu_seqlens packs n sequences one after the other into b = 1: n + 1 offsets from 0 to N, none smaller than the one
+// before it. Each has a state of its own, [n, h, d_k, d_v], and the bits of a call with that sequence alone.
+//
+// O(N·(d_k·d_v + chunk·(d_k + d_v))) time chunkwise, O(N·d_k·d_v) recurrent, O(N²·(d_k + d_v)) parallel. Throws Error
+// naming the argument, OutOfMemory, Interrupted, Timeout.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
 // The same by the definition of the mode in Float64, with every operation counted: `count` grows by what was executed.
@@ -34,19 +45,31 @@ namespace gated {
 struct Sizes {
     Update update;
     const Mode* mode;
-    Index batch, heads, group, N, dk, dv, gates, chunk;
-    DType dtype;        // of q, k, v and the output
-    DType compute;      // Float32 or Float64
-    Shape output;       // as the caller wrote q, with the width d_v
-    Shape state_shape;  // [batch, heads, d_k, d_v]
+    Index batch, heads, group, shared_queries, shared_keys, N, dk, dv, gates, chunk;  // heads: of v and the states
+    std::vector<Sequence> sequences;                                                  // packed ones, or none
+    DType dtype;                                                                      // of q, k, v and the output
+    DType compute;                                                                    // Float32 or Float64
+    Shape output;       // as the caller wrote q, with the heads that read a state and the width d_v
+    Shape state_shape;  // [batch or packed sequences, heads, d_k, d_v]
     double scale;
+
+    // A problem of these sizes, without tensors.
+    template <class T>
+    Problem<T> problem() const {
+        Problem<T> p;
+        p.batch = batch, p.heads = heads, p.group = group;
+        p.shared_queries = shared_queries, p.shared_keys = shared_keys;
+        p.N = N, p.dk = dk, p.dv = dv, p.gates = gates, p.chunk = chunk;
+        p.sequences = sequences;
+        return p;
+    }
 };
 // Everything that is checked without looking at an element. Allocates nothing where all is well.
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
-// Whether a state may have this shape: [b, h, d_k, d_v], or as the caller writes k.
-bool is_state_shape(const Shape& s, const Tensor& k, const Sizes&);
+// Whether a state may have this shape: [b, h, d_k, d_v], or as the caller writes v.
+bool is_state_shape(const Shape& s, const Tensor& v, const Sizes&);
 // Shape and type of a state to start from.
-void check_state(const Tensor& state, const Tensor& k, const Sizes&);
+void check_state(const Tensor& state, const Tensor& v, const Sizes&);
 // Throws Error unless every element is a number <= 0 (-Inf is one).
 void check_log_decay(const Tensor& g);
 
@@ -59,9 +82,7 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
 // T is the type that call.compute names. O and S are the caller's to set.
 template <class T>
 Problem<T> problem_of(const Call& call) {
-    Problem<T> p;
-    p.batch = call.batch, p.heads = call.heads, p.group = call.group;
-    p.N = call.N, p.dk = call.dk, p.dv = call.dv, p.gates = call.gates, p.chunk = call.chunk;
+    auto p = call.problem<T>();
     p.q = call.q.data<T>();
     p.k = call.k.data<T>();
     p.v = call.v.data<T>();

@@ -112,7 +112,8 @@ private:
     template <int G, bool write>
     void pass(Index i) {
         Row o[G > 0 ? G : 1]{}, s;
-        const T* q = h_.q + i * h_.dk;
+        const Index next = h_.step * h_.dk;
+        const T* q = h_.q + i * next;
         for (Index start = (h_.dk - 1) / Decay<T>::rows * Decay<T>::rows; start >= 0 && h_.dk > 0;
              start -= Decay<T>::rows) {
             const T* a = write ? decay_.block(start) : nullptr;
@@ -128,7 +129,7 @@ private:
                 }
 #pragma GCC unroll 4
                 for (int g = 0; g < G; ++g) {
-                    const T qe = q[g * h_.dk + start + e];
+                    const T qe = q[g * next + start + e];
 #pragma GCC unroll 8
                     for (int v = 0; v < NV; ++v) o[g][v] += qe * s[v];
                 }
@@ -136,7 +137,7 @@ private:
         }
         for (int g = 0; g < G; ++g) {
             for (int v = 0; v < NV; ++v) o[g][v] *= h_.scale;
-            store(h_.O + (i + g) * h_.dv + column_, o[g]);
+            store(h_.O + (i + g) * h_.step * h_.dv + column_, o[g]);
         }
     }
 
@@ -156,18 +157,24 @@ void step(const Head<T>& h) {
     if (column < h.dv) Strip<T, 1, true>(h, decay, column).run();
 }
 
-// A gate of one token: where that of a head is, whether there is one for every head or one for all heads of a batch.
+// A gate: where that of a head and token is, whether there is one for every head or one for all heads of a batch.
 template <class T>
 struct Gate {
     const T* values = nullptr;
-    Index heads = 1, width = 1;
+    Index heads = 1, tokens = 1, width = 1;
     bool shared = false;
 
     Gate() = default;
     Gate(const Tensor& A, const Sizes& c, Index columns)
-        : values(A.data<T>()), heads(c.heads), width(columns), shared(A.size() != c.batch * c.heads * columns) {}
+        : values(A.data<T>()),
+          heads(c.heads),
+          tokens(c.N),
+          width(columns),
+          shared(A.size() != c.batch * c.heads * c.N * columns) {}
 
-    const T* of(Index head) const { return values ? values + (shared ? head / heads : head) * width : nullptr; }
+    const T* of(Index head, Index t) const {
+        return values ? values + ((shared ? head / heads : head) * tokens + t) * width : nullptr;
+    }
 };
 
 // A task is a run of heads whose states have about task_bytes. States of less than serial_bytes together are one task:
@@ -176,10 +183,8 @@ constexpr Index task_bytes = 1 << 18, serial_bytes = 1 << 20;
 
 template <class T>
 void step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Gate<T>& decay, const Gate<T>& beta,
-          T* S, T* O) {
-    Problem<T> p;
-    p.batch = c.batch, p.heads = c.heads, p.group = c.group;
-    p.N = 1, p.dk = c.dk, p.dv = c.dv, p.gates = c.gates;
+          T* S, T* O, std::vector<Tensor>* states) {
+    auto p = c.problem<T>();
     p.q = q.data<T>(), p.k = k.data<T>(), p.v = v.data<T>();
     p.O = O, p.S = S;
     p.scale = static_cast<T>(c.scale);
@@ -189,9 +194,16 @@ void step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, con
     parallel_for((p.all_heads() + heads - 1) / heads, [&](Index task) {
         for (Index i = task * heads; i < std::min(p.all_heads(), (task + 1) * heads); ++i) {
             Head<T> head = p.head(i);
-            head.g = decay.of(i);
-            head.beta = beta.of(i);
-            step(head);
+            head.N = 1;
+            for (Index t = 0; t < c.N; ++t) {
+                head.g = decay.of(i, t);
+                head.beta = beta.of(i, t);
+                step(head);
+                head.q += c.dk, head.k += c.dk, head.v += c.dv, head.O += c.dv;
+                if (states)
+                    std::copy_n(head.S, c.dk * c.dv,
+                                (*states)[static_cast<std::size_t>(t)].template data<T>() + i * c.dk * c.dv);
+            }
         }
     });
 }
@@ -204,15 +216,15 @@ void check_apart(const char* name, const Tensor& A, const char* other, const Ten
 
 template <class T>
 void step_as(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-             const LinearOptions& o) {
+             const LinearOptions& o, std::vector<Tensor>* states) {
     const Tensor g = has_gate(c.update) ? o.log_decay->to(c.compute) : q,
                  b = has_delta(c.update) ? o.beta->to(c.compute) : q;
     if (has_gate(c.update)) check_log_decay(g);
     const Gate<T> decay = has_gate(c.update) ? Gate<T>(g, c, c.gates) : Gate<T>();
     const Gate<T> beta = has_delta(c.update) ? Gate<T>(b, c, 1) : Gate<T>();
-    if (c.dtype == c.compute) return step<T>(c, q, k, v, decay, beta, state.data<T>(), O.data<T>());
+    if (c.dtype == c.compute) return step<T>(c, q, k, v, decay, beta, state.data<T>(), O.data<T>(), states);
     Tensor wide(c.compute, c.output);
-    step<T>(c, q.to(c.compute), k.to(c.compute), v.to(c.compute), decay, beta, state.data<T>(), wide.data<T>());
+    step<T>(c, q.to(c.compute), k.to(c.compute), v.to(c.compute), decay, beta, state.data<T>(), wide.data<T>(), states);
     const Tensor narrow = wide.to(c.dtype);
     std::memcpy(O.raw(), narrow.raw(), narrow.bytes());
 }
@@ -221,12 +233,15 @@ void step_as(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, 
 }  // namespace gated
 
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                           const LinearOptions& o) {
+                           const LinearOptions& o, std::vector<Tensor>* states) {
     using namespace gated;
     const Sizes c = check_sizes(q, k, v, o);
-    if (c.N != 1) fail("q: length ", c.N, ", expected 1, one token");
+    if (c.N < 1 || c.N > most_step_tokens)
+        fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
-    check_state(state, k, c);
+    if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a step can keep the states after all of its tokens");
+    check_state(state, v, c);
     if (state.dtype() != c.compute)
         fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
     if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
@@ -239,9 +254,13 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
     if (o.log_decay) check_inputs_apart("log_decay", *o.log_decay);
     if (o.beta) check_inputs_apart("beta", *o.beta);
+    if (states) {
+        states->clear();
+        for (Index t = 0; t < c.N; ++t) states->emplace_back(c.compute, c.state_shape);
+    }
     interrupt::check();
-    if (c.compute == DType::f64) step_as<double>(c, q, k, v, state, O, o);
-    else step_as<float>(c, q, k, v, state, O, o);
+    if (c.compute == DType::f64) step_as<double>(c, q, k, v, state, O, o, states);
+    else step_as<float>(c, q, k, v, state, O, o, states);
 }
 
 }  // namespace causeway

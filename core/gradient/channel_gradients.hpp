@@ -115,7 +115,7 @@ void channel_gradients(ChunkOperands<T>& op) {
         }
         split_gradients(op, Q, dA, op.dQ.data());
         for (Index t = 0; t < op.n; ++t)
-            multiply_row(op.grad.dq + (q * op.head.N + op.start + t) * op.head.dk, op.dQ.data() + t * op.wide_k,
+            multiply_row(op.grad.dq + (q * op.head.step + op.start + t) * op.head.dk, op.dQ.data() + t * op.wide_k,
                          op.head.scale, op.head.dk);
     }
     add_suffix_sums(op, terms, op.n, op.dG.data());

@@ -48,9 +48,9 @@ struct ChunkOperands {
         K = head.k + start * head.dk;
     }
 
-    const T* output_gradient(Index q) const { return grad.dO + (q * head.N + start) * head.dv; }
+    const T* output_gradient(Index q) const { return grad.dO + (q * head.step + start) * head.dv; }
     const T* queries(Index q) const {
-        return Q.size() > 0 ? Q.data() + q * c * wide_k : head.q + (q * head.N + start) * head.dk;
+        return Q.size() > 0 ? Q.data() + q * c * wide_k : head.q + (q * head.step + start) * head.dk;
     }
     const T* values() const { return delta ? U.data() : head.v + start * head.dv; }
     Index value_stride() const { return delta ? wide_v : head.dv; }
@@ -133,7 +133,7 @@ struct ChunkOperands {
     // Q = scale · q, and e ⊙ Q.
     void make_query_rows(Index q) {
         const Index dk = head.dk;
-        const T* from = head.q + (q * head.N + start) * dk;
+        const T* from = head.q + (q * head.step + start) * dk;
         T* scaled = Q.data() + q * c * wide_k;
         if (per_channel) pad_rows(from, n, dk, scaled, wide_k, T(0), head.scale);
         else if (Q.size() > 0) multiply_row(scaled, from, head.scale, n * dk);

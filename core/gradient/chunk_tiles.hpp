@@ -138,7 +138,7 @@ inline void query_tile(ChunkOperands<T>& op, Index q, const T* P, Index i, Index
             op.older[i + row] += dot<NV>(t.acc[row], op.queries(q) + (i + row) * op.head.dk + at, columns);
     }
     add_lower<0>(op, t, P, op.Kp.data() + at * op.c, i);
-    T* into = op.grad.dq + (q * op.head.N + op.start + i) * op.head.dk + at;
+    T* into = op.grad.dq + (q * op.head.step + op.start + i) * op.head.dk + at;
     for (int row = 0; row < R; ++row) {
         for (int v = 0; v < NV; ++v) t.acc[row][v] *= op.head.scale;
         store_row<T, NV>(into + row * op.head.dk, t.acc[row], columns);

@@ -122,7 +122,8 @@ void chunkwise_head(const GradHead<T>& d, Index c) {
 
 template <class T>
 void run_chunkwise_grad(const GradProblem<T>& p) {
-    each_head(p, [&](const GradHead<T>& head) { chunkwise_head(head, p.in.chunk); });
+    each_head(
+        p, [&](const GradHead<T>& head) { chunkwise_head(head, std::min(p.in.chunk, std::max<Index>(head.in.N, 1))); });
 }
 
 template void run_chunkwise_grad<float>(const GradProblem<float>&);

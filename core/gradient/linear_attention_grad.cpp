@@ -13,12 +13,12 @@ void check_output_gradient(const Tensor& dO, const Call& call) {
     if (dO.dtype() != call.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(call.dtype), " like q");
 }
 
-// A copy of the gradient that arrives at the final state, or zeros. It may be written as k is: [b, h, d_k, d_v],
+// A copy of the gradient that arrives at the final state, or zeros. It may be written as v is: [b, h, d_k, d_v],
 // [h, d_k, d_v] or [d_k, d_v].
-Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& k, const Call& call) {
+Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& v, const Call& call) {
     if (!dstate) return Tensor::zeros(call.compute, call.state_shape);
     const DType type = dstate->dtype();
-    if (!gated::is_state_shape(dstate->shape(), k, call))
+    if (!gated::is_state_shape(dstate->shape(), v, call))
         fail("dstate: ", dstate->shape().text(), ", expected ", call.state_shape.text(), " like the final state");
     if ((type == DType::f64) != (call.compute == DType::f64))
         fail("dstate: ", name(type), ", expected ", name(call.compute), " like the final state");
@@ -26,29 +26,27 @@ Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& k
     return type == call.compute ? converted.copy() : converted;
 }
 
-// The gradient of an input of which check() made `grad` [batch, heads, N, width]: as it was given, summed where one
-// head served all.
+// The gradient of an input, as it was given, from `grad` [batch, heads, N, width]: summed over the heads that shared
+// one of the input's.
 template <class T>
 Tensor as_given(const Tensor& grad, const Tensor& given) {
     if (grad.size() == given.size()) return grad.reshape(given.shape()).to(given.dtype());
     Tensor sum = Tensor::zeros(grad.dtype(), given.shape());
-    const Shape& s = grad.shape();
-    const Index row = s[2] * s[3];
-    for (Index b = 0; b < s[0]; ++b) {
-        T* to = sum.data<T>() + b * row;
-        for (Index h = 0; h < s[1]; ++h) {
-            const T* from = grad.data<T>() + (b * s[1] + h) * row;
-            for (Index i = 0; i < row; ++i) to[i] += from[i];
-        }
+    const Index row = grad.shape()[2] * grad.shape()[3], shared = grad.size() / given.size();
+    for (Index head = 0; head < grad.size() / row; ++head) {
+        T* to = sum.data<T>() + head / shared * row;
+        const T* from = grad.data<T>() + head * row;
+        for (Index i = 0; i < row; ++i) to[i] += from[i];
     }
     return sum.to(given.dtype());
 }
 
 template <class T>
-LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const Tensor& dO, const LinearOptions& o,
-                       Tensor dstate) {
+LinearGradient compute(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                       const LinearOptions& o, Tensor dstate) {
     constexpr DType type = dtype_of<T>;
-    Tensor dq(type, call.q.shape()), dk(type, k.shape()), dv(type, v.shape()), dg, dbeta;
+    Tensor dq(type, {call.batch, call.heads * call.group, call.N, call.dk}),
+        dk(type, {call.batch, call.heads, call.N, call.dk}), dv(type, v.shape()), dg, dbeta;
     Tensor state = call.state;
     const Tensor output_gradient = dO.to(type);
     gradient::GradProblem<T> p;
@@ -66,7 +64,7 @@ LinearGradient compute(const Call& call, const Tensor& k, const Tensor& v, const
         p.dbeta = dbeta.data<T>();
     }
     kit::computing_in<T>(gradient::linear_forms()[o.mode])(p);
-    LinearGradient out{dq.to(call.dtype), dk.to(call.dtype), dv.to(call.dtype), {}, {}, dstate};
+    LinearGradient out{as_given<T>(dq, q), as_given<T>(dk, k), dv.to(call.dtype), {}, {}, dstate};
     if (p.in.g) out.dlog_decay = as_given<T>(dg, *o.log_decay);
     if (p.in.beta) out.dbeta = as_given<T>(dbeta, *o.beta);
     return out;
@@ -78,8 +76,10 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
                                      const LinearOptions& o, const std::optional<Tensor>& dstate) {
     const Call call = gated::check(q, k, v, o);
     check_output_gradient(dO, call);
-    Tensor dS = check_state_gradient(dstate, k, call);
-    return call.compute == DType::f64 ? compute<double>(call, k, v, dO, o, dS) : compute<float>(call, k, v, dO, o, dS);
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
+    Tensor dS = check_state_gradient(dstate, v, call);
+    return call.compute == DType::f64 ? compute<double>(call, q, k, v, dO, o, dS)
+                                      : compute<float>(call, q, k, v, dO, o, dS);
 }
 
 }  // namespace causeway

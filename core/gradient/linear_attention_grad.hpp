@@ -18,11 +18,13 @@ struct LinearGradient {
 
 // The gradient of <O, dO> + <final state, dstate> for (O, final state) = linear_attention(q, k, v, options): what
 // arrives at the inputs when dO, of the shape of O and the type of q, and dstate, of the shape of the final state,
-// arrive at the outputs; no dstate: zeros. A log_decay or beta that one head serves to all has the sum over the heads
-// as its gradient. Float16 and BFloat16 are computed in Float32. options.mode chooses the form: "recurrent" is the
-// definition (core/gradient/recurrent.hpp: O(N·d_k·d_v) time and memory), "chunkwise" stores a state for each chunk
-// (core/gradient/chunkwise.hpp: O(N·(d_k·d_v + chunk·(d_k + d_v))) time, N/chunk·d_k·d_v memory), "parallel" is one
-// chunk. Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
+// arrive at the outputs; no dstate: zeros. A head of q or k that several states share, and of log_decay or beta that
+// serves all, has the sum over them as its gradient, made from one of each: then dq and dk take that much more memory.
+// Packed sequences have the bits of calls with each alone. Float16 and BFloat16 are computed in Float32. options.mode
+// chooses the form: "recurrent" is the definition (core/gradient/recurrent.hpp: O(N·d_k·d_v) time and memory),
+// "chunkwise" stores a state for each chunk (core/gradient/chunkwise.hpp: O(N·(d_k·d_v + chunk·(d_k + d_v))) time,
+// N/chunk·d_k·d_v memory), "parallel" is one chunk. Throws Error naming the argument, OutOfMemory, Interrupted,
+// Timeout.
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& = {}, const std::optional<Tensor>& dstate = {});
 

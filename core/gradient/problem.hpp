@@ -14,23 +14,24 @@ using namespace kit;  // views, products and panels by their plain names
 template <class T>
 struct GradHead {
     gated::Head<T> in;
-    const T* dO = nullptr;  // [group, N, dv]
-    T* dq = nullptr;        // [group, N, dk], like the next ones not read
+    const T* dO = nullptr;  // [group, N, dv], in.step rows from head to head
+    T* dq = nullptr;        // [group, N, dk], likewise; like the next ones not read
     T* dk = nullptr;        // [N, dk]
     T* dv = nullptr;        // [N, dv]
     T* dg = nullptr;        // [N, gates], with respect to the logarithms g; null without gates
     T* dbeta = nullptr;     // [N]; null without the delta rule
     T* dS = nullptr;        // [dk, dv]: on entry with respect to the last state, on return to the first one
 
-    ConstView<T> dOut(Index i) const { return {dO + i * in.N * in.dv, in.N, in.dv}; }
-    View<T> dQ(Index i) const { return {dq + i * in.N * in.dk, in.N, in.dk}; }
+    ConstView<T> dOut(Index i) const { return {dO + i * in.step * in.dv, in.N, in.dv}; }
+    View<T> dQ(Index i) const { return {dq + i * in.step * in.dk, in.N, in.dk}; }
     View<T> dK() const { return {dk, in.N, in.dk}; }
     View<T> dV() const { return {dv, in.N, in.dv}; }
     View<T> dG() const { return {dg, in.N, in.gates}; }
     View<T> dState() const { return {dS, in.dk, in.dv}; }
 };
 
-// All heads of a call, checked and contiguous, laid out as the inputs they belong to.
+// All heads of a call, checked and contiguous, laid out as the inputs they belong to; but dq is [batch, heads · group,
+// N, dk] and dk [batch, heads, N, dk] also where states share a head: what they are to be added up from.
 template <class T>
 struct GradProblem {
     gated::Problem<T> in;
@@ -44,16 +45,17 @@ struct GradProblem {
 
     Index all_heads() const { return in.all_heads(); }
 
-    GradHead<T> head(Index h) const {
+    GradHead<T> head(Index i) const {
+        const Index row = in.first_row(i), query_row = in.first_row(i, in.group);
         GradHead<T> out;
-        out.in = in.head(h);
-        out.dO = dO + h * in.group * in.N * in.dv;
-        out.dq = dq + h * in.group * in.N * in.dk;
-        out.dk = dk + h * in.N * in.dk;
-        out.dv = dv + h * in.N * in.dv;
-        out.dg = dg ? dg + h * in.N * in.gates : nullptr;
-        out.dbeta = dbeta ? dbeta + h * in.N : nullptr;
-        out.dS = dS + h * in.dk * in.dv;
+        out.in = in.head(i);
+        out.dO = dO + query_row * in.dv;
+        out.dq = dq + query_row * in.dk;
+        out.dk = dk + row * in.dk;
+        out.dv = dv + row * in.dv;
+        out.dg = dg ? dg + row * in.gates : nullptr;
+        out.dbeta = dbeta ? dbeta + row : nullptr;
+        out.dS = dS + i * in.dk * in.dv;
         return out;
     }
 };

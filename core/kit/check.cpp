@@ -41,19 +41,47 @@ std::size_t check_choice(const char* option, const std::string& value, const std
     return static_cast<std::size_t>(at - choices.begin());
 }
 
-AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length) {
-    const auto Q = four_sizes(q, "q"), K = four_sizes(k, "k"), V = four_sizes(v, "v");
+namespace {
+
+using Four = std::array<Index, 4>;
+
+// Everything but the numbers of heads.
+void check_but_heads(const Tensor& q, const Tensor& k, const Tensor& v, const Four& Q, const Four& K, const Four& V,
+                     bool one_length) {
     check_like("k", k, q, "q");
     check_like("v", v, q, "q");
     check_equal("k", "batch", K[0], Q[0], "q");
     if (one_length) check_equal("k", "length", K[2], Q[2], "q");
     check_equal("k", "width", K[3], Q[3], "q");
     check_equal("v", "batch", V[0], K[0], "k");
-    check_equal("v", "heads", V[1], K[1], "k");
     check_equal("v", "length", V[2], K[2], "k");
-    if (K[1] == 0 ? Q[1] != 0 : Q[1] % K[1] != 0)
-        fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
+}
+
+// Whether `many` heads are a multiple of `few`: none of none.
+bool is_multiple(Index many, Index few) { return few == 0 ? many == 0 : many % few == 0; }
+
+}  // namespace
+
+AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length) {
+    const Four Q = four_sizes(q, "q"), K = four_sizes(k, "k"), V = four_sizes(v, "v");
+    check_but_heads(q, k, v, Q, K, V, one_length);
+    check_equal("v", "heads", V[1], K[1], "k");
+    if (!is_multiple(Q[1], K[1])) fail("q: heads ", Q[1], ", expected a multiple of the ", K[1], " of k and v");
     return {Q[0], K[1], K[1] == 0 ? 1 : Q[1] / K[1], Q[2], K[2], Q[3], V[3]};
+}
+
+GroupedSizes check_grouped(const Tensor& q, const Tensor& k, const Tensor& v) {
+    const Four Q = four_sizes(q, "q"), K = four_sizes(k, "k"), V = four_sizes(v, "v");
+    check_but_heads(q, k, v, Q, K, V, true);
+    const Index queries = Q[1], keys = K[1], values = V[1];
+    if (!is_multiple(values, keys))
+        fail("v: heads ", values, ", expected ", keys, " like k, or a multiple for grouped values");
+    if (!is_multiple(queries, values) && (queries == 0 || !is_multiple(values, queries)))
+        fail("q: heads ", queries, ", expected a multiple of the ", values, " of v, or a divisor of them");
+    if (values == 0) return {Q[0], 0, 1, 1, 1, Q[2], Q[3], V[3]};
+    return {
+        Q[0], values, std::max<Index>(queries / values, 1), std::max<Index>(values / queries, 1), values / keys, Q[2],
+        Q[3], V[3]};
 }
 
 }  // namespace causeway::kit

@@ -33,4 +33,12 @@ struct AttentionSizes {
 // all is well.
 AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length);
 
+// q [batch, heads · group / shared_queries, N, d], k [batch, heads / shared_keys, N, d], v [batch, heads, N, dv]: v too
+// may have a multiple of the heads of k. Heads of q are a multiple of those of v, or v of q.
+struct GroupedSizes {
+    Index batch, heads, group, shared_queries, shared_keys, N, d, dv;
+};
+// Throws Error unless the three belong together. Allocates nothing where all is well.
+GroupedSizes check_grouped(const Tensor& q, const Tensor& k, const Tensor& v);
+
 }  // namespace causeway::kit

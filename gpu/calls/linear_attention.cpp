@@ -38,11 +38,15 @@ std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
 }  // namespace
 
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but on the GPU sequences are not packed");
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but on the GPU the last state alone is returned");
     causeway::LinearOptions forms;
     forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
     forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
     Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
     const auto& n = c.sizes;
+    if (n.shared_keys > 1 || n.shared_queries > 1)
+        fail("v: heads ", n.heads, ", expected no more than those of q, and those of k, on the GPU");
     constexpr Index max_width = 256;
     if (n.gates > 1) check_channels(o.mode);
     if (n.dk > max_width || n.dv > max_width)
@@ -109,7 +113,7 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     GatedArgs& a = call.args;
     if (a.N != 1) fail("q: ", a.N, " tokens, expected 1");
     if (state.dtype() != DType::f32) fail("state: ", name(state.dtype()), ", expected Float32");
-    causeway::gated::check_state(state.form(), k.form(), call.sizes);
+    causeway::gated::check_state(state.form(), v.form(), call.sizes);
     if (O.dtype() != q.dtype() || O.shape() != call.sizes.output)
         fail("O: a ", O.summary(), ", expected ", call.sizes.output.text(), " ", name(q.dtype()));
     a.o = O.data(), a.state = state.as<float>();

@@ -27,7 +27,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const auto& n = call.sizes;
     if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
     if (dO.dtype() != n.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(n.dtype), " like q");
-    if (dstate && !causeway::gated::is_state_shape(dstate->shape(), k.form(), n)) {
+    if (dstate && !causeway::gated::is_state_shape(dstate->shape(), v.form(), n)) {
         fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
     }
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),

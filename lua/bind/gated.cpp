@@ -9,7 +9,7 @@
 namespace causeway::lua {
 namespace {
 
-// linear_attention(q, k, v, options) -> output, state
+// linear_attention(q, k, v, options) -> output, state (, checkpoints)
 int linear_attention_(lua_State* L) {
     const auto& call = calls::linear_attention<Tensor>();
     const Arguments given(L, call);
@@ -19,28 +19,35 @@ int linear_attention_(lua_State* L) {
         counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
     push(L, result.O);
     push(L, result.state);
-    return 2;
+    if (!result.checkpoints) return 2;
+    push(L, *result.checkpoints);
+    return 3;
 }
 
-// linear_attention_step(q, k, v, state, options) -> output, state
+// linear_attention_step(q, k, v, state, options) -> output, state (, array of states)
 int linear_attention_step_(lua_State* L) {
     const auto& call = calls::linear_attention_step<Tensor>();
     const Arguments given(L, call);
     auto [q, k, v, state] = given.tensors<Tensor, 4>();
     const auto o = given.read(call);
     refuse_counting("linear_attention_step", "linear_attention, with mode = \"recurrent\" for the same operations");
+    const auto size = gated::check_sizes(q, k, v, o);
     if (!o.inplace) {
-        const auto size = gated::check_sizes(q, k, v, o);
-        gated::check_state(state, k, size);
+        gated::check_state(state, v, size);
         state = state.dtype() == size.compute ? state.copy() : state.to(size.compute);
     }
-    Shape shape = q.shape();
-    if (q.ndim() > 0 && v.ndim() > 0) shape[q.ndim() - 1] = v.shape().back();
-    Tensor O(q.dtype(), shape);
-    linear_attention_step(q, k, v, state, O, o);
+    Tensor O(q.dtype(), size.output);
+    std::vector<Tensor> states;
+    linear_attention_step(q, k, v, state, O, o, o.keep_states ? &states : nullptr);
     push(L, O);
     push(L, state);
-    return 2;
+    if (!o.keep_states) return 2;
+    lua_createtable(L, static_cast<int>(states.size()), 0);
+    for (std::size_t t = 0; t < states.size(); ++t) {
+        push(L, states[t]);
+        lua_rawseti(L, -2, static_cast<lua_Integer>(t) + 1);
+    }
+    return 3;
 }
 
 // _linear_forms() -> the updates and the modes of linear_attention, as lists of tables

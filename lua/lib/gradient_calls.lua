@@ -102,20 +102,29 @@ local function with_final_state(options, arrived, results)
   options.dstate = arrived[2] and full(arrived[2], results[2])
 end
 
+-- What returns more states than the last one has no rule.
+local function refuse_states(options)
+  for _, name in ipairs({ "checkpoint_every", "keep_states" }) do
+    if options[name] then raise(name .. ": given, but grad has no rule for the states that it returns") end
+  end
+  return options
+end
+
 local fields_of_gates = { q = "dq", k = "dk", v = "dv", state = "dstate", log_decay = "dlog_decay", beta = "dbeta" }
 
 attention("linear_attention", "linear_attention_grad", {
-  names = { { "q" }, { "k" }, { "v" } }, like = 1, fields = fields_of_gates, adapt = with_final_state,
+  names = { { "q" }, { "k" }, { "v" } }, like = 1, fields = fields_of_gates, prepare = refuse_states,
+  adapt = with_final_state,
 })
 
--- A step is a sequence of one token that starts from a state.
+-- A step is a short sequence that starts from a state.
 attention("linear_attention_step", "linear_attention_grad", {
   names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_gates,
   prepare = function(options)
     if options.inplace then
       raise("inplace: true, expected false within grad, which needs the state before the step")
     end
-    return options
+    return refuse_states(options)
   end,
   adapt = with_final_state,
 })

@@ -95,6 +95,9 @@ const std::map<std::string, std::string> values{
     {"step", "keep"},
     {"inputs", "{x = x}"},
     {"reverse", "true"},
+    {"cu_seqlens", "{0, 3, 8}"},
+    {"checkpoint_every", "3"},
+    {"keep_states", "true"},
 };
 
 std::string needs(const std::string& call, const std::string& option, const std::string& choice) {
