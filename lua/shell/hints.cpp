@@ -132,8 +132,7 @@ const char* of_arguments(const Place& at, std::size_t i) {
     if (!at.is_name(name) || at.word(name + 1) != "=" || !one_of(at.word(name - 1), {"(", ",", ";"})) return nullptr;
     if (at.in_parameters(i)) return "a default value is given inside of the function: x = x or 3";
     const bool dimension = one_of(at.word(name), {"dim", "axis", "dims", "keepdim", "keepdims"});
-    if (at.in_call(i) && dimension)
-        return "a dimension is counted from 1 and stays, with length 1: mean(A, 1), A:sum(2)";
+    if (at.in_call(i) && dimension) return "a dimension is a plain number, from 1: mean(A, 1), A:sum(2)";
     if (at.in_call(i)) return "named arguments go in a table at the end: f(q, {method = \"fleet\"})";
     return nullptr;
 }
@@ -145,7 +144,8 @@ const char* of_functions(const Place& at, std::size_t i) {
         bool names = open > 0 && at.word(open) == "(" && at.is_name(open - 1) && at.starts_statement(open - 1);
         for (std::size_t k = open + 1; names && k + 1 < i; ++k) names = at.is_name(k) || at.word(k) == ",";
         if (names) return "a function is written: function f(x) return x^2 end";
-        if (open > 0 && at.word(open) == "(" && at.is_name(open - 1)) return "an element is set by A:set(x, 1, 2)";
+        if (open > 0 && at.word(open) == "(" && at.is_name(open - 1) && at.is_number(open + 1))
+            return "an element is set by A:set(x, 1, 2)";
     }
     if (at.is_name(i) && at.word(i - 1) == "def" && at.starts_statement(i - 1))
         return "a function is written: function f(x) return x^2 end";

@@ -90,7 +90,7 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
           "user:1: update: \"retnet\", " + choices + " (see ?retnet)");
     CHECK(lua("linear_attention(q, k, v, {update = 'gated', g = g})") ==
           "user:1: linear_attention: unknown option \"g\" (it is called \"log_decay\" here, see ?log_decay)");
-    CHECK(lua("linear_attention(q, k, v, {initial_state = S})") ==
+    CHECK(lua("linear_attention(q, k, v, {initial_state = g})") ==
           "user:1: linear_attention: unknown option \"initial_state\" (it is called \"state\" here, see ?state)");
     CHECK(lua("step{update = 'gate'}") == "user:1: update: \"gate\", " + choices + " (did you mean \"gated\"?)");
     CHECK(lua("linear_attention(q, k, v, {mode = 'chunk'})") ==
