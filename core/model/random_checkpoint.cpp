@@ -95,6 +95,38 @@ std::vector<Named> transnormer_tensors(const Sizes& s) {
     return out;
 }
 
+// "tiny": as wide as the others; 1.3B: that of syncdoth's RetNet in Hugging Face's form. Values are as wide as the MLP.
+constexpr Sizes retnet_sizes[] = {
+    {"tiny", 6, 256, 4, 4, 512, 256, 4096, 0, false},
+    {"1.3b", 24, 2048, 8, 8, 3456, 50257, 2048, 0, false},
+};
+
+std::string retnet_config(const Sizes& s) {
+    return sentence("{\"model_type\": \"retnet\", \"vocab_size\": ", s.vocabulary, ", \"decoder_embed_dim\": ", s.width,
+                    ", \"decoder_value_embed_dim\": ", s.inner, ", \"decoder_ffn_embed_dim\": ", s.inner,
+                    ", \"decoder_layers\": ", s.layers, ", \"decoder_retention_heads\": ", s.heads, "}");
+}
+
+std::vector<Named> retnet_tensors(const Sizes& s) {
+    std::vector<Named> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
+                           {"model.layer_norm.weight", {s.width}},
+                           {"lm_head.weight", {s.vocabulary, s.width}}};
+    for (Index i = 0; i < s.layers; ++i) {
+        const std::string at = sentence("model.layers.", i, "."), mixer = at + "retention.", mlp = at + "ffn.";
+        out.insert(out.end(), {{at + "retention_layer_norm.weight", {s.width}},
+                               {mixer + "q_proj.weight", {s.width, s.width}},
+                               {mixer + "k_proj.weight", {s.width, s.width}},
+                               {mixer + "v_proj.weight", {s.inner, s.width}},
+                               {mixer + "g_proj.weight", {s.inner, s.width}},
+                               {mixer + "out_proj.weight", {s.width, s.inner}},
+                               {at + "final_layer_norm.weight", {s.width}},
+                               {mlp + "fc1.weight", {s.inner, s.width}},
+                               {mlp + "gate.weight", {s.inner, s.width}},
+                               {mlp + "fc2.weight", {s.width, s.inner}}});
+    }
+    return out;
+}
+
 struct Architecture {
     const char* name;
     std::vector<Sizes> sizes;
@@ -109,6 +141,7 @@ const std::vector<Architecture>& architectures() {
          {std::begin(transnormer_sizes), std::end(transnormer_sizes)},
          transnormer_config,
          transnormer_tensors},
+        {"retnet", {std::begin(retnet_sizes), std::end(retnet_sizes)}, retnet_config, retnet_tensors},
     };
     return list;
 }

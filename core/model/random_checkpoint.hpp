@@ -10,7 +10,7 @@
 
 namespace causeway::model {
 
-// "llama", "transnormer"
+// "llama", "transnormer", "retnet"
 std::vector<std::string> known_architectures();
 
 // "tiny", "1b", "7b" … of one of these; none for another.

@@ -50,7 +50,7 @@ TEST_CASE("random weights have the variance that keeps what they multiply in siz
 
 TEST_CASE("sizes that are not known are refused", "[model]") {
     CHECK(message_of([] { random_checkpoint("lama", "tiny"); }) ==
-          "arch: \"lama\", expected one of \"llama\", \"transnormer\" (did you mean \"llama\"?)");
+          "arch: \"lama\", expected one of \"llama\", \"transnormer\", \"retnet\" (did you mean \"llama\"?)");
     CHECK(message_of([] { random_checkpoint("llama", "tiny", WeightType::q8_0); }) ==
           "type: Q8_0, expected F32 or BF16: random weights are in no other");
     CHECK(known_sizes("lama").empty());
