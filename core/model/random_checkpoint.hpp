@@ -4,21 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "core/model/checkpoint.hpp"
 
 namespace causeway::model {
 
-// "llama", "transnormer"
-std::vector<std::string> known_architectures();
-
-// "tiny", "1b", "7b" … of one of these; none for another.
-std::vector<std::string> known_sizes(const std::string& architecture);
-
-// A checkpoint as a Hugging Face folder would have it, in memory: weights of matrices are drawn with the variance
-// 1 / columns, those of norms are 1, in Float32 or BFloat16. Numbers of one sequence come again and again, so that it
-// is made at the rate of writing. Throws Error for an architecture, a size or a type that is not known, OutOfMemory.
+// A checkpoint as a Hugging Face folder would have it, in memory, of one of known_sizes.hpp: weights of matrices are
+// drawn with the variance 1 / columns, those of norms are 1, in Float32 or BFloat16. Numbers of one sequence come again
+// and again, so that it is made at the rate of writing. Throws Error for an architecture, a size or a type that is not
+// known, OutOfMemory.
 std::shared_ptr<const Checkpoint> random_checkpoint(const std::string& architecture, const std::string& size,
                                                     WeightType type = WeightType::bf16, std::uint64_t seed = 0);
 

@@ -14,6 +14,7 @@
 #include "core/model/chat.hpp"
 #include "core/model/checkpoint.hpp"
 #include "core/model/evaluate.hpp"
+#include "core/model/known_sizes.hpp"
 #include "core/model/random_checkpoint.hpp"
 #include "core/model/tokenizer.hpp"
 #include "lua/bind/attention.hpp"

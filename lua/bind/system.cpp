@@ -201,19 +201,23 @@ int path_kind(lua_State* L) {
     return 1;
 }
 
-// _temporary_folder(path) -> the path of a new folder whose name begins with it
-int temporary_folder(lua_State* L) {
+// _with_temporary_folder(path, f) -> what f(folder) returns: a new folder whose name begins with the path, which goes
+// away with all that is in it, however the call ends: after Ctrl-C no Lua code runs that could remove it
+int with_temporary_folder(lua_State* L) {
+    struct Folder {
+        std::string path;
+        ~Folder() {
+            std::error_code ignored;
+            std::filesystem::remove_all(path, ignored);
+        }
+    };
     std::string pattern = check_string(L, 1, "path") + "XXXXXX";
     if (!mkdtemp(pattern.data())) fail_as<IoError>("cannot make the folder ", pattern, ": ", std::strerror(errno));
+    const Folder folder{pattern};
+    lua_settop(L, 2);
     lua_pushlstring(L, pattern.data(), pattern.size());
-    return 1;
-}
-
-// _remove_folder(path): a folder that _temporary_folder made, with all that is in it
-int remove_folder(lua_State* L) {
-    std::error_code ignored;
-    std::filesystem::remove_all(check_string(L, 1, "path"), ignored);
-    return 0;
+    lua_call(L, 1, LUA_MULTRET);
+    return lua_gettop(L) - 1;
 }
 
 // _sha256(path) -> the sum of the file, 64 hexadecimal digits
@@ -261,8 +265,7 @@ void open_system(lua_State* L) {
                          {"_run_program", guarded<run_program>},
                          {"_bytes_below", guarded<bytes_below>},
                          {"_path_kind", guarded<path_kind>},
-                         {"_temporary_folder", guarded<temporary_folder>},
-                         {"_remove_folder", guarded<remove_folder>},
+                         {"_with_temporary_folder", guarded<with_temporary_folder>},
                          {"_sha256", guarded<sha256>},
                          {"_unpack", guarded<unpack>},
                      });

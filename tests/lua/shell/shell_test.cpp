@@ -219,6 +219,19 @@ TEST_CASE("Ctrl-C stops a long computation in parallel loops", "[lua][shell][int
     shell.leave();
 }
 
+TEST_CASE("Ctrl-C stops a model that writes", "[lua][shell][interrupt][model]") {
+    Session shell;
+    CHECK(shell.answer("m = model{arch = 'llama', size = 'tiny', weights = 'random'};") == "");
+    shell.terminal.enter(
+        "m:generate('a', {tokens = 1e9, stream = function() told = told or print('it writes') or true end})");
+    shell.terminal.wait_for("it writes\n");
+    shell.terminal.type(ctrl_c);
+    shell.terminal.wait_for("interrupted\n");
+    shell.terminal.wait_for_prompt();
+    CHECK(shell.answer("size(m:logits('abc'))") == "3\n256\n");
+    shell.leave();
+}
+
 TEST_CASE("Ctrl-C at the prompt forgets the line", "[lua][shell][interrupt]") {
     Session shell;
     shell.terminal.type("half a li");
