@@ -27,13 +27,20 @@ inline float half_at(const unsigned char* p) {
     return static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(bits));
 }
 
-// Scale s_k and offset m_k of group k < 8 in the 12 bytes of Q4_K and Q5_K.
-struct GroupScale {
-    int scale, offset;
+// The scales s_k and offsets m_k of the 8 groups in the 12 bytes of Q4_K and Q5_K: the first four have the low 6 bits of
+// bytes 0-3 and 4-7; the others have their low 4 bits in bytes 8-11 and their upper 2 above those of the first four.
+struct GroupScales {
+    unsigned char scales[8], offsets[8];
 };
-inline GroupScale group_scale(const unsigned char* s, int k) {
-    if (k < 4) return {s[k] & 63, s[k + 4] & 63};
-    return {(s[k + 4] & 15) | (s[k - 4] >> 6) << 4, (s[k + 4] >> 4) | (s[k] >> 6) << 4};
+inline GroupScales group_scales(const unsigned char* s) {
+    std::uint32_t a, b, c;
+    std::memcpy(&a, s, 4), std::memcpy(&b, s + 4, 4), std::memcpy(&c, s + 8, 4);
+    const std::uint32_t scales[] = {a & 0x3F3F3F3F, (c & 0x0F0F0F0F) | (a >> 6 & 0x03030303) << 4};
+    const std::uint32_t offsets[] = {b & 0x3F3F3F3F, (c >> 4 & 0x0F0F0F0F) | (b >> 6 & 0x03030303) << 4};
+    GroupScales out;
+    std::memcpy(out.scales, scales, 8);
+    std::memcpy(out.offsets, offsets, 8);
+    return out;
 }
 
 // `count` weights, a whole number of blocks, as Float32.
