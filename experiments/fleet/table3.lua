@@ -2,6 +2,8 @@
 --
 --   causeway experiments/fleet/table3.lua                seconds; --quick and --full change nothing
 --
+--   --length 1024                   tokens of that layer
+--
 -- Cells of a whole model wait for the model runner. What the table is to show, that the methods are mathematically
 -- equivalent, is measured on one layer: the outputs of all of them beside the Float64 definition.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
