@@ -2,12 +2,14 @@
 --
 --   causeway experiments/fleet/table3.lua                seconds; --quick and --full change nothing
 --
+--   --length 1024                   tokens of that layer
+--
 -- Cells of a whole model wait for the model runner. What the table is to show, that the methods are mathematically
 -- equivalent, is measured on one layer: the outputs of all of them beside the Float64 definition.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table3",
-  title = "accuracy of the exact methods", claims = { "B7", "I1" }, options = { length = 1024 },
+  title = "accuracy of the exact methods", options = { length = 1024 },
   rules = { device = { "cpu" }, length = { 1 } },
   differs = "Printed: TransNormerLLM2-3B on MMLU. Here: the difference between the methods on one layer." })
 local reason = item:model_runner("accuracy of each method")

@@ -50,15 +50,16 @@ function item_page.verdict_table(list, link, other)
   local rows = {}
   for i, v in ipairs(list) do
     local there = other and other.verdict(v) or {}
-    rows[i] = { what = v.what, kind = v.kind == "count" and "any machine" or "time", verdict = v.verdict,
+    rows[i] = { what = v.what, kind = v.kind == "count" and "any machine" or "this one", verdict = v.verdict,
       statistic = v.statistic, claim = v.claim or "", there = there.verdict or "–",
       statistic_there = there.statistic or "–" }
   end
-  local columns = { "what", { key = "kind", title = "compares" }, "verdict", "statistic" }
+  local columns = { "what", "verdict", "statistic" }
   if other then
     columns[#columns + 1] = { key = "there", title = other.name }
     columns[#columns + 1] = { key = "statistic_there", title = "statistic there" }
   end
+  columns[#columns + 1] = { key = "kind", title = "holds for" }
   columns[#columns + 1] = { key = "claim", link = link }
   return text_table(rows, { title = "Verdicts", columns = columns })
 end

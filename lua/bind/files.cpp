@@ -76,7 +76,7 @@ void tell_left_out(lua_State* L, const std::vector<std::string>& sentences) {
     const std::string more = others == 0 ? "" : sentence("\n(and ", others, others == 1 ? " other)" : " others)");
     push_causeway(L);
     lua_getfield(L, -1, "_note");
-    push_string(L, "left out: " + sentences.front() + more);
+    push_text(L, "left out: " + sentences.front() + more);
     lua_call(L, 1, 0);
     lua_pop(L, 1);
 }

@@ -141,7 +141,7 @@ TEST_CASE("a table of latencies has a number or a reason in every cell", "[exper
     int measured = 0, reasons = 0;
     for (const auto& part : item["parts"]) {
         if (!part.contains("rows") || !part["rows"][0].contains("ours")) continue;
-        CHECK(part["rows"].size() == 70);
+        CHECK(part["rows"].size() == 63);
         for (const auto& row : part["rows"]) {
             REQUIRE(row.contains("printed"));
             const auto& ours = row["ours"];
@@ -155,8 +155,8 @@ TEST_CASE("a table of latencies has a number or a reason in every cell", "[exper
             }
         }
     }
-    CHECK(measured == 18);  // nine methods at two lengths
-    CHECK(reasons == 52);
+    CHECK(measured == 16);  // eight methods at two lengths
+    CHECK(reasons == 47);
     CHECK(contains(output.out, "longer than --quick goes"));
     CHECK(contains(read_bytes(folder / "results/leet/table4/table4.html"), "printed × "));
 }
