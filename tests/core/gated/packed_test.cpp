@@ -8,6 +8,7 @@
 #include "core/tensor/rearrange.hpp"
 #include "tests/core/exact/problems.hpp"
 #include "tests/core/gated/problems.hpp"
+#include "tests/temporary.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -16,11 +17,6 @@ using causeway::testing::message_of;
 namespace {
 
 const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-    return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-           (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
-}
 
 // Indices [from, to) of a dimension.
 Tensor slice(const Tensor& A, std::size_t dimension, Index from, Index to) {
