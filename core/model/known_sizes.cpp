@@ -2,6 +2,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
+#include "core/model/random_checkpoint.hpp"
 
 namespace causeway::model {
 namespace {
@@ -262,6 +263,17 @@ KnownSize known_size(const std::string& architecture, const std::string& size) {
     const Architecture& kind = architecture_named(architecture);
     const Sizes& sizes = sizes_named(kind, size);
     return {kind.config(sizes), kind.tensors(sizes)};
+}
+
+std::shared_ptr<const Checkpoint> random_checkpoint_of(const std::string& architecture, const std::string& size,
+                                                       WeightType type, std::uint64_t seed) {
+    const auto [config, shapes] = known_size(architecture, size);
+    std::vector<RandomTensor> tensors;
+    for (const NamedShape& shape : shapes) {
+        tensors.push_back({shape.name, shape.shape});
+        if (shape.shape.size() == 1) tensors.back().mean = 1, tensors.back().deviation = 0;
+    }
+    return random_checkpoint(sentence("random ", architecture, " ", size), config, tensors, type, seed);
 }
 
 }  // namespace causeway::model

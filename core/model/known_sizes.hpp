@@ -1,10 +1,12 @@
 // What checkpoints of known models hold, without their weights.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/base/memory.hpp"  // Index
+#include "core/model/checkpoint.hpp"
 
 namespace causeway::model {
 
@@ -27,5 +29,10 @@ std::vector<std::string> known_sizes(const std::string& architecture);
 
 // Throws Error for an architecture and for a size that is not known.
 KnownSize known_size(const std::string& architecture, const std::string& size);
+
+// One of them with random weights, those of norms 1: what it computes means nothing, what it costs does. Throws Error
+// for an architecture, a size or a type that is not known, OutOfMemory.
+std::shared_ptr<const Checkpoint> random_checkpoint_of(const std::string& architecture, const std::string& size,
+                                                       WeightType type = WeightType::bf16, std::uint64_t seed = 0);
 
 }  // namespace causeway::model

@@ -2,75 +2,72 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
+#include <cstring>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
+#include "core/base/text.hpp"
 #include "core/model/folder.hpp"
-#include "core/model/known_sizes.hpp"
 #include "core/tensor/random.hpp"
-#include "core/tensor/tensor.hpp"
 
 namespace causeway::model {
 namespace {
 
-// Standard normal numbers that all weights are made of; their count is prime, so that rows of no width repeat.
-constexpr Index sequence_length = 1'000'003;
+constexpr Index piece = 1 << 14;  // numbers of one stream
 
-// Writes n weights of the type, the numbers of the sequence times `scale`, from its place `start` on.
 template <class T>
-void fill(T* to, Index n, const std::vector<double>& sequence, double scale, Index start) {
-    std::vector<T> scaled(sequence.size());
-    for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] = static_cast<T>(static_cast<float>(sequence[i] * scale));
-    constexpr Index piece = Index{1} << 20;
-    parallel_for((n + piece - 1) / piece, [&](Index p) {
-        for (Index at = p * piece, end = std::min(n, at + piece); at < end;) {
-            const Index from = (start + at) % sequence_length, count = std::min(end - at, sequence_length - from);
-            std::copy_n(scaled.data() + from, count, to + at);
-            at += count;
+void fill(const RandomTensor& tensor, const Weight& w, unsigned char* out, std::uint64_t seed, std::uint64_t stream) {
+    const Index n = w.rows * w.columns;
+    const double deviation = tensor.deviation.value_or(1 / std::sqrt(static_cast<double>(w.columns)));
+    const double width = deviation * std::sqrt(12.0), least = tensor.mean - width / 2;
+    parallel_for((n + piece - 1) / piece, [&](Index i) {
+        const Index first = i * piece, count = std::min(piece, n - first);
+        double numbers[piece];
+        random::uniforms(seed, stream + static_cast<std::uint64_t>(i), numbers, count);
+        for (Index k = 0; k < count; ++k) {
+            const T value(static_cast<float>(least + width * numbers[k]));
+            std::memcpy(out + static_cast<std::size_t>(first + k) * sizeof value, &value, sizeof value);
         }
     });
 }
 
-template <class T>
-void fill_tensor(unsigned char* to, const NamedShape& tensor, const std::vector<double>& sequence, Index start) {
-    const Index n = std::accumulate(tensor.shape.begin(), tensor.shape.end(), Index{1}, std::multiplies<>());
-    T* weights = reinterpret_cast<T*>(to);
-    if (tensor.shape.size() == 1) std::fill_n(weights, n, static_cast<T>(1.0f));
-    else fill(weights, n, sequence, 1 / std::sqrt(static_cast<double>(tensor.shape.back())), start);
+// Throws where the product of the dimensions has no place in memory, so that nothing below overflows.
+Index elements_of(const RandomTensor& tensor) {
+    Index out = 1;
+    for (const Index n : tensor.shape) {
+        if (n < 1) fail("tensor ", in_quotes(tensor.name), ": has a dimension of ", n, ", expected 1 or more");
+        if (__builtin_mul_overflow(out, n, &out) || out > (Index{1} << 60))
+            fail_as<OutOfMemory>("tensor ", in_quotes(tensor.name), ": has more elements than any memory");
+    }
+    return out;
 }
 
 }  // namespace
 
-std::shared_ptr<const Checkpoint> random_checkpoint(const std::string& architecture, const std::string& size,
-                                                    WeightType type, std::uint64_t seed) {
-    const auto [config, tensors] = known_size(architecture, size);
-    if (type != WeightType::f32 && type != WeightType::bf16)
-        fail("type: ", name(type), ", expected F32 or BF16: random weights are in no other");
-    const std::string path = sentence("random ", architecture, " ", size);
-    const std::size_t element = type == WeightType::f32 ? 4 : 2;
-
-    std::vector<std::size_t> begins{0};
-    for (const NamedShape& tensor : tensors) {
-        std::size_t n = 1;
-        for (const Index extent : tensor.shape) n *= static_cast<std::size_t>(extent);
-        begins.push_back((begins.back() + n * element + 63) / 64 * 64);
-    }
-    auto memory = std::make_shared<Buffer<unsigned char>>(static_cast<Index>(begins.back()));
-    std::vector<double> sequence(sequence_length);
-    random::normals(seed, 0, sequence.data(), sequence_length);
-
+std::shared_ptr<const Checkpoint> random_checkpoint(const std::string& name, std::string_view config,
+                                                    const std::vector<RandomTensor>& tensors, WeightType type,
+                                                    std::uint64_t seed) {
+    if (type != WeightType::f32 && type != WeightType::f16 && type != WeightType::bf16)
+        fail("type: ", model::name(type), ", expected F32, F16 or BF16 for random weights");
     Contents contents;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-        unsigned char* at = memory->data() + begins[i];
-        const Index start = static_cast<Index>(begins[i] % static_cast<std::size_t>(sequence_length));
-        (type == WeightType::f32 ? fill_tensor<float> : fill_tensor<bfloat16>)(at, tensors[i], sequence, start);
-        contents.tensors[tensors[i].name] = stored_tensor(tensors[i].shape, type, at, path + ": " + tensors[i].name);
+    contents.metadata = read_json_entries(config, name);
+    std::uint64_t stream = 0;
+    for (const RandomTensor& tensor : tensors) {
+        const Index elements = elements_of(tensor);
+        Buffer<unsigned char> memory(elements * bytes_of_block(type));
+        StoredTensor stored = stored_tensor(tensor.shape, type, memory.data(), name);
+        switch (type) {
+            case WeightType::f16: fill<Eigen::half>(tensor, stored.weight, memory.data(), seed, stream); break;
+            case WeightType::bf16: fill<Eigen::bfloat16>(tensor, stored.weight, memory.data(), seed, stream); break;
+            default: fill<float>(tensor, stored.weight, memory.data(), seed, stream);
+        }
+        stream += static_cast<std::uint64_t>((elements + piece - 1) / piece);
+        if (!contents.tensors.emplace(tensor.name, std::move(stored)).second)
+            fail("tensor ", in_quotes(tensor.name), ": the name is given twice");
+        contents.memory.push_back(std::move(memory));
     }
-    contents.metadata = read_json_entries(config, path);
-    contents.owned = std::move(memory);
-    return std::make_shared<const Checkpoint>(path, false, std::move(contents));
+    return std::make_shared<const Checkpoint>(name, false, std::move(contents));
 }
 
 }  // namespace causeway::model

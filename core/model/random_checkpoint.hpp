@@ -1,19 +1,32 @@
-// Models of known sizes with random weights: what they compute means nothing, what they cost does not depend on it.
+// Models of any size without a file of weights: times and memory do not depend on the numbers.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/model/checkpoint.hpp"
 
 namespace causeway::model {
 
-// A checkpoint as a Hugging Face folder would have it, in memory, of one of known_sizes.hpp: weights of matrices are
-// drawn with the variance 1 / columns, those of norms are 1, in Float32 or BFloat16. Numbers of one sequence come again
-// and again, so that it is made at the rate of writing. Throws Error for an architecture, a size or a type that is not
-// known, OutOfMemory.
-std::shared_ptr<const Checkpoint> random_checkpoint(const std::string& architecture, const std::string& size,
-                                                    WeightType type = WeightType::bf16, std::uint64_t seed = 0);
+// A tensor to make up. Its numbers are uniform with this mean and standard deviation, by default that which keeps the
+// size of what a matrix multiplies, 1/√columns.
+struct RandomTensor {
+    std::string name;
+    std::vector<Index> shape;  // outermost first, no dimension 0
+    double mean = 0;
+    std::optional<double> deviation{};
+};
+
+// A checkpoint like that of a folder, with the metadata of this config.json, named `name` in messages. All weights have
+// the type, Float32, Float16 or BFloat16. The numbers are a function of the seed and of the order of the tensors, the
+// same on every machine and for every number of threads. Throws Error for another type, a name that is given twice or a
+// shape without elements, OutOfMemory where the weights do not fit.
+std::shared_ptr<const Checkpoint> random_checkpoint(const std::string& name, std::string_view config,
+                                                    const std::vector<RandomTensor>& tensors, WeightType type,
+                                                    std::uint64_t seed);
 
 }  // namespace causeway::model

@@ -15,7 +15,6 @@
 #include "core/model/checkpoint.hpp"
 #include "core/model/evaluate.hpp"
 #include "core/model/known_sizes.hpp"
-#include "core/model/random_checkpoint.hpp"
 #include "core/model/tokenizer.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
@@ -792,7 +791,7 @@ int random_model(lua_State* L) {
     const Index seed = check_integer(L, 4, "seed");
     if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
     push_model(
-        L, Model(model::random_checkpoint(arch, size, type == "f32" ? model::WeightType::f32 : model::WeightType::bf16,
+        L, Model(model::random_checkpoint_of(arch, size, type == "f32" ? model::WeightType::f32 : model::WeightType::bf16,
                                           static_cast<std::uint64_t>(seed))));
     return 1;
 }
