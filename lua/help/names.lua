@@ -89,7 +89,7 @@ called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
 called("recurrent", "fused_recurrent_form recurrent_form")
 called("parallel", "parallel_form")
-called("linear_attention_step", "recurrent_step decode_step generation generate single_step")
+called("linear_attention_step", "recurrent_step decode_step generation single_step")
 called("decay", "gamma γ decay_rate decay_factor exponential_decay")
 called("log_decay", "gk log_gate log_forget_gate", "Of a rate γ it is log(γ).")
 called("retnet_decay", "retnet retention multi_scale_retention multiscaleretention chunk_retention retentive_network",
