@@ -60,10 +60,17 @@ Question class_of(Question q) {
     return q;
 }
 
+// Not by a stream, which drops without a word what it finds no memory for: half of a text may be that of another class.
 std::string text_of(const Question& q) {
-    return sentence(name(q.dtype), " heads=", q.heads, " N=", q.N, " r=", q.r, " d=", q.d, q.decay ? " decay" : "",
-                    q.normalize ? " normalize" : "", q.state ? " state" : "",
-                    q.block > 0 ? sentence(" block=", q.block) : "", " threads=", threads());
+    const auto number = [](const char* what, Index n) { return what + std::to_string(n); };
+    std::string text(name(q.dtype));
+    text += number(" heads=", q.heads) + number(" N=", q.N) + number(" r=", q.r) + number(" d=", q.d);
+    for (const auto& [given, what] :
+         {std::pair(q.decay, " decay"), std::pair(q.normalize, " normalize"), std::pair(q.state, " state")}) {
+        if (given) text += what;
+    }
+    if (q.block > 0) text += number(" block=", q.block);
+    return text + number(" threads=", threads());
 }
 
 // Answers are only taken from a file written by this very program on this very processor.

@@ -207,9 +207,12 @@ int finish(lua_State* L) {
     lua_pushvalue(L, 1);
     lua_rawset(L, -3);
     lua_pop(L, 1);
+    // All are made before the first is shown: where memory runs out, the call may be made once more.
+    std::vector<Rich> values;
     for (int i = 1; show && i <= n; ++i) {
-        if (!shown_in_entry(L, i)) display(L).show(rich(L, i));
+        if (!shown_in_entry(L, i)) values.push_back(rich(L, i));
     }
+    for (const Rich& value : values) display(L).show(value);
     return 0;
 }
 

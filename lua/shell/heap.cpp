@@ -52,7 +52,8 @@ void* Heap::allocate(void* heap, void* block, std::size_t old_size, std::size_t 
         return nullptr;
     }
     void* moved = new_size <= held || self.grow(new_size - held) ? self.resized(block, held, new_size) : nullptr;
-    if (!moved && !block && new_size == Spares::size) moved = self.spares_.take();
+    // The kind is 0 for what is no object: calls, stacks, parts of tables.
+    if (!moved && !block && old_size == 0 && new_size <= Spares::size) moved = self.spares_.take();
     if (moved) self.used_ += new_size - held;
     return moved;
 }
@@ -60,7 +61,7 @@ void* Heap::allocate(void* heap, void* block, std::size_t old_size, std::size_t 
 void* Heap::resized(void* block, std::size_t old_size, std::size_t new_size) {
     if (!spares_.owns(block)) return std::realloc(block, new_size);
     void* moved = std::malloc(new_size);
-    if (!moved) return new_size <= old_size ? block : nullptr;
+    if (!moved) return new_size <= Spares::size ? block : nullptr;
     std::memcpy(moved, block, std::min(old_size, new_size));
     spares_.give_back(block);
     return moved;

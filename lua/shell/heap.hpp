@@ -7,11 +7,12 @@
 
 namespace causeway::lua {
 
-// Blocks of the size that Lua takes to call a function, for when there is no memory left: without them the collector
-// could not call the finalizers of tensors, which it tries once, and their memory would never be given back.
+// Blocks for what Lua needs to call a function, a record of the call and at times a longer stack, when there is no
+// memory left: without them the collector could not call the finalizers of tensors, which it tries once, and their
+// memory would never be given back. No object of the user's gets one.
 class Spares {
 public:
-    static constexpr std::size_t size = 64;  // of Lua 5.4's CallInfo on a machine of 64 bits
+    static constexpr std::size_t size = std::size_t{16} << 10;  // of each: a stack of a thousand values
 
     Spares();
     void* take() noexcept;  // null where all are in use
@@ -19,7 +20,7 @@ public:
     void give_back(void* block) noexcept { free_.push_back(block); }
 
 private:
-    static constexpr std::size_t count = 64;
+    static constexpr std::size_t count = 12;
     alignas(std::max_align_t) unsigned char blocks_[count][size];
     std::vector<void*> free_;  // has room for all
 };

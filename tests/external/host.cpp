@@ -65,6 +65,17 @@ Surroundings now() {
     return s;
 }
 
+// Of this process.
+int threads() {
+    int count = 0;
+    FILE* const status = std::fopen("/proc/self/status", "r");
+    char line[256];
+    while (status && std::fgets(line, sizeof line, status))
+        if (std::sscanf(line, "Threads: %d", &count) == 1) break;
+    if (status) std::fclose(status);
+    return count;
+}
+
 using Compute = double (*)();
 using Refuses = bool (*)();
 
@@ -87,6 +98,7 @@ int main() {
 
     const Surroundings before = now();
     double first = 0;
+    int workers = 0;
     for (int round = 0; round < 5; ++round) {
         const Plugin plugin;
         if (!plugin.compute || !plugin.refuses) {
@@ -94,7 +106,7 @@ int main() {
             return 1;
         }
         const double sum = plugin.compute();
-        if (round == 0) first = sum;
+        if (round == 0) first = sum, workers = threads();
         check(sum == first, "another result than before the plugin was unloaded");
         check(plugin.refuses(), "a wrong argument was not refused");
         check(now() == before, "the plugin has changed what belongs to the host");
@@ -105,7 +117,9 @@ int main() {
         waitpid(child, &status, 0);
         check(status == 0, "a forked child did not compute the same");
         check(dlclose(plugin.handle) == 0, "the plugin could not be unloaded");
-        usleep(20000);  // its workers go to sleep, or die where their code is gone
+        usleep(20000);  // a worker whose code were gone would die of its next step
+        // Nobody could reach those that the plugin had left, and it would start others.
+        check(threads() == workers, "every round of the plugin leaves more threads behind");
     }
     // With rounding towards zero and denormal numbers flushed, as some hosts have it, the modes stay too.
     std::fesetround(FE_TOWARDZERO);

@@ -5,13 +5,15 @@
 --   causeway tests/long/run.lua BUILD --only npy    those whose name has the word
 --   causeway tests/long/run.lua --table             only makes the table anew
 --
--- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10).
+-- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10), CAUSEWAY_LONG_PLACES how
+-- many places of each example are tried, at random, by those that could try every one (all).
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
 local minutes = tonumber(os.getenv("CAUSEWAY_LONG_MINUTES") or "") or 10
 local seconds = math.max(1, math.floor(60 * minutes))
+local most = tonumber(os.getenv("CAUSEWAY_LONG_PLACES") or "") or 0
 
--- A run: what it does, its command (in which $BUILD, $FUZZ, $SECONDS and $SHARE are replaced), and how its last lines are read.
+-- A run: what it does, its command (in which words with $ are replaced), and how its last lines are read.
 local function in_words(text)
   local cases, faults = text:match("(%d+) cases, .-(%d+) faults")
   return tonumber(cases), tonumber(faults)
@@ -30,7 +32,7 @@ local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
     command = "$BUILD/tests/causeway-tests" },
   { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
-    read = in_words, command = "$BUILD/tests/causeway-faults" },
+    read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST" },
   { name = "threads", what = "the same with starts of threads", read = in_words,
     command = "$BUILD/tests/causeway-faults --threads" },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
@@ -134,7 +136,8 @@ local build = arg[1] or error("expected the build folder, or --table", 0)
 local only = arg[2] == "--only" and arg[3] or ""
 local fuzz = build .. "-fuzz"
 -- The adversary climbs some hundred bounds.
-local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60) }
+local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60),
+  MOST = ("%d"):format(most) }
 local function filled(text) return (text:gsub("%$(%u+)", places)) end
 
 local chosen = {}
