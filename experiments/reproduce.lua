@@ -231,8 +231,8 @@ local function index_of(results, document)
     end
   end
   return text_table(rows, { title = document, columns = {
-    { key = "item", link = function(row) return row.address end }, { key = "title", title = "what" },
-    { key = "count", title = "on any machine" }, { key = "time", title = "times" } } })
+    { key = "item", link = function(row) return row.address end }, { key = "count", title = "on any machine" },
+    { key = "time", title = "times" }, { key = "title", title = "what" } } })
 end
 
 -- Claim → command → minutes → memory → machine.

@@ -17,7 +17,7 @@ local defaults = {}
 for name, value in pairs(latency.options) do defaults[name] = value end
 defaults.lengths = { 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288 }
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "figure2",
-  title = "speedup over vanilla, from 1k to 512k tokens", claims = { "B1", "B6", "C6" }, options = defaults,
+  title = "speedup over vanilla, from 1k to 512k tokens", options = defaults,
   rules = latency.rules,
   differs = "Printed: a curve, on an A6000. Here: this machine; speedups are medians over the median of vanilla." })
 local labels = { "Vanilla", "Cdotp", "Cdotp_torch", "Bb", "Recur", "LA", "FA", "FlashAttention-2" }

@@ -7,7 +7,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table1",
-  title = "methods, their time, and what they serve", claims = { "B1", "B2", "B9", "C1" },
+  title = "methods, their time, and what they serve",
   rules = { device = { "cpu" } },
   differs = "Printed: orders of growth and ticks. Here: operations counted, and methods run on general factors." })
 local names = { vanilla = "vanilla", ["causal-dot-product"] = "causal-dot-product", ["row-based"] = "row-based",

@@ -6,7 +6,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table2",
-  title = "accuracy with low-rank attention in some layers", claims = { "I1" }, rules = { device = { "cpu" } },
+  title = "accuracy with low-rank attention in some layers", rules = { device = { "cpu" } },
   differs = "Printed: vicuna-7b on MMLU. Statements about the printed cells are recomputed from them." })
 local subjects = { "stem", "humanities", "social_science", "other" }
 local reason = item:model_runner("accuracy of each method")

@@ -9,7 +9,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table3",
-  title = "accuracy of the exact methods", claims = { "B7", "I1" }, options = { length = 1024 },
+  title = "accuracy of the exact methods", options = { length = 1024 },
   rules = { device = { "cpu" }, length = { 1 } },
   differs = "Printed: TransNormerLLM2-3B on MMLU. Here: the difference between the methods on one layer." })
 local reason = item:model_runner("accuracy of each method")

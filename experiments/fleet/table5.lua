@@ -9,7 +9,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table5",
-  title = "hyper-parameters of the low-rank methods", claims = { "A12" }, options = { length = 512 },
+  title = "hyper-parameters of the low-rank methods", options = { length = 512 },
   rules = { device = { "cpu" }, length = { 64 } },
   differs = "Printed: what the authors set. Here: factors made with these values, on normal queries and keys." })
 local N = item.options.length

@@ -10,7 +10,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "gates", name = "rules",
-  title = "the update rules as printed", claims = { "E4", "F3", "F6", "F8" }, options = { length = 96 },
+  title = "the update rules as printed", options = { length = 96 },
   rules = { device = { "cpu" }, length = { 2 } },
   differs = "The printed recurrences in Float64, beside the chunkwise forms of the library in Float64." })
 local n, d = item.options.length, 8

@@ -9,7 +9,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "gates", name = "tradeoff",
-  title = "the chunk length between recurrent and parallel", claims = { "F5", "F8" }, options = { length = 256 },
+  title = "the chunk length between recurrent and parallel", options = { length = 256 },
   rules = { device = { "cpu" }, length = { 32 } },
   differs = "By counted operations; experiments/gates/chunk.lua has the times." })
 local n, d = item.options.length, 16

@@ -9,7 +9,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "gates", name = "views",
-  title = "three views of one function, and their cost", claims = { "F1", "F4", "F5" }, options = { length = 192 },
+  title = "three views of one function, and their cost", options = { length = 192 },
   rules = { device = { "cpu" }, length = { 2 } },
   differs = "The document states formulas and orders of growth; operations are counted, the same on every machine." })
 local N, d = item.options.length, 16

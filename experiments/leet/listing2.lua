@@ -10,7 +10,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "leet", name = "listing2",
-  title = "inference in one line or two", claims = { "B7" }, options = { length = 4096, heads = 32 },
+  title = "inference in one line or two", options = { length = 4096, heads = 32 },
   rules = { length = { 1 }, heads = { 1 } }, differs = "The listing is Python on a GPU; here its three calls in Lua." })
 local N, h = item.options.length, item.options.heads
 if item.mode == "quick" then N = math.min(N, 1024) end

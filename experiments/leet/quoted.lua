@@ -6,7 +6,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "leet", name = "quoted",
-  title = "figures of the text", claims = { "I3", "I4", "I6", "I7", "C4" }, rules = { device = { "cpu" } },
+  title = "figures of the text", rules = { device = { "cpu" } },
   differs = "Statements about printed tables are recomputed from the printed cells." })
 
 -- {[table] = {[method] = {[N] = seconds}}}, cells without a number left out.

@@ -7,7 +7,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "leet", name = "table2",
-  title = "in what language each method is written", claims = { "B7" }, rules = { device = { "cpu" } },
+  title = "in what language each method is written", rules = { device = { "cpu" } },
   differs = "Printed: PyTorch and CUDA. Here: C++ and CUDA." })
 local by_short = {}
 for _, m in ipairs(method_list()) do by_short[m.short] = m end

@@ -14,7 +14,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local latency, verdicts = dofile(folder .. "/../lib/latency.lua"), dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "leet", name = "table9",
-  title = "FleetAttention and FA_modify", claims = { "I8", "D6" }, options = latency.options, rules = latency.rules,
+  title = "FleetAttention and FA_modify", options = latency.options, rules = latency.rules,
   differs = "Printed: an A6000 of 48 GB. Here: this machine, medians; one form of FleetAttention, which adds no ranks "
     .. "atomically." })
 local tables = {}

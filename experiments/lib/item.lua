@@ -1,7 +1,7 @@
 -- The frame of a script that reproduces one table or figure of a document.
 --
 --   local item = dofile(folder .. "/../lib/item.lua")(arg, {
---     document = "leet", name = "table3", title = "…", claims = { "I2" }, differs = "…",
+--     document = "leet", name = "table3", title = "…", differs = "…",
 --     options = { lengths = { 128 } }, rules = { lengths = { 1 } } })
 --   item:table(rows, options)      a table, item:figure(curves) a picture, item:tell(text) a paragraph: on the screen
 --                                  and on the page; item:table(rows, options, true) only there
@@ -151,6 +151,16 @@ local function origin_of(self)
   return origin
 end
 
+-- The claims that the verdicts touch, each once.
+local function claims_of(list)
+  local claims, seen = {}, {}
+  for _, v in ipairs(list) do
+    if v.claim and not seen[v.claim] then claims[#claims + 1], seen[v.claim] = v.claim, true end
+  end
+  table.sort(claims)
+  return claims
+end
+
 local function command_of(self, given)
   local words = { "./lab experiments/" .. self.document .. "/" .. self.name .. ".lua" }
   local i = 1
@@ -168,9 +178,9 @@ end
 --- Shows the verdicts and writes item.json and the page.
 function Item:finish()
   local result = { document = self.document, name = self.name, title = self.title, differs = self.differs,
-    claims = self.claims, mode = self.mode, device = self.options.device, command = self.command, parts = self.parts,
-    verdicts = self.verdicts, seconds = clock() - self.start, memory = peak_memory(), origin = origin_of(self),
-    date = os.date("!%Y-%m-%d %H:%M UTC") }
+    claims = claims_of(self.verdicts), mode = self.mode, device = self.options.device, command = self.command,
+    parts = self.parts, verdicts = self.verdicts, seconds = clock() - self.start, memory = peak_memory(),
+    origin = origin_of(self), date = os.date("!%Y-%m-%d %H:%M UTC") }
   announce(self)
   print()
   display(item_page.verdict_table(result.verdicts))
@@ -199,7 +209,7 @@ return function(given, what)
     device_name = name
   end
   local self = setmetatable({ document = what.document, name = what.name, title = what.title, differs = what.differs,
-    claims = what.claims or {}, options = options, experiments = folder:match("^(.*)/[^/]*$"), save = options.save,
+    options = options, experiments = folder:match("^(.*)/[^/]*$"), save = options.save,
     mode = options.quick and "quick" or options.full and "full" or "standard", device_name = device_name, parts = {},
     verdicts = {}, data = {}, start = clock() }, Item)
   self.command = command_of(self, given)

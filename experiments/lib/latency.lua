@@ -341,7 +341,7 @@ function latency.judge(item, cells, batch, decay)
 end
 
 function latency.printed_table(given, name, batch, decay)
-  local item = dofile(folder .. "/item.lua")(given, { document = "leet", name = name, claims = { "I2" },
+  local item = dofile(folder .. "/item.lua")(given, { document = "leet", name = name,
     title = string.format("latency of one layer, batch %d, %s", batch, decay and "with exponential decay"
       or "without decay"),
     options = latency.options, rules = latency.rules,

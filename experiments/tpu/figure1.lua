@@ -16,7 +16,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts, timing = dofile(folder .. "/../lib/verdicts.lua"), dofile(folder .. "/../lib/timing.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tpu", name = "figure1",
-  title = "forward and backward pass against the length", claims = { "G3", "G7", "G11" },
+  title = "forward and backward pass against the length",
   options = { lengths = { 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536 }, width = 128, seconds = 0.2,
     timeout = 30 },
   rules = { device = { "cpu" }, lengths = { 1 }, width = { 1 }, seconds = { above = 0 }, timeout = { above = 0 } },

@@ -12,7 +12,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "figure2",
-  title = "sending and receiving between two devices", claims = { "H20" },
+  title = "sending and receiving between two devices",
   options = { bytes = { 1024, 16384, 262144, 1048576, 4194304, 33554432 }, ranks = 2 },
   rules = { device = { "cpu" }, bytes = { 8 }, ranks = { 2, 1024 } },
   differs = "Printed: NCCL on H100, within a node and between nodes. Here: two threads of this machine." })

@@ -24,7 +24,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "figure3",
-  title = "latency of tree and ring decoding", claims = { "H16", "H20", "H23" },
+  title = "latency of tree and ring decoding",
   options = { lengths = { 80000, 160000, 320000, 640000, 1280000, 2560000, 5120000 },
     devices = { 8, 16, 32, 64, 128 }, cluster = "h100", here = { 8000, 16000, 32000 }, shards = 4, ranks = 4,
     seconds = 0.2, points = false },

@@ -12,7 +12,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "figure4",
-  title = "memory of tree and ring decoding", claims = { "H13", "H14" },
+  title = "memory of tree and ring decoding",
   options = { hidden = { 2048, 4096 }, lengths = { 16000, 32000, 64000, 128000 }, shards = 2 },
   rules = { device = { "cpu" }, hidden = { 1 }, lengths = { 1 }, shards = { 1, 4096 } },
   differs = "Printed: two RTX 4090, a memory profiler. Here: what the schedules hold, counted, on any machine." })

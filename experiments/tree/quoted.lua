@@ -6,7 +6,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "quoted",
-  title = "figures of the text", claims = { "H13", "H14", "H20", "H23" }, rules = { device = { "cpu" } },
+  title = "figures of the text", rules = { device = { "cpu" } },
   differs = "Speedups of tables are recomputed from their cells; times of the example from the stated links." })
 
 -- The largest ring ÷ tree of the cells that fit, and how many there are.

@@ -5,7 +5,7 @@
 -- Cells of a whole model wait for the model runner. The difference of the two columns is set beside the cluster model.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "table1",
-  title = "decoding time of a whole model on H100 and MI300X", claims = { "I12", "H23", "H20" },
+  title = "decoding time of a whole model on H100 and MI300X",
   rules = { device = { "cpu" } },
   differs = "Printed: Llama 3.1 8B, ten tokens after a prefill. Here: the model of the cluster, and the cells." })
 dofile(folder .. "/../lib/decoding_tables.lua")(item, item:printed(), function(row)

@@ -5,7 +5,7 @@
 -- Cells of a whole model wait for the model runner. The difference of the two columns is set beside the cluster model.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "table2",
-  title = "decoding time of a whole model on two RTX 4090", claims = { "I12", "H23" }, rules = { device = { "cpu" } },
+  title = "decoding time of a whole model on two RTX 4090", rules = { device = { "cpu" } },
   differs = "Printed: Llama 3.2 1B, ten tokens after a prefill. Here: the model of the cluster, and the cells." })
 dofile(folder .. "/../lib/decoding_tables.lua")(item, item:printed(), function()
   return { machine = "rtx4090", devices = 2, layers = 16, dim = 64 }

@@ -11,7 +11,7 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts = dofile(folder .. "/../lib/verdicts.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "volume",
-  title = "volume of tree and ring decoding", claims = { "H15", "H16" },
+  title = "volume of tree and ring decoding",
   options = { devices = { 1, 2, 4, 8, 16, 32, 64 }, length = 640000, heads = 16, dim = 128, topology = "ring",
     check = 640 },
   rules = { device = { "cpu" }, devices = { 1, 1024 }, length = { 1 }, heads = { 1 }, dim = { 1 }, check = { 1 },
