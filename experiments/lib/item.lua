@@ -179,8 +179,8 @@ end
 function Item:finish()
   local result = { document = self.document, name = self.name, title = self.title, differs = self.differs,
     claims = claims_of(self.verdicts), mode = self.mode, device = self.options.device, command = self.command,
-    parts = self.parts, verdicts = self.verdicts, seconds = clock() - self.start, memory = peak_memory(), origin = origin_of(self),
-    date = os.date("!%Y-%m-%d %H:%M UTC") }
+    parts = self.parts, verdicts = self.verdicts, seconds = clock() - self.start, memory = peak_memory(),
+    origin = origin_of(self), date = os.date("!%Y-%m-%d %H:%M UTC") }
   announce(self)
   print()
   display(item_page.verdict_table(result.verdicts))

@@ -1,4 +1,5 @@
 -- What a reproduced table or figure looks like on a page, from what its script has left in item.json.
+local text_parts = dofile(debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") .. "/text_parts.lua")
 local item_page = {}
 
 -- In which file of proofs/ the claims of a letter stand.
@@ -64,28 +65,15 @@ function item_page.verdict_table(list, link, other)
   return text_table(rows, { title = "Verdicts", columns = columns })
 end
 
--- A text as parts of a page: lines that begin with two blanks keep their columns.
-local function add_text(add, text)
-  local run, in_columns = {}, false
-  local function close()
-    local lines = table.concat(run, "\n")
-    if #run > 0 then add(in_columns and { code = lines } or lines) end
-    run = {}
-  end
-  for line in (text .. "\n"):gmatch("(.-)\n") do
-    local columns = line:sub(1, 2) == "  "
-    if columns ~= in_columns then close() end
-    in_columns = columns
-    run[#run + 1] = line
-  end
-  close()
-end
-
--- The tables and pictures of an item, of which a page says where they come from.
+-- What an item shows; of another run its tables and pictures, each with whose they are.
 local function add_parts(add, parts, whose)
   for _, part in ipairs(parts) do
-    if whose and not part.text then add("On " .. whose .. ":") end
-    if part.text then add_text(add, part.text) else add(item_page.value_of(part)) end
+    if part.text then
+      for _, piece in ipairs(whose and {} or text_parts(part.text)) do add(piece) end
+    else
+      if whose then add("On " .. whose .. ":") end
+      add(item_page.value_of(part))
+    end
   end
 end
 

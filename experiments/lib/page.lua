@@ -1,22 +1,12 @@
 -- page() -> parts, tell, show: the parts of an HTML page as a list; tell(text) and show(value) add one and put it on
 -- the screen too. Lines of a text that begin with two spaces keep their columns on the page.
+local text_parts = dofile(debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") .. "/text_parts.lua")
+
 return function()
   local parts = {}
   local function tell(text)
     print(text)
-    local run, in_columns = {}, false
-    local function close()
-      local lines = table.concat(run, "\n")
-      if #run > 0 then parts[#parts + 1] = in_columns and { code = lines } or lines end
-      run = {}
-    end
-    for line in text:gmatch("[^\n]+") do
-      local columns = line:sub(1, 2) == "  "
-      if columns ~= in_columns then close() end
-      in_columns = columns
-      run[#run + 1] = line
-    end
-    close()
+    for _, part in ipairs(text_parts(text)) do parts[#parts + 1] = part end
   end
   local function show(value)
     print()

@@ -73,7 +73,7 @@ end
 notes[#notes + 1] = "\"2× less\" is a bound that the ratio never reaches."
 local over = coinciding(curves)
 notes[#notes + 1] = over
-item:tell(table.concat(notes, "\n"))
+for _, note in ipairs(notes) do item:tell(note) end
 if p > 1 then
   item:judge("2× less peak memory", "count", verdicts.whether(most > 1.9 and most < 2,
     string.format("ring ÷ tree up to %.5f, below 2", most)), "H13")

@@ -81,8 +81,8 @@ item:table(rows, {
 }, note = "(10) is one shift of all devices, or p shifts of one, not what a step of decoding takes; it does not grow "
   .. "with p at a fixed length." })
 local same_footing = N / (1 + 2 / dim)
-local note = string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the "
-  .. "same footing: N/(1 + 2/d_h) = %s.", checked, number_text(same_footing))
+item:tell(string.format("%d counts of decodes with data on threads equal those of the schedules. Ring ÷ tree on the "
+  .. "same footing: N/(1 + 2/d_h) = %s.", checked, number_text(same_footing)))
 local apart = {}
 for _, row in ipairs(rows) do
   if math.abs(row.tree - row.eq14) > 0.5 then
@@ -93,10 +93,8 @@ if #apart > 0 then
   local why = options.topology == "ring"
     and string.format("(14) is what the busiest device sends where p divides the number of triples, here %d", b * heads)
     or "(14) is that of an all-reduce of least volume a device, whose parts are equal"
-  local differs = string.format("The tree's count differs from (14) at %s: %s.", table.concat(apart, "; "), why)
-  note = note .. "\n" .. differs
+  item:tell(string.format("The tree's count differs from (14) at %s: %s.", table.concat(apart, "; "), why))
 end
-item:tell(note)
 local curves = { ring_curve, tree_curve, eq10_curve, eq14_curve, title = "Elements sent in one decode, all devices",
   xlabel = "devices", ylabel = "elements", xscale = "log", yscale = "log" }
 item:figure(curves)
