@@ -790,9 +790,9 @@ int random_model(lua_State* L) {
     if (type != "f32" && type != "bf16") fail("type: ", in_quotes(type), ", expected \"f32\" or \"bf16\"");
     const Index seed = check_integer(L, 4, "seed");
     if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
-    push_model(
-        L, Model(model::random_checkpoint_of(arch, size, type == "f32" ? model::WeightType::f32 : model::WeightType::bf16,
-                                          static_cast<std::uint64_t>(seed))));
+    push_model(L, Model(model::random_checkpoint_of(arch, size,
+                                                    type == "f32" ? model::WeightType::f32 : model::WeightType::bf16,
+                                                    static_cast<std::uint64_t>(seed))));
     return 1;
 }
 

@@ -317,7 +317,7 @@ not_here("kv_cache kvcache past_key_values",
   "A cache is two tensors of yours, which cat(k, k_new, 3) makes longer; softmax_attention(q, k, v) takes the queries "
   .. "as the last positions. linear_attention_step has a state that does not grow.")
 not_here("sliding_window sliding_window_attention swa local_attention longformer attention_sink streaming_llm "
-  .. "streamingllm window_size window",
+  .. "streamingllm window_size",
   "softmax_attention sees all keys, or all up to the query. The nearest are decays, which let the past fade: decay of "
   .. "causal_linear_attention, log_decay of linear_attention.")
 not_here("sparse_attention nsa native_sparse_attention moba bigbird reformer routing_transformer block_sparse "

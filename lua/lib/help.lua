@@ -195,9 +195,9 @@ end
 
 local function overview()
   local parts = {
-    wrapped("?name shows help with an example, also by the name that papers, NumPy or PyTorch have for a thing. ??word "
-      .. "searches the help, Tab completes. A `;` at the end hides a value; `ans` is the last one. ;cmd runs a shell "
-      .. "command. @time, @btime and @show EXPR measure and show. Topics:", room(), "  "),
+    wrapped("?name shows help, also by the names of papers, NumPy or PyTorch; ??word searches it, Tab completes. A `;` at "
+      .. "the end hides a value, `ans` is the last one. ;cmd runs a shell command; @time, @btime and @show EXPR measure. "
+      .. "Topics:", room(), "  "),
     "",
   }
   local topics = topics_of(causeway._sections())

@@ -362,10 +362,18 @@ TEST_CASE("bad input to linear attention is refused in one sentence", "[gated][e
     const auto ones = [](std::initializer_list<Index> dims, DType type = DType::f32) {
         return Tensor::full(type, Shape(dims), 1);
     };
-    refused([&](auto& x) { x.q = ones({1, 3, 8, 4}); }, "q: heads 3, expected a multiple of the 2 of v, or a divisor of them");
+    refused(
+        [&](auto& x) {
+            x.q = ones({1, 3, 8, 4});
+        },
+        "q: heads 3, expected a multiple of the 2 of v, or a divisor of them");
     refused([&](auto& x) { x.k = ones({1, 2, 9, 4}); }, "k: length 9, expected 8 like q");
     refused([&](auto& x) { x.k = ones({1, 2, 8, 5}); }, "k: width 5, expected 4 like q");
-    refused([&](auto& x) { x.v = ones({1, 3, 8, 3}); }, "v: heads 3, expected 2 like k, or a multiple for grouped values");
+    refused(
+        [&](auto& x) {
+            x.v = ones({1, 3, 8, 3});
+        },
+        "v: heads 3, expected 2 like k, or a multiple for grouped values");
     refused([&](auto& x) { x.v = ones({1, 2, 8, 3}, DType::f64); }, "v: Float64, expected Float32 like q");
     refused(
         [&](auto& x) { x.q = ones({8}); },

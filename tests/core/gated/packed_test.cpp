@@ -40,8 +40,8 @@ Tensor repeated(const Tensor& A, Index times) {
     Tensor out(A.dtype(), {s[0], s[1] * times, s[2], s[3]});
     const auto bytes = static_cast<std::size_t>(s[2] * s[3]) * size_of(A.dtype());
     for (Index h = 0; h < s[0] * s[1] * times; ++h)
-        std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes, A.raw() + static_cast<std::size_t>(h / times) * bytes,
-                    bytes);
+        std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes,
+                    A.raw() + static_cast<std::size_t>(h / times) * bytes, bytes);
     return out;
 }
 
@@ -51,8 +51,8 @@ Tensor thinned(const Tensor& A, Index times) {
     Tensor out(A.dtype(), {s[0], s[1] / times, s[2], s[3]});
     const auto bytes = static_cast<std::size_t>(s[2] * s[3]) * size_of(A.dtype());
     for (Index h = 0; h < s[0] * s[1] / times; ++h)
-        std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes, A.raw() + static_cast<std::size_t>(h * times) * bytes,
-                    bytes);
+        std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes,
+                    A.raw() + static_cast<std::size_t>(h * times) * bytes, bytes);
     return out;
 }
 
@@ -106,9 +106,8 @@ TEST_CASE("packed sequences have the bits of calls with each alone", "[gated]") 
                         const LinearResult want = linear_attention(one.q, one.k, one.v, one.options);
                         CHECK(same_bits(slice(all.O, 2, from, to), want.O));
                         CHECK(same_bits(slice(all.state, 0, i, i + 1), want.state));
-                        const LinearGradient g =
-                            linear_attention_grad(one.q, one.k, one.v, slice(dO, 2, from, to), one.options,
-                                                  slice(dstate, 0, i, i + 1));
+                        const LinearGradient g = linear_attention_grad(one.q, one.k, one.v, slice(dO, 2, from, to),
+                                                                       one.options, slice(dstate, 0, i, i + 1));
                         CHECK(same_bits(slice(grad.dq, 2, from, to), g.dq));
                         CHECK(same_bits(slice(grad.dk, 2, from, to), g.dk));
                         CHECK(same_bits(slice(grad.dv, 2, from, to), g.dv));
@@ -153,13 +152,13 @@ TEST_CASE("heads of q and k that states share are as if they stood there for eac
     };
     for (const Heads& h : {Heads{6, 1, 2, 1}, {6, 3, 3, 1}, {4, 4, 4, 1}, {6, 2, 6, 1}, {4, 1, 2, 3}, {6, 6, 1, 1}}) {
         for (const GatedCase& base : each_update({.batch = 2,
-                                                  .heads = h.values,
-                                                  .group = h.group,
-                                                  .N = 70,
-                                                  .dk = 9,
-                                                  .dv = 18,
-                                                  .gate = 0.2,
-                                                  .seed = 60 + static_cast<unsigned>(h.shared_keys)})) {
+                                     .heads = h.values,
+                                     .group = h.group,
+                                     .N = 70,
+                                     .dk = 9,
+                                     .dv = 18,
+                                     .gate = 0.2,
+                                     .seed = 60 + static_cast<unsigned>(h.shared_keys)})) {
             GatedInputs in = gated_inputs(base);
             in.q = thinned(in.q, h.shared_queries), in.k = thinned(in.k, h.shared_keys);
             GatedInputs wide = in;
@@ -237,7 +236,8 @@ TEST_CASE("a call that goes on from a checkpoint has the bits of the uninterrupt
 
 TEST_CASE("a step of several tokens has the bits of as many steps, and keeps the states between them", "[gated]") {
     const Poison poison;
-    for (const GatedCase& base : each_update({.batch = 2, .heads = 3, .group = 2, .N = 16, .dk = 19, .dv = 70, .seed = 90})) {
+    for (const GatedCase& base :
+         each_update({.batch = 2, .heads = 3, .group = 2, .N = 16, .dk = 19, .dv = 70, .seed = 90})) {
         for (const Index T : {1, 2, 5, 16}) {
             INFO("T = " << T << " " << base);
             const GatedInputs in = tokens(gated_inputs(base).to(DType::f32), 0, T);
@@ -275,14 +275,17 @@ TEST_CASE("offsets and heads that do not fit are refused by name", "[gated]") {
     CHECK(with({0, 7, 3, 10}) == "cu_seqlens: offset 3 is 3, expected 7 or more like offset 2");
     LinearOptions packed;
     packed.cu_seqlens = {0, 5, 10};
-    CHECK(message_of([&] { linear_attention(zeros({2, 2, 10, 4}), zeros({2, 2, 10, 4}), zeros({2, 2, 10, 4}), packed); }) ==
-          "cu_seqlens: given with batch 2, expected batch 1, which holds all sequences");
+    CHECK(message_of([&] {
+              linear_attention(zeros({2, 2, 10, 4}), zeros({2, 2, 10, 4}), zeros({2, 2, 10, 4}), packed);
+          }) == "cu_seqlens: given with batch 2, expected batch 1, which holds all sequences");
     packed.state = zeros({1, 4, 4, 4});
     CHECK(message_of([&] { linear_attention(q, q, v, packed); }) == "state: 1×4×4×4, expected 2×4×4×4");
-    CHECK(message_of([&] { linear_attention(q, q, zeros({1, 3, 10, 4}), {}); }) ==
-          "v: heads 3, expected 2 like k, or a multiple for grouped values");
-    CHECK(message_of([&] { linear_attention(zeros({1, 3, 10, 4}), q, v, {}); }) ==
-          "q: heads 3, expected a multiple of the 4 of v, or a divisor of them");
+    CHECK(message_of([&] {
+              linear_attention(q, q, zeros({1, 3, 10, 4}), {});
+          }) == "v: heads 3, expected 2 like k, or a multiple for grouped values");
+    CHECK(message_of([&] {
+              linear_attention(zeros({1, 3, 10, 4}), q, v, {});
+          }) == "q: heads 3, expected a multiple of the 4 of v, or a divisor of them");
     Tensor state = zeros({1, 4, 4, 4}), O = zeros({1, 4, 17, 4});
     CHECK(message_of([&] {
               linear_attention_step(zeros({1, 2, 17, 4}), zeros({1, 2, 17, 4}), zeros({1, 4, 17, 4}), state, O);

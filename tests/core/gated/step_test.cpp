@@ -302,7 +302,9 @@ TEST_CASE("a step names what it cannot use, and leaves the state alone", "[gated
     using A = Tensor&;
     const auto of = [](const Shape& shape) { return Tensor::zeros(DType::f32, shape); };
     CHECK(says([&](G in, A, A) { in.k = of({1, 2, 1, 5}); }) == "k: width 5, expected 3 like q");
-    CHECK(says([&](G in, A, A) { in.q = of({1, 3, 1, 3}); }) == "q: heads 3, expected a multiple of the 2 of v, or a divisor of them");
+    CHECK(says([&](G in, A, A) {
+              in.q = of({1, 3, 1, 3});
+          }) == "q: heads 3, expected a multiple of the 2 of v, or a divisor of them");
     CHECK(says([&](G in, A, A) {
               in.q = of({1, 2, 0, 3}), in.k = of({1, 2, 0, 3}), in.v = of({1, 2, 0, 4});
               in.options.log_decay = of({1, 2, 0}), in.options.beta = of({1, 2, 0});

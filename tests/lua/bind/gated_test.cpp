@@ -110,7 +110,8 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
           "user:1: log_decay: missing, update = \"gated\" needs it");
     CHECK(lua("linear_attention(q, k, v, {chunk = 0})") == "user:1: chunk: 0, expected 1 or more");
     CHECK(lua("linear_attention(q, k, v, {state = zeros(2, 2, 3, 5)})") == "user:1: state: 2×2×3×5, expected 2×2×5×3");
-    CHECK(lua("linear_attention_step(q, k, v, zeros(2, 2, 5, 3))") == "user:1: q: length 20, expected 1 to 16 tokens in a step");
+    CHECK(lua("linear_attention_step(q, k, v, zeros(2, 2, 5, 3))") ==
+          "user:1: q: length 20, expected 1 to 16 tokens in a step");
     CHECK(lua("linear_attention_step(one[1], one[2], one[3])") == "user:1: state: expected a Tensor, got nothing");
     CHECK(lua("linear_attention_step(one[1], one[2], one[3], zeros(5, 3))") == "user:1: state: 5×3, expected 2×2×5×3");
     CHECK(lua("linear_attention_step(one[1], one[2], one[3], f16(one[4]), {inplace = true})") ==

@@ -286,8 +286,7 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
 
 TEST_CASE("what is not here says so, and what is nearest", "[lua][help]") {
     Pages pages;
-    for (const char* name :
-         {"rope", "titans", "paged attention", "flashinfer", "sliding-window", "Hyena", "cu_seqlens"}) {
+    for (const char* name : {"rope", "titans", "paged attention", "flashinfer", "sliding-window", "Hyena"}) {
         const std::string shown = pages(name);
         CAPTURE(name, shown);
         CHECK(contains(shown, std::string(name) + " Not here. "));

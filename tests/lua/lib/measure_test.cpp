@@ -32,7 +32,7 @@ TEST_CASE("what cannot be timed is told at the user's line", "[lua][btime]") {
     const std::string at = "user:1: btime: f: ",
                       wanted = ", expected a function without arguments, as in btime(function() return f(x) end)";
     CHECK(lua("btime(3)") == at + "a number" + wanted);
-    CHECK(lua("btime(ones(2))") == at + "a Tensor" + wanted);
+    CHECK(lua("btime(ones(2))") == at + "a 2-element Tensor{Float32}" + wanted);
     CHECK(lua("btime(sum, ones(2))") == at + "arguments behind it" + wanted);
     CHECK(lua("\nbtime(print, {sample = 3})") ==
           "user:2: btime: unknown option \"sample\" (did you mean \"samples\"?)");
