@@ -39,7 +39,6 @@ struct Contents {
     std::map<std::string, StoredTensor> tensors;
     std::unique_ptr<const Metadata> metadata;
     std::vector<std::unique_ptr<const Mapping>> files;  // keep the memory of the weights
-    std::shared_ptr<const void> owned;                  // keeps that of weights which lie in no file
 };
 
 // Weights stay where they are in the mapped files (core/base/mapping.hpp): opening reads the headers alone, and nothing

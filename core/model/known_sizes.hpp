@@ -1,22 +1,19 @@
-// What checkpoints of known models hold, without their weights.
+// Models of known sizes without their weights: what they compute means nothing, what they cost does not depend on it.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/base/memory.hpp"  // Index
+#include "core/model/random_checkpoint.hpp"
 
 namespace causeway::model {
-
-struct NamedShape {
-    std::string name;
-    std::vector<Index> shape;  // outermost first
-};
 
 // As a Hugging Face folder has it: the text of config.json, and the tensors.
 struct KnownSize {
     std::string config;
-    std::vector<NamedShape> tensors;
+    std::vector<RandomTensor> tensors;
 };
 
 // "llama", "transnormer", "retnet", "qwen3_next", "minimax"
@@ -27,5 +24,9 @@ std::vector<std::string> known_sizes(const std::string& architecture);
 
 // Throws Error for an architecture and for a size that is not known.
 KnownSize known_size(const std::string& architecture, const std::string& size);
+
+// Of such a size with random weights; throws as random_checkpoint too.
+std::shared_ptr<const Checkpoint> random_model(const std::string& architecture, const std::string& size,
+                                               WeightType type, std::uint64_t seed);
 
 }  // namespace causeway::model
