@@ -17,6 +17,8 @@ TEST_CASE("every input of the corpus is read or refused", "[fuzz][files]") {
                                          {"safetensors", fuzz::safetensors},
                                          {"csv", fuzz::csv},
                                          {"json", fuzz::json},
+                                         {"gguf", fuzz::gguf},
+                                         {"model_json", fuzz::model_json},
                                          {"tokenizer", fuzz::tokenizer},
                                          {"words", fuzz::words}}) {
         int accepted = 0, refused = 0;
