@@ -139,4 +139,16 @@ std::vector<LayerError> swap_errors(const Model& model, const Ids& ids, const st
     return out;
 }
 
+SwapReport swap_report(const Model& model, const Ids& ids, const std::vector<Index>& layers, const std::string& with,
+                       const SwapOptions& options, double tolerance) {
+    SwapReport out;
+    out.layers = swap_errors(model, ids, layers, with, options, tolerance);
+    Model own = model;
+    own.reset();
+    out.before = predict(own, ids);
+    own.attention(layers, with, options);
+    out.after = predict(own, ids);
+    return out;
+}
+
 }  // namespace causeway::model

@@ -45,4 +45,12 @@ struct LayerError {
 std::vector<LayerError> swap_errors(const Model&, const Ids& ids, const std::vector<Index>& layers,
                                     const std::string& with, const SwapOptions& = {}, double tolerance = 1e-3);
 
+// What replacing the attention of some layers by a factorisation costs the whole model on a text.
+struct SwapReport {
+    std::vector<LayerError> layers;
+    Prediction before, after;  // of the model without any replacement, and with these
+};
+SwapReport swap_report(const Model&, const Ids& ids, const std::vector<Index>& layers, const std::string& with,
+                       const SwapOptions& = {}, double tolerance = 1e-3);
+
 }  // namespace causeway::model

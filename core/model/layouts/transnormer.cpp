@@ -130,14 +130,10 @@ Layer layer(Reader& r, const Sizes& s, Index i) {
     return out;
 }
 
-void check_kind(const Reader& r, const char* key, const std::string& usual, const std::string& other) {
-    const std::string is = r.text({key, ""}, usual);
-    if (is != usual && is != other) r.refuse(key, ": ", in_quotes(is), ", expected ", in_quotes(usual));
-}
-
 Network build_transnormer(Reader& r) {
     check_silu(r, "linear_act_fun");
-    check_kind(r, "norm_type", "simplermsnorm", "simplermsnorm");
+    if (const std::string norm = r.text({"norm_type", ""}, "simplermsnorm"); norm != "simplermsnorm")
+        r.refuse("norm_type: ", in_quotes(norm), ", expected \"simplermsnorm\"");
     if (r.flag({"bias", ""}, false)) r.refuse("bias: true, expected a model without biases");
     Sizes s{};
     s.width = r.size({"decoder_embed_dim", ""});

@@ -7,6 +7,7 @@
 using namespace causeway;
 using namespace causeway::test;
 using model::Ids;
+using model::Model;
 using testing::message_of;
 
 namespace {
@@ -94,6 +95,13 @@ TEST_CASE("errors of a replaced layer stand beside the bound they keep", "[model
         }
         CHECK(errors[0].layer == 2);
     }
+    Model replaced = tiny_llama();
+    replaced.attention({2, 5}, "svd", o);
+    const auto report = model::swap_report(replaced, ids, {2, 5}, "svd", o);
+    CHECK(report.layers.size() == 2);
+    CHECK(report.before.bits == model::predict(tiny_llama(), ids).bits);
+    CHECK(report.after.bits == model::predict(replaced, ids).bits);
+    CHECK(report.after.bits != report.before.bits);
     CHECK(message_of([&] { model::swap_errors(tiny_transnormer(), ids, {1}, "svd", o); }) ==
           "layers: layer 1 has linear attention with decay, expected softmax attention");
     CHECK_THAT(message_of([&] { model::swap_errors(tiny_llama(), ids, {1}, "flash", o); }), contains_text("flash"));
