@@ -2,7 +2,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
-#include "core/model/random_checkpoint.hpp"
 
 namespace causeway::model {
 namespace {
@@ -37,9 +36,9 @@ std::string llama_config(const Sizes& s) {
                     ", \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": ", s.tied ? "true" : "false", "}");
 }
 
-std::vector<NamedShape> llama_tensors(const Sizes& s) {
+std::vector<RandomTensor> llama_tensors(const Sizes& s) {
     const Index keys = s.width / s.heads * s.key_heads;
-    std::vector<NamedShape> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
+    std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
                                 {"model.norm.weight", {s.width}}};
     if (!s.tied) out.push_back({"lm_head.weight", {s.vocabulary, s.width}});
     for (Index i = 0; i < s.layers; ++i) {
@@ -68,8 +67,8 @@ std::string transnormer_config(const Sizes& s) {
                     lrpe, "], \"no_scale_embedding\": false, \"bias\": false}");
 }
 
-std::vector<NamedShape> transnormer_tensors(const Sizes& s) {
-    std::vector<NamedShape> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
+std::vector<RandomTensor> transnormer_tensors(const Sizes& s) {
+    std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
                                 {"lm_head.weight", {s.vocabulary, s.width}},
                                 {"model.layers.0.token_mixer.lrpe.theta", {s.heads, 1, s.width / s.heads}}};
     for (Index i = 0; i < s.layers; ++i) {
@@ -95,8 +94,8 @@ std::string retnet_config(const Sizes& s) {
                     ", \"decoder_layers\": ", s.layers, ", \"decoder_retention_heads\": ", s.heads, "}");
 }
 
-std::vector<NamedShape> retnet_tensors(const Sizes& s) {
-    std::vector<NamedShape> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
+std::vector<RandomTensor> retnet_tensors(const Sizes& s) {
+    std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
                                 {"model.layer_norm.weight", {s.width}},
                                 {"lm_head.weight", {s.vocabulary, s.width}}};
     for (Index i = 0; i < s.layers; ++i) {
@@ -129,9 +128,9 @@ std::string qwen3_next_config(const Sizes& s) {
                     ", \"linear_conv_kernel_dim\": 4, \"full_attention_interval\": 3", ", \"num_experts\": 0}");
 }
 
-std::vector<NamedShape> qwen3_next_tensors(const Sizes& s) {
+std::vector<RandomTensor> qwen3_next_tensors(const Sizes& s) {
     const Index head = s.width / s.heads, keys = s.key_heads * head;
-    std::vector<NamedShape> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
+    std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
                                 {"model.norm.weight", {s.width}},
                                 {"lm_head.weight", {s.vocabulary, s.width}}};
     for (Index i = 0; i < s.layers; ++i) {
@@ -172,9 +171,9 @@ std::string minimax_config(const Sizes& s) {
                     "\"linear_attention\", \"linear_attention\", \"full_attention\"]}");
 }
 
-std::vector<NamedShape> minimax_tensors(const Sizes& s) {
+std::vector<RandomTensor> minimax_tensors(const Sizes& s) {
     const Index keys = s.width / s.heads * s.key_heads;
-    std::vector<NamedShape> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
+    std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
                                 {"model.norm.weight", {s.width}},
                                 {"lm_head.weight", {s.vocabulary, s.width}}};
     for (Index i = 0; i < s.layers; ++i) {
@@ -203,7 +202,7 @@ struct Architecture {
     const char* name;
     std::vector<Sizes> sizes;
     std::string (*config)(const Sizes&);
-    std::vector<NamedShape> (*tensors)(const Sizes&);
+    std::vector<RandomTensor> (*tensors)(const Sizes&);
 };
 
 const std::vector<Architecture>& architectures() {
@@ -262,18 +261,16 @@ std::vector<std::string> known_sizes(const std::string& architecture) {
 KnownSize known_size(const std::string& architecture, const std::string& size) {
     const Architecture& kind = architecture_named(architecture);
     const Sizes& sizes = sizes_named(kind, size);
-    return {kind.config(sizes), kind.tensors(sizes)};
+    KnownSize out{kind.config(sizes), kind.tensors(sizes)};
+    for (RandomTensor& tensor : out.tensors)
+        if (tensor.shape.size() == 1) tensor.mean = 1;  // what norms multiply with
+    return out;
 }
 
-std::shared_ptr<const Checkpoint> random_checkpoint_of(const std::string& architecture, const std::string& size,
-                                                       WeightType type, std::uint64_t seed) {
-    const auto [config, shapes] = known_size(architecture, size);
-    std::vector<RandomTensor> tensors;
-    for (const NamedShape& shape : shapes) {
-        tensors.push_back({shape.name, shape.shape});
-        if (shape.shape.size() == 1) tensors.back().mean = 1, tensors.back().deviation = 0;
-    }
-    return random_checkpoint(sentence("random ", architecture, " ", size), config, tensors, type, seed);
+std::shared_ptr<const Checkpoint> random_model(const std::string& architecture, const std::string& size,
+                                               WeightType type, std::uint64_t seed) {
+    const KnownSize known = known_size(architecture, size);
+    return random_checkpoint(sentence("random ", architecture, " ", size), known.config, known.tensors, type, seed);
 }
 
 }  // namespace causeway::model

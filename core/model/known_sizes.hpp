@@ -1,4 +1,4 @@
-// What checkpoints of known models hold, without their weights.
+// Models of known sizes without their weights: what they compute means nothing, what they cost does not depend on it.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "core/model/checkpoint.hpp"
+#include "core/model/random_checkpoint.hpp"
 
 namespace causeway::model {
-
-struct NamedShape {
-    std::string name;
-    std::vector<Index> shape;  // outermost first
-};
 
 // As a Hugging Face folder has it: the text of config.json, and the tensors.
 struct KnownSize {
     std::string config;
-    std::vector<NamedShape> tensors;
+    std::vector<RandomTensor> tensors;
 };
 
 // "llama", "transnormer", "retnet", "qwen3_next", "minimax"
@@ -30,9 +25,8 @@ std::vector<std::string> known_sizes(const std::string& architecture);
 // Throws Error for an architecture and for a size that is not known.
 KnownSize known_size(const std::string& architecture, const std::string& size);
 
-// One of them with random weights, those of norms 1: what it computes means nothing, what it costs does. Throws Error
-// for an architecture, a size or a type that is not known, OutOfMemory.
-std::shared_ptr<const Checkpoint> random_checkpoint_of(const std::string& architecture, const std::string& size,
-                                                       WeightType type = WeightType::bf16, std::uint64_t seed = 0);
+// Of such a size with random weights; throws as random_checkpoint too.
+std::shared_ptr<const Checkpoint> random_model(const std::string& architecture, const std::string& size,
+                                               WeightType type, std::uint64_t seed);
 
 }  // namespace causeway::model

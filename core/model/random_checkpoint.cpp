@@ -19,7 +19,7 @@ constexpr Index piece = 1 << 14;  // numbers of one stream
 template <class T>
 void fill(const RandomTensor& tensor, const Weight& w, unsigned char* out, std::uint64_t seed, std::uint64_t stream) {
     const Index n = w.rows * w.columns;
-    const double deviation = tensor.deviation.value_or(1 / std::sqrt(static_cast<double>(w.columns)));
+    const double deviation = tensor.deviation != 0 ? tensor.deviation : 1 / std::sqrt(static_cast<double>(w.columns));
     const double width = deviation * std::sqrt(12.0), least = tensor.mean - width / 2;
     parallel_for((n + piece - 1) / piece, [&](Index i) {
         const Index first = i * piece, count = std::min(piece, n - first);

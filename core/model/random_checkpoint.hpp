@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,13 +11,12 @@
 
 namespace causeway::model {
 
-// A tensor to make up. Its numbers are uniform with this mean and standard deviation, by default that which keeps the
-// size of what a matrix multiplies, 1/√columns.
+// A tensor to make up. Its numbers are uniform with this mean and standard deviation; where the deviation is left at 0
+// it is that which keeps the size of what a matrix multiplies, 1/√columns.
 struct RandomTensor {
     std::string name;
     std::vector<Index> shape;  // outermost first, no dimension 0
-    double mean = 0;
-    std::optional<double> deviation{};
+    double mean = 0, deviation = 0;
 };
 
 // A checkpoint like that of a folder, with the metadata of this config.json, named `name` in messages. All weights have

@@ -783,16 +783,16 @@ int load_model(lua_State* L) {
     return 1;
 }
 
-// _random_model(arch, size, "f32" or "bf16", seed) -> the model
+// _random_model(arch, size, "f32", "f16" or "bf16", seed) -> the model
 int random_model(lua_State* L) {
     const std::string arch = check_string(L, 1, "arch"), size = check_string(L, 2, "size");
     const std::string type = check_string(L, 3, "type");
-    if (type != "f32" && type != "bf16") fail("type: ", in_quotes(type), ", expected \"f32\" or \"bf16\"");
+    const std::map<std::string, model::WeightType> types{
+        {"f32", model::WeightType::f32}, {"f16", model::WeightType::f16}, {"bf16", model::WeightType::bf16}};
+    if (!types.contains(type)) fail("type: ", in_quotes(type), ", expected \"f32\", \"f16\" or \"bf16\"");
     const Index seed = check_integer(L, 4, "seed");
     if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
-    push_model(L, Model(model::random_checkpoint_of(arch, size,
-                                                    type == "f32" ? model::WeightType::f32 : model::WeightType::bf16,
-                                                    static_cast<std::uint64_t>(seed))));
+    push_model(L, Model(model::random_model(arch, size, types.at(type), static_cast<std::uint64_t>(seed))));
     return 1;
 }
 

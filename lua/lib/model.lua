@@ -91,7 +91,7 @@ local sizes = causeway._known_architectures()
 
 local quoted = causeway._literal
 
-causeway._options.model = { known_names(), arch = {}, device = { "cpu" }, type = { "bf16", "f32" },
+causeway._options.model = { known_names(), arch = {}, device = { "cpu" }, type = { "bf16", "f16", "f32" },
   weights = { "random" }, size = {}, seed = true }
 local listed = {}
 for arch, list in pairs(sizes) do

@@ -17,7 +17,7 @@ TEST_CASE("every known architecture runs with random weights at its smallest siz
         INFO(architecture);
         REQUIRE(!known_sizes(architecture).empty());
         for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
-            const Model m(random_checkpoint_of(architecture, known_sizes(architecture).front(), type));
+            const Model m(random_model(architecture, known_sizes(architecture).front(), type, 3));
             const Tensor logits = m.logits({1, 2, 3});
             float least = logits.data<float>()[0], most = least;
             for (Index i = 0; i < logits.size(); ++i) {
@@ -29,30 +29,30 @@ TEST_CASE("every known architecture runs with random weights at its smallest siz
     }
 }
 
-TEST_CASE("random weights have the variance that keeps what they multiply in size", "[model]") {
-    const auto checkpoint = random_checkpoint_of("llama", "tiny", WeightType::f32, 3);
-    const Weight* w = checkpoint->find("model.layers.2.mlp.down_proj.weight");
-    REQUIRE(w);
-    double sum = 0, squares = 0;
-    std::vector<float> row(static_cast<std::size_t>(w->columns));
-    for (Index i = 0; i < w->rows; ++i) {
-        read_row(*w, i, row.data());
-        for (const float x : row)
-            sum += static_cast<double>(x), squares += static_cast<double>(x) * static_cast<double>(x);
-    }
-    // 163840 numbers: the mean of their squares is known to 5 times its standard deviation.
-    const double n = static_cast<double>(w->rows * w->columns);
-    CHECK(std::abs(sum / n) < 5 / std::sqrt(n * 640));
-    CHECK(squares / n * 640 == Approx(1).margin(5 * std::sqrt(2 / n)));
-    read_row(*checkpoint->find("model.norm.weight"), 0, row.data());
-    CHECK(row[17] == 1);
+TEST_CASE("known sizes have as many parameters as the models they are of", "[model]") {
+    const auto parameters = [](const std::string& architecture, const std::string& size) {
+        double sum = 0;
+        for (const RandomTensor& tensor : known_size(architecture, size).tensors) {
+            double n = 1;
+            for (const Index extent : tensor.shape) n *= static_cast<double>(extent);
+            sum += n;
+        }
+        return sum;
+    };
+    CHECK(parameters("llama", "tiny") == 4656384);
+    CHECK(parameters("llama", "135m") == 134515008);
+    CHECK(parameters("llama", "1b") == 1235814400);
+    CHECK(parameters("llama", "7b") == 6738415616);
+    CHECK(parameters("llama", "8b") == 8030261248);
+    CHECK(parameters("transnormer", "tiny") == 5046528);
+    CHECK(parameters("retnet", "1.3b") == Approx(1.4e9).epsilon(0.1));
 }
 
 TEST_CASE("sizes that are not known are refused", "[model]") {
-    CHECK(message_of([] { random_checkpoint_of("lama", "tiny"); }) ==
+    CHECK(message_of([] { known_size("lama", "tiny"); }) ==
           "arch: \"lama\", expected one of \"llama\", \"transnormer\", \"retnet\", \"qwen3_next\", \"minimax\" (did "
           "you mean \"llama\"?)");
-    CHECK(message_of([] { random_checkpoint_of("llama", "tiny", WeightType::q8_0); }) ==
-          "type: Q8_0, expected F32, F16 or BF16 for random weights");
+    CHECK(message_of([] { known_size("llama", "3b"); }) ==
+          "size: \"3b\", expected one of \"tiny\", \"135m\", \"1b\", \"7b\", \"8b\" of llama");
     CHECK(known_sizes("lama").empty());
 }

@@ -15,7 +15,7 @@ using namespace causeway::testing;
 namespace {
 
 const std::vector<RandomTensor> tensors{
-    {"a.weight", {300, 200}}, {"norm", {40'000}, 1, 0.1}, {"b", {2, 3, 4}, 0, 2}};
+    {"a.weight", {300, 200}, 0, 0}, {"norm", {40'000}, 1, 0.1}, {"b", {2, 3, 4}, 0, 2}};
 
 std::shared_ptr<const Checkpoint> make(WeightType type, std::uint64_t seed = 1) {
     return random_checkpoint("random", R"({"hidden_size": 200})", tensors, type, seed);

@@ -165,7 +165,7 @@ TEST_CASE("a model needs a path, a known name, or sizes and random weights", "[l
     CHECK(lua("model{arch = 'llama', size = '3b', weights = 'random'}") ==
           "user:1: size: \"3b\", expected one of \"tiny\", \"135m\", \"1b\", \"7b\", \"8b\" of llama");
     CHECK(lua("model{arch = 'llama', size = 'tiny', weights = 'random', type = 'q4'}") ==
-          "user:1: type: \"q4\", expected \"f32\" or \"bf16\"");
+          "user:1: type: \"q4\", expected \"f32\", \"f16\" or \"bf16\"");
     CHECK(lua("model{arch = 'llama', size = 'tiny', weights = 'random', seed = -1}") ==
           "user:1: seed: -1, expected 0 or more");
 }
