@@ -15,12 +15,12 @@ local most = tonumber(os.getenv("CAUSEWAY_LONG_PLACES") or "") or 0
 
 -- A run: what it does, its command (in which words with $ are replaced), and how its last lines are read.
 local function in_words(text)
-  local cases, faults = text:match("(%d+) cases, .-(%d+) faults")
+  local cases, faults = text:match(".*%f[%d](%d+) cases, .-(%d+) faults")  -- of the last line that has them
   return tonumber(cases), tonumber(faults)
 end
 
 local function of_tests(text)
-  local passed, failed = text:match("(%d+) passed, (%d+) failed")
+  local passed, failed = text:match(".*%f[%d](%d+) passed, (%d+) failed")
   return passed and passed + failed, tonumber(failed)
 end
 
