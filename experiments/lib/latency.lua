@@ -21,7 +21,7 @@ latency.rules = { lengths = { 1 }, heads = { 1 }, width = { 1 }, seconds = { abo
 
 -- How far each mode goes: the most tokens of all sequences together, and seconds on a point.
 local modes = {
-  quick = { tokens = 8192, longest = 2048, seconds = 0.05, timeout = 10 },
+  quick = { tokens = 8192, longest = 2048, seconds = 0.05, timeout = 30 },
   standard = { tokens = 65536, longest = 25600 },
   full = { tokens = math.huge, longest = math.huge, seconds = 2, timeout = 1800 },
 }
