@@ -39,10 +39,11 @@ void read_row(const Weight& w, Index i, float* out);
 // Y = X Wᵀ in Float32: x holds n rows of w.columns numbers, `x_stride` apart, y n rows of w.rows, `y_stride` apart.
 // Spreads over threads; the result does not depend on their number. Up to six rows are multiplied as the weights come
 // from memory, unpacked in registers; more of them in panels of weights that are unpacked into the first-level cache,
-// less than 1 MB a thread. Rates: tests/core/model/weight_rates_test.cpp prints them; on two cores of an EPYC of the
-// third generation one row reads F32, F16 and BF16 at the rate of memory, Q8_0 at 0.7 of it, and the types of 4 to 6
-// bits at 0.4 (8 to 9 GB/s a core: unpacking takes longer than reading), and 512 rows run at 1.0 to 1.3 of Eigen's
-// product. Throws IoError where the file of the weights was cut off meanwhile (core/base/mapping.hpp).
+// less than 1 MB a thread. Rates on one core of an EPYC of the third generation, beside a read of 20 GB/s and Eigen's
+// product (tests/core/model/weight_rates_test.cpp prints them): one row F32, F16 and BF16 0.8 to 1.0 of the read, Q8_0
+// 0.7, the types of 4 to 6 bits 0.3 to 0.45, for unpacking takes longer than reading; 512 rows 1.0 to 1.5 of Eigen's
+// product, F32 of 49152 rows 0.75. Throws IoError where the file of the weights was cut off meanwhile
+// (core/base/mapping.hpp).
 void multiply(const Weight& w, const float* x, Index n, Index x_stride, float* y, Index y_stride);
 
 }  // namespace causeway::model
