@@ -75,10 +75,11 @@ void put_part(std::ostream& out, const T& part) {
     else out << part;
 }
 
-// "a", 3, "b" -> "a3b": builds messages from parts.
+// "a", 3, "b" -> "a3b": builds messages from parts. Throws std::bad_alloc rather than cut a message short.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
     std::ostringstream out;
+    out.exceptions(std::ios::badbit);
     (put_part(out, parts), ...);
     return out.str();
 }

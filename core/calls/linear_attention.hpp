@@ -102,7 +102,7 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
 template <class Tensor>
 const Call<LinearOptions<Tensor>>& linear_attention() {
     using S = LinearOptions<Tensor>;
-    static const Call<S> call{
+    static const auto\& call = *new Call<S>{
         "linear_attention",
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_all_linear_calls<S>(),
@@ -124,28 +124,29 @@ const Call<LinearOptions<Tensor>>& linear_attention() {
 template <class Tensor>
 const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
     using S = LinearStepOptions<Tensor>;
-    static const Call<S> call{"linear_attention_step",
-                              {{"q"}, {"k"}, {"v"}, {"state"}},
-                              joined<S>(of_all_linear_calls<S>(),
-                                        {{.name = "inplace",
-                                          .member = &S::inplace,
-                                          .text = "whether the given state itself is advanced and returned, without a "
-                                                  "copy: it is read from memory once and written once",
-                                          .in_place = "state"},
-                                         {.name = "keep_states",
-                                          .member = &S::keep_states,
-                                          .text = "whether the states after each token are returned too, as an array",
-                                          .gpu = Effect::refused,
-                                          .why = "a step is one token"}}),
-                              "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\n"
-                              "state = zeros(1, 2, 8, 8)"};
+    static const auto\& call =
+        *new Call<S>{"linear_attention_step",
+                     {{"q"}, {"k"}, {"v"}, {"state"}},
+                     joined<S>(of_all_linear_calls<S>(),
+                               {{.name = "inplace",
+                                 .member = &S::inplace,
+                                 .text = "whether the given state itself is advanced and returned, without a "
+                                         "copy: it is read from memory once and written once",
+                                 .in_place = "state"},
+                                {.name = "keep_states",
+                                 .member = &S::keep_states,
+                                 .text = "whether the states after each token are returned too, as an array",
+                                 .gpu = Effect::refused,
+                                 .why = "a step is one token"}}),
+                     "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\n"
+                     "state = zeros(1, 2, 8, 8)"};
     return call;
 }
 
 template <class Tensor>
 const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
     using S = LinearGradOptions<Tensor>;
-    static const Call<S> call{
+    static const auto\& call = *new Call<S>{
         "linear_attention_grad",
         {{"q"}, {"k"}, {"v"}, {"dO"}},
         joined<S>(joined<S>(of_all_linear_calls<S>(),

@@ -84,7 +84,7 @@ std::vector<Option<S>> of_both_softmax_calls() {
 template <class Tensor>
 const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
     using S = SoftmaxCallOptions<Tensor>;
-    static const Call<S> call{
+    static const auto\& call = *new Call<S>{
         "softmax_attention",
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_both_softmax_calls<S>(),
@@ -99,20 +99,21 @@ const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
 template <class Tensor>
 const Call<SoftmaxGradOptions<Tensor>>& softmax_attention_grad() {
     using S = SoftmaxGradOptions<Tensor>;
-    static const Call<S> call{"softmax_attention_grad",
-                              {{"q"}, {"k"}, {"v"}, {"dO"}},
-                              joined<S>(of_both_softmax_calls<S>(),
-                                        {{.name = "O",
-                                          .member = &S::O,
-                                          .text = "the output that softmax_attention returned with return_lse = true",
-                                          .standard = "the forward pass is run again",
-                                          .example = "O = O, lse = lse"},
-                                         {.name = "lse",
-                                          .member = &S::lse,
-                                          .text = "the log-sum-exp that it returned; both or neither",
-                                          .standard = "the forward pass is run again",
-                                          .example = "O = O, lse = lse"}}),
-                              gradient_inputs() + "\nO, lse = softmax_attention(q, k, v, {return_lse = true})"};
+    static const auto\& call =
+        *new Call<S>{"softmax_attention_grad",
+                     {{"q"}, {"k"}, {"v"}, {"dO"}},
+                     joined<S>(of_both_softmax_calls<S>(),
+                               {{.name = "O",
+                                 .member = &S::O,
+                                 .text = "the output that softmax_attention returned with return_lse = true",
+                                 .standard = "the forward pass is run again",
+                                 .example = "O = O, lse = lse"},
+                                {.name = "lse",
+                                 .member = &S::lse,
+                                 .text = "the log-sum-exp that it returned; both or neither",
+                                 .standard = "the forward pass is run again",
+                                 .example = "O = O, lse = lse"}}),
+                     gradient_inputs() + "\nO, lse = softmax_attention(q, k, v, {return_lse = true})"};
     return call;
 }
 
@@ -127,18 +128,18 @@ inline Call<EnergyOptions> energy_call(const char* name, const std::string& inpu
 inline std::string energy_inputs() { return std::string(text_inputs) + "\nzeta = zeros(1, 2, 100, 8)"; }
 
 inline const Call<EnergyOptions>& energy() {
-    static const Call<EnergyOptions> call = energy_call("energy", energy_inputs());
+    static const auto& call = *new Call<EnergyOptions>(energy_call("energy", energy_inputs()));
     return call;
 }
 
 inline const Call<EnergyOptions>& energy_grad() {
-    static const Call<EnergyOptions> call = energy_call("energy_grad", energy_inputs());
+    static const auto& call = *new Call<EnergyOptions>(energy_call("energy_grad", energy_inputs()));
     return call;
 }
 
 inline const Call<EnergyOptions>& energy_hessian() {
-    static const Call<EnergyOptions> call =
-        energy_call("energy_hessian", std::string(query_inputs) + "\nzeta = zeros(1, 2, 1, 8)");
+    static const auto& call = *new Call<EnergyOptions>(
+        energy_call("energy_hessian", std::string(query_inputs) + "\nzeta = zeros(1, 2, 1, 8)"));
     return call;
 }
 

@@ -39,7 +39,7 @@ std::string llama_config(const Sizes& s) {
 std::vector<RandomTensor> llama_tensors(const Sizes& s) {
     const Index keys = s.width / s.heads * s.key_heads;
     std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
-                                {"model.norm.weight", {s.width}}};
+                                  {"model.norm.weight", {s.width}}};
     if (!s.tied) out.push_back({"lm_head.weight", {s.vocabulary, s.width}});
     for (Index i = 0; i < s.layers; ++i) {
         const std::string at = sentence("model.layers.", i, ".");
@@ -69,8 +69,8 @@ std::string transnormer_config(const Sizes& s) {
 
 std::vector<RandomTensor> transnormer_tensors(const Sizes& s) {
     std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
-                                {"lm_head.weight", {s.vocabulary, s.width}},
-                                {"model.layers.0.token_mixer.lrpe.theta", {s.heads, 1, s.width / s.heads}}};
+                                  {"lm_head.weight", {s.vocabulary, s.width}},
+                                  {"model.layers.0.token_mixer.lrpe.theta", {s.heads, 1, s.width / s.heads}}};
     for (Index i = 0; i < s.layers; ++i) {
         const std::string at = sentence("model.layers.", i, ".");
         out.insert(out.end(), {{at + "token_mixer.qkvu_proj.weight", {4 * s.width, s.width}},
@@ -96,8 +96,8 @@ std::string retnet_config(const Sizes& s) {
 
 std::vector<RandomTensor> retnet_tensors(const Sizes& s) {
     std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
-                                {"model.layer_norm.weight", {s.width}},
-                                {"lm_head.weight", {s.vocabulary, s.width}}};
+                                  {"model.layer_norm.weight", {s.width}},
+                                  {"lm_head.weight", {s.vocabulary, s.width}}};
     for (Index i = 0; i < s.layers; ++i) {
         const std::string at = sentence("model.layers.", i, "."), mixer = at + "retention.", mlp = at + "ffn.";
         out.insert(out.end(), {{at + "retention_layer_norm.weight", {s.width}},
@@ -131,8 +131,8 @@ std::string qwen3_next_config(const Sizes& s) {
 std::vector<RandomTensor> qwen3_next_tensors(const Sizes& s) {
     const Index head = s.width / s.heads, keys = s.key_heads * head;
     std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
-                                {"model.norm.weight", {s.width}},
-                                {"lm_head.weight", {s.vocabulary, s.width}}};
+                                  {"model.norm.weight", {s.width}},
+                                  {"lm_head.weight", {s.vocabulary, s.width}}};
     for (Index i = 0; i < s.layers; ++i) {
         const std::string at = sentence("model.layers.", i, "."), full = at + "self_attn.", delta = at + "linear_attn.";
         out.insert(out.end(), {{at + "input_layernorm.weight", {s.width}},
@@ -174,8 +174,8 @@ std::string minimax_config(const Sizes& s) {
 std::vector<RandomTensor> minimax_tensors(const Sizes& s) {
     const Index keys = s.width / s.heads * s.key_heads;
     std::vector<RandomTensor> out{{"model.embed_tokens.weight", {s.vocabulary, s.width}},
-                                {"model.norm.weight", {s.width}},
-                                {"lm_head.weight", {s.vocabulary, s.width}}};
+                                  {"model.norm.weight", {s.width}},
+                                  {"lm_head.weight", {s.vocabulary, s.width}}};
     for (Index i = 0; i < s.layers; ++i) {
         const std::string at = sentence("model.layers.", i, "."), mixer = at + "self_attn.",
                           expert = at + "block_sparse_moe.experts.0.";
