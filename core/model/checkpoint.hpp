@@ -38,7 +38,8 @@ struct StoredTensor {
 struct Contents {
     std::map<std::string, StoredTensor> tensors;
     std::unique_ptr<const Metadata> metadata;
-    std::vector<std::unique_ptr<const Mapping>> files;  // keep the memory of the weights
+    std::vector<std::unique_ptr<const Mapping>> files;  // the memory of the weights, in files
+    std::vector<Buffer<unsigned char>> memory;          // or made here
 };
 
 // Weights stay where they are in the mapped files (core/base/mapping.hpp): opening reads the headers alone, and nothing

@@ -3,21 +3,20 @@
 //
 // Four-bit weights are not moved out of their bytes one by one. Sixteen bytes, put into both halves of a vector of
 // eight integers and shifted by four bits in the upper half, have in byte c of lane l the weight of byte
-// 4 (l mod 4) + c, the lower four bits in lanes 0 to 3 and the upper in lanes 4 to 7. Masked with 15·256^c the lanes are
-// those weights times 256^c, and conversion to Float32 is exact; so is the factor 256^-c in x, which is arranged in the
-// same order once for all rows. Three instructions (and, convert, multiply-add) serve eight weights.
+// 4 (l mod 4) + c, the lower four bits in lanes 0 to 3 and the upper in lanes 4 to 7. Masked with 15·256^c the lanes
+// are those weights times 256^c, and conversion to Float32 is exact; so is the factor 256^-c in x, which is arranged in
+// the same order once for all rows. Three instructions (and, convert, multiply-add) serve eight weights.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#ifdef __AVX2__
+#if defined(__AVX2__) && defined(__F16C__)
 #include <immintrin.h>
 #endif
 
 #include "core/model/quantised.hpp"
-#include "core/model/weight.hpp"
 
 namespace causeway::model {
 
@@ -38,14 +37,15 @@ inline Floats load_floats(const float* p) { return load_as<Floats>(p); }
 inline Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
 inline float sum_of(Floats v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
 
-// What the compiler does not find by itself: eight numbers of 8 or 16 bits, widened, and sixteen bytes twice. The
-// processors with AVX2 have the conversions of Float16 too.
-#ifdef __AVX2__
+// What the compiler does not find by itself: eight numbers of 8 or 16 bits, widened; sixteen bytes twice; Float16.
+#if defined(__AVX2__) && defined(__F16C__)
 inline Ints chars_to_ints(const unsigned char* p) {
     return (Ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 }
 inline Ints shorts_to_ints(const unsigned char* p) { return (Ints)_mm256_cvtepu16_epi32(load_as<__m128i>(p)); }
-inline Unsigned load_twice(const unsigned char* p) { return (Unsigned)_mm256_broadcastsi128_si256(load_as<__m128i>(p)); }
+inline Unsigned load_twice(const unsigned char* p) {
+    return (Unsigned)_mm256_broadcastsi128_si256(load_as<__m128i>(p));
+}
 inline Floats halves_to_floats(const unsigned char* p) { return (Floats)_mm256_cvtph_ps(load_as<__m128i>(p)); }
 inline Quad two_halves(const unsigned char* p) {
     return (Quad)_mm_cvtph_ps(_mm_cvtsi32_si128(load_as<std::int32_t>(p)));
@@ -203,8 +203,8 @@ private:
 
 struct DotQ6K {
     static constexpr Index block = 256, bytes = 210, sums = 16;
-    // Sixteen weights and those 64 further share bytes: low and high bits of `low`, bits 0-1 and 4-5 (or 2-3 and 6-7) of
-    // the bytes that hold the upper two.
+    // Sixteen weights and those 64 further share bytes: low and high bits of `low`, bits 0-1 and 4-5 (or 2-3 and 6-7)
+    // of the bytes that hold the upper two.
     static void arrange_block(const float* x, float* out, float* sum) {
         for (int i = 0; i < 16; ++i) sum[i] = total(x + 16 * i, 16);
         for (int i = 0; i < 8; ++i) {
@@ -252,10 +252,12 @@ struct DotBF16 {
 };
 
 template <class Format>
-concept Quantised = requires { Format::block; };
+concept Quantised = requires {
+    Format::block;
+};
 
-// Bytes ahead of the weights in use that are asked for: the processor's own prefetching ends with each page, which costs
-// a tenth to a fifth of the rate.
+// Bytes ahead of the weights in use that are asked for: the processor's own prefetching ends with each page, which
+// costs a tenth to a fifth of the rate.
 constexpr Index ahead = 2048;
 
 // One row of weights with x.

@@ -58,7 +58,8 @@ void unpack_q45_k(const unsigned char* p, float* out) {
     const GroupScales groups = group_scales(p + 4);
     const unsigned char *high = p + 16, *q = fifth ? p + 48 : p + 16;
     for (int k = 0; k < 8; ++k) {
-        const float scale = d * static_cast<float>(groups.scales[k]), offset = m * static_cast<float>(groups.offsets[k]);
+        const float scale = d * static_cast<float>(groups.scales[k]),
+                    offset = m * static_cast<float>(groups.offsets[k]);
         const unsigned char* bytes = q + 32 * (k / 2);
         for (int j = 0; j < 32; ++j) {
             int value = k % 2 ? bytes[j] >> 4 : bytes[j] & 15;

@@ -27,8 +27,8 @@ inline float half_at(const unsigned char* p) {
     return static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(bits));
 }
 
-// The scales s_k and offsets m_k of the 8 groups in the 12 bytes of Q4_K and Q5_K: the first four have the low 6 bits of
-// bytes 0-3 and 4-7; the others have their low 4 bits in bytes 8-11 and their upper 2 above those of the first four.
+// The scales s_k and offsets m_k of the 8 groups in the 12 bytes of Q4_K and Q5_K: the first four have the low 6 bits
+// of bytes 0-3 and 4-7; the others have their low 4 bits in bytes 8-11 and their upper 2 above those of the first four.
 struct GroupScales {
     unsigned char scales[8], offsets[8];
 };

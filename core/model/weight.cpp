@@ -23,6 +23,12 @@ constexpr Index most_single_rows = 6;
 constexpr Index W = kit::panel_width<float>, L = simd::lanes<float>;
 constexpr Index most_depth = 320, most_panels = 8, rows_of_x = 96;
 
+// n things in groups of at most `most`: how many to a group, so that every thread has as many groups.
+Index group_size(Index n, Index most) {
+    const Index round = most * threads(), groups = (n + round - 1) / round * threads();
+    return (n + groups - 1) / groups;
+}
+
 // Calls f with the format of the type: f(DotQ4<true>{}).
 template <class F>
 decltype(auto) visit_format(WeightType type, F&& f) {
@@ -42,8 +48,7 @@ decltype(auto) visit_format(WeightType type, F&& f) {
 // n rows of x, arranged for the format.
 template <class Format>
 void multiply_rows(const Weight& w, const std::vector<Arranged>& x, float* y, Index y_stride) {
-    const auto row_bytes = static_cast<Index>(w.row_bytes());
-    const Index rows = std::clamp<Index>(task_bytes / row_bytes, 1, (w.rows + threads() - 1) / threads());
+    const Index rows = group_size(w.rows, std::max<Index>(1, task_bytes / static_cast<Index>(w.row_bytes())));
     parallel_for((w.rows + rows - 1) / rows, [&](Index task) {
         const Index last = std::min(w.rows, (task + 1) * rows);
         for (Index i = task * rows; i < last; ++i)
@@ -77,9 +82,9 @@ void multiply_few(const Weight& w, const float* x, Index n, Index x_stride, floa
 
 // Columns of weights that are unpacked together: whole blocks, shares of about the same size.
 Index depth_of(const Weight& w) {
-    const Index block = std::max(weights_in_block(w.type), L);
-    const Index shares = (w.columns + most_depth - 1) / most_depth;
-    return ((w.columns + shares - 1) / shares + block - 1) / block * block;
+    const Index unit = std::max(weights_in_block(w.type), L), units = (w.columns + unit - 1) / unit;
+    const Index most = most_depth / unit, shares = (units + most - 1) / most;
+    return (units + shares - 1) / shares * unit;
 }
 
 // Rows first ... first + count of the weights, columns from `at` on, as panels [panel][depth][W]; rows past the last
@@ -131,11 +136,9 @@ void multiply_group(const Weight& w, Index first, Index count, const float* x, I
     }
 }
 
-// Many rows of x: every thread has the same share of the panels, in groups that fit the second-level cache.
+// Many rows of x: groups of panels that fit the second-level cache.
 void multiply_many(const Weight& w, const float* x, Index n, Index x_stride, float* y, Index y_stride) {
-    const Index panels = (w.rows + W - 1) / W, workers = threads();
-    const Index groups = (panels + most_panels * workers - 1) / (most_panels * workers) * workers;
-    const Index rows = (panels + groups - 1) / groups * W;
+    const Index rows = group_size((w.rows + W - 1) / W, most_panels) * W;
     parallel_for((w.rows + rows - 1) / rows, [&](Index i) {
         multiply_group(w, i * rows, std::min(rows, w.rows - i * rows), x, n, x_stride, y, y_stride);
     });

@@ -16,7 +16,9 @@ TEST_CASE("every input of the corpus is read or refused", "[fuzz][files]") {
                                          {"npz", fuzz::npz},
                                          {"safetensors", fuzz::safetensors},
                                          {"csv", fuzz::csv},
-                                         {"json", fuzz::json}}) {
+                                         {"json", fuzz::json},
+                                         {"gguf", fuzz::gguf},
+                                         {"model_json", fuzz::model_json}}) {
         int accepted = 0, refused = 0;
         for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/tests/fuzz/corpus/" + format)) {
             INFO(file.path().string());

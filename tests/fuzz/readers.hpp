@@ -8,9 +8,13 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/csv.hpp"
+#include "core/model/folder.hpp"
+#include "core/model/gguf.hpp"
 #include "core/tensor/npy.hpp"
 #include "core/tensor/npz.hpp"
 #include "core/tensor/safetensors.hpp"
@@ -52,6 +56,41 @@ inline bool npz(Bytes bytes) {
 inline bool safetensors(Bytes bytes) {
     return accepts([&] {
         for (const auto& [name, tensor] : read_safetensors(bytes, "input").tensors) touch(tensor);
+    });
+}
+
+// Everything that a checkpoint can be asked for.
+inline void touch(const model::Checkpoint& c) {
+    for (const auto& key : c.metadata().keys()) {
+        const auto count = static_cast<std::size_t>(c.count(key).value_or(0));
+        const std::size_t lists = c.numbers(key).size() + c.flags(key).size() + c.texts(key).size();
+        require(lists == count && c.number(key).has_value() + c.flag(key).has_value() + c.text(key).has_value() <= 1);
+    }
+    std::vector<float> row;
+    for (const auto& name : c.names()) {
+        const model::Weight* w = nullptr;
+        if (!accepts([&] { w = c.find(name); })) continue;
+        require(w && w->rows > 0 && w->columns > 0);
+        row.resize(static_cast<std::size_t>(w->columns));
+        for (Index i = 0; i < w->rows; ++i) model::read_row(*w, i, row.data());
+    }
+}
+
+inline bool gguf(Bytes bytes) {
+    return accepts([&] { touch(model::Checkpoint("input", true, model::read_gguf(bytes, "input"))); });
+}
+
+// The two JSON files of a model's folder.
+inline bool model_json(Bytes bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    accepts([&] {
+        for (const auto& [tensor, file] : model::read_shard_index(text, "input"))
+            require(!file.empty() && file != ".." && file.find('/') == file.npos);
+    });
+    return accepts([&] {
+        model::Contents contents;
+        contents.metadata = model::read_json_entries(text, "input");
+        touch(model::Checkpoint("input", false, std::move(contents)));
     });
 }
 

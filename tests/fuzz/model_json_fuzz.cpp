@@ -1,0 +1,6 @@
+#include "tests/fuzz/readers.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+    causeway::fuzz::model_json({data, size});
+    return 0;
+}
