@@ -104,7 +104,8 @@ void Network::run_layer(Index l, const Chunk& chunk, State& state, float* x, con
 
 void Network::run_chunk(const Chunk& chunk, State& state, float* x, const RunOptions& options, Index done, Index all,
                         const Watch* watch) const {
-    for (Index l = 0; l < about.layers; ++l) {
+    const Index last = watch ? watch->layer + 1 : about.layers;  // what comes behind is not looked at
+    for (Index l = 0; l < last; ++l) {
         interrupt::check();
         run_layer(l, chunk, state, x, watch && watch->layer == l ? watch : nullptr);
         if (options.progress) options.progress(done + (l + 1) * chunk.n, all);

@@ -1,6 +1,7 @@
 #include "core/model/reader.hpp"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "core/base/text.hpp"
@@ -14,11 +15,17 @@ Reader::Reader(const Checkpoint& checkpoint)
 std::string Reader::full(const Key& key) const { return gguf() ? architecture_ + "." + key.gguf : key.folder; }
 
 Index Reader::size(const Key& key, std::optional<Index> fallback, Index least) const {
-    constexpr double most = std::numeric_limits<std::int32_t>::max();
-    if (const auto x = number(key, fallback ? static_cast<double>(*fallback) : std::optional<double>());
-        std::floor(x) == x && x >= static_cast<double>(least) && x <= most)
-        return static_cast<Index>(x);
-    else refuse(full(key), ": ", number_text(x), ", expected a whole number from ", least);
+    return whole(key, number(key, fallback ? static_cast<double>(*fallback) : std::optional<double>()), least, 1 << 20);
+}
+
+Index Reader::tokens(const Key& key) const {
+    return whole(key, number(key, 0), 0, std::numeric_limits<std::int32_t>::max());
+}
+
+Index Reader::whole(const Key& key, double value, Index least, Index most) const {
+    if (!(std::floor(value) == value && value >= static_cast<double>(least) && value <= static_cast<double>(most)))
+        refuse(full(key), ": ", number_text(value), ", expected a whole number from ", least, " to ", most);
+    return static_cast<Index>(value);
 }
 
 double Reader::number(const Key& key, std::optional<double> fallback) const {

@@ -27,9 +27,11 @@ public:
     // What the checkpoint calls itself: GGUF's general.architecture, or model_type of config.json.
     const std::string& architecture() const { return architecture_; }
 
-    // A whole number from `least` to 2^31 - 1. Throws Error where it is missing (unless there is a fallback) or
-    // another.
+    // A whole number from `least` to 2^20, so that products of three of them are numbers too. Throws Error where it is
+    // missing (unless there is a fallback) or another.
     Index size(const Key& key, std::optional<Index> fallback = {}, Index least = 1) const;
+    // The same of tokens, which may be more; 0 where it is missing.
+    Index tokens(const Key& key) const;
     double number(const Key& key, std::optional<double> fallback = {}) const;  // finite
     bool flag(const Key& key, bool fallback) const;
     std::string text(const Key& key, const std::string& fallback) const;
@@ -54,6 +56,7 @@ public:
     }
 
 private:
+    Index whole(const Key& key, double value, Index least, Index most) const;
     const Weight& find(const std::string& tensor);
 
     const Checkpoint& checkpoint_;

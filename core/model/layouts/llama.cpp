@@ -60,7 +60,7 @@ Layer layer(Reader& r, const Sizes& s, const std::shared_ptr<const Rotary>& rota
 Index window(const Reader& r, Index context) {
     const Key key{"sliding_window", "attention.sliding_window"};
     if (!r.flag({"use_sliding_window", ""}, true)) return 0;
-    const Index n = r.size(key, 0, 0);
+    const Index n = r.tokens(key);
     return n > 0 && (context == 0 || n < context) ? n : 0;
 }
 
@@ -69,7 +69,7 @@ Network build_llama(Reader& r) {
     check_silu(r, "hidden_act");
     Network out;
     out.about.width = s.width;
-    out.about.context = r.size({"max_position_embeddings", "context_length"}, 0, 0);
+    out.about.context = r.tokens({"max_position_embeddings", "context_length"});
     out.longest = window(r, out.about.context);
     const std::string embedding = r.gguf() ? "token_embd.weight" : "model.embed_tokens.weight",
                       head = r.gguf() ? "output.weight" : "lm_head.weight";

@@ -116,8 +116,8 @@ Network build_minimax(Reader& r) {
         r.refuse("num_local_experts: ", experts, ", expected 1: mixtures of experts are not read");
     Network out;
     out.about.width = s.width;
-    out.about.context = r.size({"max_position_embeddings", ""}, 0, 0);
-    out.longest = r.size({"sliding_window", ""}, 0, 0);
+    out.about.context = r.tokens({"max_position_embeddings", ""});
+    out.longest = r.tokens({"sliding_window", ""});
     out.embedding = r.matrix("model.embed_tokens.weight", s.width);
     const auto rotary = rotary_positions(r, s.head, s.head, false);
     for (Index i = 0; i < s.layers; ++i) {

@@ -77,7 +77,7 @@ Network build_qwen3_next(Reader& r) {
     check_dense(r);
     Network out;
     out.about.width = s.width;
-    out.about.context = r.size({"max_position_embeddings", ""}, 0, 0);
+    out.about.context = r.tokens({"max_position_embeddings", ""});
     out.embedding = r.matrix("model.embed_tokens.weight", s.width);
     const double part =
         r.number({"partial_rotary_factor", ""}, r.number({"rope_parameters.partial_rotary_factor", ""}, 0.25));

@@ -144,7 +144,7 @@ Network build_transnormer(Reader& r) {
     if (s.hidden % s.heads != 0) r.refuse("hidden_dim: ", s.hidden, ", expected a multiple of the ", s.heads, " heads");
     Network out;
     out.about.width = s.width;
-    out.about.context = r.size({"max_position_embeddings", ""}, 0, 0);
+    out.about.context = r.tokens({"max_position_embeddings", ""});
     out.embedding = r.matrix("model.embed_tokens.weight", s.width);
     if (!r.flag({"no_scale_embedding", ""}, false)) out.embedding_scale = std::sqrt(static_cast<double>(s.width));
     for (Index i = 0; i < s.layers; ++i) out.layers.push_back(layer(r, s, i));
