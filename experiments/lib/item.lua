@@ -187,7 +187,7 @@ function Item:finish()
   mkpath(self.save)
   item_page.write(self.save .. "/item.json", result)
   local page = { title = item_page.title_of(result), save = self.save .. "/" .. self.name .. ".html",
-    data = #self.data > 0 and self.data or nil }
+    data = #self.data > 0 and self.data or nil, copy = true }
   for _, part in ipairs(item_page.parts_of(result, self.experiments)) do page[#page + 1] = part end
   report(page)
   print()
