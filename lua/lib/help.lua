@@ -195,9 +195,9 @@ end
 
 local function overview()
   local parts = {
-    wrapped("?name shows help, also by the names of papers, NumPy or PyTorch; ??word searches it, Tab completes. A `;` at "
-      .. "the end hides a value, `ans` is the last one. ;cmd runs a shell command; @time, @btime and @show EXPR measure. "
-      .. "Topics:", room(), "  "),
+    wrapped("?name shows help, also by the names of papers, NumPy or PyTorch; ??word searches it, Tab completes. A `;` "
+      .. "at the end hides a value, `ans` is the last one. ;cmd runs a shell command; @time, @btime and @show EXPR "
+      .. "measure. Topics:", room(), "  "),
     "",
   }
   local topics = topics_of(causeway._sections())
