@@ -362,6 +362,19 @@ Predicted predict_windows(const Handle& handle, const Ids& ids, Index window, co
     return out;
 }
 
+// Pushes what a prediction of a text came to; bits of a byte where the bytes are known.
+void push_prediction(lua_State* L, const model::Prediction& p, Index bytes) {
+    lua_createtable(L, 0, 7);
+    set_field(L, "bits", p.bits);
+    set_field(L, "tokens", p.tokens);
+    set_field(L, "bits_per_token", p.per_token());
+    set_field(L, "perplexity", std::exp2(p.per_token()));
+    set_field(L, "accuracy", p.accuracy());
+    if (bytes == 0) return;
+    set_field(L, "bytes", bytes);
+    set_field(L, "bits_per_byte", p.per_byte(bytes));
+}
+
 // m:predict(text, {window =}) -> {bits_per_byte, bits_per_token, perplexity, accuracy, tokens, bytes, bits}
 int predict(lua_State* L) {
     Handle& handle = check_model(L, 1);
@@ -374,14 +387,7 @@ int predict(lua_State* L) {
         L, "predict", [&](const auto& run) { return predict_windows(handle, ids, std::max<Index>(window, 2), run); });
     handle.last = ids;
     if (p.bytes == 0) fail("text: its tokens but the first stand for no bytes, expected a longer text");
-    lua_createtable(L, 0, 7);
-    set_field(L, "bits", p.sum.bits);
-    set_field(L, "tokens", p.sum.tokens);
-    set_field(L, "bytes", p.bytes);
-    set_field(L, "bits_per_byte", p.sum.per_byte(p.bytes));
-    set_field(L, "bits_per_token", p.sum.per_token());
-    set_field(L, "perplexity", std::exp2(p.sum.per_token()));
-    set_field(L, "accuracy", p.sum.accuracy());
+    push_prediction(L, p.sum, p.bytes);
     return 1;
 }
 
@@ -620,7 +626,8 @@ void set_norms(lua_State* L, const char* key, const MaskedNorms& norms, double b
     lua_setfield(L, -2, key);
 }
 
-// _attention_errors(m, text or ids, {layers =, with =, options =, tolerance =}) -> a list with an entry a layer
+// _attention_errors(m, text or ids, {layers =, with =, options =, tolerance =}) -> a list with an entry a layer, and in
+// before and after how well the model predicts the text
 int attention_errors(lua_State* L) {
     Handle& handle = check_model(L, 1);
     lua_settop(L, 3);
@@ -633,10 +640,10 @@ int attention_errors(lua_State* L) {
     options.push("options");
     const model::SwapOptions swap = swap_options(L, 5, with);
     const double tolerance = options.number("tolerance", 1e-3);
-    const auto errors = model::swap_errors(handle.model, ids, layers, with, swap, tolerance);
-    lua_createtable(L, static_cast<int>(errors.size()), 0);
-    for (std::size_t i = 0; i < errors.size(); ++i) {
-        const model::LayerError& e = errors[i];
+    const model::SwapReport report = model::swap_report(handle.model, ids, layers, with, swap, tolerance);
+    lua_createtable(L, static_cast<int>(report.layers.size()), 2);
+    for (std::size_t i = 0; i < report.layers.size(); ++i) {
+        const model::LayerError& e = report.layers[i];
         lua_createtable(L, 0, 5);
         set_field(L, "layer", e.layer);
         set_field(L, "with", e.with);
@@ -645,6 +652,12 @@ int attention_errors(lua_State* L) {
         set_norms(L, "operator", e.scores.operator_norm, e.scores.operator_constant);
         lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
     }
+    const std::span<const std::int32_t> predicted = std::span(ids).subspan(1);
+    const Index bytes = handle.tokenizer ? static_cast<Index>(handle.tokenizer->decode(predicted).size()) : 0;
+    push_prediction(L, report.before, bytes);
+    lua_setfield(L, -2, "before");
+    push_prediction(L, report.after, bytes);
+    lua_setfield(L, -2, "after");
     return 1;
 }
 

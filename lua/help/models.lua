@@ -113,7 +113,8 @@ default: all), until m:reset takes it away. with is one of
 In layers of linear attention with fixed decay an exact method computes what the layer computes: nothing is lost.
 
 m:attention_errors tells what a factorisation does to the scores exp(scale q kᵀ) of each layer on a text, with and
-without the mask, beside the bound of claim A2, and to the layer's output.]],
+without the mask, beside the bound of claim A2, and to the layer's output; and in before and after what m:predict says
+of the text.]],
   notes = [[options: rank, seed and what else ?lowrank says of the factorisation; features ("favor+"; "none": q and k
 as they are), normalize, method (the exact method of a factorisation's masked product, "fleet"), block, chunk,
 log_decay and beta (of updates), shards (of tree and ring).]],

@@ -289,7 +289,10 @@ function Errors:table()
     { key = "relative_masked", title = "masked" }, { key = "measured", title = "masked, op" },
     { key = "bound", title = "bound (A2)" }, "output" },
     title = "Errors of exp(scale q kᵀ) and of the layer's output",
-    note = "relative, masked: Frobenius norm, without and with the mask, over that of the scores; op: operator norm" })
+    note = string.format("bits per token %s, then %s; next tokens right %.1f %%, then %.1f %%; relative, masked: "
+      .. "Frobenius norm, without and with the mask, over that of the scores; op: operator norm",
+      causeway.number_text(self.before.bits_per_token), causeway.number_text(self.after.bits_per_token),
+      100 * self.before.accuracy, 100 * self.after.accuracy) })
 end
 
 causeway._as_table(Errors)

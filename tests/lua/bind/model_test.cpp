@@ -211,6 +211,10 @@ TEST_CASE("errors of a factorisation stay within the bound, layer by layer", "[l
     CHECK(lua("return #e, e[1].layer, e[2].layer, e[1].with") == "2 2 5 nystrom");
     CHECK(lua("for _, x in ipairs(e) do assert(x.operator.masked <= x.operator.bound and x.output > 0 and "
               "x.frobenius.masked <= x.frobenius.unmasked) end") == "");
+    CHECK(lua("local now = m:predict(heldout:sub(1, 60)) m:attention{layers = {2, 5}, with = 'nystrom', options = "
+              "{rank = "
+              "16}} local later = m:predict(heldout:sub(1, 60)) m:reset() return "
+              "math.abs(e.before.bits - now.bits) < 1e-3, math.abs(e.after.bits - later.bits) < 1e-3") == "true true");
     CHECK(lua("return tostring(e):find('nystrom') ~= nil, e:markdown():find('|') ~= nil") == "true true");
     CHECK(lua("m:attention_errors('abc')") == "user:1: with: nothing, expected the name of a factorisation");
 }
