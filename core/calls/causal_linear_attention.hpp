@@ -64,7 +64,7 @@ std::vector<Option<S>> of_both_causal_calls() {
 template <class Tensor>
 const Call<CausalOptions<Tensor>>& causal_linear_attention() {
     using S = CausalOptions<Tensor>;
-    static const auto\& call = *new Call<S>{
+    static const auto& call = *new Call<S>{
         "causal_linear_attention",
         {{"B", "q"}, {"C", "k"}, {"V", "v"}},
         joined<S>({{.name = "method",
@@ -94,7 +94,7 @@ const Call<CausalOptions<Tensor>>& causal_linear_attention() {
 template <class Tensor>
 const Call<CausalGradOptions<Tensor>>& causal_linear_attention_grad() {
     using S = CausalGradOptions<Tensor>;
-    static const auto\& call = *new Call<S>{
+    static const auto& call = *new Call<S>{
         "causal_linear_attention_grad",
         {{"B", "q"}, {"C", "k"}, {"V", "v"}, {"dO"}},
         joined<S>({{.name = "method",

@@ -102,7 +102,7 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
 template <class Tensor>
 const Call<LinearOptions<Tensor>>& linear_attention() {
     using S = LinearOptions<Tensor>;
-    static const auto\& call = *new Call<S>{
+    static const auto& call = *new Call<S>{
         "linear_attention",
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_all_linear_calls<S>(),
@@ -124,7 +124,7 @@ const Call<LinearOptions<Tensor>>& linear_attention() {
 template <class Tensor>
 const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
     using S = LinearStepOptions<Tensor>;
-    static const auto\& call =
+    static const auto& call =
         *new Call<S>{"linear_attention_step",
                      {{"q"}, {"k"}, {"v"}, {"state"}},
                      joined<S>(of_all_linear_calls<S>(),
@@ -146,7 +146,7 @@ const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
 template <class Tensor>
 const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
     using S = LinearGradOptions<Tensor>;
-    static const auto\& call = *new Call<S>{
+    static const auto& call = *new Call<S>{
         "linear_attention_grad",
         {{"q"}, {"k"}, {"v"}, {"dO"}},
         joined<S>(joined<S>(of_all_linear_calls<S>(),

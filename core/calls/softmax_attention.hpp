@@ -84,7 +84,7 @@ std::vector<Option<S>> of_both_softmax_calls() {
 template <class Tensor>
 const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
     using S = SoftmaxCallOptions<Tensor>;
-    static const auto\& call = *new Call<S>{
+    static const auto& call = *new Call<S>{
         "softmax_attention",
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_both_softmax_calls<S>(),
@@ -99,7 +99,7 @@ const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
 template <class Tensor>
 const Call<SoftmaxGradOptions<Tensor>>& softmax_attention_grad() {
     using S = SoftmaxGradOptions<Tensor>;
-    static const auto\& call =
+    static const auto& call =
         *new Call<S>{"softmax_attention_grad",
                      {{"q"}, {"k"}, {"v"}, {"dO"}},
                      joined<S>(of_both_softmax_calls<S>(),
