@@ -195,8 +195,8 @@ end
 
 local function overview()
   local parts = {
-    wrapped("?name shows help, also by the names of papers, NumPy or PyTorch; ??word searches it, Tab completes. A `;` "
-      .. "at the end hides a value, `ans` is the last one. ;cmd runs a shell command; @time, @btime and @show EXPR "
+    wrapped("?name shows help with an example, also by names of papers and NumPy; ??word searches it, Tab completes. "
+      .. "`;` at the end hides a value, `ans` is the last. ;cmd runs a shell command; @time, @btime and @show EXPR "
       .. "measure. Topics:", room(), "  "),
     "",
   }
