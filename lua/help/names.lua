@@ -89,6 +89,8 @@ called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
 called("recurrent", "fused_recurrent_form recurrent_form")
 called("parallel", "parallel_form")
+called("linear_attention", "varlen packed_sequences flash_attn_varlen_func",
+  "Its option cu_seqlens packs sequences one after the other.")
 called("linear_attention_step", "recurrent_step decode_step generation single_step")
 called("decay", "gamma γ decay_rate decay_factor exponential_decay")
 called("log_decay", "gk log_gate log_forget_gate", "Of a rate γ it is log(γ).")
@@ -254,6 +256,7 @@ called("exit", "bye")
 
 -- Names of options and methods elsewhere, which only the call gives a meaning.
 
+short("cu_seqlens", "cu_seq_lens cu_seqlens_q offsets seq_offsets")
 short("log_decay", "g gk gate gates forget log_alpha")
 short("decay", "g lambda forget alpha")
 short("beta", "b eta")
