@@ -104,7 +104,6 @@ std::string header_text(const std::string& path, const Order& order,
 }  // namespace
 
 NamedTensors read_safetensors(const Source& source, std::vector<std::string>* left_out) {
-    const std::string& name = source.name();
     safetensors::Header header = safetensors::read_header(source);
     NamedTensors out;
     std::vector<std::string> passed_over;
