@@ -44,8 +44,9 @@ local function cost_of(m)
     .. "; r, d are the widths" .. (m.block and ", " .. m.block .. " the default length of a block" or "") .. "."
   if not m.built_in then return text end
   local c = causeway.cost(m.name, { N = 8192, r = 128 })
-  return text .. string.format(" At N = 8192, r = d = 128: %s multiplications, %s scalars (cost).",
-    grouped(c.multiplies), grouped(c.memory))
+  return text .. string.format(
+    " At N = 8192, r = d = 128: the definition takes %s multiplications and %s scalars (cost).", grouped(c.multiplies),
+    grouped(c.memory))
 end
 
 -- What an exact method takes beside its inputs.
