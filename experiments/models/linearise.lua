@@ -9,7 +9,7 @@
 --   --layers 8            how many of the last layers
 --   --features 64         of a head, which count twice: with both signs; at most twice the width
 --   --steps 150 --rate 0.01   Adam, a window of the calibration text a step; the rate falls linearly to zero
---   --windows 12 --window 256   calibration: so many windows of so many tokens, spread over experiments/data/heldout.txt
+--   --windows 12 --window 256   calibration: windows of so many tokens, spread over experiments/data/heldout.txt
 --   --tokens 1024         of the same text to measure on, which calibration does not see
 --   --seed 1
 --   --quick               a fifth of the steps, 256 tokens
@@ -18,8 +18,8 @@
 -- A head's features are φ(x) = softmax([x W, -x W]), of the queries with one W and of the keys with another; untrained,
 -- W is the identity (with fewer features than the width its first columns) over d^(1/4), as the scores divide by √d.
 -- The layer then is o = causal linear attention of φ(q), φ(k), v, each row divided by its sum of weights. Fitted is
--- |o - o*|² / |o*|², o* the output of the layer's softmax attention in the model as it was, by exact gradients and Adam.
--- No weight of the model changes, and no text says what is right but the model itself.
+-- |o - o*|² / |o*|², o* the output of the layer's softmax attention in the model as it was, by exact gradients and
+-- Adam. No weight of the model changes, and no text says what is right but the model itself.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   model = "smollm2", layers = 8, features = 64, steps = 150, rate = 0.01, windows = 12, window = 256, tokens = 1024,
@@ -50,7 +50,8 @@ local function first_tokens(from, count)
 end
 local calibration = {}
 for i = 1, options.windows do
-  calibration[i] = first_tokens(1 + (i - 1) * ((2 * third - 8 * options.window - 64) // options.windows), options.window)
+  local apart = (2 * third - 8 * options.window - 64) // options.windows
+  calibration[i] = first_tokens(1 + (i - 1) * apart, options.window)
 end
 local measured = first_tokens(2 * third + 1, options.tokens)
 

@@ -57,7 +57,8 @@ local function given(name, rank, s)
 end
 
 -- What stands in the place of attention: the factorisation by its name, but hyper, whose factors are for the pairs of
--- queries and keys that are not in one block, those in one being exact. A token whose weights have no positive sum gets 0.
+-- queries and keys that are not in one block, those in one being exact. A token whose weights have no positive sum
+-- gets 0.
 local function replacement(name, o)
   if name ~= "hyper" then return name, o end
   return function(q, k, v, scale)
@@ -138,13 +139,12 @@ local whole = text_table(rows, {
 display(whole)
 
 -- ---- Layer by layer: the scores without and with the mask, beside the bound ----
--- A factorisation whose factors alone leave a token without weights has no such row; what stopped it is said.
-local by_layer, without = {}, {}
+-- hyper has no row: its factors alone, without the exact blocks, leave tokens without weights.
+local by_layer = {}
 for _, name in ipairs(options.methods) do
-  local good, errors = pcall(m.attention_errors, m, ids,
+  local errors = name == "hyper" and {} or m:attention_errors(ids,
     { layers = layers, with = name, options = given(name, options.shown, 1) })
-  if not good then without[#without + 1] = tostring(errors) end
-  for _, e in ipairs(good and errors or {}) do
+  for _, e in ipairs(errors) do
     by_layer[#by_layer + 1] = { method = name, layer = e.layer, unmasked = e.frobenius.relative,
       masked = e.frobenius.relative_masked, operator = e.operator.masked, bound = e.operator.bound,
       output = e.output == e.output and e.output or nil } -- NaN: a token without weights
@@ -157,11 +157,11 @@ local layer_table = text_table(by_layer, {
     { key = "operator", title = "masked, op", format = "%.3g", align = "right" },
     { key = "bound", title = "bound (A2)", format = "%.3g", align = "right" },
     { key = "output", format = "%.3g", align = "right" } },
-  note = "unmasked, masked: over the Frobenius norm of the scores; op: operator norm; output: of the layer's attention",
+  note = "unmasked, masked: over the Frobenius norm of the scores; op: operator norm; output: of the layer's "
+    .. "attention; hyper: no row, as its factors without its exact blocks leave tokens without weights",
 })
 print()
 display(layer_table)
-for _, sentence in ipairs(without) do print("Not in the table: " .. sentence) end
 
 -- ---- The figure ----
 local lost, errors = { title = "what the model loses" }, { title = "masked error of the scores, by layer" }
@@ -203,5 +203,5 @@ report({ title = "A language model with low-rank attention in its last layers", 
   data = path .. ".csv",
   string.format("%s; %d tokens of held-out text, %.4f bits per byte as it was.", about.path:match("[^/]+$"), #ids,
     before.bits_per_byte), whole, figures[1], layer_table,
-  #without > 0 and "Not in the table: " .. table.concat(without, "; ") or "", figures[2] })
+  figures[2] })
 print("\n" .. options.save .. ": rows.jsonl, " .. options.save:match("[^/]+$") .. ".csv, .json, .svg, .html")

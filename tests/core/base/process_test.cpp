@@ -84,8 +84,8 @@ TEST_CASE("a forked child computes what its parent computes", "[base][process]")
     CHECK(compute(1) == expected);
 }
 
-// The address sanitizer looks for leaks at exit, and takes what the parent had for them; and its allocator may be locked
-// by a thread that a child does not have.
+// The address sanitizer looks for leaks at exit, and takes what the parent had for them; and its allocator may be
+// locked by a thread that a child does not have.
 #if !defined(__SANITIZE_ADDRESS__)
 
 TEST_CASE("a child that is forked while another thread computes computes", "[base][process]") {
