@@ -18,6 +18,7 @@
 #include "tests/paths.hpp"
 #include "tests/proofs/claims.hpp"
 #include "tests/proofs/methods.hpp"
+#include "tests/sanitized.hpp"
 
 using namespace causeway;
 using namespace causeway::proofs;
@@ -189,12 +190,8 @@ std::string listed(const std::set<std::string>& names) {
 
 // Instrumented, the same would take minutes and say nothing new.
 bool skipped() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    test::skip("the faults of the proofs", "they are tried without a sanitizer");
-    return true;
-#else
-    return false;
-#endif
+    if (test::sanitized) test::skip("the faults of the proofs", "they are tried without a sanitizer");
+    return test::sanitized;
 }
 
 }  // namespace
