@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/little_endian.hpp"
 #include "core/base/text.hpp"      // in_quotes
 #include "core/tensor/tensor.hpp"  // Shape::max_ndim
 
@@ -204,10 +205,9 @@ Header read_header(const Source& source) {
     if (source.size() < length_bytes)
         fail_as<IoError>(name, ": is not a .safetensors file: it has ", source.size(), " bytes, expected at least ",
                          length_bytes);
-    std::uint64_t length = 0;
     std::array<unsigned char, length_bytes> start{};
     source.read(0, start);
-    for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | start[i];
+    const std::uint64_t length = little_endian(start);
     if (length > source.size() - length_bytes) {
         fail_as<IoError>(name, ": is cut off or not a .safetensors file: it says that its header has ", length,
                          " bytes, but only ", source.size() - length_bytes, " follow");

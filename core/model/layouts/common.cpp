@@ -80,6 +80,17 @@ std::shared_ptr<const Rotary> rotary_positions(Reader& r, Index head, Index turn
     return out;
 }
 
+AttentionSizes attention_sizes(const Reader& r) {
+    const Key keys{"num_key_value_heads", "attention.head_count_kv"};
+    AttentionSizes s{};
+    s.width = r.size({"hidden_size", "embedding_length"});
+    s.heads = r.size({"num_attention_heads", "attention.head_count"});
+    s.key_heads = r.size(keys, s.heads);
+    check_divides(r, keys, s.key_heads, s.heads, "heads");
+    s.head = r.size({"head_dim", "attention.key_length"}, std::max<Index>(s.width / s.heads, 1));
+    return s;
+}
+
 SoftmaxParts softmax_parts(Reader& r, const std::string& at, const AttentionSizes& s, bool gated) {
     SoftmaxParts parts;
     parts.heads = s.heads, parts.key_heads = s.key_heads, parts.width = s.head, parts.gated = gated;
@@ -88,6 +99,12 @@ SoftmaxParts softmax_parts(Reader& r, const std::string& at, const AttentionSize
     parts.v = linear(r, at + "v_proj", s.key_heads * s.head, s.width);
     parts.out = linear(r, at + "o_proj", s.width, s.heads * s.head);
     return parts;
+}
+
+std::unique_ptr<GatedMlp> silu_mlp(Reader& r, const std::string& gate, const std::string& up, const std::string& down,
+                                   Index width, Index inner) {
+    return std::make_unique<GatedMlp>(linear(r, gate, inner, width), linear(r, up, inner, width),
+                                      linear(r, down, width, inner), Activation::silu);
 }
 
 std::optional<bool> is_full_attention(const Reader& r, Index i) {

@@ -19,11 +19,18 @@ double norm_eps(const Reader&, const Key& key, double fallback);
 // head's numbers. Throws Error for a scaling that is not known.
 std::shared_ptr<const Rotary> rotary_positions(Reader&, Index head, Index turned, bool interleaved);
 
-// AT.q_proj, k_proj, v_proj and o_proj of softmax attention, `gated` with a gate beside each head of q.
+// Of the model and of its softmax attention: `heads` of q on `key_heads` of k and v, each `head` wide.
 struct AttentionSizes {
     Index width, heads, key_heads, head;
 };
+AttentionSizes attention_sizes(const Reader&);
+
+// AT.q_proj, k_proj, v_proj and o_proj of softmax attention, `gated` with a gate beside each head of q.
 SoftmaxParts softmax_parts(Reader&, const std::string& at, const AttentionSizes&, bool gated = false);
+
+// The MLP of GATE, UP and DOWN with SiLU, `inner` wide in its middle.
+std::unique_ptr<GatedMlp> silu_mlp(Reader&, const std::string& gate, const std::string& up, const std::string& down,
+                                   Index width, Index inner);
 
 // Whether layer i (from 0) of a model that has both kinds has softmax attention, as layer_types says; nothing where it
 // is not there.

@@ -5,21 +5,14 @@
 namespace causeway::model {
 namespace {
 
-struct Sizes {
-    Index width, heads, key_heads, head, inner;
+struct Sizes : AttentionSizes {
+    Index inner;
     double eps;
 };
 
 Sizes sizes_of(const Reader& r) {
-    Sizes s{};
-    s.width = r.size({"hidden_size", "embedding_length"});
-    s.heads = r.size({"num_attention_heads", "attention.head_count"});
-    s.key_heads = r.size({"num_key_value_heads", "attention.head_count_kv"}, s.heads);
-    check_divides(r, {"num_key_value_heads", "attention.head_count_kv"}, s.key_heads, s.heads, "heads");
-    s.head = r.size({"head_dim", "attention.key_length"}, std::max<Index>(s.width / s.heads, 1));
-    s.inner = r.size({"intermediate_size", "feed_forward_length"});
-    s.eps = norm_eps(r, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 1e-6);
-    return s;
+    return {attention_sizes(r), r.size({"intermediate_size", "feed_forward_length"}),
+            norm_eps(r, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 1e-6)};
 }
 
 // What stands between a layer and its tensors: model.layers.0.self_attn.q_proj.weight or blk.0.attn_q.weight.
@@ -50,9 +43,7 @@ Layer layer(Reader& r, const Sizes& s, const std::shared_ptr<const Rotary>& rota
     out.mixer_norm = rms_norm(r, at + n.norm, s.width, s.eps);
     out.mixer = softmax_mixer(std::move(parts));
     out.mlp_norm = rms_norm(r, at + n.mlp_norm, s.width, s.eps);
-    out.mlp =
-        std::make_unique<GatedMlp>(linear(r, at + n.gate, s.inner, s.width), linear(r, at + n.up, s.inner, s.width),
-                                   linear(r, at + n.down, s.width, s.inner), Activation::silu);
+    out.mlp = silu_mlp(r, at + n.gate, at + n.up, at + n.down, s.width, s.inner);
     return out;
 }
 

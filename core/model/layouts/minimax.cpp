@@ -11,22 +11,14 @@
 namespace causeway::model {
 namespace {
 
-struct Sizes {
-    Index width, inner, layers, heads, key_heads, head;
+struct Sizes : AttentionSizes {
+    Index inner, layers;
     double eps;
 };
 
 Sizes sizes_of(const Reader& r) {
-    Sizes s{};
-    s.width = r.size({"hidden_size", ""});
-    s.inner = r.size({"intermediate_size", ""});
-    s.layers = r.size({"num_hidden_layers", ""});
-    s.heads = r.size({"num_attention_heads", ""});
-    s.key_heads = r.size({"num_key_value_heads", ""}, s.heads);
-    check_divides(r, {"num_key_value_heads", ""}, s.key_heads, s.heads, "heads");
-    s.head = r.size({"head_dim", ""}, std::max<Index>(s.width / s.heads, 1));
-    s.eps = norm_eps(r, {"rms_norm_eps", ""}, 1e-5);
-    return s;
+    return {attention_sizes(r), r.size({"intermediate_size", ""}), r.size({"num_hidden_layers", ""}),
+            norm_eps(r, {"rms_norm_eps", ""}, 1e-5)};
 }
 
 class LightningMixer : public DecayMixer {
@@ -100,7 +92,7 @@ std::unique_ptr<Mixer> lightning(Reader& r, const Sizes& s, Index layer, const s
 // Softmax attention without any of what others add to it.
 std::unique_ptr<Mixer> full(Reader& r, const Sizes& s, const std::shared_ptr<const Rotary>& rotary,
                             const std::string& at) {
-    SoftmaxParts parts = softmax_parts(r, at, {s.width, s.heads, s.key_heads, s.head});
+    SoftmaxParts parts = softmax_parts(r, at, s);
     parts.rotary = rotary;
     return softmax_mixer(std::move(parts));
 }
@@ -128,9 +120,7 @@ Network build_minimax(Reader& r) {
         layer.mixer = is_linear ? lightning(r, s, i, at + "self_attn.") : full(r, s, rotary, at + "self_attn.");
         layer.mixed = residual(r, is_linear ? "linear_attn" : "full_attn");
         layer.mlp_norm = rms_norm(r, at + "post_attention_layernorm", s.width, s.eps);
-        layer.mlp = std::make_unique<GatedMlp>(linear(r, expert + "w1", s.inner, s.width),
-                                               linear(r, expert + "w3", s.inner, s.width),
-                                               linear(r, expert + "w2", s.width, s.inner), Activation::silu);
+        layer.mlp = silu_mlp(r, expert + "w1", expert + "w3", expert + "w2", s.width, s.inner);
         layer.thought = residual(r, "mlp");
         out.layers.push_back(std::move(layer));
     }

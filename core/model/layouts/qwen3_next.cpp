@@ -9,9 +9,8 @@
 namespace causeway::model {
 namespace {
 
-struct Sizes {
-    Index width, inner, layers;
-    Index heads, key_heads, head;                                        // of softmax attention
+struct Sizes : AttentionSizes {
+    Index inner, layers;
     Index linear_keys, linear_values, linear_width, linear_value_width;  // of gated delta nets: heads and their widths
     Index taps;
     double eps;
@@ -19,13 +18,9 @@ struct Sizes {
 
 Sizes sizes_of(const Reader& r) {
     Sizes s{};
-    s.width = r.size({"hidden_size", ""});
+    static_cast<AttentionSizes&>(s) = attention_sizes(r);
     s.inner = r.size({"intermediate_size", ""});
     s.layers = r.size({"num_hidden_layers", ""});
-    s.heads = r.size({"num_attention_heads", ""});
-    s.key_heads = r.size({"num_key_value_heads", ""}, s.heads);
-    check_divides(r, {"num_key_value_heads", ""}, s.key_heads, s.heads, "heads");
-    s.head = r.size({"head_dim", ""}, std::max<Index>(s.width / s.heads, 1));
     s.linear_keys = r.size({"linear_num_key_heads", ""});
     s.linear_values = r.size({"linear_num_value_heads", ""});
     check_divides(r, {"linear_num_key_heads", ""}, s.linear_keys, s.linear_values, "heads of values");
@@ -44,7 +39,7 @@ bool is_full(const Reader& r, Index i) {
 
 std::unique_ptr<Mixer> full(Reader& r, const Sizes& s, const std::shared_ptr<const Rotary>& rotary,
                             const std::string& at) {
-    SoftmaxParts parts = softmax_parts(r, at, {s.width, s.heads, s.key_heads, s.head}, true);
+    SoftmaxParts parts = softmax_parts(r, at, s, true);
     parts.q_norm = rms_norm(r, at + "q_norm", s.head, s.eps, 1);
     parts.k_norm = rms_norm(r, at + "k_norm", s.head, s.eps, 1);
     parts.rotary = rotary;
@@ -90,9 +85,7 @@ Network build_qwen3_next(Reader& r) {
         layer.mixer_norm = rms_norm(r, at + "input_layernorm", s.width, s.eps, 1);
         layer.mixer = is_full(r, i) ? full(r, s, rotary, at + "self_attn.") : delta(r, s, at + "linear_attn.");
         layer.mlp_norm = rms_norm(r, at + "post_attention_layernorm", s.width, s.eps, 1);
-        layer.mlp = std::make_unique<GatedMlp>(linear(r, at + "mlp.gate_proj", s.inner, s.width),
-                                               linear(r, at + "mlp.up_proj", s.inner, s.width),
-                                               linear(r, at + "mlp.down_proj", s.width, s.inner), Activation::silu);
+        layer.mlp = silu_mlp(r, at + "mlp.gate_proj", at + "mlp.up_proj", at + "mlp.down_proj", s.width, s.inner);
         out.layers.push_back(std::move(layer));
     }
     out.norm = rms_norm(r, "model.norm", s.width, s.eps, 1);
