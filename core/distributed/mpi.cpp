@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <random>
 #include <string>
@@ -50,11 +51,30 @@ namespace {
 int world_rank = 0, world_size = 1;
 std::uint64_t job = 0;
 bool started = false;
-MPI_Comm control;  // on which a rank says that it has ended
+MPI_Comm control;         // on which a rank says that it has ended
+double most_waiting = 0;  // seconds that a rank waits for another; 0: without end
 int kept_errors = -1, shown_errors = -1;
 
 void require(int code, const char* what) {
     if (code != MPI_SUCCESS) fail("engine: \"mpi\", ", what, " failed with error ", code, " of MPI");
+}
+
+constexpr const char* limit_name = "CAUSEWAY_MPI_TIMEOUT";
+
+double limit_asked_for() {
+    const char* const asked = std::getenv(limit_name);
+    if (!asked || !*asked) return 0;
+    char* end = nullptr;
+    const double seconds = std::strtod(asked, &end);
+    if (*end != '\0' || !(seconds > 0) || !std::isfinite(seconds))
+        fail(limit_name, ": ", asked, ", expected a number of seconds above 0");
+    return seconds;
+}
+
+// peer: -1 for any.
+std::string waited_sentence(int peer) {
+    return sentence("engine: \"mpi\", rank ", world_rank, " waited ", most_waiting, " s (", limit_name, ") for ",
+                    peer < 0 ? "the others" : sentence("rank ", peer), ", which neither answered nor ended");
 }
 
 // What this rank wrote to stderr so far, each line with its rank in front.
@@ -94,10 +114,17 @@ void finish_mpi(int status, void*) {
     }
     // Only together into MPI_Finalize: where a rank fails while another is in it, Open MPI 4.1's mpirun may hang or
     // crash.
+    const double begun = MPI_Wtime();
     for (int r = 0; r < world_size; ++r) {
         for (int came = r == world_rank; !came;) {
             MPI_Iprobe(r, 0, control, &came, MPI_STATUS_IGNORE);
-            if (!came) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (came) break;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (most_waiting == 0 || MPI_Wtime() < begun + most_waiting) continue;
+            std::fprintf(stderr, "error: %s\n", waited_sentence(r).c_str());
+            show_errors();
+            std::fflush(nullptr);
+            _exit(1);
         }
     }
     MPI_Finalize();
@@ -173,11 +200,11 @@ private:
         return static_cast<int>(i);
     }
 
-    // The tag of the last message. Stops for Ctrl-C, and when the rank that is waited for (-1: any) has ended its
-    // script.
+    // The tag of the last message. Stops for Ctrl-C, when the rank that is waited for (-1: any) has ended its script,
+    // and after the longest wait that was asked for.
     static int wait_for(Requests& requests, int peer) {
         int tag = 0, polls_after_end = 0;
-        double noticed = 0;
+        double noticed = 0, begun = 0;
         for (MPI_Request& request : requests) {
             for (long polls = 0;; ++polls) {
                 int done = 0;
@@ -191,6 +218,8 @@ private:
                 sched_yield();  // ranks may share a core
                 if (polls % 16 != 0) continue;
                 interrupt::check();
+                if (begun == 0) begun = MPI_Wtime();
+                rest(MPI_Wtime() - begun, peer);
                 int ended = 0;
                 MPI_Iprobe(peer < 0 ? MPI_ANY_SOURCE : peer, 0, control, &ended, &status);
                 // What it sent before it ended may still be on its way.
@@ -203,6 +232,12 @@ private:
         return tag;
     }
 
+    // A rank that has waited long leaves the core to others, at a cost of a thousandth of the wait.
+    static void rest(double waited, int peer) {
+        if (waited > 0.1) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        if (most_waiting > 0 && waited > most_waiting) fail(waited_sentence(peer));
+    }
+
     std::vector<Posted> posted_;
 };
 
@@ -212,6 +247,7 @@ bool mpi_built() noexcept { return true; }
 
 void start_mpi() {
     if (started) return;
+    most_waiting = limit_asked_for();
     int provided = 0;
     require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "starting");
     started = true;

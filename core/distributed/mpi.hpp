@@ -12,7 +12,9 @@ bool mpi_launched() noexcept;  // this process was started by mpirun
 
 // Starts MPI, once; ranks other than 0 are silent from then on: what they print is dropped, their errors are shown when
 // the process ends, unless rank 0 fails too. When this process ends with an error, so do all; when it ends while
-// another rank waits for it, that rank fails. Throws Error where MPI was not built in.
+// another rank waits for it, that rank fails. The environment variable CAUSEWAY_MPI_TIMEOUT, seconds, bounds how long a
+// rank waits for another, which may loop without end; without it there is no bound. Throws Error where MPI was not
+// built in, or where that variable is no number above 0.
 void start_mpi();
 
 int mpi_rank() noexcept;  // 0 before start_mpi

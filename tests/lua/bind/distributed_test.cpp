@@ -192,3 +192,24 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
     CHECK((contains(early.err, "rank 1 has ended its script while rank 0 waits for it") ||
            contains(early.err, "rank 1 has ended its script while rank 2 waits for it")));
 }
+
+TEST_CASE("a rank that loops keeps the others no longer than was asked for", "[lua][mpi]") {
+    if (no_mpi()) return;
+    const auto run = [](const std::string& code, const std::string& limit) {
+        return run_mpi_script(2, code, TemporaryFolder(), "CAUSEWAY_MPI_TIMEOUT=" + limit + " ");
+    };
+    const std::string call = "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 50, 8), randn(1, 2, 50, 8)\n";
+    const Output in_a_call = run(call + "if mpi_rank() == 1 then while true do end end\ntree_decode(q, k, v)", "0.5");
+    CHECK(in_a_call.status == 1);
+    CHECK(contains(in_a_call.err, "waited 0.5 s (CAUSEWAY_MPI_TIMEOUT) for "));
+    CHECK(contains(in_a_call.err, "which neither answered nor ended"));
+    const Output at_the_end = run("if mpi_rank() == 1 then while true do end end", "0.5");
+    CHECK(at_the_end.status == 1);
+    CHECK(contains(at_the_end.err, "rank 0 waited 0.5 s (CAUSEWAY_MPI_TIMEOUT) for rank 1"));
+    CHECK(run(call + "tree_decode(q, k, v)", "30").status == 0);
+    for (const std::string wrong : {"0", "-1", "soon", "inf", "nan"}) {
+        const Output refused = run("print(mpi_rank())", wrong);
+        CHECK(refused.status != 0);
+        CHECK(contains(refused.err, "CAUSEWAY_MPI_TIMEOUT: " + wrong + ", expected a number of seconds above 0"));
+    }
+}
