@@ -14,6 +14,7 @@
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local arguments, verdicts = dofile(folder .. "/arguments.lua"), dofile(folder .. "/verdicts.lua")
 local reference, item_page = dofile(folder .. "/reference.lua"), dofile(folder .. "/item_page.lua")
+local wrapped = dofile(folder .. "/wrapped.lua")
 local model_runner = dofile(folder .. "/model_runner.lua")
 
 local Item = {}
@@ -30,23 +31,6 @@ Options of every script that reproduces a table or figure:
   --save %s  results]]
 
 -- ── Text on the screen ──
-
--- Lines that begin with two blanks keep their columns.
-local function wrapped(text, limit)
-  local lines = {}
-  for paragraph in (text .. "\n"):gmatch("(.-)\n") do
-    local in_columns = paragraph:sub(1, 2) == "  "
-    local line = in_columns and paragraph or ""
-    for word in (in_columns and "" or paragraph):gmatch("%S+") do
-      if line ~= "" and utf8.len(line) + 1 + utf8.len(word) > limit then
-        lines[#lines + 1], line = line, ""
-      end
-      line = line == "" and word or line .. " " .. word
-    end
-    lines[#lines + 1] = line
-  end
-  return table.concat(lines, "\n")
-end
 
 local function say(text) print(wrapped(text, 80)) end
 
