@@ -1,6 +1,6 @@
--- hyper_attention(options): softmax attention by hyper's factors, to be put in the place of a layer's attention: options
--- as lowrank takes them. The factors are for the pairs of queries and keys that are not in one block; those in one are
--- exact. A token whose weights have no positive sum gets 0.
+-- hyper_attention(options): softmax attention by hyper's factors, to be put in the place of a layer's attention;
+-- options as lowrank takes them. The factors are for the pairs of queries and keys that are not in one block; those in
+-- one are exact. A token whose weights have no positive sum gets 0.
 local exact_blocks = dofile(debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") .. "/exact_blocks.lua")
 
 return function(options)
