@@ -258,7 +258,10 @@ undecided otherwise.
 
 crossover: the spans of lengths between which one method overtakes another for good have lengths in common.
 
-figures of the text: within ± 25 % where no other share is named.]]
+figures of the text: within ± 25 % where no other share is named.
+
+machine in use: an item with times during which other programs took more than a tenth of the processors says so. Its
+verdicts on times are those of what was left of the machine.]]
 
 local function total_text(list)
   local total = verdicts.count(list)

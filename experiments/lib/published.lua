@@ -65,7 +65,7 @@ function published.front(run)
   local header = { "document", "items", "verdicts on what holds on any machine" }
   local note = string.format("`--%s` on %s.", run.mode, machine_of(run))
   if in_use then
-    note = note .. " The machine was in use, so that its verdicts on times are not counted here."
+    note = note .. "\nThe machine was in use, so that its verdicts on times are not counted here."
   else
     table.insert(rows[#rows], published.counts_text(all, "time"))
     header[#header + 1] = "on times"
@@ -77,11 +77,11 @@ function published.map(run)
   local rows, seconds = {}, 0
   for i, item in ipairs(run.items) do
     rows[i] = { #item.claims > 0 and table.concat(item.claims, " ") or "–", "`" .. item.command .. "`",
-      string.format("%.2f", (item.processor_seconds or item.seconds) / 60),
+      string.format("%.1f", item.processor_seconds or item.seconds),
       item.memory and string.format("%.0f", item.memory / 2 ^ 20) or "–" }
     seconds = seconds + (item.processor_seconds or item.seconds)
   end
-  return markdown({ "claims", "command", "minutes of processors", "MiB" }, rows) .. string.format(
+  return markdown({ "claims", "command", "s of processors", "MiB" }, rows) .. string.format(
     "\n\n%.1f minutes of processors in all, on %s.", seconds / 60, machine_of(run))
 end
 

@@ -287,6 +287,23 @@ TEST_CASE("a model that does not fit says how much memory it takes", "[experimen
     CHECK(contains(output.out, "Seconds for ten tokens here: llama tiny, 8 shards"));
 }
 
+TEST_CASE("what experiments share: text in lines, a middle, exact blocks", "[experiments]") {
+    Shell lua;
+    lua("folder = '" + experiments +
+        "lib/' wrapped = dofile(folder .. 'wrapped.lua') middle = dofile(folder .. "
+        "'middle.lua') exact_blocks = dofile(folder .. 'exact_blocks.lua')");
+    CHECK(lua("return wrapped('ab cd ef\\n  in columns stays\\nα β', 5)") == "ab cd\nef\n  in columns stays\nα β");
+    CHECK(lua("list = {3, 1, 4, 2} return middle(list), list[1], list[4], middle({5, 7, 6})") == "2 1 4 6");
+    // Queries 1 and 2 are in blocks 1 and 2, keys 1 and 2 both in block 1: both pairs of the second query are
+    // estimated.
+    for (const char* type : {"f32", "f64"}) {
+        CAPTURE(type);
+        CHECK(lua(std::string("got = exact_blocks(zeros(1, 1, 2, 2, '") + type + "'), ones(1, 1, 2, 2, '" + type +
+                  "'), {query_block = tensor{1, 2}:reshape(1, 1, 2), key_block = tensor{1, 1}:reshape(1, 1, 2)}) "
+                  "return got(1, 1, 1, 1), got(1, 1, 1, 2), got(1, 1, 2, 1), got(1, 1, 2, 2)") == "1.0 1.0 0.0 0.0");
+    }
+}
+
 TEST_CASE("an item says what other programs took of the machine", "[experiments][reproduce]") {
     Shell lua;
     lua("p = dofile('" + experiments + "lib/processors.lua')");
