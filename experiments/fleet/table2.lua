@@ -27,8 +27,9 @@ for i, row in ipairs(item:printed()) do
   end
   means = math.max(means, math.abs(sum - row.avg_accuracy_percent))
 end
-item:table(rows, { title = "Accuracy in %, printed", columns = { "method", "stem", "humanities",
-  { key = "social_science", title = "social science" }, "other", "average" } })
+item:table(rows, { title = "Accuracy in %, printed", columns = { "method", { key = "stem", format = "%.1f" },
+  { key = "humanities", format = "%.1f" }, { key = "social_science", title = "social science", format = "%.1f" },
+  { key = "other", format = "%.1f" }, { key = "average", format = "%.1f" } } })
 item:judge("the averages are the means of the four subjects", "count", verdicts.whether(means <= 0.0501,
   string.format("largest difference %.3f", means)), "I1")
 item:judge("low-rank attention is within 5 % of vanilla, in points", "count", verdicts.whether(worst <= 5,

@@ -47,8 +47,9 @@ for i, row in ipairs(item:printed()) do
     same = same and line == accuracies
   end
 end
-item:table(rows, { title = "Accuracy in %, printed", columns = { "method", "stem", "humanities",
-  { key = "social", title = "social sciences" }, "other" } })
+item:table(rows, { title = "Accuracy in %, printed", columns = { "method", { key = "stem", format = "%.1f" },
+  { key = "humanities", format = "%.1f", align = "right" },
+  { key = "social", title = "social sciences", format = "%.1f" }, { key = "other", format = "%.1f" } } })
 item:table(own, { title = "Accuracy in %, here, next byte of four texts", columns = { "method",
   { key = "text1", format = "%.1f" }, { key = "text2", format = "%.1f" }, { key = "text3", format = "%.1f" },
   { key = "text4", format = "%.1f" }, { key = "average", format = "%.2f" },
