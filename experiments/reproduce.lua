@@ -10,6 +10,10 @@
 --   --compare FILE                  the items.json or verdicts.json of another run, such as another machine's, whose
 --                                   verdicts (and tables, from items.json) stand beside
 --   --page                          runs nothing: the page of what there is
+--   --from FILE                     runs nothing: the page of the items.json of another run, such as
+--                                   experiments/data/runs/cpu-quick.json, which comes with the repository
+--   --publish                       keeps what came out as experiments/data/runs/DEVICE-MODE.json, and writes the
+--                                   tables of README.md and docs/reproduction.md
 --   --fresh                         start again where a run was stopped; otherwise it goes on
 --   --save results/reproduce        index.html, verdicts.json, items.json, and a folder for each item
 --
@@ -18,10 +22,10 @@
 -- Ctrl-C or a crash the same command goes on. The documents are those of proofs/README.md.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, full = false, only = { "all" },
-  device = "cpu", compare = "", page = false, fresh = false, save = "results/reproduce" },
+  device = "cpu", compare = "", page = false, from = "", publish = false, fresh = false, save = "results/reproduce" },
   { device = { "cpu", "gpu" } })
 local items, item_page = dofile(folder .. "/lib/items.lua"), dofile(folder .. "/lib/item_page.lua")
-local verdicts = dofile(folder .. "/lib/verdicts.lua")
+local verdicts, published = dofile(folder .. "/lib/verdicts.lua"), dofile(folder .. "/lib/published.lua")
 if options.quick and options.full then error("--quick: given together with --full, expected one of them", 0) end
 if options.device == "gpu" then
   local there, why = has_gpu()
@@ -109,20 +113,7 @@ local function minutes_text(seconds)
   return string.format("%d:%02d", seconds // 60, math.floor(seconds % 60))
 end
 
-local function counts_text(list, kind)
-  local of_kind, words = {}, {}
-  for _, v in ipairs(list) do
-    if not kind or v.kind == kind then of_kind[#of_kind + 1] = v end
-  end
-  local counts = verdicts.count(of_kind)
-  for _, word in ipairs({ "holds", "differs", "undecided", "not run" }) do
-    if counts[word] > 0 then
-      words[#words + 1] = counts[word] .. " " .. (word == "holds" and counts[word] > 1 and "hold"
-        or word == "differs" and counts[word] > 1 and "differ" or word)
-    end
-  end
-  return #words > 0 and table.concat(words, ", ") or "–"
-end
+local counts_text = published.counts_text
 
 -- Runs what has not finished; returns the errors by id.
 local function run_all(list)
@@ -240,12 +231,15 @@ local function costs(results)
   local rows = {}
   for _, item in ipairs(results) do
     rows[#rows + 1] = { claims = table.concat(item.claims, " "), command = item.command, minutes = item.seconds / 60,
+      processor = item.processor_seconds and item.processor_seconds / 60 or "–",
       memory = item.memory or "–", machine = item.origin.device or item.origin.processor or "–",
       address = item_page.claim_link(item.claims[1], folder, options.save) }
   end
   return text_table(rows, { title = "What each command takes", columns = {
     { key = "claims", link = function(row) return row.address end }, "command",
-    { key = "minutes", format = "%.2f", align = "right" }, { key = "memory", unit = "bytes" }, "machine" } })
+    { key = "minutes", format = "%.2f", align = "right" },
+    { key = "processor", title = "of processors", format = "%.2f", align = "right" },
+    { key = "memory", unit = "bytes" }, "machine" } })
 end
 
 local rules = [[
@@ -264,7 +258,10 @@ undecided otherwise.
 
 crossover: the spans of lengths between which one method overtakes another for good have lengths in common.
 
-figures of the text: within ± 25 % where no other share is named.]]
+figures of the text: within ± 25 % where no other share is named.
+
+machine in use: an item with times during which other programs took more than a tenth of the processors says so. Its
+verdicts on times are those of what was left of the machine.]]
 
 local function total_text(list)
   local total = verdicts.count(list)
@@ -308,12 +305,24 @@ local function page_of(results, list, other)
   report(page)
 end
 
-local failures = options.page and {} or run_all(chosen())
-local results = results_of(failures)
+-- The items of another run, in place of one of this machine.
+local function given_run(path)
+  local value = read_json(path)
+  if type(value) ~= "table" or type(value.items) ~= "table" then
+    error(string.format("--from: %q, expected an items.json of reproduce.lua", path), 0)
+  end
+  return value
+end
+
+local failures, given = {}, options.from ~= "" and given_run(options.from) or nil
+if not given and not options.page then failures = run_all(chosen()) end
+local whole = given or { mode = mode, device = options.device, items = results_of(failures) }
+local results = whole.items
 local list = verdict_list(results)
 mkpath(options.save)
 save(options.save .. "/verdicts.json", list)
-save(options.save .. "/items.json", { mode = mode, device = options.device, items = results })
+save(options.save .. "/items.json", whole)
+if options.publish then published.publish(folder, whole) end
 page_of(results, list, other_run())
 print()
 print(total_text(list))

@@ -17,30 +17,15 @@ if on_gpu then
   local available, why = has_gpu()
   if not available then error("--device: gpu cannot be used, no GPU: " .. why, 0) end
 end
-local inputs = dofile(folder .. "/lib/real_inputs.lua")
+local inputs, wrapped = dofile(folder .. "/lib/real_inputs.lua"), dofile(folder .. "/lib/wrapped.lua")
 
 local tokens = options.quick and 256 or 2048
 local lengths = options.quick and { 128, 256, 512 } or { 128, 512, 2048, 8192 }
 local started = clock()
 local page = {}                 -- the parts of the HTML page, in the order in which they are told
 
--- Each line of the text in lines no wider than the terminal, broken at blanks.
-local function fitted(text)
-  local room = math.min((terminal_size()), 100)
-  local lines = {}
-  for paragraph in (text .. "\n"):gmatch("(.-)\n") do
-    local line = ""
-    for word in paragraph:gmatch("%S+") do
-      if line ~= "" and utf8.len(line) + 1 + utf8.len(word) > room then lines[#lines + 1], line = line, "" end
-      line = line == "" and word or line .. " " .. word
-    end
-    lines[#lines + 1] = line
-  end
-  return table.concat(lines, "\n")
-end
-
 local function tell(text)
-  print(fitted(text))
+  print(wrapped(text, math.min((terminal_size()), 100)))
   page[#page + 1] = text
 end
 

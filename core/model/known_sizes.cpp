@@ -163,12 +163,13 @@ std::vector<RandomTensor> qwen3_next_tensors(const Sizes& s) {
 constexpr Sizes minimax_sizes[] = {{"tiny", 6, 256, 4, 2, 640, 256, 4096, 1e4, false}};
 
 std::string minimax_config(const Sizes& s) {
+    std::string types;
+    for (Index i = 0; i < s.layers; ++i)
+        types += sentence(i > 0 ? ", " : "", (i + 1) % 3 == 0 ? "\"full_attention\"" : "\"linear_attention\"");
     return sentence("{\"model_type\": \"minimax\", \"vocab_size\": ", s.vocabulary, ", \"hidden_size\": ", s.width,
                     ", \"num_hidden_layers\": ", s.layers, ", \"num_attention_heads\": ", s.heads,
                     ", \"num_key_value_heads\": ", s.key_heads, ", \"intermediate_size\": ", s.inner,
-                    ", \"max_position_embeddings\": ", s.context,
-                    ", \"layer_types\": [\"linear_attention\", \"linear_attention\", \"full_attention\", "
-                    "\"linear_attention\", \"linear_attention\", \"full_attention\"]}");
+                    ", \"max_position_embeddings\": ", s.context, ", \"layer_types\": [", types, "]}");
 }
 
 std::vector<RandomTensor> minimax_tensors(const Sizes& s) {
@@ -258,9 +259,12 @@ std::vector<std::string> known_sizes(const std::string& architecture) {
     return out;
 }
 
-KnownSize known_size(const std::string& architecture, const std::string& size) {
+KnownSize known_size(const std::string& architecture, const std::string& size, Index layers) {
     const Architecture& kind = architecture_named(architecture);
-    const Sizes& sizes = sizes_named(kind, size);
+    Sizes sizes = sizes_named(kind, size);
+    if (layers < 0 || layers > sizes.layers)
+        fail("layers: ", layers, ", expected 1 to ", sizes.layers, ", as many as ", architecture, " ", size, " has");
+    if (layers > 0) sizes.layers = layers;
     KnownSize out{kind.config(sizes), kind.tensors(sizes)};
     for (RandomTensor& tensor : out.tensors)
         if (tensor.shape.size() == 1) tensor.mean = 1;  // what norms multiply with
@@ -268,9 +272,11 @@ KnownSize known_size(const std::string& architecture, const std::string& size) {
 }
 
 std::shared_ptr<const Checkpoint> random_model(const std::string& architecture, const std::string& size,
-                                               WeightType type, std::uint64_t seed) {
-    const KnownSize known = known_size(architecture, size);
-    return random_checkpoint(sentence("random ", architecture, " ", size), known.config, known.tensors, type, seed);
+                                               WeightType type, std::uint64_t seed, Index layers) {
+    const KnownSize known = known_size(architecture, size, layers);
+    std::string name = sentence("random ", architecture, " ", size);
+    if (layers > 0) name += sentence(", ", layers, layers == 1 ? " layer" : " layers");
+    return random_checkpoint(name, known.config, known.tensors, type, seed);
 }
 
 }  // namespace causeway::model

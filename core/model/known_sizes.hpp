@@ -22,11 +22,12 @@ std::vector<std::string> known_architectures();
 // "tiny", "1b", "7b" … of one of these; none for another.
 std::vector<std::string> known_sizes(const std::string& architecture);
 
-// Throws Error for an architecture and for a size that is not known.
-KnownSize known_size(const std::string& architecture, const std::string& size);
+// Its first `layers` layers; 0: all that it has. Throws Error for an architecture and for a size that is not known, and
+// for more layers than that size has.
+KnownSize known_size(const std::string& architecture, const std::string& size, Index layers = 0);
 
 // Of such a size with random weights; throws as random_checkpoint too.
 std::shared_ptr<const Checkpoint> random_model(const std::string& architecture, const std::string& size,
-                                               WeightType type, std::uint64_t seed);
+                                               WeightType type, std::uint64_t seed, Index layers = 0);
 
 }  // namespace causeway::model

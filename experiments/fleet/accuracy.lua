@@ -22,7 +22,8 @@ local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   length = 512, heads = 2, ranks = { 16, 32, 64, 128, 256 }, seeds = 3, inputs = { "random", "layer1", "layer4" },
   save = "results/fleet/accuracy",
 }, { length = { 1 }, heads = { 1, 4 }, ranks = { 1 }, seeds = { 1 }, inputs = { "random", "layer1", "layer4" } })
-local real = dofile(folder .. "/../lib/real_inputs.lua")
+local real, middle = dofile(folder .. "/../lib/real_inputs.lua"), dofile(folder .. "/../lib/middle.lua")
+local exact_blocks = dofile(folder .. "/../lib/exact_blocks.lua")
 local N, heads = options.length, options.heads
 local of = {}
 local methods = {}
@@ -92,10 +93,9 @@ local results = sweep{
     if name == "skeinformer" then given.v, given.pilot = x.v, math.max(1, math.min(rank, N // 8)) end
     local B, C, extras = lowrank(name, x.q, x.k, given)
     local estimate = B * C:t()
-    if name == "hyper" then -- inside of its blocks it is exact
-      local same = eq(extras.query_block:reshape(1, heads, N, 1), extras.key_block:reshape(1, heads, 1, N))
-      estimate = estimate + times(f64(same), x.A - estimate)
-    elseif name == "skeinformer" then -- and it in the rows of its pilot
+    if name == "hyper" then
+      estimate = exact_blocks(estimate, x.A, extras)
+    elseif name == "skeinformer" then -- exact in the rows of its pilot
       estimate = estimate + times(extras.exact_rows:reshape(1, heads, N, 1), x.A - estimate)
     end
     local plain, lost = error_of(estimate, x.v, x.plain)
@@ -119,10 +119,6 @@ for _, row in ipairs(results) do
     g.unmasked[#g.unmasked + 1], g.masked[#g.masked + 1], g.lost[#g.lost + 1] = row.unmasked, row.masked,
       row.lost_masked
   end
-end
-local function middle(list)
-  table.sort(list)
-  return list[(#list + 1) // 2]
 end
 local function spread(list)
   return #list > 1 and string.format("%s – %s", number_text(list[1], 3), number_text(list[#list], 3)) or ""

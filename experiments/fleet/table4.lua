@@ -1,21 +1,44 @@
 -- fleet, Table 4: throughput of a whole model on random tokens, prompts of 2k to 3k, by each method.
 --
---   causeway experiments/fleet/table4.lua                a second; --quick and --full change nothing
+--   causeway experiments/fleet/table4.lua                --quick: half a minute; five minutes; --full: an hour
 --
--- Cells of a whole model wait for the model runner; the document gives no unit. What it says of its own cells is
--- recomputed.
+-- The document names neither the model nor the unit. Here a TransNormer with random weights reads a prompt of random
+-- tokens, and tokens a second are counted: --quick a small one, 256 tokens; otherwise two layers of the width of the 7B
+-- model, 512 tokens, with --full 2500. What the document says of its own cells is recomputed.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
-local verdicts = dofile(folder .. "/../lib/verdicts.lua")
+local verdicts, models = dofile(folder .. "/../lib/verdicts.lua"), dofile(folder .. "/../lib/model_runner.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table4",
   title = "throughput of a whole model", rules = { device = { "cpu" } },
-  differs = "Printed: a GPT on an A6000, without a unit." })
-local reason = item:model_runner("throughput of each method")
-local rows, best = {}, nil
+  differs = "Printed: a model that is not named, on an A6000, without a unit. Here: tokens a second of a TransNormer "
+    .. "with random weights." })
+local what = ({
+  quick = { arch = "transnormer", size = "tiny", length = 256 },
+  standard = { arch = "transnormer", size = "7b", layers = 2, length = 512 },
+  full = { arch = "transnormer", size = "7b", layers = 2, length = 2500 },
+})[item.mode]
+what.batches, what.methods = { 1 }, {}
+local names = { FleetAttention = "fleet" }
+for i, row in ipairs(item:printed()) do what.methods[i] = names[row.method] or row.method end
+
+local time_of = models.times(item, what)
+local rows, cells, best, best_here = {}, {}, nil, nil
 for i, row in ipairs(item:printed()) do
-  rows[i] = { method = row.method, printed = row.throughput_unit_not_stated, here = reason }
+  local time = time_of(what.methods[i], 1)
+  local measured = type(time) == "table"
+  rows[i] = { method = row.method, printed = row.throughput_unit_not_stated, here = measured
+    and what.length / time.seconds or time, samples = measured and time.samples or 0 }
+  cells[i] = { method = row.method, N = what.length, printed = 1 / rows[i].printed, ours = measured
+    and 1 / rows[i].here or time }
   if not best or rows[i].printed > best.printed then best = rows[i] end
+  if measured and not (best_here and best_here.here >= rows[i].here) then best_here = rows[i] end
 end
-item:table(rows, { title = "Throughput", columns = { "method", "printed", "here" } })
+item:table(rows, { title = string.format("Throughput; here: tokens a second, %s, prompts of %d", models.title(what),
+  what.length), columns = { "method", { key = "printed", align = "right" },
+  { key = "here", format = "%.4g", align = "right" }, { key = "samples", title = "n", align = "right" } } })
 item:judge("FleetAttention has the highest of the printed throughputs", "count",
   verdicts.whether(best.method == "FleetAttention", string.format("%s, %d", best.method, best.printed)), "I1")
+item:judge("FleetAttention has the highest throughput here", "time", best_here
+  and verdicts.whether(best_here.method == "FleetAttention", string.format("%s, %.4g tokens a second",
+    best_here.method, best_here.here)) or verdicts.not_run("no method has a time"))
+models.judge_times(item, cells, what)
 item:finish()

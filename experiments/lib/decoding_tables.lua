@@ -1,14 +1,58 @@
 -- Tables 1 and 2 of the tree document: decoding times of whole models with tree and ring attention.
---   decoding_tables(item, rows, cluster)    cluster(row) -> {machine =, devices =, layers =, dim =}, of the model
+--   decoding_tables(item, rows, cluster, llama)    cluster(row) -> {machine =, devices =, layers =, dim =}; llama:
+--                                                  {size =, shards =} of the printed model and its devices
 --
--- Cells of a whole model wait for the model runner. What the tables say of the two algorithms is recomputed from the
--- cells, and the part of the difference that moving keys and values explains is that of the cluster model: ten tokens,
--- the same prefill in both columns, p shifts of the ring (the document's footnote 2).
+-- What the tables say of the two algorithms is recomputed from the cells, and the part of the difference that moving
+-- keys and values explains is that of the cluster model: ten tokens, the same prefill in both columns, p shifts of the
+-- ring (the document's footnote 2). Here a Llama with random weights generates ten tokens, its keys and values in
+-- shards of one memory, a worker a thread: a small one, and with --full the printed one at the lengths that fit.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, reference = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/reference.lua")
+local models = dofile(folder .. "/model_runner.lua")
+local available_memory = dofile(folder .. "/available_memory.lua")
 
-return function(item, rows, cluster)
-  local reason = item:model_runner("decoding times of the whole model")
+-- The printed models: parameters, and scalars of keys and values a token.
+local llamas = {
+  ["1b"] = { parameters = 1235814400, cached = 2 * 16 * 8 * 64 },
+  ["8b"] = { parameters = 8030261248, cached = 2 * 32 * 8 * 128 },
+}
+local most_operations = 3e13 -- of a prompt that --full reads: about ten minutes on two cores
+
+-- Why the printed model does not run here at a length; nil where it does.
+local function reason_without(item, size, N)
+  local printed = llamas[size]
+  local needs, free = 2.0 * printed.parameters + 4.0 * printed.cached * N, available_memory()
+  if needs > free then return string.format("OOM (%s of %s)", bytes_text(needs), bytes_text(free)) end
+  local operations = 2.0 * printed.parameters * N
+  if operations > most_operations then return string.format("the prompt takes %.0e operations", operations) end
+  if item.mode ~= "full" then return "left to --full" end
+end
+
+-- Times of a model here, shown and judged.
+local function measure(item, what)
+  local rows = models.decoding(item, what)
+  local faster, with_both, x, differences = 0, 0, {}, {}
+  for _, row in ipairs(rows) do
+    if type(row.tree) == "number" and type(row.ring) == "number" then
+      with_both = with_both + 1
+      row.ratio = row.ring / row.tree
+      if row.ratio > 1 then faster = faster + 1 end
+      if row.ring > row.tree then x[#x + 1], differences[#differences + 1] = row.N, row.ring - row.tree end
+    end
+  end
+  local about = models.title(what)
+  item:table(rows, { title = string.format("Seconds for ten tokens here: %s, %d shards", about, what.shards),
+    columns = { { key = "N", align = "right" }, { key = "tree", digits = 3 }, { key = "ring", digits = 3 },
+      { key = "ratio", title = "ring ÷ tree", format = "%.2f" } },
+    note = "without the prompt: what eleven tokens take less what one takes" })
+  item:judge("tree attention is the faster one here, " .. about, "time", with_both > 0 and verdicts.equal(faster,
+    with_both, "lengths") or verdicts.not_run("no length has both times"), "H23")
+  item:judge("ring less tree grows in proportion to the length here, " .. about, "time",
+    verdicts.exponent_is(verdicts.fit(x, differences), 1), "H20")
+end
+
+return function(item, rows, cluster, llama)
+  local fitting = {}
   local lines, rounded, faster, cells = {}, 0, 0, {}
   for i, row in ipairs(rows) do
     local N = reference.tokens(row.sequence_length_tokens_as_printed or row.sequence_length_tokens)
@@ -26,9 +70,11 @@ return function(item, rows, cluster)
     cells[#cells + 1] = { N = N, method = row.hardware, ours = modelled, printed = difference }
     lines[i] = { N = N, hardware = row.hardware, tree = row.tree_time_s, ring = row.ring_time_s,
       speedup = row.speedup_printed_x, ratio = ratio, difference = difference, model = modelled,
-      shift = (difference - modelled) / (10 * c.layers * c.devices) * 1e3, here = reason }
+      shift = (difference - modelled) / (10 * c.layers * c.devices) * 1e3,
+      here = reason_without(item, llama.size, N) or "below" }
+    if lines[i].here == "below" then fitting[#fitting + 1] = N end
   end
-  item:table(lines, { title = "Seconds, printed; ring less tree, printed and modelled; and here", columns = {
+  item:table(lines, { title = "Seconds, printed; ring less tree, printed and modelled; whether here", columns = {
     { key = "N", align = "right" }, "hardware", { key = "tree", format = "%.2f" }, { key = "ring", format = "%.2f" },
     { key = "speedup", title = "speedup" }, { key = "ratio", title = "ring ÷ tree", format = "%.2f" },
     { key = "difference", title = "ring less tree", format = "%.2f" }, { key = "model", format = "%.2f" },
@@ -56,4 +102,9 @@ return function(item, rows, cluster)
       like = hardware .. ", model" }
   end
   item:figure(curves)
+  measure(item, { arch = "llama", size = "tiny", shards = llama.shards, lengths = ({ quick = { 256, 512, 1024 },
+    standard = { 512, 1024, 2048, 4000 }, full = { 512, 1024, 2048, 4000 } })[item.mode] })
+  if #fitting > 0 then
+    measure(item, { arch = "llama", size = llama.size, shards = llama.shards, lengths = fitting })
+  end
 end

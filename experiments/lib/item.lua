@@ -12,9 +12,9 @@
 -- folder `save`: item.json (parts, verdicts, origin, time and memory, from which pages are made anywhere), a page, and
 -- the rows of sweeps in a folder for each mode.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
-local arguments, verdicts = dofile(folder .. "/arguments.lua"), dofile(folder .. "/verdicts.lua")
+local arguments = dofile(folder .. "/arguments.lua")
 local reference, item_page = dofile(folder .. "/reference.lua"), dofile(folder .. "/item_page.lua")
-local model_runner = dofile(folder .. "/model_runner.lua")
+local wrapped, processors = dofile(folder .. "/wrapped.lua"), dofile(folder .. "/processors.lua")
 
 local Item = {}
 Item.__index = Item
@@ -30,23 +30,6 @@ Options of every script that reproduces a table or figure:
   --save %s  results]]
 
 -- ── Text on the screen ──
-
--- Lines that begin with two blanks keep their columns.
-local function wrapped(text, limit)
-  local lines = {}
-  for paragraph in (text .. "\n"):gmatch("(.-)\n") do
-    local in_columns = paragraph:sub(1, 2) == "  "
-    local line = in_columns and paragraph or ""
-    for word in (in_columns and "" or paragraph):gmatch("%S+") do
-      if line ~= "" and utf8.len(line) + 1 + utf8.len(word) > limit then
-        lines[#lines + 1], line = line, ""
-      end
-      line = line == "" and word or line .. " " .. word
-    end
-    lines[#lines + 1] = line
-  end
-  return table.concat(lines, "\n")
-end
 
 local function say(text) print(wrapped(text, 80)) end
 
@@ -114,12 +97,6 @@ function Item:sweep(options)
   return results
 end
 
---- The reason that stands in the cells of a whole model.
-function Item:model_runner(what)
-  self:judge(what, "time", verdicts.not_run(model_runner.reason))
-  return model_runner.reason
-end
-
 --- A verdict: `what` is compared, kind is "time" (of a machine) or "count" (the same on every machine); claim, the id
 --- of one of proofs/, may stand beside it.
 function Item:judge(what, kind, verdict, claim)
@@ -177,13 +154,17 @@ end
 
 --- Shows the verdicts and writes item.json and the page.
 function Item:finish()
+  local processor_seconds, others = self.taken()
   local result = { document = self.document, name = self.name, title = self.title, differs = self.differs,
     claims = claims_of(self.verdicts), mode = self.mode, device = self.options.device, command = self.command,
-    parts = self.parts, verdicts = self.verdicts, seconds = clock() - self.start, memory = peak_memory(),
-    origin = origin_of(self), date = os.date("!%Y-%m-%d %H:%M UTC") }
+    parts = self.parts, verdicts = self.verdicts, seconds = clock() - self.start,
+    processor_seconds = processor_seconds, others = others, memory = peak_memory(), origin = origin_of(self),
+    date = os.date("!%Y-%m-%d %H:%M UTC") }
   announce(self)
   print()
   display(item_page.verdict_table(result.verdicts))
+  local in_use = item_page.in_use(result)
+  if in_use then say(in_use) end
   mkpath(self.save)
   item_page.write(self.save .. "/item.json", result)
   local page = { title = item_page.title_of(result), save = self.save .. "/" .. self.name .. ".html",
@@ -211,7 +192,7 @@ return function(given, what)
   local self = setmetatable({ document = what.document, name = what.name, title = what.title, differs = what.differs,
     options = options, experiments = folder:match("^(.*)/[^/]*$"), save = options.save,
     mode = options.quick and "quick" or options.full and "full" or "standard", device_name = device_name, parts = {},
-    verdicts = {}, data = {}, start = clock() }, Item)
+    verdicts = {}, data = {}, start = clock(), taken = processors() }, Item)
   self.command = command_of(self, given)
   return self
 end

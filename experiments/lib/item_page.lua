@@ -65,6 +65,18 @@ function item_page.verdict_table(list, link, other)
   return text_table(rows, { title = "Verdicts", columns = columns })
 end
 
+-- More than this share of all processors, taken by other programs, makes times of something else than this one.
+local most_taken = 0.1
+
+--- What is to be said of an item's times where other programs ran beside it; nil where they are its own.
+function item_page.in_use(item)
+  local has_times = false
+  for _, v in ipairs(item.verdicts) do has_times = has_times or v.kind == "time" and v.verdict ~= "not run" end
+  if not has_times or not item.others or item.others <= most_taken then return nil end
+  return string.format("Other programs took %.0f %% of the processors meanwhile: its times are of a machine in use.",
+    100 * item.others)
+end
+
 -- What an item shows; of another run its tables and pictures, each with whose they are.
 local function add_parts(add, parts, whose)
   for _, part in ipairs(parts) do
@@ -88,6 +100,8 @@ function item_page.parts_of(item, experiments, page_folder, other)
     return item_page.claim_link(row.claim ~= "" and row.claim or nil, experiments, page_folder)
   end
   if #item.verdicts > 0 then add({ open = item_page.verdict_table(item.verdicts, link, other) }) end
+  local in_use = item_page.in_use(item)
+  if in_use then add(in_use) end
   add_parts(add, item.parts)
   if other and other.item then add_parts(add, other.item.parts, other.name) end
   local origin = item.origin or {}

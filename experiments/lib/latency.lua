@@ -13,6 +13,7 @@
 -- made, so that the machine never swaps.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, timing = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/timing.lua")
+local available_memory, measured = dofile(folder .. "/available_memory.lua"), dofile(folder .. "/measured.lua")
 local latency = {}
 
 latency.options = { lengths = { 128, 512, 2048, 8192, 12800, 25600, 100000 }, heads = 32, width = 128, seconds = 0.3,
@@ -34,14 +35,6 @@ local unmeasured = {
   LA_torch = "here LA has one form on the CPU",
   FA_modify = "FA here adds no ranks atomically, so it is FA_modify",
 }
-
-local function available_memory()
-  local file = io.open("/proc/meminfo")
-  local text = file and file:read("a") or ""
-  if file then file:close() end
-  local kib = text:match("MemAvailable:%s*(%d+)")
-  return kib and tonumber(kib) * 1024 or math.huge
-end
 
 local function reason_without(item, table_, label, N)
   local mode = modes[item.mode]
@@ -74,16 +67,6 @@ local function error_of(label, heads, width, decay, gpu)
   return relative_error(gpu and got:cpu() or got, reference)
 end
 
--- What f() returns; an error that is neither a stop nor memory or time that ran out is what a cell can say: nil and its
--- text.
-local function unless_refused(f)
-  local good, value = pcall(f)
-  if good then return value end
-  local kind = error_kind(value)
-  if kind == "out of memory" or kind == "timeout" or kind == "interrupted" then error(value, 0) end
-  return nil, tostring(value)
-end
-
 -- The function that a sweep runs at {batch, decay, N, method, heads, width, seconds}.
 local function runner(gpu)
   local current = {}
@@ -104,7 +87,7 @@ local function runner(gpu)
   return function(p)
     local decay = p.decay and retnet_decay(p.heads) or nil
     local few = math.min(p.heads, 4)
-    local off, refused = unless_refused(function()
+    local off, refused = measured.unless_refused(function()
       return error_of(p.method, few, p.width, p.decay and retnet_decay(few) or nil, gpu)
     end)
     if refused then return { refused = refused } end
@@ -117,14 +100,6 @@ local function runner(gpu)
     local t = timing(call, { seconds = p.seconds, gpu = gpu })
     return { median = t.median, lower = t.lower, upper = t.upper, samples = t.samples, error = off }
   end
-end
-
-local function status_of(row, timeout)
-  if row.status == "timeout" then return string.format("timeout (%g s)", timeout) end
-  if row.status ~= "ok" then return row.status end
-  if row.refused then return "refused: " .. row.refused end
-  if row.wrong then return string.format("wrong: error %.1e", row.wrong) end
-  if row.needs then return string.format("OOM (%s of %s)", bytes_text(row.needs), bytes_text(row.free)) end
 end
 
 function latency.measure(item, tables)
@@ -158,7 +133,7 @@ function latency.measure(item, tables)
     for _, cell in ipairs(cells) do
       local row = at[cell.method .. " " .. cell.N]
       if row and not cell.status then
-        cell.status = status_of(row, timeout)
+        cell.status = measured.status_of(row, timeout)
         if not cell.status then
           cell.ours, cell.lower, cell.upper, cell.n = row.median, row.lower, row.upper, row.samples
         end

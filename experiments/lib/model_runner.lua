@@ -1,2 +1,189 @@
--- Cells of whole models: a number once a model can be run here, until then one reason.
-return { reason = "needs the model runner" }
+-- Whole models, run on the CPU, for the cells of the tables that are of whole models.
+--
+--   models.passages(experiments, m, tokens)     four lists of ids of the held-out text, no passage in another
+--   models.accuracy(m, passages)                share in % of next tokens that were the likeliest: a number a passage,
+--                                               average =, bits = (a byte), tokens =
+--   models.smollm2(item)                        that model; nil and a reason where it is not to be had
+--   models.times(item, what)                    times of passes over prompts by exact method: see there
+--   models.judge_times(item, cells, what)       order and ratio of such times
+--   models.decoding(item, what)                 times of ten tokens with tree and with ring attention: see there
+--
+-- Times are of models with random weights: they do not depend on the numbers.
+local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
+local timing, measured = dofile(folder .. "/timing.lua"), dofile(folder .. "/measured.lua")
+local verdicts = dofile(folder .. "/verdicts.lua")
+local available_memory = dofile(folder .. "/available_memory.lua")
+local models = {}
+
+-- ── Accuracy ──
+
+function models.passages(experiments, m, tokens)
+  local file = assert(io.open(experiments .. "/data/heldout.txt", "rb"))
+  local text = file:read("a")
+  file:close()
+  local list, quarter = {}, #text // 4
+  for i = 1, 4 do
+    local ids = m:tokens(text:sub((i - 1) * quarter + 1, math.min((i - 1) * quarter + 8 * tokens + 64, i * quarter)))
+    list[i] = table.move(ids, 1, math.min(tokens, #ids), 1, {})
+  end
+  return list
+end
+
+function models.accuracy(m, passages)
+  local out, right, tokens, bits, bytes = {}, 0, 0, 0, 0
+  for i, ids in ipairs(passages) do
+    local got = m:predict(ids)
+    out[i] = 100 * got.accuracy
+    right, tokens = right + got.accuracy * got.tokens, tokens + got.tokens
+    bits, bytes = bits + got.bits, bytes + got.bytes
+  end
+  out.average, out.bits, out.tokens = 100 * right / tokens, bits / bytes, tokens
+  return out
+end
+
+-- Where model("smollm2") keeps its file.
+local function is_cached(name)
+  local cache, home = os.getenv("XDG_CACHE_HOME"), os.getenv("HOME")
+  local root = cache and cache:sub(1, 1) == "/" and cache or (home or "") .. "/.cache"
+  local file = io.open(string.format("%s/causeway/models/%s/%s", root, name, causeway._known_models[name].file))
+  if file then file:close() end
+  return file ~= nil
+end
+
+function models.smollm2(item)
+  if item.mode == "quick" then return nil, "left out by --quick" end
+  if item.mode ~= "full" and not is_cached("smollm2") then
+    return nil, "not on this machine; --full, or model(\"smollm2\") in the shell, fetches it once"
+  end
+  local m, refused = measured.unless_refused(function() return model("smollm2") end)
+  if not m then return nil, refused end
+  return m
+end
+
+-- ── Times ──
+
+models.modes = {
+  quick = { seconds = 0.05, timeout = 30 },
+  standard = { seconds = 0.3, timeout = 300 },
+  full = { seconds = 2, timeout = 3600 },
+}
+
+-- The labels of the tables are the short names of the methods here; LA has one form on the CPU.
+models.method_of = {}
+for _, method in ipairs(method_list()) do models.method_of[method.short] = method.name end
+
+--- "transnormer 7b, 2 layers".
+function models.title(what)
+  return string.format("%s %s%s", what.arch, what.size, what.layers and string.format(", %d layers", what.layers) or "")
+end
+
+-- `count` prompts of random tokens.
+local function prompts_of(count, length, vocabulary)
+  local list = {}
+  for b = 1, count do
+    seed(b)
+    local drawn, ids = rand(length), {}
+    for i = 1, length do ids[i] = math.min(math.floor(drawn(i) * vocabulary), vocabulary - 1) end
+    list[b] = ids
+  end
+  return list
+end
+
+-- The model at hand; a sweep of one model makes it once, at its first point.
+local function keeper()
+  local held
+  return function(p)
+    if not held then
+      held = model({ arch = p.arch, size = p.size, layers = p.layers > 0 and p.layers or nil, weights = "random" })
+    end
+    return held
+  end
+end
+
+--- The times in which a model reads prompts by each method: what has arch, size, layers (nil: all), length (tokens of a
+--- prompt), batches, and methods by name, "own" being the model as it is. Returns a function of method and batch that
+--- gives {seconds (of the batch), lower, upper, samples} or a text: the reason why there is none. A method is first
+--- compared with the model as it is, on 64 tokens.
+function models.times(item, what)
+  local mode, model_at = models.modes[item.mode], keeper()
+  local results = item:sweep{
+    grid = { arch = { what.arch }, size = { what.size }, layers = { what.layers or 0 }, length = { what.length },
+      batch = what.batches, method = what.methods },
+    order = { "arch", "size", "layers", "length", "batch", "method" },
+    timeout = mode.timeout,
+    run = function(p)
+      local m = model_at(p)
+      local vocabulary = m:about().vocabulary
+      local needs, free = 4.0 * p.batch * p.length * vocabulary, 0.9 * available_memory()
+      if needs > free then return { needs = needs, free = free } end
+      m:reset()
+      local few = prompts_of(1, 64, vocabulary)
+      local own = m:logits(few)
+      if p.method ~= "own" then
+        local off, refused = measured.unless_refused(function()
+          m:attention({ with = p.method })
+          return relative_error(m:logits(few), own)
+        end)
+        if refused then return { refused = refused } end
+        if not (off <= 1e-3) then return { wrong = off } end
+      end
+      local prompts = prompts_of(p.batch, p.length, vocabulary)
+      local t = timing(function() return m:logits(prompts) end, { seconds = mode.seconds })
+      m:reset()
+      return { median = t.median, lower = t.lower, upper = t.upper, samples = t.samples }
+    end,
+  }
+  local at = {}
+  for _, row in ipairs(results) do at[row.method .. " " .. row.batch] = row end
+  return function(method, batch)
+    local row = at[method .. " " .. batch]
+    if not row then return "has no form here" end
+    return measured.status_of(row, mode.timeout) or { seconds = row.median, lower = row.lower, upper = row.upper,
+      samples = row.samples }
+  end
+end
+
+--- Order and ratio of times beside the printed ones, cells as for verdicts.same_order; of a small model they say
+--- nothing of the printed one.
+function models.judge_times(item, cells, what)
+  local small = what.size == "tiny"
+    and verdicts.not_run("a small model in the place of the printed one: without --quick")
+  item:judge("order of methods", "time", small or verdicts.same_order(cells))
+  item:judge("ratio to the document", "time", small or verdicts.constant_ratio(cells))
+end
+
+--- The times of ten tokens behind a prompt with tree and with ring attention in all layers: what has arch, size,
+--- lengths, shards. The prompt itself is taken off: what is measured is eleven tokens less one. Returns a list of
+--- {N, tree, ring}, each a number of seconds or a reason.
+function models.decoding(item, what)
+  local mode, model_at = models.modes[item.mode], keeper()
+  local results = item:sweep{
+    grid = { arch = { what.arch }, size = { what.size }, layers = { 0 }, shards = { what.shards }, N = what.lengths,
+      method = { "tree", "ring" } },
+    order = { "arch", "size", "layers", "shards", "N", "method" },
+    timeout = mode.timeout,
+    run = function(p)
+      local m = model_at(p)
+      m:attention({ with = p.method, options = { shards = p.shards } })
+      local prompt = prompts_of(1, p.N, m:about().vocabulary)[1]
+      local function time_of(tokens)
+        return timing(function() m:generate(prompt, { tokens = tokens, stream = false }) end,
+          { seconds = mode.seconds, most = 5 }).median
+      end
+      local ten = time_of(11) - time_of(1)
+      m:reset()
+      return { ten = ten }
+    end,
+  }
+  local rows, row_of = {}, {}
+  for _, row in ipairs(results) do
+    if not row_of[row.N] then
+      row_of[row.N] = { N = row.N }
+      rows[#rows + 1] = row_of[row.N]
+    end
+    row_of[row.N][row.method] = measured.status_of(row, mode.timeout) or row.ten
+  end
+  return rows
+end
+
+return models

@@ -18,6 +18,8 @@
 -- in every token a question, instead of 14042 questions). Features are used as their papers draw them: nothing is
 -- trained here; linearise.lua trains. The factors of a layer see what the layers before it make of replaced layers.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+local middle = dofile(folder .. "/../lib/middle.lua")
+local hyper_attention = dofile(folder .. "/../lib/hyper_attention.lua")
 local names = { "favor+", "lara", "hyper", "nystrom", "hedgehog", "taylor" }
 local all_names = {}
 local of = {}
@@ -56,24 +58,10 @@ local function given(name, rank, s)
   return { rank = of[name].default_rank and rank or nil, seed = of[name].seeded and s or nil }
 end
 
--- What stands in the place of attention: the factorisation by its name, but hyper, whose factors are for the pairs of
--- queries and keys that are not in one block, those in one being exact. A token whose weights have no positive sum
--- gets 0.
+-- What stands in the place of attention: the factorisation by its name, but hyper with its exact blocks.
 local function replacement(name, o)
-  if name ~= "hyper" then return name, o end
-  return function(q, k, v, scale)
-    local N, h = q:size(3), q:size(2)
-    local asked = { rank = o.rank and math.min(o.rank, N), seed = o.seed, scale = scale }
-    local B, C, extras = lowrank(name, q, k, asked)
-    local A = B * C:t()
-    local same = eq(extras.query_block:reshape(1, h, N, 1), extras.key_block:reshape(1, h, 1, N))
-    A = A + times(f32(same), exp(scale * (q * k:t())) - A)
-    local at = range(1, N)
-    A = times(A, f32(ge(at:reshape(N, 1), at:reshape(1, N))))
-    local sums = sum(A, 4)
-    local good = f32(gt(sums, 0))
-    return times(good, A * v / (sums + (1 - good)))
-  end
+  if name == "hyper" then return hyper_attention(o) end
+  return name, o
 end
 
 -- ---- The whole model: what is lost, by method and rank ----
@@ -114,10 +102,6 @@ for _, row in ipairs(results) do
     local g = groups[key]
     g.bits[#g.bits + 1], g.accuracy[#g.accuracy + 1] = row.bits_per_byte, row.accuracy
   end
-end
-local function middle(list)
-  table.sort(list)
-  return list[(#list + 1) // 2]
 end
 local rows = { { method = "softmax, as it was", bits = before.bits_per_byte, lost = 0, accuracy = before.accuracy } }
 for _, g in ipairs(order) do

@@ -796,7 +796,7 @@ int load_model(lua_State* L) {
     return 1;
 }
 
-// _random_model(arch, size, "f32", "f16" or "bf16", seed) -> the model
+// _random_model(arch, size, "f32", "f16" or "bf16", seed, layers or nil) -> the model
 int random_model(lua_State* L) {
     const std::string arch = check_string(L, 1, "arch"), size = check_string(L, 2, "size");
     const std::string type = check_string(L, 3, "type");
@@ -805,7 +805,12 @@ int random_model(lua_State* L) {
     if (!types.contains(type)) fail("type: ", in_quotes(type), ", expected \"f32\", \"f16\" or \"bf16\"");
     const Index seed = check_integer(L, 4, "seed");
     if (seed < 0) fail("seed: ", seed, ", expected 0 or more");
-    push_model(L, Model(model::random_model(arch, size, types.at(type), static_cast<std::uint64_t>(seed))));
+    Index layers = 0;
+    if (!lua_isnoneornil(L, 5)) {
+        layers = check_integer(L, 5, "layers");
+        if (layers < 1) fail("layers: ", layers, ", expected 1 or more");
+    }
+    push_model(L, Model(model::random_model(arch, size, types.at(type), static_cast<std::uint64_t>(seed), layers)));
     return 1;
 }
 

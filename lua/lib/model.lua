@@ -92,7 +92,7 @@ local sizes = causeway._known_architectures()
 local quoted = causeway._literal
 
 causeway._options.model = { known_names(), arch = {}, device = { "cpu" }, type = { "bf16", "f16", "f32" },
-  weights = { "random" }, size = {}, seed = true }
+  weights = { "random" }, size = {}, layers = true, seed = true }
 local listed = {}
 for arch, list in pairs(sizes) do
   table.insert(causeway._options.model.arch, arch)
@@ -118,7 +118,7 @@ local function random_model(arch, options)
   if options.size == nil then
     raise(string.format("size: nothing, expected one of %s", table.concat(sizes[arch] or { "those in ?model" }, ", ")))
   end
-  return causeway._random_model(arch, options.size, options.type or "bf16", options.seed or 0)
+  return causeway._random_model(arch, options.size, options.type or "bf16", options.seed or 0, options.layers)
 end
 
 --- A language model from a GGUF file, a Hugging Face folder, or by a name; or one with random weights.
@@ -132,7 +132,7 @@ function causeway.model(path, options)
   options = options or {}
   check_device(options.device)
   if options.weights ~= nil or options.arch ~= nil then return random_model(path, options) end
-  for _, name in ipairs({ "type", "size", "seed" }) do
+  for _, name in ipairs({ "type", "size", "layers", "seed" }) do
     if options[name] ~= nil then
       raise(string.format("%s: %s, expected nothing beside a path: it has weights of its own", name,
         quoted(options[name])))

@@ -163,7 +163,7 @@ TEST_CASE("a table of latencies has a number or a reason in every cell", "[exper
 
 TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments][reproduce]") {
     const TemporaryFolder folder;
-    const Output output = reproduce(folder, {"--quick", "--only", "tpu/quoted,leet/table7,gates"});
+    const Output output = reproduce(folder, {"--quick", "--only", "tpu/quoted,leet/table2,gates"});
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     CHECK(too_wide(output.out, 80) == "");
@@ -182,8 +182,8 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
     CHECK(ids.count("tpu/quoted/outer-product-penalty") == 1);
     const std::string page = read_bytes(place + "index.html");
     for (const char* part :
-         {"<a href=\"#tpu-quoted\">", "<h3 id=\"tpu-quoted\">", "needs the model runner", "left out by --only",
-          "./lab experiments/leet/table7.lua --quick", "/proofs/tpu.md", "data-form=\"LaTeX\"", "<svg"}) {
+         {"<a href=\"#tpu-quoted\">", "<h3 id=\"tpu-quoted\">", "left out by --only",
+          "./lab experiments/leet/table2.lua --quick", "/proofs/tpu.md", "data-form=\"LaTeX\"", "<svg"}) {
         CAPTURE(part);
         CHECK(contains(page, part));
     }
@@ -209,21 +209,157 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
               "reproduce.lua\n");
     }
     SECTION("a run that was stopped goes on, a finished one starts again") {
-        const std::string kept = place + "leet/table7/item.json";
+        const std::string kept = place + "leet/table2/item.json";
         json item = json::parse(read_bytes(kept));
         item["date"] = "before";
         write_bytes(kept, item.dump());
-        write_bytes(place + "running.json", R"({"mode": "quick", "device": "cpu", "only": "leet/table7,tpu/quoted"})");
+        write_bytes(place + "running.json", R"({"mode": "quick", "device": "cpu", "only": "leet/table2,tpu/quoted"})");
         std::filesystem::remove(place + "tpu/quoted/item.json");
-        const Output on = reproduce(folder, {"--quick", "--only", "leet/table7,tpu/quoted"});
+        const Output on = reproduce(folder, {"--quick", "--only", "leet/table2,tpu/quoted"});
         CHECK(on.status == 0);
         CHECK(contains(on.out, "1 of 2 items were finished before"));
         CHECK(json::parse(read_bytes(kept))["date"] == "before");
         CHECK(std::filesystem::exists(place + "tpu/quoted/item.json"));
         CHECK_FALSE(std::filesystem::exists(place + "running.json"));
-        CHECK(reproduce(folder, {"--quick", "--only", "leet/table7,tpu/quoted"}).status == 0);
+        CHECK(reproduce(folder, {"--quick", "--only", "leet/table2,tpu/quoted"}).status == 0);
         CHECK(json::parse(read_bytes(kept))["date"] != "before");
     }
+}
+
+TEST_CASE("accuracy of a trained model is the same with every exact method", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "fleet/table3.lua", "--quick", "--length", "64"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(too_wide(output.out, 80) == "");
+    const json item = json::parse(read_bytes(folder / "results/fleet/table3/item.json"));
+    const json& rows = item["parts"][1]["rows"];
+    REQUIRE(rows.size() == 6);
+    for (const json& row : rows) {
+        // The whole held-out text has 1.417 bits a byte and 70.1 %.
+        CHECK(row["average"].get<double>() == Approx(70.1).margin(3));
+        CHECK(row["bits"].get<double>() == Approx(1.417).margin(0.1));
+        CHECK(row["bits"].get<double>() == Approx(rows[0]["bits"].get<double>()).epsilon(1e-5));
+    }
+    for (const json& v : item["verdicts"]) CHECK(v["verdict"] == "holds");
+}
+
+TEST_CASE("a table of whole models has a time or a reason in every cell", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "leet/table8.lua", "--quick"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(too_wide(output.out, 80) == "");
+    const json item = json::parse(read_bytes(folder / "results/leet/table8/item.json"));
+    const json& rows = item["parts"][0]["rows"];
+    REQUIRE(rows.size() == 20);
+    for (const json& row : rows) {
+        CAPTURE(row.dump());
+        if (row["method"] == "LA_torch") CHECK(row["here"] == "LA has one form on the CPU");
+        else CHECK((row["here"].is_string() || row["here"].get<double>() > 0));
+        if (row["method"] == "Original") CHECK(row["printed_share"].get<double>() == 1);
+    }
+    for (const json& v : item["verdicts"])
+        if (v["what"] == "order of methods") CHECK(v["verdict"] == "not run");
+    CHECK(item["processor_seconds"].get<double>() > 0);
+    CHECK(item["others"].get<double>() <= 1);
+}
+
+TEST_CASE("a model that does not fit says how much memory it takes", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "tree/table1.lua", "--quick"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(too_wide(output.out, 80) == "");
+    const json item = json::parse(read_bytes(folder / "results/tree/table1/item.json"));
+    int reasons = 0;
+    for (const json& part : item["parts"]) {
+        if (!part.contains("rows") || !part["rows"][0].contains("here")) continue;
+        for (const json& row : part["rows"]) {
+            const std::string here = row["here"];
+            CHECK((contains(here, "OOM (") || contains(here, "operations")));
+            // 8.03 G parameters in BFloat16, and two times 32 layers of 8 heads of 128 Float32 a token.
+            if (row["N"] == 256000 && contains(here, "OOM (")) CHECK(contains(here, "OOM (77.5 GiB of "));
+            ++reasons;
+        }
+    }
+    CHECK(reasons == 8);
+    CHECK(contains(output.out, "Seconds for ten tokens here: llama tiny, 8 shards"));
+}
+
+TEST_CASE("what experiments share: text in lines, a middle, exact blocks", "[experiments]") {
+    Shell lua;
+    lua("folder = '" + experiments +
+        "lib/' wrapped = dofile(folder .. 'wrapped.lua') middle = dofile(folder .. "
+        "'middle.lua') exact_blocks = dofile(folder .. 'exact_blocks.lua')");
+    CHECK(lua("return wrapped('ab cd ef\\n  in columns stays\\nα β', 5)") == "ab cd\nef\n  in columns stays\nα β");
+    CHECK(lua("list = {3, 1, 4, 2} return middle(list), list[1], list[4], middle({5, 7, 6})") == "2 1 4 6");
+    // Queries 1 and 2 are in blocks 1 and 2, keys 1 and 2 both in block 1: both pairs of the second query are
+    // estimated.
+    for (const char* type : {"f32", "f64"}) {
+        CAPTURE(type);
+        CHECK(lua(std::string("got = exact_blocks(zeros(1, 1, 2, 2, '") + type + "'), ones(1, 1, 2, 2, '" + type +
+                  "'), {query_block = tensor{1, 2}:reshape(1, 1, 2), key_block = tensor{1, 1}:reshape(1, 1, 2)}) "
+                  "return got(1, 1, 1, 1), got(1, 1, 1, 2), got(1, 1, 2, 1), got(1, 1, 2, 2)") == "1.0 1.0 0.0 0.0");
+    }
+}
+
+TEST_CASE("an item says what other programs took of the machine", "[experiments][reproduce]") {
+    Shell lua;
+    lua("p = dofile('" + experiments + "lib/processors.lua')");
+    lua("taken = p() local until_then = os.clock() + 0.2 while os.clock() < until_then do end own, others = taken()");
+    CHECK(lua("return own >= 0.15 and own < 5, others >= 0 and others <= 1") == "true true");
+    lua("page = dofile('" + experiments + "lib/item_page.lua') time = {{kind = 'time', verdict = 'holds'}}");
+    CHECK(lua("return page.in_use{verdicts = time, others = 0.634}") ==
+          "Other programs took 63 % of the processors meanwhile: its times are of a machine in use.");
+    CHECK(lua("return page.in_use{verdicts = time, others = 0.05}, page.in_use{verdicts = time}, "
+              "page.in_use{verdicts = {{kind = 'count', verdict = 'holds'}}, others = 0.9}, "
+              "page.in_use{verdicts = {{kind = 'time', verdict = 'not run'}}, others = 0.9}") == "nil nil nil nil");
+}
+
+TEST_CASE("the tables of the README and of docs are those of the run that is kept", "[experiments][reproduce]") {
+    Shell lua;
+    lua("p = dofile('" + experiments + "lib/published.lua') file = io.open('" + experiments +
+        "data/runs/cpu-quick.json') run = json_decode(file:read('a')) file:close()");
+    const std::string front = lua("return p.front(run)"), map = lua("return p.map(run)");
+    const auto between_marks = [](const std::string& path) {
+        const std::string page = read_bytes(path), begin = "<!-- reproduced -->\n",
+                          end = "\n<!-- end of reproduced -->";
+        const std::size_t from = page.find(begin), to = page.find(end);
+        REQUIRE(from != std::string::npos);
+        REQUIRE(to != std::string::npos);
+        return page.substr(from + begin.size(), to - from - begin.size());
+    };
+    CHECK(between_marks(source_dir() + "/README.md") == front);
+    CHECK(between_marks(source_dir() + "/docs/reproduction.md") == map);
+    std::set<std::string> kept;
+    std::istringstream words(
+        lua("t = {} for i, item in ipairs(run.items) do t[i] = item.document .. '/' .. item.name "
+            "end return table.unpack(t)"));
+    for (std::string id; words >> id;) kept.insert(id);
+    CHECK(kept == items());
+    // Times of a machine in use have no column; of an idle one they have.
+    CHECK(lua("for _, item in ipairs(run.items) do item.others = 0.9 end return p.front(run):find('| on times', 1, "
+              "true) == nil") == "true");
+    CHECK(lua("for _, item in ipairs(run.items) do item.others = 0 end return p.front(run):find('| on times', 1, true) "
+              "~= nil") == "true");
+}
+
+TEST_CASE("a page is made from the run that is kept", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const Output output = reproduce(folder, {"--from", experiments + "data/runs/cpu-quick.json"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    const std::string page = read_bytes(folder / "results/reproduce/index.html");
+    for (const char* part : {"fleet, Table 2", "tree, Table 2", "./lab experiments/leet/table7.lua --quick"})
+        CHECK(contains(page, part));
+    const json kept = json::parse(read_bytes(experiments + "data/runs/cpu-quick.json"));
+    std::size_t count = 0;
+    for (const json& item : kept["items"]) count += item["verdicts"].size();
+    CHECK(json::parse(read_bytes(folder / "results/reproduce/verdicts.json")).size() == count);
+    write_bytes(folder / "none.json", "[]");
+    CHECK(reproduce(folder, {"--from", "none.json"}).err ==
+          "error: --from: \"none.json\", expected an items.json of reproduce.lua\n");
 }
 
 TEST_CASE("reproduce refuses what it does not know", "[experiments][reproduce]") {

@@ -55,4 +55,20 @@ TEST_CASE("sizes that are not known are refused", "[model]") {
     CHECK(message_of([] { known_size("llama", "3b"); }) ==
           "size: \"3b\", expected one of \"tiny\", \"135m\", \"1b\", \"7b\", \"8b\" of llama");
     CHECK(known_sizes("lama").empty());
+    CHECK(message_of([] { known_size("llama", "tiny", 7); }) ==
+          "layers: 7, expected 1 to 6, as many as llama tiny has");
+}
+
+TEST_CASE("a known size cut short has the tensors of its first layers, and runs", "[model]") {
+    for (const std::string& architecture : known_architectures()) {
+        INFO(architecture);
+        const KnownSize whole = known_size(architecture, "tiny");
+        for (const Index layers : {1, 3}) {
+            const KnownSize cut = known_size(architecture, "tiny", layers);
+            CHECK(cut.tensors.size() < whole.tensors.size());
+            const Model m(random_model(architecture, "tiny", WeightType::f32, 3, layers));
+            CHECK(m.layers().size() == static_cast<std::size_t>(layers));
+            CHECK(m.logits({1, 2, 3}).size() == 3 * 256);
+        }
+    }
 }

@@ -168,6 +168,11 @@ TEST_CASE("a model needs a path, a known name, or sizes and random weights", "[l
           "user:1: type: \"q4\", expected \"f32\", \"f16\" or \"bf16\"");
     CHECK(lua("model{arch = 'llama', size = 'tiny', weights = 'random', seed = -1}") ==
           "user:1: seed: -1, expected 0 or more");
+    CHECK(lua("model{arch = 'llama', size = 'tiny', weights = 'random', layers = 0}") ==
+          "user:1: layers: 0, expected 1 or more");
+    CHECK(lua("model{arch = 'llama', size = 'tiny', weights = 'random', layers = 7}") ==
+          "user:1: layers: 7, expected 1 to 6, as many as llama tiny has");
+    CHECK(lua("return model{arch = 'llama', size = 'tiny', weights = 'random', layers = 2}:about().layers") == "2");
 }
 
 TEST_CASE("random weights are the same for the same seed", "[lua][model]") {

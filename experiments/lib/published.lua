@@ -1,0 +1,114 @@
+-- What the repository shows of a run that it keeps: experiments/data/runs/DEVICE-MODE.json, and the tables of README.md
+-- and docs/reproduction.md that are made from cpu-quick.json.
+--
+--   published.publish(experiments, run)       writes all three; run: {mode =, device =, items =}, as in items.json
+--   published.front(run)                      the table of README.md, as Markdown: verdicts by document
+--   published.map(run)                        that of docs/reproduction.md: claims, command, time, memory
+--   published.counts_text(verdicts, kind)     "3 hold, 1 differs", of one kind or of all
+local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
+local verdicts, item_page = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/item_page.lua")
+local published = {}
+
+function published.counts_text(list, kind)
+  local of_kind, words = {}, {}
+  for _, v in ipairs(list) do
+    if not kind or v.kind == kind then of_kind[#of_kind + 1] = v end
+  end
+  local counts = verdicts.count(of_kind)
+  for _, word in ipairs({ "holds", "differs", "undecided", "not run" }) do
+    if counts[word] > 0 then
+      words[#words + 1] = counts[word] .. " " .. (word == "holds" and counts[word] > 1 and "hold"
+        or word == "differs" and counts[word] > 1 and "differ" or word)
+    end
+  end
+  return #words > 0 and table.concat(words, ", ") or "–"
+end
+
+local function markdown(header, rows)
+  local lines = { "| " .. table.concat(header, " | ") .. " |", "|" .. ("---|"):rep(#header) }
+  for _, row in ipairs(rows) do lines[#lines + 1] = "| " .. table.concat(row, " | ") .. " |" end
+  return table.concat(lines, "\n")
+end
+
+local documents = { "fleet", "leet", "gates", "tpu", "tree" }
+
+-- Whether any item with times ran beside other programs.
+local function was_in_use(run)
+  for _, item in ipairs(run.items) do
+    if item_page.in_use(item) then return true end
+  end
+  return false
+end
+
+-- "2 threads of PROCESSOR, causeway 1.2, 2026-11-23".
+local function machine_of(run)
+  local item = run.items[1]
+  local origin = item.origin
+  return string.format("%d threads of %s, %s", origin.threads or 0, (origin.device or origin.processor
+    or "?"):gsub("%s+", " "):gsub("%(R%)", ""), item.date:match("^%S+"))
+end
+
+function published.front(run)
+  local in_use, rows, all = was_in_use(run), {}, {}
+  for _, document in ipairs(documents) do
+    local list, items = {}, 0
+    for _, item in ipairs(run.items) do
+      if item.document == document then
+        items = items + 1
+        for _, v in ipairs(item.verdicts) do list[#list + 1], all[#all + 1] = v, v end
+      end
+    end
+    rows[#rows + 1] = { document, tostring(items), published.counts_text(list, "count") }
+    if not in_use then table.insert(rows[#rows], published.counts_text(list, "time")) end
+  end
+  rows[#rows + 1] = { "all", tostring(#run.items), published.counts_text(all, "count") }
+  local header = { "document", "items", "verdicts on what holds on any machine" }
+  local note = string.format("`--%s` on %s.", run.mode, machine_of(run))
+  if in_use then
+    note = note .. "\nThe machine was in use, so that its verdicts on times are not counted here."
+  else
+    table.insert(rows[#rows], published.counts_text(all, "time"))
+    header[#header + 1] = "on times"
+  end
+  return markdown(header, rows) .. "\n\n" .. note
+end
+
+function published.map(run)
+  local rows, seconds = {}, 0
+  for i, item in ipairs(run.items) do
+    rows[i] = { #item.claims > 0 and table.concat(item.claims, " ") or "–", "`" .. item.command .. "`",
+      string.format("%.1f", item.processor_seconds or item.seconds),
+      item.memory and string.format("%.0f", item.memory / 2 ^ 20) or "–" }
+    seconds = seconds + (item.processor_seconds or item.seconds)
+  end
+  return markdown({ "claims", "command", "s of processors", "MiB" }, rows) .. string.format(
+    "\n\n%.1f minutes of processors in all, on %s.", seconds / 60, machine_of(run))
+end
+
+published.begin, published.finish = "<!-- reproduced -->\n", "\n<!-- end of reproduced -->"
+
+-- Puts a text between the marks of a page.
+local function write_between_marks(path, text)
+  local file = assert(io.open(path))
+  local page = file:read("a")
+  file:close()
+  local _, from = page:find(published.begin, 1, true)
+  local to = page:find(published.finish, 1, true)
+  if not from or not to then error(path .. ": has no marks of the table that is made from a run", 0) end
+  -- In one step: a reader sees the old page or the new one.
+  file = assert(io.open(path .. ".new", "w"))
+  assert(file:write(page:sub(1, from), text, page:sub(to)))
+  assert(file:close())
+  assert(os.rename(path .. ".new", path))
+end
+
+function published.publish(experiments, run)
+  local root = experiments:match("^(.*)/[^/]*$") or "."
+  mkpath(experiments .. "/data/runs")
+  item_page.write(string.format("%s/data/runs/%s-%s.json", experiments, run.device, run.mode), run)
+  if run.device ~= "cpu" or run.mode ~= "quick" then return end
+  write_between_marks(root .. "/README.md", published.front(run))
+  write_between_marks(root .. "/docs/reproduction.md", published.map(run))
+end
+
+return published
