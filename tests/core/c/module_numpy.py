@@ -88,11 +88,10 @@ assert np.array_equal(causeway.linear_attention(Foreign(), k, v)[0], causeway.li
 S = np.zeros((2, 3, 5, 7))
 for t in range(70):
     at = slice(t, t + 1)
-    O, after = causeway.linear_attention_step(q[:, :, at], k[:, :, at], v[:, :, at], S, update="gated", log_decay=g[:, :, at])
+    token, options = [x[:, :, at] for x in (q, k, v)], {"update": "gated", "log_decay": g[:, :, at]}
+    O, after = causeway.linear_attention_step(*token, S, **options)
     assert not np.array_equal(after, S)
-    again, same = causeway.linear_attention_step(
-        q[:, :, at], k[:, :, at], v[:, :, at], S, update="gated", log_decay=g[:, :, at], inplace=True
-    )
+    again, same = causeway.linear_attention_step(*token, S, **options, inplace=True)
     assert same is S and np.array_equal(O, again) and np.array_equal(after, S)
     assert close(O, wanted[:, :, at], 1e-10)
 assert close(S, state, 1e-12)
@@ -106,17 +105,22 @@ def slope(f, x, at):
     return ((f(up) - f(down)) * dO).sum() / (2 * width)
 
 
+def gated_output(k, g):
+    return causeway.linear_attention(q, k, v, update="gated", log_decay=g)[0]
+
+
 found = causeway.linear_attention_grad(q, k, v, dO, update="gated", log_decay=g)
 at = (1, 2, 40)
-assert abs(found["dk"][at][3] - slope(lambda x: causeway.linear_attention(q, x, v, update="gated", log_decay=g)[0], k, at + (3,))) < 1e-6
-assert abs(found["dlog_decay"][at] - slope(lambda x: causeway.linear_attention(q, k, v, update="gated", log_decay=x)[0], g, at)) < 1e-6
+assert abs(found["dk"][at][3] - slope(lambda x: gated_output(x, g), k, at + (3,))) < 1e-6
+assert abs(found["dlog_decay"][at] - slope(lambda x: gated_output(k, x), g, at)) < 1e-6
 assert "dbeta" not in found and found["dstate"].shape == S.shape
 
 mask = np.tril(0.9 ** (np.arange(70)[:, None] - np.arange(70)))
 exact = np.einsum("bhnm,bhmd->bhnd", np.einsum("bhnr,bhmr->bhnm", q, k) * mask, v)
 O, S = causeway.causal_linear_attention(q, k, v, method="fleet", decay=0.9, return_state=True)
 assert close(O, exact, 1e-12)
-assert close(causeway.causal_linear_attention(q, k, v, decay=[0.9, 0.9, 0.9]), exact, 1e-12)
+for decay in ([0.9, 0.9, 0.9], np.array(0.9), np.full(3, 0.9)):
+    assert close(causeway.causal_linear_attention(q, k, v, decay=decay), exact, 1e-12)
 found = causeway.causal_linear_attention_grad(q, k, v, dO, decay=0.9)
 assert len(found["ddecay"]) == 1 and "dstate" not in found
 up, down = (causeway.causal_linear_attention(q, k, v, decay=0.9 + e) for e in (1e-6, -1e-6))
@@ -155,6 +159,10 @@ refuses(wrong, "layout: 'bhdn'", causeway.linear_attention, q, k, v, layout="bhd
 refuses(wrong, "gated_delta", causeway.linear_attention, q, k, v, update="gated-delta")
 refuses(wrong, "update: 3, expected a name", causeway.linear_attention, q, k, v, update=3)
 refuses(wrong, "list: ", causeway.names, "modules")
+refuses(wrong, "k: NoneType, expected an array", causeway.linear_attention, q, None, v)
+S.flags.writeable = False
+refuses(wrong, "state: read-only", causeway.linear_attention_step, *token, S, inplace=True)
+refuses(wrong, "state: list, expected", causeway.linear_attention_step, *token, S.tolist(), inplace=True)
 refuses(TypeError, "log_decays", causeway.linear_attention, q, k, v, log_decays=g)
 endless = np.broadcast_to(q[:1, :1, :1, :1], (1, 1, 2**45, 2**4))
 refuses(MemoryError, "out of memory", causeway.linear_attention, endless, endless, endless)

@@ -54,7 +54,8 @@ turned = [t.detach().transpose(1, 2).requires_grad_() for t in (q, k, v)]
 O = causeway.linear_attention(*turned, layout="bnhd")[0]
 plain = causeway.linear_attention(q, k, v)[0]
 torch.testing.assert_close(O.transpose(1, 2), plain)
-torch.testing.assert_close(torch.autograd.grad(O.sum(), turned)[1].transpose(1, 2), torch.autograd.grad(plain.sum(), k)[0])
+dk = torch.autograd.grad(O.sum(), turned)[1]
+torch.testing.assert_close(dk.transpose(1, 2), torch.autograd.grad(plain.sum(), k)[0])
 
 assert torch.autograd.gradcheck(lambda B, C, V: causeway.causal_linear_attention(B, C, V, decay=0.9), (q, k, v))
 assert torch.autograd.gradcheck(lambda q, k, v: causeway.softmax_attention(q, k, v), (q, k, v))
@@ -74,10 +75,29 @@ q, k, v, *_ = (t.detach() for t in inputs(torch.float32))
 O, same = causeway.linear_attention_step(q[:, :, :1], k[:, :, :1], v[:, :, :1], state, inplace=True)
 assert same is state and state.abs().max() > 0 and isinstance(O, torch.Tensor)
 
-try:
-    causeway.linear_attention(q.to_sparse(), k, v)
-except causeway.ArgumentError as error:
-    assert "expected a dense tensor" in str(error), error
-else:
-    raise AssertionError("a sparse tensor was not refused")
+
+
+def refuses(sentence, f, *arguments, **options):
+    try:
+        f(*arguments, **options)
+    except causeway.ArgumentError as error:
+        assert sentence in str(error), error
+        return
+    raise AssertionError(f"not refused: {sentence}")
+
+
+# What would drop a gradient in silence is refused.
+learnt = q.clone().requires_grad_()
+token = [x[:, :, :1] for x in (learnt, k, v)]
+refuses("expected a dense tensor", causeway.linear_attention, q.to_sparse(), k, v)
+refuses("k: ndarray, expected a tensor of PyTorch", causeway.linear_attention, q, k.numpy(), v)
+refuses("q: requires a gradient, but a step has none", causeway.linear_attention_step, *token, state)
+refuses("the returned state", causeway.causal_linear_attention, learnt, k, v, method="fleet", return_state=True)
+refuses("the log-sum-exp", causeway.softmax_attention, learnt, k, v, return_lse=True)
+refuses("lowrank", causeway.lowrank, "taylor", learnt, k)
+decay = torch.tensor(0.9, requires_grad=True)
+refuses("decay: requires a gradient", causeway.causal_linear_attention, q, k, v, decay=decay)
+with torch.no_grad():
+    assert not causeway.linear_attention_step(*token, state)[0].requires_grad
+    assert causeway.softmax_attention(learnt, k, v, return_lse=True)[1].shape == (1, 2, 9)
 print("the module holds with torch")

@@ -58,11 +58,49 @@ def _of_numpy(name, x):
     return tensor
 
 
-def given(name, x):
-    """The argument as a struct, which keeps the memory alive; None stays None."""
-    if x is None:
-        return None
+def required(name, x):
+    """The argument as a struct, which keeps the memory alive."""
     return _of_torch(name, x) if torch_of(x) else _of_numpy(name, x)
+
+
+def optional(name, x):
+    return None if x is None else required(name, x)
+
+
+def check_one_kind(arrays):
+    """torch where the named arrays are all tensors of it, None where none is; of both kinds they are refused."""
+    torch = torch_of(*arrays.values())
+    for name, x in arrays.items():
+        if torch and x is not None and not torch_of(x):
+            raise ArgumentError(f"{name}: {type(x).__name__}, expected a tensor of PyTorch like the others")
+    return torch
+
+
+def check_no_gradient(what, arrays):
+    """Refuses tensors whose gradient would be dropped in silence; returns what check_one_kind does."""
+    torch = check_one_kind(arrays)
+    for name, x in arrays.items():
+        if torch and torch.is_grad_enabled() and x is not None and x.requires_grad:
+            raise ArgumentError(f"{name}: requires a gradient, but {what} has none, expected detach() or no_grad()")
+    return torch
+
+
+def writable(name, x):
+    """The argument if what is written to its struct reaches it."""
+    if torch_of(x):
+        return x
+    if not isinstance(x, numpy.ndarray):
+        raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy to write to")
+    if not x.flags.writeable or any(stride % x.itemsize for stride in x.strides):
+        raise ArgumentError(f"{name}: read-only, or a part of records, expected an array that can be written")
+    return x
+
+
+def copied(name, x):
+    """A copy of an array, of its kind."""
+    if torch_of(x):
+        return x.detach().clone()
+    return numpy.array(_of_numpy(name, x).keeps)
 
 
 def _memory(tensor):

@@ -4,7 +4,7 @@ import ctypes
 import operator
 from ctypes import byref, pointer
 
-from ._arrays import given, taken, torch_of
+from ._arrays import check_no_gradient, check_one_kind, copied, optional, required, taken, torch_of, writable
 from ._library import (
     LIBRARY,
     ArgumentError,
@@ -24,7 +24,7 @@ LAYOUTS = ("bhnd", "bnhd")
 def names(what):
     """The names of a list: "methods", "updates", "modes", "softmax_methods" or "lowrank"."""
     found = []
-    while (name := LIBRARY.causeway_name(what.encode(), len(found))) is not None:
+    while (name := LIBRARY.causeway_name(_text("list", what), len(found))) is not None:
         found.append(name.decode())
     if not found:
         raise ArgumentError(last_error())
@@ -79,9 +79,9 @@ def _linear_options(update, log_decay, beta, state, mode, chunk, scale, cu_seqle
     options = LinearOptions(size=ctypes.sizeof(LinearOptions))
     options.update, options.mode = _text("update", update), _text("mode", mode)
     options.chunk, options.scale = _count("chunk", chunk), _number(scale)
-    options.log_decay = _pointer(given("log_decay", log_decay))
-    options.beta = _pointer(given("beta", beta))
-    options.state = _pointer(given("state", state))
+    options.log_decay = _pointer(optional("log_decay", log_decay))
+    options.beta = _pointer(optional("beta", beta))
+    options.state = _pointer(optional("state", state))
     if cu_seqlens is not None:
         offsets = [operator.index(offset) for offset in cu_seqlens]
         options.cu_seqlens = (ctypes.c_int64 * len(offsets))(*offsets)
@@ -91,7 +91,7 @@ def _linear_options(update, log_decay, beta, state, mode, chunk, scale, cu_seqle
 
 def _linear(q, k, v, log_decay, beta, state, rest):
     O, S = Tensor(), Tensor()
-    inputs = given("q", q), given("k", k), given("v", v)
+    inputs = required("q", q), required("k", k), required("v", v)
     options = _linear_options(log_decay=log_decay, beta=beta, state=state, **rest)
     call("linear_attention", *map(byref, inputs), byref(options), byref(O), byref(S))
     torch = torch_of(q, k, v)
@@ -107,7 +107,7 @@ def linear_attention(q, k, v, *, update="linear", log_decay=None, beta=None, sta
     """
     tensors = [_turned(x, layout) for x in (q, k, v, log_decay, beta)]
     rest = {"update": update, "mode": mode, "chunk": chunk, "scale": scale, "cu_seqlens": cu_seqlens}
-    if torch_of(q, k, v):
+    if check_one_kind({"q": q, "k": k, "v": v, "log_decay": log_decay, "beta": beta, "state": state}):
         from ._torch import LinearAttention
 
         O, S = LinearAttention.apply(*tensors, state, rest)
@@ -126,8 +126,8 @@ def _linear_grad(q, k, v, dO, log_decay, beta, state, dstate, rest):
     wanted = LinearGradients(size=ctypes.sizeof(LinearGradients))
     for name, tensor in results.items():
         setattr(wanted, "dinitial" if name == "dstate" else name, pointer(tensor))
-    inputs = given("q", q), given("k", k), given("v", v), given("dO", dO)
-    arriving = given("dstate", dstate)
+    inputs = required("q", q), required("k", k), required("v", v), required("dO", dO)
+    arriving = optional("dstate", dstate)
     options = _linear_options(log_decay=log_decay, beta=beta, state=state, **rest)
     call("linear_attention_grad", *map(byref, inputs), _pointer(arriving), byref(options), byref(wanted))
     torch = torch_of(q, k, v)
@@ -136,7 +136,9 @@ def _linear_grad(q, k, v, dO, log_decay, beta, state, dstate, rest):
 
 def linear_attention_grad(q, k, v, dO, *, update="linear", log_decay=None, beta=None, state=None, dstate=None,
                           mode="chunkwise", chunk=None, scale=1.0, cu_seqlens=None, layout="bhnd"):
-    """A dict of what arrives at q, k, v, log_decay, beta and state when dO arrives at the output, dstate at the state."""
+    """A dict of what arrives at the inputs when dO arrives at the output and dstate at the state at the end."""
+    inputs = {"q": q, "k": k, "v": v, "dO": dO, "log_decay": log_decay, "beta": beta, "state": state, "dstate": dstate}
+    check_no_gradient("a gradient", inputs)
     tensors = [_turned(x, layout) for x in (q, k, v, dO, log_decay, beta)]
     rest = {"update": update, "mode": mode, "chunk": chunk, "scale": scale, "cu_seqlens": cu_seqlens}
     found = _linear_grad(*tensors, state, dstate, rest)
@@ -145,34 +147,42 @@ def linear_attention_grad(q, k, v, dO, *, update="linear", log_decay=None, beta=
 
 def linear_attention_step(q, k, v, state, *, update="linear", log_decay=None, beta=None, scale=1.0, inplace=False,
                           layout="bhnd"):
-    """The output of 1 to 16 tokens and the state after them; with inplace it is the given one, read and written once."""
+    """The output of 1 to 16 tokens and the state after them, with inplace the given one, read and written once."""
+    torch = check_no_gradient("a step", {"q": q, "k": k, "v": v, "state": state, "log_decay": log_decay, "beta": beta})
     q, k, v, log_decay, beta = (_turned(x, layout) for x in (q, k, v, log_decay, beta))
-    torch = torch_of(q, k, v)
-    if not inplace and state is not None:
-        state = state.detach().clone() if torch_of(state) else state.copy()
+    state = writable("state", state) if inplace else copied("state", state)
     O = Tensor()
-    inputs = given("q", q), given("k", k), given("v", v)
-    advanced = given("state", state)
+    inputs = required("q", q), required("k", k), required("v", v)
+    advanced = required("state", state)
     options = _linear_options(update, log_decay, beta, None, None, None, scale, None)
     call("linear_attention_step", *map(byref, inputs), byref(options), _pointer(advanced), byref(O))
     return _turned(taken(O, torch), layout), state
+
+
+def _decays(decay):
+    """A number, or one per head, as a list; None is none."""
+    if decay is None:
+        return []
+    if torch_of(decay):
+        check_no_gradient("the decay", {"decay": decay})
+    if hasattr(decay, "tolist"):
+        decay = decay.tolist()
+    return [float(x) for x in decay] if hasattr(decay, "__iter__") else [float(decay)]
 
 
 def _causal_options(method, decay, normalize, block, scale, state):
     options = CausalOptions(size=ctypes.sizeof(CausalOptions))
     options.method, options.normalize = _text("method", method), bool(normalize)
     options.block, options.scale = _count("block", block), _number(scale)
-    if decay is not None:
-        decays = [float(x) for x in decay] if hasattr(decay, "__iter__") else [float(decay)]
-        options.decay = (ctypes.c_double * len(decays))(*decays)
-        options.decay_count = len(decays)
-    options.state = _pointer(given("state", state))
+    options.decay = (ctypes.c_double * len(decay))(*decay)
+    options.decay_count = len(decay)
+    options.state = _pointer(optional("state", state))
     return options
 
 
 def _causal(B, C, V, state, return_state, rest):
     O, S = Tensor(), Tensor()
-    inputs = given("B", B), given("C", C), given("V", V)
+    inputs = required("B", B), required("C", C), required("V", V)
     options = _causal_options(state=state, **rest)
     call("causal_linear_attention", *map(byref, inputs), byref(options), byref(O), byref(S) if return_state else None)
     torch = torch_of(B, C, V)
@@ -183,11 +193,14 @@ def causal_linear_attention(B, C, V, *, method="auto", decay=None, normalize=Fal
                             return_state=False, layout="bhnd"):
     """O = (B C^T * M) V with M[i,j] = decay^(i-j) for i >= j, else 0; with return_state O and the last state.
 
-    decay: a number in (0, 1], or one per head; it and a returned state have no gradient in PyTorch.
+    decay: a number in (0, 1], or one per head; neither it nor a returned state has a gradient in PyTorch.
     """
+    torch = check_one_kind({"B": B, "C": C, "V": V, "state": state})
+    if return_state:
+        check_no_gradient("the returned state", {"B": B, "C": C, "V": V, "state": state})
     B, C, V = (_turned(x, layout) for x in (B, C, V))
-    rest = {"method": method, "decay": decay, "normalize": normalize, "block": block, "scale": scale}
-    if torch_of(B, C, V):
+    rest = {"method": method, "decay": _decays(decay), "normalize": normalize, "block": block, "scale": scale}
+    if torch:
         from ._torch import CausalLinearAttention
 
         O, S = CausalLinearAttention.apply(B, C, V, state, return_state, rest)
@@ -202,7 +215,7 @@ def _causal_grad(B, C, V, dO, state, rest):
     dstate = None
     if state is not None:
         dstate = results["dstate"] = Tensor()
-    inputs = given("B", B), given("C", C), given("V", V), given("dO", dO)
+    inputs = required("B", B), required("C", C), required("V", V), required("dO", dO)
     options = _causal_options(state=state, **rest)
     ddecay = (ctypes.c_double * options.decay_count)()
     outputs = [byref(results[name]) for name in ("dB", "dC", "dV")]
@@ -217,8 +230,9 @@ def _causal_grad(B, C, V, dO, state, rest):
 def causal_linear_attention_grad(B, C, V, dO, *, method="auto", decay=None, normalize=False, block=None, scale=1.0,
                                  state=None, layout="bhnd"):
     """A dict of what arrives at B, C, V, decay and state when dO arrives at the output."""
+    check_no_gradient("a gradient", {"B": B, "C": C, "V": V, "dO": dO, "state": state})
     B, C, V, dO = (_turned(x, layout) for x in (B, C, V, dO))
-    rest = {"method": method, "decay": decay, "normalize": normalize, "block": block, "scale": scale}
+    rest = {"method": method, "decay": _decays(decay), "normalize": normalize, "block": block, "scale": scale}
     found = _causal_grad(B, C, V, dO, state, rest)
     return {name: x if name in ("ddecay", "dstate") else _turned(x, layout) for name, x in found.items()}
 
@@ -232,7 +246,7 @@ def _softmax_options(causal, method, scale):
 
 def _softmax(q, k, v, rest):
     O, lse = Tensor(), Tensor()
-    inputs = given("q", q), given("k", k), given("v", v)
+    inputs = required("q", q), required("k", k), required("v", v)
     options = _softmax_options(**rest)
     call("softmax_attention", *map(byref, inputs), byref(options), byref(O), byref(lse))
     torch = torch_of(q, k, v)
@@ -241,9 +255,12 @@ def _softmax(q, k, v, rest):
 
 def softmax_attention(q, k, v, *, causal=True, method="flash", scale=None, return_lse=False, layout="bhnd"):
     """softmax(scale q k^T) v, scale 1/sqrt(d) by default; with return_lse also the log-sum-exp of the scaled scores."""
+    torch = check_one_kind({"q": q, "k": k, "v": v})
+    if return_lse:
+        check_no_gradient("the log-sum-exp", {"q": q, "k": k, "v": v})
     q, k, v = (_turned(x, layout) for x in (q, k, v))
     rest = {"causal": causal, "method": method, "scale": scale}
-    if torch_of(q, k, v):
+    if torch:
         from ._torch import SoftmaxAttention
 
         O, lse = SoftmaxAttention.apply(q, k, v, rest)
@@ -255,8 +272,8 @@ def softmax_attention(q, k, v, *, causal=True, method="flash", scale=None, retur
 
 def _softmax_grad(q, k, v, dO, O, lse, rest):
     results = {name: Tensor() for name in ("dq", "dk", "dv")}
-    inputs = given("q", q), given("k", k), given("v", v), given("dO", dO)
-    forward = given("O", O), given("lse", lse)
+    inputs = required("q", q), required("k", k), required("v", v), required("dO", dO)
+    forward = optional("O", O), optional("lse", lse)
     options = _softmax_options(**rest)
     call("softmax_attention_grad", *map(byref, inputs), *map(_pointer, forward), byref(options),
          *map(byref, results.values()))
@@ -265,7 +282,8 @@ def _softmax_grad(q, k, v, dO, O, lse, rest):
 
 
 def softmax_attention_grad(q, k, v, dO, *, O=None, lse=None, causal=True, method="flash", scale=None, layout="bhnd"):
-    """A dict of what arrives at q, k and v when dO arrives at the output; O and lse of the forward pass save running it."""
+    """A dict of what arrives at q, k and v when dO arrives at the output; O and lse save running the forward pass."""
+    check_no_gradient("a gradient", {"q": q, "k": k, "v": v, "dO": dO, "O": O, "lse": lse})
     q, k, v, dO, O, lse = (_turned(x, layout) for x in (q, k, v, dO, O, lse))
     found = _softmax_grad(q, k, v, dO, O, lse, {"causal": causal, "method": method, "scale": scale})
     return {name: _turned(x, layout) for name, x in found.items()}
@@ -273,17 +291,18 @@ def softmax_attention_grad(q, k, v, dO, *, O=None, lse=None, causal=True, method
 
 def lowrank(name, q, k, *, rank=None, seed=None, scale=None, v=None, layout="bhnd", **own):
     """B, C with B C^T near exp(scale q k^T), or the factorisation's own kernel; its own options by their names."""
+    check_no_gradient("lowrank", {"q": q, "k": k, "v": v})
     q, k, v = (_turned(x, layout) for x in (q, k, v))
     options = LowRankOptions(size=ctypes.sizeof(LowRankOptions))
     options.rank, options.scale = _count("rank", rank), _number(scale)
     if seed is not None:
         options.seed = pointer(ctypes.c_uint64(operator.index(seed)))
-    options.v = _pointer(given("v", v))
+    options.v = _pointer(optional("v", v))
     options.names = (ctypes.c_char_p * len(own))(*(key.encode() for key in own))
     options.values = (ctypes.c_double * len(own))(*(float(value) for value in own.values()))
     options.count = len(own)
     B, C = Tensor(), Tensor()
-    inputs = given("q", q), given("k", k)
+    inputs = required("q", q), required("k", k)
     call("lowrank", _text("name", name), *map(byref, inputs), byref(options), byref(B), byref(C))
     torch = torch_of(q, k)
     return _turned(taken(B, torch), layout), _turned(taken(C, torch), layout)
