@@ -36,6 +36,7 @@ configure_package_config_file(core/install/causeway-config.cmake.in ${generated_
 write_basic_package_version_file(${generated_folder}/causeway-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${generated_folder}/causeway-config.cmake ${generated_folder}/causeway-config-version.cmake DESTINATION ${package_folder})
 install(EXPORT causeway-targets NAMESPACE causeway:: DESTINATION ${package_folder})
+file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)  # so that the prefix may be moved
 foreach(name causeway causeway-core)
   configure_file(core/install/${name}.pc.in ${generated_folder}/${name}.pc @ONLY)
   install(FILES ${generated_folder}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
