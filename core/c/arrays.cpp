@@ -1,8 +1,11 @@
 #include "core/c/arrays.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
+
+#include "core/base/parallel.hpp"
 
 namespace causeway::c {
 namespace {
@@ -43,22 +46,21 @@ void check_data(const char* name, const causeway_tensor& array, const Shape& sha
     if (!array.data && shape.size() > 0) fail(name, ": data is NULL, expected ", shape.text(), " elements");
 }
 
-// Calls f(strided, dense) for every row of the last dimension: the byte offset of its first element in the array, and
-// in a tensor whose rows follow one another.
-template <class F>
-void each_row(const causeway_tensor& array, Index element, F&& f) {
-    const int last = array.ndim - 1;
-    const Index row = array.shape[last] * element;
+// Rows of the last dimension.
+Index rows_of(const causeway_tensor& array) {
     Index rows = 1;
-    for (int i = 0; i < last; ++i) rows *= array.shape[i];
-    for (Index r = 0; r < rows; ++r) {
-        Index rest = r, offset = 0;
-        for (int i = last - 1; i >= 0; --i) {
-            offset += rest % array.shape[i] * array.strides[i];
-            rest /= array.shape[i];
-        }
-        f(offset * element, r * row);
+    for (int i = 0; i + 1 < array.ndim; ++i) rows *= array.shape[i];
+    return rows;
+}
+
+// Where row r begins, in elements.
+Index place_of(const causeway_tensor& array, Index r) {
+    Index offset = 0;
+    for (int i = array.ndim - 2; i >= 0; --i) {
+        offset += r % array.shape[i] * array.strides[i];
+        r /= array.shape[i];
     }
+    return offset;
 }
 
 // Copies n elements between places so many bytes apart; an array may lie at any address.
@@ -71,6 +73,7 @@ void copy_row(unsigned char* to, Index to_step, const unsigned char* from, Index
         std::memcpy(to, from, static_cast<std::size_t>(element));
 }
 
+// Spread over threads; what is written out is not, so that it cannot fail.
 Tensor copied(const causeway_tensor& array, DType type, const Shape& shape) {
     Tensor out(type, shape);
     if (shape.size() == 0) return out;
@@ -80,9 +83,11 @@ Tensor copied(const causeway_tensor& array, DType type, const Shape& shape) {
         std::memcpy(out.raw(), data, out.bytes());
         return out;
     }
-    const int last = array.ndim - 1;
-    each_row(array, element, [&](Index strided, Index dense) {
-        copy_row(out.raw() + dense, element, data + strided, array.strides[last] * element, array.shape[last], element);
+    constexpr Index piece = 1 << 10;
+    const Index rows = rows_of(array), n = array.shape[array.ndim - 1], step = array.strides[array.ndim - 1] * element;
+    parallel_for((rows + piece - 1) / piece, [&](Index p) {
+        for (Index r = p * piece; r < std::min(rows, (p + 1) * piece); ++r)
+            copy_row(out.raw() + r * n * element, element, data + place_of(array, r) * element, step, n, element);
     });
     return out;
 }
@@ -122,7 +127,7 @@ std::optional<Tensor> read_optional(const char* name, const causeway_tensor* arr
     return read(name, array);
 }
 
-void write(const Tensor& A, const causeway_tensor& array) {
+void write(const Tensor& A, const causeway_tensor& array) noexcept {
     if (A.size() == 0) return;
     const auto element = static_cast<Index>(size_of(A.dtype()));
     auto* const data = static_cast<unsigned char*>(array.data);
@@ -130,10 +135,9 @@ void write(const Tensor& A, const causeway_tensor& array) {
         std::memcpy(data, A.raw(), A.bytes());
         return;
     }
-    const int last = array.ndim - 1;
-    each_row(array, element, [&](Index strided, Index dense) {
-        copy_row(data + strided, array.strides[last] * element, A.raw() + dense, element, array.shape[last], element);
-    });
+    const Index n = array.shape[array.ndim - 1], step = array.strides[array.ndim - 1] * element;
+    for (Index r = 0; r < rows_of(array); ++r)
+        copy_row(data + place_of(array, r) * element, step, A.raw() + r * n * element, element, n, element);
 }
 
 void Outputs::add(const char* name, const Tensor& result, causeway_tensor* array) {

@@ -18,7 +18,7 @@ Tensor read(const char* name, const causeway_tensor* array);
 std::optional<Tensor> read_optional(const char* name, const causeway_tensor* array);
 
 // Writes A through the strides of the array, which has been read and has A's type and shape.
-void write(const Tensor& A, const causeway_tensor& array);
+void write(const Tensor& A, const causeway_tensor& array) noexcept;
 
 // Results on their way to the caller. All are checked, and have what memory they need, before any is delivered.
 class Outputs {
