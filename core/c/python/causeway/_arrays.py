@@ -1,17 +1,14 @@
 """Arrays of NumPy and PyTorch as the library sees them, and its results as theirs."""
 
-import ctypes
 import sys
-import weakref
 
 import numpy
 
 from ._library import LIBRARY, ArgumentError, Tensor
 
-FLOAT32, FLOAT64, FLOAT16, BFLOAT16 = range(4)
-TYPES = {"float32": FLOAT32, "float64": FLOAT64, "float16": FLOAT16, "bfloat16": BFLOAT16}
-NAMES = {number: name for name, number in TYPES.items()}
-BYTES = {FLOAT32: 4, FLOAT64: 8, FLOAT16: 2, BFLOAT16: 2}
+NAMES = ("float32", "float64", "float16", "bfloat16")  # in the order of causeway.h
+TYPES = {name: number for number, name in enumerate(NAMES)}
+DTYPES = {numpy.dtype(name): TYPES[name] for name in NAMES[:3]}
 
 
 def torch_of(*arrays):
@@ -20,15 +17,19 @@ def torch_of(*arrays):
     return torch if torch and any(isinstance(a, torch.Tensor) for a in arrays) else None
 
 
-def _fill(name, type_name, data, shape, strides):
-    if type_name not in TYPES:
-        raise ArgumentError(f"{name}: {type_name}, expected {', '.join(TYPES)}")
+def _fill(name, kind, data, shape, strides):
     if len(shape) > 4:
         raise ArgumentError(f"{name}: {len(shape)} dimensions, expected at most 4")
-    tensor = Tensor(data=data, type=TYPES[type_name], ndim=len(shape))
+    tensor = Tensor(data, kind, len(shape))
     tensor.shape[: len(shape)] = shape
     tensor.strides[: len(shape)] = strides
     return tensor
+
+
+def _type_of(name, type_name):
+    if type_name not in TYPES:
+        raise ArgumentError(f"{name}: {type_name}, expected {', '.join(TYPES)}")
+    return TYPES[type_name]
 
 
 def _of_torch(name, x):
@@ -36,7 +37,7 @@ def _of_torch(name, x):
         raise ArgumentError(f"{name}: on {x.device}, expected a tensor on the CPU")
     if x.layout != sys.modules["torch"].strided:
         raise ArgumentError(f"{name}: {x.layout}, expected a dense tensor")
-    tensor = _fill(name, str(x.dtype).removeprefix("torch."), x.data_ptr(), x.shape, x.stride())
+    tensor = _fill(name, _type_of(name, str(x.dtype).removeprefix("torch.")), x.data_ptr(), x.shape, x.stride())
     tensor.keeps = x
     return tensor
 
@@ -49,11 +50,17 @@ def _of_numpy(name, x):
             x = numpy.from_dlpack(x)
         except (RuntimeError, BufferError, TypeError) as error:
             raise ArgumentError(f"{name}: {type(x).__name__} cannot be read on the CPU ({error})") from None
-    if not x.dtype.isnative:
-        raise ArgumentError(f"{name}: of foreign byte order, expected that of this machine")
-    if x.itemsize and any(stride % x.itemsize for stride in x.strides):
+    kind = DTYPES.get(x.dtype)  # its name takes NumPy longer than all the rest of this
+    if kind is None:
+        if not x.dtype.isnative:
+            raise ArgumentError(f"{name}: of foreign byte order, expected that of this machine")
+        kind = _type_of(name, x.dtype.name)
+    size = x.itemsize
+    strides = [stride // size for stride in x.strides]
+    if any(stride % size for stride in x.strides):
         x = numpy.ascontiguousarray(x)  # fields of records
-    tensor = _fill(name, x.dtype.name, x.ctypes.data, x.shape, [stride // x.itemsize for stride in x.strides])
+        strides = [stride // size for stride in x.strides]
+    tensor = _fill(name, kind, x.ctypes.data, x.shape, strides)
     tensor.keeps = x
     return tensor
 
@@ -103,33 +110,31 @@ def copied(name, x):
     return numpy.array(_of_numpy(name, x).keeps)
 
 
-def _memory(tensor):
-    """The library's memory as a buffer that gives it back when nothing looks at it any more."""
-    size = BYTES[tensor.type]
-    for i in range(tensor.ndim):
-        size *= tensor.shape[i]
-    memory = (ctypes.c_char * size).from_address(tensor.data)
-    weakref.finalize(memory, LIBRARY.causeway_release, Tensor.from_buffer_copy(tensor)).atexit = False
-    return memory
+class _Memory:
+    """The library's memory, as NumPy asks for it; given back when no array looks at it any more."""
+
+    def __init__(self, tensor, dtype):
+        self.tensor = tensor
+        shape = tuple(tensor.shape[: tensor.ndim])
+        self.__array_interface__ = {"version": 3, "data": (tensor.data, False), "shape": shape, "typestr": dtype}
+
+    def __del__(self, release=LIBRARY.causeway_release):
+        release(self.tensor)
+
+
+# As NumPy writes them; what it has no name for it holds as bits.
+TYPE_STRINGS = [numpy.dtype(name).str for name in NAMES[:3]] + [numpy.dtype("int16").str]
 
 
 def taken(tensor, torch=None):
     """A result as an array of NumPy, or a tensor of torch, over the library's memory."""
-    shape = tuple(tensor.shape[: tensor.ndim])
     name = NAMES[tensor.type]
+    array = numpy.asarray(_Memory(tensor, TYPE_STRINGS[tensor.type]))
     if torch:
-        kind = getattr(torch, name)
-        if 0 in shape:
-            LIBRARY.causeway_release(tensor)
-            return torch.empty(shape, dtype=kind)
-        return torch.frombuffer(_memory(tensor), dtype=kind).reshape(shape)
+        array = torch.from_numpy(array)
+        return array.view(torch.bfloat16) if name == "bfloat16" else array
     if name == "bfloat16":
         import ml_dtypes  # which the input of this type came from
 
-        kind = ml_dtypes.bfloat16
-    else:
-        kind = name
-    if 0 in shape:
-        LIBRARY.causeway_release(tensor)
-        return numpy.empty(shape, kind)
-    return numpy.frombuffer(_memory(tensor), kind).reshape(shape)
+        return array.view(ml_dtypes.bfloat16)
+    return array
