@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -141,6 +142,18 @@ assert close(np.einsum("bhnr,bhmr->bhnm", B, C), np.exp(np.einsum("bhnr,bhmr->bh
 one, two = (causeway.lowrank("favor+", q, k, rank=8, seed=s)[0] for s in (1, 1))
 assert np.array_equal(one, two)
 assert not np.array_equal(one, causeway.lowrank("favor+", q, k, rank=8, seed=2)[0])
+
+# From several threads at once, each with its own last error.
+def busy(i):
+    for _ in range(20):
+        assert np.array_equal(causeway.linear_attention(q * i, k, v)[0], alone[i])
+        refuses(causeway.ArgumentError, f"length {60 + i}, expected 70", causeway.linear_attention, q, k[:, :, : 60 + i], v)
+    return True
+
+
+alone = [causeway.linear_attention(q * i, k, v)[0] for i in range(4)]
+with ThreadPoolExecutor(4) as pool:
+    assert all(pool.map(busy, range(4)))
 
 # Names, threads, and the sentences of refusals.
 assert "fleet" in causeway.names("methods") and "favor+" in causeway.names("lowrank")
