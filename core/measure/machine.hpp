@@ -20,4 +20,7 @@ struct Machine {
 // Asked once; the answer is kept. What the system does not tell is "unknown" or 0.
 const Machine& machine();
 
+// An instruction set that this code was built for and this processor lacks ("AVX-512F"), or null.
+const char* missing_instructions();
+
 }  // namespace causeway

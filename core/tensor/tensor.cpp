@@ -82,10 +82,10 @@ bool Shape::operator==(const Shape& other) const {
     return ndim_ == other.ndim_ && std::equal(dims_.begin(), dims_.begin() + ndim_, other.dims_.begin());
 }
 
-Tensor::Tensor(DType type, const Shape& shape)
-    : storage_(std::make_shared<Buffer<unsigned char>>(shape.size() * static_cast<Index>(size_of(type)))),
-      dtype_(type),
-      shape_(shape) {}
+Tensor::Tensor(DType type, const Shape& shape) : dtype_(type), shape_(shape) {
+    const auto buffer = std::make_shared<Buffer<unsigned char>>(shape.size() * static_cast<Index>(size_of(type)));
+    elements_ = {buffer, buffer->data()};
+}
 
 Tensor Tensor::zeros(DType type, const Shape& shape) {
     Tensor out(type, shape);
@@ -95,9 +95,15 @@ Tensor Tensor::zeros(DType type, const Shape& shape) {
 
 Tensor Tensor::shaped(DType type, const Shape& shape) {
     Tensor out;
-    out.storage_ = nullptr;
+    out.elements_ = nullptr;
     out.dtype_ = type;
     out.shape_ = shape;
+    return out;
+}
+
+Tensor Tensor::view(DType type, const Shape& shape, void* elements) {
+    Tensor out = shaped(type, shape);
+    out.elements_ = {std::shared_ptr<void>(), static_cast<unsigned char*>(elements)};
     return out;
 }
 

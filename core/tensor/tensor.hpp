@@ -72,6 +72,9 @@ public:
     Tensor(DType, const Shape&);  // elements not set; throws OutOfMemory
     static Tensor zeros(DType, const Shape&);
     static Tensor full(DType, const Shape&, double value);
+    // Of elements that are somebody else's: aligned as their type is, and there until the last handle is gone.
+    static Tensor view(DType, const Shape&, void* elements);
+    bool is_view() const { return elements_.use_count() == 0; }  // without elements of its own
     static Tensor shaped(
         DType, const Shape&);  // type and shape alone, for checks: it has no elements, and must not be asked for them
 
@@ -90,8 +93,8 @@ public:
     const T* data() const {
         return reinterpret_cast<const T*>(raw());
     }
-    unsigned char* raw() { return storage_->data(); }
-    const unsigned char* raw() const { return storage_->data(); }
+    unsigned char* raw() { return elements_.get(); }
+    const unsigned char* raw() const { return elements_.get(); }
 
     double get(Index flat) const;  // element by flat position, as double
     void set(Index flat, double value);
@@ -103,7 +106,7 @@ public:
     std::string summary() const;  // "2×3 Tensor{Float32}"
 
 private:
-    std::shared_ptr<Buffer<unsigned char>> storage_;
+    std::shared_ptr<unsigned char> elements_;  // the first one; what is kept alive is the buffer around it
     DType dtype_;
     Shape shape_;
 };

@@ -44,38 +44,4 @@ std::string banner_text(int columns, bool colour) {
     return colour ? "\033[1m" + text.insert(name.size(), "\033[0m") : text;
 }
 
-const char* missing_instructions() {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_cpu_init();
-#ifdef __AVX512F__
-    if (!__builtin_cpu_supports("avx512f")) return "AVX-512F";
-#endif
-#ifdef __AVX512DQ__
-    if (!__builtin_cpu_supports("avx512dq")) return "AVX-512DQ";
-#endif
-#ifdef __AVX512BW__
-    if (!__builtin_cpu_supports("avx512bw")) return "AVX-512BW";
-#endif
-#ifdef __AVX512VL__
-    if (!__builtin_cpu_supports("avx512vl")) return "AVX-512VL";
-#endif
-#ifdef __AVX2__
-    if (!__builtin_cpu_supports("avx2")) return "AVX2";
-#endif
-#ifdef __FMA__
-    if (!__builtin_cpu_supports("fma")) return "FMA";
-#endif
-#ifdef __BMI2__
-    if (!__builtin_cpu_supports("bmi2")) return "BMI2";
-#endif
-#ifdef __AVX__
-    if (!__builtin_cpu_supports("avx")) return "AVX";
-#endif
-#ifdef __SSE4_2__
-    if (!__builtin_cpu_supports("sse4.2")) return "SSE4.2";
-#endif
-#endif
-    return nullptr;
-}
-
 }  // namespace causeway::lua

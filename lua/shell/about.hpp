@@ -11,7 +11,4 @@ std::string version_text();
 // What the shell says first, in lines of at most `columns`; the name of the program is bold where there are colours.
 std::string banner_text(int columns, bool colour);
 
-// An instruction set that the program was built for and this processor lacks ("AVX-512F"), or null.
-const char* missing_instructions();
-
 }  // namespace causeway::lua

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/environment.hpp"
+#include "core/measure/machine.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/about.hpp"
 #include "lua/shell/evaluate.hpp"

@@ -1,0 +1,39 @@
+// Between arrays of the C interface and tensors.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/c/causeway.h"
+#include "core/tensor/tensor.hpp"
+
+namespace causeway::c {
+
+// The array as a tensor: a view of it where it is contiguous, else a copy. Throws Error naming the argument for what is
+// no array. O(1), or O(elements).
+Tensor read(const char* name, const causeway_tensor* array);
+
+// Nothing where there is no array.
+std::optional<Tensor> read_optional(const char* name, const causeway_tensor* array);
+
+// Writes A through the strides of the array, which has been read and has A's type and shape.
+void write(const Tensor& A, const causeway_tensor& array) noexcept;
+
+// Results on their way to the caller. All are checked, and have what memory they need, before any is delivered.
+class Outputs {
+public:
+    // Throws Error where the caller's array does not fit; does nothing where none is wanted.
+    void add(const char* name, const Tensor& result, causeway_tensor* array);
+    void add(const char* name, const std::optional<Tensor>& result, causeway_tensor* array);
+    void deliver() noexcept;
+
+private:
+    struct Output {
+        std::unique_ptr<Tensor> result;
+        causeway_tensor* array;
+    };
+    std::vector<Output> outputs_;
+};
+
+}  // namespace causeway::c

@@ -1,0 +1,258 @@
+// The calls of causeway.h: arguments become tensors and options, the functions of core check and compute.
+#include "core/c/causeway.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/base/parallel.hpp"
+#include "core/c/arrays.hpp"
+#include "core/c/guard.hpp"
+#include "core/exact/causal_linear_attention.hpp"
+#include "core/gated/linear_attention.hpp"
+#include "core/gated/step.hpp"
+#include "core/gradient/causal_linear_attention_grad.hpp"
+#include "core/gradient/linear_attention_grad.hpp"
+#include "core/gradient/softmax_attention_grad.hpp"
+#include "core/kit/check.hpp"
+#include "core/lowrank/lowrank.hpp"
+#include "core/softmax/softmax_attention.hpp"
+
+using namespace causeway;
+using c::guarded, c::Outputs, c::read, c::read_optional;
+
+namespace {
+
+void check_wanted(const char* name, const void* output) {
+    if (!output) fail(name, ": NULL, expected a place for the result");
+}
+
+template <class T>
+std::vector<T> read_numbers(const char* name, const T* numbers, std::int64_t count) {
+    if (count < 0) fail(name, "_count: ", count, ", expected 0 or more");
+    if (count > 0 && !numbers) fail(name, ": NULL, expected ", count, " numbers");
+    return {numbers, numbers + count};
+}
+
+std::optional<double> read_number(const double* number) {
+    if (!number) return {};
+    return *number;
+}
+
+CausalOptions causal_options(const causeway_causal_options* given) {
+    const auto o = c::read_options("options", given);
+    CausalOptions options;
+    if (o.method) options.method = o.method;
+    options.decay = read_numbers("decay", o.decay, o.decay_count);
+    options.normalize = o.normalize != 0;
+    if (o.block != 0) options.block = static_cast<Index>(o.block);
+    options.scale = read_number(o.scale).value_or(options.scale);
+    options.state = read_optional("state", o.state);
+    return options;
+}
+
+LinearOptions linear_options(const causeway_linear_options* given) {
+    const auto o = c::read_options("options", given);
+    LinearOptions options;
+    if (o.update) options.update = o.update;
+    if (o.mode) options.mode = o.mode;
+    if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
+    options.scale = read_number(o.scale).value_or(options.scale);
+    options.log_decay = read_optional("log_decay", o.log_decay);
+    options.beta = read_optional("beta", o.beta);
+    options.state = read_optional("state", o.state);
+    const auto offsets = read_numbers("cu_seqlens", o.cu_seqlens, o.cu_seqlens_count);
+    options.cu_seqlens.assign(offsets.begin(), offsets.end());
+    return options;
+}
+
+SoftmaxOptions softmax_options(const causeway_softmax_options* given) {
+    const auto o = c::read_options("options", given);
+    SoftmaxOptions options;
+    if (o.method) options.method = o.method;
+    options.scale = read_number(o.scale);
+    options.causal = o.sees_all_keys == 0;
+    return options;
+}
+
+LowRankOptions lowrank_options(const causeway_lowrank_options* given) {
+    const auto o = c::read_options("options", given);
+    LowRankOptions options;
+    if (o.rank != 0) options.rank = static_cast<Index>(o.rank);
+    if (o.seed) options.seed = *o.seed;
+    options.scale = read_number(o.scale);
+    options.v = read_optional("v", o.v);
+    if (o.count < 0) fail("count: ", o.count, ", expected 0 or more");
+    if (o.count > 0 && (!o.names || !o.values)) fail("names: NULL, or values, expected ", o.count, " of both");
+    for (std::int64_t i = 0; i < o.count; ++i) {
+        if (!o.names[i]) fail("names[", i, "]: NULL, expected the name of an option");
+        options.own[o.names[i]] = o.values[i];
+    }
+    return options;
+}
+
+std::vector<const char*> names_of(const std::string& list) {
+    std::vector<const char*> names;
+    const auto add = [&](const auto& entries) {
+        for (const auto& entry : entries) names.push_back(entry.name.c_str());
+    };
+    const std::vector<std::string> lists = {"methods", "updates", "modes", "softmax_methods", "lowrank"};
+    switch (kit::check_choice("list", list, lists)) {
+        case 0: add(exact::methods()); break;
+        case 1: add(gated::updates()); break;
+        case 2: add(gated::modes()); break;
+        case 3: add(attention::methods()); break;
+        default: add(lowrank::methods()); break;
+    }
+    return names;
+}
+
+}  // namespace
+
+const char* causeway_version() { return machine().version.c_str(); }
+
+const char* causeway_name(const char* list, std::int64_t i) {
+    const char* name = nullptr;
+    guarded([&] {
+        if (!list) fail("list: NULL, expected the name of a list");
+        const auto names = names_of(list);
+        if (i < 0) fail("i: ", i, ", expected 0 or more");
+        if (i < static_cast<std::int64_t>(names.size())) name = names[static_cast<std::size_t>(i)];
+    });
+    return name;
+}
+
+std::int32_t causeway_threads() { return threads(); }
+
+causeway_status causeway_set_threads(std::int32_t n) {
+    return guarded([&] { set_threads(n); });
+}
+
+causeway_status causeway_causal_linear_attention(const causeway_tensor* B, const causeway_tensor* C,
+                                                 const causeway_tensor* V, const causeway_causal_options* options,
+                                                 causeway_tensor* O, causeway_tensor* state) {
+    return guarded([&] {
+        check_wanted("O", O);
+        CausalOptions o = causal_options(options);
+        o.return_state = state != nullptr;
+        const auto result = causal_linear_attention(read("B", B), read("C", C), read("V", V), o);
+        Outputs outputs;
+        outputs.add("O", result.O, O);
+        outputs.add("state", result.state, state);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_causal_linear_attention_grad(const causeway_tensor* B, const causeway_tensor* C,
+                                                      const causeway_tensor* V, const causeway_tensor* dO,
+                                                      const causeway_causal_options* options, causeway_tensor* dB,
+                                                      causeway_tensor* dC, causeway_tensor* dV, double* ddecay,
+                                                      causeway_tensor* dstate) {
+    return guarded([&] {
+        const auto result = causal_linear_attention_grad(read("B", B), read("C", C), read("V", V), read("dO", dO),
+                                                         causal_options(options));
+        Outputs outputs;
+        outputs.add("dB", result.dB, dB);
+        outputs.add("dC", result.dC, dC);
+        outputs.add("dV", result.dV, dV);
+        outputs.add("dstate", result.dstate, dstate);
+        outputs.deliver();
+        if (ddecay) std::copy(result.ddecay.begin(), result.ddecay.end(), ddecay);
+    });
+}
+
+causeway_status causeway_linear_attention(const causeway_tensor* q, const causeway_tensor* k, const causeway_tensor* v,
+                                          const causeway_linear_options* options, causeway_tensor* O,
+                                          causeway_tensor* state) {
+    return guarded([&] {
+        check_wanted("O", O);
+        const auto result = linear_attention(read("q", q), read("k", k), read("v", v), linear_options(options));
+        Outputs outputs;
+        outputs.add("O", result.O, O);
+        outputs.add("state", result.state, state);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_linear_attention_grad(const causeway_tensor* q, const causeway_tensor* k,
+                                               const causeway_tensor* v, const causeway_tensor* dO,
+                                               const causeway_tensor* dstate, const causeway_linear_options* options,
+                                               const causeway_linear_gradients* gradients) {
+    return guarded([&] {
+        check_wanted("gradients", gradients);
+        const auto wanted = c::read_options("gradients", gradients);
+        const auto result = linear_attention_grad(read("q", q), read("k", k), read("v", v), read("dO", dO),
+                                                  linear_options(options), read_optional("dstate", dstate));
+        Outputs outputs;
+        outputs.add("dq", result.dq, wanted.dq);
+        outputs.add("dk", result.dk, wanted.dk);
+        outputs.add("dv", result.dv, wanted.dv);
+        outputs.add("dlog_decay", result.dlog_decay, wanted.dlog_decay);
+        outputs.add("dbeta", result.dbeta, wanted.dbeta);
+        outputs.add("dinitial", result.dstate, wanted.dinitial);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_linear_attention_step(const causeway_tensor* q, const causeway_tensor* k,
+                                               const causeway_tensor* v, const causeway_linear_options* options,
+                                               causeway_tensor* state, causeway_tensor* O) {
+    return guarded([&] {
+        check_wanted("O", O);
+        const Tensor tq = read("q", q), tk = read("k", k), tv = read("v", v);
+        const LinearOptions o = linear_options(options);
+        Tensor advanced = read("state", state);
+        Tensor result = O->data ? read("O", O) : Tensor(tq.dtype(), gated::check_sizes(tq, tk, tv, o).output);
+        linear_attention_step(tq, tk, tv, advanced, result, o);
+        if (!advanced.is_view()) c::write(advanced, *state);
+        if (result.is_view()) return;
+        Outputs outputs;
+        outputs.add("O", result, O);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_softmax_attention(const causeway_tensor* q, const causeway_tensor* k, const causeway_tensor* v,
+                                           const causeway_softmax_options* options, causeway_tensor* O,
+                                           causeway_tensor* lse) {
+    return guarded([&] {
+        check_wanted("O", O);
+        const auto result = softmax_attention(read("q", q), read("k", k), read("v", v), softmax_options(options));
+        Outputs outputs;
+        outputs.add("O", result.O, O);
+        outputs.add("lse", result.lse, lse);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_softmax_attention_grad(const causeway_tensor* q, const causeway_tensor* k,
+                                                const causeway_tensor* v, const causeway_tensor* dO,
+                                                const causeway_tensor* O, const causeway_tensor* lse,
+                                                const causeway_softmax_options* options, causeway_tensor* dq,
+                                                causeway_tensor* dk, causeway_tensor* dv) {
+    return guarded([&] {
+        if ((O == nullptr) != (lse == nullptr))
+            fail(O ? "lse" : "O", ": NULL, expected both O and lse of the forward pass, or neither");
+        std::optional<SoftmaxResult> forward;
+        if (O) forward = SoftmaxResult{read("O", O), read("lse", lse)};
+        const auto result = softmax_attention_grad(read("q", q), read("k", k), read("v", v), read("dO", dO),
+                                                   softmax_options(options), forward);
+        Outputs outputs;
+        outputs.add("dq", result.dq, dq);
+        outputs.add("dk", result.dk, dk);
+        outputs.add("dv", result.dv, dv);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_lowrank(const char* name, const causeway_tensor* q, const causeway_tensor* k,
+                                 const causeway_lowrank_options* options, causeway_tensor* B, causeway_tensor* C) {
+    return guarded([&] {
+        if (!name) fail("name: NULL, expected the name of a factorisation");
+        const auto result = low_rank(name, read("q", q), read("k", k), lowrank_options(options));
+        Outputs outputs;
+        outputs.add("B", result.B, B);
+        outputs.add("C", result.C, C);
+        outputs.deliver();
+    });
+}

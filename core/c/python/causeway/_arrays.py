@@ -1,0 +1,140 @@
+"""Arrays of NumPy and PyTorch as the library sees them, and its results as theirs."""
+
+import sys
+
+import numpy
+
+from ._library import LIBRARY, ArgumentError, Tensor
+
+NAMES = ("float32", "float64", "float16", "bfloat16")  # in the order of causeway.h
+TYPES = {name: number for number, name in enumerate(NAMES)}
+DTYPES = {numpy.dtype(name): TYPES[name] for name in NAMES[:3]}
+
+
+def torch_of(*arrays):
+    """The module torch if one of the arrays is a tensor of it; it is never imported for others."""
+    torch = sys.modules.get("torch")
+    return torch if torch and any(isinstance(a, torch.Tensor) for a in arrays) else None
+
+
+def _fill(name, kind, data, shape, strides):
+    if len(shape) > 4:
+        raise ArgumentError(f"{name}: {len(shape)} dimensions, expected at most 4")
+    tensor = Tensor(data, kind, len(shape))
+    tensor.shape[: len(shape)] = shape
+    tensor.strides[: len(shape)] = strides
+    return tensor
+
+
+def _type_of(name, type_name):
+    if type_name not in TYPES:
+        raise ArgumentError(f"{name}: {type_name}, expected {', '.join(TYPES)}")
+    return TYPES[type_name]
+
+
+def _of_torch(name, x):
+    if x.device.type != "cpu":
+        raise ArgumentError(f"{name}: on {x.device}, expected a tensor on the CPU")
+    if x.layout != sys.modules["torch"].strided:
+        raise ArgumentError(f"{name}: {x.layout}, expected a dense tensor")
+    tensor = _fill(name, _type_of(name, str(x.dtype).removeprefix("torch.")), x.data_ptr(), x.shape, x.stride())
+    tensor.keeps = x
+    return tensor
+
+
+def _of_numpy(name, x):
+    if not isinstance(x, numpy.ndarray):
+        if not hasattr(x, "__dlpack__"):
+            raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy or a tensor of PyTorch")
+        try:
+            x = numpy.from_dlpack(x)
+        except (RuntimeError, BufferError, TypeError) as error:
+            raise ArgumentError(f"{name}: {type(x).__name__} cannot be read on the CPU ({error})") from None
+    kind = DTYPES.get(x.dtype)  # its name takes NumPy longer than all the rest of this
+    if kind is None:
+        if not x.dtype.isnative:
+            raise ArgumentError(f"{name}: of foreign byte order, expected that of this machine")
+        kind = _type_of(name, x.dtype.name)
+    size = x.itemsize
+    strides = [stride // size for stride in x.strides]
+    if any(stride % size for stride in x.strides):
+        x = numpy.ascontiguousarray(x)  # fields of records
+        strides = [stride // size for stride in x.strides]
+    tensor = _fill(name, kind, x.ctypes.data, x.shape, strides)
+    tensor.keeps = x
+    return tensor
+
+
+def required(name, x):
+    """The argument as a struct, which keeps the memory alive."""
+    return _of_torch(name, x) if torch_of(x) else _of_numpy(name, x)
+
+
+def optional(name, x):
+    return None if x is None else required(name, x)
+
+
+def check_one_kind(arrays):
+    """torch where the named arrays are all tensors of it, None where none is; of both kinds they are refused."""
+    torch = torch_of(*arrays.values())
+    for name, x in arrays.items():
+        if torch and x is not None and not torch_of(x):
+            raise ArgumentError(f"{name}: {type(x).__name__}, expected a tensor of PyTorch like the others")
+    return torch
+
+
+def check_no_gradient(what, arrays):
+    """Refuses tensors whose gradient would be dropped in silence; returns what check_one_kind does."""
+    torch = check_one_kind(arrays)
+    for name, x in arrays.items():
+        if torch and torch.is_grad_enabled() and x is not None and x.requires_grad:
+            raise ArgumentError(f"{name}: requires a gradient, but {what} has none, expected detach() or no_grad()")
+    return torch
+
+
+def writable(name, x):
+    """The argument if what is written to its struct reaches it."""
+    if torch_of(x):
+        return x
+    if not isinstance(x, numpy.ndarray):
+        raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy to write to")
+    if not x.flags.writeable or any(stride % x.itemsize for stride in x.strides):
+        raise ArgumentError(f"{name}: read-only, or a part of records, expected an array that can be written")
+    return x
+
+
+def copied(name, x):
+    """A copy of an array, of its kind."""
+    if torch_of(x):
+        return x.detach().clone()
+    return numpy.array(_of_numpy(name, x).keeps)
+
+
+class _Memory:
+    """The library's memory, as NumPy asks for it; given back when no array looks at it any more."""
+
+    def __init__(self, tensor, dtype):
+        self.tensor = tensor
+        shape = tuple(tensor.shape[: tensor.ndim])
+        self.__array_interface__ = {"version": 3, "data": (tensor.data, False), "shape": shape, "typestr": dtype}
+
+    def __del__(self, release=LIBRARY.causeway_release):
+        release(self.tensor)
+
+
+# As NumPy writes them; what it has no name for it holds as bits.
+TYPE_STRINGS = [numpy.dtype(name).str for name in NAMES[:3]] + [numpy.dtype("int16").str]
+
+
+def taken(tensor, torch=None):
+    """A result as an array of NumPy, or a tensor of torch, over the library's memory."""
+    name = NAMES[tensor.type]
+    array = numpy.asarray(_Memory(tensor, TYPE_STRINGS[tensor.type]))
+    if torch:
+        array = torch.from_numpy(array)
+        return array.view(torch.bfloat16) if name == "bfloat16" else array
+    if name == "bfloat16":
+        import ml_dtypes  # which the input of this type came from
+
+        return array.view(ml_dtypes.bfloat16)
+    return array

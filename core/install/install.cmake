@@ -1,0 +1,43 @@
+# The C interface as a shared library, and what `cmake --install` and `cpack` put where.
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+set(version_folder ${PROJECT_BINARY_DIR}/generated/include)
+configure_file(core/install/causeway_version.h.in ${version_folder}/causeway_version.h @ONLY)
+
+# Exports the functions of causeway.h and nothing else: neither our C++ nor what it instantiates of the standard library.
+file(GLOB c_sources CONFIGURE_DEPENDS core/c/*.cpp)
+add_library(causeway_c SHARED ${c_sources})
+add_library(causeway::c ALIAS causeway_c)
+set_target_properties(causeway_c PROPERTIES OUTPUT_NAME causeway EXPORT_NAME c VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINK_DEPENDS ${PROJECT_SOURCE_DIR}/core/c/exports.map)
+target_link_libraries(causeway_c PRIVATE causeway_core causeway_flags)
+target_include_directories(causeway_c PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/c> $<BUILD_INTERFACE:${version_folder}>
+                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# As needed: what the C interface does not call, MPI, is not loaded with it.
+target_link_options(causeway_c PRIVATE -Wl,--as-needed -Wl,--version-script=${PROJECT_SOURCE_DIR}/core/c/exports.map)
+
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+
+set(CAUSEWAY_PYTHON_DIR lib/python3/dist-packages CACHE STRING "Where the Python module is installed, below the prefix")
+set_target_properties(causeway_core PROPERTIES EXPORT_NAME core)
+install(TARGETS causeway_core causeway_c EXPORT causeway-targets)
+install(DIRECTORY core/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/causeway/core FILES_MATCHING PATTERN *.hpp
+        PATTERN c EXCLUDE PATTERN install EXCLUDE)
+install(FILES core/c/causeway.h ${version_folder}/causeway_version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY core/c/python/causeway DESTINATION ${CAUSEWAY_PYTHON_DIR} FILES_MATCHING PATTERN *.py)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/causeway)
+set(generated_folder ${PROJECT_BINARY_DIR}/generated/install)
+configure_package_config_file(core/install/causeway-config.cmake.in ${generated_folder}/causeway-config.cmake
+                              INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${generated_folder}/causeway-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${generated_folder}/causeway-config.cmake ${generated_folder}/causeway-config-version.cmake DESTINATION ${package_folder})
+install(EXPORT causeway-targets NAMESPACE causeway:: DESTINATION ${package_folder})
+file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)  # so that the prefix may be moved
+foreach(name causeway causeway-core)
+  configure_file(core/install/${name}.pc.in ${generated_folder}/${name}.pc @ONLY)
+  install(FILES ${generated_folder}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

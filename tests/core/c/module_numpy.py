@@ -1,0 +1,182 @@
+"""Holds the Python module to plain NumPy. The folder of the module is the argument."""
+
+import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+sys.path.insert(0, sys.argv[1])
+import causeway  # noqa: E402
+
+random = np.random.default_rng(1)
+
+
+def refuses(kind, sentence, f, *arguments, **options):
+    try:
+        f(*arguments, **options)
+    except kind as error:
+        assert sentence in str(error), error
+        return
+    raise AssertionError(f"not refused: {sentence}")
+
+
+def gated(q, k, v, g):
+    """The gated recurrence, token by token, in Float64."""
+    q, k, v, g = (x.astype("f8") for x in (q, k, v, g))
+    S = np.zeros(q.shape[:2] + (q.shape[3], v.shape[3]))
+    O = np.zeros(v.shape)
+    for t in range(q.shape[2]):
+        S = np.exp(g[:, :, t, None, None]) * S + k[:, :, t, :, None] * v[:, :, t, None, :]
+        O[:, :, t] = np.einsum("bhr,bhrd->bhd", q[:, :, t], S)
+    return O, S
+
+
+def close(x, y, tolerance):
+    return np.abs(x - y).max() <= tolerance * np.abs(y).max()
+
+
+def inputs(kind, b=2, h=3, N=70, r=5, d=7):
+    q, k = (random.uniform(-1, 1, (b, h, N, r)).astype(kind) for _ in "qk")
+    v, dO = (random.uniform(-1, 1, (b, h, N, d)).astype(kind) for _ in "vo")
+    return q, k, v, -random.random((b, h, N)).astype(kind), dO
+
+
+q, k, v, g, dO = inputs("f8")
+O, S = causeway.linear_attention(q, k, v, update="gated", log_decay=g)
+wanted, state = gated(q, k, v, g)
+assert close(O, wanted, 1e-12) and close(S, state, 1e-12)
+
+# Types: what comes out has the type of q, the state that of the computation.
+for kind, tolerance in (("f4", 1e-4), ("f2", 1e-2)):
+    typed = inputs(kind)
+    O, S = causeway.linear_attention(*typed[:3], update="gated", log_decay=typed[3].astype("f4"))
+    assert O.dtype == kind and S.dtype == "f4"
+    assert close(O.astype("f8"), gated(*typed[:4])[0], tolerance)
+
+# Memory: views with any strides, also of no element and of records; what is returned outlives what made it.
+turned = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in (q, k, v, g)]
+O, S = causeway.linear_attention(*turned[:3], update="gated", log_decay=turned[3], layout="bnhd")
+assert O.shape == (2, 70, 3, 7) and close(O.swapaxes(1, 2), wanted, 1e-12)
+backwards = np.ascontiguousarray(q[..., ::-1])[..., ::-1]
+assert np.array_equal(causeway.linear_attention(backwards, k, v)[0], causeway.linear_attention(q, k, v)[0])
+record = np.zeros(q.shape, [("tag", "i1"), ("q", "f8")])
+record["q"] = q
+assert np.array_equal(causeway.linear_attention(record["q"], k, v)[0], causeway.linear_attention(q, k, v)[0])
+assert causeway.linear_attention(q[:, :, :0], k[:, :, :0], v[:, :, :0])[0].shape == (2, 3, 0, 7)
+kept = [causeway.linear_attention(q * i, k, v)[0] for i in range(20)]
+gc.collect()
+assert all(close(x, i * kept[1], 1e-12) for i, x in enumerate(kept) if i)
+part = kept[3][1, 2]
+copy = part.copy()
+del kept
+gc.collect()
+assert np.array_equal(part, copy)
+part[0] = 1  # the caller's own
+
+# Whatever speaks DLPack.
+class Foreign:
+    def __dlpack__(self, **_):
+        return q.__dlpack__()
+
+    def __dlpack_device__(self):
+        return q.__dlpack_device__()
+
+
+assert np.array_equal(causeway.linear_attention(Foreign(), k, v)[0], causeway.linear_attention(q, k, v)[0])
+
+# Steps, on a copy of the state or on the state itself.
+S = np.zeros((2, 3, 5, 7))
+for t in range(70):
+    at = slice(t, t + 1)
+    token, options = [x[:, :, at] for x in (q, k, v)], {"update": "gated", "log_decay": g[:, :, at]}
+    O, after = causeway.linear_attention_step(*token, S, **options)
+    assert not np.array_equal(after, S)
+    again, same = causeway.linear_attention_step(*token, S, **options, inplace=True)
+    assert same is S and np.array_equal(O, again) and np.array_equal(after, S)
+    assert close(O, wanted[:, :, at], 1e-10)
+assert close(S, state, 1e-12)
+
+# Gradients, against differences.
+def slope(f, x, at):
+    width = 1e-6
+    up, down = x.copy(), x.copy()
+    up[at] += width
+    down[at] -= width
+    return ((f(up) - f(down)) * dO).sum() / (2 * width)
+
+
+def gated_output(k, g):
+    return causeway.linear_attention(q, k, v, update="gated", log_decay=g)[0]
+
+
+found = causeway.linear_attention_grad(q, k, v, dO, update="gated", log_decay=g)
+at = (1, 2, 40)
+assert abs(found["dk"][at][3] - slope(lambda x: gated_output(x, g), k, at + (3,))) < 1e-6
+assert abs(found["dlog_decay"][at] - slope(lambda x: gated_output(k, x), g, at)) < 1e-6
+assert "dbeta" not in found and found["dstate"].shape == S.shape
+
+mask = np.tril(0.9 ** (np.arange(70)[:, None] - np.arange(70)))
+exact = np.einsum("bhnm,bhmd->bhnd", np.einsum("bhnr,bhmr->bhnm", q, k) * mask, v)
+O, S = causeway.causal_linear_attention(q, k, v, method="fleet", decay=0.9, return_state=True)
+assert close(O, exact, 1e-12)
+for decay in ([0.9, 0.9, 0.9], np.array(0.9), np.full(3, 0.9)):
+    assert close(causeway.causal_linear_attention(q, k, v, decay=decay), exact, 1e-12)
+found = causeway.causal_linear_attention_grad(q, k, v, dO, decay=0.9)
+assert len(found["ddecay"]) == 1 and "dstate" not in found
+up, down = (causeway.causal_linear_attention(q, k, v, decay=0.9 + e) for e in (1e-6, -1e-6))
+assert abs(found["ddecay"][0] - ((up - down) * dO).sum() / 2e-6) < 1e-5 * abs(found["ddecay"][0])
+
+scores = np.einsum("bhnr,bhmr->bhnm", q, k) / np.sqrt(5)
+scores[:, :, np.triu(np.ones((70, 70), bool), 1)] = -np.inf
+total = np.exp(scores).sum(-1)
+exact = np.einsum("bhnm,bhmd->bhnd", np.exp(scores) / total[..., None], v)
+O, lse = causeway.softmax_attention(q, k, v, return_lse=True)
+assert close(O, exact, 1e-12) and close(lse, np.log(total), 1e-12)
+assert not close(causeway.softmax_attention(q, k, v, causal=False), exact, 1e-2)
+found = causeway.softmax_attention_grad(q, k, v, dO, O=O, lse=lse)
+assert abs(found["dv"][at][3] - slope(lambda x: causeway.softmax_attention(q, k, x), v, at + (3,))) < 1e-6
+
+B, C = causeway.lowrank("svd", q, k, rank=70)
+assert close(np.einsum("bhnr,bhmr->bhnm", B, C), np.exp(np.einsum("bhnr,bhmr->bhnm", q, k) / np.sqrt(5)), 1e-9)
+one, two = (causeway.lowrank("favor+", q, k, rank=8, seed=s)[0] for s in (1, 1))
+assert np.array_equal(one, two)
+assert not np.array_equal(one, causeway.lowrank("favor+", q, k, rank=8, seed=2)[0])
+
+# From several threads at once, each with its own last error.
+def busy(i):
+    for _ in range(20):
+        assert np.array_equal(causeway.linear_attention(q * i, k, v)[0], alone[i])
+        refuses(causeway.ArgumentError, f"length {60 + i}, expected 70", causeway.linear_attention, q, k[:, :, : 60 + i], v)
+    return True
+
+
+alone = [causeway.linear_attention(q * i, k, v)[0] for i in range(4)]
+with ThreadPoolExecutor(4) as pool:
+    assert all(pool.map(busy, range(4)))
+
+# Names, threads, and the sentences of refusals.
+assert "fleet" in causeway.names("methods") and "favor+" in causeway.names("lowrank")
+causeway.set_threads(2)
+assert causeway.threads() == 2
+assert causeway.__version__.count(".") == 2
+wrong = causeway.ArgumentError
+assert issubclass(wrong, ValueError) and issubclass(causeway.OutOfMemoryError, MemoryError)
+refuses(wrong, "k: length 69, expected 70", causeway.linear_attention, q, k[:, :, :69], v)
+refuses(wrong, "q: int64, expected float32", causeway.linear_attention, q.astype("i8"), k, v)
+refuses(wrong, "q: list, expected an array", causeway.linear_attention, q.tolist(), k, v)
+refuses(wrong, "k: 5 dimensions, expected at most 4", causeway.linear_attention, q, k[None], v)
+refuses(wrong, "byte order", causeway.linear_attention, q.astype(">f8"), k, v)
+refuses(wrong, "chunk: 0, expected 1 or more", causeway.linear_attention, q, k, v, chunk=0)
+refuses(wrong, "layout: 'bhdn'", causeway.linear_attention, q, k, v, layout="bhdn")
+refuses(wrong, "gated_delta", causeway.linear_attention, q, k, v, update="gated-delta")
+refuses(wrong, "update: 3, expected a name", causeway.linear_attention, q, k, v, update=3)
+refuses(wrong, "list: ", causeway.names, "modules")
+refuses(wrong, "k: NoneType, expected an array", causeway.linear_attention, q, None, v)
+S.flags.writeable = False
+refuses(wrong, "state: read-only", causeway.linear_attention_step, *token, S, inplace=True)
+refuses(wrong, "state: list, expected", causeway.linear_attention_step, *token, S.tolist(), inplace=True)
+refuses(TypeError, "log_decays", causeway.linear_attention, q, k, v, log_decays=g)
+endless = np.broadcast_to(q[:1, :1, :1, :1], (1, 1, 2**45, 2**4))
+refuses(MemoryError, "out of memory", causeway.linear_attention, endless, endless, endless)
+print("the module holds")

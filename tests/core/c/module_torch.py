@@ -1,0 +1,103 @@
+"""Holds the Python module on tensors of PyTorch to PyTorch. The folder of the module is the argument."""
+
+import sys
+
+import torch
+
+sys.path.insert(0, sys.argv[1])
+import causeway  # noqa: E402
+
+torch.manual_seed(1)
+
+
+def inputs(kind=torch.float64, b=1, h=2, N=9, r=3, d=4):
+    def drawn(*shape):
+        return (2 * torch.rand(*shape, dtype=torch.float64) - 1).to(kind).requires_grad_()
+
+    q, k, v = drawn(b, h, N, r), drawn(b, h, N, r), drawn(b, h, N, d)
+    g = (-torch.rand(b, h, N, dtype=torch.float64)).to(kind).requires_grad_()
+    beta = torch.rand(b, h, N, dtype=torch.float64).to(kind).requires_grad_()
+    state = drawn(b, h, r, d)
+    return q, k, v, g, beta, state
+
+
+def recurrence(q, k, v, g, beta, S):
+    """The gated delta rule as PyTorch differentiates it."""
+    rows = []
+    for t in range(q.shape[2]):
+        S = torch.exp(g[:, :, t, None, None]) * S
+        old = torch.einsum("bhr,bhrd->bhd", k[:, :, t], S)
+        S = S + torch.einsum("bhr,bhd->bhrd", k[:, :, t], beta[:, :, t, None] * (v[:, :, t] - old))
+        rows.append(torch.einsum("bhr,bhrd->bhd", q[:, :, t], S))
+    return torch.stack(rows, 2), S
+
+
+def ours(q, k, v, g, beta, state):
+    return causeway.linear_attention(q, k, v, update="gated_delta", log_decay=g, beta=beta, state=state)
+
+
+x = inputs()
+O, S = ours(*x)
+wanted, state = recurrence(*x)
+torch.testing.assert_close(O, wanted)
+torch.testing.assert_close(S, state)
+weights, of_state = torch.rand_like(O), torch.rand_like(S)
+found = torch.autograd.grad((O * weights).sum() + (S * of_state).sum(), x)
+exact = torch.autograd.grad((wanted * weights).sum() + (state * of_state).sum(), x)
+for mine, theirs in zip(found, exact):
+    torch.testing.assert_close(mine, theirs)
+assert torch.autograd.gradcheck(ours, x)
+
+# The order of other libraries, by strides, with gradients.
+q, k, v, g, beta, _ = inputs()
+turned = [t.detach().transpose(1, 2).requires_grad_() for t in (q, k, v)]
+O = causeway.linear_attention(*turned, layout="bnhd")[0]
+plain = causeway.linear_attention(q, k, v)[0]
+torch.testing.assert_close(O.transpose(1, 2), plain)
+dk = torch.autograd.grad(O.sum(), turned)[1]
+torch.testing.assert_close(dk.transpose(1, 2), torch.autograd.grad(plain.sum(), k)[0])
+
+assert torch.autograd.gradcheck(lambda B, C, V: causeway.causal_linear_attention(B, C, V, decay=0.9), (q, k, v))
+assert torch.autograd.gradcheck(lambda q, k, v: causeway.softmax_attention(q, k, v), (q, k, v))
+scores = (q @ k.transpose(2, 3) / 3**0.5).masked_fill(torch.ones(9, 9, dtype=torch.bool).triu(1), float("-inf"))
+torch.testing.assert_close(causeway.softmax_attention(q, k, v), scores.softmax(-1) @ v)
+
+# Types that only store; no gradient is asked for where none is wanted.
+for kind in (torch.float32, torch.bfloat16, torch.float16):
+    q, k, v, g, beta, state = (t.detach() for t in inputs(kind))
+    O, S = causeway.linear_attention(q, k, v, update="gated", log_decay=g.float())
+    assert O.dtype == kind and S.dtype == torch.float32 and not O.requires_grad
+    wanted = causeway.linear_attention(q.double(), k.double(), v.double(), update="gated", log_decay=g.double())[0]
+    assert (O.double() - wanted).abs().max() < 0.03
+
+state = torch.zeros(1, 2, 3, 4)
+q, k, v, *_ = (t.detach() for t in inputs(torch.float32))
+O, same = causeway.linear_attention_step(q[:, :, :1], k[:, :, :1], v[:, :, :1], state, inplace=True)
+assert same is state and state.abs().max() > 0 and isinstance(O, torch.Tensor)
+
+
+
+def refuses(sentence, f, *arguments, **options):
+    try:
+        f(*arguments, **options)
+    except causeway.ArgumentError as error:
+        assert sentence in str(error), error
+        return
+    raise AssertionError(f"not refused: {sentence}")
+
+
+# What would drop a gradient in silence is refused.
+learnt = q.clone().requires_grad_()
+token = [x[:, :, :1] for x in (learnt, k, v)]
+refuses("expected a dense tensor", causeway.linear_attention, q.to_sparse(), k, v)
+refuses("k: ndarray, expected a tensor of PyTorch", causeway.linear_attention, q, k.numpy(), v)
+refuses("q: requires a gradient, but a step has none", causeway.linear_attention_step, *token, state)
+refuses("the returned state", causeway.causal_linear_attention, learnt, k, v, method="fleet", return_state=True)
+refuses("the log-sum-exp", causeway.softmax_attention, learnt, k, v, return_lse=True)
+refuses("lowrank", causeway.lowrank, "taylor", learnt, k)
+decay = torch.tensor(0.9, requires_grad=True)
+refuses("decay: requires a gradient", causeway.causal_linear_attention, q, k, v, decay=decay)
+with torch.no_grad():
+    assert not causeway.linear_attention_step(*token, state)[0].requires_grad
+    assert causeway.softmax_attention(learnt, k, v, return_lse=True)[1].shape == (1, 2, 9)
+print("the module holds with torch")
