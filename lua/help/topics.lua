@@ -14,6 +14,7 @@
   models = "language models: load, run, look inside, replace attention",
   options = "what the calls take beside their tensors",
   plot = "curves and heat maps",
+  recurrence = "rules of your own for the state, and those of four papers",
   shell = "help, macros, the prompt",
   softmax = "softmax attention and its energy",
   tensor = "making tensors and computing with them",
