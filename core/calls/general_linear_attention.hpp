@@ -14,7 +14,7 @@ struct GeneralOptions {
     std::optional<Tensor> a;
     std::optional<Tensor> u, w;
     std::string mode = "chunkwise";
-    Index chunk = 32;
+    Index chunk = 24;
     double scale = 1;
     std::optional<Tensor> state;
     std::vector<Index> cu_seqlens;
@@ -118,7 +118,7 @@ const Call<GeneralGradOptions<Tensor>>& general_linear_attention_grad() {
                                  .text = "what arrives at the final state, [b, h, d_k, d_v]",
                                  .standard = "zeros",
                                  .example = "dstate = ones(1, 2, 8, 8)"}}),
-                     gradient_inputs()};
+                     "q, k, v, dO = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
     return call;
 }
 

@@ -341,7 +341,7 @@ TEST_CASE("every topic lists its names, and Tab completes them all", "[lua][help
     CHECK(contains(pages("attention"), " row-based Token by token"));
     CHECK(contains(pages("documents"), " fleet Efficient Decoding"));
     CHECK(contains(pages("lowrank"), "the topic lowrank favor+ hedgehog"));
-    CHECK(complete(pages.state(), "?gated_d").words == std::vector<std::string>{"gated_delta"});
+    CHECK(complete(pages.state(), "?gated_delta").words == std::vector<std::string>{"gated_delta", "gated_delta_2"});
     CHECK(complete(pages.state(), "?docu").words == std::vector<std::string>{"documents"});
 }
 

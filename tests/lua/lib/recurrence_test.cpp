@@ -187,7 +187,7 @@ TEST_CASE("what is wrong with a rule is said in one sentence", "[lua][recurrence
           "user:1: mine: scael: given, but no function of the rule reads it");
     CHECK(lua("recurrence{a = 1}(q, k)") == "user:1: recurrence: v: missing, expected a Tensor");
     CHECK(lua("recurrence{a = function() end}(q, k, v)") ==
-          "user:1: recurrence: a: the function returned nil, expected a Tensor or a number");
+          "user:1: recurrence: a: the function returned nothing, expected a Tensor or a number");
     CHECK(lua("recurrence{u = zeros(3), w = k}(q, k, v)") ==
           "user:1: recurrence: u: 3, expected 1×1×45×6 or what broadcasting makes of it");
     CHECK(lua("delta_product(q, f64(randn(1, 1, 50, d)), v, {beta = beta})") ==
