@@ -5,6 +5,7 @@
 #include "core/base/error.hpp"
 #include "core/calls/causal_linear_attention.hpp"
 #include "core/calls/decode_model.hpp"
+#include "core/calls/general_linear_attention.hpp"
 #include "core/calls/linear_attention.hpp"
 #include "core/calls/lowrank.hpp"
 #include "core/calls/scan.hpp"
@@ -114,6 +115,9 @@ const std::vector<Description>& descriptions() {
         describe(linear_attention<Tensor>()),
         describe(linear_attention_step<Tensor>()),
         describe(linear_attention_grad<Tensor>()),
+        describe(general_linear_attention<Tensor>()),
+        describe(general_linear_attention_step<Tensor>()),
+        describe(general_linear_attention_grad<Tensor>()),
         describe(softmax_attention<Tensor>()),
         describe(softmax_attention_grad<Tensor>()),
         describe(energy()),

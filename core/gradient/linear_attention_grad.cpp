@@ -1,11 +1,13 @@
 #include "core/gradient/linear_attention_grad.hpp"
 
+#include "core/gradient/as_given.hpp"
 #include "core/gradient/registry.hpp"
 
 namespace causeway {
 namespace {
 
 using gated::Call;
+using gradient::as_given;
 
 void check_output_gradient(const Tensor& dO, const Call& call) {
     if (dO.shape() != call.output)
@@ -24,21 +26,6 @@ Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& v
         fail("dstate: ", name(type), ", expected ", name(call.compute), " like the final state");
     const Tensor converted = dstate->to(call.compute).reshape(call.state_shape);
     return type == call.compute ? converted.copy() : converted;
-}
-
-// The gradient of an input, as it was given, from `grad` [batch, heads, N, width]: summed over the heads that shared
-// one of the input's.
-template <class T>
-Tensor as_given(const Tensor& grad, const Tensor& given) {
-    if (grad.size() == given.size()) return grad.reshape(given.shape()).to(given.dtype());
-    Tensor sum = Tensor::zeros(grad.dtype(), given.shape());
-    const Index row = grad.shape()[2] * grad.shape()[3], shared = grad.size() / given.size();
-    for (Index head = 0; head < grad.size() / row; ++head) {
-        T* to = sum.data<T>() + head / shared * row;
-        const T* from = grad.data<T>() + head * row;
-        for (Index i = 0; i < row; ++i) to[i] += from[i];
-    }
-    return sum.to(given.dtype());
 }
 
 template <class T>

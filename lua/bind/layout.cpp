@@ -21,8 +21,9 @@ using Names = std::vector<std::string_view>;
 
 // The arguments, options and results that have a dimension of heads and one of tokens beside each other.
 bool has_tokens(std::string_view name) {
-    static const Names names{"q",  "k",  "v",  "B",  "C",  "V",  "dO", "zeta",       "log_decay", "beta", "O",
-                             "dq", "dk", "dv", "dB", "dC", "dV", "F",  "dlog_decay", "dbeta",     "lse"};
+    static const Names names{"q",          "k",     "v",   "B",  "C",  "V",  "dO", "zeta", "log_decay",
+                             "beta",       "O",     "dq",  "dk", "dv", "dB", "dC", "dV",   "F",
+                             "dlog_decay", "dbeta", "lse", "a",  "u",  "w",  "da", "du",   "dw"};
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 

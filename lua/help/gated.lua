@@ -43,3 +43,152 @@ q, k, v = randn(2, 1, 8), randn(2, 1, 8), randn(2, 1, 4)
 linear_attention_step(q, k, v, zeros(2, 8, 4),
   {update = "gated", log_decay = fill(-0.1, 2, 1)})]],
 }
+
+manual.recurrence = {
+  call = "rule = recurrence{a =, u =, w =, k =, v =, q =}",
+  text = [[A rule of your own for the state of linear attention, which runs in chunks at the speed of the built-in ones:
+
+  y = Sᵀw                             what the state holds under w
+  S ← diag(a) S - u yᵀ + k vᵀ         that is (diag(a) - u wᵀ) S + k vᵀ
+  o = scale · Sᵀq
+
+rule(q, k, v, options) is then called as linear_attention is, and returns the output and the final state. Each part is
+a number, a Tensor, or a function of the token: f(x) gets the inputs of the call as x.q, x.k, x.v, what else the call
+was given as x.name, and the number of the token, from 1, as x.t. It is called once, for all tokens: x.q is the tensor
+[b, h, N, d_k], and what has one number a token is [b, h, N, 1], so that times, exp and the like do to every token what
+they do to one; what is shorter, a vector of d_k say, holds for all. Parts that are left out are a = 1, no u and w, and
+x.k, x.v and x.q themselves.]],
+  notes = [[a multiplies the rows of S as it is, not as a logarithm: 0 forgets at once. The state stays bounded where
+the matrices diag(a) - u wᵀ never enlarge it; with 0 <= a <= 1, unit w and u = β w, β from 0 to 2 does.
+
+Options are mode, chunk, scale, state, cu_seqlens, layout and device of general_linear_attention, which does the work;
+all other names are inputs. x("name", default) is an input that need not be given. rule:step(q, k, v, state, options)
+goes on by 1 to 16 tokens. grad goes through a rule and into its functions, opcount counts its recurrence, and
+benchmark_method times it. name = "..." is what its errors begin with.]],
+  example = [[
+rule = recurrence{            -- a gate, and a delta rule that
+  a = function(x) return sigmoid(x.f) end,   -- erases under q
+  u = function(x) return times(x.b, x.k) end,
+  w = function(x) return x.q end}
+q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+q, k = q / sqrt(sum(pow(q, 2), 4)), k / sqrt(sum(pow(k, 2), 4))
+f, b = randn(1, 2, 100, 8), rand(1, 2, 100)
+o, S = rule(q, k, v, {f = f, b = b})
+g = grad(function(k) return sum((rule(q, k, v, {f = f, b = b}))) end, k)
+norm(g)]],
+}
+
+manual.general_linear_attention = {
+  call = "general_linear_attention(q, k, v, options)",
+  text = [[Linear attention by the rule S ← (diag(a) - u wᵀ) S + k vᵀ, o = scale · Sᵀq: what every rule of the family
+is, with a, u and w as tensors. recurrence makes them of functions. q, k and v, their heads, state, cu_seqlens, mode
+and what is returned are as for linear_attention. a [b, h, N] or [b, h, N, d_k] multiplies the rows of the state as it
+is, not as a logarithm; u and w [b, h, N, d_k] are given both or neither. Each of the three may have fewer heads, of
+which consecutive states then share one.]],
+  notes = [[The gated delta rule is a = e^g, u = β k, w = e^g ⊙ k and β k in the place of k. A chunk solves a triangular
+system for what w reads (the WY form); all decays within it are running products of a, so a factor of 0 is exact, and
+where |a| <= 1 nothing overflows that the rule itself keeps in bounds. Source: Yang et al. 2024, §3, with keys of their
+own for reading, erasing and writing.]],
+  example = [[
+q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+k = k / sqrt(sum(pow(k, 2), 4))
+general_linear_attention(q, k, v,
+  {a = rand(1, 2, 100, 8), u = k / 2, w = k})]],
+}
+
+manual.general_linear_attention_step = {
+  call = "general_linear_attention_step(q, k, v, state, options)",
+  text = [[One token of general_linear_attention, or up to 16, from the state [b, h, d_k, d_v] so far. Returns the
+output and the new state; the given one stays as it is unless inplace = true.]],
+  notes = [[One table works too: general_linear_attention_step{q = q, k = k, v = v, state = S}.]],
+  example = [[
+q, k, v = randn(2, 1, 8), randn(2, 1, 8), randn(2, 1, 4)
+general_linear_attention_step(q, k, v, zeros(2, 8, 4),
+  {a = rand(2, 1, 8), u = k / 9, w = k})]],
+}
+
+manual.general_linear_attention_grad = {
+  call = "general_linear_attention_grad(q, k, v, dO, options)",
+  text = [[What arrives at the inputs of general_linear_attention when dO, of the shape of its output, arrives there and
+the option dstate at its final state: a table with dq, dk, dv, dstate and, where they were given, da, du and dw. da is
+with respect to the factor itself, and exact where that is 0. mode = "chunkwise" keeps a state per chunk and makes the
+others again, "recurrent" keeps all.]],
+  notes = [[grad uses it. One table works too: general_linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
+  example = [[
+q, k, v = randn(1, 2, 50, 8), randn(1, 2, 50, 8) / 3, randn(1, 2, 50, 8)
+g = general_linear_attention_grad(q, k, v, ones(1, 2, 50, 8),
+  {a = rand(1, 2, 50), u = k / 2, w = k})
+norm(g.da)]],
+}
+
+manual.gated_delta_2 = {
+  call = "gated_delta_2(q, k, v, {log_decay =, erase =, write =})",
+  text = [[Gated DeltaNet-2: the gated delta rule with a gate on what is erased, a number for each channel of the key,
+and another on what is written, a number for each channel of the value.
+
+  S ← (I - k (b ⊙ k)ᵀ) diag(e^g) S + k (w ⊙ v)ᵀ,  o = scale · Sᵀq
+
+log_decay is g [b, h, N] or [b, h, N, d_k], erase b [b, h, N, d_k] and write w [b, h, N, d_v], each also [b, h, N].
+Returns the output and the final state, as linear_attention does, whose mode, chunk, scale and state it takes.]],
+  notes = [[With b = w = β it is the update gated_delta. As a rule: recurrence{a = e^g, u = k, w = e^g ⊙ b ⊙ k, v = w ⊙
+v}. Source: Hatamizadeh, Choi, Kautz 2026.]],
+  example = [[
+q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+k = k / sqrt(sum(pow(k, 2), 4))
+gated_delta_2(q, k, v, {log_decay = -rand(1, 2, 100, 8),
+  erase = rand(1, 2, 100, 8), write = rand(1, 2, 100, 8)})]],
+}
+
+manual.comba = {
+  call = "comba(q, k, v, {log_decay =, beta =, feedback =, correction =})",
+  text = [[Comba: a scalar decay less what is held under the key, with feedback from the output.
+
+  S ← (e^g - b β k kᵀ) S + β k vᵀ,  o = scale · Sᵀ(q - d k)
+
+log_decay is g and beta β, [b, h, N]; feedback is b, by default 1, and correction d, by default 0: numbers, or tensors
+of one a head, [1, h, 1, 1]. Returns the output and the final state, as linear_attention does, whose mode, chunk, scale
+and state it takes.]],
+  notes = [[What is erased is read before the decay, other than in gated_delta. As a rule: recurrence{a = e^g, u = b β
+k, w = k, k = β k, q = q - d k}. Source: Hu et al. 2025.]],
+  example = [[
+q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+k = k / sqrt(sum(pow(k, 2), 4))
+comba(q, k, v, {log_decay = -rand(1, 2, 100) / 9,
+  beta = rand(1, 2, 100), feedback = 0.8, correction = 0.1})]],
+}
+
+manual.rwkv7 = {
+  call = "rwkv7(r, k, v, {log_decay =, kappa =, rate =})",
+  text = [[The state of RWKV-7: a decay for each channel, and a delta rule that erases under another key than it writes
+to, at a rate for each channel.
+
+  S ← (diag(e^g) - (a ⊙ κ) κᵀ) S + k vᵀ,  o = scale · Sᵀr
+
+log_decay is g, kappa κ, of length 1, and rate a: [b, h, N, d_k]. Returns the output and the final state, as
+linear_attention does, whose mode, chunk, scale and state it takes.]],
+  notes = [[What stands around it in the model, token shift, the bonus (r · (ρ ⊙ k)) v for the token itself, norm and
+gate, is not in it. As a rule: recurrence{a = e^g, u = a ⊙ κ, w = κ}. Source: Peng et al. 2025.]],
+  example = [[
+r, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+kappa = randn(1, 2, 100, 8)
+rwkv7(r, k, v, {kappa = kappa / sqrt(sum(pow(kappa, 2), 4)),
+  log_decay = -0.6 * rand(1, 2, 100, 8), rate = rand(1, 2, 100, 8)})]],
+}
+
+manual.delta_product = {
+  call = "delta_product(q, k, v, {beta =, log_decay =})",
+  text = [[DeltaProduct: n steps of the delta rule for every token, so that a token can turn the state by more than one
+reflection.
+
+  S ← Π_i (I - β_i k_i k_iᵀ) e^g S + Σ ...,  o = scale · Sᵀq after the last of the n steps
+
+q is [b, h, N, d_k] and log_decay, which may be left out, [b, h, N] or [b, h, N, d_k]; k, v and beta have n N tokens,
+the n of a token one behind the other. Returns the output [b, h, N, d_v] and the final state, as linear_attention does,
+whose mode, chunk, scale and state it takes.]],
+  notes = [[chunk counts steps. As a rule on n N tokens: recurrence{a = e^g, u = β k, w = e^g ⊙ k, k = β k}, the gate on
+the first step of a token, 0 on the others, and q on the last. Source: Siems et al. 2025.]],
+  example = [[
+q, k, v = randn(1, 2, 50, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
+k = k / sqrt(sum(pow(k, 2), 4))
+delta_product(q, k, v, {beta = 2 * rand(1, 2, 100)})]],
+}

@@ -8,9 +8,10 @@ form, value is the number, and what else f returns comes after it. Further argum
 not count as parameters.
 
 f is ordinary code: A + B, A * B, A(i, j), exp(A), A:sum(2), cat and the like, and causal_linear_attention,
-linear_attention, linear_attention_step and softmax_attention with their options, whose gates, strengths, states and
-decays have derivatives too. In f the parameters are traced values: print shows them, sizes and comparisons of them are
-plain numbers. A function that has no rule (map, svd, median, save ...) is an error that names it.]],
+linear_attention, general_linear_attention, their steps and softmax_attention with their options, whose gates,
+strengths, states and decays have derivatives too, and rules of recurrence. In f the parameters are traced values: print
+shows them, sizes and comparisons of them are plain numbers. A function that has no rule (map, svd, median, save ...) is
+an error that names it.]],
   notes = [[Parameters are Float32 or Float64. At ties the greatest and the least elements share what arrives; abs,
 norm, std and relu have 0 at 0, clamp has 1 at its ends; sign, floor, ceil and round have 0 everywhere; rounding to 16
 bits counts as no change. math.exp and the like take plain numbers alone: exp(x) is for both. A number in f that == is

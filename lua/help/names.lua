@@ -77,13 +77,6 @@ called("gated_delta", "gated_deltanet gated_delta_net gateddeltanet gated_delta_
 near("delta", "ttt ttt_linear test_time_training",
   "TTT-Linear with a step of gradient descent a token, and without its layer norm, is the delta rule: beta is its "
   .. "learning rate times 2. Its mini-batches and TTT-MLP are not here.")
-near("delta", "deltaproduct delta_product gated_deltaproduct",
-  "DeltaProduct with n steps a token is this one, or gated_delta, on n N tokens: the keys, values and β of a token one "
-  .. "behind the other, its gate on the first and log_decay = 0 on the others, q on the last; of the output every n-th "
-  .. "token counts.")
-near("gated_delta", "comba",
-  "Comba, S ← (α - b k kᵀ) S + β k vᵀ, is this one with log_decay = log(α), beta = b / α and v times α β / b; its "
-  .. "output takes q - d k in the place of q.")
 called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
   "Kimi Delta Attention is this one with a gate per key channel: log_decay [b, h, N, d_k].")
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
@@ -107,9 +100,11 @@ called("recursion", "recursive_attention")
 called("scan", "associative_scan parallel_scan linear_recurrence s4 s4d s5 lru s6 mamba1")
 near("scan", "hgrn rglru rg_lru griffin hawk recurrentgemma mingru minlstm qrnn sru ema",
   "It is a recurrence of every channel by itself, h ← f h + x with a gate f.")
-near("scan", "rwkv7 rwkv_7 goose generalized_delta_rule",
-  "RWKV-7 erases under another key than it writes to: S = diag(x.w) * S - outer(x.a, x.b * S) + outer(x.k, x.v) in a "
-  .. "step, with a ⊙ κ as x.a and κ as x.b.")
+called("recurrence", "generalized_delta_rule generalised_delta_rule dplr iplr diagonal_plus_low_rank "
+  .. "linear_recurrent_rule")
+called("gated_delta_2", "gdn_2 gdn2 gated_deltanet_2 gateddeltanet_2 gated_delta_rule_2")
+called("rwkv7", "rwkv_7 goose")
+called("delta_product", "deltaproduct gated_deltaproduct gated_delta_product")
 near("scan", "rwkv4 rwkv_4",
   "It keeps a sum of weights beside that of weighted values: a step with a table of two states.")
 near("scan", "mega", "MEGA's moving average is times(x.f, h) + x.v in a step.")

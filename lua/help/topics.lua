@@ -5,7 +5,7 @@
   distributed = "decoding from keys and values that are shared out",
   documents = "the five documents that the methods come from",
   files = "load and save, JSON",
-  gated = "linear attention with gates and delta rules",
+  gated = "linear attention with gates and delta rules, rules of your own",
   gpu = "tensors and calls on an NVIDIA GPU",
   gradient = "exact gradients of the calls",
   learn = "gradients of Lua code, Adam and gradient descent",

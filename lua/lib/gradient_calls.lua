@@ -117,15 +117,28 @@ attention("linear_attention", "linear_attention_grad", {
   adapt = with_final_state,
 })
 
+local function refuse_inplace(options)
+  if options.inplace then
+    raise("inplace: true, expected false within grad, which needs the state before the step")
+  end
+  return options
+end
+
 -- A step is a short sequence that starts from a state.
 attention("linear_attention_step", "linear_attention_grad", {
   names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_gates,
-  prepare = function(options)
-    if options.inplace then
-      raise("inplace: true, expected false within grad, which needs the state before the step")
-    end
-    return refuse_states(options)
-  end,
+  prepare = function(options) return refuse_states(refuse_inplace(options)) end,
+  adapt = with_final_state,
+})
+
+local fields_of_rule = { q = "dq", k = "dk", v = "dv", state = "dstate", a = "da", u = "du", w = "dw" }
+
+attention("general_linear_attention", "general_linear_attention_grad", {
+  names = { { "q" }, { "k" }, { "v" } }, like = 1, fields = fields_of_rule, adapt = with_final_state,
+})
+
+attention("general_linear_attention_step", "general_linear_attention_grad", {
+  names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_rule, prepare = refuse_inplace,
   adapt = with_final_state,
 })
 

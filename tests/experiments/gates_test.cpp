@@ -58,6 +58,23 @@ TEST_CASE("recall: the delta rule learns what a memory blind to the order cannot
     CHECK(contains(compared.out, "linear\ttrue\tdelta\ttrue\ttrue"));
 }
 
+TEST_CASE("recurrence: a rule without a name runs, has its times and learns", "[experiments][gates]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {gates + "recurrence.lua", "--length", "1000", "--lengths", "50,100", "--steps",
+                                          "10", "--seconds", "0.001"});
+    CAPTURE(output.out, output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "1000 tokens, one head of 64: "));
+    CHECK(contains(output.out, "recurrent 20480 multiplies and 16448 adds a token"));
+    CHECK(contains(output.out, "Right answers in 256 new sequences"));
+    for (const char* figure : {"times.svg", "accuracy.svg"})
+        CHECK(contains(read_bytes(folder / (std::string("results/recurrence/") + figure)), "</svg>"));
+    CHECK(contains(read_bytes(folder / "results/recurrence/times.csv"), "spared keys,100,"));
+    CHECK(contains(read_bytes(folder / "results/recurrence/recall/recall.csv"), "gated_delta,10,"));
+    CHECK(contains(run_in(folder, {gates + "recurrence.lua", "--steps", "0"}).err,
+                   "--steps: 0, expected a whole number of at least 1"));
+}
+
 TEST_CASE("recall: the same seed gives the same layers", "[experiments][gates]") {
     const TemporaryFolder folder;
     const auto curves = [&](const char* seed) {

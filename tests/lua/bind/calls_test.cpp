@@ -36,6 +36,9 @@ const std::map<std::string, std::string> arguments{
     {"linear_attention", "x, x, x"},
     {"linear_attention_step", "t, t, t, S"},
     {"linear_attention_grad", "x, x, x, x"},
+    {"general_linear_attention", "x, x, x"},
+    {"general_linear_attention_step", "t, t, t, S"},
+    {"general_linear_attention_grad", "x, x, x, x"},
     {"softmax_attention", "x, x, x"},
     {"softmax_attention_grad", "x, x, x, x"},
     {"energy", "x, x, x, nil"},
@@ -60,6 +63,9 @@ const std::map<std::string, std::string> values{
     {"ddecay", "false"},
     {"log_decay", "-g"},
     {"beta", "g"},
+    {"a", "g"},
+    {"u", "x"},
+    {"w", "x"},
     {"chunk", "4"},
     {"inplace", "true"},
     {"dstate", "S"},
@@ -105,6 +111,8 @@ std::string needs(const std::string& call, const std::string& option, const std:
     const std::string g = call == "linear_attention_step" ? "h" : "g";
     if (option == "log_decay") return "update = 'gated', ";
     if (option == "beta") return "update = 'delta', ";
+    if (option == "u") return call == "general_linear_attention_step" ? "w = t, " : "w = x, ";
+    if (option == "w") return call == "general_linear_attention_step" ? "u = t, " : "u = x, ";
     if (choice == "gated") return "log_decay = -" + g + ", ";
     if (choice == "delta") return "beta = " + g + ", ";
     if (choice == "gated_delta") return "log_decay = -" + g + ", beta = " + g + ", ";
@@ -124,8 +132,12 @@ bool needs_a_machine(const std::string& option, const std::string& choice) {
 
 std::string run(Shell& lua, const std::string& call, const std::string& option, const std::string& value,
                 const std::string& choice = "") {
-    const bool one_token = call == "linear_attention_step";
-    const std::string given = one_token && value == "g" ? "h" : one_token && value == "-g" ? "-h" : value;
+    const bool one_token = call == "linear_attention_step" || call == "general_linear_attention_step";
+    const std::string given = !one_token      ? value
+                              : value == "g"  ? "h"
+                              : value == "-g" ? "-h"
+                              : value == "x"  ? "t"
+                                              : value;
     const std::string before = arguments.at(call) == "" ? "" : arguments.at(call) + ", ";
     const std::string order =
         choice == "bnhd" ? "local x, t = permutedims(x, 1, 3, 2, 4), permutedims(t, 1, 3, 2, 4) " : "";

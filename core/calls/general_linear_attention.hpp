@@ -1,0 +1,129 @@
+// The options of general_linear_attention, of some tokens of it, and of its gradient.
+#pragma once
+
+#include "core/calls/linear_attention.hpp"
+
+namespace causeway {
+namespace calls {
+
+// What each member means is said once, by its option in general_linear_attention() below.
+template <class Tensor>
+struct GeneralOptions {
+    using TensorType = Tensor;
+
+    std::optional<Tensor> a;
+    std::optional<Tensor> u, w;
+    std::string mode = "chunkwise";
+    Index chunk = 24;
+    double scale = 1;
+    std::optional<Tensor> state;
+    std::vector<Index> cu_seqlens;
+};
+
+// As the shell calls them: see LinearStepOptions and LinearGradOptions.
+template <class Tensor>
+struct GeneralStepOptions : GeneralOptions<Tensor> {
+    bool inplace = false;
+};
+template <class Tensor>
+struct GeneralGradOptions : GeneralOptions<Tensor> {
+    std::optional<Tensor> dstate;
+};
+
+// Options that whole sequences, steps and gradients share.
+template <class S>
+std::vector<Option<S>> of_all_general_calls() {
+    return {
+        {.name = "a",
+         .member = &S::a,
+         .text = "what the state is multiplied by before the token: [b, h, N], or a factor for each row of it, "
+                 "[b, h, N, d_k]; any numbers, 0 forgets; fewer heads may each serve some",
+         .standard = "1",
+         .example = "a = rand(1, 2, 100, 8)"},
+        {.name = "u",
+         .member = &S::u,
+         .text = "[b, h, N, d_k]: along it is taken out what w reads; given with w",
+         .standard = "none",
+         .example = "u = k / 8, w = k"},
+        {.name = "w",
+         .member = &S::w,
+         .text = "[b, h, N, d_k]: reads the state before the token, Sᵀw; given with u",
+         .standard = "none",
+         .example = "u = k / 8, w = k"},
+        {.name = "scale", .member = &S::scale, .text = "factor on q", .example = "scale = 1 / math.sqrt(8)"},
+        device_option<S>(true),
+        layout_option<S>(true),
+    };
+}
+
+// Options that whole sequences and gradients share.
+template <class S>
+std::vector<Option<S>> of_general_sequences(const char* mode) {
+    return {
+        {.name = "mode", .member = &S::mode, .text = mode, .choices = linear_modes},
+        {.name = "chunk", .member = &S::chunk, .text = "tokens in a chunk", .min = 1, .example = "chunk = 16"},
+        {.name = "state",
+         .member = &S::state,
+         .text = "the state to start from, [b, h, d_k, d_v]",
+         .standard = "zeros",
+         .example = "state = zeros(1, 2, 8, 8)"},
+        {.name = "cu_seqlens",
+         .member = &S::cu_seqlens,
+         .text = "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are then "
+                 "[n, h, d_k, d_v]",
+         .standard = "one sequence",
+         .example = "cu_seqlens = {0, 30, 100}"},
+    };
+}
+
+template <class Tensor>
+const Call<GeneralOptions<Tensor>>& general_linear_attention() {
+    using S = GeneralOptions<Tensor>;
+    static const auto& call =
+        *new Call<S>{"general_linear_attention",
+                     {{"q"}, {"k"}, {"v"}},
+                     joined<S>(of_all_general_calls<S>(),
+                               of_general_sequences<S>("the definition, chunks, or the text as one chunk: "
+                                                       "O(N), O(N) and O(N²) time")),
+                     text_inputs};
+    return call;
+}
+
+template <class Tensor>
+const Call<GeneralStepOptions<Tensor>>& general_linear_attention_step() {
+    using S = GeneralStepOptions<Tensor>;
+    static const auto& call =
+        *new Call<S>{"general_linear_attention_step",
+                     {{"q"}, {"k"}, {"v"}, {"state"}},
+                     joined<S>(of_all_general_calls<S>(),
+                               {{.name = "inplace",
+                                 .member = &S::inplace,
+                                 .text = "whether the given state itself is advanced and returned, without a copy",
+                                 .in_place = "state"}}),
+                     "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\nstate = zeros(1, 2, 8, 8)"};
+    return call;
+}
+
+template <class Tensor>
+const Call<GeneralGradOptions<Tensor>>& general_linear_attention_grad() {
+    using S = GeneralGradOptions<Tensor>;
+    static const auto& call =
+        *new Call<S>{"general_linear_attention_grad",
+                     {{"q"}, {"k"}, {"v"}, {"dO"}},
+                     joined<S>(joined<S>(of_all_general_calls<S>(),
+                                         of_general_sequences<S>("what is stored: every state, a state per chunk, or "
+                                                                 "every state again")),
+                               {{.name = "dstate",
+                                 .member = &S::dstate,
+                                 .text = "what arrives at the final state, [b, h, d_k, d_v]",
+                                 .standard = "zeros",
+                                 .example = "dstate = ones(1, 2, 8, 8)"}}),
+                     "q, k, v, dO = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
+    return call;
+}
+
+}  // namespace calls
+
+using GeneralOptions = calls::GeneralOptions<Tensor>;
+
+}  // namespace causeway

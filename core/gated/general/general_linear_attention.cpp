@@ -1,0 +1,182 @@
+#include "core/gated/general/general_linear_attention.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/parallel.hpp"
+#include "core/gated/general/chunkwise.hpp"
+#include "core/gated/general/forms.hpp"
+#include "core/gated/general/recurrent.hpp"
+#include "core/gated/step.hpp"
+#include "core/kit/spread.hpp"
+#include "core/measure/counted_tensor.hpp"
+
+namespace causeway {
+namespace gated {
+namespace {
+
+// The options that linear_attention has too. The rule of the general one has neither log_decay nor beta: what it makes
+// of the state is given by a, u and w.
+LinearOptions shared_options(const GeneralOptions& o) {
+    LinearOptions out;
+    out.mode = o.mode, out.chunk = o.chunk, out.scale = o.scale;
+    out.state = o.state, out.cu_seqlens = o.cu_seqlens;
+    return out;
+}
+
+// `name` is [.., N, d_k], or where `narrow` [.., N], whose leading dimensions are those of v but for the heads, which
+// may be fewer. Returns the width of a token, 1 or d_k, and how many states share a head.
+std::pair<Index, Index> check_per_token(const char* name, const Tensor& A, const Tensor& v, const Sizes& c,
+                                        bool narrow) {
+    const Shape& s = A.shape();
+    const int lead = v.ndim() - 1;  // dimensions of [b, h, N]
+    Shape expected;
+    for (int i = 0; i < lead; ++i) expected.push_back(v.shape()[i]);
+    Shape wide = expected;
+    wide.push_back(c.dk);
+    Index shared = 1;
+    const auto fits = [&](const Shape& want) {
+        if (s.ndim() != want.ndim()) return false;
+        for (int i = 0; i < want.ndim(); ++i) {
+            if (s[i] == want[i]) continue;
+            if (i != lead - 2 || s[i] < 1 || want[i] % s[i] != 0) return false;
+            shared = want[i] / s[i];
+        }
+        return true;
+    };
+    if (fits(wide)) return {c.dk, shared};
+    shared = 1;
+    if (narrow && fits(expected)) return {1, shared};
+    fail(name, ": ", s.text(), ", expected ", wide.text(), narrow ? " or " + expected.text() : std::string(),
+         ", or fewer heads that are shared");
+}
+
+// f(chunk length, head) for the mode of the call, on all heads.
+void count_in_turn(const GeneralCall& call, const GeneralProblem<Counted>& p) {
+    each_head_in_turn(p, [&](const auto& h) {
+        if (call.mode->name == "recurrent") recurrent(h);
+        else chunkwise(h, p.chunk);
+    });
+}
+
+template <class T>
+LinearResult compute(GeneralCall& call) {
+    Tensor O(dtype_of<T>, call.output);
+    auto p = call.problem_of<T>();
+    p.O = O.data<T>(), p.S = call.state.data<T>();
+    if (call.mode->name == "recurrent") each_head(p, [](const auto& h) { recurrent(h); });
+    else run_general_chunkwise(p);
+    return {O.to(call.dtype), call.state, {}};
+}
+
+// A task is a run of heads whose states have about so many bytes, as in core/gated/step.cpp.
+constexpr Index bytes_of_task = 1 << 18, bytes_of_one_task = 1 << 20;
+
+template <class T>
+void step_as(const GeneralCall& call, Tensor& state, Tensor& O) {
+    Tensor wide = call.dtype == call.compute ? O : Tensor(call.compute, call.output);
+    auto p = call.problem_of<T>();
+    p.O = wide.data<T>(), p.S = state.data<T>();
+    const Index bytes = std::max<Index>(call.dk * call.dv * static_cast<Index>(sizeof(T)), 1), all = p.all_heads();
+    const Index heads = all * bytes < bytes_of_one_task ? all : std::max<Index>(bytes_of_task / bytes, 1);
+    if (all > 0)
+        parallel_for((all + heads - 1) / heads, [&](Index task) {
+            for (Index i = task * heads; i < std::min(all, (task + 1) * heads); ++i) general_steps(p.head(i));
+        });
+    if (call.dtype == call.compute) return;
+    const Tensor narrow = wide.to(call.dtype);
+    std::memcpy(O.raw(), narrow.raw(), narrow.bytes());
+}
+
+}  // namespace
+
+GeneralSizes check_general_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& o) {
+    GeneralSizes c{check_sizes(q, k, v, shared_options(o))};
+    if (o.u.has_value() != o.w.has_value())
+        fail(o.u ? "w" : "u", ": missing, but ", o.u ? "u" : "w", " is given, expected both or none");
+    if (o.a) {
+        const auto [width, shared] = check_per_token("a", *o.a, v, c, true);
+        c.gates = width, c.a_shared = shared;
+    }
+    c.erases = o.u.has_value();
+    if (o.u) c.u_shared = check_per_token("u", *o.u, v, c, false).second;
+    if (o.w) c.w_shared = check_per_token("w", *o.w, v, c, false).second;
+    return c;
+}
+
+GeneralCall check_general(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& o) {
+    GeneralCall c{check_general_sizes(q, k, v, o), {}, {}, {}, {}, {}, {}, {}};
+    c.q = q.to(c.compute), c.k = k.to(c.compute), c.v = v.to(c.compute);
+    if (o.a) c.a = o.a->to(c.compute);
+    if (o.u) c.u = o.u->to(c.compute), c.w = o.w->to(c.compute);
+    if (o.state) {
+        c.state = o.state->to(c.compute).reshape(c.state_shape);
+        if (o.state->dtype() == c.compute) c.state = c.state.copy();
+    } else {
+        c.state = Tensor::zeros(c.compute, c.state_shape);
+    }
+    return c;
+}
+
+}  // namespace gated
+
+LinearResult general_linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& o) {
+    gated::GeneralCall call = gated::check_general(q, k, v, o);
+    return call.compute == DType::f64 ? gated::compute<double>(call) : gated::compute<float>(call);
+}
+
+LinearResult general_linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v,
+                                              const GeneralOptions& o, OperationCount& count) {
+    const gated::GeneralCall call = gated::check_general(q, k, v, o);
+    const auto cq = to_counted(call.q), ck = to_counted(call.k), cv = to_counted(call.v);
+    const auto ca = to_counted(call.a), cu = to_counted(call.u), cw = to_counted(call.w);
+    auto state = to_counted(call.state);
+    Buffer<Counted> out(call.output.size());
+    gated::GeneralProblem<Counted> p;
+    static_cast<gated::Problem<Counted>&>(p) = call.problem<Counted>();
+    p.q = cq.data(), p.k = ck.data(), p.v = cv.data();
+    if (call.gates > 0) p.a = {ca.data(), call.a_shared, call.gates};
+    if (call.erases) p.u = {cu.data(), call.u_shared, call.dk}, p.w = {cw.data(), call.w_shared, call.dk};
+    p.O = out.data(), p.S = state.data();
+    p.scale = call.scale;
+    if (call.mode->name == "parallel") p.chunk = std::max<Index>(call.N, 1);
+    const CountsOfThisCall counts;
+    gated::count_in_turn(call, p);
+    count += counted;
+    return {from_counted(out, call.dtype, call.output), from_counted(state, call.compute, call.state_shape), {}};
+}
+
+void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
+                                   const GeneralOptions& o) {
+    using namespace gated;
+    const GeneralSizes c = check_general_sizes(q, k, v, o);
+    if (c.N < 1 || c.N > most_step_tokens)
+        fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
+    if (o.state) fail("state: given among the options too, expected it as the argument alone");
+    if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
+    check_state(state, v, c);
+    if (state.dtype() != c.compute)
+        fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
+    if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
+    if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
+    const auto check_apart = [](const char* name, const Tensor& A, const char* other, const Tensor& B) {
+        if (A.size() > 0 && A.raw() == B.raw())
+            fail(name, ": has the elements of ", other, ", expected a tensor of its own");
+    };
+    check_apart("O", O, "state", state);
+    const auto check_inputs_apart = [&](const char* name, const Tensor& A) {
+        check_apart("state", state, name, A);
+        check_apart("O", O, name, A);
+    };
+    check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
+    if (o.a) check_inputs_apart("a", *o.a);
+    if (o.u) check_inputs_apart("u", *o.u), check_inputs_apart("w", *o.w);
+    GeneralCall call{c, q.to(c.compute), k.to(c.compute), v.to(c.compute), {}, {}, {}, {}};
+    if (o.a) call.a = o.a->to(c.compute);
+    if (o.u) call.u = o.u->to(c.compute), call.w = o.w->to(c.compute);
+    interrupt::check();
+    if (c.compute == DType::f64) step_as<double>(call, state, O);
+    else step_as<float>(call, state, O);
+}
+
+}  // namespace causeway

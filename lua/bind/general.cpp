@@ -1,0 +1,72 @@
+// Linear attention by the general rule: whole sequences, some tokens, and gradients.
+#include "core/gated/general/general_linear_attention.hpp"
+#include "core/gradient/general_linear_attention_grad.hpp"
+#include "lua/bind/attention.hpp"
+#include "lua/bind/call.hpp"
+#include "lua/bind/counting.hpp"
+#include "lua/bind/families.hpp"
+
+namespace causeway::lua {
+namespace {
+
+// general_linear_attention(q, k, v, options) -> output, state
+int general_linear_attention_(lua_State* L) {
+    const auto& call = calls::general_linear_attention<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v] = given.tensors<Tensor, 3>();
+    const GeneralOptions o = given.read(call);
+    const LinearResult result =
+        counting ? general_linear_attention_counted(q, k, v, o, count_of_call()) : general_linear_attention(q, k, v, o);
+    push(L, result.O);
+    push(L, result.state);
+    return 2;
+}
+
+// general_linear_attention_step(q, k, v, state, options) -> output, state
+int general_linear_attention_step_(lua_State* L) {
+    const auto& call = calls::general_linear_attention_step<Tensor>();
+    const Arguments given(L, call);
+    auto [q, k, v, state] = given.tensors<Tensor, 4>();
+    const auto o = given.read(call);
+    refuse_counting("general_linear_attention_step",
+                    "general_linear_attention, with mode = \"recurrent\" for the same operations");
+    const auto size = gated::check_general_sizes(q, k, v, o);
+    if (!o.inplace) {
+        gated::check_state(state, v, size);
+        state = state.dtype() == size.compute ? state.copy() : state.to(size.compute);
+    }
+    Tensor O(q.dtype(), size.output);
+    general_linear_attention_step(q, k, v, state, O, o);
+    push(L, O);
+    push(L, state);
+    return 2;
+}
+
+// general_linear_attention_grad(q, k, v, dO, options) -> {dq, dk, dv, da, du, dw, dstate}
+int general_linear_attention_grad_(lua_State* L) {
+    const auto& call = calls::general_linear_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
+    refuse_counting("general_linear_attention_grad", "a forward call");
+    const auto o = given.read(call);
+    const GeneralGradient g = general_linear_attention_grad(q, k, v, dO, o, o.dstate);
+    lua_createtable(L, 0, 7);
+    set_field(L, "dq", g.dq);
+    set_field(L, "dk", g.dk);
+    set_field(L, "dv", g.dv);
+    if (g.da) set_field(L, "da", *g.da);
+    if (g.du) set_field(L, "du", *g.du), set_field(L, "dw", *g.dw);
+    set_field(L, "dstate", g.dstate);
+    make_printable(L);
+    return 1;
+}
+
+}  // namespace
+
+void open_general(lua_State* L) {
+    add_functions_by_device(L, {{"general_linear_attention", guarded<general_linear_attention_>},
+                                {"general_linear_attention_step", guarded<general_linear_attention_step_>},
+                                {"general_linear_attention_grad", guarded<general_linear_attention_grad_>}});
+}
+
+}  // namespace causeway::lua

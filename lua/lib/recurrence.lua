@@ -1,0 +1,284 @@
+-- recurrence{a =, u =, w =, k =, v =, q =}: a rule S ← (diag(a) - u wᵀ) S + k vᵀ of one's own, and the rules of the
+-- literature that are one.
+local causeway = ...
+local raise, noun = causeway._raise, causeway._noun
+
+local Rule = { __name = "Rule" }
+Rule.__index = Rule
+causeway._as_table(Rule)
+
+-- The parts of a rule, and what each is where it is not given.
+local parts = { { "a", "1" }, { "u", "none" }, { "w", "none" }, { "k", "x.k" }, { "v", "x.v" }, { "q", "x.q" } }
+local is_part = {}
+for _, part in ipairs(parts) do is_part[part[1]] = true end
+
+-- Options that a call of a rule hands on; its other fields are inputs of the token.
+local handed_on = { mode = true, chunk = true, scale = true, state = true, cu_seqlens = true, layout = true,
+  device = true, inplace = true }
+
+local function is_tensor(x) return type(x) == "userdata" end
+
+--- A row for each part: a function, a Tensor or a number, or what it is by default.
+function Rule:table()
+  local rows = {}
+  for i, part in ipairs(parts) do
+    local value = self[part[1]]
+    rows[i] = { part = part[1], is = value == nil and part[2] or type(value) == "number" and tostring(value)
+      or noun(value) }
+  end
+  return causeway.text_table(rows, { columns = { "part", "is" },
+    title = self.name .. ": S ← (diag(a) - u wᵀ) S + k vᵀ,  o = scale · Sᵀq" })
+end
+
+function causeway.recurrence(rule)
+  if type(rule) ~= "table" then
+    raise("recurrence: " .. noun(rule) .. ", expected one table, as in recurrence{u = f, w = g}")
+  end
+  local made = { name = rule.name or "recurrence" }
+  if type(made.name) ~= "string" then raise("recurrence: name: " .. noun(made.name) .. ", expected a string") end
+  for key, value in pairs(rule) do
+    if not is_part[key] and key ~= "name" then
+      raise("recurrence: " .. tostring(key) .. ": no part of a rule, expected a, u, w, k, v, q or name")
+    end
+    if is_part[key] and type(value) ~= "function" and type(value) ~= "number" and not is_tensor(value) then
+      raise("recurrence: " .. key .. ": " .. noun(value) .. ", expected a function, a Tensor or a number")
+    end
+    made[key] = value
+  end
+  if (made.u == nil) ~= (made.w == nil) then
+    local missing, given = "u", "w"
+    if made.w == nil then missing, given = given, missing end
+    raise(("recurrence: %s: missing, but %s is given, expected both or none"):format(missing, given))
+  end
+  return setmetatable(made, Rule)
+end
+
+-- The inputs of a call, by position or in one table, and the options that are handed on.
+local function read(rule, q, k, v, options)
+  if type(q) == "table" and k == nil and v == nil and options == nil then q, options = nil, q end
+  if options ~= nil and type(options) ~= "table" then
+    raise(rule.name .. ": options: " .. noun(options) .. ", expected a table")
+  end
+  local inputs, kept = {}, {}
+  for key, value in pairs(options or {}) do
+    if handed_on[key] then kept[key] = value else inputs[key] = value end
+  end
+  inputs.q, inputs.k, inputs.v = q or inputs.q, k or inputs.k, v or inputs.v
+  for _, name in ipairs({ "q", "k", "v" }) do
+    if inputs[name] == nil and is_tensor(rule[name]) then inputs[name] = rule[name] end
+    if not is_tensor(inputs[name]) then
+      raise(("%s: %s: %s, expected a Tensor"):format(rule.name, name, inputs[name] == nil and "missing"
+        or noun(inputs[name])))
+    end
+  end
+  return inputs, kept
+end
+
+-- Zeros of the type that `like` is computed in.
+local function zeros(like, shape)
+  local out = causeway.zeros(shape)
+  return causeway.eltype(like) == "Float64" and causeway.f64(out) or out
+end
+
+-- Of inputs [b, h, N], one number a token, [b, h, N, 1], so that they multiply rows; t has the numbers 1 to N.
+local function prepare(inputs, layout)
+  local dims = causeway.ndims(inputs.q)
+  local place = layout == "bnhd" and dims - 2 or dims - 1
+  local shape = {}
+  for i = 1, dims do shape[i] = i == place and causeway.size(inputs.q, i) or 1 end
+  for name, value in pairs(inputs) do
+    if is_tensor(value) and causeway.ndims(value) == dims - 1 then
+      local sizes = { causeway.size(value) }
+      sizes[#sizes + 1] = 1
+      inputs[name] = value:reshape(sizes)
+    end
+  end
+  inputs.t = inputs.t or zeros(inputs.q, shape) + causeway.range(1, shape[place]):reshape(shape)
+end
+
+-- What the functions of a rule get: x.name is an input, and an error where it is not given; x(name, default) is one
+-- that need not be. `seen` gets the names that were asked for.
+local function token(rule, part, inputs, seen)
+  return setmetatable({}, {
+    __index = function(_, name)
+      if inputs[name] == nil then
+        raise(("%s: %s: x.%s is not given, expected it in the call: rule(q, k, v, {%s = ...})"):format(rule.name, part,
+          tostring(name), tostring(name)))
+      end
+      seen[name] = true
+      return inputs[name]
+    end,
+    __call = function(_, name, default)
+      seen[name] = true
+      if inputs[name] == nil then return default end
+      return inputs[name]
+    end,
+  })
+end
+
+-- A part for the tokens of the call: what its function returns, or what was given.
+local function value_of(rule, part, inputs, seen)
+  local value = rule[part]
+  if type(value) ~= "function" then return value end
+  value = value(token(rule, part, inputs, seen))
+  if type(value) ~= "number" and not is_tensor(value) then
+    raise(("%s: %s: the function returned %s, expected a Tensor or a number"):format(rule.name, part, noun(value)))
+  end
+  return value
+end
+
+local function same_sizes(a, b)
+  local same = #a == #b
+  for i, n in ipairs(a) do same = same and n == b[i] end
+  return same
+end
+
+-- The value as [.., N, width] with the leading dimensions of `shape`, whose heads it may have fewer of.
+local function spread(rule, part, value, shape, heads, like)
+  if type(value) == "number" then return zeros(like, shape) + value end
+  local sizes, full = { causeway.size(value) }, table.move(shape, 1, #shape, 1, {})
+  local shares = #sizes == #shape and heads > 0 and shape[heads] % math.max(sizes[heads], 1) == 0
+  if shares then full[heads] = sizes[heads] end
+  if same_sizes(sizes, full) then return value end
+  for i = 1, #sizes do
+    local n, wanted = sizes[#sizes + 1 - i], full[#full + 1 - i]
+    if n ~= wanted and n ~= 1 then
+      raise(("%s: %s: %s, expected %s or what broadcasting makes of it"):format(rule.name, part,
+        table.concat(sizes, "×"), table.concat(shape, "×")))
+    end
+  end
+  return zeros(like, full) + value
+end
+
+-- q, k, v and the options of general_linear_attention.
+local function arguments(rule, inputs, options)
+  local seen = { q = true, k = true, v = true, t = true }
+  prepare(inputs, options.layout)
+  local given = {}
+  for _, part in ipairs(parts) do given[part[1]] = value_of(rule, part[1], inputs, seen) end
+  for name in pairs(inputs) do
+    if not seen[name] then
+      raise(("%s: %s: given, but no function of the rule reads it"):format(rule.name, tostring(name)))
+    end
+  end
+  local q, k, v = given.q or inputs.q, given.k or inputs.k, given.v or inputs.v
+  for _, part in ipairs({ "q", "k", "v" }) do
+    if type(given[part]) == "number" then
+      raise(("%s: %s: a number, expected a Tensor"):format(rule.name, part))
+    end
+  end
+  -- As u and w are: the dimensions of v, the width of k.
+  local shape = { causeway.size(v) }
+  local dims, per_token = #shape, table.move(shape, 1, #shape - 1, 1, {})
+  local heads = options.layout == "bnhd" and dims - 1 or dims - 2
+  shape[dims] = causeway.size(k, causeway.ndims(k))
+  local a = given.a
+  if is_tensor(a) then
+    if same_sizes({ causeway.size(a) }, per_token) then  -- one number a token
+      options.a = a
+    else
+      local wide = causeway.size(a, causeway.ndims(a)) ~= 1 or shape[dims] == 1
+      local expected = table.move(shape, 1, dims, 1, {})
+      expected[dims] = wide and shape[dims] or 1
+      a = spread(rule, "a", a, expected, heads, q)
+      local sizes = { causeway.size(a) }
+      sizes[dims] = nil
+      options.a = wide and a or a:reshape(sizes)
+    end
+  elseif a ~= nil then
+    options.a = zeros(q, per_token) + a
+  end
+  if given.u ~= nil then
+    options.u = spread(rule, "u", given.u, shape, heads, q)
+    options.w = spread(rule, "w", given.w, shape, heads, q)
+  end
+  return q, k, v, options
+end
+
+--- rule(q, k, v, options), or with everything in one table.
+function Rule:__call(q, k, v, options)
+  return causeway.general_linear_attention(arguments(self, read(self, q, k, v, options)))
+end
+
+--- rule:step(q, k, v, state, options): one token, or up to 16.
+function Rule:step(q, k, v, state, options)
+  local queries, keys, values, given = arguments(self, read(self, q, k, v, options))
+  return causeway.general_linear_attention_step(queries, keys, values, state, given)
+end
+
+-- ── Rules of the literature ──
+
+local exp, times = causeway.exp, causeway.times
+
+local gated_delta_2 = causeway.recurrence { name = "gated_delta_2",
+  a = function(x) return exp(x.log_decay) end,
+  u = function(x) return x.k end,
+  w = function(x) return times(exp(x.log_decay), times(x.erase, x.k)) end,
+  v = function(x) return times(x.write, x.v) end }
+
+function causeway.gated_delta_2(...) return gated_delta_2(...) end
+
+local comba = causeway.recurrence { name = "comba",
+  a = function(x) return exp(x.log_decay) end,
+  u = function(x) return times(times(x("feedback", 1), x.beta), x.k) end,
+  w = function(x) return x.k end,
+  k = function(x) return times(x.beta, x.k) end,
+  q = function(x) return x.q - times(x("correction", 0), x.k) end }
+
+function causeway.comba(...) return comba(...) end
+
+local rwkv7 = causeway.recurrence { name = "rwkv7",
+  a = function(x) return exp(x.log_decay) end,
+  u = function(x) return times(x.rate, x.kappa) end,
+  w = function(x) return x.kappa end }
+
+function causeway.rwkv7(...) return rwkv7(...) end
+
+-- A token's n steps are tokens of their own, of which the first has the gate and the last the query.
+local steps_of_delta_product = causeway.recurrence { name = "delta_product",
+  a = function(x) return exp(x.log_decay) end,
+  u = function(x) return times(x.beta, x.k) end,
+  w = function(x) return times(exp(x.log_decay), x.k) end,
+  k = function(x) return times(x.beta, x.k) end }
+
+function causeway.delta_product(q, k, v, options)
+  local inputs, given = read(steps_of_delta_product, q, k, v, options)
+  q, k = inputs.q, inputs.k
+  if given.layout == "bnhd" then raise("delta_product: layout: \"bnhd\", expected \"bhnd\"") end
+  local dims = causeway.ndims(q)
+  local N, steps = causeway.size(q, dims - 1), causeway.size(k, causeway.ndims(k) - 1)
+  local n = N > 0 and steps // N or 1
+  if n < 1 or n * N ~= steps then
+    raise(("delta_product: k: length %d, expected a multiple of the %d tokens of q"):format(steps, N))
+  end
+  -- X [.., N, width] with zeros for the other steps of a token, before it or behind it: [.., n N, width].
+  local function among_steps(X, before)
+    if n == 1 then return X end
+    local sizes = { causeway.size(X) }
+    local width = sizes[#sizes]
+    sizes[#sizes] = (n - 1) * width
+    local others = zeros(q, sizes)
+    sizes[#sizes - 1], sizes[#sizes] = steps, width
+    return causeway.cat(before and others or X, before and X or others, #sizes):reshape(sizes)
+  end
+  local gates = inputs.log_decay
+  if gates == nil then
+    gates = zeros(q, { steps, 1 })
+  else
+    if causeway.ndims(gates) == dims - 1 then
+      local sizes = { causeway.size(gates) }
+      sizes[#sizes + 1] = 1
+      gates = gates:reshape(sizes)
+    end
+    gates = among_steps(gates, false)
+  end
+  inputs.q, inputs.log_decay = among_steps(q, true), gates
+  for key, value in pairs(given) do inputs[key] = value end
+  local o, state = steps_of_delta_product(inputs)
+  local sizes = { causeway.size(o) }
+  local width = sizes[dims]
+  sizes[dims - 1], sizes[dims] = N, n * width
+  local parts_of_o = {}
+  for i = 1, dims do parts_of_o[i] = i == dims and { (n - 1) * width + 1, n * width } or ":" end
+  return o:reshape(sizes)(table.unpack(parts_of_o)), state
+end
