@@ -160,8 +160,24 @@ int push_one(lua_State* L, Tensor value) {
 
 bool is_tensor(lua_State* L, int index) { return luaL_testudata(L, index, tensor_type) != nullptr; }
 
+namespace {
+
+// What is to be known where the function that runs was called as x.mean(1), a method without its tensor; else "".
+const char* hint_on_points(lua_State* L, int index) {
+    lua_Debug here;
+    if (index != 1 || is_tensor(L, 1) || !lua_getstack(L, 0, &here) || !lua_getinfo(L, "n", &here)) return "";
+    const bool field = here.namewhat && here.namewhat == std::string_view("field");
+    return field ? "; a method is called with a colon, as in A:mean(1)" : "";
+}
+
+}  // namespace
+
 Tensor& check_tensor(lua_State* L, int index, const char* argument) {
-    if (!is_tensor(L, index)) wrong_type(L, index, argument, "a Tensor");
+    if (!is_tensor(L, index)) {
+        const std::string came = type_name(L, index);
+        fail(argument, ": expected a Tensor, got ", came == "nil" ? "nothing" : "a " + came,
+             hint_on_points(L, lua_absindex(L, index)));
+    }
     return *static_cast<Tensor*>(lua_touserdata(L, index));
 }
 
