@@ -346,9 +346,8 @@ local function known_as(name)
 end
 
 local function absent_here(name)
-  local line = causeway._said_of[plain(name)]
-  if line then return line end
-  return causeway._absent[plain(name)] and "it is not here; ?" .. plain(name) .. " says what is nearest" or nil
+  if causeway._said_of[plain(name)] or not causeway._absent[plain(name)] then return nil end
+  return "it is not here; ?" .. plain(name) .. " says what is nearest"
 end
 
 -- Options of what stands in the place of attention, which m:attention takes in a table of their own.
@@ -432,7 +431,7 @@ function causeway._no_method(name, known)
   if type(causeway[here]) == "function" and manual[here] then
     return "it is a function here: " .. (manual[here].call .. "  "):match("^(.-)  ")
   end
-  return absent_here(name)
+  return causeway._said_of[plain(name)] or absent_here(name)
 end
 
 -- Of what is not here: that it is not, and what is nearest.

@@ -505,12 +505,6 @@ end
 
 causeway._as_table(Results, { most = 60 })
 
---- Writes the rows as a table to a file, whose name ends in .csv, .html, .md, .tex or .txt. Returns the results.
-function Results:save(path)
-  self:table():save(path)
-  return self
-end
-
 --- The rows, status "ok" or any, that `filter` ({name = value} or a function of the row) lets through.
 function Results:where(filter)
   local found = {}
@@ -541,6 +535,10 @@ end
 
 --- A picture: results.plot("N", "time", {by = "method", error =, ...}); one curve for each value of `by`.
 function Results:plot(x, y, options)
+  if type(self) ~= "table" then
+    raise('plot: ' .. causeway._literal(self) .. ' in the place of the results, expected a colon: results:plot("N", '
+      .. '"time")')
+  end
   local given, by, err = {}, nil, nil
   for key, value in pairs(options or {}) do
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end

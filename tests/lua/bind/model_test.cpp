@@ -134,7 +134,7 @@ TEST_CASE("choices are scored behind a prompt", "[lua][model]") {
               "return math.abs(p(1, 120) - m:score('And God sa', {'w'})[1].log_probability) < 1e-3") == "true");
     CHECK(lua("return tostring(s):find('xq') ~= nil") == "true");
     CHECK(lua("m:score('a', {})") == "user:1: choices: an empty list, expected at least one text");
-    CHECK(lua("m:score('a')") == "user:1: choices: expected a list of strings, got a nil");
+    CHECK(lua("m:score('a')") == "user:1: choices: expected a list of strings, got nothing");
     CHECK(lua("m:score('', {'a'})") == "user:1: prompt: no tokens, expected at least one");
 }
 

@@ -206,8 +206,8 @@ TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
     Pages pages;
     CHECK(contains(pages("mine"), "no help for \"mine\""));
     evaluate(pages.state(),
-             "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, forward = "
-             "function(B, C, V) return V end}",
+             "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, decay = true, "
+             "forward = function(B, C, V) return V end}",
              "register");
     const std::string page = pages("mine");
     CHECK(contains(page, "causal_linear_attention(q, k, v, {method = \"mine\"})"));

@@ -71,8 +71,8 @@ TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
     CHECK(lua("r:plot('n', 't')") == "user:1: plot: x: no row has \"n\", expected one of m, N, t, status");
     CHECK(lua("s = sweep{grid = {N = {1, 2}}, run = function(p) return p.N == 1 and {a = 1} or {b = 2} end} "
               "s:plot('a', 'b')") == "user:1: plot: no row has both a and b; the columns are N, a, b, status");
-    CHECK(lua("r:save(dir .. 'r.csv')") == lua("return r"));
-    CHECK(lua.file("r.csv").starts_with("m,N,t\na,2,2.0\n"));
+    CHECK(lua("return r:save(dir .. 'r.csv') == r") == "true");
+    CHECK(lua.file("r.csv").starts_with("m,N,t\na,2,2\n"));
 }
 
 TEST_CASE("what others call a method of results is told what it is here", "[lua][sweep]") {
@@ -84,6 +84,9 @@ TEST_CASE("what others call a method of results is told what it is here", "[lua]
     CHECK(lua("return r.time") ==
           "user:1: results have no \"time\" of their own: results:column(\"time\") is the list of that column, "
           "results[1].time that of the first row");
+    CHECK(lua("r.plot('N', 'time')") ==
+          "user:1: plot: \"N\" in the place of the results, expected a colon: results:plot(\"N\", \"time\")");
+    CHECK(contains(lua("plot(r)"), "draws itself, as in results:plot(\"N\", \"time\""));
     CHECK(lua("return r.folder, r.no_such_name, r[3]") == "nil nil nil");
 }
 
