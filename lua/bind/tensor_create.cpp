@@ -118,7 +118,8 @@ int range(lua_State* L) {
 
 // tensor(table[, dtype]), tensor{..., dtype = name}, tensor(A[, dtype])
 int tensor(lua_State* L) {
-    if (lua_type(L, 1) == LUA_TNUMBER) fail("tensor: a number, expected a table of numbers, as in tensor{1, 2, 3}");
+    if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER)
+        fail("tensor: numbers, expected a table of numbers, as in tensor{1, 2, 3}");
     const auto wanted = optional_dtype(L, 2, "tensor");
     if (is_tensor(L, 1)) {
         const Tensor& a = check_tensor(L, 1, "tensor");

@@ -379,6 +379,7 @@ end
 
 -- The nearest of the known names and of those of the literature for them, where that is one of the latter.
 local function near_alias(name, known)
+  if name:sub(-1) == "_" then return nil end  -- an operation in place is none of the others
   local candidates, aliases = {}, {}
   for one in pairs(known) do candidates[#candidates + 1] = one end
   table.sort(candidates)

@@ -205,10 +205,11 @@ TEST_CASE("every method, update, mode, factorisation and option has a page made 
 TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
     Pages pages;
     CHECK(contains(pages("mine"), "no help for \"mine\""));
-    evaluate(pages.state(),
-             "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, decay = true, "
-             "forward = function(B, C, V) return V end}",
-             "register");
+    evaluate(
+        pages.state(),
+        "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, decay = true, "
+        "forward = function(B, C, V) return V end}",
+        "register");
     const std::string page = pages("mine");
     CHECK(contains(page, "causal_linear_attention(q, k, v, {method = \"mine\"})"));
     CHECK(contains(page, "A. Author 2026"));
