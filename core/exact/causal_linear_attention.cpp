@@ -137,6 +137,10 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     return out;
 }
 
+const exact::Method& causal_method(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    return *check(B, C, V, o).method;
+}
+
 CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o,
                                              OperationCount& count) {
     if (o.method == "auto")

@@ -23,6 +23,10 @@ struct CausalResult {
 // Error naming the argument, OutOfMemory, Interrupted, Timeout. Complexity: that of the method, see exact::Method.
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
 
+// The method that this call runs by: for "auto" the one that is the fastest for these inputs, which is measured where
+// their class is new (core/exact/choice.hpp). Throws as the call does.
+const exact::Method& causal_method(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
+
 // The same by the method's definition in Float64, with every operation counted: `count` grows by what was really
 // executed. One multiply and one add per term of a product; copies and the powers of γ, made once per head, do not
 // count.

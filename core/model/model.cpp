@@ -99,6 +99,7 @@ std::vector<LayerInfo> Model::layers() const {
         const Swap& swap = (*swaps_)[l];
         out.push_back(network_->layers[l].mixer->info());
         out.back().replaced = swap.replacement ? swap.replacement->name : swap.method;
+        if (swap.replacement) out.back().settings = swap.replacement->settings;
     }
     return out;
 }

@@ -38,6 +38,7 @@ struct LayerInfo {
     double scale = 1;                  // factor on q kᵀ
     std::vector<double> decay;         // γ of each head, where the layer has fixed ones
     std::string replaced;              // the name of what stands in its place; empty: nothing
+    std::string settings;              // of what stands in its place, as in Replacement
 };
 
 // How a text runs through the model.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "core/base/text.hpp"
 #include "core/distributed/decode.hpp"
@@ -208,6 +209,54 @@ Replacement by_sharded_decoding(const std::string& method, const SwapOptions& o)
 
 const std::vector<std::string> sharded{"tree", "ring"};
 
+// ---- what it was made with ----
+
+std::string with_comma(const std::string& text) { return text.empty() ? "" : ", " + text; }
+
+// 0.5 -> "0.5", 8.0 -> "8"
+std::string short_number(double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", x);
+    return text;
+}
+
+// "rank 64, seed 0, samples 2" of a factorisation; what was not given is what it takes then.
+std::string settings_of(const lowrank::Method& m, const LowRankOptions& o) {
+    std::string text;
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+    if (o.rank) add(sentence("rank ", *o.rank));
+    else if (m.default_rank > 0) add(sentence("rank ", m.default_rank));
+    if (m.seeded) add(sentence("seed ", o.seed.value_or(0)));
+    for (const auto& option : m.options) {
+        const auto given = o.own.find(option.name);
+        if (given != o.own.end()) add(option.name + " " + short_number(given->second));
+    }
+    return text;
+}
+
+std::string features_of(const SwapOptions& o) {
+    if (o.features == no_features) return "q and k as they are";
+    return "features " + o.features + with_comma(settings_of(lowrank::method(o.features), o.lowrank));
+}
+
+std::string normalised(bool normalize) { return normalize ? ", rows over their sums" : ", rows not over their sums"; }
+
+std::string block_of(const SwapOptions& o) { return o.block ? sentence(", block ", *o.block) : ""; }
+
+std::string settings_of_update(const std::string& update, const SwapOptions& o) {
+    const gated::Update rule = gated::updates()[update].update;
+    std::string text = features_of(o);
+    if (gated::has_gate(rule)) text += ", log_decay " + short_number(o.log_decay);
+    if (gated::has_delta(rule)) text += ", beta " + short_number(o.beta) + ", keys of length 1";
+    if (o.chunk) text += sentence(", chunk ", *o.chunk);
+    return text + normalised(o.normalize.value_or(!gated::has_delta(rule)));
+}
+
+Replacement with_settings(Replacement made, std::string settings) {
+    made.settings = std::move(settings);
+    return made;
+}
+
 }  // namespace
 
 std::vector<std::string> replacement_names() {
@@ -239,11 +288,20 @@ Replacement replacement(const std::string& with, const SwapOptions& o) {
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     if (o.chunk && *o.chunk < 1) fail("chunk: ", *o.chunk, ", expected 1 or more");
     if (o.shards < 0) fail("shards: ", o.shards, ", expected 0 or more");
-    if (is_exact_method(with)) return by_exact_method(with, o);
-    if (contains(names_of(lowrank::methods()), with)) return by_factorisation(with, o);
-    if (contains(names_of(gated::updates()), with)) return by_update(with, o);
+    const std::string rows = normalised(o.normalize.value_or(true)) + block_of(o);
+    if (is_exact_method(with)) return with_settings(by_exact_method(with, o), features_of(o) + rows);
+    if (contains(names_of(lowrank::methods()), with)) {
+        const std::string own = settings_of(lowrank::method(with), o.lowrank);
+        return with_settings(by_factorisation(with, o),
+                             (own.empty() ? "masked product by " : own + ", masked product by ") + o.method + rows);
+    }
+    if (contains(names_of(gated::updates()), with))
+        return with_settings(by_update(with, o), settings_of_update(with, o));
     if (contains(names_of(attention::methods()), with)) return by_softmax(with);
-    if (contains(sharded, with)) return by_sharded_decoding(with, o);
+    if (contains(sharded, with)) {
+        return with_settings(by_sharded_decoding(with, o),
+                             o.shards > 0 ? sentence("shards ", o.shards) : "as many shards as threads");
+    }
     fail("with: ", in_quotes(with), ", expected an exact method, a factorisation, an update of linear_attention, ",
          "\"flash\", \"standard\", \"tree\" or \"ring\"", did_you_mean(with, replacement_names()));
 }

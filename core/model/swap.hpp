@@ -22,6 +22,8 @@ struct Replacement {
     // softmax over a cache does. False: it always gets the whole text so far, also for one more token, which makes
     // generation quadratic at least; and a text runs as one chunk.
     bool last_queries = false;
+    // What it was made with, defaults among it, for people: "rank 64, seed 0, rows over their sums, by fleet".
+    std::string settings = {};
 };
 
 // What replacement() is told besides the name.

@@ -61,10 +61,26 @@ bool push_registered(lua_State* L, const std::string& name) {
     return true;
 }
 
+// What the method's table says of a feature, else what its function shows of it (lua/lib/methods.lua).
 bool supports(lua_State* L, int method, const char* feature) {
-    const bool no = lua_getfield(L, method, feature) == LUA_TBOOLEAN && !lua_toboolean(L, -1);
+    if (lua_getfield(L, method, feature) != LUA_TBOOLEAN) {
+        lua_pop(L, 1);
+        push_causeway(L);
+        lua_getfield(L, -1, "_takes");
+        lua_remove(L, -2);
+        lua_getfield(L, method, "forward");
+        lua_pushstring(L, feature);
+        lua_call(L, 2, 1);
+    }
+    const bool supported = lua_toboolean(L, -1) != 0;
     lua_pop(L, 1);
-    return !no;
+    return supported;
+}
+
+void check_supports(lua_State* L, int method, const std::string& name, const char* feature) {
+    if (!supports(L, method, feature))
+        fail(feature, ": the method \"", name, "\" does not support it: its forward makes nothing of options.", feature,
+             " (?register_method)");
 }
 
 // Stack: ..., the method's table. Pushes the output. The shapes and options are checked as for the built-in methods, so
@@ -77,10 +93,8 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     const auto size = exact::check_inputs(B, C, V);
     const auto gamma = exact::check_decay(o.decay, size.heads);
     if (o.state || o.return_state) fail("state: the method \"", o.method, "\" carries no state");
-    if (!gamma.empty() && !supports(L, method, "decay"))
-        fail("decay: the method \"", o.method, "\" does not support it");
-    if (o.normalize && !supports(L, method, "normalize"))
-        fail("normalize: the method \"", o.method, "\" does not support it");
+    if (!gamma.empty()) check_supports(L, method, o.method, "decay");
+    if (o.normalize) check_supports(L, method, o.method, "normalize");
     const Shape expected = four_dimensional(V);
     lua_getfield(L, method, "forward");
     push(L, B.reshape(four_dimensional(B)));
@@ -136,6 +150,17 @@ int causal_linear_attention_(lua_State* L) {
     return 2;
 }
 
+// chosen_method(B, C, V, options) -> the name of the method that causal_linear_attention runs by, measured for "auto"
+int chosen_method(lua_State* L) {
+    const auto& call = calls::causal_linear_attention<Tensor>();
+    const Arguments given(L, call);
+    const auto [B, C, V] = given.tensors<Tensor, 3>();
+    const CausalOptions o = given.read(call);
+    if (o.method != "auto" && push_registered(L, o.method)) return lua_getfield(L, -1, "name"), 1;
+    push_text(L, causal_method(B, C, V, o).name);
+    return 1;
+}
+
 // Adds the name to those that Tab completes after method = (lua/lib/methods.lua).
 void complete_name(lua_State* L, const std::string& name) {
     const int top = lua_gettop(L);
@@ -179,7 +204,15 @@ int register_method(lua_State* L) {
         lua_rawset(L, -4);
     }
     lua_rawseti(L, -2, place + 1);
-    if (place == static_cast<std::ptrdiff_t>(names.size())) complete_name(L, name);
+    if (place == static_cast<std::ptrdiff_t>(names.size())) {
+        complete_name(L, name);
+        return 0;
+    }
+    push_causeway(L);
+    lua_getfield(L, -1, "_note");
+    push_text(L,
+              sentence("register_method: \"", name, "\" takes the place of the method registered before by this name"));
+    lua_call(L, 1, 0);
     return 0;
 }
 
@@ -351,6 +384,7 @@ void open_attention(lua_State* L) {
     lua_setfield(L, LUA_REGISTRYINDEX, registered);
     add_functions_by_device(L, {{"causal_linear_attention", guarded<causal_linear_attention_>}});
     add_functions(L, {{"register_method", guarded<register_method>},
+                      {"chosen_method", guarded<chosen_method>},
                       {"_registered_methods", guarded<registered_methods>},
                       {"method_list", guarded<method_list>},
                       {"opcount", guarded<opcount>},

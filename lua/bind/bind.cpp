@@ -160,8 +160,27 @@ int push_one(lua_State* L, Tensor value) {
 
 bool is_tensor(lua_State* L, int index) { return luaL_testudata(L, index, tensor_type) != nullptr; }
 
+namespace {
+
+// What is to be known where the function that runs was called as x.mean(1), a method without its tensor; else "".
+const char* hint_on_points(lua_State* L, int index) {
+    lua_Debug here;
+    if (index != 1 || lua_istable(L, 1) || !lua_getstack(L, 0, &here) || !lua_getinfo(L, "n", &here)) return "";
+    const bool field = here.namewhat && here.namewhat == std::string_view("field");
+    lua_Debug caller;
+    const bool known = lua_getstack(L, 1, &caller) && lua_getinfo(L, "S", &caller);
+    const bool users = known && !std::string_view(caller.source).starts_with(embedded_chunk);
+    return field && users ? "; a method is called with a colon, as in A:mean(1)" : "";
+}
+
+}  // namespace
+
 Tensor& check_tensor(lua_State* L, int index, const char* argument) {
-    if (!is_tensor(L, index)) wrong_type(L, index, argument, "a Tensor");
+    if (!is_tensor(L, index)) {
+        const std::string came = type_name(L, index);
+        fail(argument, ": expected a Tensor, got ", came == "nil" ? "nothing" : "a " + came,
+             hint_on_points(L, lua_absindex(L, index)));
+    }
     return *static_cast<Tensor*>(lua_touserdata(L, index));
 }
 
@@ -191,7 +210,7 @@ std::string text_at(lua_State* L, int index) {
 void push_text(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }
 
 std::vector<std::string> check_strings(lua_State* L, int index, const char* argument) {
-    if (!lua_istable(L, index)) fail(argument, ": expected a list of strings, got a ", type_name(L, index));
+    if (!lua_istable(L, index)) wrong_type(L, index, argument, "a list of strings");
     std::vector<std::string> list(lua_rawlen(L, index));
     for (std::size_t i = 0; i < list.size(); ++i) {
         lua_geti(L, index, static_cast<lua_Integer>(i + 1));
@@ -278,9 +297,11 @@ Options::Options(lua_State* L, int index, const char* function, std::vector<std:
     if (!lua_istable(L, index_))
         fail(function, ": options: expected a table such as {", known.front(), " = ...}, got a ", type_name(L, index_));
     for (lua_pushnil(L); lua_next(L, index_); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING)
-            fail(function, ": options are named, got the ", luaL_typename(L, -2), " key ",
-                 luaL_tolstring(L, -2, nullptr));
+        if (lua_type(L, -2) != LUA_TSTRING) {
+            const std::string type = luaL_typename(L, -2), text = luaL_tolstring(L, -2, nullptr);
+            fail(function, ": options are named, as in ", known.empty() ? "name" : known.front(), " = ..., got the ",
+                 type, " key ", text);
+        }
         const std::string key = lua_tostring(L, -2);
         bool found = false;
         for (const auto& name : known) found = found || name == key;

@@ -452,7 +452,9 @@ int capture(lua_State* L) {
     lua_pop(L, 1);
     if (ids.empty())
         fail("text: nothing has run through the model yet, expected a text, as in m:capture{text = \"...\"}");
-    if (!options.has("layer")) fail("layer: nothing, expected a layer from 1 to ", handle.model.about().layers);
+    if (!options.has("layer"))
+        fail("layer: nothing, expected a layer from 1 to ", handle.model.about().layers,
+             ", as in m:capture(\"a text\", {layer = 1})");
     std::vector<std::string> what{"q", "k", "v"};
     if (options.push("what") != LUA_TNIL) what = words_of(L, lua_gettop(L), "what");
     lua_pop(L, 1);
@@ -464,12 +466,17 @@ int capture(lua_State* L) {
     return 1;
 }
 
-// A list of layers, or one; none where nothing is given, which means all.
+// A list of layers, or one; none where nothing or "all" is given, which means all.
 std::vector<Index> layers_at(lua_State* L, int index) {
     std::vector<Index> layers;
     if (lua_isnoneornil(L, index)) return layers;
     if (lua_type(L, index) == LUA_TNUMBER) return {check_integer(L, index, "layers")};
-    if (!lua_istable(L, index)) fail("layers: expected a list of layers, got a ", type_name(L, index));
+    if (lua_type(L, index) == LUA_TSTRING && text_at(L, index) == "all") return layers;
+    if (!lua_istable(L, index)) {
+        const std::string came =
+            lua_type(L, index) == LUA_TSTRING ? in_quotes(text_at(L, index)) : "a " + type_name(L, index);
+        fail("layers: ", came, ", expected a list of numbers from 1, such as {1, 2}, or \"all\"");
+    }
     const auto n = static_cast<lua_Integer>(lua_rawlen(L, index));
     if (n == 0) fail("layers: an empty list, expected at least one layer");
     for (lua_Integer i = 1; i <= n; ++i) {
@@ -669,7 +676,7 @@ int layers(lua_State* L) {
     lua_createtable(L, static_cast<int>(all.size()), 0);
     for (std::size_t i = 0; i < all.size(); ++i) {
         const model::LayerInfo& layer = all[i];
-        lua_createtable(L, 0, 9);
+        lua_createtable(L, 0, 10);
         set_field(L, "layer", static_cast<Index>(i + 1));
         set_field(L, "attention", layer.attention);
         set_field(L, "heads", layer.heads);
@@ -678,6 +685,7 @@ int layers(lua_State* L) {
         set_field(L, "value_width", layer.value_width);
         set_field(L, "scale", layer.scale);
         if (!layer.replaced.empty()) set_field(L, "replaced", layer.replaced);
+        if (!layer.settings.empty()) set_field(L, "settings", layer.settings);
         if (!layer.decay.empty()) {
             lua_createtable(L, static_cast<int>(layer.decay.size()), 0);
             for (std::size_t h = 0; h < layer.decay.size(); ++h) {

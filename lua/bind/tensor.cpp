@@ -58,6 +58,8 @@ int index(lua_State* L) { return method_named(L, "Tensor"); }
 int new_index(lua_State*) { fail("elements of a Tensor are written as A:set(value, i, j), not with ="); }
 
 int power(lua_State*) { fail("a Tensor has no operator ^: pow(A, x) is the power of each element"); }
+int remainder(lua_State*) { fail("a Tensor has no operator %: A - floor(A / 2) * 2 is the remainder of each element"); }
+int quotient(lua_State*) { fail("a Tensor has no operator //: floor(A / 2) is it for each element"); }
 
 int order(lua_State*) {
     fail("Tensors are compared element by element with lt(A, B), le(A, B), gt(A, B) and ge(A, B)");
@@ -97,6 +99,8 @@ void open_tensor(lua_State* L) {
                                     {"__div", guarded<tensor_divide>},
                                     {"__unm", guarded<tensor_negate>},
                                     {"__pow", guarded<power>},
+                                    {"__mod", guarded<remainder>},
+                                    {"__idiv", guarded<quotient>},
                                     {"__lt", guarded<order>},
                                     {"__le", guarded<order>},
                                     {nullptr, nullptr}};

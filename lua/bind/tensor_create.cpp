@@ -88,6 +88,7 @@ Index range_length(double first, double last, double step) {
 
 // range(first, last[, {step =, length =, dtype =}][, dtype])
 int range(lua_State* L) {
+    if (lua_gettop(L) == 1) fail("range: one argument, expected the first and the last number, as in range(1, 5)");
     const double first = check_number(L, 1, "range: first"), last = check_number(L, 2, "range: last");
     if (!(std::isfinite(first) && std::isfinite(last)))
         fail("range: from ", first, " to ", last, ", expected finite ends");
@@ -117,6 +118,8 @@ int range(lua_State* L) {
 
 // tensor(table[, dtype]), tensor{..., dtype = name}, tensor(A[, dtype])
 int tensor(lua_State* L) {
+    if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER)
+        fail("tensor: numbers, expected a table of numbers, as in tensor{1, 2, 3}");
     const auto wanted = optional_dtype(L, 2, "tensor");
     if (is_tensor(L, 1)) {
         const Tensor& a = check_tensor(L, 1, "tensor");

@@ -95,6 +95,10 @@ int set(lua_State* L) {
 }  // namespace
 
 int tensor_call(lua_State* L) {
+    lua_Debug here;
+    if (lua_getstack(L, 0, &here) && lua_getinfo(L, "n", &here) && here.name &&
+        here.name == std::string_view("for iterator"))
+        fail("for: a Tensor, expected an iterator: a loop is for i = 1, 10 do, or for i, x in ipairs(A:totable()) do");
     const Tensor& a = check_tensor(L, 1, "A(...)");
     const Selection selection = check_selection(L, 2, a);
     if (selection.element) {

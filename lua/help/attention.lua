@@ -5,9 +5,34 @@ manual.causal_linear_attention = {
   text = [[O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0. B, C [b, h, N, r] and V [b, h, N, d], or without
 the leading dimensions; in the literature q, k, v. One table works too: causal_linear_attention{q = q, k = k, v =
 v}.]],
-  notes = [[Two halves of a sequence with the state carried over give what one call gives. Source: fleet eq. 5, leet
-eq. 4.]],
+  notes = [[Returns O alone; with return_state = true the state is the second result. The scale is 1 by default, as the
+formula has it, not the 1/sqrt(d) of softmax_attention, PyTorch and ONNX. Two halves of a sequence with the state
+carried over give what one call gives. ?auto says how the method is chosen. Source: fleet eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
+}
+
+manual.auto = {
+  call = 'causal_linear_attention(q, k, v, {method = "auto"})',
+  text = [[The default method: the one that is the fastest here for inputs of this class. A class is element type,
+heads, length and widths rounded to powers of two, and whether there are decay, normalize, state and block. The first
+call of a class times the methods on random inputs of its size, well under a second for most; the answer is kept in
+the user's cache folder ($XDG_CACHE_HOME/causeway/choices, or under ~/.cache) for this build, processor and number of
+threads.
+
+chosen_method(q, k, v, options) is the name of the method that a call with the same arguments runs by.]],
+  notes = [[The forms of the tpu document are not tried, nor are methods of register_method. opcount needs the name of a
+method. On a GPU it is "lightning-attention-2", or "block-based" with a block that this is not built for.]],
+  example = [[
+x = randn(1, 4, 512, 32)
+chosen_method(x, x, x, {decay = 0.9})]],
+}
+
+manual.chosen_method = {
+  call = "chosen_method(B, C, V, options)",
+  text = [[The name of the method by which causal_linear_attention(B, C, V, options) runs on the CPU: of method =
+"auto", the default, the one that is the fastest here for such inputs. Nothing is computed; where the class of the
+inputs is new, the methods are timed first, as the call would (?auto).]],
+  example = "x = randn(1, 4, 512, 32)\nchosen_method(x, x, x, {normalize = true})",
 }
 
 manual.layout = {
@@ -54,9 +79,10 @@ manual.register_method = {
   text = [[Adds a method written in Lua: it then works in causal_linear_attention, methods, benchmark_method and
 sweeps. forward(B, C, V, options) gets tensors of four dimensions, checked as for the built-in methods, and options
 with decay (nil or a list of one γ per head), normalize, scale and block as given; it returns the output, shaped like
-V. Further fields: short, source, time, memory (shown by methods()), decay = false or normalize = false where it does
-not support them. Registering a name again replaces the method. B, C and V are the caller's own tensors: leave them as
-they are.]],
+V. Further fields: short, source, time, memory (shown by methods()), decay and normalize: whether it supports them.
+Without these two, a function of three parameters supports neither; one that names the option does; any other, which may
+hand its options on, is tried on four tokens. A call with an option that is not supported is refused. Registering a name
+again replaces the method, and a note says so. B, C and V are the caller's own tensors: leave them as they are.]],
   example = [[
 register_method{name = "by-hand", decay = false, normalize = false,
   forward = function(B, C, V, options)

@@ -14,7 +14,10 @@ last token [b, h, d_k, d_v], Float32 (Float64 for Float64 inputs). Token t does
   delta        S ← S + k uᵀ, u = β (v - Sᵀk): what the state holds under the key k moves towards v
   gated_delta  S ← diag(e^g) S, then the delta rule
   output       o = scale · Sᵀq, of every update]],
-  notes = [[cu_seqlens packs n sequences one after the other: each gives the bits that it gives alone, from states and
+  notes = [[The scale is 1 by default; that of ONNX's operator and of most libraries is 1/sqrt(d_k): give scale = 1 /
+math.sqrt(d_k) to compare with them.
+
+cu_seqlens packs n sequences one after the other: each gives the bits that it gives alone, from states and
 to states [n, h, d_k, d_v]. checkpoint_every = c returns a third value, [checkpoints, h, d_k, d_v]: of each sequence in
 turn the states after c, 2c, ... tokens; a call with the same options that goes on from one of them has the bits of the
 whole. On a GPU neither is there, and no grouped values.

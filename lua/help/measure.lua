@@ -68,8 +68,8 @@ manual.summary = {
 }
 
 manual.sweep = {
-  call = 'sweep{grid = {N = {...}, ...}, run = function(p) ... end, save = "results/NAME", order =, timeout =, seed = '
-    .. '1, fresh = false}',
+  call = 'sweep{grid = {N = {...}, ...}, run = function(p) ... end, save = "results/NAME", order =, timeout =, units '
+    .. '=, seed = 1, fresh = false}',
   text = [[Runs a function for every combination of the lists in `grid`, with a progress bar and the time left. `run`
 gets a table of parameters (p.N, ...) and returns a number or a table of numbers, strings and booleans under names.
 
@@ -79,6 +79,8 @@ gets a table of parameters (p.N, ...) and returns a number or a table of numbers
            machine, versions, build, seed, command line, script, its commit and whether it was changed (dirty), digests
            of the files loaded
   timeout  seconds a point may take
+  units    what columns are, such as {time = "seconds", memory = "bytes"}: tables and pictures show these in the one
+           unit that fits; columns called seconds and bytes need none, nor those of btime
   seed     of the random numbers, set again before every point
   fresh    forget the rows of earlier runs
 
@@ -100,13 +102,14 @@ With fresh = true the ranks of one job start again together; a program beside ot
 calls that all ranks make together (tree_decode); without `save` every rank runs all points, and it may. Times are those
 of a machine that the others use too.
 
-Returns the rows, which show themselves as a table, seconds and bytes of what btime returns with one unit a column.
-Their methods, where a filter is {name = value} or a function of the row:
+Returns the rows, which show themselves as a table, seconds and bytes with one unit a column. Their methods, where a
+filter is {name = value} or a function of the row:
 
   results:table{columns =}      the table, with the options of text_table
   results:markdown{...}         that table as Markdown, results:latex{...} as LaTeX
   results:column(name, filter)  the values of a column
   results:where(filter)         the rows
+  results:save(path)            the table as .csv, .html, .md, .tex or .txt
   results:plot(x, y, {by = name, error = name, ...})]],
   example = [[
 results = sweep{grid = {N = {64, 128, 256}}, run = function(p)

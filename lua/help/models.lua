@@ -98,8 +98,8 @@ maximum(x.scores)]],
 manual.replace_attention = {
   call = "m:attention{layers =, with =, options =}  m:reset(layers)  "
     .. "m:attention_errors(text, {layers =, with =, options =})",
-  text = [[Puts something else in the place of the attention of some layers of the model m (a list of numbers from 1;
-default: all), until m:reset takes it away. with is one of
+  text = [[Puts something else in the place of the attention of some layers of the model m (a list of numbers from 1, or
+"all", the default), until m:reset takes it away. with is one of
 
   a factorisation ("favor+", "nystrom", "svd" ...): B Cᵀ, masked, each row
     divided by its sum, with the options of ?lowrank
@@ -107,17 +107,20 @@ default: all), until m:reset takes it away. with is one of
     options.features, a factorisation that looks at one token at a time
   an update of linear_attention ("gated", "delta" ...) on such features
   "flash", "standard", "tree" or "ring": softmax attention itself
-  a function(q, k, v, scale) that returns the output; q [b, h, N, d], k and v
-    with as many heads. It has to be causal itself.
+  a function(q, k, v, scale) that returns the output; q [b, h, N, d], and
+    k and v with as many heads. It has to be causal itself.
+
+What it was made with, defaults among it, stands in m:layers() and where m is shown.
 
 In layers of linear attention with fixed decay an exact method computes what the layer computes: nothing is lost.
 
 m:attention_errors tells what a factorisation does to the scores exp(scale q kᵀ) of each layer on a text, with and
 without the mask, beside the bound of claim A2, and to the layer's output; and in before and after what m:predict says
 of the text.]],
-  notes = [[options: rank, seed and what else ?lowrank says of the factorisation; features ("favor+"; "none": q and k
-as they are), normalize, method (the exact method of a factorisation's masked product, "fleet"), block, chunk,
-log_decay and beta (of updates), shards (of tree and ring).]],
+  notes = [[options, with their defaults: rank (that of the factorisation, 256 for "favor+"), seed (0) and what else
+?lowrank says of the factorisation; features ("favor+"; "none": q and k as they are), normalize (true but for updates
+with a delta), method (the exact method of a factorisation's masked product, "fleet"), block, chunk, log_decay (0) and
+beta (1) of updates, shards (of tree and ring; as many as threads).]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 m:attention{layers = {5, 6}, with = "favor+", options = {rank = 32}}

@@ -43,6 +43,18 @@ local function near(page, names, how)
   for name in names:gmatch("%S+") do aliases[name].near = true end
 end
 
+-- What is said in a line of names that are a line of code here; those without a page get one that says it.
+local said = {}
+causeway._said_of = said
+
+local function written(names, line)
+  for name in names:gmatch("%S+") do
+    assert(not said[name], name)
+    said[name] = line
+    if not aliases[name] then not_here(name, line) end
+  end
+end
+
 -- Linear attention
 
 called("linear_attention", "linear_transformer linear_transformers linear_attn linearattention lin_attn "
@@ -52,7 +64,8 @@ called("linear_attention", "output_final_state return_final_state initial_state"
   .. "it with return_state = true.")
 called("causal_linear_attention", "causal_attention linear_causal_attention causallinearattention")
 called("gated", "gla gated_linear_attention gatedlinearattention chunk_gla decay_gate forget_gate",
-  "A gate per key channel is log_decay [b, h, N, d_k], one a head log_decay [b, h, N].")
+  "A gate per key channel is log_decay [b, h, N, d_k], one a head log_decay [b, h, N]. The scale is 1 here; "
+  .. "flash-linear-attention has 1/sqrt(d_k): scale = 1 / math.sqrt(d_k).")
 called("gated", "mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
   "Mamba-2's recurrence is this one with a gate a head: q = C, k = B, v = Δ x and log_decay = Δ A, [b, h, N]. "
   .. "Convolution, skip and output gate are layers around it. Mamba (1) has a gate for each channel and state: a step "
@@ -358,6 +371,46 @@ not_here("ulysses striped_attention context_parallel lasp",
   "Over several workers there is decoding, tree_decode and ring_decode; a call on a whole sequence runs on one "
   .. "machine.")
 
+-- A line of code here
+
+local features = "; elu, relu, sigmoid, softmax and tanh are here"
+written("gelu quick_gelu", "gelu(x) is close to times(x, sigmoid(x * 1.702))" .. features)
+written("silu swish", "silu(x) is times(x, sigmoid(x))" .. features)
+written("leaky_relu leakyrelu prelu", "leaky_relu(x) is relu(x) - relu(-x) * 0.01" .. features)
+written("relu6", "relu6(x) is clamp(x, 0, 6)" .. features)
+written("relu2 squared_relu", "the square of relu is pow(relu(x), 2)" .. features)
+written("celu", "celu(x) is elu(x)" .. features)
+written("selu", "selu(x) is (relu(x) + elu(-relu(-x)) * 1.67326) * 1.0507" .. features)
+written("softplus", "softplus(x) is relu(x) + log(exp(-abs(x)) + 1)" .. features)
+written("mish", "mish(x) is times(x, tanh(relu(x) + log(exp(-abs(x)) + 1)))" .. features)
+written("hardtanh", "hardtanh(x) is clamp(x, -1, 1)" .. features)
+written("hardswish hard_swish", "hardswish(x) is times(x, clamp(x + 3, 0, 6)) / 6" .. features)
+written("glu", "glu(a, b) is times(a, sigmoid(b))")
+written("swiglu", "swiglu(a, b) is times(times(a, sigmoid(a)), b)")
+written("log_softmax", "log_softmax(A) is log(softmax(A))")
+written("log1p", "log1p(x) is log(x + 1)")
+written("expm1", "expm1(x) is exp(x) - 1")
+written("log2", "log2(x) is log(x) / math.log(2)")
+written("log10", "log10(x) is log(x) / math.log(10)")
+written("square", "square(x) is pow(x, 2)")
+written("rsqrt", "rsqrt(x) is pow(x, -0.5)")
+written("transpose", "A:t() transposes the last two dimensions, permutedims(A, 2, 1) any")
+written("eye", "the unit matrix is diag(ones(n))")
+written("zeros_like", "zeros_like(A) is zeros(size(A))")
+written("ones_like", "ones_like(A) is ones(size(A))")
+written("arange", "arange(n) is range(0, n - 1)")
+written("cross_entropy cross_entropy_loss nll_loss crossentropyloss",
+  "-mean(log(sum(times(softmax(x), y), 2))) is it, with a row of y 1 at the right class, else 0")
+written("mse_loss mse mseloss", "mse_loss(x, y) is mean(pow(x - y, 2))")
+written("l1_loss mae", "l1_loss(x, y) is mean(abs(x - y))")
+written("binary_cross_entropy bce bce_loss", "it is -mean(times(y, log(p)) + times(1 - y, log(1 - p)))")
+written("no_grad inference_mode stop_gradient enable_grad",
+  "nothing is recorded outside of grad(f, params); in f, detach(x) is a constant")
+written("jacobian jacrev jacfwd",
+  "a row of a Jacobian is a gradient: grad(function(x) return f(x)(i) end, x) is row i")
+written("hessian hvp", "grad has no second derivatives; differences of what grad(f, x) gives come near them")
+written("jvp forward_mode", "grad goes backwards; (f(x + v * h) - f(x - v * h)) / (2 * h) comes near a product with v")
+
 -- Language models
 
 called("model", "llm language_model gguf llama_cpp huggingface hugging_face from_pretrained automodel smollm2 "
@@ -367,4 +420,4 @@ called("generate", "chat completion complete_text apply_chat_template chat_templ
 called("bits_per_byte", "perplexity predict cross_entropy_of_text next_token_accuracy")
 called("score", "loglikelihood log_likelihood multiple_choice")
 called("capture", "hidden_states output_hidden_states output_attentions register_forward_hook forward_hook")
-called("replace_attention", "swap_attention monkey_patch attention_errors m:attention m:reset")
+called("replace_attention", "swap_attention monkey_patch attention_errors")

@@ -5,7 +5,8 @@ manual.softmax_attention = {
   text = [[O = softmax(scale q kᵀ) v, row by row. q [b, h_q, N, d], k [b, h, M, d], v [b, h, M, d_v], or without the
 leading dimensions; with h_q a multiple of h, consecutive heads of q share a head of k and v. Returns the output [b,
 h_q, N, d_v].]],
-  notes = [[The largest score of a row is subtracted first, so scores of ±1e4 do no harm. Without any key (M = 0) the
+  notes = [[The scale is 1/sqrt(d) by default, as in PyTorch and ONNX; the linear attention calls have 1. The largest
+score of a row is subtracted first, so scores of ±1e4 do no harm. Without any key (M = 0) the
 output is 0 and the log-sum-exp -Inf. One table works too: softmax_attention{q = q, k = k, v = v}. Source: tree,
 Section 3.]],
   example = [[

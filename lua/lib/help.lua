@@ -261,15 +261,18 @@ end
 
 -- The line for each name: the name, and what it is, of several things the one in the topic.
 local function listing(list, sections, topic)
-  local widest = 0
-  for _, name in ipairs(list) do widest = math.max(widest, utf8.len(name)) end
-  local lines = {}
+  local widest, shown, labels = 0, {}, {}
   for i, name in ipairs(list) do
-    local section = sections[name][1]
+    shown[i] = sections[name][1]
     for _, other in ipairs(sections[name]) do
-      if other.topic == topic then section = other end
+      if other.topic == topic then shown[i] = other end
     end
-    lines[i] = "  " .. name .. (" "):rep(widest - utf8.len(name) + 2)
+    labels[i] = shown[i].call:match("^m:[%w_]+") or name  -- a method of a model is called by that
+    widest = math.max(widest, utf8.len(labels[i]))
+  end
+  local lines = {}
+  for i, section in ipairs(shown) do
+    lines[i] = "  " .. labels[i] .. (" "):rep(widest - utf8.len(labels[i]) + 2)
       .. shortened(first_sentence(section.summary or section.text), room() - widest - 2)
   end
   return table.concat(lines, "\n")
@@ -306,10 +309,16 @@ for name in ("np numpy torch jnp jax plt pyplot matplotlib F nn functional tf sc
   libraries[name] = true
 end
 
--- The page that a name of the literature or of another library leads to, with what is to be known on the way.
-local function elsewhere(name, sections)
+-- A name without the library in front of it: "np.linalg.norm" -> "norm".
+local function without_library(name)
   local last = name
   while libraries[last:match("^([%w_]+)%.") or ""] do last = last:match("^[%w_]+%.(.*)$") end
+  return last
+end
+
+-- The page that a name of the literature or of another library leads to, with what is to be known on the way.
+local function elsewhere(name, sections)
+  local last = without_library(name)
   local alias = causeway._aliases[plain(last)]
   if alias then return alias.page, alias.how, alias.near end
   if sections[last] then return last end
@@ -337,23 +346,79 @@ local function known_as(name)
 end
 
 local function absent_here(name)
-  return causeway._absent[plain(name)] and "it is not here; ?" .. plain(name) .. " says what is nearest" or nil
+  if causeway._said_of[plain(name)] or not causeway._absent[plain(name)] then return nil end
+  return "it is not here; ?" .. plain(name) .. " says what is nearest"
+end
+
+-- Options of what stands in the place of attention, which m:attention takes in a table of their own.
+local inner_options = {}
+for name in ("rank seed features normalize block chunk log_decay beta shards"):gmatch("%S+") do
+  inner_options[name] = true
+end
+
+-- What other libraries call the number of tokens that a model writes.
+local new_tokens = {}
+for name in ("max_new_tokens max_tokens max_length n_predict num_tokens new_tokens n"):gmatch("%S+") do
+  new_tokens[name] = true
+end
+
+-- What is said of an option that has no place among the known ones, though it has a meaning elsewhere; else nil.
+local function misplaced(name, known)
+  local called_causal = name == "causal" or causeway._called_here(name) == "causal"
+  if called_causal and not known.causal and (known.decay or known.log_decay) then
+    return "linear attention is always causal: leave it out"
+  end
+  if known.temperature and new_tokens[name] then return 'it is called "tokens" here, see ?generate' end
+  if known.with and known.options and name == "method" then
+    return "what stands in the place of attention is with = ...; see ?replace_attention"
+  end
+  if known.with and known.options and (inner_options[name] or causeway._options.lowrank[name]) then
+    return string.format("it stands in options: options = {%s = ...}", name)
+  end
+end
+
+-- The nearest of the known names and of those of the literature for them, where that is one of the latter.
+local function near_alias(name, known)
+  if name:sub(-1) == "_" then return nil end  -- an operation in place is none of the others
+  local candidates, aliases = {}, {}
+  for one in pairs(known) do candidates[#candidates + 1] = one end
+  table.sort(candidates)
+  for one, alias in pairs(causeway._aliases) do
+    if known[alias.page] and not known[one] then aliases[#aliases + 1] = one end
+  end
+  table.sort(aliases)
+  table.move(aliases, 1, #aliases, #candidates + 1, candidates)
+  local near = causeway._closest(plain(name), candidates)
+  local alias = not known[near] and causeway._aliases[near]
+  return alias and string.format('did you mean "%s", here "%s"?', near, alias.page) or nil
 end
 
 --- What is said of a name that is none of the known ones, {name = true}, where the literature has it; else nil.
 function causeway._known_here(name, known)
+  local wrong_place = misplaced(name, known)
+  if wrong_place then return wrong_place end
   local here = causeway._called_here(name)
   if here and known[here] then return known_as(name) end
   for _, option in ipairs(causeway._short_names[plain(name)] or {}) do
     if known[option] then return string.format('it is called "%s" here, see ?%s', option, option) end
   end
-  return absent_here(name) or here and "see ?" .. name
+  return absent_here(name) or here and "see ?" .. name or near_alias(name, known)
 end
 
---- What a global that is not there is called here, as a sentence, where the literature or another library has it.
+--- What a global that is not there is called here, as a sentence, where the literature or another library has it. Of
+--- another library's, the name is that with the library: np.zeros.
 function causeway._meant_here(name)
+  local last = without_library(name)
+  if last ~= name then
+    if causeway[last] ~= nil and manual[last] then
+      return string.format("%s is %s here, without %s before it", name, last, name:sub(1, #name - #last))
+    end
+    local meant = causeway._meant_here(last)
+    return meant and name .. ": " .. meant
+  end
+  if causeway._said_of[plain(name)] then return causeway._said_of[plain(name)] end
   local called = causeway._called_here(name)
-  if called == "tensor" and libraries[name] then
+  if libraries[name] and (called == "tensor" or not called) then
     return string.format("functions have no %s. before them here: mean(A); ?%s.linspace leads to others", name, name)
   end
   return called and known_as(name) or absent_here(name)
@@ -367,7 +432,7 @@ function causeway._no_method(name, known)
   if type(causeway[here]) == "function" and manual[here] then
     return "it is a function here: " .. (manual[here].call .. "  "):match("^(.-)  ")
   end
-  return absent_here(name)
+  return causeway._said_of[plain(name)] or absent_here(name)
 end
 
 -- Of what is not here: that it is not, and what is nearest.
@@ -423,10 +488,39 @@ function causeway._page_names()
   return list
 end
 
+-- method -> the page of help that shows how it is called, of what is neither a tensor nor a table that shows itself:
+-- m:chat stands on the page of generate.
+local function pages_of_methods()
+  local pages, own = {}, {}
+  for _, name in ipairs(names(manual)) do
+    local entry = manual[name]
+    for object, method in entry.call:gmatch("%f[%a](%l+):([%w_]+)") do own[object .. ":" .. method] = name end
+    for object, method in (entry.text .. (entry.notes or "")):gmatch("%f[%a](%l+):([%w_]+)[({]") do
+      local key = object .. ":" .. method
+      pages[key] = pages[key] or name
+    end
+  end
+  for key, name in pairs(own) do pages[key] = name end
+  return pages
+end
+
+-- The name whose page tells of object:method. Objects are called as in the manual (m:attention, results:plot), or are
+-- variables of the user's.
+local function of_method(object, method)
+  local pages = pages_of_methods()
+  local class = (debug.getmetatable(_G[object]) or {}).__name
+  local called = ({ Model = "m", Results = "results" })[class] or object == "model" and "m" or object
+  local there = pages[called .. ":" .. method]
+  if called == "m" or called == "results" then return there or method end
+  return not manual[method] and there or method
+end
+
 --- What `?name` shows. Names may be quoted: ?"lightning-attention-2".
 function causeway._help(name)
-  name = name and name:gsub('^[\'"](.*)[\'"]$', "%1"):gsub("[%s;]+$", ""):gsub("%(.*%)$", "") or ""
-  name = name:gsub("^causeway%.", ""):gsub("^.*:", "")
+  name = name and name:gsub('^[\'"](.*)[\'"]$', "%1"):gsub("[%s;]+$", ""):gsub("[({].*[)}]$", "") or ""
+  name = name:gsub("^causeway%.", "")
+  local object, method = name:match("^(.*):([%w_]+)$")
+  if method then name = of_method(object, method) end
   causeway._present { text = text_of(name) .. "\n" }
 end
 

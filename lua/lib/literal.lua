@@ -146,8 +146,26 @@ function show(value, depth, seen, taken)
   return tostring(value)
 end
 
+-- The last texts that were made to be copied, oldest first.
+local made, most_made = {}, 4
+
+--- Lets the prompt show this text, a table for a page or a paper, as it is, not as a string of Lua. Returns the text.
+function causeway._made(text)
+  made[#made + 1] = text
+  if #made > most_made then table.remove(made, 1) end
+  return text
+end
+
+local function is_made(value)
+  for _, text in ipairs(made) do
+    if text == value then return true end
+  end
+  return false
+end
+
 --- Any value as text; of several lines where it needs them. Used where the value has no __rich.
 function causeway._literal(value)
+  if type(value) == "string" and is_made(value) then return value end
   local meta = debug.getmetatable(value)
   if type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__tostring") then return tostring(value) end
   return show(value, 0, {})

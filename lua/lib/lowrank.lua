@@ -44,8 +44,8 @@ local bounds_of = {
   operator = { { "A2", function(norms) return norms.bound * norms.unmasked end } },
   output = {
     { "A9", function(norms) return norms.row_bound end },
-    { "A10", function(norms) return norms.frobenius_bound end },
-    { "A10", function(norms) return norms.operator_bound end },
+    { "A10 F", function(norms) return norms.frobenius_bound end },
+    { "A10 op", function(norms) return norms.operator_bound end },
   },
 }
 
@@ -85,7 +85,7 @@ function Report:table()
     title = "Errors of B Cᵀ beside exp(scale q kᵀ)",
     note = masked and (broken > 0 and "DOES NOT HOLD in " .. broken .. " rows; " or "")
       .. "relative, masked: over the norm of what is approximated; measured: the error with the mask; margin: bound "
-      .. "over measured" or nil })
+      .. "over measured; A10 F and op: from the error's Frobenius and from its operator norm" or nil })
 end
 
 causeway._as_table(Report)

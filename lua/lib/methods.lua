@@ -22,7 +22,9 @@ function Methods:table()
       { key = "decay", title = "γ" }, { key = "normalize", title = "÷" }, { key = "state", title = "U" }, "cpu", "gpu",
     },
     title = "Causal linear attention: O = (B Cᵀ ⊙ M) V",
-    note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length on the CPU",
+    note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length on the CPU; "
+      .. "memory in scalars of a head beside inputs and output: N the length, r and d the widths, b, t, Br and Bc "
+      .. "lengths of a block, a base case and a tile",
   })
 end
 
@@ -33,6 +35,46 @@ function causeway.methods()
   local list = setmetatable(causeway.method_list(), Methods)
   causeway._show(list)
   return list
+end
+
+-- ---- what a method written in Lua makes of an option that register_method was told nothing of ----
+
+-- Inputs of four tokens, positive and with different rows.
+local function small_inputs()
+  local x = causeway.range(1, 8):reshape(1, 1, 4, 2) / 8
+  return x, x + 1, x
+end
+
+-- Whether two runs of the function on small inputs, without the option and with it, differ; nil where it fails on them.
+local function differs(forward, feature)
+  local B, C, V = small_inputs()
+  local plain, given = { normalize = false, scale = 1 }, { normalize = false, scale = 1 }
+  given[feature] = feature == "decay" and { 0.5 } or true
+  local first_good, first = pcall(forward, B, C, V, plain)
+  local second_good, second = pcall(forward, B, C, V, given)
+  if not (first_good and second_good) then return nil end
+  local good, equal = pcall(function() return causeway.all(causeway.eq(first, second)) end)
+  return not good or not equal
+end
+
+local known_of = setmetatable({}, { __mode = "k" })
+
+local function takes(forward, feature)
+  local info = debug.getinfo(forward, "Su")
+  if info.what == "C" then return true end
+  if info.nparams < 4 and not info.isvararg then return false end
+  if string.dump(forward, true):find(feature, 1, true) then return true end
+  return differs(forward, feature) ~= false
+end
+
+--- Whether the function of a method, forward(B, C, V, options), makes anything of the option `feature`, "decay" or
+--- "normalize". One without a fourth parameter cannot; one that names the option does; any other, which may hand the
+--- options on, is tried.
+function causeway._takes(forward, feature)
+  local known = known_of[forward] or {}
+  known_of[forward] = known
+  if known[feature] == nil then known[feature] = takes(forward, feature) end
+  return known[feature]
 end
 
 -- What Tab completes.

@@ -302,6 +302,47 @@ function methods.attention_errors(m, text, options)
   return setmetatable(causeway._attention_errors(m, text, options), Errors)
 end
 
+-- ---- what is called otherwise elsewhere ----
+
+-- What people of PyTorch and Hugging Face look for on a model, and where it is.
+local elsewhere = {
+  forward = "m:logits(text) runs it: row i of the result is for the token after i",
+  encode = "m:tokens(text) gives the ids of a text",
+  decode = "m:text(ids) is the text of ids",
+  tokenize = "m:tokens(text) gives the ids of a text",
+  tokenizer = "m:tokens(text) gives the ids of a text, m:text(ids) the text of ids",
+  config = "m:about() has the sizes as a table, m:layers() what each layer is",
+  parameters = "m:about().parameters is their number; the weights stay in the file",
+  num_parameters = "m:about().parameters is their number",
+  named_parameters = "m:about().parameters is their number; the weights stay in the file",
+  state_dict = "the weights stay in the file, and load reads those of a .safetensors",
+  perplexity = "m:predict(text).perplexity is it",
+  loss = "m:predict(text) says how well a text is predicted",
+  hidden_states = 'm:capture("a text", {layer = 1, what = "hidden"}).hidden is one',
+  complete = "m:generate(text) goes on behind a text",
+  device = "a model runs on the CPU",
+  to = "a model runs on the CPU, its weights in the types of the file",
+  cuda = "a model runs on the CPU",
+  gpu = "a model runs on the CPU",
+  eval = "a model is never in training: nothing is to be set",
+  train = "a model is not trained here; grad trains layers of yours: ?grad",
+  replace_attention = "m:attention{layers = {1, 2}, with = \"favor+\"} does it",
+}
+elsewhere.predict_next, elsewhere.numel = elsewhere.forward, elsewhere.num_parameters
+
+local index_of_class = metatable.__index
+
+function metatable.__index(m, key)
+  if methods[key] == nil and elsewhere[key] then
+    raise(string.format('a model has no "%s": %s', key, elsewhere[key]))
+  end
+  return index_of_class(m, key)
+end
+
+function metatable.__call()
+  raise("a model is not called: m:logits(text) runs it, m:generate(text) goes on behind a text")
+end
+
 -- ---- what is shown ----
 
 local Layers = { __name = "Layers" }
@@ -309,7 +350,7 @@ Layers.__index = Layers
 
 -- Layers that differ in nothing but their number stand in one row.
 local function same(a, b)
-  for _, key in ipairs({ "attention", "heads", "key_heads", "width", "value_width", "replaced" }) do
+  for _, key in ipairs({ "attention", "heads", "key_heads", "width", "value_width", "replaced", "settings" }) do
     if a[key] ~= b[key] then return false end
   end
   return true
@@ -323,7 +364,8 @@ function Layers:table()
       rows[#rows + 1] = { layer = first == i and tostring(i) or first .. " to " .. i, attention = layer.attention,
         heads = layer.heads == layer.key_heads and tostring(layer.heads) or layer.heads .. " on " .. layer.key_heads,
         width = layer.width == layer.value_width and tostring(layer.width) or layer.width .. ", " .. layer.value_width,
-        replaced = layer.replaced and "by " .. layer.replaced or "–" }
+        replaced = layer.replaced and "by " .. layer.replaced .. (layer.settings and ": " .. layer.settings or "")
+          or "–" }
       first = i + 1
     end
   end
@@ -333,7 +375,7 @@ end
 
 causeway._as_table(Layers)
 
---- The layers, each {layer, attention, heads, key_heads, width, value_width, scale, decay, replaced}.
+--- The layers, each {layer, attention, heads, key_heads, width, value_width, scale, decay, replaced, settings}.
 function methods.layers(m) return setmetatable(causeway._layers(m), Layers) end
 
 -- 134515008 -> "135 M"
@@ -352,9 +394,13 @@ end
 
 function metatable.__tostring(m)
   local about, layers = m:about(), m:layers()
-  local first, replaced = layers[1], 0
+  local first, replaced, kinds, seen = layers[1], 0, {}, {}
   for _, layer in ipairs(layers) do
-    if layer.replaced then replaced = replaced + 1 end
+    if layer.replaced then
+      replaced = replaced + 1
+      local kind = layer.replaced .. (layer.settings and ": " .. layer.settings or "")
+      if not seen[kind] then kinds[#kinds + 1], seen[kind] = kind, true end
+    end
   end
   local heads = first.heads == first.key_heads and tostring(first.heads) or first.heads .. " on " .. first.key_heads
   local lines = {
@@ -368,6 +414,11 @@ function metatable.__tostring(m)
   if about.no_tokenizer then lines[#lines + 1] = "  takes ids alone: " .. shortened_path(about.no_tokenizer, 58) end
   if replaced > 0 then
     lines[#lines + 1] = string.format("  attention replaced in %d of %d layers: m:layers()", replaced, about.layers)
+    for _, kind in ipairs(kinds) do
+      for i, line in ipairs(causeway._lines(kind, 72)) do
+        lines[#lines + 1] = (i == 1 and "    " or "      ") .. line
+      end
+    end
   end
   return table.concat(lines, "\n")
 end

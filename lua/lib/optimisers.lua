@@ -84,8 +84,13 @@ end
 
 function Optimiser:__rich() return { text = tostring(self) } end
 
--- An optimiser from {params, option = value}: `defaults` has the numbers that it takes.
-local function optimiser(name, given, defaults, update)
+-- An optimiser from {params, option = value}: `defaults` has the numbers that it takes. more: whatever stands behind
+-- that one table.
+local function optimiser(name, given, more, defaults, update)
+  if more ~= nil then
+    raise(string.format("%s: %s as a second argument, expected one table, as in %s{params, lr = 0.01}", name,
+      noun(more), name))
+  end
   if type(given) ~= "table" or type(given[1]) ~= "table" then
     local came = type(given) == "table" and given[1] or given
     raise(string.format("%s: params: got %s, expected a table of Tensors, as in %s{{W = W}, lr = 0.01}", name,
@@ -123,8 +128,8 @@ local function sgd_update(self, x, g, moment)
 end
 
 --- Adam on the parameters in options[1].
-function causeway.adam(options)
-  local self = optimiser("adam", options,
+function causeway.adam(options, more)
+  local self = optimiser("adam", options, more,
     { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, adam_update)
   if type(self.betas) ~= "table" or #self.betas ~= 2 then
     raise("adam: betas: got " .. noun(self.betas) .. ", expected two numbers, as in {0.9, 0.999}")
@@ -135,8 +140,8 @@ function causeway.adam(options)
 end
 
 --- Gradient descent on the parameters in options[1].
-function causeway.sgd(options)
-  local self = optimiser("sgd", options, { lr = 1e-2, momentum = 0, weight_decay = 0 }, sgd_update)
+function causeway.sgd(options, more)
+  local self = optimiser("sgd", options, more, { lr = 1e-2, momentum = 0, weight_decay = 0 }, sgd_update)
   check_number("sgd: momentum", self.momentum, 0, 1)
   for _, key in ipairs({ "lr", "weight_decay" }) do check_number("sgd: " .. key, self[key], 0) end
   return self

@@ -37,11 +37,19 @@ local function rows_of(list)
   return table.concat(lines, "\n")
 end
 
+-- What the letters of a memory stand for, beside r and d.
+local function letters_of(memory, block)
+  if not block then return "" end
+  local what = memory:find("Br", 1, true) and "Br and Bc the rows and columns of a tile"
+    or memory:find("t²", 1, true) and "t the length of a base case" or "b the length of a block"
+  return string.format(", %s (block = %d by default)", what, block)
+end
+
 -- What an exact method costs, in words of the registry and, of a built-in one, in figures of its closed form.
 local function cost_of(m)
   if not m.time then return nil end
   local text = "time " .. m.time .. (m.memory and "; memory of a head, in scalars, " .. m.memory or "")
-    .. "; r, d are the widths" .. (m.block and ", " .. m.block .. " the default length of a block" or "") .. "."
+    .. "; r, d are the widths" .. letters_of(m.memory or "", m.block) .. "."
   if not m.built_in then return text end
   local c = causeway.cost(m.name, { N = 8192, r = 128 })
   return text .. string.format(

@@ -288,6 +288,10 @@ function causeway.plot(...)
     raise("plot: expected a list of numbers, a Tensor or a table of curves, got " .. noun(first))
   end
   if is_data(first) then return figure_of_numbers(arguments) end
+  local class = getmetatable(first)
+  if type(class) == "table" and first.plot then
+    raise('plot: what a benchmark or a sweep returned draws itself, as in results:plot("N", "time", {by = "method"})')
+  end
   if arguments.n > 1 then
     raise("plot: with a table of curves its options stand in the same table, expected no second argument")
   end

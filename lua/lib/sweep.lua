@@ -366,6 +366,32 @@ end
 
 -- ── Results ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+-- What tables of other libraries have, and what does it here.
+local where, column = "results:where{N = 128} or results:where(function(row) ... end) gives the rows that fit",
+  'results:column("time") is the list of a column, tensor(...) of it a tensor'
+local saved = 'results:save("results.csv") writes the rows; sweep{..., save = "results/NAME"} keeps them as they come'
+local elsewhere = { filter = where, select = where, query = where, subset = where, loc = where, rows = where,
+  get = column, values = column, to_csv = saved, write = saved, export = saved, to_json = saved, dataframe = saved,
+  head = "results[1] is the first row, #results says how many there are",
+  group_by = 'results:plot("N", "time", {by = "method"}) has a curve for each value of a column',
+  sort = 'table.sort(results:where(), function(a, b) return a.time < b.time end) sorts a list of the rows',
+  savefig = 'results:plot("N", "time", {save = "figure.svg"}) draws into a file',
+  mean = 'tensor(results:column("time")):mean() is the mean of a column' }
+elsewhere.groupby, elsewhere.sort_values, elsewhere.median = elsewhere.group_by, elsewhere.sort, elsewhere.mean
+
+-- What a user looks for on results and does not find there: a column, which is told, or nothing.
+local function not_there(columns, key)
+  local asking = debug.getinfo(3, "S")
+  if not asking or asking.source:find("^=causeway:") then return nil end
+  for _, name in ipairs(columns) do
+    if name == key then
+      raise(string.format('results have no "%s" of their own: results:column("%s") is the list of that column, '
+        .. "results[1].%s that of the first row", key, key, key))
+    end
+  end
+  if elsewhere[key] then raise(string.format('results have no "%s": %s', key, elsewhere[key])) end
+end
+
 -- The rows of the grid in its order, flat: parameters, results, status, origin.
 local function results_of(points, names, rows, origins, fields)
   local results = setmetatable({}, Results)
@@ -388,7 +414,9 @@ local function results_of(points, names, rows, origins, fields)
   columns[#columns + 1] = "status"
   local meta = {}
   for key, value in pairs(Results) do meta[key] = value end
-  meta.__index = setmetatable({ columns = columns, names = names, origins = origins }, { __index = Results })
+  meta.__index = setmetatable({ columns = columns, names = names, origins = origins }, { __index = function(_, key)
+    return Results[key] or not_there(columns, key)
+  end })
   for key, value in pairs(fields or {}) do meta.__index[key] = value end
   return setmetatable(results, meta)
 end
@@ -410,16 +438,37 @@ end
 -- The units of what btime returns: a sweep whose columns have all of these names has run it.
 local timing_units = { minimum = "seconds", median = "seconds", mean = "seconds", std = "seconds", memory = "bytes" }
 
-local function give_units(columns)
+local function is_timed(columns)
   local here = {}
   for _, name in ipairs(columns) do here[name] = true end
   for name in pairs(timing_units) do
-    if not here[name] then return end
+    if not here[name] then return false end
   end
+  return true
+end
+
+-- What columns are called whose names say the unit that they come in, not the one that they are shown in.
+local titles = { seconds = "time", bytes = "memory" }
+
+-- The unit of a column's numbers: as sweep was told, of what btime returns, or as the column is called; nil: none.
+local function unit_of(results, name)
+  local told = results.units and results.units[name]
+  if told then return told end
+  return is_timed(results.columns) and timing_units[name] or titles[name] and name or nil
+end
+
+local function give_units(results, columns)
   for i, name in ipairs(columns) do
-    local unit = timing_units[name]
-    if unit then columns[i] = { key = name, unit = unit } end
+    local unit = unit_of(results, name)
+    if unit then columns[i] = { key = name, title = titles[name] or name, unit = unit } end
   end
+end
+
+-- The label and the unit of an axis that shows a column; plot scales seconds and bytes, and no other unit.
+local function axis_of(results, name, label, unit)
+  local known = unit_of(results, name)
+  if titles[known] then return label or titles[name] or name, unit or known end
+  return label or (known and string.format("%s (%s)", name, known) or name), unit
 end
 
 --- The rows as a table to show; options as in text_table. A row without results shows its status in their place.
@@ -447,7 +496,7 @@ function Results:table(options)
     columns = table.move(self.columns, 1, #self.columns, 1, {})
     -- the status stands in the results' columns
     if all_ok or #columns > #self.names + 1 then columns[#columns] = nil end
-    give_units(columns)
+    give_units(self, columns)
   end
   local given = { columns = columns, leading = #self.names }
   for key, value in pairs(options) do given[key] = value end
@@ -486,16 +535,24 @@ end
 
 --- A picture: results.plot("N", "time", {by = "method", error =, ...}); one curve for each value of `by`.
 function Results:plot(x, y, options)
+  if type(self) ~= "table" then
+    raise('plot: ' .. causeway._literal(self) .. ' in the place of the results, expected a colon: results:plot("N", '
+      .. '"time")')
+  end
   local given, by, err = {}, nil, nil
   for key, value in pairs(options or {}) do
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
   end
   if by ~= nil then check_column(self, by, "plot: by") end
   if y == nil then raise('plot: y: nothing, expected the name of a column, as in results:plot("N", "time")') end
+  check_column(self, x, "plot: x")
+  check_column(self, y, "plot: y")
   if not causeway._add_curves(given, self, x, y, by, err) then
-    raise(string.format("plot: no row has both %s and %s", tostring(x), tostring(y)))
+    raise(string.format("plot: no row has both %s and %s; the columns are %s", tostring(x), tostring(y),
+      table.concat(self.columns, ", ")))
   end
-  given.xlabel, given.ylabel = given.xlabel or x, given.ylabel or y
+  given.xlabel, given.xunit = axis_of(self, x, given.xlabel, given.xunit)
+  given.ylabel, given.yunit = axis_of(self, y, given.ylabel, given.yunit)
   return causeway.plot(given)
 end
 
@@ -523,6 +580,10 @@ local function check_arguments(options)
   end
   if options.seed ~= nil and not math.tointeger(options.seed) then
     raise("sweep: seed: expected a whole number, got " .. causeway._told(options.seed))
+  end
+  if options.units ~= nil and not is_table_of(is_text, is_text, options.units) then
+    raise('sweep: units: expected a table of columns and their units, such as {time = "seconds"}, got '
+      .. noun(options.units))
   end
   if options.fresh ~= nil and type(options.fresh) ~= "boolean" then
     raise("sweep: fresh: expected true or false, got " .. noun(options.fresh))
@@ -734,7 +795,8 @@ function causeway.sweep(options)
     work.journal = journal
     work.store = journal and enter(journal, folder, options.fresh, seed, work.run) or new_store()
     run_missing(work, points)
-    results = results_of(points, names, work.store.rows, work.store.origins, { folder = folder })
+    results = results_of(points, names, work.store.rows, work.store.origins,
+      { folder = folder, units = options.units })
     if not folder then return end
     locked(work, function()
       write_results(folder, results, { timeout = options.timeout, seed = seed })
@@ -753,4 +815,4 @@ end
 causeway._read_journal, causeway._key_of_point = read_journal, key_of
 
 causeway._options.sweep = { grid = true, run = true, save = true, order = true, timeout = true, seed = true,
-  fresh = true }
+  fresh = true, units = true }

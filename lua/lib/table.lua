@@ -71,7 +71,7 @@ end
 local most_digits = 8 -- of a number with decimals; a column that needs more has each number written for itself
 
 -- Sets how the numbers of a column without a format are written: factor and pattern, and the unit that the factor
--- makes. Without a pattern each number is written for itself.
+-- makes; of numbers below 1, some of them very small, an exponent for all. Without either each is written for itself.
 local function choose_numbers(column, rows, unit)
   local sizes, broken = sizes_of(rows, column.key)
   local scale = scales[unit]
@@ -94,12 +94,19 @@ local function choose_numbers(column, rows, unit)
     local decimals = decimals_of(sizes, column.digits or 4, most_digits)
     if sizes[#sizes] * 10.0 ^ decimals < 10 ^ most_digits and sizes[1] >= 1e-4 then
       column.pattern = "%." .. decimals .. "f"
+    elseif sizes[#sizes] < 1 then
+      column.exponent = "%." .. (column.digits or 4) - 1 .. "e"
     end
   end
 end
 
 local function number_cell(column, x)
   if column.format then return string.format(column.format, x) end
+  if column.exponent and x ~= 0 and x == x and math.abs(x) ~= math.huge then
+    return (string.format(column.exponent, x):gsub("e([+-])0*(%d)", function(sign, digit)
+      return "e" .. (sign == "-" and "-" or "") .. digit
+    end))
+  end
   if not column.pattern or x ~= x or math.abs(x) == math.huge then return causeway.number_text(x, column.digits) end
   return string.format(column.pattern, x * column.factor)
 end
@@ -412,7 +419,7 @@ function Table:markdown()
     out[#out + 1] = ""
     out[#out + 1] = for_markdown(self.note)
   end
-  return table.concat(out, "\n") .. "\n"
+  return causeway._made(table.concat(out, "\n") .. "\n")
 end
 
 -- What LaTeX reads otherwise, or has no glyph for in its usual fonts.
@@ -462,7 +469,7 @@ function Table:latex()
   end
   if self.note then add("\n{\\small " .. for_latex(self.note) .. "}") end
   if self.title then add("\\end{table}") end
-  return table.concat(lines, "\n") .. "\n"
+  return causeway._made(table.concat(lines, "\n") .. "\n")
 end
 
 --- The table as CSV (RFC 4180), values in full, all rows.
@@ -486,7 +493,7 @@ function Table:csv()
   for _, row in ipairs(self.rows) do
     add(function(column) return row[column.key] end)
   end
-  return table.concat(out, "\n") .. "\n"
+  return causeway._made(table.concat(out, "\n") .. "\n")
 end
 
 --- Writes the table to a file, whose name ends in .csv, .html, .md, .tex or .txt. Returns the table.

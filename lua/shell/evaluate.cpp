@@ -279,6 +279,7 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
         return failure;
     }
     begin_entry(L);
+    remember_source(L, expanded.code);
     if (Failure failure = call(L, 0, LUA_MULTRET)) return failure;
     const int n = lua_gettop(L) - base;
     if (n == 0) return {};
@@ -324,6 +325,9 @@ Failure evaluate_pieces(lua_State* L, const std::string& entry, const std::strin
         return piece.wrong || (pieces.size() > 1 && starts_with_local(piece));
     });
     if (together) pieces = joined(L, std::move(pieces), entry);
+    if (has_list_in_long_brackets(entry)) {
+        call_library(L, "_note", "[[1,2],[3,4]] is a text in Lua; a tensor is tensor{{1, 2}, {3, 4}}");
+    }
     for (const Piece& piece : pieces) {
         if (Failure failure = run(L, piece, name))
             return one_line ? without_needless_position(std::move(failure), name) : failure;

@@ -127,6 +127,15 @@ const char* of_brackets(const Place& at, std::size_t i) {
     return nullptr;
 }
 
+// zeros((2, 3)), x = (1, 2)
+const char* of_tuples(const Place& at, std::size_t i) {
+    const std::size_t open = at.word(i) == "," ? at.open_bracket(i) : at.size();
+    if (open == 0 || open == at.size() || at.word(open) != "(") return nullptr;
+    if (one_of(at.word(open - 1), {"(", ","})) return "sizes stand in no brackets of their own: zeros(2, 3)";
+    if (one_of(at.word(open - 1), {"=", "return"})) return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
+    return nullptr;
+}
+
 const char* of_arguments(const Place& at, std::size_t i) {
     const std::size_t name = at.word(i) == "=" ? i - 1 : at.word(i) == ";" ? i + 1 : at.size();
     if (!at.is_name(name) || at.word(name + 1) != "=" || !one_of(at.word(name - 1), {"(", ",", ";"})) return nullptr;
@@ -232,11 +241,52 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
         if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
         if (unfinished || place.word(i) != near) continue;
         for (const auto rule :
-             {of_brackets, of_arguments, of_functions, of_imports, of_dots, of_colons, of_signs, of_at}) {
+             {of_brackets, of_tuples, of_arguments, of_functions, of_imports, of_dots, of_colons, of_signs, of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
     }
     return "";
+}
+
+namespace {
+
+// Lines `first` to `last` of a text, counted from 1.
+std::string lines_of(std::string_view text, std::size_t first, std::size_t last) {
+    std::size_t line = 1, begin = 0;
+    for (; line < first && begin < text.size(); ++line) begin = std::min(text.find('\n', begin), text.size()) + 1;
+    std::size_t end = begin;
+    for (; line <= last && end < text.size(); ++line) end = std::min(text.find('\n', end), text.size()) + 1;
+    if (begin >= text.size()) return "";
+    return std::string(text.substr(begin, std::min(end, text.size()) - begin));
+}
+
+}  // namespace
+
+std::string script_hint(std::string_view source, std::string_view message,
+                        const std::function<bool(const std::string&)>& compiles) {
+    if (std::string hint = syntax_hint(source, message); !hint.empty()) return hint;
+    const std::size_t stop = line_of(message);
+    for (std::size_t line = stop; line > 0 && line + 1 >= stop; --line) {
+        std::string expression = lines_of(source, line, line);
+        while (!expression.empty() && std::isspace(static_cast<unsigned char>(expression.back())) != 0)
+            expression.pop_back();
+        if (tokenize_without_comments(expression).empty() || !compiles("return " + expression)) continue;
+        if (!compiles(lines_of(source, 1, line - 1)) || compiles(expression)) continue;
+        return "hint: only the prompt shows values: in a script, print(x) or display(x)";
+    }
+    return "";
+}
+
+bool has_list_in_long_brackets(std::string_view source) {
+    for (const Token& token : tokenize_without_comments(source)) {
+        const std::string_view text = token.text(source);
+        if (token.kind != Token::string || !text.starts_with("[[") || !text.ends_with("]]")) continue;
+        const bool digits = text.find_first_of("0123456789") != std::string_view::npos;
+        const bool plain = text.find_first_not_of("0123456789.,+-eE[] \t\r\n") == std::string_view::npos;
+        const bool rows = text.find(',') != std::string_view::npos;
+        if (digits && plain && rows) return true;
+    }
+    return false;
 }
 
 }  // namespace causeway::lua

@@ -8,9 +8,12 @@
 #include "core/base/text.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/called.hpp"
+#include "lua/shell/tokens.hpp"
 
 namespace causeway::lua {
 namespace {
+
+constexpr const char* source_key = "causeway.source";  // of the registry
 
 // The keys of the table at the top that may be meant; it is taken off the stack.
 void take_names(lua_State* L, std::vector<std::string>& names) {
@@ -69,7 +72,32 @@ std::string near_global(lua_State* L, const std::string& name) {
     return closest(name, names);
 }
 
+// "np.zeros" where the source that runs has a name behind this one and a point, else the name alone.
+std::string name_in_source(lua_State* L, const std::string& name) {
+    lua_getfield(L, LUA_REGISTRYINDEX, source_key);
+    const std::string source = lua_type(L, -1) == LUA_TSTRING ? text_at(L, -1) : "";
+    lua_pop(L, 1);
+    const auto tokens = tokenize_without_comments(source);
+    const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (word(i) != name) continue;
+        std::string whole = name;
+        for (; word(i + 1) == "." && i + 2 < tokens.size() && tokens[i + 2].kind == Token::name; i += 2)
+            whole += "." + std::string(word(i + 2));
+        if (whole != name) return whole;
+    }
+    return name;
+}
+
+// What is to be known where Lua stopped at the arithmetic of a list.
+constexpr const char* of_lists = "of a list of numbers make a tensor first: tensor{1, 2} * 2";
+
 }  // namespace
+
+void remember_source(lua_State* L, const std::string& source) {
+    push_text(L, source);
+    lua_setfield(L, LUA_REGISTRYINDEX, source_key);
+}
 
 std::string meant_by(lua_State* L, const std::string& name) {
     if (std::string here = meant_here(L, name); !here.empty()) return here;
@@ -79,10 +107,14 @@ std::string meant_by(lua_State* L, const std::string& name) {
 
 std::string with_near_global(lua_State* L, const std::string& message) {
     constexpr std::string_view before = "a nil value (global '", behind = "')";
+    if (message.find("attempt to perform arithmetic on a table value") != std::string::npos)
+        return message + "\nhint: " + of_lists;
     const std::size_t at = message.rfind(before);
     if (at == std::string::npos || !message.ends_with(behind)) return message;
     const std::size_t begin = at + before.size();
-    const std::string meant = meant_by(L, message.substr(begin, message.size() - behind.size() - begin));
+    const std::string name = message.substr(begin, message.size() - behind.size() - begin);
+    std::string meant = meant_here(L, name_in_source(L, name));
+    if (meant.empty()) meant = meant_by(L, name);
     return meant.empty() ? message : message + "\nhint: " + meant;
 }
 

@@ -17,7 +17,11 @@ inline constexpr const char* first_globals_key = "causeway.first_globals";
 // "range" here, see ?linspace`; "" where nothing is alike.
 std::string meant_by(lua_State* L, const std::string& name);
 
-// The message; below one of Lua's that ends with "a nil value (global 'NAME')", what may be meant, as a hint.
+// Keeps the text that is about to run: of `np.zeros(3)` Lua's message names only np.
+void remember_source(lua_State* L, const std::string& source);
+
+// The message; below one of Lua's that ends with "a nil value (global 'NAME')", what may be meant, as a hint, and
+// likewise below one about arithmetic of a list.
 std::string with_near_global(lua_State* L, const std::string& message);
 
 // A line for each global that now hides a name of the library's or of Lua's, of more than one letter, and is not yet in

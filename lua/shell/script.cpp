@@ -195,10 +195,16 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
     if (luaL_loadfilex(L, path == "-" ? nullptr : path.c_str(), "t") != LUA_OK) {
         Failure failure{lua_tostring(L, -1), "", false};
         lua_pop(L, 1);
-        const std::string hint = path == "-" ? "" : syntax_hint(text_of(path), failure.message);
+        const auto compiles = [L](const std::string& code) {
+            const bool valid = luaL_loadbufferx(L, code.data(), code.size(), "=", "t") == LUA_OK;
+            lua_pop(L, 1);
+            return valid;
+        };
+        const std::string hint = path == "-" ? "" : script_hint(text_of(path), failure.message, compiles);
         if (!hint.empty()) failure.message += "\n" + hint;
         return failure;
     }
+    if (path != "-") remember_source(L, text_of(path));
     for (std::size_t i = script + 1; i < arguments.size(); ++i) push_text(L, arguments[i]);
     return call(L, static_cast<int>(arguments.size() - script - 1), 0);
 }

@@ -20,7 +20,8 @@ public:
                 .value_width = p.value_width,
                 .scale = scale(),
                 .decay = {},
-                .replaced = {}};
+                .replaced = {},
+                .settings = {}};
     }
 
     Heads heads(const Chunk& chunk, const float* x, LayerState& state) const override {

@@ -42,7 +42,8 @@ public:
                 .value_width = p.width,
                 .scale = scale(),
                 .decay = {},
-                .replaced = {}};
+                .replaced = {},
+                .settings = {}};
     }
 
     Heads heads(const Chunk& chunk, const float* x, LayerState&) const override {

@@ -3,6 +3,7 @@
 
 #include "lua/shell/complete.hpp"
 #include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
 
 using causeway::testing::Shell;
 
@@ -52,6 +53,55 @@ TEST_CASE("a cost that cannot be given is told", "[lua][cost]") {
     CHECK(lua("cost('vanilla', {N = 1, r = 1, block = 2})") == "user:1: block: the method \"vanilla\" has none");
     CHECK(lua("register_method{name = 'mine', forward = function() end} cost('mine', {N = 1, r = 1})") ==
           "user:1: cost: the method \"mine\" is written in Lua, only built-in methods have a closed form");
+}
+
+TEST_CASE("a method written in Lua supports what its function makes something of", "[lua][register]") {
+    Shell lua;
+    lua("q = randn(1, 2, 6, 3) function of(name) for _, m in ipairs(method_list()) do if m.name == name then return m "
+        "end "
+        "end end function call(name, o) o.method = name return causal_linear_attention(q, q, q, o) end");
+    const auto supported = [&](const std::string& fields) {
+        return lua("register_method{name = 'mine' .. #method_list(), " + fields +
+                   "} local list = method_list() return list[#list].decay, list[#list].normalize");
+    };
+    CHECK(supported("forward = function(B, C, V) return V end") == "false false");
+    CHECK(supported("forward = function(B, C, V) return V end, decay = true") == "true false");
+    CHECK(supported("forward = function(B, C, V, o) return o.decay and V * 2 or V end") == "true false");
+    CHECK(supported("forward = function(B, C, V, o) return V end") == "false false");
+    // The options as a whole are handed on.
+    CHECK(supported("forward = function(B, C, V, o) return causal_linear_attention(B, C, V, o) end") == "true true");
+    CHECK(supported("forward = function(...) return causal_linear_attention(...) end") == "true true");
+    CHECK(supported("forward = causal_linear_attention") == "true true");
+    CHECK(supported("forward = function(B, C, V, o) error('large inputs alone') end") == "true true");
+
+    lua("register_method{name = 'plain', forward = function(B, C, V) return V end}");
+    CHECK(lua("call('plain', {decay = 0.5})") ==
+          "user:1: decay: the method \"plain\" does not support it: its forward makes nothing of options.decay "
+          "(?register_method)");
+    CHECK(lua("call('plain', {normalize = true})").find("user:1: normalize: the method \"plain\" does not") == 0);
+    CHECK(lua("return call('plain', {decay = 1}) == q, call('plain', {}) == q") == "true true");
+}
+
+TEST_CASE("a method that is registered again is said to take the place of the first", "[lua][register]") {
+    const std::string method = "register_method{name = 'mine', forward = function(B, C, V) return V end}";
+    const std::string note = "note: register_method: \"mine\" takes the place of the method registered before by";
+    CHECK(causeway::testing::run_program({"-e", method}).err == "");
+    const auto output = causeway::testing::run_program({"-e", method, "-e", method});
+    CHECK(output.status == 0);
+    CHECK(output.err.starts_with(note));
+}
+
+TEST_CASE("chosen_method names the method that a call runs by", "[lua][chosen]") {
+    Shell lua;
+    lua("x = randn(1, 2, 64, 8)");
+    CHECK(lua("local name = chosen_method(x, x, x) for _, m in ipairs(method_list()) do if m.name == name then return "
+              "m.auto end end") == "true");
+    CHECK(lua("return chosen_method(x, x, x) == chosen_method{q = x, k = x, v = x}") == "true");
+    CHECK(lua("return chosen_method(x, x, x, {method = 'FA'})") == "fleet");
+    CHECK(lua("register_method{name = 'mine', forward = function(B, C, V) return V end} "
+              "return chosen_method(x, x, x, {method = 'mine'})") == "mine");
+    CHECK(lua("chosen_method(x, x)").find("user:1: ") == 0);
+    CHECK(lua("chosen_method(x, x, x, {method = 'fleat'})").find("(did you mean \"fleet\"?)") != std::string::npos);
 }
 
 TEST_CASE("methods and options of cost are completed", "[lua][cost][complete]") {

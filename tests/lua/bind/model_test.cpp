@@ -134,7 +134,7 @@ TEST_CASE("choices are scored behind a prompt", "[lua][model]") {
               "return math.abs(p(1, 120) - m:score('And God sa', {'w'})[1].log_probability) < 1e-3") == "true");
     CHECK(lua("return tostring(s):find('xq') ~= nil") == "true");
     CHECK(lua("m:score('a', {})") == "user:1: choices: an empty list, expected at least one text");
-    CHECK(lua("m:score('a')") == "user:1: choices: expected a list of strings, got a nil");
+    CHECK(lua("m:score('a')") == "user:1: choices: expected a list of strings, got nothing");
     CHECK(lua("m:score('', {'a'})") == "user:1: prompt: no tokens, expected at least one");
 }
 
@@ -149,7 +149,8 @@ TEST_CASE("a layer can be looked at", "[lua][model]") {
     CHECK(lua("m:logits('hello') return m:capture{layer = 2, what = {'q'}}.q == x.q") == "true");
     CHECK(lua("model(llama_path):capture{layer = 1}") ==
           "user:1: text: nothing has run through the model yet, expected a text, as in m:capture{text = \"...\"}");
-    CHECK(lua("m:capture{text = 'a'}") == "user:1: layer: nothing, expected a layer from 1 to 6");
+    CHECK(lua("m:capture('a')") ==
+          "user:1: layer: nothing, expected a layer from 1 to 6, as in m:capture(\"a text\", {layer = 1})");
     CHECK(lua("m:capture{text = 'a', layer = 7}") == "user:1: layers: has 7, expected layers from 1 to 6");
     CHECK(lua("m:capture{text = 'a', layer = 1, what = 'qq'}").find("user:1: what: \"qq\", expected \"q\", ") == 0);
 }
@@ -174,14 +175,63 @@ TEST_CASE("attention is replaced and comes back", "[lua][model]") {
               "return m:layers()[2].replaced") == "fleet");
     CHECK(lua("m:reset(2) return m:layers()[2].replaced, m:layers()[1].replaced") == "nil flash");
     CHECK(lua("return m:reset():logits(text) == before") == "true");
+    CHECK(lua("m:attention{layers = 'all', with = 'flash'} return m:layers()[1].replaced, m:layers()[6].replaced") ==
+          "flash flash");
+    lua("m:reset()");
 
     // In a layer that is linear already an exact method loses nothing.
     lua("t = model(transnormer_path) before = t:logits(text)");
     CHECK(number(lua("t:attention{with = 'fleet'} return maximum(abs(t:logits(text) - before))")) < 1e-2);
 }
 
+TEST_CASE("what stands in the place of attention says its settings, defaults among them", "[lua][model]") {
+    Models lua;
+    const auto settings = [&](const std::string& arguments) {
+        return lua("m:attention{layers = 2, " + arguments + "} return m:layers()[2].settings");
+    };
+    CHECK(settings("with = 'favor+'") == "rank 256, seed 0, masked product by fleet, rows over their sums");
+    CHECK(settings("with = 'hyper', options = {rank = 8, block = 8, method = 'vanilla'}") ==
+          "rank 8, seed 0, block 8, masked product by vanilla, rows over their sums");
+    CHECK(settings("with = 'fleet', options = {features = 'none', normalize = false, block = 16}") ==
+          "q and k as they are, rows not over their sums, block 16");
+    CHECK(settings("with = 'gated', options = {log_decay = -0.5}") ==
+          "features favor+, rank 256, seed 0, log_decay -0.5, rows over their sums");
+    CHECK(
+        settings("with = 'gated_delta', options = {rank = 16, seed = 3, beta = 0.5, chunk = 8}") ==
+        "features favor+, rank 16, seed 3, log_decay 0, beta 0.5, keys of length 1, chunk 8, rows not over their sums");
+    CHECK(settings("with = 'tree'") == "as many shards as threads");
+    CHECK(settings("with = 'ring', options = {shards = 3}") == "shards 3");
+    CHECK(settings("with = 'flash'") == "nil");
+    lua("m:attention{layers = {2, 3}, with = 'gated'}");
+    for (const std::string shown : {"tostring(m)", "tostring(m:layers())"}) {
+        const std::string text = lua("return " + shown);
+        CAPTURE(text);
+        CHECK(text.find("gated: features") != std::string::npos);
+        CHECK(causeway::testing::too_wide(text, 80) == "");
+    }
+}
+
+TEST_CASE("what others call a method of a model is told what it is here", "[lua][model]") {
+    Models lua;
+    CHECK(lua("return m.forward") ==
+          "user:1: a model has no \"forward\": m:logits(text) runs it: row i of the result is for the token after i");
+    CHECK(lua("m:parameters()").find("m:about().parameters is their number") != std::string::npos);
+    CHECK(lua("return m.config").find("m:about() has the sizes as a table") != std::string::npos);
+    CHECK(lua("m('a text')").find("user:1: a model is not called: m:logits(text) runs it") == 0);
+    CHECK(lua("m:generate('a', {max_new_tokens = 3})") ==
+          "user:1: generate: unknown option \"max_new_tokens\" (it is called \"tokens\" here, see ?generate)");
+    CHECK(lua("m:chat('a', {max_tokens = 3})").find("it is called \"tokens\" here") != std::string::npos);
+    CHECK(lua("m:attention{with = 'favor+', rank = 64}") ==
+          "user:1: attention: unknown option \"rank\" (it stands in options: options = {rank = ...})");
+    CHECK(lua("m:attention{method = 'favor+'}").find("with = ...; see ?replace_attention") != std::string::npos);
+    CHECK(lua("m:attention{with = 'performr'}").find("(did you mean \"performer\", here \"favor+\"?)") !=
+          std::string::npos);
+}
+
 TEST_CASE("what cannot stand in the place of attention is refused", "[lua][model]") {
     Models lua;
+    CHECK(lua("m:attention{layers = 'last', with = 'flash'}") ==
+          "user:1: layers: \"last\", expected a list of numbers from 1, such as {1, 2}, or \"all\"");
     CHECK(lua("m:attention()") ==
           "user:1: attention: expected a table, as in m:attention{layers = {1, 2}, with = \"favor+\"}, got nothing");
     CHECK(lua("m:attention{}") == "user:1: with: nothing, expected a name or a function(q, k, v, scale)");

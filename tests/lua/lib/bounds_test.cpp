@@ -104,6 +104,9 @@ TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank
         INFO(part);
         CHECK(text.find(part) != std::string::npos);
     }
+    // Two bounds of one claim are told apart.
+    CHECK(text.find("A10 F ") != std::string::npos);
+    CHECK(text.find("A10 op ") != std::string::npos);
     const std::string bare = lua("return lowrank_error(q, k, B, C, {mask = false})");
     CHECK(bare.find("claim") == std::string::npos);
     CHECK(lua("return lowrank_error(zeros(5, 2, 'f64'), zeros(5, 2, 'f64'), ones(5, 1, 'f64'), ones(5, 1, "

@@ -205,10 +205,11 @@ TEST_CASE("every method, update, mode, factorisation and option has a page made 
 TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
     Pages pages;
     CHECK(contains(pages("mine"), "no help for \"mine\""));
-    evaluate(pages.state(),
-             "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, forward = "
-             "function(B, C, V) return V end}",
-             "register");
+    evaluate(
+        pages.state(),
+        "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, decay = true, "
+        "forward = function(B, C, V) return V end}",
+        "register");
     const std::string page = pages("mine");
     CHECK(contains(page, "causal_linear_attention(q, k, v, {method = \"mine\"})"));
     CHECK(contains(page, "A. Author 2026"));
@@ -282,6 +283,50 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
                 "for _, section in ipairs(causeway._sections()[name] or {}) do if section.what ~= 'an option' then "
                 "wrong[#wrong + 1] = name .. ' has a page' end end end "
                 "return n >= 60, table.concat(wrong, ', ')") == "true ");
+}
+
+TEST_CASE("methods of models and of results lead to the pages that tell of them", "[lua][help]") {
+    Pages pages;
+    const std::string models = pages("models");
+    for (const char* method :
+         {"m:attention ", "m:capture ", "m:generate ", "m:bits_per_byte ", "m:score ", "m:tokens "})
+        CHECK(contains(models, method));
+    CHECK(contains(pages("m:attention"), "Puts something else in the place of the attention"));
+    CHECK(contains(pages("m:attention{layers = 1}"), "Puts something else in the place of the attention"));
+    CHECK(contains(pages("m:reset"), "Puts something else in the place of the attention"));
+    CHECK(contains(pages("m:chat"), "What the model m writes after the text"));
+    CHECK(contains(pages("m:layers"), "A language model, on the CPU"));
+    CHECK(contains(pages("m:tokens"), "The ids of a text"));
+    evaluate(pages.state(), "lm = model{arch = 'llama', size = 'tiny', weights = 'random'}", "make");
+    CHECK(contains(pages("lm:attention"), "Puts something else in the place of the attention"));
+    CHECK(contains(pages("results:where"), "Runs a function for every combination"));
+    CHECK(contains(pages("results:plot"), "Runs a function for every combination"));
+    CHECK(contains(pages("p:plot"), "Draws curves"));
+    CHECK(contains(pages("A:mean"), "mean("));
+}
+
+TEST_CASE("auto has a page, which says how to see what it chose", "[lua][help]") {
+    Pages pages;
+    const std::string page = pages("auto");
+    CHECK(contains(page, "chosen_method(q, k, v, options)"));
+    CHECK(contains(pages("causal_linear_attention"), "?auto"));
+}
+
+TEST_CASE("the scale of each attention call is told beside that of other libraries", "[lua][help]") {
+    Pages pages;
+    CHECK(contains(pages("causal_linear_attention"), "The scale is 1 by default"));
+    CHECK(contains(pages("linear_attention"), "The scale is 1 by default; that of ONNX's operator"));
+    CHECK(contains(pages("gla"), "scale = 1 / math.sqrt(d_k)"));
+    CHECK(contains(pages("softmax_attention"), "The scale is 1/sqrt(d) by default"));
+}
+
+TEST_CASE("the letters of a method's memory are explained on its page and below the table", "[lua][help]") {
+    Pages pages;
+    CHECK(contains(pages("fleet"), "Br and Bc the rows and columns of a tile (block = 64 by default)"));
+    CHECK(contains(pages("recursion"), "t the length of a base case"));
+    CHECK(contains(pages("block-based"), "b the length of a block (block = 128 by default)"));
+    causeway::testing::Shell shell;
+    CHECK(contains(squeezed(shell("return methods()")), "b, t, Br and Bc lengths of a block, a base case and a tile"));
 }
 
 TEST_CASE("what is not here says so, and what is nearest", "[lua][help]") {

@@ -2,6 +2,7 @@
 #include "tests/lua/shell.hpp"
 
 #include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
 
 using causeway::testing::Shell;
 
@@ -202,6 +203,17 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
         CHECK(lua("return made:markdown():find('| --', 1, true) ~= nil, made:latex():find('\\\\midrule', 1, true) ~= "
                   "nil") == "true true");
     }
+}
+
+TEST_CASE("the prompt shows a table that is made to be copied as it is", "[lua][table]") {
+    const auto shown = [](const std::string& entry) {
+        return causeway::testing::run_program({"-e", "s = text_table{{a = 1, b = 2}}; " + entry}).out;
+    };
+    CHECK(shown("s:markdown()") == "| a | b |\n| ---: | ---: |\n| 1 | 2 |\n");
+    CHECK(shown("s:latex()").starts_with("\\begin{tabular}{rr}\n  \\toprule\n"));
+    CHECK(shown("s:csv()") == "a,b\n1,2\n");
+    CHECK(shown("t = s:markdown(); t, type(t)") == "| a | b |\n| ---: | ---: |\n| 1 | 2 |\n\"string\"\n");
+    CHECK(shown("'a\\n'") == "\"a\\n\"\n");
 }
 
 TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {

@@ -31,6 +31,14 @@ TEST_CASE("adam follows its formula", "[lua][optimisers]") {
               "math.abs(p[1](2) - 1.001) < 1e-5") == "Float32 true true");
 }
 
+TEST_CASE("an optimiser that is called with two arguments says how it is called", "[lua][optimisers]") {
+    Shell lua;
+    CHECK(lua("adam({ones(2)}, {lr = 0.1})") ==
+          "user:1: adam: a table as a second argument, expected one table, as in adam{params, lr = 0.01}");
+    CHECK(lua("sgd(ones(2), 0.1)") ==
+          "user:1: sgd: a number as a second argument, expected one table, as in sgd{params, lr = 0.01}");
+}
+
 TEST_CASE("sgd follows its formula", "[lua][optimisers]") {
     Shell lua;
     CHECK(lua("p = {x = 1, y = tensor({2, -2}, 'f64')} sgd{p, lr = 0.5}:step{x = 4, y = tensor({1, 2}, 'f64')} return "

@@ -67,7 +67,58 @@ TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
     CHECK(lua("return #r:where{m = 'a'}, #r:where(function(row) return row.N == 2 end), #r:where()") == "2 2 4");
     CHECK(lua("return table.concat(r:column('t'), ' ')") == "2.0 4.0 2.0");
     CHECK(contains(lua("return r:plot('N', 't', {by = 'm', title = 'T'})"), "● a\n"));
-    CHECK(lua("r:plot('N', 'x')") == "user:1: plot: no row has both N and x");
+    CHECK(lua("r:plot('N', 'x')") == "user:1: plot: y: no row has \"x\", expected one of m, N, t, status");
+    CHECK(lua("r:plot('n', 't')") == "user:1: plot: x: no row has \"n\", expected one of m, N, t, status");
+    CHECK(lua("s = sweep{grid = {N = {1, 2}}, run = function(p) return p.N == 1 and {a = 1} or {b = 2} end} "
+              "s:plot('a', 'b')") == "user:1: plot: no row has both a and b; the columns are N, a, b, status");
+    CHECK(lua("return r:save(dir .. 'r.csv') == r") == "true");
+    CHECK(lua.file("r.csv").starts_with("m,N,t\na,2,2\n"));
+}
+
+TEST_CASE("what others call a method of results is told what it is here", "[lua][sweep]") {
+    Shell lua;
+    lua("r = sweep{grid = {N = {2, 4}}, run = function(p) return {time = p.N * 1.0} end}");
+    CHECK(lua("r:filter{N = 2}").starts_with("user:1: results have no \"filter\": results:where{N = 128} or "));
+    CHECK(contains(lua("return r.to_csv"), "results:save(\"results.csv\")"));
+    CHECK(contains(lua("r:groupby('N')"), "{by = \"method\"}"));
+    CHECK(lua("return r.time") ==
+          "user:1: results have no \"time\" of their own: results:column(\"time\") is the list of that column, "
+          "results[1].time that of the first row");
+    CHECK(lua("r.plot('N', 'time')") ==
+          "user:1: plot: \"N\" in the place of the results, expected a colon: results:plot(\"N\", \"time\")");
+    CHECK(contains(lua("plot(r)"), "draws itself, as in results:plot(\"N\", \"time\""));
+    CHECK(lua("return r.folder, r.no_such_name, r[3]") == "nil nil nil");
+}
+
+TEST_CASE("seconds and bytes of a sweep have one unit a column and an axis", "[lua][sweep]") {
+    Shell lua;
+    const std::string run =
+        "run = function(p) return {time = p.N * 2e-5, memory = p.N * 1024, seconds = p.N * 1e-3} end}";
+    lua("r = sweep{grid = {N = {1, 4, 16}}, units = {time = 'seconds', memory = 'bytes'}, " + run);
+    CHECK(lua("return r") ==
+          "  N  memory (KiB)  time (ms)  time (µs)\n"
+          " ──────────────────────────────────────\n"
+          "  1          1.00       1.00       20.0\n"
+          "  4          4.00       4.00       80.0\n"
+          " 16         16.00      16.00      320.0");
+    CHECK(contains(lua("return r:plot('N', 'time')"), "time (µs)"));
+    CHECK(contains(lua("return r:plot('N', 'seconds')"), "time (ms)"));
+    lua("r = sweep{grid = {N = {1, 4}}, units = {time = 'ticks'}, " + run);
+    CHECK(contains(lua("return r"), "time (ticks)"));
+    CHECK(contains(lua("return r:plot('N', 'time')"), "time (ticks)"));
+    CHECK(lua("sweep{grid = {N = {1}}, units = 'seconds', " + run) ==
+          "user:1: sweep: units: expected a table of columns and their units, such as {time = \"seconds\"}, got a "
+          "string");
+}
+
+TEST_CASE("numbers of a column that is partly very small all have an exponent", "[lua][sweep]") {
+    Shell lua;
+    CHECK(lua("return sweep{grid = {N = {1, 2, 3}}, run = function(p) return ({6.933e-5, 0.001246, 0})[p.N] end}") ==
+          " N     value\n"
+          " ───────────\n"
+          " 1  6.933e-5\n"
+          " 2  1.246e-3\n"
+          " 3         0");
 }
 
 TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]") {

@@ -262,6 +262,9 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"g = x -> x^2", "function(x) return x^2 end"},
         {"g = lambda x: x + 1", "function(x) return x^2 end"},
         {"x = 1:10", "range(1, 10)"},
+        {"zeros((2, 3))", "zeros(2, 3)"},
+        {"B = reshape(A, (4, 1))", "zeros(2, 3)"},
+        {"x = (1, 2)", "a list is {1, 2, 3}"},
         {"x = 3 # three", "--"},
         {"\xce\xb3 = 0.9", "ASCII"},
         {"y = 2\n\nz = A[1,2]\n", "A(1, 2)"},
@@ -289,6 +292,8 @@ TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]")
                                     "'open",
                                     "print('open",
                                     "f 3",
+                                    "x = (f(1, 2) 3)",
+                                    "(function(a, b) = 3",
                                     "x y",
                                     "(a = 3)",
                                     "t[1] t[2]",
@@ -307,6 +312,114 @@ TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]")
     CHECK(session("x = 'A[1,2]' -- A .* B\ny = = 1").find("hint") == std::string::npos);
     CHECK(syntax_hint("", "script.lua:2: unexpected symbol near '@'") == "");
     CHECK(syntax_hint("x", "") == "");
+}
+
+TEST_CASE("what another library calls a name of here is told in a line", "[lua][evaluate][hints]") {
+    Session session;
+    session("x = randn(3); A = randn(2, 3); l = {1, 2}");
+    const std::pair<std::string, std::string> habits[] = {
+        {"gelu(x)", "times(x, sigmoid(x * 1.702))"},
+        {"gelu", "elu, relu, sigmoid, softmax and tanh are here"},
+        {"silu(x)", "times(x, sigmoid(x))"},
+        {"leaky_relu(x)", "relu(x) - relu(-x) * 0.01"},
+        {"x:gelu()", "times(x, sigmoid(x * 1.702))"},
+        {"cross_entropy(x, y)", "-mean(log(sum(times(softmax(x), y), 2)))"},
+        {"mse_loss(x, x)", "mean(pow(x - y, 2))"},
+        {"no_grad()", "detach(x)"},
+        {"jacobian(f, x)", "grad(function(x) return f(x)(i) end, x)"},
+        {"hessian(f, x)", "no second derivatives"},
+        {"transpose(A)", "A:t() transposes"},
+        {"torch.randn(2, 3)", "torch.randn is randn here, without torch. before it"},
+        {"y = np.zeros(3)", "np.zeros is zeros here"},
+        {"jnp.linalg.norm(A)", "jnp.linalg.norm is norm here"},
+        {"np.linspace(0, 1, 5)", "np.linspace: it is called \"range\" here"},
+        {"F.gelu(x)", "F.gelu: gelu(x) is close to"},
+        {"jnp.no_such_thing(3)", "functions have no jnp. before them here"},
+        {"l * 2", "tensor{1, 2} * 2"},
+        {"{{1, 2}, {3, 4}} * 2", "tensor{1, 2} * 2"},
+        {"x % 2", "A - floor(A / 2) * 2"},
+        {"x // 2", "floor(A / 2)"},
+        {"range(5)", "as in range(1, 5)"},
+        {"tensor(1, 2, 3)", "as in tensor{1, 2, 3}"},
+        {"x.reshape(3, 1)", "with a colon"},
+        {"x.mean(1)", "with a colon"},
+        {"for i in range(1, 3) do end", "for i = 1, 10 do"},
+        {"causal_linear_attention(A, A, A, {causal = true})", "always causal"},
+        {"linear_attention(A, A, A, {is_causal = true})", "always causal"},
+        {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
+    };
+    for (const auto& [entry, help] : habits) {
+        CAPTURE(entry);
+        const std::string said = session(entry);
+        CAPTURE(said);
+        CHECK(said.starts_with("error: "));
+        CHECK(contains(said, help));
+    }
+    CHECK(session("'x' * 2").find("tensor{") == std::string::npos);
+    CHECK_FALSE(contains(session("norm(3)"), "with a colon"));
+}
+
+TEST_CASE("the lines of code that stand for names of other libraries hold", "[lua][evaluate][hints]") {
+    Session session;
+    session("x = range(-3, 3)");
+    const std::pair<std::string, std::string> lines[] = {
+        {"gelu", "x / 2 * (1 + tanh_(0.79788456 * (x + 0.044715 * x^3)))"},
+        {"silu", "x / (1 + math.exp(-x))"},
+        {"leaky_relu", "x > 0 and x or 0.01 * x"},
+        {"relu6", "math.min(math.max(x, 0), 6)"},
+        {"relu2", "math.max(x, 0)^2"},
+        {"selu", "1.0507 * (x > 0 and x or 1.67326 * (math.exp(x) - 1))"},
+        {"softplus", "math.log(1 + math.exp(x))"},
+        {"mish", "x * tanh_(math.log(1 + math.exp(x)))"},
+        {"hardtanh", "math.min(math.max(x, -1), 1)"},
+        {"hardswish", "x * math.min(math.max(x + 3, 0), 6) / 6"},
+    };
+    session("tanh_ = function(x) return 1 - 2 / (math.exp(2 * x) + 1) end");
+    for (const auto& [name, meant] : lines) {
+        CAPTURE(name);
+        // "gelu(x) is close to CODE; elu ..." or "the square of relu is CODE; ...", shown in quotes
+        const std::string said = "causeway._said_of." + name;
+        const std::string code = session(said + ":match(' close to (.-);') or " + said + ":match(' is (.-);')");
+        CHECK(session("y = " + code.substr(1, code.size() - 3)) == "");
+        const double allowed = name == "gelu" ? 0.03 : 1e-3;
+        CHECK(session("maximum(abs(y - map(function(x) return " + meant + " end, x))) < " + std::to_string(allowed)) ==
+              "true\n");
+    }
+}
+
+TEST_CASE("a list in Python's brackets, which is a text, is noted", "[lua][evaluate][hints]") {
+    CHECK(has_list_in_long_brackets("A = [[1,2],[3,4]]"));
+    CHECK(has_list_in_long_brackets("A = tensor([[1.5, -2e3], [3, 4]])"));
+    CHECK(has_list_in_long_brackets("x = [[1, 2, 3]]"));
+    CHECK_FALSE(has_list_in_long_brackets("A = 'a' .. [[a text, 3]]"));
+    CHECK_FALSE(has_list_in_long_brackets("A = [=[1,2],[3,4]]=]"));
+    CHECK_FALSE(has_list_in_long_brackets("A = {{1, 2}, {3, 4}}; A[B[1]]"));
+    CHECK_FALSE(has_list_in_long_brackets("-- [[1,2],[3,4]]"));
+    CHECK_FALSE(has_list_in_long_brackets("x = '[[1,2],[3,4]]'; n = [[12]]"));
+    const auto output = causeway::testing::run_program({"-e", "A = [[1,2],[3,4]]; A"});
+    CHECK(contains(output.err, "note: [[1,2],[3,4]] is a text in Lua; a tensor is tensor{{1, 2}, {3, 4}}\n"));
+    CHECK(output.status == 0);
+    CHECK(causeway::testing::run_program({"-e", "A = tensor{{1, 2}, {3, 4}}; A"}).err == "");
+}
+
+TEST_CASE("a script that ends with an expression is told that only the prompt shows values", "[lua][evaluate][hints]") {
+    const causeway::testing::TemporaryFolder folder;
+    const auto error_of = [&](const std::string& script) {
+        causeway::testing::write_bytes(folder / "script.lua", script);
+        const auto output = causeway::testing::run_in(folder, {"script.lua"});
+        CHECK(output.status == 1);
+        return output.err;
+    };
+    const std::string hint = "\nhint: only the prompt shows values: in a script, print(x) or display(x)\n";
+    for (const std::string script : {"x = 3\nx + 1\n", "x = 3\nx", "x = 3\nx\nprint(x)\n",
+                                     "x = 3\nx * 2 -- twice\nprint(x)", "3", "x = {1}\n{x}"}) {
+        CAPTURE(script);
+        CHECK(contains(error_of(script), hint));
+    }
+    for (const std::string script : {"x = 3\ny = = 1\n", "for i = 1, 3 do\nx\nend", "x = 3 +\n", "x y"}) {
+        CAPTURE(script);
+        CHECK_FALSE(contains(error_of(script), "hint"));
+    }
 }
 
 TEST_CASE("a script is told that macros are for the prompt", "[lua][evaluate][hints]") {
