@@ -5,8 +5,10 @@ manual.causal_linear_attention = {
   text = [[O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0. B, C [b, h, N, r] and V [b, h, N, d], or without
 the leading dimensions; in the literature q, k, v. One table works too: causal_linear_attention{q = q, k = k, v =
 v}.]],
-  notes = [[Two halves of a sequence with the state carried over give what one call gives. Source: fleet eq. 5, leet
-eq. 4.]],
+  notes = [[Two halves of a sequence with the state carried over give what one call gives. cu_seqlens packs n sequences
+one after the other: each gives the bits that it gives alone, with states [n, h, r, d]. state_indices and inplace are
+those of linear_attention: the state is a pool then. On a GPU none of the three is there. Source: fleet eq. 5, leet eq.
+4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 

@@ -115,6 +115,8 @@ near("scan", "rwkv4 rwkv_4",
 near("scan", "mega", "MEGA's moving average is times(x.f, h) + x.v in a step.")
 near("scan", "gsa gated_slot_attention",
   "The first pass of gated slot attention has its gates on the slots, S * diag(x.f) + outer(x.k, 1 - x.f) in a step; "
+called("linear_attention", "state_pool slot_mapping ssm_state_indices cache_indices",
+  "Its options state_indices and inplace take states from the slots of a pool and bring them back.")
   .. "its second is linear_attention with update = \"gated\".")
 near("causal_linear_attention", "cosformer",
   "cosFormer is this one with normalize = true on wider features: B = cat(times(relu(q), c), times(relu(q), s), 4), C "
@@ -289,6 +291,7 @@ causeway._instead = {
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
   contiguous = "a tensor always is",
   type = "eltype(A) is the type of its elements",
+short("state_indices", "slots slot_mapping cache_indices ssm_state_indices")
   dtype = "eltype(A) is the type of its elements",
 }
 

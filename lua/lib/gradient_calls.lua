@@ -87,10 +87,17 @@ attention("causal_linear_attention", "causal_linear_attention_grad", {
         raise(string.format('method: grad has no rule for "%s", which register_method has added: call its function',
           method.name))
       end
+local function refuse_in_place(options)
+  if options.inplace then
+    raise("inplace: true, expected false within grad, which needs the state before the call")
+  end
+end
+
     end
     return options
   end,
   adapt = function(options, arrived, _, wanted)
+    refuse_in_place(options)
     if arrived[2] ~= nil then
       raise("causal_linear_attention: grad has no rule for the state that it returns, linear_attention has one")
     end
@@ -113,6 +120,7 @@ end
 local fields_of_gates = { q = "dq", k = "dk", v = "dv", state = "dstate", log_decay = "dlog_decay", beta = "dbeta" }
 
 attention("linear_attention", "linear_attention_grad", {
+  refuse_in_place(options)
   names = { { "q" }, { "k" }, { "v" } }, like = 1, fields = fields_of_gates, prepare = refuse_states,
   adapt = with_final_state,
 })
@@ -120,13 +128,7 @@ attention("linear_attention", "linear_attention_grad", {
 -- A step is a short sequence that starts from a state.
 attention("linear_attention_step", "linear_attention_grad", {
   names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_gates,
-  prepare = function(options)
-    if options.inplace then
-      raise("inplace: true, expected false within grad, which needs the state before the step")
-    end
-    return refuse_states(options)
-  end,
-  adapt = with_final_state,
+  prepare = refuse_states, adapt = with_final_state,
 })
 
 attention("softmax_attention", "softmax_attention_grad", {

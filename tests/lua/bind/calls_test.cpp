@@ -97,6 +97,7 @@ const std::map<std::string, std::string> values{
     {"reverse", "true"},
     {"cu_seqlens", "{0, 3, 8}"},
     {"checkpoint_every", "3"},
+    {"state_indices", "{1}"},
     {"keep_states", "true"},
 };
 
@@ -112,6 +113,10 @@ std::string needs(const std::string& call, const std::string& option, const std:
     if (option == "O") return "lse = g, ";
     if (option == "lse") return "O = x, ";
     if (option == "state" && call == "causal_linear_attention") return "method = 'row-based', ";
+    if (option == "state_indices" || option == "inplace") {
+        const bool causal = call == "causal_linear_attention";
+        return call == "linear_attention_step" ? "" : causal ? "method = 'row-based', state = S, " : "state = S, ";
+    }
     if (option == "return_state") return "method = 'row-based', ";
     if (option == "block" && call == "causal_linear_attention") return "method = 'hybrid', ";
     return "";
