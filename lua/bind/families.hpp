@@ -20,6 +20,8 @@ void open_files(lua_State* L);
 void open_attention(lua_State* L);
 // gated.cpp: linear attention with gates and delta rules, and one token of it
 void open_gated(lua_State* L);
+// around.cpp: short convolutions, norms and gates around it
+void open_around(lua_State* L);
 // gradient.cpp: gradients of causal linear attention and of the gated family
 void open_gradient(lua_State* L);
 // softmax.cpp: softmax attention, its gradients, the energy

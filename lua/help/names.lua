@@ -210,8 +210,7 @@ called("isnan", "nan")
 called("relative_error", "allclose isclose isapprox assert_allclose assert_close",
   "It is a number to compare with a tolerance: relative_error(A, B) < 1e-5.")
 called("norm", "frobenius frobenius_norm vector_norm")
-called("norm", "normalize l2norm l2_norm l2_normalize",
-  "Rows of length 1 in the last of 4 dimensions are x / sqrt(sum(pow(x, 2), 4)).")
+called("l2norm", "normalize l2_norm l2_normalize l2norm_fwd")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
 called("eigvals", "eig eigh eigvalsh eigen")
 called("inv", "inverse pinv")
@@ -220,7 +219,10 @@ called("dot", "inner vdot")
 called("cholesky", "chol")
 called("sigmoid", "logistic expit")
 near("sigmoid", "silu swish", "silu(x) is times(x, sigmoid(x)).")
-called("mean", "rmsnorm rms_norm", "RMS normalisation over the last of 4 dimensions is x / sqrt(mean(pow(x, 2), 4)).")
+called("rms_norm", "rmsnorm rmsnormgated fusedrmsnormgated gated_rms_norm rms_norm_gated")
+called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn causal_conv1d_update causalconvwithstate "
+  .. "short_conv causal_conv conv1d causal_convolution")
+called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
 called("lt", "where", "where(A < B, x, y) is times(m, x) + times(1 - m, y) with m = lt(A, B).")
 called("map", "vectorize broadcast apply")
 
@@ -339,9 +341,6 @@ not_here("infini_attention memorizing_transformer compressive_transformer",
 not_here("hyena h3 long_convolution longconv tnn toeplitz_neural_network fftconv",
   "There are no long convolutions and no FFT. The nearest is scan: a convolution whose kernel is a sum of exponentials "
   .. "is a linear recurrence.")
-not_here("short_convolution causal_conv1d conv1d",
-  "There are no convolutions: one over four tokens is a sum of four shifted tensors, which cat and A(\":\", \":\", "
-  .. "{1, N - 1}, \":\") make.")
 not_here("slstm lstm gru rnn",
   "Recurrences whose gates see the state are not linear. scan takes any step that is made of functions of one element, "
   .. "products and sums.")

@@ -97,6 +97,7 @@ int open_all(lua_State* L) {
     open_files(L);
     open_attention(L);
     open_gated(L);
+    open_around(L);
     open_gradient(L);
     open_softmax(L);
     open_lowrank(L);
