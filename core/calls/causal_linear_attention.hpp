@@ -1,7 +1,7 @@
 // The options of causal_linear_attention and of its gradient.
 #pragma once
 
-#include "core/calls/layout.hpp"
+#include "core/calls/sequences.hpp"
 
 namespace causeway {
 namespace calls {
@@ -18,6 +18,9 @@ struct CausalOptions {
     double scale = 1;
     std::optional<Tensor> state;  // Float32, for Float64 inputs Float64
     bool return_state = false;
+    std::vector<Index> cu_seqlens;
+    std::vector<Index> state_indices;  // counted from 0; in the shell from 1
+    bool inplace = false;
     Precision precision = default_precision;
 };
 
@@ -51,6 +54,13 @@ std::vector<Option<S>> of_both_causal_calls() {
          .text = "the state to start from, [b, h, r, d], with normalize [b, h, r, d + 1], for methods that carry one",
          .standard = "zeros",
          .example = "method = \"fleet\", state = zeros(1, 2, 8, 8)"},
+        cu_seqlens_option<S>(
+            "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are "
+            "then [n, h, r, d]"),
+        state_indices_option<S>("the slots of a pool of states that the sequences have, one each, counted from 1; the "
+                                "state is then the pool, [slots, h, r, d]",
+                                "method = \"fleet\", state = zeros(4, 2, 8, 8), "
+                                "state_indices = {3}"),
         {.name = "precision",
          .member = &S::precision,
          .text = "of products of Float32 tensors on a GPU",
@@ -82,6 +92,7 @@ const Call<CausalOptions<Tensor>>& causal_linear_attention() {
                     .standard = "the method's",
                     .min = 1,
                     .example = "method = \"block-based\", block = 32"},
+                   inplace_option<S>("method = \"fleet\", state = zeros(1, 2, 8, 8), inplace = true"),
                    {.name = "return_state",
                     .member = &S::return_state,
                     .text = "whether the state after the last token is returned as a second value",

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "core/base/error.hpp"
+#include "core/calls/around.hpp"
 #include "core/calls/causal_linear_attention.hpp"
 #include "core/calls/decode_model.hpp"
 #include "core/calls/general_linear_attention.hpp"
@@ -129,6 +130,10 @@ const std::vector<Description>& descriptions() {
         describe(lowrank()),
         describe(lowrank_error()),
         describe(scan()),
+        describe(short_convolution<Tensor>()),
+        describe(l2norm<Tensor>()),
+        describe(rms_norm<Tensor>()),
+        describe(decay_gate<Tensor>()),
     };
     return all;
 }

@@ -1,7 +1,7 @@
 // The options of linear_attention, of one step of it, and of its gradient.
 #pragma once
 
-#include "core/calls/layout.hpp"
+#include "core/calls/sequences.hpp"
 
 namespace causeway {
 namespace calls {
@@ -19,6 +19,8 @@ struct LinearOptions {
     double scale = 1;
     std::optional<Tensor> state;
     std::vector<Index> cu_seqlens;
+    std::vector<Index> state_indices;  // counted from 0; in the shell from 1
+    bool inplace = false;
     Index checkpoint_every = 0;
 };
 
@@ -26,7 +28,6 @@ struct LinearOptions {
 // keeps the states where it is given a place for them.
 template <class Tensor>
 struct LinearStepOptions : LinearOptions<Tensor> {
-    bool inplace = false;
     bool keep_states = false;
 };
 
@@ -67,6 +68,9 @@ std::vector<Option<S>> of_all_linear_calls() {
          .member = &S::scale,
          .text = "factor on q (in ONNX 1/sqrt(d_k) by default)",
          .example = "scale = 1 / math.sqrt(8)"},
+        state_indices_option<S>("the slots of a pool of states that the sequences have, one each, counted from 1; the "
+                                "state is then the pool, [slots, h, d_k, d_v]",
+                                "state = zeros(4, 2, 8, 8), state_indices = {3}"),
         device_option<S>(),
         layout_option<S>(),
     };
@@ -88,14 +92,9 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
          .text = "the state to start from, [b, h, d_k, d_v]",
          .standard = "zeros",
          .example = "state = zeros(1, 2, 8, 8)"},
-        {.name = "cu_seqlens",
-         .member = &S::cu_seqlens,
-         .text = "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are then "
-                 "[n, h, d_k, d_v]",
-         .standard = "one sequence",
-         .gpu = Effect::refused,
-         .why = "sequences are not packed",
-         .example = "cu_seqlens = {0, 30, 100}"},
+        cu_seqlens_option<S>(
+            "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are "
+            "then [n, h, d_k, d_v]"),
     };
 }
 
@@ -108,7 +107,8 @@ const Call<LinearOptions<Tensor>>& linear_attention() {
         joined<S>(of_all_linear_calls<S>(),
                   joined<S>(of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; "
                                                    "on a GPU \"parallel\" takes no gate per key channel"),
-                            {{.name = "checkpoint_every",
+                            {inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
+                             {.name = "checkpoint_every",
                               .member = &S::checkpoint_every,
                               .text = "returns the states after every so many tokens of a sequence too; a call that "
                                       "goes on from one of them has the bits of this one",

@@ -5,7 +5,7 @@
 // against a cache, which holds nothing later, sees all keys by default (tree_decode, ring_decode: decode.hpp).
 #pragma once
 
-#include "core/calls/layout.hpp"
+#include "core/calls/sequences.hpp"
 
 namespace causeway {
 namespace calls {
@@ -18,6 +18,7 @@ struct SoftmaxOptions {
     bool causal = true;
     std::string method = "flash";
     std::optional<double> scale;
+    std::vector<Index> cu_seqlens;
 };
 
 // The call of the shell: the C++ function always returns the log-sum-exp, the shell only when asked to.
@@ -76,6 +77,9 @@ std::vector<Option<S>> of_both_softmax_calls() {
          .choices = softmax_methods,
          .cpu_choice = "standard"},
         score_scale_option<S>(),
+        cu_seqlens_option<S>(
+            "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1, of q and of "
+            "k alike"),
         device_option<S>(),
         layout_option<S>(),
     };

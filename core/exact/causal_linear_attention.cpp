@@ -7,6 +7,8 @@
 
 #include "core/exact/choice.hpp"
 #include "core/kit/check.hpp"
+#include "core/kit/packed.hpp"
+#include "core/kit/pool.hpp"
 #include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
 
@@ -28,6 +30,31 @@ Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V) {
     same("C", C, c, 4);
     same("V", V, v, 3);
     return {b[0], b[1], b[2], b[3], v[3], B.dtype()};
+}
+
+void check_states(const Dimensions& n, const CausalOptions& o) {
+    const Tensor& state = *o.state;
+    const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
+    if (state.dtype() != compute && (compute == DType::f64 || state.dtype() == DType::f64))
+        fail("state: ", name(state.dtype()), ", expected ", name(compute));
+    const Index wide = n.d + (o.normalize ? 1 : 0);
+    const Index sequences = o.cu_seqlens.empty() ? n.batch : static_cast<Index>(o.cu_seqlens.size()) - 1;
+    const Shape& got = state.shape();
+    if (o.state_indices.empty()) {
+        const Shape want{sequences, n.heads, n.r, wide};
+        if (got != want) fail("state: ", got.text(), ", expected ", want.text());
+        return;
+    }
+    if (got.ndim() != 4 || got[1] != n.heads || got[2] != n.r || got[3] != wide)
+        fail("state: ", got.text(), ", expected slots×", Shape{n.heads, n.r, wide}.text(),
+             ", a pool of states, as state_indices is given");
+    check_slots(o.state_indices, sequences, state, o.inplace);
+}
+
+Tensor states_of(const Dimensions& n, const CausalOptions& o) {
+    const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
+    if (!o.state_indices.empty()) return from_slots(*o.state, o.state_indices, compute);
+    return o.state->to(compute);
 }
 
 std::vector<double> check_decay(const std::vector<double>& decay, Index heads) {
@@ -55,30 +82,33 @@ struct Call {
     Index block;
 };
 
+const Method& fastest_of(const Dimensions& n, const CausalOptions& o) {
+    return exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r, n.d,
+                           !exact::check_decay(o.decay, n.heads).empty(), o.normalize, o.state || o.return_state,
+                           o.block.value_or(0)});
+}
+
+// Whether the states to start from are in a pool, or in a type that nothing is computed in.
+bool has_stored_states(const CausalOptions& o) {
+    return o.state && (!o.state_indices.empty() || is_storage_only(o.state->dtype()));
+}
+
 Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
     Call call{exact::check_inputs(B, C, V), {}, nullptr, 0};
     const auto& n = call.size;
     call.gamma = exact::check_decay(o.decay, n.heads);
     check_scale(o.scale, n.dtype);
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
+    if (!o.cu_seqlens.empty()) packed_spans(o.cu_seqlens, n.batch, n.N);
+    if (!o.state && !o.state_indices.empty())
+        fail("state_indices: given, but no state, expected the pool of their slots as it");
     const bool state = o.state || o.return_state;
-    if (o.method == "auto") {
-        call.method = &exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r,
-                                       n.d, !call.gamma.empty(), o.normalize, state, o.block.value_or(0)});
-    } else {
-        call.method = &exact::method(o.method);
-    }
+    call.method = o.method == "auto" ? &fastest_of(n, o) : &exact::method(o.method);
     if (state && !call.method->state) fail("state: the method \"", call.method->name, "\" carries no state");
     if (o.block && call.method->block == 0) fail("block: the method \"", call.method->name, "\" has none");
     // A block longer than the sequence is the sequence.
     call.block = std::min(o.block.value_or(call.method->block), std::max<Index>(n.N, 1));
-    if (o.state) {
-        const Index wide = n.d + (o.normalize ? 1 : 0);
-        const DType expected = n.dtype == DType::f64 ? DType::f64 : DType::f32;
-        if (o.state->dtype() != expected) fail("state: ", name(o.state->dtype()), ", expected ", name(expected));
-        if (o.state->shape() != Shape{n.batch, n.heads, n.r, wide})
-            fail("state: ", o.state->shape().text(), ", expected ", Shape{n.batch, n.heads, n.r, wide}.text());
-    }
+    if (o.state) exact::check_states(n, o);
     return call;
 }
 
@@ -129,8 +159,72 @@ CausalResult compute(const Call& call, const Tensor& B, const Tensor& C, const T
 
 }  // namespace
 
+namespace {
+
+// The options of a call whose states are those of its sequences, in their order and in the type of computation.
+CausalOptions with_own_states(const Dimensions& n, const CausalOptions& o) {
+    CausalOptions own = o;
+    if (o.state) own.state = exact::states_of(n, o);
+    own.return_state = o.return_state || o.inplace;
+    own.inplace = false;
+    own.state_indices.clear();
+    return own;
+}
+
+// Each packed sequence by call(B, C, V, options) as if it were alone; the states of o are those of the sequences.
+template <class Call>
+CausalResult each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o,
+                         bool in_turn, Call&& call) {
+    const auto spans = packed_spans(o.cu_seqlens, n.batch, n.N);
+    CausalResult out{Tensor(n.dtype, V.shape()), Tensor()};
+    if (o.return_state)
+        out.state = Tensor(n.dtype == DType::f64 ? DType::f64 : DType::f32,
+                           {static_cast<Index>(spans.size()), n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
+    const auto compute_one = [&](Index i, const Span& span) {
+        CausalOptions one = o;
+        one.cu_seqlens.clear();
+        if (o.state) one.state = entry_of(*o.state, i);
+        const CausalResult r = call(tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), one);
+        put_tokens(out.O, span, r.O);
+        if (o.return_state) put_entry(out.state, i, r.state);
+    };
+    if (!in_turn) each_sequence(spans, compute_one);
+    else
+        for (std::size_t i = 0; i < spans.size(); ++i) compute_one(static_cast<Index>(i), spans[i]);
+    return out;
+}
+
+// "auto" measures the methods where it does not know the fastest yet, which needs the threads that compute the
+// sequences side by side: the answers are asked for before.
+void choose_before(const Dimensions& n, const CausalOptions& o) {
+    if (o.method != "auto") return;
+    Dimensions one = n;
+    for (const Span& span : packed_spans(o.cu_seqlens, n.batch, n.N)) {
+        one.N = span.n;
+        fastest_of(one, o);
+    }
+}
+
+CausalResult in_place(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    if (!o.state) fail("inplace: true, but no state is given, expected one to write to");
+    CausalResult out = causal_linear_attention(B, C, V, with_own_states(n, o));
+    Tensor given = *o.state;
+    if (!o.state_indices.empty()) to_slots(out.state, o.state_indices, given);
+    else copy_to(out.state, given);
+    out.state = given;
+    return out;
+}
+
+}  // namespace
+
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
     const Call call = check(B, C, V, o);
+    if (o.inplace) return in_place(call.size, B, C, V, o);
+    if (has_stored_states(o)) return causal_linear_attention(B, C, V, with_own_states(call.size, o));
+    if (!o.cu_seqlens.empty()) {
+        choose_before(call.size, o);
+        return each_packed(call.size, B, C, V, o, false, [](auto&&... x) { return causal_linear_attention(x...); });
+    }
     if (call.size.dtype == DType::f64) return compute<double>(call, B, C, V, o);
     CausalResult out = compute<float>(call, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), o);
     out.O = out.O.to(call.size.dtype);
@@ -147,6 +241,10 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
         fail("method: \"auto\" names no definition whose operations could be counted, expected the name of a method");
     const Call call = check(B, C, V, o);
     const auto& n = call.size;
+    if (o.inplace) fail("inplace: true, but counted calls leave the state as it is");
+    const auto counted_call = [&](auto&&... x) { return causal_linear_attention_counted(x..., count); };
+    if (has_stored_states(o)) return counted_call(B, C, V, with_own_states(n, o));
+    if (!o.cu_seqlens.empty()) return each_packed(n, B, C, V, o, true, counted_call);
     const Buffer<Counted> b = to_counted(B), c = to_counted(C), v = to_counted(V);
     Buffer<Counted> output(V.size()), state;
     auto p = problem_of<Counted>(call, o.normalize);

@@ -13,14 +13,22 @@ namespace causeway {
 
 struct CausalResult {
     Tensor O;      // shape and type of V
-    Tensor state;  // Float32 (Float64 for Float64 inputs); only with return_state
+    Tensor state;  // Float32 (Float64 for Float64 inputs), in place what was given; only with return_state or inplace
 };
 
 // O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0 (fleet eq. 5, leet eq. 4), optionally divided by the row
 // sums of the masked matrix. B, C [b, h, N, r], V [b, h, N, d], or without b, or without b and h; one element type.
 // Float16 and BFloat16 inputs are computed in Float32 and returned in their type. The state is Σ_j γ^(N-j) c_jᵀ v_j
-// (with normalize the last column is that sum for v = 1): two halves with the state carried over equal one call. Throws
-// Error naming the argument, OutOfMemory, Interrupted, Timeout. Complexity: that of the method, see exact::Method.
+// (with normalize the last column is that sum for v = 1): two halves with the state carried over equal one call.
+//
+// cu_seqlens packs n sequences one after the other into b = 1: n + 1 offsets from 0 to N. Each has a state of its own,
+// [n, h, r, d], and the bits of a call with that sequence alone, which "auto" chooses the method for. A state may be
+// stored in Float16 or BFloat16. state_indices makes it a pool [slots, h, r, d], where each sequence (or batch entry)
+// starts from the slot that its index names, counted from 0; inplace writes the states after the last tokens to where
+// those before the first came from, when all is computed.
+//
+// Throws Error naming the argument, OutOfMemory, Interrupted, Timeout. Complexity: that of the method, see
+// exact::Method.
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
 
 // The method that this call runs by: for "auto" the one that is the fastest for these inputs, which is measured where
@@ -42,6 +50,10 @@ struct Dimensions {
 };
 // Throws Error when the three do not belong together.
 Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V);
+// Shape and type of the states to start from, which must be given, and the slots of a pool.
+void check_states(const Dimensions&, const CausalOptions&);
+// Those of the sequences, in the type of computation; they may share their elements with what was given.
+Tensor states_of(const Dimensions&, const CausalOptions&);
 // Throws Error for a γ outside (0, 1] or a number of them that is neither 0, 1 nor `heads`; returns 0 or `heads` of
 // them, 0 when all are 1.
 std::vector<double> check_decay(const std::vector<double>& decay, Index heads);

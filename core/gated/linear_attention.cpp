@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <vector>
 
 #include "core/base/text.hpp"
 #include "core/kit/check.hpp"
+#include "core/kit/packed.hpp"
+#include "core/kit/pool.hpp"
 #include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
 
@@ -48,29 +51,6 @@ void check_log_decay(const Tensor& g) {
              ", expected numbers <= 0 (the state is multiplied by their exponentials)");
 }
 
-namespace {
-
-// The sequences between these offsets, of one batch entry of N tokens.
-std::vector<Sequence> packed(const std::vector<Index>& offsets, Index batch, Index N) {
-    if (offsets.empty()) return {};
-    const auto last = static_cast<Index>(offsets.size()) - 1;
-    if (batch != 1) fail("cu_seqlens: given with batch ", batch, ", expected batch 1, which holds all sequences");
-    if (last < 1) fail("cu_seqlens: one offset, expected the first, 0, and the last, ", N, ", at least");
-    if (offsets.front() != 0) fail("cu_seqlens: ", offsets.front(), " as its first offset, expected 0");
-    if (offsets.back() != N) fail("cu_seqlens: ", offsets.back(), " as its last offset, expected ", N, ", the tokens");
-    std::vector<Sequence> out;
-    out.reserve(offsets.size() - 1);
-    for (std::size_t i = 1; i < offsets.size(); ++i) {
-        if (offsets[i] < offsets[i - 1])
-            fail("cu_seqlens: offset ", i + 1, " is ", offsets[i], ", expected ", offsets[i - 1],
-                 " or more like offset ", i);
-        out.push_back({0, offsets[i - 1], offsets[i] - offsets[i - 1]});
-    }
-    return out;
-}
-
-}  // namespace
-
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     const GroupedSizes n = check_grouped(q, k, v);
     Sizes c;
@@ -80,7 +60,9 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
     c.batch = n.batch, c.heads = n.heads, c.group = n.group;
     c.shared_queries = n.shared_queries, c.shared_keys = n.shared_keys;
     c.N = n.N, c.dk = n.d, c.dv = n.dv;
-    c.sequences = packed(o.cu_seqlens, c.batch, c.N);
+    if (!o.cu_seqlens.empty())
+        for (const Span& span : packed_spans(o.cu_seqlens, c.batch, c.N))
+            c.sequences.push_back({0, span.first, span.n});
     if (o.checkpoint_every < 0) fail("checkpoint_every: ", o.checkpoint_every, ", expected 1 or more, or 0 for none");
     c.chunk = std::min(o.chunk, std::max<Index>(c.N, 1));
     c.dtype = q.dtype();
@@ -120,7 +102,8 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
     };
     c.gates = gate("log_decay", o.log_decay, has_gate(c.update), true);
     gate("beta", o.beta, has_delta(c.update), false);
-    if (o.state) check_state(*o.state, v, c);
+    c.slots = o.state_indices;
+    if (o.state) check_state(*o.state, v, c, o.inplace);
     return c;
 }
 
@@ -134,12 +117,35 @@ bool is_state_shape(const Shape& s, const Tensor& v, const Sizes& c) {
     return s == own;
 }
 
-void check_state(const Tensor& state, const Tensor& v, const Sizes& c) {
-    if (!is_state_shape(state.shape(), v, c))
+namespace {
+
+void check_pool(const Tensor& pool, const Sizes& c, bool written) {
+    const Shape &got = pool.shape(), &want = c.state_shape;
+    if (got.ndim() != 4 || got[1] != want[1] || got[2] != want[2] || got[3] != want[3])
+        fail("state: ", got.text(), ", expected slots×", Shape{want[1], want[2], want[3]}.text(),
+             ", a pool of states, as state_indices is given");
+    check_slots(c.slots, want[0], pool, written);
+}
+
+}  // namespace
+
+void check_state(const Tensor& state, const Tensor& v, const Sizes& c, bool written) {
+    if (!c.slots.empty()) check_pool(state, c, written);
+    else if (!is_state_shape(state.shape(), v, c))
         fail("state: ", state.shape().text(), ", expected ", c.state_shape.text());
     if (c.compute == DType::f64 && state.dtype() != DType::f64)
         fail("state: ", name(state.dtype()), ", expected Float64 like q");
     if (c.compute == DType::f32 && state.dtype() == DType::f64) fail("state: Float64, expected Float32");
+}
+
+Tensor states_of(const Tensor& state, const Sizes& c) {
+    if (!c.slots.empty()) return from_slots(state, c.slots, c.compute);
+    return (state.dtype() == c.compute ? state.copy() : state.to(c.compute)).reshape(c.state_shape);
+}
+
+void write_states(const Tensor& states, const Sizes& c, Tensor& state) {
+    if (!c.slots.empty()) return to_slots(states, c.slots, state);
+    copy_to(states, state);
 }
 
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
@@ -150,12 +156,10 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
         check_log_decay(c.log_decay);
     }
     if (has_delta(c.update)) c.beta = each_head_of(*o.beta, c.compute, {c.batch, c.heads, c.N, 1});
-    if (o.state) {
-        c.state = o.state->to(c.compute).reshape(c.state_shape);
-        if (o.state->dtype() == c.compute) c.state = c.state.copy();
-    } else {
-        c.state = Tensor::zeros(c.compute, c.state_shape);
-    }
+    if (!o.state && !c.slots.empty())
+        fail("state_indices: given, but no state, expected the pool of their slots as it");
+    if (!o.state && o.inplace) fail("inplace: true, but no state is given, expected one to write to");
+    c.state = o.state ? states_of(*o.state, c) : Tensor::zeros(c.compute, c.state_shape);
     return c;
 }
 
@@ -211,14 +215,20 @@ LinearResult compute(Call& call, Index checkpoint_every) {
 
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     Call call = gated::check(q, k, v, o);
-    return call.compute == DType::f64 ? compute<double>(call, o.checkpoint_every)
-                                      : compute<float>(call, o.checkpoint_every);
+    LinearResult out = call.compute == DType::f64 ? compute<double>(call, o.checkpoint_every)
+                                                  : compute<float>(call, o.checkpoint_every);
+    if (!o.inplace) return out;
+    Tensor given = *o.state;
+    gated::write_states(out.state, call, given);
+    out.state = given;
+    return out;
 }
 
 LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
                                       OperationCount& count) {
     const Call call = gated::check(q, k, v, o);
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but counted calls keep no states");
+    if (o.inplace) fail("inplace: true, but counted calls leave the state as it is");
     const auto cq = to_counted(call.q), ck = to_counted(call.k), cv = to_counted(call.v);
     const auto cg = to_counted(call.log_decay), cb = to_counted(call.beta);
     auto state = to_counted(call.state);

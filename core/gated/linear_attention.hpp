@@ -14,8 +14,9 @@
 namespace causeway {
 
 struct LinearResult {
-    Tensor O;      // [b, max(h_q, h), N, d_v], the type of q
-    Tensor state;  // [b, h, d_k, d_v] after the last token; Float32, for Float64 inputs Float64
+    Tensor O;  // [b, max(h_q, h), N, d_v], the type of q
+    Tensor
+        state;  // [b, h, d_k, d_v] after the last token; Float32, for Float64 inputs Float64; in place: what was given
     // With checkpoint_every = c [checkpoints, h, d_k, d_v]: of each sequence in turn the states after c, 2c, ...
     // tokens.
     std::optional<Tensor> checkpoints;
@@ -30,6 +31,12 @@ struct LinearResult {
 //
 // cu_seqlens packs n sequences one after the other into b = 1: n + 1 offsets from 0 to N, none smaller than the one
 // before it. Each has a state of its own, [n, h, d_k, d_v], and the bits of a call with that sequence alone.
+//
+// The state to start from may be Float32, Float16 or BFloat16 (Float64 inputs: Float64); states are computed in the
+// type of computation. state_indices makes it a pool [slots, h, d_k, d_v], where each sequence (or batch entry) starts
+// from the slot that its index names, counted from 0; no other slot is read. Without inplace the states after the last
+// tokens are returned in the order of the sequences, with it they are written to the given state, rounded to its type,
+// and the indices must differ; nothing is written before all is computed.
 //
 // O(N·(d_k·d_v + chunk·(d_k + d_v))) time chunkwise, O(N·d_k·d_v) recurrent, O(N²·(d_k + d_v)) parallel. Throws Error
 // naming the argument, OutOfMemory, Interrupted, Timeout.
@@ -47,6 +54,7 @@ struct Sizes {
     const Mode* mode;
     Index batch, heads, group, shared_queries, shared_keys, N, dk, dv, gates, chunk;  // heads: of v and the states
     std::vector<Sequence> sequences;                                                  // packed ones, or none
+    std::vector<Index> slots;                                                         // of a pool, or none
     DType dtype;                                                                      // of q, k, v and the output
     DType compute;                                                                    // Float32 or Float64
     Shape output;       // as the caller wrote q, with the heads that read a state and the width d_v
@@ -68,8 +76,12 @@ struct Sizes {
 Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 // Whether a state may have this shape: [b, h, d_k, d_v], or as the caller writes v.
 bool is_state_shape(const Shape& s, const Tensor& v, const Sizes&);
-// Shape and type of a state to start from.
-void check_state(const Tensor& state, const Tensor& v, const Sizes&);
+// Shape and type of a state to start from, and the slots of a pool; `written`: the final states go there.
+void check_state(const Tensor& state, const Tensor& v, const Sizes&, bool written);
+// A copy of the states to start from, [sequences, heads, d_k, d_v] in the type of computation.
+Tensor states_of(const Tensor& state, const Sizes&);
+// Writes the states of the sequences to where states_of took them from.
+void write_states(const Tensor& states, const Sizes&, Tensor& state);
 // Throws Error unless every element is a number <= 0 (-Inf is one).
 void check_log_decay(const Tensor& g);
 

@@ -57,18 +57,23 @@ struct Problem {
     Index group = 1, shared_queries = 1, shared_keys = 1;
     Index N = 0, dk = 0, dv = 0, gates = 0;
     std::vector<Sequence> sequences;  // none: each batch entry is one
+    std::vector<Index> slots;         // the state of each sequence among those of S; none: in the order of sequences
     const T* q = nullptr;             // [batch, heads · group / shared_queries, N, dk]
     const T* k = nullptr;             // [batch, heads / shared_keys, N, dk]
     const T* v = nullptr;             // [batch, heads, N, dv]
     const T* g = nullptr;             // [batch, heads, N, gates] or null
     const T* beta = nullptr;          // [batch, heads, N] or null
     T* O = nullptr;                   // [batch, heads · group, N, dv]
-    T* S = nullptr;                   // [sequences, heads, dk, dv], in and out
+    T* S = nullptr;                   // [sequences or slots, heads, dk, dv], in and out
     T scale = T(1);
     Index chunk = 64;
 
     Index all_sequences() const { return sequences.empty() ? batch : static_cast<Index>(sequences.size()); }
     Index all_heads() const { return all_sequences() * heads; }
+    // The place of state i among the heads of S.
+    Index place(Index i) const {
+        return slots.empty() ? i : slots[static_cast<std::size_t>(i / heads)] * heads + i % heads;
+    }
     Sequence sequence(Index i) const {
         return sequences.empty() ? Sequence{i, 0, N} : sequences[static_cast<std::size_t>(i)];
     }
@@ -90,7 +95,7 @@ struct Problem {
         out.g = g ? g + row * gates : nullptr;
         out.beta = beta ? beta + row : nullptr;
         out.O = O ? O + first_row(i, group) * dv : nullptr;
-        out.S = S + i * dk * dv;
+        out.S = S + place(i) * dk * dv;
         out.scale = scale;
         return out;
     }

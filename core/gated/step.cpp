@@ -185,6 +185,7 @@ template <class T>
 void step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Gate<T>& decay, const Gate<T>& beta,
           T* S, T* O, std::vector<Tensor>* states) {
     auto p = c.problem<T>();
+    p.slots = c.slots;
     p.q = q.data<T>(), p.k = k.data<T>(), p.v = v.data<T>();
     p.O = O, p.S = S;
     p.scale = static_cast<T>(c.scale);
@@ -229,6 +230,13 @@ void step_as(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, 
     std::memcpy(O.raw(), narrow.raw(), narrow.bytes());
 }
 
+// The state has the type of computation.
+void step_in_place(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
+                   const LinearOptions& o, std::vector<Tensor>* states) {
+    if (c.compute == DType::f64) step_as<double>(c, q, k, v, state, O, o, states);
+    else step_as<float>(c, q, k, v, state, O, o, states);
+}
+
 }  // namespace
 }  // namespace gated
 
@@ -241,9 +249,7 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
     if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a step can keep the states after all of its tokens");
-    check_state(state, v, c);
-    if (state.dtype() != c.compute)
-        fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
+    check_state(state, v, c, true);
     if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
     if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
     check_apart("O", O, "state", state);
@@ -259,8 +265,12 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
         for (Index t = 0; t < c.N; ++t) states->emplace_back(c.compute, c.state_shape);
     }
     interrupt::check();
-    if (c.compute == DType::f64) step_as<double>(c, q, k, v, state, O, o, states);
-    else step_as<float>(c, q, k, v, state, O, o, states);
+    if (state.dtype() == c.compute) return step_in_place(c, q, k, v, state, O, o, states);
+    Tensor wide = states_of(state, c);
+    Sizes own = c;
+    own.slots.clear();
+    step_in_place(own, q, k, v, wide, O, o, states);
+    write_states(wide, c, state);
 }
 
 }  // namespace causeway

@@ -7,6 +7,8 @@
 #include "core/gated/forms.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/kit/check.hpp"
+#include "core/kit/packed.hpp"
+#include "core/kit/pool.hpp"
 
 namespace causeway {
 
@@ -27,12 +29,11 @@ Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor
     check_scale(o.scale, n.dtype);
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     if (o.method != "auto") exact::method(o.method);
-    if (o.state) {
-        const DType expected = n.dtype == DType::f64 ? DType::f64 : DType::f32;
-        const Shape shape{n.batch, n.heads, n.r, n.d + (o.normalize ? 1 : 0)};
-        if (o.state->dtype() != expected) fail("state: ", name(o.state->dtype()), ", expected ", name(expected));
-        if (o.state->shape() != shape) fail("state: ", o.state->shape().text(), ", expected ", shape.text());
-    }
+    if (!o.cu_seqlens.empty()) packed_spans(o.cu_seqlens, n.batch, n.N);
+    if (o.state) exact::check_states(n, o);
+    else if (!o.state_indices.empty())
+        fail("state_indices: given, but no state, expected the pool of their slots as it");
+    if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
     return n;
 }
 
@@ -123,11 +124,48 @@ CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, co
     return out;
 }
 
+// Each packed sequence as if it were alone.
+CausalGradient each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                           const CausalOptions& o) {
+    CausalGradient out{Tensor(n.dtype, B.shape()), Tensor(n.dtype, C.shape()), Tensor(n.dtype, V.shape()), {}, {}};
+    if (o.state) out.dstate = Tensor(o.state->dtype(), o.state->shape());
+    const auto spans = packed_spans(o.cu_seqlens, n.batch, n.N);
+    std::vector<std::vector<double>> ddecay(spans.size());
+    each_sequence(spans, [&](Index i, const Span& span) {
+        CausalOptions one = o;
+        one.cu_seqlens.clear();
+        if (o.state) one.state = entry_of(*o.state, i);
+        const CausalGradient g = causal_linear_attention_grad(tokens_of(B, span), tokens_of(C, span),
+                                                              tokens_of(V, span), tokens_of(dO, span), one);
+        put_tokens(out.dB, span, g.dB), put_tokens(out.dC, span, g.dC), put_tokens(out.dV, span, g.dV);
+        if (g.dstate) put_entry(*out.dstate, i, *g.dstate);
+        ddecay[static_cast<std::size_t>(i)] = g.ddecay;
+    });
+    out.ddecay.assign(o.decay.size(), 0.0);
+    for (const auto& one : ddecay)
+        for (std::size_t h = 0; h < one.size(); ++h) out.ddecay[h] += one[h];
+    return out;
+}
+
+// With the states of the sequences, in the type of computation, instead of what they are stored in.
+CausalGradient from_stored_states(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V,
+                                  const Tensor& dO, const CausalOptions& o) {
+    CausalOptions own = o;
+    own.state = exact::states_of(n, o);
+    own.state_indices.clear();
+    CausalGradient out = causal_linear_attention_grad(B, C, V, dO, own);
+    if (!o.state_indices.empty()) out.dstate = gradient_of_slots(*out.dstate, o.state_indices, o.state->shape()[0]);
+    return out;
+}
+
 }  // namespace
 
 CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
                                             const CausalOptions& o) {
     const Dimensions n = check(B, C, V, dO, o);
+    if (o.state && (!o.state_indices.empty() || is_storage_only(o.state->dtype())))
+        return from_stored_states(n, B, C, V, dO, o);
+    if (!o.cu_seqlens.empty()) return each_packed(n, B, C, V, dO, o);
     if (n.dtype == DType::f64) return compute<double>(n, B, C, V, dO, o);
     CausalGradient out = compute<float>(n, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), dO.to(DType::f32), o);
     out.dB = out.dB.to(n.dtype);

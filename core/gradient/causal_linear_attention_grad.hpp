@@ -11,7 +11,9 @@ namespace causeway {
 struct CausalGradient {
     Tensor dB, dC, dV;           // shapes and type of B, C, V
     std::vector<double> ddecay;  // one for each γ given; one for all heads has the sum over them; over batches always
-    std::optional<Tensor> dstate;  // where a state was given: with respect to it, its shape and type
+    // Where a state was given: with respect to it, its shape, in Float32 (Float64 for Float64 inputs); of a pool the
+    // slots that no sequence has are zeros.
+    std::optional<Tensor> dstate;
 };
 
 // The gradient of <O, dO> for O = causal_linear_attention(B, C, V, options), with respect to everything that O depends

@@ -2,6 +2,7 @@
 
 #include "core/gradient/as_given.hpp"
 #include "core/gradient/registry.hpp"
+#include "core/kit/pool.hpp"
 
 namespace causeway {
 namespace {
@@ -54,6 +55,7 @@ LinearGradient compute(const Call& call, const Tensor& q, const Tensor& k, const
     LinearGradient out{as_given<T>(dq, q), as_given<T>(dk, k), dv.to(call.dtype), {}, {}, dstate};
     if (p.in.g) out.dlog_decay = as_given<T>(dg, *o.log_decay);
     if (p.in.beta) out.dbeta = as_given<T>(dbeta, *o.beta);
+    if (!call.slots.empty()) out.dstate = kit::gradient_of_slots(dstate, call.slots, o.state->shape()[0]);
     return out;
 }
 
@@ -64,6 +66,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const Call call = gated::check(q, k, v, o);
     check_output_gradient(dO, call);
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
+    if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
     Tensor dS = check_state_gradient(dstate, v, call);
     return call.compute == DType::f64 ? compute<double>(call, q, k, v, dO, o, dS)
                                       : compute<float>(call, q, k, v, dO, o, dS);

@@ -12,6 +12,7 @@
 #include "core/gradient/forms.hpp"
 #include "core/gradient/registry.hpp"
 #include "core/kit/exp.hpp"
+#include "core/kit/packed.hpp"
 #include "core/kit/product.hpp"
 #include "core/kit/spread.hpp"
 #include "core/softmax/forms.hpp"
@@ -216,6 +217,23 @@ SoftmaxGradient compute(const attention::Sizes& c, const Tensor& q, const Tensor
     return {out.dq.to(c.dtype), out.dk.to(c.dtype), out.dv.to(c.dtype)};
 }
 
+// Each packed sequence as if it were alone.
+SoftmaxGradient each_packed(const attention::Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v,
+                            const Tensor& dO, const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
+    using namespace kit;
+    SoftmaxGradient out{Tensor(c.dtype, q.shape()), Tensor(c.dtype, k.shape()), Tensor(c.dtype, v.shape())};
+    SoftmaxOptions one = o;
+    one.cu_seqlens.clear();
+    each_sequence(packed_spans(o.cu_seqlens, c.batch, c.N), [&](Index, const Span& span) {
+        std::optional<SoftmaxResult> ran;
+        if (forward) ran = {tokens_of(forward->O, span), tokens_of(forward->lse, span, false)};
+        const SoftmaxGradient g = softmax_attention_grad(tokens_of(q, span), tokens_of(k, span), tokens_of(v, span),
+                                                         tokens_of(dO, span), one, ran);
+        put_tokens(out.dq, span, g.dq), put_tokens(out.dk, span, g.dk), put_tokens(out.dv, span, g.dv);
+    });
+    return out;
+}
+
 }  // namespace
 }  // namespace gradient
 
@@ -233,6 +251,7 @@ SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const T
         if (forward->lse.dtype() != c.compute)
             fail("lse: ", name(forward->lse.dtype()), ", expected ", name(c.compute));
     }
+    if (!o.cu_seqlens.empty()) return gradient::each_packed(c, q, k, v, dO, o, forward);
     if (c.compute == DType::f64) return gradient::compute<double>(c, q, k, v, dO, o, forward);
     return gradient::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), dO.to(DType::f32), o,
                                     forward);

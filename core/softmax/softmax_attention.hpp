@@ -21,8 +21,9 @@ struct SoftmaxResult {
 // O = softmax(scale q kᵀ) v, as core/softmax/problem.hpp states it. q [b, h_q, N, d], k [b, h, M, d], v [b, h, M, d_v],
 // h_q a multiple of h: consecutive heads of q share a head of k and v. Or all without b, or without b and heads. One
 // element type; Float16 and BFloat16 are computed in Float32. causal needs N <= M. M = 0: zeros, with a log-sum-exp of
-// -Inf. O(h_q·N·M·(d + d_v)) time, never N·M memory. Throws Error naming the argument, OutOfMemory, Interrupted,
-// Timeout.
+// -Inf. cu_seqlens packs n sequences one after the other into b = 1, in q as in k and v: n + 1 offsets from 0 to N;
+// each has the bits of a call with it alone. O(h_q·N·M·(d + d_v)) time, never N·M memory. Throws Error naming the
+// argument, OutOfMemory, Interrupted, Timeout.
 SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& = {});
 
 // The same by the definition of the method in Float64, with every operation counted: `count` grows by what was

@@ -5,21 +5,31 @@
 --
 --   --tokens 8192 --heads 8 --d 64      of each head
 --   --sequences 1,8,1000                into how many the tokens are cut, of lengths drawn at random (0 too)
---   --update gated_delta                linear, gated, delta or gated_delta
+--   --call linear_attention             or causal_linear_attention, whose method is --method, or softmax_attention
+--   --update gated_delta                linear, gated, delta or gated_delta, of linear_attention
+--   --method block-based
 --   --seed 1
 local options = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/../lib/arguments.lua")(arg, {
-  tokens = 8192, heads = 8, d = 64, sequences = { 1, 8, 1000 }, update = "gated_delta", seed = 1,
+  tokens = 8192, heads = 8, d = 64, sequences = { 1, 8, 1000 }, call = "linear_attention", update = "gated_delta",
+  method = "block-based", seed = 1,
 }, { tokens = { 1 }, heads = { 1 }, d = { 1 }, sequences = { 1 }, seed = { 0 },
-  update = choices("linear_attention", "update") })
+  call = { "linear_attention", "causal_linear_attention", "softmax_attention" },
+  update = choices("linear_attention", "update"), method = choices("causal_linear_attention", "method") })
 local N, h, d = options.tokens, options.heads, options.d
 
 seed(options.seed)
 math.randomseed(options.seed)
 local q, k, v = randn(1, h, N, d), randn(1, h, N, d), randn(1, h, N, d)
 k = k / sqrt(sum(pow(k, 2), 4))
-local given = { update = options.update }
-if options.update:find("gated") then given.log_decay = -rand(1, h, N) * 0.1 end
-if options.update:find("delta") then given.beta = rand(1, h, N) end
+local call = _G[options.call]
+local given, what = {}, options.call
+if options.call == "linear_attention" then
+  given.update, what = options.update, what .. ", " .. options.update
+  if options.update:find("gated") then given.log_decay = -rand(1, h, N) * 0.1 end
+  if options.update:find("delta") then given.beta = rand(1, h, N) end
+elseif options.call == "causal_linear_attention" then
+  given.method, what = options.method, what .. ", " .. options.method
+end
 
 -- Offsets of n sequences: 0, n - 1 random cuts, N.
 local function offsets_of(n)
@@ -41,12 +51,10 @@ local function alone(offsets)
   for i = 1, #offsets - 1 do
     local from, to = offsets[i], offsets[i + 1]
     if to > from then
-      local o = { update = options.update }
-      for _, name in ipairs({ "log_decay", "beta" }) do
-        if given[name] then o[name] = part(given[name], from, to) end
-      end
+      local o = {}
+      for name, value in pairs(given) do o[name] = type(value) == "string" and value or part(value, from, to) end
       outputs[#outputs + 1] = { from = from, to = to,
-        O = linear_attention(part(q, from, to), part(k, from, to), part(v, from, to), o) }
+        O = call(part(q, from, to), part(k, from, to), part(v, from, to), o) }
     end
   end
   return outputs
@@ -56,17 +64,17 @@ local rows = {}
 for i, n in ipairs(options.sequences) do
   local packed = { cu_seqlens = offsets_of(n) }
   for name, value in pairs(given) do packed[name] = value end
-  local O = linear_attention(q, k, v, packed)
+  local O = call(q, k, v, packed)
   local differ = 0
   for _, one in ipairs(alone(packed.cu_seqlens)) do
     differ = differ + sum(ne(part(O, one.from, one.to), one.O))
   end
-  rows[i] = { sequences = n, packed = btime(function() return linear_attention(q, k, v, packed) end,
+  rows[i] = { sequences = n, packed = btime(function() return call(q, k, v, packed) end,
     { show = false }).minimum, separate = btime(function() return alone(packed.cu_seqlens) end,
     { show = false }).minimum, differ = differ }
 end
 display(text_table(rows, {
-  title = string.format("linear_attention, %s, %d tokens, %d heads, d = %d", options.update, N, h, d),
+  title = string.format("%s, %d tokens, %d heads, d = %d", what, N, h, d),
   columns = { { key = "sequences", align = "right" }, { key = "packed", unit = "s" },
     { key = "separate", title = "separate calls", unit = "s" },
     { key = "differ", title = "elements that differ", format = "%d", align = "right" } } }))

@@ -113,7 +113,7 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     GatedArgs& a = call.args;
     if (a.N != 1) fail("q: ", a.N, " tokens, expected 1");
     if (state.dtype() != DType::f32) fail("state: ", name(state.dtype()), ", expected Float32");
-    causeway::gated::check_state(state.form(), v.form(), call.sizes);
+    causeway::gated::check_state(state.form(), v.form(), call.sizes, true);
     if (O.dtype() != q.dtype() || O.shape() != call.sizes.output)
         fail("O: a ", O.summary(), ", expected ", call.sizes.output.text(), " ", name(q.dtype()));
     a.o = O.data(), a.state = state.as<float>();

@@ -92,7 +92,9 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
              "\" is written in Lua, only the operations of built-in definitions are counted");
     const auto size = exact::check_inputs(B, C, V);
     const auto gamma = exact::check_decay(o.decay, size.heads);
-    if (o.state || o.return_state) fail("state: the method \"", o.method, "\" carries no state");
+    if (o.state || o.return_state || o.inplace || !o.state_indices.empty())
+        fail("state: the method \"", o.method, "\" carries no state");
+    if (!o.cu_seqlens.empty()) fail("cu_seqlens: the method \"", o.method, "\" takes one sequence");
     if (!gamma.empty()) check_supports(L, method, o.method, "decay");
     if (o.normalize) check_supports(L, method, o.method, "normalize");
     const Shape expected = four_dimensional(V);
@@ -132,7 +134,8 @@ int causal_linear_attention_(lua_State* L) {
     const auto& call = calls::causal_linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [B, C, V] = given.tensors<Tensor, 3>();
-    const CausalOptions o = given.read(call);
+    CausalOptions o = given.read(call);
+    count_slots_from_zero(o);
     if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {

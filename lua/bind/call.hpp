@@ -165,4 +165,10 @@ private:
     bool named_;
 };
 
+// Slots of a pool of states count from 1 in the shell and from 0 in C++.
+template <class S>
+void count_slots_from_zero(S& options) {
+    for (Index& slot : options.state_indices) --slot;
+}
+
 }  // namespace causeway::lua

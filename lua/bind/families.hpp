@@ -22,6 +22,8 @@ void open_attention(lua_State* L);
 void open_gated(lua_State* L);
 // general.cpp: linear attention by the general rule, tokens of it and its gradient
 void open_general(lua_State* L);
+// around.cpp: short convolutions, norms and gates around it
+void open_around(lua_State* L);
 // gradient.cpp: gradients of causal linear attention and of the gated family
 void open_gradient(lua_State* L);
 // softmax.cpp: softmax attention, its gradients, the energy

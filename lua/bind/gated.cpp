@@ -14,7 +14,8 @@ int linear_attention_(lua_State* L) {
     const auto& call = calls::linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [q, k, v] = given.tensors<Tensor, 3>();
-    const LinearOptions o = given.read(call);
+    LinearOptions o = given.read(call);
+    count_slots_from_zero(o);
     const LinearResult result =
         counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
     push(L, result.O);
@@ -29,12 +30,15 @@ int linear_attention_step_(lua_State* L) {
     const auto& call = calls::linear_attention_step<Tensor>();
     const Arguments given(L, call);
     auto [q, k, v, state] = given.tensors<Tensor, 4>();
-    const auto o = given.read(call);
+    auto o = given.read(call);
+    count_slots_from_zero(o);
     refuse_counting("linear_attention_step", "linear_attention, with mode = \"recurrent\" for the same operations");
     const auto size = gated::check_sizes(q, k, v, o);
     if (!o.inplace) {
-        gated::check_state(state, v, size);
-        state = state.dtype() == size.compute ? state.copy() : state.to(size.compute);
+        gated::check_state(state, v, size, false);
+        const Tensor own = gated::states_of(state, size);
+        state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
+        o.state_indices.clear();
     }
     Tensor O(q.dtype(), size.output);
     std::vector<Tensor> states;

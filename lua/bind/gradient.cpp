@@ -17,7 +17,8 @@ int causal_linear_attention_grad_(lua_State* L) {
     const Arguments given(L, call);
     const auto [B, C, V, dO] = given.tensors<Tensor, 4>();
     refuse_counting("causal_linear_attention_grad", "a forward call");
-    const auto o = given.read(call);
+    auto o = given.read(call);
+    count_slots_from_zero(o);
     const CausalGradient g = causal_linear_attention_grad(B, C, V, dO, o);
     std::optional<Tensor> ddecay;
     if (o.ddecay && !g.ddecay.empty()) {
@@ -34,7 +35,8 @@ int linear_attention_grad_(lua_State* L) {
     const Arguments given(L, call);
     const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
     refuse_counting("linear_attention_grad", "a forward call");
-    const auto o = given.read(call);
+    auto o = given.read(call);
+    count_slots_from_zero(o);
     push_gradient(L, linear_attention_grad(q, k, v, dO, o, o.dstate));
     return 1;
 }

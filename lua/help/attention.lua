@@ -7,7 +7,9 @@ the leading dimensions; in the literature q, k, v. One table works too: causal_l
 v}.]],
   notes = [[Returns O alone; with return_state = true the state is the second result. The scale is 1 by default, as the
 formula has it, not the 1/sqrt(d) of softmax_attention, PyTorch and ONNX. Two halves of a sequence with the state
-carried over give what one call gives. ?auto says how the method is chosen. Source: fleet eq. 5, leet eq. 4.]],
+carried over give what one call gives. cu_seqlens packs n sequences one after the other: each gives the bits that it
+gives alone, with states [n, h, r, d]. state_indices and inplace are those of linear_attention: the state is a pool
+then. On a GPU none of the three is there. ?auto says how the method is chosen. Source: fleet eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 

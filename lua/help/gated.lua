@@ -20,7 +20,10 @@ math.sqrt(d_k) to compare with them.
 cu_seqlens packs n sequences one after the other: each gives the bits that it gives alone, from states and
 to states [n, h, d_k, d_v]. checkpoint_every = c returns a third value, [checkpoints, h, d_k, d_v]: of each sequence in
 turn the states after c, 2c, ... tokens; a call with the same options that goes on from one of them has the bits of the
-whole. On a GPU neither is there, and no grouped values.
+whole. state_indices makes the state a pool [slots, h, d_k, d_v] of many texts: each sequence (or batch entry) starts
+from the slot that its index names, and no other slot is read. With inplace = true it ends in the same slot, in whatever
+type the pool has; without, the states are returned in the order of the sequences. A state may be stored as Float16 or
+BFloat16, which rounds it once a call. On a GPU none of these is there, and no grouped values.
 
 One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried
 over give what one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where
@@ -38,7 +41,8 @@ manual.linear_attention_step = {
   text = [[One token of linear_attention, as when text is generated, or up to 16, as when some are guessed ahead:
 q [b, h_q, T, d_k], k [b, h_k, T, d_k], v [b, h, T, d_v], the state [b, h, d_k, d_v] so far. Returns the output and the
 new state; the given one stays as it is. With keep_states it returns the states after each token too, as an array, so
-that guesses can be taken back. Heads, log_decay and beta are as for linear_attention. On a GPU T is 1.]],
+that guesses can be taken back. Heads, log_decay, beta and state_indices are as for linear_attention: with inplace =
+true the slots of the pool are advanced. On a GPU T is 1, and there is no pool.]],
   notes = [[N tokens in one call of linear_attention and M steps give what N + M tokens in one call give. One table
 works too: linear_attention_step{q = q, k = k, v = v, state = S}. Source: gates; Yang et al. 2024.]],
   example = [[

@@ -24,7 +24,8 @@ manual.linear_attention_grad = {
   text = [[The gradients of sum(times(O, dO)) + sum(times(S, dstate)) for O, S = linear_attention(q, k, v, options),
 exactly: returns a table with dq, dk, dv, dstate (with respect to the state before the first token) and, where the
 update has them, dlog_decay (with respect to g, not exp(g)) and dbeta.]],
-  notes = [[One table works too: linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
+  notes = [[With state_indices dstate is that of the pool: slots that no sequence starts from have zeros, one that
+several start from has their sum. One table works too: linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
   example = [[
 q, k = randn(1, 2, 100, 8), randn(1, 2, 100, 8)
 v, G = randn(1, 2, 100, 8), randn(1, 2, 100, 8)

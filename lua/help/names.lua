@@ -55,6 +55,16 @@ local function written(names, line)
   end
 end
 
+-- Rules of the literature that are a call here, each with its formula and source. In the line q, k, v are the tensors
+-- of the call, [b, h, N, d], and what else it names is said beside it; `lines` has them for the tests.
+local lines = {}
+causeway._rule_lines = lines
+
+local function line_of(names, text)
+  for name in names:gmatch("%S+") do aliases[name].line = text end
+  lines[names:match("%S+")] = text
+end
+
 -- Linear attention
 
 called("linear_attention", "linear_transformer linear_transformers linear_attn linearattention lin_attn "
@@ -63,13 +73,16 @@ called("linear_attention", "output_final_state return_final_state initial_state"
   "The state after the last token is the second result, and state = S starts from one; causal_linear_attention returns "
   .. "it with return_state = true.")
 called("causal_linear_attention", "causal_attention linear_causal_attention causallinearattention")
-called("gated", "gla gated_linear_attention gatedlinearattention chunk_gla decay_gate forget_gate",
-  "A gate per key channel is log_decay [b, h, N, d_k], one a head log_decay [b, h, N]. The scale is 1 here; "
-  .. "flash-linear-attention has 1/sqrt(d_k): scale = 1 / math.sqrt(d_k).")
+called("gated", "gla gated_linear_attention gatedlinearattention chunk_gla forget_gate",
+  "S ← diag(e^g) S + k vᵀ, o = Sᵀ q (Yang et al. 2023). A gate per key channel is log_decay [b, h, N, d_k], one a head "
+  .. "log_decay [b, h, N]. The scale is 1 here; flash-linear-attention has 1/sqrt(d_k): scale = 1 / math.sqrt(d_k).")
+line_of("gla gated_linear_attention chunk_gla", 'linear_attention(q, k, v, {update = "gated", log_decay = g})')
 called("gated", "mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
   "Mamba-2's recurrence is this one with a gate a head: q = C, k = B, v = Δ x and log_decay = Δ A, [b, h, N]. "
   .. "Convolution, skip and output gate are layers around it. Mamba (1) has a gate for each channel and state: a step "
-  .. "of scan.")
+  .. "of scan. S ← e^(Δ A) S + B (Δ x)ᵀ, y = Sᵀ C (Dao, Gu 2024), with dt = Δ [b, h, N] and A [h, 1] below 0:")
+line_of("mamba2 mamba_2 ssd state_space_duality",
+  'linear_attention(C, B, times(x, dt:reshape(b, h, N, 1)),\n  {update = "gated", log_decay = times(dt, A)})')
 near("gated", "samba jamba zamba falcon_mamba nemotron_h",
   "A model of Mamba layers among others; here is the recurrence of Mamba-2, no model: q = C, k = B, v = Δ x, "
   .. "log_decay = Δ A.")
@@ -84,27 +97,45 @@ near("gated", "rwkv rwkv5 rwkv6 rwkv_6",
   .. "added, with a bonus u for that token: write these two around the call.")
 near("gated", "hgrn2", "HGRN2 is this one with a forget gate f per key channel: log_decay = log(f), k = 1 - f.")
 called("delta", "deltanet delta_net delta_rule chunk_delta_rule fwp fast_weights fast_weight_programmer "
-  .. "fast_weight_programmers")
+  .. "fast_weight_programmers",
+  "S ← S + β k (v - Sᵀ k)ᵀ, o = Sᵀ q, with keys of length one (Schlag et al. 2021; Yang et al. 2024).")
+line_of("deltanet delta_net delta_rule chunk_delta_rule",
+  'linear_attention(l2norm(q), l2norm(k), v, {update = "delta", beta = beta})')
 called("gated_delta", "gated_deltanet gated_delta_net gateddeltanet gated_delta_rule gated_delta_networks gdn "
-  .. "chunk_gated_delta_rule")
+  .. "chunk_gated_delta_rule",
+  "S ← e^g S, S ← S + β k (v - Sᵀ k)ᵀ, o = Sᵀ q (Yang, Kautz, Hatamizadeh 2025), with the gate of a [b, h, N], A_log "
+  .. "[h] and t [h] and β of b_t [b, h, N]:")
+line_of("gdn gated_deltanet gated_delta_net gated_delta_rule chunk_gated_delta_rule",
+  'linear_attention(l2norm(q), l2norm(k), v, {update = "gated_delta",\n'
+  .. '  log_decay = decay_gate(a, A_log, {dt_bias = t}), beta = sigmoid(b_t)})')
 near("delta", "ttt ttt_linear test_time_training",
   "TTT-Linear with a step of gradient descent a token, and without its layer norm, is the delta rule: beta is its "
   .. "learning rate times 2. Its mini-batches and TTT-MLP are not here.")
 called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
-  "Kimi Delta Attention is this one with a gate per key channel: log_decay [b, h, N, d_k].")
+  "Kimi Delta Attention is this one with a gate per key channel: log_decay [b, h, N, d_k] (Kimi Linear, 2025), made of "
+  .. "f [b, h, N, d_k], A_log [h] and t [h, d_k].")
+line_of("kda kimi_delta_attention chunk_kda",
+  'linear_attention(l2norm(q), l2norm(k), v, {update = "gated_delta",\n'
+  .. '  log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})')
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
 called("recurrent", "fused_recurrent_form recurrent_form")
 called("parallel", "parallel_form")
+called("linear_attention", "state_pool slot_mapping ssm_state_indices cache_indices",
+  "Its options state_indices and inplace take states from the slots of a pool and bring them back.")
 called("linear_attention", "varlen packed_sequences flash_attn_varlen_func",
   "Its option cu_seqlens packs sequences one after the other.")
 called("linear_attention_step", "recurrent_step decode_step generation single_step")
 called("decay", "gamma γ decay_rate decay_factor exponential_decay")
 called("log_decay", "gk log_gate log_forget_gate", "Of a rate γ it is log(γ).")
 called("retnet_decay", "retnet retention multi_scale_retention multiscaleretention chunk_retention retentive_network",
-  "RetNet's retention is causal_linear_attention with decay = retnet_decay(h).")
+  "RetNet's retention, S ← γ S + k vᵀ, o = Sᵀ q with γ = 1 - 2^(-5 - head) (Sun et al. 2023):")
+line_of("retnet retention chunk_retention", "causal_linear_attention(q, k, v, {decay = retnet_decay(h)})")
 called("alibi_slopes", "alibi", "As decays they are exp(-alibi_slopes(h)).")
 called("lightning-attention-2", "lightning lightning_attention lightningattention lightning_attn transnormer "
-  .. "transnormerllm")
+  .. "transnormerllm", "S ← e^(-s) S + k vᵀ, o = Sᵀ q with the slope s of a head, those of ALiBi or a part of them "
+  .. "(Qin et al. 2024; MiniMax-01):")
+line_of("lightning lightning_attention lightning_attn",
+  "causal_linear_attention(q, k, v, {decay = exp(-alibi_slopes(h))})")
 called("causal-dot-product", "fast_transformers causal_product causal_dot_product_cuda")
 called("fleet", "fleetattention fleet_attention")
 called("leet", "leetdecoding leet_decoding")
@@ -216,8 +247,7 @@ called("isnan", "nan")
 called("relative_error", "allclose isclose isapprox assert_allclose assert_close",
   "It is a number to compare with a tolerance: relative_error(A, B) < 1e-5.")
 called("norm", "frobenius frobenius_norm vector_norm")
-called("norm", "normalize l2norm l2_norm l2_normalize",
-  "Rows of length 1 in the last of 4 dimensions are x / sqrt(sum(pow(x, 2), 4)).")
+called("l2norm", "normalize l2_norm l2_normalize l2norm_fwd")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
 called("eigvals", "eig eigh eigvalsh eigen")
 called("inv", "inverse pinv")
@@ -226,7 +256,10 @@ called("dot", "inner vdot")
 called("cholesky", "chol")
 called("sigmoid", "logistic expit")
 near("sigmoid", "silu swish", "silu(x) is times(x, sigmoid(x)).")
-called("mean", "rmsnorm rms_norm", "RMS normalisation over the last of 4 dimensions is x / sqrt(mean(pow(x, 2), 4)).")
+called("rms_norm", "rmsnorm rmsnormgated fusedrmsnormgated gated_rms_norm rms_norm_gated")
+called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn causal_conv1d_update causalconvwithstate "
+  .. "short_conv causal_conv conv1d causal_convolution")
+called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
 called("lt", "where", "where(A < B, x, y) is times(m, x) + times(1 - m, y) with m = lt(A, B).")
 called("map", "vectorize broadcast apply")
 
@@ -265,6 +298,7 @@ called("exit", "bye")
 -- Names of options and methods elsewhere, which only the call gives a meaning.
 
 short("cu_seqlens", "cu_seq_lens cu_seqlens_q offsets seq_offsets")
+short("state_indices", "slots slot_mapping cache_indices ssm_state_indices")
 short("log_decay", "g gk gate gates forget log_alpha")
 short("decay", "g lambda forget alpha")
 short("beta", "b eta")
@@ -344,9 +378,6 @@ not_here("infini_attention memorizing_transformer compressive_transformer",
 not_here("hyena h3 long_convolution longconv tnn toeplitz_neural_network fftconv",
   "There are no long convolutions and no FFT. The nearest is scan: a convolution whose kernel is a sum of exponentials "
   .. "is a linear recurrence.")
-not_here("short_convolution causal_conv1d conv1d",
-  "There are no convolutions: one over four tokens is a sum of four shifted tensors, which cat and A(\":\", \":\", "
-  .. "{1, N - 1}, \":\") make.")
 not_here("slstm lstm gru rnn",
   "Recurrences whose gates see the state are not linear. scan takes any step that is made of functions of one element, "
   .. "products and sums.")

@@ -6,8 +6,9 @@ manual.softmax_attention = {
 leading dimensions; with h_q a multiple of h, consecutive heads of q share a head of k and v. Returns the output [b,
 h_q, N, d_v].]],
   notes = [[The scale is 1/sqrt(d) by default, as in PyTorch and ONNX; the linear attention calls have 1. The largest
-score of a row is subtracted first, so scores of ±1e4 do no harm. Without any key (M = 0) the
-output is 0 and the log-sum-exp -Inf. One table works too: softmax_attention{q = q, k = k, v = v}. Source: tree,
+score of a row is subtracted first, so scores of ±1e4 do no harm. Without any key (M = 0) the output is 0 and the
+log-sum-exp -Inf. cu_seqlens packs sequences one after the other, in q as in k and v: each gives the bits that it gives
+alone (not on a GPU). One table works too: softmax_attention{q = q, k = k, v = v}. Source: tree,
 Section 3.]],
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)

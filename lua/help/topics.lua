@@ -1,7 +1,9 @@
 -- A line for each topic of the overview; one that has none is told by its first names.
 (...)._topics = {
+  around = "short convolutions, norms and gates around attention",
   attention = "exact causal linear attention: the call, its methods, costs",
   bounds = "check_bound: the claims on your own tensors",
+  convert = "arguments of other libraries' linear attention",
   distributed = "decoding from keys and values that are shared out",
   documents = "the five documents that the methods come from",
   files = "load and save, JSON",

@@ -32,6 +32,12 @@ local function derivative_names(call, names, fields, inputs)
   return found
 end
 
+local function table_copy(options)
+  local copy = {}
+  for key, value in pairs(options) do copy[key] = value end
+  return copy
+end
+
 local function only_known(options, gradient)
   local kept = {}
   for key, value in pairs(options) do
@@ -50,6 +56,7 @@ end
 --   names    the arguments; `like`: the number of the one whose type dO has
 --   fields   name of an argument or option -> name of its derivative
 --   prepare  options -> those of the call as it is recorded
+--   inputs   how many of the arguments the gradient takes, if not three; all: it takes every option of the call
 --   adapt    changes the options of the gradient: adapt(options, gradients, results, wanted)
 --   outputs  how many of the results f gets
 local function attention(call, gradient, rule)
@@ -62,11 +69,13 @@ local function attention(call, gradient, rule)
     local computed
     local function back(arrived, input)
       if not computed then
-        local o = only_known(options, gradient)
+        local o = rule.all and table_copy(options) or only_known(options, gradient)
         local dO = typed_as(tensors[rule.like], full(arrived[1] or 0, results[1]))
-        o.state = o.state or tensors[4]  -- of a step
+        if not rule.all then o.state = o.state or tensors[4] end  -- of a step
         if rule.adapt then rule.adapt(o, arrived, results, wanted) end
-        computed = causeway[gradient](tensors[1], tensors[2], tensors[3], dO, o)
+        local arguments = table.move(tensors, 1, rule.inputs or 3, 1, {})
+        arguments[#arguments + 1], arguments[#arguments + 2] = dO, o
+        computed = causeway[gradient](table.unpack(arguments))
       end
       local g = computed[wanted[input]]
       local of = input.node.value
@@ -78,10 +87,17 @@ local function attention(call, gradient, rule)
   end
 end
 
+local function refuse_in_place(options)
+  if options.inplace then
+    raise("inplace: true, expected false within grad, which needs the state before the call")
+  end
+end
+
 attention("causal_linear_attention", "causal_linear_attention_grad", {
   names = { { "B", "q" }, { "C", "k" }, { "V", "v" } }, like = 3,
   fields = { B = "dB", q = "dB", C = "dC", k = "dC", V = "dV", v = "dV", state = "dstate", decay = "ddecay" },
   prepare = function(options)
+    refuse_in_place(options)
     for _, method in ipairs(causeway._registered_methods()) do
       if method.name == options.method then
         raise(string.format('method: grad has no rule for "%s", which register_method has added: call its function',
@@ -104,6 +120,7 @@ end
 
 -- What returns more states than the last one has no rule.
 local function refuse_states(options)
+  refuse_in_place(options)
   for _, name in ipairs({ "checkpoint_every", "keep_states" }) do
     if options[name] then raise(name .. ": given, but grad has no rule for the states that it returns") end
   end
@@ -117,18 +134,10 @@ attention("linear_attention", "linear_attention_grad", {
   adapt = with_final_state,
 })
 
-local function refuse_inplace(options)
-  if options.inplace then
-    raise("inplace: true, expected false within grad, which needs the state before the step")
-  end
-  return options
-end
-
 -- A step is a short sequence that starts from a state.
 attention("linear_attention_step", "linear_attention_grad", {
   names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_gates,
-  prepare = function(options) return refuse_states(refuse_inplace(options)) end,
-  adapt = with_final_state,
+  prepare = refuse_states, adapt = with_final_state,
 })
 
 local fields_of_rule = { q = "dq", k = "dk", v = "dv", state = "dstate", a = "da", u = "du", w = "dw" }
@@ -138,7 +147,7 @@ attention("general_linear_attention", "general_linear_attention_grad", {
 })
 
 attention("general_linear_attention_step", "general_linear_attention_grad", {
-  names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_rule, prepare = refuse_inplace,
+  names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_rule, prepare = refuse_in_place,
   adapt = with_final_state,
 })
 
@@ -156,6 +165,23 @@ attention("softmax_attention", "softmax_attention_grad", {
     end
     options.O, options.lse = results[1], results[2]
   end,
+})
+
+-- What stands around linear attention.
+attention("short_convolution", "_short_convolution_grad", {
+  names = { { "x" }, { "weight" } }, like = 1, inputs = 2, all = true,
+  fields = { x = "dx", weight = "dweight", bias = "dbias", state = "dstate" }, adapt = with_final_state,
+})
+
+attention("l2norm", "_l2norm_grad", { names = { { "x" } }, like = 1, inputs = 1, all = true, fields = { x = "dx" } })
+
+attention("rms_norm", "_rms_norm_grad", {
+  names = { { "x" } }, like = 1, inputs = 1, all = true, fields = { x = "dx", weight = "dweight", gate = "dgate" },
+})
+
+attention("decay_gate", "_decay_gate_grad", {
+  names = { { "a" }, { "A_log" } }, like = 1, inputs = 2, all = true,
+  fields = { a = "da", A_log = "dA_log", dt_bias = "ddt_bias" },
 })
 
 -- energy(q, k, v, zeta): its gradient with respect to the sources is attention (energy_grad).

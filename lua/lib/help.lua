@@ -316,11 +316,12 @@ local function without_library(name)
   return last
 end
 
--- The page that a name of the literature or of another library leads to, with what is to be known on the way.
+-- The page that a name of the literature or of another library leads to, with what is to be known on the way, whether
+-- it is only near, and the line that has it.
 local function elsewhere(name, sections)
   local last = without_library(name)
   local alias = causeway._aliases[plain(last)]
-  if alias then return alias.page, alias.how, alias.near end
+  if alias then return alias.page, alias.how, alias.near, alias.line end
   if sections[last] then return last end
   for known in pairs(sections) do
     if plain(known) == plain(last) then return known end
@@ -473,11 +474,11 @@ local function text_of(name)
     return (yours and text .. "\n\n" or "") .. page(name, sections) .. (pointer or "")
   end
   if text then return text end
-  local there, how, near = elsewhere(name, sections)
+  local there, how, near, line = elsewhere(name, sections)
   if not there then return not_here(name) or unknown(name, sections) end
   local lead = near and ": the nearest here is " .. there .. "." or " is called " .. there .. " here."
   return wrapped(name .. lead .. (how and " " .. how or ""), room(), "  ") .. "\n\n"
-    .. page(there, sections)
+    .. (line and "    " .. line:gsub("\n", "\n    ") .. "\n\n" or "") .. page(there, sections)
 end
 
 --- All names that have a page: what Tab completes after `?`.

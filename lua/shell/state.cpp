@@ -98,6 +98,7 @@ int open_all(lua_State* L) {
     open_attention(L);
     open_gated(L);
     open_general(L);
+    open_around(L);
     open_gradient(L);
     open_softmax(L);
     open_lowrank(L);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/around/decay_gate.hpp"
 #include "core/gated/step.hpp"
 #include "core/model/blocks/activation.hpp"
 
@@ -102,9 +103,7 @@ private:
         over_rows(x.size() / d, d, [&](Index first, Index rows) {
             for (Index i = first; i < first + rows; ++i) {
                 float* row = x.data<float>() + i * d;
-                double square = 0;
-                for (Index e = 0; e < d; ++e) square += static_cast<double>(row[e]) * static_cast<double>(row[e]);
-                const float factor = static_cast<float>(1 / std::sqrt(square + 1e-6));
+                const float factor = around::length_factor(row, d, 1e-6);
                 for (Index e = 0; e < d; ++e) row[e] *= factor;
             }
         });
@@ -123,11 +122,10 @@ private:
                 const float* at = ba.data() + (i * p.key_heads + h / shared) * 2 * shared + h % shared;
                 const double b = static_cast<double>(at[0]),
                              a = static_cast<double>(at[shared]) + static_cast<double>(p.dt_bias[h]);
-                const double softplus = std::max(a, 0.0) + std::log1p(std::exp(-std::abs(a)));
                 const Index to = (i / chunk.n * p.value_heads + h) * chunk.n + i % chunk.n;
-                g.data<float>()[to] = static_cast<float>(-std::exp(static_cast<double>(p.a_log[h])) * softplus);
-                const double e = std::exp(-std::abs(b));
-                beta.data<float>()[to] = static_cast<float>((b < 0 ? e : 1) / (1 + e));
+                const double rate = std::exp(static_cast<double>(p.a_log[h]));
+                g.data<float>()[to] = static_cast<float>(around::log_decay(a, rate));
+                beta.data<float>()[to] = static_cast<float>(around::sigmoid(b));
             }
         }
         out.log_decay = g, out.beta = beta;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/around/norms.hpp"
 #include "core/model/blocks/rows.hpp"
 
 namespace causeway::model {
@@ -27,24 +28,18 @@ struct Norm {
     }
 
 private:
-    // Sums in eight parts, so that they are not one long chain of additions.
-    template <class F>
-    double sum(const float* x, F&& f) const {
-        constexpr Index parts = 8;
-        double part[parts] = {};
-        Index i = 0;
-        for (; i + parts <= width; i += parts)
-            for (Index p = 0; p < parts; ++p) part[p] += f(static_cast<double>(x[i + p]));
-        for (; i < width; ++i) part[0] += f(static_cast<double>(x[i]));
-        return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
-    }
-
     void group(const float* x, float* y, Index at) const {
         const double count = static_cast<double>(width);
-        const double mean = centred ? sum(x, [](double e) { return e; }) / count : 0;
-        const double square = sum(x, [mean](double e) { return (e - mean) * (e - mean); }) / count;
-        const float factor = static_cast<float>(1 / std::sqrt(square + eps)), shift = static_cast<float>(mean);
-        for (Index i = 0; i < width; ++i) y[i] = (x[i] - shift) * factor;
+        if (centred) {
+            const double mean = around::sum_of(x, width, [](double e) { return e; }) / count;
+            const double square =
+                around::sum_of(x, width, [mean](double e) { return (e - mean) * (e - mean); }) / count;
+            const float factor = static_cast<float>(1 / std::sqrt(square + eps)), shift = static_cast<float>(mean);
+            for (Index i = 0; i < width; ++i) y[i] = (x[i] - shift) * factor;
+        } else {
+            const float factor = around::rms_factor(x, width, eps);
+            for (Index i = 0; i < width; ++i) y[i] = x[i] * factor;
+        }
         if (weight.size() > 0)
             for (Index i = 0; i < width; ++i) y[i] *= weight[at + i];
         if (bias.size() > 0)

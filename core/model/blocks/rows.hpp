@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/kit/exp.hpp"
+#include "core/kit/sigmoid.hpp"
 #include "core/kit/spread.hpp"
 
 namespace causeway::model {
@@ -17,11 +17,7 @@ void over_rows(Index n, Index width, F&& f) {
     kit::each_block(n, f, std::max<Index>(worth / 4 / std::max<Index>(width, 1), 1));
 }
 
-// e^x / (1 + e^x) without the exponential of a positive number.
-inline simd::Vector<float> sigmoid(const simd::Vector<float>& x) {
-    const simd::Vector<float> e = simd::exp<float>(x < 0 ? x : -x);
-    return (x < 0 ? e : simd::Vector<float>{} + 1.0f) / (e + 1.0f);
-}
+inline simd::Vector<float> sigmoid(const simd::Vector<float>& x) { return simd::sigmoid<float>(x); }
 
 // y_i = f(y_i, x_i) for n numbers, a vector at a time.
 template <class F>

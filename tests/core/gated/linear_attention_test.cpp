@@ -14,43 +14,13 @@ using namespace causeway::test;
 
 namespace {
 
-const std::vector<std::string> updates{"linear", "gated", "delta", "gated_delta"};
 const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
-
-// Every update, with a gate per head and per key channel where it has one.
-std::vector<GatedCase> each_update(const GatedCase& base) {
-    std::vector<GatedCase> out;
-    for (const auto& update : updates) {
-        for (bool channels : {false, true}) {
-            GatedCase c = base;
-            c.update = update;
-            c.channels = channels;
-            if (!channels || c.gated()) out.push_back(c);
-        }
-    }
-    return out;
-}
 
 LinearResult run(const GatedInputs& in, const std::string& mode, Index chunk = 64) {
     LinearOptions o = in.options;
     o.mode = mode;
     o.chunk = chunk;
     return linear_attention(in.q, in.k, in.v, o);
-}
-
-Tensor tokens(const Tensor& A, Index from, Index to) {
-    Box box;
-    for (int i = 0; i < A.ndim(); ++i) box.count[static_cast<std::size_t>(i)] = A.shape()[i];
-    box.first[2] = from;
-    box.count[2] = to - from;
-    return part(A, box);
-}
-
-GatedInputs tokens(const GatedInputs& in, Index from, Index to) {
-    GatedInputs out{tokens(in.q, from, to), tokens(in.k, from, to), tokens(in.v, from, to), in.options};
-    if (in.options.log_decay) out.options.log_decay = tokens(*in.options.log_decay, from, to);
-    if (in.options.beta) out.options.beta = tokens(*in.options.beta, from, to);
-    return out;
 }
 
 double worst(const LinearResult& got, const LinearResult& want) {

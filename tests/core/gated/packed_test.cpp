@@ -5,7 +5,6 @@
 
 #include "core/gated/step.hpp"
 #include "core/gradient/linear_attention_grad.hpp"
-#include "core/tensor/rearrange.hpp"
 #include "tests/core/exact/problems.hpp"
 #include "tests/core/gated/problems.hpp"
 #include "tests/temporary.hpp"
@@ -17,22 +16,6 @@ using causeway::testing::message_of;
 namespace {
 
 const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
-
-// Indices [from, to) of a dimension.
-Tensor slice(const Tensor& A, std::size_t dimension, Index from, Index to) {
-    Box box;
-    for (int i = 0; i < A.ndim(); ++i) box.count[static_cast<std::size_t>(i)] = A.shape()[i];
-    box.first[dimension] = from;
-    box.count[dimension] = to - from;
-    return part(A, box);
-}
-
-GatedInputs tokens(const GatedInputs& in, Index from, Index to) {
-    GatedInputs out{slice(in.q, 2, from, to), slice(in.k, 2, from, to), slice(in.v, 2, from, to), in.options};
-    if (in.options.log_decay) out.options.log_decay = slice(*in.options.log_decay, 2, from, to);
-    if (in.options.beta) out.options.beta = slice(*in.options.beta, 2, from, to);
-    return out;
-}
 
 // Every head of A so many times in a row.
 Tensor repeated(const Tensor& A, Index times) {
@@ -53,18 +36,6 @@ Tensor thinned(const Tensor& A, Index times) {
     for (Index h = 0; h < s[0] * s[1] / times; ++h)
         std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes,
                     A.raw() + static_cast<std::size_t>(h * times) * bytes, bytes);
-    return out;
-}
-
-// Every update, with a gate per head and per channel.
-std::vector<GatedCase> each_update(GatedCase c) {
-    std::vector<GatedCase> out;
-    for (const char* update : {"linear", "gated", "delta", "gated_delta"}) {
-        for (bool channels : {false, true}) {
-            c.update = update, c.channels = channels, ++c.seed;
-            if (!channels || c.gated()) out.push_back(c);
-        }
-    }
     return out;
 }
 

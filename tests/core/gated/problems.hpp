@@ -5,8 +5,10 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "core/gated/linear_attention.hpp"
+#include "core/tensor/rearrange.hpp"
 #include "tests/catch.hpp"
 
 namespace causeway::test {
@@ -31,6 +33,18 @@ inline std::ostream& operator<<(std::ostream& out, const GatedCase& c) {
                << " N=" << c.N << " dk=" << c.dk << " dv=" << c.dv << " channels=" << c.channels << " gate=" << c.gate
                << " beta=[" << c.beta_low << "," << c.beta_high << "] key_norm=" << c.key_norm << " scale=" << c.scale
                << " state=" << c.state << " seed=" << c.seed;
+}
+
+// Every update, with a gate per head and, where it has a gate, per key channel; each with a seed of its own.
+inline std::vector<GatedCase> each_update(GatedCase c) {
+    std::vector<GatedCase> out;
+    for (const char* update : {"linear", "gated", "delta", "gated_delta"}) {
+        for (bool channels : {false, true}) {
+            c.update = update, c.channels = channels, ++c.seed;
+            if (!channels || c.gated()) out.push_back(c);
+        }
+    }
+    return out;
 }
 
 struct GatedInputs {
@@ -86,6 +100,25 @@ inline GatedInputs gated_inputs(const GatedCase& c) {
                                 [&] { return c.beta_low + (c.beta_high - c.beta_low) * uniform(generator); });
     if (c.state) in.options.state = drawn({c.batch, c.heads, c.dk, c.dv}, ordinary);
     return in;
+}
+
+// Indices [from, to) of a dimension.
+inline Tensor slice(const Tensor& A, std::size_t dimension, Index from, Index to) {
+    Box box;
+    for (int i = 0; i < A.ndim(); ++i) box.count[static_cast<std::size_t>(i)] = A.shape()[i];
+    box.first[dimension] = from;
+    box.count[dimension] = to - from;
+    return part(A, box);
+}
+
+// Tokens [from, to) of a tensor [b, h, N(, w)], or of all that has tokens.
+inline Tensor tokens(const Tensor& A, Index from, Index to) { return slice(A, 2, from, to); }
+
+inline GatedInputs tokens(const GatedInputs& in, Index from, Index to) {
+    GatedInputs out{tokens(in.q, from, to), tokens(in.k, from, to), tokens(in.v, from, to), in.options};
+    if (in.options.log_decay) out.options.log_decay = tokens(*in.options.log_decay, from, to);
+    if (in.options.beta) out.options.beta = tokens(*in.options.beta, from, to);
+    return out;
 }
 
 // The recurrence in Float64.

@@ -55,26 +55,6 @@ Stepped stepped(const GatedInputs& in) {
     return {O, state};
 }
 
-// Tokens [from, from + n) of a tensor [b, h, N(, w)].
-Tensor tokens(const Tensor& A, Index from, Index n) {
-    const auto& s = A.shape();
-    const Index width = s.ndim() == 4 ? s[3] : 1;
-    Tensor out(A.dtype(), s.ndim() == 4 ? Shape{s[0], s[1], n, s[3]} : Shape{s[0], s[1], n});
-    const auto bytes = static_cast<std::size_t>(n * width) * size_of(A.dtype());
-    for (Index h = 0; h < s[0] * s[1]; ++h) {
-        const auto skipped = static_cast<std::size_t>((h * s[2] + from) * width) * size_of(A.dtype());
-        if (bytes > 0) std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes, A.raw() + skipped, bytes);
-    }
-    return out;
-}
-
-GatedInputs part(const GatedInputs& in, Index from, Index n) {
-    GatedInputs out{tokens(in.q, from, n), tokens(in.k, from, n), tokens(in.v, from, n), in.options};
-    if (in.options.log_decay) out.options.log_decay = tokens(*in.options.log_decay, from, n);
-    if (in.options.beta) out.options.beta = tokens(*in.options.beta, from, n);
-    return out;
-}
-
 // Rounding of the type the output is stored in.
 double rounding(DType type) {
     return type == DType::f64 ? 1e-14 : type == DType::f32 ? 3e-6 : type == DType::f16 ? 1e-3 : 8e-3;
@@ -197,15 +177,15 @@ TEST_CASE("a prompt in chunks and then single steps give what one call gives", "
             CAPTURE(c, prompt, name(type));
             const auto in = gated_inputs(c).to(type);
             const LinearResult whole = linear_attention(in.q, in.k, in.v, in.options);
-            const auto first = part(in, 0, prompt);
+            const auto first = tokens(in, 0, prompt);
             const LinearResult begun = linear_attention(first.q, first.k, first.v, first.options);
             Tensor state = begun.state, O(type, {c.batch, c.heads * c.group, 1, c.dv});
             double worst = 0;
             for (Index t = prompt; t < c.N; ++t) {
-                auto one = part(in, t, 1);
+                auto one = tokens(in, t, t + 1);
                 one.options.state.reset();
                 linear_attention_step(one.q, one.k, one.v, state, O, one.options);
-                worst = std::max(worst, relative_error(O, tokens(whole.O, t, 1)));
+                worst = std::max(worst, relative_error(O, tokens(whole.O, t, t + 1)));
             }
             CHECK(worst <= (type == DType::f64 ? 1e-12 : 1e-4));
             CHECK(relative_error(state, whole.state) <= (type == DType::f64 ? 1e-13 : 1e-5));
@@ -330,8 +310,6 @@ TEST_CASE("a step names what it cannot use, and leaves the state alone", "[gated
           "state: given among the options too, expected it as the argument alone");
     CHECK(says([&](G, A state, A) { state = of({1, 2, 4, 3}); }) == "state: 1×2×4×3, expected 1×2×3×4");
     CHECK(says([&](G, A state, A) { state = state.to(DType::f64); }) == "state: Float64, expected Float32");
-    CHECK(says([&](G, A state, A) { state = state.to(DType::f16); }) ==
-          "state: Float16, expected Float32, the type it is advanced in");
     CHECK(says([&](G, A, A O) { O = of({1, 2, 1, 3}); }) == "O: 1×2×1×3, expected 1×2×1×4");
     CHECK(says([&](G, A, A O) { O = O.to(DType::f64); }) == "O: Float64, expected Float32 like q");
     CHECK(says([&](G in, A, A O) { O = in.v; }) == "O: has the elements of v, expected a tensor of its own");

@@ -272,21 +272,8 @@ TEST_CASE("gradients of two halves with the state handed over are those of the w
         CAPTURE(c);
         const GradientInputs g = gradient_inputs(c);
         const Index half = 19;
-        const auto part = [](const Tensor& A, int dim, Index from, Index to) {  // [1, 1, N(, width)] along N
-            Shape s = A.shape();
-            const Index width = A.size() / s[dim];
-            s[dim] = to - from;
-            Tensor out(A.dtype(), s);
-            for (Index i = 0; i < out.size(); ++i) out.set(i, A.get(from * width + i));
-            return out;
-        };
         const auto cut = [&](Index from, Index to) {
-            GradientInputs out = g;
-            out.in.q = part(g.in.q, 2, from, to), out.in.k = part(g.in.k, 2, from, to),
-            out.in.v = part(g.in.v, 2, from, to), out.dO = part(g.dO, 2, from, to);
-            if (g.in.options.log_decay) out.in.options.log_decay = part(*g.in.options.log_decay, 2, from, to);
-            if (g.in.options.beta) out.in.options.beta = part(*g.in.options.beta, 2, from, to);
-            return out;
+            return GradientInputs{tokens(g.in, from, to), tokens(g.dO, from, to), g.dstate};
         };
         GradientInputs first = cut(0, half), second = cut(half, c.N);
         second.in.options.state = oracle(first.in).state;
@@ -299,8 +286,8 @@ TEST_CASE("gradients of two halves with the state handed over are those of the w
                 CHECK(relative_error(early.at(name), whole) < 1e-13);
                 continue;
             }
-            CHECK(relative_error(early.at(name), part(whole, 2, 0, half)) < 1e-13);
-            CHECK(relative_error(after.at(name), part(whole, 2, half, c.N)) < 1e-13);
+            CHECK(relative_error(early.at(name), tokens(whole, 0, half)) < 1e-13);
+            CHECK(relative_error(after.at(name), tokens(whole, half, c.N)) < 1e-13);
         }
     }
 }

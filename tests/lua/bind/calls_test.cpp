@@ -50,6 +50,10 @@ const std::map<std::string, std::string> arguments{
     {"lowrank", "'skeinformer', x, x"},
     {"lowrank_error", "x, x, x, x"},
     {"scan", ""},
+    {"short_convolution", "r, w"},
+    {"l2norm", "x"},
+    {"rms_norm", "x"},
+    {"decay_gate", "a, A"},
 };
 
 // A value that the option takes, by its name; a choice is put in its place.
@@ -103,6 +107,13 @@ const std::map<std::string, std::string> values{
     {"reverse", "true"},
     {"cu_seqlens", "{0, 3, 8}"},
     {"checkpoint_every", "3"},
+    {"state_indices", "{1}"},
+    {"bias", "A"},
+    {"weight", "u"},
+    {"gate", "x"},
+    {"eps", "1e-5"},
+    {"dt_bias", "A"},
+    {"lower_bound", "-5"},
     {"keep_states", "true"},
 };
 
@@ -120,6 +131,10 @@ std::string needs(const std::string& call, const std::string& option, const std:
     if (option == "O") return "lse = g, ";
     if (option == "lse") return "O = x, ";
     if (option == "state" && call == "causal_linear_attention") return "method = 'row-based', ";
+    if (option == "state_indices" || option == "inplace") {
+        const bool causal = call == "causal_linear_attention";
+        return call == "linear_attention_step" ? "" : causal ? "method = 'row-based', state = S, " : "state = S, ";
+    }
     if (option == "return_state") return "method = 'row-based', ";
     if (option == "block" && call == "causal_linear_attention") return "method = 'hybrid', ";
     return "";
@@ -133,11 +148,12 @@ bool needs_a_machine(const std::string& option, const std::string& choice) {
 std::string run(Shell& lua, const std::string& call, const std::string& option, const std::string& value,
                 const std::string& choice = "") {
     const bool one_token = call == "linear_attention_step" || call == "general_linear_attention_step";
-    const std::string given = !one_token      ? value
-                              : value == "g"  ? "h"
-                              : value == "-g" ? "-h"
-                              : value == "x"  ? "t"
-                                              : value;
+    const std::string given = call == "short_convolution" && option == "state" ? "zeros(1, 2, 4)"
+                              : !one_token                                     ? value
+                              : value == "g"                                   ? "h"
+                              : value == "-g"                                  ? "-h"
+                              : value == "x"                                   ? "t"
+                                                                               : value;
     const std::string before = arguments.at(call) == "" ? "" : arguments.at(call) + ", ";
     const std::string order =
         choice == "bnhd" ? "local x, t = permutedims(x, 1, 3, 2, 4), permutedims(t, 1, 3, 2, 4) " : "";
@@ -191,6 +207,7 @@ TEST_CASE("no line of the page of a described call is wider than the terminal", 
 TEST_CASE("what is described is accepted by the calls on the CPU", "[lua][calls]") {
     Shell lua;
     lua("x, t, S = randn(1, 2, 8, 4), randn(1, 2, 1, 4), zeros(1, 2, 4, 4) g, h = rand(1, 2, 8), rand(1, 2, 1) "
+        "r, w, a, A, u = randn(1, 8, 4), randn(4, 3), randn(1, 4, 8), randn(4), rand(4) "
         "function keep(S, x) return nil, S end");
     for (const auto& call : calls::descriptions()) {
         for (const auto& option : call.options) {

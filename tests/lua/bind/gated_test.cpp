@@ -72,6 +72,27 @@ TEST_CASE("steps in Lua continue a prompt", "[lua][gated]") {
               "3))) return o:eltype(), T:eltype()") == "Float16 Float32");
 }
 
+TEST_CASE("a pool of states in Lua counts its slots from 1", "[lua][gated]") {
+    Shell lua;
+    REQUIRE(lua(inputs) == "");
+    lua("S = randn(2, 2, 5, 3) pool = fill(0 / 0, 4, 2, 5, 3) pool:set(S(1), 4) pool:set(S(2), 2) "
+        "before = pool:copy() o, T = linear_attention(q, k, v, {state = S})");
+    CHECK(lua("p, U = linear_attention(q, k, v, {state = pool, state_indices = {4, 2}}) return p == o, U == T, "
+              "pool(4) == S(1), any(isnan(pool(1)))") == "true true true true");
+    CHECK(lua("p, U = linear_attention(q, k, v, {state = pool, state_indices = {4, 2}, inplace = true}) "
+              "return p == o, U(4) == T(1), pool(2) == T(2), all(isnan(pool(3)))") == "true true true true");
+    CHECK(lua("a, A = linear_attention_step(token(q, 1), token(k, 1), token(v, 1), pool, {state_indices = {4, 2}}) "
+              "return size(A)") == "2 2 5 3");
+    CHECK(lua("b, B = linear_attention_step(token(q, 1), token(k, 1), token(v, 1), pool, {state_indices = {4, 2}, "
+              "inplace = true}) return a == b, pool(4) == A(1), B(2) == A(2)") == "true true true");
+    CHECK(lua("g = grad(function(s) return sum(linear_attention(q, k, v, {state = s, state_indices = {3, 3}})) end, "
+              "zeros(4, 2, 5, 3)) return sum(abs(g(1))) == 0, sum(abs(g(3))) > 0") == "true true");
+    CHECK(lua("c = linear_attention(q(1), k(1), v(1), {cu_seqlens = {0, N}, state = bf16(S(1):reshape(1, 2, 5, 3)), "
+              "state_indices = {1}}) return size(c)") == "4 20 3");
+    CHECK(lua("return select(2, causal_linear_attention(q, k, v, {method = 'fleet', state = S, state_indices = {2, 1}, "
+              "inplace = true, return_state = true})) == S") == "true");
+}
+
 TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gated]") {
     Shell lua;
     REQUIRE(lua(inputs) == "");
@@ -114,8 +135,14 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
           "user:1: q: length 20, expected 1 to 16 tokens in a step");
     CHECK(lua("linear_attention_step(one[1], one[2], one[3])") == "user:1: state: expected a Tensor, got nothing");
     CHECK(lua("linear_attention_step(one[1], one[2], one[3], zeros(5, 3))") == "user:1: state: 5×3, expected 2×2×5×3");
-    CHECK(lua("linear_attention_step(one[1], one[2], one[3], f16(one[4]), {inplace = true})") ==
-          "user:1: state: Float16, expected Float32, the type it is advanced in");
+    CHECK(lua("linear_attention_step(one[1], one[2], one[3], f64(one[4]), {inplace = true})") ==
+          "user:1: state: Float64, expected Float32");
+    CHECK(lua("step{state_indices = {1, 3}}") ==
+          "user:1: state_indices: a slot outside the pool in place 2, expected one of its 2");
+    CHECK(lua("step{state_indices = {0, 1}}") ==
+          "user:1: state_indices: a slot outside the pool in place 1, expected one of its 2");
+    CHECK(lua("linear_attention(q, k, v, {inplace = true})") ==
+          "user:1: inplace: true, but no state is given, expected one to write to");
     CHECK(lua("step{inplace = 1}") == "user:1: inplace: expected true or false, got a number");
     CHECK(lua("linear_attention(zeros(5), k, v)")
               .find("user:1: q: a 5 Tensor{Float32}, expected [batch, heads, length, width]") == 0);

@@ -412,7 +412,7 @@ TEST_CASE("grad: what the attention calls refuse", "[lua][grad]") {
     refused("sum(lowrank('favor+', x, q, {rank = 4}))",
             "lowrank: grad has no rule for it; detach(x) takes x as a constant");
     refused("sum(linear_attention_step(x({1, 1}), q({1, 1}), q({1, 1}), zeros(3, 3), {inplace = true}))",
-            "inplace: true, expected false within grad, which needs the state before the step");
+            "inplace: true, expected false within grad, which needs the state before the call");
     lua("register_method{name = 'mine', forward = function(B, C, V) return V end}");
     refused("sum(causal_linear_attention(x, q, q, {method = 'mine'}))",
             "method: grad has no rule for \"mine\", which register_method has added: call its function");

@@ -350,6 +350,79 @@ TEST_CASE("what is not here says so, and what is nearest", "[lua][help]") {
                 "return table.concat(wrong, ', ')") == "");
 }
 
+TEST_CASE("the line of a rule of the literature is its recurrence", "[lua][help]") {
+    causeway::testing::Shell lua;
+    lua(R"(
+      seed(5)
+      b, h, N, d, dv = 2, 3, 7, 4, 5
+      local function drawn(...) return f64(randn(...)) end
+      inputs = {
+        b = b, h = h, N = N, q = drawn(b, h, N, d), k = drawn(b, h, N, d), v = drawn(b, h, N, dv), x = drawn(b, h, N, dv),
+        B = drawn(b, h, N, d), C = drawn(b, h, N, d), A = -f64(rand(h, 1)), dt = f64(rand(b, h, N)),
+        beta = f64(rand(b, h, N)), b_t = drawn(b, h, N), a = drawn(b, h, N), f = drawn(b, h, N, d), A_log = drawn(h),
+        t = drawn(h), g = -f64(rand(b, h, N, d)),
+      }
+      local function unit(x, b, h, n)
+        local square = 0
+        for e = 1, d do square = square + x(b, h, n, e) ^ 2 end
+        return function(e) return x(b, h, n, e) / math.sqrt(square + 1e-6) end
+      end
+      local function plain(x, b, h, n) return function(e) return x(b, h, n, e) end end
+      local function softplus(x) return math.log(1 + math.exp(x)) end
+      local function gate_of(a, h, t) return -math.exp(inputs.A_log(h)) * softplus(a + t) end
+      local function sigmoid_of(x) return 1 / (1 + math.exp(-x)) end
+      -- Token n of a head: the decay of channel e, the writing strength of the delta rule or nil, q, k and v.
+      local i = inputs
+      rules = {
+        retnet = function(b, h, n) return function() return 1 - 2 ^ (-4 - h) end, nil, plain(i.q, b, h, n),
+          plain(i.k, b, h, n), plain(i.v, b, h, n) end,
+        lightning = function(b, h, n) return function() return math.exp(-alibi_slopes(3)(h)) end, nil,
+          plain(i.q, b, h, n), plain(i.k, b, h, n), plain(i.v, b, h, n) end,
+        gla = function(b, h, n) return function(e) return math.exp(i.g(b, h, n, e)) end, nil, plain(i.q, b, h, n),
+          plain(i.k, b, h, n), plain(i.v, b, h, n) end,
+        mamba2 = function(b, h, n) local dt = i.dt(b, h, n) return function() return math.exp(dt * i.A(h, 1)) end, nil,
+          plain(i.C, b, h, n), plain(i.B, b, h, n), function(j) return dt * i.x(b, h, n, j) end end,
+        deltanet = function(b, h, n) return function() return 1 end, i.beta(b, h, n), unit(i.q, b, h, n),
+          unit(i.k, b, h, n), plain(i.v, b, h, n) end,
+        gdn = function(b, h, n) return function() return math.exp(gate_of(i.a(b, h, n), h, i.t(h))) end,
+          sigmoid_of(i.b_t(b, h, n)), unit(i.q, b, h, n), unit(i.k, b, h, n), plain(i.v, b, h, n) end,
+        kda = function(b, h, n) return function(e) return math.exp(gate_of(i.f(b, h, n, e), h, i.t(h, e))) end,
+          sigmoid_of(i.b_t(b, h, n)), unit(i.q, b, h, n), unit(i.k, b, h, n), plain(i.v, b, h, n) end,
+      }
+      function recurrence_of(rule)
+        local out = zeros(b, h, N, dv, { dtype = "Float64" })
+        for b = 1, b do for h = 1, h do
+          local S = {}
+          for e = 1, d do S[e] = {} for j = 1, dv do S[e][j] = 0 end end
+          for n = 1, N do
+            local decay, beta, q, k, v = rule(b, h, n)
+            for j = 1, dv do
+              local read = 0
+              for e = 1, d do S[e][j] = decay(e) * S[e][j] read = read + S[e][j] * k(e) end
+              local u, o = beta and beta * (v(j) - read) or v(j), 0
+              for e = 1, d do S[e][j] = S[e][j] + k(e) * u o = o + q(e) * S[e][j] end
+              out:set(o, b, h, n, j)
+            end
+          end
+        end end
+        return out
+      end
+      function worst(name)
+        if name == "kda" then inputs.t = f64(randn(h, d)) end
+        local f = load("return " .. causeway._rule_lines[name], name, "t", setmetatable(inputs, { __index = _G }))
+        return relative_error((f()), recurrence_of(rules[name]))
+      end)");
+    for (const std::string rule : {"retnet", "lightning", "gla", "mamba2", "deltanet", "gdn", "kda"}) {
+        INFO(rule);
+        CHECK(lua("return worst('" + rule + "') < 1e-12") == "true");
+    }
+    CHECK(lua("local n = 0 for name in pairs(causeway._rule_lines) do assert(rules[name], name) n = n + 1 end return "
+              "n") == "7");
+    Pages pages;
+    CHECK(contains(pages("retnet"), "    causal_linear_attention(q, k, v, {decay = retnet_decay(h)})"));
+    CHECK(contains(pages("kda"), "  log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})"));
+}
+
 TEST_CASE("what is said of a rule of the literature holds", "[lua][help]") {
     causeway::testing::Shell lua;
     lua("seed(4) N, d, dv = 6, 4, 3 q, k, v = f64(randn(1, 1, N, d)), f64(randn(1, 1, N, d)), f64(randn(1, 1, N, dv)) "

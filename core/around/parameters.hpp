@@ -1,0 +1,27 @@
+// What the functions of this folder share: the type that a call is computed in, and its parameters in that type.
+#pragma once
+
+#include "core/base/error.hpp"
+#include "core/tensor/tensor.hpp"
+
+namespace causeway::around {
+
+inline DType computing_type(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+// A parameter in the type of computation. Throws Error for a wrong shape, and where a Float64 would lose digits.
+inline Tensor parameter(const char* name, const Tensor& given, const Shape& expected, DType compute) {
+    if (given.shape() != expected) fail(name, ": ", given.shape().text(), ", expected ", expected.text());
+    if (given.dtype() == DType::f64 && compute != DType::f64)
+        fail(name, ": Float64, expected Float32 like the other tensors");
+    return given.to(compute);
+}
+
+// Throws Error unless what arrives at an output has its shape and type.
+inline void check_arriving(const char* name, const Tensor& dy, const Tensor& like) {
+    if (dy.shape() != like.shape())
+        fail(name, ": ", dy.shape().text(), ", expected ", like.shape().text(), " like the output");
+    if (dy.dtype() != like.dtype())
+        fail(name, ": ", causeway::name(dy.dtype()), ", expected ", causeway::name(like.dtype()), " like the output");
+}
+
+}  // namespace causeway::around

@@ -1,0 +1,117 @@
+-- The arguments of other libraries' linear attention as those of linear_attention: from_fla, from_flashinfer, from_onnx
+-- and from_hf take a table with the names that they have there and return the table that linear_attention takes.
+local causeway = ...
+local raise = causeway._raise
+
+local gates = { log = true, alpha = true, log2 = true }
+local orders = { kv = true, vk = true }
+
+-- How a library writes what others write otherwise: `gate` is the logarithm of the decay, the decay itself or its
+-- logarithm to base 2, `state` [.., K, V] or [.., V, K].
+local function convention(options, name, known, default)
+  local given = options[name]
+  if given == nil then return default end
+  if known[given] then return given end
+  local list = {}
+  for key in pairs(known) do list[#list + 1] = '"' .. key .. '"' end
+  table.sort(list)
+  raise(string.format("%s: %s, expected one of %s", name, tostring(given), table.concat(list, ", ")))
+end
+
+local function log_decay(g, gate)
+  if gate == "alpha" then return causeway.log(g) end
+  return gate == "log2" and g * math.log(2) or g
+end
+
+local function update_of(g, beta)
+  if beta then return g and "gated_delta" or "delta" end
+  return g and "gated" or "linear"
+end
+
+local function needed(given, name, call)
+  if given[name] == nil then raise(string.format("%s: %s: expected a Tensor, got nothing", call, name)) end
+  return given[name]
+end
+
+-- Of a call with the tensors under these names: {q =, k =, v =, g =, beta =, state =}; conventions as above.
+local function converted(call, given, names, defaults)
+  causeway._check_options(call, given)
+  local q, k, v = needed(given, names.q, call), needed(given, names.k, call), needed(given, names.v, call)
+  if given.use_qk_l2norm_in_kernel then q, k = causeway.l2norm(q), causeway.l2norm(k) end
+  local g, beta, state = given[names.g], given[names.beta], given[names.state]
+  local gate = convention(given, "gate", gates, defaults.gate)
+  if state and convention(given, "state_order", orders, defaults.state) == "vk" then state = state:t() end
+  return {
+    q = q, k = k, v = v, update = update_of(g, beta), log_decay = g and log_decay(g, gate), beta = beta, state = state,
+    scale = given.scale or 1 / math.sqrt(causeway.size(q, causeway.ndims(q))), cu_seqlens = given.cu_seqlens,
+    layout = "bnhd",
+  }
+end
+
+local function names(list)
+  local out = {}
+  for name in list:gmatch("%S+") do out[name] = true end
+  return out
+end
+
+local conventions = "gate state_order"
+causeway._options.from_fla = names("q k v g gk beta scale initial_state cu_seqlens use_qk_l2norm_in_kernel "
+  .. conventions)
+causeway._options.from_flashinfer = names("q k v g beta scale initial_state cu_seqlens use_qk_l2norm_in_kernel "
+  .. conventions)
+causeway._options.from_hf = names("query key value g beta initial_state use_qk_l2norm_in_kernel scale " .. conventions)
+causeway._options.from_onnx = names("query key value past_state decay beta q_num_heads kv_num_heads update_rule scale")
+
+--- Of fla's chunk_* and fused_recurrent_* calls: [B, T, H, D], log gates g [B, T, H] or [B, T, H, K] (gk), states
+--- [N, H, K, V], a scale of 1/sqrt(K) where none is given.
+function causeway.from_fla(given)
+  if type(given) == "table" and given.g and given.gk then
+    raise("from_fla: gk: given beside g, expected one gate")
+  end
+  local gate_name = type(given) == "table" and given.gk and "gk" or "g"
+  return converted("from_fla", given, { q = "q", k = "k", v = "v", g = gate_name, beta = "beta",
+    state = "initial_state" }, { gate = "log", state = "kv" })
+end
+
+--- Of flashinfer's chunk_gated_delta_rule: packed [tokens, H, D], the decay itself as gate [tokens, H], states
+--- [N, H, V, K].
+function causeway.from_flashinfer(given)
+  local out = converted("from_flashinfer", given, { q = "q", k = "k", v = "v", g = "g", beta = "beta",
+    state = "initial_state" }, { gate = "alpha", state = "vk" })
+  for _, name in ipairs({ "q", "k", "v", "log_decay", "beta" }) do
+    local x = out[name]
+    if x then out[name] = x:reshape(1, causeway.size(x)) end
+  end
+  return out
+end
+
+--- Of transformers' torch_chunk_gated_delta_rule and torch_recurrent_gated_delta_rule: fla's conventions, other names.
+function causeway.from_hf(given)
+  return converted("from_hf", given, { q = "query", k = "key", v = "value", g = "g", beta = "beta",
+    state = "initial_state" }, { gate = "log", state = "kv" })
+end
+
+--- Of the ONNX operator LinearAttention: [B, T, H D], gates in logarithms [B, T, H] or [B, T, H K], a scale of 0 for
+--- 1/sqrt(K), "gated_delta" where no rule is named.
+function causeway.from_onnx(given)
+  causeway._check_options("from_onnx", given)
+  local query, key, value = needed(given, "query", "from_onnx"), needed(given, "key", "from_onnx"),
+    needed(given, "value", "from_onnx")
+  local h_q, h = needed(given, "q_num_heads", "from_onnx"), needed(given, "kv_num_heads", "from_onnx")
+  local function unpacked(x, heads, name)
+    local b, n, width = causeway.size(x)
+    if causeway.ndims(x) ~= 3 or width % heads ~= 0 then
+      local shape = table.concat({ causeway.size(x) }, "×")
+      raise(string.format("%s: %s, expected [batch, length, heads × width] of %d heads", name, shape, heads))
+    end
+    return x:reshape(b, n, heads, width // heads)
+  end
+  local q = unpacked(query, h_q, "query")
+  local scale, decay, width = given.scale or 0, given.decay, causeway.size(q, 4)
+  if decay and causeway.size(decay, 3) ~= h then decay = unpacked(decay, h, "decay") end
+  return {
+    q = q, k = unpacked(key, h, "key"), v = unpacked(value, h, "value"), log_decay = decay, beta = given.beta,
+    update = given.update_rule or "gated_delta", scale = scale == 0 and 1 / math.sqrt(width) or scale,
+    state = given.past_state, layout = "bnhd",
+  }
+end

@@ -1,0 +1,98 @@
+// What other libraries compute, from their arguments: tests/data/oracles holds outputs and gradients of their reference
+// forms (tests/data/oracles/make.py).
+#include "tests/catch.hpp"
+#include "tests/lua/shell.hpp"
+#include "tests/paths.hpp"
+
+using causeway::testing::Shell;
+
+namespace {
+
+const char* const compare = R"(
+  -- The worst relative error of output, state and gradients of a file, in a mode.
+  function worst(file, mode)
+    local x = load(file)
+    local given, gradients = { mode = mode }, {}
+    for name, value in pairs(from_fla{ q = x.q, k = x.k, v = x.v, g = x.g, beta = x.beta,
+        initial_state = x.initial_state, scale = file:find("ssd") and 1 or nil }) do given[name] = value end
+    local o, S = linear_attention(given)
+    local off = 0
+    local function compare(a, b)
+      local e = relative_error(a, b)
+      if not (e <= off) and off == off then off = e end  -- NaN stays
+    end
+    compare(o, x.o)
+    compare(S, x.final_state)
+    given.dO, given.dstate = x["do"], x.dht
+    local d = linear_attention_grad(given)
+    for of, name in pairs{ dq = "dq", dk = "dk", dv = "dv", dlog_decay = "dg", dbeta = "dbeta",
+        dstate = "dinitial_state" } do
+      if x[name] then compare(d[of], x[name]) end
+    end
+    return off
+  end)";
+
+}  // namespace
+
+TEST_CASE("outputs, states and gradients are those of the reference forms of other libraries", "[lua][oracles]") {
+    Shell lua;
+    lua(compare);
+    for (const std::string file : {"fla_linear", "fla_simple_gla", "fla_simple_gla_strong", "fla_gla", "fla_gla_strong",
+                                   "fla_delta", "fla_gated_delta", "fla_gated_delta_strong", "fla_kda_grouped_values",
+                                   "fla_kda_strong", "hf_gated_delta_grouped_values", "hf_kda", "mamba_ssd"}) {
+        for (const std::string mode : {"recurrent", "chunkwise", "parallel"}) {
+            INFO(file << " " << mode);
+            CHECK(lua("local off = worst('" + source_dir() + "/tests/data/oracles/" + file + ".safetensors', '" + mode +
+                      "') return off <= 1e-5 or off") == "true");
+        }
+    }
+}
+
+TEST_CASE("arguments of other libraries become those of linear_attention", "[lua][convert]") {
+    Shell lua;
+    lua(R"(
+      seed(6)
+      q, k, v, g, b = randn(2, 10, 4, 3), randn(2, 10, 2, 3), randn(2, 10, 2, 5), -rand(2, 10, 2), rand(2, 10, 2)
+      s = randn(2, 2, 3, 5)
+      function P(x)
+        if ndims(x) == 4 then return permutedims(x, 1, 3, 2, 4) end
+        return permutedims(x, 1, 3, 2)
+      end
+      options = { update = "gated_delta", log_decay = P(g), beta = P(b), scale = 1 / math.sqrt(3), state = s }
+      want, last = linear_attention(P(q), P(k), P(v), options)
+      function same(given)
+        local o, S = linear_attention(given)
+        return maximum(abs(P(o) - want)) < 1e-5 and maximum(abs(S - last)) < 1e-5
+      end)");
+    CHECK(lua("return same(from_fla{q = q, k = k, v = v, g = g, beta = b, initial_state = s})") == "true");
+    CHECK(lua("return same(from_fla{q = q, k = k, v = v, g = g / math.log(2), beta = b, initial_state = s:t(), "
+              "gate = 'log2', state_order = 'vk'})") == "true");
+    CHECK(lua("return same(from_hf{query = q, key = k, value = v, g = exp(g), gate = 'alpha', beta = b, "
+              "initial_state = s})") == "true");
+    CHECK(lua("return same(from_onnx{query = q:reshape(2, 10, 12), key = k:reshape(2, 10, 6), value = v:reshape(2, 10, "
+              "10), decay = g, beta = b, past_state = s, q_num_heads = 4, kv_num_heads = 2})") == "true");
+    CHECK(lua("x = from_flashinfer{q = q:reshape(20, 4, 3), k = k:reshape(20, 2, 3), v = v:reshape(20, 2, 5), "
+              "g = exp(g):reshape(20, 2), beta = b:reshape(20, 2), initial_state = s:t(), cu_seqlens = {0, 10, 20}} "
+              "o, S = linear_attention(x) o = o:reshape(2, 10, 4, 5) "
+              "return maximum(abs(P(o) - want)) < 1e-5, maximum(abs(S - last)) < 1e-5") == "true true");
+    // What is left out: no gate and no β, the scale, lengths of one.
+    CHECK(lua("x = from_fla{q = q, k = k, v = v} return x.update, x.scale == 1 / math.sqrt(3), x.layout") ==
+          "linear true bnhd");
+    CHECK(lua("return from_fla{q = q, k = k, v = v, beta = b}.update, from_fla{q = q, k = k, v = v, gk = g}.update") ==
+          "delta gated");
+    CHECK(lua("x = from_hf{query = q, key = k, value = v, use_qk_l2norm_in_kernel = true} "
+              "return maximum(abs(sum(pow(x.k, 2), 4) - 1)) < 1e-4") == "true");
+    CHECK(lua("x = from_onnx{query = q:reshape(2, 10, 12), key = k:reshape(2, 10, 6), value = v:reshape(2, 10, 10), "
+              "decay = randn(2, 10, 6), q_num_heads = 4, kv_num_heads = 2, update_rule = 'gated', scale = 2} "
+              "return x.update, x.scale, size(x.log_decay)") == "gated 2 2 10 2 3");
+
+    CHECK(lua("from_fla{q = q, k = k}") == "user:1: from_fla: v: expected a Tensor, got nothing");
+    CHECK(lua("from_fla{q = q, k = k, v = v, g = g, gk = g}") ==
+          "user:1: from_fla: gk: given beside g, expected one gate");
+    CHECK(lua("from_fla{q = q, k = k, v = v, gate = 'ln'}") ==
+          "user:1: gate: ln, expected one of \"alpha\", \"log\", \"log2\"");
+    CHECK(lua("from_fla{q = q, k = k, v = v, gates = g}") ==
+          "user:1: from_fla: unknown option \"gates\" (did you mean \"gate\"?)");
+    CHECK(lua("from_onnx{query = q, key = k, value = v, q_num_heads = 4, kv_num_heads = 2}") ==
+          "user:1: query: 2×10×4×3, expected [batch, length, heads × width] of 4 heads");
+}
