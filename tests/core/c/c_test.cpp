@@ -71,15 +71,17 @@ TEST_CASE("the Python module has PyTorch's gradients", "[c][python]") {
     CHECK(output_of(with_python("numpy, torch", "module_torch.py")) == "the module holds with torch\n");
 }
 
-TEST_CASE("without the shared library the Python module says what to do", "[c][python]") {
+TEST_CASE("without the shared library, or with another file, the Python module says so", "[c][python]") {
     const std::string python = python_with("numpy");
     if (python.empty()) {
-        causeway::test::skip("tests against NumPy", "there is no python3 with numpy");
+        causeway::test::skip("tests of the Python module", "there is no python3 with numpy");
         return;
     }
-    const std::string said =
-        output_of("CAUSEWAY_LIBRARY=/nowhere/libcauseway.so PYTHONPATH=" + source_dir() + "/core/c/python " + python +
-                  " -c '\ntry:\n    import causeway\n" + "except ImportError as error:\n    print(error)'");
-    CHECK(said.find("libcauseway.so was not found: build it") == 0);
-    CHECK(said.find("/nowhere/libcauseway.so") != std::string::npos);
+    const auto said = [&](const std::string& library) {
+        return output_of("CAUSEWAY_LIBRARY=" + library + " PYTHONPATH=" + source_dir() + "/core/c/python " + python +
+                         " -c '\ntry:\n    import causeway\nexcept ImportError as error:\n    print(error)'");
+    };
+    CHECK(said("/nowhere/libcauseway.so").find("libcauseway.so was not found: build it") == 0);
+    CHECK(said("/nowhere/libcauseway.so").find("looked for /nowhere/libcauseway.so\n") != std::string::npos);
+    CHECK(said(source_dir() + "/lab").find(source_dir() + "/lab cannot be loaded: ") == 0);
 }

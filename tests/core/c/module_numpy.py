@@ -84,6 +84,8 @@ class Foreign:
 
 
 assert np.array_equal(causeway.linear_attention(Foreign(), k, v)[0], causeway.linear_attention(q, k, v)[0])
+same = causeway.linear_attention(Foreign(), k, v, layout="bnhd")[0]
+assert np.array_equal(same, causeway.linear_attention(q, k, v, layout="bnhd")[0])
 
 # Steps, on a copy of the state or on the state itself.
 S = np.zeros((2, 3, 5, 7))
@@ -147,7 +149,8 @@ assert not np.array_equal(one, causeway.lowrank("favor+", q, k, rank=8, seed=2)[
 def busy(i):
     for _ in range(20):
         assert np.array_equal(causeway.linear_attention(q * i, k, v)[0], alone[i])
-        refuses(causeway.ArgumentError, f"length {60 + i}, expected 70", causeway.linear_attention, q, k[:, :, : 60 + i], v)
+        short = k[:, :, : 60 + i]
+        refuses(ValueError, f"length {60 + i}, expected 70", causeway.linear_attention, q, short, v)
     return True
 
 
@@ -169,6 +172,12 @@ refuses(wrong, "k: 5 dimensions, expected at most 4", causeway.linear_attention,
 refuses(wrong, "byte order", causeway.linear_attention, q.astype(">f8"), k, v)
 refuses(wrong, "chunk: 0, expected 1 or more", causeway.linear_attention, q, k, v, chunk=0)
 refuses(wrong, "layout: 'bhdn'", causeway.linear_attention, q, k, v, layout="bhdn")
+for sentence, arrays, gate in (
+    ("layout: 'bnhd', but the first array is (3, 70, 5)", (q[0], k[0], v[0]), None),
+    ("layout: 'bnhd', but an array is (3, 70)", turned[:3], g[0]),
+    ("q: list, expected an array", (q.tolist(), k, v), None),
+):
+    refuses(wrong, sentence, causeway.linear_attention, *arrays, log_decay=gate, layout="bnhd")
 refuses(wrong, "gated_delta", causeway.linear_attention, q, k, v, update="gated-delta")
 refuses(wrong, "update: 3, expected a name", causeway.linear_attention, q, k, v, update=3)
 refuses(wrong, "list: ", causeway.names, "modules")

@@ -4,6 +4,8 @@ import ctypes
 import operator
 from ctypes import byref, pointer
 
+import numpy
+
 from ._arrays import check_no_gradient, check_one_kind, copied, optional, required, taken, torch_of, writable
 from ._library import (
     LIBRARY,
@@ -68,11 +70,21 @@ def _pointer(tensor):
 
 def _turned(x, layout):
     """[batch, length, heads, ...] as [batch, heads, length, ...], or back; no copy."""
+    if layout == "bnhd" and hasattr(x, "__dlpack__") and not hasattr(x, "swapaxes"):
+        x = numpy.from_dlpack(x)
+    return x.swapaxes(1, 2) if layout == "bnhd" and hasattr(x, "swapaxes") else x
+
+
+def _heads_first(layout, first, *others):
+    """Arguments of that layout as the library has them; the first one has to have all four dimensions."""
     if layout not in LAYOUTS:
         raise ArgumentError(f"layout: {layout!r}, expected one of {', '.join(LAYOUTS)}")
-    if x is None or layout == "bhnd" or x.ndim < 3:
-        return x
-    return x.swapaxes(1, 2)
+    if layout == "bnhd" and len(getattr(first, "shape", "bnhd")) != 4:
+        raise ArgumentError(f"layout: 'bnhd', but the first array is {tuple(first.shape)}, expected 4 dimensions")
+    for x in others:
+        if layout == "bnhd" and len(getattr(x, "shape", "bnhd")) < 3:
+            raise ArgumentError(f"layout: 'bnhd', but an array is {tuple(x.shape)}, expected 3 or 4 dimensions")
+    return [_turned(x, layout) for x in (first, *others)]
 
 
 def _linear_options(update, log_decay, beta, state, mode, chunk, scale, cu_seqlens):
@@ -105,7 +117,7 @@ def linear_attention(q, k, v, *, update="linear", log_decay=None, beta=None, sta
     update: "linear", "gated", "delta" or "gated_delta"; log_decay <= 0: [b, h, N] or [b, h, N, d_k]; beta: [b, h, N];
     state: to start from, [b, h, d_k, d_v]. Tensors of PyTorch have gradients with respect to all of them.
     """
-    tensors = [_turned(x, layout) for x in (q, k, v, log_decay, beta)]
+    tensors = _heads_first(layout, q, k, v, log_decay, beta)
     rest = {"update": update, "mode": mode, "chunk": chunk, "scale": scale, "cu_seqlens": cu_seqlens}
     if check_one_kind({"q": q, "k": k, "v": v, "log_decay": log_decay, "beta": beta, "state": state}):
         from ._torch import LinearAttention
@@ -139,7 +151,7 @@ def linear_attention_grad(q, k, v, dO, *, update="linear", log_decay=None, beta=
     """A dict of what arrives at the inputs when dO arrives at the output and dstate at the state at the end."""
     inputs = {"q": q, "k": k, "v": v, "dO": dO, "log_decay": log_decay, "beta": beta, "state": state, "dstate": dstate}
     check_no_gradient("a gradient", inputs)
-    tensors = [_turned(x, layout) for x in (q, k, v, dO, log_decay, beta)]
+    tensors = _heads_first(layout, q, k, v, dO, log_decay, beta)
     rest = {"update": update, "mode": mode, "chunk": chunk, "scale": scale, "cu_seqlens": cu_seqlens}
     found = _linear_grad(*tensors, state, dstate, rest)
     return {name: x if name == "dstate" else _turned(x, layout) for name, x in found.items()}
@@ -149,7 +161,7 @@ def linear_attention_step(q, k, v, state, *, update="linear", log_decay=None, be
                           layout="bhnd"):
     """The output of 1 to 16 tokens and the state after them, with inplace the given one, read and written once."""
     torch = check_no_gradient("a step", {"q": q, "k": k, "v": v, "state": state, "log_decay": log_decay, "beta": beta})
-    q, k, v, log_decay, beta = (_turned(x, layout) for x in (q, k, v, log_decay, beta))
+    q, k, v, log_decay, beta = _heads_first(layout, q, k, v, log_decay, beta)
     state = writable("state", state) if inplace else copied("state", state)
     O = Tensor()
     inputs = required("q", q), required("k", k), required("v", v)
@@ -198,7 +210,7 @@ def causal_linear_attention(B, C, V, *, method="auto", decay=None, normalize=Fal
     torch = check_one_kind({"B": B, "C": C, "V": V, "state": state})
     if return_state:
         check_no_gradient("the returned state", {"B": B, "C": C, "V": V, "state": state})
-    B, C, V = (_turned(x, layout) for x in (B, C, V))
+    B, C, V = _heads_first(layout, B, C, V)
     rest = {"method": method, "decay": _decays(decay), "normalize": normalize, "block": block, "scale": scale}
     if torch:
         from ._torch import CausalLinearAttention
@@ -231,7 +243,7 @@ def causal_linear_attention_grad(B, C, V, dO, *, method="auto", decay=None, norm
                                  state=None, layout="bhnd"):
     """A dict of what arrives at B, C, V, decay and state when dO arrives at the output."""
     check_no_gradient("a gradient", {"B": B, "C": C, "V": V, "dO": dO, "state": state})
-    B, C, V, dO = (_turned(x, layout) for x in (B, C, V, dO))
+    B, C, V, dO = _heads_first(layout, B, C, V, dO)
     rest = {"method": method, "decay": _decays(decay), "normalize": normalize, "block": block, "scale": scale}
     found = _causal_grad(B, C, V, dO, state, rest)
     return {name: x if name in ("ddecay", "dstate") else _turned(x, layout) for name, x in found.items()}
@@ -258,7 +270,7 @@ def softmax_attention(q, k, v, *, causal=True, method="flash", scale=None, retur
     torch = check_one_kind({"q": q, "k": k, "v": v})
     if return_lse:
         check_no_gradient("the log-sum-exp", {"q": q, "k": k, "v": v})
-    q, k, v = (_turned(x, layout) for x in (q, k, v))
+    q, k, v = _heads_first(layout, q, k, v)
     rest = {"causal": causal, "method": method, "scale": scale}
     if torch:
         from ._torch import SoftmaxAttention
@@ -284,7 +296,7 @@ def _softmax_grad(q, k, v, dO, O, lse, rest):
 def softmax_attention_grad(q, k, v, dO, *, O=None, lse=None, causal=True, method="flash", scale=None, layout="bhnd"):
     """A dict of what arrives at q, k and v when dO arrives at the output; O and lse save running the forward pass."""
     check_no_gradient("a gradient", {"q": q, "k": k, "v": v, "dO": dO, "O": O, "lse": lse})
-    q, k, v, dO, O, lse = (_turned(x, layout) for x in (q, k, v, dO, O, lse))
+    q, k, v, dO, O, lse = _heads_first(layout, q, k, v, dO, O, lse)
     found = _softmax_grad(q, k, v, dO, O, lse, {"causal": causal, "method": method, "scale": scale})
     return {name: _turned(x, layout) for name, x in found.items()}
 
@@ -292,7 +304,7 @@ def softmax_attention_grad(q, k, v, dO, *, O=None, lse=None, causal=True, method
 def lowrank(name, q, k, *, rank=None, seed=None, scale=None, v=None, layout="bhnd", **own):
     """B, C with B C^T near exp(scale q k^T), or the factorisation's own kernel; its own options by their names."""
     check_no_gradient("lowrank", {"q": q, "k": k, "v": v})
-    q, k, v = (_turned(x, layout) for x in (q, k, v))
+    q, k, v = _heads_first(layout, q, k, v)
     options = LowRankOptions(size=ctypes.sizeof(LowRankOptions))
     options.rank, options.scale = _count("rank", rank), _number(scale)
     if seed is not None:

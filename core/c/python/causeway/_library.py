@@ -96,11 +96,8 @@ class LowRankOptions(ctypes.Structure):
 
 
 def _places():
-    """Where the library may be: named, beside this package, in the checkout's build folder, in the prefix."""
+    """Where the library may be: beside this package, in the checkout's build folder, in the prefix."""
     here = Path(__file__).resolve().parent
-    if "CAUSEWAY_LIBRARY" in os.environ:
-        yield Path(os.environ["CAUSEWAY_LIBRARY"])
-        return
     yield here / NAME
     if here.parts[-4:] == ("core", "c", "python", "causeway"):
         yield Path(os.environ.get("CAUSEWAY_BUILD", here.parents[3] / "build")) / NAME
@@ -112,18 +109,19 @@ def _places():
 
 
 def _open():
-    tried = []
-    for place in _places():
-        if place.exists():
-            return ctypes.CDLL(str(place))
-        tried.append(str(place))
+    named = os.environ.get("CAUSEWAY_LIBRARY")
+    tried = [Path(named)] if named else list(_places())
+    found = next((place for place in tried if place.exists()), None)
     try:
-        return ctypes.CDLL(f"{NAME}.{ABI}")  # where the system's loader looks
-    except OSError:
-        raise ImportError(
-            f"{NAME} was not found: build it (./lab build c), or name it in CAUSEWAY_LIBRARY; looked for "
-            + ", ".join(tried)
-        ) from None
+        if found or not named:
+            return ctypes.CDLL(str(found or f"{NAME}.{ABI}"))  # that is where the system's loader looks
+    except OSError as error:
+        if found:
+            raise ImportError(f"{found} cannot be loaded: {error}") from None
+    raise ImportError(
+        f"{NAME} was not found: build it (./lab build c), or name it in CAUSEWAY_LIBRARY; looked for "
+        + ", ".join(map(str, tried))
+    )
 
 
 def _declare(lib):
