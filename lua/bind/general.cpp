@@ -32,7 +32,7 @@ int general_linear_attention_step_(lua_State* L) {
                     "general_linear_attention, with mode = \"recurrent\" for the same operations");
     const auto size = gated::check_general_sizes(q, k, v, o);
     if (!o.inplace) {
-        gated::check_state(state, v, size);
+        gated::check_state(state, v, size, false);
         state = state.dtype() == size.compute ? state.copy() : state.to(size.compute);
     }
     Tensor O(q.dtype(), size.output);

@@ -154,7 +154,7 @@ void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tenso
         fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
     if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
-    check_state(state, v, c);
+    check_state(state, v, c, true);
     if (state.dtype() != c.compute)
         fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
     if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
