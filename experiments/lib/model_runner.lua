@@ -89,6 +89,20 @@ local function prompts_of(count, length, vocabulary)
   return list
 end
 
+-- The share of attention in all operations of a model that reads a prompt: those of the method in each layer, beside a
+-- product with every weight but the table of embeddings, of which a row is looked up. nil for the model's own
+-- attention.
+local function attention_share(m, method, length)
+  if method == "own" then return nil end
+  local about, attention = m:about(), 0
+  for _, layer in ipairs(m:layers()) do
+    local count = cost(method, { N = length, r = layer.width, d = layer.value_width, decay = true })
+    attention = attention + layer.heads * (count.multiplies + count.adds)
+  end
+  local weights = 2 * length * (about.parameters - about.vocabulary * about.width)
+  return attention / (attention + weights)
+end
+
 -- The model at hand; a sweep of one model makes it once, at its first point.
 local function keeper()
   local held
@@ -102,8 +116,8 @@ end
 
 --- The times in which a model reads prompts by each method: what has arch, size, layers (nil: all), length (tokens of a
 --- prompt), batches, and methods by name, "own" being the model as it is. Returns a function of method and batch that
---- gives {seconds (of the batch), lower, upper, samples} or a text: the reason why there is none. A method is first
---- compared with the model as it is, on 64 tokens.
+--- gives {seconds (of the batch), lower, upper, samples, attention (its share in the operations)} or a text: the reason
+--- why there is none. A method is first compared with the model as it is, on 64 tokens.
 function models.times(item, what)
   local mode, model_at = models.modes[item.mode], keeper()
   local results = item:sweep{
@@ -130,7 +144,8 @@ function models.times(item, what)
       local prompts = prompts_of(p.batch, p.length, vocabulary)
       local t = timing(function() return m:logits(prompts) end, { seconds = mode.seconds })
       m:reset()
-      return { median = t.median, lower = t.lower, upper = t.upper, samples = t.samples }
+      return { median = t.median, lower = t.lower, upper = t.upper, samples = t.samples,
+        attention = attention_share(m, p.method, p.length) }
     end,
   }
   local at = {}
@@ -139,7 +154,7 @@ function models.times(item, what)
     local row = at[method .. " " .. batch]
     if not row then return "has no form here" end
     return measured.status_of(row, mode.timeout) or { seconds = row.median, lower = row.lower, upper = row.upper,
-      samples = row.samples }
+      samples = row.samples, attention = row.attention }
   end
 end
 

@@ -48,7 +48,7 @@ local function measured_rows(item, what)
     if type(time) == "table" then
       local scale = prompts / row.batch
       row.here, row.lower, row.upper = time.seconds * scale, time.lower * scale, time.upper * scale
-      row.samples = time.samples
+      row.samples, row.attention = time.samples, time.attention and 100 * time.attention
     else
       row.here = time
     end
@@ -83,6 +83,13 @@ return function(item, sizes)
     { key = "printed", align = "right" }, { key = "std", align = "right" },
     { key = "here", format = "%.3g", align = "right" }, { key = "lower", title = "quartile", format = "%.3g" },
     { key = "upper", title = "quartile", format = "%.3g" }, { key = "samples", title = "n", align = "right" } } }, true)
+  local shares = {}
+  for _, row in ipairs(rows) do
+    if row.batch == 1 and row.attention then shares[#shares + 1] = row end
+  end
+  item:table(shares, { title = "Attention in the operations of the model, " .. about, columns = { "method",
+    { key = "attention", unit = "%", format = "%.2f", align = "right" } },
+    note = "counted; the rest are products with weights: the less attention is, the nearer are the methods' times" })
   local together = quicker_together(by, order, "printed")
   item:judge("batch 2 mostly takes less time", "count", together, "I10")
   item:judge("batch 2 mostly takes less time here", "time", quicker_together(by, order, "here"))

@@ -261,6 +261,22 @@ TEST_CASE("a table of whole models has a time or a reason in every cell", "[expe
     }
     for (const json& v : item["verdicts"])
         if (v["what"] == "order of methods") CHECK(v["verdict"] == "not run");
+    // Six layers of four heads; a product with every weight but the embeddings, 256 rows of 256.
+    Shell lua;
+    const double attention =
+        std::stod(lua("c = cost('vanilla', {N = 128, r = 64, d = 128, decay = true}) "
+                      "return 6 * 4 * (c.multiplies + c.adds)"));
+    const double weights = 2.0 * 128 * (5639424 - 256 * 256);
+    int shares = 0;
+    for (const json& part : item["parts"]) {
+        if (!part.contains("rows") || part["rows"].size() != 8) continue;
+        for (const json& row : part["rows"]) {
+            ++shares;
+            if (row["method"] == "Vanilla")
+                CHECK(row["attention"].get<double>() == Approx(100 * attention / (attention + weights)));
+        }
+    }
+    CHECK((shares == 8 || contains(output.out, "timeout")));
     CHECK(item["processor_seconds"].get<double>() > 0);
     CHECK(item["others"].get<double>() <= 1);
 }
