@@ -107,18 +107,18 @@ const Call<GeneralStepOptions<Tensor>>& general_linear_attention_step() {
 template <class Tensor>
 const Call<GeneralGradOptions<Tensor>>& general_linear_attention_grad() {
     using S = GeneralGradOptions<Tensor>;
-    static const auto& call =
-        *new Call<S>{"general_linear_attention_grad",
-                     {{"q"}, {"k"}, {"v"}, {"dO"}},
-                     joined<S>(joined<S>(of_all_general_calls<S>(),
-                                         of_general_sequences<S>("what is stored: every state, a state per chunk, or "
-                                                                 "every state again")),
-                               {{.name = "dstate",
-                                 .member = &S::dstate,
-                                 .text = "what arrives at the final state, [b, h, d_k, d_v]",
-                                 .standard = "zeros",
-                                 .example = "dstate = ones(1, 2, 8, 8)"}}),
-                     "q, k, v, dO = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)"};
+    static const auto& call = *new Call<S>{
+        "general_linear_attention_grad",
+        {{"q"}, {"k"}, {"v"}, {"dO"}},
+        joined<S>(joined<S>(of_all_general_calls<S>(),
+                            of_general_sequences<S>("what is stored: every state, a state per chunk, or "
+                                                    "every state again")),
+                  {{.name = "dstate",
+                    .member = &S::dstate,
+                    .text = "what arrives at the final state, [b, h, d_k, d_v]",
+                    .standard = "zeros",
+                    .example = "dstate = ones(1, 2, 8, 8)"}}),
+        "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\ndO = randn(1, 2, 100, 8)"};
     return call;
 }
 

@@ -60,8 +60,8 @@ TEST_CASE("recall: the delta rule learns what a memory blind to the order cannot
 
 TEST_CASE("recurrence: a rule without a name runs, has its times and learns", "[experiments][gates]") {
     const TemporaryFolder folder;
-    const Output output = run_in(folder, {gates + "recurrence.lua", "--length", "1000", "--lengths", "50,100", "--steps",
-                                          "10", "--seconds", "0.001"});
+    const Output output = run_in(folder, {gates + "recurrence.lua", "--length", "1000", "--lengths", "50,100",
+                                          "--steps", "10", "--seconds", "0.001"});
     CAPTURE(output.out, output.err);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "1000 tokens, one head of 64: "));

@@ -13,7 +13,12 @@ const char* const inputs = R"(
   k = k / sqrt(sum(pow(k, 2), 4))
   a, u, w = f64(rand(2, 2, N, 5)), f64(rand(2, 2, N, 5)) / 3, f64(rand(2, 2, N, 5)) / 3
   o = { a = a, u = u, w = w, scale = 0.5 }
-  function with(more) local t = {} for n, x in pairs(o) do t[n] = x end for n, x in pairs(more) do t[n] = x end return t end
+  function with(more)
+    local t = {}
+    for n, x in pairs(o) do t[n] = x end
+    for n, x in pairs(more) do t[n] = x end
+    return t
+  end
   function near(x, y) return relative_error(x, y) <= 1e-12 end
 )";
 
@@ -76,7 +81,8 @@ TEST_CASE("grad goes through the general rule and its step", "[lua][general]") {
       local S = f64(randn(2, 2, 5, 3))
       local want = general_linear_attention_grad(q, k, v, D, with { state = S, dstate = S })
       local got = grad(function(p)
-        local out, last = general_linear_attention(p.q, p.k, p.v, { a = p.a, u = p.u, w = p.w, scale = 0.5, state = p.state })
+        local out, last = general_linear_attention(p.q, p.k, p.v,
+          { a = p.a, u = p.u, w = p.w, scale = 0.5, state = p.state })
         return sum(times(out, D)) + sum(times(last, S))
       end, { q = q, k = k, v = v, a = a, u = u, w = w, state = S })
       for name, g in pairs(got) do if not near(g, want["d" .. name]) then return name end end
@@ -86,7 +92,8 @@ TEST_CASE("grad goes through the general rule and its step", "[lua][general]") {
       local D, S = f64(randn(2, 4, 1, 3)), f64(randn(2, 2, 5, 3))
       local g = grad(function(u) return sum(times(
         (general_linear_attention_step(one(q), one(k), one(v), S, { a = one(a), u = u, w = one(w) })), D)) end, one(u))
-      local want = general_linear_attention_grad(one(q), one(k), one(v), D, { a = one(a), u = one(u), w = one(w), state = S })
+      local want = general_linear_attention_grad(one(q), one(k), one(v), D,
+        { a = one(a), u = one(u), w = one(w), state = S })
       return near(g, want.du))") == "true");
     CHECK(lua("grad(function(u) return sum((general_linear_attention_step(q, k, v, zeros(2, 2, 5, 3), {u = u, w = w, "
               "inplace = true}))) end, u)")
