@@ -47,9 +47,9 @@ manual.decay_gate = {
 
 and with lower_bound = L, a number below 0, g = L sigmoid(e^A_log (a + dt_bias)), between L and 0. a is [b, h, N] or [h,
 N], and dt_bias then [h]; with a gate per key channel a is [b, h, N, d_k] and dt_bias [h, d_k].]],
-  notes = [[Mamba-2's Δ is softplus(a + dt_bias), its log decay this g; the bound is that of Kimi Linear's safe gate. The
-writing strength of these models is sigmoid(b), [b, h, N]. Runs on the CPU; grad has a rule for it. Source: Yang, Kautz,
-Hatamizadeh 2025.]],
+  notes = [[Mamba-2's Δ is softplus(a + dt_bias), its log decay this g; the bound is that of Kimi Linear's safe gate.
+The writing strength of these models is sigmoid(b), [b, h, N]. Runs on the CPU; grad has a rule for it. Source: Yang,
+Kautz, Hatamizadeh 2025.]],
   example = [[
 g = decay_gate(randn(1, 2, 10), zeros(2), {dt_bias = ones(2)})
 q = l2norm(randn(1, 2, 10, 4))
