@@ -8,7 +8,8 @@ manual.short_convolution = {
 
 so that the last weight is that of the token itself. x [b, N, channels] or [N, channels], weight [channels, taps]; f is
 nothing or silu. Returns y and the last taps - 1 inputs, [b, taps - 1, channels], which are the state of a call on the
-tokens that follow: two parts of a text give the bits of one call.]],
+tokens that follow: two parts of a text give the bits of one call. Inside another call parentheses take y alone:
+l2norm((short_convolution(x, weight))).]],
   notes = [[ONNX's CausalConvWithState is this one on [b, channels, N], and its past_state [b, channels, taps - 1]:
 permutedims(x, 1, 3, 2) brings either here and back, and its weight [channels, 1, taps] needs a reshape. fla's
 ShortConvolution and mamba's causal_conv1d_fn keep taps inputs, or have the channels first. Runs on the CPU; grad has a
@@ -46,9 +47,9 @@ manual.decay_gate = {
 
 and with lower_bound = L, a number below 0, g = L sigmoid(e^A_log (a + dt_bias)), between L and 0. a is [b, h, N] or [h,
 N], and dt_bias then [h]; with a gate per key channel a is [b, h, N, d_k] and dt_bias [h, d_k].]],
-  notes = [[Mamba-2's Δ is softplus(a + dt_bias), its log decay this g. The writing strength of these models is
-sigmoid(b), [b, h, N]. Source: Gu, Dao 2023; Yang, Kautz, Hatamizadeh 2025; the bound: Kimi Linear 2025. Runs on the
-CPU; grad has a rule for it.]],
+  notes = [[Mamba-2's Δ is softplus(a + dt_bias), its log decay this g; the bound is that of Kimi Linear's safe gate.
+The writing strength of these models is sigmoid(b), [b, h, N]. Runs on the CPU; grad has a rule for it. Source: Yang,
+Kautz, Hatamizadeh 2025.]],
   example = [[
 g = decay_gate(randn(1, 2, 10), zeros(2), {dt_bias = ones(2)})
 q = l2norm(randn(1, 2, 10, 4))

@@ -7,7 +7,7 @@ using causeway::testing::Shell;
 TEST_CASE("short convolutions, norms and gates in Lua", "[lua][around]") {
     Shell lua;
     lua("x, w = randn(2, 10, 4), randn(4, 3)");
-    CHECK(lua("y, S = short_convolution(x, w) return size(y), size(S)") == "2 10 4 2 2 4");
+    CHECK(lua("y, S = short_convolution(x, w) return size(y, 2), size(S)") == "10 2 2 4");
     CHECK(lua("a, S = short_convolution(x(':', {1, 6}, ':'), w) "
               "b = short_convolution{x = x(':', {7, 10}, ':'), weight = w, state = S} return cat(a, b, 2) == y") ==
           "true");
@@ -61,7 +61,7 @@ TEST_CASE("grad records short convolutions, norms and gates", "[lua][around][gra
               "{a = d(1, 5, 3), A = d(5), b = d(5)}) < 1e-7") == "true");
     // The whole layer: convolution, lengths, gates, rule, norm.
     CHECK(
-        lua("return worst(function(p) local q = l2norm(short_convolution(p.x, p.w, {activation = 'silu'}))"
+        lua("return worst(function(p) local q = l2norm((short_convolution(p.x, p.w, {activation = 'silu'})))"
             ":reshape(1, 1, 5, 3) "
             "local o = linear_attention(q, q, p.x:reshape(1, 1, 5, 3), {update = 'gated_delta', "
             "log_decay = decay_gate(p.a, p.A), beta = sigmoid(p.a)}) "

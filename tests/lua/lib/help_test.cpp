@@ -419,8 +419,8 @@ TEST_CASE("the line of a rule of the literature is its recurrence", "[lua][help]
     CHECK(lua("local n = 0 for name in pairs(causeway._rule_lines) do assert(rules[name], name) n = n + 1 end return "
               "n") == "7");
     Pages pages;
-    CHECK(contains(pages("retnet"), "    causal_linear_attention(q, k, v, {decay = retnet_decay(h)})"));
-    CHECK(contains(pages("kda"), "  log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})"));
+    CHECK(contains(pages("retnet"), "causal_linear_attention(q, k, v, {decay = retnet_decay(h)})"));
+    CHECK(contains(pages("kda"), "log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})"));
 }
 
 TEST_CASE("what is said of a rule of the literature holds", "[lua][help]") {
