@@ -358,7 +358,8 @@ TEST_CASE("the line of a rule of the literature is its recurrence", "[lua][help]
       local function drawn(...) return f64(randn(...)) end
       inputs = {
         b = b, h = h, N = N, q = drawn(b, h, N, d), k = drawn(b, h, N, d), v = drawn(b, h, N, dv),
-        x = drawn(b, h, N, dv), B = drawn(b, h, N, d), C = drawn(b, h, N, d), A = -f64(rand(h, 1)), dt = f64(rand(b, h, N)),
+        x = drawn(b, h, N, dv),
+        B = drawn(b, h, N, d), C = drawn(b, h, N, d), A = -f64(rand(h, 1)), dt = f64(rand(b, h, N)),
         beta = f64(rand(b, h, N)), b_t = drawn(b, h, N), a = drawn(b, h, N), f = drawn(b, h, N, d), A_log = drawn(h),
         t = drawn(h), g = -f64(rand(b, h, N, d)),
       }
