@@ -1,7 +1,9 @@
 #include "core/distributed/mpi.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 
 #include "core/base/error.hpp"
 
@@ -13,10 +15,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <random>
-#include <string>
 #include <thread>
 
 #include "core/base/interrupt.hpp"
@@ -29,6 +29,26 @@ bool mpi_launched() noexcept {
     for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"})
         if (std::getenv(name)) return true;
     return false;
+}
+
+namespace {
+
+constexpr const char* limit_name = "CAUSEWAY_MPI_TIMEOUT";
+
+// Seconds; 0 where it is not set, -1 where it is no possible limit.
+double limit_asked_for() {
+    const char* const asked = std::getenv(limit_name);
+    if (!asked || !*asked) return 0;
+    char* end = nullptr;
+    const double seconds = std::strtod(asked, &end);
+    return *end == '\0' && seconds > 0 && std::isfinite(seconds) ? seconds : -1;
+}
+
+}  // namespace
+
+std::string mpi_fault() {
+    if (limit_asked_for() >= 0) return "";
+    return sentence(limit_name, ": ", std::getenv(limit_name), ", expected a number of seconds above 0");
 }
 
 #ifndef CAUSEWAY_MPI
@@ -57,18 +77,6 @@ int kept_errors = -1, shown_errors = -1;
 
 void require(int code, const char* what) {
     if (code != MPI_SUCCESS) fail("engine: \"mpi\", ", what, " failed with error ", code, " of MPI");
-}
-
-constexpr const char* limit_name = "CAUSEWAY_MPI_TIMEOUT";
-
-double limit_asked_for() {
-    const char* const asked = std::getenv(limit_name);
-    if (!asked || !*asked) return 0;
-    char* end = nullptr;
-    const double seconds = std::strtod(asked, &end);
-    if (*end != '\0' || !(seconds > 0) || !std::isfinite(seconds))
-        fail(limit_name, ": ", asked, ", expected a number of seconds above 0");
-    return seconds;
 }
 
 // peer: -1 for any.
@@ -247,6 +255,7 @@ bool mpi_built() noexcept { return true; }
 
 void start_mpi() {
     if (started) return;
+    if (const std::string fault = mpi_fault(); !fault.empty()) fail(fault);
     most_waiting = limit_asked_for();
     int provided = 0;
     require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "starting");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/distributed/communicator.hpp"
 
@@ -16,6 +17,9 @@ bool mpi_launched() noexcept;  // this process was started by mpirun
 // rank waits for another, which may loop without end; without it there is no bound. Throws Error where MPI was not
 // built in, or where that variable is no number above 0.
 void start_mpi();
+
+// What is wrong with CAUSEWAY_MPI_TIMEOUT, in a sentence, or "".
+std::string mpi_fault();
 
 int mpi_rank() noexcept;  // 0 before start_mpi
 int mpi_size() noexcept;  // 1 before start_mpi

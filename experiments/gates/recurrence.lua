@@ -1,10 +1,11 @@
 -- A rule of one's own for the state: written down in a few lines, it runs in chunks, has its gradient and its count of
 -- operations, and learns beside the built-in ones.
---   causeway experiments/gates/recurrence.lua            some minutes; --quick: one
+--   causeway experiments/gates/recurrence.lua            some minutes
 --   --length 131072              tokens of the long run, one head of 64
 --   --lengths 512,2048,8192,32768   tokens of the times, eight heads of 64
---   --steps 2000 --seed 1        of training on recall; --quick: a quarter
+--   --steps 2000 --seed 1        of training on recall
 --   --seconds 0.5                of measuring each time
+--   --quick                      a quarter of the steps, a fifth of the seconds: a minute
 --   --save results/recurrence    recall.csv, .json (with machine, versions, seed), times.csv, accuracy.svg, times.svg
 --
 -- The rule has no name yet. The gated delta rule lets the whole state fade by one number a head; here the channels that

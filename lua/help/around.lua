@@ -1,6 +1,7 @@
 local manual = (...).manual
 
 manual.short_convolution = {
+  topic = "gated",
   call = "y, state = short_convolution(x, weight, options)",
   text = [[A causal convolution of every channel by itself over a few tokens, as models have it before q, k and v:
 
@@ -22,6 +23,7 @@ short_convolution(x(":", {7, 10}, ":"), w, {state = state})]],
 }
 
 manual.l2norm = {
+  topic = "gated",
   call = "l2norm(x, options)",
   text = [[x / √(Σ x² + eps) over the last dimension: keys, and as a rule queries, as the delta rule wants them.]],
   notes = [[norm(x) is one number, the length of all of x. Runs on the CPU; grad has a rule for it.]],
@@ -29,6 +31,7 @@ manual.l2norm = {
 }
 
 manual.rms_norm = {
+  topic = "gated",
   call = "rms_norm(x, options)",
   text = [[x / √(mean x² + eps) over the last dimension, times weight [width] and times f(gate), a gate for each number
 of x, where they are given: f is silu, g sigmoid(g), as in Qwen3-Next, or sigmoid, as in Kimi Linear.]],
@@ -40,6 +43,7 @@ rms_norm(x, {weight = ones(8), gate = z, eps = 1e-5})]],
 }
 
 manual.decay_gate = {
+  topic = "gated",
   call = "decay_gate(a, A_log, options)",
   text = [[The log_decay of linear_attention from a projection a of the tokens, a rate A_log [h] and a time step:
 

@@ -4,6 +4,7 @@ local conventions = [[gate and state_order say it where yours differ: gate = "lo
 (the decay itself) or "log2"; state_order = "kv" or "vk".]]
 
 manual.from_fla = {
+  topic = "gated",
   call = "linear_attention(from_fla{q =, k =, v =, g =, beta =, ...})",
   text = [[The arguments of flash-linear-attention's chunk_* and fused_recurrent_* calls, under their names, as a table
 that linear_attention takes: q, k, v [B, T, H, D], log gates g [B, T, H] or gk [B, T, H, K], beta [B, T, H],
@@ -16,6 +17,7 @@ linear_attention(from_fla{q = q, k = q, v = q, g = g})]],
 }
 
 manual.from_flashinfer = {
+  topic = "gated",
   call = "linear_attention(from_flashinfer{q =, k =, v =, g =, beta =, ...})",
   text = [[The arguments of FlashInfer's chunk_gated_delta_rule as a table that linear_attention takes: q, k, v [tokens,
 H, D], packed, with cu_seqlens; g the decay itself, not its logarithm, [tokens, H], beta [tokens, H], initial_state [N,
@@ -28,6 +30,7 @@ linear_attention(from_flashinfer{q = q, k = q, v = q, g = g,
 }
 
 manual.from_hf = {
+  topic = "gated",
   call = "linear_attention(from_hf{query =, key =, value =, g =, beta =, ...})",
   text = [[The arguments of transformers' torch_chunk_gated_delta_rule and torch_recurrent_gated_delta_rule as a table
 that linear_attention takes: query, key, value [B, T, H, D], the logarithm of the decay g [B, T, H], beta [B, T, H],
@@ -40,6 +43,7 @@ linear_attention(from_hf{query = q, key = q, value = q, g = g,
 }
 
 manual.from_onnx = {
+  topic = "gated",
   call = "linear_attention(from_onnx{query =, key =, value =, q_num_heads =, kv_num_heads =, ...})",
   text = [[The inputs and attributes of the ONNX operator LinearAttention (opset 27) as a table that linear_attention
 takes: query, key, value [B, T, H D], decay [B, T, H] or [B, T, H K], beta [B, T, H] or [B, T, 1], past_state [B, H, K,

@@ -1,13 +1,11 @@
 -- A line for each topic of the overview; one that has none is told by its first names.
 (...)._topics = {
-  around = "short convolutions, norms and gates around attention",
   attention = "exact causal linear attention: the call, its methods, costs",
   bounds = "check_bound: the claims on your own tensors",
-  convert = "arguments of other libraries' linear attention",
   distributed = "decoding from keys and values that are shared out",
   documents = "the five documents that the methods come from",
   files = "load and save, JSON",
-  gated = "linear attention with gates and delta rules, rules of your own",
+  gated = "gates and delta rules, what is around them, rules of your own",
   gpu = "tensors and calls on an NVIDIA GPU",
   gradient = "exact gradients of the calls",
   learn = "gradients of Lua code, Adam and gradient descent",

@@ -93,6 +93,7 @@ local function refuse_in_place(options)
   if options.inplace then
     raise("inplace: true, expected false within grad, which needs the state before the call")
   end
+  return options
 end
 
 attention("causal_linear_attention", "causal_linear_attention_grad", {

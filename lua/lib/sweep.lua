@@ -412,11 +412,10 @@ local function results_of(points, names, rows, origins, fields)
   local columns = table.move(names, 1, #names, 1, {})
   table.move(value_names, 1, #value_names, #columns + 1, columns)
   columns[#columns + 1] = "status"
-  local meta = {}
-  for key, value in pairs(Results) do meta[key] = value end
-  meta.__index = setmetatable({ columns = columns, names = names, origins = origins }, { __index = function(_, key)
-    return Results[key] or not_there(columns, key)
-  end })
+  -- In parentheses, for not_there looks at who asks: a tail call would hide this function.
+  local meta, methods = {}, setmetatable({}, { __index = function(_, key) return (not_there(columns, key)) end })
+  for key, value in pairs(Results) do (key:find("^__") and meta or methods)[key] = value end
+  meta.__index = setmetatable({ columns = columns, names = names, origins = origins }, { __index = methods })
   for key, value in pairs(fields or {}) do meta.__index[key] = value end
   return setmetatable(results, meta)
 end

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/environment.hpp"
+#include "core/distributed/mpi.hpp"
 #include "core/measure/machine.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/about.hpp"
@@ -73,6 +74,7 @@ CommandLine read(int argc, char** argv) {
         line.fault = sentence("cannot open the script ", arguments[line.script], ": ", std::strerror(errno));
     if (line.script == 0 && line.code.empty()) line.shell = true;
     if (line.fault.empty()) line.fault = threads_fault();
+    if (line.fault.empty()) line.fault = distributed::mpi_fault();
     return line;
 }
 

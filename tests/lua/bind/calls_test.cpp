@@ -132,8 +132,8 @@ std::string needs(const std::string& call, const std::string& option, const std:
     if (option == "lse") return "O = x, ";
     if (option == "state" && call == "causal_linear_attention") return "method = 'row-based', ";
     if (option == "state_indices" || option == "inplace") {
-        const bool causal = call == "causal_linear_attention";
-        return call == "linear_attention_step" ? "" : causal ? "method = 'row-based', state = S, " : "state = S, ";
+        if (call == "linear_attention_step" || call == "general_linear_attention_step") return "";
+        return call == "causal_linear_attention" ? "method = 'row-based', state = S, " : "state = S, ";
     }
     if (option == "return_state") return "method = 'row-based', ";
     if (option == "block" && call == "causal_linear_attention") return "method = 'hybrid', ";

@@ -104,7 +104,7 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
     CHECK(lua("linear_attention(q, k, v, {update = 'gla'})") ==
           "user:1: update: \"gla\", " + choices + " (it is called \"gated\" here, see ?gla)");
     CHECK(lua("linear_attention(q, k, v, {update = 'DeltaProduct'})") ==
-          "user:1: update: \"DeltaProduct\", " + choices + " (the nearest here is \"delta\", see ?DeltaProduct)");
+          "user:1: update: \"DeltaProduct\", " + choices + " (see ?DeltaProduct)");
     CHECK(lua("linear_attention(q, k, v, {update = 'titans'})") ==
           "user:1: update: \"titans\", " + choices + " (it is not here; ?titans says what is nearest)");
     CHECK(lua("linear_attention(q, k, v, {update = 'retnet'})") ==

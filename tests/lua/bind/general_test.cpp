@@ -97,6 +97,6 @@ TEST_CASE("grad goes through the general rule and its step", "[lua][general]") {
       return near(g, want.du))") == "true");
     CHECK(lua("grad(function(u) return sum((general_linear_attention_step(q, k, v, zeros(2, 2, 5, 3), {u = u, w = w, "
               "inplace = true}))) end, u)")
-              .find("inplace: true, expected false within grad, which needs the state before the step") !=
+              .find("inplace: true, expected false within grad, which needs the state before the call") !=
           std::string::npos);
 }
