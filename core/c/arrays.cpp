@@ -140,9 +140,17 @@ void write(const Tensor& A, const causeway_tensor& array) noexcept {
         copy_row(data + place_of(array, r) * element, step, A.raw() + r * n * element, element, n, element);
 }
 
+void check_places(const char* name, const causeway_tensor& array) {
+    for (int i = 0; i < array.ndim; ++i)
+        if (array.shape[i] > 1 && array.strides[i] == 0)
+            fail(name, ": strides[", i, "] is 0 where shape[", i, "] is ", array.shape[i],
+                 ", expected a place for each element that is written");
+}
+
 void Outputs::add(const char* name, const Tensor& result, causeway_tensor* array) {
     if (!array) return;
     if (array->data) {
+        check_places(name, *array);
         const DType type = type_of(name, *array);
         const Shape shape = shape_of(name, *array);
         if (shape != result.shape()) fail(name, ": ", shape.text(), ", expected ", result.shape().text());

@@ -17,6 +17,9 @@ Tensor read(const char* name, const causeway_tensor* array);
 // Nothing where there is no array.
 std::optional<Tensor> read_optional(const char* name, const causeway_tensor* array);
 
+// Throws Error where several elements that are to be written have one place: a stride of 0.
+void check_places(const char* name, const causeway_tensor& array);
+
 // Writes A through the strides of the array, which has been read and has A's type and shape.
 void write(const Tensor& A, const causeway_tensor& array) noexcept;
 

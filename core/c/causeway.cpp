@@ -109,7 +109,7 @@ std::vector<const char*> names_of(const std::string& list) {
 
 }  // namespace
 
-const char* causeway_version() { return machine().version.c_str(); }
+const char* causeway_version() { return CAUSEWAY_VERSION; }
 
 const char* causeway_name(const char* list, std::int64_t i) {
     const char* name = nullptr;
@@ -202,12 +202,12 @@ causeway_status causeway_linear_attention_step(const causeway_tensor* q, const c
         const Tensor tq = read("q", q), tk = read("k", k), tv = read("v", v);
         const LinearOptions o = linear_options(options);
         Tensor advanced = read("state", state);
+        c::check_places("state", *state);
         Tensor result = O->data ? read("O", O) : Tensor(tq.dtype(), gated::check_sizes(tq, tk, tv, o).output);
         linear_attention_step(tq, tk, tv, advanced, result, o);
-        if (!advanced.is_view()) c::write(advanced, *state);
-        if (result.is_view()) return;
         Outputs outputs;
-        outputs.add("O", result, O);
+        if (!result.is_view()) outputs.add("O", result, O);
+        if (!advanced.is_view()) c::write(advanced, *state);
         outputs.deliver();
     });
 }

@@ -74,6 +74,7 @@ bool started = false;
 MPI_Comm control;         // on which a rank says that it has ended
 double most_waiting = 0;  // seconds that a rank waits for another; 0: without end
 int kept_errors = -1, shown_errors = -1;
+off_t told = 0;  // so many bytes of the kept errors have been shown
 
 void require(int code, const char* what) {
     if (code != MPI_SUCCESS) fail("engine: \"mpi\", ", what, " failed with error ", code, " of MPI");
@@ -85,14 +86,15 @@ std::string waited_sentence(int peer) {
                     peer < 0 ? "the others" : sentence("rank ", peer), ", which neither answered nor ended");
 }
 
-// What this rank wrote to stderr so far, each line with its rank in front.
+// What this rank wrote to stderr since this was last called, each line with its rank in front.
 void show_errors() {
     if (kept_errors < 0) return;
     std::fflush(stderr);
     std::string text, out;
     char piece[4096];
-    lseek(kept_errors, 0, SEEK_SET);
+    lseek(kept_errors, told, SEEK_SET);
     for (ssize_t n; (n = read(kept_errors, piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(n));
+    told += static_cast<off_t>(text.size());
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());
         out += "rank " + std::to_string(world_rank) + ": " + text.substr(at, end - at) + "\n";
@@ -212,8 +214,9 @@ private:
     // and after the longest wait that was asked for.
     static int wait_for(Requests& requests, int peer) {
         int tag = 0, polls_after_end = 0;
-        double noticed = 0, begun = 0;
+        double noticed = 0;
         for (MPI_Request& request : requests) {
+            double begun = 0;
             for (long polls = 0;; ++polls) {
                 int done = 0;
                 MPI_Status status;

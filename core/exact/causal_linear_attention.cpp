@@ -99,11 +99,15 @@ Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOption
     call.gamma = exact::check_decay(o.decay, n.heads);
     check_scale(o.scale, n.dtype);
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
-    if (!o.cu_seqlens.empty()) packed_spans(o.cu_seqlens, n.batch, n.N);
+    Dimensions longest = n;  // of the packed sequences, each of which is chosen for
+    if (!o.cu_seqlens.empty()) {
+        longest.N = 0;
+        for (const Span& span : packed_spans(o.cu_seqlens, n.batch, n.N)) longest.N = std::max(longest.N, span.n);
+    }
     if (!o.state && !o.state_indices.empty())
         fail("state_indices: given, but no state, expected the pool of their slots as it");
     const bool state = o.state || o.return_state;
-    call.method = o.method == "auto" ? &fastest_of(n, o) : &exact::method(o.method);
+    call.method = o.method == "auto" ? &fastest_of(longest, o) : &exact::method(o.method);
     if (state && !call.method->state) fail("state: the method \"", call.method->name, "\" carries no state");
     if (o.block && call.method->block == 0) fail("block: the method \"", call.method->name, "\" has none");
     // A block longer than the sequence is the sequence.

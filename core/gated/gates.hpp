@@ -1,8 +1,8 @@
-// What the gates of one chunk multiply, in the fast forms: only running products of numbers in [0, 1], so nothing
-// overflows and an exact 0 stays one.
+// What the gates of one chunk multiply, in the fast forms: only running products of the gates, so that an exact 0 stays
+// one, and nothing overflows where they are in [0, 1]; the general rule passes any numbers.
 #pragma once
 
-#include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -12,6 +12,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/gated/problem.hpp"
+#include "core/kit/exp.hpp"
 #include "core/kit/panels.hpp"
 #include "core/kit/rows.hpp"
 
@@ -42,15 +43,16 @@ inline simd::Vector<T> gated_product(simd::Vector<T> x, simd::Vector<T> f) {
     return f == simd::Vector<T>{} ? f : x * f;
 }
 
-// a_i = e^{g_i}, down to denormal numbers.
+// a_i = e^{g_i}, down to denormal numbers; its bits depend on g_i alone, not on n.
 template <class T>
 inline void exponentials(const T* g, Index n, T* a) {
-    constexpr T low = sizeof(T) == 4 ? T(-80) : T(-700);  // below, Eigen's packets do not go down to 0
-    using Array = Eigen::Array<T, Eigen::Dynamic, 1>;
-    const Eigen::Map<const Array> in(g, n);
-    Eigen::Map<Array> out(a, n);
-    out = in.max(low).exp();
-    if (n == 0 || in.minCoeff() >= low) return;
+    constexpr T low = sizeof(T) == 4 ? T(-80) : T(-700);  // below, the vectors do not go down to denormal numbers
+    bool lower = false;
+    for (Index i = 0; i < n; i += simd::lanes<T>) {
+        simd::store_part(a + i, simd::exp<T>(simd::load_part(g + i, n - i)), n - i);
+        for (Index j = i; j < std::min(i + simd::lanes<T>, n); ++j) lower |= g[j] < low;
+    }
+    if (!lower) return;
     for (Index i = 0; i < n; ++i)
         if (g[i] < low) a[i] = std::exp(g[i]);
 }

@@ -11,6 +11,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "core/gated/gates.hpp"
+#include "core/kit/check.hpp"
 #include "core/kit/simd.hpp"
 
 namespace causeway {
@@ -209,12 +210,6 @@ void step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, con
     });
 }
 
-// Fails where `A`, which is written, has its elements in common with another argument.
-void check_apart(const char* name, const Tensor& A, const char* other, const Tensor& B) {
-    if (A.size() > 0 && A.raw() == B.raw())
-        fail(name, ": has the elements of ", other, ", expected a tensor of its own");
-}
-
 template <class T>
 void step_as(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
              const LinearOptions& o, std::vector<Tensor>* states) {
@@ -252,10 +247,10 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     check_state(state, v, c, true);
     if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
     if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
-    check_apart("O", O, "state", state);
+    kit::check_apart("O", O, "state", state);
     const auto check_inputs_apart = [&](const char* name, const Tensor& A) {
-        check_apart("state", state, name, A);
-        check_apart("O", O, name, A);
+        kit::check_apart("state", state, name, A);
+        kit::check_apart("O", O, name, A);
     };
     check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
     if (o.log_decay) check_inputs_apart("log_decay", *o.log_decay);

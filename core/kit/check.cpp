@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/base/text.hpp"
 #include "core/base/unknown_name.hpp"
@@ -32,6 +33,14 @@ void check_equal(const char* name, const char* what, Index got, Index expected, 
 void check_scale(double scale, DType type) {
     const bool finite = type == DType::f64 ? std::isfinite(scale) : std::isfinite(static_cast<float>(scale));
     if (!finite) fail("scale: ", scale, ", expected a finite number");
+}
+
+void check_apart(const char* name, const Tensor& A, const char* other, const Tensor& B) {
+    const auto before = [](const Tensor& X, const Tensor& Y) {
+        return !std::less<>()(Y.raw(), X.raw() + X.bytes());  // X ends where Y begins, or before it
+    };
+    if (A.size() > 0 && B.size() > 0 && !before(A, B) && !before(B, A))
+        fail(name, ": has elements of ", other, ", expected a tensor of its own");
 }
 
 std::size_t check_choice(const char* option, const std::string& value, const std::vector<std::string>& choices) {

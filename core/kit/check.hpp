@@ -22,6 +22,9 @@ void check_equal(const char* name, const char* what, Index got, Index expected, 
 // Throws Error unless the number is finite as computed: in Float64 for Float64 tensors, else in Float32.
 void check_scale(double scale, DType type);
 
+// Throws Error where `A`, which is written, has memory in common with another argument.
+void check_apart(const char* name, const Tensor& A, const char* other, const Tensor& B);
+
 // The place of `value` among the choices. Throws Error that lists them and names the nearest.
 std::size_t check_choice(const char* option, const std::string& value, const std::vector<std::string>& choices);
 

@@ -5,6 +5,7 @@
 #include "core/base/text.hpp"
 #include "core/gated/registry.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gated/step.hpp"
@@ -38,7 +39,7 @@ std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
 }  // namespace
 
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
-    if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but on the GPU sequences are not packed");
+    refuse_packed(o.cu_seqlens, o.state_indices);
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but on the GPU the last state alone is returned");
     causeway::LinearOptions forms;
     forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
@@ -81,6 +82,7 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
 }  // namespace gated
 
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    refuse_in_place(o.inplace);
     gated::Call call = gated::check(q, k, v, o);
     GatedArgs& a = call.args;
     const Shape& state_shape = call.sizes.state_shape;

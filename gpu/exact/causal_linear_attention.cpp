@@ -2,6 +2,7 @@
 
 #include "core/kit/check.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/exact/normalize.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/tensor/elementwise.hpp"
@@ -50,6 +51,8 @@ CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const 
 }
 
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    refuse_packed(o.cu_seqlens, o.state_indices);
+    refuse_in_place(o.inplace);
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);

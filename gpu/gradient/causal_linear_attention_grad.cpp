@@ -4,6 +4,7 @@
 
 #include "core/kit/check.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/gated/portable.hpp"
 #include "gpu/gradient/gated.hpp"
 #include "gpu/gradient/lightning.hpp"
@@ -19,6 +20,7 @@ using causeway::exact::Dimensions;
 void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     if (dO.shape() != V.shape()) fail("dO: ", dO.shape().text(), ", expected ", V.shape().text(), " like V");
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
+    refuse_packed(o.cu_seqlens, o.state_indices);
     causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/softmax/decode.hpp"
 #include "gpu/softmax/params.hpp"
 #include "gpu/tensor/elementwise.hpp"
@@ -11,6 +12,7 @@ namespace causeway::gpu {
 namespace softmax {
 
 CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
+    refuse_packed(o.cu_seqlens);
     causeway::SoftmaxOptions forms;
     forms.causal = o.causal, forms.method = o.method, forms.scale = o.scale;
     CheckedCall c{causeway::attention::check(q.form(), k.form(), v.form(), forms), {}};

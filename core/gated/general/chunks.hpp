@@ -111,9 +111,10 @@ private:
         }
     }
 
-    // The vectors of a tile of R rows over the columns left of a panel. Few rows take the whole panel: compilers turn
-    // the sums of one or two vectors into products that are added one by one, whose bits are not those of the other
-    // tiles, and then those of a token would depend on how many come after it.
+    // The vectors of a tile of R rows over the columns left of a panel. Few rows take the whole panel: where the flag
+    // that CMakeLists.txt gives for it is not known, a compiler may turn the sums of a single accumulator into products
+    // that are added one by one, whose bits are not those of the other tiles, and then those of a token would depend on
+    // how many come after it.
     template <int R, class F>
     static void vectors_of_tile(Index columns, F&& f) {
         if constexpr (R < tile_rows) f(std::integral_constant<int, panel_vectors>{});

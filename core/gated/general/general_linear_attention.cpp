@@ -8,6 +8,7 @@
 #include "core/gated/general/forms.hpp"
 #include "core/gated/general/recurrent.hpp"
 #include "core/gated/step.hpp"
+#include "core/kit/check.hpp"
 #include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
 
@@ -39,7 +40,7 @@ std::pair<Index, Index> check_per_token(const char* name, const Tensor& A, const
         if (s.ndim() != want.ndim()) return false;
         for (int i = 0; i < want.ndim(); ++i) {
             if (s[i] == want[i]) continue;
-            if (i != lead - 2 || s[i] < 1 || want[i] % s[i] != 0) return false;
+            if (i != lead - 2 || s[i] < 1 || want[i] < s[i] || want[i] % s[i] != 0) return false;
             shared = want[i] / s[i];
         }
         return true;
@@ -159,14 +160,10 @@ void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tenso
         fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
     if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
     if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
-    const auto check_apart = [](const char* name, const Tensor& A, const char* other, const Tensor& B) {
-        if (A.size() > 0 && A.raw() == B.raw())
-            fail(name, ": has the elements of ", other, ", expected a tensor of its own");
-    };
-    check_apart("O", O, "state", state);
+    kit::check_apart("O", O, "state", state);
     const auto check_inputs_apart = [&](const char* name, const Tensor& A) {
-        check_apart("state", state, name, A);
-        check_apart("O", O, name, A);
+        kit::check_apart("state", state, name, A);
+        kit::check_apart("O", O, name, A);
     };
     check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
     if (o.a) check_inputs_apart("a", *o.a);

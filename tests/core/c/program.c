@@ -149,6 +149,9 @@ static void strides(void) {
         succeeds(causeway_linear_attention(&repeated, &keys, &values, NULL, &first, NULL), "a repeated row");
         succeeds(causeway_linear_attention(&filled, &keys, &values, NULL, &second, NULL), "rows written out");
         check(memcmp(out, turned_out, sizeof(double) * N * d) == 0, "a stride of 0 repeats a row");
+        second.strides[0] = 0;
+        refuses(causeway_linear_attention(&filled, &keys, &values, NULL, &second, NULL), CAUSEWAY_BAD_ARGUMENT,
+                "O: strides[0] is 0 where shape[0] is");
     }
 }
 

@@ -196,6 +196,31 @@ TEST_CASE("a later token cannot change an earlier output of the gated family", "
     }
 }
 
+TEST_CASE("the bits of the gated family do not depend on N and batch mates", "[gated]") {
+    for (DType type : {DType::f32, DType::f64}) {
+        for (const Index dv : {Index{3}, Index{8}, Index{35}}) {
+            for (const GatedCase& c :
+                 each_update({.batch = 2, .heads = 2, .group = 2, .N = 150, .dk = 17, .dv = dv, .seed = 31})) {
+                const GatedInputs in = gated_inputs(c).to(type);
+                for (const std::string mode : {"recurrent", "chunkwise"}) {
+                    INFO(mode << " " << c << " " << name(type));
+                    const Tensor whole = run(in, mode).O;
+                    for (Index n = 1; n < c.N; n += n < 20 || n > 63 ? 1 : 7) {
+                        CAPTURE(n);
+                        CHECK(same_bits(run(tokens(in, 0, n), mode).O, tokens(whole, 0, n)));
+                    }
+                    GatedInputs alone = in;
+                    const auto first = [](Tensor& A) { A = slice(A, 0, 0, 1); };
+                    first(alone.q), first(alone.k), first(alone.v);
+                    for (auto* A : {&alone.options.log_decay, &alone.options.beta, &alone.options.state})
+                        if (*A) first(**A);
+                    CHECK(same_bits(run(alone, mode).O, slice(whole, 0, 0, 1)));
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("two parts of a sequence with the state handed over equal one call, in the gated family", "[gated]") {
     for (const GatedCase& c : each_update({.batch = 2, .heads = 2, .N = 150, .dk = 17, .dv = 19, .seed = 13})) {
         const GatedInputs in = gated_inputs(c);

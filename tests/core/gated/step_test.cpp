@@ -312,5 +312,8 @@ TEST_CASE("a step names what it cannot use, and leaves the state alone", "[gated
     CHECK(says([&](G, A state, A) { state = state.to(DType::f64); }) == "state: Float64, expected Float32");
     CHECK(says([&](G, A, A O) { O = of({1, 2, 1, 3}); }) == "O: 1×2×1×3, expected 1×2×1×4");
     CHECK(says([&](G, A, A O) { O = O.to(DType::f64); }) == "O: Float64, expected Float32 like q");
-    CHECK(says([&](G in, A, A O) { O = in.v; }) == "O: has the elements of v, expected a tensor of its own");
+    CHECK(says([&](G in, A, A O) { O = in.v; }) == "O: has elements of v, expected a tensor of its own");
+    CHECK(says([&](G in, A state, A) {
+              in.q = Tensor::view(DType::f32, in.q.shape(), state.data<float>() + 5);  // inside of it
+          }) == "state: has elements of q, expected a tensor of its own");
 }
