@@ -22,7 +22,8 @@ manual.from_flashinfer = {
   call = "linear_attention(from_flashinfer{q =, k =, v =, g =, beta =, ...})",
   text = [[The arguments of FlashInfer's chunk_gated_delta_rule as a table that linear_attention takes: q, k, v [tokens,
 H, D], packed, with cu_seqlens; g the decay itself, not its logarithm, [tokens, H], and beta [tokens, H], each of ones
-where it is not given; initial_state [N, H, V, K] and scale, 1/√K where none is given. The output is [1, tokens, H, V], the state [N, H, K, V].]],
+where it is not given; initial_state [N, H, V, K] and scale, 1/√K where none is given. The output is [1, tokens, H, V],
+the state [N, H, K, V].]],
   notes = conventions,
   example = [[
 q, g = randn(10, 2, 4), rand(10, 2)
@@ -35,7 +36,8 @@ manual.from_hf = {
   call = "linear_attention(from_hf{query =, key =, value =, g =, beta =, ...})",
   text = [[The arguments of transformers' torch_chunk_gated_delta_rule and torch_recurrent_gated_delta_rule as a table
 that linear_attention takes: query, key, value [B, T, H, D], the logarithm of the decay g [B, T, H], beta [B, T, H],
-initial_state [B, H, K, V], use_qk_l2norm_in_kernel. g and beta are needed, as there. The scale is 1/√K. The output is [B, T, H, V] as there.]],
+initial_state [B, H, K, V], use_qk_l2norm_in_kernel. g and beta are needed, as there. The scale is 1/√K. The output
+is [B, T, H, V] as there.]],
   notes = conventions,
   example = [[
 q, g = randn(1, 10, 2, 4), -rand(1, 10, 2)
