@@ -8,7 +8,8 @@ manual.from_fla = {
   call = "linear_attention(from_fla{q =, k =, v =, g =, beta =, ...})",
   text = [[The arguments of flash-linear-attention's chunk_* and fused_recurrent_* calls, under their names, as a table
 that linear_attention takes: q, k, v [B, T, H, D], log gates g [B, T, H] or gk [B, T, H, K], beta [B, T, H],
-initial_state [N, H, K, V], cu_seqlens, use_qk_l2norm_in_kernel, and scale, 1/√K where none is given. The update follows
+initial_state [N, H, K, V], cu_seqlens, use_qk_l2norm_in_kernel, output_final_state, and scale, 1/√K where none is
+given; the final state is the second result in any case. The update follows
 from which of g and beta are there. The output is [B, T, H, V] as there, the state [N, H, K, V].]],
   notes = conventions .. [[ What else the libraries differ in is a table in docs/conventions.md.]],
   example = [[
@@ -20,8 +21,9 @@ manual.from_flashinfer = {
   topic = "gated",
   call = "linear_attention(from_flashinfer{q =, k =, v =, g =, beta =, ...})",
   text = [[The arguments of FlashInfer's chunk_gated_delta_rule as a table that linear_attention takes: q, k, v [tokens,
-H, D], packed, with cu_seqlens; g the decay itself, not its logarithm, [tokens, H], beta [tokens, H], initial_state [N,
-H, V, K] and scale, 1/√K where none is given. The output is [1, tokens, H, V], the state [N, H, K, V].]],
+H, D], packed, with cu_seqlens; g the decay itself, not its logarithm, [tokens, H], and beta [tokens, H], each of ones
+where it is not given; initial_state [N, H, V, K] and scale, 1/√K where none is given. The output is [1, tokens, H, V],
+the state [N, H, K, V].]],
   notes = conventions,
   example = [[
 q, g = randn(10, 2, 4), rand(10, 2)
@@ -34,7 +36,8 @@ manual.from_hf = {
   call = "linear_attention(from_hf{query =, key =, value =, g =, beta =, ...})",
   text = [[The arguments of transformers' torch_chunk_gated_delta_rule and torch_recurrent_gated_delta_rule as a table
 that linear_attention takes: query, key, value [B, T, H, D], the logarithm of the decay g [B, T, H], beta [B, T, H],
-initial_state [B, H, K, V], use_qk_l2norm_in_kernel. The scale is 1/√K. The output is [B, T, H, V] as there.]],
+initial_state [B, H, K, V], use_qk_l2norm_in_kernel. g and beta are needed, as there. The scale is 1/√K. The output
+is [B, T, H, V] as there.]],
   notes = conventions,
   example = [[
 q, g = randn(1, 10, 2, 4), -rand(1, 10, 2)

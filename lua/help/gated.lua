@@ -61,17 +61,20 @@ manual.recurrence = {
 
 rule(q, k, v, options) is then called as linear_attention is, and returns the output and the final state. Each part is
 a number, a Tensor, or a function of the token: f(x) gets the inputs of the call as x.q, x.k, x.v, what else the call
-was given as x.name, and the number of the token, from 1, as x.t. It is called once, for all tokens: x.q is the tensor
+was given as x.name, and the number of the token, from 1 in each sequence of the
+call, as x.t. It is called once, for all tokens: x.q is the tensor
 [b, h, N, d_k], and what has one number a token is [b, h, N, 1], so that times, exp and the like do to every token what
-they do to one; what is shorter, a vector of d_k say, holds for all. Parts that are left out are a = 1, no u and w, and
+they do to one; what is shorter, a vector of d_k say, holds for all. Beside q [N, d_k] a vector of N numbers has one a
+token, where N is not also the width. Parts that are left out are a = 1, no u and w, and
 x.k, x.v and x.q themselves.]],
   notes = [[a multiplies the rows of S as it is, not as a logarithm: 0 forgets at once. The state stays bounded where
 the matrices diag(a) - u wᵀ never enlarge it; with 0 <= a <= 1, unit w and u = β w, β from 0 to 2 does.
 
-Options are mode, chunk, scale, state, cu_seqlens, layout and device of general_linear_attention, which does the work;
-all other names are inputs. x("name", default) is an input that need not be given. rule:step(q, k, v, state, options)
-goes on by 1 to 16 tokens. grad goes through a rule and into its functions, opcount counts its recurrence, and
-benchmark_method times it. name = "..." is what its errors begin with.]],
+Options are mode, chunk, scale, state, cu_seqlens, layout and device of general_linear_attention, which does the
+work; all other names are inputs. x("name", default) is an input that need not be given. rule:step(q, k, v, state,
+options) goes on by 1 to 16 tokens, whose x.t begins at 1 again: give t, a tensor [b, h, N, 1], where the rule reads
+it. grad goes through a rule and into its functions, and opcount counts its recurrence. name = "..." is what its
+errors begin with.]],
   example = [[
 rule = recurrence{            -- a gate, and a delta rule that
   a = function(x) return sigmoid(x.f) end,   -- erases under q
@@ -171,8 +174,8 @@ to, at a rate for each channel.
 
   S ← (diag(e^g) - (a ⊙ κ) κᵀ) S + k vᵀ,  o = scale · Sᵀr
 
-log_decay is g, kappa κ, of length 1, and rate a: [b, h, N, d_k]. Returns the output and the final state, as
-linear_attention does, whose mode, chunk, scale and state it takes.]],
+In one table r is q or r. log_decay is g, kappa κ, of length 1, and rate a: [b, h, N, d_k]. Returns the output and
+the final state, as linear_attention does, whose mode, chunk, scale and state it takes.]],
   notes = [[What stands around it in the model, token shift, the bonus (r · (ρ ⊙ k)) v for the token itself, norm and
 gate, is not in it. As a rule: recurrence{a = e^g, u = a ⊙ κ, w = κ}. Source: Peng et al. 2025.]],
   example = [[
@@ -192,8 +195,9 @@ reflection.
 q is [b, h, N, d_k] and log_decay, which may be left out, [b, h, N] or [b, h, N, d_k]; k, v and beta have n N tokens,
 the n of a token one behind the other. Returns the output [b, h, N, d_v] and the final state, as linear_attention does,
 whose mode, chunk, scale and state it takes.]],
-  notes = [[chunk counts steps. As a rule on n N tokens: recurrence{a = e^g, u = β k, w = e^g ⊙ k, k = β k}, the gate on
-the first step of a token, 0 on the others, and q on the last. Source: Siems et al. 2025.]],
+  notes = [[chunk counts steps; cu_seqlens counts tokens of q. As a rule on n N tokens: recurrence{a = e^g, u = β k,
+w = e^g ⊙ k, k = β k}, the gate on the first step of a token, 0 on the others, and q on the last. Source: Siems et
+al. 2025.]],
   example = [[
 q, k, v = randn(1, 2, 50, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)
 k = k / sqrt(sum(pow(k, 2), 4))

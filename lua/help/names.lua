@@ -81,7 +81,7 @@ called("gated", "mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
   "Mamba-2's recurrence is this one with a gate a head: q = C, k = B, v = Δ x and log_decay = Δ A, [b, h, N]. "
   .. "Convolution, skip and output gate are layers around it. Mamba (1) has a gate for each channel and state: a step "
   .. "of scan. S ← e^(Δ A) S + B (Δ x)ᵀ, y = Sᵀ C (Dao, Gu 2024), with dt = Δ [b, h, N] and A [h, 1] below 0:")
-line_of("mamba2 mamba_2 ssd state_space_duality",
+line_of("mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
   'linear_attention(C, B, times(x, dt:reshape(b, h, N, 1)),\n  {update = "gated", log_decay = times(dt, A)})')
 near("gated", "samba jamba zamba falcon_mamba nemotron_h",
   "A model of Mamba layers among others; here is the recurrence of Mamba-2, no model: q = C, k = B, v = Δ x, "
@@ -105,7 +105,8 @@ called("gated_delta", "gated_deltanet gated_delta_net gateddeltanet gated_delta_
   .. "chunk_gated_delta_rule",
   "S ← e^g S, S ← S + β k (v - Sᵀ k)ᵀ, o = Sᵀ q (Yang, Kautz, Hatamizadeh 2025), with the gate of a [b, h, N], A_log "
   .. "[h] and t [h] and β of b_t [b, h, N]:")
-line_of("gdn gated_deltanet gated_delta_net gated_delta_rule chunk_gated_delta_rule",
+line_of("gdn gated_deltanet gated_delta_net gateddeltanet gated_delta_rule gated_delta_networks "
+  .. "chunk_gated_delta_rule",
   'linear_attention(l2norm(q), l2norm(k), v, {update = "gated_delta",\n'
   .. '  log_decay = decay_gate(a, A_log, {dt_bias = t}), beta = sigmoid(b_t)})')
 near("delta", "ttt ttt_linear test_time_training",
@@ -114,7 +115,7 @@ near("delta", "ttt ttt_linear test_time_training",
 called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
   "Kimi Delta Attention is this one with a gate per key channel: log_decay [b, h, N, d_k] (Kimi Linear, 2025), made of "
   .. "f [b, h, N, d_k], A_log [h] and t [h, d_k].")
-line_of("kda kimi_delta_attention chunk_kda",
+line_of("kda kimi_delta_attention kimi_linear chunk_kda",
   'linear_attention(l2norm(q), l2norm(k), v, {update = "gated_delta",\n'
   .. '  log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})')
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
@@ -129,12 +130,13 @@ called("decay", "gamma γ decay_rate decay_factor exponential_decay")
 called("log_decay", "gk log_gate log_forget_gate", "Of a rate γ it is log(γ).")
 called("retnet_decay", "retnet retention multi_scale_retention multiscaleretention chunk_retention retentive_network",
   "RetNet's retention, S ← γ S + k vᵀ, o = Sᵀ q with γ = 1 - 2^(-5 - head) (Sun et al. 2023):")
-line_of("retnet retention chunk_retention", "causal_linear_attention(q, k, v, {decay = retnet_decay(h)})")
+line_of("retnet retention multi_scale_retention multiscaleretention chunk_retention retentive_network",
+  "causal_linear_attention(q, k, v, {decay = retnet_decay(h)})")
 called("alibi_slopes", "alibi", "As decays they are exp(-alibi_slopes(h)).")
 called("lightning-attention-2", "lightning lightning_attention lightningattention lightning_attn transnormer "
   .. "transnormerllm", "S ← e^(-s) S + k vᵀ, o = Sᵀ q with the slope s of a head, those of ALiBi or a part of them "
   .. "(Qin et al. 2024; MiniMax-01):")
-line_of("lightning lightning_attention lightning_attn",
+line_of("lightning lightning_attention lightningattention lightning_attn transnormer transnormerllm",
   "causal_linear_attention(q, k, v, {decay = exp(-alibi_slopes(h))})")
 called("causal-dot-product", "fast_transformers causal_product causal_dot_product_cuda")
 called("fleet", "fleetattention fleet_attention")
@@ -189,7 +191,8 @@ near("softmax_attention", "mla multi_head_latent_attention latent_attention",
 near("softmax_attention", "differential_attention differential_transformer diff_transformer",
   "It is the difference of two calls: softmax_attention(q1, k1, v) - λ softmax_attention(q2, k2, v).")
 near("linear_attention_step", "speculative_decoding draft_model",
-  "Tokens are advanced one at a time, and the given state stays as it is: keep those that may be gone back to.")
+  "A step takes 1 to 16 tokens and keep_states = true returns the state after each, to go back to the last that was "
+  .. "accepted. The given state stays as it is.")
 called("flash", "online_softmax safe_softmax")
 called("tree_decode", "tree_attention flash_decoding flash_decode decode decoding sequence_parallel")
 called("ring_decode", "ring_attention ringattention")
@@ -354,10 +357,13 @@ not_here("mesanet mesa",
   .. "of gradient descent on it.")
 not_here("log_linear_attention loglinear_attention",
   "It keeps a state for each power of two of the past. The nearest is causal_linear_attention, which has one state.")
-not_here("paged_attention pagedattention paged_kv paged_kv_cache vllm sglang flashinfer continuous_batching",
+not_here("paged_attention pagedattention paged_kv paged_kv_cache vllm sglang",
   "Keys and values are whole tensors, [batch, heads, M, d], without tables of pages. The nearest are softmax_attention "
   .. "for a prompt, tree_decode and ring_decode for one query against a cache that is shared out, and "
   .. "linear_attention_step, whose state does not grow.")
+near("state_indices", "continuous_batching",
+  "The states of sequences that come and go lie in the slots of a pool; state_indices says which each sequence has.")
+called("from_flashinfer", "flashinfer", "It takes the arguments of FlashInfer's chunk_gated_delta_rule.")
 not_here("kv_cache kvcache past_key_values",
   "A cache is two tensors of yours, which cat(k, k_new, 3) makes longer; softmax_attention(q, k, v) takes the queries "
   .. "as the last positions. linear_attention_step has a state that does not grow.")
@@ -385,7 +391,8 @@ not_here("scatterbrain", "It is low-rank and sparse; the low-rank part is lowran
 not_here("aft attention_free_transformer fnet synthesizer gmlp perceiver",
   "It takes no products of queries and keys. The nearest is causal_linear_attention.")
 not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layernorm",
-  "Here is attention, not the layers around it; a layer is a few lines of Lua, which grad goes through.")
+  "Here is attention and rms_norm, not the other layers around it; a layer is a few lines of Lua, which grad goes "
+  .. "through.")
 not_here("dropout dropout_p",
   "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
 not_here("tril triu",

@@ -1,21 +1,21 @@
 -- The arguments of other libraries' linear attention as those of linear_attention: from_fla, from_flashinfer, from_onnx
 -- and from_hf take a table with the names that they have there and return the table that linear_attention takes.
 local causeway = ...
-local raise = causeway._raise
+local raise, noun = causeway._raise, causeway._noun
 
 local gates = { log = true, alpha = true, log2 = true }
 local orders = { kv = true, vk = true }
 
 -- How a library writes what others write otherwise: `gate` is the logarithm of the decay, the decay itself or its
 -- logarithm to base 2, `state` [.., K, V] or [.., V, K].
-local function convention(options, name, known, default)
+local function convention(options, call, name, known, default)
   local given = options[name]
   if given == nil then return default end
   if known[given] then return given end
   local list = {}
   for key in pairs(known) do list[#list + 1] = '"' .. key .. '"' end
   table.sort(list)
-  raise(string.format("%s: %s, expected one of %s", name, tostring(given), table.concat(list, ", ")))
+  raise(string.format("%s: %s: %s, expected one of %s", call, name, tostring(given), table.concat(list, ", ")))
 end
 
 local function log_decay(g, gate)
@@ -28,22 +28,45 @@ local function update_of(g, beta)
   return g and "gated" or "linear"
 end
 
+-- A field that may be left out.
+local function checked(given, name, call, kind, expected)
+  local value = given[name]
+  if value ~= nil and type(value) ~= kind then
+    raise(string.format("%s: %s: %s, expected %s", call, name, noun(value), expected))
+  end
+  return value
+end
+
+local function optional(given, name, call) return checked(given, name, call, "userdata", "a Tensor") end
+
 local function needed(given, name, call)
   if given[name] == nil then raise(string.format("%s: %s: expected a Tensor, got nothing", call, name)) end
-  return given[name]
+  return optional(given, name, call)
+end
+
+local function check_table(given, call, example)
+  if type(given) ~= "table" then
+    raise(string.format("%s: %s, expected one table, as in %s%s", call, noun(given), call, example))
+  end
+  causeway._check_options(call, given)
 end
 
 -- Of a call with the tensors under these names: {q =, k =, v =, g =, beta =, state =}; conventions as above.
 local function converted(call, given, names, defaults)
-  causeway._check_options(call, given)
+  check_table(given, call, string.format("{%s = q, %s = k, %s = v}", names.q, names.k, names.v))
   local q, k, v = needed(given, names.q, call), needed(given, names.k, call), needed(given, names.v, call)
-  if given.use_qk_l2norm_in_kernel then q, k = causeway.l2norm(q), causeway.l2norm(k) end
-  local g, beta, state = given[names.g], given[names.beta], given[names.state]
-  local gate = convention(given, "gate", gates, defaults.gate)
-  if state and convention(given, "state_order", orders, defaults.state) == "vk" then state = state:t() end
+  local g, beta = optional(given, names.g, call), optional(given, names.beta, call)
+  local state, scale = optional(given, names.state, call), checked(given, "scale", call, "number", "a number")
+  -- The state is returned in either case, behind the output.
+  checked(given, "output_final_state", call, "boolean", "true or false")
+  if checked(given, "use_qk_l2norm_in_kernel", call, "boolean", "true or false") then
+    q, k = causeway.l2norm(q), causeway.l2norm(k)
+  end
+  local gate = convention(given, call, "gate", gates, defaults.gate)
+  if convention(given, call, "state_order", orders, defaults.state) == "vk" and state then state = state:t() end
   return {
     q = q, k = k, v = v, update = update_of(g, beta), log_decay = g and log_decay(g, gate), beta = beta, state = state,
-    scale = given.scale or 1 / math.sqrt(causeway.size(q, causeway.ndims(q))), cu_seqlens = given.cu_seqlens,
+    scale = scale or 1 / math.sqrt(causeway.size(q, causeway.ndims(q))), cu_seqlens = given.cu_seqlens,
     layout = "bnhd",
   }
 end
@@ -54,12 +77,12 @@ local function names(list)
   return out
 end
 
-local conventions = "gate state_order"
-causeway._options.from_fla = names("q k v g gk beta scale initial_state cu_seqlens use_qk_l2norm_in_kernel "
+local conventions = "output_final_state use_qk_l2norm_in_kernel gate state_order"
+causeway._options.from_fla = names("q k v g gk beta scale initial_state cu_seqlens "
   .. conventions)
-causeway._options.from_flashinfer = names("q k v g beta scale initial_state cu_seqlens use_qk_l2norm_in_kernel "
+causeway._options.from_flashinfer = names("q k v g beta scale initial_state cu_seqlens "
   .. conventions)
-causeway._options.from_hf = names("query key value g beta initial_state use_qk_l2norm_in_kernel scale " .. conventions)
+causeway._options.from_hf = names("query key value g beta initial_state scale " .. conventions)
 causeway._options.from_onnx = names("query key value past_state decay beta q_num_heads kv_num_heads update_rule scale")
 
 --- Of fla's chunk_* and fused_recurrent_* calls: [B, T, H, D], log gates g [B, T, H] or [B, T, H, K] (gk), states
@@ -73,11 +96,19 @@ function causeway.from_fla(given)
     state = "initial_state" }, { gate = "log", state = "kv" })
 end
 
+-- β = 1 for every token of v [tokens, H, V] and for the heads of the gate, where there is one: [tokens, H].
+local function ones_of(v, g)
+  local like = g or v
+  local beta = causeway.ones(causeway.size(like, 1), causeway.size(like, 2))
+  return v:device() == "gpu" and beta:gpu() or beta
+end
+
 --- Of flashinfer's chunk_gated_delta_rule: packed [tokens, H, D], the decay itself as gate [tokens, H], states
---- [N, H, V, K].
+--- [N, H, V, K]. Its rule is the gated delta rule with beta, too, of ones where it is not given.
 function causeway.from_flashinfer(given)
   local out = converted("from_flashinfer", given, { q = "q", k = "k", v = "v", g = "g", beta = "beta",
     state = "initial_state" }, { gate = "alpha", state = "vk" })
+  if out.beta == nil then out.beta, out.update = ones_of(out.v, out.log_decay), update_of(out.log_decay, true) end
   for _, name in ipairs({ "q", "k", "v", "log_decay", "beta" }) do
     local x = out[name]
     if x then out[name] = x:reshape(1, causeway.size(x)) end
@@ -87,31 +118,46 @@ end
 
 --- Of transformers' torch_chunk_gated_delta_rule and torch_recurrent_gated_delta_rule: fla's conventions, other names.
 function causeway.from_hf(given)
-  return converted("from_hf", given, { q = "query", k = "key", v = "value", g = "g", beta = "beta",
+  local out = converted("from_hf", given, { q = "query", k = "key", v = "value", g = "g", beta = "beta",
     state = "initial_state" }, { gate = "log", state = "kv" })
+  for _, name in ipairs({ "g", "beta" }) do needed(given, name, "from_hf") end
+  return out
+end
+
+-- A number of heads among the attributes of the ONNX operator.
+local function heads_of(given, name)
+  local heads = given[name]
+  if math.type(heads) ~= "integer" or heads < 1 then
+    local got = type(heads) == "number" and tostring(heads) or noun(heads)
+    raise(string.format("from_onnx: %s: %s, expected a whole number from 1", name, got))
+  end
+  return heads
 end
 
 --- Of the ONNX operator LinearAttention: [B, T, H D], gates in logarithms [B, T, H] or [B, T, H K], a scale of 0 for
 --- 1/sqrt(K), "gated_delta" where no rule is named.
 function causeway.from_onnx(given)
-  causeway._check_options("from_onnx", given)
+  check_table(given, "from_onnx", "{query = x, key = x, value = x, ...}")
   local query, key, value = needed(given, "query", "from_onnx"), needed(given, "key", "from_onnx"),
     needed(given, "value", "from_onnx")
-  local h_q, h = needed(given, "q_num_heads", "from_onnx"), needed(given, "kv_num_heads", "from_onnx")
+  local h_q, h = heads_of(given, "q_num_heads"), heads_of(given, "kv_num_heads")
   local function unpacked(x, heads, name)
     local b, n, width = causeway.size(x)
     if causeway.ndims(x) ~= 3 or width % heads ~= 0 then
       local shape = table.concat({ causeway.size(x) }, "×")
-      raise(string.format("%s: %s, expected [batch, length, heads × width] of %d heads", name, shape, heads))
+      raise(string.format("from_onnx: %s: %s, expected [batch, length, heads × width] of %d heads", name, shape, heads))
     end
     return x:reshape(b, n, heads, width // heads)
   end
   local q = unpacked(query, h_q, "query")
-  local scale, decay, width = given.scale or 0, given.decay, causeway.size(q, 4)
-  if decay and causeway.size(decay, 3) ~= h then decay = unpacked(decay, h, "decay") end
+  local scale, decay = checked(given, "scale", "from_onnx", "number", "a number") or 0,
+    optional(given, "decay", "from_onnx")
+  local width = causeway.size(q, 4)
+  if decay and (causeway.ndims(decay) ~= 3 or causeway.size(decay, 3) ~= h) then decay = unpacked(decay, h, "decay") end
   return {
-    q = q, k = unpacked(key, h, "key"), v = unpacked(value, h, "value"), log_decay = decay, beta = given.beta,
+    q = q, k = unpacked(key, h, "key"), v = unpacked(value, h, "value"), log_decay = decay,
+    beta = optional(given, "beta", "from_onnx"),
     update = given.update_rule or "gated_delta", scale = scale == 0 and 1 / math.sqrt(width) or scale,
-    state = given.past_state, layout = "bnhd",
+    state = optional(given, "past_state", "from_onnx"), layout = "bnhd",
   }
 end

@@ -12,6 +12,9 @@ local parts = { { "a", "1" }, { "u", "none" }, { "w", "none" }, { "k", "x.k" }, 
 local is_part = {}
 for _, part in ipairs(parts) do is_part[part[1]] = true end
 
+-- The rules of the literature that are calls: their inputs have names of their own, each a Tensor [b, h, N, ...].
+local of_literature = {}
+
 -- Options that a call of a rule hands on; its other fields are inputs of the token.
 local handed_on = { mode = true, chunk = true, scale = true, state = true, cu_seqlens = true, layout = true,
   device = true, inplace = true }
@@ -80,20 +83,65 @@ local function zeros(like, shape)
   return causeway.eltype(like) == "Float64" and causeway.f64(out) or out
 end
 
--- Of inputs [b, h, N], one number a token, [b, h, N, 1], so that they multiply rows; t has the numbers 1 to N.
-local function prepare(inputs, layout)
+local conversions = { Float16 = "f16", BFloat16 = "bf16", Float32 = "f32", Float64 = "f64" }
+
+-- X in the type of `like`.
+local function in_type_of(like, X)
+  local wanted = causeway.eltype(like)
+  return causeway.eltype(X) == wanted and X or causeway[conversions[wanted]](X)
+end
+
+-- A vector beside q [N, d_k] may have one number a token or one a channel; where both have as many, only its second
+-- dimension tells.
+local function refuse_ambiguous(rule, name, N, width)
+  if N == width and N > 1 then
+    raise(("%s: %s: %d, expected %d×1 for one number a token or 1×%d for one a channel, of which there are as many")
+      :format(rule.name, name, N, N, N))
+  end
+end
+
+-- Whether an input has one number a token. With one head and no dimension for it, its length tells.
+local function is_per_token(rule, name, value, inputs, N)
   local dims = causeway.ndims(inputs.q)
-  local place = layout == "bnhd" and dims - 2 or dims - 1
+  if not is_tensor(value) or causeway.ndims(value) ~= dims - 1 then return false end
+  if dims > 2 then return true end
+  if causeway.size(value, 1) ~= N then return false end
+  if not of_literature[rule] then
+    refuse_ambiguous(rule, name, N, causeway.size(inputs.q, 2))
+    if is_tensor(inputs.v) then refuse_ambiguous(rule, name, N, causeway.size(inputs.v, causeway.ndims(inputs.v))) end
+  end
+  return true
+end
+
+-- The numbers of N tokens, from 1, those of packed sequences from 1 in each.
+local function numbers(N, offsets)
+  local t = {}
+  for i = 1, N do t[i] = i end
+  for s = 2, type(offsets) == "table" and #offsets or 0 do
+    local from, to = offsets[s - 1], offsets[s]
+    if math.type(from) ~= "integer" or math.type(to) ~= "integer" then break end  -- which the call refuses
+    for i = math.max(from, 0) + 1, math.min(to, N) do t[i] = i - from end
+  end
+  return causeway.tensor(t)
+end
+
+-- Of inputs [b, h, N], one number a token, [b, h, N, 1], so that they multiply rows; t has the numbers of the tokens.
+local function prepare(rule, inputs, options)
+  local dims = causeway.ndims(inputs.q)
+  local place = options.layout == "bnhd" and dims - 2 or dims - 1
   local shape = {}
   for i = 1, dims do shape[i] = i == place and causeway.size(inputs.q, i) or 1 end
   for name, value in pairs(inputs) do
-    if is_tensor(value) and causeway.ndims(value) == dims - 1 then
+    if is_per_token(rule, name, value, inputs, shape[place]) then
       local sizes = { causeway.size(value) }
       sizes[#sizes + 1] = 1
       inputs[name] = value:reshape(sizes)
     end
   end
-  inputs.t = inputs.t or zeros(inputs.q, shape) + causeway.range(1, shape[place]):reshape(shape)
+  if inputs.t == nil and shape[place] > 0 then
+    inputs.t = zeros(inputs.q, shape) + numbers(shape[place], options.cu_seqlens):reshape(shape)
+  end
+  inputs.t = inputs.t or zeros(inputs.q, shape)
 end
 
 -- What the functions of a rule get: x.name is an input, and an error where it is not given; x(name, default) is one
@@ -101,6 +149,9 @@ end
 local function token(rule, part, inputs, seen)
   return setmetatable({}, {
     __index = function(_, name)
+      if inputs[name] == nil and of_literature[rule] then
+        raise(("%s: %s: missing, expected a Tensor"):format(rule.name, tostring(name)))
+      end
       if inputs[name] == nil then
         raise(("%s: %s: x.%s is not given, expected it in the call: rule(q, k, v, {%s = ...})"):format(rule.name, part,
           tostring(name), tostring(name)))
@@ -152,8 +203,11 @@ end
 
 -- q, k, v and the options of general_linear_attention.
 local function arguments(rule, inputs, options)
-  local seen = { q = true, k = true, v = true, t = true }
-  prepare(inputs, options.layout)
+  local seen = { t = true }
+  for _, name in ipairs({ "q", "k", "v" }) do
+    seen[name] = not is_tensor(rule[name]) or rawequal(inputs[name], rule[name])
+  end
+  prepare(rule, inputs, options)
   local given = {}
   for _, part in ipairs(parts) do given[part[1]] = value_of(rule, part[1], inputs, seen) end
   for name in pairs(inputs) do
@@ -161,12 +215,14 @@ local function arguments(rule, inputs, options)
       raise(("%s: %s: given, but no function of the rule reads it"):format(rule.name, tostring(name)))
     end
   end
-  local q, k, v = given.q or inputs.q, given.k or inputs.k, given.v or inputs.v
   for _, part in ipairs({ "q", "k", "v" }) do
     if type(given[part]) == "number" then
       raise(("%s: %s: a number, expected a Tensor"):format(rule.name, part))
     end
+    -- Arithmetic on types that are for storage gives Float32.
+    if given[part] then given[part] = in_type_of(inputs.q, given[part]) end
   end
+  local q, k, v = given.q or inputs.q, given.k or inputs.k, given.v or inputs.v
   -- As u and w are: the dimensions of v, the width of k.
   local shape = { causeway.size(v) }
   local dims, per_token = #shape, table.move(shape, 1, #shape - 1, 1, {})
@@ -175,6 +231,7 @@ local function arguments(rule, inputs, options)
   local a = given.a
   if is_tensor(a) then
     if same_sizes({ causeway.size(a) }, per_token) then  -- one number a token
+      if dims == 2 then refuse_ambiguous(rule, "a", per_token[1], shape[dims]) end
       options.a = a
     else
       local wide = causeway.size(a, causeway.ndims(a)) ~= 1 or shape[dims] == 1
@@ -203,6 +260,7 @@ end
 --- rule:step(q, k, v, state, options): one token, or up to 16.
 function Rule:step(q, k, v, state, options)
   local queries, keys, values, given = arguments(self, read(self, q, k, v, options))
+  if state == nil then state, given.state = given.state, nil end
   return causeway.general_linear_attention_step(queries, keys, values, state, given)
 end
 
@@ -232,7 +290,15 @@ local rwkv7 = causeway.recurrence { name = "rwkv7",
   u = function(x) return times(x.rate, x.kappa) end,
   w = function(x) return x.kappa end }
 
-function causeway.rwkv7(...) return rwkv7(...) end
+function causeway.rwkv7(q, k, v, options)
+  if type(q) == "table" and k == nil and v == nil and options == nil and q.r ~= nil then
+    if q.q ~= nil then raise("rwkv7: r: given beside q, expected one of them") end
+    local given = {}
+    for name, value in pairs(q) do given[name == "r" and "q" or name] = value end
+    q = given
+  end
+  return rwkv7(q, k, v, options)
+end
 
 -- A token's n steps are tokens of their own, of which the first has the gate and the last the query.
 local steps_of_delta_product = causeway.recurrence { name = "delta_product",
@@ -240,6 +306,20 @@ local steps_of_delta_product = causeway.recurrence { name = "delta_product",
   u = function(x) return times(x.beta, x.k) end,
   w = function(x) return times(exp(x.log_decay), x.k) end,
   k = function(x) return times(x.beta, x.k) end }
+
+for _, rule in ipairs({ gated_delta_2, comba, rwkv7, steps_of_delta_product }) do of_literature[rule] = true end
+
+-- Offsets of sequences of N tokens, as those of n steps a token.
+local function offsets_of_steps(offsets, N, n)
+  if type(offsets) ~= "table" then return offsets end
+  local out = {}
+  for i, offset in ipairs(offsets) do out[i] = type(offset) == "number" and n * offset or offset end
+  if #out > 0 and offsets[#offsets] ~= N then
+    raise(("delta_product: cu_seqlens: %s as its last offset, expected %d, the tokens of q")
+      :format(tostring(offsets[#offsets]), N))
+  end
+  return out
+end
 
 function causeway.delta_product(q, k, v, options)
   local inputs, given = read(steps_of_delta_product, q, k, v, options)
@@ -257,7 +337,7 @@ function causeway.delta_product(q, k, v, options)
     local sizes = { causeway.size(X) }
     local width = sizes[#sizes]
     sizes[#sizes] = (n - 1) * width
-    local others = zeros(q, sizes)
+    local others = in_type_of(X, zeros(X, sizes))
     sizes[#sizes - 1], sizes[#sizes] = steps, width
     return causeway.cat(before and others or X, before and X or others, #sizes):reshape(sizes)
   end
@@ -273,6 +353,7 @@ function causeway.delta_product(q, k, v, options)
     gates = among_steps(gates, false)
   end
   inputs.q, inputs.log_decay = among_steps(q, true), gates
+  given.cu_seqlens = offsets_of_steps(given.cu_seqlens, N, n)
   for key, value in pairs(given) do inputs[key] = value end
   local o, state = steps_of_delta_product(inputs)
   local sizes = { causeway.size(o) }

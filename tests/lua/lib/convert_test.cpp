@@ -80,7 +80,7 @@ TEST_CASE("arguments of other libraries become those of linear_attention", "[lua
           "linear true bnhd");
     CHECK(lua("return from_fla{q = q, k = k, v = v, beta = b}.update, from_fla{q = q, k = k, v = v, gk = g}.update") ==
           "delta gated");
-    CHECK(lua("x = from_hf{query = q, key = k, value = v, use_qk_l2norm_in_kernel = true} "
+    CHECK(lua("x = from_hf{query = q, key = k, value = v, g = g, beta = b, use_qk_l2norm_in_kernel = true} "
               "return maximum(abs(sum(pow(x.k, 2), 4) - 1)) < 1e-4") == "true");
     CHECK(lua("x = from_onnx{query = q:reshape(2, 10, 12), key = k:reshape(2, 10, 6), value = v:reshape(2, 10, 10), "
               "decay = randn(2, 10, 6), q_num_heads = 4, kv_num_heads = 2, update_rule = 'gated', scale = 2} "
@@ -90,9 +90,28 @@ TEST_CASE("arguments of other libraries become those of linear_attention", "[lua
     CHECK(lua("from_fla{q = q, k = k, v = v, g = g, gk = g}") ==
           "user:1: from_fla: gk: given beside g, expected one gate");
     CHECK(lua("from_fla{q = q, k = k, v = v, gate = 'ln'}") ==
-          "user:1: gate: ln, expected one of \"alpha\", \"log\", \"log2\"");
+          "user:1: from_fla: gate: ln, expected one of \"alpha\", \"log\", \"log2\"");
     CHECK(lua("from_fla{q = q, k = k, v = v, gates = g}") ==
           "user:1: from_fla: unknown option \"gates\" (did you mean \"gate\"?)");
     CHECK(lua("from_onnx{query = q, key = k, value = v, q_num_heads = 4, kv_num_heads = 2}") ==
-          "user:1: query: 2×10×4×3, expected [batch, length, heads × width] of 4 heads");
+          "user:1: from_onnx: query: 2×10×4×3, expected [batch, length, heads × width] of 4 heads");
+
+    // What is not a gate or a β of FlashInfer is ones; transformers' functions need both.
+    CHECK(lua("p, r, u = q:reshape(20, 4, 3), k:reshape(20, 2, 3), v:reshape(20, 2, 5) "
+              "a, c = from_flashinfer{q = p, k = r, v = u, g = exp(g):reshape(20, 2)}, "
+              "from_flashinfer{q = p, k = r, v = u, g = exp(g):reshape(20, 2), beta = ones(20, 2)} "
+              "return a.update, relative_error((linear_attention(a)), (linear_attention(c))) == 0, "
+              "from_flashinfer{q = p, k = r, v = u}.update") == "gated_delta true delta");
+    CHECK(lua("from_hf{query = q, key = k, value = v, g = g}") ==
+          "user:1: from_hf: beta: expected a Tensor, got nothing");
+    CHECK(lua("from_hf{query = q, key = k, value = v}") == "user:1: from_hf: g: expected a Tensor, got nothing");
+
+    CHECK(lua("from_fla()") == "user:1: from_fla: nothing, expected one table, as in from_fla{q = q, k = k, v = v}");
+    CHECK(lua("from_onnx()") ==
+          "user:1: from_onnx: nothing, expected one table, as in from_onnx{query = x, key = x, value = x, ...}");
+    CHECK(lua("from_fla{q = 3, k = k, v = v}") == "user:1: from_fla: q: a number, expected a Tensor");
+    CHECK(lua("from_fla{q = q, k = k, v = v, scale = 'x'}") == "user:1: from_fla: scale: a string, expected a number");
+    CHECK(lua("return from_fla{q = q, k = k, v = v, output_final_state = true}.update") == "linear");
+    CHECK(lua("from_onnx{query = q, key = k, value = v, q_num_heads = 0, kv_num_heads = 2}") ==
+          "user:1: from_onnx: q_num_heads: 0, expected a whole number from 1");
 }

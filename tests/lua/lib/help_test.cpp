@@ -331,7 +331,7 @@ TEST_CASE("the letters of a method's memory are explained on its page and below 
 
 TEST_CASE("what is not here says so, and what is nearest", "[lua][help]") {
     Pages pages;
-    for (const char* name : {"rope", "titans", "paged attention", "flashinfer", "sliding-window", "Hyena"}) {
+    for (const char* name : {"rope", "titans", "paged attention", "sliding-window", "Hyena"}) {
         const std::string shown = pages(name);
         CAPTURE(name, shown);
         CHECK(contains(shown, std::string(name) + " Not here. "));
@@ -419,6 +419,10 @@ TEST_CASE("the line of a rule of the literature is its recurrence", "[lua][help]
     }
     CHECK(lua("local n = 0 for name in pairs(causeway._rule_lines) do assert(rules[name], name) n = n + 1 end return "
               "n") == "7");
+    // What says that a line follows is followed by one.
+    CHECK(lua("local wrong = {} for name, alias in pairs(causeway._aliases) do "
+              "if (alias.how or ''):find(':$') and not alias.line then wrong[#wrong + 1] = name end end "
+              "return table.concat(wrong, ' ')") == "");
     Pages pages;
     CHECK(contains(pages("retnet"), "causal_linear_attention(q, k, v, {decay = retnet_decay(h)})"));
     CHECK(contains(pages("kda"), "log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})"));

@@ -65,6 +65,15 @@ TEST_CASE("a rule is called as linear_attention is", "[lua][recurrence]") {
               "row(k, t):t() * row(v, t) end)") == "true");
     CHECK(lua("c = f64(rand(d)) return agrees(function() return recurrence{a = c}(q, k, v) end, function(S, t) "
               "return diag_of(c) * S + row(k, t):t() * row(v, t) end)") == "true");
+    // A vector beside q [N, d] has one number a channel, or one a token where it is as long.
+    CHECK(
+        lua("local q, k, v, c, s = q:reshape(N, d), k:reshape(N, d), v:reshape(N, dv), f64(rand(d)), f64(rand(N)) "
+            "local f = recurrence{a = function(x) return x.c end} local o = recurrence{a = c:reshape(1, d)}(q, k, v) "
+            "local p = recurrence{a = s:reshape(N, 1)}(q, k, v) return relative_error((f(q, k, v, {c = c})), o) == 0, "
+            "relative_error((f(q, k, v, {c = s})), p) == 0") == "true true");
+    CHECK(lua("local rule, S = recurrence{a = 0.5}, f64(ones(1, 1, d, dv)) local function at(x) return "
+              "copy(x(':', ':', {1, 2}, ':')) end local o = rule:step(at(q), at(k), at(v), S) "
+              "return relative_error(o, (rule:step{q = at(q), k = at(k), v = at(v), state = S})) == 0") == "true");
     // One token after the other.
     CHECK(lua(R"(
       local want, S = rule(q, k, v, { gates = gates, b = beta }), zeros(1, 1, d, dv):f64()
@@ -91,6 +100,47 @@ TEST_CASE("heads, layouts and types of a rule", "[lua][recurrence]") {
       local h = rule(f16(q), f16(k), f16(v), { b = f16(b) })
       return table.concat({ o:size() }, " "), relative_error(turned(p), o) < 1e-6, relative_error(T, S) < 1e-6,
         h:eltype(), relative_error(f32(h), o) < 1e-2)") == "2 8 30 5 true true Float16 true");
+}
+
+TEST_CASE("rules of the literature in types for storage, and with options of other types", "[lua][recurrence]") {
+    Shell lua;
+    REQUIRE(lua(inputs) == "");
+    lua(R"(
+      K, V, B = cat(k, kappa, 3), cat(v, -v, 3), cat(beta, beta, 3)
+      calls = {
+        comba = function(T, U) return comba(T(q), T(k), T(v), { log_decay = U(g), beta = U(beta), correction = 0.1 }) end,
+        gated_delta_2 = function(T, U) return gated_delta_2(T(q), T(k), T(v), { log_decay = U(gates), erase = U(erase),
+          write = U(write) }) end,
+        delta_product = function(T, U) return delta_product(T(q), T(K), T(V), { beta = U(B), log_decay = U(g) }) end,
+      }
+      function off(name, T, U)
+        local o = calls[name](T, U)
+        return o:eltype() .. " " .. tostring(relative_error(f64(o), (calls[name](f64, f64))) < 2e-2)
+      end)");
+    for (const std::string name : {"comba", "gated_delta_2", "delta_product"}) {
+        INFO(name);
+        CHECK(lua("return off('" + name + "', f16, f16)") == "Float16 true");
+        CHECK(lua("return off('" + name + "', bf16, bf16)") == "BFloat16 true");
+        CHECK(lua("return off('" + name + "', f32, f64)") == "Float32 true");
+    }
+}
+
+TEST_CASE("tokens of packed sequences are counted in each", "[lua][recurrence]") {
+    Shell lua;
+    REQUIRE(lua(inputs) == "");
+    CHECK(lua("local t recurrence{a = function(x) t = x.t return 0.5 end}(q, k, v, {cu_seqlens = {0, 3, 45}}) "
+              "return t(1, 1, 3, 1), t(1, 1, 4, 1), t(1, 1, 45, 1)") == "3.0 1.0 42.0");
+    // The offsets of delta_product are those of q's tokens.
+    CHECK(lua(R"(
+      local n, K, V, B = 2, cat(k, kappa, 3), cat(v, -v, 3), cat(beta, beta, 3)
+      local function part(x, from, to)
+        return copy(x:ndims() == 4 and x(":", ":", { from, to }, ":") or x(":", ":", { from, to }))
+      end
+      local o, S = delta_product(q, K, V, { beta = B, log_decay = g, cu_seqlens = { 0, 10, 45 } })
+      local p, T = delta_product(part(q, 11, 45), part(K, 21, 90), part(V, 21, 90), { beta = part(B, 21, 90),
+        log_decay = part(g, 11, 45) })
+      return relative_error(part(o, 11, 45), p) < 1e-12, relative_error(S({ 2, 2 }, ":", ":", ":"), T) < 1e-12)") ==
+          "true true");
 }
 
 TEST_CASE("grad goes through a rule and its functions", "[lua][recurrence]") {
@@ -153,6 +203,8 @@ TEST_CASE("rules of the literature are their recurrences", "[lua][recurrence]") 
               "function(S, t) local printed = S:t() * (diag_of(exp(row(gates, t))) - row(kappa, t):t() * "
               "times(row(rate, t), row(kappa, t))) + row(v, t):t() * row(k, t) return copy(printed:t()) end)") ==
           "true");
+    CHECK(lua("return relative_error((rwkv7{r = q, k = k, v = v, log_decay = gates, kappa = kappa, rate = rate}), "
+              "(rwkv7(q, k, v, {log_decay = gates, kappa = kappa, rate = rate}))) == 0") == "true");
     // Three steps a token, the gate before the first of them.
     lua(R"(
       n = 3
@@ -193,5 +245,21 @@ TEST_CASE("what is wrong with a rule is said in one sentence", "[lua][recurrence
     CHECK(lua("delta_product(q, f64(randn(1, 1, 50, d)), v, {beta = beta})") ==
           "user:1: delta_product: k: length 50, expected a multiple of the 45 tokens of q");
     CHECK(lua("rwkv7(q, k, v, {log_decay = gates, kappa = kappa})") ==
-          "user:1: rwkv7: u: x.rate is not given, expected it in the call: rule(q, k, v, {rate = ...})");
+          "user:1: rwkv7: rate: missing, expected a Tensor");
+    CHECK(lua("rwkv7{r = q, q = q, k = k, v = v, log_decay = gates, kappa = kappa, rate = rate}") ==
+          "user:1: rwkv7: r: given beside q, expected one of them");
+    CHECK(lua("recurrence{v = v}(q, k, v + 1)") ==
+          "user:1: recurrence: v: given, but no function of the rule reads it");
+    // As many tokens as channels: what a vector has is told by a second dimension alone.
+    lua("function part(x) local s = f64(randn(6, 6)) / 9 return recurrence{a = x}(s, s, s, {c = f64(rand(6))}) end");
+    for (const std::string given : {"function(x) return x.c end", "f64(rand(6))"}) {
+        CHECK(lua("part(" + given + ")")
+                  .find(": 6, expected 6×1 for one number a token or 1×6 for one a channel, of which there are as "
+                        "many") != std::string::npos);
+    }
+    CHECK(
+        lua("return (recurrence{a = f64(rand(1, 6))}(f64(randn(6, 6)), f64(randn(6, 6)), f64(randn(6, 6)))):size()") ==
+        "6 6");
+    CHECK(lua("delta_product(q, cat(k, k, 3), cat(v, v, 3), {beta = cat(beta, beta, 3), cu_seqlens = {0, 10, 30}})") ==
+          "user:1: delta_product: cu_seqlens: 30 as its last offset, expected 45, the tokens of q");
 }
