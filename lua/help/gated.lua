@@ -70,8 +70,8 @@ the matrices diag(a) - u wᵀ never enlarge it; with 0 <= a <= 1, unit w and u =
 
 Options are mode, chunk, scale, state, cu_seqlens, layout and device of general_linear_attention, which does the work;
 all other names are inputs. x("name", default) is an input that need not be given. rule:step(q, k, v, state, options)
-goes on by 1 to 16 tokens. grad goes through a rule and into its functions, opcount counts its recurrence, and
-benchmark_method times it. name = "..." is what its errors begin with.]],
+goes on by 1 to 16 tokens. grad goes through a rule and into its functions, opcount counts its recurrence. name =
+"..." is what its errors begin with.]],
   example = [[
 rule = recurrence{            -- a gate, and a delta rule that
   a = function(x) return sigmoid(x.f) end,   -- erases under q

@@ -189,7 +189,7 @@ near("softmax_attention", "mla multi_head_latent_attention latent_attention",
 near("softmax_attention", "differential_attention differential_transformer diff_transformer",
   "It is the difference of two calls: softmax_attention(q1, k1, v) - λ softmax_attention(q2, k2, v).")
 near("linear_attention_step", "speculative_decoding draft_model",
-  "Tokens are advanced one at a time, and the given state stays as it is: keep those that may be gone back to.")
+  "It advances 1 to 16 tokens; with keep_states = true it returns the state after each, to go back to.")
 called("flash", "online_softmax safe_softmax")
 called("tree_decode", "tree_attention flash_decoding flash_decode decode decoding sequence_parallel")
 called("ring_decode", "ring_attention ringattention")
@@ -385,7 +385,8 @@ not_here("scatterbrain", "It is low-rank and sparse; the low-rank part is lowran
 not_here("aft attention_free_transformer fnet synthesizer gmlp perceiver",
   "It takes no products of queries and keys. The nearest is causal_linear_attention.")
 not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layernorm",
-  "Here is attention, not the layers around it; a layer is a few lines of Lua, which grad goes through.")
+  "Of what stands around attention, rms_norm, l2norm, short_convolution and decay_gate are here; "
+  .. "another layer is a few lines of Lua, which grad goes through.")
 not_here("dropout dropout_p",
   "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
 not_here("tril triu",
