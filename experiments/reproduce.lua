@@ -13,7 +13,7 @@
 --   --from FILE                     runs nothing: the page of the items.json of another run, such as
 --                                   experiments/data/runs/cpu-quick.json, which comes with the repository
 --   --publish                       keeps what came out as experiments/data/runs/DEVICE-MODE.json, and writes the
---                                   tables of README.md and docs/reproduction.md
+--                                   tables of README.md and docs/reproduction.md; only where every item has finished
 --   --fresh                         start again where a run was stopped; otherwise it goes on
 --   --save results/reproduce        index.html, verdicts.json, items.json, and a folder for each item
 --
@@ -30,6 +30,17 @@ if options.quick and options.full then error("--quick: given together with --ful
 if options.device == "gpu" then
   local there, why = has_gpu()
   if not there then error("--device: gpu, but there is none: " .. why, 0) end
+end
+if options.from ~= "" then
+  for _, name in ipairs({ "quick", "full", "fresh", "page" }) do
+    if options[name] then error(string.format("--%s: given together with --from, which runs nothing", name), 0) end
+  end
+  if options.device ~= "cpu" then error("--device: given together with --from, which runs nothing", 0) end
+end
+local all_items = table.concat(options.only, ",") == "all"
+if not all_items and (options.from ~= "" or options.publish) then
+  error(string.format("--only: given together with %s, expected all items", options.publish and "--publish"
+    or "--from, which runs nothing"), 0)
 end
 local mode = options.quick and "quick" or options.full and "full" or "standard"
 
@@ -314,6 +325,26 @@ local function given_run(path)
   return value
 end
 
+-- The items that have nothing of their own, though this device can run them: they failed or have not been run.
+local function not_finished(results)
+  local names, of_gpu = {}, {}
+  for _, item in ipairs(items) do of_gpu[item_page.id_of(item)] = item.gpu end
+  for _, item in ipairs(results) do
+    local runs = item.device ~= "gpu" or of_gpu[item_page.id_of(item)]
+    if item.title == "not run" and runs then names[#names + 1] = item_page.id_of(item) end
+  end
+  return names
+end
+
+-- The items whose scripts were run with changes that no commit has.
+local function changed_sources(results)
+  local names = {}
+  for _, item in ipairs(results) do
+    if item.origin.dirty then names[#names + 1] = item_page.id_of(item) end
+  end
+  return names
+end
+
 local failures, given = {}, options.from ~= "" and given_run(options.from) or nil
 if not given and not options.page then failures = run_all(chosen()) end
 local whole = given or { mode = mode, device = options.device, items = results_of(failures) }
@@ -322,9 +353,17 @@ local list = verdict_list(results)
 mkpath(options.save)
 save(options.save .. "/verdicts.json", list)
 save(options.save .. "/items.json", whole)
-if options.publish then published.publish(folder, whole) end
+local unfinished = options.publish and not_finished(results) or {}
+local dirty = options.publish and #changed_sources(results) > 0
+if options.publish and #unfinished == 0 and not dirty then published.publish(folder, whole) end
 page_of(results, list, other_run())
 print()
 print(total_text(list))
 print(options.save .. ": index.html, verdicts.json, items.json")
+if #unfinished > 0 then
+  error("--publish: nothing is published, for these items have not finished: " .. table.concat(unfinished, ", "), 0)
+end
+if dirty then
+  error("--publish: nothing is published, for items were run with changes that are not committed, expected a commit", 0)
+end
 if next(failures) then os.exit(1, true) end

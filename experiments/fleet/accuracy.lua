@@ -67,8 +67,7 @@ local function error_of(estimate, v, exact)
     errors[i] = bad and 1 or relative(i)
     lost = lost + (bad and 1 or 0)
   end
-  table.sort(errors)
-  return errors[(#errors + 1) // 2], lost / #errors
+  return middle(errors), lost / #errors
 end
 
 local cases = {}

@@ -41,7 +41,6 @@ local tokens = ({ quick = 256, standard = 1024, full = 3480 })[item.mode]
 
 -- What stands in the place of attention, with the values of Table 5.
 local replacements = {
-  VanillaAttention = nil,
   ["FlashAttention-2"] = { with = "flash" },
   HyperAttention = { with = hyper_attention({ rank = 64, block = 64, lsh_num_projs = 7, seed = 1 }) },
   ["FAVOR+"] = { with = "favor+", options = { rank = 256, seed = 1 } },
@@ -75,7 +74,7 @@ end
 local function measure(m, name)
   local passages = models.passages(item.experiments, m, tokens)
   local layers = replaced_layers(m:about().layers)
-  local own, off, farthest = {}, {}, 0
+  local own, off, flash, farthest = {}, {}, nil, 0
   for i, row in ipairs(rows) do
     local given = replacements[row.method]
     if given then m:attention({ layers = layers, with = given.with, options = given.options }) end
@@ -84,6 +83,7 @@ local function measure(m, name)
     own[i] = { method = row.method, average = got.average, bits = got.bits }
     for j = 1, #passages do own[i]["text" .. j] = got[j] end
     off[row.method] = own[1].average - got.average
+    if row.method == "FlashAttention-2" then flash = own[i] end
     if row.method ~= "VanillaAttention" and row.method ~= "FlashAttention-2" then
       farthest = math.max(farthest, math.abs(off[row.method]))
     end
@@ -97,7 +97,7 @@ local function measure(m, name)
       own[1].tokens) })
   depends_on(m, name, passages, layers, own[1])
   item:judge("FlashAttention-2 has the accuracy of vanilla, " .. name, "count", verdicts.whether(
-    math.abs(off["FlashAttention-2"]) <= 0.05, string.format("%.1f and %.1f %%", own[1].average, own[2].average)))
+    math.abs(off["FlashAttention-2"]) <= 0.05, string.format("%.1f and %.1f %%", own[1].average, flash.average)))
   item:judge("low-rank attention is within 5 points of vanilla, " .. name, "count", verdicts.whether(farthest <= 5,
     string.format("%.1f %%; lost: FAVOR+ %.1f, LARA %.1f, HyperAttention %.1f points", own[1].average, off["FAVOR+"],
       off.LARA, off.HyperAttention)))

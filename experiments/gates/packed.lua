@@ -10,11 +10,20 @@
 --   --method block-based
 --   --seed 1
 local options = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/../lib/arguments.lua")(arg, {
-  tokens = 8192, heads = 8, d = 64, sequences = { 1, 8, 1000 }, call = "linear_attention", update = "gated_delta",
-  method = "block-based", seed = 1,
+  tokens = 8192, heads = 8, d = 64, sequences = { 1, 8, 1000 }, call = "linear_attention", update = "",
+  method = "", seed = 1,
 }, { tokens = { 1 }, heads = { 1 }, d = { 1 }, sequences = { 1 }, seed = { 0 },
   call = { "linear_attention", "causal_linear_attention", "softmax_attention" },
-  update = choices("linear_attention", "update"), method = choices("causal_linear_attention", "method") })
+  update = { "", table.unpack(choices("linear_attention", "update")) },
+  method = { "", table.unpack(choices("causal_linear_attention", "method")) } })
+-- Each of the two belongs to one call; beside another it would change nothing.
+for name, call in pairs({ update = "linear_attention", method = "causal_linear_attention" }) do
+  if options[name] ~= "" and options.call ~= call then
+    error(string.format("--%s: given with --call %s, expected --call %s", name, options.call, call), 0)
+  end
+end
+if options.update == "" then options.update = "gated_delta" end
+if options.method == "" then options.method = "block-based" end
 local N, h, d = options.tokens, options.heads, options.d
 
 seed(options.seed)

@@ -40,7 +40,7 @@ local function was_in_use(run)
   return false
 end
 
--- "2 threads of PROCESSOR, causeway 1.2, 2026-11-23".
+-- "2 threads of PROCESSOR, 2026-11-23".
 local function machine_of(run)
   local item = run.items[1]
   local origin = item.origin

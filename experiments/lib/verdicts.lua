@@ -148,6 +148,7 @@ function verdicts.same_order(cells)
   return verdicts.whether(#turned == 0, text, tau)
 end
 
+-- Of an even number of values the mean of the two in the middle: a factor between machines need not be one of a cell.
 local function median(list)
   local sorted = table.move(list, 1, #list, 1, {})
   table.sort(sorted)

@@ -179,7 +179,11 @@ local kinds = {
   { key = "untrained", title = "and near keys", which = "untrained", near = options.near },
   { key = "trained", title = "and trained", which = "trained", near = options.near },
 }
-if options.near == 0 then table.remove(kinds, 1) end
+-- Without near keys the second is the first.
+if options.near == 0 then
+  table.remove(kinds, 2)
+  kinds[2].title = "trained"
+end
 local worst = kinds[1].key
 local rows = { { replaced = 0, accuracy = original.accuracy } }
 for _, kind in ipairs(kinds) do rows[1][kind.key] = original.bits_per_byte end

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/base/unknown_name.hpp"
@@ -61,26 +62,34 @@ bool push_registered(lua_State* L, const std::string& name) {
     return true;
 }
 
+// What the method's table says of a feature; nothing: it does not.
+std::optional<bool> declared(lua_State* L, int method, const char* feature) {
+    std::optional<bool> said;
+    if (lua_getfield(L, method, feature) == LUA_TBOOLEAN) said = lua_toboolean(L, -1) != 0;
+    lua_pop(L, 1);
+    return said;
+}
+
 // What the method's table says of a feature, else what its function shows of it (lua/lib/methods.lua).
 bool supports(lua_State* L, int method, const char* feature) {
-    if (lua_getfield(L, method, feature) != LUA_TBOOLEAN) {
-        lua_pop(L, 1);
-        push_causeway(L);
-        lua_getfield(L, -1, "_takes");
-        lua_remove(L, -2);
-        lua_getfield(L, method, "forward");
-        lua_pushstring(L, feature);
-        lua_call(L, 2, 1);
-    }
+    if (const auto said = declared(L, method, feature)) return *said;
+    push_causeway(L);
+    lua_getfield(L, -1, "_takes");
+    lua_remove(L, -2);
+    lua_getfield(L, method, "forward");
+    lua_pushstring(L, feature);
+    lua_call(L, 2, 1);
     const bool supported = lua_toboolean(L, -1) != 0;
     lua_pop(L, 1);
     return supported;
 }
 
 void check_supports(lua_State* L, int method, const std::string& name, const char* feature) {
-    if (!supports(L, method, feature))
-        fail(feature, ": the method \"", name, "\" does not support it: its forward makes nothing of options.", feature,
-             " (?register_method)");
+    if (supports(L, method, feature)) return;
+    if (declared(L, method, feature))
+        fail(feature, ": the method \"", name, "\" was registered with ", feature, " = false (?register_method)");
+    fail(feature, ": the method \"", name, "\" does not support it: its forward makes nothing of options.", feature,
+         " (?register_method)");
 }
 
 // Stack: ..., the method's table. Pushes the output. The shapes and options are checked as for the built-in methods, so
@@ -158,7 +167,10 @@ int chosen_method(lua_State* L) {
     const auto& call = calls::causal_linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [B, C, V] = given.tensors<Tensor, 3>();
-    const CausalOptions o = given.read(call);
+    CausalOptions o = given.read(call);
+    count_slots_from_zero(o);
+    if (!o.cu_seqlens.empty())
+        fail("cu_seqlens: given, expected one sequence: of packed ones each runs by the method of its length");
     if (o.method != "auto" && push_registered(L, o.method)) return lua_getfield(L, -1, "name"), 1;
     push_text(L, causal_method(B, C, V, o).name);
     return 1;

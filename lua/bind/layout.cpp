@@ -202,14 +202,19 @@ int in_layout(lua_State* L) {
 
 void open_layouts(lua_State* L) {
     push_causeway(L);
-    for (const auto& call : calls::descriptions()) {
-        const auto is_keys = [](const calls::Argument& a) { return a.name == std::string_view("k") || a.alias; };
-        if (std::none_of(call.arguments.begin(), call.arguments.end(), is_keys)) continue;
-        lua_getfield(L, -1, call.name.c_str());
+    const auto wrap = [L](const char* function, const calls::Description& call) {
+        lua_getfield(L, -1, function);
         lua_pushlightuserdata(L, const_cast<calls::Description*>(&call));
         lua_pushboolean(L, false);
         lua_pushcclosure(L, guarded<in_layout>, 3);
-        lua_setfield(L, -2, call.name.c_str());
+        lua_setfield(L, -2, function);
+    };
+    for (const auto& call : calls::descriptions()) {
+        const auto is_keys = [](const calls::Argument& a) { return a.name == std::string_view("k") || a.alias; };
+        if (std::none_of(call.arguments.begin(), call.arguments.end(), is_keys)) continue;
+        wrap(call.name.c_str(), call);
+        // It takes what the call takes.
+        if (call.name == "causal_linear_attention") wrap("chosen_method", call);
     }
     lua_pop(L, 1);
 }

@@ -391,8 +391,8 @@ not_here("scatterbrain", "It is low-rank and sparse; the low-rank part is lowran
 not_here("aft attention_free_transformer fnet synthesizer gmlp perceiver",
   "It takes no products of queries and keys. The nearest is causal_linear_attention.")
 not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layernorm",
-  "Here is attention and rms_norm, not the other layers around it; a layer is a few lines of Lua, which grad goes "
-  .. "through.")
+  "Of what stands around attention, rms_norm, l2norm, short_convolution and decay_gate are here; "
+  .. "another layer is a few lines of Lua, which grad goes through.")
 not_here("dropout dropout_p",
   "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
 not_here("tril triu",

@@ -20,8 +20,8 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME causeway)
 set(CPACK_PACKAGE_CONTACT "The causeway authors <causeway@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
-set(CPACK_PACKAGE_DESCRIPTION "Exact causal attention in linear time, gated and delta rules, softmax attention, low-rank factors,
- their gradients and language models: a Lua shell, a library for C, C++ and Python.")
+set(CPACK_PACKAGE_DESCRIPTION "Exact causal attention in linear time, gated and delta rules, softmax attention,
+ low-rank factors, their gradients and language models: a Lua shell, a library for C, C++ and Python.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

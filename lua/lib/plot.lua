@@ -290,7 +290,9 @@ function causeway.plot(...)
   if is_data(first) then return figure_of_numbers(arguments) end
   local class = getmetatable(first)
   if type(class) == "table" and first.plot then
-    raise('plot: what a benchmark or a sweep returned draws itself, as in results:plot("N", "time", {by = "method"})')
+    local call = class.__name == "Benchmark" and "benchmark:plot{title = ...}"
+      or 'results:plot("N", "time", {by = "method"})'
+    raise("plot: what a benchmark or a sweep returned draws itself, as in " .. call)
   end
   if arguments.n > 1 then
     raise("plot: with a table of curves its options stand in the same table, expected no second argument")

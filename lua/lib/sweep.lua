@@ -374,7 +374,7 @@ local elsewhere = { filter = where, select = where, query = where, subset = wher
   get = column, values = column, to_csv = saved, write = saved, export = saved, to_json = saved, dataframe = saved,
   head = "results[1] is the first row, #results says how many there are",
   group_by = 'results:plot("N", "time", {by = "method"}) has a curve for each value of a column',
-  sort = 'table.sort(results:where(), function(a, b) return a.time < b.time end) sorts a list of the rows',
+  sort = 'rows = results:where(); table.sort(rows, function(a, b) return a.time < b.time end) sorts a list of the rows',
   savefig = 'results:plot("N", "time", {save = "figure.svg"}) draws into a file',
   mean = 'tensor(results:column("time")):mean() is the mean of a column' }
 elsewhere.groupby, elsewhere.sort_values, elsewhere.median = elsewhere.group_by, elsewhere.sort, elsewhere.mean
@@ -459,7 +459,7 @@ end
 local function give_units(results, columns)
   for i, name in ipairs(columns) do
     local unit = unit_of(results, name)
-    if unit then columns[i] = { key = name, title = titles[name] or name, unit = unit } end
+    if unit then columns[i] = { key = name, title = name, unit = unit } end
   end
 end
 

@@ -131,7 +131,10 @@ const char* of_brackets(const Place& at, std::size_t i) {
 const char* of_tuples(const Place& at, std::size_t i) {
     const std::size_t open = at.word(i) == "," ? at.open_bracket(i) : at.size();
     if (open == 0 || open == at.size() || at.word(open) != "(") return nullptr;
-    if (one_of(at.word(open - 1), {"(", ","})) return "sizes stand in no brackets of their own: zeros(2, 3)";
+    const std::size_t call = at.open_bracket(open);
+    if (call > 0 && call < at.size() && at.word(call) == "(" &&
+        one_of(at.word(call - 1), {"zeros", "ones", "rand", "randn", "fill", "reshape"}))
+        return "sizes stand in no brackets of their own: zeros(2, 3)";
     if (one_of(at.word(open - 1), {"=", "return"})) return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
     return nullptr;
 }

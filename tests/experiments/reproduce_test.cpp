@@ -41,6 +41,17 @@ Output reproduce(const TemporaryFolder& folder, std::vector<std::string> options
 
 }  // namespace
 
+TEST_CASE("what would change nothing, or publish a part, is refused", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const auto refused = [&](std::vector<std::string> options) { return reproduce(folder, std::move(options)).err; };
+    const std::string kept = experiments + "data/runs/cpu-quick.json";
+    CHECK(refused({"--only", "leet", "--publish"}) ==
+          "error: --only: given together with --publish, expected all items\n");
+    CHECK(refused({"--from", kept, "--only", "leet"}) ==
+          "error: --only: given together with --from, which runs nothing, expected all items\n");
+    CHECK(refused({"--from", kept, "--quick"}) == "error: --quick: given together with --from, which runs nothing\n");
+}
+
 TEST_CASE("a growth exponent has the interval of its fit", "[experiments][reproduce]") {
     Shell shell;
     Shell& lua = with_rules(shell);

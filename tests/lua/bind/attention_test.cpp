@@ -80,6 +80,9 @@ TEST_CASE("a method written in Lua supports what its function makes something of
           "(?register_method)");
     CHECK(lua("call('plain', {normalize = true})").find("user:1: normalize: the method \"plain\" does not") == 0);
     CHECK(lua("return call('plain', {decay = 1}) == q, call('plain', {}) == q") == "true true");
+    lua("register_method{name = 'declared', decay = false, forward = function(B, C, V, o) return V end}");
+    CHECK(lua("call('declared', {decay = 0.5})") ==
+          "user:1: decay: the method \"declared\" was registered with decay = false (?register_method)");
 }
 
 TEST_CASE("a method that is registered again is said to take the place of the first", "[lua][register]") {
@@ -101,6 +104,12 @@ TEST_CASE("chosen_method names the method that a call runs by", "[lua][chosen]")
     CHECK(lua("register_method{name = 'mine', forward = function(B, C, V) return V end} "
               "return chosen_method(x, x, x, {method = 'mine'})") == "mine");
     CHECK(lua("chosen_method(x, x)").find("user:1: ") == 0);
+    CHECK(lua("y = permutedims(x, 1, 3, 2, 4) "
+              "return chosen_method(y, y, y, {layout = 'bnhd'}) == chosen_method(x, x, x)") == "true");
+    CHECK(lua("return chosen_method(x, x, x, {state = zeros(1, 2, 8, 8), state_indices = {1}, inplace = true, "
+              "method = 'row-based'})") == "row-based");
+    CHECK(lua("chosen_method(x, x, x, {cu_seqlens = {0, 64}})") ==
+          "user:1: cu_seqlens: given, expected one sequence: of packed ones each runs by the method of its length");
     CHECK(lua("chosen_method(x, x, x, {method = 'fleat'})").find("(did you mean \"fleet\"?)") != std::string::npos);
 }
 

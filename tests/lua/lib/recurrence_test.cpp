@@ -21,7 +21,7 @@ const char* const inputs = R"(
   for i = 1, d do one:set(1, i, i) end
   function row(X, t) return copy(X:reshape(X:size(3), #X // X:size(3))({t, t}, ":")) end
   function diag_of(x) return times(one, x:reshape(1, d)) end
-  function loop(step, read, last)
+  function loop(step, read)
     local S, out = zeros(d, dv):f64(), zeros(1, 1, N, dv):f64()
     for t = 1, N do
       S = step(S, t)

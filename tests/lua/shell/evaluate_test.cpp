@@ -301,6 +301,7 @@ TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]")
                                     "x = 3 @time",
                                     "a.b.1",
                                     "end",
+                                    "print((1, 2))",
                                     "goto 3",
                                     "print('A[1,2] != @') = 4",
                                     "x = {1, 2",
