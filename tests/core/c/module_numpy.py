@@ -99,6 +99,28 @@ for t in range(70):
     assert close(O, wanted[:, :, at], 1e-10)
 assert close(S, state, 1e-12)
 
+# What a step writes in place has memory of its own: no element is two of the state's, none is read as an input.
+step = causeway.linear_attention_step
+wrong = causeway.ArgumentError
+for strides in ((0, 0, 56, 8), (280, 0, 56, 8), (8, 800, 280, 40)):
+    shared = np.lib.stride_tricks.as_strided(np.zeros(500), S.shape, strides)
+    refuses(wrong, "expected elements that share no memory", step, *token, shared, inplace=True)
+    step(*token, shared)
+pool = np.zeros(2 * 3 * 5 * 7 + 2 * 3 * 5)
+state = pool[:210].reshape(2, 3, 5, 7)
+step(pool[210:].reshape(2, 3, 1, 5), *token[1:], state, inplace=True)
+for name, arrays in (("q", (pool[:30], None)), ("k", (None, pool[209:239])), ("q", (pool[100:130], None))):
+    first = [x if y is None else y.reshape(2, 3, 1, 5) for x, y in zip(token, arrays)]
+    refuses(wrong, f"{name}: shares memory with state", step, *first, token[2], state, inplace=True)
+    step(*first, token[2], state)
+gate = state[:, :, 0, :1]
+refuses(wrong, "log_decay: shares", step, *token, state, update="gated", log_decay=gate, inplace=True)
+columns = np.zeros((2, 3, 5, 8))  # q lies between the rows of the state, and is not of them
+step(columns[..., 7].reshape(2, 3, 1, 5), *token[1:], columns[..., :7], inplace=True)
+turned_state = np.zeros((2, 3, 7, 5)).swapaxes(2, 3)[:, ::-1]
+assert np.array_equal(step(*token, turned_state, inplace=True)[0], step(*token, np.zeros(S.shape))[0])
+assert turned_state.any()
+
 # Gradients, against differences.
 def slope(f, x, at):
     width = 1e-6
@@ -163,7 +185,6 @@ assert "fleet" in causeway.names("methods") and "favor+" in causeway.names("lowr
 causeway.set_threads(2)
 assert causeway.threads() == 2
 assert causeway.__version__.count(".") == 2
-wrong = causeway.ArgumentError
 assert issubclass(wrong, ValueError) and issubclass(causeway.OutOfMemoryError, MemoryError)
 refuses(wrong, "k: length 69, expected 70", causeway.linear_attention, q, k[:, :, :69], v)
 refuses(wrong, "q: int64, expected float32", causeway.linear_attention, q.astype("i8"), k, v)

@@ -76,7 +76,6 @@ O, same = causeway.linear_attention_step(q[:, :, :1], k[:, :, :1], v[:, :, :1], 
 assert same is state and state.abs().max() > 0 and isinstance(O, torch.Tensor)
 
 
-
 def refuses(sentence, f, *arguments, **options):
     try:
         f(*arguments, **options)
@@ -85,6 +84,15 @@ def refuses(sentence, f, *arguments, **options):
         return
     raise AssertionError(f"not refused: {sentence}")
 
+
+# What is written in place has memory of its own.
+step, one = causeway.linear_attention_step, [x[:, :, :1] for x in (q, k, v)]
+expanded = torch.zeros(1, 1, 3, 4).expand(1, 2, 3, 4)
+refuses("state: shape (1, 2, 3, 4) with strides (12, 0, 4, 1), expected", step, *one, expanded, inplace=True)
+step(*one, expanded)
+within = state[:, :, :1, :3]
+refuses("k: shares memory with state, which is written", step, one[0], within, one[2], state, inplace=True)
+step(one[0], within, one[2], state)
 
 # What would drop a gradient in silence is refused.
 learnt = q.clone().requires_grad_()

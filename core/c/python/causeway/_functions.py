@@ -6,7 +6,7 @@ from ctypes import byref, pointer
 
 import numpy
 
-from ._arrays import check_no_gradient, check_one_kind, copied, optional, required, taken, torch_of, writable
+from ._arrays import check_apart, check_no_gradient, check_one_kind, copied, optional, required, taken, torch_of, writable
 from ._library import (
     LIBRARY,
     ArgumentError,
@@ -162,12 +162,15 @@ def linear_attention_step(q, k, v, state, *, update="linear", log_decay=None, be
     """The output of 1 to 16 tokens and the state after them, with inplace the given one, read and written once."""
     torch = check_no_gradient("a step", {"q": q, "k": k, "v": v, "state": state, "log_decay": log_decay, "beta": beta})
     q, k, v, log_decay, beta = _heads_first(layout, q, k, v, log_decay, beta)
-    state = writable("state", state) if inplace else copied("state", state)
+    state = state if inplace else copied("state", state)
     O = Tensor()
+    advanced = writable("state", state)
     inputs = required("q", q), required("k", k), required("v", v)
-    advanced = required("state", state)
+    if inplace:
+        gates = optional("log_decay", log_decay), optional("beta", beta)
+        check_apart("state", advanced, dict(zip(("q", "k", "v", "log_decay", "beta"), inputs + gates)))
     options = _linear_options(update, log_decay, beta, None, None, None, scale, None)
-    call("linear_attention_step", *map(byref, inputs), byref(options), _pointer(advanced), byref(O))
+    call("linear_attention_step", *map(byref, inputs), byref(options), byref(advanced), byref(O))
     return _turned(taken(O, torch), layout), state
 
 
