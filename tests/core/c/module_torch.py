@@ -105,7 +105,30 @@ refuses("the log-sum-exp", causeway.softmax_attention, learnt, k, v, return_lse=
 refuses("lowrank", causeway.lowrank, "taylor", learnt, k)
 decay = torch.tensor(0.9, requires_grad=True)
 refuses("decay: requires a gradient", causeway.causal_linear_attention, q, k, v, decay=decay)
+refuses("decay[1]: requires a gradient", causeway.causal_linear_attention, q, k, v, decay=[0.9, decay])
+scale = torch.nn.Parameter(torch.tensor(0.5))
+for f, arrays in (
+    (causeway.linear_attention, (learnt, k, v)),
+    (causeway.linear_attention_grad, (q, k, v, v)),
+    (causeway.linear_attention_step, (*one, state)),
+    (causeway.causal_linear_attention, (learnt, k, v)),
+    (causeway.causal_linear_attention_grad, (q, k, v, v)),
+    (causeway.softmax_attention, (learnt, k, v)),
+    (causeway.softmax_attention_grad, (q, k, v, v)),
+    (causeway.lowrank, ("taylor", q, k)),
+):
+    refuses("scale: requires a gradient, but the scale has none, expected detach()", f, *arrays, scale=scale)
+half = causeway.linear_attention(learnt, k, v, scale=scale.detach())[0]
+torch.testing.assert_close(half, causeway.linear_attention(q, k, v, scale=0.5)[0].requires_grad_())
+
+# The gradient is that of the offsets of the forward pass, whatever becomes of their tensor.
+offsets = torch.tensor([0, 4, 9])
+packed = causeway.linear_attention(learnt, k, v, cu_seqlens=offsets)[0].sum()
+offsets[1] = 8
+alone = causeway.linear_attention(learnt, k, v, cu_seqlens=[0, 4, 9])[0].sum()
+assert torch.equal(*(torch.autograd.grad(x, learnt)[0] for x in (packed, alone)))
 with torch.no_grad():
+    assert causeway.linear_attention(learnt, k, v, scale=scale)[0].shape == (1, 2, 9, 4)
     assert not causeway.linear_attention_step(*token, state)[0].requires_grad
     assert causeway.softmax_attention(learnt, k, v, return_lse=True)[1].shape == (1, 2, 9)
 print("the module holds with torch")
