@@ -99,6 +99,28 @@ for t in range(70):
     assert close(O, wanted[:, :, at], 1e-10)
 assert close(S, state, 1e-12)
 
+# What a step writes in place has memory of its own: no element is two of the state's, none is read as an input.
+step = causeway.linear_attention_step
+wrong = causeway.ArgumentError
+for strides in ((0, 0, 56, 8), (280, 0, 56, 8), (8, 800, 280, 40)):
+    shared = np.lib.stride_tricks.as_strided(np.zeros(500), S.shape, strides)
+    refuses(wrong, "expected elements that share no memory", step, *token, shared, inplace=True)
+    step(*token, shared)
+pool = np.zeros(2 * 3 * 5 * 7 + 2 * 3 * 5)
+state = pool[:210].reshape(2, 3, 5, 7)
+step(pool[210:].reshape(2, 3, 1, 5), *token[1:], state, inplace=True)
+for name, arrays in (("q", (pool[:30], None)), ("k", (None, pool[209:239])), ("q", (pool[100:130], None))):
+    first = [x if y is None else y.reshape(2, 3, 1, 5) for x, y in zip(token, arrays)]
+    refuses(wrong, f"{name}: shares memory with state", step, *first, token[2], state, inplace=True)
+    step(*first, token[2], state)
+gate = state[:, :, 0, :1]
+refuses(wrong, "log_decay: shares", step, *token, state, update="gated", log_decay=gate, inplace=True)
+columns = np.zeros((2, 3, 5, 8))  # q lies between the rows of the state, and is not of them
+step(columns[..., 7].reshape(2, 3, 1, 5), *token[1:], columns[..., :7], inplace=True)
+turned_state = np.zeros((2, 3, 7, 5)).swapaxes(2, 3)[:, ::-1]
+assert np.array_equal(step(*token, turned_state, inplace=True)[0], step(*token, np.zeros(S.shape))[0])
+assert turned_state.any()
+
 # Gradients, against differences.
 def slope(f, x, at):
     width = 1e-6
@@ -163,7 +185,6 @@ assert "fleet" in causeway.names("methods") and "favor+" in causeway.names("lowr
 causeway.set_threads(2)
 assert causeway.threads() == 2
 assert causeway.__version__.count(".") == 2
-wrong = causeway.ArgumentError
 assert issubclass(wrong, ValueError) and issubclass(causeway.OutOfMemoryError, MemoryError)
 refuses(wrong, "k: length 69, expected 70", causeway.linear_attention, q, k[:, :, :69], v)
 refuses(wrong, "q: int64, expected float32", causeway.linear_attention, q.astype("i8"), k, v)
@@ -182,6 +203,34 @@ refuses(wrong, "gated_delta", causeway.linear_attention, q, k, v, update="gated-
 refuses(wrong, "update: 3, expected a name", causeway.linear_attention, q, k, v, update=3)
 refuses(wrong, "list: ", causeway.names, "modules")
 refuses(wrong, "k: NoneType, expected an array", causeway.linear_attention, q, None, v)
+for options, sentence in (
+    ({"chunk": 2**64 + 5}, "chunk: 18446744073709551621, expected 9223372036854775807 or less"),
+    ({"chunk": 2.5}, "chunk: 2.5, expected a whole number"),
+    ({"chunk": np.arange(2)}, "chunk: ndarray, expected a whole number"),
+    ({"scale": "1"}, "scale: '1', expected a number"),
+    ({"scale": np.arange(2)}, "scale: ndarray, expected a number"),
+    ({"scale": 10**400}, "scale: a whole number beyond"),
+    ({"cu_seqlens": [0, 2**64 + 70]}, "cu_seqlens[1]: 18446744073709551686, expected 9223372036854775807 or less"),
+    ({"cu_seqlens": [0, -1, 70]}, "cu_seqlens[1]: -1, expected 0 or more"),
+    ({"cu_seqlens": [0.0, 70]}, "cu_seqlens[0]: 0.0, expected a whole number"),
+    ({"cu_seqlens": []}, "cu_seqlens: empty, expected None"),
+    ({"cu_seqlens": np.zeros(0, int)}, "cu_seqlens: empty, expected None"),
+    ({"cu_seqlens": 70}, "cu_seqlens: 70, expected a list of offsets"),
+):
+    refuses(wrong, sentence, causeway.linear_attention, q, k, v, **options)
+refuses(wrong, "threads: 4294967297, expected 2147483647 or less", causeway.set_threads, 2**32 + 1)
+refuses(wrong, "threads: 0, expected 1 or more", causeway.set_threads, 0)
+assert causeway.threads() == 2
+refuses(wrong, "seed: -1, expected 0 or more", causeway.lowrank, "favor+", q, k, seed=-1)
+refuses(wrong, "seed: 18446744073709551616, expected", causeway.lowrank, "favor+", q, k, seed=2**64)
+causeway.lowrank("favor+", q, k, seed=2**64 - 1)
+refuses(wrong, "block: 9223372036854775808, expected", causeway.causal_linear_attention, q, k, v, block=2**63)
+for decay, sentence in (([], "decay: empty"), ("0.9", "decay: '0.9', expected"), ([0.9, "1"], "decay[1]: '1', expected")):
+    refuses(wrong, sentence, causeway.causal_linear_attention, q, k, v, decay=decay)
+one = q[:1], k[:1], v[:1]
+packed, states = causeway.linear_attention(*one, cu_seqlens=np.array([0, 30, 70]))
+assert np.array_equal(packed[:, :, :30], causeway.linear_attention(*(x[:, :, :30] for x in one))[0])
+assert states.shape == (2, 3, 5, 7) and np.array_equal(packed, causeway.linear_attention(*one, cu_seqlens=(0, 30, 70))[0])
 S.flags.writeable = False
 refuses(wrong, "state: read-only", causeway.linear_attention_step, *token, S, inplace=True)
 refuses(wrong, "state: list, expected", causeway.linear_attention_step, *token, S.tolist(), inplace=True)

@@ -76,7 +76,6 @@ O, same = causeway.linear_attention_step(q[:, :, :1], k[:, :, :1], v[:, :, :1], 
 assert same is state and state.abs().max() > 0 and isinstance(O, torch.Tensor)
 
 
-
 def refuses(sentence, f, *arguments, **options):
     try:
         f(*arguments, **options)
@@ -85,6 +84,15 @@ def refuses(sentence, f, *arguments, **options):
         return
     raise AssertionError(f"not refused: {sentence}")
 
+
+# What is written in place has memory of its own.
+step, one = causeway.linear_attention_step, [x[:, :, :1] for x in (q, k, v)]
+expanded = torch.zeros(1, 1, 3, 4).expand(1, 2, 3, 4)
+refuses("state: shape (1, 2, 3, 4) with strides (12, 0, 4, 1), expected", step, *one, expanded, inplace=True)
+step(*one, expanded)
+within = state[:, :, :1, :3]
+refuses("k: shares memory with state, which is written", step, one[0], within, one[2], state, inplace=True)
+step(one[0], within, one[2], state)
 
 # What would drop a gradient in silence is refused.
 learnt = q.clone().requires_grad_()
@@ -97,7 +105,30 @@ refuses("the log-sum-exp", causeway.softmax_attention, learnt, k, v, return_lse=
 refuses("lowrank", causeway.lowrank, "taylor", learnt, k)
 decay = torch.tensor(0.9, requires_grad=True)
 refuses("decay: requires a gradient", causeway.causal_linear_attention, q, k, v, decay=decay)
+refuses("decay[1]: requires a gradient", causeway.causal_linear_attention, q, k, v, decay=[0.9, decay])
+scale = torch.nn.Parameter(torch.tensor(0.5))
+for f, arrays in (
+    (causeway.linear_attention, (learnt, k, v)),
+    (causeway.linear_attention_grad, (q, k, v, v)),
+    (causeway.linear_attention_step, (*one, state)),
+    (causeway.causal_linear_attention, (learnt, k, v)),
+    (causeway.causal_linear_attention_grad, (q, k, v, v)),
+    (causeway.softmax_attention, (learnt, k, v)),
+    (causeway.softmax_attention_grad, (q, k, v, v)),
+    (causeway.lowrank, ("taylor", q, k)),
+):
+    refuses("scale: requires a gradient, but the scale has none, expected detach()", f, *arrays, scale=scale)
+half = causeway.linear_attention(learnt, k, v, scale=scale.detach())[0]
+torch.testing.assert_close(half, causeway.linear_attention(q, k, v, scale=0.5)[0].requires_grad_())
+
+# The gradient is that of the offsets of the forward pass, whatever becomes of their tensor.
+offsets = torch.tensor([0, 4, 9])
+packed = causeway.linear_attention(learnt, k, v, cu_seqlens=offsets)[0].sum()
+offsets[1] = 8
+alone = causeway.linear_attention(learnt, k, v, cu_seqlens=[0, 4, 9])[0].sum()
+assert torch.equal(*(torch.autograd.grad(x, learnt)[0] for x in (packed, alone)))
 with torch.no_grad():
+    assert causeway.linear_attention(learnt, k, v, scale=scale)[0].shape == (1, 2, 9, 4)
     assert not causeway.linear_attention_step(*token, state)[0].requires_grad
     assert causeway.softmax_attention(learnt, k, v, return_lse=True)[1].shape == (1, 2, 9)
 print("the module holds with torch")

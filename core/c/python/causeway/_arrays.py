@@ -8,6 +8,7 @@ from ._library import LIBRARY, ArgumentError, Tensor
 
 NAMES = ("float32", "float64", "float16", "bfloat16")  # in the order of causeway.h
 TYPES = {name: number for number, name in enumerate(NAMES)}
+SIZES = (4, 8, 2, 2)  # in bytes
 DTYPES = {numpy.dtype(name): TYPES[name] for name in NAMES[:3]}
 
 
@@ -93,14 +94,59 @@ def check_no_gradient(what, arrays):
 
 
 def writable(name, x):
-    """The argument if what is written to its struct reaches it."""
-    if torch_of(x):
-        return x
-    if not isinstance(x, numpy.ndarray):
-        raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy to write to")
-    if not x.flags.writeable or any(stride % x.itemsize for stride in x.strides):
-        raise ArgumentError(f"{name}: read-only, or a part of records, expected an array that can be written")
-    return x
+    """The argument as a struct, if what is written there reaches it, and each element alone."""
+    if not torch_of(x):
+        if not isinstance(x, numpy.ndarray):
+            raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy to write to")
+        if not x.flags.writeable or any(stride % x.itemsize for stride in x.strides):
+            raise ArgumentError(f"{name}: read-only, or a part of records, expected an array that can be written")
+    tensor = required(name, x)
+    shape, strides = tuple(tensor.shape[: tensor.ndim]), tuple(tensor.strides[: tensor.ndim])
+    if _shares_elements(shape, strides):
+        raise ArgumentError(
+            f"{name}: shape {shape} with strides {strides}, expected elements that share no memory, as a copy has them"
+        )
+    return tensor
+
+
+def _shares_elements(shape, strides):
+    """Whether a dimension steps into what the dimensions of smaller strides reach; so do all arrays of that kind, and
+    besides them only arrays whose rows lie in the gaps of others."""
+    reach = 0
+    for stride, n in sorted((abs(stride), n) for stride, n in zip(strides, shape) if n > 1):
+        if stride <= reach:
+            return 0 not in shape
+        reach += stride * (n - 1)
+    return False
+
+
+class _Place:
+    """The memory of a struct, as NumPy asks for it; the bytes do not matter, so that no type has to have a name."""
+
+    def __init__(self, tensor):
+        size = SIZES[tensor.type]
+        shape, strides = tensor.shape[: tensor.ndim], tensor.strides[: tensor.ndim]
+        strides = tuple(size * stride for stride in strides)
+        data = (tensor.data or 0, True)
+        self.__array_interface__ = {
+            "version": 3, "data": data, "shape": tuple(shape), "strides": strides, "typestr": f"|V{size}"
+        }
+
+
+def check_apart(name, written, inputs):
+    """Refuses inputs, structs by name, that the call would change while it reads them: part of what it writes to."""
+    place = numpy.asarray(_Place(written))
+    for other, tensor in inputs.items():
+        if tensor is not None and _overlap(place, numpy.asarray(_Place(tensor))):
+            raise ArgumentError(f"{other}: shares memory with {name}, which is written, expected memory of its own")
+
+
+def _overlap(a, b):
+    """Exactly, but where that would take NumPy long: then whether their ranges of addresses meet."""
+    try:
+        return numpy.shares_memory(a, b, max_work=1000)
+    except RuntimeError:
+        return numpy.may_share_memory(a, b)
 
 
 def copied(name, x):

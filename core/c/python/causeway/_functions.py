@@ -6,7 +6,7 @@ from ctypes import byref, pointer
 
 import numpy
 
-from ._arrays import check_no_gradient, check_one_kind, copied, optional, required, taken, torch_of, writable
+from ._arrays import check_apart, check_no_gradient, check_one_kind, copied, optional, required, taken, torch_of, writable
 from ._library import (
     LIBRARY,
     ArgumentError,
@@ -39,7 +39,7 @@ def threads():
 
 
 def set_threads(n):
-    call("set_threads", operator.index(n))
+    call("set_threads", _whole("threads", n, 1, 2**31 - 1))
 
 
 def _text(name, value):
@@ -50,18 +50,57 @@ def _text(name, value):
     return value.encode()
 
 
-def _count(name, value):
-    """A whole number from 1 on; None is 0, the default of the library."""
-    if value is None:
-        return 0
-    number = operator.index(value)
-    if number < 1:
-        raise ArgumentError(f"{name}: {number}, expected 1 or more")
+def _shown(value):
+    """What came, for a sentence: numbers and texts as they are, of all else, which may be long, the type."""
+    return repr(value) if isinstance(value, (bool, float, int, str)) else type(value).__name__
+
+
+def _whole(name, value, least, most):
+    """A whole number in a range, that of its member of a struct: ctypes would drop the bits that do not fit."""
+    try:
+        number = operator.index(value)
+    except (TypeError, ValueError, RuntimeError):  # the last two from arrays and tensors of several elements
+        raise ArgumentError(f"{name}: {_shown(value)}, expected a whole number") from None
+    if number < least:
+        raise ArgumentError(f"{name}: {number}, expected {least} or more")
+    if number > most:
+        raise ArgumentError(f"{name}: {number}, expected {most} or less")
     return number
 
 
-def _number(value):
-    return None if value is None else pointer(ctypes.c_double(value))
+def _count(name, value):
+    """A whole number from 1 on; None is 0, the default of the library."""
+    return 0 if value is None else _whole(name, value, 1, 2**63 - 1)
+
+
+def _number(name, value):
+    """A number, without a gradient of its own, or None."""
+    if value is None:
+        return None
+    check_no_gradient(f"the {name}", {name: value})
+    try:
+        return ctypes.c_double(value).value
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(f"{name}: {_shown(value)}, expected a number") from None
+    except OverflowError:
+        raise ArgumentError(f"{name}: a whole number beyond 1.8e308, expected a smaller one") from None
+
+
+def _several(name, values):
+    """The elements of a list, an array or a tensor of one dimension; those of tensors without one gradient each."""
+    if hasattr(values, "tolist"):
+        check_no_gradient(f"the {name}", {name: values})
+        values = values.tolist()
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        return None
+    values = list(values)
+    if not values:
+        raise ArgumentError(f"{name}: empty, expected None where there is none")
+    return values
+
+
+def _double(number):
+    return None if number is None else pointer(ctypes.c_double(number))
 
 
 def _pointer(tensor):
@@ -90,15 +129,29 @@ def _heads_first(layout, first, *others):
 def _linear_options(update, log_decay, beta, state, mode, chunk, scale, cu_seqlens):
     options = LinearOptions(size=ctypes.sizeof(LinearOptions))
     options.update, options.mode = _text("update", update), _text("mode", mode)
-    options.chunk, options.scale = _count("chunk", chunk), _number(scale)
+    options.chunk, options.scale = chunk, _double(scale)
     options.log_decay = _pointer(optional("log_decay", log_decay))
     options.beta = _pointer(optional("beta", beta))
     options.state = _pointer(optional("state", state))
-    if cu_seqlens is not None:
-        offsets = [operator.index(offset) for offset in cu_seqlens]
-        options.cu_seqlens = (ctypes.c_int64 * len(offsets))(*offsets)
-        options.cu_seqlens_count = len(offsets)
+    options.cu_seqlens = (ctypes.c_int64 * len(cu_seqlens))(*cu_seqlens)
+    options.cu_seqlens_count = len(cu_seqlens)
     return options
+
+
+def _linear_rest(update, mode, chunk, scale, cu_seqlens):
+    """The options that are no arrays, checked: before PyTorch's forward pass, in which nothing requires a gradient."""
+    return {"update": update, "mode": mode, "chunk": _count("chunk", chunk), "scale": _number("scale", scale),
+            "cu_seqlens": _offsets(cu_seqlens)}
+
+
+def _offsets(cu_seqlens):
+    """Where sequences begin and end, as a list of its own, so that the gradient sees those of the forward pass."""
+    if cu_seqlens is None:
+        return []
+    offsets = _several("cu_seqlens", cu_seqlens)
+    if offsets is None:
+        raise ArgumentError(f"cu_seqlens: {_shown(cu_seqlens)}, expected a list of offsets")
+    return [_whole(f"cu_seqlens[{i}]", offset, 0, 2**63 - 1) for i, offset in enumerate(offsets)]
 
 
 def _linear(q, k, v, log_decay, beta, state, rest):
@@ -118,7 +171,7 @@ def linear_attention(q, k, v, *, update="linear", log_decay=None, beta=None, sta
     state: to start from, [b, h, d_k, d_v]. Tensors of PyTorch have gradients with respect to all of them.
     """
     tensors = _heads_first(layout, q, k, v, log_decay, beta)
-    rest = {"update": update, "mode": mode, "chunk": chunk, "scale": scale, "cu_seqlens": cu_seqlens}
+    rest = _linear_rest(update, mode, chunk, scale, cu_seqlens)
     if check_one_kind({"q": q, "k": k, "v": v, "log_decay": log_decay, "beta": beta, "state": state}):
         from ._torch import LinearAttention
 
@@ -152,7 +205,7 @@ def linear_attention_grad(q, k, v, dO, *, update="linear", log_decay=None, beta=
     inputs = {"q": q, "k": k, "v": v, "dO": dO, "log_decay": log_decay, "beta": beta, "state": state, "dstate": dstate}
     check_no_gradient("a gradient", inputs)
     tensors = _heads_first(layout, q, k, v, dO, log_decay, beta)
-    rest = {"update": update, "mode": mode, "chunk": chunk, "scale": scale, "cu_seqlens": cu_seqlens}
+    rest = _linear_rest(update, mode, chunk, scale, cu_seqlens)
     found = _linear_grad(*tensors, state, dstate, rest)
     return {name: x if name == "dstate" else _turned(x, layout) for name, x in found.items()}
 
@@ -162,12 +215,16 @@ def linear_attention_step(q, k, v, state, *, update="linear", log_decay=None, be
     """The output of 1 to 16 tokens and the state after them, with inplace the given one, read and written once."""
     torch = check_no_gradient("a step", {"q": q, "k": k, "v": v, "state": state, "log_decay": log_decay, "beta": beta})
     q, k, v, log_decay, beta = _heads_first(layout, q, k, v, log_decay, beta)
-    state = writable("state", state) if inplace else copied("state", state)
+    rest = _linear_rest(update, None, None, scale, None)
+    state = state if inplace else copied("state", state)
     O = Tensor()
+    advanced = writable("state", state)
     inputs = required("q", q), required("k", k), required("v", v)
-    advanced = required("state", state)
-    options = _linear_options(update, log_decay, beta, None, None, None, scale, None)
-    call("linear_attention_step", *map(byref, inputs), byref(options), _pointer(advanced), byref(O))
+    if inplace:
+        gates = optional("log_decay", log_decay), optional("beta", beta)
+        check_apart("state", advanced, dict(zip(("q", "k", "v", "log_decay", "beta"), inputs + gates)))
+    options = _linear_options(log_decay=log_decay, beta=beta, state=None, **rest)
+    call("linear_attention_step", *map(byref, inputs), byref(options), byref(advanced), byref(O))
     return _turned(taken(O, torch), layout), state
 
 
@@ -175,21 +232,26 @@ def _decays(decay):
     """A number, or one per head, as a list; None is none."""
     if decay is None:
         return []
-    if torch_of(decay):
-        check_no_gradient("the decay", {"decay": decay})
-    if hasattr(decay, "tolist"):
-        decay = decay.tolist()
-    return [float(x) for x in decay] if hasattr(decay, "__iter__") else [float(decay)]
+    decays = _several("decay", decay)
+    if decays is None:
+        return [_number("decay", decay)]
+    return [_number(f"decay[{i}]", x) for i, x in enumerate(decays)]
 
 
 def _causal_options(method, decay, normalize, block, scale, state):
     options = CausalOptions(size=ctypes.sizeof(CausalOptions))
     options.method, options.normalize = _text("method", method), bool(normalize)
-    options.block, options.scale = _count("block", block), _number(scale)
+    options.block, options.scale = block, _double(scale)
     options.decay = (ctypes.c_double * len(decay))(*decay)
     options.decay_count = len(decay)
     options.state = _pointer(optional("state", state))
     return options
+
+
+def _causal_rest(method, decay, normalize, block, scale):
+    """The options that are no arrays, checked, as _linear_rest does."""
+    return {"method": method, "decay": _decays(decay), "normalize": normalize, "block": _count("block", block),
+            "scale": _number("scale", scale)}
 
 
 def _causal(B, C, V, state, return_state, rest):
@@ -211,7 +273,7 @@ def causal_linear_attention(B, C, V, *, method="auto", decay=None, normalize=Fal
     if return_state:
         check_no_gradient("the returned state", {"B": B, "C": C, "V": V, "state": state})
     B, C, V = _heads_first(layout, B, C, V)
-    rest = {"method": method, "decay": _decays(decay), "normalize": normalize, "block": block, "scale": scale}
+    rest = _causal_rest(method, decay, normalize, block, scale)
     if torch:
         from ._torch import CausalLinearAttention
 
@@ -244,14 +306,14 @@ def causal_linear_attention_grad(B, C, V, dO, *, method="auto", decay=None, norm
     """A dict of what arrives at B, C, V, decay and state when dO arrives at the output."""
     check_no_gradient("a gradient", {"B": B, "C": C, "V": V, "dO": dO, "state": state})
     B, C, V, dO = _heads_first(layout, B, C, V, dO)
-    rest = {"method": method, "decay": _decays(decay), "normalize": normalize, "block": block, "scale": scale}
+    rest = _causal_rest(method, decay, normalize, block, scale)
     found = _causal_grad(B, C, V, dO, state, rest)
     return {name: x if name in ("ddecay", "dstate") else _turned(x, layout) for name, x in found.items()}
 
 
 def _softmax_options(causal, method, scale):
     options = SoftmaxOptions(size=ctypes.sizeof(SoftmaxOptions))
-    options.method, options.scale = _text("method", method), _number(scale)
+    options.method, options.scale = _text("method", method), _double(scale)
     options.sees_all_keys = not causal
     return options
 
@@ -271,7 +333,7 @@ def softmax_attention(q, k, v, *, causal=True, method="flash", scale=None, retur
     if return_lse:
         check_no_gradient("the log-sum-exp", {"q": q, "k": k, "v": v})
     q, k, v = _heads_first(layout, q, k, v)
-    rest = {"causal": causal, "method": method, "scale": scale}
+    rest = {"causal": causal, "method": method, "scale": _number("scale", scale)}
     if torch:
         from ._torch import SoftmaxAttention
 
@@ -297,7 +359,8 @@ def softmax_attention_grad(q, k, v, dO, *, O=None, lse=None, causal=True, method
     """A dict of what arrives at q, k and v when dO arrives at the output; O and lse save running the forward pass."""
     check_no_gradient("a gradient", {"q": q, "k": k, "v": v, "dO": dO, "O": O, "lse": lse})
     q, k, v, dO, O, lse = _heads_first(layout, q, k, v, dO, O, lse)
-    found = _softmax_grad(q, k, v, dO, O, lse, {"causal": causal, "method": method, "scale": scale})
+    rest = {"causal": causal, "method": method, "scale": _number("scale", scale)}
+    found = _softmax_grad(q, k, v, dO, O, lse, rest)
     return {name: _turned(x, layout) for name, x in found.items()}
 
 
@@ -306,12 +369,12 @@ def lowrank(name, q, k, *, rank=None, seed=None, scale=None, v=None, layout="bhn
     check_no_gradient("lowrank", {"q": q, "k": k, "v": v})
     q, k, v = _heads_first(layout, q, k, v)
     options = LowRankOptions(size=ctypes.sizeof(LowRankOptions))
-    options.rank, options.scale = _count("rank", rank), _number(scale)
+    options.rank, options.scale = _count("rank", rank), _double(_number("scale", scale))
     if seed is not None:
-        options.seed = pointer(ctypes.c_uint64(operator.index(seed)))
+        options.seed = pointer(ctypes.c_uint64(_whole("seed", seed, 0, 2**64 - 1)))
     options.v = _pointer(optional("v", v))
     options.names = (ctypes.c_char_p * len(own))(*(key.encode() for key in own))
-    options.values = (ctypes.c_double * len(own))(*(float(value) for value in own.values()))
+    options.values = (ctypes.c_double * len(own))(*(_number(key, value) for key, value in own.items()))
     options.count = len(own)
     B, C = Tensor(), Tensor()
     inputs = required("q", q), required("k", k)
