@@ -108,7 +108,9 @@ TEST_CASE("rules of the literature in types for storage, and with options of oth
     lua(R"(
       K, V, B = cat(k, kappa, 3), cat(v, -v, 3), cat(beta, beta, 3)
       calls = {
-        comba = function(T, U) return comba(T(q), T(k), T(v), { log_decay = U(g), beta = U(beta), correction = 0.1 }) end,
+        comba = function(T, U)
+          return comba(T(q), T(k), T(v), { log_decay = U(g), beta = U(beta), correction = 0.1 })
+        end,
         gated_delta_2 = function(T, U) return gated_delta_2(T(q), T(k), T(v), { log_decay = U(gates), erase = U(erase),
           write = U(write) }) end,
         delta_product = function(T, U) return delta_product(T(q), T(K), T(V), { beta = U(B), log_decay = U(g) }) end,
