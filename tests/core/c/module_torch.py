@@ -94,6 +94,14 @@ within = state[:, :, :1, :3]
 refuses("k: shares memory with state, which is written", step, one[0], within, one[2], state, inplace=True)
 step(one[0], within, one[2], state)
 
+# A tensor that is negated when it is read has its sign.
+conjugate = torch.complex(k, -q).conj().imag
+assert conjugate.is_neg() and torch.equal(conjugate, q)
+assert torch.equal(causeway.linear_attention(conjugate, k, v)[0], causeway.linear_attention(q, k, v)[0])
+negative = torch.complex(state, -state).conj().imag
+assert torch.equal(step(*one, negative)[0], step(*one, state)[0]) and negative.is_neg()
+refuses("state: negated when it is read", step, *one, negative, inplace=True)
+
 # What would drop a gradient in silence is refused.
 learnt = q.clone().requires_grad_()
 token = [x[:, :, :1] for x in (learnt, k, v)]

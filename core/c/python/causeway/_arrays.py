@@ -38,6 +38,7 @@ def _of_torch(name, x):
         raise ArgumentError(f"{name}: on {x.device}, expected a tensor on the CPU")
     if x.layout != sys.modules["torch"].strided:
         raise ArgumentError(f"{name}: {x.layout}, expected a dense tensor")
+    x = x.resolve_neg()  # the imaginary part of a conjugate has its sign as a note beside the memory
     tensor = _fill(name, _type_of(name, str(x.dtype).removeprefix("torch.")), x.data_ptr(), x.shape, x.stride())
     tensor.keeps = x
     return tensor
@@ -95,7 +96,10 @@ def check_no_gradient(what, arrays):
 
 def writable(name, x):
     """The argument as a struct, if what is written there reaches it, and each element alone."""
-    if not torch_of(x):
+    if torch_of(x):
+        if x.is_neg():
+            raise ArgumentError(f"{name}: negated when it is read, expected resolve_neg() of it, to write to")
+    else:
         if not isinstance(x, numpy.ndarray):
             raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy to write to")
         if not x.flags.writeable or any(stride % x.itemsize for stride in x.strides):

@@ -6,7 +6,17 @@ from ctypes import byref, pointer
 
 import numpy
 
-from ._arrays import check_apart, check_no_gradient, check_one_kind, copied, optional, required, taken, torch_of, writable
+from ._arrays import (
+    check_apart,
+    check_no_gradient,
+    check_one_kind,
+    copied,
+    optional,
+    required,
+    taken,
+    torch_of,
+    writable,
+)
 from ._library import (
     LIBRARY,
     ArgumentError,

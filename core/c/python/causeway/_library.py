@@ -19,7 +19,7 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 NAME = "libcauseway.so"
-ABI = 0  # of the soname: structs and functions are as below
+ABI = 0  # of the soname, the major version of CMakeLists.txt: structs and functions are as below; _declare holds it
 
 
 class Tensor(ctypes.Structure):
@@ -145,6 +145,9 @@ def _declare(lib):
     lib.causeway_name.argtypes, lib.causeway_name.restype = [c_char_p, c_int64], c_char_p
     lib.causeway_threads.restype = c_int32
     lib.causeway_version.restype = lib.causeway_last_error.restype = c_char_p
+    found = lib.causeway_version().decode()
+    if int(found.split(".")[0]) != ABI:
+        raise ImportError(f"{lib._name} is version {found}, expected {ABI}.*, which this module is for")
     return lib
 
 
