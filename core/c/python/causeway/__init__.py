@@ -6,7 +6,9 @@
 Arrays are [batch, heads, length, width], or without the leading dimensions; layout="bnhd" takes [batch, length, heads,
 width]. Memory on the CPU is read where it lies, whatever its strides, and results are in memory of the library's: no
 copy is made of contiguous arrays. NumPy arrays, and what has __dlpack__, give NumPy arrays; tensors of PyTorch give
-such tensors, with gradients. Options are those of the shell: `causeway -e '?linear_attention'`.
+such tensors, with gradients. Options are those of the shell (`causeway -e '?linear_attention'`), but for pools of states,
+checkpoints, states after each token, and packed sequences outside of linear_attention. Not there either: the general
+rule, short convolutions, norms and gates of models.
 """
 
 from ._functions import (
