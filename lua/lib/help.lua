@@ -470,7 +470,8 @@ local function text_of(name)
   if sections[name] or topics_of(sections)[name] then
     local yours = text and often_yours(sections[name]) and name:find("^[%a_][%w_]*$")
     local other = causeway._called_here(name)
-    local pointer = other and "\n\n  What others call " .. name .. " is " .. other .. " here: ?" .. other
+    local pointer = other and "\n\n"
+      .. wrapped("What others call " .. name .. " is " .. other .. " here: ?" .. other, room(), "  ")
     return (yours and text .. "\n\n" or "") .. page(name, sections) .. (pointer or "")
   end
   if text then return text end

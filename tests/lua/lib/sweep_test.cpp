@@ -96,13 +96,13 @@ TEST_CASE("seconds and bytes of a sweep have one unit a column and an axis", "[l
         "run = function(p) return {time = p.N * 2e-5, memory = p.N * 1024, seconds = p.N * 1e-3} end}";
     lua("r = sweep{grid = {N = {1, 4, 16}}, units = {time = 'seconds', memory = 'bytes'}, " + run);
     CHECK(lua("return r") ==
-          "  N  memory (KiB)  time (ms)  time (µs)\n"
-          " ──────────────────────────────────────\n"
-          "  1          1.00       1.00       20.0\n"
-          "  4          4.00       4.00       80.0\n"
-          " 16         16.00      16.00      320.0");
+          "  N  memory (KiB)  seconds (ms)  time (µs)\n"
+          " ─────────────────────────────────────────\n"
+          "  1          1.00          1.00       20.0\n"
+          "  4          4.00          4.00       80.0\n"
+          " 16         16.00         16.00      320.0");
     CHECK(contains(lua("return r:plot('N', 'time')"), "time (µs)"));
-    CHECK(contains(lua("return r:plot('N', 'seconds')"), "time (ms)"));
+    CHECK(contains(lua("return r:plot('N', 'seconds')"), "seconds (ms)"));
     lua("r = sweep{grid = {N = {1, 4}}, units = {time = 'ticks'}, " + run);
     CHECK(contains(lua("return r"), "time (ticks)"));
     CHECK(contains(lua("return r:plot('N', 'time')"), "time (ticks)"));
