@@ -62,14 +62,26 @@ std::vector<Row> cost_of_delta(const Given& given) {
                         squares * (dk + dv) + N * (3 * dk * dv + dv))};
 }
 
+// Keys that were divided by their length may be longer than 1 by roundings of their type: those are divided once more.
+Matrix keys_of_length_one(const Given& given) {
+    Matrix k = given.matrix("k");
+    const double longest = 1 + 2 * given.u() * real(k.cols());
+    for (Index t = 0; t < k.rows(); ++t) {
+        const double length = k.row(t).norm();
+        if (length > 1 && length <= longest) k.row(t) /= length;
+    }
+    return k;
+}
+
 std::vector<Row> stable(const Given& given) {
-    const Matrix k = given.matrix("k");
+    const Matrix k = keys_of_length_one(given);
     const Point beta = given.numbers("beta"), a = given.has("a") ? given.numbers("a") : Point(beta.size(), 1);
     for (std::size_t t = 0; t < beta.size(); ++t) {
         const double squared = k.row(static_cast<Index>(t)).squaredNorm();
         const auto refuse = [&](const auto&... what) { fail(what..., " at token ", t + 1, ", as the claim asks"); };
         if (!(squared <= own_roundings))
-            refuse("k: a key of length ", number_text(std::sqrt(squared)), ", expected at most 1");
+            refuse("k: a key of length ", number_text(std::sqrt(squared)),
+                   ", expected at most 1, but for roundings (l2norm)");
         if (!(beta[t] >= 0 && beta[t] * squared <= 2 * own_roundings))
             refuse("beta: ", number_text(beta[t]), ", expected β from 0 to 2/|k|²");
         if (!(a[t] >= 0 && a[t] <= 1)) refuse("a: ", number_text(a[t]), ", expected a gate in [0, 1]");
@@ -141,7 +153,8 @@ std::vector<Claim> gated_claims() {
          "a chunk of the delta rule is stable: (I+T)⁻¹",
          proof,
          "derived",
-         {{"k", "[C, r]", "the keys of a chunk, at most 1 long"},
+         {{"k", "[C, r]",
+           "the keys of a chunk, at most 1 long; those longer by up to r eps are divided by their length"},
           {"beta", "[C]", "β of each, from 0 to 2/|k|²"},
           {"a", "[C]", "gates in [0, 1]; 1", true}},
          stable,

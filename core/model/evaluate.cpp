@@ -126,6 +126,7 @@ std::vector<LayerError> swap_errors(const Model& model, const Ids& ids, const st
         const Tensor q = x.at("q"), k = repeated(x.at("k"), times), v = repeated(x.at("v"), times);
         LowRankOptions factors = options.lowrank;
         factors.scale = info.scale;
+        factors.seed = factors.seed.value_or(0);  // that of the replacement: both are measured on the same factors
         if (lowrank::method(with).values) factors.v = v;
         const LowRank f = low_rank(with, q, k, factors);
         LowRankErrorOptions wanted;

@@ -46,9 +46,15 @@ bool needs_extras(const LowRank& f, bool normalize) {
            (!normalize && f.extras.count("log_rows") > 0);
 }
 
+// With a seed: what stands in the place of attention is one function, the same for every text and every run.
+LowRankOptions with_seed(LowRankOptions o) {
+    if (!o.seed) o.seed = 0;
+    return o;
+}
+
 LowRank factors(const std::string& name, const SwapOptions& o, const Tensor& q, const Tensor& k, const Tensor& v,
                 double scale) {
-    LowRankOptions options = o.lowrank;
+    LowRankOptions options = with_seed(o.lowrank);
     options.scale = scale;
     if (lowrank::method(name).values) options.v = v;
     return low_rank(name, q, k, options);
@@ -226,7 +232,7 @@ std::string settings_of(const lowrank::Method& m, const LowRankOptions& o) {
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
     if (o.rank) add(sentence("rank ", *o.rank));
     else if (m.default_rank > 0) add(sentence("rank ", m.default_rank));
-    if (m.seeded) add(sentence("seed ", o.seed.value_or(0)));
+    if (m.seeded) add(sentence("seed ", *with_seed(o).seed));
     for (const auto& option : m.options) {
         const auto given = o.own.find(option.name);
         if (given != o.own.end()) add(option.name + " " + short_number(given->second));

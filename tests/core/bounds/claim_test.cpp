@@ -116,6 +116,9 @@ TEST_CASE("a claim's rows are what they say", "[bounds]") {
     // F9 is attained by equal keys of length 1 and β = 2.
     CHECK(share("F9", {{"k", Tensor::full(DType::f64, {6, 1}, 1)}, {"beta", Tensor::full(DType::f64, {6}, 2)}}) ==
           Approx(1));
+    // Keys that are longer than 1 by a rounding of their type are divided by their length once more.
+    CHECK(share("F9", {{"k", Tensor::full(DType::f32, {6, 1}, 1 + 0x1p-23)},
+                       {"beta", Tensor::full(DType::f32, {6}, 2)}}) == Approx(1));
     // One method alone, with its block.
     const Values one{{"B", normal({40, 3})},
                      {"C", normal({40, 3})},
@@ -219,7 +222,9 @@ TEST_CASE("inputs of claims that do not fit are named", "[bounds]") {
     CHECK(fault("F5", {{"q", B}, {"k", B}, {"v", V}, {"chunk", 4.0}}) ==
           "F5: chunk: 4, expected one that divides the length 6");
     CHECK(fault("F9", {{"k", Tensor::full(DType::f32, {2, 1}, 3)}, {"beta", Tensor::full(DType::f32, {2}, 1)}}) ==
-          "F9: k: a key of length 3.0, expected at most 1 at token 1, as the claim asks");
+          "F9: k: a key of length 3.0, expected at most 1, but for roundings (l2norm) at token 1, as the claim asks");
+    CHECK(fault("F9", {{"k", Tensor::full(DType::f32, {2, 1}, 1.000001)}, {"beta", Tensor::full(DType::f32, {2}, 1)}})
+              .starts_with("F9: k: a key of length 1.000001"));
     CHECK(fault("H7", {{"q", B}, {"k", B}, {"v", V}}) == "H7: q: 2×6×3, expected [..., 1, r]: one query");
     CHECK(fault("H11", {{"q", normal({2, 1, 3})}, {"k", B}, {"v", V}, {"shards", 7.0}}) ==
           "H11: shards: 7, expected at most the 6 keys");

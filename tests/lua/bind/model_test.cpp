@@ -169,6 +169,11 @@ TEST_CASE("attention is replaced and comes back", "[lua][model]") {
     CHECK(number(lua("return maximum(abs(other - before))")) > 1e-2);
     CHECK(lua("m:attention{layers = 2, with = 'favor+', options = {rank = 16, seed = 5}} return m:logits(text) == "
               "other") == "true");
+    // Without a seed it is 0, as ?replace_attention and m:layers() say, whatever was drawn before.
+    CHECK(lua("m:attention{layers = 2, with = 'favor+', options = {rank = 16}} randn(3) local once = m:logits(text) "
+              "local again = m:logits(text) "
+              "m:attention{layers = 2, with = 'favor+', options = {rank = 16, seed = 0}} "
+              "return again == once, m:logits(text) == once") == "true true");
     CHECK(lua("m:attention{layers = 2, with = 'hyper', options = {block = 8}} return m:layers()[2].replaced") ==
           "hyper");
     CHECK(lua("m:attention{layers = 2, with = 'fleet', options = {features = 'taylor', block = 8}} "
