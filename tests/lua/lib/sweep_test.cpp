@@ -102,7 +102,7 @@ TEST_CASE("seconds and bytes of a sweep have one unit a column and an axis", "[l
           "  4          4.00          4.00       80.0\n"
           " 16         16.00         16.00      320.0");
     CHECK(contains(lua("return r:plot('N', 'time')"), "time (µs)"));
-    CHECK(contains(lua("return r:plot('N', 'seconds')"), "seconds (ms)"));
+    CHECK(contains(lua("return r:plot('N', 'seconds')"), "time (ms)"));
     lua("r = sweep{grid = {N = {1, 4}}, units = {time = 'ticks'}, " + run);
     CHECK(contains(lua("return r"), "time (ticks)"));
     CHECK(contains(lua("return r:plot('N', 'time')"), "time (ticks)"));
