@@ -586,6 +586,10 @@ std::string name_at(lua_State* L, int index) {
     const std::string name = check_string(L, index, "with");
     std::vector<std::string> names = model::replacement_names();
     if (std::find(names.begin(), names.end(), name) != names.end() || model::is_exact_method(name)) return name;
+    const std::vector<std::string> written = registered_names(L);
+    if (std::find(written.begin(), written.end(), name) != written.end())
+        fail("with: the method ", in_quotes(name),
+             " is written in Lua, expected a built-in one or a function(q, k, v, scale), which may call it");
     fail("with: nothing is named ", in_quotes(name),
          ", expected a method, a factorisation, an update or a function(q, k, v, scale)", meant_among(L, name, names));
 }

@@ -140,6 +140,8 @@ line_of("lightning lightning_attention lightningattention lightning_attn transno
   "causal_linear_attention(q, k, v, {decay = exp(-alibi_slopes(h))})")
 called("causal-dot-product", "fast_transformers causal_product causal_dot_product_cuda")
 called("fleet", "fleetattention fleet_attention")
+called("vanilla", "naive naive_attention",
+  "The definition: every query against every key before it.")
 called("leet", "leetdecoding leet_decoding")
 called("recursion", "recursive_attention")
 
@@ -426,6 +428,13 @@ written("hardswish hard_swish", "hardswish(x) is times(x, clamp(x + 3, 0, 6)) / 
 written("glu", "glu(a, b) is times(a, sigmoid(b))")
 written("swiglu", "swiglu(a, b) is times(times(a, sigmoid(a)), b)")
 written("log_softmax", "log_softmax(A) is log(softmax(A))")
+written("logsigmoid log_sigmoid", "logsigmoid(x) is log(sigmoid(x)), for x above -80 in Float32")
+written("one_hot onehot",
+  "one_hot(ids) of ids from 1 to n is eq(ids:reshape(N, 1), range(1, n):reshape(1, n)), N their number")
+written("clip_grad_norm clip_grad_norm_",
+  "of gradients {W = g}: g.W = g.W * math.min(1, most / norm(g.W)), before opt:step(g)")
+written("reopen load_sweep", "load(\"results/NAME/NAME.csv\") gives the rows of a sweep as a list; "
+  .. "the same sweep{..., save = \"results/NAME\"} gives its results, and runs what is missing alone")
 written("log1p", "log1p(x) is log(x + 1)")
 written("expm1", "expm1(x) is exp(x) - 1")
 written("log2", "log2(x) is log(x) / math.log(2)")

@@ -394,11 +394,18 @@ local function near_alias(name, known)
   return alias and string.format('did you mean "%s", here "%s"?', near, alias.page) or nil
 end
 
+-- Rules that are no update of linear_attention, though they stand beside those in the literature.
+local own_calls = { comba = true, rwkv7 = true, gated_delta_2 = true, delta_product = true }
+
 --- What is said of a name that is none of the known ones, {name = true}, where the literature has it; else nil.
 function causeway._known_here(name, known)
   local wrong_place = misplaced(name, known)
   if wrong_place then return wrong_place end
   local here = causeway._called_here(name)
+  local rule = here or plain(name)
+  if known.gated_delta and not known.vanilla and own_calls[rule] then
+    return string.format("it is a call of its own: %s(...), see ?%s", rule, rule)
+  end
   if here and known[here] then return known_as(name) end
   for _, option in ipairs(causeway._short_names[plain(name)] or {}) do
     if known[option] then return string.format('it is called "%s" here, see ?%s', option, option) end

@@ -104,7 +104,12 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
     CHECK(lua("linear_attention(q, k, v, {update = 'gla'})") ==
           "user:1: update: \"gla\", " + choices + " (it is called \"gated\" here, see ?gla)");
     CHECK(lua("linear_attention(q, k, v, {update = 'DeltaProduct'})") ==
-          "user:1: update: \"DeltaProduct\", " + choices + " (see ?DeltaProduct)");
+          "user:1: update: \"DeltaProduct\", " + choices +
+              " (it is a call of its own: delta_product(...), see ?delta_product)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'comba'})") ==
+          "user:1: update: \"comba\", " + choices + " (it is a call of its own: comba(...), see ?comba)");
+    CHECK(lua("linear_attention(q, k, v, {update = 'rwkv7'})").find("rwkv7(...)") != std::string::npos);
+    CHECK(lua("linear_attention(q, k, v, {update = 'gdn2'})").find("gated_delta_2(...)") != std::string::npos);
     CHECK(lua("linear_attention(q, k, v, {update = 'titans'})") ==
           "user:1: update: \"titans\", " + choices + " (it is not here; ?titans says what is nearest)");
     CHECK(lua("linear_attention(q, k, v, {update = 'retnet'})") ==

@@ -239,6 +239,9 @@ TEST_CASE("what cannot stand in the place of attention is refused", "[lua][model
           "user:1: layers: \"last\", expected a list of numbers from 1, such as {1, 2}, or \"all\"");
     CHECK(lua("m:attention()") ==
           "user:1: attention: expected a table, as in m:attention{layers = {1, 2}, with = \"favor+\"}, got nothing");
+    CHECK(lua("register_method{name = 'mine', forward = function(B, C, V) return V end} m:attention{with = 'mine'}") ==
+          "user:1: with: the method \"mine\" is written in Lua, expected a built-in one or a function(q, k, v, scale), "
+          "which may call it");
     CHECK(lua("m:attention{}") == "user:1: with: nothing, expected a name or a function(q, k, v, scale)");
     CHECK(lua("m:attention{layers = {7}, with = 'flash'}") == "user:1: layers: has 7, expected layers from 1 to 6");
     CHECK(lua("m:attention{layers = {}, with = 'flash'}") ==

@@ -477,3 +477,19 @@ TEST_CASE("the words that an option takes are a list of the caller's own", "[lua
     CHECK(shell("choices('linear_attention', 'none')") ==
           "user:1: choices: the option \"none\" of linear_attention has no list of words");
 }
+
+TEST_CASE("what a newcomer types first is told as a line", "[lua][help]") {
+    causeway::testing::Shell lua;
+    CHECK(lua("x = tensor{-3, 0, 2} return causeway._meant_here('logsigmoid')").starts_with("logsigmoid(x) is "));
+    CHECK(lua("return maximum(abs(log(sigmoid(x)) + map(function(y) return math.log(1 + math.exp(-y)) end, x))) < "
+              "1e-6") == "true");
+    CHECK(lua("return causeway._meant_here('onehot')").find("eq(ids:reshape(N, 1), range(1, n):reshape(1, n))") !=
+          std::string::npos);
+    CHECK(lua("ids, N, n = tensor{2, 1}, 2, 3 return eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) == "
+              "tensor{{0, 1, 0}, {1, 0, 0}}") == "true");
+    CHECK(lua("return causeway._meant_here('clip_grad_norm_')").find("math.min(1, most / norm(g.W))") !=
+          std::string::npos);
+    CHECK(lua("g, most = {W = tensor{3, 4}}, 1 return norm(g.W * math.min(1, most / norm(g.W)))") == "1.0");
+    CHECK(lua("q = ones(1, 1, 4, 2) causal_linear_attention(q, q, q, {method = 'naive'})")
+              .find("it is called \"vanilla\"") != std::string::npos);
+}
