@@ -9,6 +9,7 @@
 #include "core/base/unknown_name.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
+#include "lua/bind/called.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
@@ -188,12 +189,25 @@ void complete_name(lua_State* L, const std::string& name) {
     lua_settop(L, top);
 }
 
+// Says which fields there are where one is none of them.
+void check_fields(lua_State* L, const std::vector<std::string>& known) {
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING) continue;
+        const std::string key = text_at(L, -2);
+        if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+        std::string list;
+        for (const auto& name : known) list += (list.empty() ? "" : ", ") + name;
+        fail("register_method: unknown option \"", key, "\", expected one of ", list, meant_among(L, key, known));
+    }
+}
+
 // register_method{name =, forward = function(B, C, V, options) ... end, short =, source =, time =, memory =, ...}
 int register_method(lua_State* L) {
     if (!lua_istable(L, 1))
         fail("register_method: expected a table {name = ..., forward = ...}, got a ", type_name(L, 1));
-    const Options options(L, 1, "register_method",
-                          {"name", "forward", "short", "source", "time", "memory", "decay", "normalize"});
+    const std::vector<std::string> fields{"name", "forward", "short", "source", "time", "memory", "decay", "normalize"};
+    check_fields(L, fields);
+    const Options options(L, 1, "register_method", fields);
     const std::string name = options.string("name", "");
     if (name.empty() || name == "auto") fail("name: \"", name, "\", expected the name of the new method");
     for (const auto& taken : built_in_names()) {

@@ -1,8 +1,8 @@
 // load and save: a file's extension says its format.
 //
 //   .npy           one Tensor                                  core/tensor/npy.hpp
-//   .npz           a table of name -> Tensor                   core/tensor/npz.hpp
-//   .safetensors   a table of name -> Tensor, and metadata     core/tensor/safetensors.hpp
+//   .npz           a table of name -> Tensor, nested or not    core/tensor/npz.hpp
+//   .safetensors   the same, and metadata                      core/tensor/safetensors.hpp
 //   .csv           an array of rows, each column -> value      core/base/csv.hpp
 //   .json          tables, strings, numbers, booleans          lua/bind/json.hpp
 #include <algorithm>
@@ -60,7 +60,62 @@ bool exists(const std::string& path) {
 
 using Named = std::map<std::string, Tensor>;
 
-void push_named(lua_State* L, Named&& tensors) {
+// "layers.12.w" -> "layers", "12", "w"
+std::vector<std::string> parts_of(const std::string& name) {
+    std::vector<std::string> parts{""};
+    for (const char c : name) {
+        if (c == '.') parts.emplace_back();
+        else parts.back() += c;
+    }
+    return parts;
+}
+
+// A part of a name as the key that it was: "12" is a position, "012" and "w" are names.
+void push_key(lua_State* L, const std::string& part) {
+    const bool digits = std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (digits && !part.empty() && part[0] != '0' && part.size() < 10) lua_pushinteger(L, std::stoll(part));
+    else push_text(L, part);
+}
+
+// Tables in one another, as save took them apart.
+void push_nested(lua_State* L, Named&& tensors) {
+    lua_newtable(L);
+    const int all = lua_gettop(L);
+    for (auto& [name, tensor] : tensors) {
+        const auto refuse = [&name = name] {
+            fail("load: nested: ", in_quotes(name),
+                 " stands below the name of another tensor, expected nested = false");
+        };
+        const std::vector<std::string> parts = parts_of(name);
+        lua_pushvalue(L, all);
+        for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+            push_key(L, parts[i]);
+            lua_pushvalue(L, -1);
+            const int found = lua_rawget(L, -3);
+            if (found == LUA_TNIL) {
+                lua_pop(L, 1);
+                lua_newtable(L);
+                lua_pushvalue(L, -2);
+                lua_pushvalue(L, -2);
+                lua_rawset(L, -5);
+            } else if (found != LUA_TTABLE) {
+                refuse();
+            }
+            lua_replace(L, -3);
+            lua_pop(L, 1);
+        }
+        push_key(L, parts.back());
+        lua_pushvalue(L, -1);
+        if (lua_rawget(L, -3) != LUA_TNIL) refuse();
+        lua_pop(L, 1);
+        push(L, std::move(tensor));
+        lua_rawset(L, -3);
+        lua_settop(L, all);
+    }
+}
+
+void push_named(lua_State* L, Named&& tensors, bool nested) {
+    if (nested) return push_nested(L, std::move(tensors));
     lua_createtable(L, 0, static_cast<int>(std::min<std::size_t>(tensors.size(), 1u << 20)));
     for (auto& [name, tensor] : tensors) {
         push_text(L, name);
@@ -81,19 +136,19 @@ void tell_left_out(lua_State* L, const std::vector<std::string>& sentences) {
     lua_pop(L, 1);
 }
 
-int load_archive(lua_State* L, const std::string& path) {
+int load_archive(lua_State* L, const std::string& path, bool nested) {
     std::vector<std::string> left_out;
     Named loaded = load_npz(path, &left_out);
     tell_left_out(L, left_out);
-    push_named(L, std::move(loaded));
+    push_named(L, std::move(loaded), nested);
     return 1;
 }
 
-int load_tensors(lua_State* L, const std::string& path) {
+int load_tensors(lua_State* L, const std::string& path, bool nested) {
     std::vector<std::string> left_out;
     NamedTensors loaded = load_safetensors(path, &left_out);
     tell_left_out(L, left_out);
-    push_named(L, std::move(loaded.tensors));
+    push_named(L, std::move(loaded.tensors), nested);
     lua_newtable(L);
     for (const auto& [key, text] : loaded.metadata) {
         push_text(L, key);
@@ -103,18 +158,42 @@ int load_tensors(lua_State* L, const std::string& path) {
     return 2;
 }
 
-// The table of name = Tensor that a file of `extension` is to hold.
+constexpr std::size_t most_levels = 100;  // tables in one another
+
+// Adds the tensors of the table at the top of the stack, their names behind `before`: {layers = {{w = A}}} is
+// "layers.1.w". held: how an error about a key begins.
+void add_named(lua_State* L, const std::string& held, const std::string& before, std::size_t depth, Named& out) {
+    if (depth == most_levels) fail("save: tables are nested deeper than ", most_levels, ", or one contains itself");
+    luaL_checkstack(L, 8, "too deep");
+    const int table = lua_gettop(L);
+    bool empty = true;
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+        empty = false;
+        // A list of tensors has no names, a list of layers has some below.
+        const bool position = (depth > 0 || lua_istable(L, -1)) && lua_isinteger(L, -2) && lua_tointeger(L, -2) > 0;
+        if (lua_type(L, -2) != LUA_TSTRING && !position) fail(held, "the key ", luaL_tolstring(L, -2, nullptr));
+        const std::string name = before + (position ? std::to_string(lua_tointeger(L, -2)) : text_at(L, -2));
+        if (lua_istable(L, -1)) {
+            add_named(L, held, name + ".", depth + 1, out);
+            continue;
+        }
+        if (!is_tensor(L, -1)) fail("save: ", in_quotes(name), ": expected a Tensor, got a ", type_name(L, -1));
+        if (!out.emplace(name, check_tensor(L, -1, "value")).second)
+            fail("save: two tensors would be named ", in_quotes(name), ", expected names that stay apart");
+    }
+    if (empty && depth > 0)
+        fail("save: ", in_quotes(before.substr(0, before.size() - 1)), ": an empty table, expected one with a Tensor");
+}
+
+// The table of name = Tensor, or of such tables, that a file of `extension` is to hold.
 Named check_named(lua_State* L, int value, const std::string& extension) {
     const std::string held = "save: a " + extension + " file holds a table of name = Tensor, got ";
     if (is_tensor(L, value)) fail(held, "a Tensor (give it a name, as in {A = A}, or save it as .npy)");
     if (!lua_istable(L, value)) fail(held, "a ", type_name(L, value));
     Named out;
-    for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING) fail(held, "the key ", luaL_tolstring(L, -2, nullptr));
-        const std::string name = text_at(L, -2);
-        if (!is_tensor(L, -1)) fail("save: ", in_quotes(name), ": expected a Tensor, got a ", type_name(L, -1));
-        out.emplace(name, check_tensor(L, -1, "value"));
-    }
+    lua_pushvalue(L, value);
+    add_named(L, held, "", 0, out);
+    lua_pop(L, 1);
     return out;
 }
 
@@ -327,14 +406,16 @@ int counted_loads(lua_State* L) {
 }
 
 int load_file(lua_State* L, const std::string& path, const std::string& extension, int arguments) {
-    if (arguments > 1 && !lua_isnil(L, 2)) fail("load: a file takes no second argument, got a ", type_name(L, 2));
+    const bool named = extension == ".npz" || extension == ".safetensors", more = arguments > 1 && !lua_isnil(L, 2);
+    if (more && !named) fail("load: a file takes no second argument, got a ", type_name(L, 2));
+    const bool nested = more && Options(L, 2, "load", {"nested"}).boolean("nested", false);
     note(L, loads, path);
     if (extension == ".npy") {
         push(L, load_npy(path));
         return 1;
     }
-    if (extension == ".npz") return load_archive(L, path);
-    if (extension == ".safetensors") return load_tensors(L, path);
+    if (extension == ".npz") return load_archive(L, path, nested);
+    if (extension == ".safetensors") return load_tensors(L, path, nested);
     if (extension == ".csv") return load_rows(L, path);
     return load_value(L, path);
 }
@@ -381,6 +462,19 @@ bool is_like_a_path(const std::string& text) {
     return text.find('/') != std::string::npos || (dot != std::string::npos && dot > 0 && dot + 1 < text.size());
 }
 
+// A folder is told from code that does not compile; that of a sweep is told with how its results are had
+// (lua/lib/sweep.lua).
+void refuse_folder(lua_State* L, const std::string& path) {
+    struct stat info {};
+    if (path.find('\0') != std::string::npos || ::stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return;
+    push_causeway(L);
+    lua_getfield(L, -1, "_said_of_folder");
+    push_text(L, path);
+    lua_call(L, 1, 1);
+    if (lua_isstring(L, -1)) fail(text_at(L, -1));
+    fail("load: ", in_quotes(path), " is a folder, expected a file with the extension ", known_formats);
+}
+
 // load(path) reads a file; anything that is no path of a known format is a chunk for Lua's own load. Code may look like
 // a path (`return t.csv`), and a path hardly ever is code: where no such file exists, what compiles is code.
 int load(lua_State* L) {
@@ -393,7 +487,7 @@ int load(lua_State* L) {
     const bool one_line = !text.empty() && text.size() < 4096 && text.find('\n') == std::string::npos;
     const std::string extension = one_line ? extension_of(text) : "";
     const bool known = is_known(extension);
-    if (known && exists(text)) return load_file(L, text, extension, arguments);
+    if (known && (exists(text) || lua_istable(L, 2))) return load_file(L, text, extension, arguments);
     const int results = load_chunk(L, arguments);
     const bool is_code = results > 0 && !lua_isnil(L, -results);
     if (is_code || !one_line) return results;
@@ -402,6 +496,7 @@ int load(lua_State* L) {
         refuse_pytorch(text, extension);
         fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
     }
+    refuse_folder(L, text);
     if (arguments == 1 && is_like_a_path(text))
         fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ",
              known_formats);
@@ -432,6 +527,7 @@ int save(lua_State* L) {
         fail("save: ", in_quotes(path), " has ", came, ", expected ", known_formats,
              did_you_mean(extension, {".npy", ".npz", ".safetensors", ".csv", ".json"}));
     }
+    if (luaL_getmetafield(L, 2, "__not_saved") != LUA_TNIL) fail("save: value: ", text_at(L, -1));
     note(L, saves, path);
     if (extension == ".npy") {
         Options(L, 3, "save", {});

@@ -83,8 +83,9 @@ sweeps. forward(B, C, V, options) gets tensors of four dimensions, checked as fo
 with decay (nil or a list of one γ per head), normalize, scale and block as given; it returns the output, shaped like
 V. Further fields: short, source, time, memory (shown by methods()), decay and normalize: whether it supports them.
 Without these two, a function of three parameters supports neither; one that names the option does; any other, which may
-hand its options on, is tried on four tokens. A call with an option that is not supported is refused. Registering a name
-again replaces the method, and a note says so. B, C and V are the caller's own tensors: leave them as they are.]],
+hand its options on, is tried on four tokens, and a note says where it fails on them. A call with an option that is not
+supported is refused. Registering a name again replaces the method, and a note says so. B, C and V are the caller's own
+tensors: leave them as they are.]],
   example = [[
 register_method{name = "by-hand", decay = false, normalize = false,
   forward = function(B, C, V, options)

@@ -2,7 +2,7 @@
 local manual = (...).manual
 
 manual.load = {
-  call = "load(path)",
+  call = "load(path, {nested =})",
   text = [[
 Reads a file; its extension says what comes back:
   .npy          a Tensor
@@ -10,6 +10,8 @@ Reads a file; its extension says what comes back:
   .safetensors  a table of name -> Tensor and, second, the table of its metadata
   .csv          an array of rows, each a table of column -> value and, second, the array of column names
   .json         tables, strings, numbers and booleans
+With {nested = true} the tensors of a .npz or .safetensors file come as tables in one another, as save takes them:
+"layers.1.w" is at x.layers[1].w.
 Tensors keep Float16, BFloat16, Float32 and Float64; booleans and integers up to 16 bits become Float32, larger ones
 Float64. What no Tensor can hold, as complex numbers, texts, five dimensions or a 64-bit integer that Float64 does not
 hold exactly, is an error; among other tensors of a .npz or .safetensors file it is left out, and a note says so.
@@ -34,9 +36,13 @@ Writes a file; its extension says what the value has to be:
   .npy          a Tensor (not BFloat16, which NumPy does not know)
   .npz          a table of name -> Tensor, for NumPy; not compressed
   .safetensors  a table of name -> Tensor; {metadata = {name = "text"}} adds remarks
+                in both, tables may stand in the table, as parameters do: the tensor of {layers = {{w = A}}} is named
+                "layers.1.w"; load(path) gives a flat table back, load(path, {nested = true}) the tables
   .csv          an array of rows, each a table of column -> number, string or boolean; {columns = {"N", "method"}} says
                 which columns and in which order (otherwise all, sorted)
-  .json         tables, strings, numbers, booleans and Tensors
+  .json         tables, strings, numbers, booleans and Tensors, which come back as lists of numbers
+Of an optimiser, save opt.params and make it anew, as in adam{load(path, {nested = true}), lr = 0.01}: its moments are
+kept in no file.
 The file appears complete or not at all: when writing fails the old one stays.]],
   example = [[
 local path = os.tmpname() .. ".json"

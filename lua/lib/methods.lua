@@ -31,7 +31,11 @@ end
 causeway._as_table(Methods)
 
 --- Prints every method of causal linear attention and returns the list, as method_list() does.
-function causeway.methods()
+function causeway.methods(...)
+  if select("#", ...) > 0 then
+    causeway._raise("methods: " .. causeway._told((...)) .. ", expected nothing: it lists all of them, and ?NAME is "
+      .. "the page of one")
+  end
   local list = setmetatable(causeway.method_list(), Methods)
   causeway._show(list)
   return list
@@ -52,6 +56,10 @@ local function differs(forward, feature)
   given[feature] = feature == "decay" and { 0.5 } or true
   local first_good, first = pcall(forward, B, C, V, plain)
   local second_good, second = pcall(forward, B, C, V, given)
+  if not first_good then
+    causeway._note("register_method: forward fails on four tokens, so it is taken to support " .. feature
+      .. " unless told otherwise: " .. tostring(first))
+  end
   if not (first_good and second_good) then return nil end
   local good, equal = pcall(function() return causeway.all(causeway.eq(first, second)) end)
   return not good or not equal

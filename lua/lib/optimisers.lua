@@ -48,6 +48,8 @@ local Optimiser = setmetatable({}, { __index = function(_, key)
     or ", expected step, params, lr or steps"))
 end })
 Optimiser.__index = Optimiser
+Optimiser.__not_saved = "an optimiser, expected its parameters: save(\"params.safetensors\", opt.params); its moments "
+  .. "are kept in no file (?save)"
 
 --- One step against the gradients, which have the form of the parameters (what grad returns).
 function Optimiser:step(grads)

@@ -542,6 +542,10 @@ function Results:plot(x, y, options)
   for key, value in pairs(options or {}) do
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
   end
+  if err ~= nil and type(err) ~= "string" then
+    raise("plot: error: " .. causeway._told(err) .. ", expected the name of a column with the length of the bars; for "
+      .. "the spread of repeats let run return it beside their mean, as std and mean of btime")
+  end
   if by ~= nil then check_column(self, by, "plot: by") end
   if y == nil then raise('plot: y: nothing, expected the name of a column, as in results:plot("N", "time")') end
   check_column(self, x, "plot: x")
@@ -809,6 +813,15 @@ function causeway.sweep(options)
   end
   if ends_here then os.exit(0, true) end
   return results
+end
+
+--- What load says of a folder, where a sweep has put its results into it.
+function causeway._said_of_folder(folder)
+  folder = folder:gsub("/+$", "")
+  local csv_file = result_files(folder)
+  if causeway._path_kind(folder .. "/rows.jsonl") ~= "file" then return nil end
+  return string.format("load: %s is the folder of a sweep, expected a file: load(\"%s\") gives its rows as a list, and "
+    .. "the same sweep{..., save = \"%s\"} its results, without running what is done", folder, csv_file, folder)
 end
 
 causeway._read_journal, causeway._key_of_point = read_journal, key_of

@@ -85,6 +85,21 @@ TEST_CASE("a method written in Lua supports what its function makes something of
           "user:1: decay: the method \"declared\" was registered with decay = false (?register_method)");
 }
 
+TEST_CASE("what register_method and methods cannot use is told", "[lua][register]") {
+    Shell lua;
+    CHECK(lua("register_method{name = 'mine', forward = print, description = 'a text'}")
+              .starts_with(
+                  "user:1: register_method: unknown option \"description\", expected one of name, forward, short, "
+                  "source, time, memory, decay, normalize"));
+    CHECK(lua("methods('fleet')") ==
+          "user:1: methods: fleet, expected nothing: it lists all of them, and ?NAME is the page of one");
+    const auto output = causeway::testing::run_program(
+        {"-e", "register_method{name = 'mine', forward = function(B, C, V, o) error('too short') end} method_list()"});
+    CHECK(output.status == 0);
+    CHECK(output.err.find("note: register_method: forward fails on four tokens") == 0);
+    CHECK(output.err.find("too short") != std::string::npos);
+}
+
 TEST_CASE("a method that is registered again is said to take the place of the first", "[lua][register]") {
     const std::string method = "register_method{name = 'mine', forward = function(B, C, V) return V end}";
     const std::string note = "note: register_method: \"mine\" takes the place of the method registered before by";

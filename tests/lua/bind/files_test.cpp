@@ -51,6 +51,64 @@ TEST_CASE("load and save carry tensors through archives of NumPy", "[files][lua]
     CHECK(run("save(dir .. 'none.NPZ', {}); return next(load(dir .. 'none.NPZ'))") == "nil");
 }
 
+TEST_CASE("tables in one another are saved under joined names and come back", "[files][lua]") {
+    FileShell run;
+    run("A, b = tensor{{1, 2}, {3, 4}}, tensor{5, 6} P = {layers = {{w = A, b = b}, {w = A * 2}}, out = b}");
+    for (const std::string extension : {"npz", "safetensors"}) {
+        CAPTURE(extension);
+        run("path = dir .. 'p." + extension + "'");
+        CHECK(run("save(path, P)").empty());
+        CHECK(run("local x, names = load(path), {} for name in pairs(x) do names[#names + 1] = name end "
+                  "table.sort(names) return table.concat(names, ' ')") == "layers.1.b layers.1.w layers.2.w out");
+        CHECK(run("return load(path)['layers.2.w'] == A * 2") == "true");
+        CHECK(run("local x = load(path, {nested = true}) return #x.layers, x.layers[1].w == A, x.layers[1].b == b, "
+                  "x.layers[2].w == A * 2, x.out == b") == "2 true true true true");
+        CHECK(run("save(path, {{w = A}, {w = b}}) local x = load(path, {nested = true}) return x[1].w == A, x[2].w == "
+                  "b") == "true true");
+        CHECK(run("save(path, {a = A, ['a.b'] = A}) load(path, {nested = true})") ==
+              "user:1: load: nested: \"a.b\" stands below the name of another tensor, expected nested = false");
+        CHECK(run("load(path, {nestd = true})").find("user:1: load: unknown option \"nestd\"") == 0);
+        CHECK(run("load(dir .. 'none." + extension + "', {nested = true})").find("none." + extension) !=
+              std::string::npos);
+        CHECK(run("save(path, {layers = {[-1] = A}})").find("got the key -1") != std::string::npos);
+        CHECK(run("save(path, {layers = {{w = 1}}})") ==
+              "user:1: save: \"layers.1.w\": expected a Tensor, got a number");
+        CHECK(run("save(path, {layers = {{}}})") ==
+              "user:1: save: \"layers.1\": an empty table, expected one with a Tensor");
+        CHECK(run("save(path, {a = {b = A}, ['a.b'] = A})") ==
+              "user:1: save: two tensors would be named \"a.b\", expected names that stay apart");
+        CHECK(run("local t = {} t.t = t save(path, t)") ==
+              "user:1: save: tables are nested deeper than 100, or one contains itself");
+    }
+}
+
+TEST_CASE("load says of a folder how results of a sweep are had", "[files][lua]") {
+    FileShell run;
+    run("mkpath(dir .. 'plain') sweep{grid = {N = {1, 2}}, run = function(p) return {y = p.N} end, save = dir .. "
+        "'runs'}");
+    CHECK(run("load(dir .. 'plain')").find("plain\" is a folder, expected a file with the extension .npy") !=
+          std::string::npos);
+    for (const char* path : {"dir .. 'runs'", "dir .. 'runs/'"}) {
+        const std::string said = run(std::string("load(") + path + ")");
+        CAPTURE(said);
+        CHECK(said.find("runs is the folder of a sweep, expected a file: load(\"") != std::string::npos);
+        CHECK(said.find("runs/runs.csv\") gives its rows as a list") != std::string::npos);
+    }
+    CHECK(run("return #load(dir .. 'runs/runs.csv')") == "2");
+}
+
+TEST_CASE("an optimiser is refused with what of it can be saved", "[files][lua]") {
+    FileShell run;
+    for (const std::string extension : {"json", "npz", "safetensors", "csv"})
+        CHECK(
+            run("save(dir .. 'o." + extension + "', adam{{w = zeros(2)}})") ==
+            "user:1: save: value: an optimiser, expected its parameters: save(\"params.safetensors\", opt.params); its "
+            "moments are kept in no file (?save)");
+    CHECK(run("p = {layers = {{w = ones(2)}}} opt = adam{p} save(dir .. 'p.npz', opt.params) "
+              "again = adam{load(dir .. 'p.npz', {nested = true})} return again.params.layers[1].w == ones(2)") ==
+          "true");
+}
+
 TEST_CASE("what no Tensor can hold is left out with a note", "[files][lua]") {
     FileShell run;
     const std::string header =

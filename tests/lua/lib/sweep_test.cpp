@@ -827,3 +827,12 @@ print(o.script.text == io.open("sweep.lua"):read("a"), #o.data["before.csv"], o.
     CHECK(contains(dirty, "\ttrue\n" + second));
     CHECK(dirty.find("\ttrue\n") - dirty.find("true\t") == 5 + 40);
 }
+
+TEST_CASE("the bars of a plot are a column", "[lua][sweep]") {
+    Shell lua;
+    CHECK(lua("r = sweep{grid = {N = {1, 2}}, run = function(p) return {y = p.N} end} r:plot('N', 'y', {error = "
+              "true})") ==
+          "user:1: plot: error: true, expected the name of a column with the length of the bars; for the spread of "
+          "repeats "
+          "let run return it beside their mean, as std and mean of btime");
+}
