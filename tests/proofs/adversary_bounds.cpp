@@ -361,7 +361,7 @@ Point causal_gradient(const Causal& x, const Matrix& dO, double g) {
 }
 
 // Linear attention in chunks of C tokens, in Float32: every product and every sum is rounded once, and the C terms of a
-// tile are added onto q S one after another. A product or a sum in Float64 that is rounded to Float32 is that of Float32.
+// tile are added onto q S one after another. A product or a sum in Float64, rounded to Float32, is that of Float32.
 Matrix chunkwise_in_a_row(const Causal& x, Index C) {
     const Index N = x.B.rows(), r = x.B.cols();
     const auto times = [](float a, float b) { return static_cast<float>(double{a} * double{b}); };
