@@ -9,10 +9,10 @@
 --   --layers 8            how many of the last layers
 --   --features 64         of a head, which count twice: with both signs; at most the width
 --   --near 32             so many keys, a token's own and those before it, have their exact weights; 0: none
---   --steps 180 --rate 0.01   Adam, a window of the calibration text a step; the rate falls linearly to zero
---   --windows 60 --window 256   calibration: windows of so many tokens, spread over experiments/data/heldout.txt
+--   --steps 540 --rate 0.01   Adam, a window of the calibration text a step; the rate falls linearly to zero
+--   --windows 45 --window 384   calibration: windows of so many tokens, spread over experiments/data/heldout.txt
 --   --tokens 1024         of the same text to measure on, which calibration does not see
---   --quick               a fifth of the steps, 256 tokens
+--   --quick               a fifteenth of the steps, windows and text of 256 tokens
 --   --save results/models/linearise    .csv, .json, .svg, .html
 --
 -- A head's features are φ(x) = exp([x W, -x W]) / √(2f), of the f columns of W, one W for the queries and another for
@@ -24,13 +24,13 @@
 -- N×N matrices here, which is short to read; a window and a state would do it in linear time.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
-  model = "smollm2", layers = 8, features = 64, near = 32, steps = 180, rate = 0.01, windows = 60, window = 256,
+  model = "smollm2", layers = 8, features = 64, near = 32, steps = 540, rate = 0.01, windows = 45, window = 384,
   tokens = 1024, quick = false, save = "results/models/linearise",
 }, { layers = { 1 }, features = { 1 }, near = { 0 }, steps = { 1 }, rate = { above = 0 }, windows = { 1 },
   window = { 16 }, tokens = { 16 } })
 if options.quick then
-  options.steps, options.tokens = math.max(1, options.steps // 5), math.min(options.tokens, 256)
-  options.windows = math.min(options.windows, 4)
+  options.steps, options.tokens = math.max(1, options.steps // 15), math.min(options.tokens, 256)
+  options.windows, options.window = math.min(options.windows, 4), math.min(options.window, 256)
 end
 
 local m = model(options.model)

@@ -16,10 +16,11 @@ local function git(folder, ...)
   return good and status == 0 and output or nil
 end
 
--- The commit of the repository that holds the folder, and whether a file that it knows differs from it.
+-- The commit of the repository that holds the folder, and whether a file that it knows differs from it. A copy without
+-- its history, as on a machine without git, is of the commit that CAUSEWAY_COMMIT names; nobody knows what differs.
 local function commit_of(folder)
   local commit = git(folder, "rev-parse", "HEAD")
-  if not commit then return nil end
+  if not commit then return (os.getenv("CAUSEWAY_COMMIT") or ""):match("^%x+$") end
   local changes = git(folder, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
   return commit:match("%x+"), changes ~= ""
 end
