@@ -56,7 +56,7 @@ TEST_CASE("a cell sends what it shows in order, and its last value as its result
     std::string several, hidden, silent, after, cleared, waits, failed, status, kind;
     {
         Notebook cell;
-        several = cell("print('a')\n1\nio.stderr:write('b')\n2");
+        several = cell("print('a')\n1\nio.stderr:write('b');\n2");
         hidden = cell("1;");
         silent = cell("3", true);
         after = cell("4\nprint('c')");
