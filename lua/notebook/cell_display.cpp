@@ -9,6 +9,19 @@ namespace {
 // A progress bar that moves more often is only traffic.
 constexpr std::chrono::milliseconds between_statuses{50};
 
+// Jupyter's style sheet sets the cells of tables to the right unless they say otherwise.
+std::string with_cells_to_the_left(std::string html) {
+    for (const std::string cell : {"<td", "<th"}) {
+        for (std::size_t at = html.find(cell); at != std::string::npos; at = html.find(cell, at + 1)) {
+            const std::size_t end = html.find('>', at);
+            const std::string tag = html.substr(at, end - at);
+            if (tag != cell && tag != cell + " class=\"long\"") continue;  // <thead>, and cells with a style
+            html.insert(at + tag.size(), " style=\"text-align:left\"");
+        }
+    }
+    return html;
+}
+
 std::string status_id(int number) { return "causeway-status-" + std::to_string(number); }
 
 }  // namespace
@@ -18,7 +31,7 @@ Outlet::Json bundle_of(const Rich& value) {
     while (!text.empty() && text.back() == '\n') text.pop_back();
     Outlet::Json bundle = {{"text/plain", text}};
     if (!value.svg.empty()) bundle["image/svg+xml"] = value.svg;
-    if (!value.html.empty()) bundle["text/html"] = value.html;
+    if (!value.html.empty()) bundle["text/html"] = with_cells_to_the_left(value.html);
     return bundle;
 }
 

@@ -78,13 +78,15 @@ TEST_CASE("a cell sends what it shows in order, and its last value as its result
 }
 
 TEST_CASE("values of a cell come in the forms that a front end shows", "[lua][notebook]") {
-    Json tensor, broken;
+    Json tensor, table, broken;
     std::string html;
     Json payload;
     {
         Notebook cell;
         cell("tensor{{1, -2}, {3, 4}}");
         tensor = cell.bundle();
+        cell("text_table({{word = 'x', number = 1}})");
+        table = cell.bundle();
         cell(
             "setmetatable({}, {__rich = function() return setmetatable({text = 'as text'}, {__index = function(_, "
             "name) "
@@ -96,6 +98,9 @@ TEST_CASE("values of a cell come in the forms that a front end shows", "[lua][no
     html = tensor["text/html"];
     CHECK(contains(html, "<td style=\"text-align:right;background:rgba(33,102,172,0.23)\">-2.0</td>"));
     CHECK(contains(html, "<td style=\"text-align:right;background:rgba(214,96,77,0.45)\">4.0</td>"));
+    CHECK(contains(table["text/html"], "<td style=\"text-align:left\">x</td>"));
+    CHECK(contains(table["text/html"], "<td style=\"text-align:right\">1</td>"));
+    CHECK(contains(table["text/html"], "<thead><tr>"));
     CHECK(broken["text/plain"] == "as text\n(no svg: no gnuplot)");
     CHECK_FALSE(broken.contains("image/svg+xml"));
     REQUIRE(payload.size() == 1);
