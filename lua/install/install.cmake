@@ -13,6 +13,13 @@ if(NOT PROJECT_IS_TOP_LEVEL)
 endif()
 
 install(TARGETS causeway)
+if(TARGET causeway-kernel)
+  install(TARGETS causeway-kernel)
+  add_dependencies(installed causeway-kernel)
+  set(CAUSEWAY causeway)  # the program that the specification names, found by PATH
+  configure_file(lua/notebook/kernel.json ${PROJECT_BINARY_DIR}/generated/kernel.json @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/generated/kernel.json DESTINATION ${CMAKE_INSTALL_DATADIR}/jupyter/kernels/causeway)
+endif()
 install(FILES ${manual_page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 

@@ -470,7 +470,8 @@ local function often_yours(list)
   return true
 end
 
-local function text_of(name)
+-- The text of a page, or nil for a name that nothing is known of.
+local function known_text(name)
   if name == "" then return overview() end
   local sections = causeway._sections()
   local text = of_lua(name)
@@ -483,11 +484,13 @@ local function text_of(name)
   end
   if text then return text end
   local there, how, near, line = elsewhere(name, sections)
-  if not there then return not_here(name) or unknown(name, sections) end
+  if not there then return not_here(name) end
   local lead = near and ": the nearest here is " .. there .. "." or " is called " .. there .. " here."
   return wrapped(name .. lead .. (how and " " .. how or ""), room(), "  ") .. "\n\n"
     .. (line and "    " .. line:gsub("\n", "\n    ") .. "\n\n" or "") .. page(there, sections)
 end
+
+local function text_of(name) return known_text(name) or unknown(name, causeway._sections()) end
 
 --- All names that have a page: what Tab completes after `?`.
 function causeway._page_names()
@@ -524,13 +527,30 @@ local function of_method(object, method)
   return not manual[method] and there or method
 end
 
---- What `?name` shows. Names may be quoted: ?"lightning-attention-2".
-function causeway._help(name)
+-- The name of the page that is meant by what stands behind `?`. Names may be quoted: ?"lightning-attention-2".
+local function page_meant(name)
   name = name and name:gsub('^[\'"](.*)[\'"]$', "%1"):gsub("[%s;]+$", ""):gsub("[({].*[)}]$", "") or ""
   name = name:gsub("^causeway%.", "")
   local object, method = name:match("^(.*):([%w_]+)$")
-  if method then name = of_method(object, method) end
-  causeway._present { text = text_of(name) .. "\n" }
+  return method and of_method(object, method) or name
+end
+
+--- What help(name) shows.
+function causeway._help(name)
+  local text = text_of(page_meant(name)) .. "\n"
+  causeway._present { text = text, html = causeway._page_html(text) }
+end
+
+--- What `?name` shows.
+function causeway._show_help(name)
+  local text = text_of(page_meant(name)) .. "\n"
+  causeway._page { text = text, html = causeway._page_html(text) }
+end
+
+--- The page of a name as text and as HTML; nil where nothing is known of it.
+function causeway._page_of(name)
+  local text = known_text(page_meant(name))
+  if text then return text, causeway._page_html(text) end
 end
 
 -- The name under which the library or the user's globals know a function.
@@ -549,11 +569,14 @@ function causeway.help(what)
   causeway._help(what)
 end
 
-function causeway.apropos(word)
-  if type(word) ~= "string" or word == "" then error("apropos: expected a word to search for", 2) end
+local function search_text(word)
+  if type(word) ~= "string" or word == "" then error("apropos: expected a word to search for", 3) end
   local sections = causeway._sections()
   local list = found(word, sections)
-  causeway._present {
-    text = #list > 0 and listing(list, sections) or string.format('nothing in the help mentions "%s"', word),
-  }
+  return #list > 0 and listing(list, sections) or string.format('nothing in the help mentions "%s"', word)
 end
+
+function causeway.apropos(word) causeway._present { text = search_text(word) } end
+
+--- What `??word` shows.
+function causeway._show_search(word) causeway._page { text = search_text(word) } end

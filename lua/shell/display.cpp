@@ -64,11 +64,47 @@ std::string text_field(lua_State* L, int index, const char* name) {
     return value;
 }
 
+// The picture or the page of the table at `index`, or "". Where making it fails, gnuplot missing say, the text is there
+// still, and says why there is nothing else.
+std::string made_field(lua_State* L, int index, const char* name, std::string& text) {
+    const auto get = [](lua_State* state) {
+        lua_settop(state, 2);
+        lua_gettable(state, 1);
+        return 1;
+    };
+    lua_pushcfunction(L, get);
+    lua_pushvalue(L, index);
+    lua_pushstring(L, name);
+    std::string value;
+    if (lua_pcall(L, 2, 1, 0) == LUA_OK) {
+        if (!lua_isnil(L, -1)) value = check_string(L, -1, name);
+    } else if (const char* message = lua_tostring(L, -1)) {
+        text += sentence("\n(no ", name, ": ", message, ")");
+    }
+    lua_pop(L, 1);
+    return value;
+}
+
 Rich to_rich(lua_State* L, int index) {
     index = lua_absindex(L, index);
     if (!lua_istable(L, index))
         fail("__rich: expected a table {text = ..., svg = ..., html = ...}, got a ", type_name(L, index));
-    return {text_field(L, index, "text"), text_field(L, index, "svg"), text_field(L, index, "html")};
+    Rich value{text_field(L, index, "text"), {}, {}};
+    if (!display(L).pictures()) return value;
+    value.svg = made_field(L, index, "svg", value.text);
+    value.html = made_field(L, index, "html", value.text);
+    return value;
+}
+
+// The elements of a tensor that its text shows, as a table.
+std::string tensor_html(lua_State* L, const std::string& text) {
+    push_causeway(L);
+    lua_getfield(L, -1, "_tensor_html");
+    push_text(L, text);
+    lua_call(L, 1, 1);
+    const std::string html = check_string(L, -1, "_tensor_html");
+    lua_pop(L, 2);
+    return html;
 }
 
 int show_values(lua_State* L) {
@@ -79,6 +115,20 @@ int show_values(lua_State* L) {
 
 int present(lua_State* L) {
     display(L).show(to_rich(L, 1));
+    return 0;
+}
+
+// _page{text = ..., html = ...}: what `?name` shows.
+int show_page(lua_State* L) {
+    display(L).page(to_rich(L, 1));
+    return 0;
+}
+
+// clear_output([wait])
+int clear_output(lua_State* L) {
+    if (!lua_isnoneornil(L, 1) && !lua_isboolean(L, 1))
+        fail("clear_output: wait: expected true or false, got a ", type_name(L, 1));
+    display(L).clear(lua_toboolean(L, 1));
     return 0;
 }
 
@@ -190,6 +240,7 @@ Rich rich(lua_State* L, int index) {
     lua_call(L, 1, 1);
     Rich value{check_string(L, -1, "_literal"), {}, {}};
     lua_pop(L, 2);
+    if (display(L).pictures() && is_tensor(L, index)) value.html = tensor_html(L, value.text);
     return value;
 }
 
@@ -218,7 +269,9 @@ void open_display(lua_State* L) {
     add_functions(L, {
                          {"display", guarded<show_values>},
                          {"terminal_size", guarded<terminal_size>},
+                         {"clear_output", guarded<clear_output>},
                          {"_present", guarded<present>},
+                         {"_page", guarded<show_page>},
                          {"_show", guarded<show_result>},
                          {"_status", guarded<status>},
                          {"_colour", guarded<colour>},

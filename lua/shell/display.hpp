@@ -18,11 +18,20 @@ class Display {
 public:
     virtual ~Display() = default;
     virtual void show(const Rich& value) = 0;
+    // A value of the entry, which a notebook tells from what the entry shows on its way.
+    virtual void result(const Rich& value) { show(value); }
+    // What `?name` shows.
+    virtual void page(const Rich& value) { show(value); }
+    // Takes away what the entry has shown so far, with `wait` when it shows the next thing. What a terminal has shown
+    // stays.
+    virtual void clear([[maybe_unused]] bool wait) {}
     // A transient line such as a progress bar: replaced by the next one, cleared by an empty one and by show().
     virtual void status(std::string_view line) = 0;
     virtual int columns() const = 0;
     virtual int rows() const = 0;
     virtual bool colour() const = 0;
+    // Whether it shows SVG and HTML, which are made for no other display.
+    virtual bool pictures() const { return false; }
 };
 
 // Text to standard output; status lines to standard error, where that is a terminal.
@@ -46,8 +55,8 @@ std::string in_whole_words(std::string_view text, int columns);
 Display& display(lua_State* L);
 void set_display(lua_State* L, Display& display);
 
-// The representations of the value at `index`: from the metamethod __rich, else __tostring, else as a Lua literal.
-// Errors of the metamethods pass as Lua errors.
+// The representations of the value at `index` that its display shows: from the metamethod __rich, else __tostring, else
+// as a Lua literal. Errors of the metamethods pass as Lua errors; a picture that cannot be made is said in the text.
 Rich rich(lua_State* L, int index);
 
 // What an entry at the prompt has shown: a function such as btime shows its result, which may be the value of the entry

@@ -212,7 +212,7 @@ int finish(lua_State* L) {
     for (int i = 1; show && i <= n; ++i) {
         if (!shown_in_entry(L, i)) values.push_back(rich(L, i));
     }
-    for (const Rich& value : values) display(L).show(value);
+    for (const Rich& value : values) display(L).result(value);
     return 0;
 }
 
@@ -298,8 +298,8 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
 
 Failure run(lua_State* L, const Piece& piece, const std::string& name) {
     switch (piece.kind) {
-        case Piece::help: return call_library(L, "_help", piece.text);
-        case Piece::search: return call_library(L, "apropos", piece.text);
+        case Piece::help: return call_library(L, "_show_help", piece.text);
+        case Piece::search: return call_library(L, "_show_search", piece.text);
         case Piece::command: return run_command(piece.text);
         default: return run_lua(L, piece, name);
     }
@@ -313,6 +313,15 @@ bool EntryReader::wants_more_after(const std::string& text) {
         if (!piece_.empty() && piece_of(L_, piece_)) piece_.clear();
     });
     return !piece_.empty();
+}
+
+Completeness completeness(lua_State* L, const std::string& entry) {
+    if (EntryReader(L).wants_more_after(entry)) return Completeness::incomplete;
+    const auto wrong = [](const Piece& piece) { return piece.wrong; };
+    std::vector<Piece> pieces = split(L, entry);
+    if (std::none_of(pieces.begin(), pieces.end(), wrong)) return Completeness::complete;
+    pieces = joined(L, std::move(pieces), entry);
+    return std::any_of(pieces.begin(), pieces.end(), wrong) ? Completeness::invalid : Completeness::complete;
 }
 
 namespace {

@@ -18,10 +18,17 @@ public:
     // True where the entry with these lines at its end is the beginning of something longer.
     bool wants_more_after(const std::string& lines);
 
+    // The lines of that beginning so far; "" where none are open.
+    const std::string& open_lines() const { return piece_; }
+
 private:
     lua_State* L_;
     std::string piece_;
 };
+
+// Whether an entry can be evaluated: `incomplete` is the beginning of something longer, `invalid` is no Lua.
+enum class Completeness { complete, incomplete, invalid };
+Completeness completeness(lua_State* L, const std::string& entry);
 
 // Evaluates an entry of one or more lines and shows its values; `ans` becomes the last of them.
 // Several lines are taken as if they were typed one after the other, except that they share their locals.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
@@ -35,6 +36,7 @@ constexpr const char* usage = R"(usage: causeway [options] [FILE.lua [arguments]
   -                         runs the script on standard input
   -e CODE                   evaluates CODE as if typed at the prompt; repeatable
   -i FILE.lua [arguments]   runs the script, then the shell
+  --kernel CONNECTION_FILE  the kernel of a notebook, as Jupyter starts it
   --version                 version, compiler, SIMD level, threads, GPU
   --help                    this text
 
@@ -48,7 +50,8 @@ struct CommandLine {
     std::size_t script = 0;              // index of the script; 0: none
     bool shell = false;                  // at the end
     bool version = false, help = false;
-    std::string fault;  // what is wrong with it, or ""
+    std::string connection;  // of --kernel
+    std::string fault;       // what is wrong with it, or ""
 };
 
 CommandLine read(int argc, char** argv) {
@@ -63,6 +66,8 @@ CommandLine read(int argc, char** argv) {
         else if (word == "-i") line.shell = true;
         else if (word == "-e" && i + 1 < arguments.size()) line.code.push_back(arguments[++i]);
         else if (word == "-e") line.fault = "-e: expected code after it";
+        else if (word == "--kernel" && i + 1 < arguments.size()) line.connection = arguments[++i];
+        else if (word == "--kernel") line.fault = "--kernel: expected a connection file after it";
         else if (word.empty()) line.fault = "expected the name of a script, got an empty argument";
         else if (word == "-" || word[0] != '-') break;
         else line.fault = "unknown option " + word;
@@ -101,6 +106,14 @@ int run(const CommandLine& line) {
     return line.shell ? run_shell(L) : status_of(failure);
 }
 
+// The kernel is a program of its own beside this one, since it alone needs xeus. Returns only where it is not there.
+int become_kernel(const std::string& connection) {
+    const std::string kernel = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "causeway-kernel";
+    execl(kernel.c_str(), kernel.c_str(), connection.c_str(), nullptr);
+    std::fprintf(stderr, "error: %s: %s; ./lab notebook builds the kernel\n", kernel.c_str(), std::strerror(errno));
+    return status_of_error;
+}
+
 int run_command(int argc, char** argv) {
     if (const char* lacking = missing_instructions()) {
         std::fprintf(stderr,
@@ -116,6 +129,7 @@ int run_command(int argc, char** argv) {
             return status_of_usage;
         }
         if (line.help) std::fputs(usage, stdout);
+        else if (!line.connection.empty()) return become_kernel(line.connection);
         else if (line.version) std::fputs(version_text().c_str(), stdout);
         else return run(line);
         return 0;

@@ -59,8 +59,9 @@ void on_interrupt(int signal) {
     if (lua_State* L = running.load()) {
         stop_at_once(L);
         const int n = ++presses;
-        if (n >= (patience_with_code == Patience::script ? 2 : 5)) _exit(status_of_interrupt);
-        if (n == 3) {
+        const bool waits = patience_with_code == Patience::notebook;
+        if (!waits && n >= (patience_with_code == Patience::script ? 2 : 5)) _exit(status_of_interrupt);
+        if (!waits && n == 3) {
             constexpr char warning[] =
                 "\nthis step cannot be stopped; Ctrl-C twice more leaves causeway and loses the session\n";
             [[maybe_unused]] const auto written = write(STDERR_FILENO, warning, sizeof warning - 1);
@@ -107,7 +108,7 @@ void handle_signals(Patience patience) {
     lua_thread = pthread_self();
     patience_with_code = patience;
     set_handler(SIGINT, on_interrupt);
-    set_handler(SIGPIPE, patience == Patience::shell ? only_return : SIG_DFL);
+    set_handler(SIGPIPE, patience == Patience::script ? SIG_DFL : only_return);
     set_handler(SIGXFSZ, only_return);  // a file beyond the limit of its size is an error of writing it
 }
 

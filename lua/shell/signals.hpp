@@ -6,11 +6,11 @@ struct lua_State;
 namespace causeway::lua {
 
 // What follows a Ctrl-C that the running function does not heed: a script ends at the second press; the shell, which
-// has a session to lose, warns at the third and ends at the fifth.
-enum class Patience { script, shell };
+// has a session to lose, warns at the third and ends at the fifth; a notebook waits, since its front end can end it.
+enum class Patience { script, shell, notebook };
 
-// Installs the handlers, once, from the thread that runs Lua. In the shell a broken pipe is an ordinary error;
-// in a script it ends the program quietly, as in other filters.
+// Installs the handlers, once, from the thread that runs Lua. In the shell and in a notebook a broken pipe is an
+// ordinary error; in a script it ends the program quietly, as in other filters.
 void handle_signals(Patience patience);
 
 // While it lives, Ctrl-C stops the Lua code that runs in L, again and again until the code has given up.

@@ -1,0 +1,25 @@
+// Where a session sends what its cells show: messages of Jupyter's protocol, whoever carries them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace causeway::lua {
+
+// A bundle maps a MIME type to the value in that form. Called by one thread at a time.
+class Outlet {
+public:
+    using Json = nlohmann::json;
+    virtual ~Outlet() = default;
+
+    virtual void stream(const std::string& name, const std::string& text) = 0;
+    // A display with an id, which is not "", can be updated later.
+    virtual void show(const Json& bundle, const std::string& id) = 0;
+    virtual void update(const Json& bundle, const std::string& id) = 0;
+    virtual void result(int count, const Json& bundle) = 0;
+    virtual void error(const std::string& name, const std::string& value, const std::vector<std::string>& lines) = 0;
+    virtual void clear(bool wait) = 0;
+};
+
+}  // namespace causeway::lua
