@@ -113,11 +113,13 @@ local function run(item, resume)
   local good, kind, code = io.popen(table.concat(words, " ") .. " > " .. quoted(output) .. " 2>&1 < /dev/null"):close()
   if good and left_by(item) then return nil end
   if kind == "signal" and code == 2 or code == 130 then error("interrupted; the same command goes on", 0) end
-  local last = "it said nothing"
+  -- What it says of its end stands before the traceback.
+  local last, of_its_end = "it said nothing", nil
   for line in io.lines(output) do
     if line:find("%S") then last = line end
+    of_its_end = line:match("^error: (.*)") or of_its_end
   end
-  return (last:gsub("^error: ", ""))
+  return of_its_end or last
 end
 
 local function minutes_text(seconds)

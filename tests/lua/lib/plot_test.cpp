@@ -216,7 +216,9 @@ TEST_CASE("without gnuplot one sentence says how to get it, and the terminal's p
     setenv("PATH", lua.path("").c_str(), 1);
     const std::string answer = lua("local svg = plot({1, 2}):svg() return svg");
     const std::string text = lua("return plot({1, 2})"), page = lua("return report{plot({1, 2}), 'end'}");
+    const std::string shown = lua("display(plot({1, 2})) return 'shown'");
     setenv("PATH", path.c_str(), 1);
+    CHECK(shown == "shown");
     CHECK(answer == "user:1: gnuplot, which draws the pictures, is not installed: apt-get install gnuplot-nox");
     CHECK(contains(text, "●"));
     CHECK(contains(page, "●"));
