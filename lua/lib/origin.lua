@@ -16,11 +16,14 @@ local function git(folder, ...)
   return good and status == 0 and output or nil
 end
 
--- The commit of the repository that holds the folder, and whether a file that it knows differs from it. A copy without
--- its history, as on a machine without git, is of the commit that CAUSEWAY_COMMIT names; nobody knows what differs.
+-- The commit of the repository that holds the folder, and whether a file that it knows differs from it. CAUSEWAY_COMMIT
+-- names the commit of a copy whose repository is another one or missing, as on a machine that was sent the files alone;
+-- nobody knows there what differs.
 local function commit_of(folder)
+  local said = (os.getenv("CAUSEWAY_COMMIT") or ""):match("^%x+$")
+  if said then return said end
   local commit = git(folder, "rev-parse", "HEAD")
-  if not commit then return (os.getenv("CAUSEWAY_COMMIT") or ""):match("^%x+$") end
+  if not commit then return nil end
   local changes = git(folder, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
   return commit:match("%x+"), changes ~= ""
 end

@@ -805,7 +805,7 @@ print(o.script.text == io.open("sweep.lua"):read("a"), #o.data["before.csv"], o.
     const std::string second = "true\t16\tnil\t16\tnil\n";
     CHECK(script.run({"--a", "b"}) == "causeway\tsweep.lua --a b\tsweep.lua\ttrue\tnil\tnil\n" + second);
 
-    // Without a repository the environment may say which commit it is; what is none is no commit.
+    // For a copy the environment may say which commit it is; what is none is no commit.
     for (const auto& [said, kept] : {std::pair{"0123abc", "0123abc"}, std::pair{"main", "nil"}}) {
         std::filesystem::remove_all(script.folder / "one");
         ::setenv("CAUSEWAY_COMMIT", said, 1);
