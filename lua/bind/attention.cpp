@@ -13,6 +13,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/state_pool.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -417,7 +418,8 @@ void make_printable(lua_State* L) {
 void open_attention(lua_State* L) {
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, registered);
-    add_functions_by_device(L, {{"causal_linear_attention", guarded<causal_linear_attention_>}});
+    add_functions_by_device(L, {{"causal_linear_attention",
+                                 guarded<pooled<calls::causal_linear_attention<Tensor>, causal_linear_attention_>>}});
     add_functions(L, {{"register_method", guarded<register_method>},
                       {"chosen_method", guarded<chosen_method>},
                       {"_registered_methods", guarded<registered_methods>},
