@@ -21,6 +21,8 @@ struct CausalOptions {
     std::vector<Index> cu_seqlens;
     std::vector<Index> state_indices;  // counted from 0; in the shell from 1
     bool inplace = false;
+    Index checkpoint_every = 0;
+    std::string deterministic;  // "run", "prefix" or neither
     Precision precision = default_precision;
 };
 
@@ -61,6 +63,10 @@ std::vector<Option<S>> of_both_causal_calls() {
                                 "state is then the pool, [slots, h, r, d]",
                                 "method = \"fleet\", state = zeros(4, 2, 8, 8), "
                                 "state_indices = {3}"),
+        deterministic_option<S>(
+            "\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do not depend on later "
+            "tokens, on N and on the batch, for methods that keep that; with either \"auto\" is lightning-attention-2",
+            "what the method keeps; \"auto\" may be another method in another run"),
         {.name = "precision",
          .member = &S::precision,
          .text = "of products of Float32 tensors on a GPU",
@@ -93,6 +99,7 @@ const Call<CausalOptions<Tensor>>& causal_linear_attention() {
                     .min = 1,
                     .example = "method = \"block-based\", block = 32"},
                    inplace_option<S>("method = \"fleet\", state = zeros(1, 2, 8, 8), inplace = true"),
+                   checkpoint_every_option<S>("method = \"fleet\", checkpoint_every = 32"),
                    {.name = "return_state",
                     .member = &S::return_state,
                     .text = "whether the state after the last token is returned as a second value",

@@ -22,6 +22,7 @@ struct LinearOptions {
     std::vector<Index> state_indices;  // counted from 0; in the shell from 1
     bool inplace = false;
     Index checkpoint_every = 0;
+    std::string deterministic = "prefix";
 };
 
 // A step as the shell calls it: the C++ function always advances the state in place, the shell only when asked to, and
@@ -95,6 +96,10 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
         cu_seqlens_option<S>(
             "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are "
             "then [n, h, d_k, d_v]"),
+        deterministic_option<S>(
+            "\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do not depend on later "
+            "tokens and gates, on N and on the batch; every mode keeps both",
+            nullptr),
     };
 }
 
@@ -108,15 +113,7 @@ const Call<LinearOptions<Tensor>>& linear_attention() {
                   joined<S>(of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; "
                                                    "on a GPU \"parallel\" takes no gate per key channel"),
                             {inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
-                             {.name = "checkpoint_every",
-                              .member = &S::checkpoint_every,
-                              .text = "returns the states after every so many tokens of a sequence too; a call that "
-                                      "goes on from one of them has the bits of this one",
-                              .standard = "none",
-                              .min = 1,
-                              .gpu = Effect::refused,
-                              .why = "the last state alone is returned",
-                              .example = "checkpoint_every = 32"}})),
+                             checkpoint_every_option<S>("checkpoint_every = 32")})),
         text_inputs};
     return call;
 }

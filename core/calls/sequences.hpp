@@ -27,6 +27,36 @@ Option<S> state_indices_option(const char* text, const char* example) {
             .example = example};
 }
 
+// What a call may promise of its bits: the same in every run; or besides, up to a token, whatever comes after it and
+// stands beside it.
+inline std::vector<std::string> determinisms() { return {"run", "prefix"}; }
+
+template <class S>
+Option<S> deterministic_option(const char* text, const char* standard) {
+    return {.name = "deterministic",
+            .member = &S::deterministic,
+            .text = text,
+            .standard = standard,
+            .choices = determinisms,
+            .gpu = Effect::refused,
+            .why = "no such promise is made",
+            .example = "deterministic = \"prefix\""};
+}
+
+template <class S>
+Option<S> checkpoint_every_option(const char* example) {
+    return {.name = "checkpoint_every",
+            .member = &S::checkpoint_every,
+            .text =
+                "returns the states after every so many tokens of a sequence too; a call that goes on from one of "
+                "them with this option has the bits of this one",
+            .standard = "none",
+            .min = 1,
+            .gpu = Effect::refused,
+            .why = "the last state alone is returned",
+            .example = example};
+}
+
 // Of a call on whole sequences.
 template <class S>
 Option<S> inplace_option(const char* example) {

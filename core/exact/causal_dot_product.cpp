@@ -70,6 +70,7 @@ Method causal_dot_product_method() {
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;
+    m.prefix = true;
     m.cost = closed_form::of_recurrence;
     m.running_memory = [](const Work& w) { return w.r * w.d; };
     m.roundings = roundings_of_one_sum;

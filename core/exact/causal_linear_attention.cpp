@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/unknown_name.hpp"
 #include "core/exact/choice.hpp"
 #include "core/kit/check.hpp"
 #include "core/kit/packed.hpp"
@@ -57,6 +58,16 @@ Tensor states_of(const Dimensions& n, const CausalOptions& o) {
     return o.state->to(compute);
 }
 
+void check_deterministic(const CausalOptions& o) {
+    if (o.deterministic.empty()) return;
+    check_choice("deterministic", o.deterministic, calls::determinisms());
+    if (o.deterministic != "prefix" || o.method == "auto" || method(o.method).prefix) return;
+    std::vector<std::string> keep;
+    for (const Method& m : methods())
+        if (m.prefix) keep.push_back(m.name);
+    fail("deterministic: \"prefix\", which the method \"", o.method, "\" does not keep", expected_one_of(keep));
+}
+
 std::vector<double> check_decay(const std::vector<double>& decay, Index heads) {
     const auto count = static_cast<Index>(decay.size());
     if (count > 1 && count != heads) fail("decay: ", count, " values, expected 1 or ", heads, ", one per head");
@@ -88,6 +99,17 @@ const Method& fastest_of(const Dimensions& n, const CausalOptions& o) {
                            o.block.value_or(0)});
 }
 
+// What "auto" is where the choice must be the same in every call.
+constexpr const char* same_everywhere = "lightning-attention-2";
+
+// Whether "auto" takes what is the fastest here.
+bool is_measured(const CausalOptions& o) {
+    return o.method == "auto" && o.deterministic.empty() && o.checkpoint_every == 0;
+}
+
+// The name of the method of a call for which nothing is measured.
+std::string unmeasured(const CausalOptions& o) { return o.method == "auto" ? same_everywhere : o.method; }
+
 // Whether the states to start from are in a pool, or in a type that nothing is computed in.
 bool has_stored_states(const CausalOptions& o) {
     return o.state && (!o.state_indices.empty() || is_storage_only(o.state->dtype()));
@@ -106,8 +128,10 @@ Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOption
     }
     if (!o.state && !o.state_indices.empty())
         fail("state_indices: given, but no state, expected the pool of their slots as it");
-    const bool state = o.state || o.return_state;
-    call.method = o.method == "auto" ? &fastest_of(longest, o) : &exact::method(o.method);
+    if (o.checkpoint_every < 0) fail("checkpoint_every: ", o.checkpoint_every, ", expected 1 or more, or 0 for none");
+    exact::check_deterministic(o);
+    const bool state = o.state || o.return_state || o.checkpoint_every > 0;
+    call.method = is_measured(o) ? &fastest_of(longest, o) : &exact::method(unmeasured(o));
     if (state && !call.method->state) fail("state: the method \"", call.method->name, "\" carries no state");
     if (o.block && call.method->block == 0) fail("block: the method \"", call.method->name, "\" has none");
     // A block longer than the sequence is the sequence.
@@ -175,6 +199,17 @@ CausalOptions with_own_states(const Dimensions& n, const CausalOptions& o) {
     return own;
 }
 
+// A place for the states that are kept of sequences of these lengths, and the first one of each.
+Tensor checkpoints_of(const Dimensions& n, const std::vector<Span>& spans, const CausalOptions& o,
+                      std::vector<Index>& first) {
+    Index all = 0;
+    for (const Span& span : spans) {
+        first.push_back(all);
+        all += span.n / o.checkpoint_every;
+    }
+    return Tensor(n.dtype == DType::f64 ? DType::f64 : DType::f32, {all, n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
+}
+
 // Each packed sequence by call(B, C, V, options) as if it were alone; the states of o are those of the sequences.
 template <class Call>
 CausalResult each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o,
@@ -184,6 +219,8 @@ CausalResult each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, 
     if (o.return_state)
         out.state = Tensor(n.dtype == DType::f64 ? DType::f64 : DType::f32,
                            {static_cast<Index>(spans.size()), n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
+    std::vector<Index> first;  // checkpoint of each sequence
+    if (o.checkpoint_every > 0) out.checkpoints = checkpoints_of(n, spans, o, first);
     const auto compute_one = [&](Index i, const Span& span) {
         CausalOptions one = o;
         one.cu_seqlens.clear();
@@ -191,6 +228,8 @@ CausalResult each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, 
         const CausalResult r = call(tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), one);
         put_tokens(out.O, span, r.O);
         if (o.return_state) put_entry(out.state, i, r.state);
+        for (Index c = 0; c < span.n / std::max<Index>(o.checkpoint_every, 1) && r.checkpoints; ++c)
+            put_entry(*out.checkpoints, first[static_cast<std::size_t>(i)] + c, entry_of(*r.checkpoints, c));
     };
     if (!in_turn) each_sequence(spans, compute_one);
     else
@@ -201,12 +240,35 @@ CausalResult each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, 
 // "auto" measures the methods where it does not know the fastest yet, which needs the threads that compute the
 // sequences side by side: the answers are asked for before.
 void choose_before(const Dimensions& n, const CausalOptions& o) {
-    if (o.method != "auto") return;
+    if (!is_measured(o)) return;
     Dimensions one = n;
     for (const Span& span : packed_spans(o.cu_seqlens, n.batch, n.N)) {
         one.N = span.n;
         fastest_of(one, o);
     }
+}
+
+// The sequences of a batch piece after piece, the states between them kept. A piece is what a call that goes on from
+// its state computes, so the bits are the same.
+CausalResult in_pieces(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    std::vector<Index> first;
+    CausalResult out{Tensor(n.dtype, V.shape()), Tensor(),
+                     checkpoints_of(n, std::vector<Span>(static_cast<std::size_t>(n.batch), {0, n.N}), o, first)};
+    CausalOptions one = o;
+    one.method = unmeasured(o);
+    one.checkpoint_every = 0;
+    one.return_state = true;
+    for (Index start = 0, piece = 0; start == 0 || start < n.N; start += o.checkpoint_every, ++piece) {
+        const Span span{start, std::min(o.checkpoint_every, n.N - start)};
+        const CausalResult r = causal_linear_attention(tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), one);
+        put_tokens(out.O, span, r.O);
+        if (span.n == o.checkpoint_every)
+            for (Index b = 0; b < n.batch; ++b)
+                put_entry(*out.checkpoints, first[static_cast<std::size_t>(b)] + piece, entry_of(r.state, b));
+        one.state = r.state;
+    }
+    if (o.return_state) out.state = *one.state;
+    return out;
 }
 
 CausalResult in_place(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
@@ -229,6 +291,7 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
         choose_before(call.size, o);
         return each_packed(call.size, B, C, V, o, false, [](auto&&... x) { return causal_linear_attention(x...); });
     }
+    if (o.checkpoint_every > 0) return in_pieces(call.size, B, C, V, o);
     if (call.size.dtype == DType::f64) return compute<double>(call, B, C, V, o);
     CausalResult out = compute<float>(call, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), o);
     out.O = out.O.to(call.size.dtype);
@@ -246,6 +309,7 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
     const Call call = check(B, C, V, o);
     const auto& n = call.size;
     if (o.inplace) fail("inplace: true, but counted calls leave the state as it is");
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but counted calls keep no states");
     const auto counted_call = [&](auto&&... x) { return causal_linear_attention_counted(x..., count); };
     if (has_stored_states(o)) return counted_call(B, C, V, with_own_states(n, o));
     if (!o.cu_seqlens.empty()) return each_packed(n, B, C, V, o, true, counted_call);

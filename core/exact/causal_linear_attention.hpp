@@ -14,6 +14,8 @@ namespace causeway {
 struct CausalResult {
     Tensor O;      // shape and type of V
     Tensor state;  // Float32 (Float64 for Float64 inputs), in place what was given; only with return_state or inplace
+    // With checkpoint_every = c [checkpoints, h, r, d]: of each sequence in turn the states after c, 2c, ... tokens.
+    std::optional<Tensor> checkpoints = {};
 };
 
 // O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0 (fleet eq. 5, leet eq. 4), optionally divided by the row
@@ -26,6 +28,11 @@ struct CausalResult {
 // stored in Float16 or BFloat16. state_indices makes it a pool [slots, h, r, d], where each sequence (or batch entry)
 // starts from the slot that its index names, counted from 0; inplace writes the states after the last tokens to where
 // those before the first came from, when all is computed.
+//
+// checkpoint_every = c computes a sequence c tokens at a time and keeps the states between them: a call that goes on
+// from one of them, with the same c and method, has the bits of this one. deterministic = "prefix" asks for outputs
+// that no later token, no other sequence and no other length changes, and refuses a method that cannot promise them.
+// With either option "auto" is lightning-attention-2, whatever a machine measures.
 //
 // Throws Error naming the argument, OutOfMemory, Interrupted, Timeout. Complexity: that of the method, see
 // exact::Method.
@@ -54,6 +61,8 @@ Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V);
 void check_states(const Dimensions&, const CausalOptions&);
 // Those of the sequences, in the type of computation; they may share their elements with what was given.
 Tensor states_of(const Dimensions&, const CausalOptions&);
+// Throws Error for a promise that is none, or one that the method, given by its name or "auto", does not keep.
+void check_deterministic(const CausalOptions&);
 // Throws Error for a γ outside (0, 1] or a number of them that is neither 0, 1 nor `heads`; returns 0 or `heads` of
 // them, 0 when all are 1.
 std::vector<double> check_decay(const std::vector<double>& decay, Index heads);

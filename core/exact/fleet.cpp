@@ -129,6 +129,7 @@ Method fleet_method() {
     m.memory = "rd + Br·Bc";
     m.block = 64;
     m.state = true;
+    m.prefix = true;
     m.cost = cost_of;
     m.running_memory = [](const Work& w) { return w.r * w.d; };
     m.roundings = roundings_of_one_sum;
@@ -154,6 +155,7 @@ Method fleet_untiled_method() {
     m.time = "O(N)";
     m.memory = "d";
     m.state = true;
+    m.prefix = true;
     m.cost = cost_of_untiled;
     // The running sum stays in registers.
     m.running_memory = [](const Work&) -> Index { return 0; };

@@ -31,6 +31,7 @@ Method inner_product_method() {
     m.time = "O(N²)";
     m.memory = "N";
     m.candidate = false;
+    m.prefix = true;
     m.cost = inner_product_cost;
     m.running_memory = [](const Work& w) { return w.decay ? 2 * w.N : w.N; };
     m.roundings = roundings_of_one_sum;

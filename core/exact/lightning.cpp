@@ -257,6 +257,7 @@ Method lightning_attention_2_method() {
     m.block = 64;
     m.state = true;
     m.normalizes = true;
+    m.prefix = true;
     m.cost = cost_of;
     m.running_memory = memory_of;
     m.roundings = roundings_of;

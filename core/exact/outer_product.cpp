@@ -68,6 +68,7 @@ Method outer_product_method() {
     m.memory = "Nrd";
     m.state = true;
     m.candidate = false;
+    m.prefix = true;
     m.cost = outer_product_cost;
     m.running_memory = [](const Work& w) { return w.N * w.r * w.d; };
     m.roundings = roundings_of_one_sum;
@@ -92,6 +93,7 @@ Method outer_product_blockwise_method() {
     m.block = 128;
     m.state = true;
     m.candidate = false;
+    m.prefix = true;
     m.cost = outer_product_cost_blockwise;
     m.running_memory = [](const Work& w) { return (1 + w.block) * w.r * w.d; };
     m.roundings = roundings_of_one_sum;

@@ -23,6 +23,9 @@ struct Method {
     std::string memory;  // scalars beyond inputs and output, per head, up to factors; exactly, of the definition: cost
     Index block = 0;     // default block, tile or base-case length; 0: the method has none
     bool state = false;  // carries a state that can be given and returned
+    // No bit of an output depends on later tokens, on N or on what else is in the call. Not so where a block of tokens
+    // is one product of matrices: the order of a sum then depends on the place of its row among them.
+    bool prefix = false;
     bool normalizes = false;  // divides by the row sums itself; others run on V' = [V, 1]
     // "auto" may choose it. Not so the forms that stand here to be compared with: each has the same sum in a faster
     // form beside it, and timing them (quadratic time, or all prefix states in memory) would only make the choice

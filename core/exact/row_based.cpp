@@ -53,6 +53,7 @@ Method row_based_method() {
     m.time = "O(N)";
     m.memory = "rd";
     m.state = true;
+    m.prefix = true;
     m.cost = closed_form::of_recurrence;
     m.running_memory = [](const Work& w) { return w.r * w.d; };
     m.roundings = roundings_of_one_sum;

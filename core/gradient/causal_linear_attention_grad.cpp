@@ -34,6 +34,8 @@ Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor
     else if (!o.state_indices.empty())
         fail("state_indices: given, but no state, expected the pool of their slots as it");
     if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
+    exact::check_deterministic(o);
     return n;
 }
 

@@ -13,6 +13,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/state_pool.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -104,6 +105,10 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     const auto gamma = exact::check_decay(o.decay, size.heads);
     if (o.state || o.return_state || o.inplace || !o.state_indices.empty())
         fail("state: the method \"", o.method, "\" carries no state");
+    if (o.checkpoint_every > 0) fail("checkpoint_every: the method \"", o.method, "\" carries no state");
+    if (!o.deterministic.empty())
+        fail("deterministic: \"", o.deterministic, "\", which is not known of the method \"", o.method,
+             "\", as it is written in Lua");
     if (!o.cu_seqlens.empty()) fail("cu_seqlens: the method \"", o.method, "\" takes one sequence");
     if (!gamma.empty()) check_supports(L, method, o.method, "decay");
     if (o.normalize) check_supports(L, method, o.method, "normalize");
@@ -158,9 +163,9 @@ int causal_linear_attention_(lua_State* L) {
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
     push(L, result.O);
-    if (!o.return_state) return 1;
-    push(L, result.state);
-    return 2;
+    if (o.return_state) push(L, result.state);
+    if (result.checkpoints) push(L, *result.checkpoints);
+    return 1 + int(o.return_state) + int(result.checkpoints.has_value());
 }
 
 // chosen_method(B, C, V, options) -> the name of the method that causal_linear_attention runs by, measured for "auto"
@@ -272,6 +277,7 @@ int method_list(lua_State* L) {
         set_field(L, "decay", true);
         set_field(L, "normalize", true);
         set_field(L, "state", m.state);
+        set_field(L, "prefix", m.prefix);
         set_field(L, "auto", m.candidate);
         set_field(L, "built_in", true);
         if (m.block > 0) set_field(L, "block", m.block);
@@ -288,6 +294,7 @@ int method_list(lua_State* L) {
         set_field(L, "decay", supports(L, method, "decay"));
         set_field(L, "normalize", supports(L, method, "normalize"));
         set_field(L, "state", false);
+        set_field(L, "prefix", false);
         set_field(L, "auto", false);
         set_field(L, "built_in", false);
         lua_remove(L, method);
@@ -411,7 +418,8 @@ void make_printable(lua_State* L) {
 void open_attention(lua_State* L) {
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, registered);
-    add_functions_by_device(L, {{"causal_linear_attention", guarded<causal_linear_attention_>}});
+    add_functions_by_device(L, {{"causal_linear_attention",
+                                 guarded<pooled<calls::causal_linear_attention<Tensor>, causal_linear_attention_>>}});
     add_functions(L, {{"register_method", guarded<register_method>},
                       {"chosen_method", guarded<chosen_method>},
                       {"_registered_methods", guarded<registered_methods>},

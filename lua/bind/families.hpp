@@ -20,6 +20,8 @@ void open_files(lua_State* L);
 void open_attention(lua_State* L);
 // gated.cpp: linear attention with gates and delta rules, and one token of it
 void open_gated(lua_State* L);
+// state_pool.cpp: pools of states in 8 bits
+void open_state_pool(lua_State* L);
 // general.cpp: linear attention by the general rule, tokens of it and its gradient
 void open_general(lua_State* L);
 // around.cpp: short convolutions, norms and gates around it

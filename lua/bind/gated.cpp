@@ -5,6 +5,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/state_pool.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -76,8 +77,9 @@ int linear_forms(lua_State* L) {
 }  // namespace
 
 void open_gated(lua_State* L) {
-    add_functions_by_device(L, {{"linear_attention", guarded<linear_attention_>},
-                                {"linear_attention_step", guarded<linear_attention_step_>}});
+    add_functions_by_device(
+        L, {{"linear_attention", guarded<pooled<calls::linear_attention<Tensor>, linear_attention_>>},
+            {"linear_attention_step", guarded<pooled<calls::linear_attention_step<Tensor>, linear_attention_step_>>}});
     add_functions(L, {{"_linear_forms", guarded<linear_forms>}});
 }
 

@@ -9,7 +9,16 @@ v}.]],
 formula has it, not the 1/sqrt(d) of softmax_attention, PyTorch and ONNX. Two halves of a sequence with the state
 carried over give what one call gives. cu_seqlens packs n sequences one after the other: each gives the bits that it
 gives alone, with states [n, h, r, d]. state_indices and inplace are those of linear_attention: the state is a pool
-then. On a GPU none of the three is there. ?auto says how the method is chosen. Source: fleet eq. 5, leet eq. 4.]],
+then, which state_pool keeps in 8 bits. checkpoint_every = c returns the states after c, 2c, ... tokens of each
+sequence as its last value, [checkpoints, h, r, d]; a call with the same c and method that goes on from one of them has
+the bits of the whole.
+
+deterministic = "prefix" asks for outputs of which no bit changes with later tokens, another N or other texts in the
+batch; methods() marks the methods that keep this by =, the others are refused. "run" asks for the same bits in every
+run, which every method that is named keeps; "auto" may be another method tomorrow. With either, and with
+checkpoint_every, "auto" is lightning-attention-2. On a GPU none of these is there.
+
+?auto says how the method is chosen. Source: fleet eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 

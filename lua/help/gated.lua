@@ -23,7 +23,11 @@ turn the states after c, 2c, ... tokens; a call with the same options that goes 
 whole. state_indices makes the state a pool [slots, h, d_k, d_v] of many texts: each sequence (or batch entry) starts
 from the slot that its index names, and no other slot is read. With inplace = true it ends in the same slot, in whatever
 type the pool has; without, the states are returned in the order of the sequences. A state may be stored as Float16 or
-BFloat16, which rounds it once a call. On a GPU none of these is there, and no grouped values.
+BFloat16, which rounds it once a call; state_pool keeps a pool in 8 bits. On a GPU none of these is there, and no
+grouped values.
+
+No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
+number of threads: that is deterministic = "prefix", which every mode keeps. "run", the same bits in every run, is less.
 
 One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried
 over give what one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where
@@ -49,6 +53,29 @@ works too: linear_attention_step{q = q, k = k, v = v, state = S}. Source: gates;
 q, k, v = randn(2, 1, 8), randn(2, 1, 8), randn(2, 1, 4)
 linear_attention_step(q, k, v, zeros(2, 8, 4),
   {update = "gated", log_decay = fill(-0.1, 2, 1)})]],
+}
+
+manual.state_pool = {
+  call = "state_pool(slots, h, d_k, d_v)  state_pool(states)",
+  text = [[A pool of states in 8 bits, a quarter of the memory of Float32, for linear_attention, linear_attention_step
+and causal_linear_attention: as the option state, with state_indices = the slots of the texts. A call computes with
+these states in Float32; with inplace = true it puts the new ones back.
+
+  pool:states(slots)        [#slots, h, d_k, d_v] in Float32, without slots all of them
+  pool:put(slots, states)   writes states; a tensor of any type
+  pool:bytes()              what it takes in memory
+  pool:size()               slots, h, d_k, d_v]],
+  notes = [[Each entry is a whole number from -127 to 127 times a Float32 scale that one head of one slot shares: a
+state that is put in and taken out is off by at most 1/253 of its largest entry, each time. An 8-bit floating-point
+format would be off by 1/16 of it: entries of one head are of one size, so its exponents would buy little. A head with
+an Inf or a NaN comes out as NaN as a whole. Slots count from 1. The gradients and a GPU take tensors:
+pool:states(slots).]],
+  example = [[
+pool = state_pool(4, 2, 8, 8)
+q, k, v = randn(1, 2, 5, 8), randn(1, 2, 5, 8), randn(1, 2, 5, 8)
+linear_attention(q, k, v,
+  {state = pool, state_indices = {3}, inplace = true});
+maximum(abs(pool:states{3}))]],
 }
 
 manual.recurrence = {

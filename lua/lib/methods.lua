@@ -12,17 +12,21 @@ function Methods:table()
     rows[i] = {
       name = m.name, short = m.short or "", source = m.source or "written in Lua", time = m.time or "",
       memory = m.memory or "",
-      block = m.block or "–", decay = mark(m.decay), normalize = mark(m.normalize), state = mark(m.state), cpu = "✓",
+      block = m.block or "–", decay = mark(m.decay), normalize = mark(m.normalize), state = mark(m.state),
+      prefix = mark(m.prefix), cpu = "✓",
       gpu = mark(table.concat(m.device, " "):find("gpu")),
     }
   end
   return causeway.text_table(rows, {
     columns = {
       "name", "short", "source", "time", "memory", { key = "block", align = "right" },
-      { key = "decay", title = "γ" }, { key = "normalize", title = "÷" }, { key = "state", title = "U" }, "cpu", "gpu",
+      { key = "decay", title = "γ" }, { key = "normalize", title = "÷" }, { key = "state", title = "U" },
+      { key = "prefix", title = "=" }, "cpu", "gpu",
     },
     title = "Causal linear attention: O = (B Cᵀ ⊙ M) V",
-    note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; block: default length on the CPU; "
+    note = "γ: decay, ÷: division by row sums, U: a state can be given and returned; "
+      .. "=: no later token, other length or other sequence changes a bit (deterministic = \"prefix\"); block: default "
+      .. "length on the CPU; "
       .. "memory in scalars of a head beside inputs and output: N the length, r and d the widths, b, t, Br and Bc "
       .. "lengths of a block, a base case and a tile",
   })

@@ -97,6 +97,7 @@ int open_all(lua_State* L) {
     open_files(L);
     open_attention(L);
     open_gated(L);
+    open_state_pool(L);
     open_general(L);
     open_around(L);
     open_gradient(L);

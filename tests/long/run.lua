@@ -37,6 +37,8 @@ local runs = {
     command = "$BUILD/tests/causeway-faults --threads" },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.poison]'" },
+  { name = "bits", what = "a call with another end and among other texts, bit for bit, on the CPU", read = in_words,
+    command = "$BUILD/tests/causeway-tests '[.bits]'" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary]'" },
 }

@@ -216,3 +216,93 @@ TEST_CASE("packed sequences and slots that do not fit causal linear attention ar
     CHECK(with([&](O o) { o.state = zeros({1, 2, 4, 4}, DType::f64); }, x) == "state: Float64, expected Float32");
     CHECK(with([](O o) { o.inplace = true; }, x) == "inplace: true, but no state is given, expected one to write to");
 }
+
+TEST_CASE("a call that goes on from a checkpoint has the bits of the uninterrupted one, for every method", "[exact]") {
+    const Poison poison;
+    const std::vector<Index> offsets{0, 50, 50, 81, 130};
+    std::vector<std::string> names{"auto"};
+    for (const auto& m : exact::methods())
+        if (m.state) names.push_back(m.name);
+    for (const auto& method : names) {
+        for (const bool normalize : {false, true}) {
+            for (const Index every : {1, 7, 48, 50, 500}) {
+                for (const DType type : {DType::f32, DType::bf16}) {
+                    INFO(method << " every " << every << " normalize=" << normalize << " " << name(type));
+                    const Inputs in = inputs({1, 2, 130, 7, 20, {0.9, 1}, normalize, 3}, type);
+                    CausalOptions o;
+                    o.method = method, o.decay = {0.9, 1}, o.normalize = normalize, o.return_state = true;
+                    o.cu_seqlens = offsets, o.checkpoint_every = every;
+                    o.state = normal_states({4, 2, 7, 20 + (normalize ? 1 : 0)}, DType::f32);
+                    const CausalResult all = causal_linear_attention(in.B, in.C, in.V, o);
+                    Index place = 0;
+                    for (std::size_t s = 0; s < 4; ++s) {
+                        const auto entry = static_cast<Index>(s);
+                        const Index first = offsets[s], last = offsets[s + 1];
+                        for (Index t = every; t <= last - first; t += every, ++place) {
+                            CausalOptions rest = o;
+                            rest.cu_seqlens.clear();
+                            rest.state = slice(*all.checkpoints, 0, place, place + 1);
+                            const CausalResult got =
+                                causal_linear_attention(tokens(in.B, first + t, last), tokens(in.C, first + t, last),
+                                                        tokens(in.V, first + t, last), rest);
+                            if (!same_bits(got.O, slice(all.O, 2, first + t, last)) ||
+                                !same_bits(got.state, slice(all.state, 0, entry, entry + 1)))
+                                FAIL("sequence " << s << " from token " << t);
+                        }
+                    }
+                    CHECK(place == all.checkpoints->shape()[0]);
+                    o.checkpoint_every = 0;
+                    o.method = method == "auto" ? "row-based" : method;
+                    CHECK(relative_error(all.O, causal_linear_attention(in.B, in.C, in.V, o).O) <=
+                          (type == DType::f32 ? 1e-5 : 1e-2));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("checkpoints of a batch are those of its entries in turn", "[exact]") {
+    const Inputs in = inputs({2, 3, 20, 4, 5, {}, false, 4}, DType::f64);
+    CausalOptions o;
+    o.method = "row-based", o.checkpoint_every = 6;
+    const CausalResult all = causal_linear_attention(in.B, in.C, in.V, o);
+    REQUIRE(all.checkpoints->shape() == Shape{6, 3, 4, 5});
+    for (Index b = 0; b < 2; ++b) {
+        for (Index piece = 0; piece < 3; ++piece) {
+            CausalOptions part;
+            part.method = "row-based", part.return_state = true;
+            const auto first = [&](const Tensor& A) { return tokens(slice(A, 0, b, b + 1), 0, 6 * (piece + 1)); };
+            const CausalResult want = causal_linear_attention(first(in.B), first(in.C), first(in.V), part);
+            CHECK(same_bits(slice(*all.checkpoints, 0, b * 3 + piece, b * 3 + piece + 1), want.state));
+        }
+    }
+}
+
+TEST_CASE("what a call promises of its bits is checked by name", "[exact]") {
+    const Tensor x = Tensor::zeros(DType::f32, {1, 1, 4, 4});
+    const auto with = [&](const std::string& method, const std::string& deterministic, Index every = 0) {
+        CausalOptions o;
+        o.method = method, o.deterministic = deterministic, o.checkpoint_every = every;
+        return message_of([&] { causal_linear_attention(x, x, x, o); });
+    };
+    CHECK(with("auto", "prefix") == "");
+    CHECK(with("fleet", "prefix") == "");
+    CHECK(with("vanilla", "run") == "");
+    CHECK(with("vanilla", "prefix")
+              .rfind("deterministic: \"prefix\", which the method \"vanilla\" does not keep, "
+                     "expected one of \"row-based\"",
+                     0) == 0);
+    CHECK(with("auto", "always") == "deterministic: \"always\", expected one of \"run\", \"prefix\"");
+    CHECK(with("auto", "", -1) == "checkpoint_every: -1, expected 1 or more, or 0 for none");
+    CHECK(with("vanilla", "", 2) == "state: the method \"vanilla\" carries no state");
+    CausalOptions o;
+    o.deterministic = "prefix";
+    CHECK(causal_method(x, x, x, o).name == "lightning-attention-2");
+    o.deterministic.clear(), o.checkpoint_every = 2;
+    CHECK(message_of([&] { causal_linear_attention_grad(x, x, x, x, o); }) ==
+          "checkpoint_every: given, but a gradient returns no states");
+    o.method = "row-based";
+    OperationCount count;
+    CHECK(message_of([&] { causal_linear_attention_counted(x, x, x, o, count); }) ==
+          "checkpoint_every: given, but counted calls keep no states");
+}

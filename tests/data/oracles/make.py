@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Makes the files of tests/data/oracles: what the reference forms of other libraries compute, with their gradients.
 
-    pip install torch einops && pip download --no-deps fla-core==0.6.0 transformers==5.23.0
+    pip install torch einops transformers==5.23.0 && pip download --no-deps fla-core==0.6.0 transformers==5.23.0
     unzip both wheels into FOLDER, put mamba_ssm/modules/ssd_minimal.py of github.com/state-spaces/mamba (commit e9594ce)
-    there, and run: python3 make.py FOLDER
+    and tests/ref_gdr.py with flash_qla/utils of github.com/QwenLM/FlashQLA (commit c18a486) there, and run:
+    python3 make.py FOLDER [WORD]       WORD: only the files whose names have it
 
 Their functions are loaded from their files, which need nothing but torch and einops; nothing of them is kept here but
 the numbers that they return. Inputs are Float32 drawn with fixed seeds; names and layouts are those of the library.
-Gradients are those of <o, do> + <last state, dht> by torch's reverse mode.
+Gradients are those of <o, do> + <last state, dht> by torch's reverse mode, or by the library's own backward pass.
 """
 import ast
 import importlib.util
@@ -16,12 +17,14 @@ import math
 import os
 import struct
 import sys
+import types
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
 
 folder = os.path.abspath(sys.argv[1])
+word = sys.argv[2] if len(sys.argv) > 2 else ""
 os.chdir(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -73,14 +76,16 @@ def inputs(seed, T=33, H=2, HV=2, K=8, V=6, gate=None, channels=False, beta=Fals
     return x
 
 
-def case(name, source, f, x):
+def case(name, source, f, x, **more):
     """f(**x) -> o, last state."""
+    if word not in name:
+        return
     leaves = {key: value.clone().requires_grad_() for key, value in x.items()}
     o, last = f(**leaves)
     do, dht = torch.randn(o.shape), torch.randn(last.shape)
     ((o * do).sum() + (last * dht).sum()).backward()
     gradients = {"d" + key: value.grad for key, value in leaves.items()}
-    save(name, {**x, "o": o, "final_state": last, "do": do, "dht": dht, **gradients}, {"source": source})
+    save(name, {**x, "o": o, "final_state": last, "do": do, "dht": dht, **gradients, **more}, {"source": source})
 
 
 def of_heads_first(f):
@@ -151,3 +156,79 @@ def for_ssd(q, k, v, g, initial_state):
 
 
 case("mamba_ssd", "mamba e9594ce, ssd_minimal_discrete", for_ssd, inputs(13, T=32, H=1, HV=3, gate=0.3))
+
+# ── FlashQLA ──
+
+if word in "flashqla":
+    # Of its utils the file needs these, which stand in files that need no GPU, or in one that asks for one when loaded.
+    pack = module("flash_qla/utils/pack.py")
+    offsets, = functions("flash_qla/utils/index.py", ["prepare_chunk_offsets"])
+    utils = types.ModuleType("flash_qla.utils")
+    for name in ["pad_and_reshape", "pack", "unpack", "fill_last_chunk_of_g"]:
+        setattr(utils, name, getattr(pack, name))
+    utils.prepare_chunk_offsets = offsets
+    sys.modules["flash_qla"] = types.ModuleType("flash_qla")
+    sys.modules["flash_qla.utils"] = utils
+    # Its tests run it in Float64, as the inverse of a chunk's triangle loses digits in Float32.
+    qla = module("tests/ref_gdr.py").chunk_gated_delta_rule
+    qla_source = "FlashQLA c18a486, tests/ref_gdr.py, its own backward pass"
+
+    def for_qla(offsets=None):
+        cu_seqlens = None if offsets is None else torch.tensor(offsets)
+        def run(q, k, v, g, beta, initial_state):
+            x = [a.double() for a in (q, k, v, g, beta)]
+            o, S = qla(*x, initial_state=initial_state.double(), output_final_state=True, cu_seqlens=cu_seqlens)
+            return o.float(), S.float()
+        return run
+
+    def sized(seed, sequences=1, **sizes):
+        x = inputs(seed, K=8, V=8, gate=0.3, beta=True, **sizes)
+        x["initial_state"] = torch.randn(sequences, *x["initial_state"].shape[1:])
+        return x
+
+    case("flashqla", qla_source, for_qla(), sized(14, T=70))
+    case("flashqla_grouped_values", qla_source, for_qla(), sized(15, T=70, HV=4))
+    case("flashqla_packed", qla_source, for_qla([0, 5, 69, 70, 90]), sized(16, 4, T=90, HV=4),
+         cu_seqlens=torch.tensor([0.0, 5, 69, 70, 90]))
+
+# ── a whole model of transformers ──
+
+if word in "qwen3_next":
+    from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
+
+    torch.manual_seed(17)
+    config = Qwen3NextConfig(
+        vocab_size=40, hidden_size=24, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=6, linear_conv_kernel_dim=4, num_experts=0, mlp_only_layers=[0, 1, 2],
+        layer_types=["linear_attention", "full_attention", "linear_attention"], max_position_embeddings=128,
+        tie_word_embeddings=False)
+    config._attn_implementation = "eager"
+    model = Qwen3NextForCausalLM(config).float().eval()
+    with torch.no_grad():
+        for name, x in model.named_parameters():
+            # Matrices of products near 1, gates that forget something, norms that are not all alike.
+            if x.dim() > 1:
+                x.normal_(0, 1 / math.sqrt(x[0].numel()))
+            elif name.endswith("A_log"):
+                x.uniform_(-2, 1)
+            else:
+                x.add_(0.2 * torch.randn(x.shape))
+        ids = torch.randint(40, (1, 70))
+        prefill = model(ids, use_cache=False).logits[0]
+        cache, steps = None, []
+        for t in range(ids.shape[1]):
+            out = model(ids[:, t:t + 1], past_key_values=cache, use_cache=True)
+            cache = out.past_key_values
+            steps.append(out.logits[0, 0])
+        steps = torch.stack(steps)
+    assert (prefill - steps).abs().max() < 1e-4 * prefill.abs().max()
+    os.makedirs("qwen3_next", exist_ok=True)
+    save("qwen3_next/model", {name: x for name, x in model.state_dict().items()}, {"format": "pt"})
+    save("qwen3_next/expected", {"ids": ids[0].float(), "prefill": prefill, "steps": steps},
+         {"source": hf + "Qwen3NextForCausalLM of random weights, the text at once and token by token"})
+    with open("qwen3_next/config.json", "w") as file:
+        kept = {key: value for key, value in config.to_dict().items()
+                if isinstance(value, (int, float, str, bool, list, dict)) and not key.startswith("_")}
+        json.dump(kept, file, indent=1, sort_keys=True)
+        file.write("\n")

@@ -14,7 +14,8 @@ const char* const compare = R"(
     local x = load(file)
     local given, gradients = { mode = mode }, {}
     for name, value in pairs(from_fla{ q = x.q, k = x.k, v = x.v, g = x.g, beta = x.beta,
-        initial_state = x.initial_state, scale = file:find("ssd") and 1 or nil }) do given[name] = value end
+        initial_state = x.initial_state, cu_seqlens = x.cu_seqlens,
+        scale = file:find("ssd") and 1 or nil }) do given[name] = value end
     local o, S = linear_attention(given)
     local off = 0
     local function compare(a, b)
@@ -39,7 +40,8 @@ TEST_CASE("outputs, states and gradients are those of the reference forms of oth
     lua(compare);
     for (const std::string file : {"fla_linear", "fla_simple_gla", "fla_simple_gla_strong", "fla_gla", "fla_gla_strong",
                                    "fla_delta", "fla_gated_delta", "fla_gated_delta_strong", "fla_kda_grouped_values",
-                                   "fla_kda_strong", "hf_gated_delta_grouped_values", "hf_kda", "mamba_ssd"}) {
+                                   "fla_kda_strong", "hf_gated_delta_grouped_values", "hf_kda", "mamba_ssd", "flashqla",
+                                   "flashqla_grouped_values", "flashqla_packed"}) {
         for (const std::string mode : {"recurrent", "chunkwise", "parallel"}) {
             INFO(file << " " << mode);
             CHECK(lua("local off = worst('" + source_dir() + "/tests/data/oracles/" + file + ".safetensors', '" + mode +
