@@ -64,6 +64,16 @@ bool push_registered(lua_State* L, const std::string& name) {
     return true;
 }
 
+}  // namespace
+
+void refuse_registered(lua_State* L, const std::string& method) {
+    if (!push_registered(L, method)) return;
+    fail("method: \"", method,
+         "\" is written in Lua and has no gradient of its own, grad(f, ...) differentiates it (?grad)");
+}
+
+namespace {
+
 // What the method's table says of a feature; nothing: it does not.
 std::optional<bool> declared(lua_State* L, int method, const char* feature) {
     std::optional<bool> said;

@@ -11,6 +11,9 @@
 
 namespace causeway::lua {
 
+// Fails where the method was given to register_method: its gradient is that of the Lua code.
+void refuse_registered(lua_State* L, const std::string& method);
+
 // The names given to register_method, in lua/bind/attention.cpp.
 std::vector<std::string> registered_names(lua_State* L);
 

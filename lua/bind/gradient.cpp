@@ -19,6 +19,7 @@ int causal_linear_attention_grad_(lua_State* L) {
     refuse_counting("causal_linear_attention_grad", "a forward call");
     auto o = given.read(call);
     count_slots_from_zero(o);
+    refuse_registered(L, o.method);
     const CausalGradient g = causal_linear_attention_grad(B, C, V, dO, o);
     std::optional<Tensor> ddecay;
     if (o.ddecay && !g.ddecay.empty()) {

@@ -121,7 +121,7 @@ line_of("kda kimi_delta_attention kimi_linear chunk_kda",
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
 called("recurrent", "fused_recurrent_form recurrent_form")
 called("parallel", "parallel_form")
-called("linear_attention", "state_pool slot_mapping ssm_state_indices cache_indices",
+called("linear_attention", "slot_mapping ssm_state_indices cache_indices",
   "Its options state_indices and inplace take states from the slots of a pool and bring them back.")
 called("linear_attention", "varlen packed_sequences flash_attn_varlen_func",
   "Its option cu_seqlens packs sequences one after the other.")
@@ -199,21 +199,25 @@ called("flash", "online_softmax safe_softmax")
 called("tree_decode", "tree_attention flash_decoding flash_decode decode decoding sequence_parallel")
 called("ring_decode", "ring_attention ringattention")
 called("layout", "bhnd bnhd bthd bshd head_first seq_first batch_first")
-called("causal", "is_causal attn_mask causal_mask")
+called("causal", "is_causal causal_mask")
+near("causal", "attn_mask attention_mask",
+  "A mask of your own is not taken: a query sees all keys, or with causal those up to its own position.")
 
 -- Tensors: NumPy, PyTorch, MATLAB, Julia
 
 called("*", "matmul mm bmm mul_matrix @ gemm matrix_product matrix_multiplication")
+called("*", "/ operator operators arithmetic divide")
 called("times", "multiply mul hadamard elementwise_product .* ⊙")
 called("plus", "add")
 called("pow", "power ** ^")
-called("range", "linspace arange colon logspace",
+called("range", "linspace arange colon",
   "linspace(a, b, n) is range(a, b, {length = n}); arange(n) is range(0, n - 1).")
+near("range", "logspace", "logspace(a, b, n) is exp(range(a, b, {length = n}) * math.log(10)).")
 called("tensor", "array asarray ndarray from_numpy as_tensor matrix vector index indexing slice slicing")
 called("size", "shape")
 called("length", "numel nelem len")
 called("ndims", "ndim rank_of_tensor")
-called("eltype", "element_type")
+called("eltype", "element_type typeof")
 called("f64", "double float64")
 called("f32", "astype float float32 to_dtype",
   "astype(x, type) is f64(x), f32(x), f16(x) or bf16(x).")
@@ -400,6 +404,19 @@ not_here("dropout dropout_p",
 not_here("tril triu",
   "With i = range(1, n), times(X, le(i:reshape(1, n), i:reshape(n, 1))) keeps what is on and below the diagonal; with "
   .. "ge it keeps what is on and above.")
+not_here("solve linsolve lstsq",
+  "inv(A) * b solves A x = b; for a symmetric positive definite A, cholesky(A) factors it.")
+not_here("det slogdet logdet determinant",
+  "Of a symmetric positive definite A, 2 * sum(log(diag(cholesky(A)))) is the logarithm of the determinant.")
+not_here("gradcheck check_gradient check_gradients finite_differences",
+  "grad(f, A) beside the difference (f(A + E) - f(A - E)) / (2 * h), with A in Float64 and E zero but for h = 1e-5 at "
+  .. "one place, checks that element.")
+not_here("jit compile numba",
+  "Nothing is compiled at the prompt: calls run in C++, and scan takes a loop over tokens there.")
+not_here("whos who varinfo variables workspace",
+  "Your variables are globals: for name, value in pairs(_G) do print(name, value) end prints them among the library's "
+  .. "functions, and Tab completes their names.")
+not_here("nn.linear torch.nn.linear", "A linear layer is a product: x * W:t() + b, which grad goes through.")
 not_here("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10.")
 not_here("sort argsort topk unique",
   "Tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
@@ -415,6 +432,7 @@ not_here("ulysses striped_attention context_parallel lasp",
 
 local features = "; elu, relu, sigmoid, softmax and tanh are here"
 written("gelu quick_gelu", "gelu(x) is close to times(x, sigmoid(x * 1.702))" .. features)
+written("logsumexp", "logsumexp(x, dim) is m + log(sum(exp(x - m), dim)) with m = maximum(x)")
 written("silu swish", "silu(x) is times(x, sigmoid(x))" .. features)
 written("leaky_relu leakyrelu prelu", "leaky_relu(x) is relu(x) - relu(-x) * 0.01" .. features)
 written("relu6", "relu6(x) is clamp(x, 0, 6)" .. features)

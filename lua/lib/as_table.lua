@@ -9,8 +9,16 @@ end
 --- Gives the class `markdown`, `latex`, `save`, `__tostring` and `__rich` of class:table(); with `shown`, the options
 --- of that table where the value is shown.
 function causeway._as_table(class, shown)
-  function class:markdown(...) return self:table(...):markdown() end
-  function class:latex(...) return self:table(...):latex() end
+  -- What the table takes, these take; where that is nothing, what is given is not dropped in silence.
+  for _, format in ipairs({ "markdown", "latex" }) do
+    class[format] = function(self, ...)
+      if select("#", ...) > 0 and debug.getinfo(self.table, "u").nparams < 2 then
+        causeway._raise(format .. ": got an argument, expected none: text_table makes a table of any rows and title")
+      end
+      local seen = self:table(...)
+      return seen[format](seen)
+    end
+  end
   function class:save(path)
     self:table():save(path)
     return self

@@ -431,7 +431,11 @@ local latex_words = {
   ["–"] = "--", ["—"] = "---", ["…"] = "\\ldots{}", ["ᵀ"] = "$^{T}$", ["⁺"] = "$^{+}$", ["⁻"] = "$^{-}$",
   ["α"] = "$\\alpha$", ["β"] = "$\\beta$", ["γ"] = "$\\gamma$", ["δ"] = "$\\delta$", ["Δ"] = "$\\Delta$",
   ["κ"] = "$\\kappa$", ["µ"] = "$\\mu$", ["μ"] = "$\\mu$", ["π"] = "$\\pi$", ["ρ"] = "$\\rho$", ["σ"] = "$\\sigma$",
-  ["ω"] = "$\\omega$",
+  ["ω"] = "$\\omega$", ["ε"] = "$\\varepsilon$", ["λ"] = "$\\lambda$", ["Λ"] = "$\\Lambda$", ["φ"] = "$\\varphi$",
+  ["τ"] = "$\\tau$", ["Σ"] = "$\\Sigma$", ["Π"] = "$\\Pi$", ["η"] = "$\\eta$", ["θ"] = "$\\theta$", ["ξ"] = "$\\xi$",
+  ["‖"] = "$\\|$", ["⌈"] = "$\\lceil$", ["⌉"] = "$\\rceil$", ["⌊"] = "$\\lfloor$", ["⌋"] = "$\\rfloor$",
+  ["∈"] = "$\\in$", ["≠"] = "$\\ne$", ["←"] = "$\\gets$", ["ᵢ"] = "$_{i}$",
+  ["ⱼ"] = "$_{j}$",
 }
 for _, character in ipairs({ "&", "%", "$", "#", "_", "{", "}" }) do latex_words[character] = "\\" .. character end
 for digit, raised in pairs({ [0] = "⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹" }) do
@@ -442,7 +446,10 @@ for digit, lowered in pairs({ [0] = "₀", "₁", "₂", "₃", "₄", "₅", "�
 end
 
 local function for_latex(text)
-  return (text:gsub("[\r\n]+", " "):gsub("[\0-\127\194-\253][\128-\191]*", latex_words))
+  -- A letter under a combining tilde is a formula of its own, marked until its letters are through.
+  text = text:gsub("[\r\n]+", " "):gsub("Ã", "A\u{303}"):gsub("(%a)\u{303}", "\1%1")
+  local out = text:gsub("[\0-\127\194-\253][\128-\191]*", latex_words)
+  return (out:gsub("\1(%a)", "$\\tilde{%1}$"))
 end
 
 --- The table in LaTeX, all rows: a tabular with the lines of the package booktabs, in a table where it has a title.
@@ -467,7 +474,8 @@ function Table:latex()
   if self.title then
     table.insert(lines, 1, "\\begin{table}\n\\centering\n\\caption{" .. for_latex(self.title) .. "}")
   end
-  if self.note then add("\n{\\small " .. for_latex(self.note) .. "}") end
+  -- A line of the note is a line of the page.
+  if self.note then add("\n{\\small " .. for_latex((self.note:gsub("\n+", "\v"))):gsub("\v", " \\newline\n") .. "}") end
   if self.title then add("\\end{table}") end
   return causeway._made(table.concat(lines, "\n") .. "\n")
 end

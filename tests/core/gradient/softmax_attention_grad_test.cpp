@@ -36,7 +36,8 @@ std::string apart(const SoftmaxGradient& got, const SoftmaxGradient& want, doubl
             difference += std::pow(pair.first.get(i) - pair.second.get(i), 2);
             norm += std::pow(pair.second.get(i), 2);
         }
-        if (!(std::sqrt(difference) <= tolerance * std::max(std::sqrt(norm), 1e-3 * size)))
+        const double scale = norm > 0 ? std::max(std::sqrt(norm), 1e-3 * size) : size;
+        if (!(std::sqrt(difference) <= tolerance * scale))
             return sentence(name, ": relative error ", std::sqrt(difference / norm));
     }
     return "";

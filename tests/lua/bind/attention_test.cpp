@@ -145,3 +145,11 @@ TEST_CASE("a number of heads out of range is told with the range", "[lua][decay]
         CHECK(lua(std::string(f) + "(0)") == "user:1: h: 0, expected a number of heads from 1 to 1048576");
     }
 }
+
+TEST_CASE("a method written in Lua has no gradient of its own, which is said of it", "[lua][attention]") {
+    Shell lua;
+    lua("register_method{name = 'mine', forward = function(B, C, V) return V end} q = ones(1, 1, 4, 2)");
+    CHECK(lua("causal_linear_attention_grad(q, q, q, q, {method = 'mine'})") ==
+          "user:1: method: \"mine\" is written in Lua and has no gradient of its own, grad(f, ...) differentiates it "
+          "(?grad)");
+}

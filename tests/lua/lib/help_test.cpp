@@ -487,6 +487,11 @@ TEST_CASE("what a newcomer types first is told as a line", "[lua][help]") {
           std::string::npos);
     CHECK(lua("ids, N, n = tensor{2, 1}, 2, 3 return eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) == "
               "tensor{{0, 1, 0}, {1, 0, 0}}") == "true");
+    CHECK(lua("A = randn(3, 3, 'f64') A = A * A:t() + diag(ones(3)) b = randn(3, 1, 'f64') "
+              "return relative_error(A * (inv(A) * b), b) < 1e-9, "
+              "math.abs(2 * sum(log(diag(cholesky(A)))) - math.log(prod(eigvals(A)))) < 1e-9, "
+              "relative_error(exp(range(0, 3, {length = 4}) * math.log(10)), tensor{1, 10, 100, 1000}) < 1e-5") ==
+          "true true true");
     CHECK(lua("return causeway._meant_here('clip_grad_norm_')").find("math.min(1, most / norm(g.W))") !=
           std::string::npos);
     CHECK(

@@ -186,6 +186,11 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
           "\\end{tabular}\n\n"
           "{\\small * fastest}\n"
           "\\end{table}\n");
+    CHECK(lua("return text_table({{a = 'ε/‖Ã d\u0303‖ x~'}}, {note = 'one\\ntwo'}):latex()")
+              .find("  $\\varepsilon$/$\\|$$\\tilde{A}$ $\\tilde{d}$$\\|$ x\\textasciitilde{} \\\\\n") !=
+          std::string::npos);
+    CHECK(lua("return text_table({{a = 1}}, {note = 'one\\ntwo'}):latex()").find("{\\small one \\newline\ntwo}") !=
+          std::string::npos);
     CHECK(lua("return text_table({{a = '\\\\{$#~^}'}}):latex()")
               .find("  \\textbackslash{}\\{\\$\\#\\textasciitilde{}\\textasciicircum{}\\} \\\\\n") !=
           std::string::npos);
