@@ -7,10 +7,10 @@ d], or without the leading dimensions. A third value, a table, where there is mo
 as extras.]],
   notes = [[Each factorisation takes options of its own besides. lowrank_methods() lists them. Ctrl-C is heeded
 between heads and steps; it cannot stop the one singular value decomposition or QR of a head that svd, rsvd, nystrom
-and skyformer take, a minute for a rank of some thousands. Only features that are all positive (favor+, hedgehog, lara)
-have row sums that are: B Cᵀ of svd, rsvd, nystrom, skyformer and taylor of odd degree may have rows that sum to nearly
-nothing or less, and normalize = true, which divides by the sum, then gives large errors without a word: lowrank_error
-shows them. Source: fleet section 3.2, eq. 3.]],
+and skyformer take, a minute for a rank of some thousands. Entries of B Cᵀ are positive for favor+, lara, taylor,
+hedgehog, skeinformer and transformer-vq; those of svd, rsvd, nystrom, skyformer, linformer and rfa need not be, so
+that a row may sum to nearly nothing or less, and normalize = true, which divides by that sum, then gives large errors
+without a word: lowrank_error shows them. Source: fleet section 3.2, eq. 3.]],
   example = [[
 q, k, v = randn(1, 2, 128, 16), randn(1, 2, 128, 16), randn(1, 2, 128, 16)
 B, C = lowrank("favor+", q, k, {rank = 256, seed = 1})
