@@ -1,6 +1,7 @@
 #include "gpu/gated/registry.hpp"
 
 #include "core/base/error.hpp"
+#include "gpu/gated/channels.hpp"
 #include "gpu/gated/delta.hpp"
 #include "gpu/gated/parallel.hpp"
 #include "gpu/gated/portable.hpp"
@@ -28,6 +29,8 @@ const std::vector<GatedForm>& gated_forms() {
     static const std::vector<GatedForm> list{
         {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, false, delta_hopper_takes,
          delta_hopper_workspace, delta_hopper},
+        {"channels", "chunkwise", "Kimi Team 2025; Yang et al. 2024 (GLA), §4", true, false, gated_channels_takes,
+         gated_channels_workspace, gated_channels},
         {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, true, any, gated_portable_workspace,
          gated_portable},
         {"recurrent", "recurrent", "the definition", true, true, any, gated_recurrent_workspace, gated_recurrent},

@@ -1,0 +1,27 @@
+// A gate per key channel, with the delta rule (Kimi Delta Attention) and without (gated linear attention), on tensor
+// cores. channels/README.md has the formulas and who does what.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "gpu/gated/problem.hpp"
+
+namespace causeway::gpu {
+
+// BFloat16, a gate per channel, 1 < dk <= 128, dv <= 128, on Hopper.
+bool gated_channels_takes(const GatedArgs& a);
+
+// Bytes of device memory that the call needs besides its tensors: for a part of the tokens, 65536 of all heads together,
+// (2 + group) · 128 + 128 · group / 2 + dv elements of 16 bits each, and, for more than one such part, a state of every
+// head.
+std::size_t gated_channels_workspace(const GatedArgs& a);
+
+// The chunkwise form of core/gated/chunkwise.hpp in chunks of 64, for gates of any size: what is multiplied by a gate's
+// exponential is anchored where the exponent is at most 0, or bounded by what the numbers themselves allow. Products
+// take BFloat16 operands and Float32 sums; the state is Float32. Launches on `stream` and returns; may be captured into
+// a CUDA graph. Throws Error on bad arguments.
+void gated_channels(const GatedArgs& a, cudaStream_t stream);
+
+}  // namespace causeway::gpu
