@@ -18,7 +18,8 @@ struct Plan {
     gated::Call call;
     int64_t each, parts;
     std::size_t bytes = 0;
-    std::size_t state_at = 0, Kw_at = 0, W_at = 0, Qe_at = 0, A_at = 0, U0_at = 0, last_at = 0;
+    std::size_t state_at = 0, keys_at = 0, queries_at = 0, values_at = 0;
+    bool copies_values;
 
     explicit Plan(const GatedArgs& a) : call(gated::call_of(a)) {
         constexpr int64_t all = 65536, min_tokens = 1024, C = channels::C;
@@ -32,13 +33,10 @@ struct Plan {
             return at;
         };
         if (parts > 1 && !call.state) state_at = take(call.all_heads * call.dk * call.dv * 4);
-        Kw_at = take(tiles * C * DK * 2);
-        Qe_at = take(tiles * call.group * C * DK * 2);
-        A_at = take(tiles * call.group * C * C * 2);
-        last_at = take(tiles * DK * 4);
-        if (!call.beta) return;
-        W_at = take(tiles * C * DK * 2);
-        U0_at = take(tiles * C * DV * 2);
+        keys_at = take(tiles * channels::KeyTiles(static_cast<int>(DK), call.beta != nullptr).bytes);
+        queries_at = take(tiles * call.group * channels::QueryTiles(static_cast<int>(DK)).bytes);
+        copies_values = call.beta || !call.v.whole;
+        if (copies_values) values_at = take(tiles * (DV / channels::sweep_columns) * channels::value_bytes);
     }
     channels::Part part(int64_t i, char* at, float* between) const {
         channels::Part p{};
@@ -46,10 +44,9 @@ struct Plan {
         p.first = i * each, p.tokens = std::min(each, call.N - p.first);
         p.chunks = static_cast<int>((p.tokens + channels::C - 1) / channels::C);
         p.DK = channels::padded_rows(call.dk), p.DV = channels::padded_columns(call.dv);
-        const auto tiles = [&](std::size_t where) { return reinterpret_cast<__nv_bfloat16*>(at + where); };
-        p.Kw = tiles(Kw_at), p.Qe = tiles(Qe_at), p.A = tiles(A_at);
-        if (call.beta) p.W = tiles(W_at), p.U0 = tiles(U0_at);
-        p.last = reinterpret_cast<float*>(at + last_at);
+        const auto tiles = [&](std::size_t where) { return reinterpret_cast<unsigned char*>(at + where); };
+        p.keys = tiles(keys_at), p.queries = tiles(queries_at);
+        if (copies_values) p.values = tiles(values_at);
         p.state_in = i == 0 ? call.state : between;
         p.state_out = i + 1 < parts ? between : call.state;
         return p;

@@ -31,6 +31,13 @@ enum Delta : std::uint32_t {
     delta_finite = 4
 };
 
+// Gates per key channel.
+enum Channels : std::uint32_t {
+    channels_state = 1,   // the state before the chunk lies in shared memory
+    channels_values = 2,  // so does U, and the state has been read
+    channels_finite = 3   // whether the last state is finite
+};
+
 // Flash attention.
 enum Flash : std::uint32_t {
     flash_output = 1  // + i, consumer warpgroup i: its queries have been read, its output has been written

@@ -76,6 +76,11 @@ __device__ __forceinline__ void named_barrier_arrive(uint32_t id, uint32_t threa
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// One arrival (of those that init counted) once all cp.async of this thread so far have written.
+__device__ __forceinline__ void mbarrier_arrive_after_cp_async(uint32_t bar) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
+
 // ---- Clusters of blocks ----
 
 __device__ __forceinline__ uint32_t cluster_rank() {
@@ -123,6 +128,21 @@ __device__ __forceinline__ void tma_store(const CUtensorMap& map, uint32_t from,
         "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3, %4, %5}], [%1], %6;" ::
             "l"(&map),
         "r"(from), "r"(c), "r"(t), "r"(h), "r"(b), "l"(policy)
+        : "memory");
+}
+// `bytes` from memory to shared memory, both at multiples of 16; counted by `bar`.
+__device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t bar) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(bar)
+                 : "memory");
+}
+// The same into every block of the cluster whose bit is in `blocks`, each block's own `bar` counting.
+__device__ __forceinline__ void bulk_load_multicast(uint16_t blocks, uint32_t to, const void* from, uint32_t bytes,
+                                                    uint32_t bar) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::
+            "r"(to),
+        "l"(from), "r"(bytes), "r"(bar), "h"(blocks)
         : "memory");
 }
 // Shared memory of this block to the same address in block `rank` of the cluster, whose `bar` counts the bytes.

@@ -1,5 +1,4 @@
-// Operands of mma.sync from matrices in shared memory, by ldmatrix. A matrix has rows of `pitch` bytes, an odd multiple
-// of 16, so that eight rows read at one column meet in different banks.
+// Operands of mma.sync from matrices in shared memory, rows of `pitch` bytes, by ldmatrix.
 #pragma once
 
 #include "gpu/gated/channels/part.hpp"
@@ -11,9 +10,6 @@
 namespace causeway::gpu::channels {
 
 using E = __nv_bfloat16;
-
-// Bytes of a row of n elements of 16 bits.
-__host__ __device__ constexpr uint32_t pitch_of(int n) { return static_cast<uint32_t>(n) * 2 + 16; }
 
 // Operand a, rows m ... m + 15 and columns k ... k + 15 of a matrix [m][k].
 __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t at, uint32_t pitch, int m, int k, int lane) {

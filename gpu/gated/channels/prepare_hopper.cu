@@ -34,7 +34,8 @@ struct PrepareShared {
     int by_pairs[blocks];  // a sub-block whose gates or keys are too large for `inverse`
 };
 
-template <int DK>
+// paired: rows of k, q and g are pairs of elements, aligned.
+template <int DK, bool paired>
 struct Prepare {
     static constexpr int pairs = DK / 2;  // of channels: a thread has one, of the 16 tokens of a sub-block
     using Shared = PrepareShared<DK>;
@@ -44,7 +45,10 @@ struct Prepare {
     const int64_t bh, chunk, b, h, start, tile;
     const int n;
     const bool delta;
+    const KeyTiles keys;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int channel = threadIdx.x % pairs * 2, I = threadIdx.x / pairs;  // of this thread
+    const bool has_channels = I < blocks;
 
     __device__ __forceinline__ Prepare(const Part& p, Shared& s)
         : s(s),
@@ -57,7 +61,8 @@ struct Prepare {
           start(p.first + chunk * C),
           tile(blockIdx.x),
           n(static_cast<int>(min(p.first + p.tokens - start, int64_t{C}))),
-          delta(call.beta != nullptr) {}
+          delta(call.beta != nullptr),
+          keys(DK, delta) {}
 
     __device__ __forceinline__ const char* row(const gated::Operand& x, int64_t head, int t) const {
         return head_of(x, b, head) + (start + t) * x.token;
@@ -66,44 +71,88 @@ struct Prepare {
         *reinterpret_cast<uint32_t*>(to + t * Shared::pitch + channel * 2) = pack(E{}, x, y);
     }
 
-    // The gate of a token at two channels, base 2; 0 past the end.
-    __device__ __forceinline__ float2 gate(int t, int channel) const {
-        if (t >= n) return {0, 0};
-        const float* g = call.g + (bh * call.N + start + t) * call.gates + channel;
-        constexpr float log2_e = 1.4426950408889634f;
-        const auto cut = [](float x) { return x < least_gate ? least_gate : x; };  // NaN stays
-        if (call.dk % 2 == 0 && reinterpret_cast<uintptr_t>(call.g) % 8 == 0) {
-            if (channel >= call.dk) return {0, 0};
-            const float2 x = *reinterpret_cast<const float2*>(g);
-            return {cut(x.x * log2_e), cut(x.y * log2_e)};
-        }
-        return {channel < call.dk ? cut(g[0] * log2_e) : 0.0f, channel + 1 < call.dk ? cut(g[1] * log2_e) : 0.0f};
+    __device__ __forceinline__ unsigned char* key_tiles() const { return p.keys + tile * keys.bytes; }
+    __device__ __forceinline__ unsigned char* query_tiles(int query) const {
+        return p.queries + (tile * call.group + query) * QueryTiles(DK).bytes;
+    }
+    __device__ __forceinline__ unsigned char* value_tiles() const {
+        return p.values + tile * (p.DV / sweep_columns) * value_bytes;
     }
 
-    // The score of tokens i and j of a sub-block, gate by gate: for gates of any size, by a whole warp. 16×16 of them
-    // go to put(i, j, score), j <= i.
-    template <class Put>
-    __device__ __noinline__ void score_pairs(const gated::Operand& x, int64_t head, int block, Put&& put) const {
-        for (int j = 0; j < 16; ++j) {
-            float k[DK / 32];
-            const int tj = block * 16 + j;
+    // The gates of this thread's tokens at its two channels, base 2; 0 past the end. Nothing that is loaded is waited for
+    // before the last load: branches stand outside.
+    __device__ __forceinline__ void load_gates(float2 (&g)[16]) const {
+        const float* from = call.g + (bh * call.N + start) * call.gates;
+        const int first = I * 16, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
+                  next = min(channel + 1, call.dk - 1);
 #pragma unroll
-            for (int m = 0; m < DK / 32; ++m) k[m] = element(call.k, h, tj, lane + 32 * m);
+        for (int t = 0; t < 16; ++t) {
+            const float* at = from + static_cast<int64_t>(min(first + t, n - 1)) * call.gates;
+            if constexpr (paired) g[t] = *reinterpret_cast<const float2*>(at + column);
+            else g[t] = {at[column], at[next]};
+        }
+        constexpr float log2_e = 1.4426950408889634f;
+        const auto cut = [](float x) { return x < least_gate ? least_gate : x; };  // NaN stays
+#pragma unroll
+        for (int t = 0; t < 16; ++t) {
+            const bool there = first + t < n;
+            g[t] = {there && channel < call.dk ? cut(g[t].x * log2_e) : 0.0f,
+                    there && channel + 1 < call.dk ? cut(g[t].y * log2_e) : 0.0f};
+        }
+    }
+    // The elements of k or q there.
+    __device__ __forceinline__ void load_elements(uint32_t (&to)[16], const gated::Operand& x, int64_t head) const {
+        const char* from = head_of(x, b, head) + start * x.token;
+        const int first = I * 16, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
+                  next = min(channel + 1, call.dk - 1);
+#pragma unroll
+        for (int t = 0; t < 16; ++t) {
+            const char* at = from + min(first + t, n - 1) * x.token;
+            if constexpr (paired) to[t] = *reinterpret_cast<const uint32_t*>(at + column * 2);
+            else {
+                const auto* elements = reinterpret_cast<const uint16_t*>(at);
+                to[t] = elements[column] | static_cast<uint32_t>(elements[next]) << 16;
+            }
+        }
+        const uint32_t inside = channel + 1 < call.dk ? 0xFFFFFFFFu : channel < call.dk ? 0xFFFFu : 0u;
+#pragma unroll
+        for (int t = 0; t < 16; ++t) to[t] = first + t < n ? to[t] & inside : 0u;
+    }
+
+    // The scores of a sub-block's tokens i >= j, gate by gate: for gates of any size, by a whole warp. Lane 0 writes
+    // factor[i] · score (factor null: 1) to to[i · pitch + j], j < i + diagonal.
+    template <class T>
+    static __device__ __noinline__ void score_pairs(const gated::Call& call, const char* x, int64_t x_token, const char* k,
+                                                    const float* g, int n, T* to, int pitch, const float* factor,
+                                                    int diagonal) {
+        const int lane = threadIdx.x % 32;
+        const auto element = [&](const char* rows, int64_t token, int t, int c) {
+            return t < n && c < call.dk ? static_cast<float>(reinterpret_cast<const E*>(rows + t * token)[c]) : 0.0f;
+        };
+        for (int i = lane; i < 256; i += 32) to[i / 16 * pitch + i % 16] = T(0.0f);
+        __syncwarp();
+        for (int j = 0; j < 16; ++j) {
+            float keys[DK / 32];
+#pragma unroll
+            for (int m = 0; m < DK / 32; ++m) keys[m] = element(k, call.k.token, j, lane + 32 * m);
             for (int i = j; i < 16; ++i) {
-                const int ti = block * 16 + i;
                 float sum = 0;
 #pragma unroll
                 for (int m = 0; m < DK / 32; ++m) {
                     const int c = lane + 32 * m;
-                    if (i > j) k[m] *= ti < n && c < call.dk ? expf(call.g[(bh * call.N + start + ti) * call.gates + c]) : 1.0f;
-                    sum = fmaf(element(x, head, ti, c), k[m], sum);
+                    if (i > j && i < n && c < call.dk) keys[m] *= expf(g[i * int64_t{call.gates} + c]);
+                    sum = fmaf(element(x, x_token, i, c), keys[m], sum);
                 }
-                put(i, j, sum_of_warp(sum));
+                sum = sum_of_warp(sum);
+                if (lane == 0 && j < i + diagonal) to[i * pitch + j] = T(factor ? factor[i] * sum : sum);
             }
         }
     }
-    __device__ __forceinline__ float element(const gated::Operand& x, int64_t head, int t, int c) const {
-        return t < n && c < call.dk ? static_cast<float>(reinterpret_cast<const E*>(row(x, head, t))[c]) : 0.0f;
+    template <class T>
+    __device__ __forceinline__ void score_pairs_of(const gated::Operand& x, int64_t head, int block, T* to, int pitch,
+                                                   const float* factor, int diagonal) const {
+        score_pairs(call, row(x, head, block * 16), x.token, row(call.k, h, block * 16),
+                    call.g + (bh * call.N + start + block * 16) * call.gates, n - block * 16, to, pitch, factor, diagonal);
     }
 
     // Block (I, J) of X Kᵀ ⊙ Λ, X in shared memory times e^L.
@@ -132,13 +181,10 @@ struct Prepare {
     __device__ __forceinline__ void write_scores(int i, int query) const {
         int I, J;
         block_of(i, I, J);
-        E* to = p.A + (tile * call.group + query) * C * C + I * 16 * C + J * 16;
+        constexpr int pitch = pitch_of(C) / 2;  // in elements
+        E* to = reinterpret_cast<E*>(query_tiles(query) + QueryTiles(DK).A_at) + I * 16 * pitch + J * 16;
         if (I == J && s.by_pairs[I]) {
-            for (int t = lane; t < 256; t += 32) to[t / 16 * C + t % 16] = E(0.0f);
-            __syncwarp();
-            score_pairs(call.q, h * call.group + query, I, [&](int r, int c, float x) {
-                if (lane == 0) to[r * C + c] = E(x);
-            });
+            score_pairs_of(call.q, h * call.group + query, I, to, pitch, nullptr, 1);
             return;
         }
         float d[2][4] = {};
@@ -149,7 +195,7 @@ struct Prepare {
             for (int i2 = 0; i2 < 2; ++i2) {
                 const int r = lane / 4 + 8 * i2, c = 8 * half + lane % 4 * 2;
                 const bool first = I > J || c <= r, second = I > J || c + 1 <= r;
-                *reinterpret_cast<uint32_t*>(to + r * C + c) =
+                *reinterpret_cast<uint32_t*>(to + r * pitch + c) =
                     pack(E{}, first ? d[half][2 * i2] : 0.0f, second ? d[half][2 * i2 + 1] : 0.0f);
             }
         }
@@ -159,11 +205,7 @@ struct Prepare {
         int I, J;
         block_of(i, I, J);
         if (I == J && s.by_pairs[I]) {
-            for (int t = lane; t < 256; t += 32) s.M[I * 16 + t / 16][J * 16 + t % 16] = 0;
-            __syncwarp();
-            score_pairs(call.k, h, I, [&](int r, int c, float x) {
-                if (lane == 0 && c < r) s.M[I * 16 + r][J * 16 + c] = s.beta[I * 16 + r] * x;
-            });
+            score_pairs_of(call.k, h, I, &s.M[I * 16][J * 16], C + 4, s.beta + I * 16, 0);
             return;
         }
         float d[2][4] = {};
@@ -178,31 +220,9 @@ struct Prepare {
         }
     }
 
-    // Keys and gates: into shared memory what the scores take, Kw and `last` to memory. e: e^L of this thread's tokens
-    // and channels; before: product of the gates of the sub-blocks before.
-    __device__ __forceinline__ void load_keys(float2 (&e)[16], float2& before) const {
-        const int channel = threadIdx.x % pairs * 2;
-        if constexpr (DK == 128) {
-            keys_of(e, before, channel, threadIdx.x / pairs);
-        } else {
-            // 32 pairs of channels: a warp has one of the four sub-blocks, and the other four warps wait.
-            if (threadIdx.x / pairs < blocks) keys_of(e, before, channel, threadIdx.x / pairs);
-            else __syncthreads();
-        }
-    }
-    __device__ __forceinline__ void keys_of(float2 (&e)[16], float2& before, int channel, int I) const {
-        uint32_t k[16];
-        float2 sum[16];
-        float2 running{0, 0};
-#pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            const int token = I * 16 + t;
-            k[t] = token < n ? load_pair(row(call.k, h, token), channel, call.dk, call.k.quads) : 0u;
-            const float2 g = gate(token, channel);
-            running = {running.x + g.x, running.y + g.y};
-            sum[t] = running;
-        }
-        s.total[I][channel] = running.x, s.total[I][channel + 1] = running.y;
+    // Keys and gates: into shared memory what the scores take, Kw and `last` to memory. sum: L of this thread's tokens and
+    // channels; before: the product of the gates of the sub-blocks before.
+    __device__ __forceinline__ void write_keys(const uint32_t (&k)[16], const float2 (&sum)[16]) const {
         bool fits = true;
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
@@ -210,60 +230,53 @@ struct Prepare {
             const float2 up = {x.x * ptx::ex2_approx(-sum[t].x), x.y * ptx::ex2_approx(-sum[t].y)};
             fits = fits && fabsf(up.x) <= largest_key && fabsf(up.y) <= largest_key;
             put(s.inverse, I * 16 + t, channel, up.x, up.y);
-            e[t] = {ptx::ex2_approx(sum[t].x), ptx::ex2_approx(sum[t].y)};
-            if (delta) put(s.K, I * 16 + t, channel, x.x * e[t].x, x.y * e[t].y);
+            if (delta)
+                put(s.K, I * 16 + t, channel, x.x * ptx::ex2_approx(sum[t].x), x.y * ptx::ex2_approx(sum[t].y));
         }
         if (!fits) s.by_pairs[I] = 1;
-        __syncthreads();
-        const auto product = [&](int from, int to) {  // of the gates of sub-blocks from ... to - 1
-            float2 x{0, 0};
-            for (int i = from; i < to; ++i) x.x += s.total[i][channel], x.y += s.total[i][channel + 1];
-            return float2{ptx::ex2_approx(x.x), ptx::ex2_approx(x.y)};
-        };
-        before = product(0, I);
-        const float2 next = product(I + 1, min(I + 2, blocks)), two = product(I + 1, min(I + 3, blocks)),
-                     rest = product(I + 1, blocks);
-        E* Kw = p.Kw + tile * C * DK + channel;
+        s.total[I][channel] = sum[15].x, s.total[I][channel + 1] = sum[15].y;
+    }
+    // The product of the gates of sub-blocks from ... to - 1, at this thread's channels.
+    __device__ __forceinline__ float2 product(int from, int to) const {
+        float2 x{0, 0};
+#pragma unroll
+        for (int i = 0; i < blocks; ++i) {
+            if (i < from || i >= to) continue;
+            x.x += s.total[i][channel], x.y += s.total[i][channel + 1];
+        }
+        return {ptx::ex2_approx(x.x), ptx::ex2_approx(x.y)};
+    }
+    __device__ __forceinline__ void write_far_keys(const uint32_t (&k)[16], const float2 (&sum)[16]) const {
+        const float2 next = product(I + 1, I + 2), two = product(I + 1, I + 3), rest = product(I + 1, blocks);
+        unsigned char* Kw = key_tiles();
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
             const float2 x = unpack(E{}, k[t]);
-            const float2 y = {x.x * ptx::ex2_approx(running.x - sum[t].x), x.y * ptx::ex2_approx(running.y - sum[t].y)};
+            const float2 y = {x.x * ptx::ex2_approx(sum[15].x - sum[t].x), x.y * ptx::ex2_approx(sum[15].y - sum[t].y)};
             const int token = I * 16 + t;
             if (I < 3) put(s.near, token, channel, y.x, y.y);
             if (I < 2) put(s.far, token, channel, y.x * next.x, y.y * next.y);
             if (I < 1) put(s.farthest, token, channel, y.x * two.x, y.y * two.y);
-            *reinterpret_cast<uint32_t*>(Kw + token * DK) = pack(E{}, y.x * rest.x, y.y * rest.y);
+            put(Kw, token, channel, y.x * rest.x, y.y * rest.y);
         }
-        if (I == 3) {
-            const float2 all = product(0, blocks);
-            *reinterpret_cast<float2*>(p.last + tile * DK + channel) = all;
-        }
+        if (I == blocks - 1) *reinterpret_cast<float2*>(key_tiles() + keys.last_at + channel * 4) = product(0, blocks);
     }
 
     // One head of queries: times e^L into shared memory, Qe to memory.
-    __device__ __forceinline__ void load_queries(const float2 (&e)[16], float2 before, int query) const {
-        const int channel = threadIdx.x % pairs * 2, I = threadIdx.x / pairs;
-        if (I >= blocks) return;
-        uint32_t q[16];
-#pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            const int token = I * 16 + t;
-            q[t] = token < n ? load_pair(row(call.q, h * call.group + query, token), channel, call.dk, call.q.quads) : 0u;
-        }
-        E* Qe = p.Qe + (tile * call.group + query) * C * DK + channel;
+    __device__ __forceinline__ void write_queries(const uint32_t (&q)[16], const float2 (&sum)[16], float2 before,
+                                                  int query) const {
+        unsigned char* Qe = query_tiles(query);
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
             const float2 x = unpack(E{}, q[t]);
-            const float2 y = {x.x * e[t].x, x.y * e[t].y};
+            const float2 y = {x.x * ptx::ex2_approx(sum[t].x), x.y * ptx::ex2_approx(sum[t].y)};
             put(s.Q, I * 16 + t, channel, y.x, y.y);
-            *reinterpret_cast<uint32_t*>(Qe + (I * 16 + t) * DK) = pack(E{}, y.x * before.x, y.y * before.y);
+            put(Qe, I * 16 + t, channel, y.x * before.x, y.y * before.y);
         }
     }
 
     // K times e^L becomes K times e^G.
     __device__ __forceinline__ void decay_keys(float2 before) const {
-        const int channel = threadIdx.x % pairs * 2, I = threadIdx.x / pairs;
-        if (I >= blocks) return;
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
             auto* at = reinterpret_cast<uint32_t*>(s.K + (I * 16 + t) * Shared::pitch + channel * 2);
@@ -315,13 +328,15 @@ struct Prepare {
         }
     }
 
-    // 16 rows of P times a matrix of `columns` columns in shared memory, to rows of `wide` elements in memory.
-    __device__ __forceinline__ void write_product(E* to, int wide, const unsigned char* X, uint32_t pitch, int I) const {
+    // 16 rows of P times a matrix of `columns` columns in shared memory. put(t, c, pair) takes the products.
+    template <class Put>
+    __device__ __forceinline__ void multiply_inverse(const unsigned char* X, uint32_t pitch, int columns, int I,
+                                                     Put&& put) const {
         const uint32_t at = ptx::shared_address(X), P = ptx::shared_address(s.P);
         uint32_t a[blocks][4];
 #pragma unroll
         for (int k = 0; k < blocks; ++k) load_a(a[k], P, pitch_of(C), I * 16, k * 16, lane);
-        for (int c = 0; c < wide; c += 16) {
+        for (int c = 0; c < columns; c += 16) {
             float d[2][4] = {};
 #pragma unroll
             for (int k = 0; k < blocks; ++k) {
@@ -333,23 +348,43 @@ struct Prepare {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    E* row = to + (I * 16 + lane / 4 + 8 * i) * wide + c + 8 * half + lane % 4 * 2;
-                    *reinterpret_cast<uint32_t*>(row) = pack(E{}, d[half][2 * i], d[half][2 * i + 1]);
-                }
+                for (int i = 0; i < 2; ++i)
+                    put(I * 16 + lane / 4 + 8 * i, c + 8 * half + lane % 4 * 2,
+                        pack(E{}, d[half][2 * i], d[half][2 * i + 1]));
             }
         }
+    }
+    // Column c of row t of U0 or V in its tile.
+    __device__ __forceinline__ uint32_t* value_at(int t, int c) const {
+        return reinterpret_cast<uint32_t*>(value_tiles() + c / sweep_columns * value_bytes + t * pitch_of(sweep_columns) +
+                                           c % sweep_columns * 2);
     }
 
     __device__ __forceinline__ void run() const {
         if (threadIdx.x < blocks) s.by_pairs[threadIdx.x] = 0;
         if (threadIdx.x < C)
             s.beta[threadIdx.x] = delta && threadIdx.x < n ? call.beta[bh * call.N + start + threadIdx.x] : 0.0f;
+        uint32_t k[16], q[16];
+        float2 sum[16], before;
+        if (has_channels) {
+            load_gates(sum);
+            load_elements(k, call.k, h);
+            load_elements(q, call.q, h * call.group);
+#pragma unroll
+            for (int t = 1; t < 16; ++t) sum[t] = {sum[t - 1].x + sum[t].x, sum[t - 1].y + sum[t].y};
+        }
         __syncthreads();
-        float2 e[16], before;
-        load_keys(e, before);
+        if (has_channels) write_keys(k, sum);
+        __syncthreads();
+        if (has_channels) {
+            before = product(0, I);
+            write_far_keys(k, sum);
+        }
         for (int query = 0; query < call.group; ++query) {
-            load_queries(e, before, query);
+            if (has_channels) {
+                if (query > 0) load_elements(q, call.q, h * call.group + query);
+                write_queries(q, sum, before, query);
+            }
             __syncthreads();
             const bool first = query == 0 && delta;
             for (int i = warp; i < (first ? 20 : 10); i += prepare_threads / 32) {
@@ -358,12 +393,19 @@ struct Prepare {
             }
             __syncthreads();
         }
-        if (!delta) return;
+        if (!delta) {
+            if (!p.values) return;
+            for (int i = threadIdx.x; i < C * p.DV / 2; i += prepare_threads) {
+                const int t = i / (p.DV / 2), c = i % (p.DV / 2) * 2;
+                *value_at(t, c) = t < n ? load_pair(row(call.v, h, t), c, call.dv, false) : 0u;
+            }
+            return;
+        }
         constexpr uint32_t value_pitch = pitch_of(128);
         static_assert(sizeof(s.inverse) + sizeof(s.near) + sizeof(s.far) + sizeof(s.farthest) >= C * value_pitch);
         copy_rows<C, 128, prepare_threads>(s.inverse, value_pitch, row(call.v, h, 0), call.v.token, n, call.dv,
                                            call.v.whole);
-        decay_keys(before);
+        if (has_channels) decay_keys(before);
         invert();
         for (int i = threadIdx.x; i < C * C / 2; i += prepare_threads) {
             const int r = i / (C / 2), c = i % (C / 2) * 2;
@@ -373,22 +415,36 @@ struct Prepare {
         }
         cp_async_wait_all();
         __syncthreads();
-        if (warp < blocks) write_product(p.W + tile * C * DK, DK, s.K, Shared::pitch, warp);
-        else write_product(p.U0 + tile * C * p.DV, p.DV, s.inverse, value_pitch, warp - blocks);
+        unsigned char* W = key_tiles() + keys.W_at;
+        if (warp < blocks)
+            multiply_inverse(s.K, Shared::pitch, DK, warp, [&](int t, int c, uint32_t x) {
+                *reinterpret_cast<uint32_t*>(W + t * Shared::pitch + c * 2) = x;
+            });
+        else
+            multiply_inverse(s.inverse, value_pitch, p.DV, warp - blocks,
+                             [&](int t, int c, uint32_t x) { *value_at(t, c) = x; });
     }
 };
 
-template <int DK>
+template <int DK, bool paired>
 __global__ __launch_bounds__(prepare_threads, 2) void gated_channels_prepare(const __grid_constant__ Part p) {
     extern __shared__ __align__(16) unsigned char shared[];
-    Prepare<DK>(p, *reinterpret_cast<PrepareShared<DK>*>(shared)).run();
+    Prepare<DK, paired>(p, *reinterpret_cast<PrepareShared<DK>*>(shared)).run();
 }
 
-template <int DK>
+template <int DK, bool paired>
 void prepare(const Part& p, cudaStream_t stream) {
-    launch(gated_channels_prepare<DK>, "launching gated_channels_prepare",
+    launch(gated_channels_prepare<DK, paired>, "launching gated_channels_prepare",
            dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared<DK>), 1, false,
            stream, p);
+}
+template <int DK>
+void prepare(const Part& p, cudaStream_t stream) {
+    const gated::Call& call = p.call;
+    const bool paired =
+        call.k.quads && call.q.quads && call.dk % 2 == 0 && reinterpret_cast<std::uintptr_t>(call.g) % 8 == 0;
+    if (paired) prepare<DK, true>(p, stream);
+    else prepare<DK, false>(p, stream);
 }
 
 }  // namespace
