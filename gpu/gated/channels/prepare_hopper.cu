@@ -285,8 +285,21 @@ struct Prepare {
         }
     }
 
+    // to += Σ_m a[m] X[m · pitch ...], m < n: four columns of a row of a product of matrices in Float32.
+    __device__ __forceinline__ static void add_row(float4& to, const float* a, const float* X, int pitch, int n) {
+        for (int m = 0; m < n; m += 4) {
+            const float4 f = *reinterpret_cast<const float4*>(a + m);
+            const float factors[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float4 x = *reinterpret_cast<const float4*>(X + (m + i) * pitch);
+                to = {fmaf(factors[i], x.x, to.x), fmaf(factors[i], x.y, to.y), fmaf(factors[i], x.z, to.z),
+                      fmaf(factors[i], x.w, to.w)};
+            }
+        }
+    }
     // s.M, from β M to the inverse of I + β M: the blocks on the diagonal by substitution, a column to a lane; then row of
-    // blocks by row of blocks, T_IJ = -T_II Σ_{J<=m<I} (β M)_Im T_mJ.
+    // blocks by row of blocks, T_IJ = -T_II Σ_{J<=m<I} (β M)_Im T_mJ, four columns of a row to a thread.
     __device__ __forceinline__ void invert() const {
         if (warp < blocks) {
             const int first = warp * 16, column = lane % 16;
@@ -295,7 +308,13 @@ struct Prepare {
             for (int i = 0; i < 16; ++i) {
                 float sum = i == column ? 1.0f : 0.0f;
 #pragma unroll
-                for (int m = 0; m < i; ++m) sum = fmaf(-s.M[first + i][first + m], x[m], sum);
+                for (int m = 0; m < i; m += 4) {
+                    const float4 f = *reinterpret_cast<const float4*>(&s.M[first + i][first + m]);
+                    const float row[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+                    for (int k = 0; k < 4; ++k)
+                        if (m + k < i) sum = fmaf(-row[k], x[m + k], sum);
+                }
                 x[i] = i < column ? 0.0f : sum;
             }
             __syncwarp();
@@ -305,25 +324,20 @@ struct Prepare {
             }
         }
         __syncthreads();
-#pragma unroll
+        const int r = threadIdx.x % 16, c = threadIdx.x / 16 * 4;
+#pragma unroll 1
         for (int I = 1; I < blocks; ++I) {
-            const int width = 16 * I, r = threadIdx.x / 16, c = threadIdx.x % 16;
-            for (int J = 0; J < I; ++J) {
-                float sum = 0;
-                for (int m = 16 * J; m < width; ++m) sum = fmaf(s.M[I * 16 + r][m], s.M[m][16 * J + c], sum);
-                s.X[r][16 * J + c] = sum;
+            const int width = 16 * I, first = c / 16 * 16;
+            float4 sum{0, 0, 0, 0}, out{0, 0, 0, 0};
+            if (c < width) {
+                add_row(sum, &s.M[width + r][first], &s.M[first][c], C + 4, width - first);
+                *reinterpret_cast<float4*>(&s.X[r][c]) = sum;
             }
             __syncthreads();
-            float out[3];
-#pragma unroll
-            for (int J = 0; J < I; ++J) {
-                float sum = 0;
-#pragma unroll
-                for (int m = 0; m < 16; ++m) sum = fmaf(-s.M[I * 16 + r][width + m], s.X[m][16 * J + c], sum);
-                out[J] = sum;
+            if (c < width) {
+                add_row(out, &s.M[width + r][width], &s.X[0][c], 52, 16);
+                *reinterpret_cast<float4*>(&s.M[width + r][c]) = {-out.x, -out.y, -out.z, -out.w};
             }
-#pragma unroll
-            for (int J = 0; J < I; ++J) s.M[I * 16 + r][16 * J + c] = out[J];
             __syncthreads();
         }
     }

@@ -13,7 +13,7 @@ namespace {
 using gated::head_of;
 
 constexpr int consumers = 256, sweep_threads = consumers + 32;  // one warp more loads
-constexpr uint32_t narrow_pitch = pitch_of(sweep_columns), row_bytes = 2 * sweep_columns, stages = 3;
+constexpr uint32_t narrow_pitch = pitch_of(sweep_columns), stages = 3;
 
 template <int DK>
 struct SweepShared {
@@ -138,15 +138,18 @@ struct Sweep {
     // d += 16 tokens of X times 16 columns of the state; likewise for e and Y, where wanted.
     __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, float (&e)[2][4], uint32_t Y, bool both) const {
         const uint32_t S = ptx::shared_address(s.S);
+        uint32_t a[2][4], c[2][4], f[2][4];
+        const auto load = [&](int k) {
+            load_a(a[k / 16 % 2], X, pitch, token, k, lane);
+            load_b(f[k / 16 % 2], S, narrow_pitch, k, column, lane);
+            if (both) load_a(c[k / 16 % 2], Y, pitch, token, k, lane);
+        };
+        load(0);
 #pragma unroll
         for (int k = 0; k < DK; k += 16) {
-            uint32_t a[4], f[4];
-            load_a(a, X, pitch, token, k, lane);
-            load_b(f, S, narrow_pitch, k, column, lane);
-            multiply(d, a, f);
-            if (!both) continue;
-            load_a(a, Y, pitch, token, k, lane);
-            multiply(e, a, f);
+            if (k + 16 < DK) load(k + 16);  // ahead of the products, which the assembler keeps in order
+            multiply(d, a[k / 16 % 2], f[k / 16 % 2]);
+            if (both) multiply(e, c[k / 16 % 2], f[k / 16 % 2]);
         }
     }
     // f(row, column, i) for the pairs of this lane in an accumulator of 16×16 at (token, column): d[half][2 i ...].
@@ -197,14 +200,20 @@ struct Sweep {
         const float upper = ptx::ld_shared_f32(last), lower = ptx::ld_shared_f32(last + 32);
 #pragma unroll
         for (int c = 0; c < 4; ++c) S[c][0] *= upper, S[c][1] *= upper, S[c][2] *= lower, S[c][3] *= lower;
+        uint32_t a[2][4], f[2][2][4];
+        const auto load = [&](int k) {
+            load_a_transposed(a[k / 16 % 2], Kw, pitch, warp * 16, k, lane);
+            load_b(f[k / 16 % 2][0], U, narrow_pitch, k, 0, lane);
+            load_b(f[k / 16 % 2][1], U, narrow_pitch, k, 16, lane);
+        };
+        load(0);
 #pragma unroll
         for (int k = 0; k < C; k += 16) {
-            uint32_t a[4], f[2][4];
-            load_a_transposed(a, Kw, pitch, warp * 16, k, lane);
-            load_b(f[0], U, narrow_pitch, k, 0, lane);
-            load_b(f[1], U, narrow_pitch, k, 16, lane);
+            if (k + 16 < C) load(k + 16);
+            const auto& b = f[k / 16 % 2];
 #pragma unroll
-            for (int c = 0; c < 4; ++c) ptx::mma_m16n8k16<E>(S[c], a, f[c / 2][c % 2 * 2], f[c / 2][c % 2 * 2 + 1]);
+            for (int c = 0; c < 4; ++c)
+                ptx::mma_m16n8k16<E>(S[c], a[k / 16 % 2], b[c / 2][c % 2 * 2], b[c / 2][c % 2 * 2 + 1]);
         }
     }
     // f(row, column, value) for the state's elements of this lane.
