@@ -139,7 +139,8 @@ bool time_all(const std::string& only, cudaStream_t stream) {
         if (p.name.find(only) == std::string::npos) continue;
         for (const Form& form : forms) {
             if (!takes(form, p)) continue;
-            if (form.takes == any && &form != forms && p.name != "gated delta N=8192" && p.name != "gated N=8192") continue;
+            if (form.takes == any && &form != forms && p.name != "gated delta N=8192" && p.name != "gated N=8192")
+                continue;
             bench::GatedErrors e;
             all = right(p, form, 3, 77, stream, &e) && all;
             const GatedTensors t = make(p, form, 100, stream);

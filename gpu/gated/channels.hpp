@@ -13,9 +13,9 @@ namespace causeway::gpu {
 // BFloat16, a gate per channel, 1 < dk <= 128, dv <= 128, on Hopper.
 bool gated_channels_takes(const GatedArgs& a);
 
-// Bytes of device memory that the call needs besides its tensors: for a part of the tokens, 65536 of all heads together,
-// (2 + group) · 128 + 128 · group / 2 + dv elements of 16 bits each, and, for more than one such part, a state of every
-// head.
+// Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens, 65536 of all heads
+// together (at dk = dv = 128 and h = 32 46 MB, with the delta rule 84 MB), and, for more than one such part without a
+// state from the caller, a state of every head.
 std::size_t gated_channels_workspace(const GatedArgs& a);
 
 // The chunkwise form of core/gated/chunkwise.hpp in chunks of 64, for gates of any size: what is multiplied by a gate's

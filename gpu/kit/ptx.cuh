@@ -140,8 +140,8 @@ __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_
 __device__ __forceinline__ void bulk_load_multicast(uint16_t blocks, uint32_t to, const void* from, uint32_t bytes,
                                                     uint32_t bar) {
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::
-            "r"(to),
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+        "%4;" ::"r"(to),
         "l"(from), "r"(bytes), "r"(bar), "h"(blocks)
         : "memory");
 }

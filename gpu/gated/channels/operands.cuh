@@ -13,21 +13,24 @@ using E = __nv_bfloat16;
 
 // Operand a, rows m ... m + 15 and columns k ... k + 15 of a matrix [m][k].
 __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t at, uint32_t pitch, int m, int k, int lane) {
-    ptx::ldmatrix_x4(a, at + static_cast<uint32_t>(m + lane % 16) * pitch + static_cast<uint32_t>(k + lane / 16 * 8) * 2);
+    ptx::ldmatrix_x4(a,
+                     at + static_cast<uint32_t>(m + lane % 16) * pitch + static_cast<uint32_t>(k + lane / 16 * 8) * 2);
 }
 // The same of a matrix [k][m].
-__device__ __forceinline__ void load_a_transposed(uint32_t (&a)[4], uint32_t at, uint32_t pitch, int m, int k, int lane) {
+__device__ __forceinline__ void load_a_transposed(uint32_t (&a)[4], uint32_t at, uint32_t pitch, int m, int k,
+                                                  int lane) {
     ptx::ldmatrix_x4_trans(a, at + static_cast<uint32_t>(k + lane % 8 + lane / 16 * 8) * pitch +
                                   static_cast<uint32_t>(m + lane / 8 % 2 * 8) * 2);
 }
 // Operands b of two products side by side, b[0], b[1] for columns n ... n + 7 and b[2], b[3] for the next eight, of a
 // matrix [k][n].
 __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t at, uint32_t pitch, int k, int n, int lane) {
-    ptx::ldmatrix_x4_trans(b, at + static_cast<uint32_t>(k + lane % 16) * pitch +
-                                  static_cast<uint32_t>(n + lane / 16 * 8) * 2);
+    ptx::ldmatrix_x4_trans(
+        b, at + static_cast<uint32_t>(k + lane % 16) * pitch + static_cast<uint32_t>(n + lane / 16 * 8) * 2);
 }
 // The same of a matrix [n][k].
-__device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t at, uint32_t pitch, int k, int n, int lane) {
+__device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t at, uint32_t pitch, int k, int n,
+                                                  int lane) {
     ptx::ldmatrix_x4(b, at + static_cast<uint32_t>(n + lane % 8 + lane / 16 * 8) * pitch +
                             static_cast<uint32_t>(k + lane / 8 % 2 * 8) * 2);
 }
@@ -49,8 +52,8 @@ __device__ __forceinline__ uint32_t load_pair(const char* row, int column, int w
 // Starts the copy of `rows` rows of `columns` elements to a matrix in shared memory; rows from n on and columns from
 // `width` on become zeros. whole: rows are pieces of 16 bytes, aligned.
 template <int rows, int columns, int threads>
-__device__ __forceinline__ void copy_rows(unsigned char* to, uint32_t pitch, const char* from, int64_t token_bytes, int n,
-                                          int width, bool whole) {
+__device__ __forceinline__ void copy_rows(unsigned char* to, uint32_t pitch, const char* from, int64_t token_bytes,
+                                          int n, int width, bool whole) {
     if (whole) {
         constexpr int pieces = columns / 8;
         for (int i = threadIdx.x; i < rows * pieces; i += threads) {

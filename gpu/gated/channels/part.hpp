@@ -7,7 +7,7 @@
 
 namespace causeway::gpu::channels {
 
-constexpr int C = 64;          // tokens of a chunk
+constexpr int C = 64;           // tokens of a chunk
 constexpr int blocks = C / 16;  // sub-blocks of 16 tokens in it
 constexpr int sweep_columns = 32;
 
@@ -20,25 +20,28 @@ constexpr int sweep_columns = 32;
 inline int padded_rows(int dk) { return dk <= 64 ? 64 : 128; }
 inline int padded_columns(int dv) { return (dv + sweep_columns - 1) / sweep_columns * sweep_columns; }
 
-// Bytes of a row of n elements of 16 bits in shared memory: an odd multiple of 16, so that eight rows read at one column
-// meet in different banks. Tiles have such rows in memory too, and travel as they are.
+// Bytes of a row of n elements of 16 bits in shared memory: an odd multiple of 16, so that eight rows read at one
+// column meet in different banks. Tiles have such rows in memory too, and travel as they are.
 CAUSEWAY_HOST_DEVICE constexpr std::uint32_t pitch_of(int n) { return static_cast<std::uint32_t>(n) * 2 + 16; }
 
-// The tiles that the keys of a chunk give: Kw, with the delta rule W, and `last`; and those of a head of queries: Qe, A.
-// Offsets and sizes in bytes.
+// The tiles that the keys of a chunk give: Kw, with the delta rule W, and `last`; and those of a head of queries: Qe,
+// A. Offsets and sizes in bytes.
 struct KeyTiles {
     std::uint32_t W_at, last_at, bytes;
     CAUSEWAY_HOST_DEVICE constexpr KeyTiles(int DK, bool delta)
-        : W_at(C * pitch_of(DK)), last_at(W_at + (delta ? W_at : 0)), bytes(last_at + static_cast<std::uint32_t>(DK) * 4) {}
+        : W_at(C * pitch_of(DK)),
+          last_at(W_at + (delta ? W_at : 0)),
+          bytes(last_at + static_cast<std::uint32_t>(DK) * 4) {}
 };
 struct QueryTiles {
     std::uint32_t A_at, bytes;
-    CAUSEWAY_HOST_DEVICE constexpr explicit QueryTiles(int DK) : A_at(C * pitch_of(DK)), bytes(A_at + C * pitch_of(C)) {}
+    CAUSEWAY_HOST_DEVICE constexpr explicit QueryTiles(int DK)
+        : A_at(C * pitch_of(DK)), bytes(A_at + C * pitch_of(C)) {}
 };
 constexpr std::uint32_t value_bytes = C * pitch_of(sweep_columns);  // U0 or V of 32 columns
 
-// Tokens [first, first + tokens) of every head, and the tiles between the kernels, one after the other for each head and
-// chunk (and head of queries, and 32 columns of v).
+// Tokens [first, first + tokens) of every head, and the tiles between the kernels, one after the other for each head
+// and chunk (and head of queries, and 32 columns of v).
 struct Part {
     gated::Call call;
     std::int64_t first, tokens;

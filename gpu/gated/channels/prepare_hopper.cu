@@ -22,8 +22,8 @@ constexpr float largest_key = 0x1p120f;
 template <int DK>
 struct PrepareShared {
     static constexpr uint32_t pitch = pitch_of(DK);
-    // k times e^{-L}; then e^{T - L} for sub-blocks 0 ... 2; that times e^{T of the next one} for 0 and 1; times two for 0.
-    // The fourth part serves U0: V lies here once the scores are there.
+    // k times e^{-L}; then e^{T - L} for sub-blocks 0 ... 2; that times e^{T of the next one} for 0 and 1; times two
+    // for 0. The fourth part serves U0: V lies here once the scores are there.
     unsigned char inverse[C * pitch], near[48 * pitch], far[32 * pitch], farthest[16 * pitch];
     unsigned char K[C * pitch], Q[C * pitch];  // times e^L; K later times e^G
     float M[C][C + 4];                         // β M, then the inverse of I + β M
@@ -79,8 +79,8 @@ struct Prepare {
         return p.values + tile * (p.DV / sweep_columns) * value_bytes;
     }
 
-    // The gates of this thread's tokens at its two channels, base 2; 0 past the end. Nothing that is loaded is waited for
-    // before the last load: branches stand outside.
+    // The gates of this thread's tokens at its two channels, base 2; 0 past the end. Nothing that is loaded is waited
+    // for before the last load: branches stand outside.
     __device__ __forceinline__ void load_gates(float2 (&g)[16]) const {
         const float* from = call.g + (bh * call.N + start) * call.gates;
         const int first = I * 16, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
@@ -122,9 +122,9 @@ struct Prepare {
     // The scores of a sub-block's tokens i >= j, gate by gate: for gates of any size, by a whole warp. Lane 0 writes
     // factor[i] · score (factor null: 1) to to[i · pitch + j], j < i + diagonal.
     template <class T>
-    static __device__ __noinline__ void score_pairs(const gated::Call& call, const char* x, int64_t x_token, const char* k,
-                                                    const float* g, int n, T* to, int pitch, const float* factor,
-                                                    int diagonal) {
+    static __device__ __noinline__ void score_pairs(const gated::Call& call, const char* x, int64_t x_token,
+                                                    const char* k, const float* g, int n, T* to, int pitch,
+                                                    const float* factor, int diagonal) {
         const int lane = threadIdx.x % 32;
         const auto element = [&](const char* rows, int64_t token, int t, int c) {
             return t < n && c < call.dk ? static_cast<float>(reinterpret_cast<const E*>(rows + t * token)[c]) : 0.0f;
@@ -152,12 +152,13 @@ struct Prepare {
     __device__ __forceinline__ void score_pairs_of(const gated::Operand& x, int64_t head, int block, T* to, int pitch,
                                                    const float* factor, int diagonal) const {
         score_pairs(call, row(x, head, block * 16), x.token, row(call.k, h, block * 16),
-                    call.g + (bh * call.N + start + block * 16) * call.gates, n - block * 16, to, pitch, factor, diagonal);
+                    call.g + (bh * call.N + start + block * 16) * call.gates, n - block * 16, to, pitch, factor,
+                    diagonal);
     }
 
     // Block (I, J) of X Kᵀ ⊙ Λ, X in shared memory times e^L.
     __device__ __forceinline__ void score_block(float (&d)[2][4], const unsigned char* X, int I, int J) const {
-        const unsigned char* keys = I == J ? s.inverse + J * 16 * Shared::pitch
+        const unsigned char* keys = I == J       ? s.inverse + J * 16 * Shared::pitch
                                     : I == J + 1 ? s.near + J * 16 * Shared::pitch
                                     : I == J + 2 ? s.far + J * 16 * Shared::pitch
                                                  : s.farthest;
@@ -220,8 +221,8 @@ struct Prepare {
         }
     }
 
-    // Keys and gates: into shared memory what the scores take, Kw and `last` to memory. sum: L of this thread's tokens and
-    // channels; before: the product of the gates of the sub-blocks before.
+    // Keys and gates: into shared memory what the scores take, Kw and `last` to memory. sum: L of this thread's tokens
+    // and channels; before: the product of the gates of the sub-blocks before.
     __device__ __forceinline__ void write_keys(const uint32_t (&k)[16], const float2 (&sum)[16]) const {
         bool fits = true;
 #pragma unroll
@@ -230,8 +231,7 @@ struct Prepare {
             const float2 up = {x.x * ptx::ex2_approx(-sum[t].x), x.y * ptx::ex2_approx(-sum[t].y)};
             fits = fits && fabsf(up.x) <= largest_key && fabsf(up.y) <= largest_key;
             put(s.inverse, I * 16 + t, channel, up.x, up.y);
-            if (delta)
-                put(s.K, I * 16 + t, channel, x.x * ptx::ex2_approx(sum[t].x), x.y * ptx::ex2_approx(sum[t].y));
+            if (delta) put(s.K, I * 16 + t, channel, x.x * ptx::ex2_approx(sum[t].x), x.y * ptx::ex2_approx(sum[t].y));
         }
         if (!fits) s.by_pairs[I] = 1;
         s.total[I][channel] = sum[15].x, s.total[I][channel + 1] = sum[15].y;
@@ -298,8 +298,8 @@ struct Prepare {
             }
         }
     }
-    // s.M, from β M to the inverse of I + β M: the blocks on the diagonal by substitution, a column to a lane; then row of
-    // blocks by row of blocks, T_IJ = -T_II Σ_{J<=m<I} (β M)_Im T_mJ, four columns of a row to a thread.
+    // s.M, from β M to the inverse of I + β M: the blocks on the diagonal by substitution, a column to a lane; then row
+    // of blocks by row of blocks, T_IJ = -T_II Σ_{J<=m<I} (β M)_Im T_mJ, four columns of a row to a thread.
     __device__ __forceinline__ void invert() const {
         if (warp < blocks) {
             const int first = warp * 16, column = lane % 16;
@@ -370,8 +370,8 @@ struct Prepare {
     }
     // Column c of row t of U0 or V in its tile.
     __device__ __forceinline__ uint32_t* value_at(int t, int c) const {
-        return reinterpret_cast<uint32_t*>(value_tiles() + c / sweep_columns * value_bytes + t * pitch_of(sweep_columns) +
-                                           c % sweep_columns * 2);
+        return reinterpret_cast<uint32_t*>(value_tiles() + c / sweep_columns * value_bytes +
+                                           t * pitch_of(sweep_columns) + c % sweep_columns * 2);
     }
 
     __device__ __forceinline__ void run() const {
@@ -449,8 +449,8 @@ __global__ __launch_bounds__(prepare_threads, 2) void gated_channels_prepare(con
 template <int DK, bool paired>
 void prepare(const Part& p, cudaStream_t stream) {
     launch(gated_channels_prepare<DK, paired>, "launching gated_channels_prepare",
-           dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared<DK>), 1, false,
-           stream, p);
+           dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared<DK>), 1,
+           false, stream, p);
 }
 template <int DK>
 void prepare(const Part& p, cudaStream_t stream) {

@@ -27,19 +27,19 @@ struct SweepShared {
     PipelineBarriers<stages> keys_barriers, queries_barriers;
 };
 template <int DK, class S = SweepShared<DK>>
-using KeysPipeline =
-    Pipeline<stages, sizeof(typename S::Keys), offsetof(S, keys), offsetof(S, keys_barriers)>;
+using KeysPipeline = Pipeline<stages, sizeof(typename S::Keys), offsetof(S, keys), offsetof(S, keys_barriers)>;
 template <int DK, class S = SweepShared<DK>>
 using QueriesPipeline =
     Pipeline<stages, sizeof(typename S::Queries), offsetof(S, queries), offsetof(S, queries_barriers)>;
 
 // Blocks of a cluster: two, where a batch-head has an even number of them. Of four, which would read tiles from the
-// second-level cache half as often, 32 clusters do not fit on a GPU some of whose clusters of multiprocessors are short of
-// 16: a second wave took twice the time.
+// second-level cache half as often, 32 clusters do not fit on a GPU some of whose clusters of multiprocessors are short
+// of 16: a second wave took twice the time.
 __host__ __device__ inline int cluster_of(const Part& p) { return p.DV / sweep_columns % 2 == 0 ? 2 : 1; }
 
-// A thread block: 32 columns of one batch-head; the two blocks of a cluster load one half of the tiles each, into both. Of eight consumer warps, warp w has the rows 16 w ... 16 w + 15 of the state in Float32,
-// and of U and of the outputs 16 tokens of 16 columns.
+// A thread block: 32 columns of one batch-head; the two blocks of a cluster load one half of the tiles each, into both.
+// Of eight consumer warps, warp w has the rows 16 w ... 16 w + 15 of the state in Float32, and of U and of the outputs
+// 16 tokens of 16 columns.
 template <int DK>
 struct Sweep {
     using Shared = SweepShared<DK>;
@@ -81,7 +81,8 @@ struct Sweep {
     }
 
     // This block's share of some tiles into all blocks of the cluster, by one thread.
-    __device__ __forceinline__ void load_share(uint32_t to, const unsigned char* from, uint32_t bytes, uint32_t bar) const {
+    __device__ __forceinline__ void load_share(uint32_t to, const unsigned char* from, uint32_t bytes,
+                                               uint32_t bar) const {
         const uint32_t share = (bytes / 16 + cluster - 1) / cluster * 16, at = share * rank;
         if (at >= bytes) return;
         const uint32_t size = min(share, bytes - at);
@@ -101,11 +102,13 @@ struct Sweep {
                 keys.producer_expect(at, key_tiles.bytes + (p.values ? value_bytes : 0));
                 load_share(keys.at(at), p.keys + tile * key_tiles.bytes, key_tiles.bytes, bar);
                 if (p.values)
-                    ptx::bulk_load(U, p.values + (tile * wide + first_column / sweep_columns) * value_bytes, value_bytes, bar);
+                    ptx::bulk_load(U, p.values + (tile * wide + first_column / sweep_columns) * value_bytes,
+                                   value_bytes, bar);
             }
             if (!p.values) {
                 // Rows of 64 bytes: the copy engine took twice the time for them.
-                const char* V = head_of(call.v, b, h) + (p.first + int64_t{chunk} * C) * call.v.token + first_column * 2;
+                const char* V =
+                    head_of(call.v, b, h) + (p.first + int64_t{chunk} * C) * call.v.token + first_column * 2;
 #pragma unroll
                 for (int i = 0; i < C * sweep_columns / 8 / 32; ++i) {
                     const int t = i * 8 + lane / 4, c = lane % 4 * 8;
@@ -119,7 +122,8 @@ struct Sweep {
                 if (lane > 0) continue;
                 const uint32_t bytes = QueryTiles(DK).bytes;
                 queries.producer_expect(item, bytes);
-                load_share(queries.at(item), p.queries + (tile * call.group + query) * bytes, bytes, queries.full(item));
+                load_share(queries.at(item), p.queries + (tile * call.group + query) * bytes, bytes,
+                           queries.full(item));
             }
         }
     }
@@ -136,7 +140,8 @@ struct Sweep {
     }
 
     // d += 16 tokens of X times 16 columns of the state; likewise for e and Y, where wanted.
-    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, float (&e)[2][4], uint32_t Y, bool both) const {
+    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, float (&e)[2][4], uint32_t Y,
+                                                bool both) const {
         const uint32_t S = ptx::shared_address(s.S);
         uint32_t a[2][4], c[2][4], f[2][4];
         const auto load = [&](int k) {
@@ -170,7 +175,8 @@ struct Sweep {
         });
     }
     // scale · (Qe S + A U), Qe S being d, to memory.
-    __device__ __forceinline__ void write_outputs(float (&d)[2][4], uint32_t A, uint32_t U, int query, int chunk) const {
+    __device__ __forceinline__ void write_outputs(float (&d)[2][4], uint32_t A, uint32_t U, int query,
+                                                  int chunk) const {
 #pragma unroll
         for (int k = 0; k < C; k += 16) {
             if (k > token) break;
@@ -226,7 +232,9 @@ struct Sweep {
         }
     }
     __device__ __forceinline__ bool inside(int r, int c) const { return r < call.dk && first_column + c < call.dv; }
-    __device__ __forceinline__ int64_t index(int r, int c) const { return (bh * call.dk + r) * call.dv + first_column + c; }
+    __device__ __forceinline__ int64_t index(int r, int c) const {
+        return (bh * call.dk + r) * call.dv + first_column + c;
+    }
     __device__ __forceinline__ void round_state(const State& S) const {
         each_element([&](int r, int c, int i, int e) {
             if (e % 2 == 0)
@@ -354,9 +362,8 @@ __global__ __launch_bounds__(sweep_threads, 1) void gated_channels_sweep(const _
 template <int DK>
 void sweep(const Part& p, cudaStream_t stream) {
     launch(gated_channels_sweep<DK>, "launching gated_channels_sweep",
-           dim3(static_cast<unsigned>(p.call.all_heads * (p.DV / sweep_columns))), sweep_threads, sizeof(SweepShared<DK>),
-           cluster_of(p), false,
-           stream, p);
+           dim3(static_cast<unsigned>(p.call.all_heads * (p.DV / sweep_columns))), sweep_threads,
+           sizeof(SweepShared<DK>), cluster_of(p), false, stream, p);
 }
 
 }  // namespace
