@@ -4,21 +4,23 @@
 Optional: needs PyTorch with CUDA and flash-linear-attention (fla-core is enough); without them, it says so and ends. Times are medians
 between events, inputs larger than the cache; errors are of 1000 tokens (delta rules: 300) against the definition in Float64. fla has tokens before heads.
 
-    python3 experiments/peers/flash_linear_attention.py [linear] [gradient] [delta]
+    python3 experiments/peers/flash_linear_attention.py [linear] [gradient] [delta] [channels]
 
-No word means all three. The first calls compile and tune its kernels: minutes.
+No word means all four; channels are a gate per key channel, without the delta rule (GLA) and with it (KDA), as in bench_gated. The first calls compile and tune its kernels: minutes.
 """
 import math
 import statistics
 import sys
 
-parts = sys.argv[1:] or ["linear", "gradient", "delta"]
-if unknown := set(parts) - {"linear", "gradient", "delta"}:
-    raise SystemExit(f"flash_linear_attention.py: parts are linear, gradient and delta, not {', '.join(sorted(unknown))}")
+parts = sys.argv[1:] or ["linear", "gradient", "delta", "channels"]
+if unknown := set(parts) - {"linear", "gradient", "delta", "channels"}:
+    raise SystemExit(f"flash_linear_attention.py: parts are linear, gradient, delta and channels, not {', '.join(sorted(unknown))}")
 try:
     import torch
     from fla.ops.delta_rule import chunk_delta_rule
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+    from fla.ops.gla import chunk_gla
+    from fla.ops.kda import chunk_kda
     from fla.ops.linear_attn import chunk_linear_attn
     from fla.ops.simple_gla import chunk_simple_gla
 except ImportError as reason:
@@ -140,12 +142,47 @@ def measure_delta():
             print(f"h={h} N={N}: delta rule {ms:8.3f} ms, error {delta_error(False):.1e}", flush=True)
 
 
+def channel_inputs(N):
+    """As bench_gated draws them: keys of about unit norm, gates -0.1 |normal| for each channel, a state to start from."""
+    q, k, v = normal(1, N, h, 1 / math.sqrt(d)), normal(1, N, h, 1 / math.sqrt(d)), normal(1, N, h)
+    g = -0.1 * torch.randn(1, N, h, d, device="cuda").abs()
+    return q, k, v, g, torch.rand(1, N, h, device="cuda"), 0.3 * torch.randn(1, h, d, d, device="cuda")
+
+
+def with_channels(delta, q, k, v, g, beta, state):
+    if delta:
+        return chunk_kda(q, k, v, g, beta, scale=1.0, initial_state=state, output_final_state=True)[0]
+    return chunk_gla(q, k, v, g, scale=1.0, initial_state=state, output_final_state=True)[0]
+
+
+def channels_error(delta):
+    given = channel_inputs(300)
+    got = with_channels(delta, *given)
+    x, y, z, f, b = (t[0].double() for t in given[:5])
+    S, o = given[5][0].double(), []
+    for t in range(300):
+        S = S * f[t].exp()[:, :, None]
+        u = b[t][:, None] * (z[t] - torch.einsum("hr,hrd->hd", y[t], S)) if delta else z[t]
+        S = S + y[t][:, :, None] * u[:, None]
+        o.append(torch.einsum("hr,hrd->hd", x[t], S))
+    return relative(got[0], torch.stack(o))
+
+
+def measure_channels():
+    given = channel_inputs(8192)
+    with torch.no_grad():
+        for delta in (False, True):
+            ms = median_ms(lambda: with_channels(delta, *given))
+            name = "with the delta rule (KDA)" if delta else "linear (GLA)"
+            print(f"gate per channel, {name}, h={h} N=8192: {ms:8.3f} ms, error {channels_error(delta):.1e}", flush=True)
+
+
 
 rate = torch.empty(1 << 30, device="cuda", dtype=torch.float32)
 other = torch.empty_like(rate)
 copies = 2 * rate.numel() * 4 / median_ms(lambda: other.copy_(rate)) * 1e3
 del rate, other
 print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, copies at {copies * 1e-12:.2f} TB/s")
-measures = {"linear": measure_linear, "gradient": measure_gradient, "delta": measure_delta}
+measures = {"linear": measure_linear, "gradient": measure_gradient, "delta": measure_delta, "channels": measure_channels}
 for part in parts:
     measures[part]()
