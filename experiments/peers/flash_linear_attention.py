@@ -177,7 +177,6 @@ def measure_channels():
             print(f"gate per channel, {name}, h={h} N=8192: {ms:8.3f} ms, error {channels_error(delta):.1e}", flush=True)
 
 
-
 rate = torch.empty(1 << 30, device="cuda", dtype=torch.float32)
 other = torch.empty_like(rate)
 copies = 2 * rate.numel() * 4 / median_ms(lambda: other.copy_(rate)) * 1e3

@@ -41,8 +41,7 @@ __device__ __forceinline__ void multiply(float (&d)[2][4], const uint32_t (&a)[4
 }
 
 // Two elements of 16 bits of a row at an even column, zeros from `width` on.
-__device__ __forceinline__ uint32_t load_pair(const char* row, int column, int width, bool aligned) {
-    if (aligned) return column < width ? *reinterpret_cast<const uint32_t*>(row + column * 2) : 0u;
+__device__ __forceinline__ uint32_t load_pair(const char* row, int column, int width) {
     const auto at = [&](int c) -> uint32_t {
         return c < width ? *reinterpret_cast<const uint16_t*>(row + c * 2) : uint16_t{0};
     };
@@ -65,8 +64,7 @@ __device__ __forceinline__ void copy_rows(unsigned char* to, uint32_t pitch, con
     }
     for (int i = threadIdx.x; i < rows * columns / 2; i += threads) {
         const int t = i / (columns / 2), c = i % (columns / 2) * 2;
-        *reinterpret_cast<uint32_t*>(to + t * pitch + c * 2) =
-            t < n ? load_pair(from + t * token_bytes, c, width, false) : 0u;
+        *reinterpret_cast<uint32_t*>(to + t * pitch + c * 2) = t < n ? load_pair(from + t * token_bytes, c, width) : 0u;
     }
 }
 

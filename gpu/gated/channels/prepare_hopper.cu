@@ -411,7 +411,7 @@ struct Prepare {
             if (!p.values) return;
             for (int i = threadIdx.x; i < C * p.DV / 2; i += prepare_threads) {
                 const int t = i / (p.DV / 2), c = i % (p.DV / 2) * 2;
-                *value_at(t, c) = t < n ? load_pair(row(call.v, h, t), c, call.dv, false) : 0u;
+                *value_at(t, c) = t < n ? load_pair(row(call.v, h, t), c, call.dv) : 0u;
             }
             return;
         }

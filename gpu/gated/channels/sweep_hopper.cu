@@ -246,13 +246,13 @@ struct Sweep {
     // one has, the definition is followed, token by token, with its products alone.
     __device__ __noinline__ void walk_by_tokens() const {
         constexpr int each = DK / 8;
-        const int rg = threadIdx.x % 8, c = first_column + threadIdx.x / 8;
+        const int rg = threadIdx.x % 8, own = threadIdx.x / 8, c = first_column + own;
         const bool there = c < call.dv;
         float S[each];
 #pragma unroll
         for (int m = 0; m < each; ++m) {
             const int r = rg + 8 * m;
-            S[m] = there && r < call.dk && p.state_in ? p.state_in[(bh * call.dk + r) * call.dv + c] : 0.0f;
+            S[m] = p.state_in && inside(r, own) ? p.state_in[index(r, own)] : 0.0f;
         }
         const auto sum8 = [](float x) {
             x += __shfl_xor_sync(all_lanes, x, 1);
@@ -287,10 +287,10 @@ struct Sweep {
                     reinterpret_cast<E*>(head_of(call.o, b, h * call.group + query) + t * call.o.token)[c] = E(out);
             }
         }
-        if (!p.state_out || !there) return;
+        if (!p.state_out) return;
 #pragma unroll
         for (int m = 0; m < each; ++m)
-            if (rg + 8 * m < call.dk) p.state_out[(bh * call.dk + rg + 8 * m) * call.dv + c] = S[m];
+            if (inside(rg + 8 * m, own)) p.state_out[index(rg + 8 * m, own)] = S[m];
     }
 
     // Returns false where the state is not finite.
