@@ -157,6 +157,11 @@ __device__ __forceinline__ void bulk_copy_remote(uint32_t at, uint32_t bytes, ui
         "r"(bytes), "r"(bar), "r"(rank)
         : "memory");
 }
+// `bytes` from shared memory to memory, both at multiples of 16; of the group of stores of this thread.
+__device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // All but the `left` youngest stores of this thread have read their shared memory.
 template <int left>

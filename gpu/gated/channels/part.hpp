@@ -40,8 +40,15 @@ struct QueryTiles {
 };
 constexpr std::uint32_t value_bytes = C * pitch_of(sweep_columns);  // U0 or V of 32 columns
 
+// 32 columns of a state of DK rows.
+CAUSEWAY_HOST_DEVICE constexpr std::uint32_t state_bytes(int DK) {
+    return static_cast<std::uint32_t>(DK) * pitch_of(sweep_columns);
+}
+constexpr std::uint32_t inverse_bytes = C * pitch_of(C);
+
 // Tokens [first, first + tokens) of every head, and the tiles between the kernels, one after the other for each head
-// and chunk (and head of queries, and 32 columns of v).
+// and chunk (and head of queries, and 32 columns of v). Without heads of queries (call.group = 0) only the state goes
+// on.
 struct Part {
     gated::Call call;
     std::int64_t first, tokens;
@@ -49,6 +56,10 @@ struct Part {
     unsigned char *keys, *queries, *values;  // values: null where V is read as it is
     const float* state_in;                   // [all heads, dk, dv]; null: zeros
     float* state_out;                        // null: dropped
+    // What the gradient asks for; null in the forward pass.
+    unsigned char* states;   // the state before each chunk; U then takes the place of U0
+    unsigned char* inverse;  // (I + diag(β) M)⁻¹
+    int* not_finite;         // becomes 1 where a state is not finite, and no block goes token by token
 };
 
 void launch_prepare(const Part& p, cudaStream_t stream);

@@ -2,6 +2,7 @@
 // times the exponentials of their gates. README.md has the letters.
 #include <type_traits>
 
+#include "gpu/gated/channels/gates.cuh"
 #include "gpu/gated/channels/operands.cuh"
 #include "gpu/gated/fma.cuh"
 #include "gpu/kit/launch.hpp"
@@ -14,8 +15,6 @@ namespace {
 using gated::head_of;
 
 constexpr int prepare_threads = 256;
-// Gates are cut off at 2^-160 a token, which is 0 in Float32, so that sums of them stay numbers.
-constexpr float least_gate = -160.0f;
 // As large as a key times the inverse of its gates may become: BFloat16 ends at 2^128.
 constexpr float largest_key = 0x1p120f;
 
@@ -85,19 +84,25 @@ struct Prepare {
         const float* from = call.g + (bh * call.N + start) * call.gates;
         const int first = I * 16, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
                   next = min(channel + 1, call.dk - 1);
+        if (call.gates <= 1) {  // one for all channels
 #pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            const float* at = from + static_cast<int64_t>(min(first + t, n - 1)) * call.gates;
-            if constexpr (paired) g[t] = *reinterpret_cast<const float2*>(at + column);
-            else g[t] = {at[column], at[next]};
+            for (int t = 0; t < 16; ++t) {
+                const float gate = call.gates == 1 ? from[min(first + t, n - 1)] : 0.0f;
+                g[t] = {gate, gate};
+            }
+        } else {
+#pragma unroll
+            for (int t = 0; t < 16; ++t) {
+                const float* at = from + static_cast<int64_t>(min(first + t, n - 1)) * call.gates;
+                if constexpr (paired) g[t] = *reinterpret_cast<const float2*>(at + column);
+                else g[t] = {at[column], at[next]};
+            }
         }
-        constexpr float log2_e = 1.4426950408889634f;
-        const auto cut = [](float x) { return x < least_gate ? least_gate : x; };  // NaN stays
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
             const bool there = first + t < n;
-            g[t] = {there && channel < call.dk ? cut(g[t].x * log2_e) : 0.0f,
-                    there && channel + 1 < call.dk ? cut(g[t].y * log2_e) : 0.0f};
+            g[t] = {there && channel < call.dk ? gate_base_2(g[t].x) : 0.0f,
+                    there && channel + 1 < call.dk ? gate_base_2(g[t].y) : 0.0f};
         }
     }
     // The elements of k or q there.
@@ -120,7 +125,7 @@ struct Prepare {
     }
 
     // The scores of a sub-block's tokens i >= j, gate by gate: for gates of any size, by a whole warp. Lane 0 writes
-    // factor[i] · score (factor null: 1) to to[i · pitch + j], j < i + diagonal.
+    // score times factor[i] (null: scale) to to[i · pitch + j], j < i + diagonal.
     template <class T>
     static __device__ __noinline__ void score_pairs(const gated::Call& call, const char* x, int64_t x_token,
                                                     const char* k, const float* g, int n, T* to, int pitch,
@@ -140,11 +145,12 @@ struct Prepare {
 #pragma unroll
                 for (int m = 0; m < DK / 32; ++m) {
                     const int c = lane + 32 * m;
-                    if (i > j && i < n && c < call.dk) keys[m] *= expf(g[i * int64_t{call.gates} + c]);
+                    if (i > j && i < n && c < call.dk && call.gates > 0)
+                        keys[m] *= expf(g[i * int64_t{call.gates} + (call.gates > 1 ? c : 0)]);
                     sum = fmaf(element(x, x_token, i, c), keys[m], sum);
                 }
                 sum = sum_of_warp(sum);
-                if (lane == 0 && j < i + diagonal) to[i * pitch + j] = T(factor ? factor[i] * sum : sum);
+                if (lane == 0 && j < i + diagonal) to[i * pitch + j] = T((factor ? factor[i] : call.scale) * sum);
             }
         }
     }
@@ -170,12 +176,6 @@ struct Prepare {
             load_b_transposed(f, k, Shared::pitch, c, 0, lane);
             multiply(d, a, f);
         }
-    }
-
-    // Sub-block I >= J of the i-th of the ten.
-    __device__ __forceinline__ static void block_of(int i, int& I, int& J) {
-        I = i < 1 ? 0 : i < 3 ? 1 : i < 6 ? 2 : 3;
-        J = i - I * (I + 1) / 2;
     }
 
     // The i-th block of A of a head of queries, to memory, zeros above its diagonal.
@@ -262,14 +262,15 @@ struct Prepare {
         if (I == blocks - 1) *reinterpret_cast<float2*>(key_tiles() + keys.last_at + channel * 4) = product(0, blocks);
     }
 
-    // One head of queries: times e^L into shared memory, Qe to memory.
+    // One head of queries: scale · Q times e^L into shared memory, Qe to memory.
     __device__ __forceinline__ void write_queries(const uint32_t (&q)[16], const float2 (&sum)[16], float2 before,
                                                   int query) const {
         unsigned char* Qe = query_tiles(query);
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
             const float2 x = unpack(E{}, q[t]);
-            const float2 y = {x.x * ptx::ex2_approx(sum[t].x), x.y * ptx::ex2_approx(sum[t].y)};
+            const float2 y = {call.scale * x.x * ptx::ex2_approx(sum[t].x),
+                              call.scale * x.y * ptx::ex2_approx(sum[t].y)};
             put(s.Q, I * 16 + t, channel, y.x, y.y);
             put(Qe, I * 16 + t, channel, y.x * before.x, y.y * before.y);
         }
@@ -376,14 +377,16 @@ struct Prepare {
 
     __device__ __forceinline__ void run() const {
         if (threadIdx.x < blocks) s.by_pairs[threadIdx.x] = 0;
-        if (threadIdx.x < C)
-            s.beta[threadIdx.x] = delta && threadIdx.x < n ? call.beta[bh * call.N + start + threadIdx.x] : 0.0f;
-        uint32_t k[16], q[16];
+        if (threadIdx.x < C) {
+            const float beta = delta && threadIdx.x < n ? call.beta[bh * call.N + start + threadIdx.x] : 0.0f;
+            s.beta[threadIdx.x] = p.inverse && threadIdx.x < n && beta == 0.0f ? least_beta : beta;
+        }
+        uint32_t k[16], q[16] = {};
         float2 sum[16], before;
         if (has_channels) {
             load_gates(sum);
             load_elements(k, call.k, h);
-            load_elements(q, call.q, h * call.group);
+            if (call.group > 0) load_elements(q, call.q, h * call.group);
 #pragma unroll
             for (int t = 1; t < 16; ++t) sum[t] = {sum[t - 1].x + sum[t].x, sum[t - 1].y + sum[t].y};
         }
@@ -394,14 +397,14 @@ struct Prepare {
             before = product(0, I);
             write_far_keys(k, sum);
         }
-        for (int query = 0; query < call.group; ++query) {
-            if (has_channels) {
+        for (int query = 0; query < max(call.group, 1); ++query) {
+            const bool there = query < call.group, first = query == 0 && delta;
+            if (has_channels && there) {
                 if (query > 0) load_elements(q, call.q, h * call.group + query);
                 write_queries(q, sum, before, query);
             }
             __syncthreads();
-            const bool first = query == 0 && delta;
-            for (int i = warp; i < (first ? 20 : 10); i += prepare_threads / 32) {
+            for (int i = warp + (there ? 0 : 10); i < (first ? 20 : 10); i += prepare_threads / 32) {
                 if (i < 10) write_scores(i, query);
                 else write_triangle(i - 10);
             }
@@ -426,6 +429,9 @@ struct Prepare {
             const bool there = c / 16 <= r / 16;
             *reinterpret_cast<uint32_t*>(s.P + r * pitch_of(C) + c * 2) =
                 there ? pack(E{}, s.M[r][c] * s.beta[c], s.M[r][c + 1] * s.beta[c + 1]) : 0u;
+            if (p.inverse)
+                *reinterpret_cast<uint32_t*>(p.inverse + tile * inverse_bytes + r * pitch_of(C) + c * 2) =
+                    there ? pack(E{}, s.M[r][c], s.M[r][c + 1]) : 0u;
         }
         cp_async_wait_all();
         __syncthreads();
@@ -455,8 +461,8 @@ void prepare(const Part& p, cudaStream_t stream) {
 template <int DK>
 void prepare(const Part& p, cudaStream_t stream) {
     const gated::Call& call = p.call;
-    const bool paired =
-        call.k.quads && call.q.quads && call.dk % 2 == 0 && reinterpret_cast<std::uintptr_t>(call.g) % 8 == 0;
+    const bool paired = call.k.quads && (call.group == 0 || call.q.quads) && call.dk % 2 == 0 &&
+                        (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(call.g) % 8 == 0);
     if (paired) prepare<DK, true>(p, stream);
     else prepare<DK, false>(p, stream);
 }

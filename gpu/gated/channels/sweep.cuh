@@ -1,0 +1,212 @@
+// What the kernels that go from chunk to chunk have in common, forwards and backwards: who has which part of a state of
+// 32 columns, and the pipelines that bring the tiles of the chunks.
+#pragma once
+
+#include "gpu/gated/channels/operands.cuh"
+#include "gpu/gated/fma.cuh"
+#include "gpu/kit/barriers.hpp"
+#include "gpu/kit/finite.cuh"
+#include "gpu/kit/pipeline.cuh"
+
+namespace causeway::gpu::channels {
+
+constexpr int consumers = 256, sweep_threads = consumers + 32;  // one warp more loads
+constexpr uint32_t narrow_pitch = pitch_of(sweep_columns), stages = 3;
+
+// Blocks of a cluster: two, where a batch-head has an even number of them. Of four, which would read tiles from the
+// second-level cache half as often, 32 clusters do not fit on a GPU some of whose clusters of multiprocessors are short
+// of 16: a second wave took twice the time.
+__host__ __device__ inline int cluster_of(const Part& p) { return p.DV / sweep_columns % 2 == 0 ? 2 : 1; }
+
+// A thread block: 32 columns of one batch-head; the two blocks of a cluster load one half of the tiles each, into both.
+// Of eight consumer warps, warp w has the rows 16 w ... 16 w + 15 of the state in Float32, and of a matrix of 64 tokens
+// and 32 columns 16 tokens of 16 columns. Shared: stages `keys` and `queries` with their barriers, and S, the state in
+// BFloat16.
+template <int DK, class Shared>
+struct SweepBlock {
+    static constexpr uint32_t pitch = pitch_of(DK), square = pitch_of(C);
+    using State = float[4][4];  // the accumulators of 16×32
+    using KeysPipeline =
+        Pipeline<stages, sizeof(typename Shared::Keys), offsetof(Shared, keys), offsetof(Shared, keys_barriers)>;
+    using QueriesPipeline = Pipeline<stages, sizeof(typename Shared::Queries), offsetof(Shared, queries),
+                                     offsetof(Shared, queries_barriers)>;
+
+    Shared& s;
+    const Part& p;
+    const gated::Call& call;
+    const int wide, cluster;  // blocks of a batch-head, and of a cluster
+    const int64_t bh, b, h;
+    const int rank, first_column, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int token = warp % 4 * 16, column = warp / 4 % 2 * 16;  // of this warp's part of 64 tokens of 32 columns
+    const bool delta, has_rows = warp < DK / 16;
+    const KeyTiles key_tiles;
+    const KeysPipeline keys;
+    const QueriesPipeline queries;
+
+    __device__ __forceinline__ SweepBlock(const Part& p, Shared& s)
+        : s(s),
+          p(p),
+          call(p.call),
+          wide(p.DV / sweep_columns),
+          cluster(cluster_of(p)),
+          bh(blockIdx.x / wide),
+          b(bh / call.heads),
+          h(bh % call.heads),
+          rank(static_cast<int>(blockIdx.x) % cluster),
+          first_column(static_cast<int>(blockIdx.x) % wide * sweep_columns),
+          delta(call.beta != nullptr),
+          key_tiles(DK, delta),
+          keys{ptx::shared_address(&s)},
+          queries{ptx::shared_address(&s)} {}
+
+    __device__ __forceinline__ int tokens_of(int chunk) const {
+        return static_cast<int>(min(p.tokens - int64_t{chunk} * C, int64_t{C}));
+    }
+    // Where a chunk's tiles lie among those of its head, and those of these 32 columns.
+    __device__ __forceinline__ int64_t tile_of(int chunk) const { return bh * p.chunks + chunk; }
+    __device__ __forceinline__ int64_t narrow_tile_of(int chunk) const {
+        return tile_of(chunk) * wide + first_column / sweep_columns;
+    }
+
+    // By one thread: the barriers. key_producers, query_producers: arrivals that fill a stage.
+    __device__ __forceinline__ void init(uint32_t key_producers, uint32_t query_producers) const {
+        const uint32_t releases = consumers / 32 * static_cast<uint32_t>(cluster);
+        keys.init(key_producers, releases);
+        queries.init(query_producers, releases);
+        ptx::fence_mbarrier_init();
+    }
+
+    // This block's share of some tiles into all blocks of the cluster, by one thread.
+    __device__ __forceinline__ void load_share(uint32_t to, const unsigned char* from, uint32_t bytes,
+                                               uint32_t bar) const {
+        const uint32_t share = (bytes / 16 + cluster - 1) / cluster * 16, at = share * rank;
+        if (at >= bytes) return;
+        const uint32_t size = min(share, bytes - at);
+        if (cluster == 1) ptx::bulk_load(to, from, size, bar);
+        else ptx::bulk_load_multicast(static_cast<uint16_t>((1 << cluster) - 1), to + at, from + at, size, bar);
+    }
+    // The rows of a chunk in these 32 columns, by a whole warp; counted by `bar`, where every lane arrives once. Rows
+    // of 64 bytes: the copy engine took twice the time for them.
+    __device__ __forceinline__ void load_columns(uint32_t to, const gated::Operand& x, int64_t head, int chunk,
+                                                 uint32_t bar) const {
+        const char* from = gated::head_of(x, b, head) + (p.first + int64_t{chunk} * C) * x.token + first_column * 2;
+        const int n = tokens_of(chunk);
+#pragma unroll
+        for (int i = 0; i < C * sweep_columns / 8 / 32; ++i) {
+            const int t = i * 8 + lane / 4, c = lane % 4 * 8;
+            const bool there = t < n && first_column + c < call.dv;
+            cp_async<16>(to + t * narrow_pitch + c * 2, there ? from + t * x.token + c * 2 : from, there);
+        }
+        ptx::mbarrier_arrive_after_cp_async(bar);
+    }
+    // By all lanes of a consumer warp: the stage may be filled again, by every block of the cluster.
+    template <class P>
+    __device__ __forceinline__ void release(const P& pipeline, uint32_t at) const {
+        ptx::fence_proxy_async();
+        __syncwarp();
+        if (cluster == 1) {
+            if (lane == 0) ptx::mbarrier_arrive(pipeline.empty(at));
+        } else if (lane < cluster) {
+            ptx::mbarrier_arrive_remote(pipeline.empty(at), static_cast<uint32_t>(lane));
+        }
+    }
+
+    // d += 16 tokens of X times 16 columns of the state; likewise for e and Y, where wanted.
+    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, float (&e)[2][4], uint32_t Y,
+                                                bool both) const {
+        const uint32_t S = ptx::shared_address(s.S);
+        uint32_t a[2][4], c[2][4], f[2][4];
+        const auto load = [&](int k) {
+            load_a(a[k / 16 % 2], X, pitch, token, k, lane);
+            load_b(f[k / 16 % 2], S, narrow_pitch, k, column, lane);
+            if (both) load_a(c[k / 16 % 2], Y, pitch, token, k, lane);
+        };
+        load(0);
+#pragma unroll
+        for (int k = 0; k < DK; k += 16) {
+            if (k + 16 < DK) load(k + 16);  // ahead of the products, which the assembler keeps in order
+            multiply(d, a[k / 16 % 2], f[k / 16 % 2]);
+            if (both) multiply(e, c[k / 16 % 2], f[k / 16 % 2]);
+        }
+    }
+    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X) const { times_state(d, X, d, X, false); }
+    // f(row, column, i) for the pairs of this lane in an accumulator of 16×16 at (token, column): d[half][2 i ...].
+    template <class F>
+    __device__ __forceinline__ void each_pair(F&& f) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) f(token + lane / 4 + 8 * i, column + 8 * half + lane % 4 * 2, half, i);
+        }
+    }
+    // S += Xᵀ Y, with `negative` S -= Xᵀ Y, where X are 64 tokens of all rows and Y of the 32 columns.
+    template <bool negative = false>
+    __device__ __forceinline__ void add_outer(State& S, uint32_t X, uint32_t Y) const {
+        uint32_t a[2][4], f[2][2][4];
+        const auto load = [&](int k) {
+            load_a_transposed(a[k / 16 % 2], X, pitch, warp * 16, k, lane);
+            if constexpr (negative) {
+#pragma unroll
+                for (uint32_t& pair : a[k / 16 % 2]) pair ^= 0x80008000u;
+            }
+            load_b(f[k / 16 % 2][0], Y, narrow_pitch, k, 0, lane);
+            load_b(f[k / 16 % 2][1], Y, narrow_pitch, k, 16, lane);
+        };
+        load(0);
+#pragma unroll
+        for (int k = 0; k < C; k += 16) {
+            if (k + 16 < C) load(k + 16);
+            const auto& y = f[k / 16 % 2];
+#pragma unroll
+            for (int c = 0; c < 4; ++c)
+                ptx::mma_m16n8k16<E>(S[c], a[k / 16 % 2], y[c / 2][c % 2 * 2], y[c / 2][c % 2 * 2 + 1]);
+        }
+    }
+    // The state's rows times `last` of the tiles at Kw.
+    __device__ __forceinline__ void decay(State& S, uint32_t Kw) const {
+        const uint32_t last = Kw + key_tiles.last_at + static_cast<uint32_t>(warp * 16 + lane / 4) * 4;
+        const float upper = ptx::ld_shared_f32(last), lower = ptx::ld_shared_f32(last + 32);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) S[c][0] *= upper, S[c][1] *= upper, S[c][2] *= lower, S[c][3] *= lower;
+    }
+    // f(row, column, value) for the state's elements of this lane.
+    template <class F>
+    __device__ __forceinline__ void each_element(F&& f) const {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) f(warp * 16 + lane / 4 + e / 2 * 8, c * 8 + lane % 4 * 2 + e % 2, c, e);
+        }
+    }
+    __device__ __forceinline__ bool inside(int r, int c) const { return r < call.dk && first_column + c < call.dv; }
+    __device__ __forceinline__ int64_t index(int r, int c) const {
+        return (bh * call.dk + r) * call.dv + first_column + c;
+    }
+    __device__ __forceinline__ void round_state(const State& S) const {
+        each_element([&](int r, int c, int i, int e) {
+            if (e % 2 == 0)
+                *reinterpret_cast<uint32_t*>(s.S + r * narrow_pitch + c * 2) = pack(E{}, S[i][e], S[i][e + 1]);
+        });
+    }
+
+    __device__ __forceinline__ void load_state(State& S, const float* from) const {
+        if (!has_rows || !from) return;
+        each_element([&](int r, int c, int i, int e) {
+            if (inside(r, c)) S[i][e] = from[index(r, c)];
+        });
+    }
+    __device__ __forceinline__ void store_state(const State& S, float* to) const {
+        if (!has_rows || !to) return;
+        each_element([&](int r, int c, int i, int e) {
+            if (inside(r, c)) to[index(r, c)] = S[i][e];
+        });
+    }
+    // Whether the states of all consumer threads are.
+    __device__ __forceinline__ bool is_state_finite(const State& S) const {
+        bool finite = true;
+        each_element([&](int, int, int i, int e) { finite = finite && is_finite(S[i][e]); });
+        return ptx::named_barrier_and(barriers::channels_finite, consumers, finite);
+    }
+};
+
+}  // namespace causeway::gpu::channels

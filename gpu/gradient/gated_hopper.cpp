@@ -1,0 +1,153 @@
+#include "gpu/gradient/gated_hopper.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/base/device.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/gradient/gated_hopper/part.hpp"
+
+namespace causeway::gpu {
+
+namespace {
+
+using std::int64_t;
+using namespace channels;
+
+constexpr const char* name = "gated_gradient";
+
+// Tokens of a head between two launches, and what lies where in the workspace.
+struct Plan {
+    gated::Call call;
+    int DK, DV;
+    int64_t each, parts, state;
+    std::size_t bytes = 0;
+    std::size_t not_finite, given, walks;  // `walks`: where what follows lies, which the walk token by token takes anew
+    std::size_t boundaries, keys, queries, values, inverse, states, after, dU, last;
+    int64_t segment, segments;  // of that walk
+    bool copies_values;
+
+    explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), DK(padded_rows(call.dk)), DV(padded_columns(call.dv)) {
+        constexpr int64_t all = 65536, min_tokens = 1024;
+        each = std::max(min_tokens, all / std::max<int64_t>(call.all_heads, 1) / C * C);
+        parts = (call.N + each - 1) / each;
+        state = call.all_heads * call.dk * call.dv;
+        const int64_t chunks = call.all_heads * ((std::min(each, call.N) + C - 1) / C),
+                      narrow = chunks * (DV / sweep_columns);
+        const auto take = [&](int64_t n) {
+            const std::size_t at = bytes;
+            bytes += static_cast<std::size_t>((n + 255) / 256 * 256);
+            return at;
+        };
+        not_finite = take(4);
+        given = take(state * 4);
+        walks = bytes;
+        boundaries = take(parts * state * 4);
+        last = take(state * 4);
+        keys = take(chunks * KeyTiles(DK, call.beta != nullptr).bytes);
+        queries = take(chunks * call.group * QueryTiles(DK).bytes);
+        copies_values = call.beta || !call.v.whole;
+        values = take(copies_values ? narrow * value_bytes : 0);
+        inverse = take(call.beta ? chunks * inverse_bytes : 0);
+        states = take(narrow * state_bytes(DK));
+        after = take(narrow * state_bytes(DK));
+        dU = take(narrow * value_bytes);
+        segment = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(call.N))));
+        segments = segment > 0 ? (call.N + segment - 1) / segment : 0;
+        bytes = std::max(bytes, walks + static_cast<std::size_t>(walk_bytes()));
+    }
+    // Of one batch-head.
+    int64_t walk_bytes() const { return (segments + segment) * call.dk * call.dv * 4; }
+    bool empty() const { return call.N == 0 || call.all_heads == 0; }
+};
+
+// The plan's places in a workspace.
+struct Pass {
+    const Plan& plan;
+    unsigned char* at;
+
+    float* floats(std::size_t where) const { return reinterpret_cast<float*>(at + where); }
+    // The state before part i.
+    float* boundary(int64_t i) const { return floats(plan.boundaries) + i * plan.state; }
+    Part part(int64_t i) const {
+        Part p{};
+        p.call = plan.call;
+        p.first = i * plan.each, p.tokens = std::min(plan.each, plan.call.N - p.first);
+        p.chunks = static_cast<int>((p.tokens + C - 1) / C);
+        p.DK = plan.DK, p.DV = plan.DV;
+        p.keys = at + plan.keys, p.queries = at + plan.queries;
+        if (plan.copies_values) p.values = at + plan.values;
+        p.state_in = i == 0 ? plan.call.state : boundary(i);
+        p.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
+        return p;
+    }
+};
+
+}  // namespace
+
+bool gated_hopper_gradient_takes(const GatedGradArgs& a) {
+    const GatedArgs& in = a.in;
+    return in.type == Type::BFloat16 && in.dk <= 128 && in.dv <= 128 && device().hopper() &&
+           gated::operand(a.dO, in.type, in.o_stride, in.dv).whole;
+}
+
+std::size_t gated_hopper_gradient_workspace(const GatedGradArgs& a) {
+    const Plan plan(a.in);
+    return plan.empty() ? 0 : plan.bytes;
+}
+
+void gated_hopper_gradient(const GatedGradArgs& a, cudaStream_t stream) {
+    const GatedArgs& in = a.in;
+    const Plan plan(in);
+    if (plan.empty()) return;
+    gated::check_workspace(in.workspace, plan.bytes, name);
+    const Pass pass{plan, static_cast<unsigned char*>(in.workspace.data)};
+    check(cudaMemsetAsync(pass.at + plan.not_finite, 0, 4, stream), "clearing a flag");
+    float* given = a.dstate ? pass.floats(plan.given) : nullptr;
+    if (given) {
+        check(cudaMemcpyAsync(given, a.dstate, static_cast<std::size_t>(plan.state) * sizeof(float),
+                              cudaMemcpyDeviceToDevice, stream),
+              "copying dstate");
+    }
+    for (int64_t i = 0; i + 1 < plan.parts; ++i) {
+        Part p = pass.part(i);
+        p.call.group = 0;
+        p.state_out = pass.boundary(i + 1);
+        launch_prepare(p, stream);
+        launch_sweep(p, stream);
+    }
+    gradient::Walks walks{};
+    walks.call = plan.call;
+    walks.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
+    walks.dq = gated::operand(a.dq, in.type, in.q_stride, in.dk);
+    walks.dk = gated::operand(a.dk, in.type, in.k_stride, in.dk);
+    walks.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
+    walks.dg = a.dg, walks.dbeta = a.dbeta;
+    walks.dstate_in = given, walks.dstate_out = a.dstate;
+    walks.not_finite = reinterpret_cast<const int*>(pass.at + plan.not_finite);
+    walks.each = plan.segment, walks.segments = plan.segments;
+    walks.blocks = std::min(plan.call.all_heads,
+                            static_cast<int64_t>(plan.bytes - plan.walks) / std::max<int64_t>(plan.walk_bytes(), 1));
+    walks.states = pass.floats(plan.walks);
+    float* between = pass.floats(plan.last);
+    for (int64_t i = plan.parts - 1; i >= 0; --i) {
+        gradient::BackwardChunks b{};
+        b.part = pass.part(i);
+        if (in.beta) b.part.inverse = pass.at + plan.inverse;
+        launch_prepare(b.part, stream);
+        Part forward = b.part;
+        forward.call.group = 0;
+        forward.states = pass.at + plan.states;
+        launch_sweep(forward, stream);
+        b.part.states = forward.states;
+        b.dO = walks.dO, b.dq = walks.dq, b.dk = walks.dk, b.dv = walks.dv, b.dg = a.dg, b.dbeta = a.dbeta;
+        b.dstate_in = i + 1 < plan.parts ? between : a.dstate;
+        b.dstate_out = i > 0 ? between : a.dstate;
+        b.after = pass.at + plan.after, b.dU = pass.at + plan.dU;
+        gradient::launch_backward_chunks(b, stream);
+        gradient::launch_finish_chunks(b, stream);
+    }
+    gradient::launch_walks(walks, stream);
+}
+
+}  // namespace causeway::gpu

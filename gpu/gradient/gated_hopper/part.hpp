@@ -1,0 +1,39 @@
+// What the kernels of this folder are told. README.md has the letters.
+#pragma once
+
+#include "gpu/gated/channels/part.hpp"
+
+namespace causeway::gpu::gradient {
+
+// A part of the tokens with the gradients of all inputs. The forward kernels have filled part.keys, part.queries,
+// part.states and, with the delta rule, part.values (U) and part.inverse.
+struct BackwardChunks {
+    channels::Part part;
+    gated::Operand dO, dq, dk, dv;
+    float *dg, *dbeta;
+    const float* dstate_in;  // with respect to the state after the part; null: zeros
+    float* dstate_out;       // before it; null: dropped
+    // Tiles as those of the forward pass: the gradient of the state after each chunk, and dU.
+    unsigned char *after, *dU;
+};
+
+// The whole call once more, where *not_finite is not 0: `blocks` batch-heads at a time, `segments` of `each` tokens.
+struct Walks {
+    gated::Call call;
+    gated::Operand dO, dq, dk, dv;
+    float *dg, *dbeta;
+    const float* dstate_in;
+    float* dstate_out;
+    const int* not_finite;
+    std::int64_t each, segments, blocks;
+    float* states;  // [blocks, segments + each, dk, dv]
+};
+
+// Writes `after` and dU.
+void launch_backward_chunks(const BackwardChunks& x, cudaStream_t stream);
+// Writes dQ, dK, dV, dg and dβ.
+void launch_finish_chunks(const BackwardChunks& x, cudaStream_t stream);
+// Writes all gradients, where something was not finite.
+void launch_walks(const Walks& x, cudaStream_t stream);
+
+}  // namespace causeway::gpu::gradient

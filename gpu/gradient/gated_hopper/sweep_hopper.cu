@@ -1,0 +1,152 @@
+// The gradient of the state, chunk after chunk, the last one first. README.md has the letters.
+#include "gpu/gated/channels/sweep.cuh"
+#include "gpu/gradient/gated_hopper/part.hpp"
+#include "gpu/kit/launch.hpp"
+
+namespace causeway::gpu::gradient {
+
+namespace {
+
+using namespace channels;
+
+template <int DK>
+struct BackwardShared {
+    struct Keys {
+        unsigned char tiles[KeyTiles(DK, true).bytes];
+    } keys[stages];
+    struct Queries {
+        unsigned char tiles[QueryTiles(DK).bytes], dO[value_bytes];
+    } queries[stages];
+    unsigned char S[state_bytes(DK)];  // the gradient of the state after the chunk in BFloat16
+    unsigned char dU[value_bytes];
+    PipelineBarriers<stages> keys_barriers, queries_barriers;
+};
+
+// A thread block as in the forward sweep; its state is the gradient of the state, E.
+template <int DK>
+struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
+    using Block = SweepBlock<DK, BackwardShared<DK>>;
+    using Queries = typename BackwardShared<DK>::Queries;
+    using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::delta, Block::has_rows, Block::lane,
+        Block::token, Block::column, Block::h, Block::key_tiles, Block::square;
+    using typename Block::State;
+
+    const BackwardChunks& x;
+
+    __device__ __forceinline__ BackwardSweep(const BackwardChunks& x, BackwardShared<DK>& s) : Block(x.part, s), x(x) {}
+
+    // The warp that loads, all lanes.
+    __device__ __forceinline__ void load() const {
+        uint32_t at = 0, item = 0;
+        for (int chunk = p.chunks - 1; chunk >= 0; --chunk, ++at) {
+            const int64_t tile = this->tile_of(chunk);
+            keys.producer_acquire(at);
+            if (lane == 0) {
+                keys.producer_expect(at, key_tiles.bytes);
+                this->load_share(keys.at(at), p.keys + tile * key_tiles.bytes, key_tiles.bytes, keys.full(at));
+            }
+            for (int query = 0; query < call.group; ++query, ++item) {
+                queries.producer_acquire(item);
+                const uint32_t bytes = QueryTiles(DK).bytes, bar = queries.full(item);
+                if (lane == 0) {
+                    queries.producer_expect(item, bytes);
+                    this->load_share(queries.at(item), p.queries + (tile * call.group + query) * bytes, bytes, bar);
+                }
+                this->load_columns(queries.at(item) + static_cast<uint32_t>(offsetof(Queries, dO)), x.dO,
+                                   h * call.group + query, chunk, bar);
+            }
+        }
+    }
+
+    // d += Aᵀ dO, A 64×64 with zeros above its diagonal.
+    __device__ __forceinline__ void times_scores(float (&d)[2][4], uint32_t A, uint32_t dO) const {
+#pragma unroll
+        for (int k = 0; k < C; k += 16) {
+            if (k < token) continue;
+            uint32_t a[4], f[4];
+            load_a_transposed(a, A, square, token, k, lane);
+            load_b(f, dO, narrow_pitch, k, column, lane);
+            multiply(d, a, f);
+        }
+    }
+    __device__ __forceinline__ void record(unsigned char* to, int chunk, const unsigned char* from,
+                                           uint32_t bytes) const {
+        if (threadIdx.x > 0) return;
+        ptx::bulk_store(to + this->narrow_tile_of(chunk) * bytes, ptx::shared_address(from), bytes);
+        ptx::tma_store_commit();
+    }
+    // What this block recorded has left shared memory, which the threads after the next barrier may then write again.
+    __device__ __forceinline__ void wait_recorded() const {
+        if (threadIdx.x == 0) ptx::tma_store_wait_read<0>();
+    }
+
+    // dU = Kw E + Σ Aᵀ dO;  E ← last ⊙ E + Σ Qeᵀ dO - Wᵀ dU. Tiles of queries hold scale already.
+    __device__ __forceinline__ void compute() const {
+        State E = {};
+        this->load_state(E, x.dstate_in);
+        const uint32_t dU = ptx::shared_address(s.dU);
+        uint32_t at = 0, item = 0;
+        for (int chunk = p.chunks - 1; chunk >= 0; --chunk, ++at) {
+            const uint32_t tiles = keys.at(at);
+            if (has_rows) this->round_state(E);
+            keys.consumer_wait(at);
+            ptx::fence_proxy_async();
+            wait_recorded();
+            ptx::named_barrier_sync(barriers::channels_state, consumers);
+            record(x.after, chunk, s.S, state_bytes(DK));
+            float d[2][4] = {};
+            this->times_state(d, tiles);
+            if (has_rows) this->decay(E, tiles);
+            for (int query = 0; query < call.group; ++query, ++item) {
+                queries.consumer_wait(item);
+                const uint32_t Qe = queries.at(item), dO = Qe + static_cast<uint32_t>(offsetof(Queries, dO));
+                times_scores(d, Qe + QueryTiles(DK).A_at, dO);
+                if (has_rows) this->add_outer(E, Qe, dO);
+                this->release(queries, item);
+            }
+            this->each_pair([&](int t, int c, int half, int i) {
+                *reinterpret_cast<uint32_t*>(s.dU + t * narrow_pitch + c * 2) =
+                    pack(channels::E{}, d[half][2 * i], d[half][2 * i + 1]);
+            });
+            ptx::fence_proxy_async();
+            wait_recorded();
+            ptx::named_barrier_sync(barriers::channels_values, consumers);
+            record(x.dU, chunk, s.dU, value_bytes);
+            if (delta && has_rows) this->template add_outer<true>(E, tiles + key_tiles.W_at, dU);
+            this->release(keys, at);
+        }
+        wait_recorded();
+        if (!this->is_state_finite(E) && threadIdx.x == 0) *p.not_finite = 1;
+        this->store_state(E, x.dstate_out);
+    }
+};
+
+template <int DK>
+__global__ __launch_bounds__(sweep_threads, 1) void gated_backward_chunks(const __grid_constant__ BackwardChunks x) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const BackwardSweep<DK> sweep(x, *reinterpret_cast<BackwardShared<DK>*>(shared));
+    if (threadIdx.x == 0) sweep.init(1, 1 + 32);  // with dO, every lane of the warp that loads
+    __syncthreads();
+    if (sweep.cluster > 1) ptx::cluster_sync();
+    if (threadIdx.x < consumers) sweep.compute();
+    else sweep.load();
+    // No block ends while another may still write to its shared memory.
+    __syncthreads();
+    if (sweep.cluster > 1) ptx::cluster_sync();
+}
+
+template <int DK>
+void backward_chunks(const BackwardChunks& x, cudaStream_t stream) {
+    launch(gated_backward_chunks<DK>, "launching gated_backward_chunks",
+           dim3(static_cast<unsigned>(x.part.call.all_heads * (x.part.DV / sweep_columns))), sweep_threads,
+           sizeof(BackwardShared<DK>), cluster_of(x.part), false, stream, x);
+}
+
+}  // namespace
+
+void launch_backward_chunks(const BackwardChunks& x, cudaStream_t stream) {
+    if (x.part.DK == 64) backward_chunks<64>(x, stream);
+    else backward_chunks<128>(x, stream);
+}
+
+}  // namespace causeway::gpu::gradient
