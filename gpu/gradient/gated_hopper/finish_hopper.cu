@@ -47,16 +47,28 @@ struct FinishShared {
     float decay[blocks][DK];                                     // 2^T
     float passing[6][DK];    // by sub-blocks (I, J), J < I: what I reads of what is older than J
     float remaining[3][DK];  // by sub-block: what of it is read after the chunk
-    float through[8][DK];    // S_0 ⊙ E, summed over an eighth of the columns
+    float through[4][DK];    // S_0 ⊙ E, summed over a quarter of the columns
     float dbeta[8][C], beta[C];
     float gate[finish_warps][16];
 };
 
-// The sum over the eight lanes that have the same columns of an accumulator.
-__device__ __forceinline__ float sum_of_rows(float x) {
-    x += __shfl_xor_sync(all_lanes, x, 4);
-    x += __shfl_xor_sync(all_lanes, x, 8);
-    return x + __shfl_xor_sync(all_lanes, x, 16);
+// Sums of 4 or 8 values over the eight lanes that have the same columns of an accumulator: lane 4 r + c gets that of
+// value r % n. Each step gives half of the values away.
+template <int n>
+__device__ __forceinline__ float sums_of_rows(const float (&x)[n], int lane) {
+    if constexpr (n == 1) {
+        return x[0];
+    } else {
+        constexpr int step = 2 * n;  // lanes apart
+        const bool upper = lane & step;
+        float half[n / 2];
+#pragma unroll
+        for (int m = 0; m < n / 2; ++m) {
+            const float keep = upper ? x[m + n / 2] : x[m], give = upper ? x[m] : x[m + n / 2];
+            half[m] = keep + __shfl_xor_sync(all_lanes, give, step);
+        }
+        return sums_of_rows(half, lane);
+    }
 }
 
 // grouped: several heads of queries share k and v. They are taken in turn, the first one together with the keys.
@@ -99,30 +111,42 @@ struct Finish {
     template <int tokens>
     __device__ __forceinline__ void copy_tiles(unsigned char* to, const unsigned char* from) const {
         constexpr uint32_t narrow = pitch_of(sweep_columns);
-        for (int i = threadIdx.x; i < tokens * p.DV / 8; i += finish_threads) {
-            const int c = i % 4, r = i / 4 % tokens, group = i / 4 / tokens;
-            cp_async<16>(to + r * wide_pitch + group * 64 + c * 16,
-                         from + (static_cast<int64_t>(group) * tokens + r) * narrow + c * 16, true);
-        }
+        constexpr int at_once = finish_threads / 4 / tokens;  // tiles
+        const int c = threadIdx.x % 4, r = threadIdx.x / 4 % tokens, side = threadIdx.x / 4 / tokens;
+        to += r * wide_pitch + side * 64 + c * 16;
+        from += (side * tokens + r) * narrow + c * 16;
+        for (int i = side; i < p.DV / sweep_columns;
+             i += at_once, to += at_once * 64, from += at_once * tokens * narrow)
+            cp_async<16>(to, from, true);
     }
+    // Starts all copies: one group for what the scores take, one for the states.
     __device__ __forceinline__ void load(int query) const {
+        const auto copy = [&]<int columns>(std::integral_constant<int, columns>, unsigned char* to,
+                                           const Operand& operand, int64_t head, int width) {
+            copy_rows<C, columns, finish_threads>(to, pitch_of(columns), rows(operand, head), operand.token, n, width,
+                                                  operand.whole);
+        };
+        constexpr std::integral_constant<int, DK> keys;
+        constexpr std::integral_constant<int, 128> values;
         const int64_t narrow = tile * (p.DV / sweep_columns);
-        copy_tiles<DK>(s.S, p.states + narrow * state_bytes(DK));
-        copy_rows<C, 128, finish_threads>(s.values.dO, wide_pitch, rows(x.dO, query_head(query)), x.dO.token, n,
-                                          call.dv, x.dO.whole);
-        if (delta) copy_tiles<C>(s.values.U, p.values + narrow * value_bytes);
-        else
-            copy_rows<C, 128, finish_threads>(s.values.U, wide_pitch, rows(call.v, h), call.v.token, n, call.dv,
-                                              call.v.whole);
-        if (query > 0) return;
-        copy_tiles<DK>(s.E, x.after + narrow * state_bytes(DK));
-        copy_tiles<C>(s.X, x.dU + narrow * value_bytes);
-        if constexpr (delta) {
-            for (uint32_t i = threadIdx.x; i < inverse_bytes / 16; i += finish_threads)
-                cp_async<16>(s.inverse + i * 16, p.inverse + tile * inverse_bytes + i * 16, true);
-            if (threadIdx.x < C)
-                s.beta[threadIdx.x] = threadIdx.x < n ? call.beta[bh * call.N + start + threadIdx.x] : 0.0f;
+        copy(keys, s.Q, call.q, query_head(query), call.dk);
+        copy(values, s.values.dO, x.dO, query_head(query), call.dv);
+        if constexpr (delta) copy_tiles<C>(s.values.U, p.values + narrow * value_bytes);
+        else copy(values, s.values.U, call.v, h, call.dv);
+        if (query == 0) {
+            copy(keys, s.K_end, call.k, h, call.dk);
+            copy_tiles<C>(s.X, x.dU + narrow * value_bytes);
+            if constexpr (delta) {
+                for (uint32_t i = threadIdx.x; i < inverse_bytes / 16; i += finish_threads)
+                    cp_async<16>(s.inverse + i * 16, p.inverse + tile * inverse_bytes + i * 16, true);
+                if (threadIdx.x < C)
+                    s.beta[threadIdx.x] = threadIdx.x < n ? call.beta[bh * call.N + start + threadIdx.x] : 0.0f;
+            }
         }
+        cp_async_commit();
+        copy_tiles<DK>(s.S, p.states + narrow * state_bytes(DK));
+        if (query == 0) copy_tiles<DK>(s.E, x.after + narrow * state_bytes(DK));
+        cp_async_commit();
     }
     // Where β is 0, least_beta wrote something into U; nothing is written there.
     __device__ __forceinline__ void clear_unwritten() const {
@@ -133,65 +157,69 @@ struct Finish {
         __syncthreads();
     }
 
-    // This thread's channel of the 16 tokens of its sub-block, zeros outside; L, the running sum of its gates, base 2.
+    // This thread's channel of the 16 tokens of its sub-block, zeros outside: q and k as they are, a pair of them to a
+    // token; L, the running sum of its gates, base 2.
     struct Channel {
-        float q[16], k[16], L[16];
+        uint32_t qk[16];
+        float L[16];
     };
-    __device__ __forceinline__ void load_channel(Channel& own, int query) const {
-        const int column = min(channel, call.dk - 1), token = I * 16;
-        const auto element = [&](const Operand& operand, int64_t head, int t) {
-            return reinterpret_cast<const E*>(rows(operand, head) + min(token + t, n - 1) * operand.token)[column];
-        };
-        E q[16], k[16];
-#pragma unroll
-        for (int t = 0; t < 16; ++t) q[t] = element(call.q, query_head(query), t), k[t] = element(call.k, h, t);
+    // Gates as they are; then L of them.
+    __device__ __forceinline__ void fetch_gates(Channel& own) const {
         if constexpr (has_gates) {
-            const float* g = call.g + (bh * call.N + start) * call.gates + (call.gates > 1 ? column : 0);
+            const int column = min(channel, call.dk - 1), token = I * 16;
+            const int64_t step = call.gates;
+            const float* g = call.g + (bh * call.N + start + min(token, n - 1)) * step + (step > 1 ? column : 0);
 #pragma unroll
-            for (int t = 0; t < 16; ++t) own.L[t] = g[min(token + t, n - 1) * int64_t{call.gates}];
+            for (int t = 0; t < 16; ++t) {
+                own.L[t] = *g;
+                if (token + t + 1 < n) g += step;
+            }
         }
+    }
+    __device__ __forceinline__ void sum_gates(Channel& own) const {
         const bool inside = channel < call.dk;
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
-            const bool there = inside && token + t < n;
-            own.q[t] = there ? call.scale * static_cast<float>(q[t]) : 0.0f;
-            own.k[t] = there ? static_cast<float>(k[t]) : 0.0f;
-            own.L[t] = (t > 0 ? own.L[t - 1] : 0.0f) + (has_gates && there ? gate_base_2(own.L[t]) : 0.0f);
+            const bool there = has_gates && inside && I * 16 + t < n;
+            own.L[t] = (t > 0 ? own.L[t - 1] : 0.0f) + (there ? gate_base_2(own.L[t]) : 0.0f);
         }
+    }
+    __device__ __forceinline__ E& element(unsigned char* of, int t) const {
+        return *reinterpret_cast<E*>(of + (I * 16 + t) * pitch + channel * 2);
     }
     __device__ __forceinline__ static float power(float x) { return has_gates ? ptx::ex2_approx(x) : 1.0f; }
 
-    // K and Q times the gates of their sub-block.
-    __device__ __forceinline__ void write_operands(int query) const {
-        if (!has_channel) return;
-        Channel own;
-        load_channel(own, query);
-        const auto put = [&](unsigned char* to, int t, float f) {
-            *reinterpret_cast<E*>(to + (I * 16 + t) * pitch + channel * 2) = E(f);
-        };
+    // K and Q times the gates of their sub-block, in place.
+    __device__ __forceinline__ void write_operands(Channel& own, int query) const {
 #pragma unroll
         for (int t = 0; t < 16; ++t) {
+            const float q = static_cast<float>(element(s.Q, t)),
+                        k = query == 0 ? static_cast<float>(element(s.K_end, t)) : unpack(E{}, own.qk[t]).y;
+            own.qk[t] = pack(E{}, q, k);
             const float up = power(own.L[t]);
-            put(s.Q, t, own.q[t] * up);
+            element(s.Q, t) = E(call.scale * q * up);
             if (query > 0) continue;
-            if (delta) put(s.K, t, own.k[t] * up);
-            put(s.K_end, t, own.k[t] * power(own.L[15] - own.L[t]));
+            if (delta) element(s.K, t) = E(k * up);
+            element(s.K_end, t) = E(k * power(own.L[15] - own.L[t]));
         }
         if (query == 0) s.decay[I][channel] = power(own.L[15]);
     }
 
     // S_0 ⊙ E summed over columns.
     __device__ __forceinline__ void sum_through() const {
-        constexpr int parts = finish_threads / DK;
-        const int part = threadIdx.x / DK, each = p.DV / parts;
+        if (!has_channel) return;
+        const int part = I, each = p.DV / 4;
         const unsigned char *before = s.S + channel * wide_pitch + part * each * 2,
                             *after = s.E + channel * wide_pitch + part * each * 2;
         float sum = 0;
-        for (int c = 0; c < each; c += 4) {
-            const uint2 f = *reinterpret_cast<const uint2*>(before + c * 2),
-                        g = *reinterpret_cast<const uint2*>(after + c * 2);
-            const float2 f0 = unpack(E{}, f.x), f1 = unpack(E{}, f.y), g0 = unpack(E{}, g.x), g1 = unpack(E{}, g.y);
-            sum = fmaf(f0.x, g0.x, fmaf(f0.y, g0.y, fmaf(f1.x, g1.x, fmaf(f1.y, g1.y, sum))));
+        for (int c = 0; c < each; c += 8) {
+            const uint4 f = *reinterpret_cast<const uint4*>(before + c * 2),
+                        g = *reinterpret_cast<const uint4*>(after + c * 2);
+            const auto add = [&](uint32_t x, uint32_t y) {
+                const float2 a = unpack(E{}, x), b = unpack(E{}, y);
+                sum = fmaf(a.x, b.x, fmaf(a.y, b.y, sum));
+            };
+            add(f.x, g.x), add(f.y, g.y), add(f.z, g.z), add(f.w, g.w);
         }
         s.through[part][channel] = sum;
     }
@@ -207,26 +235,31 @@ struct Finish {
                 f(token + lane / 4 + 8 * i, column + 8 * half + lane % 4 * 2, i, d[half][2 * i], d[half][2 * i + 1]);
         }
     }
-    __device__ __forceinline__ void put_dv(int t, int c, float f0, float f1) const {
-        if (t >= n || c >= call.dv) return;
-        E* to = reinterpret_cast<E*>(rows(x.dv, h) + t * x.dv.token) + c;
-        if (x.dv.quads) {
-            *reinterpret_cast<uint32_t*>(to) = pack(E{}, f0, f1);
+    // Rows of a tile to memory; negative: times -1.
+    template <bool negative = false>
+    __device__ __forceinline__ void store_rows(const Operand& to, int64_t head, const unsigned char* from,
+                                               uint32_t from_pitch, int width) const {
+        constexpr uint32_t sign = negative ? 0x80008000u : 0u;
+        char* at = rows(to, head);
+        if (to.whole) {
+            for (int i = threadIdx.x; i < C * 16; i += finish_threads) {
+                const int t = i / 16, c = i % 16 * 8;
+                if (t >= n || c >= width) continue;
+                const uint4 f = *reinterpret_cast<const uint4*>(from + t * from_pitch + c * 2);
+                *reinterpret_cast<uint4*>(at + t * to.token + c * 2) = {f.x ^ sign, f.y ^ sign, f.z ^ sign, f.w ^ sign};
+            }
             return;
         }
-        to[0] = E(f0);
-        if (c + 1 < call.dv) to[1] = E(f1);
-    }
-    // Without the delta rule, dV = dU.
-    __device__ __forceinline__ void copy_values() const {
-        for (int i = threadIdx.x; i < C * p.DV / 2; i += finish_threads) {
-            const int t = i / (p.DV / 2), c = i % (p.DV / 2) * 2;
-            const float2 f = unpack(E{}, *reinterpret_cast<const uint32_t*>(s.X + t * wide_pitch + c * 2));
-            put_dv(t, c, f.x, f.y);
+        for (int i = threadIdx.x; i < C * width; i += finish_threads) {
+            const int t = i / width, c = i % width;
+            if (t < n)
+                reinterpret_cast<uint16_t*>(at + t * to.token)[c] = static_cast<uint16_t>(
+                    *reinterpret_cast<const uint16_t*>(from + t * from_pitch + c * 2) ^ (sign & 0xFFFFu));
         }
     }
-    // With it dV = dX = diag(β) Z, Z = (I + diag(β) M)⁻ᵀ dU, and dβ_t = Z_t · U_t / β_t. X becomes -dX.
-    __device__ __forceinline__ void write_values() const {
+    // X becomes -dX, dX = diag(β) Z, Z = (I + diag(β) M)⁻ᵀ dU; dβ_t = Z_t · U_t / β_t.
+    // Returns whether a β is 0.
+    __device__ __forceinline__ bool solve() const {
         const uint32_t inverse = ptx::shared_address(s.inverse), dU = ptx::shared_address(s.X);
         float Z[2][2][4] = {};
         const int items = blocks * p.DV / 16;
@@ -254,7 +287,6 @@ struct Finish {
                 sums[i] = fmaf(z0, u.x, fmaf(z1, u.y, sums[i]));
                 const float beta = s.beta[t];
                 *reinterpret_cast<uint32_t*>(s.X + t * wide_pitch + c * 2) = pack(E{}, -beta * z0, -beta * z1);
-                put_dv(t, c, beta * z0, beta * z1);
             });
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -263,13 +295,14 @@ struct Finish {
                 if (lane % 4 == 0) s.dbeta[column / 16][token + lane / 4 + 8 * i] = sums[i];
             }
         }
-        __syncthreads();
+        const bool any_zero = __syncthreads_or(threadIdx.x < n && s.beta[threadIdx.x % C] == 0.0f);
         if (threadIdx.x < n) {
             const int t = static_cast<int>(threadIdx.x);
             float sum = 0;
             for (int c = 0; c < p.DV / 16; ++c) sum += s.dbeta[c][t];
             x.dbeta[bh * call.N + start + t] = sum / (s.beta[t] == 0.0f ? least_beta : s.beta[t]);
         }
+        return any_zero;
     }
 
     // dA = dO Uᵀ on and below its diagonal, dM = -dX Uᵀ below it: sub-block by sub-block.
@@ -344,7 +377,7 @@ struct Finish {
         }
     }
     // The sums over this warp's 16 tokens of rows ⊙ sums, for the columns of lanes 0 ... 3, added to `to`.
-    __device__ __forceinline__ void add_products(float (&to)[tiles][4], const Rows& sums,
+    __device__ __forceinline__ void add_products(float (&to)[tiles * 4], const Rows& sums,
                                                  const unsigned char* rows) const {
 #pragma unroll
         for (int j = 0; j < tiles; ++j) {
@@ -354,21 +387,18 @@ struct Finish {
                 for (int i = 0; i < 2; ++i) {
                     const int t = block * 16 + lane / 4 + 8 * i, c = first + 16 * j + 8 * half + lane % 4 * 2;
                     const float2 f = unpack(E{}, *reinterpret_cast<const uint32_t*>(rows + t * pitch + c * 2));
-                    to[j][2 * half] = fmaf(f.x, sums[j][half][2 * i], to[j][2 * half]);
-                    to[j][2 * half + 1] = fmaf(f.y, sums[j][half][2 * i + 1], to[j][2 * half + 1]);
+                    float &even = to[4 * j + 2 * half], &odd = to[4 * j + 2 * half + 1];
+                    even = fmaf(f.x, sums[j][half][2 * i], even);
+                    odd = fmaf(f.y, sums[j][half][2 * i + 1], odd);
                 }
             }
         }
     }
-    __device__ __forceinline__ void put_products(float* to, float (&sums)[tiles][4]) const {
-#pragma unroll
-        for (int j = 0; j < tiles; ++j) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const float sum = sum_of_rows(sums[j][i]);
-                if (lane < 4) to[first + 16 * j + i / 2 * 8 + lane * 2 + i % 2] = sum;
-            }
-        }
+    __device__ __forceinline__ void put_products(float* to, const float (&sums)[tiles * 4]) const {
+        float sum = sums_of_rows(sums, lane);
+        if constexpr (tiles == 1) sum += __shfl_xor_sync(all_lanes, sum, 16);
+        const int i = lane / 4 % (tiles * 4);
+        to[first + i / 4 * 16 + i / 2 % 2 * 8 + lane % 4 * 2 + i % 2] = sum;
     }
     __device__ __forceinline__ void put_rows(float* to, const Rows& from) const {
 #pragma unroll
@@ -395,7 +425,7 @@ struct Finish {
         __syncthreads();  // the scores are written
         for (int J = 0; J < block; ++J) {
             if constexpr (has_gates) {
-                float sums[tiles][4] = {};
+                float sums[tiles * 4] = {};
                 add_products(sums, read_q, s.Q);
                 if (keys) add_products(sums, read_k, s.K);
                 put_products(s.passing[block * (block - 1) / 2 + J], sums);
@@ -407,7 +437,7 @@ struct Finish {
         }
         if constexpr (has_gates) {
             if (first_query && block < blocks - 1) {
-                float sums[tiles][4] = {};
+                float sums[tiles * 4] = {};
                 add_products(sums, written, s.K_end);
                 put_products(s.remaining[block], sums);
             }
@@ -435,7 +465,7 @@ struct Finish {
         };
         float sum = 0;
 #pragma unroll
-        for (int part = 0; part < finish_threads / DK; ++part) sum += first_query ? s.through[part][channel] : 0.0f;
+        for (int part = 0; part < 4; ++part) sum += first_query ? s.through[part][channel] : 0.0f;
         sum *= decay(0, blocks);
 #pragma unroll
         for (int other = 0; other < blocks; ++other) {
@@ -445,15 +475,12 @@ struct Finish {
         return sum;
     }
 
-    __device__ __forceinline__ void put_channel(const Operand& to, int64_t head, int t, float f) const {
-        if (I * 16 + t < n && channel < call.dk)
-            reinterpret_cast<E*>(rows(to, head) + (I * 16 + t) * to.token)[channel] = E(f);
-    }
-    // The pairs within this thread's sub-block: dQ to memory, and the sums of dk and dg.
-    __device__ __forceinline__ void meet_own(int query, float (&dk)[16], float (&dg)[16]) const {
+    // The pairs within this thread's sub-block: dQ over Q, and the sums of dk and dg.
+    __device__ __forceinline__ void meet_own(const Channel& own, int query, float (&dk)[16], float (&dg)[16]) const {
         const bool keys = delta && query == 0;
-        Channel own;
-        load_channel(own, query);
+        float k[16];
+#pragma unroll
+        for (int t = 0; t < 16; ++t) k[t] = unpack(E{}, own.qk[t]).y;
         const auto sum_at = [&](const float* sums, int t) { return sums[(I * 16 + t) * Shared::row + channel]; };
         float passing = 0;
         if constexpr (has_gates) passing = passing_all(query == 0);
@@ -463,17 +490,17 @@ struct Finish {
             dk[t] += written;
             if constexpr (has_gates) {
                 dg[t] += passing;
-                passing = fmaf(own.k[t], written, passing);
+                passing = fmaf(k[t], written, passing);
             }
         }
         float newer = 0;
 #pragma unroll
         for (int t = 15; t >= 0; --t) {
-            const float up = power(own.L[t]);
+            const float up = power(own.L[t]), q = call.scale * unpack(E{}, own.qk[t]).x;
             float dq = up * sum_at(s.read_q, t), read = keys ? up * sum_at(s.read_k, t) : 0.0f;
             if constexpr (has_gates) {
-                newer = fmaf(own.q[t], dq, newer);
-                newer = fmaf(own.k[t], read, newer);
+                newer = fmaf(q, dq, newer);
+                newer = fmaf(k[t], read, newer);
                 dg[t] += newer;
             }
             float passed = 0;
@@ -481,29 +508,30 @@ struct Finish {
             for (int j = 0; j <= t; ++j) {
                 const float decay = t > j ? power(own.L[t] - own.L[j]) : 1.0f;
                 const float score = s.own_dA[I][t][j] * decay;
-                dq = fmaf(score, own.k[j], dq);
-                float back = score * own.q[t];
+                dq = fmaf(score, k[j], dq);
+                float back = score * q;
                 if (keys && j < t) {
                     const float reading = s.own_dM[I][t][j] * decay;
-                    read = fmaf(reading, own.k[j], read);
-                    back = fmaf(reading, own.k[t], back);
+                    read = fmaf(reading, k[j], read);
+                    back = fmaf(reading, k[t], back);
                 }
                 dk[j] += back;
                 if (has_gates && j < t) {
-                    passed = fmaf(back, own.k[j], passed);
+                    passed = fmaf(back, k[j], passed);
                     dg[j + 1] += passed;
                 }
             }
             dk[t] += read;
-            put_channel(x.dq, query_head(query), t, call.scale * dq);
+            element(s.Q, t) = E(call.scale * dq);
         }
     }
     __device__ __forceinline__ void write_gates(const float (&dg)[16]) const {
         if (call.gates > 1) {
             if (!has_channel || channel >= call.dk) return;
+            float* to = x.dg + (bh * call.N + start + I * 16) * call.gates + channel;
 #pragma unroll
-            for (int t = 0; t < 16; ++t)
-                if (I * 16 + t < n) x.dg[(bh * call.N + start + I * 16 + t) * call.gates + channel] = dg[t];
+            for (int t = 0; t < 16; ++t, to += call.gates)
+                if (I * 16 + t < n) *to = dg[t];
             return;
         }
         // One gate for all channels: the sum over them.
@@ -521,23 +549,32 @@ struct Finish {
         x.dg[bh * call.N + start + t] = sum;
     }
 
-    // Chunk and heads of queries, one after the other.
     __device__ __forceinline__ void run() const {
+        Channel own;
         float dk[16] = {}, dg[16] = {};
+        bool any_unwritten = false;
         const auto meet = [&](int query) {
+            if (has_channel && query == 0) fetch_gates(own);
             load(query);
-            write_operands(query);
-            cp_async_wait_all();
+            if (has_channel && query == 0) sum_gates(own);
+            cp_async_wait<1>();
+            __syncthreads();
+            if (has_channel) write_operands(own, query);
+            if constexpr (delta) {
+                if (query == 0) any_unwritten = solve();
+                if (any_unwritten) clear_unwritten();
+            }
+            write_scores(delta && query == 0);
+            cp_async_wait<0>();
             __syncthreads();
             if (query == 0) {
                 if constexpr (has_gates) sum_through();
-                if constexpr (delta) write_values();
-                else copy_values();
+                store_rows<delta>(x.dv, h, s.X, wide_pitch, call.dv);
             }
-            if constexpr (delta) clear_unwritten();
-            write_scores(delta && query == 0);
             meet_others(query == 0);
-            if (has_channel) meet_own(query, dk, dg);
+            if (has_channel) meet_own(own, query, dk, dg);
+            __syncthreads();
+            store_rows(x.dq, query_head(query), s.Q, pitch, call.dk);
         };
         meet(0);
         if constexpr (grouped) {
@@ -549,8 +586,10 @@ struct Finish {
         }
         if (has_channel) {
 #pragma unroll
-            for (int t = 0; t < 16; ++t) put_channel(x.dk, h, t, dk[t]);
+            for (int t = 0; t < 16; ++t) element(s.K_end, t) = E(dk[t]);
         }
+        __syncthreads();
+        store_rows(x.dk, h, s.K_end, pitch, call.dk);
         if constexpr (has_gates) write_gates(dg);
     }
 };
