@@ -4,17 +4,19 @@
 Optional: needs PyTorch with CUDA and flash-linear-attention (fla-core is enough); without them, it says so and ends. Times are medians
 between events, inputs larger than the cache; errors are of 1000 tokens (delta rules: 300) against the definition in Float64. fla has tokens before heads.
 
-    python3 experiments/peers/flash_linear_attention.py [linear] [gradient] [delta] [channels]
+    python3 experiments/peers/flash_linear_attention.py [linear] [gradient] [delta] [channels] [backward]
 
-No word means all four; channels are a gate per key channel, without the delta rule (GLA) and with it (KDA), as in bench_gated. The first calls compile and tune its kernels: minutes.
+No word means all five; channels are a gate per key channel, without the delta rule (GLA) and with it (KDA), as in bench_gated; backward is the backward pass alone of
+these two and of the gated delta rule, as in bench_gated_gradient. The first calls compile and tune its kernels: minutes.
 """
 import math
 import statistics
 import sys
 
-parts = sys.argv[1:] or ["linear", "gradient", "delta", "channels"]
-if unknown := set(parts) - {"linear", "gradient", "delta", "channels"}:
-    raise SystemExit(f"flash_linear_attention.py: parts are linear, gradient, delta and channels, not {', '.join(sorted(unknown))}")
+known = ["linear", "gradient", "delta", "channels", "backward"]
+parts = sys.argv[1:] or known
+if unknown := set(parts) - set(known):
+    raise SystemExit(f"flash_linear_attention.py: parts are {', '.join(known)}, not {', '.join(sorted(unknown))}")
 try:
     import torch
     from fla.ops.delta_rule import chunk_delta_rule
@@ -155,17 +157,20 @@ def with_channels(delta, q, k, v, g, beta, state):
     return chunk_gla(q, k, v, g, scale=1.0, initial_state=state, output_final_state=True)[0]
 
 
+def by_tokens(delta, q, k, v, g, beta, state):
+    """The definition, token by token; N, heads, d without a batch."""
+    S, o = state, []
+    for t in range(q.shape[0]):
+        S = S * g[t].exp()[:, :, None]
+        u = beta[t][:, None] * (v[t] - torch.einsum("hr,hrd->hd", k[t], S)) if delta else v[t]
+        S = S + k[t][:, :, None] * u[:, None]
+        o.append(torch.einsum("hr,hrd->hd", q[t], S))
+    return torch.stack(o)
+
+
 def channels_error(delta):
     given = channel_inputs(300)
-    got = with_channels(delta, *given)
-    x, y, z, f, b = (t[0].double() for t in given[:5])
-    S, o = given[5][0].double(), []
-    for t in range(300):
-        S = S * f[t].exp()[:, :, None]
-        u = b[t][:, None] * (z[t] - torch.einsum("hr,hrd->hd", y[t], S)) if delta else z[t]
-        S = S + y[t][:, :, None] * u[:, None]
-        o.append(torch.einsum("hr,hrd->hd", x[t], S))
-    return relative(got[0], torch.stack(o))
+    return relative(with_channels(delta, *given)[0], by_tokens(delta, *(x[0].double() for x in given)))
 
 
 def measure_channels():
@@ -177,11 +182,44 @@ def measure_channels():
             print(f"gate per channel, {name}, h={h} N=8192: {ms:8.3f} ms, error {channels_error(delta):.1e}", flush=True)
 
 
+def backward_call(kind, N):
+    """The backward pass of one call, and its inputs and the gradient it starts from."""
+    given = list(channel_inputs(N))
+    if kind == "gated delta":
+        given[3] = given[3][..., 0].contiguous()
+    inputs = [x.requires_grad_() for x in (given if kind != "GLA" else given[:4] + given[5:])]
+    do = normal(1, N, h)
+    if kind == "gated delta":
+        q, k, v, g, beta, state = given
+        o = chunk_gated_delta_rule(q, k, v, g, beta, scale=1.0, initial_state=state, output_final_state=True)[0]
+    else:
+        o = with_channels(kind == "KDA", *given)
+    return given, inputs, do, lambda: torch.autograd.grad(o, inputs, do, retain_graph=True)
+
+
+def backward_error(kind):
+    """The largest relative error of the gradients; of 300 tokens."""
+    given, inputs, do, call = backward_call(kind, 300)
+    got = call()
+    exact = [x.detach()[0].double().requires_grad_() for x in given]
+    q, k, v, g, beta, state = exact
+    o = by_tokens(kind != "GLA", q, k, v, g[..., None].expand(-1, -1, d) if kind == "gated delta" else g, beta, state)
+    want = torch.autograd.grad(o, exact if kind != "GLA" else exact[:4] + exact[5:], do[0].double())
+    return max(relative(x[0], y) for x, y in zip(got, want))
+
+
+def measure_backward():
+    for kind in ("GLA", "KDA", "gated delta"):
+        call = backward_call(kind, 8192)[-1]
+        print(f"backward, {kind}, h={h} N=8192: {median_ms(call):8.3f} ms, error {backward_error(kind):.1e}", flush=True)
+
+
 rate = torch.empty(1 << 30, device="cuda", dtype=torch.float32)
 other = torch.empty_like(rate)
 copies = 2 * rate.numel() * 4 / median_ms(lambda: other.copy_(rate)) * 1e3
 del rate, other
 print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, copies at {copies * 1e-12:.2f} TB/s")
-measures = {"linear": measure_linear, "gradient": measure_gradient, "delta": measure_delta, "channels": measure_channels}
+measures = {"linear": measure_linear, "gradient": measure_gradient, "delta": measure_delta, "channels": measure_channels,
+            "backward": measure_backward}
 for part in parts:
     measures[part]()

@@ -1,4 +1,4 @@
-// Gradients of the gated and delta-rule family on FMA units. In the same run two identities in Float64 first, for the
+// Gradients of the gated and delta-rule family. In the same run two identities in Float64 first, for the
 // function f = <O, dO> + <S_N, dS>: it is linear in q up to <S_N, dS>, and linear in v and the first state together, so
 //   <q, dq> = <O, dO>  and  <v, dv> + <S_0, dS_0> = f;
 // agreement element by element is the tests' part. Then times, beside the forward pass and N·dk·dv multiply-adds for

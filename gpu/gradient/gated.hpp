@@ -1,4 +1,5 @@
-// Exact gradients of the gated and delta-rule family on the GPU, on FMA units.
+// Exact gradients of the gated and delta-rule family on the GPU: on tensor cores where gated_hopper.hpp takes a call,
+// otherwise on FMA units.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,19 +10,19 @@
 
 namespace causeway::gpu {
 
-// Bytes of device memory that the call needs besides its tensors. The tokens are taken in parts of L, about √(16 N) of
-// them (at least 1024, and enough that all heads together fill a GPU), with chunks of C = 32 (16 with a gate per
-// channel or dk > 128). For each head: a state for each part (none for a single one), two for each chunk of one part,
-// and L·(2·dv + (group + 3)·C + 2) Float32.
+// Bytes of device memory that the call needs besides its tensors. On FMA units the tokens are taken in parts of L,
+// about √(16 N) of them (at least 1024, and enough that all heads together fill a GPU), with chunks of C = 32 (16 with
+// a gate per channel or dk > 128). For each head: a state for each part (none for a single one), two for each chunk of
+// one part, and L·(2·dv + (group + 3)·C + 2) Float32.
 std::size_t gated_gradient_workspace(const GatedGradArgs& a);
 
 // The chunkwise backward pass of core/gradient/chunkwise.hpp, with its formulas. Forwards, only the states between the
-// parts are kept. Then part by part, last one first: the states before its chunks and Y are computed again; the
-// gradient of the state goes through its chunks backwards, 8 columns of v to a warp, and leaves its value after each
-// chunk; from both, all chunks are finished in parallel. Float32 sums on FMA units in a fixed order, no atomics: a call
-// gives the same bits again. Gradients of gates are sums without cancellation; gates of -Inf have the gradient 0. At
-// most 98380 bytes of shared memory to a block, 192588 with a gate per channel and dk > 128 (where a device has less,
-// an Error). Launches on `stream` and returns; may be captured into a CUDA graph. Throws Error on bad arguments.
+// parts are kept. Then part by part, last one first: the states before its chunks are computed again; the gradient of
+// the state goes through its chunks backwards and leaves its value after each chunk; from both, all chunks are finished
+// in parallel. Sums in Float32 and in a fixed order, no atomics: a call gives the same bits again. Gradients of gates
+// are sums without cancellation; gates of -Inf have the gradient 0. On FMA units at most 98380 bytes of shared memory
+// to a block, 192588 with a gate per channel and dk > 128 (where a device has less, an Error). Launches on `stream` and
+// returns; may be captured into a CUDA graph. Throws Error on bad arguments.
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream);
 
 }  // namespace causeway::gpu
