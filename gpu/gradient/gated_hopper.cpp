@@ -28,7 +28,7 @@ struct Plan {
     bool copies_values;
 
     explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), DK(padded_rows(call.dk)), DV(padded_columns(call.dv)) {
-        constexpr int64_t all = 65536, min_tokens = 1024;
+        constexpr int64_t all = 65536, min_tokens = 256;
         each = std::max(min_tokens, all / std::max<int64_t>(call.all_heads, 1) / C * C);
         parts = (call.N + each - 1) / each;
         state = call.all_heads * call.dk * call.dv;

@@ -153,6 +153,29 @@ TEST_CASE("gradients of the gated family on tensor cores: widths, lengths, gates
     GatedCase c{"gated_delta", 1, 2, 1, 90, 64, 24, true, 0.01};
     c.beta_low = c.beta_high = 0, c.seed = ++seed;
     gradient_agrees(c, DType::bf16);
+    for (const bool state : {true, false}) {  // three parts of 512, 512 and 76 tokens
+        GatedCase parts{"gated_delta", 8, 16, 1, 1100, 16, 8, true, 0.05};
+        parts.state = state, parts.seed = ++seed;
+        gradient_agrees(parts, DType::bf16);
+    }
+}
+
+TEST_CASE("gradients of the gated family on tensor cores: twice the same bits", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    const GatedCase c{"gated_delta", 2, 3, 2, 333, 72, 40, true};
+    const GatedInputs in = rounded_to(gated_inputs(c), DType::bf16);
+    const Tensor dO = drawn({2, 6, 333, 40}, 1, DType::bf16);
+    GradientCall one(in, dO, nullptr, DType::bf16, 0);
+    one.run();
+    for (int repeat = 0; repeat < 10; ++repeat) {
+        GradientCall two(in, dO, nullptr, DType::bf16, 0);
+        two.run();
+        CHECK(same_bits(one.dq.cpu(), two.dq.cpu()));
+        CHECK(same_bits(one.dk.cpu(), two.dk.cpu()));
+        CHECK(same_bits(one.dv.cpu(), two.dv.cpu()));
+        CHECK(same_bits(one.dg.cpu(), two.dg.cpu()));
+        CHECK(same_bits(one.dbeta.cpu(), two.dbeta.cpu()));
+    }
 }
 
 TEST_CASE("gradients of the gated family on the GPU: a sequence in parts, twice the same bits", "[gpu][gpu-gradient]") {
