@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/calls/layout.hpp"
+#include "core/kit/check.hpp"
 
 namespace causeway::calls {
 
@@ -30,6 +31,10 @@ Option<S> state_indices_option(const char* text, const char* example) {
 // What a call may promise of its bits: the same in every run; or besides, up to a token, whatever comes after it and
 // stands beside it.
 inline std::vector<std::string> determinisms() { return {"run", "prefix"}; }
+// Throws Error for any other promise. The list is made only then: a step allocates nothing.
+inline void check_determinism(const std::string& promise) {
+    if (promise != "run" && promise != "prefix") kit::check_choice("deterministic", promise, determinisms());
+}
 
 template <class S>
 Option<S> deterministic_option(const char* text, const char* standard) {

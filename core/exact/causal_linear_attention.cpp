@@ -60,7 +60,7 @@ Tensor states_of(const Dimensions& n, const CausalOptions& o) {
 
 void check_deterministic(const CausalOptions& o) {
     if (o.deterministic.empty()) return;
-    check_choice("deterministic", o.deterministic, calls::determinisms());
+    calls::check_determinism(o.deterministic);
     if (o.deterministic != "prefix" || o.method == "auto" || method(o.method).prefix) return;
     std::vector<std::string> keep;
     for (const Method& m : methods())

@@ -64,9 +64,7 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
         for (const Span& span : packed_spans(o.cu_seqlens, c.batch, c.N))
             c.sequences.push_back({0, span.first, span.n});
     if (o.checkpoint_every < 0) fail("checkpoint_every: ", o.checkpoint_every, ", expected 1 or more, or 0 for none");
-    // The choices are made as a list, and a step allocates nothing.
-    if (o.deterministic != "run" && o.deterministic != "prefix")
-        check_choice("deterministic", o.deterministic, calls::determinisms());
+    calls::check_determinism(o.deterministic);
     c.chunk = std::min(o.chunk, std::max<Index>(c.N, 1));
     c.dtype = q.dtype();
     c.compute = c.dtype == DType::f64 ? DType::f64 : DType::f32;

@@ -25,6 +25,7 @@
 
 #include "core/base/error.hpp"
 #include "core/measure/machine.hpp"
+#include "lua/notebook/interrupt_mask.hpp"
 #include "lua/notebook/session.hpp"
 #include "lua/shell/signals.hpp"
 
@@ -37,20 +38,8 @@ using Json = nlohmann::json;
 constexpr int status_of_error = 1, status_of_usage = 2;
 
 // While it lives no interrupt reaches this thread: a message that a socket has half taken must not be cut off.
-class Uninterrupted {
-public:
-    Uninterrupted() {
-        sigset_t set;
-        sigemptyset(&set);
-        sigaddset(&set, SIGINT);
-        pthread_sigmask(SIG_BLOCK, &set, &before_);
-    }
-    ~Uninterrupted() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    Uninterrupted(const Uninterrupted&) = delete;
-    Uninterrupted& operator=(const Uninterrupted&) = delete;
-
-private:
-    sigset_t before_{};
+struct Uninterrupted : InterruptMask {
+    Uninterrupted() : InterruptMask(SIG_BLOCK) {}
 };
 
 // The cells of this session, for history_request. That of xeus knows neither their numbers nor the protocol's patterns.

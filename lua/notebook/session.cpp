@@ -12,6 +12,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/measure/machine.hpp"
 #include "lua/bind/bind.hpp"
+#include "lua/notebook/interrupt_mask.hpp"
 #include "lua/shell/about.hpp"
 #include "lua/shell/complete.hpp"
 #include "lua/shell/evaluate.hpp"
@@ -28,29 +29,12 @@ using Json = nlohmann::json;
 constexpr const char* red = "\033[31m";
 constexpr const char* plain = "\033[0m";
 
-sigset_t interrupts() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    return set;
+// An interrupt that came between two cells would stop the next one.
+void drop_pending_interrupts() {
+    const sigset_t set = interrupts();
+    const timespec at_once{};
+    while (sigtimedwait(&set, nullptr, &at_once) == SIGINT) {}
 }
-
-// While it lives this thread takes interrupts. One that came between two cells would stop the next one: it is dropped.
-class TakesInterrupts {
-public:
-    TakesInterrupts() {
-        const sigset_t set = interrupts();
-        const timespec at_once{};
-        while (sigtimedwait(&set, nullptr, &at_once) == SIGINT) {}
-        pthread_sigmask(SIG_UNBLOCK, &set, &before_);
-    }
-    ~TakesInterrupts() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    TakesInterrupts(const TakesInterrupts&) = delete;
-    TakesInterrupts& operator=(const TakesInterrupts&) = delete;
-
-private:
-    sigset_t before_{};
-};
 
 // ---- positions: characters for the protocol, bytes for the text ----
 
@@ -173,7 +157,8 @@ Json Session::execute(const std::string& code, int count, bool silent, const Jso
     Failure failure;
     Json values = Json::object();
     {
-        const TakesInterrupts taking;
+        drop_pending_interrupts();
+        const InterruptMask taking(SIG_UNBLOCK);
         failure = evaluate(L_.get(), code, "input[" + std::to_string(count) + "]");
         interrupt::clear();
         tell_hidden_names();
