@@ -305,7 +305,12 @@ Options::Options(lua_State* L, int index, const char* function, std::vector<std:
         const std::string key = lua_tostring(L, -2);
         bool found = false;
         for (const auto& name : known) found = found || name == key;
-        if (!found) fail(function, ": unknown option \"", key, "\"", meant_among(L, key, known));
+        if (found) continue;
+        const std::string meant = meant_among(L, key, known);
+        std::string all;
+        for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
+        const std::string expected = known.empty() ? ", takes none" : ", expected one of " + all;
+        fail(function, ": unknown option \"", key, "\"", meant.empty() ? expected : meant);
     }
 }
 

@@ -22,10 +22,12 @@ void push_number_like(lua_State* L, int source, double value) {
     }
 }
 
-// The operand at `index`; a number takes the type of the other operand.
+// The operand at `index`; a number or a list of numbers takes the type of the other operand, where that is a tensor.
 Tensor operand(lua_State* L, int index, int other, const char* operation) {
-    if (!is_number(L, index)) return check_operand(L, index, operation);
-    return scalar(lua_tonumber(L, index), is_tensor(L, other) ? check_tensor(L, other, operation).dtype() : DType::f64);
+    const DType type = is_tensor(L, other) ? check_tensor(L, other, operation).dtype() : DType::f64;
+    if (is_number(L, index)) return scalar(lua_tonumber(L, index), type);
+    const Tensor given = check_operand(L, index, operation);
+    return is_tensor(L, index) || !is_tensor(L, other) ? given : given.to(type);
 }
 
 // The functions of lua/bind/elementwise.hpp.
@@ -131,7 +133,7 @@ int tensor_negate(lua_State* L) { return TensorElements::unary<Unary::negate>(L)
 // A * B: the matrix product, or scaling where one is a number.
 int tensor_multiply(lua_State* L) {
     if (is_number(L, 1) || is_number(L, 2)) return TensorElements::binary<Binary::multiply>(L);
-    push(L, matmul(check_operand(L, 1, "*"), check_operand(L, 2, "*")));
+    push(L, matmul(operand(L, 1, 2, "*"), operand(L, 2, 1, "*")));
     return 1;
 }
 

@@ -2,10 +2,10 @@ local manual = (...).manual
 
 manual.grad = {
   call = "g, value = grad(f, params, ...)",
-  text = [[The derivatives of the number f(params, ...) with respect to every tensor and number in params, exactly, by
-going through f backwards. params is a tensor, a number, a list or a table of them, nested as you like; g has the same
-form, value is the number, and what else f returns comes after it. Further arguments are given to f as they are, and do
-not count as parameters.
+  text = [[The gradient of the number f(params, ...): its derivatives with respect to every tensor and number in params,
+exactly, by going through f backwards. params is a tensor, a number, a list or a table of them, nested as you like; g
+has the same form, value is the number, and what else f returns comes after it. Further arguments are given to f as they
+are, and do not count as parameters.
 
 f is ordinary code: A + B, A * B, A(i, j), exp(A), A:sum(2), cat and the like, and causal_linear_attention,
 linear_attention, general_linear_attention, their steps and softmax_attention with their options, whose gates,

@@ -274,7 +274,8 @@ called("map", "vectorize broadcast apply")
 
 -- Learning
 
-called("grad", "autograd backward backprop backpropagation value_and_grad vjp requires_grad")
+called("grad", "derivative derivatives differentiate differentiation autodiff automatic_differentiation autograd "
+  .. "backward backprop backpropagation value_and_grad vjp requires_grad")
 called("adam", "adamw optimizer optim learning_rate")
 called("rank", "num_features n_features nb_features")
 
@@ -323,6 +324,7 @@ short("update", "rule update_rule")
 short("seed", "random_state rng")
 short("samples", "number repeat repeats n iterations")
 short("repeats", "number samples iterations")
+short("dim", "d head_dim headdim d_head width")
 short("lengths", "seq_lens seqlens sizes ns n")
 short("save", "file filename path cache")
 short("label", "name legend title")
@@ -473,6 +475,8 @@ written("no_grad inference_mode stop_gradient enable_grad",
   "nothing is recorded outside of grad(f, params); in f, detach(x) is a constant")
 written("jacobian jacrev jacfwd",
   "a row of a Jacobian is a gradient: grad(function(x) return f(x)(i) end, x) is row i")
+written("vmap pmap batched_map",
+  "the calls take [batch, heads, N, d] at once; map(f, A) is f of every element; a loop goes over rows")
 written("hessian hvp", "grad has no second derivatives; differences of what grad(f, x) gives come near them")
 written("jvp forward_mode", "grad goes backwards; (f(x + v * h) - f(x - v * h)) / (2 * h) comes near a product with v")
 

@@ -2,7 +2,7 @@ local manual = (...).manual
 
 manual.plot = {
   call = "plot(y)  plot(x, y, {options})  plot{ {x =, y =, label =, error =, style =, width =, like =}, ..., "
-    .. "options }  plot{panels = { {curves, options}, ... }, options}",
+    .. "options }  plot{panels = { {curves, options}, ... }, options}  plot(rows, \"x\", \"y\", {by =, options})",
   text = [[Draws curves; x, y and error are lists of numbers or Tensors. Of a curve: label (its name), error (half the
 length of its bars, or {from =, to =}, their ends), spread (how the error is drawn: "bars" or "band"), style "lines",
 "points", "linespoints" or "dashed", width of the line in pixels, like (the label of another curve, whose colour and
@@ -33,6 +33,9 @@ spread is drawn for up to four curves. Panels stand below one another.
 
 p:save("x.svg"), .png or .pdf writes a file, which gnuplot draws, and returns p, which a `;` at the end hides; pages of
 report show the SVG. It follows the reader's choice of light and dark.
+
+Rows are those of a .csv file or any list of tables {column = value}: "x" and "y" name two of their columns, and by a
+third, with a curve for each of its values.
 
 A method has one colour and one mark wherever it is drawn; curves with the same label look the same in every panel, and
 one legend below serves all panels; legend = "right" or another place gives each its own.

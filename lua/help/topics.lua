@@ -7,7 +7,7 @@
   files = "load and save, JSON",
   gated = "gates and delta rules, what is around them, rules of your own",
   gpu = "tensors and calls on an NVIDIA GPU",
-  gradient = "exact gradients of the calls",
+  gradient = "exact gradients of the calls; of Lua code: ?grad",
   learn = "gradients of Lua code, Adam and gradient descent",
   lowrank = "low-rank factors in place of softmax, and their errors",
   measure = "time, memory, comparisons, sweeps, tables, pages",

@@ -95,7 +95,8 @@ end
 function causeway._add_curves(curves, rows, x, y, by, err)
   local of = {}
   for _, row in ipairs(rows) do
-    if row.status == "ok" and row[x] ~= nil and row[y] ~= nil then
+    local done = row.status == "ok" or row.status == nil  -- rows of a file may have no status
+    if done and row[x] ~= nil and row[y] ~= nil then
       local label = tostring(by and row[by])
       local curve = of[label]
       if not curve then

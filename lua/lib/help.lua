@@ -363,11 +363,21 @@ for name in ("max_new_tokens max_tokens max_length n_predict num_tokens new_toke
   new_tokens[name] = true
 end
 
+-- What writes a table of results in a form of this name.
+local forms_of_tables = { text = "text", string = "text", html = "html", csv = "csv", latex = "latex", tex = "latex",
+  markdown = "markdown", md = "markdown" }
+
 -- What is said of an option that has no place among the known ones, though it has a meaning elsewhere; else nil.
 local function misplaced(name, known)
   local called_causal = name == "causal" or causeway._called_here(name) == "causal"
   if called_causal and not known.causal and (known.decay or known.log_decay) then
     return "linear attention is always causal: leave it out"
+  end
+  if known.grid and known.run and (#name < 3 or not causeway._closest(plain(name), names(known))) then
+    return string.format("a list of values stands in grid: grid = {%s = {...}}", name)
+  end
+  if known.columns and known.most and forms_of_tables[name] then
+    return string.format("text_table(rows):%s() gives it", forms_of_tables[name])
   end
   if known.temperature and new_tokens[name] then return 'it is called "tokens" here, see ?generate' end
   if known.with and known.options and name == "method" then

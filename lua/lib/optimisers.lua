@@ -40,6 +40,7 @@ end
 local elsewhere = {
   zero_grad = "every call of grad gives new gradients, there is nothing to set to zero",
   param_groups = "the parameters are opt.params, the learning rate is opt.lr",
+  state = "its moments are not to be read; the parameters are opt.params, the steps taken opt.steps",
   state_dict = "the parameters are opt.params, a table that save writes",
 }
 

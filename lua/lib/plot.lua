@@ -279,6 +279,38 @@ local function figure_of_numbers(arguments)
   return make_figure({ curve }, rest)
 end
 
+-- Whether a table is a list of rows {column = value}, such as those of a .csv file, and no list of curves.
+local function is_rows(list)
+  local row = list[1]
+  if type(row) ~= "table" or getmetatable(row) or row[1] ~= nil or next(row) == nil then return false end
+  return type(row.y) == "number" or row.x == nil and row.y == nil and row.label == nil
+end
+
+--- A picture of two columns of rows {column = value}: causeway._plot_rows(rows, "N", "time", {by = "method"}).
+function causeway._plot_rows(rows, x, y, options)
+  local given, by = {}, options and options.by
+  for key, value in pairs(options or {}) do
+    if key ~= "by" then given[key] = value end
+  end
+  for _, name in ipairs({ x or false, y or false, by }) do
+    local found = false
+    for _, row in ipairs(rows) do found = found or row[name] ~= nil end
+    if not found then
+      local columns = {}
+      for column in pairs(rows[1]) do columns[#columns + 1] = tostring(column) end
+      table.sort(columns)
+      raise(string.format('plot: %s, expected two of the columns %s, as in plot(rows, "%s", "%s", {by = ...})',
+        name and "no row has " .. causeway._literal(name) or "rows without the names of two columns",
+        table.concat(columns, ", "), columns[1], columns[2] or columns[1]))
+    end
+  end
+  if not causeway._add_curves(given, rows, x, y, by) then
+    raise(string.format("plot: no row has both %s and %s", x, y))
+  end
+  given.xlabel, given.ylabel = given.xlabel or x, given.ylabel or y
+  return causeway.plot(given)
+end
+
 --- Draws curves; see the top of this file and lua/help/plot.lua. Returns the picture, which the shell shows.
 function causeway.plot(...)
   local arguments = table.pack(...)
@@ -294,6 +326,7 @@ function causeway.plot(...)
       or 'results:plot("N", "time", {by = "method"})'
     raise("plot: what a benchmark or a sweep returned draws itself, as in " .. call)
   end
+  if is_rows(first) then return causeway._plot_rows(table.unpack(arguments, 1, arguments.n)) end
   if arguments.n > 1 then
     raise("plot: with a table of curves its options stand in the same table, expected no second argument")
   end

@@ -532,7 +532,25 @@ function Results:column(name, filter)
   return values
 end
 
---- A picture: results.plot("N", "time", {by = "method", error =, ...}); one curve for each value of `by`.
+-- The column that draws the curves where none is named: the only other parameter that has several values.
+local function other_parameter(results, x, y)
+  local is_parameter, others = false, {}
+  for _, name in ipairs(results.names) do
+    is_parameter = is_parameter or name == x
+    local first, differs = nil, false
+    for _, row in ipairs(results) do
+      if first == nil then first = row[name] end
+      differs = differs or row[name] ~= first
+    end
+    if differs and name ~= x and name ~= y then others[#others + 1] = name end
+  end
+  if not is_parameter or #others < 2 then return is_parameter and others[1] or nil end
+  raise(string.format('plot: by: nothing, but at one %s rows differ in %s, expected one of them, as in '
+    .. 'results:where{%s = ...}:plot("%s", "%s", {by = "%s"})', x, causeway._listed(others), others[2], x, y, others[1]))
+end
+
+--- A picture: results.plot("N", "time", {by = "method", error =, ...}); one curve for each value of `by`,
+--- without which it is the only other parameter of the grid that has several values.
 function Results:plot(x, y, options)
   if type(self) ~= "table" then
     raise('plot: ' .. causeway._literal(self) .. ' in the place of the results, expected a colon: results:plot("N", '
@@ -550,6 +568,7 @@ function Results:plot(x, y, options)
   if y == nil then raise('plot: y: nothing, expected the name of a column, as in results:plot("N", "time")') end
   check_column(self, x, "plot: x")
   check_column(self, y, "plot: y")
+  by = by or other_parameter(self, x, y)
   if not causeway._add_curves(given, self, x, y, by, err) then
     raise(string.format("plot: no row has both %s and %s; the columns are %s", tostring(x), tostring(y),
       table.concat(self.columns, ", ")))

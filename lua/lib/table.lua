@@ -516,6 +516,9 @@ function Table:save(path)
   return self
 end
 
+--- A picture of two columns: tab:plot("N", "time", {by = "method"}).
+function Table:plot(x, y, options) return causeway._plot_rows(self.rows, x, y, options) end
+
 Table.__tostring = Table.text
 
 --- Besides text and HTML the forms in which a page lets a table be copied.

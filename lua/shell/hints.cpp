@@ -178,6 +178,8 @@ const char* of_colons(const Place& at, std::size_t i) {
     if (at.keyword_before(i, "if", "then") < at.size() || at.keyword_before(i, "elseif", "then") < at.size())
         return "a condition is written: if x > 0 then ... end";
     if (at.keyword_before(i, "while", "do") < at.size()) return "a loop is written: while x > 0 do ... end";
+    if (at.in_call(i) && (at.word(i + 1) == ")" || at.word(i + 1) == "," || at.is_number(i + 1)))
+        return "rows 1 to 3 of A are A({1, 3}, \":\"), the numbers 1 to 3 range(1, 3)";
     if (at.is_number(i - 1) || at.is_number(i + 1)) return "the numbers from 1 to 10 are range(1, 10)";
     return nullptr;
 }

@@ -13,7 +13,8 @@
 namespace causeway::lua {
 namespace {
 
-constexpr const char* source_key = "causeway.source";  // of the registry
+constexpr const char* source_key = "causeway.source";      // of the registry
+constexpr const char* assigned_key = "causeway.assigned";  // likewise: name -> true, what entries gave a value, or nil
 
 // The keys of the table at the top that may be meant; it is taken off the stack.
 void take_names(lua_State* L, std::vector<std::string>& names) {
@@ -92,6 +93,11 @@ std::string name_in_source(lua_State* L, const std::string& name) {
 // What is to be known where Lua stopped at the arithmetic of a list.
 constexpr const char* of_lists = "of a list of numbers make a tensor first: tensor{1, 2} * 2";
 
+// And at a method of a list of rows, which a file gave.
+constexpr std::pair<std::string_view, const char*> of_rows[] = {
+    {"(method 'plot')", "rows of a file are drawn by plot(rows, \"N\", \"time\", {by = \"method\"})"},
+    {"(method 'where')", "rows of a file are a list: for _, row in ipairs(rows) do ... end"}};
+
 }  // namespace
 
 void remember_source(lua_State* L, const std::string& source) {
@@ -109,6 +115,10 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     constexpr std::string_view before = "a nil value (global '", behind = "')";
     if (message.find("attempt to perform arithmetic on a table value") != std::string::npos)
         return message + "\nhint: " + of_lists;
+    for (const auto& [method, hint] : of_rows) {
+        if (message.find("attempt to call a nil value") != std::string::npos && message.ends_with(method))
+            return message + "\nhint: " + hint;
+    }
     const std::size_t at = message.rfind(before);
     if (at == std::string::npos || !message.ends_with(behind)) return message;
     const std::size_t begin = at + before.size();
@@ -116,6 +126,52 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     std::string meant = meant_here(L, name_in_source(L, name));
     if (meant.empty()) meant = meant_by(L, name);
     return meant.empty() ? message : message + "\nhint: " + meant;
+}
+
+std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source) {
+    const auto tokens = tokenize_without_comments(source);
+    const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
+    const auto is = [&](std::size_t i, std::initializer_list<std::string_view> words) {
+        return std::find(words.begin(), words.end(), word(i)) != words.end();
+    };
+    const auto is_equal_sign = [&](std::size_t i) { return is(i, {"="}) && !is(i - 1, {"=", "~", "<", ">"}); };
+    std::vector<std::size_t> open;  // the brackets around a token
+    std::vector<std::size_t> read;  // names that stand where a value is given
+    const int top = lua_gettop(L);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, assigned_key);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (is(i, {"(", "{", "["})) open.push_back(i);
+        if (is(i, {")", "}", "]"}) && !open.empty()) open.pop_back();
+        if (tokens[i].kind != Token::name || is_keyword(word(i))) continue;
+        if (open.empty() && (is(i + 1, {","}) || (is_equal_sign(i + 1) && !is(i + 2, {"="})))) {
+            lua_pushboolean(L, true);
+            lua_setfield(L, -2, std::string(word(i)).c_str());
+        }
+        const bool given = is_equal_sign(i - 1) || is(i - 1, {"(", ",", "{", "return"});
+        const bool taken = is(i + 1, {")", ",", "}", ";", ""}) || starts_line(tokens, i + 1, source);
+        const bool asked =
+            !open.empty() && is(open.back() - 1, {"type", "assert", "print", "display", "tostring", "if", "while"});
+        if (i > 0 && given && taken && !asked) read.push_back(i);
+    }
+    std::vector<std::string> notes;
+    std::set<std::string> seen;
+    for (const std::size_t i : read) {
+        const std::string name(word(i));
+        lua_getglobal(L, name.c_str());
+        lua_getfield(L, -2, name.c_str());
+        const bool known = !lua_isnil(L, -1) || !lua_isnil(L, -2);
+        lua_pop(L, 2);
+        if (known || !seen.insert(name).second) continue;
+        const bool option = is(i - 1, {"="}) && is(i - 3, {"{", ","}) && is(i + 1, {",", "}"});
+        const std::string meant = option ? "a word stands in quotes: \"" + name + "\"" : meant_by(L, name);
+        const std::string what = option ? std::string(word(i - 2)) + " is not given" : "it is nil here";
+        notes.push_back(name + " is not defined, so " + what + (meant.empty() ? "" : " (" + meant + ")"));
+    }
+    lua_settop(L, top);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (is(i, {"function", "local", "for", "repeat", "goto"})) return {};
+    }
+    return notes;
 }
 
 std::vector<std::string> notes_on_hidden_names(lua_State* L, std::set<std::string>& known) {

@@ -91,11 +91,13 @@ TEST_CASE("lowrank calls say in one sentence what does not fit", "[lua][lowrank]
         "\"skyformer\", \"skeinformer\", \"transformer-vq\", \"hyper\", \"taylor\", \"hedgehog\", \"svd\", \"rsvd\"");
     refused("lowrank('svd', x, x, {rank = 0})", "rank: 0, expected 1 or more");
     refused("lowrank('svd', x, x, {rank = 9})", "rank: 9, expected at most 8, the length");
-    refused("lowrank('svd', x, x, {iterations = 9})", "lowrank: unknown option \"iterations\"");
+    refused("lowrank('svd', x, x, {iterations = 9})",
+            "lowrank: unknown option \"iterations\", expected one of rank, seed, scale, device");
     refused("lowrank('svd', x / 0, x)", "q: entry (1, 1, 1, 1) is Inf, expected finite numbers");
     refused("lowrank('rsvd', x, x, {seed = -1})", "seed: -1, expected 0 or more");
     refused("lowrank('favor+', x, x, {rows = 1})", "rows: expected true or false, got a number");
-    refused("lowrank('svd', x, x, {v = x})", "lowrank: unknown option \"v\"");
+    refused("lowrank('svd', x, x, {v = x})",
+            "lowrank: unknown option \"v\", expected one of rank, seed, scale, device");
     refused("lowrank('skeinformer', x, x, {v = 3})", "v: expected a Tensor, got a number");
     refused("lowrank('linformer', x * 1e30, x)", "q: the factors overflow, expected smaller queries, keys or scale");
     refused("lowrank('svd', x)", "k: expected a Tensor, got nothing");

@@ -138,6 +138,17 @@ TEST_CASE("operators", "[lua][tensor]") {
     CHECK(lua("A + nil") == "+: expected a Tensor, got nothing");
 }
 
+TEST_CASE("a list of numbers beside a tensor takes the type of the tensor", "[lua][tensor]") {
+    Shell lua;
+    for (const char* sum : {"A + {1, 2}", "{1, 2} - A", "times({1, 2}, A)", "A / {3, 7}", "A * {{1, 0}, {0, 1}}",
+                            "{{1, 2}} * reshape(A, 2, 1)"}) {
+        CAPTURE(sum);
+        CHECK(lua("A = f32(ones(1, 2)) return (" + std::string(sum) + "):eltype()") == "Float32");
+        CHECK(lua("A = f64(ones(1, 2)) return (" + std::string(sum) + "):eltype()") == "Float64");
+    }
+    CHECK(lua("return times({1, 2}, {3, 4}):eltype()") == "Float64");
+}
+
 TEST_CASE("functions work on tensors, as methods, on tables of numbers and on numbers", "[lua][tensor]") {
     Shell lua;
     lua(flat);

@@ -79,6 +79,9 @@ TEST_CASE("optimisers: sentences", "[lua][optimisers]") {
     refused(
         "adam{{1}}:zero_grad()",
         "an optimiser has no \"zero_grad\": every call of grad gives new gradients, there is nothing to set to zero");
+    refused("return adam{{1}}.state",
+            "an optimiser has no \"state\": its moments are not to be read; the parameters are opt.params, the steps "
+            "taken opt.steps");
     refused("adam{{1}}:stepp()", "an optimiser has no \"stepp\", expected step, params, lr or steps");
     refused("adam{{1}, lr = -1}", "adam: lr: -1, expected a number from 0");
     refused("adam{{1}, betas = {0.9, 1}}", "adam: betas[2]: 1, expected a number from 0 to below 1");

@@ -185,6 +185,22 @@ TEST_CASE("what is wrong with panels is told in a sentence", "[lua][plot]") {
     CHECK(lua("plot({1, 2}, {columns = 2})") == "user:1: plot: columns: expected together with panels only");
 }
 
+TEST_CASE("rows of a file or of a table are drawn by the names of two columns", "[lua][plot]") {
+    Shell lua;
+    lua("rows = {{N = 1, t = 2, m = 'a'}, {N = 2, t = 5, m = 'a'}, {N = 1, t = 3, m = 'b'}, {N = 2, t = 4, m = 'b'}}");
+    CHECK(lua("a = plot{{x = {1, 2}, y = {2, 5}, label = 'a'}, {x = {1, 2}, y = {3, 4}, label = 'b'}, xlabel = 'N', "
+              "ylabel = 't'} return tostring(plot(rows, 'N', 't', {by = 'm'})) == tostring(a)") == "true");
+    CHECK(lua("return tostring(text_table(rows):plot('N', 't', {by = 'm'})) == tostring(a)") == "true");
+    CHECK(lua("plot(rows)") ==
+          "user:1: plot: rows without the names of two columns, expected two of the columns N, m, t, as in "
+          "plot(rows, \"N\", \"m\", {by = ...})");
+    CHECK(lua("plot(rows, 'N', 'q')") ==
+          "user:1: plot: no row has \"q\", expected two of the columns N, m, t, as in plot(rows, \"N\", \"m\", {by = "
+          "...})");
+    CHECK(lua("show_table(rows, {text = true})") ==
+          "user:1: text_table: unknown option \"text\" (text_table(rows):text() gives it)");
+}
+
 TEST_CASE("what plot does not understand is told in a sentence", "[lua][plot]") {
     Shell lua;
     CHECK(lua("plot()") == "user:1: plot: expected numbers to draw, got nothing");

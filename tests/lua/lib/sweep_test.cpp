@@ -71,6 +71,14 @@ TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
     CHECK(lua("r:plot('n', 't')") == "user:1: plot: x: no row has \"n\", expected one of m, N, t, status");
     CHECK(lua("s = sweep{grid = {N = {1, 2}}, run = function(p) return p.N == 1 and {a = 1} or {b = 2} end} "
               "s:plot('a', 'b')") == "user:1: plot: no row has both a and b; the columns are N, a, b, status");
+    CHECK(lua("return tostring(r:plot('N', 't', {title = 'T'})) == tostring(r:plot('N', 't', {by = 'm', title = "
+              "'T'}))") == "true");
+    CHECK(lua("u = sweep{grid = {N = {1, 2}, a = {1, 2}, b = {3, 4}, c = {5}}, run = function(p) return p.N end} "
+              "u:plot('N', 'value')") ==
+          "user:1: plot: by: nothing, but at one N rows differ in a and b, expected one of them, as in "
+          "results:where{b = ...}:plot(\"N\", \"value\", {by = \"a\"})");
+    CHECK(lua("sweep{N = {1, 2}, run = function() return 1 end}") ==
+          "user:1: sweep: unknown option \"N\" (a list of values stands in grid: grid = {N = {...}})");
     CHECK(lua("return r:save(dir .. 'r.csv') == r") == "true");
     CHECK(lua.file("r.csv").starts_with("m,N,t\na,2,2\n"));
 }

@@ -139,6 +139,45 @@ TEST_CASE("macros stand behind =, ; and return as well", "[lua][evaluate]") {
     CHECK(session("@time error('told', 0)") == "error: told");
 }
 
+TEST_CASE("a note says that a name inside of an entry is not defined", "[lua][evaluate]") {
+    Session session;
+    const auto notes = [&](const std::string& source) {
+        std::string all;
+        for (const std::string& note : notes_on_undefined_names(session.state(), source)) all += note + "\n";
+        return all;
+    };
+    CHECK(notes("y = foo") == "foo is not defined, so it is nil here\n");
+    CHECK(notes("y = rnadn;") == "rnadn is not defined, so it is nil here (did you mean \"randn\"?)\n");
+    CHECK(notes("f(1, foo)") == "foo is not defined, so it is nil here\n");
+    CHECK(notes("x = {foo, foo}") == "foo is not defined, so it is nil here\n");
+    CHECK(notes("f(1, {method = fleeet})") ==
+          "fleeet is not defined, so method is not given (a word stands in quotes: \"fleeet\")\n");
+    CHECK(notes("y = foo\nz = 3") == "foo is not defined, so it is nil here\n");
+    for (const char* quiet : {"y = randn",
+                              "y = foo or 3",
+                              "foo == nil",
+                              "y = 1 == foo",
+                              "y = x ~= foo",
+                              "if foo then y = 1 end",
+                              "type(foo)",
+                              "print(1, foo)",
+                              "foo, bar = 1, 2",
+                              "local foo = nil; y = foo",
+                              "f = function(foo) return foo end",
+                              "for i, foo in ipairs({}) do y = foo end",
+                              "y = {}.foo",
+                              "y = {foo = 3}",
+                              "y = 'foo'",
+                              "foo = nil",
+                              "y = foo.x",
+                              "y = -- foo\n3",
+                              "one, two = 1, nil; y = two",
+                              "y = {two = two}"}) {
+        CAPTURE(quiet);
+        CHECK(notes(quiet) == "");
+    }
+}
+
 TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
     Session session;
     CHECK(session("foo") == "error: foo is not defined");
@@ -262,6 +301,10 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"g = x -> x^2", "function(x) return x^2 end"},
         {"g = lambda x: x + 1", "function(x) return x^2 end"},
         {"x = 1:10", "range(1, 10)"},
+        {"x(1:2, :)", "A({1, 3}, \":\")"},
+        {"y = A(:, 2)", "A({1, 3}, \":\")"},
+        {"rows = {{N = 1}}; rows:plot('N')", "plot(rows,"},
+        {"rows = {{N = 1}}; rows:where{N = 1}", "ipairs(rows)"},
         {"zeros((2, 3))", "zeros(2, 3)"},
         {"B = reshape(A, (4, 1))", "zeros(2, 3)"},
         {"x = (1, 2)", "a list is {1, 2, 3}"},
