@@ -546,7 +546,8 @@ local function other_parameter(results, x, y)
   end
   if not is_parameter or #others < 2 then return is_parameter and others[1] or nil end
   raise(string.format('plot: by: nothing, but at one %s rows differ in %s, expected one of them, as in '
-    .. 'results:where{%s = ...}:plot("%s", "%s", {by = "%s"})', x, causeway._listed(others), others[2], x, y, others[1]))
+    .. 'results:where{%s = ...}:plot("%s", "%s", {by = "%s"})', x, causeway._listed(others), others[2], x, y,
+    others[1]))
 end
 
 --- A picture: results.plot("N", "time", {by = "method", error =, ...}); one curve for each value of `by`,

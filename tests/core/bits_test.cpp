@@ -2,7 +2,7 @@
 // length of the text, on what else is in the batch or packed beside it, on the slot of its state or on the number of
 // threads; and a call has the same bits every time. Random cases; the long search is hidden.
 //
-//     causeway-tests "[.bits]"      CAUSEWAY_BITS_CASES of them (100000), and a line with their number
+//     causeway-tests "[.bits-long]"      CAUSEWAY_BITS_CASES of them (100000), and a line with their number
 //
 // A case is drawn from the seed of the run and its own number alone: CAUSEWAY_TEST_SEED with CAUSEWAY_BITS_CASE is
 // that case by itself.
@@ -398,7 +398,7 @@ TEST_CASE("no bit up to a token depends on what comes after it or stands beside 
     CHECK(faults(0, 300) == 0);
 }
 
-TEST_CASE("no bit up to a token depends on what comes after it or stands beside it, for long", "[.bits]") {
+TEST_CASE("no bit up to a token depends on what comes after it or stands beside it, for long", "[.bits-long]") {
     const long alone = number_in("CAUSEWAY_BITS_CASE", -1);
     const long count = alone < 0 ? number_in("CAUSEWAY_BITS_CASES", 100000) : 1;
     const long found = faults(std::max(alone, 0L), count);

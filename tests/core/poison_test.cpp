@@ -2,7 +2,7 @@
 // changes no bit of an earlier row, of another head, of another sequence of the batch or, from v, of another column;
 // and a NaN shows in its own row. Random cases of every method; the long search is hidden.
 //
-//     causeway-tests "[.poison]"      CAUSEWAY_POISON_CASES of them (100000), and a line with their number
+//     causeway-tests "[.poison-long]"      CAUSEWAY_POISON_CASES of them (100000), and a line with their number
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -180,7 +180,7 @@ TEST_CASE("a bad value stays behind its token on the CPU", "[poison]") {
     CHECK(faults(cases) == 0);
 }
 
-TEST_CASE("a bad value stays behind its token on the CPU, for long", "[.poison]") {
+TEST_CASE("a bad value stays behind its token on the CPU, for long", "[.poison-long]") {
     const char* asked = std::getenv("CAUSEWAY_POISON_CASES");
     const long count = asked ? std::atol(asked) : 100000;
     Cases cases(random::seed());

@@ -36,11 +36,11 @@ local runs = {
   { name = "threads", what = "the same with starts of threads", read = in_words,
     command = "$BUILD/tests/causeway-faults --threads" },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
-    command = "$BUILD/tests/causeway-tests '[.poison]'" },
+    command = "$BUILD/tests/causeway-tests '[.poison-long]'" },
   { name = "bits", what = "a call with another end and among other texts, bit for bit, on the CPU", read = in_words,
-    command = "$BUILD/tests/causeway-tests '[.bits]'" },
+    command = "$BUILD/tests/causeway-tests '[.bits-long]'" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
-    command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary]'" },
+    command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
 for _, format in ipairs { "npy", "npz", "safetensors", "csv", "json" } do
   runs[#runs + 1] = { name = format, what = "files of the format ." .. format .. " made by a fuzzer", read = of_fuzzer,

@@ -52,7 +52,7 @@ TEST_CASE("the adversary climbs every stated bound a little", "[proofs][bounds]"
     }
 }
 
-TEST_CASE("the adversary, for long: error over bound of every stated bound", "[.adversary]") {
+TEST_CASE("the adversary, for long: error over bound of every stated bound", "[.adversary-long]") {
     using Clock = std::chrono::steady_clock;
     const char *asked = std::getenv("CAUSEWAY_ADVERSARY_SECONDS"), *only = std::getenv("CAUSEWAY_ADVERSARY");
     const double seconds = asked ? std::atof(asked) : 10;
