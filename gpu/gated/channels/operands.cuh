@@ -28,6 +28,10 @@ __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t at, uint32_t p
     ptx::ldmatrix_x4_trans(
         b, at + static_cast<uint32_t>(k + lane % 16) * pitch + static_cast<uint32_t>(n + lane / 16 * 8) * 2);
 }
+// The same of a matrix of 32 columns that lies as narrow_at says.
+__device__ __forceinline__ void load_b_narrow(uint32_t (&b)[4], uint32_t at, int k, int n, int lane) {
+    ptx::ldmatrix_x4_trans(b, at + narrow_at(k + lane % 16, n + lane / 16 * 8));
+}
 // The same of a matrix [n][k].
 __device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t at, uint32_t pitch, int k, int n,
                                                   int lane) {

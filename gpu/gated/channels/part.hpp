@@ -38,12 +38,15 @@ struct QueryTiles {
     CAUSEWAY_HOST_DEVICE constexpr explicit QueryTiles(int DK)
         : A_at(C * pitch_of(DK)), bytes(A_at + C * pitch_of(C)) {}
 };
-constexpr std::uint32_t value_bytes = C * pitch_of(sweep_columns);  // U0 or V of 32 columns
-
-// 32 columns of a state of DK rows.
-CAUSEWAY_HOST_DEVICE constexpr std::uint32_t state_bytes(int DK) {
-    return static_cast<std::uint32_t>(DK) * pitch_of(sweep_columns);
+// 32 columns of a state or of values: rows of 64 bytes, in which pieces of 16 change places so that eight rows read at
+// one column meet in different banks. Bytes before an element, and of so many rows.
+CAUSEWAY_HOST_DEVICE constexpr std::uint32_t narrow_at(int row, int column) {
+    return static_cast<std::uint32_t>(row * 64 + ((column / 8) ^ (row / 2 % 4)) * 16 + column % 8 * 2);
 }
+CAUSEWAY_HOST_DEVICE constexpr std::uint32_t narrow_bytes(int rows) { return static_cast<std::uint32_t>(rows) * 64; }
+static_assert(sweep_columns == 32);
+constexpr std::uint32_t value_bytes = narrow_bytes(C);
+
 constexpr std::uint32_t inverse_bytes = C * pitch_of(C);
 
 // Tokens [first, first + tokens) of every head, and the tiles between the kernels, one after the other for each head

@@ -372,7 +372,7 @@ struct Prepare {
     // Column c of row t of U0 or V in its tile.
     __device__ __forceinline__ uint32_t* value_at(int t, int c) const {
         return reinterpret_cast<uint32_t*>(value_tiles() + c / sweep_columns * value_bytes +
-                                           t * pitch_of(sweep_columns) + c % sweep_columns * 2);
+                                           narrow_at(t, c % sweep_columns));
     }
 
     __device__ __forceinline__ void run() const {

@@ -11,7 +11,7 @@
 namespace causeway::gpu::channels {
 
 constexpr int consumers = 256, sweep_threads = consumers + 32;  // one warp more loads
-constexpr uint32_t narrow_pitch = pitch_of(sweep_columns), stages = 3;
+constexpr uint32_t stages = 3;
 
 // Blocks of a cluster: two, where a batch-head has an even number of them. Of four, which would read tiles from the
 // second-level cache half as often, 32 clusters do not fit on a GPU some of whose clusters of multiprocessors are short
@@ -95,7 +95,7 @@ struct SweepBlock {
         for (int i = 0; i < C * sweep_columns / 8 / 32; ++i) {
             const int t = i * 8 + lane / 4, c = lane % 4 * 8;
             const bool there = t < n && first_column + c < call.dv;
-            cp_async<16>(to + t * narrow_pitch + c * 2, there ? from + t * x.token + c * 2 : from, there);
+            cp_async<16>(to + narrow_at(t, c), there ? from + t * x.token + c * 2 : from, there);
         }
         ptx::mbarrier_arrive_after_cp_async(bar);
     }
@@ -118,7 +118,7 @@ struct SweepBlock {
         uint32_t a[2][4], c[2][4], f[2][4];
         const auto load = [&](int k) {
             load_a(a[k / 16 % 2], X, pitch, token, k, lane);
-            load_b(f[k / 16 % 2], S, narrow_pitch, k, column, lane);
+            load_b_narrow(f[k / 16 % 2], S, k, column, lane);
             if (both) load_a(c[k / 16 % 2], Y, pitch, token, k, lane);
         };
         load(0);
@@ -149,8 +149,8 @@ struct SweepBlock {
 #pragma unroll
                 for (uint32_t& pair : a[k / 16 % 2]) pair ^= 0x80008000u;
             }
-            load_b(f[k / 16 % 2][0], Y, narrow_pitch, k, 0, lane);
-            load_b(f[k / 16 % 2][1], Y, narrow_pitch, k, 16, lane);
+            load_b_narrow(f[k / 16 % 2][0], Y, k, 0, lane);
+            load_b_narrow(f[k / 16 % 2][1], Y, k, 16, lane);
         };
         load(0);
 #pragma unroll
@@ -184,8 +184,7 @@ struct SweepBlock {
     }
     __device__ __forceinline__ void round_state(const State& S) const {
         each_element([&](int r, int c, int i, int e) {
-            if (e % 2 == 0)
-                *reinterpret_cast<uint32_t*>(s.S + r * narrow_pitch + c * 2) = pack(E{}, S[i][e], S[i][e + 1]);
+            if (e % 2 == 0) *reinterpret_cast<uint32_t*>(s.S + narrow_at(r, c)) = pack(E{}, S[i][e], S[i][e + 1]);
         });
     }
 

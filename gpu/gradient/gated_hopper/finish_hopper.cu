@@ -110,13 +110,12 @@ struct Finish {
     // Tiles of 32 columns side by side as rows of all columns.
     template <int tokens>
     __device__ __forceinline__ void copy_tiles(unsigned char* to, const unsigned char* from) const {
-        constexpr uint32_t narrow = pitch_of(sweep_columns);
         constexpr int at_once = finish_threads / 4 / tokens;  // tiles
         const int c = threadIdx.x % 4, r = threadIdx.x / 4 % tokens, side = threadIdx.x / 4 / tokens;
         to += r * wide_pitch + side * 64 + c * 16;
-        from += (side * tokens + r) * narrow + c * 16;
+        from += side * narrow_bytes(tokens) + narrow_at(r, c * 8);
         for (int i = side; i < p.DV / sweep_columns;
-             i += at_once, to += at_once * 64, from += at_once * tokens * narrow)
+             i += at_once, to += at_once * 64, from += at_once * narrow_bytes(tokens))
             cp_async<16>(to, from, true);
     }
     // Starts all copies: one group for what the scores take, one for the states.
@@ -144,8 +143,8 @@ struct Finish {
             }
         }
         cp_async_commit();
-        copy_tiles<DK>(s.S, p.states + narrow * state_bytes(DK));
-        if (query == 0) copy_tiles<DK>(s.E, x.after + narrow * state_bytes(DK));
+        copy_tiles<DK>(s.S, p.states + narrow * narrow_bytes(DK));
+        if (query == 0) copy_tiles<DK>(s.E, x.after + narrow * narrow_bytes(DK));
         cp_async_commit();
     }
     // Where β is 0, least_beta wrote something into U; nothing is written there.

@@ -17,7 +17,7 @@ struct BackwardShared {
     struct Queries {
         unsigned char tiles[QueryTiles(DK).bytes], dO[value_bytes];
     } queries[stages];
-    unsigned char S[state_bytes(DK)];  // the gradient of the state after the chunk in BFloat16
+    unsigned char S[narrow_bytes(DK)];  // the gradient of the state after the chunk in BFloat16
     unsigned char dU[value_bytes];
     PipelineBarriers<stages> keys_barriers, queries_barriers;
 };
@@ -65,7 +65,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
             if (k < token) continue;
             uint32_t a[4], f[4];
             load_a_transposed(a, A, square, token, k, lane);
-            load_b(f, dO, narrow_pitch, k, column, lane);
+            load_b_narrow(f, dO, k, column, lane);
             multiply(d, a, f);
         }
     }
@@ -93,7 +93,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
             ptx::fence_proxy_async();
             wait_recorded();
             ptx::named_barrier_sync(barriers::channels_state, consumers);
-            record(x.after, chunk, s.S, state_bytes(DK));
+            record(x.after, chunk, s.S, narrow_bytes(DK));
             float d[2][4] = {};
             this->times_state(d, tiles);
             if (has_rows) this->decay(E, tiles);
@@ -105,7 +105,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
                 this->release(queries, item);
             }
             this->each_pair([&](int t, int c, int half, int i) {
-                *reinterpret_cast<uint32_t*>(s.dU + t * narrow_pitch + c * 2) =
+                *reinterpret_cast<uint32_t*>(s.dU + narrow_at(t, c)) =
                     pack(channels::E{}, d[half][2 * i], d[half][2 * i + 1]);
             });
             ptx::fence_proxy_async();
