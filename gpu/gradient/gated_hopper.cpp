@@ -49,8 +49,8 @@ struct Plan {
         copies_values = call.beta || !call.v.whole;
         values = take(copies_values ? narrow * value_bytes : 0);
         inverse = take(call.beta ? chunks * inverse_bytes : 0);
-        states = take(narrow * narrow_bytes(DK));
-        after = take(narrow * narrow_bytes(DK));
+        states = take(narrow * tile_bytes(DK, sweep_columns));
+        after = take(narrow * tile_bytes(DK, sweep_columns));
         dU = take(narrow * value_bytes);
         segment = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(call.N))));
         segments = segment > 0 ? (call.N + segment - 1) / segment : 0;

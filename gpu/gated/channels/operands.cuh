@@ -28,15 +28,24 @@ __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t at, uint32_t p
     ptx::ldmatrix_x4_trans(
         b, at + static_cast<uint32_t>(k + lane % 16) * pitch + static_cast<uint32_t>(n + lane / 16 * 8) * 2);
 }
-// The same of a matrix of 32 columns that lies as narrow_at says.
-__device__ __forceinline__ void load_b_narrow(uint32_t (&b)[4], uint32_t at, int k, int n, int lane) {
-    ptx::ldmatrix_x4_trans(b, at + narrow_at(k + lane % 16, n + lane / 16 * 8));
-}
 // The same of a matrix [n][k].
 __device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t at, uint32_t pitch, int k, int n,
                                                   int lane) {
     ptx::ldmatrix_x4(b, at + static_cast<uint32_t>(n + lane % 8 + lane / 16 * 8) * pitch +
                             static_cast<uint32_t>(k + lane / 8 % 2 * 8) * 2);
+}
+// The first three of tiles of so many columns.
+template <int columns>
+__device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t tile, int m, int k, int lane) {
+    ptx::ldmatrix_x4(a, tile + tile_at<columns>(m + lane % 16, k + lane / 16 * 8));
+}
+template <int columns>
+__device__ __forceinline__ void load_a_transposed(uint32_t (&a)[4], uint32_t tile, int m, int k, int lane) {
+    ptx::ldmatrix_x4_trans(a, tile + tile_at<columns>(k + lane % 8 + lane / 16 * 8, m + lane / 8 % 2 * 8));
+}
+template <int columns>
+__device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t tile, int k, int n, int lane) {
+    ptx::ldmatrix_x4_trans(b, tile + tile_at<columns>(k + lane % 16, n + lane / 16 * 8));
 }
 // d[16×16] += a b, as two of 16×8.
 __device__ __forceinline__ void multiply(float (&d)[2][4], const uint32_t (&a)[4], const uint32_t (&b)[4]) {

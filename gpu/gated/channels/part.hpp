@@ -20,34 +20,38 @@ constexpr int sweep_columns = 32;
 inline int padded_rows(int dk) { return dk <= 64 ? 64 : 128; }
 inline int padded_columns(int dv) { return (dv + sweep_columns - 1) / sweep_columns * sweep_columns; }
 
-// Bytes of a row of n elements of 16 bits in shared memory: an odd multiple of 16, so that eight rows read at one
-// column meet in different banks. Tiles have such rows in memory too, and travel as they are.
+// Bytes of a row of n elements of 16 bits of a matrix in shared memory: an odd multiple of 16, so that eight rows read
+// at one column meet in different banks.
 CAUSEWAY_HOST_DEVICE constexpr std::uint32_t pitch_of(int n) { return static_cast<std::uint32_t>(n) * 2 + 16; }
+
+// Tiles lie in memory as in shared memory, and travel as they are: rows of 32, 64 or 128 elements of 16 bits without
+// gaps, in which pieces of 16 bytes change places, so that eight rows read at one column meet in different banks. Bytes
+// before an element, and of a tile.
+template <int columns>
+CAUSEWAY_HOST_DEVICE constexpr std::uint32_t tile_at(int row, int column) {
+    const int turn = columns < 64 ? row / 2 % 4 : row % 8;
+    return static_cast<std::uint32_t>(row * columns * 2 + ((column / 8) ^ turn) * 16 + column % 8 * 2);
+}
+CAUSEWAY_HOST_DEVICE constexpr std::uint32_t tile_bytes(int rows, int columns) {
+    return static_cast<std::uint32_t>(rows * columns) * 2;
+}
 
 // The tiles that the keys of a chunk give: Kw, with the delta rule W, and `last`; and those of a head of queries: Qe,
 // A. Offsets and sizes in bytes.
 struct KeyTiles {
     std::uint32_t W_at, last_at, bytes;
     CAUSEWAY_HOST_DEVICE constexpr KeyTiles(int DK, bool delta)
-        : W_at(C * pitch_of(DK)),
+        : W_at(tile_bytes(C, DK)),
           last_at(W_at + (delta ? W_at : 0)),
           bytes(last_at + static_cast<std::uint32_t>(DK) * 4) {}
 };
 struct QueryTiles {
     std::uint32_t A_at, bytes;
     CAUSEWAY_HOST_DEVICE constexpr explicit QueryTiles(int DK)
-        : A_at(C * pitch_of(DK)), bytes(A_at + C * pitch_of(C)) {}
+        : A_at(tile_bytes(C, DK)), bytes(A_at + tile_bytes(C, C)) {}
 };
-// 32 columns of a state or of values: rows of 64 bytes, in which pieces of 16 change places so that eight rows read at
-// one column meet in different banks. Bytes before an element, and of so many rows.
-CAUSEWAY_HOST_DEVICE constexpr std::uint32_t narrow_at(int row, int column) {
-    return static_cast<std::uint32_t>(row * 64 + ((column / 8) ^ (row / 2 % 4)) * 16 + column % 8 * 2);
-}
-CAUSEWAY_HOST_DEVICE constexpr std::uint32_t narrow_bytes(int rows) { return static_cast<std::uint32_t>(rows) * 64; }
-static_assert(sweep_columns == 32);
-constexpr std::uint32_t value_bytes = narrow_bytes(C);
-
-constexpr std::uint32_t inverse_bytes = C * pitch_of(C);
+constexpr std::uint32_t value_bytes = tile_bytes(C, sweep_columns);  // U0 or V of 32 columns
+constexpr std::uint32_t inverse_bytes = tile_bytes(C, C);
 
 // Tokens [first, first + tokens) of every head, and the tiles between the kernels, one after the other for each head
 // and chunk (and head of queries, and 32 columns of v). Without heads of queries (call.group = 0) only the state goes

@@ -70,6 +70,10 @@ struct Prepare {
         *reinterpret_cast<uint32_t*>(to + t * Shared::pitch + channel * 2) = pack(E{}, x, y);
     }
 
+    __device__ __forceinline__ static void put_tile(unsigned char* tile, int t, int channel, float x, float y) {
+        *reinterpret_cast<uint32_t*>(tile + tile_at<DK>(t, channel)) = pack(E{}, x, y);
+    }
+
     __device__ __forceinline__ unsigned char* key_tiles() const { return p.keys + tile * keys.bytes; }
     __device__ __forceinline__ unsigned char* query_tiles(int query) const {
         return p.queries + (tile * call.group + query) * QueryTiles(DK).bytes;
@@ -125,16 +129,16 @@ struct Prepare {
     }
 
     // The scores of a sub-block's tokens i >= j, gate by gate: for gates of any size, by a whole warp. Lane 0 writes
-    // score times factor[i] (null: scale) to to[i · pitch + j], j < i + diagonal.
-    template <class T>
+    // put(i, j, score times factor[i] (null: scale)), j < i + diagonal.
+    template <class Put>
     static __device__ __noinline__ void score_pairs(const gated::Call& call, const char* x, int64_t x_token,
-                                                    const char* k, const float* g, int n, T* to, int pitch,
-                                                    const float* factor, int diagonal) {
+                                                    const char* k, const float* g, int n, Put put, const float* factor,
+                                                    int diagonal) {
         const int lane = threadIdx.x % 32;
         const auto element = [&](const char* rows, int64_t token, int t, int c) {
             return t < n && c < call.dk ? static_cast<float>(reinterpret_cast<const E*>(rows + t * token)[c]) : 0.0f;
         };
-        for (int i = lane; i < 256; i += 32) to[i / 16 * pitch + i % 16] = T(0.0f);
+        for (int i = lane; i < 256; i += 32) put(i / 16, i % 16, 0.0f);
         __syncwarp();
         for (int j = 0; j < 16; ++j) {
             float keys[DK / 32];
@@ -150,16 +154,15 @@ struct Prepare {
                     sum = fmaf(element(x, x_token, i, c), keys[m], sum);
                 }
                 sum = sum_of_warp(sum);
-                if (lane == 0 && j < i + diagonal) to[i * pitch + j] = T((factor ? factor[i] : call.scale) * sum);
+                if (lane == 0 && j < i + diagonal) put(i, j, (factor ? factor[i] : call.scale) * sum);
             }
         }
     }
-    template <class T>
-    __device__ __forceinline__ void score_pairs_of(const gated::Operand& x, int64_t head, int block, T* to, int pitch,
+    template <class Put>
+    __device__ __forceinline__ void score_pairs_of(const gated::Operand& x, int64_t head, int block, Put put,
                                                    const float* factor, int diagonal) const {
         score_pairs(call, row(x, head, block * 16), x.token, row(call.k, h, block * 16),
-                    call.g + (bh * call.N + start + block * 16) * call.gates, n - block * 16, to, pitch, factor,
-                    diagonal);
+                    call.g + (bh * call.N + start + block * 16) * call.gates, n - block * 16, put, factor, diagonal);
     }
 
     // Block (I, J) of X Kᵀ ⊙ Λ, X in shared memory times e^L.
@@ -182,10 +185,12 @@ struct Prepare {
     __device__ __forceinline__ void write_scores(int i, int query) const {
         int I, J;
         block_of(i, I, J);
-        constexpr int pitch = pitch_of(C) / 2;  // in elements
-        E* to = reinterpret_cast<E*>(query_tiles(query) + QueryTiles(DK).A_at) + I * 16 * pitch + J * 16;
+        unsigned char* A = query_tiles(query) + QueryTiles(DK).A_at;
+        const auto at = [=](int r, int c) { return A + tile_at<C>(I * 16 + r, J * 16 + c); };
         if (I == J && s.by_pairs[I]) {
-            score_pairs_of(call.q, h * call.group + query, I, to, pitch, nullptr, 1);
+            score_pairs_of(
+                call.q, h * call.group + query, I,
+                [=](int r, int c, float score) { *reinterpret_cast<E*>(at(r, c)) = E(score); }, nullptr, 1);
             return;
         }
         float d[2][4] = {};
@@ -196,7 +201,7 @@ struct Prepare {
             for (int i2 = 0; i2 < 2; ++i2) {
                 const int r = lane / 4 + 8 * i2, c = 8 * half + lane % 4 * 2;
                 const bool first = I > J || c <= r, second = I > J || c + 1 <= r;
-                *reinterpret_cast<uint32_t*>(to + r * pitch + c) =
+                *reinterpret_cast<uint32_t*>(at(r, c)) =
                     pack(E{}, first ? d[half][2 * i2] : 0.0f, second ? d[half][2 * i2 + 1] : 0.0f);
             }
         }
@@ -206,7 +211,9 @@ struct Prepare {
         int I, J;
         block_of(i, I, J);
         if (I == J && s.by_pairs[I]) {
-            score_pairs_of(call.k, h, I, &s.M[I * 16][J * 16], C + 4, s.beta + I * 16, 0);
+            float* M = &s.M[I * 16][J * 16];
+            score_pairs_of(
+                call.k, h, I, [=](int r, int c, float score) { M[r * (C + 4) + c] = score; }, s.beta + I * 16, 0);
             return;
         }
         float d[2][4] = {};
@@ -257,7 +264,7 @@ struct Prepare {
             if (I < 3) put(s.near, token, channel, y.x, y.y);
             if (I < 2) put(s.far, token, channel, y.x * next.x, y.y * next.y);
             if (I < 1) put(s.farthest, token, channel, y.x * two.x, y.y * two.y);
-            put(Kw, token, channel, y.x * rest.x, y.y * rest.y);
+            put_tile(Kw, token, channel, y.x * rest.x, y.y * rest.y);
         }
         if (I == blocks - 1) *reinterpret_cast<float2*>(key_tiles() + keys.last_at + channel * 4) = product(0, blocks);
     }
@@ -272,7 +279,7 @@ struct Prepare {
             const float2 y = {call.scale * x.x * ptx::ex2_approx(sum[t].x),
                               call.scale * x.y * ptx::ex2_approx(sum[t].y)};
             put(s.Q, I * 16 + t, channel, y.x, y.y);
-            put(Qe, I * 16 + t, channel, y.x * before.x, y.y * before.y);
+            put_tile(Qe, I * 16 + t, channel, y.x * before.x, y.y * before.y);
         }
     }
 
@@ -372,7 +379,7 @@ struct Prepare {
     // Column c of row t of U0 or V in its tile.
     __device__ __forceinline__ uint32_t* value_at(int t, int c) const {
         return reinterpret_cast<uint32_t*>(value_tiles() + c / sweep_columns * value_bytes +
-                                           narrow_at(t, c % sweep_columns));
+                                           tile_at<sweep_columns>(t, c % sweep_columns));
     }
 
     __device__ __forceinline__ void run() const {
@@ -430,7 +437,7 @@ struct Prepare {
             *reinterpret_cast<uint32_t*>(s.P + r * pitch_of(C) + c * 2) =
                 there ? pack(E{}, s.M[r][c] * s.beta[c], s.M[r][c + 1] * s.beta[c + 1]) : 0u;
             if (p.inverse)
-                *reinterpret_cast<uint32_t*>(p.inverse + tile * inverse_bytes + r * pitch_of(C) + c * 2) =
+                *reinterpret_cast<uint32_t*>(p.inverse + tile * inverse_bytes + tile_at<C>(r, c)) =
                     there ? pack(E{}, s.M[r][c], s.M[r][c + 1]) : 0u;
         }
         cp_async_wait_all();
@@ -438,7 +445,7 @@ struct Prepare {
         unsigned char* W = key_tiles() + keys.W_at;
         if (warp < blocks)
             multiply_inverse(s.K, Shared::pitch, DK, warp, [&](int t, int c, uint32_t x) {
-                *reinterpret_cast<uint32_t*>(W + t * Shared::pitch + c * 2) = x;
+                *reinterpret_cast<uint32_t*>(W + tile_at<DK>(t, c)) = x;
             });
         else
             multiply_inverse(s.inverse, value_pitch, p.DV, warp - blocks,

@@ -24,7 +24,6 @@ __host__ __device__ inline int cluster_of(const Part& p) { return p.DV / sweep_c
 // BFloat16.
 template <int DK, class Shared>
 struct SweepBlock {
-    static constexpr uint32_t pitch = pitch_of(DK), square = pitch_of(C);
     using State = float[4][4];  // the accumulators of 16×32
     using KeysPipeline =
         Pipeline<stages, sizeof(typename Shared::Keys), offsetof(Shared, keys), offsetof(Shared, keys_barriers)>;
@@ -95,7 +94,7 @@ struct SweepBlock {
         for (int i = 0; i < C * sweep_columns / 8 / 32; ++i) {
             const int t = i * 8 + lane / 4, c = lane % 4 * 8;
             const bool there = t < n && first_column + c < call.dv;
-            cp_async<16>(to + narrow_at(t, c), there ? from + t * x.token + c * 2 : from, there);
+            cp_async<16>(to + tile_at<sweep_columns>(t, c), there ? from + t * x.token + c * 2 : from, there);
         }
         ptx::mbarrier_arrive_after_cp_async(bar);
     }
@@ -117,9 +116,9 @@ struct SweepBlock {
         const uint32_t S = ptx::shared_address(s.S);
         uint32_t a[2][4], c[2][4], f[2][4];
         const auto load = [&](int k) {
-            load_a(a[k / 16 % 2], X, pitch, token, k, lane);
-            load_b_narrow(f[k / 16 % 2], S, k, column, lane);
-            if (both) load_a(c[k / 16 % 2], Y, pitch, token, k, lane);
+            load_a<DK>(a[k / 16 % 2], X, token, k, lane);
+            load_b<sweep_columns>(f[k / 16 % 2], S, k, column, lane);
+            if (both) load_a<DK>(c[k / 16 % 2], Y, token, k, lane);
         };
         load(0);
 #pragma unroll
@@ -144,13 +143,13 @@ struct SweepBlock {
     __device__ __forceinline__ void add_outer(State& S, uint32_t X, uint32_t Y) const {
         uint32_t a[2][4], f[2][2][4];
         const auto load = [&](int k) {
-            load_a_transposed(a[k / 16 % 2], X, pitch, warp * 16, k, lane);
+            load_a_transposed<DK>(a[k / 16 % 2], X, warp * 16, k, lane);
             if constexpr (negative) {
 #pragma unroll
                 for (uint32_t& pair : a[k / 16 % 2]) pair ^= 0x80008000u;
             }
-            load_b_narrow(f[k / 16 % 2][0], Y, k, 0, lane);
-            load_b_narrow(f[k / 16 % 2][1], Y, k, 16, lane);
+            load_b<sweep_columns>(f[k / 16 % 2][0], Y, k, 0, lane);
+            load_b<sweep_columns>(f[k / 16 % 2][1], Y, k, 16, lane);
         };
         load(0);
 #pragma unroll
@@ -184,7 +183,8 @@ struct SweepBlock {
     }
     __device__ __forceinline__ void round_state(const State& S) const {
         each_element([&](int r, int c, int i, int e) {
-            if (e % 2 == 0) *reinterpret_cast<uint32_t*>(s.S + narrow_at(r, c)) = pack(E{}, S[i][e], S[i][e + 1]);
+            if (e % 2 == 0)
+                *reinterpret_cast<uint32_t*>(s.S + tile_at<sweep_columns>(r, c)) = pack(E{}, S[i][e], S[i][e + 1]);
         });
     }
 

@@ -16,7 +16,7 @@ struct SweepShared {
     struct Queries {
         unsigned char tiles[QueryTiles(DK).bytes];
     } queries[stages];
-    unsigned char S[narrow_bytes(DK)];  // the state before the chunk in BFloat16
+    unsigned char S[tile_bytes(DK, sweep_columns)];  // the state before the chunk in BFloat16
     PipelineBarriers<stages> keys_barriers, queries_barriers;
 };
 
@@ -27,7 +27,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
     using Keys = typename Shared::Keys;
     using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::delta, Block::has_rows, Block::lane,
         Block::token, Block::column, Block::first_column, Block::bh, Block::b, Block::h, Block::key_tiles,
-        Block::square, Block::inside, Block::index;
+        Block::inside, Block::index;
     using typename Block::State;
 
     __device__ __forceinline__ Sweep(const Part& p, Shared& s) : Block(p, s) {}
@@ -60,7 +60,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
     // U = U0 - d over U0, d = W S.
     __device__ __forceinline__ void write_values(unsigned char* U, const float (&d)[2][4]) const {
         this->each_pair([&](int t, int c, int half, int i) {
-            auto* at = reinterpret_cast<uint32_t*>(U + narrow_at(t, c));
+            auto* at = reinterpret_cast<uint32_t*>(U + tile_at<sweep_columns>(t, c));
             const float2 u = unpack(E{}, *at);
             *at = pack(E{}, u.x - d[half][2 * i], u.y - d[half][2 * i + 1]);
         });
@@ -72,8 +72,8 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
         for (int k = 0; k < C; k += 16) {
             if (k > token) break;
             uint32_t a[4], f[4];
-            load_a(a, A, square, token, k, lane);
-            load_b_narrow(f, U, k, column, lane);
+            load_a<C>(a, A, token, k, lane);
+            load_b<sweep_columns>(f, U, k, column, lane);
             multiply(d, a, f);
         }
         const int n = this->tokens_of(chunk);
@@ -94,8 +94,8 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
     // For the gradient: the state before the chunk, and later U, to memory, by one thread.
     __device__ __forceinline__ void record_state(int chunk) const {
         if (!p.states || threadIdx.x > 0) return;
-        ptx::bulk_store(p.states + this->narrow_tile_of(chunk) * narrow_bytes(DK), ptx::shared_address(s.S),
-                        narrow_bytes(DK));
+        ptx::bulk_store(p.states + this->narrow_tile_of(chunk) * tile_bytes(DK, sweep_columns),
+                        ptx::shared_address(s.S), tile_bytes(DK, sweep_columns));
         ptx::tma_store_commit();
     }
     __device__ __forceinline__ void record_values(int chunk, uint32_t U) const {

@@ -40,7 +40,7 @@ struct FinishShared {
         float written[C * row];  // then what of dK is written
     };
     unsigned char X[C * wide_pitch];                             // dU, then -dX
-    unsigned char inverse[C * square];                           // (I + diag(β) M)⁻¹
+    unsigned char inverse[inverse_bytes];                        // (I + diag(β) M)⁻¹
     unsigned char Q[C * pitch], K[C * pitch], K_end[C * pitch];  // scale · Q and K times 2^L; K times 2^(T - L)
     unsigned char dA[C * square], dM[C * square];                // below the diagonal blocks
     float own_dA[blocks][16][16], own_dM[blocks][16][16];        // on them
@@ -113,9 +113,9 @@ struct Finish {
         constexpr int at_once = finish_threads / 4 / tokens;  // tiles
         const int c = threadIdx.x % 4, r = threadIdx.x / 4 % tokens, side = threadIdx.x / 4 / tokens;
         to += r * wide_pitch + side * 64 + c * 16;
-        from += side * narrow_bytes(tokens) + narrow_at(r, c * 8);
+        from += side * tile_bytes(tokens, sweep_columns) + tile_at<sweep_columns>(r, c * 8);
         for (int i = side; i < p.DV / sweep_columns;
-             i += at_once, to += at_once * 64, from += at_once * narrow_bytes(tokens))
+             i += at_once, to += at_once * 64, from += at_once * tile_bytes(tokens, sweep_columns))
             cp_async<16>(to, from, true);
     }
     // Starts all copies: one group for what the scores take, one for the states.
@@ -143,8 +143,8 @@ struct Finish {
             }
         }
         cp_async_commit();
-        copy_tiles<DK>(s.S, p.states + narrow * narrow_bytes(DK));
-        if (query == 0) copy_tiles<DK>(s.E, x.after + narrow * narrow_bytes(DK));
+        copy_tiles<DK>(s.S, p.states + narrow * tile_bytes(DK, sweep_columns));
+        if (query == 0) copy_tiles<DK>(s.E, x.after + narrow * tile_bytes(DK, sweep_columns));
         cp_async_commit();
     }
     // Where β is 0, least_beta wrote something into U; nothing is written there.
@@ -270,7 +270,7 @@ struct Finish {
             for (int k = 0; k < C; k += 16) {
                 if (k < token) continue;
                 uint32_t a[4], f[4];
-                load_a_transposed(a, inverse, square, token, k, lane);
+                load_a_transposed<C>(a, inverse, token, k, lane);
                 load_b(f, dU, wide_pitch, k, column, lane);
                 multiply(Z[m], a, f);
             }

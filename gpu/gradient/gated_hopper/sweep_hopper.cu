@@ -17,7 +17,7 @@ struct BackwardShared {
     struct Queries {
         unsigned char tiles[QueryTiles(DK).bytes], dO[value_bytes];
     } queries[stages];
-    unsigned char S[narrow_bytes(DK)];  // the gradient of the state after the chunk in BFloat16
+    unsigned char S[tile_bytes(DK, sweep_columns)];  // the gradient of the state after the chunk in BFloat16
     unsigned char dU[value_bytes];
     PipelineBarriers<stages> keys_barriers, queries_barriers;
 };
@@ -28,7 +28,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
     using Block = SweepBlock<DK, BackwardShared<DK>>;
     using Queries = typename BackwardShared<DK>::Queries;
     using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::delta, Block::has_rows, Block::lane,
-        Block::token, Block::column, Block::h, Block::key_tiles, Block::square;
+        Block::token, Block::column, Block::h, Block::key_tiles;
     using typename Block::State;
 
     const BackwardChunks& x;
@@ -64,8 +64,8 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
         for (int k = 0; k < C; k += 16) {
             if (k < token) continue;
             uint32_t a[4], f[4];
-            load_a_transposed(a, A, square, token, k, lane);
-            load_b_narrow(f, dO, k, column, lane);
+            load_a_transposed<C>(a, A, token, k, lane);
+            load_b<sweep_columns>(f, dO, k, column, lane);
             multiply(d, a, f);
         }
     }
@@ -93,7 +93,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
             ptx::fence_proxy_async();
             wait_recorded();
             ptx::named_barrier_sync(barriers::channels_state, consumers);
-            record(x.after, chunk, s.S, narrow_bytes(DK));
+            record(x.after, chunk, s.S, tile_bytes(DK, sweep_columns));
             float d[2][4] = {};
             this->times_state(d, tiles);
             if (has_rows) this->decay(E, tiles);
@@ -105,7 +105,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
                 this->release(queries, item);
             }
             this->each_pair([&](int t, int c, int half, int i) {
-                *reinterpret_cast<uint32_t*>(s.dU + narrow_at(t, c)) =
+                *reinterpret_cast<uint32_t*>(s.dU + tile_at<sweep_columns>(t, c)) =
                     pack(channels::E{}, d[half][2 * i], d[half][2 * i + 1]);
             });
             ptx::fence_proxy_async();
