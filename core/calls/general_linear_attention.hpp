@@ -18,13 +18,16 @@ struct GeneralOptions {
     double scale = 1;
     std::optional<Tensor> state;
     std::vector<Index> cu_seqlens;
+    // Of whole sequences alone.
+    std::vector<Index> state_indices;  // counted from 0; in the shell from 1
+    bool inplace = false;              // of a step as the shell calls it, too
+    Index checkpoint_every = 0;
+    std::string deterministic = "prefix";
 };
 
 // As the shell calls them: see LinearStepOptions and LinearGradOptions.
 template <class Tensor>
-struct GeneralStepOptions : GeneralOptions<Tensor> {
-    bool inplace = false;
-};
+struct GeneralStepOptions : GeneralOptions<Tensor> {};
 template <class Tensor>
 struct GeneralGradOptions : GeneralOptions<Tensor> {
     std::optional<Tensor> dstate;
@@ -76,6 +79,21 @@ std::vector<Option<S>> of_general_sequences(const char* mode) {
     };
 }
 
+// Options of whole sequences: where their states are, which are kept, and what holds of the bits.
+template <class S>
+std::vector<Option<S>> of_general_states() {
+    return {
+        state_indices_option<S>("the slots of a pool of states that the sequences have, one each, counted from 1; the "
+                                "state is then the pool, [slots, h, d_k, d_v]",
+                                "state = zeros(4, 2, 8, 8), state_indices = {3}"),
+        inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
+        checkpoint_every_option<S>("checkpoint_every = 32"),
+        deterministic_option<S>("\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do "
+                                "not depend on later tokens, on N and on the batch; every mode keeps both",
+                                nullptr),
+    };
+}
+
 template <class Tensor>
 const Call<GeneralOptions<Tensor>>& general_linear_attention() {
     using S = GeneralOptions<Tensor>;
@@ -83,8 +101,9 @@ const Call<GeneralOptions<Tensor>>& general_linear_attention() {
         *new Call<S>{"general_linear_attention",
                      {{"q"}, {"k"}, {"v"}},
                      joined<S>(of_all_general_calls<S>(),
-                               of_general_sequences<S>("the definition, chunks, or the text as one chunk: "
-                                                       "O(N), O(N) and O(N²) time")),
+                               joined<S>(of_general_sequences<S>("the definition, chunks, or the text as one chunk: "
+                                                                 "O(N), O(N) and O(N²) time"),
+                                         of_general_states<S>())),
                      text_inputs};
     return call;
 }

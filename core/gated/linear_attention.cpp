@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/text.hpp"
+#include "core/gated/checkpoints.hpp"
 #include "core/kit/check.hpp"
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
@@ -144,6 +145,13 @@ Tensor states_of(const Tensor& state, const Sizes& c) {
     return (state.dtype() == c.compute ? state.copy() : state.to(c.compute)).reshape(c.state_shape);
 }
 
+Tensor first_states(const Sizes& c, const LinearOptions& o) {
+    if (o.state) return states_of(*o.state, c);
+    if (!c.slots.empty()) fail("state_indices: given, but no state, expected the pool of their slots as it");
+    if (o.inplace) fail("inplace: true, but no state is given, expected one to write to");
+    return Tensor::zeros(c.compute, c.state_shape);
+}
+
 void write_states(const Tensor& states, const Sizes& c, Tensor& state) {
     if (!c.slots.empty()) return to_slots(states, c.slots, state);
     copy_to(states, state);
@@ -157,10 +165,7 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
         check_log_decay(c.log_decay);
     }
     if (has_delta(c.update)) c.beta = each_head_of(*o.beta, c.compute, {c.batch, c.heads, c.N, 1});
-    if (!o.state && !c.slots.empty())
-        fail("state_indices: given, but no state, expected the pool of their slots as it");
-    if (!o.state && o.inplace) fail("inplace: true, but no state is given, expected one to write to");
-    c.state = o.state ? states_of(*o.state, c) : Tensor::zeros(c.compute, c.state_shape);
+    c.state = first_states(c, o);
     return c;
 }
 
@@ -170,36 +175,6 @@ namespace {
 
 using gated::Call;
 
-// Runs the sequences of p in pieces of `every` tokens and keeps the states between them. A piece is what a call that
-// goes on from its state computes, so the bits are the same.
-template <class T>
-Tensor run_with_checkpoints(const Call& call, gated::Problem<T> p, Index every) {
-    std::vector<gated::Sequence> whole;
-    std::vector<Index> place;  // of the first checkpoint of each sequence
-    Index longest = 0, all = 0;
-    for (Index i = 0; i < p.all_sequences(); ++i) {
-        whole.push_back(p.sequence(i));
-        place.push_back(all);
-        longest = std::max(longest, whole.back().n);
-        all += whole.back().n / every;
-    }
-    const Index elements = p.heads * p.dk * p.dv;
-    Tensor kept(dtype_of<T>, {all, p.heads, p.dk, p.dv});
-    p.sequences = whole;
-    p.chunk = std::min(p.chunk, every);
-    for (Index start = 0, piece = 0; start < longest; start += every, ++piece) {
-        for (std::size_t i = 0; i < whole.size(); ++i)
-            p.sequences[i] = {whole[i].batch, whole[i].first + std::min(start, whole[i].n),
-                              std::clamp<Index>(whole[i].n - start, 0, every)};
-        kit::computing_in<T> (*call.mode)(p);
-        for (std::size_t i = 0; i < whole.size(); ++i)
-            if (start + every <= whole[i].n)
-                std::copy_n(p.S + static_cast<Index>(i) * elements, elements,
-                            kept.data<T>() + (place[i] + piece) * elements);
-    }
-    return kept;
-}
-
 template <class T>
 LinearResult compute(Call& call, Index checkpoint_every) {
     Tensor O(dtype_of<T>, call.output);
@@ -207,8 +182,9 @@ LinearResult compute(Call& call, Index checkpoint_every) {
     p.O = O.data<T>();
     p.S = call.state.data<T>();
     std::optional<Tensor> checkpoints;
-    if (checkpoint_every > 0) checkpoints = run_with_checkpoints(call, p, checkpoint_every);
-    else kit::computing_in<T> (*call.mode)(p);
+    const auto run = [&](const auto& problem) { kit::computing_in<T> (*call.mode)(problem); };
+    if (checkpoint_every > 0) checkpoints = gated::run_with_checkpoints<T>(p, checkpoint_every, run);
+    else run(p);
     return {O.to(call.dtype), call.state, checkpoints};
 }
 

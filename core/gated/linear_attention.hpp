@@ -80,6 +80,9 @@ bool is_state_shape(const Shape& s, const Tensor& v, const Sizes&);
 void check_state(const Tensor& state, const Tensor& v, const Sizes&, bool written);
 // A copy of the states to start from, [sequences, heads, d_k, d_v] in the type of computation.
 Tensor states_of(const Tensor& state, const Sizes&);
+// The same of a call: zeros where no state is given. Throws Error for slots of no pool and for a final state without a
+// place.
+Tensor first_states(const Sizes&, const LinearOptions&);
 // Writes the states of the sequences to where states_of took them from.
 void write_states(const Tensor& states, const Sizes&, Tensor& state);
 // Throws Error unless every element is a number <= 0 (-Inf is one).

@@ -110,6 +110,7 @@ GeneralGradient compute_general(const GeneralCall& call, const Tensor& q, const 
 GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                               const GeneralOptions& o, const std::optional<Tensor>& dstate) {
     const GeneralCall call = gated::check_general(q, k, v, o);
+    if (!o.state_indices.empty()) fail("state_indices: given, but the gradient of the general rule has no pool");
     check_general_output_gradient(dO, call);
     Tensor dS = general_state_gradient(dstate, v, call);
     return call.compute == DType::f64 ? compute_general<double>(call, q, k, v, dO, o, dS)

@@ -256,7 +256,8 @@ void set_field(lua_State* L, const char* key, const Tensor& value) {
 }
 
 int method_named(lua_State* L, const char* type, const char* hint) {
-    if (lua_type(L, 2) != LUA_TSTRING) fail("a Tensor is indexed as A(i, j), not with [ ]");
+    if (lua_type(L, 2) != LUA_TSTRING)
+        fail("a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
     const std::string wanted = lua_tostring(L, 2);

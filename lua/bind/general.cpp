@@ -9,17 +9,20 @@
 namespace causeway::lua {
 namespace {
 
-// general_linear_attention(q, k, v, options) -> output, state
+// general_linear_attention(q, k, v, options) -> output, state (, checkpoints)
 int general_linear_attention_(lua_State* L) {
     const auto& call = calls::general_linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [q, k, v] = given.tensors<Tensor, 3>();
-    const GeneralOptions o = given.read(call);
+    GeneralOptions o = given.read(call);
+    count_slots_from_zero(o);
     const LinearResult result =
         counting ? general_linear_attention_counted(q, k, v, o, count_of_call()) : general_linear_attention(q, k, v, o);
     push(L, result.O);
     push(L, result.state);
-    return 2;
+    if (!result.checkpoints) return 2;
+    push(L, *result.checkpoints);
+    return 3;
 }
 
 // general_linear_attention_step(q, k, v, state, options) -> output, state

@@ -118,10 +118,10 @@ norm(g)]],
 manual.general_linear_attention = {
   call = "general_linear_attention(q, k, v, options)",
   text = [[Linear attention by the rule S ← (diag(a) - u wᵀ) S + k vᵀ, o = scale · Sᵀq: what every rule of the family
-is, with a, u and w as tensors. recurrence makes them of functions. q, k and v, their heads, state, cu_seqlens, mode
-and what is returned are as for linear_attention. a [b, h, N] or [b, h, N, d_k] multiplies the rows of the state as it
-is, not as a logarithm; u and w [b, h, N, d_k] are given both or neither. Each of the three may have fewer heads, of
-which consecutive states then share one.]],
+is, with a, u and w as tensors. recurrence makes them of functions. q, k and v, their heads, state, cu_seqlens, mode,
+state_indices, inplace, checkpoint_every, deterministic and what is returned are as for linear_attention. a [b, h, N] or
+[b, h, N, d_k] multiplies the rows of the state as it is, not as a logarithm; u and w [b, h, N, d_k] are given both or
+neither. Each of the three may have fewer heads, of which consecutive states then share one.]],
   notes = [[The gated delta rule is a = e^g, u = β k, w = e^g ⊙ k and β k in the place of k. A chunk solves a triangular
 system for what w reads (the WY form); all decays within it are running products of a, so a factor of 0 is exact, and
 where |a| <= 1 nothing overflows that the rule itself keeps in bounds. Source: Yang et al. 2024, §3, with keys of their

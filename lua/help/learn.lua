@@ -37,8 +37,8 @@ grad(function(x) return x * detach(x) end, 3)]],
 
 manual.adam = {
   call = "adam{params, lr =, betas =, eps =, weight_decay =}",
-  text = [[An optimiser for the tensors and numbers in the table params, nested as you like. opt:step(g), with what grad
-returns, puts new ones in their places in that table (Kingma and Ba 2015):
+  text = [[An optimiser for the tensors and numbers in the table params, nested as you like. opt:step(g), with the
+gradients that grad returns, puts new ones in their places in that table (Kingma and Ba 2015):
 
   m ← β1 m + (1 - β1) g,  v ← β2 v + (1 - β2) g²
   w ← w (1 - lr weight_decay) - lr m̂ / (sqrt(v̂) + eps)

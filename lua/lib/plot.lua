@@ -315,7 +315,7 @@ end
 function causeway.plot(...)
   local arguments = table.pack(...)
   local first = arguments[1]
-  if first == nil then raise("plot: expected numbers to draw, got nothing") end
+  if first == nil then raise("plot: expected numbers or rows to draw, got nothing") end
   if type(first) ~= "table" and type(first) ~= "userdata" then
     raise("plot: expected a list of numbers, a Tensor or a table of curves, got " .. noun(first))
   end

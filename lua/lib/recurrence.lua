@@ -17,7 +17,7 @@ local of_literature = {}
 
 -- Options that a call of a rule hands on; its other fields are inputs of the token.
 local handed_on = { mode = true, chunk = true, scale = true, state = true, cu_seqlens = true, layout = true,
-  device = true, inplace = true }
+  device = true, inplace = true, state_indices = true, checkpoint_every = true, deterministic = true }
 
 local function is_tensor(x) return type(x) == "userdata" end
 

@@ -25,8 +25,7 @@ void remember_source(lua_State* L, const std::string& source);
 std::string with_near_global(lua_State* L, const std::string& message);
 
 // A sentence for each global that a source reads as a value and that nothing has ever set. Quiet about what is asked
-// for
-// (`if x then`, `x or 3`, `x == nil`, type(x)), about what this or an earlier source gave a value, nil perhaps
+// for (`if x then`, `x or 3`, `x == nil`, type(x)), about what this or an earlier source gave a value, nil perhaps
 // (`ok, fault = pcall(f)`), and about sources with functions, loops or locals of their own.
 std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/parallel.hpp"
+#include "core/gated/checkpoints.hpp"
 #include "core/gated/general/chunkwise.hpp"
 #include "core/gated/general/forms.hpp"
 #include "core/gated/general/recurrent.hpp"
@@ -22,6 +23,8 @@ LinearOptions shared_options(const GeneralOptions& o) {
     LinearOptions out;
     out.mode = o.mode, out.chunk = o.chunk, out.scale = o.scale;
     out.state = o.state, out.cu_seqlens = o.cu_seqlens;
+    out.state_indices = o.state_indices, out.inplace = o.inplace;
+    out.checkpoint_every = o.checkpoint_every, out.deterministic = o.deterministic;
     return out;
 }
 
@@ -61,13 +64,18 @@ void count_in_turn(const GeneralCall& call, const GeneralProblem<Counted>& p) {
 }
 
 template <class T>
-LinearResult compute(GeneralCall& call) {
+LinearResult compute(GeneralCall& call, Index checkpoint_every) {
     Tensor O(dtype_of<T>, call.output);
     auto p = call.problem_of<T>();
     p.O = O.data<T>(), p.S = call.state.data<T>();
-    if (call.mode->name == "recurrent") each_head(p, [](const auto& h) { recurrent(h); });
-    else run_general_chunkwise(p);
-    return {O.to(call.dtype), call.state, {}};
+    const auto run = [&](const GeneralProblem<T>& problem) {
+        if (call.mode->name == "recurrent") each_head(problem, [](const auto& h) { recurrent(h); });
+        else run_general_chunkwise(problem);
+    };
+    std::optional<Tensor> checkpoints;
+    if (checkpoint_every > 0) checkpoints = run_with_checkpoints<T>(p, checkpoint_every, run);
+    else run(p);
+    return {O.to(call.dtype), call.state, checkpoints};
 }
 
 // A task is a run of heads whose states have about so many bytes, as in core/gated/step.cpp.
@@ -110,12 +118,7 @@ GeneralCall check_general(const Tensor& q, const Tensor& k, const Tensor& v, con
     c.q = q.to(c.compute), c.k = k.to(c.compute), c.v = v.to(c.compute);
     if (o.a) c.a = o.a->to(c.compute);
     if (o.u) c.u = o.u->to(c.compute), c.w = o.w->to(c.compute);
-    if (o.state) {
-        c.state = o.state->to(c.compute).reshape(c.state_shape);
-        if (o.state->dtype() == c.compute) c.state = c.state.copy();
-    } else {
-        c.state = Tensor::zeros(c.compute, c.state_shape);
-    }
+    c.state = first_states(c, shared_options(o));
     return c;
 }
 
@@ -123,12 +126,20 @@ GeneralCall check_general(const Tensor& q, const Tensor& k, const Tensor& v, con
 
 LinearResult general_linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& o) {
     gated::GeneralCall call = gated::check_general(q, k, v, o);
-    return call.compute == DType::f64 ? gated::compute<double>(call) : gated::compute<float>(call);
+    LinearResult out = call.compute == DType::f64 ? gated::compute<double>(call, o.checkpoint_every)
+                                                  : gated::compute<float>(call, o.checkpoint_every);
+    if (!o.inplace) return out;
+    Tensor given = *o.state;
+    gated::write_states(out.state, call, given);
+    out.state = given;
+    return out;
 }
 
 LinearResult general_linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v,
                                               const GeneralOptions& o, OperationCount& count) {
     const gated::GeneralCall call = gated::check_general(q, k, v, o);
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but counted calls keep no states");
+    if (o.inplace) fail("inplace: true, but counted calls leave the state as it is");
     const auto cq = to_counted(call.q), ck = to_counted(call.k), cv = to_counted(call.v);
     const auto ca = to_counted(call.a), cu = to_counted(call.u), cw = to_counted(call.w);
     auto state = to_counted(call.state);
@@ -155,6 +166,7 @@ void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tenso
         fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
     if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
+    if (!o.state_indices.empty()) fail("state_indices: given, but a step of the general rule has no pool");
     check_state(state, v, c, true);
     if (state.dtype() != c.compute)
         fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");

@@ -43,6 +43,14 @@ TEST_CASE("general_linear_attention returns the output and the state, the same i
           "user:1: w: missing, but u is given, expected both or none");
     CHECK(lua("general_linear_attention(q, k, v, {b = u})")
               .starts_with("user:1: general_linear_attention: unknown option \"b\", expected one of a, "));
+    CHECK(lua("pool = zeros(4, 2, 8, 8) x = randn(1, 2, 30, 8) "
+              "local o, s, kept = general_linear_attention(x, x / 9, x, {state = pool, state_indices = {3}, inplace = "
+              "true, checkpoint_every = 10, deterministic = 'prefix'}) "
+              "return s == pool or rawequal(s, pool), kept, norm(pool(4, ':', ':', ':')), norm(pool(3, ':', ':', ':')) "
+              "> 0")
+              .find("3×2×8×8 Tensor") != std::string::npos);
+    CHECK(lua("return (select(3, recurrence{}(x, x / 9, x, {checkpoint_every = 15})))").find("2×2×8×8 Tensor") !=
+          std::string::npos);
     CHECK(lua("general_linear_attention(q, k, v, {device = 'gpu'})").find("device: \"gpu\"") != std::string::npos);
 }
 

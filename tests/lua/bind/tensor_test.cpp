@@ -113,7 +113,7 @@ TEST_CASE("elements and parts are read and written", "[lua][tensor]") {
     CHECK(lua("A:set(zeros(5), 1, 1)") == "set: value: shape 5 does not fit the part of shape 4");
     CHECK(lua("A:set('x', 1)") ==
           "set: value: expected a number or a Tensor, got \"x\"; the order is A:set(value, i, j)");
-    CHECK(lua("A[1]") == "a Tensor is indexed as A(i, j), not with [ ]");
+    CHECK(lua("A[1]") == "a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     CHECK(lua("A[1] = 2") == "elements of a Tensor are written as A:set(value, i, j), not with =");
 }
 

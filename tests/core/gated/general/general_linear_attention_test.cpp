@@ -4,9 +4,11 @@
 
 #include "core/base/parallel.hpp"
 #include "tests/core/gated/general/problems.hpp"
+#include "tests/temporary.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
+using causeway::testing::message_of;
 
 namespace {
 
@@ -311,4 +313,100 @@ TEST_CASE("empty sequences of the general rule keep the state", "[general]") {
             CHECK(relative_error(r.state, *in.options.state) == 0);
         }
     }
+}
+
+TEST_CASE("a call of the general rule that goes on from a checkpoint has the bits of the uninterrupted one",
+          "[general]") {
+    const Poison poison;
+    GeneralCase base;
+    base.heads = 2, base.group = 2, base.N = 131, base.dk = 12, base.dv = 21, base.seed = 900;
+    for (const GeneralCase& c : each_kind(base)) {
+        for (const Index every : {1, 7, 24, 64, 131, 500}) {
+            for (const auto& mode : modes) {
+                INFO(mode << " every " << every << " " << c);
+                GeneralInputs in = general_inputs(c).to(DType::f32);
+                in.options.mode = mode;
+                in.options.checkpoint_every = every;
+                const LinearResult all = general_linear_attention(in.q, in.k, in.v, in.options);
+                REQUIRE(all.checkpoints->shape()[0] == c.N / every);
+                for (Index t = every, place = 0; t <= c.N; t += every, ++place) {
+                    GeneralInputs rest = some_tokens(in, t, c.N);
+                    rest.options.state = slice(*all.checkpoints, 0, place, place + 1);
+                    const LinearResult went_on = general_linear_attention(rest.q, rest.k, rest.v, rest.options);
+                    CHECK(same_bits(went_on.O, slice(all.O, 2, t, c.N)));
+                    CHECK(same_bits(went_on.state, all.state));
+                }
+                in.options.checkpoint_every = 0;
+                CHECK(worst(general_linear_attention(in.q, in.k, in.v, in.options), plain_loop(general_inputs(c))) <=
+                      1e-5);
+            }
+        }
+    }
+}
+
+TEST_CASE("a call of the general rule on slots of a pool has the bits of one on their states", "[general]") {
+    const Poison poison;
+    GeneralCase base;
+    base.batch = 2, base.heads = 2, base.N = 50, base.dk = 9, base.dv = 18, base.seed = 950;
+    const std::vector<Index> slots{3, 1};
+    for (const GeneralCase& c : each_kind(base)) {
+        for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
+            INFO(c << " " << name(type));
+            GeneralInputs in = general_inputs(c).to(type == DType::f64 ? type : DType::f32);
+            in.options.state = in.options.state->to(type);
+            const LinearResult want = general_linear_attention(in.q, in.k, in.v, in.options);
+            const Index elements = c.heads * c.dk * c.dv;
+            const Tensor pool = Tensor::full(type, {5, c.heads, c.dk, c.dv}, std::nan(""));
+            Tensor written = pool;
+            for (std::size_t i = 0; i < slots.size(); ++i)
+                for (Index e = 0; e < elements; ++e)
+                    written.set(slots[i] * elements + e, in.options.state->get(static_cast<Index>(i) * elements + e));
+            const Tensor before = pool.copy();
+            GeneralInputs pooled = in;
+            pooled.options.state = pool;
+            pooled.options.state_indices = slots;
+            const LinearResult got = general_linear_attention(in.q, in.k, in.v, pooled.options);
+            CHECK(same_bits(got.O, want.O));
+            CHECK(same_bits(got.state, want.state));
+            CHECK(std::memcmp(pool.raw(), before.raw(), pool.bytes()) == 0);
+            pooled.options.inplace = true;
+            CHECK(general_linear_attention(in.q, in.k, in.v, pooled.options).state.raw() == pool.raw());
+            const Tensor rounded = want.state.to(type);
+            for (Index slot = 0; slot < 5; ++slot) {
+                const auto place = std::find(slots.begin(), slots.end(), slot);
+                for (Index e = 0; e < elements; ++e) {
+                    const double now = pool.get(slot * elements + e);
+                    if (place == slots.end()) REQUIRE(std::isnan(now));
+                    else REQUIRE(now == rounded.get((place - slots.begin()) * elements + e));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("the general rule: what is wrong with its states is told in a sentence", "[general]") {
+    GeneralCase c;
+    c.heads = 2, c.N = 20, c.dk = 4, c.dv = 3;
+    const GeneralInputs in = general_inputs(c);
+    const auto said = [&](auto&& change) {
+        GeneralOptions o = in.options;
+        change(o);
+        return message_of([&] { general_linear_attention(in.q, in.k, in.v, o); });
+    };
+    CHECK(said([](GeneralOptions& o) { o.state_indices = {7}; }).find("state_indices: ") == 0);
+    CHECK(said([](GeneralOptions& o) { o.state_indices = {0}, o.state.reset(); }) ==
+          "state_indices: given, but no state, expected the pool of their slots as it");
+    CHECK(said([](GeneralOptions& o) { o.inplace = true, o.state.reset(); }) ==
+          "inplace: true, but no state is given, expected one to write to");
+    CHECK(said([](GeneralOptions& o) { o.checkpoint_every = -1; }) ==
+          "checkpoint_every: -1, expected 1 or more, or 0 for none");
+    CHECK(said([](GeneralOptions& o) { o.deterministic = "never"; }).find("deterministic: \"never\"") == 0);
+    GeneralOptions pooled = in.options;
+    pooled.state_indices = {0};
+    Tensor state = *in.options.state, O(DType::f64, {1, 2, 1, 3});
+    pooled.state.reset(), pooled.a.reset(), pooled.u.reset(), pooled.w.reset();
+    CHECK(message_of([&] {
+              general_linear_attention_step(some_tokens(in.q, 0, 1), some_tokens(in.k, 0, 1), some_tokens(in.v, 0, 1),
+                                            state, O, pooled);
+          }) == "state_indices: given, but a step of the general rule has no pool");
 }
