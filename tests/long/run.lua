@@ -42,8 +42,13 @@ local runs = {
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
-for _, format in ipairs { "npy", "npz", "safetensors", "csv", "json" } do
-  runs[#runs + 1] = { name = format, what = "files of the format ." .. format .. " made by a fuzzer", read = of_fuzzer,
+local made = " made by a fuzzer"
+local fuzzed = { { "npy" }, { "npz" }, { "safetensors" }, { "csv" }, { "json" }, { "gguf" },
+  { "model_json", "a model's config.json and index of its files" }, { "tokenizer", "tokenizer.json, used on a text" },
+  { "words", "texts to a tokenizer and back" } }
+for _, pair in ipairs(fuzzed) do
+  local format, what = pair[1], pair[2] or "files of the format ." .. pair[1]
+  runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzer,
     command = ("$FUZZ/tests/fuzz/%s_fuzz -max_total_time=$SECONDS -rss_limit_mb=1024 -malloc_limit_mb=256 " ..
       "-print_final_stats=1 $FUZZ/new-%s tests/fuzz/corpus/%s"):format(format, format, format),
     needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz", before = "mkdir -p $FUZZ/new-" .. format }
