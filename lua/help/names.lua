@@ -281,7 +281,8 @@ called("rank", "num_features n_features nb_features")
 
 -- Measuring, plots, files, the shell
 
-called("btime", "timeit %timeit benchmark @benchmark @belapsed tic toc")
+called("benchmark_method", "compare compare_methods bench_method")
+called("btime", "time timer stopwatch timeit %timeit benchmark @benchmark @belapsed tic toc")
 called("clock", "perf_counter monotonic time_ns")
 called("opcount", "flops flop_count count_flops")
 called("cost", "complexity")

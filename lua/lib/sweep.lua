@@ -582,8 +582,9 @@ end
 -- ── The sweep ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 local function check_arguments(options)
-  if type(options) ~= "table" then
-    raise("sweep: expected a table {grid = ..., run = ...}, got " .. noun(options))
+  if type(options) ~= "table" or options[1] ~= nil then
+    raise("sweep: expected a table {grid = ..., run = ...}, as in sweep{grid = {N = {128, 256}}, run = f}, got "
+      .. (type(options) == "table" and "a list" or noun(options)))
   end
   causeway._check_options("sweep", options)
   if type(options.grid) ~= "table" then

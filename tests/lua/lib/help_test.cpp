@@ -264,6 +264,8 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
     called("KDA", "gated_delta", "gate per key channel");
     called("mamba-2", "gated", "q = C, k = B");
     called("RetNet", "retnet_decay", "Retentive Network");
+    called("compare", "benchmark_method", "Times a method");
+    called("time", "btime", "btime(");
     called("performer", "favor+", "Rethinking Attention with Performers");
     called("LA", "lightning-attention-2", "Qin et al. 2024");
     called("flash_attention", "softmax_attention", "softmax(scale q kᵀ) v");

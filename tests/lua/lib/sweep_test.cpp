@@ -131,7 +131,10 @@ TEST_CASE("numbers of a column that is partly very small all have an exponent", 
 
 TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]") {
     Shell lua;
-    CHECK(lua("sweep()") == "user:1: sweep: expected a table {grid = ..., run = ...}, got nothing");
+    CHECK(lua("sweep()") ==
+          "user:1: sweep: expected a table {grid = ..., run = ...}, as in sweep{grid = {N = {128, 256}}, run = f}, got "
+          "nothing");
+    CHECK(contains(lua("sweep({128, 256}, function(N) return N end)"), "run = f}, got a list"));
     CHECK(lua("sweep{run = print}") ==
           "user:1: sweep: grid: expected a table of lists such as {N = {128, 256}}, got nothing");
     CHECK(lua("sweep{grid = {N = {1}}}") == "user:1: sweep: run: expected a function of a point, got nothing");
