@@ -367,11 +367,20 @@ end
 local forms_of_tables = { text = "text", string = "text", html = "html", csv = "csv", latex = "latex", tex = "latex",
   markdown = "markdown", md = "markdown" }
 
+-- The rules of linear_attention.
+local updates = { linear = true, gated = true, delta = true, gated_delta = true }
+
 -- What is said of an option that has no place among the known ones, though it has a meaning elsewhere; else nil.
 local function misplaced(name, known)
   local called_causal = name == "causal" or causeway._called_here(name) == "causal"
   if called_causal and not known.causal and (known.decay or known.log_decay) then
     return "linear attention is always causal: leave it out"
+  end
+  if known.vanilla and known.fleet and (name == "flash" or name == "softmax") then
+    return 'it computes softmax attention: softmax_attention(q, k, v, {method = "flash"})'
+  end
+  if known.vanilla and known.fleet and updates[name] then
+    return string.format('it is an update: linear_attention(q, k, v, {update = "%s", ...})', name)
   end
   if known.grid and known.run and (#name < 3 or not causeway._closest(plain(name), names(known))) then
     return string.format("a list of values stands in grid: grid = {%s = {...}}", name)
@@ -439,7 +448,11 @@ function causeway._meant_here(name)
   if libraries[name] and (called == "tensor" or not called) then
     return string.format("functions have no %s. before them here: mean(A); ?%s.linspace leads to others", name, name)
   end
-  return called and known_as(name) or absent_here(name)
+  local meant = called and known_as(name) or absent_here(name)
+  if meant or #name < 3 then return meant end
+  for _, taken in pairs(causeway._options) do
+    if taken[name] then return string.format("it is an option of calls, see ?%s", name) end
+  end
 end
 
 --- What is said of a method that is none of the known ones, {name = true}: what does it here, a function say, or nil.

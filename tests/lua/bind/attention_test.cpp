@@ -48,6 +48,13 @@ TEST_CASE("a cost that cannot be given is told", "[lua][cost]") {
     CHECK(lua("cost('fleet', {N = 1, blok = 1})") == "user:1: cost: unknown option \"blok\" (did you mean \"block\"?)");
     CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {gamma = 1})") ==
           "user:1: causal_linear_attention: unknown option \"gamma\" (it is called \"decay\" here, see ?gamma)");
+    CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {method = 'flash'})") ==
+          "user:1: method: no method is named \"flash\" (it computes softmax attention: softmax_attention(q, k, v, "
+          "{method = \"flash\"}))");
+    CHECK(
+        lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {method = 'delta'})") ==
+        "user:1: method: no method is named \"delta\" (it is an update: linear_attention(q, k, v, {update = \"delta\", "
+        "...}))");
     CHECK(lua("cost('fleet', {N = 0, r = 1})") == "user:1: N: 0, expected a number from 1 to 1099511627776");
     CHECK(lua("cost('fleet', {N = 1, r = 1, block = 0})") == "user:1: block: 0, expected 1 or more");
     CHECK(lua("cost('vanilla', {N = 1, r = 1, block = 2})") == "user:1: block: the method \"vanilla\" has none");

@@ -301,6 +301,7 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"g = x -> x^2", "function(x) return x^2 end"},
         {"g = lambda x: x + 1", "function(x) return x^2 end"},
         {"x = 1:10", "range(1, 10)"},
+        {"device()", "an option of calls, see ?device"},
         {"x(1:2, :)", "A({1, 3}, \":\")"},
         {"y = A(:, 2)", "A({1, 3}, \":\")"},
         {"rows = {{N = 1}}; rows:plot('N')", "plot(rows,"},
