@@ -187,6 +187,9 @@ void set_threads(int n) {
     wanted.store(n);
 }
 
+Serially::Serially() noexcept : before_(inside_task) { inside_task = true; }
+Serially::~Serially() { inside_task = before_; }
+
 void detail::parallel_for(Index n, Task task, void* context) {
     Job job{task, context, n, {}, {}, {}};
     if (inside_task) {

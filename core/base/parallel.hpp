@@ -13,6 +13,19 @@ int threads() noexcept;  // worker threads, the calling one among them
 // Throws Error unless 1 <= n <= 1024.
 void set_threads(int n);
 
+// While it lives, what this thread spreads over the pool runs on this thread alone: for threads that are workers
+// themselves.
+class Serially {
+public:
+    Serially() noexcept;
+    ~Serially();
+    Serially(const Serially&) = delete;
+    Serially& operator=(const Serially&) = delete;
+
+private:
+    bool before_;
+};
+
 namespace detail {
 using Task = void (*)(void* context, Index i);
 void parallel_for(Index n, Task task, void* context);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/calls/sequences.hpp"
+#include "core/calls/sharding.hpp"
 
 namespace causeway {
 namespace calls {
@@ -26,9 +27,13 @@ struct CausalOptions {
     Precision precision = default_precision;
 };
 
+// The call as the shell makes it, where it may be spread over several workers.
+template <class Tensor>
+struct CausalCallOptions : CausalOptions<Tensor>, Sharding {};
+
 // The gradient as the shell calls it: it can also be told not to return that of the decay.
 template <class Tensor>
-struct CausalGradOptions : CausalOptions<Tensor> {
+struct CausalGradOptions : CausalOptions<Tensor>, Sharding {
     bool ddecay = true;
 };
 
@@ -78,8 +83,8 @@ std::vector<Option<S>> of_both_causal_calls() {
 }
 
 template <class Tensor>
-const Call<CausalOptions<Tensor>>& causal_linear_attention() {
-    using S = CausalOptions<Tensor>;
+const Call<CausalCallOptions<Tensor>>& causal_linear_attention() {
+    using S = CausalCallOptions<Tensor>;
     static const auto& call = *new Call<S>{
         "causal_linear_attention",
         {{"B", "q"}, {"C", "k"}, {"V", "v"}},
@@ -104,7 +109,7 @@ const Call<CausalOptions<Tensor>>& causal_linear_attention() {
                     .member = &S::return_state,
                     .text = "whether the state after the last token is returned as a second value",
                     .example = "method = \"fleet\", return_state = true"}},
-                  of_both_causal_calls<S>()),
+                  joined<S>(of_both_causal_calls<S>(), joined<S>(sharding_options<S>(), {exchange_option<S>()}))),
         text_inputs};
     return call;
 }
@@ -132,7 +137,7 @@ const Call<CausalGradOptions<Tensor>>& causal_linear_attention_grad() {
                     .member = &S::ddecay,
                     .text = "whether the gradient of the decay is wanted too, where one is given",
                     .example = "decay = 0.9, ddecay = false"}},
-                  of_both_causal_calls<S>()),
+                  joined<S>(of_both_causal_calls<S>(), sharding_options<S>())),
         gradient_inputs()};
     return call;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/calls/sequences.hpp"
+#include "core/calls/sharding.hpp"
 
 namespace causeway {
 namespace calls {
@@ -32,10 +33,14 @@ struct LinearStepOptions : LinearOptions<Tensor> {
     bool keep_states = false;
 };
 
+// A whole sequence as the shell calls it, where it may be spread over several workers.
+template <class Tensor>
+struct LinearCallOptions : LinearOptions<Tensor>, Sharding {};
+
 // The gradient as the shell calls it: what arrives at the final state is an argument of the C++ function, and an option
 // here.
 template <class Tensor>
-struct LinearGradOptions : LinearOptions<Tensor> {
+struct LinearGradOptions : LinearOptions<Tensor>, Sharding {
     std::optional<Tensor> dstate;
 };
 
@@ -104,16 +109,17 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
 }
 
 template <class Tensor>
-const Call<LinearOptions<Tensor>>& linear_attention() {
-    using S = LinearOptions<Tensor>;
+const Call<LinearCallOptions<Tensor>>& linear_attention() {
+    using S = LinearCallOptions<Tensor>;
     static const auto& call = *new Call<S>{
         "linear_attention",
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_all_linear_calls<S>(),
                   joined<S>(of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; "
                                                    "on a GPU \"parallel\" takes no gate per key channel"),
-                            {inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
-                             checkpoint_every_option<S>("checkpoint_every = 32")})),
+                            joined<S>({inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
+                                       checkpoint_every_option<S>("checkpoint_every = 32")},
+                                      joined<S>(sharding_options<S>(), {exchange_option<S>()})))),
         text_inputs};
     return call;
 }
@@ -146,14 +152,16 @@ const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
     static const auto& call = *new Call<S>{
         "linear_attention_grad",
         {{"q"}, {"k"}, {"v"}, {"dO"}},
-        joined<S>(joined<S>(of_all_linear_calls<S>(),
-                            of_linear_sequences<S>("the definition, which stores every state; a state per chunk; or "
-                                                   "one chunk; on a GPU chunkwise, and \"parallel\" is refused")),
-                  {{.name = "dstate",
-                    .member = &S::dstate,
-                    .text = "what arrives at the final state, [b, h, d_k, d_v]",
-                    .standard = "zeros",
-                    .example = "dstate = ones(1, 2, 8, 8)"}}),
+        joined<S>(joined<S>(joined<S>(of_all_linear_calls<S>(),
+                                      of_linear_sequences<S>(
+                                          "the definition, which stores every state; a state per chunk; or "
+                                          "one chunk; on a GPU chunkwise, and \"parallel\" is refused")),
+                            {{.name = "dstate",
+                              .member = &S::dstate,
+                              .text = "what arrives at the final state, [b, h, d_k, d_v]",
+                              .standard = "zeros",
+                              .example = "dstate = ones(1, 2, 8, 8)"}}),
+                  sharding_options<S>()),
         gradient_inputs()};
     return call;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/calls/sequences.hpp"
+#include "core/calls/sharding.hpp"
 
 namespace causeway {
 namespace calls {
@@ -23,14 +24,14 @@ struct SoftmaxOptions {
 
 // The call of the shell: the C++ function always returns the log-sum-exp, the shell only when asked to.
 template <class Tensor>
-struct SoftmaxCallOptions : SoftmaxOptions<Tensor> {
+struct SoftmaxCallOptions : SoftmaxOptions<Tensor>, Sharding {
     bool return_lse = false;
 };
 
 // The gradient as the shell calls it: what the forward pass returned is an argument of the C++ function, and two
 // options here.
 template <class Tensor>
-struct SoftmaxGradOptions : SoftmaxOptions<Tensor> {
+struct SoftmaxGradOptions : SoftmaxOptions<Tensor>, Sharding {
     std::optional<Tensor> O, lse;
 };
 
@@ -91,11 +92,12 @@ const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
     static const auto& call = *new Call<S>{
         "softmax_attention",
         {{"q"}, {"k"}, {"v"}},
-        joined<S>(of_both_softmax_calls<S>(),
-                  {{.name = "return_lse",
-                    .member = &S::return_lse,
-                    .text = "whether the log-sum-exp of the scaled scores of every query is returned too, [b, h_q, N], "
-                            "Float32 (Float64 for Float64 inputs)"}}),
+        joined<S>(joined<S>(of_both_softmax_calls<S>(),
+                            {{.name = "return_lse",
+                              .member = &S::return_lse,
+                              .text = "whether the log-sum-exp of the scaled scores of every query is returned too, "
+                                      "[b, h_q, N], Float32 (Float64 for Float64 inputs)"}}),
+                  sharding_options<S>()),
         text_inputs};
     return call;
 }
@@ -106,17 +108,18 @@ const Call<SoftmaxGradOptions<Tensor>>& softmax_attention_grad() {
     static const auto& call =
         *new Call<S>{"softmax_attention_grad",
                      {{"q"}, {"k"}, {"v"}, {"dO"}},
-                     joined<S>(of_both_softmax_calls<S>(),
-                               {{.name = "O",
-                                 .member = &S::O,
-                                 .text = "the output that softmax_attention returned with return_lse = true",
-                                 .standard = "the forward pass is run again",
-                                 .example = "O = O, lse = lse"},
-                                {.name = "lse",
-                                 .member = &S::lse,
-                                 .text = "the log-sum-exp that it returned; both or neither",
-                                 .standard = "the forward pass is run again",
-                                 .example = "O = O, lse = lse"}}),
+                     joined<S>(joined<S>(of_both_softmax_calls<S>(),
+                                         {{.name = "O",
+                                           .member = &S::O,
+                                           .text = "the output that softmax_attention returned with return_lse = true",
+                                           .standard = "the forward pass is run again",
+                                           .example = "O = O, lse = lse"},
+                                          {.name = "lse",
+                                           .member = &S::lse,
+                                           .text = "the log-sum-exp that it returned; both or neither",
+                                           .standard = "the forward pass is run again",
+                                           .example = "O = O, lse = lse"}}),
+                               sharding_options<S>()),
                      gradient_inputs() + "\nO, lse = softmax_attention(q, k, v, {return_lse = true})"};
     return call;
 }

@@ -37,12 +37,22 @@ inline void agree(Communicator& comm, const std::vector<Given>& mine) {
             }
 }
 
-enum class Call { ring, tree, link_speed };
+enum class Call { ring, tree, link_speed, linear, linear_grad, causal, causal_grad, softmax, softmax_grad, move };
 
 // What ranks compare first, for other calls compare more and other things.
 inline void agree_on_call(Communicator& comm, Call mine) {
     agree(comm, {{"call:", static_cast<std::int64_t>(mine), [](std::int64_t x) -> std::string {
-                      return x == 0 ? "ring_decode" : x == 1 ? "tree_decode" : "link_speed";
+                      static constexpr const char* names[] = {"ring_decode",
+                                                              "tree_decode",
+                                                              "link_speed",
+                                                              "linear_attention",
+                                                              "linear_attention_grad",
+                                                              "causal_linear_attention",
+                                                              "causal_linear_attention_grad",
+                                                              "softmax_attention",
+                                                              "softmax_attention_grad",
+                                                              "shard or unshard"};
+                      return names[x];
                   }}});
 }
 

@@ -311,6 +311,7 @@ Simulated run_simulated(const Cluster& machine, int p, bool dry, const Program& 
         out.seconds = std::max(out.seconds, r->now() - r->begun);
         out.traffic.push_back(r->traffic);
         out.memory.push_back(r->memory);
+        out.waited.push_back(r->waited);
     }
     return out;
 }

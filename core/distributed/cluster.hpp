@@ -36,6 +36,7 @@ struct Simulated {
     double seconds = 0;            // from the last begin() to the last rank's end
     std::vector<Traffic> traffic;  // by rank
     std::vector<Memory> memory;
+    std::vector<double> waited;  // seconds
 };
 
 // Runs `program` on p ranks in simulated time, deterministically; dry: without data. p up to 4096. Throws what a rank

@@ -23,9 +23,9 @@ struct Traffic {
 };
 
 // What a worker holds, in elements of the number type: its keys and values, those on their way to it, its queries, its
-// partial result (m, D, n), and the buffers of collectives.
-enum class Held { shard, incoming, query, partial, work };
-inline constexpr std::size_t held_kinds = 5;
+// partial result (m, D, n), the buffers of collectives, and of linear attention its states and the maps of its part.
+enum class Held { shard, incoming, query, partial, work, state };
+inline constexpr std::size_t held_kinds = 6;
 
 // Of one worker, in elements; bytes too, for keys and values may be of a narrower type than partial results.
 struct Memory {
@@ -98,12 +98,14 @@ public:
         sent_until = received_until = 0;
         memory.peak = memory.now;
         memory.peak_total = memory.total, memory.peak_bytes = memory.bytes;
+        waited = 0;
         begun = now();
     }
 
     Traffic traffic;
     Memory memory;
     double begun = 0;
+    double waited = 0;  // seconds since begin() in which the rank waited for messages
 
 protected:
     friend class Transfer;
@@ -138,7 +140,10 @@ public:
     }
     void wait() {
         if (!comm_) return;
-        if (const Index round = comm_->finish(posted_); round > 0) {
+        const double from = comm_->now();
+        const Index round = comm_->finish(posted_);
+        comm_->waited += comm_->now() - from;
+        if (round > 0) {
             comm_->received_until = std::max(round, comm_->received_until + 1);
             comm_->traffic.rounds = std::max(comm_->traffic.rounds, comm_->received_until);
         }
@@ -181,7 +186,9 @@ bool Communicator::gather(const T* mine, Index n, T* out) {
         ++traffic.messages, traffic.elements += more, traffic.bytes += more * bytes_of(sizeof(T));
         sent_until = received_until = ++traffic.rounds;
     }
+    const double from = now();
     if (n > 0) all_blocks(mine, static_cast<std::size_t>(n) * sizeof(T), out);
+    waited += now() - from;
     return true;
 }
 

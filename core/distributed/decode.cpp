@@ -46,17 +46,15 @@ void check_lengths(const Sizes& z) {
 // rank 0.
 template <class T, class E>
 double run_in_process(Communicator& comm, const Plan& plan, Task<T, E> mine, const std::vector<Index>& starts,
-                      DecodeReport& report) {
-    const auto r = static_cast<std::size_t>(comm.rank());
+                      ShardReport& report) {
     Buffer<T> unused;
-    if (r > 0) {
+    if (comm.rank() > 0) {
         unused = Buffer<T>(mine.sizes.rows() * mine.sizes.dv);
         mine.out = unused.data(), mine.lse = nullptr;
     }
     run_worker(comm, plan, mine, starts);
     const double seconds = comm.now() - comm.begun;
-    report.traffic[r] = comm.traffic;
-    report.memory[r] = comm.memory;
+    report.take(comm);
     return seconds;
 }
 
@@ -93,7 +91,7 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
         cut_out(mine.shard, z, starts, comm.rank());
         seconds[static_cast<std::size_t>(comm.rank())] = run_in_process(comm, plan, mine, starts, result.report);
     });
-    result.report.seconds = *std::max_element(seconds.begin(), seconds.end());
+    result.report.slowest(seconds);
     return result;
 }
 
@@ -123,7 +121,7 @@ DecodeResult compute_on_devices(const Tensor& q, const Tensor& k, const Tensor& 
                                   result.lse.data<float>()};
         seconds[static_cast<std::size_t>(comm.rank())] = run_in_process(comm, plan, task, starts, result.report);
     });
-    result.report.seconds = *std::max_element(seconds.begin(), seconds.end());
+    result.report.slowest(seconds);
     return result;
 }
 
@@ -171,19 +169,6 @@ DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor
 
 std::vector<std::string> calls::decode_engine_names() { return engines().names(); }
 
-Traffic DecodeReport::total() const {
-    Traffic sum;
-    for (const Traffic& t : traffic)
-        sum = {sum.messages + t.messages, sum.elements + t.elements, sum.bytes + t.bytes,
-               std::max(sum.rounds, t.rounds)};
-    return sum;
-}
-
-const Memory& DecodeReport::largest() const {
-    return *std::max_element(memory.begin(), memory.end(),
-                             [](const Memory& a, const Memory& b) { return a.peak_bytes < b.peak_bytes; });
-}
-
 DecodeResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
     return decode(true, q, k, v, o);
 }
@@ -191,7 +176,7 @@ DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, cons
     return decode(false, q, k, v, o);
 }
 
-DecodeReport decode_model(const std::string& method, const Sizes& z, const Cluster& machine, const DecodeOptions& o) {
+ShardReport decode_model(const std::string& method, const Sizes& z, const Cluster& machine, const DecodeOptions& o) {
     if (method != "tree" && method != "ring") fail("method: ", in_quotes(method), ", expected \"tree\" or \"ring\"");
     DecodeOptions options = o;
     options.per_node = machine.per_node;
@@ -209,7 +194,7 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
         fail("length, queries, heads, batch, dim, shards, element_bytes: up to ", bytes,
              " bytes sent, expected less than 2^62");
     const auto starts = starts_of(o, z.M, p, ", the length");
-    DecodeReport report =
+    ShardReport report =
         report_of(plan, z, machine.name, p, static_cast<Index>(sizeof(float)), static_cast<Index>(sizeof(float)));
     report.element_bytes = report.sum_bytes = machine.element_bytes;
     const Simulated run = run_simulated(machine, p, true, [&](Communicator& comm) {
@@ -222,6 +207,8 @@ DecodeReport decode_model(const std::string& method, const Sizes& z, const Clust
     report.seconds = run.seconds;
     report.traffic = run.traffic;
     report.memory = run.memory;
+    report.waited = run.waited;
+    report.communication = *std::max_element(run.waited.begin(), run.waited.end());
     return report;
 }
 

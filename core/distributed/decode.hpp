@@ -8,28 +8,15 @@
 #include "core/calls/decode.hpp"
 #include "core/distributed/cluster.hpp"
 #include "core/distributed/partial.hpp"
+#include "core/distributed/report.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
 
-// What it took, over all workers and by worker. Counts are of what was really sent, memory of what was really held.
-struct DecodeReport {
-    std::string method, engine, algorithm, topology;
-    int shards = 1;
-    double seconds = 0;  // of the slowest worker, inputs in place
-    Index element_bytes = 4,
-          sum_bytes = 4;  // of a key, value or query; of partial results and the buffers of collectives
-    std::vector<distributed::Traffic> traffic;  // by rank
-    std::vector<distributed::Memory> memory;
-
-    distributed::Traffic total() const;          // sums; rounds: the last
-    const distributed::Memory& largest() const;  // of the worker with the largest peak
-};
-
 struct DecodeResult {
     Tensor O;    // like q, with the width d_v
     Tensor lse;  // ln Σ e^{scale q·k}, [batch, heads, N]: the energy at ζ = 0
-    DecodeReport report;
+    ShardReport report;
 };
 
 // softmax(scale · q kᵀ) v, exactly: q [b, h_q, N, d_k], k [b, h, M, d_k], v [b, h, M, d_v], h_q a multiple of h; or
@@ -43,8 +30,8 @@ DecodeResult ring_decode(const Tensor& q, const Tensor& k, const Tensor& v, cons
 
 // The same schedules in simulated time on a cluster, without data: method "tree" or "ring", `sizes` of the call, the
 // options above but engine and scale.
-DecodeReport decode_model(const std::string& method, const distributed::Sizes& sizes,
-                          const distributed::Cluster& cluster, const DecodeOptions&);
+ShardReport decode_model(const std::string& method, const distributed::Sizes& sizes,
+                         const distributed::Cluster& cluster, const DecodeOptions&);
 
 // Constants of an engine on this machine, from messages of 8 bytes and of `bytes`, the least time of some tries: to and
 // fro between two ranks; among more, sent by all at once around a ring, as ring decoding does, so that what they share

@@ -40,35 +40,11 @@ void agree_on_arguments(Communicator& comm, const Plan& plan, const T* q, const 
     agree(comm, lengths);
 }
 
-// Every rank's account, to all.
-void gather_accounts(Communicator& comm, double seconds, DecodeReport& report) {
-    const Traffic& t = comm.traffic;
-    std::vector<std::int64_t> account{t.messages,
-                                      t.elements,
-                                      t.bytes,
-                                      t.rounds,
-                                      std::bit_cast<std::int64_t>(seconds),
-                                      comm.memory.peak_total,
-                                      comm.memory.peak_bytes};
-    for (const Index held : comm.memory.peak) account.push_back(held);
-    const auto n = static_cast<Index>(account.size());
-    std::vector<std::int64_t> all(static_cast<std::size_t>(n * comm.size()));
-    all_gather(comm, all_ranks(comm), account.data(), n, all.data());
-    for (int i = 0; i < comm.size(); ++i) {
-        const std::int64_t* x = all.data() + n * i;
-        const auto at = static_cast<std::size_t>(i);
-        report.traffic[at] = {x[0], x[1], x[2], x[3]};
-        report.seconds = std::max(report.seconds, std::bit_cast<double>(x[4]));
-        report.memory[at].peak_total = x[5], report.memory[at].peak_bytes = x[6];
-        for (std::size_t kind = 0; kind < held_kinds; ++kind) report.memory[at].peak[kind] = x[7 + kind];
-    }
-}
-
 }  // namespace
 
 template <class T>
 void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, const DecodeOptions& o,
-                DecodeReport& report) {
+                ShardReport& report) {
     const Sizes& z = task.sizes;
     agree_on_arguments(comm, plan, q, z, o);
     const auto starts = starts_of(o, z.M, comm.size());
@@ -78,8 +54,8 @@ void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, 
 }
 
 template void run_on_mpi<float>(Communicator&, const Plan&, const float*, Task<float>, const DecodeOptions&,
-                                DecodeReport&);
+                                ShardReport&);
 template void run_on_mpi<double>(Communicator&, const Plan&, const double*, Task<double>, const DecodeOptions&,
-                                 DecodeReport&);
+                                 ShardReport&);
 
 }  // namespace causeway::distributed

@@ -9,6 +9,6 @@ namespace causeway::distributed {
 // account into `report`. task.shard holds all keys. Throws Error where the calls differ.
 template <class T>
 void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, const DecodeOptions& o,
-                DecodeReport& report);
+                ShardReport& report);
 
 }  // namespace causeway::distributed

@@ -31,16 +31,14 @@ Plan plan_of(bool is_tree, const DecodeOptions& o) {
     return {is_tree, {o.algorithm, topology, o.per_node}, {o.overlap, o.home}};
 }
 
-DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
-                       Index sum_bytes, bool gathers) {
-    DecodeReport report;
+ShardReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
+                      Index sum_bytes, bool gathers) {
+    ShardReport report;
     report.method = plan.is_tree ? "tree" : "ring";
     report.engine = engine;
-    report.shards = p;
     report.element_bytes = element_bytes;
     report.sum_bytes = sum_bytes;
-    report.traffic.resize(static_cast<std::size_t>(p));
-    report.memory.resize(static_cast<std::size_t>(p));
+    report.of_ranks(p);
     if (plan.is_tree) {
         const TreeAlgorithm& algorithm = tree_algorithm(plan.tree.algorithm);
         report.algorithm = algorithm.name;

@@ -23,8 +23,8 @@ Plan plan_of(bool is_tree, const DecodeOptions& o);
 
 // A report without its numbers. element_bytes of keys, values and queries; sum_bytes of partial results and the buffers
 // of collectives. gathers: the engine has an all-gather of its own.
-DecodeReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
-                       Index sum_bytes, bool gathers = false);
+ShardReport report_of(const Plan& plan, const Sizes& z, const std::string& engine, int p, Index element_bytes,
+                      Index sum_bytes, bool gathers = false);
 
 template <class T, class E>
 void run_worker(Communicator& comm, const Plan& plan, const Task<T, E>& task, const std::vector<Index>& starts) {

@@ -10,6 +10,7 @@
 #include "core/kit/check.hpp"
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
+#include "core/kit/registry.hpp"
 #include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
 
@@ -82,6 +83,7 @@ std::vector<double> check_decay(const std::vector<double>& decay, Index heads) {
 
 namespace {
 
+using exact::causal_linear_attention_by;
 using exact::Dimensions;
 using exact::Method;
 using exact::Problem;
@@ -166,7 +168,8 @@ void scale_by(Tensor& A, double scale) {
 }
 
 template <class T>
-CausalResult compute(const Call& call, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+CausalResult compute(const exact::Runner& runner, const Call& call, const Tensor& B, const Tensor& C, const Tensor& V,
+                     const CausalOptions& o) {
     CausalResult out{Tensor(dtype_of<T>, V.shape()), Tensor()};
     auto p = problem_of<T>(call, o.normalize);
     p.B = B.data<T>();
@@ -178,7 +181,7 @@ CausalResult compute(const Call& call, const Tensor& B, const Tensor& C, const T
         state = o.state ? o.state->copy() : Tensor::zeros(dtype_of<T>, {p.batch, p.heads, p.r, p.state_width()});
         p.state = state.data<T>();
     }
-    exact::run(*call.method, p);
+    kit::computing_in<T>(runner)(*call.method, p);
     // The factor is on B Cᵀ, so on every output; it cancels where the output is divided by row sums.
     if (o.scale != 1 && !o.normalize) scale_by<T>(out.O, o.scale);
     if (o.return_state) out.state = state;
@@ -250,7 +253,8 @@ void choose_before(const Dimensions& n, const CausalOptions& o) {
 
 // The sequences of a batch piece after piece, the states between them kept. A piece is what a call that goes on from
 // its state computes, so the bits are the same.
-CausalResult in_pieces(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+CausalResult in_pieces(const exact::Runner& runner, const Dimensions& n, const Tensor& B, const Tensor& C,
+                       const Tensor& V, const CausalOptions& o) {
     std::vector<Index> first;
     CausalResult out{Tensor(n.dtype, V.shape()), Tensor(),
                      checkpoints_of(n, std::vector<Span>(static_cast<std::size_t>(n.batch), {0, n.N}), o, first)};
@@ -260,7 +264,8 @@ CausalResult in_pieces(const Dimensions& n, const Tensor& B, const Tensor& C, co
     one.return_state = true;
     for (Index start = 0, piece = 0; start == 0 || start < n.N; start += o.checkpoint_every, ++piece) {
         const Span span{start, std::min(o.checkpoint_every, n.N - start)};
-        const CausalResult r = causal_linear_attention(tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), one);
+        const CausalResult r =
+            causal_linear_attention_by(runner, tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), one);
         put_tokens(out.O, span, r.O);
         if (span.n == o.checkpoint_every)
             for (Index b = 0; b < n.batch; ++b)
@@ -271,9 +276,10 @@ CausalResult in_pieces(const Dimensions& n, const Tensor& B, const Tensor& C, co
     return out;
 }
 
-CausalResult in_place(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+CausalResult in_place(const exact::Runner& runner, const Dimensions& n, const Tensor& B, const Tensor& C,
+                      const Tensor& V, const CausalOptions& o) {
     if (!o.state) fail("inplace: true, but no state is given, expected one to write to");
-    CausalResult out = causal_linear_attention(B, C, V, with_own_states(n, o));
+    CausalResult out = causal_linear_attention_by(runner, B, C, V, with_own_states(n, o));
     Tensor given = *o.state;
     if (!o.state_indices.empty()) to_slots(out.state, o.state_indices, given);
     else copy_to(out.state, given);
@@ -283,19 +289,26 @@ CausalResult in_place(const Dimensions& n, const Tensor& B, const Tensor& C, con
 
 }  // namespace
 
-CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+CausalResult exact::causal_linear_attention_by(const Runner& runner, const Tensor& B, const Tensor& C, const Tensor& V,
+                                               const CausalOptions& o) {
     const Call call = check(B, C, V, o);
-    if (o.inplace) return in_place(call.size, B, C, V, o);
-    if (has_stored_states(o)) return causal_linear_attention(B, C, V, with_own_states(call.size, o));
+    if (o.inplace) return in_place(runner, call.size, B, C, V, o);
+    if (has_stored_states(o)) return causal_linear_attention_by(runner, B, C, V, with_own_states(call.size, o));
     if (!o.cu_seqlens.empty()) {
         choose_before(call.size, o);
-        return each_packed(call.size, B, C, V, o, false, [](auto&&... x) { return causal_linear_attention(x...); });
+        return each_packed(call.size, B, C, V, o, false,
+                           [&](auto&&... x) { return causal_linear_attention_by(runner, x...); });
     }
-    if (o.checkpoint_every > 0) return in_pieces(call.size, B, C, V, o);
-    if (call.size.dtype == DType::f64) return compute<double>(call, B, C, V, o);
-    CausalResult out = compute<float>(call, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), o);
+    if (o.checkpoint_every > 0) return in_pieces(runner, call.size, B, C, V, o);
+    if (call.size.dtype == DType::f64) return compute<double>(runner, call, B, C, V, o);
+    CausalResult out = compute<float>(runner, call, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), o);
     out.O = out.O.to(call.size.dtype);
     return out;
+}
+
+CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
+    static const auto& methods = *new exact::Runner{exact::run<float>, exact::run<double>};
+    return exact::causal_linear_attention_by(methods, B, C, V, o);
 }
 
 const exact::Method& causal_method(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {

@@ -1,6 +1,7 @@
 // Causal linear attention: the public function, where everything is checked.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,16 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
                                              OperationCount& count);
 
 namespace exact {
+
+// Who computes all heads of a checked problem: by default the method itself.
+struct Runner {
+    std::function<void(const Method&, const Problem<float>&)> f32;
+    std::function<void(const Method&, const Problem<double>&)> f64;
+};
+
+// causal_linear_attention of one sequence an entry of the batch, but for who computes it.
+CausalResult causal_linear_attention_by(const Runner&, const Tensor& B, const Tensor& C, const Tensor& V,
+                                        const CausalOptions&);
 
 // The parts of the check that other callers of methods need too.
 struct Dimensions {

@@ -176,13 +176,13 @@ namespace {
 using gated::Call;
 
 template <class T>
-LinearResult compute(Call& call, Index checkpoint_every) {
+LinearResult compute(const gated::Runner& runner, Call& call, Index checkpoint_every) {
     Tensor O(dtype_of<T>, call.output);
     auto p = gated::problem_of<T>(call);
     p.O = O.data<T>();
     p.S = call.state.data<T>();
     std::optional<Tensor> checkpoints;
-    const auto run = [&](const auto& problem) { kit::computing_in<T> (*call.mode)(problem); };
+    const auto run = [&](const auto& problem) { kit::computing_in<T>(runner)(problem); };
     if (checkpoint_every > 0) checkpoints = gated::run_with_checkpoints<T>(p, checkpoint_every, run);
     else run(p);
     return {O.to(call.dtype), call.state, checkpoints};
@@ -190,15 +190,21 @@ LinearResult compute(Call& call, Index checkpoint_every) {
 
 }  // namespace
 
-LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
-    Call call = gated::check(q, k, v, o);
-    LinearResult out = call.compute == DType::f64 ? compute<double>(call, o.checkpoint_every)
-                                                  : compute<float>(call, o.checkpoint_every);
+LinearResult gated::linear_attention_by(const Runner& runner, const Tensor& q, const Tensor& k, const Tensor& v,
+                                        const LinearOptions& o) {
+    Call call = check(q, k, v, o);
+    LinearResult out = call.compute == DType::f64 ? compute<double>(runner, call, o.checkpoint_every)
+                                                  : compute<float>(runner, call, o.checkpoint_every);
     if (!o.inplace) return out;
     Tensor given = *o.state;
     gated::write_states(out.state, call, given);
     out.state = given;
     return out;
+}
+
+LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    const gated::Mode& mode = gated::modes()[o.mode];
+    return gated::linear_attention_by({mode.f32, mode.f64}, q, k, v, o);
 }
 
 LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,

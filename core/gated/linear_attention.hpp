@@ -1,6 +1,7 @@
 // Linear attention with gates and delta rules: the public functions, where everything is checked.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -106,6 +107,16 @@ Problem<T> problem_of(const Call& call) {
     p.scale = static_cast<T>(call.scale);
     return p;
 }
+
+// Who computes all heads of a checked problem: by default the mode that the call names.
+struct Runner {
+    std::function<void(const Problem<float>&)> f32;
+    std::function<void(const Problem<double>&)> f64;
+};
+
+// linear_attention, but for who computes it.
+LinearResult linear_attention_by(const Runner&, const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const LinearOptions&);
 
 }  // namespace gated
 }  // namespace causeway

@@ -9,6 +9,7 @@
 #include "core/kit/check.hpp"
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
+#include "core/kit/registry.hpp"
 
 namespace causeway {
 
@@ -83,8 +84,8 @@ void normalised(const GradProblem<T>& all, Index head, Index d) {
 }
 
 template <class T>
-CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
-                       const CausalOptions& o) {
+CausalGradient compute(const gradient::CausalRunner& runner, const Dimensions& n, const Tensor& B, const Tensor& C,
+                       const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     constexpr DType type = dtype_of<T>;
     const Index width = n.d + (o.normalize ? 1 : 0), heads = n.batch * n.heads;
     CausalGradient out{Tensor(type, B.shape()), Tensor(type, C.shape()), Tensor(type, V.shape()), {}, {}};
@@ -113,8 +114,7 @@ CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, co
             std::fill_n(g.data<T>() + h * n.N, n.N, static_cast<T>(std::log(o.decay[decay_of(h)])));
     }
 
-    if (o.normalize) parallel_for(heads, [&](Index h) { normalised(p, h, n.d); });
-    else gradient::run_chunkwise_grad(p);
+    computing_in<T>(runner)(p, o.normalize);
 
     out.ddecay.assign(o.decay.size(), 0.0);
     for (Index h = 0; p.dg && h < heads; ++h) {
@@ -127,8 +127,8 @@ CausalGradient compute(const Dimensions& n, const Tensor& B, const Tensor& C, co
 }
 
 // Each packed sequence as if it were alone.
-CausalGradient each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
-                           const CausalOptions& o) {
+CausalGradient each_packed(const gradient::CausalRunner& runner, const Dimensions& n, const Tensor& B, const Tensor& C,
+                           const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     CausalGradient out{Tensor(n.dtype, B.shape()), Tensor(n.dtype, C.shape()), Tensor(n.dtype, V.shape()), {}, {}};
     if (o.state) out.dstate = Tensor(o.state->dtype(), o.state->shape());
     const auto spans = packed_spans(o.cu_seqlens, n.batch, n.N);
@@ -137,8 +137,8 @@ CausalGradient each_packed(const Dimensions& n, const Tensor& B, const Tensor& C
         CausalOptions one = o;
         one.cu_seqlens.clear();
         if (o.state) one.state = entry_of(*o.state, i);
-        const CausalGradient g = causal_linear_attention_grad(tokens_of(B, span), tokens_of(C, span),
-                                                              tokens_of(V, span), tokens_of(dO, span), one);
+        const CausalGradient g = gradient::causal_linear_attention_grad_by(
+            runner, tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), tokens_of(dO, span), one);
         put_tokens(out.dB, span, g.dB), put_tokens(out.dC, span, g.dC), put_tokens(out.dV, span, g.dV);
         if (g.dstate) put_entry(*out.dstate, i, *g.dstate);
         ddecay[static_cast<std::size_t>(i)] = g.ddecay;
@@ -150,30 +150,46 @@ CausalGradient each_packed(const Dimensions& n, const Tensor& B, const Tensor& C
 }
 
 // With the states of the sequences, in the type of computation, instead of what they are stored in.
-CausalGradient from_stored_states(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V,
-                                  const Tensor& dO, const CausalOptions& o) {
+CausalGradient from_stored_states(const gradient::CausalRunner& runner, const Dimensions& n, const Tensor& B,
+                                  const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     CausalOptions own = o;
     own.state = exact::states_of(n, o);
     own.state_indices.clear();
-    CausalGradient out = causal_linear_attention_grad(B, C, V, dO, own);
+    CausalGradient out = gradient::causal_linear_attention_grad_by(runner, B, C, V, dO, own);
     if (!o.state_indices.empty()) out.dstate = gradient_of_slots(*out.dstate, o.state_indices, o.state->shape()[0]);
     return out;
 }
 
 }  // namespace
 
-CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
-                                            const CausalOptions& o) {
+template <class T>
+void gradient::run_causal_grad(const GradProblem<T>& p, bool normalize) {
+    if (normalize) parallel_for(p.in.batch * p.in.heads, [&](Index h) { normalised(p, h, p.in.dv); });
+    else run_chunkwise_grad(p);
+}
+template void gradient::run_causal_grad<float>(const GradProblem<float>&, bool);
+template void gradient::run_causal_grad<double>(const GradProblem<double>&, bool);
+
+CausalGradient gradient::causal_linear_attention_grad_by(const CausalRunner& runner, const Tensor& B, const Tensor& C,
+                                                         const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     const Dimensions n = check(B, C, V, dO, o);
     if (o.state && (!o.state_indices.empty() || is_storage_only(o.state->dtype())))
-        return from_stored_states(n, B, C, V, dO, o);
-    if (!o.cu_seqlens.empty()) return each_packed(n, B, C, V, dO, o);
-    if (n.dtype == DType::f64) return compute<double>(n, B, C, V, dO, o);
-    CausalGradient out = compute<float>(n, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), dO.to(DType::f32), o);
+        return from_stored_states(runner, n, B, C, V, dO, o);
+    if (!o.cu_seqlens.empty()) return each_packed(runner, n, B, C, V, dO, o);
+    if (n.dtype == DType::f64) return compute<double>(runner, n, B, C, V, dO, o);
+    CausalGradient out =
+        compute<float>(runner, n, B.to(DType::f32), C.to(DType::f32), V.to(DType::f32), dO.to(DType::f32), o);
     out.dB = out.dB.to(n.dtype);
     out.dC = out.dC.to(n.dtype);
     out.dV = out.dV.to(n.dtype);
     return out;
+}
+
+CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                            const CausalOptions& o) {
+    static const auto& every_head =
+        *new gradient::CausalRunner{gradient::run_causal_grad<float>, gradient::run_causal_grad<double>};
+    return gradient::causal_linear_attention_grad_by(every_head, B, C, V, dO, o);
 }
 
 }  // namespace causeway

@@ -1,10 +1,12 @@
 // The exact gradients of causal linear attention: the public function, where everything is checked.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "core/exact/causal_linear_attention.hpp"
+#include "core/gradient/problem.hpp"
 
 namespace causeway {
 
@@ -30,4 +32,22 @@ struct CausalGradient {
 CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
                                             const CausalOptions& = {});
 
+namespace gradient {
+
+// Who computes all heads of a checked problem whose gates are the decay; with normalize the d columns of dO and dV are
+// those of V, while the states have the d + 1 of V' = [V, 1].
+struct CausalRunner {
+    std::function<void(const GradProblem<float>&, bool normalize)> f32;
+    std::function<void(const GradProblem<double>&, bool normalize)> f64;
+};
+
+// All heads as causal_linear_attention_grad computes them.
+template <class T>
+void run_causal_grad(const GradProblem<T>& p, bool normalize);
+
+// causal_linear_attention_grad of one sequence an entry of the batch, but for who computes it.
+CausalGradient causal_linear_attention_grad_by(const CausalRunner&, const Tensor& B, const Tensor& C, const Tensor& V,
+                                               const Tensor& dO, const CausalOptions&);
+
+}  // namespace gradient
 }  // namespace causeway

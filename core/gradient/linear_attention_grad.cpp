@@ -30,8 +30,8 @@ Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& v
 }
 
 template <class T>
-LinearGradient compute(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
-                       const LinearOptions& o, Tensor dstate) {
+LinearGradient compute(const gradient::Runner& runner, const Call& call, const Tensor& q, const Tensor& k,
+                       const Tensor& v, const Tensor& dO, const LinearOptions& o, Tensor dstate) {
     constexpr DType type = dtype_of<T>;
     Tensor dq(type, {call.batch, call.heads * call.group, call.N, call.dk}),
         dk(type, {call.batch, call.heads, call.N, call.dk}), dv(type, v.shape()), dg, dbeta;
@@ -51,7 +51,7 @@ LinearGradient compute(const Call& call, const Tensor& q, const Tensor& k, const
         dbeta = Tensor(type, {call.batch, call.heads, call.N, 1});
         p.dbeta = dbeta.data<T>();
     }
-    kit::computing_in<T>(gradient::linear_forms()[o.mode])(p);
+    kit::computing_in<T>(runner)(p);
     LinearGradient out{as_given<T>(dq, q), as_given<T>(dk, k), dv.to(call.dtype), {}, {}, dstate};
     if (p.in.g) out.dlog_decay = as_given<T>(dg, *o.log_decay);
     if (p.in.beta) out.dbeta = as_given<T>(dbeta, *o.beta);
@@ -61,15 +61,23 @@ LinearGradient compute(const Call& call, const Tensor& q, const Tensor& k, const
 
 }  // namespace
 
-LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
-                                     const LinearOptions& o, const std::optional<Tensor>& dstate) {
+LinearGradient gradient::linear_attention_grad_by(const Runner& runner, const Tensor& q, const Tensor& k,
+                                                  const Tensor& v, const Tensor& dO, const LinearOptions& o,
+                                                  const std::optional<Tensor>& dstate) {
     const Call call = gated::check(q, k, v, o);
     check_output_gradient(dO, call);
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
     if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
     Tensor dS = check_state_gradient(dstate, v, call);
-    return call.compute == DType::f64 ? compute<double>(call, q, k, v, dO, o, dS)
-                                      : compute<float>(call, q, k, v, dO, o, dS);
+    return call.compute == DType::f64 ? compute<double>(runner, call, q, k, v, dO, o, dS)
+                                      : compute<float>(runner, call, q, k, v, dO, o, dS);
+}
+
+LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                     const LinearOptions& o, const std::optional<Tensor>& dstate) {
+    gated::modes()[o.mode];  // names the modes of the call in its message
+    const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
+    return gradient::linear_attention_grad_by({form.f32, form.f64}, q, k, v, dO, o, dstate);
 }
 
 }  // namespace causeway

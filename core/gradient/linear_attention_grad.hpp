@@ -1,9 +1,11 @@
 // The exact gradients of linear attention with gates and delta rules: the public function, where everything is checked.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "core/gated/linear_attention.hpp"
+#include "core/gradient/problem.hpp"
 
 namespace causeway {
 
@@ -27,5 +29,19 @@ struct LinearGradient {
 // Timeout.
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& = {}, const std::optional<Tensor>& dstate = {});
+
+namespace gradient {
+
+// Who computes all heads of a checked problem: by default the form that the call names.
+struct Runner {
+    std::function<void(const GradProblem<float>&)> f32;
+    std::function<void(const GradProblem<double>&)> f64;
+};
+
+// linear_attention_grad, but for who computes it.
+LinearGradient linear_attention_grad_by(const Runner&, const Tensor& q, const Tensor& k, const Tensor& v,
+                                        const Tensor& dO, const LinearOptions&, const std::optional<Tensor>& dstate);
+
+}  // namespace gradient
 
 }  // namespace causeway

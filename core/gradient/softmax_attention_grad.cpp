@@ -237,8 +237,8 @@ SoftmaxGradient each_packed(const attention::Sizes& c, const Tensor& q, const Te
 }  // namespace
 }  // namespace gradient
 
-SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
-                                       const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
+attention::Sizes gradient::check_softmax_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                              const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
     const attention::Sizes c = attention::check(q, k, v, o);
     if (dO.shape() != c.output) fail("dO: ", dO.shape().text(), ", expected ", c.output.text(), " like the output");
     if (dO.dtype() != c.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(c.dtype), " like q");
@@ -251,6 +251,12 @@ SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const T
         if (forward->lse.dtype() != c.compute)
             fail("lse: ", name(forward->lse.dtype()), ", expected ", name(c.compute));
     }
+    return c;
+}
+
+SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                       const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
+    const attention::Sizes c = gradient::check_softmax_grad(q, k, v, dO, o, forward);
     if (!o.cu_seqlens.empty()) return gradient::each_packed(c, q, k, v, dO, o, forward);
     if (c.compute == DType::f64) return gradient::compute<double>(c, q, k, v, dO, o, forward);
     return gradient::compute<float>(c, q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), dO.to(DType::f32), o,

@@ -20,4 +20,11 @@ struct SoftmaxGradient {
 SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                        const SoftmaxOptions& = {}, const std::optional<SoftmaxResult>& forward = {});
 
+namespace gradient {
+
+// Everything of such a call that is checked.
+attention::Sizes check_softmax_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                    const SoftmaxOptions&, const std::optional<SoftmaxResult>& forward);
+
+}  // namespace gradient
 }  // namespace causeway

@@ -1,5 +1,6 @@
 // Causal linear attention: the call, the registry of methods with those written in Lua, and operation counts.
 #include "core/exact/causal_linear_attention.hpp"
+#include "core/sharded/causal_linear_attention.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/report.hpp"
 #include "lua/bind/state_pool.hpp"
 #include "lua/bind/tensor_args.hpp"
 
@@ -154,14 +156,18 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     return 1;
 }
 
-// causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...}.
+// causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...} -> output (, state)
+// (, checkpoints) (, report)
 int causal_linear_attention_(lua_State* L) {
     const auto& call = calls::causal_linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [B, C, V] = given.tensors<Tensor, 3>();
-    CausalOptions o = given.read(call);
+    auto o = given.read(call);
     count_slots_from_zero(o);
-    if (o.method != "auto" && push_registered(L, o.method)) return call_registered(L, o, B, C, V);
+    if (o.method != "auto" && push_registered(L, o.method)) {
+        if (o.asked()) fail("shards: given, but the method \"", o.method, "\" of this session runs on one worker");
+        return call_registered(L, o, B, C, V);
+    }
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
         std::vector<std::string> names = built_in, listed = calls::causal_methods();  // without their short names
@@ -169,6 +175,14 @@ int causal_linear_attention_(lua_State* L) {
         for (const auto& name : registered_names(L)) names.push_back(name), listed.push_back(name);
         throw UnknownName(sentence("method: no method is named \"", o.method, "\""), o.method, names,
                           expected_one_of(listed));
+    }
+    if (o.asked()) {
+        refuse_counting("causal_linear_attention with shards", "the call without shards");
+        const ShardedCausalResult sharded = causal_linear_attention_sharded(B, C, V, o, o);
+        push(L, sharded.O);
+        if (o.return_state) push(L, sharded.state);
+        push_report(L, sharded.report);
+        return 2 + int(o.return_state);
     }
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);

@@ -4,9 +4,11 @@
 #include "core/calls/decode_model.hpp"
 #include "core/distributed/decode.hpp"
 #include "core/distributed/mpi.hpp"
+#include "core/sharded/parts.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/report.hpp"
 #ifdef CAUSEWAY_GPU
 #include "gpu/engine/engine.hpp"
 #endif
@@ -15,53 +17,7 @@ namespace causeway::lua {
 namespace {
 
 using distributed::Cluster;
-using distributed::Held;
 using distributed::Link;
-using distributed::Memory;
-using distributed::Traffic;
-
-void set_traffic(lua_State* L, const Traffic& t) {
-    set_field(L, "messages", t.messages);
-    set_field(L, "elements", t.elements);
-    set_field(L, "bytes", t.bytes);
-    set_field(L, "rounds", t.rounds);
-}
-
-// The report as a table that lua/lib/distributed.lua shows.
-void push_report(lua_State* L, const DecodeReport& r) {
-    push_causeway(L);
-    lua_getfield(L, -1, "_decode_report");
-    lua_remove(L, -2);
-    lua_newtable(L);
-    set_field(L, "method", r.method);
-    set_field(L, "engine", r.engine);
-    set_field(L, "algorithm", r.algorithm);
-    set_field(L, "topology", r.topology);
-    set_field(L, "shards", static_cast<Index>(r.shards));
-    set_field(L, "time", r.seconds);
-    set_field(L, "element_bytes", r.element_bytes);
-    set_field(L, "sum_bytes", r.sum_bytes);
-    set_traffic(L, r.total());
-    const Memory& most = r.largest();
-    set_field(L, "memory", most.peak_bytes);
-    lua_newtable(L);
-    set_field(L, "shard", most.peak_of(Held::shard));
-    set_field(L, "incoming", most.peak_of(Held::incoming));
-    set_field(L, "query", most.peak_of(Held::query));
-    set_field(L, "partial", most.peak_of(Held::partial));
-    set_field(L, "work", most.peak_of(Held::work));
-    set_field(L, "total", most.peak_total);
-    lua_setfield(L, -2, "held");
-    lua_newtable(L);
-    for (std::size_t i = 0; i < r.traffic.size(); ++i) {
-        lua_newtable(L);
-        set_traffic(L, r.traffic[i]);
-        set_field(L, "memory", r.memory[i].peak_bytes);
-        lua_seti(L, -2, static_cast<lua_Integer>(i + 1));
-    }
-    lua_setfield(L, -2, "workers");
-    lua_call(L, 1, 1);
-}
 
 int decode(lua_State* L, bool is_tree) {
     const auto& call = is_tree ? calls::tree_decode() : calls::ring_decode();
@@ -150,6 +106,28 @@ int link_speed_(lua_State* L) {
     return 1;
 }
 
+// The dimension of the tokens: given, counted from 1, or the last but one, as in q, k and v. What is no number is a
+// further result of a call, as in unshard(linear_attention(...)).
+int token_dimension(lua_State* L, const Tensor& x) {
+    if (lua_type(L, 2) == LUA_TNUMBER) return static_cast<int>(check_integer(L, 2, "dim")) - 1;
+    if (x.ndim() < 2) return x.ndim() - 1;
+    return x.ndim() - 2;
+}
+
+// shard(x, dim) -> this rank's part
+int shard_(lua_State* L) {
+    const Tensor x = check_tensor(L, 1, "x");
+    push(L, shard(x, token_dimension(L, x)));
+    return 1;
+}
+
+// unshard(x, dim) -> the parts of all ranks as one tensor
+int unshard_(lua_State* L) {
+    const Tensor x = check_tensor(L, 1, "x");
+    push(L, unshard(x, token_dimension(L, x)));
+    return 1;
+}
+
 int mpi_rank_(lua_State* L) {
     lua_pushinteger(L, distributed::mpi_rank());
     return 1;
@@ -185,6 +163,8 @@ void open_distributed(lua_State* L) {
                          {"ring_decode", guarded<ring_decode_>},
                          {"decode_model", guarded<decode_model_>},
                          {"link_speed", guarded<link_speed_>},
+                         {"shard", guarded<shard_>},
+                         {"unshard", guarded<unshard_>},
                          {"mpi_rank", guarded<mpi_rank_>},
                          {"mpi_size", guarded<mpi_size_>},
                          {"_mpi_job", guarded<mpi_job_>},

@@ -1,22 +1,32 @@
 // Linear attention with gates and delta rules: whole sequences and single tokens.
 #include "core/gated/registry.hpp"
 #include "core/gated/step.hpp"
+#include "core/sharded/linear_attention.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/report.hpp"
 #include "lua/bind/state_pool.hpp"
 
 namespace causeway::lua {
 namespace {
 
-// linear_attention(q, k, v, options) -> output, state (, checkpoints)
+// linear_attention(q, k, v, options) -> output, state (, checkpoints) (, report)
 int linear_attention_(lua_State* L) {
     const auto& call = calls::linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [q, k, v] = given.tensors<Tensor, 3>();
-    LinearOptions o = given.read(call);
+    auto o = given.read(call);
     count_slots_from_zero(o);
+    if (o.asked()) {
+        refuse_counting("linear_attention with shards", "the call without shards");
+        const ShardedLinearResult sharded = linear_attention_sharded(q, k, v, o, o);
+        push(L, sharded.O);
+        push(L, sharded.state);
+        push_report(L, sharded.report);
+        return 3;
+    }
     const LinearResult result =
         counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
     push(L, result.O);

@@ -1,5 +1,6 @@
 // Softmax attention, its gradients, and the energy it is the gradient of.
 #include "core/gradient/softmax_attention_grad.hpp"
+#include "core/sharded/softmax_attention.hpp"
 #include "core/softmax/energy.hpp"
 #include "core/softmax/registry.hpp"
 #include "lua/bind/attention.hpp"
@@ -7,16 +8,25 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/report.hpp"
 
 namespace causeway::lua {
 namespace {
 
-// softmax_attention(q, k, v, options) -> output, with return_lse also the log-sum-exp
+// softmax_attention(q, k, v, options) -> output (, log-sum-exp with return_lse) (, report)
 int softmax_attention_(lua_State* L) {
     const auto& call = calls::softmax_attention<Tensor>();
     const Arguments given(L, call);
     const auto [q, k, v] = given.tensors<Tensor, 3>();
     const auto o = given.read(call);
+    if (o.asked()) {
+        refuse_counting("softmax_attention with shards", "the call without shards");
+        const ShardedSoftmaxResult sharded = softmax_attention_sharded(q, k, v, o, o);
+        push(L, sharded.O);
+        if (o.return_lse) push(L, sharded.lse);
+        push_report(L, sharded.report);
+        return o.return_lse ? 3 : 2;
+    }
     const SoftmaxResult result =
         counting ? softmax_attention_counted(q, k, v, o, count_of_call()) : softmax_attention(q, k, v, o);
     push(L, result.O);
@@ -24,14 +34,21 @@ int softmax_attention_(lua_State* L) {
     return o.return_lse ? 2 : 1;
 }
 
-// softmax_attention_grad(q, k, v, dO, options) -> {dq, dk, dv}
+// softmax_attention_grad(q, k, v, dO, options) -> {dq, dk, dv} (, report)
 int softmax_attention_grad_(lua_State* L) {
     const auto& call = calls::softmax_attention_grad<Tensor>();
     const Arguments given(L, call);
     const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
     refuse_counting("softmax_attention_grad", "softmax_attention");
     const auto o = given.read(call);
-    push_gradient(L, softmax_attention_grad(q, k, v, dO, o, given_forward<SoftmaxResult>(o.O, o.lse)));
+    const auto forward = given_forward<SoftmaxResult>(o.O, o.lse);
+    if (o.asked()) {
+        const ShardedSoftmaxGradient g = softmax_attention_grad_sharded(q, k, v, dO, o, forward, o);
+        push_gradient(L, g);
+        push_report(L, g.report);
+        return 2;
+    }
+    push_gradient(L, softmax_attention_grad(q, k, v, dO, o, forward));
     return 1;
 }
 

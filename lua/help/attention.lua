@@ -18,7 +18,8 @@ batch; methods() marks the methods that keep this by =, the others are refused. 
 run, which every method that is named keeps; "auto" may be another method tomorrow. With either, and with
 checkpoint_every, "auto" is lightning-attention-2. On a GPU none of these is there.
 
-?auto says how the method is chosen. Source: fleet eq. 5, leet eq. 4.]],
+?auto says how the method is chosen. shards = p and exchange spread the tokens over p workers, as in
+linear_attention, for methods that carry a state. Source: fleet eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 

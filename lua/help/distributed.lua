@@ -32,6 +32,31 @@ o, report = ring_decode(q, k, v, {shards = 4})
 print(report.rounds, report.elements == 3 * 2 * 4 * 500 * 16)]],
 }
 
+manual.shard = {
+  call = "shard(x [, dim])",
+  text = [[The part of a tensor that this rank takes of one which every rank has, along the tokens: dimension dim, or
+the last but one, as in q, k, v [b, h, N, d]; of log_decay and beta [b, h, N] that is shard(g, 3). Parts are whole
+chunks of 64 tokens, as equal as can be. A process that is alone takes all. Calls on such parts are made with
+sharded = true, and return parts: linear_attention, causal_linear_attention, softmax_attention and their
+gradients.]],
+  notes = [[For scripts under `./lab mpi N FILE.lua`. With a file of its own for each rank no rank ever has the whole.
+Anything but a number in the place of dim is not looked at, so that unshard(linear_attention(...)) takes the first
+result.]],
+  example = [[
+q = randn(1, 2, 300, 8)
+part, S, report = linear_attention(shard(q), shard(q), shard(q),
+  {sharded = true})
+O = unshard(part)]],
+}
+
+manual.unshard = {
+  call = "unshard(x [, dim])",
+  text = [[The parts of all ranks, in the order of the ranks, as one tensor on every rank: the other way of shard.]],
+  example = [[
+q = randn(1, 2, 300, 8)
+q == unshard(shard(q))]],
+}
+
 manual.decode_model = {
   call = "decode_model{method =, cluster =, shards =, length =, ...}",
   text = [[The schedule of tree_decode or ring_decode on a cluster in simulated time, up to 4096 devices, without

@@ -29,6 +29,12 @@ grouped values.
 No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
 number of threads: that is deterministic = "prefix", which every mode keeps. "run", the same bits in every run, is less.
 
+shards = p spreads the tokens over p workers, threads of this process or, under `./lab mpi N`, processes; a report of
+what they sent and held comes last. exchange is how the states travel: "ring" hands the state itself on, one head
+after the other, with no more work and the bits of one worker (LASP, arXiv:2404.02882); "all-scan" first makes of each
+part's keys and values the map S ↦ A S + B of its states and then scans them (ZeCO, arXiv:2507.01004); "all-gather"
+gives every worker all maps at once (LASP-2, arXiv:2502.07563). See shard for parts of the ranks' own.
+
 One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried
 over give what one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where
 it forgets nothing, chunks of Float32 lose some digits (1e-4 after 2000 tokens of one key). Source: gates; Yang et al.

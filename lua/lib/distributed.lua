@@ -1,7 +1,7 @@
--- How a report of tree_decode, ring_decode and decode_model shows itself.
+-- How the report of a call on several workers shows itself, and the parts of a tensor.
 local causeway = ...
 
-local Report = { __name = "DecodeReport" }
+local Report = { __name = "ShardReport" }
 
 local function plural(n, what) return string.format("%d %s%s", n, what, n == 1 and "" or "s") end
 
@@ -14,10 +14,12 @@ function Report.__tostring(r)
     return string.format("%s, %s, %s", plural(t.messages, "message"), plural(t.elements, "element"),
       causeway.bytes_text(t.bytes))
   end
+  local decoding = r.topology ~= ""
   local parts = {}
   for _, part in ipairs({
     { "shard", "keys and values" }, { "incoming", "keys and values on their way" }, { "query", "queries" },
-    { "partial", "partial results", "sum_bytes" }, { "work", "buffers of the all-reduce", "sum_bytes" },
+    { "partial", "partial results", "sum_bytes" }, { "state", "states and maps of states", "sum_bytes" },
+    { "work", decoding and "buffers of the all-reduce" or "buffers of the exchange", "sum_bytes" },
   }) do
     local n = r.held[part[1]]
     if n > 0 then
@@ -25,17 +27,23 @@ function Report.__tostring(r)
         causeway.bytes_text(n * r[part[3] or "element_bytes"]))
     end
   end
-  return table.concat({
-    string.format("%s decoding (%s), %s on %s, topology %s", r.method, r.algorithm, plural(r.shards, "shard"),
-      r.engine, r.topology),
-    string.format("  time            %s", causeway.seconds_text(r.time)),
+  local lines = {
+    string.format("%s (%s), %s on %s%s", decoding and r.method .. " decoding" or r.method, r.algorithm,
+      plural(r.shards, "shard"), r.engine, decoding and ", topology " .. r.topology or ""),
+    string.format("  time            %s, waiting for messages %s at most", causeway.seconds_text(r.time),
+      causeway.seconds_text(r.communication)),
     string.format("  sent in all     %s, in %s", sent(r), plural(r.rounds, "round")),
     string.format("  by one worker   %s at most", sent(most)),
-    string.format("  memory          %s a worker at its peak; of these", causeway.bytes_text(r.memory)),
-    table.concat(parts, "\n"),
-  }, "\n")
+  }
+  -- Beside its tokens a worker of a sequence holds states, and nothing where there are none.
+  if #parts > 0 then
+    lines[#lines + 1] = string.format("  memory          %s a worker at its peak%s; of these",
+      causeway.bytes_text(r.memory), decoding and "" or " beside its tokens")
+    lines[#lines + 1] = table.concat(parts, "\n")
+  end
+  return table.concat(lines, "\n")
 end
 
 function Report.__rich(r) return { text = tostring(r) } end
 
-function causeway._decode_report(report) return setmetatable(report, Report) end
+function causeway._shard_report(report) return setmetatable(report, Report) end

@@ -163,7 +163,7 @@ std::vector<double> shard_of(const std::vector<double>& x, Index r, Index p) {
 }
 
 // The schedule of a decode of `z` over p equal shards, without data.
-DecodeReport model(const std::string& method, const Sizes& z, int p, const DecodeOptions& given = {}) {
+ShardReport model(const std::string& method, const Sizes& z, int p, const DecodeOptions& given = {}) {
     DecodeOptions o = given;
     o.shards = p;
     return decode_model(method, z, cluster("h100"), o);
@@ -171,7 +171,7 @@ DecodeReport model(const std::string& method, const Sizes& z, int p, const Decod
 
 Sizes block(Index b, Index heads, Index dh, Index N) { return {b, heads, heads, 1, N, dh, dh, false, 1}; }
 
-Index most_sent(const DecodeReport& r) {
+Index most_sent(const ShardReport& r) {
     Index most = 0;
     for (const Traffic& t : r.traffic) most = std::max(most, t.elements);
     return most;
@@ -635,14 +635,14 @@ TEST_CASE("H10: three all-reduces are one", "[proofs][tree]") {
         for (const auto& [algorithm, reductions] : rounds) {
             const std::string input =
                 with("p", p) + (algorithm == 0 ? ", packed" : ", Algorithm " + std::to_string(algorithm));
-            const DecodeReport r = model("tree", z, p, {.topology = "recursive-doubling", .algorithm = algorithm});
+            const ShardReport r = model("tree", z, p, {.topology = "recursive-doubling", .algorithm = algorithm});
             exactly("H10", "rounds by recursive doubling: reductions · lg p", input, r.total().rounds,
                     reductions * ceil_lg(p));
             exactly("H10", "elements a rank: (bd + 2bn_h) lg p", input, r.traffic[0].elements,
                     (b * d + 2 * b * heads) * ceil_lg(p));
         }
     for (const int p : {2, 3, 8}) {
-        const DecodeReport r = model("tree", z, p, {.topology = "all-gather"});
+        const ShardReport r = model("tree", z, p, {.topology = "all-gather"});
         exactly("H10", "all-gather of triples: ⌈lg p⌉ rounds", with("p", p), r.total().rounds, ceil_lg(p));
         exactly("H10", "and (p-1)(bd + 2bn_h) elements a rank", with("p", p), r.traffic[0].elements,
                 (p - faulty("H10: p triples gathered", 1, 0)) * (b * d + 2 * b * heads));
@@ -1040,7 +1040,7 @@ TEST_CASE("H13, H14: memory of a worker", "[proofs][tree]") {
     // bytes.
     const auto gap = [&](Index hidden) {
         const Sizes z = block(1, hidden / 128, 128, 2 * 64000);
-        const DecodeReport ring = model("ring", z, 2), tree = model("tree", z, 2);
+        const ShardReport ring = model("ring", z, 2), tree = model("tree", z, 2);
         return static_cast<double>(ring.memory[0].peak_total - tree.memory[0].peak_total) * 2 / 1e6;
     };
     claim("H14", "gap at hidden 2048 against the printed 524 MB, relative", "bt = 64000, bf16",
@@ -1056,7 +1056,7 @@ TEST_CASE("H15: what the ring sends", "[proofs][tree]") {
     for (const int p : {1, 2, 4, 5, 8, 16, 32, 64}) {
         const Sizes z = block(b, heads, dh, N);
         const Index t = N / p;
-        const DecodeReport once = model("ring", z, p), home = model("ring", z, p, {.home = true});
+        const ShardReport once = model("ring", z, p), home = model("ring", z, p, {.home = true});
         exactly("H15", "a rank sends 2btd (p-1) elements", with("p", p), once.traffic[0].elements,
                 2 * b * t * d * (p - 1));
         exactly("H15", "all ranks: 2bNd (p-1)", with("p", p), once.total().elements,
@@ -1089,8 +1089,8 @@ TEST_CASE("H16: what the tree sends, by the algorithm of the all-reduce", "[proo
         const Sizes z = block(b, heads, dh, 64);
         const auto run = [&](const char* topology) { return model("tree", z, p, {.topology = topology}); };
         const Index lg = p == 1 ? 0 : ceil_lg(p);
-        const DecodeReport ring = run("ring"), doubling = run("recursive-doubling"), halving = run("halving-doubling"),
-                           binomial = run("binomial"), gather = run("all-gather");
+        const ShardReport ring = run("ring"), doubling = run("recursive-doubling"), halving = run("halving-doubling"),
+                          binomial = run("binomial"), gather = run("all-gather");
         exactly("H16", "ring all-reduce: total 2(p-1) numel", with("p", p), ring.total().elements,
                 2 * (p - faulty("H16: 2p numel", 1, 0)) * numel);
         exactly("H16", "ring all-reduce: 2(p-1) rounds", with("p", p), ring.total().rounds, 2 * (p - 1));
@@ -1155,7 +1155,7 @@ TEST_CASE("H16: the busiest rank where triples cannot be shared out evenly", "[p
     for (const Index heads : {1, 3, 16}) {
         const Index numel = heads * (dh + 2);
         for (const int p : {2, 5, 8, 16, 64}) {
-            const DecodeReport ring = model("tree", block(1, heads, dh, 64), p, {.topology = "ring"});
+            const ShardReport ring = model("tree", block(1, heads, dh, 64), p, {.topology = "ring"});
             exactly("H16", "uneven triples, ring: total 2(p-1) numel", with("p", p), ring.total().elements,
                     2 * (p - 1) * numel);
             const Index most = 2 * (heads - heads / p) * (dh + 2);
@@ -1319,7 +1319,7 @@ TEST_CASE("H23: which of the two is faster", "[proofs][tree]") {
     const Sizes z = block(1, 16, 128, 5120000);
     const std::string input = "128 H100, 5.12M tokens";
     const double shard = 2.0 * 40000 * 2048 * 2, wire = 127 * shard / 50e9;
-    const DecodeReport t = model("tree", z, 128, {.algorithm = 3}), r = model("ring", z, 128);
+    const ShardReport t = model("tree", z, 128, {.algorithm = 3}), r = model("ring", z, 128);
     claim("H23", "the ring of the model against 127 blocks over its slowest link, relative", input,
           std::abs(r.seconds / wire - 1), 0.02, note);
     published_fails("H23", "×8 at 128 devices, unexplained: the model's ratio over it", input,

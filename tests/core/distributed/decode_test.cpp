@@ -182,11 +182,11 @@ TEST_CASE("what is sent and held is what equations 8 to 14 say for every p up to
         const distributed::Sizes z{b, heads, heads, 1, N, dh, dh, false, 0.5};
         DecodeOptions o;
         o.shards = p;
-        const DecodeReport ring = decode_model("ring", z, machine, o);
+        const ShardReport ring = decode_model("ring", z, machine, o);
         o.topology = "ring";
-        const DecodeReport tree = decode_model("tree", z, machine, o);
+        const ShardReport tree = decode_model("tree", z, machine, o);
         o.topology = "binomial";
-        const DecodeReport binomial = decode_model("tree", z, machine, o);
+        const ShardReport binomial = decode_model("tree", z, machine, o);
         CHECK(ring.total().elements == 2 * b * t * d * (p - 1) * p);  // (10) as repaired: p - 1 shifts of all devices
         CHECK(ring.total().rounds == p - 1);
         CHECK(tree.total().elements == 2 * (p - 1) * triple);  // p times (14)
@@ -201,7 +201,7 @@ TEST_CASE("what is sent and held is what equations 8 to 14 say for every p up to
         }
         if (p > 8 && p != 13 && p != 64) continue;
         const Tensor q = Tensor::zeros(DType::f32, {b, heads, 1, dh}), k = Tensor::zeros(DType::f32, {b, heads, N, dh});
-        const auto same = [](const DecodeReport& real, const DecodeReport& modelled) {
+        const auto same = [](const ShardReport& real, const ShardReport& modelled) {
             for (std::size_t r = 0; r < real.traffic.size(); ++r) {
                 const distributed::Traffic &x = real.traffic[r], &y = modelled.traffic[r];
                 if (x.messages != y.messages || x.elements != y.elements || x.bytes != y.bytes || x.rounds != y.rounds)

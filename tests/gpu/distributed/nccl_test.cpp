@@ -70,7 +70,7 @@ void check_case(const DecodeCase& c, int p, std::vector<Index> sizes = {}, bool 
             DecodeOptions on_threads = o;
             on_threads.engine = "threads";
             if (is_tree) on_threads.topology = got.report.topology;
-            const DecodeReport want =
+            const ShardReport want =
                 (is_tree ? tree_decode(in.q, in.k, in.v, on_threads) : ring_decode(in.q, in.k, in.v, on_threads))
                     .report;
             CHECK(got.report.topology == want.topology);

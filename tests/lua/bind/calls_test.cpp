@@ -79,6 +79,7 @@ const std::map<std::string, std::string> values{
     {"lse", "g"},
     {"shards", "2"},
     {"sizes", "{3, 5}"},
+    {"sharded", "false"},
     {"algorithm", "1"},
     {"per_node", "2"},
     {"overlap", "false"},
@@ -277,7 +278,7 @@ TEST_CASE("the parser of the GPU's calls takes every option that is described", 
 
 TEST_CASE("the parser of the GPU's calls sets what is given and refuses what the GPU has not", "[lua][calls]") {
     const State L = fresh_state();
-    calls::CausalOptions<Tensor> o;
+    calls::CausalCallOptions<Tensor> o;
     const auto& call = calls::causal_linear_attention<Tensor>();
     CHECK(o.precision == Precision::bf16x3);
     CHECK(read_for_gpu(L.get(), call, "{precision = 'tf32', decay = {0.5, 1}, block = 3, normalize = true}", o) ==

@@ -1,0 +1,86 @@
+// The options of calls whose sequence is spread over several workers.
+#pragma once
+
+#include "core/calls/option.hpp"
+
+namespace causeway {
+namespace calls {
+
+// What each member means is said once, by its option below.
+struct Sharding {
+    int shards = 0;
+    std::vector<Index> sizes{};
+    std::string engine{};
+    std::string exchange = "auto";
+    bool sharded = false;
+
+    // Whether the call asks for workers at all.
+    bool asked() const { return shards > 0 || !sizes.empty() || !engine.empty() || sharded || exchange != "auto"; }
+};
+
+inline constexpr Index max_sequence_shards = 1024;
+
+// The names of what is defined in core/sharded.
+std::vector<std::string> sharding_engines();
+std::vector<std::string> state_exchanges();
+
+template <class S>
+std::vector<Option<S>> sharding_options() {
+    constexpr const char* why = "one GPU computes the whole sequence";
+    return {
+        {.name = "shards",
+         .member = &S::shards,
+         .text = "the number p of workers that share the sequence; a report of what they sent and held comes after "
+                 "the results",
+         .standard = "one worker, or the number of MPI ranks",
+         .min = 1,
+         .max = max_sequence_shards,
+         .gpu = Effect::refused,
+         .why = why,
+         .example = "shards = 4"},
+        {.name = "sizes",
+         .member = &S::sizes,
+         .text = "tokens of each worker, any may be 0",
+         .type = "a list of lengths",
+         .standard = "whole chunks, as equal as can be",
+         .gpu = Effect::refused,
+         .why = why,
+         .example = "sizes = {30, 70}"},
+        {.name = "engine",
+         .member = &S::engine,
+         .text = "what the workers are",
+         .standard = "\"threads\", and \"mpi\" under mpirun",
+         .choices = sharding_engines,
+         .gpu = Effect::refused,
+         .why = why,
+         .example = "engine = \"threads\", shards = 2"},
+        {.name = "sharded",
+         .member = &S::sharded,
+         .text = "whether every MPI rank gives its own part of the sequence, in the order of the ranks, and gets its "
+                 "part of the results; shard(x) cuts one out, unshard(x) joins them",
+         .gpu = Effect::refused,
+         .why = why,
+         .example = "shards = 2, sharded = false"},
+    };
+}
+
+// Of calls that hand states on.
+template <class S>
+Option<S> exchange_option() {
+    return {.name = "exchange",
+            .member = &S::exchange,
+            .text =
+                "how the states get from worker to worker: a ring of states, head after head; a scan or an "
+                "all-gather of the maps of the parts",
+            .standard = nullptr,
+            .choices = state_exchanges,
+            .gpu = Effect::refused,
+            .why = "one GPU computes the whole sequence",
+            .example = "shards = 2, exchange = \"all-gather\""};
+}
+
+}  // namespace calls
+
+using Sharding = calls::Sharding;
+
+}  // namespace causeway

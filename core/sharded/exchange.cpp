@@ -1,0 +1,30 @@
+#include "core/sharded/exchange.hpp"
+
+#include "core/calls/sharding.hpp"
+
+namespace causeway {
+
+std::vector<std::string> calls::state_exchanges() {
+    std::vector<std::string> names{"auto"};
+    for (const auto& form : sharded::exchanges()) names.push_back(form.name);
+    return names;
+}
+
+namespace sharded {
+
+const kit::Registry<ExchangeForm>& exchanges() {
+    static const auto& list = *new kit::Registry<ExchangeForm>(
+        "exchange", {{"ring", Exchange::ring, "LASP: Sun et al., arXiv:2404.02882, 2024"},
+                     {"all-scan", Exchange::all_scan,
+                      "ZeCO: Zero Communication Overhead Sequence Parallelism, arXiv:2507.01004, 2025"},
+                     {"all-gather", Exchange::all_gather, "LASP-2: Sun et al., arXiv:2502.07563, 2025"}});
+    return list;
+}
+
+std::string chosen_exchange(const std::string& asked, bool same_bits, Index states, int ranks, int together) {
+    if (asked != "auto") return exchanges()[asked].name;
+    return same_bits || states >= 2 * static_cast<Index>(ranks - 1) * together ? "ring" : "all-scan";
+}
+
+}  // namespace sharded
+}  // namespace causeway

@@ -1,0 +1,22 @@
+// The exchanges of states as values.
+#pragma once
+
+#include <string>
+
+#include "core/kit/registry.hpp"
+#include "core/sharded/states.hpp"
+
+namespace causeway::sharded {
+
+struct ExchangeForm {
+    std::string name;  // "all-scan"
+    Exchange exchange;
+    std::string source;
+};
+const kit::Registry<ExchangeForm>& exchanges();
+
+// The name of the exchange that a call has: with "auto" the ring where the bits of one worker are asked for, or where
+// the states keep all ranks busy, being at least twice as many as the ranks that wait; else the scan.
+std::string chosen_exchange(const std::string& asked, bool same_bits, Index states, int ranks, int together);
+
+}  // namespace causeway::sharded

@@ -1,0 +1,239 @@
+#include "core/sharded/linear_attention.hpp"
+
+#include <bit>
+
+#include "core/base/parallel.hpp"
+#include "core/base/text.hpp"
+#include "core/distributed/mpi.hpp"
+#include "core/gradient/registry.hpp"
+#include "core/sharded/exchange.hpp"
+#include "core/sharded/route.hpp"
+#include "core/sharded/run.hpp"
+
+namespace causeway {
+namespace {
+
+using distributed::truth;
+using sharded::Communicator;
+using sharded::Given;
+using sharded::Part;
+using sharded::Starts;
+using sharded::StatePiece;
+using sharded::Team;
+
+template <class T>
+class LinearPart final : public Part<T> {
+public:
+    LinearPart(const gated::Problem<T>& p, typename StatePiece<T>::Run run, const Starts& starts, int rank)
+        : p_(p), piece_(p, std::move(run), starts, rank), elements_(p.dk * p.dv) {}
+
+    void first(Index i, T* S) const override { std::copy_n(p_.S + i * elements_, elements_, S); }
+    void last(Index i, const T* S) override { std::copy_n(S, elements_, p_.S + i * elements_); }
+    void run(Index i, T* S) override { piece_.outputs(i, S); }
+    void advance(Index i, T* S) const override { piece_.state_alone(i, S); }
+    void map(Index i, T* A) const override { piece_.map(i, A); }
+    sharded::Work run_work(Index i) const override { return piece_.work(i, static_cast<double>(p_.group)); }
+    sharded::Work advance_work(Index i) const override { return piece_.work(i, 0); }
+    sharded::Work map_work(Index i) const override { return piece_.map_work(i); }
+
+private:
+    const gated::Problem<T>& p_;
+    StatePiece<T> piece_;
+    Index elements_;
+};
+
+template <class T>
+class LinearGradPart final : public sharded::GradPart<T> {
+public:
+    using Back = std::function<void(const gradient::GradProblem<T>&)>;
+
+    LinearGradPart(const gradient::GradProblem<T>& p, typename StatePiece<T>::Run run, Back back, const Starts& starts,
+                   int rank)
+        : p_(p), piece_(p.in, std::move(run), starts, rank), back_(std::move(back)), elements_(p.in.dk * p.in.dv) {}
+
+    void first(Index i, T* S) const override { std::copy_n(p_.in.S + i * elements_, elements_, S); }
+    void last(Index, const T*) override {}
+    void run(Index i, T* S) override { piece_.state_alone(i, S); }
+    void advance(Index i, T* S) const override { piece_.state_alone(i, S); }
+    void map(Index i, T* A) const override { piece_.map(i, A); }
+    void last_gradient(Index i, T* dS) const override { std::copy_n(p_.dS + i * elements_, elements_, dS); }
+    void first_gradient(Index i, const T* dS) override { std::copy_n(dS, elements_, p_.dS + i * elements_); }
+    void back(Index i, const T* S, T* dS) override {
+        const sharded::Piece& piece = piece_.piece(i);
+        if (piece.n == 0) return;
+        const gradient::GradHead<T> h = p_.head(i);
+        gradient::GradProblem<T> one;
+        one.in = sharded::alone(p_.in, i, piece, const_cast<T*>(S));  // the backward pass does not change it
+        one.dO = h.dO + piece.offset * p_.in.dv;
+        one.dq = h.dq + piece.offset * p_.in.dk;
+        one.dk = h.dk + piece.offset * p_.in.dk;
+        one.dv = h.dv + piece.offset * p_.in.dv;
+        one.dg = h.dg ? h.dg + piece.offset * p_.in.gates : nullptr;
+        one.dbeta = h.dbeta ? h.dbeta + piece.offset : nullptr;
+        one.dS = dS;
+        back_(one);
+    }
+    sharded::Work run_work(Index i) const override { return piece_.work(i, 0); }
+    sharded::Work advance_work(Index i) const override { return piece_.work(i, 0); }
+    sharded::Work back_work(Index i) const override {
+        sharded::Work work = piece_.work(i, static_cast<double>(p_.in.group));
+        work.operations *= 2.5, work.elements *= 2;  // five products for two of the forward pass
+        return work;
+    }
+
+private:
+    const gradient::GradProblem<T>& p_;
+    StatePiece<T> piece_;
+    Back back_;
+    Index elements_;
+};
+
+std::string bits_text(std::int64_t x) { return number_text(std::bit_cast<double>(x)); }
+
+// What ranks compare: everything that the result depends on and every rank should have alike.
+void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& q, const Tensor& k,
+                   const Tensor& v, const LinearOptions& o, const std::string& exchange, Index sizes) {
+    distributed::agree_on_call(comm, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
+    const gated::Sizes z = gated::check_sizes(q, k, v, o);
+    std::vector<Given> mine{{"q:", static_cast<std::int64_t>(z.dtype),
+                             [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
+                            {"v: batch", z.batch},
+                            {"v: heads", z.heads},
+                            {"q: heads", z.heads * z.group / z.shared_queries},
+                            {"k: heads", z.heads / z.shared_keys},
+                            {"q: width", z.dk},
+                            {"v: width", z.dv},
+                            {"log_decay: columns", z.gates},
+                            {"update:", static_cast<std::int64_t>(z.update),
+                             [](std::int64_t x) {
+                                 for (const gated::Rule& rule : gated::updates())
+                                     if (rule.update == static_cast<gated::Update>(x)) return in_quotes(rule.name);
+                                 return std::string("unknown");
+                             }},
+                            {"mode:", z.mode - &*gated::modes().begin(),
+                             [](std::int64_t x) { return in_quotes((&*gated::modes().begin() + x)->name); }},
+                            {"chunk:", o.chunk},
+                            {"scale:", std::bit_cast<std::int64_t>(o.scale), bits_text},
+                            {"state: given", o.state ? 1 : 0, truth},
+                            {"sharded:", team.parts, truth},
+                            {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
+                            {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
+                            {"sizes: number of lengths", sizes}};
+    if (!team.parts) mine.push_back({"q: length", z.N});
+    agree(comm, mine);
+    std::vector<Given> offsets;
+    for (const Index offset : o.cu_seqlens) offsets.push_back({"cu_seqlens: an offset of", offset});
+    agree(comm, offsets);
+    if (team.parts) return;
+    agree(comm, sharded::sampled({{"q: values with the checksum", &q},
+                                  {"k: values with the checksum", &k},
+                                  {"v: values with the checksum", &v}}));
+}
+
+void refuse(const LinearOptions& o, const Team& team) {
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but workers that share a sequence keep no states");
+    if (team.parts && !o.cu_seqlens.empty())
+        fail("cu_seqlens: given with sharded = true, expected whole tensors: the offsets are of the whole sequence");
+}
+
+// The sequences of a problem in the tokens of all ranks.
+template <class T>
+std::vector<gated::Sequence> whole_sequences(const gated::Problem<T>& p, const Starts& starts, bool parts) {
+    std::vector<gated::Sequence> sequences = sharded::sequences_of(p);
+    if (parts)
+        for (gated::Sequence& s : sequences) s.n = starts.back();
+    return sequences;
+}
+
+// Of the rank's own tensors, where its part begins: at their first token.
+Starts local(const Starts& starts, const Team& team, int rank) {
+    if (!team.parts) return starts;
+    Starts mine = starts;
+    for (Index& start : mine)
+        start = std::clamp<Index>(start - starts[static_cast<std::size_t>(rank)], 0,
+                                  starts[static_cast<std::size_t>(rank) + 1] - starts[static_cast<std::size_t>(rank)]);
+    return mine;
+}
+
+template <class T>
+sharded::Route route(Communicator& comm, const Team& team, const gated::Problem<T>& p, const Starts& starts) {
+    sharded::Route z = sharded::route_of(whole_sequences(p, starts, team.parts), p.heads, starts, comm.rank());
+    z.elements = p.dk * p.dv, z.rows = p.dk, z.carry = sharded::carry_of(p);
+    z.together = team.mpi ? threads() : 1;
+    return z;
+}
+
+}  // namespace
+
+ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
+                                             const Sharding& sharding) {
+    const gated::Sizes size = gated::check_sizes(q, k, v, o);
+    const Team team = sharded::team_of(sharding);
+    refuse(o, team);
+    const std::string exchange =
+        sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,
+                                 team.ranks, team.mpi ? threads() : 1);
+    ShardReport report = sharded::report_of(team, "linear_attention", exchange, size.compute);
+    if (team.mpi)
+        distributed::run_mpi([&](Communicator& comm) {
+            agree_on_call(comm, team, false, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
+        });
+    const auto on_team = [&]<class T>(const gated::Problem<T>& p) {
+        Starts starts;
+        const auto program = [&](Communicator& comm) {
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.N, p.chunk);
+            const sharded::Route z = route(comm, team, p, mine);
+            LinearPart<T> part(p, kit::computing_in<T>(*size.mode), local(mine, team, comm.rank()), comm.rank());
+            if (team.mpi) starts = mine;
+            sharded::forward(comm, z, part, sharded::exchanges()[exchange].exchange);
+        };
+        const auto share = [&](Communicator& comm) {
+            const auto sequences = whole_sequences(p, starts, team.parts);
+            sharded::gather_owned(comm, sharded::owners_of(sequences, p.heads, starts, true), p.S, p.dk * p.dv);
+            if (!team.parts) sharded::gather_parts(comm, starts, p.O, p.batch * p.heads * p.group, p.dv);
+        };
+        sharded::run(team, program, share, report);
+    };
+    return {gated::linear_attention_by({on_team, on_team}, q, k, v, o), report};
+}
+
+ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                                    const LinearOptions& o, const std::optional<Tensor>& dstate,
+                                                    const Sharding& sharding) {
+    const gated::Sizes size = gated::check_sizes(q, k, v, o);
+    const Team team = sharded::team_of(sharding);
+    refuse(o, team);
+    ShardReport report = sharded::report_of(team, "linear_attention_grad", "ring", size.compute);
+    if (team.mpi)
+        distributed::run_mpi([&](Communicator& comm) {
+            agree_on_call(comm, team, true, q, k, v, o, "ring", static_cast<Index>(sharding.sizes.size()));
+        });
+    const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
+    const auto on_team = [&]<class T>(const gradient::GradProblem<T>& p) {
+        Starts starts;
+        const auto program = [&](Communicator& comm) {
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, p.in.chunk);
+            const sharded::Route z = route(comm, team, p.in, mine);
+            LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), kit::computing_in<T>(form),
+                                   local(mine, team, comm.rank()), comm.rank());
+            if (team.mpi) starts = mine;
+            sharded::backward(comm, z, part);
+        };
+        const auto share = [&](Communicator& comm) {
+            const auto sequences = whole_sequences(p.in, starts, team.parts);
+            sharded::gather_owned(comm, sharded::owners_of(sequences, p.in.heads, starts, false), p.dS,
+                                  p.in.dk * p.in.dv);
+            if (team.parts) return;
+            const Index rows = p.in.batch * p.in.heads;
+            sharded::gather_parts(comm, starts, p.dq, rows * p.in.group, p.in.dk);
+            sharded::gather_parts(comm, starts, p.dk, rows, p.in.dk);
+            sharded::gather_parts(comm, starts, p.dv, rows, p.in.dv);
+            if (p.dg) sharded::gather_parts(comm, starts, p.dg, rows, p.in.gates);
+            if (p.dbeta) sharded::gather_parts(comm, starts, p.dbeta, rows, Index{1});
+        };
+        sharded::run(team, program, share, report);
+    };
+    return {gradient::linear_attention_grad_by({on_team, on_team}, q, k, v, dO, o, dstate), report};
+}
+
+}  // namespace causeway

@@ -1,0 +1,16 @@
+// A tensor in parts along its tokens, one a rank.
+#pragma once
+
+#include "core/tensor/tensor.hpp"
+
+namespace causeway {
+
+// This rank's part of x, which every rank has whole, along dimension `dim` (0 is the first): whole chunks of 64 tokens,
+// as equal as can be, as linear_attention_sharded cuts them. Of a process that is alone x itself.
+Tensor shard(const Tensor& x, int dim);
+
+// All ranks' parts, in the order of the ranks, as one tensor on every rank. The ranks' tensors may differ in dimension
+// `dim` alone. Throws Error naming the rank where they do not.
+Tensor unshard(const Tensor& x, int dim);
+
+}  // namespace causeway

@@ -1,0 +1,133 @@
+// The way of the states of the gated and delta-rule family through the ranks, and what a rank computes with one.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "core/sharded/split.hpp"
+#include "core/sharded/states.hpp"
+
+namespace causeway::sharded {
+
+// Of states numbered sequence by sequence, `heads` of each; elements and carry are the caller's to set.
+inline Route route_of(const std::vector<gated::Sequence>& sequences, Index heads, const Starts& starts, int rank) {
+    Route z;
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+        const gated::Sequence& s = sequences[i];
+        const Piece piece = piece_of(s, starts, rank);
+        // It leaves the rank that has its first token, if that does not have the last one too.
+        const int begins = s.n > 0 ? first_rank(s, starts) : 0;
+        const bool leaves = s.n > 0 && s.first + s.n > starts[static_cast<std::size_t>(begins) + 1];
+        for (Index h = 0; h < heads; ++h) {
+            const Index slot = leaves ? z.slots++ : -1;
+            if (piece.here)
+                z.stops.push_back({static_cast<Index>(i) * heads + h, piece.before, piece.after, begins, slot});
+        }
+    }
+    return z;
+}
+
+// The ranks that have the first and the last tokens of every state.
+inline std::vector<int> owners_of(const std::vector<gated::Sequence>& sequences, Index heads, const Starts& starts,
+                                  bool last) {
+    std::vector<int> owners;
+    for (const gated::Sequence& s : sequences)
+        for (Index h = 0; h < heads; ++h)
+            owners.push_back(s.n == 0 ? 0 : first_rank({s.batch, last ? s.first + s.n - 1 : s.first, 1}, starts));
+    return owners;
+}
+
+template <class T>
+std::vector<gated::Sequence> sequences_of(const gated::Problem<T>& p) {
+    std::vector<gated::Sequence> out;
+    for (Index i = 0; i < p.all_sequences(); ++i) out.push_back(p.sequence(i));
+    return out;
+}
+
+// The rank's tokens of state i as a problem of their own.
+template <class T>
+gated::Problem<T> alone(const gated::Problem<T>& p, Index i, const Piece& piece, T* S) {
+    gated::Head<T> h = p.head(i);
+    gated::Problem<T> one;
+    one.N = h.step, one.dk = h.dk, one.dv = h.dv, one.group = h.group, one.gates = h.gates;
+    one.sequences = {{0, 0, piece.n}};
+    one.q = h.q ? h.q + piece.offset * h.dk : nullptr;
+    one.k = h.k + piece.offset * h.dk, one.v = h.v + piece.offset * h.dv;
+    one.g = h.g ? h.g + piece.offset * h.gates : nullptr;
+    one.beta = h.beta ? h.beta + piece.offset : nullptr;
+    one.O = h.O ? h.O + piece.offset * h.dv : nullptr;
+    one.S = S;
+    one.scale = h.scale;
+    one.chunk = std::max<Index>(1, std::min(p.chunk, piece.n));
+    return one;
+}
+
+// How many elements A of a problem has.
+template <class T>
+Index carry_of(const gated::Problem<T>& p) {
+    return p.beta ? p.dk * p.dk : p.gates;
+}
+
+// A state and the tokens of a rank: what all parts of the family have in common. `run` computes a problem.
+template <class T>
+class StatePiece {
+public:
+    using Run = std::function<void(const gated::Problem<T>&)>;
+
+    StatePiece(const gated::Problem<T>& p, Run run, const Starts& starts, int rank) : p_(p), run_(std::move(run)) {
+        for (const gated::Sequence& s : sequences_of(p)) pieces_.push_back(piece_of(s, starts, rank));
+    }
+
+    const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / p_.heads)]; }
+    void outputs(Index i, T* S) const {
+        if (piece(i).n > 0) run_(alone(p_, i, piece(i), S));
+    }
+    void state_alone(Index i, T* S) const {
+        if (piece(i).n == 0) return;
+        gated::Problem<T> one = alone(p_, i, piece(i), S);
+        one.group = 0, one.q = nullptr, one.O = nullptr;
+        run_(one);
+    }
+    // A: what the rule makes of the unit matrix with values of zero; of a diagonal the products of the gates.
+    void map(Index i, T* A) const {
+        const Index n = piece(i).n, dk = p_.dk;
+        gated::Problem<T> one = alone(p_, i, piece(i), A);
+        if (!p_.beta) {
+            for (Index c = 0; c < p_.gates; ++c) {
+                double sum = 0;
+                for (Index t = 0; t < n; ++t) sum += static_cast<double>(one.g[t * p_.gates + c]);
+                A[c] = static_cast<T>(std::exp(sum));
+            }
+            return;
+        }
+        for (Index e = 0; e < dk; ++e)
+            for (Index c = 0; c < dk; ++c) A[e * dk + c] = e == c ? T(1) : T(0);
+        if (n == 0) return;
+        Buffer<T> zeros(n * dk);
+        std::fill_n(zeros.data(), zeros.size(), T(0));
+        one.group = 0, one.q = nullptr, one.O = nullptr;
+        one.v = zeros.data(), one.dv = dk;
+        run_(one);
+    }
+
+    // Multiplications and additions, and elements read and written, of the chunkwise form.
+    Work work(Index i, double group) const {
+        const auto n = static_cast<double>(piece(i).n), dk = static_cast<double>(p_.dk),
+                   dv = static_cast<double>(p_.dv), chunk = static_cast<double>(p_.chunk);
+        const double delta = p_.beta ? 1 : 0;
+        return {2 * n * (dk * dv * (1 + group + delta) + chunk / 2 * (dk + dv) * (group + delta)),
+                n * ((1 + group) * dk + (1 + group) * dv + static_cast<double>(p_.gates) + delta), 1};
+    }
+    Work map_work(Index i) const {
+        const auto n = static_cast<double>(piece(i).n), dk = static_cast<double>(p_.dk);
+        return p_.beta ? Work{6 * n * dk * dk, n * dk, 1} : Work{};
+    }
+
+private:
+    const gated::Problem<T>& p_;
+    Run run_;
+    std::vector<Piece> pieces_;
+};
+
+}  // namespace causeway::sharded

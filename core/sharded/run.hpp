@@ -1,0 +1,52 @@
+// Ranks that share a sequence: threads of this process, or processes under mpirun.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/distributed/agree.hpp"
+#include "core/distributed/report.hpp"
+#include "core/sharded/split.hpp"
+
+namespace causeway::sharded {
+
+using distributed::Communicator;
+using distributed::Given;
+
+// Who computes a call, and on how many ranks.
+struct Team {
+    bool mpi = false;
+    int ranks = 1;
+    bool parts = false;  // every rank has its own part of the tensors, and not the whole ones
+};
+
+// Checks the options, and starts MPI where it is asked for. Throws Error naming the option.
+Team team_of(const Sharding& o);
+
+// A report without its numbers; `elements` of the type that is computed in.
+ShardReport report_of(const Team& team, const std::string& method, const std::string& exchange, DType compute);
+
+// Runs `program` on every rank of this process and takes the account of all; a rank that is a thread computes on that
+// thread alone. `share` runs afterwards, where ranks share no memory: what it sends is not in the report.
+void run(const Team& team, const distributed::Program& program, const distributed::Program& share, ShardReport& report);
+
+// Where the parts begin: of whole tensors by the options, else one part after the other as the ranks have them.
+Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index N, Index unit);
+
+// The values of tensors that every rank should have alike, as what ranks compare: of up to 256 elements of each.
+std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors);
+
+// Rows [rows, N, width] of which every rank has made its tokens: each gets the others'. p - 1 rounds.
+template <class T>
+void gather_shares(Communicator& comm, const Shares& shares, T* x, Index rows, Index N, Index width);
+template <class T>
+void gather_parts(Communicator& comm, const Starts& starts, T* x, Index rows, Index width) {
+    gather_shares(comm, shares_of(starts), x, rows, starts.back(), width);
+}
+
+// Of n entries of `size` elements each gets those of its owner's.
+template <class T>
+void gather_owned(Communicator& comm, const std::vector<int>& owners, T* x, Index size);
+
+}  // namespace causeway::sharded

@@ -1,0 +1,212 @@
+#include "core/sharded/softmax_attention.hpp"
+
+#include <bit>
+#include <limits>
+
+#include "core/base/text.hpp"
+#include "core/distributed/mpi.hpp"
+#include "core/gradient/registry.hpp"
+#include "core/sharded/run.hpp"
+#include "core/sharded/softmax_ring.hpp"
+
+namespace causeway {
+namespace {
+
+using attention::Sizes;
+using distributed::truth;
+using sharded::Communicator;
+using sharded::Given;
+using sharded::Shares;
+using sharded::SoftmaxRing;
+using sharded::SoftmaxTensors;
+using sharded::Starts;
+using sharded::Team;
+
+void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
+                   const Tensor& k, const Tensor& v, Index sizes) {
+    distributed::agree_on_call(comm, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
+    std::vector<Given> mine{{"q:", static_cast<std::int64_t>(c.dtype),
+                             [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
+                            {"q: batch", c.batch},
+                            {"k: heads", c.heads},
+                            {"q: heads", c.heads * c.group},
+                            {"q: width", c.d},
+                            {"v: width", c.dv},
+                            {"causal:", c.causal, truth},
+                            {"method:", c.method - &*attention::methods().begin(),
+                             [](std::int64_t x) { return in_quotes((&*attention::methods().begin() + x)->name); }},
+                            {"scale:", std::bit_cast<std::int64_t>(c.scale),
+                             [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
+                            {"sharded:", team.parts, truth},
+                            {"sizes: number of lengths", sizes}};
+    if (!team.parts) mine.push_back({"q: length", c.N}), mine.push_back({"k: length", c.M});
+    agree(comm, mine);
+    if (!team.parts)
+        agree(comm, sharded::sampled({{"q: values with the checksum", &q},
+                                      {"k: values with the checksum", &k},
+                                      {"v: values with the checksum", &v}}));
+}
+
+void check_sharded(const Sizes& c, const SoftmaxOptions& o, const Sharding& sharding) {
+    if (!o.cu_seqlens.empty())
+        fail("cu_seqlens: given with shards, expected one text; linear_attention spreads packed ones over workers");
+    if (sharding.exchange != "auto") fail("exchange: given, but keys and values go round a ring");
+    if (c.causal && c.N != c.M)
+        fail("q: length ", c.N, ", expected ", c.M,
+             " like k, with causal = true and shards; tree_decode and ring_decode spread a cache over workers");
+    if (!c.causal && !sharding.sizes.empty() && c.N != c.M)
+        fail("sizes: given for ", c.N, " queries and ", c.M, " keys, expected as many of both");
+}
+
+// Who has what, and where the rank's own tensors begin in the whole ones.
+struct Cut {
+    SoftmaxRing ring;
+    Index query_base = 0, key_base = 0;
+};
+Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Sizes& c) {
+    Cut out;
+    SoftmaxRing& z = out.ring;
+    z.batch = c.batch, z.heads = c.heads, z.group = c.group, z.d = c.d, z.dv = c.dv;
+    z.causal = c.causal, z.scale = c.scale;
+    if (c.causal && !team.parts && sharding.sizes.empty()) {
+        z.queries = z.keys = sharded::zigzag(c.N, comm.size());
+        return out;
+    }
+    const Starts queries = sharded::starts_of(comm, team, sharding, c.N, 1),
+                 keys = sharded::starts_of(comm, team, sharding, c.M, 1);
+    z.queries = sharded::shares_of(queries), z.keys = sharded::shares_of(keys);
+    if (team.parts) {
+        out.query_base = queries[static_cast<std::size_t>(comm.rank())];
+        out.key_base = keys[static_cast<std::size_t>(comm.rank())];
+    }
+    return out;
+}
+
+// Queries that weigh no key although they see some, having scores of -Inf alone, have no output, as on one worker.
+template <class T>
+void divide_by_nothing(Tensor& O, const Tensor& l, Index M, Index dv) {
+    const T* weights = l.data<T>();
+    for (Index i = 0; i < l.size() && M > 0; ++i)
+        if (weights[i] == T(0)) std::fill_n(O.data<T>() + i * dv, dv, std::numeric_limits<T>::quiet_NaN());
+}
+
+// O, m and l of all queries.
+struct Forward {
+    Tensor O, m, l;
+};
+
+template <class T>
+SoftmaxTensors<T> tensors_of(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, Forward& out) {
+    SoftmaxTensors<T> x;
+    x.q = q.data<T>(), x.k = k.data<T>(), x.v = v.data<T>();
+    x.O = out.O.data<T>(), x.m = out.m.data<T>(), x.l = out.l.data<T>();
+    x.N = c.N, x.M = c.M;
+    return x;
+}
+
+template <class T>
+void share_rows(Communicator& comm, const Cut& by, const SoftmaxTensors<T>& x) {
+    const Index rows = by.ring.all_heads() * by.ring.group;
+    sharded::gather_shares(comm, by.ring.queries, x.O, rows, x.N, by.ring.dv);
+    sharded::gather_shares(comm, by.ring.queries, x.m, rows, x.N, Index{1});
+    sharded::gather_shares(comm, by.ring.queries, x.l, rows, x.N, Index{1});
+}
+
+template <class T>
+Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, const Tensor& q, const Tensor& k,
+                   const Tensor& v, ShardReport& report) {
+    Forward out{Tensor(dtype_of<T>, c.output), Tensor(dtype_of<T>, c.rows), Tensor(dtype_of<T>, c.rows)};
+    Cut kept;
+    const auto program = [&](Communicator& comm) {
+        const Cut by = cut(comm, team, sharding, c);
+        if (team.mpi) kept = by;
+        SoftmaxTensors<T> x = tensors_of<T>(c, q, k, v, out);
+        x.query_base = by.query_base, x.key_base = by.key_base;
+        sharded::softmax_forward<T>(comm, by.ring, x, kit::computing_in<T>(*c.method));
+    };
+    const auto share = [&](Communicator& comm) {
+        if (!team.parts) share_rows(comm, kept, tensors_of<T>(c, q, k, v, out));
+    };
+    sharded::run(team, program, share, report);
+    divide_by_nothing<T>(out.O, out.l, c.M, c.dv);
+    return out;
+}
+
+template <class T>
+SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Sizes& c, const Tensor& q,
+                            const Tensor& k, const Tensor& v, const Tensor& dO, Forward forward, ShardReport& report) {
+    constexpr DType type = dtype_of<T>;
+    SoftmaxGradient out{Tensor(type, q.shape()), Tensor(type, k.shape()), Tensor(type, v.shape())};
+    Cut kept;
+    const auto tensors = [&] {
+        SoftmaxTensors<T> x = tensors_of<T>(c, q, k, v, forward);
+        x.dO = dO.data<T>();
+        x.dq = out.dq.template data<T>(), x.dk = out.dk.template data<T>(), x.dv = out.dv.template data<T>();
+        return x;
+    };
+    const auto program = [&](Communicator& comm) {
+        const Cut by = cut(comm, team, sharding, c);
+        if (team.mpi) kept = by;
+        SoftmaxTensors<T> x = tensors();
+        x.query_base = by.query_base, x.key_base = by.key_base;
+        sharded::softmax_backward<T>(comm, by.ring, x, kit::computing_in<T>(gradient::softmax_forms()["flash"]));
+    };
+    const auto share = [&](Communicator& comm) {
+        if (team.parts) return;
+        const SoftmaxTensors<T> x = tensors();
+        const SoftmaxRing& z = kept.ring;
+        sharded::gather_shares(comm, z.queries, x.dq, z.all_heads() * z.group, x.N, z.d);
+        sharded::gather_shares(comm, z.keys, x.dk, z.all_heads(), x.M, z.d);
+        sharded::gather_shares(comm, z.keys, x.dv, z.all_heads(), x.M, z.dv);
+    };
+    sharded::run(team, program, share, report);
+    return out;
+}
+
+}  // namespace
+
+ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
+                                               const SoftmaxOptions& o, const Sharding& sharding) {
+    const Sizes c = attention::check(q, k, v, o);
+    const Team team = sharded::team_of(sharding);
+    check_sharded(c, o, sharding);
+    ShardReport report = sharded::report_of(team, "softmax_attention", "ring", c.compute);
+    if (team.mpi)
+        distributed::run_mpi([&](Communicator& comm) {
+            agree_on_call(comm, team, false, c, q, k, v, static_cast<Index>(sharding.sizes.size()));
+        });
+    const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute);
+    const Forward out = c.compute == DType::f64 ? forward_of<double>(team, sharding, c, in_q, in_k, in_v, report)
+                                                : forward_of<float>(team, sharding, c, in_q, in_k, in_v, report);
+    return {{out.O.to(c.dtype), attention::log_sum_exp(out.m, out.l)}, report};
+}
+
+ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                      const Tensor& dO, const SoftmaxOptions& o,
+                                                      const std::optional<SoftmaxResult>& forward,
+                                                      const Sharding& sharding) {
+    const Sizes c = gradient::check_softmax_grad(q, k, v, dO, o, forward);
+    if (o.method != "flash") fail("method: ", in_quotes(o.method), ", expected \"flash\" with shards");
+    const Team team = sharded::team_of(sharding);
+    check_sharded(c, o, sharding);
+    ShardReport report = sharded::report_of(team, "softmax_attention_grad", "ring", c.compute);
+    if (team.mpi)
+        distributed::run_mpi([&](Communicator& comm) {
+            agree_on_call(comm, team, true, c, q, k, v, static_cast<Index>(sharding.sizes.size()));
+        });
+    const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute), in_dO = dO.to(c.compute);
+    const auto compute = [&]<class T>(T) {
+        Forward given;
+        if (forward) {  // from the log-sum-exp F the weights are e^{s - F}: m = F, l = 1
+            given = {forward->O.to(c.compute), forward->lse.to(c.compute), Tensor::full(c.compute, c.rows, 1)};
+        } else {
+            ShardReport unused = report;
+            given = forward_of<T>(team, sharding, c, in_q, in_k, in_v, unused);
+        }
+        return gradient_of<T>(team, sharding, c, in_q, in_k, in_v, in_dO, given, report);
+    };
+    const SoftmaxGradient g = c.compute == DType::f64 ? compute(double{}) : compute(float{});
+    return {{g.dq.to(c.dtype), g.dk.to(c.dtype), g.dv.to(c.dtype)}, report};
+}
+
+}  // namespace causeway

@@ -1,0 +1,88 @@
+// Which tokens a rank has, and which sequences go on in its neighbours' parts.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/calls/sharding.hpp"
+#include "core/gated/problem.hpp"
+#include "core/kit/packed.hpp"
+
+namespace causeway::sharded {
+
+// Where the part of every rank begins, and the end: starts[r] <= token < starts[r + 1].
+using Starts = std::vector<Index>;
+
+// Parts as equal as can be whose boundaries are multiples of `unit` tokens, or those of `sizes`. A chunk then has the
+// same tokens on one worker and on p of them. Throws Error.
+inline Starts starts_of(const Sharding& o, Index N, int p, Index unit) {
+    Starts starts{0};
+    if (o.sizes.empty()) {
+        const Index units = (N + unit - 1) / unit;
+        for (int r = 1; r <= p; ++r) starts.push_back(std::min(r * units / p * unit, N));
+        starts.back() = N;
+        return starts;
+    }
+    if (static_cast<int>(o.sizes.size()) != p)
+        fail("sizes: ", o.sizes.size(), " lengths, expected one for each of the ", p, " shards");
+    for (const Index n : o.sizes) {
+        if (n < 0) fail("sizes: ", n, ", expected lengths of 0 or more");
+        if (n > N) fail("sizes: ", n, ", expected at most ", N, ", the tokens there are");
+        starts.push_back(starts.back() + n);
+    }
+    if (starts.back() != N) fail("sizes: ", starts.back(), " tokens together, expected ", N, " like q");
+    return starts;
+}
+
+// The tokens that every rank has, in pieces.
+using Shares = std::vector<std::vector<kit::Span>>;
+
+inline Shares shares_of(const Starts& starts) {
+    Shares out;
+    for (std::size_t r = 0; r + 1 < starts.size(); ++r) out.push_back({{starts[r], starts[r + 1] - starts[r]}});
+    return out;
+}
+
+// Two pieces a rank, the r-th from the front and the r-th from the back: every rank then has the same number of pairs
+// of a query and a key before it.
+inline Shares zigzag(Index N, int p) {
+    Shares out;
+    const auto start = [&](Index i) { return i * N / (2 * p); };
+    for (int r = 0; r < p; ++r) {
+        out.emplace_back();
+        for (const Index i : {Index{r}, Index{2 * p - 1 - r}})
+            out.back().push_back({start(i), start(i + 1) - start(i)});
+    }
+    return out;
+}
+
+inline Index length_of(const std::vector<kit::Span>& pieces) {
+    Index n = 0;
+    for (const kit::Span& t : pieces) n += t.n;
+    return n;
+}
+
+// Of one sequence, what a rank has: n tokens from `offset` on; and whether the sequence has tokens before and after
+// them, so that a state arrives and goes on. A rank without tokens hands it through. A sequence without tokens is the
+// first rank's.
+struct Piece {
+    Index offset = 0, n = 0;
+    bool before = false, after = false, here = false;
+};
+
+inline Piece piece_of(const gated::Sequence& s, const Starts& starts, int rank) {
+    const Index from = starts[static_cast<std::size_t>(rank)], to = starts[static_cast<std::size_t>(rank) + 1];
+    const Index first = std::clamp<Index>(from - s.first, 0, s.n), last = std::clamp<Index>(to - s.first, 0, s.n);
+    Piece piece{first, last - first, s.first < from && from < s.first + s.n, s.first < to && to < s.first + s.n, false};
+    piece.here = piece.n > 0 || piece.before || piece.after || (s.n == 0 && rank == 0);
+    return piece;
+}
+
+// The rank that has the first token of a sequence with tokens.
+inline int first_rank(const gated::Sequence& s, const Starts& starts) {
+    return static_cast<int>(std::upper_bound(starts.begin(), starts.end(), s.first) - starts.begin()) - 1;
+}
+
+}  // namespace causeway::sharded

@@ -1,0 +1,219 @@
+// Linear attention on several workers against one.
+#include "core/sharded/linear_attention.hpp"
+
+#include <limits>
+
+#include "core/sharded/split.hpp"
+#include "tests/core/gated/problems.hpp"
+#include "tests/core/sharded/close.hpp"
+
+namespace causeway::test {
+namespace {
+
+const char* const exchanges[] = {"ring", "all-scan", "all-gather"};
+
+Sharding on(int shards, const std::string& exchange = "auto") {
+    Sharding out;
+    out.shards = shards, out.exchange = exchange;
+    return out;
+}
+
+Tensor like(const Tensor& a, unsigned seed) {
+    std::mt19937_64 generator(seed);
+    std::normal_distribution<double> normal;
+    Tensor out(a.dtype(), a.shape());
+    for (Index i = 0; i < out.size(); ++i) out.set(i, normal(generator));
+    return out;
+}
+
+void check_grad(const LinearGradient& got, const LinearGradient& want, double bound) {
+    check_close(got.dq, want.dq, bound);
+    check_close(got.dk, want.dk, bound);
+    check_close(got.dv, want.dv, bound);
+    check_close(got.dstate, want.dstate, bound);
+    REQUIRE(got.dlog_decay.has_value() == want.dlog_decay.has_value());
+    REQUIRE(got.dbeta.has_value() == want.dbeta.has_value());
+    if (want.dlog_decay) check_close(*got.dlog_decay, *want.dlog_decay, bound);
+    if (want.dbeta) check_close(*got.dbeta, *want.dbeta, bound);
+}
+
+TEST_CASE("linear attention on several workers is that of one", "[sharded][linear]") {
+    for (const Index N : {1, 3, 64, 130, 257})
+        for (const int p : {1, 2, 3, 5, 8})
+            for (const GatedCase& c : each_update({.batch = 2, .heads = 2, .group = 2, .N = N, .dk = 7, .dv = 5})) {
+                INFO(c << " shards=" << p);
+                const GatedInputs in = gated_inputs(c);
+                const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+                for (const char* exchange : exchanges) {
+                    INFO(exchange);
+                    const auto many = linear_attention_sharded(in.q, in.k, in.v, in.options, on(p, exchange));
+                    check_close(many.O, one.O, 1e-12);
+                    check_close(many.state, one.state, 1e-12);
+                    CHECK(many.report.algorithm == exchange);
+                    CHECK(many.report.shards == p);
+                }
+            }
+}
+
+TEST_CASE("the ring of states has the bits of one worker, in Float32 too", "[sharded][linear]") {
+    for (const Index N : {200, 513})
+        for (const int p : {2, 3, 7})
+            for (const GatedCase& c : each_update({.heads = 3, .N = N, .dk = 20, .dv = 33})) {
+                INFO(c << " shards=" << p);
+                const GatedInputs in = gated_inputs(c).to(DType::f32);
+                const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+                const auto many = linear_attention_sharded(in.q, in.k, in.v, in.options, on(p));
+                CHECK(many.report.algorithm == "ring");  // by itself, as deterministic is "prefix"
+                CHECK(same_bits(many.O, one.O));
+                CHECK(same_bits(many.state, one.state));
+            }
+}
+
+TEST_CASE("gradients on several workers are those of one", "[sharded][linear]") {
+    for (const Index N : {1, 65, 257})
+        for (const int p : {1, 2, 3, 8})
+            for (const char* mode : {"chunkwise", "recurrent"})
+                for (const GatedCase& c : each_update({.batch = 2, .heads = 2, .group = 2, .N = N, .dk = 7, .dv = 5})) {
+                    INFO(c << " shards=" << p << " " << mode);
+                    GatedInputs in = gated_inputs(c);
+                    in.options.mode = mode;
+                    const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+                    const Tensor dO = like(one.O, 7), dstate = like(one.state, 8);
+                    check_grad(linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, on(p)),
+                               linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate), 1e-11);
+                }
+}
+
+TEST_CASE("packed sequences go across the boundaries of workers", "[sharded][linear]") {
+    const std::vector<std::vector<Index>> packings{
+        {0, 10, 10, 100, 300}, {0, 300}, {0, 0, 5, 64, 128, 300, 300}, {0, 1, 2, 3, 299, 300}};
+    const std::vector<std::vector<Index>> all_sizes{{300},           {150, 150},           {0, 300},     {300, 0},
+                                                    {37, 0, 0, 263}, {64, 64, 0, 72, 100}, {10, 90, 200}};
+    for (const auto& offsets : packings)
+        for (const auto& sizes : all_sizes)
+            for (const GatedCase& c : each_update({.heads = 2, .N = 300, .dk = 7, .dv = 5, .state = false})) {
+                GatedInputs in = gated_inputs(c);
+                in.options.cu_seqlens = offsets;
+                INFO(c << " sequences=" << offsets.size() - 1 << " shards=" << sizes.size());
+                const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+                in.options.state = like(one.state, 9);
+                const LinearResult from = linear_attention(in.q, in.k, in.v, in.options);
+                for (const char* exchange : exchanges) {
+                    INFO(exchange);
+                    Sharding sharding = on(0, exchange);
+                    sharding.sizes = sizes;
+                    const auto many = linear_attention_sharded(in.q, in.k, in.v, in.options, sharding);
+                    check_close(many.O, from.O, 1e-12);
+                    check_close(many.state, from.state, 1e-12);
+                }
+                Sharding sharding;
+                sharding.sizes = sizes;
+                const Tensor dO = like(from.O, 7), dstate = like(from.state, 8);
+                check_grad(linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, sharding),
+                           linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate), 1e-11);
+            }
+}
+
+TEST_CASE("grouped values, a pool of states and states in place on several workers", "[sharded][linear]") {
+    std::mt19937_64 generator(3);
+    const Tensor shape = Tensor(DType::f64, {2, 2, 130, 6}), wide = Tensor(DType::f64, {2, 4, 130, 6});
+    const Tensor q = like(shape, 1), k = like(shape, 2), v = like(wide, 3),
+                 pool = like(Tensor(DType::f64, {5, 4, 6, 6}), 4);
+    LinearOptions o;
+    o.state = pool.copy(), o.state_indices = {3, 1};
+    const LinearResult one = linear_attention(q, k, v, o);
+    const auto many = linear_attention_sharded(q, k, v, o, on(3));
+    CHECK(same_bits(many.O, one.O));
+    CHECK(same_bits(many.state, one.state));
+    o.inplace = true;
+    linear_attention_sharded(q, k, v, o, on(3));
+    LinearOptions alone;
+    alone.state = pool.copy(), alone.state_indices = {3, 1}, alone.inplace = true;
+    linear_attention(q, k, v, alone);
+    CHECK(same_bits(*o.state, *alone.state));
+}
+
+TEST_CASE("gates of zero and poison behind its token on several workers", "[sharded][linear]") {
+    for (const GatedCase& c :
+         each_update({.heads = 2, .N = 200, .dk = 6, .dv = 5, .gate = std::numeric_limits<double>::infinity()})) {
+        INFO(c);
+        const GatedInputs in = gated_inputs(c);
+        const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+        for (const char* exchange : exchanges)
+            check_close(linear_attention_sharded(in.q, in.k, in.v, in.options, on(4, exchange)).O, one.O, 1e-12);
+        GatedInputs poisoned = gated_inputs(c);
+        const Index token = 100;
+        for (Index h = 0; h < 2; ++h)
+            for (Index i = 0; i < 5; ++i)
+                poisoned.v.set((h * 200 + token) * 5 + i, std::numeric_limits<double>::quiet_NaN());
+        for (const char* exchange : exchanges) {
+            const Tensor
+                clean = linear_attention_sharded(in.q, in.k, in.v, in.options, on(4, exchange)).O,
+                O = linear_attention_sharded(poisoned.q, poisoned.k, poisoned.v, poisoned.options, on(4, exchange)).O;
+            for (Index h = 0; h < 2; ++h)
+                for (Index i = 0; i < token * 5; ++i) CHECK(O.get(h * 1000 + i) == clean.get(h * 1000 + i));
+        }
+    }
+}
+
+TEST_CASE("what the exchanges of states send", "[sharded][linear]") {
+    const Index heads = 4, dk = 8, dv = 6, state = dk * dv;
+    for (const Index N : {512, 1024})
+        for (const int p : {2, 4, 8}) {
+            GatedCase c{.update = "gated_delta", .heads = heads, .N = N, .dk = dk, .dv = dv};
+            GatedInputs in = gated_inputs(c);
+            const auto sent = [&](const char* exchange) {
+                return linear_attention_sharded(in.q, in.k, in.v, in.options, on(p, exchange)).report;
+            };
+            const ShardReport ring = sent("ring"), scan = sent("all-scan"), gather = sent("all-gather");
+            CHECK(ring.total().elements == heads * state * (p - 1));  // whatever N is
+            CHECK(ring.total().rounds == heads + p - 2);
+            CHECK(scan.total().elements == heads * state * (p - 1));
+            CHECK(scan.total().rounds == heads + p - 2);
+            CHECK(gather.total().elements == p * (p - 1) * heads * (state + dk * dk));
+            CHECK(ring.largest().peak_of(distributed::Held::state) == heads * state);
+            in.options.update = "gated", in.options.beta.reset();
+            CHECK(sent("all-gather").total().elements == p * (p - 1) * heads * (state + 1));
+        }
+}
+
+TEST_CASE("a part begins where a chunk does", "[sharded]") {
+    for (const Index N : {0, 1, 63, 64, 65, 1000, 4096})
+        for (const int p : {1, 2, 3, 8, 100}) {
+            const auto starts = sharded::starts_of(Sharding{}, N, p, 64);
+            REQUIRE(starts.size() == static_cast<std::size_t>(p) + 1);
+            CHECK(starts.front() == 0);
+            CHECK(starts.back() == N);
+            for (std::size_t r = 0; r < static_cast<std::size_t>(p); ++r) {
+                CHECK(starts[r] <= starts[r + 1]);
+                CHECK((starts[r] % 64 == 0 || starts[r] == N));
+                CHECK(starts[r + 1] - starts[r] <= (N / 64 / p + 2) * 64);
+            }
+        }
+}
+
+TEST_CASE("what workers of a sequence refuse", "[sharded]") {
+    const GatedInputs in = gated_inputs({.update = "linear", .N = 10, .dk = 3, .dv = 3});
+    const auto call = [&](const Sharding& s, const LinearOptions& o) {
+        return linear_attention_sharded(in.q, in.k, in.v, o, s);
+    };
+    Sharding s = on(2);
+    LinearOptions o = in.options;
+    o.checkpoint_every = 2;
+    CHECK_THROWS_WITH(call(s, o), "checkpoint_every: given, but workers that share a sequence keep no states");
+    s.sizes = {4, 5};
+    CHECK_THROWS_WITH(call(s, in.options), "sizes: 9 tokens together, expected 10 like q");
+    s.sizes = {4, 3, 3};
+    CHECK_THROWS_WITH(call(s, in.options), "sizes: 3 lengths, expected one for each of the 2 shards");
+    s.sizes = {-1, 11};
+    CHECK_THROWS_WITH(call(s, in.options), "sizes: -1, expected lengths of 0 or more");
+    s = on(2), s.sharded = true;
+    CHECK_THROWS_WITH(call(s, in.options), contains_text("sharded: true, but the engine is \"threads\""));
+    s = on(2000);
+    CHECK_THROWS_WITH(call(s, in.options), "shards: 2000, expected from 1 to 1024");
+    s = on(2), s.engine = "nccl";
+    CHECK_THROWS_WITH(call(s, in.options), contains_text("engine: "));
+}
+
+}  // namespace
+}  // namespace causeway::test

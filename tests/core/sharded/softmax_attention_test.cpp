@@ -1,0 +1,101 @@
+// Softmax attention on several workers against one.
+#include "core/sharded/softmax_attention.hpp"
+
+#include <limits>
+#include <random>
+
+#include "core/sharded/split.hpp"
+#include "tests/core/sharded/close.hpp"
+
+namespace causeway::test {
+namespace {
+
+Tensor drawn(const Shape& shape, unsigned seed, double spread = 1) {
+    std::mt19937_64 generator(seed);
+    std::normal_distribution<double> normal;
+    Tensor out(DType::f64, shape);
+    for (Index i = 0; i < out.size(); ++i) out.set(i, spread * normal(generator));
+    return out;
+}
+
+Sharding on(int shards) {
+    Sharding out;
+    out.shards = shards;
+    return out;
+}
+
+TEST_CASE("softmax attention and its gradient on several workers", "[sharded][softmax]") {
+    for (const Index N : {1, 7, 64, 200})
+        for (const int p : {1, 2, 3, 5, 8})
+            for (const bool causal : {true, false})
+                for (const double spread : {1.0, 30.0}) {  // and weights that underflow beside a large one
+                    INFO("N=" << N << " shards=" << p << " causal=" << causal << " spread=" << spread);
+                    const Tensor q = drawn({2, 4, N, 6}, 1, spread), k = drawn({2, 2, N, 6}, 2),
+                                 v = drawn({2, 2, N, 5}, 3), dO = drawn({2, 4, N, 5}, 4);
+                    SoftmaxOptions o;
+                    o.causal = causal;
+                    const SoftmaxResult one = softmax_attention(q, k, v, o);
+                    const auto many = softmax_attention_sharded(q, k, v, o, on(p));
+                    check_close(many.O, one.O, 1e-13);
+                    check_close(many.lse, one.lse, 1e-13);
+                    const SoftmaxGradient g = softmax_attention_grad(q, k, v, dO, o);
+                    for (const bool given : {false, true}) {
+                        const auto h = softmax_attention_grad_sharded(
+                            q, k, v, dO, o, given ? std::optional<SoftmaxResult>(one) : std::nullopt, on(p));
+                        check_close(h.dq, g.dq, 1e-12);
+                        check_close(h.dk, g.dk, 1e-12);
+                        check_close(h.dv, g.dv, 1e-12);
+                    }
+                }
+}
+
+TEST_CASE("softmax attention on parts of other lengths and of other keys", "[sharded][softmax]") {
+    const Tensor q = drawn({1, 2, 50, 6}, 1), k = drawn({1, 2, 50, 6}, 2), v = drawn({1, 2, 50, 5}, 3);
+    SoftmaxOptions o;
+    const Tensor one = softmax_attention(q, k, v, o).O;
+    for (const std::vector<Index>& sizes : std::vector<std::vector<Index>>{{50}, {0, 50}, {13, 0, 37}, {1, 48, 1}}) {
+        Sharding s;
+        s.sizes = sizes;
+        check_close(softmax_attention_sharded(q, k, v, o, s).O, one, 1e-13);
+    }
+    o.causal = false;
+    const Tensor few = drawn({1, 2, 7, 6}, 4);
+    check_close(softmax_attention_sharded(few, k, v, o, on(3)).O, softmax_attention(few, k, v, o).O, 1e-13);
+    o.causal = true;
+    CHECK_THROWS_WITH(softmax_attention_sharded(few, k, v, o, on(3)), contains_text("q: length 7, expected 50 like k"));
+    o.cu_seqlens = {0, 20, 50};
+    CHECK_THROWS_WITH(softmax_attention_sharded(q, k, v, o, on(3)), contains_text("cu_seqlens: given with shards"));
+}
+
+TEST_CASE("scores that are infinite or no numbers on several workers", "[sharded][softmax]") {
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const double bad : {-infinity, std::numeric_limits<double>::quiet_NaN()}) {
+        INFO(bad);
+        Tensor q = drawn({1, 1, 40, 2}, 1), k = drawn({1, 1, 40, 2}, 2);
+        const Tensor v = drawn({1, 1, 40, 3}, 3);
+        for (Index i = 0; i < q.size(); ++i) q.set(i, std::abs(q.get(i)) + 0.5);
+        for (Index t = 0; t < 40; t += 3) k.set(2 * t, bad);
+        for (const bool causal : {true, false}) {
+            SoftmaxOptions o;
+            o.causal = causal;
+            check_close(softmax_attention_sharded(q, k, v, o, on(3)).O, softmax_attention(q, k, v, o).O, 1e-13);
+        }
+    }
+}
+
+TEST_CASE("with causal all workers have the same pairs", "[sharded][softmax]") {
+    for (const int p : {1, 2, 4, 8}) {
+        const Index N = 64 * p;
+        std::vector<Index> pairs;
+        for (const auto& pieces : sharded::zigzag(N, p)) {
+            Index sum = 0;
+            for (const kit::Span& t : pieces)
+                for (Index i = t.first; i < t.first + t.n; ++i) sum += i + 1;
+            pairs.push_back(sum);
+        }
+        for (const Index sum : pairs) CHECK(sum == N * (N + 1) / 2 / p);
+    }
+}
+
+}  // namespace
+}  // namespace causeway::test

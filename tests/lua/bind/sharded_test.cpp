@@ -1,0 +1,156 @@
+// Sequences on several workers from Lua, and under mpirun.
+#include <string>
+
+#include "tests/lua/mpi.hpp"
+#include "tests/lua/shell.hpp"
+
+namespace causeway::testing {
+namespace {
+
+// Every call of the family, whole and in parts of the ranks' own, beside one worker.
+const std::string every_call = R"(
+  seed(7)
+  local function near(name, a, b)
+    local e = maximum(abs(a - b))
+    if not (e <= 1e-10 * (1 + maximum(abs(b)))) then error(name .. ": differs by " .. e) end
+  end
+  -- Every rank makes the same calls in the same order.
+  local function sorted(t)
+    local keys, i = {}, 0
+    for k in pairs(t) do keys[#keys + 1] = k end
+    table.sort(keys)
+    return function() i = i + 1 if keys[i] then return keys[i], t[keys[i]] end end
+  end
+  local function with(t, more)
+    local out = {}
+    for k, x in pairs(t) do out[k] = x end
+    for k, x in pairs(more) do out[k] = x end
+    return out
+  end
+  local parts = {engine = "mpi", sharded = true}
+  for _, N in ipairs{1, 65, 200} do
+    for _, update in ipairs{"linear", "gated", "delta", "gated_delta"} do
+      local q, k, v = randn(1, 4, N, 7, "f64"), randn(1, 2, N, 7, "f64") * 0.4, randn(1, 2, N, 5, "f64")
+      local o = {update = update, state = randn(1, 2, 7, 5, "f64")}
+      if update:find("gated") then o.log_decay = -rand(1, 2, N, "f64") end
+      if update:find("delta") then o.beta = rand(1, 2, N, "f64") end
+      local own = with(o, parts)
+      if o.log_decay then own.log_decay = shard(o.log_decay, 3) end
+      if o.beta then own.beta = shard(o.beta, 3) end
+      local O, S = linear_attention(q, k, v, o)
+      for _, exchange in ipairs{"ring", "all-scan", "all-gather"} do
+        local O2, S2, report = linear_attention(q, k, v, with(o, {engine = "mpi", exchange = exchange}))
+        assert(report.engine == "mpi" and report.shards == mpi_size() and report.algorithm == exchange)
+        near("O", O2, O) near("state", S2, S)
+        local O3, S3 = linear_attention(shard(q), shard(k), shard(v), with(own, {exchange = exchange}))
+        near("parts of O", unshard(O3), O) near("state after parts", S3, S)
+      end
+      local dO, dstate = randn(1, 4, N, 5, "f64"), randn(1, 2, 7, 5, "f64")
+      local g = linear_attention_grad(q, k, v, dO, with(o, {dstate = dstate}))
+      local g2 = linear_attention_grad(q, k, v, dO, with(o, {dstate = dstate, engine = "mpi"}))
+      local g3 = linear_attention_grad(shard(q), shard(k), shard(v), shard(dO), with(own, {dstate = dstate}))
+      for name, t in sorted(g) do
+        near(name, g2[name], t)
+        local gate = name == "dlog_decay" or name == "dbeta"
+        near("parts of " .. name, name == "dstate" and g3[name] or unshard(g3[name], gate and 3 or nil), t)
+      end
+    end
+    for _, normalize in ipairs{false, true} do
+      local B, C = rand(1, 2, N, 6, "f64"), rand(1, 2, N, 6, "f64")
+      local V, dO = randn(1, 2, N, 3, "f64"), randn(1, 2, N, 3, "f64")
+      local o = {decay = {0.9, 0.99}, normalize = normalize}
+      local O, g = causal_linear_attention(B, C, V, o), causal_linear_attention_grad(B, C, V, dO, o)
+      near("causal", causal_linear_attention(B, C, V, with(o, {engine = "mpi"})), O)
+      near("parts", unshard(causal_linear_attention(shard(B), shard(C), shard(V), with(o, parts))), O)
+      local g2 = causal_linear_attention_grad(B, C, V, dO, with(o, {engine = "mpi"}))
+      local g3 = causal_linear_attention_grad(shard(B), shard(C), shard(V), shard(dO), with(o, parts))
+      for name, t in sorted(g) do
+        near(name, g2[name], t)
+        near("parts of " .. name, name == "ddecay" and g3[name] or unshard(g3[name]), t)
+      end
+    end
+    for _, causal in ipairs{true, false} do
+      local q, k = randn(1, 4, N, 6, "f64"), randn(1, 2, N, 6, "f64")
+      local v, dO = randn(1, 2, N, 5, "f64"), randn(1, 4, N, 5, "f64")
+      local o = {causal = causal}
+      local O, lse = softmax_attention(q, k, v, with(o, {return_lse = true}))
+      local O2, lse2 = softmax_attention(q, k, v, with(o, {return_lse = true, engine = "mpi"}))
+      near("softmax", O2, O) near("lse", lse2, lse)
+      near("parts", unshard(softmax_attention(shard(q), shard(k), shard(v), with(o, parts))), O)
+      local g = softmax_attention_grad(q, k, v, dO, o)
+      local g2 = softmax_attention_grad(q, k, v, dO, with(o, {engine = "mpi"}))
+      local g3 = softmax_attention_grad(shard(q), shard(k), shard(v), shard(dO), with(o, parts))
+      for name, t in sorted(g) do near(name, g2[name], t) near("parts of " .. name, unshard(g3[name]), t) end
+    end
+  end
+  print("as one worker, on", mpi_size())
+)";
+
+TEST_CASE("under mpirun every number of ranks computes a sequence as one does", "[lua][sharded][mpi]") {
+    if (no_mpi()) return;
+    for (const int ranks : {1, 2, 3, 5, 8}) {
+        INFO(ranks);
+        const Output output = run_mpi_script(ranks, every_call);
+        INFO(output.err);
+        CHECK(output.status == 0);
+        CHECK(output.out == "as one worker, on\t" + std::to_string(ranks) + "\n");
+    }
+}
+
+TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sharded][mpi]") {
+    if (no_mpi()) return;
+    const TemporaryFolder folder;
+    const Output output = run_mpi_script(3, R"(
+      local q, k, v = randn(1, 2, 20, 4), randn(1, 2, 20, 4), randn(1, 2, 20, 4)
+      local g = -rand(1, 2, 20)
+      local me = mpi_rank()
+      local function told(f, ...) return select(2, pcall(f, ...)) .. "; " end
+      local text = told(linear_attention, q, k, v, {engine = "mpi", chunk = me == 1 and 32 or 64})
+        .. told(linear_attention, q, k, v, {engine = "mpi", update = me == 2 and "gated" or nil,
+            log_decay = me == 2 and g or nil})
+        .. told(linear_attention, q, k, v, {engine = "mpi", exchange = me == 1 and "all-scan" or "ring"})
+        .. told(linear_attention, me == 2 and 2 * q or q, k, v, {engine = "mpi"})
+        .. told(me == 1 and softmax_attention or linear_attention, q, k, v, {engine = "mpi"})
+        .. told(softmax_attention, q, k, v, {engine = "mpi", causal = me == 0})
+        .. told(causal_linear_attention, q, k, v, {engine = "mpi", decay = me == 1 and 0.5 or 0.9})
+        .. told(unshard, me == 1 and randn(3, 4) or randn(3, 5))
+      local file = io.open("part" .. me, "w")
+      file:write(text)
+      file:close()
+      tree_decode(q, k, v)  -- all are alive
+      print("goes on")
+    )",
+                                         folder);
+    INFO(output.err);
+    CHECK(output.out == "goes on\n");
+    const std::string told = read_bytes(folder / "part0");
+    CHECK(read_bytes(folder / "part1") == told);
+    CHECK(read_bytes(folder / "part2") == told);
+    INFO(told);
+    for (const char* part :
+         {"chunk: 32 on rank 1, expected 64 like rank 0", "log_decay: columns 1 on rank 2, expected 0 like rank 0",
+          "exchange: number 1 on rank 1, expected 0 like rank 0", "q: values with the checksum ",
+          "call: softmax_attention on rank 1, expected linear_attention like rank 0",
+          "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
+          "x: another dimension of 4 on rank 1, expected 5 like rank 0"})
+        CHECK(told.find(part) != std::string::npos);
+}
+
+TEST_CASE("a sequence on several workers in the shell", "[lua][sharded]") {
+    Shell lua;
+    CHECK(lua("q = randn(1, 4, 300, 8) O, S, r = linear_attention(q, q, q, {shards = 3}) return r.shards, r.engine, "
+              "r.algorithm, r.messages, r.elements, maximum(abs(O - linear_attention(q, q, q)))") ==
+          "3 threads ring 8 512 0.0");
+    CHECK(lua("_, r = softmax_attention(q, q, q, {shards = 2}) return r").find("keys and values on their way") !=
+          std::string::npos);
+    CHECK(lua("_, _, r = linear_attention(q, q, q, {shards = 3}) return r").find("states and maps of states") !=
+          std::string::npos);
+    CHECK(lua("return maximum(abs(unshard(linear_attention(shard(q), shard(q), shard(q), {sharded = true})) - O))") ==
+          "0.0");
+    CHECK(lua("return shard(q, 9)") == "user:1: dim: 9, expected from 1 to 4, the dimensions of a tensor of 1×4×300×8");
+    CHECK(lua("local Q = permutedims(q, 1, 3, 2, 4) local P, _, r = linear_attention(Q, Q, Q, {layout = 'bnhd', "
+              "shards = 3}) return r.shards, maximum(abs(permutedims(P, 1, 3, 2, 4) - O))") == "3 0.0");
+}
+
+}  // namespace
+}  // namespace causeway::testing
