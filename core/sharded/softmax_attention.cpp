@@ -58,29 +58,80 @@ void check_sharded(const Sizes& c, const SoftmaxOptions& o, const Sharding& shar
         fail("sizes: given for ", c.N, " queries and ", c.M, " keys, expected as many of both");
 }
 
-// Who has what, and where the rank's own tensors begin in the whole ones.
+// Who has which queries and keys while they are computed with, and who has which in the callers' tensors: all of them,
+// or those of the ranks' own, `parts`, which with causal do other work than they are given, for all to have the same.
 struct Cut {
     SoftmaxRing ring;
-    Index query_base = 0, key_base = 0;
+    Shares query_parts, key_parts;
 };
 Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Sizes& c) {
     Cut out;
     SoftmaxRing& z = out.ring;
     z.batch = c.batch, z.heads = c.heads, z.group = c.group, z.d = c.d, z.dv = c.dv;
     z.causal = c.causal, z.scale = c.scale;
-    if (c.causal && !team.parts && sharding.sizes.empty()) {
-        z.queries = z.keys = sharded::zigzag(c.N, comm.size());
-        return out;
-    }
     const Starts queries = sharded::starts_of(comm, team, sharding, c.N, 1),
                  keys = sharded::starts_of(comm, team, sharding, c.M, 1);
     z.queries = sharded::shares_of(queries), z.keys = sharded::shares_of(keys);
-    if (team.parts) {
-        out.query_base = queries[static_cast<std::size_t>(comm.rank())];
-        out.key_base = keys[static_cast<std::size_t>(comm.rank())];
-    }
+    if (team.parts) out.query_parts = z.queries, out.key_parts = z.keys;
+    if (c.causal && sharding.sizes.empty()) z.queries = z.keys = sharded::zigzag(queries.back(), comm.size());
     return out;
 }
+
+// What the rank computes with and on: the caller's tensors, or where every rank has its part a copy of its own, laid
+// out by the cut.
+template <class T>
+class Local {
+public:
+    Local(Communicator& comm, const Cut& by, const SoftmaxTensors<T>& given) : comm_(comm), by_(by), x_(given) {
+        if (by.query_parts.empty()) return;
+        x_.own_queries = &by.ring.queries_of(comm.rank()), x_.own_keys = &by.ring.keys_of(comm.rank());
+        x_.N = sharded::length_of(*x_.own_queries), x_.M = sharded::length_of(*x_.own_keys);
+    }
+
+    SoftmaxTensors<T>& tensors() { return x_; }
+    // Inputs [.., tokens, width] of queries, or of keys.
+    void bring_queries(const T*& x, Index width) {
+        bring(x, query_rows(), width, by_.query_parts, by_.ring.queries, x_.N);
+    }
+    void bring_queries(T*& x, Index width) {
+        const T* from = x;
+        bring_queries(from, width);
+        x = const_cast<T*>(from);
+    }
+    void bring_keys(const T*& x, Index width) {
+        bring(x, by_.ring.all_heads(), width, by_.key_parts, by_.ring.keys, x_.M);
+    }
+    // Room for outputs, which `to` gets when they are there.
+    void make_queries(T*& x, Index width) { make(x, query_rows() * x_.N * width); }
+    void make_keys(T*& x, Index width) { make(x, by_.ring.all_heads() * x_.M * width); }
+    void return_queries(const T* x, Index width, T* to) {
+        if (!by_.query_parts.empty())
+            sharded::redistribute(comm_, query_rows(), width, by_.ring.queries, x, by_.query_parts, to);
+    }
+    void return_keys(const T* x, Index width, T* to) {
+        if (!by_.query_parts.empty())
+            sharded::redistribute(comm_, by_.ring.all_heads(), width, by_.ring.keys, x, by_.key_parts, to);
+    }
+
+private:
+    Index query_rows() const { return by_.ring.all_heads() * by_.ring.group; }
+    void bring(const T*& x, Index rows, Index width, const Shares& from, const Shares& to, Index n) {
+        if (by_.query_parts.empty()) return;
+        copies_.emplace_back(rows * n * width);
+        sharded::redistribute(comm_, rows, width, from, x, to, copies_.back().data());
+        x = copies_.back().data();
+    }
+    void make(T*& x, Index n) {
+        if (by_.query_parts.empty()) return;
+        copies_.emplace_back(n);
+        x = copies_.back().data();
+    }
+
+    Communicator& comm_;
+    const Cut& by_;
+    SoftmaxTensors<T> x_;
+    std::vector<Buffer<T>> copies_;
+};
 
 // Queries that weigh no key although they see some, having scores of -Inf alone, have no output, as on one worker.
 template <class T>
@@ -120,9 +171,15 @@ Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, c
     const auto program = [&](Communicator& comm) {
         const Cut by = cut(comm, team, sharding, c);
         if (team.mpi) kept = by;
-        SoftmaxTensors<T> x = tensors_of<T>(c, q, k, v, out);
-        x.query_base = by.query_base, x.key_base = by.key_base;
+        const SoftmaxTensors<T> given = tensors_of<T>(c, q, k, v, out);
+        Local<T> local(comm, by, given);
+        SoftmaxTensors<T>& x = local.tensors();
+        comm.begin();
+        local.bring_queries(x.q, c.d), local.bring_keys(x.k, c.d), local.bring_keys(x.v, c.dv);
+        local.make_queries(x.O, c.dv), local.make_queries(x.m, 1), local.make_queries(x.l, 1);
         sharded::softmax_forward<T>(comm, by.ring, x, kit::computing_in<T>(*c.method));
+        local.return_queries(x.O, c.dv, given.O), local.return_queries(x.m, 1, given.m);
+        local.return_queries(x.l, 1, given.l);
     };
     const auto share = [&](Communicator& comm) {
         if (!team.parts) share_rows(comm, kept, tensors_of<T>(c, q, k, v, out));
@@ -147,9 +204,17 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
     const auto program = [&](Communicator& comm) {
         const Cut by = cut(comm, team, sharding, c);
         if (team.mpi) kept = by;
-        SoftmaxTensors<T> x = tensors();
-        x.query_base = by.query_base, x.key_base = by.key_base;
+        const SoftmaxTensors<T> given = tensors();
+        Local<T> local(comm, by, given);
+        SoftmaxTensors<T>& x = local.tensors();
+        comm.begin();
+        local.bring_queries(x.q, c.d), local.bring_keys(x.k, c.d), local.bring_keys(x.v, c.dv);
+        local.bring_queries(x.dO, c.dv), local.bring_queries(x.O, c.dv);
+        local.bring_queries(x.m, 1), local.bring_queries(x.l, 1);
+        local.make_queries(x.dq, c.d), local.make_keys(x.dk, c.d), local.make_keys(x.dv, c.dv);
         sharded::softmax_backward<T>(comm, by.ring, x, kit::computing_in<T>(gradient::softmax_forms()["flash"]));
+        local.return_queries(x.dq, c.d, given.dq);
+        local.return_keys(x.dk, c.d, given.dk), local.return_keys(x.dv, c.dv, given.dv);
     };
     const auto share = [&](Communicator& comm) {
         if (team.parts) return;

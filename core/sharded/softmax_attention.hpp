@@ -16,12 +16,12 @@ struct ShardedSoftmaxGradient : SoftmaxGradient {
 };
 
 // softmax_attention with queries and keys spread over sharding.shards workers (core/sharded/softmax_ring.hpp); every
-// worker gets the whole result. causal needs as many queries as keys; whole tensors are then cut into pieces from the
-// front and the back of the text, so that all workers have the same work, which parts of the caller's own (`sizes`, or
-// sharding.sharded) do not have. Under MPI every rank makes the same call; with sharding.sharded each gives its own
-// part of q, k and v, in the order of the ranks, and gets its part of O and lse. A call of one text an entry of the
-// batch: no cu_seqlens. O(h_q·N·M·(d + d_v)/p) time a worker beside the ring; memory of a worker two parts of k and v.
-// Throws as softmax_attention and linear_attention_sharded do.
+// worker gets the whole result. causal needs as many queries as keys; each worker then computes with one piece from the
+// front and one from the back of the text, so that all have the same work, which with `sizes` they have not. Under MPI
+// every rank makes the same call; with sharding.sharded each gives its own part of q, k and v, in the order of the
+// ranks, and gets its part of O and lse; with causal the pieces are sent to where they are computed with, and the
+// results back. A call of one text an entry of the batch: no cu_seqlens. O(h_q·N·M·(d + d_v)/p) time a worker beside
+// the ring; memory of a worker two parts of k and v. Throws as softmax_attention and linear_attention_sharded do.
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&,
                                                const Sharding&);
 

@@ -128,16 +128,71 @@ attention::Problem<T> pair_problem(const SoftmaxRing& z, kit::Span q, kit::Span 
 
 }  // namespace detail
 
-// The whole tensors of a call, or a rank's parts of them: x[rows, N, width] with the pieces at their positions less
-// `query_base` and `key_base`.
+// Moves x [rows, tokens, width], of which the rank has `from`, one piece after the other, to where it has `to`. Every
+// rank sends every other one what that has of its tokens.
+template <class T>
+void redistribute(Communicator& comm, Index rows, Index width, const Shares& from, const T* x, const Shares& to, T* y) {
+    const int p = comm.size(), me = comm.rank();
+    const auto at = [](const Shares& shares, int r) -> const std::vector<kit::Span>& {
+        return shares[static_cast<std::size_t>(r)];
+    };
+    // f(place among those of `mine`, tokens) for the tokens that both have.
+    const auto each_common = [](const std::vector<kit::Span>& mine, const std::vector<kit::Span>& others, auto&& f) {
+        Index place = 0;
+        for (const kit::Span& a : mine) {
+            for (const kit::Span& b : others) {
+                const Index first = std::max(a.first, b.first), last = std::min(a.first + a.n, b.first + b.n);
+                if (first < last) f(place + first - a.first, last - first);
+            }
+            place += a.n;
+        }
+    };
+    const auto common = [&](int sender, int receiver) {
+        Index n = 0;
+        each_common(at(from, sender), at(to, receiver), [&](Index, Index tokens) { n += tokens; });
+        return n * rows * width;
+    };
+    const Index here = length_of(at(from, me)), there = length_of(at(to, me));
+    for (int s = 0; s < p; ++s) {
+        const int receiver = (me + s) % p, sender = (me + p - s) % p;
+        Room<T> out(comm, Held::work, common(me, receiver)), in(comm, Held::work, common(sender, me));
+        T* packed = out.data();
+        // In the order of the sender's pieces; its tokens are in ascending order, as the receiver's are.
+        each_common(at(from, me), at(to, receiver), [&](Index place, Index n) {
+            for (Index i = 0; i < rows; ++i, packed += n * width)
+                std::copy_n(x + (i * here + place) * width, n * width, packed);
+        });
+        if (s == 0) std::copy_n(out.data(), out.size(), in.data());
+        else comm.exchange(out.data(), out.size(), receiver, in.data(), in.size(), sender);
+        const T* got = in.data();
+        each_common(at(to, me), at(from, sender), [&](Index place, Index n) {
+            for (Index i = 0; i < rows; ++i, got += n * width)
+                std::copy_n(got, n * width, y + (i * there + place) * width);
+        });
+    }
+}
+
+// The tensors of a call: whole, [rows, N, width], or the rank's pieces one after the other.
 template <class T>
 struct SoftmaxTensors {
     const T *q = nullptr, *k = nullptr, *v = nullptr, *dO = nullptr;
     T *O = nullptr, *m = nullptr, *l = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
-    Index N = 0, M = 0, query_base = 0, key_base = 0;
+    Index N = 0, M = 0;
+    const std::vector<kit::Span>*own_queries = nullptr, *own_keys = nullptr;  // null: whole
 
-    kit::Span query(kit::Span t) const { return {t.first - query_base, t.n}; }
-    kit::Span key(kit::Span t) const { return {t.first - key_base, t.n}; }
+    kit::Span query(kit::Span t) const { return place(own_queries, t); }
+    kit::Span key(kit::Span t) const { return place(own_keys, t); }
+
+private:
+    static kit::Span place(const std::vector<kit::Span>* own, kit::Span t) {
+        if (!own) return t;
+        Index first = 0;
+        for (const kit::Span& piece : *own) {
+            if (piece.first == t.first && piece.n == t.n) break;
+            first += piece.n;
+        }
+        return {first, t.n};
+    }
 };
 
 template <class T>
@@ -169,7 +224,6 @@ void softmax_forward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTens
         std::fill_n(m.data(), m.size(), -std::numeric_limits<T>::infinity());
         std::fill_n(l.data(), l.size(), T(0));
     }
-    comm.begin();
     T *held = here.data(), *next = there.data();
     for (int s = 0; s < p; ++s, std::swap(held, next)) {
         const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;
@@ -227,7 +281,6 @@ void softmax_backward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTen
         std::fill_n(dq.data(), dq.size(), T(0));
         std::fill_n(grad.data(), grad.size(), T(0));
     }
-    comm.begin();
     T *held = here.data(), *next = there.data(), *sum = grad.data(), *next_sum = next_grad.data();
     for (int s = 0; s < p; ++s) {
         const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;

@@ -3,14 +3,17 @@
 #include <sstream>
 
 #include "tests/catch.hpp"
+#include "tests/lua/mpi.hpp"
 #include "tests/lua/program.hpp"
 #include "tests/lua/width.hpp"
 #include "tests/paths.hpp"
 
 using causeway::testing::contains;
+using causeway::testing::no_mpi;
 using causeway::testing::Output;
 using causeway::testing::read_bytes;
 using causeway::testing::run_in;
+using causeway::testing::run_mpi_script;
 using causeway::testing::TemporaryFolder;
 using causeway::testing::too_wide;
 
@@ -119,6 +122,24 @@ TEST_CASE("bench_softmax measures rates and memory of softmax attention", "[expe
     const std::string rows = read_bytes(folder / "results/bench_softmax/bench_softmax.csv");
     for (const char* row : {"32,causal,flash,", "64,full,standard,", "64,causal,gradient,"}) CHECK(contains(rows, row));
     CHECK(contains(read_bytes(folder / "results/bench_softmax/memory.svg"), "</svg>"));
+}
+
+TEST_CASE("bench_sharded compares one worker with several, on threads and under mpirun", "[experiments][sharded]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "bench_sharded.lua", "--length", "200", "--heads", "2", "--dim",
+                                          "8", "--rounds", "1", "--shards", "3"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "one worker and 3"));
+    for (const char* row : {"linear_attention, gated_delta", "the same by all-scan", "softmax_attention, causal"})
+        CHECK(contains(output.out, row));
+    if (no_mpi()) return;
+    const Output ranks = run_mpi_script(2, "arg = {[0] = '" + experiments +
+                                               "bench_sharded.lua', '--length', '200', '--heads', '2', '--dim', '8', "
+                                               "'--rounds', '1'} dofile(arg[0])");
+    CAPTURE(ranks.err, ranks.out);
+    CHECK(ranks.status == 0);
+    CHECK(contains(ranks.out, "(processes)"));
 }
 
 TEST_CASE("--help of every experiment tells the options that it knows", "[experiments]") {
