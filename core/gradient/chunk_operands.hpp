@@ -166,6 +166,12 @@ struct ChunkOperands {
                 std::copy_n(E.data() + at * head.dk + row * W, std::min(W, head.dv - at), grad.dS + row * head.dv + at);
     }
 
+    // The state after the tokens of a forward sweep without gates and delta rule.
+    void write_forward_state(T* S) const {
+        for (Index row = 0; row < head.dk; ++row)
+            for (Index j = 0; j < head.dv; ++j) S[row * head.dv + j] = St[row / W * W * wide_v + j * W + row % W];
+    }
+
     // Uᵀ in panels of tokens.
     void pack_values() {
         if (!delta) return pack_transposed(values(), n, head.dv, Ut.data());

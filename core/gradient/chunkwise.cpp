@@ -10,7 +10,7 @@
 
 #include "core/gated/chunks.hpp"
 #include "core/gradient/channel_gradients.hpp"
-#include "core/gradient/chunk_states.hpp"
+#include "core/gradient/chunk_passes.hpp"
 #include "core/gradient/chunk_tiles.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/kit/spread.hpp"
@@ -95,35 +95,57 @@ void backward(ChunkOperands<T>& op, Index start, Index n, const T* S0) {
     if (op.delta) std::copy_n(op.dbeta.data(), n, op.grad.dbeta + start);
 }
 
-// One head, in chunks of c tokens.
-template <class T>
-void chunkwise_head(const GradHead<T>& d, Index c) {
-    const Index N = d.in.N, chunks = (N + c - 1) / c;
-    if (chunks == 0) return;
-    const bool plain = !d.in.beta && d.in.gates == 0;
-    ChunkStates<T> states(d.in, plain ? 0 : chunks);
-    if (!plain) {
-        gated::Head<T> sweep = d.in;
-        sweep.group = 0;
-        gated::Chunks<T> pass(sweep, c, 0, sweep.dv, sweep.beta ? d.dv : nullptr);
-        for (Index i = 0; i < chunks; ++i) {
-            states.keep(i, pass.state().data());
-            if (i + 1 < chunks || sweep.beta) pass.advance(i * c, std::min(c, N - i * c));
-        }
-    }
-    ChunkOperands<T> op(d, c);
-    for (Index i = 0; plain && i < chunks; ++i) forward(op, i * c, std::min(c, N - i * c));
-    for (Index i = chunks - 1; i >= 0; --i)
-        backward<T>(op, i * c, std::min(c, N - i * c), plain ? nullptr : states.get(i));
-    op.write_state();
-}
-
 }  // namespace
 
 template <class T>
+ChunkPasses<T>::ChunkPasses(const GradHead<T>& d, Index c)
+    : head_(d),
+      c_(std::min(c, std::max<Index>(d.in.N, 1))),
+      chunks_((d.in.N + c_ - 1) / c_),
+      plain_(!d.in.beta && d.in.gates == 0),
+      states_(d.in, plain_ ? 0 : chunks_) {}
+
+template <class T>
+void ChunkPasses<T>::forward(T* last) {
+    const Index N = head_.in.N, size = head_.in.dk * head_.in.dv;
+    if (last && last != head_.in.S) std::copy_n(head_.in.S, size, last);
+    if (chunks_ == 0) return;
+    if (plain_) {
+        ChunkOperands<T> op(head_, c_);
+        for (Index i = 0; i < chunks_; ++i) gradient::forward(op, i * c_, std::min(c_, N - i * c_));
+        if (last) op.write_forward_state(last);
+        return;
+    }
+    gated::Head<T> sweep = head_.in;
+    sweep.group = 0;
+    if (last) sweep.S = last;
+    gated::Chunks<T> pass(sweep, c_, 0, sweep.dv, sweep.beta ? head_.dv : nullptr);
+    for (Index i = 0; i < chunks_; ++i) {
+        states_.keep(i, pass.state().data());
+        if (i + 1 < chunks_ || sweep.beta || last) pass.advance(i * c_, std::min(c_, N - i * c_));
+    }
+    if (last) pass.finish();
+}
+
+template <class T>
+void ChunkPasses<T>::backward() {
+    if (chunks_ == 0) return;
+    ChunkOperands<T> op(head_, c_);
+    for (Index i = chunks_ - 1; i >= 0; --i)
+        gradient::backward<T>(op, i * c_, std::min(c_, head_.in.N - i * c_), plain_ ? nullptr : states_.get(i));
+    op.write_state();
+}
+
+template class ChunkPasses<float>;
+template class ChunkPasses<double>;
+
+template <class T>
 void run_chunkwise_grad(const GradProblem<T>& p) {
-    each_head(
-        p, [&](const GradHead<T>& head) { chunkwise_head(head, std::min(p.in.chunk, std::max<Index>(head.in.N, 1))); });
+    each_head(p, [&](const GradHead<T>& head) {
+        ChunkPasses<T> passes(head, p.in.chunk);
+        passes.forward(nullptr);
+        passes.backward();
+    });
 }
 
 template void run_chunkwise_grad<float>(const GradProblem<float>&);

@@ -2,11 +2,13 @@
 
 #include <bit>
 #include <cmath>
+#include <memory>
 
 #include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/gated/forms.hpp"
+#include "core/gradient/chunk_passes.hpp"
 #include "core/sharded/exchange.hpp"
 #include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
@@ -102,7 +104,7 @@ template <class T>
 class CausalGradPart final : public sharded::GradPart<T> {
 public:
     CausalGradPart(const gradient::GradProblem<T>& p, const Sizes<T>& sizes, const Piece& piece)
-        : p_(p), sizes_(sizes), piece_(piece) {}
+        : p_(p), sizes_(sizes), piece_(piece), passes_(static_cast<std::size_t>(sizes.heads)) {}
 
     void first(Index i, T* S) const override { std::copy_n(p_.in.S + i * sizes_.elements(), sizes_.elements(), S); }
     void last(Index, const T*) override {}
@@ -115,8 +117,34 @@ public:
     void first_gradient(Index i, const T* dS) override {
         std::copy_n(dS, sizes_.elements(), p_.dS + i * sizes_.elements());
     }
+    void forth(Index i, const T* S, T* dS) override {
+        std::copy_n(S, sizes_.elements(), dS);
+        if (sizes_.normalize || piece_.n == 0) return advance(i, dS);
+        auto& passes = passes_[static_cast<std::size_t>(i)];
+        const gradient::GradProblem<T> one = tokens(i, S, dS);
+        passes = std::make_unique<gradient::ChunkPasses<T>>(one.head(0), one.in.chunk);
+        passes->forward(dS);
+    }
     void back(Index i, const T* S, T* dS) override {
         if (piece_.n == 0) return;
+        auto& passes = passes_[static_cast<std::size_t>(i)];
+        if (!passes) return gradient::run_causal_grad(tokens(i, S, dS), sizes_.normalize);
+        passes->backward();
+        passes.reset();
+    }
+    Index kept(Index) const override {
+        if (sizes_.normalize || piece_.n == 0 || !p_.in.g) return 0;
+        const Index c = std::min(p_.in.chunk, piece_.n);
+        return (piece_.n + c - 1) / c * sizes_.elements();
+    }
+    sharded::Work run_work(Index) const override { return sizes_.work(piece_, 1); }
+    sharded::Work advance_work(Index) const override { return sizes_.work(piece_, 1); }
+    sharded::Work forth_work(Index) const override { return sizes_.work(piece_, 1); }
+    sharded::Work back_work(Index) const override { return sizes_.work(piece_, 5); }
+
+private:
+    // The rank's tokens of head i as a problem of their own.
+    gradient::GradProblem<T> tokens(Index i, const T* S, T* dS) const {
         const Index row = i * p_.in.N + piece_.offset, r = p_.in.dk, d = p_.in.dv;
         gradient::GradProblem<T> one = p_;
         one.in.batch = one.in.heads = 1, one.in.N = piece_.n;
@@ -126,16 +154,13 @@ public:
         one.in.S = const_cast<T*>(S);  // the backward pass does not change it
         one.dO += row * d, one.dq += row * r, one.dk += row * r, one.dv += row * d;
         one.dS = dS;
-        gradient::run_causal_grad(one, sizes_.normalize);
+        return one;
     }
-    sharded::Work run_work(Index) const override { return sizes_.work(piece_, 1); }
-    sharded::Work advance_work(Index) const override { return sizes_.work(piece_, 1); }
-    sharded::Work back_work(Index) const override { return sizes_.work(piece_, 5); }
 
-private:
     const gradient::GradProblem<T>& p_;
     const Sizes<T>& sizes_;
     Piece piece_;
+    std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the heads whose first pass is done
 };
 
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& B, const Tensor& C,

@@ -1,10 +1,12 @@
 #include "core/sharded/linear_attention.hpp"
 
 #include <bit>
+#include <memory>
 
 #include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
 #include "core/distributed/mpi.hpp"
+#include "core/gradient/chunk_passes.hpp"
 #include "core/gradient/registry.hpp"
 #include "core/sharded/exchange.hpp"
 #include "core/sharded/route.hpp"
@@ -47,9 +49,15 @@ class LinearGradPart final : public sharded::GradPart<T> {
 public:
     using Back = std::function<void(const gradient::GradProblem<T>&)>;
 
-    LinearGradPart(const gradient::GradProblem<T>& p, typename StatePiece<T>::Run run, Back back, const Starts& starts,
-                   int rank)
-        : p_(p), piece_(p.in, std::move(run), starts, rank), back_(std::move(back)), elements_(p.in.dk * p.in.dv) {}
+    // in_chunks: `back` is the chunkwise form.
+    LinearGradPart(const gradient::GradProblem<T>& p, typename StatePiece<T>::Run run, Back back, bool in_chunks,
+                   const Starts& starts, int rank)
+        : p_(p),
+          piece_(p.in, std::move(run), starts, rank),
+          back_(std::move(back)),
+          elements_(p.in.dk * p.in.dv),
+          in_chunks_(in_chunks),
+          passes_(static_cast<std::size_t>(in_chunks ? p.in.all_heads() : 0)) {}
 
     void first(Index i, T* S) const override { std::copy_n(p_.in.S + i * elements_, elements_, S); }
     void last(Index, const T*) override {}
@@ -58,9 +66,47 @@ public:
     void map(Index i, T* A) const override { piece_.map(i, A); }
     void last_gradient(Index i, T* dS) const override { std::copy_n(p_.dS + i * elements_, elements_, dS); }
     void first_gradient(Index i, const T* dS) override { std::copy_n(dS, elements_, p_.dS + i * elements_); }
+    void forth(Index i, const T* S, T* dS) override {
+        if (in_chunks_ && piece_.piece(i).n > 0) {
+            auto& passes = passes_[static_cast<std::size_t>(i)];
+            const gradient::GradProblem<T> one = tokens(i, S, dS);
+            passes = std::make_unique<gradient::ChunkPasses<T>>(one.head(0), one.in.chunk);
+            passes->forward(dS);
+            return;
+        }
+        std::copy_n(S, elements_, dS);
+        piece_.state_alone(i, dS);
+    }
     void back(Index i, const T* S, T* dS) override {
+        if (piece_.piece(i).n == 0) return;
+        if (!in_chunks_) return back_(tokens(i, S, dS));
+        auto& passes = passes_[static_cast<std::size_t>(i)];
+        if (!passes) {
+            back_(tokens(i, S, dS));
+            return;
+        }
+        passes->backward();
+        passes.reset();
+    }
+    Index kept(Index i) const override {
+        const Index n = piece_.piece(i).n;
+        if (!in_chunks_ || n == 0 || (!p_.in.beta && p_.in.gates == 0)) return 0;
+        const Index c = std::min(p_.in.chunk, n);
+        return (n + c - 1) / c * elements_;
+    }
+    sharded::Work run_work(Index i) const override { return piece_.work(i, 0); }
+    sharded::Work advance_work(Index i) const override { return piece_.work(i, 0); }
+    sharded::Work forth_work(Index i) const override { return piece_.work(i, 0); }
+    sharded::Work back_work(Index i) const override {
+        sharded::Work work = piece_.work(i, static_cast<double>(p_.in.group));
+        work.operations *= 2.5, work.elements *= 2;  // five products for two of the forward pass
+        return work;
+    }
+
+private:
+    // The rank's tokens of state i as a problem of their own.
+    gradient::GradProblem<T> tokens(Index i, const T* S, T* dS) const {
         const sharded::Piece& piece = piece_.piece(i);
-        if (piece.n == 0) return;
         const gradient::GradHead<T> h = p_.head(i);
         gradient::GradProblem<T> one;
         one.in = sharded::alone(p_.in, i, piece, const_cast<T*>(S));  // the backward pass does not change it
@@ -71,21 +117,15 @@ public:
         one.dg = h.dg ? h.dg + piece.offset * p_.in.gates : nullptr;
         one.dbeta = h.dbeta ? h.dbeta + piece.offset : nullptr;
         one.dS = dS;
-        back_(one);
-    }
-    sharded::Work run_work(Index i) const override { return piece_.work(i, 0); }
-    sharded::Work advance_work(Index i) const override { return piece_.work(i, 0); }
-    sharded::Work back_work(Index i) const override {
-        sharded::Work work = piece_.work(i, static_cast<double>(p_.in.group));
-        work.operations *= 2.5, work.elements *= 2;  // five products for two of the forward pass
-        return work;
+        return one;
     }
 
-private:
     const gradient::GradProblem<T>& p_;
     StatePiece<T> piece_;
     Back back_;
     Index elements_;
+    bool in_chunks_;
+    std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
 };
 
 std::string bits_text(std::int64_t x) { return number_text(std::bit_cast<double>(x)); }
@@ -215,7 +255,8 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
             const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, p.in.chunk);
             const sharded::Route z = route(comm, team, p.in, mine);
             LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), kit::computing_in<T>(form),
-                                   local(mine, team, comm.rank()), comm.rank());
+                                   std::string_view(form.name) == "chunkwise", local(mine, team, comm.rank()),
+                                   comm.rank());
             if (team.mpi) starts = mine;
             sharded::backward(comm, z, part);
         };

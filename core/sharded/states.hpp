@@ -75,8 +75,13 @@ class GradPart : public Part<T> {
 public:
     virtual void last_gradient(Index i, T* dS) const = 0;   // dS <- what arrives at the last state of the sequence
     virtual void first_gradient(Index i, const T* dS) = 0;  // with respect to the state before its first token
-    virtual void back(Index i, const T* S, T* dS) = 0;      // the gradients; S the state before the rank's tokens
-    virtual Work back_work(Index i) const = 0;
+    // The gradients, S being the state before the rank's tokens. forth, called first or not at all with the same
+    // addresses, leaves A S + B where dS will be, and may keep what back else makes from S once more.
+    virtual void forth(Index i, const T* S, T* dS) = 0;
+    virtual void back(Index i, const T* S, T* dS) = 0;
+    virtual Index kept(Index i) const = 0;  // numbers from forth to back
+    virtual Work forth_work(Index i) const = 0;
+    virtual Work back_work(Index i) const = 0;  // of both
 };
 
 namespace detail {
@@ -257,22 +262,30 @@ void forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exchang
     else detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
 }
 
-// The backward pass: the states before every part by the ring, a pass over k and v; then dS the other way.
+// The backward pass: the states before every part by the ring, then dS the other way.
 template <class T>
 void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
     using detail::entry;
     const Index size = z.elements;
     Room<T> states(comm, Held::state, z.count() * size), gradients(comm, Held::state, z.count() * size);
-    std::vector<Transfer> sent(static_cast<std::size_t>(z.count())), back;
+    std::vector<Transfer> came(static_cast<std::size_t>(z.count())), sent(came.size()), back;
+    const auto keep = [&](Index n) { comm.memory.add(Held::state, n, comm.bytes_of(sizeof(T))); };
     comm.begin();
+    for (Index k = 0; k < z.count(); ++k) {
+        T* const S = entry(states.data(), k, size);
+        if (z[k].before) came[static_cast<std::size_t>(k)] = comm.receive(S, size, comm.rank() - 1);
+        else if (!comm.dry()) part.first(z[k].state, S);
+    }
     detail::each_block(z, [&](Index from, Index to) {
-        for (Index k = from; k < to; ++k) detail::arrive(comm, z, part, k, entry(states.data(), k, size));
-        const auto work = [&](Index k) { return z[k].after ? part.advance_work(z[k].state) : Work{}; };
+        for (Index k = from; k < to; ++k) {
+            if (!z[k].after) continue;  // a state that goes no further is waited for when it is needed
+            came[static_cast<std::size_t>(k)].wait();
+            keep(part.kept(z[k].state));
+        }
+        const auto work = [&](Index k) { return z[k].after ? part.forth_work(z[k].state) : Work{}; };
         if (detail::works(comm, from, to, work))
             detail::each_stop(from, to, [&](Index k) {
-                if (!z[k].after) return;
-                std::copy_n(states.data() + k * size, size, gradients.data() + k * size);
-                part.advance(z[k].state, gradients.data() + k * size);
+                if (z[k].after) part.forth(z[k].state, states.data() + k * size, gradients.data() + k * size);
             });
         for (Index k = from; k < to; ++k)
             if (z[k].after)
@@ -282,16 +295,26 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
     detail::each_block(z, [&](Index from, Index to) {
         for (Index k = from; k < to; ++k) {
             T* const dS = entry(gradients.data(), k, size);
-            sent[static_cast<std::size_t>(k)].wait();
+            came[static_cast<std::size_t>(k)].wait(), sent[static_cast<std::size_t>(k)].wait();
             if (z[k].after) comm.receive(dS, size, comm.rank() + 1).wait();
             else if (!comm.dry()) part.last_gradient(z[k].state, dS);
         }
-        if (detail::works(comm, from, to, [&](Index k) { return part.back_work(z[k].state); }))
+        const auto work = [&](Index k) {
+            Work rest = part.back_work(z[k].state);
+            if (!z[k].after) return rest;
+            const Work done = part.forth_work(z[k].state);
+            rest.operations -= done.operations, rest.elements -= done.elements;
+            return rest;
+        };
+        for (Index k = from; k < to; ++k)
+            if (!z[k].after) keep(part.kept(z[k].state));
+        if (detail::works(comm, from, to, work))
             detail::each_stop(from, to, [&](Index k) {
                 part.back(z[k].state, states.data() + k * size, gradients.data() + k * size);
             });
         for (Index k = from; k < to; ++k) {
             T* const dS = entry(gradients.data(), k, size);
+            keep(-part.kept(z[k].state));
             if (z[k].before) back.push_back(comm.send(dS, size, comm.rank() - 1));
             else if (!comm.dry()) part.first_gradient(z[k].state, dS);
         }
