@@ -33,9 +33,15 @@ local calls = {
     { exchange = "all-scan" } },
   { "the same by all-gather", linear_attention, { update = "gated_delta", log_decay = head, beta = beta },
     { exchange = "all-gather" } },
+  { "the same by heads", linear_attention, { update = "gated_delta", log_decay = head, beta = beta },
+    { exchange = "heads" } },
   { "its gradient", linear_attention_grad, { update = "gated_delta", log_decay = head, beta = beta }, gradient = true },
+  { "its gradient by heads", linear_attention_grad, { update = "gated_delta", log_decay = head, beta = beta },
+    { exchange = "heads" }, gradient = true },
   { "softmax_attention, causal", softmax_attention, {} },
+  { "the same by heads", softmax_attention, {}, { exchange = "heads" } },
   { "its gradient", softmax_attention_grad, {}, gradient = true },
+  { "its gradient by heads", softmax_attention_grad, {}, { exchange = "heads" }, gradient = true },
 }
 
 local function joined(a, b)

@@ -109,7 +109,7 @@ const Call<CausalCallOptions<Tensor>>& causal_linear_attention() {
                     .member = &S::return_state,
                     .text = "whether the state after the last token is returned as a second value",
                     .example = "method = \"fleet\", return_state = true"}},
-                  joined<S>(of_both_causal_calls<S>(), joined<S>(sharding_options<S>(), {exchange_option<S>()}))),
+                  joined<S>(of_both_causal_calls<S>(), joined<S>(sharding_options<S>(), {state_exchange_option<S>()}))),
         text_inputs};
     return call;
 }
@@ -137,7 +137,7 @@ const Call<CausalGradOptions<Tensor>>& causal_linear_attention_grad() {
                     .member = &S::ddecay,
                     .text = "whether the gradient of the decay is wanted too, where one is given",
                     .example = "decay = 0.9, ddecay = false"}},
-                  joined<S>(of_both_causal_calls<S>(), sharding_options<S>())),
+                  joined<S>(of_both_causal_calls<S>(), joined<S>(sharding_options<S>(), {ring_exchange_option<S>()}))),
         gradient_inputs()};
     return call;
 }

@@ -119,7 +119,7 @@ const Call<LinearCallOptions<Tensor>>& linear_attention() {
                                                    "on a GPU \"parallel\" takes no gate per key channel"),
                             joined<S>({inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
                                        checkpoint_every_option<S>("checkpoint_every = 32")},
-                                      joined<S>(sharding_options<S>(), {exchange_option<S>()})))),
+                                      joined<S>(sharding_options<S>(), {state_exchange_option<S>()})))),
         text_inputs};
     return call;
 }
@@ -161,7 +161,7 @@ const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
                               .text = "what arrives at the final state, [b, h, d_k, d_v]",
                               .standard = "zeros",
                               .example = "dstate = ones(1, 2, 8, 8)"}}),
-                  sharding_options<S>()),
+                  joined<S>(sharding_options<S>(), {ring_exchange_option<S>()})),
         gradient_inputs()};
     return call;
 }

@@ -23,6 +23,7 @@ inline constexpr Index max_sequence_shards = 1024;
 // The names of what is defined in core/sharded.
 std::vector<std::string> sharding_engines();
 std::vector<std::string> state_exchanges();
+std::vector<std::string> ring_exchanges();
 
 template <class S>
 std::vector<Option<S>> sharding_options() {
@@ -64,19 +65,34 @@ std::vector<Option<S>> sharding_options() {
     };
 }
 
-// Of calls that hand states on.
 template <class S>
-Option<S> exchange_option() {
+Option<S> exchange_option(const char* text, std::vector<std::string> (*choices)()) {
     return {.name = "exchange",
             .member = &S::exchange,
-            .text =
-                "how the states get from worker to worker: a ring of states, head after head; a scan or an "
-                "all-gather of the maps of the parts",
+            .text = text,
             .standard = nullptr,
-            .choices = state_exchanges,
+            .choices = choices,
             .gpu = Effect::refused,
             .why = "one GPU computes the whole sequence",
-            .example = "shards = 2, exchange = \"all-gather\""};
+            .example = "shards = 2, exchange = \"heads\""};
+}
+
+// Of calls that hand states on.
+template <class S>
+Option<S> state_exchange_option() {
+    return exchange_option<S>(
+        "how the states get from worker to worker: a ring of states, head after head; a scan or an all-gather of the "
+        "maps of the parts; or \"heads\", where no state travels: each worker gets all tokens of some heads",
+        state_exchanges);
+}
+
+// Of the other calls.
+template <class S>
+Option<S> ring_exchange_option() {
+    return exchange_option<S>(
+        "what the workers send: what goes round the ring, or with \"heads\" the tokens of some heads to each worker, "
+        "and its results back",
+        ring_exchanges);
 }
 
 }  // namespace calls

@@ -97,7 +97,7 @@ const Call<SoftmaxCallOptions<Tensor>>& softmax_attention() {
                               .member = &S::return_lse,
                               .text = "whether the log-sum-exp of the scaled scores of every query is returned too, "
                                       "[b, h_q, N], Float32 (Float64 for Float64 inputs)"}}),
-                  sharding_options<S>()),
+                  joined<S>(sharding_options<S>(), {ring_exchange_option<S>()})),
         text_inputs};
     return call;
 }
@@ -119,7 +119,7 @@ const Call<SoftmaxGradOptions<Tensor>>& softmax_attention_grad() {
                                            .text = "the log-sum-exp that it returned; both or neither",
                                            .standard = "the forward pass is run again",
                                            .example = "O = O, lse = lse"}}),
-                               sharding_options<S>()),
+                               joined<S>(sharding_options<S>(), {ring_exchange_option<S>()})),
                      gradient_inputs() + "\nO, lse = softmax_attention(q, k, v, {return_lse = true})"};
     return call;
 }

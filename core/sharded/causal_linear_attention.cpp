@@ -9,6 +9,7 @@
 #include "core/distributed/mpi.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gradient/chunk_passes.hpp"
+#include "core/sharded/all_to_all.hpp"
 #include "core/sharded/exchange.hpp"
 #include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
@@ -16,9 +17,12 @@
 namespace causeway {
 namespace {
 
+using distributed::Held;
 using distributed::truth;
 using sharded::Communicator;
 using sharded::Given;
+using sharded::HeadExchange;
+using sharded::HeadTensor;
 using sharded::Piece;
 using sharded::Starts;
 using sharded::Team;
@@ -215,10 +219,62 @@ sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes
     return z;
 }
 
+// Whose the states after the last token of all heads are, or those before the first.
+std::vector<int> owners(Communicator& comm, const Team& team, Index batch, Index heads, const Starts& starts,
+                        bool by_heads, bool last) {
+    if (by_heads) return HeadExchange(comm, starts, !team.parts, heads).owners(batch, heads);
+    const std::vector<gated::Sequence> whole(static_cast<std::size_t>(batch), {0, 0, starts.back()});
+    return sharded::owners_of(whole, heads, starts, last);
+}
+
 Piece own_piece(const Team& team, const Starts& starts, int rank) {
     Piece piece = piece_of(starts, starts.back(), rank);
     if (team.parts) piece.offset = 0;
     return piece;
+}
+
+template <class T>
+void causal_by_heads(Communicator& comm, HeadExchange by, const exact::Method& method, const exact::Problem<T>& p,
+                     const CausalOptions& o) {
+    HeadTensor<T> B(comm, by, Held::query, p.batch, p.heads, p.r), C(comm, by, Held::shard, p.batch, p.heads, p.r),
+        V(comm, by, Held::shard, p.batch, p.heads, p.d), O(comm, by, Held::partial, p.batch, p.heads, p.d);
+    sharded::HeadStates<T> S(comm, by, p.batch, p.heads, p.r * p.state_width());
+    comm.begin();
+    exact::Problem<T> own = p;
+    own.heads = by.heads_here(p.heads).n, own.N = by.tokens();
+    if (p.block > 0) own.block = std::min(o.block.value_or(method.block), std::max<Index>(own.N, 1));
+    own.B = B.brought(p.B), own.C = C.brought(p.C), own.V = V.brought(p.V), own.O = O.data();
+    own.state = S.brought(p.state);
+    if (p.gamma) own.gamma = p.gamma + by.heads_here(p.heads).first;
+    if (own.heads > 0) exact::run(method, own);
+    O.give(p.O);
+    S.give(p.state);
+}
+
+template <class T>
+void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p, bool normalize,
+                          Index width, Index block) {
+    const gated::Problem<T>& in = p.in;
+    const auto tensor = [&](Held held, Index columns) {
+        return HeadTensor<T>(comm, by, held, in.batch, in.heads, columns);
+    };
+    HeadTensor<T> q = tensor(Held::query, in.dk), k = tensor(Held::shard, in.dk), v = tensor(Held::shard, in.dv),
+                  g = tensor(Held::shard, in.gates), dO = tensor(Held::query, in.dv), dq = tensor(Held::partial, in.dk),
+                  dk = tensor(Held::partial, in.dk), dv = tensor(Held::partial, in.dv),
+                  dg = tensor(Held::partial, p.dg ? in.gates : 0);
+    sharded::HeadStates<T> S(comm, by, in.batch, in.heads, in.dk * width),
+        dS(comm, by, in.batch, in.heads, in.dk * width);
+    comm.begin();
+    gradient::GradProblem<T> own = p;
+    own.in.heads = by.heads_here(in.heads).n, own.in.N = by.tokens();
+    own.in.chunk = std::min(block, std::max<Index>(own.in.N, 1));
+    own.in.q = q.brought(in.q), own.in.k = k.brought(in.k), own.in.v = v.brought(in.v), own.in.g = g.brought(in.g);
+    own.dO = dO.brought(p.dO);
+    own.dq = dq.data(), own.dk = dk.data(), own.dv = dv.data(), own.dg = dg.data();
+    own.in.S = S.brought(in.S), own.dS = dS.brought(p.dS);
+    if (own.in.heads > 0) gradient::run_causal_grad(own, normalize);
+    dq.give(p.dq), dk.give(p.dk), dv.give(p.dv), dg.give(p.dg);
+    dS.give(p.dS);
 }
 
 }  // namespace
@@ -241,20 +297,22 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
             agree_on_call(comm, team, false, B, C, V, o, method.name, exchange,
                           static_cast<Index>(sharding.sizes.size()));
         });
+    const bool by_heads = exchange == "heads";
     const auto on_team = [&]<class T>(const exact::Method& chosen, const exact::Problem<T>& p) {
         const Sizes<T> sizes{p.all_heads(), p.N, p.r, p.d, p.normalize, [&](Index h) { return p.decay_of(h); },
                              p.C,           p.V};
         Starts starts;
         const auto program = [&](Communicator& comm) {
-            const Starts mine = sharded::starts_of(comm, team, sharding, p.N, unit_of(p.block));
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : unit_of(p.block));
+            if (team.mpi) starts = mine;
+            if (by_heads) return causal_by_heads(comm, {comm, mine, !team.parts, p.heads}, chosen, p, o);
             const sharded::Route z = route(comm, team, sizes, mine, p.batch);
             CausalPart<T> part(chosen, p, sizes, own_piece(team, mine, comm.rank()));
-            if (team.mpi) starts = mine;
             sharded::forward(comm, z, part, sharded::exchanges()[exchange].exchange);
         };
         const auto share = [&](Communicator& comm) {
-            const std::vector<gated::Sequence> whole(static_cast<std::size_t>(p.batch), {0, 0, starts.back()});
-            sharded::gather_owned(comm, sharded::owners_of(whole, p.heads, starts, true), p.state, sizes.elements());
+            sharded::gather_owned(comm, owners(comm, team, p.batch, p.heads, starts, by_heads, true), p.state,
+                                  sizes.elements());
             if (!team.parts) sharded::gather_parts(comm, starts, p.O, p.all_heads(), p.d);
         };
         sharded::run(team, program, share, report);
@@ -270,11 +328,13 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     const Team team = sharded::team_of(sharding);
     refuse(o);
-    ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", "ring",
+    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    const bool by_heads = exchange == "heads";
+    ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", exchange,
                                             n.dtype == DType::f64 ? DType::f64 : DType::f32);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, B, C, V, o, o.method, "ring", static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, static_cast<Index>(sharding.sizes.size()));
         });
     const std::vector<double> gamma = exact::check_decay(o.decay, n.heads);
     const auto on_team = [&]<class T>(const gradient::GradProblem<T>& p, bool normalize) {
@@ -284,15 +344,18 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
         const Sizes<T> sizes{p.in.batch * p.in.heads, p.in.N, p.in.dk, p.in.dv, normalize, decay, p.in.k, p.in.v};
         Starts starts;
         const auto program = [&](Communicator& comm) {
-            const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, unit_of(p.in.chunk));
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, by_heads ? 1 : unit_of(p.in.chunk));
+            if (team.mpi) starts = mine;
+            if (by_heads)
+                return causal_grad_by_heads(comm, {comm, mine, !team.parts, p.in.heads}, p, normalize, sizes.width(),
+                                            o.block.value_or(chunk));
             const sharded::Route z = route(comm, team, sizes, mine, p.in.batch);
             CausalGradPart<T> part(p, sizes, own_piece(team, mine, comm.rank()));
-            if (team.mpi) starts = mine;
             sharded::backward(comm, z, part);
         };
         const auto share = [&](Communicator& comm) {
-            const std::vector<gated::Sequence> whole(static_cast<std::size_t>(p.in.batch), {0, 0, starts.back()});
-            sharded::gather_owned(comm, sharded::owners_of(whole, p.in.heads, starts, false), p.dS, sizes.elements());
+            sharded::gather_owned(comm, owners(comm, team, p.in.batch, p.in.heads, starts, by_heads, false), p.dS,
+                                  sizes.elements());
             if (team.parts) return;
             sharded::gather_parts(comm, starts, p.dq, sizes.heads, p.in.dk);
             sharded::gather_parts(comm, starts, p.dk, sizes.heads, p.in.dk);

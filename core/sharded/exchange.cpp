@@ -1,6 +1,7 @@
 #include "core/sharded/exchange.hpp"
 
 #include "core/calls/sharding.hpp"
+#include "core/kit/check.hpp"
 
 namespace causeway {
 
@@ -10,6 +11,8 @@ std::vector<std::string> calls::state_exchanges() {
     return names;
 }
 
+std::vector<std::string> calls::ring_exchanges() { return {"auto", "ring", "heads"}; }
+
 namespace sharded {
 
 const kit::Registry<ExchangeForm>& exchanges() {
@@ -17,13 +20,18 @@ const kit::Registry<ExchangeForm>& exchanges() {
         "exchange", {{"ring", Exchange::ring, "LASP: Sun et al., arXiv:2404.02882, 2024"},
                      {"all-scan", Exchange::all_scan,
                       "ZeCO: Zero Communication Overhead Sequence Parallelism, arXiv:2507.01004, 2025"},
-                     {"all-gather", Exchange::all_gather, "LASP-2: Sun et al., arXiv:2502.07563, 2025"}});
+                     {"all-gather", Exchange::all_gather, "LASP-2: Sun et al., arXiv:2502.07563, 2025"},
+                     {"heads", Exchange::heads, "DeepSpeed Ulysses: Jacobs et al., arXiv:2309.14509, 2023"}});
     return list;
 }
 
 std::string chosen_exchange(const std::string& asked, bool same_bits, Index states, int ranks, int together) {
     if (asked != "auto") return exchanges()[asked].name;
     return same_bits || states >= 2 * static_cast<Index>(ranks - 1) * together ? "ring" : "all-scan";
+}
+
+std::string chosen_ring(const std::string& asked) {
+    return kit::check_choice("exchange", asked, calls::ring_exchanges()) == 2 ? "heads" : "ring";
 }
 
 }  // namespace sharded

@@ -19,4 +19,7 @@ const kit::Registry<ExchangeForm>& exchanges();
 // the states keep all ranks busy, being at least twice as many as the ranks that wait; else the scan.
 std::string chosen_exchange(const std::string& asked, bool same_bits, Index states, int ranks, int together);
 
+// Of the calls that know the ring and the exchange of heads alone. Throws Error.
+std::string chosen_ring(const std::string& asked);
+
 }  // namespace causeway::sharded

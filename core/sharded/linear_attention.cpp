@@ -2,12 +2,14 @@
 
 #include <bit>
 #include <memory>
+#include <numeric>
 
 #include "core/base/parallel.hpp"
 #include "core/base/text.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/gradient/chunk_passes.hpp"
 #include "core/gradient/registry.hpp"
+#include "core/sharded/all_to_all.hpp"
 #include "core/sharded/exchange.hpp"
 #include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
@@ -15,9 +17,12 @@
 namespace causeway {
 namespace {
 
+using distributed::Held;
 using distributed::truth;
 using sharded::Communicator;
 using sharded::Given;
+using sharded::HeadExchange;
+using sharded::HeadTensor;
 using sharded::Part;
 using sharded::Starts;
 using sharded::StatePiece;
@@ -203,6 +208,82 @@ sharded::Route route(Communicator& comm, const Team& team, const gated::Problem<
     return z;
 }
 
+// The heads of states that stay together in an exchange of heads: those that share a head of keys or of queries.
+template <class T>
+Index groups_of(const gated::Problem<T>& p) {
+    return p.heads / std::lcm(p.shared_queries, p.shared_keys);
+}
+
+// Whose the states after the last tokens of all sequences are, or those before the first.
+template <class T>
+std::vector<int> owners(Communicator& comm, const Team& team, const gated::Problem<T>& p, const Starts& starts,
+                        bool by_heads, bool last) {
+    if (by_heads) return HeadExchange(comm, starts, !team.parts, groups_of(p)).owners(p.all_sequences(), p.heads);
+    return sharded::owners_of(whole_sequences(p, starts, team.parts), p.heads, starts, last);
+}
+
+// The rank's heads of a problem, over all tokens.
+template <class T>
+class OwnHeads {
+public:
+    OwnHeads(Communicator& comm, HeadExchange& by, const gated::Problem<T>& p)
+        : q_(comm, by, Held::query, p.batch, p.heads * p.group / p.shared_queries, p.dk),
+          k_(comm, by, Held::shard, p.batch, p.heads / p.shared_keys, p.dk),
+          v_(comm, by, Held::shard, p.batch, p.heads, p.dv),
+          g_(comm, by, Held::shard, p.batch, p.heads, p.gates),
+          beta_(comm, by, Held::shard, p.batch, p.heads, p.beta ? 1 : 0),
+          S_(comm, by, p.all_sequences(), p.heads, p.dk * p.dv) {}
+
+    gated::Problem<T> brought(const HeadExchange& by, const gated::Problem<T>& p, Index chunk) {
+        gated::Problem<T> own = p;
+        own.heads = by.heads_here(p.heads).n, own.N = by.tokens();
+        own.chunk = std::min(chunk, std::max<Index>(own.N, 1));
+        own.q = q_.brought(p.q), own.k = k_.brought(p.k), own.v = v_.brought(p.v);
+        own.g = g_.brought(p.g), own.beta = beta_.brought(p.beta);
+        own.S = S_.brought(p.S);
+        return own;
+    }
+    void give_states(T* S) { S_.give(S); }
+
+private:
+    HeadTensor<T> q_, k_, v_, g_, beta_;
+    sharded::HeadStates<T> S_;
+};
+
+template <class T, class Run>
+void linear_by_heads(Communicator& comm, HeadExchange by, const gated::Problem<T>& p, Index chunk, Run&& run) {
+    OwnHeads<T> heads(comm, by, p);
+    HeadTensor<T> O(comm, by, Held::partial, p.batch, p.heads * p.group, p.dv);
+    comm.begin();
+    gated::Problem<T> own = heads.brought(by, p, chunk);
+    own.O = O.data();
+    if (own.heads > 0) run(own);
+    O.give(p.O);
+    heads.give_states(p.S);
+}
+
+template <class T, class Back>
+void linear_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p, Index chunk,
+                          Back&& back) {
+    const gated::Problem<T>& in = p.in;
+    OwnHeads<T> heads(comm, by, in);
+    HeadTensor<T> dO(comm, by, Held::query, in.batch, in.heads * in.group, in.dv),
+        dq(comm, by, Held::partial, in.batch, in.heads * in.group, in.dk),
+        dk(comm, by, Held::partial, in.batch, in.heads, in.dk), dv(comm, by, Held::partial, in.batch, in.heads, in.dv),
+        dg(comm, by, Held::partial, in.batch, in.heads, p.dg ? in.gates : 0),
+        dbeta(comm, by, Held::partial, in.batch, in.heads, p.dbeta ? 1 : 0);
+    sharded::HeadStates<T> dS(comm, by, in.all_sequences(), in.heads, in.dk * in.dv);
+    comm.begin();
+    gradient::GradProblem<T> own;
+    own.in = heads.brought(by, in, chunk);
+    own.dO = dO.brought(p.dO);
+    own.dq = dq.data(), own.dk = dk.data(), own.dv = dv.data(), own.dg = dg.data(), own.dbeta = dbeta.data();
+    own.dS = dS.brought(p.dS);
+    if (own.in.heads > 0) back(own);
+    dq.give(p.dq), dk.give(p.dk), dv.give(p.dv), dg.give(p.dg), dbeta.give(p.dbeta);
+    dS.give(p.dS);
+}
+
 }  // namespace
 
 ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
@@ -218,18 +299,20 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         distributed::run_mpi([&](Communicator& comm) {
             agree_on_call(comm, team, false, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
         });
+    const bool by_heads = exchange == "heads";
     const auto on_team = [&]<class T>(const gated::Problem<T>& p) {
         Starts starts;
+        const auto run = kit::computing_in<T>(*size.mode);
         const auto program = [&](Communicator& comm) {
-            const Starts mine = sharded::starts_of(comm, team, sharding, p.N, p.chunk);
-            const sharded::Route z = route(comm, team, p, mine);
-            LinearPart<T> part(p, kit::computing_in<T>(*size.mode), local(mine, team, comm.rank()), comm.rank());
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : p.chunk);
             if (team.mpi) starts = mine;
+            if (by_heads) return linear_by_heads(comm, {comm, mine, !team.parts, groups_of(p)}, p, o.chunk, run);
+            const sharded::Route z = route(comm, team, p, mine);
+            LinearPart<T> part(p, run, local(mine, team, comm.rank()), comm.rank());
             sharded::forward(comm, z, part, sharded::exchanges()[exchange].exchange);
         };
         const auto share = [&](Communicator& comm) {
-            const auto sequences = whole_sequences(p, starts, team.parts);
-            sharded::gather_owned(comm, sharded::owners_of(sequences, p.heads, starts, true), p.S, p.dk * p.dv);
+            sharded::gather_owned(comm, owners(comm, team, p, starts, by_heads, true), p.S, p.dk * p.dv);
             if (!team.parts) sharded::gather_parts(comm, starts, p.O, p.batch * p.heads * p.group, p.dv);
         };
         sharded::run(team, program, share, report);
@@ -243,27 +326,30 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     const gated::Sizes size = gated::check_sizes(q, k, v, o);
     const Team team = sharded::team_of(sharding);
     refuse(o, team);
-    ShardReport report = sharded::report_of(team, "linear_attention_grad", "ring", size.compute);
+    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, q, k, v, o, "ring", static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
         });
     const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
+    const bool by_heads = exchange == "heads";
     const auto on_team = [&]<class T>(const gradient::GradProblem<T>& p) {
         Starts starts;
+        const auto back = kit::computing_in<T>(form);
         const auto program = [&](Communicator& comm) {
-            const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, p.in.chunk);
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, by_heads ? 1 : p.in.chunk);
+            if (team.mpi) starts = mine;
+            if (by_heads)
+                return linear_grad_by_heads(comm, {comm, mine, !team.parts, groups_of(p.in)}, p, o.chunk, back);
             const sharded::Route z = route(comm, team, p.in, mine);
-            LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), kit::computing_in<T>(form),
+            LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), back,
                                    std::string_view(form.name) == "chunkwise", local(mine, team, comm.rank()),
                                    comm.rank());
-            if (team.mpi) starts = mine;
             sharded::backward(comm, z, part);
         };
         const auto share = [&](Communicator& comm) {
-            const auto sequences = whole_sequences(p.in, starts, team.parts);
-            sharded::gather_owned(comm, sharded::owners_of(sequences, p.in.heads, starts, false), p.dS,
-                                  p.in.dk * p.in.dv);
+            sharded::gather_owned(comm, owners(comm, team, p.in, starts, by_heads, false), p.dS, p.in.dk * p.in.dv);
             if (team.parts) return;
             const Index rows = p.in.batch * p.in.heads;
             sharded::gather_parts(comm, starts, p.dq, rows * p.in.group, p.in.dk);

@@ -25,7 +25,9 @@ struct ShardedLinearGradient : LinearGradient {
 ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&,
                                              const Sharding&);
 
-// linear_attention_grad likewise: a ring of states, and the gradients of the states the other way.
+// linear_attention_grad likewise: a ring of states, and the gradients of the states the other way; or with exchange
+// "heads" all tokens of some heads on each worker, as the forward pass may have it too, which sends no states but q, k,
+// v and the results (core/sharded/all_to_all.hpp), has the bits of one worker and no use for more workers than heads.
 ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                                     const LinearOptions&, const std::optional<Tensor>& dstate,
                                                     const Sharding&);

@@ -6,6 +6,8 @@
 #include "core/base/text.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/gradient/registry.hpp"
+#include "core/sharded/all_to_all.hpp"
+#include "core/sharded/exchange.hpp"
 #include "core/sharded/run.hpp"
 #include "core/sharded/softmax_ring.hpp"
 
@@ -13,9 +15,12 @@ namespace causeway {
 namespace {
 
 using attention::Sizes;
+using distributed::Held;
 using distributed::truth;
 using sharded::Communicator;
 using sharded::Given;
+using sharded::HeadExchange;
+using sharded::HeadTensor;
 using sharded::Shares;
 using sharded::SoftmaxRing;
 using sharded::SoftmaxTensors;
@@ -23,7 +28,7 @@ using sharded::Starts;
 using sharded::Team;
 
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
-                   const Tensor& k, const Tensor& v, Index sizes) {
+                   const Tensor& k, const Tensor& v, const std::string& exchange, Index sizes) {
     distributed::agree_on_call(comm, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
     std::vector<Given> mine{{"q:", static_cast<std::int64_t>(c.dtype),
                              [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
@@ -38,6 +43,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                             {"scale:", std::bit_cast<std::int64_t>(c.scale),
                              [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
                             {"sharded:", team.parts, truth},
+                            {"exchange: \"heads\",", exchange == "heads", truth},
                             {"sizes: number of lengths", sizes}};
     if (!team.parts) mine.push_back({"q: length", c.N}), mine.push_back({"k: length", c.M});
     agree(comm, mine);
@@ -50,7 +56,6 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
 void check_sharded(const Sizes& c, const SoftmaxOptions& o, const Sharding& sharding) {
     if (!o.cu_seqlens.empty())
         fail("cu_seqlens: given with shards, expected one text; linear_attention spreads packed ones over workers");
-    if (sharding.exchange != "auto") fail("exchange: given, but keys and values go round a ring");
     if (c.causal && c.N != c.M)
         fail("q: length ", c.N, ", expected ", c.M,
              " like k, with causal = true and shards; tree_decode and ring_decode spread a cache over workers");
@@ -60,20 +65,23 @@ void check_sharded(const Sizes& c, const SoftmaxOptions& o, const Sharding& shar
 
 // Who has which queries and keys while they are computed with, and who has which in the callers' tensors: all of them,
 // or those of the ranks' own, `parts`, which with causal do other work than they are given, for all to have the same.
+// In an exchange of heads those of the callers' are computed with.
 struct Cut {
     SoftmaxRing ring;
     Shares query_parts, key_parts;
+    Starts queries, keys;
 };
-Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Sizes& c) {
+Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Sizes& c, bool by_heads) {
     Cut out;
     SoftmaxRing& z = out.ring;
     z.batch = c.batch, z.heads = c.heads, z.group = c.group, z.d = c.d, z.dv = c.dv;
     z.causal = c.causal, z.scale = c.scale;
-    const Starts queries = sharded::starts_of(comm, team, sharding, c.N, 1),
-                 keys = sharded::starts_of(comm, team, sharding, c.M, 1);
-    z.queries = sharded::shares_of(queries), z.keys = sharded::shares_of(keys);
+    out.queries = sharded::starts_of(comm, team, sharding, c.N, 1);
+    out.keys = sharded::starts_of(comm, team, sharding, c.M, 1);
+    z.queries = sharded::shares_of(out.queries), z.keys = sharded::shares_of(out.keys);
+    if (by_heads) return out;
     if (team.parts) out.query_parts = z.queries, out.key_parts = z.keys;
-    if (c.causal && sharding.sizes.empty()) z.queries = z.keys = sharded::zigzag(queries.back(), comm.size());
+    if (c.causal && sharding.sizes.empty()) z.queries = z.keys = sharded::zigzag(out.queries.back(), comm.size());
     return out;
 }
 
@@ -155,6 +163,63 @@ SoftmaxTensors<T> tensors_of(const Sizes& c, const Tensor& q, const Tensor& k, c
     return x;
 }
 
+// The rank's heads over all tokens.
+template <class T>
+struct OwnHeads {
+    OwnHeads(Communicator& comm, const Team& team, const Cut& by)
+        : z(by.ring),
+          queries(comm, by.queries, !team.parts, z.heads),
+          keys(comm, by.keys, !team.parts, z.heads),
+          q(comm, queries, Held::query, z.batch, z.heads * z.group, z.d),
+          k(comm, keys, Held::shard, z.batch, z.heads, z.d),
+          v(comm, keys, Held::shard, z.batch, z.heads, z.dv),
+          O(comm, queries, Held::partial, z.batch, z.heads * z.group, z.dv),
+          m(comm, queries, Held::partial, z.batch, z.heads * z.group, 1),
+          l(comm, queries, Held::partial, z.batch, z.heads * z.group, 1) {}
+
+    attention::Problem<T> brought(const SoftmaxTensors<T>& x) {
+        attention::Problem<T> p;
+        p.batch = z.batch, p.heads = keys.heads_here(z.heads).n, p.group = z.group;
+        p.N = queries.tokens(), p.M = keys.tokens(), p.d = z.d, p.dv = z.dv;
+        p.causal = z.causal, p.scale = static_cast<T>(z.scale);
+        p.q = q.brought(x.q), p.k = k.brought(x.k), p.v = v.brought(x.v);
+        p.O = O.data(), p.m = m.data(), p.l = l.data();
+        return p;
+    }
+
+    const SoftmaxRing& z;
+    HeadExchange queries, keys;
+    HeadTensor<T> q, k, v, O, m, l;
+};
+
+template <class T, class Run>
+void softmax_by_heads(Communicator& comm, const Team& team, const Cut& by, const SoftmaxTensors<T>& x, Run&& run) {
+    OwnHeads<T> heads(comm, team, by);
+    comm.begin();
+    const attention::Problem<T> own = heads.brought(x);
+    if (own.heads > 0) run(own);
+    heads.O.give(x.O), heads.m.give(x.m), heads.l.give(x.l);
+}
+
+template <class T, class Back>
+void softmax_grad_by_heads(Communicator& comm, const Team& team, const Cut& by, const SoftmaxTensors<T>& x,
+                           Back&& back) {
+    const SoftmaxRing& z = by.ring;
+    OwnHeads<T> heads(comm, team, by);
+    HeadTensor<T> dO(comm, heads.queries, Held::query, z.batch, z.heads * z.group, z.dv),
+        dq(comm, heads.queries, Held::partial, z.batch, z.heads * z.group, z.d),
+        dk(comm, heads.keys, Held::partial, z.batch, z.heads, z.d),
+        dv(comm, heads.keys, Held::partial, z.batch, z.heads, z.dv);
+    comm.begin();
+    gradient::SoftmaxGradProblem<T> own;
+    own.in = heads.brought(x);
+    heads.O.brought(x.O), heads.m.brought(x.m), heads.l.brought(x.l);
+    own.dO = dO.brought(x.dO);
+    own.dq = dq.data(), own.dk = dk.data(), own.dv = dv.data();
+    if (own.in.heads > 0) back(own);
+    dq.give(x.dq), dk.give(x.dk), dv.give(x.dv);
+}
+
 template <class T>
 void share_rows(Communicator& comm, const Cut& by, const SoftmaxTensors<T>& x) {
     const Index rows = by.ring.all_heads() * by.ring.group;
@@ -166,18 +231,21 @@ void share_rows(Communicator& comm, const Cut& by, const SoftmaxTensors<T>& x) {
 template <class T>
 Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, const Tensor& q, const Tensor& k,
                    const Tensor& v, ShardReport& report) {
+    const bool by_heads = sharded::chosen_ring(sharding.exchange) == "heads";
+    const auto run = kit::computing_in<T>(*c.method);
     Forward out{Tensor(dtype_of<T>, c.output), Tensor(dtype_of<T>, c.rows), Tensor(dtype_of<T>, c.rows)};
     Cut kept;
     const auto program = [&](Communicator& comm) {
-        const Cut by = cut(comm, team, sharding, c);
+        const Cut by = cut(comm, team, sharding, c, by_heads);
         if (team.mpi) kept = by;
         const SoftmaxTensors<T> given = tensors_of<T>(c, q, k, v, out);
+        if (by_heads) return softmax_by_heads(comm, team, by, given, run);
         Local<T> local(comm, by, given);
         SoftmaxTensors<T>& x = local.tensors();
         comm.begin();
         local.bring_queries(x.q, c.d), local.bring_keys(x.k, c.d), local.bring_keys(x.v, c.dv);
         local.make_queries(x.O, c.dv), local.make_queries(x.m, 1), local.make_queries(x.l, 1);
-        sharded::softmax_forward<T>(comm, by.ring, x, kit::computing_in<T>(*c.method));
+        sharded::softmax_forward<T>(comm, by.ring, x, run);
         local.return_queries(x.O, c.dv, given.O), local.return_queries(x.m, 1, given.m);
         local.return_queries(x.l, 1, given.l);
     };
@@ -193,6 +261,8 @@ template <class T>
 SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Sizes& c, const Tensor& q,
                             const Tensor& k, const Tensor& v, const Tensor& dO, Forward forward, ShardReport& report) {
     constexpr DType type = dtype_of<T>;
+    const bool by_heads = sharded::chosen_ring(sharding.exchange) == "heads";
+    const auto back = kit::computing_in<T>(gradient::softmax_forms()["flash"]);
     SoftmaxGradient out{Tensor(type, q.shape()), Tensor(type, k.shape()), Tensor(type, v.shape())};
     Cut kept;
     const auto tensors = [&] {
@@ -202,9 +272,10 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
         return x;
     };
     const auto program = [&](Communicator& comm) {
-        const Cut by = cut(comm, team, sharding, c);
+        const Cut by = cut(comm, team, sharding, c, by_heads);
         if (team.mpi) kept = by;
         const SoftmaxTensors<T> given = tensors();
+        if (by_heads) return softmax_grad_by_heads(comm, team, by, given, back);
         Local<T> local(comm, by, given);
         SoftmaxTensors<T>& x = local.tensors();
         comm.begin();
@@ -212,7 +283,7 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
         local.bring_queries(x.dO, c.dv), local.bring_queries(x.O, c.dv);
         local.bring_queries(x.m, 1), local.bring_queries(x.l, 1);
         local.make_queries(x.dq, c.d), local.make_keys(x.dk, c.d), local.make_keys(x.dv, c.dv);
-        sharded::softmax_backward<T>(comm, by.ring, x, kit::computing_in<T>(gradient::softmax_forms()["flash"]));
+        sharded::softmax_backward<T>(comm, by.ring, x, back);
         local.return_queries(x.dq, c.d, given.dq);
         local.return_keys(x.dk, c.d, given.dk), local.return_keys(x.dv, c.dv, given.dv);
     };
@@ -235,10 +306,11 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     const Sizes c = attention::check(q, k, v, o);
     const Team team = sharded::team_of(sharding);
     check_sharded(c, o, sharding);
-    ShardReport report = sharded::report_of(team, "softmax_attention", "ring", c.compute);
+    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    ShardReport report = sharded::report_of(team, "softmax_attention", exchange, c.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, c, q, k, v, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, false, c, q, k, v, exchange, static_cast<Index>(sharding.sizes.size()));
         });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute);
     const Forward out = c.compute == DType::f64 ? forward_of<double>(team, sharding, c, in_q, in_k, in_v, report)
@@ -254,10 +326,11 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     if (o.method != "flash") fail("method: ", in_quotes(o.method), ", expected \"flash\" with shards");
     const Team team = sharded::team_of(sharding);
     check_sharded(c, o, sharding);
-    ShardReport report = sharded::report_of(team, "softmax_attention_grad", "ring", c.compute);
+    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    ShardReport report = sharded::report_of(team, "softmax_attention_grad", exchange, c.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, c, q, k, v, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, c, q, k, v, exchange, static_cast<Index>(sharding.sizes.size()));
         });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute), in_dO = dO.to(c.compute);
     const auto compute = [&]<class T>(T) {

@@ -128,50 +128,6 @@ attention::Problem<T> pair_problem(const SoftmaxRing& z, kit::Span q, kit::Span 
 
 }  // namespace detail
 
-// Moves x [rows, tokens, width], of which the rank has `from`, one piece after the other, to where it has `to`. Every
-// rank sends every other one what that has of its tokens.
-template <class T>
-void redistribute(Communicator& comm, Index rows, Index width, const Shares& from, const T* x, const Shares& to, T* y) {
-    const int p = comm.size(), me = comm.rank();
-    const auto at = [](const Shares& shares, int r) -> const std::vector<kit::Span>& {
-        return shares[static_cast<std::size_t>(r)];
-    };
-    // f(place among those of `mine`, tokens) for the tokens that both have.
-    const auto each_common = [](const std::vector<kit::Span>& mine, const std::vector<kit::Span>& others, auto&& f) {
-        Index place = 0;
-        for (const kit::Span& a : mine) {
-            for (const kit::Span& b : others) {
-                const Index first = std::max(a.first, b.first), last = std::min(a.first + a.n, b.first + b.n);
-                if (first < last) f(place + first - a.first, last - first);
-            }
-            place += a.n;
-        }
-    };
-    const auto common = [&](int sender, int receiver) {
-        Index n = 0;
-        each_common(at(from, sender), at(to, receiver), [&](Index, Index tokens) { n += tokens; });
-        return n * rows * width;
-    };
-    const Index here = length_of(at(from, me)), there = length_of(at(to, me));
-    for (int s = 0; s < p; ++s) {
-        const int receiver = (me + s) % p, sender = (me + p - s) % p;
-        Room<T> out(comm, Held::work, common(me, receiver)), in(comm, Held::work, common(sender, me));
-        T* packed = out.data();
-        // In the order of the sender's pieces; its tokens are in ascending order, as the receiver's are.
-        each_common(at(from, me), at(to, receiver), [&](Index place, Index n) {
-            for (Index i = 0; i < rows; ++i, packed += n * width)
-                std::copy_n(x + (i * here + place) * width, n * width, packed);
-        });
-        if (s == 0) std::copy_n(out.data(), out.size(), in.data());
-        else comm.exchange(out.data(), out.size(), receiver, in.data(), in.size(), sender);
-        const T* got = in.data();
-        each_common(at(to, me), at(from, sender), [&](Index place, Index n) {
-            for (Index i = 0; i < rows; ++i, got += n * width)
-                std::copy_n(got, n * width, y + (i * there + place) * width);
-        });
-    }
-}
-
 // The tensors of a call: whole, [rows, N, width], or the rank's pieces one after the other.
 template <class T>
 struct SoftmaxTensors {

@@ -13,7 +13,10 @@
 //   all-gather   n (s + a) (p - 1)       ⌈lg p⌉                n t + maps       every rank combines all maps before it
 //                                                                               (LASP-2, arXiv:2502.07563)
 //
-// The ring does no more work than one worker and has its bits; the others cost a pass over k and v for the maps.
+//   heads        tokens (p - 1)/p        p - 1 a tensor        n t                no states: all tokens of some heads
+//
+// The ring does no more work than one worker and has its bits, as the exchange of heads has, which sends the tokens
+// themselves (core/sharded/all_to_all.hpp); the others cost a pass over k and v for the maps.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +33,7 @@ using distributed::Room;
 using distributed::Transfer;
 using distributed::Work;
 
-enum class Exchange { ring, all_scan, all_gather };
+enum class Exchange { ring, all_scan, all_gather, heads };  // heads: no states, core/sharded/all_to_all.hpp
 
 // A state that passes through a rank, or begins or ends there.
 struct Stop {

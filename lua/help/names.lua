@@ -196,7 +196,7 @@ near("linear_attention_step", "speculative_decoding draft_model",
   "A step takes 1 to 16 tokens and keep_states = true returns the state after each, to go back to the last that was "
   .. "accepted. The given state stays as it is.")
 called("flash", "online_softmax safe_softmax")
-called("shard", "context_parallel sequence_parallelism lasp lasp2 zeco all_scan zigzag")
+called("shard", "context_parallel sequence_parallelism lasp lasp2 zeco all_scan zigzag ulysses")
 called("tree_decode", "tree_attention flash_decoding flash_decode decode decoding sequence_parallel")
 called("ring_decode", "ring_attention ringattention")
 called("layout", "bhnd bnhd bthd bshd head_first seq_first batch_first")
@@ -428,9 +428,9 @@ not_here("sort argsort topk unique",
 not_here("hist histogram", "quantile(A, {0.05, 0.5, 0.95}) tells how numbers are spread, and plot draws them sorted.")
 not_here("quantization quantisation int8 fp8 kivi kv_quantization",
   "Elements are Float32, Float64, and Float16 and BFloat16 for storage.")
-not_here("ulysses striped_attention",
-  "A sequence over several workers is spread along its tokens: linear_attention, causal_linear_attention and "
-  .. "softmax_attention take shards = p; heads are not exchanged.")
+not_here("striped_attention",
+  "softmax_attention with shards = p gives a worker one piece from the front of the text and one from the back; there "
+  .. "are no stripes.")
 
 -- A line of code here
 

@@ -38,7 +38,7 @@ TEST_CASE("every method that carries a state on several workers", "[sharded][cau
                     o.method = method.name, o.decay = {0.9, 1.0}, o.normalize = normalize, o.scale = 0.5;
                     o.state = state, o.return_state = true;
                     const CausalResult one = causal_linear_attention(B, C, V, o);
-                    for (const char* exchange : {"ring", "all-scan", "all-gather"}) {
+                    for (const char* exchange : {"ring", "all-scan", "all-gather", "heads"}) {
                         INFO(exchange);
                         const auto many = causal_linear_attention_sharded(B, C, V, o, on(p, exchange));
                         check_close(many.O, one.O, 1e-12);
@@ -67,14 +67,17 @@ TEST_CASE("gradients of causal linear attention on several workers", "[sharded][
                 CausalOptions o;
                 o.decay = {0.9, 0.99}, o.normalize = normalize;
                 o.state = drawn({2, 2, 6, normalize ? 4 : 3}, 4, true);
-                const CausalGradient one = causal_linear_attention_grad(B, C, V, dO, o),
-                                     many = causal_linear_attention_grad_sharded(B, C, V, dO, o, on(p));
-                check_close(many.dB, one.dB, 1e-11);
-                check_close(many.dC, one.dC, 1e-11);
-                check_close(many.dV, one.dV, 1e-11);
-                check_close(*many.dstate, *one.dstate, 1e-11);
-                REQUIRE(many.ddecay.size() == 2);
-                for (std::size_t h = 0; h < 2; ++h) CHECK(many.ddecay[h] == Approx(one.ddecay[h]).epsilon(1e-10));
+                const CausalGradient one = causal_linear_attention_grad(B, C, V, dO, o);
+                for (const char* exchange : {"ring", "heads"}) {
+                    INFO(exchange);
+                    const auto many = causal_linear_attention_grad_sharded(B, C, V, dO, o, on(p, exchange));
+                    check_close(many.dB, one.dB, 1e-11);
+                    check_close(many.dC, one.dC, 1e-11);
+                    check_close(many.dV, one.dV, 1e-11);
+                    check_close(*many.dstate, *one.dstate, 1e-11);
+                    REQUIRE(many.ddecay.size() == 2);
+                    for (std::size_t h = 0; h < 2; ++h) CHECK(many.ddecay[h] == Approx(one.ddecay[h]).epsilon(1e-10));
+                }
             }
 }
 
@@ -86,6 +89,8 @@ TEST_CASE("what workers of causal linear attention refuse", "[sharded]") {
                       contains_text("cu_seqlens: given with shards"));
     o = {}, o.method = "vanilla";
     CHECK_THROWS_WITH(causal_linear_attention_sharded(B, B, V, o, on(2)), contains_text("carries no state"));
+    CHECK_THROWS_WITH(causal_linear_attention_grad_sharded(B, B, V, V, {}, on(2, "all-scan")),
+                      contains_text("exchange: \"all-scan\", expected"));
 }
 
 }  // namespace

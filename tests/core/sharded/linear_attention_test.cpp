@@ -10,7 +10,7 @@
 namespace causeway::test {
 namespace {
 
-const char* const exchanges[] = {"ring", "all-scan", "all-gather"};
+const char* const exchanges[] = {"ring", "all-scan", "all-gather", "heads"};
 
 Sharding on(int shards, const std::string& exchange = "auto") {
     Sharding out;
@@ -66,6 +66,9 @@ TEST_CASE("the ring of states has the bits of one worker, in Float32 too", "[sha
                 CHECK(many.report.algorithm == "ring");  // by itself, as deterministic is "prefix"
                 CHECK(same_bits(many.O, one.O));
                 CHECK(same_bits(many.state, one.state));
+                const auto by_heads = linear_attention_sharded(in.q, in.k, in.v, in.options, on(p, "heads"));
+                CHECK(same_bits(by_heads.O, one.O));
+                CHECK(same_bits(by_heads.state, one.state));
             }
 }
 
@@ -79,8 +82,13 @@ TEST_CASE("gradients on several workers are those of one", "[sharded][linear]") 
                     in.options.mode = mode;
                     const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
                     const Tensor dO = like(one.O, 7), dstate = like(one.state, 8);
-                    check_grad(linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, on(p)),
-                               linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate), 1e-11);
+                    const LinearGradient g = linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate);
+                    for (const char* exchange : {"ring", "heads"}) {
+                        INFO(exchange);
+                        check_grad(
+                            linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, on(p, exchange)), g,
+                            1e-11);
+                    }
                 }
 }
 
@@ -106,11 +114,13 @@ TEST_CASE("packed sequences go across the boundaries of workers", "[sharded][lin
                     check_close(many.O, from.O, 1e-12);
                     check_close(many.state, from.state, 1e-12);
                 }
-                Sharding sharding;
-                sharding.sizes = sizes;
                 const Tensor dO = like(from.O, 7), dstate = like(from.state, 8);
-                check_grad(linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, sharding),
-                           linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate), 1e-11);
+                for (const char* exchange : {"ring", "heads"}) {
+                    Sharding sharding = on(0, exchange);
+                    sharding.sizes = sizes;
+                    check_grad(linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, sharding),
+                               linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate), 1e-11);
+                }
             }
 }
 
@@ -122,15 +132,19 @@ TEST_CASE("grouped values, a pool of states and states in place on several worke
     LinearOptions o;
     o.state = pool.copy(), o.state_indices = {3, 1};
     const LinearResult one = linear_attention(q, k, v, o);
-    const auto many = linear_attention_sharded(q, k, v, o, on(3));
-    CHECK(same_bits(many.O, one.O));
-    CHECK(same_bits(many.state, one.state));
-    o.inplace = true;
-    linear_attention_sharded(q, k, v, o, on(3));
     LinearOptions alone;
     alone.state = pool.copy(), alone.state_indices = {3, 1}, alone.inplace = true;
     linear_attention(q, k, v, alone);
-    CHECK(same_bits(*o.state, *alone.state));
+    for (const char* exchange : {"ring", "heads"}) {
+        INFO(exchange);
+        o.state = pool.copy(), o.inplace = false;
+        const auto many = linear_attention_sharded(q, k, v, o, on(3, exchange));
+        CHECK(same_bits(many.O, one.O));
+        CHECK(same_bits(many.state, one.state));
+        o.inplace = true;
+        linear_attention_sharded(q, k, v, o, on(3, exchange));
+        CHECK(same_bits(*o.state, *alone.state));
+    }
 }
 
 TEST_CASE("gates of zero and poison behind its token on several workers", "[sharded][linear]") {
@@ -172,6 +186,10 @@ TEST_CASE("what the exchanges of states send", "[sharded][linear]") {
             CHECK(scan.total().rounds == heads + p - 2);
             CHECK(gather.total().elements == p * (p - 1) * heads * (state + dk * dk));
             CHECK(ring.largest().peak_of(distributed::Held::state) == heads * state);
+            // Of q, k, v, gates, beta and O what is of other ranks' heads; no more than `heads` ranks have any.
+            const ShardReport whole = sent("heads");
+            CHECK(whole.total().elements == heads * (2 * dk + 2 * dv + 2) * (N - N / p));
+            CHECK(whole.largest().peak_of(distributed::Held::state) == (heads + p - 1) / p * state);
             in.options.update = "gated", in.options.beta.reset();
             CHECK(sent("all-gather").total().elements == p * (p - 1) * heads * (state + 1));
         }

@@ -18,9 +18,9 @@ Tensor drawn(const Shape& shape, unsigned seed, double spread = 1) {
     return out;
 }
 
-Sharding on(int shards) {
+Sharding on(int shards, const std::string& exchange = "auto") {
     Sharding out;
-    out.shards = shards;
+    out.shards = shards, out.exchange = exchange;
     return out;
 }
 
@@ -35,16 +35,20 @@ TEST_CASE("softmax attention and its gradient on several workers", "[sharded][so
                     SoftmaxOptions o;
                     o.causal = causal;
                     const SoftmaxResult one = softmax_attention(q, k, v, o);
-                    const auto many = softmax_attention_sharded(q, k, v, o, on(p));
-                    check_close(many.O, one.O, 1e-13);
-                    check_close(many.lse, one.lse, 1e-13);
                     const SoftmaxGradient g = softmax_attention_grad(q, k, v, dO, o);
-                    for (const bool given : {false, true}) {
-                        const auto h = softmax_attention_grad_sharded(
-                            q, k, v, dO, o, given ? std::optional<SoftmaxResult>(one) : std::nullopt, on(p));
-                        check_close(h.dq, g.dq, 1e-12);
-                        check_close(h.dk, g.dk, 1e-12);
-                        check_close(h.dv, g.dv, 1e-12);
+                    for (const char* exchange : {"ring", "heads"}) {
+                        INFO(exchange);
+                        const auto many = softmax_attention_sharded(q, k, v, o, on(p, exchange));
+                        check_close(many.O, one.O, 1e-13);
+                        check_close(many.lse, one.lse, 1e-13);
+                        for (const bool given : {false, true}) {
+                            const auto h = softmax_attention_grad_sharded(
+                                q, k, v, dO, o, given ? std::optional<SoftmaxResult>(one) : std::nullopt,
+                                on(p, exchange));
+                            check_close(h.dq, g.dq, 1e-12);
+                            check_close(h.dk, g.dk, 1e-12);
+                            check_close(h.dv, g.dv, 1e-12);
+                        }
                     }
                 }
 }
@@ -57,10 +61,14 @@ TEST_CASE("softmax attention on parts of other lengths and of other keys", "[sha
         Sharding s;
         s.sizes = sizes;
         check_close(softmax_attention_sharded(q, k, v, o, s).O, one, 1e-13);
+        s.exchange = "heads";
+        check_close(softmax_attention_sharded(q, k, v, o, s).O, one, 1e-13);
     }
     o.causal = false;
     const Tensor few = drawn({1, 2, 7, 6}, 4);
-    check_close(softmax_attention_sharded(few, k, v, o, on(3)).O, softmax_attention(few, k, v, o).O, 1e-13);
+    for (const char* exchange : {"ring", "heads"})
+        check_close(softmax_attention_sharded(few, k, v, o, on(3, exchange)).O, softmax_attention(few, k, v, o).O,
+                    1e-13);
     o.causal = true;
     CHECK_THROWS_WITH(softmax_attention_sharded(few, k, v, o, on(3)), contains_text("q: length 7, expected 50 like k"));
     o.cu_seqlens = {0, 20, 50};

@@ -38,7 +38,7 @@ const std::string every_call = R"(
       if o.log_decay then own.log_decay = shard(o.log_decay, 3) end
       if o.beta then own.beta = shard(o.beta, 3) end
       local O, S = linear_attention(q, k, v, o)
-      for _, exchange in ipairs{"ring", "all-scan", "all-gather"} do
+      for _, exchange in ipairs{"ring", "all-scan", "all-gather", "heads"} do
         local O2, S2, report = linear_attention(q, k, v, with(o, {engine = "mpi", exchange = exchange}))
         assert(report.engine == "mpi" and report.shards == mpi_size() and report.algorithm == exchange)
         near("O", O2, O) near("state", S2, S)
@@ -47,12 +47,15 @@ const std::string every_call = R"(
       end
       local dO, dstate = randn(1, 4, N, 5, "f64"), randn(1, 2, 7, 5, "f64")
       local g = linear_attention_grad(q, k, v, dO, with(o, {dstate = dstate}))
-      local g2 = linear_attention_grad(q, k, v, dO, with(o, {dstate = dstate, engine = "mpi"}))
-      local g3 = linear_attention_grad(shard(q), shard(k), shard(v), shard(dO), with(own, {dstate = dstate}))
-      for name, t in sorted(g) do
-        near(name, g2[name], t)
-        local gate = name == "dlog_decay" or name == "dbeta"
-        near("parts of " .. name, name == "dstate" and g3[name] or unshard(g3[name], gate and 3 or nil), t)
+      for _, exchange in ipairs{"ring", "heads"} do
+        local more = {dstate = dstate, exchange = exchange}
+        local g2 = linear_attention_grad(q, k, v, dO, with(with(o, more), {engine = "mpi"}))
+        local g3 = linear_attention_grad(shard(q), shard(k), shard(v), shard(dO), with(own, more))
+        for name, t in sorted(g) do
+          near(name, g2[name], t)
+          local gate = name == "dlog_decay" or name == "dbeta"
+          near("parts of " .. name, name == "dstate" and g3[name] or unshard(g3[name], gate and 3 or nil), t)
+        end
       end
     end
     for _, normalize in ipairs{false, true} do
@@ -60,13 +63,16 @@ const std::string every_call = R"(
       local V, dO = randn(1, 2, N, 3, "f64"), randn(1, 2, N, 3, "f64")
       local o = {decay = {0.9, 0.99}, normalize = normalize}
       local O, g = causal_linear_attention(B, C, V, o), causal_linear_attention_grad(B, C, V, dO, o)
-      near("causal", causal_linear_attention(B, C, V, with(o, {engine = "mpi"})), O)
-      near("parts", unshard(causal_linear_attention(shard(B), shard(C), shard(V), with(o, parts))), O)
-      local g2 = causal_linear_attention_grad(B, C, V, dO, with(o, {engine = "mpi"}))
-      local g3 = causal_linear_attention_grad(shard(B), shard(C), shard(V), shard(dO), with(o, parts))
-      for name, t in sorted(g) do
-        near(name, g2[name], t)
-        near("parts of " .. name, name == "ddecay" and g3[name] or unshard(g3[name]), t)
+      for _, exchange in ipairs{"ring", "heads"} do
+        local whole, own = with(o, {engine = "mpi", exchange = exchange}), with(with(o, parts), {exchange = exchange})
+        near("causal", causal_linear_attention(B, C, V, whole), O)
+        near("parts", unshard(causal_linear_attention(shard(B), shard(C), shard(V), own)), O)
+        local g2 = causal_linear_attention_grad(B, C, V, dO, whole)
+        local g3 = causal_linear_attention_grad(shard(B), shard(C), shard(V), shard(dO), own)
+        for name, t in sorted(g) do
+          near(name, g2[name], t)
+          near("parts of " .. name, name == "ddecay" and g3[name] or unshard(g3[name]), t)
+        end
       end
     end
     for _, causal in ipairs{true, false} do
@@ -74,13 +80,16 @@ const std::string every_call = R"(
       local v, dO = randn(1, 2, N, 5, "f64"), randn(1, 4, N, 5, "f64")
       local o = {causal = causal}
       local O, lse = softmax_attention(q, k, v, with(o, {return_lse = true}))
-      local O2, lse2 = softmax_attention(q, k, v, with(o, {return_lse = true, engine = "mpi"}))
-      near("softmax", O2, O) near("lse", lse2, lse)
-      near("parts", unshard(softmax_attention(shard(q), shard(k), shard(v), with(o, parts))), O)
       local g = softmax_attention_grad(q, k, v, dO, o)
-      local g2 = softmax_attention_grad(q, k, v, dO, with(o, {engine = "mpi"}))
-      local g3 = softmax_attention_grad(shard(q), shard(k), shard(v), shard(dO), with(o, parts))
-      for name, t in sorted(g) do near(name, g2[name], t) near("parts of " .. name, unshard(g3[name]), t) end
+      for _, exchange in ipairs{"ring", "heads"} do
+        local whole, own = with(o, {engine = "mpi", exchange = exchange}), with(with(o, parts), {exchange = exchange})
+        local O2, lse2 = softmax_attention(q, k, v, with(whole, {return_lse = true}))
+        near("softmax", O2, O) near("lse", lse2, lse)
+        near("parts", unshard(softmax_attention(shard(q), shard(k), shard(v), own)), O)
+        local g2 = softmax_attention_grad(q, k, v, dO, whole)
+        local g3 = softmax_attention_grad(shard(q), shard(k), shard(v), shard(dO), own)
+        for name, t in sorted(g) do near(name, g2[name], t) near("parts of " .. name, unshard(g3[name]), t) end
+      end
     end
   end
   print("as one worker, on", mpi_size())
