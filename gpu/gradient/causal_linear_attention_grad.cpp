@@ -127,7 +127,6 @@ void by_gates(const Problem& p, bool decay_too) {
     in.state = o.state ? o.state->as<float>() : nullptr;
     a.dO = quotient.dO.data();
     a.dq = dq.data(), a.dk = dk.data(), a.dv = dv.data();
-    a.dq_stride = in.q_stride, a.dk_stride = in.k_stride;
     a.dg = gates ? dg.as<float>() : nullptr;
     a.dstate = dS.as<float>();
     run(

@@ -37,7 +37,7 @@ void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, 
         return static_cast<char*>(x) + piece.first * s.token * bytes_of(a.in.type);
     };
     a.dO = from(const_cast<void*>(a.dO), a.in.o_stride);
-    a.dq = from(a.dq, a.dq_stride), a.dk = from(a.dk, a.dk_stride), a.dv = from(a.dv, a.in.v_stride);
+    a.dq = from(a.dq, a.of_dq()), a.dk = from(a.dk, a.of_dk()), a.dv = from(a.dv, a.in.v_stride);
     if (a.dg) a.dg += piece.first * runs.heads * a.in.gates;
     if (a.dbeta) a.dbeta += piece.first * runs.heads;
     a.dstate += piece.sequence * runs.heads * a.in.dk * a.in.dv;
@@ -77,7 +77,8 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     a.in.state = o.state ? state.as<float>() : nullptr;
     a.dO = dO.data();
     a.dq = dq.data(), a.dk = dk.data(), a.dv = out.dv.data();
-    a.dq_stride = contiguous(a.in.H * a.in.group, n.N, a.in.dk), a.dk_stride = contiguous(a.in.H, n.N, a.in.dk);
+    if (n.shared_queries > 1) a.dq_stride = contiguous(a.in.H * a.in.group, n.N, a.in.dk);
+    if (n.shared_keys > 1) a.dk_stride = contiguous(a.in.H, n.N, a.in.dk);
     a.dstate = out.dstate.as<float>();
     Tensor dg, dbeta;
     if (a.in.g) {

@@ -12,11 +12,14 @@ struct GatedGradArgs {
     GatedArgs in;
     const void* dO = nullptr;
     void *dq = nullptr, *dk = nullptr, *dv = nullptr;
-    Strides dq_stride, dk_stride;  // of a head each, where heads share those of q or k
+    Strides dq_stride, dk_stride;  // none: those of q and k; where heads share these, each has a gradient of its own
     float* dg = nullptr;           // like g: with respect to the logarithms; null where g is
     float* dbeta = nullptr;        // like beta; null where beta is
     float* dstate =
         nullptr;  // like state: on entry with respect to the last state, on return to the first; null: zeros, dropped
+
+    Strides of_dq() const { return dq_stride.token > 0 ? dq_stride : in.q_stride; }
+    Strides of_dk() const { return dk_stride.token > 0 ? dk_stride : in.k_stride; }
 };
 
 }  // namespace causeway::gpu

@@ -197,10 +197,12 @@ TEST_CASE("gated delta rule on tensor cores: a NaN passes from split to split", 
         in.v.set(token * c.dv + column, std::numeric_limits<double>::quiet_NaN());
         const Tensor got = on_device(c, in, false).O;
         Index changed = 0, hidden = 0;
-        double most = 0;  // rows before the token in its own column may be those of the definition, token by token
+        // Rows before the token in its own column may be those of the definition, token by token.
+        double most = 0, largest = 0;
         for (Index t = 0; t < c.N; ++t) {
             for (Index j = 0; j < c.dv; ++j) {
                 const double x = got.get(t * c.dv + j), y = clean.get(t * c.dv + j);
+                largest = std::max(largest, std::abs(y));
                 if (t >= token && j == column) hidden += std::isfinite(x);
                 else if (j == column) most = x == x ? std::max(most, std::abs(x - y)) : INFINITY;
                 else changed += !(x == y);
@@ -208,7 +210,7 @@ TEST_CASE("gated delta rule on tensor cores: a NaN passes from split to split", 
         }
         CHECK(changed == 0);
         CHECK(hidden == 0);
-        CHECK(most <= 0.02);
+        CHECK(most <= 0.02 * largest);
     }
 }
 
