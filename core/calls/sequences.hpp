@@ -35,8 +35,7 @@ Option<S> deterministic_option(const char* text, const char* standard) {
             .text = text,
             .standard = standard,
             .choices = determinisms,
-            .gpu = Effect::refused,
-            .why = "no such promise is made",
+            .cpu_choice = "prefix",
             .example = "deterministic = \"prefix\""};
 }
 

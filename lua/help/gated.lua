@@ -28,7 +28,7 @@ of k or of v, and a packed sequence, or what lies between two checkpoints, is a 
 
 No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
 number of threads: that is deterministic = "prefix", which every mode keeps on the CPU. "run", the same bits in every
-run, is less.
+run, is less, and what calls on a GPU keep.
 
 shards = p spreads the tokens over p workers, threads of this process or, under `./lab mpi N`, processes; a report of
 what they sent and held comes last. exchange is how the states travel: "ring" hands the state itself on, one head
