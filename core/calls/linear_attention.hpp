@@ -138,9 +138,7 @@ const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
                                  .in_place = "state"},
                                 {.name = "keep_states",
                                  .member = &S::keep_states,
-                                 .text = "whether the states after each token are returned too, as an array",
-                                 .gpu = Effect::refused,
-                                 .why = "a step is one token"}}),
+                                 .text = "whether the states after each token are returned too, as an array"}}),
                      "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\n"
                      "state = zeros(1, 2, 8, 8)"};
     return call;

@@ -12,20 +12,12 @@ Option<S> cu_seqlens_option(const char* text) {
             .member = &S::cu_seqlens,
             .text = text,
             .standard = "one sequence",
-            .gpu = Effect::refused,
-            .why = "sequences are not packed",
             .example = "cu_seqlens = {0, 30, 100}"};
 }
 
 template <class S>
 Option<S> state_indices_option(const char* text, const char* example) {
-    return {.name = "state_indices",
-            .member = &S::state_indices,
-            .text = text,
-            .standard = "none",
-            .gpu = Effect::refused,
-            .why = "states have no pool",
-            .example = example};
+    return {.name = "state_indices", .member = &S::state_indices, .text = text, .standard = "none", .example = example};
 }
 
 // What a call may promise of its bits: the same in every run; or besides, up to a token, whatever comes after it and
@@ -43,8 +35,7 @@ Option<S> deterministic_option(const char* text, const char* standard) {
             .text = text,
             .standard = standard,
             .choices = determinisms,
-            .gpu = Effect::refused,
-            .why = "no such promise is made",
+            .cpu_choice = "prefix",
             .example = "deterministic = \"prefix\""};
 }
 
@@ -57,8 +48,6 @@ Option<S> checkpoint_every_option(const char* example) {
                 "them with this option has the bits of this one",
             .standard = "none",
             .min = 1,
-            .gpu = Effect::refused,
-            .why = "the last state alone is returned",
             .example = example};
 }
 
@@ -68,8 +57,6 @@ Option<S> inplace_option(const char* example) {
     return {.name = "inplace",
             .member = &S::inplace,
             .text = "whether the states after the last tokens are written to the given state, rounded to its type",
-            .gpu = Effect::refused,
-            .why = "the states are returned in a tensor of their own",
             .in_place = "state",
             .example = example};
 }

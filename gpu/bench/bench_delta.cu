@@ -19,8 +19,10 @@ using std::int64_t;
 
 namespace {
 
-enum class Gates { none, usual, slow, strong, resets };  // usual: log α = -0.075 x², x normal
-enum class Keys { independent, correlated };             // correlated: cosines about 0.5
+// usual: log α = -0.075 x², x normal; quarter: logsigmoid(x) / 16, and none in every fourth head, as FlashQLA's
+// benchmark has them.
+enum class Gates { none, usual, slow, strong, resets, quarter };
+enum class Keys { independent, correlated };  // correlated: cosines about 0.5
 
 // A problem of the family whose keys have length 1, which the delta rule needs.
 struct Problem {
@@ -75,7 +77,7 @@ __global__ void unit_rows(T* x, int64_t rows, int width, int64_t step, bool corr
     for (int i = lane; i < width; i += 32) r[i] = static_cast<T>(static_cast<float>(r[i]) * by);
 }
 
-__global__ void fill_gates(float* g, int64_t n, Gates kind, uint64_t seed) {
+__global__ void fill_gates(float* g, int64_t n, int64_t tokens, Gates kind, uint64_t seed) {
     const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
     if (i >= n) return;
     const float u = uniform(seed, i), x = sqrtf(-2 * logf(u)) * cospif(2 * uniform(seed + 1, i));
@@ -83,6 +85,7 @@ __global__ void fill_gates(float* g, int64_t n, Gates kind, uint64_t seed) {
     if (kind == Gates::slow) y *= 0.01f;
     if (kind == Gates::strong) y *= 100;
     if (kind == Gates::resets && uniform(seed + 2, i) < 0.02f) y = -INFINITY;
+    if (kind == Gates::quarter) y = i / tokens % 4 == 3 ? 0.0f : -log1pf(expf(-x)) / 16;
     g[i] = y;
 }
 
@@ -102,7 +105,7 @@ GatedTensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     };
     unit(t.q, rows * p.group, false), unit(t.k, rows, p.keys == Keys::correlated);
     const auto blocks = static_cast<unsigned>((rows + 255) / 256);
-    if (p.gates != Gates::none) fill_gates<<<blocks, 256, 0, stream>>>(t.g.as<float>(), rows, p.gates, seed);
+    if (p.gates != Gates::none) fill_gates<<<blocks, 256, 0, stream>>>(t.g.as<float>(), rows, p.N, p.gates, seed);
     if (p.delta)
         fill_beta<<<blocks, 256, 0, stream>>>(t.beta.as<float>(), rows, static_cast<float>(p.beta_low),
                                               static_cast<float>(p.beta_high), seed);
@@ -191,6 +194,23 @@ bool check_all(const std::string& only, cudaStream_t stream) {
         }
     }
     run({.name = "many heads", .type = bf16, .B = 5, .H = 40, .N = 200, .state = true});
+    for (const int group : {1, 2}) {
+        for (const auto& [dk, dv] : {std::pair{128, 128}, {64, 64}, {72, 200}, {128, 64}}) {
+            for (const Gates gates : {Gates::none, Gates::slow, Gates::quarter}) {
+                for (const bool delta : {true, false})
+                    run({.name = "long",
+                         .type = bf16,
+                         .H = gates == Gates::quarter ? 4 : 2,
+                         .N = 9000,
+                         .dk = dk,
+                         .dv = dv,
+                         .gates = gates,
+                         .delta = delta,
+                         .state = true,
+                         .group = group});
+            }
+        }
+    }
     run({.name = "long no gate", .type = bf16, .H = 2, .N = 20000, .gates = Gates::none, .state = true});
     return tally.report();
 }
@@ -247,8 +267,16 @@ int main(int argc, char** argv) try {
             {{.name = "gated delta B=4 N=8192", .B = 4, .H = 32, .N = 8192}},
             {{.name = "gated delta h=8 N=100000", .H = 8, .N = 100000}},
             {{.name = "slow gates N=100000", .H = 32, .N = 100000, .gates = Gates::slow}},
-            {{.name = "delta N=100000", .H = 32, .N = 100000, .gates = Gates::none}, 0, 2.4},
+            {{.name = "delta N=100000", .H = 32, .N = 100000, .gates = Gates::none}, 1.7, 1.2},
             {{.name = "delta N=8192", .H = 32, .N = 8192, .gates = Gates::none}, 0, 0.22},
+            {{.name = "delta h=4 N=100000", .H = 4, .N = 100000, .gates = Gates::none}, 0.6, 0.35},
+            {{.name = "delta h=8 N=8192", .H = 8, .N = 8192, .gates = Gates::none}},
+            {{.name = "delta h=1 N=100000", .H = 1, .N = 100000, .gates = Gates::none}},
+            {{.name = "quarter h=8 N=8192", .H = 8, .N = 8192, .gates = Gates::quarter}},
+            {{.name = "quarter h=8 N=32768", .H = 8, .N = 32768, .gates = Gates::quarter}},
+            {{.name = "quarter h=8 N=100000", .H = 8, .N = 100000, .gates = Gates::quarter}},
+            {{.name = "quarter h=32 N=8192", .H = 32, .N = 8192, .gates = Gates::quarter}},
+            {{.name = "quarter h=32 N=100000", .H = 32, .N = 100000, .gates = Gates::quarter}},
             {{.name = "f16 gated delta N=100000", .type = Type::Float16, .H = 32, .N = 100000}},
             {{.name = "gated N=100000", .H = 32, .N = 100000, .delta = false}},
             {{.name = "d=64 gated delta N=100000", .H = 32, .N = 100000, .dk = 64, .dv = 64}},

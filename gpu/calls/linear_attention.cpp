@@ -4,12 +4,13 @@
 
 #include "core/base/text.hpp"
 #include "core/gated/registry.hpp"
+#include "core/gated/step.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/calls/packed.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gated/step.hpp"
 #include "gpu/tensor/elementwise.hpp"
+#include "gpu/tensor/places.hpp"
 
 namespace causeway::gpu {
 namespace gated {
@@ -31,6 +32,18 @@ Tensor each_head_of(const Tensor& given, const Shape& full, cudaStream_t stream)
     return out;
 }
 
+// Strides, and which heads share keys or queries: consecutive heads of v that do are the heads of a batch entry of
+// their own, for which a step from head to head of the keys or queries is none.
+void set_heads(GatedArgs& a, const causeway::gated::Sizes& n) {
+    const Index shared = std::max(n.shared_keys, n.shared_queries);
+    a.B = n.batch * (n.heads / shared), a.H = shared;
+    a.v_stride = contiguous(a.H, n.N, a.dv), a.o_stride = contiguous(a.H * a.group, n.N, a.dv);
+    const auto of_inputs = [&](Index heads, Index sharing) {
+        return sharing > 1 ? Strides{n.N * a.dk, 0, a.dk} : contiguous(heads, n.N, a.dk);
+    };
+    a.q_stride = of_inputs(a.H * a.group, n.shared_queries), a.k_stride = of_inputs(a.H, n.shared_keys);
+}
+
 std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
     if (!x) return {};
     return x->form();
@@ -39,15 +52,16 @@ std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
 }  // namespace
 
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
-    refuse_packed(o.cu_seqlens, o.state_indices);
-    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but on the GPU the last state alone is returned");
     causeway::LinearOptions forms;
     forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
     forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
+    forms.cu_seqlens = o.cu_seqlens, forms.state_indices = o.state_indices, forms.inplace = o.inplace;
+    forms.checkpoint_every = o.checkpoint_every;
     Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
     const auto& n = c.sizes;
-    if (n.shared_keys > 1 || n.shared_queries > 1)
-        fail("v: heads ", n.heads, ", expected no more than those of q, and those of k, on the GPU");
+    if (n.shared_keys > 1 && n.shared_queries > 1 && n.shared_keys != n.shared_queries)
+        fail("q: ", n.heads / n.shared_queries, " heads, expected ", n.heads / n.shared_keys, " like k, or ", n.heads,
+             " like v, on the GPU");
     constexpr Index max_width = 256;
     if (n.gates > 1) check_channels(o.mode);
     if (n.dk > max_width || n.dv > max_width)
@@ -55,10 +69,9 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     GatedArgs& a = c.args;
     a.q = q.data(), a.k = k.data(), a.v = v.data();
     a.type = q.type();
-    a.B = n.batch, a.H = n.heads, a.N = n.N;
+    a.N = n.N;
     a.group = static_cast<int>(n.group), a.dk = static_cast<int>(n.dk), a.dv = static_cast<int>(n.dv);
-    a.q_stride = contiguous(n.heads * n.group, n.N, a.dk), a.k_stride = contiguous(n.heads, n.N, a.dk);
-    a.v_stride = contiguous(n.heads, n.N, a.dv), a.o_stride = contiguous(n.heads * n.group, n.N, a.dv);
+    set_heads(a, n);
     a.scale = static_cast<float>(n.scale);
     if (causeway::gated::has_gate(n.update)) {
         c.log_decay = each_head_of(*o.log_decay, {n.batch, n.heads, n.N, n.gates}, o.stream);
@@ -79,47 +92,125 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     return c;
 }
 
+Tensor first_states(const causeway::gated::Sizes& n, const LinearOptions& o) {
+    if (o.state && !n.slots.empty()) return from_slots(*o.state, n.slots, o.stream).to(DType::f32, o.stream);
+    if (o.state) return o.state->own(DType::f32, o.stream).reshape(n.state_shape);
+    if (!n.slots.empty()) fail("state_indices: given, but no state, expected the pool of their slots as it");
+    if (o.inplace) fail("inplace: true, but no state is given, expected one to write to");
+    return Tensor::zeros(DType::f32, n.state_shape, o.stream);
+}
+
+void write_states(const Tensor& states, const causeway::gated::Sizes& n, const Tensor& given, cudaStream_t stream) {
+    if (!n.slots.empty()) return to_slots(states.to(given.dtype(), stream), n.slots, given, stream);
+    convert(states.data(), states.type(), given.data(), given.type(), states.size(), stream);
+}
+
+Runs::Runs(const Call& call, const std::vector<Index>& cu_seqlens, Index every, cudaStream_t stream)
+    : pieces(pieces_of(cu_seqlens, call.args.N, every)), heads(call.args.B * call.args.H) {
+    const bool cut = pieces.list.size() > 1;
+    if (call.args.g) g = cut ? by_pieces(call.log_decay, pieces.cuts, heads, call.args.gates, stream) : call.log_decay;
+    if (call.args.beta) beta = cut ? by_pieces(call.beta, pieces.cuts, heads, 1, stream) : call.beta;
+}
+
+GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
+    GatedArgs a = all;
+    const auto from = [&](const void* x, Strides s) {
+        return static_cast<const char*>(x) + piece.first * s.token * bytes_of(a.type);
+    };
+    a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride);
+    if (a.o) a.o = static_cast<char*>(a.o) + piece.first * a.o_stride.token * bytes_of(a.type);
+    if (a.g) a.g = g.as<float>() + piece.first * heads * a.gates;
+    if (a.beta) a.beta = beta.as<float>() + piece.first * heads;
+    if (a.state) a.state += piece.sequence * heads * a.dk * a.dv;
+    a.N = piece.n;
+    return a;
+}
+
 }  // namespace gated
 
-LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
-    refuse_in_place(o.inplace);
-    gated::Call call = gated::check(q, k, v, o);
-    GatedArgs& a = call.args;
-    const Shape& state_shape = call.sizes.state_shape;
-    // Without gates and the delta rule, in chunks: causal linear attention.
-    if (!a.g && !a.beta && a.group == 1 && a.type != Type::Float32 && causeway::gated::modes()[o.mode].chunk) {
-        CausalOptions plain;
-        plain.scale = o.scale;
-        if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(state_shape);
-        plain.return_state = true;
-        plain.stream = o.stream;
-        const CausalResult result = causal_linear_attention(q, k, v, plain);
-        return {result.O, result.state};
+namespace {
+
+// Without gates and the delta rule, in chunks: causal linear attention. It knows no scale, which 16 bits take
+// afterwards; Float16 may have no room for what is scaled.
+bool is_causal(const GatedArgs& a, const causeway::gated::Sizes& n) {
+    return !a.g && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 && n.mode->chunk &&
+           (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
+}
+
+// Queues a piece on the kernels of its mode.
+void run(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
+    if (!is_causal(a, n)) {
+        const GatedForm& form = gated_form(o.mode, a);
+        const Buffer workspace(form.workspace(a), o.stream);
+        a.workspace = {workspace.data(), workspace.bytes()};
+        return form.run(a, o.stream);
     }
-    LinearResult out{Tensor(q.dtype(), call.sizes.output, o.stream),
-                     o.state ? o.state->own(DType::f32, o.stream).reshape(state_shape)
-                             : Tensor::zeros(DType::f32, state_shape, o.stream)};
+    CausalArgs c;
+    c.q = a.q, c.k = a.k, c.v = a.v, c.o = a.o, c.type = a.type;
+    c.B = a.B, c.H = a.H, c.N = a.N, c.r = a.dk, c.d = a.dv;
+    c.q_stride = a.q_stride, c.k_stride = a.k_stride, c.v_stride = a.v_stride, c.o_stride = a.o_stride;
+    c.state = a.state;
+    const CausalMethod& method = method_for("auto", {});
+    const Buffer workspace(method.workspace(c), o.stream);
+    c.workspace = {workspace.data(), workspace.bytes()};
+    method.run(c, o.stream);
+}
+
+}  // namespace
+
+LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    gated::Call call = gated::check(q, k, v, o);
+    const auto& n = call.sizes;
+    GatedArgs& a = call.args;
+    LinearResult out{Tensor(q.dtype(), n.output, o.stream), gated::first_states(n, o), {}};
     a.o = out.O.data(), a.state = out.state.as<float>();
-    if (out.O.size() == 0 && out.state.size() == 0) return out;
-    const GatedForm& form = gated_form(o.mode, a);
-    const Buffer workspace(form.workspace(a), o.stream);
-    a.workspace = {workspace.data(), workspace.bytes()};
-    form.run(a, o.stream);
+    const gated::Runs runs(call, o.cu_seqlens, o.checkpoint_every, o.stream);
+    const bool packed = !n.sequences.empty();
+    const Index kept = runs.pieces.kept;
+    if (o.checkpoint_every > 0)
+        out.checkpoints = Tensor(DType::f32, {packed ? kept : kept * n.batch, n.heads, n.dk, n.dv}, o.stream);
+    if (out.O.size() > 0 || out.state.size() > 0) {
+        for (const Piece& piece : runs.pieces.list) {
+            const GatedArgs one = runs.args_of(a, piece);
+            run(one, n, o);
+            if (piece.checkpoint < 0) continue;
+            const auto bytes = static_cast<std::size_t>(n.heads * n.dk * n.dv) * sizeof(float);
+            keep_states(one.state, out.checkpoints->data(), packed ? 1 : n.batch, kept, piece.checkpoint, bytes,
+                        o.stream);
+        }
+        if (is_causal(a, n) && a.scale != 1) scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
+    }
+    if (o.inplace) {
+        gated::write_states(out.state, n, *o.state, o.stream);
+        out.state = *o.state;
+    }
     return out;
 }
 
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                           const LinearOptions& o) {
+                           const LinearOptions& o, std::vector<Tensor>* states) {
     if (o.state) fail("state: an option, expected the argument state alone");
-    gated::Call call = gated::check(q, k, v, o);
+    LinearOptions given = o;
+    if (!o.state_indices.empty()) given.state = state;
+    gated::Call call = gated::check(q, k, v, given);
+    const auto& n = call.sizes;
     GatedArgs& a = call.args;
-    if (a.N != 1) fail("q: ", a.N, " tokens, expected 1");
-    if (state.dtype() != DType::f32) fail("state: ", name(state.dtype()), ", expected Float32");
-    causeway::gated::check_state(state.form(), v.form(), call.sizes, true);
-    if (O.dtype() != q.dtype() || O.shape() != call.sizes.output)
-        fail("O: a ", O.summary(), ", expected ", call.sizes.output.text(), " ", name(q.dtype()));
-    a.o = O.data(), a.state = state.as<float>();
-    gated_step(a, o.stream);
+    if (a.N < 1 || a.N > most_step_tokens) fail("q: ", a.N, " tokens, expected 1 to ", most_step_tokens);
+    causeway::gated::check_state(state.form(), v.form(), n, true);
+    if (O.dtype() != q.dtype() || O.shape() != n.output)
+        fail("O: a ", O.summary(), ", expected ", n.output.text(), " ", name(q.dtype()));
+    // A state of Float32 that is no slot of a pool is advanced where it lies.
+    const bool there = n.slots.empty() && state.dtype() == DType::f32;
+    given.state = state;
+    const Tensor own = there ? state : gated::first_states(n, given);
+    a.o = O.data(), a.state = own.as<float>();
+    const gated::Runs runs(call, {}, 1, o.stream);
+    if (states) states->clear();
+    for (const Piece& token : runs.pieces.list) {
+        gated_step(runs.args_of(a, token), o.stream);
+        if (states) states->push_back(own.copy(o.stream));
+    }
+    if (!there) gated::write_states(own, n, state, o.stream);
 }
 
 }  // namespace causeway::gpu

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/gated/linear_attention.hpp"
+#include "gpu/calls/pieces.hpp"
 #include "gpu/gated/problem.hpp"
 #include "gpu/tensor/tensor.hpp"
 
@@ -17,20 +18,24 @@ struct LinearOptions : calls::LinearOptions<Tensor> {
 };
 
 struct LinearResult {
-    Tensor O;      // [b, h_q, N, d_v], the type of q
-    Tensor state;  // Float32 [b, h, d_k, d_v] after the last token
+    Tensor O;                           // [b, h_q, N, d_v], the type of q
+    Tensor state;                       // Float32 [b, h, d_k, d_v] after the last token; in place: what was given
+    std::optional<Tensor> checkpoints;  // Float32, as those of causeway::LinearResult
 };
 
 // linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when
 // everything is queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on
 // tensor cores, where keys must have beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
-// Throws Error naming the argument, OutOfMemory.
+// Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU, but for heads of q that are
+// neither those of k nor of v. A packed sequence, and what lies between two checkpoints, is queued as a call of its own
+// and has its bits. Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
-// One token, N = 1, advancing `state` (Float32) in place; O [b, h_q, 1, d_v] of the type of q is written. Allocates
-// nothing where log_decay and beta are Float32 with a value for every head.
+// 1 to 16 tokens, advancing `state` in place, token by token; a pool with state_indices, and states in 16 bits, as on
+// the CPU. O [b, h_q, T, d_v] of the type of q is written; `states`, where given, becomes the states after each token.
+// One token allocates nothing where the state, log_decay and beta are Float32 with a value for every head.
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                           const LinearOptions& = {});
+                           const LinearOptions& = {}, std::vector<Tensor>* states = nullptr);
 
 namespace gated {
 
@@ -41,6 +46,23 @@ struct Call {
     Tensor log_decay, beta;
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
+
+// The states to start from, [sequences, h, d_k, d_v] in Float32: zeros, or a copy that is the caller's to advance.
+// Throws Error as causeway::gated::first_states does.
+Tensor first_states(const causeway::gated::Sizes&, const LinearOptions&);
+// Writes the states of the sequences to where first_states took them from.
+void write_states(const Tensor& states, const causeway::gated::Sizes&, const Tensor& given, cudaStream_t);
+
+// A checked call as calls on its pieces, with the gates as these take them.
+struct Runs {
+    Pieces pieces;
+    Index heads;  // of v, in all batches
+    Tensor g, beta;
+
+    Runs(const Call&, const std::vector<Index>& cu_seqlens, Index every, cudaStream_t);
+    // `all` are the arguments of the call.
+    GatedArgs args_of(const GatedArgs& all, const Piece&) const;
+};
 
 }  // namespace gated
 }  // namespace causeway::gpu

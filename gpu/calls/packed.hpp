@@ -1,4 +1,4 @@
-// What calls on the CPU have and the kernels here do not: packed sequences, and states in a pool.
+// What the gradient of causal linear attention has on the CPU and not here: packed sequences, and states in a pool.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,11 @@
 namespace causeway::gpu {
 
 // Throws Error where one of the two is given.
-inline void refuse_packed(const std::vector<Index>& cu_seqlens, const std::vector<Index>& state_indices = {}) {
-    if (!cu_seqlens.empty()) fail("cu_seqlens: given, but on the GPU sequences are not packed");
-    if (!state_indices.empty()) fail("state_indices: given, but on the GPU states are in no pool");
-}
-
-// Throws Error where final states are to be written to those of the start.
-inline void refuse_in_place(bool inplace) {
-    if (inplace) fail("inplace: true, expected false: on the GPU a call on a whole text returns its states");
+inline void refuse_packed(const std::vector<Index>& cu_seqlens, const std::vector<Index>& state_indices) {
+    if (!cu_seqlens.empty())
+        fail("cu_seqlens: given, but this gradient on the GPU takes one sequence; that of linear_attention takes them");
+    if (!state_indices.empty())
+        fail("state_indices: given, but this gradient on the GPU takes the states of the sequences");
 }
 
 }  // namespace causeway::gpu

@@ -1,11 +1,13 @@
 #include "gpu/exact/causal_linear_attention.hpp"
 
 #include "core/kit/check.hpp"
+#include "core/kit/packed.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/calls/packed.hpp"
+#include "gpu/calls/pieces.hpp"
 #include "gpu/exact/normalize.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/tensor/elementwise.hpp"
+#include "gpu/tensor/places.hpp"
 
 namespace causeway::gpu {
 
@@ -50,12 +52,84 @@ CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const 
     return a;
 }
 
+namespace {
+
+// States with the column that normalised attention divides by: [.., r, d] and [.., r] as [.., r, d + 1].
+Tensor joined(const Tensor& sums, const Tensor& keys, Index wide, cudaStream_t stream) {
+    Shape shape = sums.shape();
+    shape[3] = wide;
+    Tensor out(DType::f32, shape, stream);
+    copy_columns(out.as<float>(), wide, sums.as<float>(), wide - 1, wide - 1, keys.size(), stream);
+    copy_columns(out.as<float>() + wide - 1, wide, keys.as<float>(), 1, 1, keys.size(), stream);
+    return out;
+}
+
+// What the checks of the CPU need to know of a call's states.
+void check_states(const Dimensions& n, const CausalOptions& o) {
+    if (!o.cu_seqlens.empty()) causeway::kit::packed_spans(o.cu_seqlens, n.batch, n.N);
+    if (o.checkpoint_every < 0) fail("checkpoint_every: ", o.checkpoint_every, ", expected 1 or more, or 0 for none");
+    if (!o.state && !o.state_indices.empty())
+        fail("state_indices: given, but no state, expected the pool of their slots as it");
+    if (!o.state && o.inplace) fail("inplace: true, but no state is given, expected one to write to");
+    if (!o.state) return;
+    causeway::CausalOptions forms;
+    forms.normalize = o.normalize, forms.cu_seqlens = o.cu_seqlens, forms.state_indices = o.state_indices;
+    forms.inplace = o.inplace, forms.state = o.state->form();
+    causeway::exact::check_states(n, forms);
+}
+
+// The states of a call's sequences: `sums` [sequences, h, r, d] and, for normalised attention, `keys` [sequences, h,
+// r], the last column of what is given.
+struct States {
+    Tensor sums, keys;
+
+    States(const Dimensions& n, const CausalOptions& o) {
+        const Index sequences = o.cu_seqlens.empty() ? n.batch : static_cast<Index>(o.cu_seqlens.size()) - 1;
+        const Index wide = n.d + (o.normalize ? 1 : 0), rows = sequences * n.heads * n.r;
+        sums = Tensor::zeros(DType::f32, {sequences, n.heads, n.r, n.d}, o.stream);
+        if (o.normalize) keys = Tensor::zeros(DType::f32, {sequences, n.heads, n.r}, o.stream);
+        if (!o.state) return;
+        const Tensor stored = o.state_indices.empty() ? *o.state : from_slots(*o.state, o.state_indices, o.stream);
+        const Tensor given = stored.to(DType::f32, o.stream);
+        copy_columns(sums.as<float>(), n.d, given.as<float>(), wide, n.d, rows, o.stream);
+        if (o.normalize) copy_columns(keys.as<float>(), 1, given.as<float>() + n.d, wide, 1, rows, o.stream);
+    }
+    Tensor together(bool normalize, cudaStream_t stream) const {
+        return normalize ? joined(sums, keys, sums.shape()[3] + 1, stream) : sums;
+    }
+};
+
+// The arguments of a call for a piece of its tokens.
+CausalArgs args_of(const CausalArgs& all, const Piece& piece) {
+    CausalArgs a = all;
+    const auto from = [&](const void* x, Strides s) {
+        return static_cast<const char*>(x) + piece.first * s.token * bytes_of(a.type);
+    };
+    a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride);
+    a.o = static_cast<char*>(a.o) + piece.first * a.o_stride.token * bytes_of(a.type);
+    if (a.state) a.state += piece.sequence * a.B * a.H * a.r * a.d;
+    a.N = piece.n;
+    return a;
+}
+
+// Queues a piece; keys: the last column of its states, or null.
+void run(const CausalMethod& method, CausalArgs a, float* keys, const CausalOptions& o) {
+    const Buffer workspace(method.workspace(a), o.stream);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    method.run(a, o.stream);
+    if (!o.normalize) return;
+    const Buffer room(normalize_workspace(a), o.stream);
+    a.workspace = {room.data(), room.bytes()};
+    normalize(a, o.stream, keys);
+}
+
+}  // namespace
+
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
-    refuse_packed(o.cu_seqlens, o.state_indices);
-    refuse_in_place(o.inplace);
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
+    check_states(n, o);
     if (n.dtype == DType::f16 && (o.normalize || o.scale != 1)) {
         // Sums above 65504 would be Inf in the output before it is divided or scaled.
         CausalResult wide = causal_linear_attention(B.to(DType::f32, o.stream), C.to(DType::f32, o.stream),
@@ -64,52 +138,50 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
         return wide;
     }
     const CausalMethod& method = method_for(o.method, o.block);
-    const bool state = o.state || o.return_state;
+    const bool state = o.state || o.return_state || o.checkpoint_every > 0;
     if (state && !method.state) fail("state: the method \"", method.name, "\" carries no state");
-    const Index wide = n.d + (o.normalize ? 1 : 0), rows = n.batch * n.heads * n.r;
-    const Shape state_shape{n.batch, n.heads, n.r, wide};
-    if (o.state && o.state->dtype() != DType::f32) fail("state: ", name(o.state->dtype()), ", expected Float32");
-    if (o.state && o.state->shape() != state_shape)
-        fail("state: ", o.state->shape().text(), ", expected ", state_shape.text());
 
-    CausalResult out{Tensor(V.dtype(), V.shape(), o.stream), {}};
+    CausalResult out{Tensor(V.dtype(), V.shape(), o.stream), {}, {}};
     CausalArgs a = causal_args(B, C, V, n, gamma, o.precision);
     a.block = o.block.value_or(0);
     a.o = out.O.data();
-
-    Tensor sums, keys;  // the state without and of its last column
-    if (state) {
-        sums = Tensor::zeros(DType::f32, {n.batch, n.heads, n.r, n.d}, o.stream);
-        if (o.state) copy_columns(sums.as<float>(), n.d, o.state->as<float>(), wide, n.d, rows, o.stream);
-        a.state = sums.as<float>();
-        if (o.normalize) {
-            keys = Tensor::zeros(DType::f32, {n.batch, n.heads, n.r}, o.stream);
-            if (o.state) copy_columns(keys.as<float>(), 1, o.state->as<float>() + n.d, wide, 1, rows, o.stream);
-        }
+    std::optional<States> states, kept;
+    const bool packed = !o.cu_seqlens.empty();
+    const Pieces pieces = pieces_of(o.cu_seqlens, n.N, o.checkpoint_every);
+    const Index entries = packed ? 1 : n.batch;  // states behind a piece
+    if (state) states.emplace(n, o), a.state = states->sums.as<float>();
+    if (o.checkpoint_every > 0) {
+        kept = *states;
+        kept->sums = Tensor(DType::f32, {entries * pieces.kept, n.heads, n.r, n.d}, o.stream);
+        if (o.normalize) kept->keys = Tensor(DType::f32, {entries * pieces.kept, n.heads, n.r}, o.stream);
     }
     if (n.batch > 0 && n.heads > 0 && n.N > 0 && n.r > 0 && n.d > 0) {
-        const Buffer workspace(method.workspace(a), o.stream);
-        a.workspace = {workspace.data(), workspace.bytes()};
-        method.run(a, o.stream);
-        if (o.normalize) {
-            const Buffer room(normalize_workspace(a), o.stream);
-            a.workspace = {room.data(), room.bytes()};
-            normalize(a, o.stream, state ? keys.as<float>() : nullptr);
-        } else if (o.scale != 1) {
-            scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
+        for (const Piece& piece : pieces.list) {
+            const CausalArgs one = args_of(a, piece);
+            float* const keys =
+                state && o.normalize ? states->keys.as<float>() + piece.sequence * entries * n.heads * n.r : nullptr;
+            run(method, one, keys, o);
+            if (piece.checkpoint < 0) continue;
+            const auto keep = [&](const float* from, const Tensor& to, Index elements) {
+                keep_states(from, to.data(), entries, pieces.kept, piece.checkpoint,
+                            static_cast<std::size_t>(elements) * sizeof(float), o.stream);
+            };
+            keep(one.state, kept->sums, n.heads * n.r * n.d);
+            if (o.normalize) keep(keys, kept->keys, n.heads * n.r);
         }
+        if (o.scale != 1 && !o.normalize)
+            scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
     } else if (out.O.bytes() > 0) {
         // Without ranks every sum is empty, and an output divided by it 0/0.
         check(cudaMemsetAsync(out.O.data(), o.normalize ? 0xFF : 0, out.O.bytes(), o.stream), "clearing the output");
     }
-    if (o.return_state) {
-        out.state = sums;
-        if (o.normalize) {
-            out.state = Tensor(DType::f32, state_shape, o.stream);
-            copy_columns(out.state.as<float>(), wide, sums.as<float>(), n.d, n.d, rows, o.stream);
-            copy_columns(out.state.as<float>() + n.d, wide, keys.as<float>(), 1, 1, rows, o.stream);
-        }
-    }
+    if (kept) out.checkpoints = kept->together(o.normalize, o.stream);
+    if (o.return_state || o.inplace) out.state = states->together(o.normalize, o.stream);
+    if (!o.inplace) return out;
+    const Tensor& given = *o.state;
+    if (!o.state_indices.empty()) to_slots(out.state.to(given.dtype(), o.stream), o.state_indices, given, o.stream);
+    else convert(out.state.data(), out.state.type(), given.data(), given.type(), given.size(), o.stream);
+    out.state = given;
     return out;
 }
 

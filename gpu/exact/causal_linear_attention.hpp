@@ -17,13 +17,15 @@ struct CausalOptions : calls::CausalOptions<Tensor> {
 };
 
 struct CausalResult {
-    Tensor O;      // shape and type of V
-    Tensor state;  // Float32; only with return_state
+    Tensor O;                           // shape and type of V
+    Tensor state;                       // Float32; only with return_state; in place: what was given
+    std::optional<Tensor> checkpoints;  // Float32, as those of causeway::CausalResult
 };
 
 // causal_linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when
-// everything is queued on options.stream, without waiting for it; tensors must stay until then. Throws Error naming the
-// argument, OutOfMemory.
+// everything is queued on options.stream, without waiting for it; tensors must stay until then. Packed sequences, pools
+// of states, inplace and checkpoint_every are as on the CPU; a sequence, and what lies between two checkpoints, is
+// queued as a call of its own and has its bits. Throws Error naming the argument, OutOfMemory.
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& = {});
 
 // The method for a call with this block: "auto" is lightning-attention-2, with a block that it is not built for

@@ -29,10 +29,10 @@ bool delta_hopper_takes(const GatedArgs& a) {
 
 std::size_t delta_hopper_workspace(const GatedArgs& a) {
     check_args(a);
-    if (!a.state || a.B == 0 || a.H == 0 || a.N == 0) return 0;
-    if (a.group == 1 && gated_delta::plan_of(a).splits() == 1) return 0;
-    return static_cast<std::size_t>(a.B * a.H) * static_cast<std::size_t>(a.dk) * static_cast<std::size_t>(a.dv) *
-           sizeof(float);
+    if (a.B == 0 || a.H == 0 || a.N == 0) return 0;
+    GatedArgs sizes = a;
+    sizes.workspace = {};
+    return gated_delta::scratch_of(sizes, gated_delta::plan_of(a)).bytes;
 }
 
 void delta_hopper(const GatedArgs& a, cudaStream_t stream) {

@@ -16,15 +16,16 @@ namespace causeway::gpu {
 bool delta_hopper_takes(const GatedArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: a copy of the state if there is a state and several
-// splits or several heads of q share it, else 0.
+// splits or several heads of q share it, and for several splits the maps of their parts, d_k (d_k + d_v) Float32 each
+// (without the delta rule d_k d_v). At h = 32, N = 100000 and widths of 128 without gates: 25 MB.
 std::size_t delta_hopper_workspace(const GatedArgs& a);
 
 // Launches on `stream` and returns; may be captured into a CUDA graph. The state, the sums of log gates and all
 // accumulators are Float32; operands of the products are rounded once to the type of the tensors, and to Float16 inside
-// the inverse of I + A. Long sequences are cut into splits; a split starts as far before itself as a gate product of
-// 2^-24 reaches, so that keys must not let the state grow: β‖k‖² <= 2. NaN and Inf reach earlier tokens of the same 64.
-// Throws Error on bad arguments. Yang, Kautz, Hatamizadeh 2025, "Gated Delta Networks"; Yang et al. 2024, §3, for the
-// form in chunks.
+// the inverse of I + A. Long sequences are cut into splits; where a head's gates forget, a split starts as far before
+// itself as a gate product of 2^-24 reaches, so that keys must not let the state grow: β‖k‖² <= 2. Splits of other
+// heads start from their true states. Throws Error on bad arguments. Yang, Kautz, Hatamizadeh 2025, "Gated Delta
+// Networks"; Yang et al. 2024, §3, for the form in chunks.
 void delta_hopper(const GatedArgs& a, cudaStream_t stream);
 
 }  // namespace causeway::gpu

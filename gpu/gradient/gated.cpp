@@ -93,8 +93,8 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
         b.part = plan.part(i);
         b.part.scores = scores, b.part.state_in = state_before(i), b.part.states = before, b.part.Y = Y;
         b.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
-        b.dq = gated::operand(a.dq, in.type, in.q_stride, in.dk);
-        b.dk = gated::operand(a.dk, in.type, in.k_stride, in.dk);
+        b.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
+        b.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
         b.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
         b.dg = a.dg, b.dbeta = a.dbeta;
         b.dstate_in = i + 1 < plan.parts ? between : a.dstate;

@@ -119,8 +119,8 @@ void gated_hopper_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     gradient::Walks walks{};
     walks.call = plan.call;
     walks.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
-    walks.dq = gated::operand(a.dq, in.type, in.q_stride, in.dk);
-    walks.dk = gated::operand(a.dk, in.type, in.k_stride, in.dk);
+    walks.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
+    walks.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
     walks.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
     walks.dg = a.dg, walks.dbeta = a.dbeta;
     walks.dstate_in = given, walks.dstate_out = a.dstate;

@@ -4,6 +4,8 @@
 #include "gpu/gated/registry.hpp"
 #include "gpu/gradient/gated.hpp"
 #include "gpu/gradient/quotient.hpp"
+#include "gpu/tensor/elementwise.hpp"
+#include "gpu/tensor/places.hpp"
 
 namespace causeway::gpu {
 
@@ -18,6 +20,32 @@ Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
     return sum.to(given.dtype(), stream);
 }
 
+// sums: of each `shared` consecutive heads of `each` one.
+void add_shared(const Tensor& each, const Tensor& sums, Index shared, cudaStream_t stream) {
+    if (each.size() == 0) return;
+    const Tensor wide = each.to(DType::f32, stream), sum(DType::f32, sums.shape(), stream);
+    const Index row = each.shape()[1] * each.shape()[2];
+    sum_heads(wide.as<float>(), sum.as<float>(), each.shape()[0] / shared, shared, row, stream);
+    convert(sum.data(), sum.type(), sums.data(), sums.type(), sum.size(), stream);
+}
+
+// Queues a piece.
+void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, cudaStream_t stream) {
+    GatedGradArgs a = all;
+    a.in = runs.args_of(all.in, piece);
+    const auto from = [&](void* x, Strides s) {
+        return static_cast<char*>(x) + piece.first * s.token * bytes_of(a.in.type);
+    };
+    a.dO = from(const_cast<void*>(a.dO), a.in.o_stride);
+    a.dq = from(a.dq, a.of_dq()), a.dk = from(a.dk, a.of_dk()), a.dv = from(a.dv, a.in.v_stride);
+    if (a.dg) a.dg += piece.first * runs.heads * a.in.gates;
+    if (a.dbeta) a.dbeta += piece.first * runs.heads;
+    a.dstate += piece.sequence * runs.heads * a.in.dk * a.in.dv;
+    const Buffer workspace(gated_gradient_workspace(a), stream);
+    a.in.workspace = {workspace.data(), workspace.bytes()};
+    gated_gradient(a, stream);
+}
+
 }  // namespace
 
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
@@ -30,6 +58,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     if (dstate && !causeway::gated::is_state_shape(dstate->shape(), v.form(), n)) {
         fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
     }
+    if (!n.slots.empty()) fail("state_indices: given, but the gradient on the GPU takes the states of the sequences");
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
                        Tensor(k.dtype(), k.shape(), o.stream),
                        Tensor(v.dtype(), v.shape(), o.stream),
@@ -39,11 +68,17 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     out.dstate = dstate ? dstate->own(DType::f32, o.stream).reshape(n.state_shape)
                         : Tensor::zeros(DType::f32, n.state_shape, o.stream);
     const Tensor state = o.state ? o.state->to(DType::f32, o.stream) : Tensor();
+    // Every head of v gives keys and queries that it shares a gradient of its own; they are added up.
+    const Index every_head = n.batch * n.heads * n.group;
+    const Tensor dq = n.shared_queries > 1 ? Tensor(q.dtype(), {every_head, n.N, n.dk}, o.stream) : out.dq,
+                 dk = n.shared_keys > 1 ? Tensor(k.dtype(), {n.batch * n.heads, n.N, n.dk}, o.stream) : out.dk;
     GatedGradArgs a;
     a.in = call.args;
     a.in.state = o.state ? state.as<float>() : nullptr;
     a.dO = dO.data();
-    a.dq = out.dq.data(), a.dk = out.dk.data(), a.dv = out.dv.data();
+    a.dq = dq.data(), a.dk = dk.data(), a.dv = out.dv.data();
+    if (n.shared_queries > 1) a.dq_stride = contiguous(a.in.H * a.in.group, n.N, a.in.dk);
+    if (n.shared_keys > 1) a.dk_stride = contiguous(a.in.H, n.N, a.in.dk);
     a.dstate = out.dstate.as<float>();
     Tensor dg, dbeta;
     if (a.in.g) {
@@ -54,9 +89,15 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         dbeta = Tensor(DType::f32, {n.batch, n.heads, n.N, 1}, o.stream);
         a.dbeta = dbeta.as<float>();
     }
-    const Buffer workspace(gated_gradient_workspace(a), o.stream);
-    a.in.workspace = {workspace.data(), workspace.bytes()};
-    gated_gradient(a, o.stream);
+    const gated::Runs runs(call, o.cu_seqlens, 0, o.stream);
+    for (const Piece& piece : runs.pieces.list) run(a, runs, piece, o.stream);
+    if (runs.pieces.list.size() > 1) {
+        const auto& cuts = runs.pieces.cuts;
+        if (a.in.g) dg = by_heads(dg, cuts, runs.heads, n.gates, o.stream);
+        if (a.in.beta) dbeta = by_heads(dbeta, cuts, runs.heads, 1, o.stream);
+    }
+    if (n.shared_queries > 1) add_shared(dq, out.dq, n.shared_queries, o.stream);
+    if (n.shared_keys > 1) add_shared(dk, out.dk, n.shared_keys, o.stream);
     if (a.in.g) out.dlog_decay = as_given(dg, *o.log_decay, o.stream);
     if (a.in.beta) out.dbeta = as_given(dbeta, *o.beta, o.stream);
     return out;

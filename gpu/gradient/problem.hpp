@@ -6,16 +6,20 @@
 namespace causeway::gpu {
 
 // From dO [B, H · group, N, dv] (type and strides of o in `in`) and dstate to the gradients of all inputs. in.o is not
-// read; in.state is the state before the first token and is not changed (null: zeros). dq, dk, dv: type and strides of
-// q, k, v.
+// read; in.state is the state before the first token and is not changed (null: zeros). dq, dk, dv have the types of q,
+// k, v, and dv its strides.
 struct GatedGradArgs {
     GatedArgs in;
     const void* dO = nullptr;
     void *dq = nullptr, *dk = nullptr, *dv = nullptr;
-    float* dg = nullptr;     // like g: with respect to the logarithms; null where g is
-    float* dbeta = nullptr;  // like beta; null where beta is
+    Strides dq_stride, dk_stride;  // none: those of q and k; where heads share these, each has a gradient of its own
+    float* dg = nullptr;           // like g: with respect to the logarithms; null where g is
+    float* dbeta = nullptr;        // like beta; null where beta is
     float* dstate =
         nullptr;  // like state: on entry with respect to the last state, on return to the first; null: zeros, dropped
+
+    Strides of_dq() const { return dq_stride.token > 0 ? dq_stride : in.q_stride; }
+    Strides of_dk() const { return dk_stride.token > 0 ? dk_stride : in.k_stride; }
 };
 
 }  // namespace causeway::gpu

@@ -2,8 +2,27 @@
 
 #include "gpu/base/error.hpp"
 #include "gpu/gradient/softmax.hpp"
+#include "gpu/tensor/places.hpp"
 
 namespace causeway::gpu {
+
+namespace {
+
+// Queues one of the packed sequences, or all that there is.
+void run(const SoftmaxGradArgs& all, const Piece& piece, cudaStream_t stream) {
+    SoftmaxGradArgs a = all;
+    a.in = softmax::args_of(all.in, piece);
+    const auto from = [&](const void* x, Strides s) {
+        return static_cast<char*>(const_cast<void*>(x)) + piece.first * s.token * bytes_of(a.in.type);
+    };
+    a.dO = from(a.dO, a.in.o_stride);
+    a.dq = from(a.dq, a.in.q_stride), a.dk = from(a.dk, a.in.k_stride), a.dv = from(a.dv, a.in.v_stride);
+    const Buffer workspace(flash_attention_grad_workspace(a), stream);
+    a.in.workspace = {workspace.data(), workspace.bytes()};
+    flash_attention_grad(a, stream);
+}
+
+}  // namespace
 
 SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                        const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
@@ -21,12 +40,13 @@ SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const T
     if (there.O.size() == 0 || n.M == 0 || n.d == 0) return out;
     SoftmaxGradArgs a;
     a.in = call.args;
-    a.in.o = there.O.data(), a.in.lse = there.lse.as<float>();
+    const Pieces pieces = pieces_of(o.cu_seqlens, n.N, 0);
+    const Index heads = n.batch * n.heads * n.group;
+    const Tensor lse = pieces.list.size() > 1 ? by_pieces(there.lse, pieces.cuts, heads, 1, o.stream) : there.lse;
+    a.in.o = there.O.data(), a.in.lse = lse.as<float>();
     a.dO = dO.data();
     a.dq = out.dq.data(), a.dk = out.dk.data(), a.dv = out.dv.data();
-    const Buffer workspace(flash_attention_grad_workspace(a), o.stream);
-    a.in.workspace = {workspace.data(), workspace.bytes()};
-    flash_attention_grad(a, o.stream);
+    for (const Piece& piece : pieces.list) run(a, piece, o.stream);
     return out;
 }
 

@@ -3,18 +3,17 @@
 #include <cmath>
 
 #include "gpu/base/error.hpp"
-#include "gpu/calls/packed.hpp"
 #include "gpu/softmax/decode.hpp"
 #include "gpu/softmax/params.hpp"
 #include "gpu/tensor/elementwise.hpp"
+#include "gpu/tensor/places.hpp"
 
 namespace causeway::gpu {
 namespace softmax {
 
 CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
-    refuse_packed(o.cu_seqlens);
     causeway::SoftmaxOptions forms;
-    forms.causal = o.causal, forms.method = o.method, forms.scale = o.scale;
+    forms.causal = o.causal, forms.method = o.method, forms.scale = o.scale, forms.cu_seqlens = o.cu_seqlens;
     CheckedCall c{causeway::attention::check(q.form(), k.form(), v.form(), forms), {}};
     const auto& n = c.sizes;
     if (o.method != "flash") fail("method: \"", o.method, "\" does not run on the GPU, expected \"flash\"");
@@ -32,6 +31,19 @@ CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const Softm
     return c;
 }
 
+SoftmaxArgs args_of(const SoftmaxArgs& all, const Piece& piece) {
+    SoftmaxArgs a = all;
+    const auto from = [&](const void* x, Strides s) {
+        return static_cast<const char*>(x) + piece.first * s.token * bytes_of(a.type);
+    };
+    a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride);
+    a.o = static_cast<char*>(a.o) + piece.first * a.o_stride.token * bytes_of(a.type);
+    if (a.lse) a.lse += piece.first * a.batch * a.heads * a.group;
+    a.N = piece.n;
+    if (piece.n < all.N) a.M = piece.n;  // of packed sequences, as many keys as queries
+    return a;
+}
+
 }  // namespace softmax
 
 SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o) {
@@ -45,9 +57,14 @@ SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& 
         if (out.O.bytes() > 0) check(cudaMemsetAsync(out.O.data(), 0, out.O.bytes(), o.stream), "clearing the output");
         return out;
     }
-    const Buffer workspace(flash_decoding_workspace(a), o.stream);  // many queries: that of flash_attention
-    a.workspace = {workspace.data(), workspace.bytes()};
-    flash_decoding(a, o.stream);
+    const Pieces pieces = pieces_of(o.cu_seqlens, a.N, 0);
+    for (const Piece& piece : pieces.list) {
+        SoftmaxArgs one = softmax::args_of(a, piece);
+        const Buffer workspace(flash_decoding_workspace(one), o.stream);  // many queries: that of flash_attention
+        one.workspace = {workspace.data(), workspace.bytes()};
+        flash_decoding(one, o.stream);
+    }
+    if (pieces.list.size() > 1) out.lse = by_heads(out.lse, pieces.cuts, a.batch * a.heads * a.group, 1, o.stream);
     return out;
 }
 

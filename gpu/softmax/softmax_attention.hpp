@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/softmax/softmax_attention.hpp"
+#include "gpu/calls/pieces.hpp"
 #include "gpu/softmax/problem.hpp"
 #include "gpu/tensor/tensor.hpp"
 
@@ -20,7 +21,8 @@ struct SoftmaxResult {
 };
 
 // softmax_attention of core for tensors on the GPU, tiled with an online softmax; few queries (decoding) are spread
-// over the keys. Float32, Float16 or BFloat16, sums in Float32; d and d_v at most 256. Throws Error naming the
+// over the keys. Float32, Float16 or BFloat16, sums in Float32; d and d_v at most 256. A packed sequence is queued as a
+// call of its own and has its bits. Throws Error naming the
 // argument, OutOfMemory.
 SoftmaxResult softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& = {});
 
@@ -32,6 +34,8 @@ struct CheckedCall {
     SoftmaxArgs args;
 };
 CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&);
+// The arguments of a call for one of its packed sequences, whose lse lies behind those of the sequences before.
+SoftmaxArgs args_of(const SoftmaxArgs& all, const Piece&);
 
 }  // namespace softmax
 }  // namespace causeway::gpu

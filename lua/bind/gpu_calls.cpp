@@ -30,16 +30,18 @@ int causal_linear_attention_(lua_State* L) {
     const auto& call = calls::causal_linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [B, C, V] = given.tensors<Tensor, 3>();
-    const gpu::CausalOptions o{given.read(call)};
+    gpu::CausalOptions o{given.read(call)};
+    count_slots_from_zero(o);
     for (const std::string& name : registered_names(L)) {
         if (name == o.method) fail("method: \"", name, "\" is written in Lua, expected tensors on the CPU");
     }
     const gpu::CausalResult result = gpu::causal_linear_attention(B, C, V, o);
     wait();
     push(L, result.O);
-    if (!o.return_state) return 1;
-    push(L, result.state);
-    return 2;
+    int values = 1;
+    if (o.return_state) push(L, result.state), ++values;
+    if (result.checkpoints) push(L, *result.checkpoints), ++values;
+    return values;
 }
 
 int causal_linear_attention_grad_(lua_State* L) {
@@ -58,6 +60,7 @@ int causal_linear_attention_grad_(lua_State* L) {
 // Looking at the elements of gates waits for the kernels.
 gpu::LinearOptions checked_as_it_waits(const calls::LinearOptions<Tensor>& given) {
     gpu::LinearOptions o{given};
+    count_slots_from_zero(o);
     o.check_gates = GpuWaits::now();
     return o;
 }
@@ -70,23 +73,38 @@ int linear_attention_(lua_State* L) {
     wait();
     push(L, result.O);
     push(L, result.state);
-    return 2;
+    if (!result.checkpoints) return 2;
+    push(L, *result.checkpoints);
+    return 3;
 }
 
 int linear_attention_step_(lua_State* L) {
     const auto& call = calls::linear_attention_step<Tensor>();
     const Arguments given(L, call);
     auto [q, k, v, state] = given.tensors<Tensor, 4>();
-    const auto o = given.read(call);
-    if (!o.inplace) state = state.own(DType::f32);
-    Shape shape = q.shape();
-    if (q.ndim() > 0 && v.ndim() > 0) shape[q.ndim() - 1] = v.shape().back();
-    Tensor O(q.dtype(), shape);
-    gpu::linear_attention_step(q, k, v, state, O, checked_as_it_waits(o));
+    const auto read = given.read(call);
+    gpu::LinearOptions o = checked_as_it_waits(read), shapes = o;
+    shapes.check_gates = false, shapes.state = state;
+    const auto sizes = gpu::gated::check(q, k, v, shapes).sizes;
+    if (!o.inplace) {
+        const Tensor own = gpu::gated::first_states(sizes, shapes);
+        state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
+        o.state_indices.clear();
+    }
+    o.inplace = false;  // the step always advances what it is given
+    Tensor O(q.dtype(), sizes.output);
+    std::vector<Tensor> states;
+    gpu::linear_attention_step(q, k, v, state, O, o, read.keep_states ? &states : nullptr);
     wait();
     push(L, O);
     push(L, state);
-    return 2;
+    if (!read.keep_states) return 2;
+    lua_createtable(L, static_cast<int>(states.size()), 0);
+    for (std::size_t t = 0; t < states.size(); ++t) {
+        push(L, states[t]);
+        lua_rawseti(L, -2, static_cast<lua_Integer>(t) + 1);
+    }
+    return 3;
 }
 
 int linear_attention_grad_(lua_State* L) {

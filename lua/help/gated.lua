@@ -23,11 +23,12 @@ turn the states after c, 2c, ... tokens; a call with the same options that goes 
 whole. state_indices makes the state a pool [slots, h, d_k, d_v] of many texts: each sequence (or batch entry) starts
 from the slot that its index names, and no other slot is read. With inplace = true it ends in the same slot, in whatever
 type the pool has; without, the states are returned in the order of the sequences. A state may be stored as Float16 or
-BFloat16, which rounds it once a call; state_pool keeps a pool in 8 bits. On a GPU none of these is there, and no
-grouped values.
+BFloat16, which rounds it once a call; state_pool keeps a pool in 8 bits, on the CPU. On a GPU the heads of q are those
+of k or of v, and a packed sequence, or what lies between two checkpoints, is a launch of its own.
 
 No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
-number of threads: that is deterministic = "prefix", which every mode keeps. "run", the same bits in every run, is less.
+number of threads: that is deterministic = "prefix", which every mode keeps on the CPU. "run", the same bits in every
+run, is less, and what calls on a GPU keep.
 
 shards = p spreads the tokens over p workers, threads of this process or, under `./lab mpi N`, processes; a report of
 what they sent and held comes last. exchange is how the states travel: "ring" hands the state itself on, one head
@@ -54,7 +55,7 @@ manual.linear_attention_step = {
 q [b, h_q, T, d_k], k [b, h_k, T, d_k], v [b, h, T, d_v], the state [b, h, d_k, d_v] so far. Returns the output and the
 new state; the given one stays as it is. With keep_states it returns the states after each token too, as an array, so
 that guesses can be taken back. Heads, log_decay, beta and state_indices are as for linear_attention: with inplace =
-true the slots of the pool are advanced. On a GPU T is 1, and there is no pool.]],
+true the slots of the pool are advanced.]],
   notes = [[N tokens in one call of linear_attention and M steps give what N + M tokens in one call give. One table
 works too: linear_attention_step{q = q, k = k, v = v, state = S}. Source: gates; Yang et al. 2024.]],
   example = [[

@@ -39,6 +39,8 @@ local runs = {
     command = "$BUILD/tests/causeway-tests '[.poison-long]'" },
   { name = "bits", what = "a call with another end and among other texts, bit for bit, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.bits-long]'" },
+  { name = "gpu-shapes", what = "a random call on a GPU, ten times, beside the definition on the CPU", read = in_words,
+    command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", needs = "$BUILD/tests/causeway-gpu-tests" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }

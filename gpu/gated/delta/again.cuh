@@ -24,11 +24,12 @@ __device__ __noinline__ void walk_again(const Work& work, Split split, uint32_t 
     const int thread = threadIdx.x % 128, first_row = thread % 2 * rows,
               column = static_cast<int>(split.column_block) * D + 64 * static_cast<int>(warpgroup) + thread / 2;
     const bool real = column < work.dv;
+    const float* const from = split.from(work);
     float S[rows];
 #pragma unroll
     for (int e = 0; e < rows; ++e) {
-        const bool given = split.start == 0 && work.initial && real && first_row + e < work.dk;
-        S[e] = given ? work.initial[(int64_t{split.kv_bh} * work.dk + first_row + e) * work.dv + column] : 0.0f;
+        const bool given = from && real && first_row + e < work.dk;
+        S[e] = given ? from[(int64_t{first_row} + e) * work.dv + column] : 0.0f;
     }
     const int64_t first = int64_t{split.first} * chunk, last = min(int64_t{split.last} * chunk, work.N);
 #pragma unroll 1

@@ -32,8 +32,12 @@ __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constan
             ptx::prefetch_tensor_map(maps.o);
         pipes.init();
     }
+    if (work.making) ptx::griddepcontrol_launch_dependents();
+    ptx::griddepcontrol_wait();  // for the heads that take maps, and for the states that splits start from
     Split split(work);
-    if (split.start > 0) {
+    if (work.making) {
+        if (!split.takes_maps(work) || !split.to(work)) return;
+    } else if (split.index > 0 && !split.takes_maps(work)) {
         float* sums =
             reinterpret_cast<float*>(raw + (pipes.base - ptx::shared_address(raw)) + offsetof(S, sum_of_gates));
         split.start = find_start(split.g, split.start, sums, S::warps);

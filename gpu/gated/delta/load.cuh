@@ -22,10 +22,12 @@ template <int R, int D>
 __device__ __forceinline__ void load(Pipelines<R, D> pipes, const Maps& maps, const Work& work, Split split) {
     const auto policy = [](bool read_again) { return read_again ? ptx::evict_normal : ptx::evict_first; };
     const uint64_t k_policy = policy(work.column_blocks * work.group > 1);
+    // TMA sees one head where all share it.
+    const uint32_t k_h = work.k_stride.head == 0 ? 0 : split.kv_h, q_h = work.q_stride.head == 0 ? 0 : split.h;
     for (uint32_t c = split.start; c < split.last; ++c) {
-        load_tile(pipes.k, c - split.start, maps.k, R / 64, 0, c, split.kv_h, split.b, k_policy);
+        load_tile(pipes.k, c - split.start, maps.k, R / 64, 0, c, k_h, split.b, k_policy);
         if (c >= split.first)
-            load_tile(pipes.q, c - split.first, maps.q, R / 64, 0, c, split.h, split.b, policy(work.column_blocks > 1));
+            load_tile(pipes.q, c - split.first, maps.q, R / 64, 0, c, q_h, split.b, policy(work.column_blocks > 1));
         load_tile(pipes.v, c - split.start, maps.v, D / 64, split.column_block * D, c, split.kv_h, split.b,
                   policy(work.group > 1));
     }

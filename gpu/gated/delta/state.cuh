@@ -62,16 +62,26 @@ struct StateWarpgroup {
           kept_lane(threadIdx.x % 32),
           out(pipes.out(index)) {}
 
-    // f(element of Sᵀ, where it is in a state in memory).
+    // f(element of Sᵀ, where it lies in a state in memory, its row, its column), for those that the state in memory
+    // has.
     template <class F>
     __device__ __forceinline__ void each_state(const F& f) {
-        const int64_t at = int64_t{split.kv_bh} * work.dk * work.dv;
+        const int first_column = split.first_column(work), width = split.width(work);
 #pragma unroll
         for (int i = 0; i < R / 2; ++i) {
-            const int of_v = split.column_block * D + 64 * index + 16 * warp + kept_lane / 4 + i % 4 / 2 * 8,
+            const int of_v = first_column + 64 * index + 16 * warp + kept_lane / 4 + i % 4 / 2 * 8,
                       of_k = 8 * (i / 4) + 2 * (kept_lane % 4) + i % 2;
-            if (of_v < work.dv && of_k < work.dk) f(s[i], at + int64_t{of_k} * work.dv + of_v);
+            if (of_v < width && of_k < work.dk) f(s[i], int64_t{of_k} * width + of_v, of_k, of_v);
         }
+    }
+    __device__ __forceinline__ void start_state() {
+#pragma unroll
+        for (int i = 0; i < R / 2; ++i) s[i] = 0.0f;
+        if (split.identity(work))
+            each_state([](float& x, int64_t, int of_k, int of_v) { x = of_k == of_v ? 1.0f : 0.0f; });
+        else if (const float* const from = split.from(work))
+            each_state([=](float& x, int64_t at, int, int) { x = from[at]; });
+        pack_state();
     }
     __device__ __forceinline__ void pack_state() {
 #pragma unroll
@@ -232,18 +242,15 @@ struct StateWarpgroup {
     }
 
     __device__ __forceinline__ void run() {
-#pragma unroll
-        for (int i = 0; i < R / 2; ++i) s[i] = 0.0f;
-        if (split.start == 0 && work.initial) each_state([&](float& x, int64_t at) { x = __ldg(work.initial + at); });
-        pack_state();
+        start_state();
         // The two state warpgroups take turns in queueing their products with the state. The first one goes first: the
         // second arrives for it here. Nobody waits for the second's last arrival; the block ends with it.
         if (take_turns && index == 1) ptx::named_barrier_arrive(barriers::delta_turns, 2 * barriers::warpgroup);
         for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);
         for (uint32_t c = split.first; c < split.last; ++c) step<true>(c);
         if (split.last > split.first) leave(split.last - 1 - split.first);
-        if (split.last == work.chunks && work.final && split.h % work.group == 0)
-            each_state([&](float& x, int64_t at) { work.final[at] = x; });
+        if (float* const to = split.to(work)) each_state([=](float& x, int64_t at, int, int) { to[at] = x; });
+        if (work.making) return;  // a value that is not finite stays in the map, and in the states behind the part
         if (ptx::named_barrier_and(barriers::delta_finite + index, barriers::warpgroup, are_finite(s))) return;
         out.producer_acquire(split.last - split.first);  // all outputs are in memory
         walk_again<E, R, D, delta>(work, split, index);

@@ -158,11 +158,60 @@ TEST_CASE("gated delta rule on tensor cores: strong gates, resets, extreme beta"
     compare({.heads = 1, .N = 130, .dk = 128, .dv = 128, .beta_high = 0, .seed = ++seed}, DType::bf16, bf16_bound);
 }
 
-TEST_CASE("gated delta rule on tensor cores: parts of a sequence", "[gpu][gated][delta]") {
+TEST_CASE("gated delta rule on tensor cores: splits of a sequence", "[gpu][gated][delta]") {
     if (!here()) return;
-    // One head of 47 chunks has many parts, which start where the gates forget, or at the beginning where they do not.
+    // One head of 47 chunks has many splits, which start where the gates forget, or from the maps of the parts before.
     for (const double gate : {0.5, 0.05, 0.002})
         compare({.heads = 1, .N = 3000, .dk = 64, .dv = 64, .gate = gate, .seed = 300}, DType::bf16, bf16_bound);
+    unsigned seed = 400;
+    const std::pair<Index, Index> widths[] = {{128, 128}, {64, 64}, {72, 200}, {128, 64}, {40, 72}};
+    for (const char* update : {"gated_delta", "delta", "gated", "linear"}) {
+        for (const auto& [dk, dv] : widths) {
+            for (const Index group : {1, 2}) {
+                const GatedCase c{.update = update,
+                                  .batch = 1,
+                                  .heads = 2,
+                                  .group = group,
+                                  .N = 4100,
+                                  .dk = dk,
+                                  .dv = dv,
+                                  .gate = 1e-4,
+                                  .state = seed % 2 == 0,
+                                  .seed = ++seed};
+                compare(c, DType::bf16, bf16_bound);
+            }
+        }
+    }
+}
+
+// What is not finite in a column of v stays in that column through the maps of the parts, and behind its token.
+TEST_CASE("gated delta rule on tensor cores: a NaN passes from split to split", "[gpu][gated][delta]") {
+    if (!here()) return;
+    for (const char* update : {"gated_delta", "delta", "linear"}) {
+        const GatedCase c{
+            .update = update, .batch = 1, .heads = 1, .N = 4100, .dk = 64, .dv = 64, .gate = 1e-4, .seed = 500};
+        CAPTURE(c);
+        auto in = test::gated_inputs(c).to(DType::bf16);
+        const Tensor clean = on_device(c, in, false).O;
+        const Index token = 1500, column = 5;
+        in.v.set(token * c.dv + column, std::numeric_limits<double>::quiet_NaN());
+        const Tensor got = on_device(c, in, false).O;
+        Index changed = 0, hidden = 0;
+        // Rows before the token in its own column may be those of the definition, token by token.
+        double most = 0, largest = 0;
+        for (Index t = 0; t < c.N; ++t) {
+            for (Index j = 0; j < c.dv; ++j) {
+                const double x = got.get(t * c.dv + j), y = clean.get(t * c.dv + j);
+                largest = std::max(largest, std::abs(y));
+                if (t >= token && j == column) hidden += std::isfinite(x);
+                else if (j == column) most = x == x ? std::max(most, std::abs(x - y)) : INFINITY;
+                else changed += !(x == y);
+            }
+        }
+        CHECK(changed == 0);
+        CHECK(hidden == 0);
+        CHECK(most <= 0.02 * largest);
+    }
 }
 
 }  // namespace causeway

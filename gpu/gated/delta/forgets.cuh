@@ -1,0 +1,48 @@
+// Which heads take the maps of the parts: those whose gates do not forget soon enough.
+#pragma once
+
+#include "gpu/gated/delta/work.cuh"
+#include "gpu/kit/limits.hpp"
+#include "gpu/kit/ptx.cuh"
+#include "gpu/kit/warp.cuh"
+
+namespace causeway::gpu::gated_delta {
+
+constexpr int forgets_threads = 512;
+
+// Whether the gates' product falls to 2^-24 within `reach` chunks before `first`, or the sequence begins there. By a
+// warp.
+__device__ __forceinline__ bool forgets(const float* g, uint32_t first, uint32_t reach) {
+    constexpr int64_t at_once = 4 * chunk;
+    const int lane = threadIdx.x % 32;
+    const int64_t end = int64_t{first} * chunk, begin = end - int64_t{min(first, reach)} * chunk;
+    if (begin == 0) return true;
+    float left = limits::unseen_weight_bits;
+    for (int64_t at = end; at > begin && left > 0; at -= at_once) {
+        float x = 0;
+#pragma unroll
+        for (int i = 0; i < at_once / 32; ++i) {
+            const int64_t t = at - 1 - 32 * i - lane;
+            if (t >= begin) x += fmaxf(g[t] * limits::log2_e, -limits::zero_gate_bits);
+        }
+        left += sum_of_warp(x);
+    }
+    return left <= 0;
+}
+
+// A thread block for each head of k and v, a warp for each split: a warm-up may take as many chunks as the split before
+// has, or a few.
+__global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_constant__ Work work) {
+    constexpr uint32_t few_chunks = 8;
+    ptx::griddepcontrol_launch_dependents();
+    const float* const g = work.g + int64_t{blockIdx.x} * work.N;
+    bool all = true;
+    for (uint32_t split = 1 + threadIdx.x / 32; split < work.splits; split += forgets_threads / 32) {
+        const uint32_t first = work.bound[split];
+        all = all && forgets(g, first, max(first - work.bound[split - 1], few_chunks));
+    }
+    all = __syncthreads_and(all);
+    if (threadIdx.x == 0) work.transfers[blockIdx.x] = !all;
+}
+
+}  // namespace causeway::gpu::gated_delta

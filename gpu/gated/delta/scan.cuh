@@ -1,0 +1,112 @@
+// The states between the parts of a sequence, from the maps of the parts: a scan over S ↦ A S + B in Float32.
+#pragma once
+
+#include "gpu/gated/delta/work.cuh"
+#include "gpu/kit/async_copy.cuh"
+#include "gpu/kit/limits.hpp"
+#include "gpu/kit/ptx.cuh"
+#include "gpu/kit/warp.cuh"
+
+namespace causeway::gpu::gated_delta {
+
+constexpr int scan_threads = 256, scan_rows = 128, thread_columns = 8;
+static_assert(scan_threads / scan_rows * thread_columns == scan_columns);
+
+// R: columns of A, 64 or 128. Rows of A are four words further apart than they are wide, so that eight lanes that read
+// 16 bytes of a row each meet in different banks.
+template <int R>
+struct ScanShared {
+    float A[2][R][R + 4];
+    float S[R][scan_columns];
+    float sums[scan_threads / 32];
+};
+
+// The product of a head's gates in a part, of which all threads of the block get the same.
+__device__ __forceinline__ float gates_of(const Work& work, uint32_t kv_bh, uint32_t part, float* sums) {
+    if (!work.g) return 1;
+    const float* const g = work.g + int64_t{kv_bh} * work.N;
+    const int64_t last = min(int64_t{work.part_bound(part + 1)} * chunk, work.N);
+    float sum = 0;
+    for (int64_t t = int64_t{work.part_bound(part)} * chunk + threadIdx.x; t < last; t += scan_threads)
+        sum += fmaxf(g[t] * limits::log2_e, -limits::zero_gate_bits);
+    sum = sum_of_warp(sum);
+    __syncthreads();  // before the sums of the part before are overwritten
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float all = 0;
+    for (int i = 0; i < scan_threads / 32; ++i) all += sums[i];
+    return exp2f(all);
+}
+
+// B of part i becomes the state behind it: S_i = A_i S_{i-1} + B_i, S_0 = B_0. A thread block has 16 columns of a
+// head's states, a thread a row of 8 of them; without the delta rule A is a number.
+template <int R, bool delta>
+__global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant__ Work work) {
+    extern __shared__ __align__(16) unsigned char raw[];
+    auto& s = *reinterpret_cast<ScanShared<R>*>(raw);
+    ptx::griddepcontrol_launch_dependents();
+    ptx::griddepcontrol_wait();
+    const uint32_t blocks = (static_cast<uint32_t>(work.dv) + scan_columns - 1) / scan_columns,
+                   kv_bh = blockIdx.x / blocks;
+    if (work.transfers && !work.transfers[kv_bh]) return;
+    const int row = static_cast<int>(threadIdx.x) % scan_rows,
+              own = static_cast<int>(threadIdx.x) / scan_rows * thread_columns,
+              first = static_cast<int>(blockIdx.x % blocks) * scan_columns + own;
+    const bool real = row < work.dk;
+    const auto load = [&](uint32_t part) {
+        const float* const A = work.A_of(part, kv_bh);
+        for (int i = threadIdx.x; i < R * R / 4; i += scan_threads) {
+            const int r = i / (R / 4), c = i % (R / 4) * 4;
+            const bool inside = r < work.dk;
+            cp_async<16>(&s.A[part % 2][r][c], inside ? A + r * R + c : A, inside);
+        }
+        cp_async_commit();
+    };
+    float x[thread_columns];
+    const auto each = [&](uint32_t part, auto&& f) {
+        float* const at = work.B_of(part, kv_bh) + int64_t{row} * work.dv + first;
+#pragma unroll
+        for (int c = 0; c < thread_columns; ++c)
+            if (real && first + c < work.dv) f(x[c], at[c]);
+    };
+#pragma unroll
+    for (float& e : x) e = 0;
+    each(0, [](float& e, float b) { e = b; });
+    if constexpr (delta) load(1);
+    for (uint32_t part = 1; part < work.parts(); ++part) {
+        if constexpr (delta) {
+            if (row < R) {
+#pragma unroll
+                for (int c = 0; c < thread_columns; ++c) s.S[row][own + c] = x[c], x[c] = 0;
+            }
+            if (part + 1 < work.parts()) {
+                load(part + 1);
+                cp_async_wait<1>();
+            } else {
+                cp_async_wait<0>();
+            }
+            __syncthreads();
+            if (row < R) {
+                const auto& A = s.A[part % 2][row];
+#pragma unroll 4
+                for (int j = 0; j < R; j += 4) {
+                    const float4 a4 = *reinterpret_cast<const float4*>(&A[j]);
+                    const float a[4] = {a4.x, a4.y, a4.z, a4.w};
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                        for (int c = 0; c < thread_columns; ++c) x[c] = fmaf(a[i], s.S[j + i][own + c], x[c]);
+                    }
+                }
+            }
+            __syncthreads();
+        } else {
+            const float a = gates_of(work, kv_bh, part, s.sums);
+#pragma unroll
+            for (float& e : x) e *= a;
+        }
+        each(part, [](float& e, float& b) { b = e += b; });
+    }
+}
+
+}  // namespace causeway::gpu::gated_delta

@@ -1,0 +1,99 @@
+#include <algorithm>
+
+#include "gpu/base/error.hpp"
+#include "gpu/tensor/places.hpp"
+
+namespace causeway::gpu {
+
+namespace {
+
+using std::int64_t;
+
+constexpr unsigned threads = 256;
+
+// Numbers of the host on the device.
+Buffer on_device(const std::vector<Index>& x, cudaStream_t stream) {
+    static_assert(sizeof(Index) == sizeof(int64_t));
+    Buffer out(x.size() * sizeof(Index), stream);
+    check(cudaMemcpyAsync(out.data(), x.data(), out.bytes(), cudaMemcpyHostToDevice, stream), "copying offsets");
+    return out;
+}
+
+// Row i of the states and row slots[i] of the pool, `words` words of type W each, a thread block a row.
+template <class W>
+__global__ void move_slots(W* states, W* pool, const int64_t* slots, int64_t words, bool to_pool) {
+    W* const a = states + int64_t{blockIdx.x} * words;
+    W* const b = pool + slots[blockIdx.x] * words;
+    for (int64_t i = threadIdx.x; i < words; i += threads) {
+        if (to_pool) b[i] = a[i];
+        else a[i] = b[i];
+    }
+}
+
+void move(const Tensor& states, const Tensor& pool, const std::vector<Index>& slots, bool to_pool,
+          cudaStream_t stream) {
+    if (states.bytes() == 0) return;
+    const Buffer places = on_device(slots, stream);
+    const auto row = static_cast<int64_t>(states.bytes() / slots.size());
+    const auto run = [&]<class W>(W* a) {
+        move_slots<<<static_cast<unsigned>(slots.size()), threads, 0, stream>>>(
+            a, pool.as<W>(), places.as<int64_t>(), row / static_cast<int64_t>(sizeof(W)), to_pool);
+    };
+    if (row % 16 == 0) run(states.as<uint4>());
+    else run(states.as<uint16_t>());  // no element is smaller
+    check_launch("moving states");
+}
+
+// Element (head, token, c) of x lies in its piece at cut · heads + head · n + token - cut.
+__global__ void move_tokens(const float* from, float* to, const int64_t* cuts, int pieces, int64_t heads, int64_t N,
+                            int64_t width, bool to_heads) {
+    const int64_t all = heads * N * width, step = int64_t{gridDim.x} * blockDim.x;
+    for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < all; i += step) {
+        const int64_t token = i / width % N, head = i / width / N, c = i % width;
+        int first = 0, last = pieces;
+        while (last - first > 1) {
+            const int middle = (first + last) / 2;
+            (cuts[middle] <= token ? first : last) = middle;
+        }
+        const int64_t cut = cuts[first], n = cuts[first + 1] - cut,
+                      at = (cut * heads + head * n + token - cut) * width + c;
+        if (to_heads) to[i] = from[at];
+        else to[at] = from[i];
+    }
+}
+
+Tensor moved(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index width, bool to_heads,
+             cudaStream_t stream) {
+    Tensor out(DType::f32, x.shape(), stream);
+    if (x.size() == 0) return out;
+    const Buffer places = on_device(cuts, stream);
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>((x.size() + threads - 1) / threads, 4096));
+    move_tokens<<<blocks, threads, 0, stream>>>(x.as<float>(), out.as<float>(), places.as<int64_t>(),
+                                                static_cast<int>(cuts.size()) - 1, heads, cuts.back(), width, to_heads);
+    check_launch("moving tokens");
+    return out;
+}
+
+}  // namespace
+
+Tensor from_slots(const Tensor& pool, const std::vector<Index>& slots, cudaStream_t stream) {
+    Shape shape = pool.shape();
+    shape[0] = static_cast<Index>(slots.size());
+    Tensor out(pool.dtype(), shape, stream);
+    move(out, pool, slots, false, stream);
+    return out;
+}
+
+void to_slots(const Tensor& states, const std::vector<Index>& slots, const Tensor& pool, cudaStream_t stream) {
+    move(states, pool, slots, true, stream);
+}
+
+Tensor by_pieces(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index width, cudaStream_t stream) {
+    return moved(x, cuts, heads, width, false, stream);
+}
+
+Tensor by_heads(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index width, cudaStream_t stream) {
+    return moved(x, cuts, heads, width, true, stream);
+}
+
+}  // namespace causeway::gpu

@@ -1,0 +1,22 @@
+// Rows of tensors that change places: slots of a pool of states, and what has a number for every token of packed
+// sequences. Everything contiguous, on the caller's stream.
+#pragma once
+
+#include <vector>
+
+#include "gpu/tensor/tensor.hpp"
+
+namespace causeway::gpu {
+
+// The slots of a pool [slots, ...] one after the other, in its type. No other slot is read.
+Tensor from_slots(const Tensor& pool, const std::vector<Index>& slots, cudaStream_t stream);
+
+// Writes states [sequences, ...], in the type of the pool, to their slots. No other slot is written.
+void to_slots(const Tensor& states, const std::vector<Index>& slots, const Tensor& pool, cudaStream_t stream);
+
+// x, Float32 [heads, N, width], as the pieces of tokens between `cuts` have it, one after the other, each [heads, n,
+// width]: what a call on one of them takes. by_heads is the way back.
+Tensor by_pieces(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index width, cudaStream_t stream);
+Tensor by_heads(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index width, cudaStream_t stream);
+
+}  // namespace causeway::gpu

@@ -1,0 +1,351 @@
+// Grouped heads, packed sequences, pools of states, checkpoints and steps of several tokens on the GPU: within rounding
+// what the CPU gives in Float64, and to the bit what simpler calls give here.
+#include "core/gradient/linear_attention_grad.hpp"
+#include "gpu/calls/linear_attention.hpp"
+#include "gpu/exact/causal_linear_attention.hpp"
+#include "gpu/gradient/linear_attention_grad.hpp"
+#include "gpu/gradient/softmax_attention_grad.hpp"
+#include "gpu/softmax/softmax_attention.hpp"
+#include "tests/core/gradient/problems.hpp"
+#include "tests/gpu/gated.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+
+namespace {
+
+constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
+
+// A call of the CPU, and the same for the GPU in 16 or 32 bits.
+struct Problem {
+    Tensor q, k, v;
+    LinearOptions options;
+
+    gpu::LinearOptions on_gpu() const {
+        gpu::LinearOptions o;
+        o.update = options.update, o.mode = options.mode, o.scale = options.scale;
+        if (options.log_decay) o.log_decay = gpu::Tensor(options.log_decay->to(DType::f32));
+        if (options.beta) o.beta = gpu::Tensor(options.beta->to(DType::f32));
+        if (options.state) o.state = gpu::Tensor(options.state->to(DType::f32));
+        o.cu_seqlens = options.cu_seqlens, o.state_indices = options.state_indices;
+        o.checkpoint_every = options.checkpoint_every, o.inplace = options.inplace;
+        return o;
+    }
+};
+
+// Queries and keys have length 1 on average; everything is what `type` has exactly.
+Problem make(const char* update, bool channels, std::array<Index, 3> heads, Index N, Index dk, Index dv, DType type,
+             unsigned seed, Index batch = 1, Index states = 0) {
+    const auto [hq, hk, h] = heads;
+    const auto rounded = [&](Tensor x, double by) {
+        for (Index i = 0; i < x.size(); ++i) x.set(i, x.get(i) * by);
+        return x.to(type).to(DType::f64);
+    };
+    const double by = 1 / std::sqrt(static_cast<double>(dk));
+    Problem c{rounded(random_tensor({batch, hq, N, dk}, seed), by),
+              rounded(random_tensor({batch, hk, N, dk}, seed + 1), by),
+              rounded(random_tensor({batch, h, N, dv}, seed + 2), 1),
+              {}};
+    c.options.update = update;
+    const auto mapped = [](Tensor x, auto&& f) {
+        for (Index i = 0; i < x.size(); ++i) x.set(i, static_cast<float>(f(x.get(i))));
+        return x;
+    };
+    const Shape gates = channels ? Shape{batch, h, N, dk} : Shape{batch, h, N};
+    if (gated::has_gate(gated::updates()[update].update))
+        c.options.log_decay = mapped(random_tensor(gates, seed + 3), [](double x) { return -0.05 * x * x; });
+    if (gated::has_delta(gated::updates()[update].update))
+        c.options.beta =
+            mapped(random_tensor({batch, h, N}, seed + 4), [](double x) { return 1 / (1 + std::exp(-x)); });
+    c.options.state =
+        mapped(random_tensor({states > 0 ? states : batch, h, dk, dv}, seed + 5), [](double x) { return 0.3 * x; });
+    return c;
+}
+
+double bound(DType type) { return type == DType::f32 ? 2e-5 : 1e-2; }
+
+gpu::Tensor moved(const Tensor& x, DType type) { return gpu::Tensor(x.to(type)); }
+
+gpu::LinearResult run(const Problem& c, DType type, const gpu::LinearOptions& o) {
+    return gpu::linear_attention(moved(c.q, type), moved(c.k, type), moved(c.v, type), o);
+}
+
+// Tokens first ... last - 1, of one packed sequence whose state is the i-th.
+Problem part(const Problem& c, Index first, Index last, Index i) {
+    Problem out = c;
+    out.q = tokens(c.q, first, last), out.k = tokens(c.k, first, last), out.v = tokens(c.v, first, last);
+    if (c.options.log_decay) out.options.log_decay = tokens(*c.options.log_decay, first, last);
+    if (c.options.beta) out.options.beta = tokens(*c.options.beta, first, last);
+    if (c.options.state) out.options.state = slice(*c.options.state, 0, i, i + 1);
+    out.options.cu_seqlens.clear();
+    return out;
+}
+
+const std::vector<Index> offsets{0, 0, 70, 71, 300, 300};
+
+}  // namespace
+
+TEST_CASE("grouped heads on the GPU: shared keys, shared queries, and both", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 1;
+    // Heads of q, k and v.
+    for (const auto& heads : {std::array<Index, 3>{2, 2, 6}, {6, 2, 6}, {2, 6, 6}, {12, 2, 6}, {4, 4, 4}}) {
+        for (const char* update : updates) {
+            for (const bool channels : {false, true}) {
+                for (const char* mode : {"chunkwise", "recurrent", "parallel"}) {
+                    for (const DType type : {DType::f32, DType::bf16}) {
+                        Problem c = make(update, channels, heads, 130, 64, 40, type, seed += 10, 2);
+                        if (channels && (!c.options.log_decay || std::string(mode) == "parallel")) continue;
+                        c.options.mode = mode;
+                        CAPTURE(update, channels, mode, name(type), heads[0], heads[1], heads[2], seed);
+                        const LinearResult want = linear_attention(c.q, c.k, c.v, c.options);
+                        const gpu::LinearResult got = run(c, type, c.on_gpu());
+                        CHECK(relative_error(got.O.cpu(), want.O) <= bound(type));
+                        CHECK(relative_error(got.state.cpu(), want.state) <= bound(type));
+                    }
+                }
+            }
+        }
+    }
+    const Problem c = make("delta", false, {4, 2, 8}, 20, 8, 8, DType::f32, 3);
+    CHECK(message_of([&] { run(c, DType::f32, c.on_gpu()); }) ==
+          "q: 4 heads, expected 2 like k, or 8 like v, on the GPU");
+}
+
+TEST_CASE("packed sequences on the GPU have the bits of calls with each alone", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 1000;
+    for (const char* update : updates) {
+        for (const bool channels : {false, true}) {
+            for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+                Problem c = make(update, channels, {2, 2, 4}, 300, 64, 64, type, seed += 10, 1, 5);
+                if (channels && !c.options.log_decay) continue;
+                CAPTURE(update, channels, name(type), seed);
+                c.options.cu_seqlens = offsets;
+                const gpu::LinearResult got = run(c, type, c.on_gpu());
+                const Tensor O = got.O.cpu(), state = got.state.cpu();
+                for (Index i = 0; i + 1 < static_cast<Index>(offsets.size()); ++i) {
+                    const Index first = offsets[static_cast<std::size_t>(i)],
+                                last = offsets[static_cast<std::size_t>(i) + 1];
+                    const Problem one = part(c, first, last, i);
+                    const gpu::LinearResult alone = run(one, type, one.on_gpu());
+                    CHECK(same_bits(tokens(O, first, last), alone.O.cpu()));
+                    CHECK(same_bits(slice(state, 0, i, i + 1), alone.state.cpu()));
+                }
+                const LinearResult want = linear_attention(c.q, c.k, c.v, c.options);
+                CHECK(relative_error(O, want.O) <= bound(type));
+            }
+        }
+    }
+}
+
+TEST_CASE("slots of a pool on the GPU: read, written in place, and no other touched", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 2000;
+    for (const DType stored : {DType::f32, DType::bf16, DType::f16}) {
+        for (const char* update : {"linear", "gated_delta"}) {
+            Problem c = make(update, false, {2, 2, 2}, 300, 32, 24, DType::bf16, seed += 10, 1, 9);
+            CAPTURE(update, name(stored), seed);
+            c.options.cu_seqlens = offsets;
+            const std::vector<Index> slots{7, 0, 3, 8, 2};
+            gpu::LinearOptions o = c.on_gpu();
+            o.state = gpu::Tensor(c.options.state->to(stored)), o.state_indices = slots, o.inplace = true;
+            const Tensor before = o.state->cpu();
+            const gpu::LinearResult got = run(c, DType::bf16, o);
+            const Tensor after = o.state->cpu();
+            CHECK(got.state.data() == o.state->data());
+            Tensor taken(DType::f32, {5, 2, 32, 24});
+            for (Index i = 0; i < 5; ++i) {
+                const Tensor slot = before.to(DType::f32);
+                for (Index e = 0; e < 2 * 32 * 24; ++e)
+                    taken.set(i * 2 * 32 * 24 + e, slot.get(slots[static_cast<std::size_t>(i)] * 2 * 32 * 24 + e));
+            }
+            gpu::LinearOptions own = c.on_gpu();
+            own.state = gpu::Tensor(taken);
+            const gpu::LinearResult want = run(c, DType::bf16, own);
+            CHECK(same_bits(got.O.cpu(), want.O.cpu()));
+            const Tensor states = want.state.cpu().to(stored);
+            for (Index slot = 0; slot < 9; ++slot) {
+                const auto at = std::find(slots.begin(), slots.end(), slot);
+                const Index i = at - slots.begin();
+                CHECK(same_bits(slice(after, 0, slot, slot + 1),
+                                at == slots.end() ? slice(before, 0, slot, slot + 1) : slice(states, 0, i, i + 1)));
+            }
+        }
+    }
+}
+
+TEST_CASE("checkpoints on the GPU: a call that goes on from one has the bits of the whole", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 3000;
+    for (const char* update : updates) {
+        for (const DType type : {DType::f32, DType::bf16}) {
+            Problem c = make(update, false, {2, 2, 2}, 200, 64, 64, type, seed += 10, 2);
+            c.options.checkpoint_every = 64;
+            CAPTURE(update, name(type), seed);
+            const gpu::LinearResult whole = run(c, type, c.on_gpu());
+            const Tensor kept = whole.checkpoints->cpu();  // three of each batch entry
+            CHECK(kept.shape() == Shape{6, 2, 64, 64});
+            Problem rest = part(c, 128, 200, 0);
+            rest.options.state = Tensor(DType::f32, {2, 2, 64, 64});
+            for (Index b = 0; b < 2; ++b)
+                for (Index e = 0; e < 2 * 64 * 64; ++e)
+                    rest.options.state->set(b * 2 * 64 * 64 + e, kept.get((b * 3 + 1) * 2 * 64 * 64 + e));
+            const gpu::LinearResult again = run(rest, type, rest.on_gpu());
+            CHECK(same_bits(tokens(whole.O.cpu(), 128, 200), again.O.cpu()));
+            CHECK(same_bits(whole.state.cpu(), again.state.cpu()));
+        }
+    }
+}
+
+TEST_CASE("a step of several tokens on the GPU is as many steps of one", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 4000;
+    for (const char* update : updates) {
+        for (const DType stored : {DType::f32, DType::bf16}) {
+            Problem c = make(update, false, {4, 4, 8}, 5, 64, 40, DType::bf16, seed += 10, 3);
+            CAPTURE(update, name(stored), seed);
+            gpu::LinearOptions o = c.on_gpu();
+            gpu::Tensor state = gpu::Tensor(c.options.state->to(stored));
+            gpu::Tensor wide = state.to(DType::f32).copy();
+            o.state.reset();
+            gpu::Tensor O(DType::bf16, {3, 8, 5, 40});
+            std::vector<gpu::Tensor> states;
+            gpu::linear_attention_step(moved(c.q, DType::bf16), moved(c.k, DType::bf16), moved(c.v, DType::bf16), state,
+                                       O, o, &states);
+            REQUIRE(states.size() == 5);
+            for (Index t = 0; t < 5; ++t) {
+                const Problem one = part(c, t, t + 1, 0);
+                gpu::LinearOptions single = one.on_gpu();
+                single.state.reset();
+                gpu::Tensor o1(DType::bf16, {3, 8, 1, 40});
+                gpu::linear_attention_step(moved(one.q, DType::bf16), moved(one.k, DType::bf16),
+                                           moved(one.v, DType::bf16), wide, o1, single);
+                CHECK(same_bits(tokens(O.cpu(), t, t + 1), o1.cpu()));
+                CHECK(same_bits(states[static_cast<std::size_t>(t)].cpu(), wide.cpu()));
+            }
+            CHECK(same_bits(state.cpu(), wide.cpu().to(stored)));
+        }
+    }
+}
+
+TEST_CASE("gradients on the GPU of grouped heads and packed sequences", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 5000;
+    for (const char* update : updates) {
+        for (const DType type : {DType::f32, DType::bf16}) {
+            for (const auto& heads : {std::array<Index, 3>{2, 2, 6}, {6, 2, 6}, {2, 6, 6}}) {
+                Problem c = make(update, false, heads, 300, 32, 24, type, seed += 10, 1, 5);
+                CAPTURE(update, name(type), heads[0], heads[1], heads[2], seed);
+                c.options.cu_seqlens = offsets;
+                const Tensor dO = random_tensor({1, 6, 300, 24}, seed + 6).to(type).to(DType::f64);
+                const auto grad = [&](const Problem& x, const Tensor& upstream) {
+                    return gpu::linear_attention_grad(moved(x.q, type), moved(x.k, type), moved(x.v, type),
+                                                      moved(upstream, type), x.on_gpu());
+                };
+                const gpu::LinearGradient got = grad(c, dO);
+                const LinearGradient want = linear_attention_grad(c.q, c.k, c.v, dO, c.options);
+                const double most = type == DType::f32 ? 1e-4 : 3e-2;
+                CHECK(relative_error(got.dq.cpu(), want.dq) <= most);
+                CHECK(relative_error(got.dk.cpu(), want.dk) <= most);
+                CHECK(relative_error(got.dv.cpu(), want.dv) <= most);
+                CHECK(relative_error(got.dstate.cpu(), want.dstate) <= most);
+                if (want.dlog_decay) CHECK(relative_error(got.dlog_decay->cpu(), *want.dlog_decay) <= most);
+                if (want.dbeta) CHECK(relative_error(got.dbeta->cpu(), *want.dbeta) <= most);
+                for (Index i = 1; i < 4; ++i) {
+                    const Index first = offsets[static_cast<std::size_t>(i)],
+                                last = offsets[static_cast<std::size_t>(i) + 1];
+                    const gpu::LinearGradient alone = grad(part(c, first, last, i), tokens(dO, first, last));
+                    CHECK(same_bits(tokens(got.dq.cpu(), first, last), alone.dq.cpu()));
+                    CHECK(same_bits(tokens(got.dk.cpu(), first, last), alone.dk.cpu()));
+                    CHECK(same_bits(tokens(got.dv.cpu(), first, last), alone.dv.cpu()));
+                    CHECK(same_bits(slice(got.dstate.cpu(), 0, i, i + 1), alone.dstate.cpu()));
+                    if (got.dbeta) CHECK(same_bits(tokens(got.dbeta->cpu(), first, last), alone.dbeta->cpu()));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("causal linear attention on the GPU: packed sequences, pools and checkpoints", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 6000;
+    for (const bool normalize : {false, true}) {
+        for (const DType type : {DType::f32, DType::bf16}) {
+            for (const char* method : {"lightning-attention-2", "fleet", "hybrid"}) {
+                seed += 10;
+                CAPTURE(normalize, name(type), method, seed);
+                // Positive features: row sums do not cancel.
+                const auto drawn = [&](Index width, unsigned s) {
+                    Tensor x = random_tensor({1, 2, 300, width}, s);
+                    for (Index i = 0; i < x.size(); ++i) x.set(i, std::abs(x.get(i)));
+                    return x.to(type);
+                };
+                const Tensor B = drawn(32, seed), C = drawn(32, seed + 1), V = drawn(24, seed + 2);
+                gpu::CausalOptions o;
+                o.method = method, o.decay = {0.9, 0.99}, o.normalize = normalize, o.return_state = true;
+                o.cu_seqlens = offsets, o.checkpoint_every = 64;
+                const Tensor pool = random_tensor({9, 2, 32, 24 + (normalize ? 1 : 0)}, seed + 3).to(DType::f32);
+                const std::vector<Index> slots{7, 0, 3, 8, 2};
+                o.state = gpu::Tensor(pool), o.state_indices = slots, o.inplace = true;
+                const gpu::CausalResult got =
+                    gpu::causal_linear_attention(gpu::Tensor(B), gpu::Tensor(C), gpu::Tensor(V), o);
+                const Tensor O = got.O.cpu(), after = o.state->cpu(), kept = got.checkpoints->cpu();
+                CHECK(kept.shape()[0] == 1 + 3);
+                for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+                    const Index first = offsets[i], last = offsets[i + 1];
+                    gpu::CausalOptions one = o;
+                    one.cu_seqlens.clear(), one.state_indices.clear(), one.inplace = false;
+                    one.state = gpu::Tensor(slice(pool, 0, slots[i], slots[i] + 1));
+                    const gpu::CausalResult alone = gpu::causal_linear_attention(
+                        gpu::Tensor(tokens(B, first, last)), gpu::Tensor(tokens(C, first, last)),
+                        gpu::Tensor(tokens(V, first, last)), one);
+                    CHECK(same_bits(tokens(O, first, last), alone.O.cpu()));
+                    CHECK(same_bits(slice(after, 0, slots[i], slots[i] + 1), alone.state.cpu()));
+                    if (i == 3) CHECK(same_bits(slice(kept, 0, 1, 4), alone.checkpoints->cpu()));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("softmax attention on the GPU: packed sequences, and their gradient", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    unsigned seed = 7000;
+    for (const DType type : {DType::f32, DType::bf16}) {
+        for (const Index d : {Index{64}, Index{128}}) {
+            seed += 10;
+            CAPTURE(name(type), d, seed);
+            const Tensor q = random_tensor({1, 4, 300, d}, seed).to(type),
+                         k = random_tensor({1, 2, 300, d}, seed + 1).to(type),
+                         v = random_tensor({1, 2, 300, d}, seed + 2).to(type),
+                         dO = random_tensor({1, 4, 300, d}, seed + 3).to(type);
+            gpu::SoftmaxOptions o;
+            o.cu_seqlens = offsets;
+            const auto call = [&](Index first, Index last, const gpu::SoftmaxOptions& options) {
+                const auto on = [&](const Tensor& x) { return gpu::Tensor(tokens(x, first, last)); };
+                return std::pair{gpu::softmax_attention(on(q), on(k), on(v), options),
+                                 gpu::softmax_attention_grad(on(q), on(k), on(v), on(dO), options)};
+            };
+            const auto [got, grad] = call(0, 300, o);
+            const Tensor lse = got.lse.cpu();
+            for (std::size_t i = 1; i < 4; ++i) {
+                const Index first = offsets[i], last = offsets[i + 1];
+                const auto [alone, alone_grad] = call(first, last, {});
+                CHECK(same_bits(tokens(got.O.cpu(), first, last), alone.O.cpu()));
+                CHECK(same_bits(tokens(lse, first, last), alone.lse.cpu()));
+                CHECK(same_bits(tokens(grad.dq.cpu(), first, last), alone_grad.dq.cpu()));
+                CHECK(same_bits(tokens(grad.dk.cpu(), first, last), alone_grad.dk.cpu()));
+                CHECK(same_bits(tokens(grad.dv.cpu(), first, last), alone_grad.dv.cpu()));
+            }
+        }
+    }
+}
