@@ -114,11 +114,9 @@ Runs::Runs(const Call& call, const std::vector<Index>& cu_seqlens, Index every, 
 
 GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
     GatedArgs a = all;
-    const auto from = [&](const void* x, Strides s) {
-        return static_cast<const char*>(x) + piece.first * s.token * bytes_of(a.type);
-    };
+    const auto from = [&](const void* x, Strides s) { return from_token(x, a.type, s, piece.first); };
     a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride);
-    if (a.o) a.o = static_cast<char*>(a.o) + piece.first * a.o_stride.token * bytes_of(a.type);
+    if (a.o) a.o = from(a.o, a.o_stride);
     if (a.g) a.g = g.as<float>() + piece.first * heads * a.gates;
     if (a.beta) a.beta = beta.as<float>() + piece.first * heads;
     if (a.state) a.state += piece.sequence * heads * a.dk * a.dv;

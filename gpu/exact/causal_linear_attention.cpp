@@ -102,11 +102,8 @@ struct States {
 // The arguments of a call for a piece of its tokens.
 CausalArgs args_of(const CausalArgs& all, const Piece& piece) {
     CausalArgs a = all;
-    const auto from = [&](const void* x, Strides s) {
-        return static_cast<const char*>(x) + piece.first * s.token * bytes_of(a.type);
-    };
-    a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride);
-    a.o = static_cast<char*>(a.o) + piece.first * a.o_stride.token * bytes_of(a.type);
+    const auto from = [&](const void* x, Strides s) { return from_token(x, a.type, s, piece.first); };
+    a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride), a.o = from(a.o, a.o_stride);
     if (a.state) a.state += piece.sequence * a.B * a.H * a.r * a.d;
     a.N = piece.n;
     return a;

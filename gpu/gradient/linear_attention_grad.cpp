@@ -33,10 +33,8 @@ void add_shared(const Tensor& each, const Tensor& sums, Index shared, cudaStream
 void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, cudaStream_t stream) {
     GatedGradArgs a = all;
     a.in = runs.args_of(all.in, piece);
-    const auto from = [&](void* x, Strides s) {
-        return static_cast<char*>(x) + piece.first * s.token * bytes_of(a.in.type);
-    };
-    a.dO = from(const_cast<void*>(a.dO), a.in.o_stride);
+    const auto from = [&](const void* x, Strides s) { return from_token(x, a.in.type, s, piece.first); };
+    a.dO = from(a.dO, a.in.o_stride);
     a.dq = from(a.dq, a.of_dq()), a.dk = from(a.dk, a.of_dk()), a.dv = from(a.dv, a.in.v_stride);
     if (a.dg) a.dg += piece.first * runs.heads * a.in.gates;
     if (a.dbeta) a.dbeta += piece.first * runs.heads;

@@ -12,9 +12,7 @@ namespace {
 void run(const SoftmaxGradArgs& all, const Piece& piece, cudaStream_t stream) {
     SoftmaxGradArgs a = all;
     a.in = softmax::args_of(all.in, piece);
-    const auto from = [&](const void* x, Strides s) {
-        return static_cast<char*>(const_cast<void*>(x)) + piece.first * s.token * bytes_of(a.in.type);
-    };
+    const auto from = [&](const void* x, Strides s) { return from_token(x, a.in.type, s, piece.first); };
     a.dO = from(a.dO, a.in.o_stride);
     a.dq = from(a.dq, a.in.q_stride), a.dk = from(a.dk, a.in.k_stride), a.dv = from(a.dv, a.in.v_stride);
     const Buffer workspace(flash_attention_grad_workspace(a), stream);

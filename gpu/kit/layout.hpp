@@ -18,6 +18,11 @@ struct Strides {
 // Strides of a contiguous tensor [B, H, N, width].
 constexpr Strides contiguous(std::int64_t H, std::int64_t N, int width) { return {H * N * width, N * width, width}; }
 
+// Where the rows of token `first` begin in a tensor, of every batch entry and head.
+inline void* from_token(const void* x, Type type, Strides s, std::int64_t first) {
+    return static_cast<char*>(const_cast<void*>(x)) + first * s.token * bytes_of(type);
+}
+
 // Device memory that a call needs besides its tensors, given by the caller; 16-byte aligned.
 struct Workspace {
     void* data = nullptr;

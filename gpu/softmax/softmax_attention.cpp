@@ -33,11 +33,8 @@ CheckedCall check(const Tensor& q, const Tensor& k, const Tensor& v, const Softm
 
 SoftmaxArgs args_of(const SoftmaxArgs& all, const Piece& piece) {
     SoftmaxArgs a = all;
-    const auto from = [&](const void* x, Strides s) {
-        return static_cast<const char*>(x) + piece.first * s.token * bytes_of(a.type);
-    };
-    a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride);
-    a.o = static_cast<char*>(a.o) + piece.first * a.o_stride.token * bytes_of(a.type);
+    const auto from = [&](const void* x, Strides s) { return from_token(x, a.type, s, piece.first); };
+    a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride), a.o = from(a.o, a.o_stride);
     if (a.lse) a.lse += piece.first * a.batch * a.heads * a.group;
     a.N = piece.n;
     if (piece.n < all.N) a.M = piece.n;  // of packed sequences, as many keys as queries
