@@ -98,12 +98,15 @@ NUM_PROC_THREADS = 2
 """
 
 
+C_HEADERS = {"core/c/causeway.h": "cpp/c.html", "gpu/c/causeway_gpu.h": "cpp/c_gpu.html"}
+
+
 def headers_of(root):
     """The headers that are documented, by their paths: all of the two libraries, of the C interface its own one."""
     root = Path(root)
     found = [p for folder in ("core", "gpu") for end in ("*.hpp", "*.cuh") for p in (root / folder).rglob(end)]
     found = [p.relative_to(root) for p in found if "core/c/" not in p.as_posix() and p.name != "precompiled.hpp"]
-    return sorted([path for path in found if "install" not in path.parts] + [Path("core/c/causeway.h")])
+    return sorted([path for path in found if "install" not in path.parts] + [Path(path) for path in C_HEADERS])
 
 
 def read(root, work):
@@ -228,8 +231,8 @@ def header_pages(root, work):
     for path in map(str, headers_of(root)):
         body = [f"<h1>{html.escape(path)}</h1>", texts.get(path, "")]
         body += [part[2] for part in sorted(parts.get(path, []), key=lambda part: part[0])]
-        found.append(Page(f"cpp/{path}.html" if path != "core/c/causeway.h" else "cpp/c.html",
-                          path if path != "core/c/causeway.h" else "causeway.h", "\n".join(body)))
+        url = C_HEADERS.get(path, f"cpp/{path}.html")
+        found.append(Page(url, path.rpartition("/")[2] if path in C_HEADERS else path, "\n".join(body)))
     return found
 
 
@@ -245,11 +248,12 @@ def index_page(pages, calls):
 
     folders = {}
     for path in by_path:
-        if path != "c":
+        if f"cpp/{path}.html" not in C_HEADERS.values():
             folders.setdefault(path.rpartition("/")[0], []).append(path)
     body = ['<h1 id="cpp">C++ and C</h1>',
             '<p>How to build with them is told in <a href="../docs/cpp.html">From C++, C and Python</a>. The C interface '
-            'is one header, <a href="c.html">causeway.h</a>.</p>', "<h2 id=\"calls\">Where programs begin</h2>",
+            'is one header, <a href="c.html">causeway.h</a>, and <a href="c_gpu.html">causeway_gpu.h</a> that of a GPU.</p>',
+            "<h2 id=\"calls\">Where programs begin</h2>",
             f"<ul>{items(path for path in calls if path in by_path)}</ul>"]
     for folder in sorted(folders):
         body.append(f'<h2 id="{_anchor(folder)}">{html.escape(folder)}</h2><ul class="names">{items(sorted(folders[folder]))}</ul>')
