@@ -79,6 +79,20 @@ TEST_CASE("a model of Transformers computes the same with our kernels in it", "[
     CHECK(output_of(with_python("torch, transformers", "module_transformers.py")) == "the hook holds\n");
 }
 
+TEST_CASE("the Python module computes on CUDA tensors where they are", "[c][python][gpu]") {
+    const std::string library = build_dir() + "/libcauseway_gpu.so";
+    const std::string modules = "torch; assert torch.cuda.is_available()";
+    if (!std::filesystem::exists(library) || python_with(modules).empty()) {
+        causeway::test::skip("tests of the Python module on a GPU",
+                             "there is no libcauseway_gpu.so, or no python3 with PyTorch that finds a GPU");
+        return;
+    }
+    const std::string said =
+        output_of("HF_HUB_OFFLINE=1 CAUSEWAY_LIBRARY=" + library + " " + python_with(modules) + " " + source_dir() +
+                  "/tests/gpu/c/module_cuda.py " + source_dir() + "/core/c/python");
+    CHECK(said.find("the module holds on a GPU\n") != std::string::npos);
+}
+
 TEST_CASE("without the shared library, or with another file, the Python module says so", "[c][python]") {
     const std::string python = python_with("numpy");
     if (python.empty()) {
