@@ -15,3 +15,4 @@ listing:close()
 for name in pairs(manual) do public[#public + 1] = name end
 
 files["experiments"] = { read_globals = public }
+files["docs/manual"] = { read_globals = public }

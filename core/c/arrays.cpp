@@ -92,34 +92,37 @@ Tensor copied(const causeway_tensor& array, DType type, const Shape& shape) {
     return out;
 }
 
-// Whether the array can be read and written as a tensor where it lies.
-bool is_contiguous(const causeway_tensor& array, DType type) {
+}  // namespace
+
+bool is_contiguous(const causeway_tensor& array) {
     Index stride = 1;
     for (int i = array.ndim - 1; i >= 0; --i) {
         if (array.shape[i] != 1 && array.strides[i] != stride) return false;
         stride *= array.shape[i];
     }
-    return reinterpret_cast<std::uintptr_t>(array.data) % size_of(type) == 0;
+    return reinterpret_cast<std::uintptr_t>(array.data) % size_of(type_of("array", array)) == 0;
 }
 
-// The array that a result of the library's own is handed out as.
-causeway_tensor array_of(Tensor& result) {
-    std::int64_t shape[CAUSEWAY_MAX_DIMENSIONS] = {};
-    for (int i = 0; i < result.ndim(); ++i) shape[i] = result.shape()[i];
-    causeway_tensor array = causeway_contiguous(result.raw(), number_of(result.dtype()), result.ndim(), shape);
-    array.owner = &result;
+Tensor form_of(const char* name, const causeway_tensor& array) {
+    const DType type = type_of(name, array);
+    const Shape shape = shape_of(name, array);
+    check_data(name, array, shape);
+    return Tensor::shaped(type, shape);
+}
+
+causeway_tensor array_of(DType type, const Shape& shape, void* data, Owned* owner) {
+    std::int64_t lengths[CAUSEWAY_MAX_DIMENSIONS] = {};
+    for (int i = 0; i < shape.ndim(); ++i) lengths[i] = shape[i];
+    causeway_tensor array = causeway_contiguous(data, number_of(type), shape.ndim(), lengths);
+    array.owner = owner;
     return array;
 }
 
-}  // namespace
-
 Tensor read(const char* name, const causeway_tensor* array) {
     if (!array) fail(name, ": NULL, expected a tensor");
-    const DType type = type_of(name, *array);
-    const Shape shape = shape_of(name, *array);
-    check_data(name, *array, shape);
-    if (shape.size() > 0 && is_contiguous(*array, type)) return Tensor::view(type, shape, array->data);
-    return copied(*array, type, shape);
+    const Tensor form = form_of(name, *array);
+    if (form.size() > 0 && is_contiguous(*array)) return Tensor::view(form.dtype(), form.shape(), array->data);
+    return copied(*array, form.dtype(), form.shape());
 }
 
 std::optional<Tensor> read_optional(const char* name, const causeway_tensor* array) {
@@ -158,7 +161,7 @@ void Outputs::add(const char* name, const Tensor& result, causeway_tensor* array
             fail(name, ": ", causeway::name(type), ", expected ", causeway::name(result.dtype()));
     }
     // What the library hands out must not end with the caller's inputs.
-    outputs_.push_back({std::make_unique<Tensor>(!array->data && result.is_view() ? result.copy() : result), array});
+    outputs_.push_back({std::make_unique<Result>(!array->data && result.is_view() ? result.copy() : result), array});
 }
 
 void Outputs::add(const char* name, const std::optional<Tensor>& result, causeway_tensor* array) {
@@ -169,8 +172,9 @@ void Outputs::add(const char* name, const std::optional<Tensor>& result, causewa
 
 void Outputs::deliver() noexcept {
     for (Output& output : outputs_) {
-        if (output.array->data) write(*output.result, *output.array);
-        else *output.array = array_of(*output.result.release());
+        Tensor& result = output.result->tensor;
+        if (output.array->data) write(result, *output.array);
+        else *output.array = array_of(result.dtype(), result.shape(), result.raw(), output.result.release());
     }
 }
 
@@ -178,7 +182,7 @@ void Outputs::deliver() noexcept {
 
 void causeway_release(causeway_tensor* tensor) {
     if (!tensor || !tensor->owner) return;
-    delete static_cast<causeway::Tensor*>(tensor->owner);
+    delete static_cast<causeway::c::Owned*>(tensor->owner);
     tensor->owner = nullptr;
     tensor->data = nullptr;
 }

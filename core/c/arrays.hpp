@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/c/causeway.h"
@@ -13,6 +14,20 @@ namespace causeway::c {
 // The array as a tensor: a view of it where it is contiguous, else a copy. Throws Error naming the argument for what is
 // no array. O(1), or O(elements).
 Tensor read(const char* name, const causeway_tensor* array);
+
+// Its type and shape alone, as a tensor without elements. Throws Error for what is no array.
+Tensor form_of(const char* name, const causeway_tensor& array);
+
+// Whether its elements lie row by row, at an address of its type.
+bool is_contiguous(const causeway_tensor& array);
+
+// What causeway_release gives back: the memory that an array of the library's lies in.
+struct Owned {
+    virtual ~Owned() = default;
+};
+
+// A contiguous array over memory that `owner` holds.
+causeway_tensor array_of(DType type, const Shape& shape, void* data, Owned* owner);
 
 // Nothing where there is no array.
 std::optional<Tensor> read_optional(const char* name, const causeway_tensor* array);
@@ -32,8 +47,12 @@ public:
     void deliver() noexcept;
 
 private:
+    struct Result : Owned {
+        explicit Result(Tensor given) : tensor(std::move(given)) {}
+        Tensor tensor;
+    };
     struct Output {
-        std::unique_ptr<Tensor> result;
+        std::unique_ptr<Result> result;
         causeway_tensor* array;
     };
     std::vector<Output> outputs_;

@@ -8,6 +8,7 @@
 #include "core/base/parallel.hpp"
 #include "core/c/arrays.hpp"
 #include "core/c/guard.hpp"
+#include "core/c/options.hpp"
 #include "core/exact/causal_linear_attention.hpp"
 #include "core/gated/linear_attention.hpp"
 #include "core/gated/step.hpp"
@@ -19,40 +20,23 @@
 #include "core/softmax/softmax_attention.hpp"
 
 using namespace causeway;
-using c::guarded, c::Outputs, c::read, c::read_optional;
+using c::check_wanted, c::guarded, c::Outputs, c::read, c::read_number, c::read_optional;
 
 namespace {
 
-void check_wanted(const char* name, const void* output) {
-    if (!output) fail(name, ": NULL, expected a place for the result");
-}
-
-template <class T>
-std::vector<T> read_numbers(const char* name, const T* numbers, std::int64_t count) {
-    if (count < 0) fail(name, "_count: ", count, ", expected 0 or more");
-    if (count > 0 && !numbers) fail(name, ": NULL, expected ", count, " numbers");
-    return {numbers, numbers + count};
-}
-
-std::optional<double> read_number(const double* number) {
-    if (!number) return {};
-    return *number;
-}
-
-CausalOptions causal_options(const causeway_causal_options* given) {
-    const auto o = c::read_options("options", given);
+CausalOptions causal_options(const causeway_causal_options& o) {
     CausalOptions options;
     if (o.method) options.method = o.method;
-    options.decay = read_numbers("decay", o.decay, o.decay_count);
+    options.decay = c::read_numbers<double>("decay", o.decay, o.decay_count);
     options.normalize = o.normalize != 0;
     if (o.block != 0) options.block = static_cast<Index>(o.block);
     options.scale = read_number(o.scale).value_or(options.scale);
     options.state = read_optional("state", o.state);
+    c::read_sequences(o, options);
     return options;
 }
 
-LinearOptions linear_options(const causeway_linear_options* given) {
-    const auto o = c::read_options("options", given);
+LinearOptions linear_options(const causeway_linear_options& o) {
     LinearOptions options;
     if (o.update) options.update = o.update;
     if (o.mode) options.mode = o.mode;
@@ -61,8 +45,7 @@ LinearOptions linear_options(const causeway_linear_options* given) {
     options.log_decay = read_optional("log_decay", o.log_decay);
     options.beta = read_optional("beta", o.beta);
     options.state = read_optional("state", o.state);
-    const auto offsets = read_numbers("cu_seqlens", o.cu_seqlens, o.cu_seqlens_count);
-    options.cu_seqlens.assign(offsets.begin(), offsets.end());
+    c::read_sequences(o, options);
     return options;
 }
 
@@ -72,6 +55,7 @@ SoftmaxOptions softmax_options(const causeway_softmax_options* given) {
     if (o.method) options.method = o.method;
     options.scale = read_number(o.scale);
     options.causal = o.sees_all_keys == 0;
+    options.cu_seqlens = c::read_numbers<Index>("cu_seqlens", o.cu_seqlens, o.cu_seqlens_count);
     return options;
 }
 
@@ -133,13 +117,10 @@ causeway_status causeway_causal_linear_attention(const causeway_tensor* B, const
                                                  causeway_tensor* O, causeway_tensor* state) {
     return guarded([&] {
         check_wanted("O", O);
-        CausalOptions o = causal_options(options);
+        const auto given = c::read_options("options", options);
+        CausalOptions o = causal_options(given);
         o.return_state = state != nullptr;
-        const auto result = causal_linear_attention(read("B", B), read("C", C), read("V", V), o);
-        Outputs outputs;
-        outputs.add("O", result.O, O);
-        outputs.add("state", result.state, state);
-        outputs.deliver();
+        c::deliver_sequences(causal_linear_attention(read("B", B), read("C", C), read("V", V), o), given, O, state);
     });
 }
 
@@ -150,7 +131,7 @@ causeway_status causeway_causal_linear_attention_grad(const causeway_tensor* B, 
                                                       causeway_tensor* dstate) {
     return guarded([&] {
         const auto result = causal_linear_attention_grad(read("B", B), read("C", C), read("V", V), read("dO", dO),
-                                                         causal_options(options));
+                                                         causal_options(c::read_options("options", options)));
         Outputs outputs;
         outputs.add("dB", result.dB, dB);
         outputs.add("dC", result.dC, dC);
@@ -166,11 +147,9 @@ causeway_status causeway_linear_attention(const causeway_tensor* q, const causew
                                           causeway_tensor* state) {
     return guarded([&] {
         check_wanted("O", O);
-        const auto result = linear_attention(read("q", q), read("k", k), read("v", v), linear_options(options));
-        Outputs outputs;
-        outputs.add("O", result.O, O);
-        outputs.add("state", result.state, state);
-        outputs.deliver();
+        const auto given = c::read_options("options", options);
+        const auto result = linear_attention(read("q", q), read("k", k), read("v", v), linear_options(given));
+        c::deliver_sequences(result, given, O, state);
     });
 }
 
@@ -181,8 +160,9 @@ causeway_status causeway_linear_attention_grad(const causeway_tensor* q, const c
     return guarded([&] {
         check_wanted("gradients", gradients);
         const auto wanted = c::read_options("gradients", gradients);
-        const auto result = linear_attention_grad(read("q", q), read("k", k), read("v", v), read("dO", dO),
-                                                  linear_options(options), read_optional("dstate", dstate));
+        const auto result =
+            linear_attention_grad(read("q", q), read("k", k), read("v", v), read("dO", dO),
+                                  linear_options(c::read_options("options", options)), read_optional("dstate", dstate));
         Outputs outputs;
         outputs.add("dq", result.dq, wanted.dq);
         outputs.add("dk", result.dk, wanted.dk);
@@ -200,15 +180,9 @@ causeway_status causeway_linear_attention_step(const causeway_tensor* q, const c
     return guarded([&] {
         check_wanted("O", O);
         const Tensor tq = read("q", q), tk = read("k", k), tv = read("v", v);
-        const LinearOptions o = linear_options(options);
-        Tensor advanced = read("state", state);
-        c::check_places("state", *state);
-        Tensor result = O->data ? read("O", O) : Tensor(tq.dtype(), gated::check_sizes(tq, tk, tv, o).output);
-        linear_attention_step(tq, tk, tv, advanced, result, o);
-        Outputs outputs;
-        if (!result.is_view()) outputs.add("O", result, O);
-        if (!advanced.is_view()) c::write(advanced, *state);
-        outputs.deliver();
+        const LinearOptions o = linear_options(c::read_options("options", options));
+        c::step(tq, gated::check_sizes(tq, tk, tv, o).output, state, O,
+                [&](Tensor& advanced, Tensor& result) { linear_attention_step(tq, tk, tv, advanced, result, o); });
     });
 }
 

@@ -8,16 +8,17 @@
  *
  * Every call returns a causeway_status. Anything but CAUSEWAY_OK comes with a sentence, causeway_last_error(), that
  * names the argument, what came and what was expected; outputs are then as they were, but for the state of a step that
- * was interrupted. No call prints, exits, throws, handles a signal or changes a locale or a rounding mode. All may be
- * called from several threads at once.
+ * was interrupted. No call prints, exits, throws, handles a signal (but for causeway_begin_interruptible) or changes a
+ * locale or a rounding mode. All may be called from several threads at once.
  *
  * Structs of options begin with their own size, as in
  *
  *     causeway_linear_options options = {sizeof options};
  *     options.update = "gated";
  *
- * so that a later version can add members at their end; members that are left 0 or NULL have their defaults. What the
- * functions compute, shapes and options in full are in the manual: `causeway -e '?linear_attention'`.
+ * so that a later version can add members at their end, and programs of an earlier one go on as they are; members that
+ * are left 0 or NULL have their defaults. What the functions compute, shapes and options in full are in the manual:
+ * `causeway -e '?linear_attention'`.
  */
 #ifndef CAUSEWAY_H
 #define CAUSEWAY_H
@@ -97,6 +98,18 @@ CAUSEWAY_API const char* causeway_name(const char* list, int64_t i);
 CAUSEWAY_API int32_t causeway_threads(void);
 CAUSEWAY_API causeway_status causeway_set_threads(int32_t threads);
 
+/* Asks the calls that run in this process to stop, with CAUSEWAY_INTERRUPTED; safe in a handler of a signal and in any
+ * thread. Calls stop until the request is cleared. */
+CAUSEWAY_API void causeway_interrupt(void);
+CAUSEWAY_API void causeway_clear_interrupt(void);
+
+/* Between the two SIGINT is such a request, for a host whose own handler cannot run during a call, as that of Python
+ * cannot. The end puts back the handler of before, clears the request, and returns how many SIGINT came meanwhile. By
+ * one thread at a time: 0 of the first says that another one is between them, or that there are no such signals, and
+ * nothing has changed. */
+CAUSEWAY_API int32_t causeway_begin_interruptible(void);
+CAUSEWAY_API int32_t causeway_end_interruptible(void);
+
 /* O = (B C^T * M) V with M[i,j] = decay^(i-j) for i >= j, else 0. B, C [b, h, N, r], V [b, h, N, d]; O like V. */
 typedef struct causeway_causal_options {
     size_t size;         /* sizeof(causeway_causal_options) */
@@ -107,6 +120,14 @@ typedef struct causeway_causal_options {
     int64_t block;                /* 0: the method's */
     const double* scale;          /* factor on B C^T; NULL: 1 */
     const causeway_tensor* state; /* to start from, [b, h, r, d], with normalize [b, h, r, d + 1]; NULL: zeros */
+    const int64_t* cu_seqlens;    /* of packed sequences with b = 1: cu_seqlens_count offsets from 0 to N */
+    int64_t cu_seqlens_count;
+    const int64_t* state_indices; /* `state` is a pool [slots, h, r, d]: the slot of each sequence, counted from 0 */
+    int64_t state_indices_count;
+    int32_t inplace;              /* not 0: the last states are written to where the first ones came from, in `state` */
+    int64_t checkpoint_every;     /* not 0: the states after so many tokens, twice so many ... of each sequence */
+    causeway_tensor* checkpoints; /* where those go, [checkpoints, h, r, d] */
+    const char* deterministic;    /* "run", "prefix", or NULL: what the method keeps */
 } causeway_causal_options;
 
 /* state: after the last token, of methods that carry one; NULL: not wanted. */
@@ -136,6 +157,13 @@ typedef struct causeway_linear_options {
     const causeway_tensor* state;     /* to start from, [b, h, d_k, d_v]; NULL: zeros */
     const int64_t* cu_seqlens;        /* of packed sequences with b = 1: cu_seqlens_count offsets from 0 to N */
     int64_t cu_seqlens_count;
+    const int64_t*
+        state_indices; /* `state` is a pool [slots, h, d_k, d_v]: the slot of each sequence, counted from 0 */
+    int64_t state_indices_count;
+    int32_t inplace;              /* not 0: the last states are written to where the first ones came from, in `state` */
+    int64_t checkpoint_every;     /* not 0: the states after so many tokens, twice so many ... of each sequence */
+    causeway_tensor* checkpoints; /* where those go, [checkpoints, h, d_k, d_v] */
+    const char* deterministic;    /* NULL: "prefix" */
 } causeway_linear_options;
 
 /* state: after the last token, [b, h, d_k, d_v], of packed sequences [n, h, d_k, d_v]; NULL: not wanted. */
@@ -164,12 +192,102 @@ CAUSEWAY_API causeway_status causeway_linear_attention_step(const causeway_tenso
                                                             const causeway_linear_options* options,
                                                             causeway_tensor* state, causeway_tensor* O);
 
+/* The general rule, S_t = (diag(a_t) - u_t w_t^T) S_(t-1) + k_t v_t^T, o_t = scale S_t^T q_t; the rest as there. */
+typedef struct causeway_general_options {
+    size_t size;              /* sizeof(causeway_general_options) */
+    const char* mode;         /* NULL: "chunkwise" */
+    int64_t chunk;            /* 0: 24 */
+    const double* scale;      /* factor on q; NULL: 1 */
+    const causeway_tensor* a; /* [b, h, N] or [b, h, N, d_k]; NULL: 1 */
+    const causeway_tensor* u; /* [b, h, N, d_k], with w or not at all */
+    const causeway_tensor* w;
+    const causeway_tensor* state; /* as in causeway_linear_options, and so are all that follow */
+    const int64_t* cu_seqlens;
+    int64_t cu_seqlens_count;
+    const int64_t* state_indices;
+    int64_t state_indices_count;
+    int32_t inplace;
+    int64_t checkpoint_every;
+    causeway_tensor* checkpoints;
+    const char* deterministic;
+} causeway_general_options;
+
+CAUSEWAY_API causeway_status causeway_general_linear_attention(const causeway_tensor* q, const causeway_tensor* k,
+                                                               const causeway_tensor* v,
+                                                               const causeway_general_options* options,
+                                                               causeway_tensor* O, causeway_tensor* state);
+
+/* Where the gradients go; NULL: not wanted. da, du and dw where a, u and w were given. */
+typedef struct causeway_general_gradients {
+    size_t size; /* sizeof(causeway_general_gradients) */
+    causeway_tensor *dq, *dk, *dv, *da, *du, *dw;
+    causeway_tensor* dinitial; /* with respect to the state before the first token */
+} causeway_general_gradients;
+
+CAUSEWAY_API causeway_status causeway_general_linear_attention_grad(const causeway_tensor* q, const causeway_tensor* k,
+                                                                    const causeway_tensor* v, const causeway_tensor* dO,
+                                                                    const causeway_tensor* dstate,
+                                                                    const causeway_general_options* options,
+                                                                    const causeway_general_gradients* gradients);
+
+/* As causeway_linear_attention_step. */
+CAUSEWAY_API causeway_status causeway_general_linear_attention_step(const causeway_tensor* q, const causeway_tensor* k,
+                                                                    const causeway_tensor* v,
+                                                                    const causeway_general_options* options,
+                                                                    causeway_tensor* state, causeway_tensor* O);
+
+/* y_t = f(bias + sum_i w_i x_(t - taps + 1 + i)), each channel by itself. x, y [b, N, channels], weight [channels,
+ * taps], bias [channels] or NULL; activation "none" (NULL) or "silu"; initial [b, taps - 1, channels], the inputs
+ * before the first token, NULL: zeros; cu_seqlens as elsewhere, NULL and 0: one sequence. state: the last inputs. */
+CAUSEWAY_API causeway_status causeway_short_convolution(const causeway_tensor* x, const causeway_tensor* weight,
+                                                        const causeway_tensor* bias, const causeway_tensor* initial,
+                                                        const char* activation, const int64_t* cu_seqlens,
+                                                        int64_t cu_seqlens_count, causeway_tensor* y,
+                                                        causeway_tensor* state);
+
+/* Of <y, dy> + <state, dstate>; dstate NULL: zeros. dbias only with a bias; dinitial: of the inputs before the first.
+ */
+CAUSEWAY_API causeway_status causeway_short_convolution_grad(const causeway_tensor* x, const causeway_tensor* weight,
+                                                             const causeway_tensor* bias,
+                                                             const causeway_tensor* initial, const char* activation,
+                                                             const int64_t* cu_seqlens, int64_t cu_seqlens_count,
+                                                             const causeway_tensor* dy, const causeway_tensor* dstate,
+                                                             causeway_tensor* dx, causeway_tensor* dweight,
+                                                             causeway_tensor* dbias, causeway_tensor* dinitial);
+
+/* y = x / sqrt(sum x^2 + eps) over the last dimension; eps NULL: 1e-6. */
+CAUSEWAY_API causeway_status causeway_l2norm(const causeway_tensor* x, const double* eps, causeway_tensor* y);
+CAUSEWAY_API causeway_status causeway_l2norm_grad(const causeway_tensor* x, const double* eps,
+                                                  const causeway_tensor* dy, causeway_tensor* dx);
+
+/* y = x / sqrt(mean x^2 + eps) * weight * f(gate) over the last dimension. weight [width] and gate, like x, or NULL;
+ * activation, which is f, "silu" (NULL) or "sigmoid". */
+CAUSEWAY_API causeway_status causeway_rms_norm(const causeway_tensor* x, const causeway_tensor* weight,
+                                               const causeway_tensor* gate, const char* activation, const double* eps,
+                                               causeway_tensor* y);
+CAUSEWAY_API causeway_status causeway_rms_norm_grad(const causeway_tensor* x, const causeway_tensor* weight,
+                                                    const causeway_tensor* gate, const char* activation,
+                                                    const double* eps, const causeway_tensor* dy, causeway_tensor* dx,
+                                                    causeway_tensor* dweight, causeway_tensor* dgate);
+
+/* g = -e^A_log softplus(a + dt_bias), or with lower_bound = L g = L sigmoid(e^A_log (a + dt_bias)): the log_decay of
+ * causeway_linear_attention. a [b, h, N] or [b, h, N, d_k], A_log [h], dt_bias [h] or [h, d_k], NULL: 0. */
+CAUSEWAY_API causeway_status causeway_decay_gate(const causeway_tensor* a, const causeway_tensor* A_log,
+                                                 const causeway_tensor* dt_bias, const double* lower_bound,
+                                                 causeway_tensor* g);
+CAUSEWAY_API causeway_status causeway_decay_gate_grad(const causeway_tensor* a, const causeway_tensor* A_log,
+                                                      const causeway_tensor* dt_bias, const double* lower_bound,
+                                                      const causeway_tensor* dg, causeway_tensor* da,
+                                                      causeway_tensor* dA_log, causeway_tensor* ddt_bias);
+
 /* O = softmax(scale q k^T) v. q [b, h_q, N, d], k [b, h, M, d], v [b, h, M, d_v]; h_q a multiple of h. */
 typedef struct causeway_softmax_options {
-    size_t size;           /* sizeof(causeway_softmax_options) */
-    const char* method;    /* NULL: "flash" */
-    const double* scale;   /* NULL: 1 / sqrt(d) */
-    int32_t sees_all_keys; /* 0: causal, the queries are the last N of the M positions */
+    size_t size;               /* sizeof(causeway_softmax_options) */
+    const char* method;        /* NULL: "flash" */
+    const double* scale;       /* NULL: 1 / sqrt(d) */
+    int32_t sees_all_keys;     /* 0: causal, the queries are the last N of the M positions */
+    const int64_t* cu_seqlens; /* of packed sequences with b = 1, in q as in k and v: cu_seqlens_count offsets */
+    int64_t cu_seqlens_count;
 } causeway_softmax_options;
 
 /* lse: the log-sum-exp of the scaled scores of every query, [b, h_q, N]; NULL: not wanted. */

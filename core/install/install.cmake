@@ -15,7 +15,11 @@ target_link_libraries(causeway_c PRIVATE causeway_core causeway_flags)
 target_include_directories(causeway_c PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/c> $<BUILD_INTERFACE:${version_folder}>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # As needed: what the C interface does not call, MPI, is not loaded with it.
-target_link_options(causeway_c PRIVATE -Wl,--as-needed -Wl,--version-script=${PROJECT_SOURCE_DIR}/core/c/exports.map)
+if(APPLE)
+  target_link_options(causeway_c PRIVATE -Wl,-dead_strip_dylibs "-Wl,-exported_symbol,_causeway_*")
+else()
+  target_link_options(causeway_c PRIVATE -Wl,--as-needed -Wl,--version-script=${PROJECT_SOURCE_DIR}/core/c/exports.map)
+endif()
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()

@@ -84,8 +84,14 @@ Buffer::Buffer(std::size_t bytes, cudaStream_t stream) : stream_(stream), pooled
     count(bytes);
 }
 
+Buffer Buffer::view(void* data, std::size_t bytes) {
+    Buffer out;
+    out.data_ = data, out.bytes_ = bytes, out.borrowed_ = true;
+    return out;
+}
+
 Buffer::~Buffer() {
-    if (!data_) return;
+    if (!data_ || borrowed_) return;
     if (pooled_) cudaFreeAsync(data_, stream_);
     else cudaFree(data_);
     in_use -= bytes_;

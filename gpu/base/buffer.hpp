@@ -22,16 +22,20 @@ public:
     Buffer() = default;
     explicit Buffer(std::size_t bytes);
     Buffer(std::size_t bytes, cudaStream_t stream);
+    // Memory of somebody else's, neither freed nor counted.
+    static Buffer view(void* data, std::size_t bytes);
     Buffer(Buffer&& other) noexcept
         : data_(std::exchange(other.data_, nullptr)),
           bytes_(std::exchange(other.bytes_, 0)),
           stream_(other.stream_),
-          pooled_(other.pooled_) {}
+          pooled_(other.pooled_),
+          borrowed_(other.borrowed_) {}
     Buffer& operator=(Buffer&& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);
         std::swap(stream_, other.stream_);
         std::swap(pooled_, other.pooled_);
+        std::swap(borrowed_, other.borrowed_);
         return *this;
     }
     ~Buffer();
@@ -47,7 +51,7 @@ private:
     void* data_ = nullptr;
     std::size_t bytes_ = 0;
     cudaStream_t stream_ = nullptr;
-    bool pooled_ = false;
+    bool pooled_ = false, borrowed_ = false;
 };
 
 }  // namespace causeway::gpu

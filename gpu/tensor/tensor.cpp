@@ -26,6 +26,13 @@ Tensor Tensor::zeros(DType t, const Shape& shape, cudaStream_t stream) {
     return out;
 }
 
+Tensor Tensor::view(DType t, const Shape& shape, void* data) {
+    Tensor out(t, Shape{0});
+    out.shape_ = shape;
+    out.storage_ = std::make_shared<Buffer>(Buffer::view(data, out.bytes()));
+    return out;
+}
+
 Tensor::Tensor(const causeway::Tensor& x, cudaStream_t stream) : Tensor(x.dtype(), x.shape(), stream) {
     if (bytes() == 0) return;
     check(cudaMemcpyAsync(data(), x.raw(), bytes(), cudaMemcpyHostToDevice, stream), "copying to the GPU");

@@ -22,6 +22,9 @@ public:
     Tensor(DType, const Shape&, cudaStream_t stream = nullptr);
     static Tensor zeros(DType, const Shape&, cudaStream_t stream = nullptr);
 
+    // Over memory of the caller's on the device, which must stay while the tensor does.
+    static Tensor view(DType, const Shape&, void* data);
+
     // The elements of a tensor of the CPU; waits until they are there.
     explicit Tensor(const causeway::Tensor& x, cudaStream_t stream = nullptr);
     // The same elements on the CPU, after all work of `stream`.

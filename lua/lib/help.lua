@@ -73,9 +73,9 @@ local function described_options(list)
   return table.concat(lines, "\n")
 end
 
--- The options of a function and what they may be: as they are described, else from the table that completion reads; nil
--- where it has none or its text describes them.
-local function options(name)
+--- The options of a function and what they may be: as they are described, else from the table that completion reads;
+--- nil where it has none or its text describes them.
+function causeway._options_text(name)
   local described = causeway._call_options(name)
   if described then return described_options(described) end
   local known = causeway._options[name]
@@ -148,7 +148,8 @@ local function references(text, source)
   return out
 end
 
-local function source_part(section)
+--- The lines below "source" on the page of a section: what it cites, written out.
+function causeway._source_lines(section)
   local source = causeway._source_of(section)
   if not section.source then return references(section.text .. " " .. (section.notes or ""), source) end
   local lines = references(source, source)
@@ -158,7 +159,7 @@ end
 
 local function section_text(name, section)
   local parts = { call_text(section.call), "", body(section.text, room(), "  ") }
-  local list = section.what == "a function" and options(name)
+  local list = section.what == "a function" and causeway._options_text(name)
   if list then
     parts[#parts + 1] = "\n  options"
     parts[#parts + 1] = list
@@ -169,7 +170,7 @@ local function section_text(name, section)
       or body(one[2], room() - 2, one[1] == "options" and "  " or "    ")
   end
   if section.notes then parts[#parts + 1] = "\n" .. body(section.notes, room(), "  ") end
-  local sources = source_part(section)
+  local sources = causeway._source_lines(section)
   if #sources > 0 then
     parts[#parts + 1] = "\n  source"
     table.move(sources, 1, #sources, #parts + 1, parts)

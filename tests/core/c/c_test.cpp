@@ -25,8 +25,8 @@ std::string output_of(const std::string& command) {
 }
 
 std::string with_python(const std::string& modules, const std::string& script) {
-    return "CAUSEWAY_LIBRARY=" + build_dir() + "/libcauseway.so " + python_with(modules) + " " + source_dir() +
-           "/tests/core/c/" + script + " " + source_dir() + "/core/c/python";
+    return "HF_HUB_OFFLINE=1 CAUSEWAY_LIBRARY=" + build_dir() + "/libcauseway.so " + python_with(modules) + " " +
+           source_dir() + "/tests/core/c/" + script + " " + source_dir() + "/core/c/python";
 }
 
 // Why the Python module cannot be tried here with these modules, or "".
@@ -69,6 +69,28 @@ TEST_CASE("the Python module has PyTorch's gradients", "[c][python]") {
         return;
     }
     CHECK(output_of(with_python("numpy, torch", "module_torch.py")) == "the module holds with torch\n");
+}
+
+TEST_CASE("a model of Transformers computes the same with our kernels in it", "[c][python]") {
+    if (const std::string why = cannot_import("torch, transformers"); !why.empty()) {
+        causeway::test::skip("tests of the hook for Transformers", why);
+        return;
+    }
+    CHECK(output_of(with_python("torch, transformers", "module_transformers.py")) == "the hook holds\n");
+}
+
+TEST_CASE("the Python module computes on CUDA tensors where they are", "[c][python][gpu]") {
+    const std::string library = build_dir() + "/libcauseway_gpu.so";
+    const std::string modules = "torch; assert torch.cuda.is_available()";
+    if (!std::filesystem::exists(library) || python_with(modules).empty()) {
+        causeway::test::skip("tests of the Python module on a GPU",
+                             "there is no libcauseway_gpu.so, or no python3 with PyTorch that finds a GPU");
+        return;
+    }
+    const std::string said =
+        output_of("HF_HUB_OFFLINE=1 CAUSEWAY_LIBRARY=" + library + " " + python_with(modules) + " " + source_dir() +
+                  "/tests/gpu/c/module_cuda.py " + source_dir() + "/core/c/python");
+    CHECK(said.find("the module holds on a GPU\n") != std::string::npos);
 }
 
 TEST_CASE("without the shared library, or with another file, the Python module says so", "[c][python]") {

@@ -1,7 +1,11 @@
 """Holds the Python module to plain NumPy. The folder of the module is the argument."""
 
 import gc
+import os
+import signal
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,6 +14,9 @@ sys.path.insert(0, sys.argv[1])
 import causeway  # noqa: E402
 
 random = np.random.default_rng(1)
+
+
+wrong = causeway.ArgumentError
 
 
 def refuses(kind, sentence, f, *arguments, **options):
@@ -101,7 +108,6 @@ assert close(S, state, 1e-12)
 
 # What a step writes in place has memory of its own: no element is two of the state's, none is read as an input.
 step = causeway.linear_attention_step
-wrong = causeway.ArgumentError
 for strides in ((0, 0, 56, 8), (280, 0, 56, 8), (8, 800, 280, 40)):
     shared = np.lib.stride_tricks.as_strided(np.zeros(500), S.shape, strides)
     refuses(wrong, "expected elements that share no memory", step, *token, shared, inplace=True)
@@ -166,6 +172,106 @@ assert close(np.einsum("bhnr,bhmr->bhnm", B, C), np.exp(np.einsum("bhnr,bhmr->bh
 one, two = (causeway.lowrank("favor+", q, k, rank=8, seed=s)[0] for s in (1, 1))
 assert np.array_equal(one, two)
 assert not np.array_equal(one, causeway.lowrank("favor+", q, k, rank=8, seed=2)[0])
+
+# Pools of states, checkpoints, packed sequences: what separate calls give.
+one = q[:1], k[:1], v[:1]
+parts = [[x[:, :, a:b] for x in one] for a, b in ((0, 30), (30, 70))]
+pool = random.uniform(-1, 1, (4, 3, 5, 7))
+alone = [causeway.linear_attention(*part, state=pool[slot : slot + 1]) for part, slot in zip(parts, (3, 1))]
+packed = {"cu_seqlens": [0, 30, 70], "state": pool, "state_indices": [3, 1]}
+O, S = causeway.linear_attention(*one, **packed)
+assert np.array_equal(O, np.concatenate([x[0] for x in alone], 2))
+assert np.array_equal(S, np.concatenate([x[1] for x in alone]))
+written = pool.copy()
+O, same = causeway.linear_attention(*one, **{**packed, "state": written}, inplace=True)
+assert same is written and np.array_equal(written[[3, 1]], S) and np.array_equal(written[[0, 2]], pool[[0, 2]])
+turned_pool = np.ascontiguousarray(pool.swapaxes(2, 3)).swapaxes(2, 3)  # not where the library can read it
+causeway.linear_attention(*one, **{**packed, "state": turned_pool}, inplace=True)
+assert np.array_equal(turned_pool, written)
+O, S, checkpoints = causeway.linear_attention(*one, checkpoint_every=20)
+assert checkpoints.shape == (3, 3, 5, 7)
+assert close(checkpoints[1:2], causeway.linear_attention(*(x[:, :, :40] for x in one))[1], 1e-12)
+refuses(wrong, "inplace: true, but no state", causeway.linear_attention, *one, inplace=True)
+refuses(wrong, "state_indices[0]: -1", causeway.linear_attention, *one, state=pool, state_indices=[-1])
+refuses(wrong, "state_indices", causeway.linear_attention, *one, state=pool, state_indices=[4])
+refuses(wrong, "q: shares memory with state", causeway.linear_attention, pool[:1], pool[:1], pool[:1, :, :, :7],
+        state=pool[:1, :, :, :], inplace=True)
+
+causal = {"method": "fleet", "decay": 0.9}
+O, S = causeway.causal_linear_attention(*one, cu_seqlens=[0, 30, 70], return_state=True, **causal)
+for part, end in zip(parts, ((0, 30), (30, 70))):
+    assert np.array_equal(O[:, :, end[0] : end[1]], causeway.causal_linear_attention(*part, **causal))
+O, S, checkpoints = causeway.causal_linear_attention(*one, checkpoint_every=35, return_state=True, **causal)
+assert checkpoints.shape == (2, 3, 5, 7) and np.array_equal(checkpoints[1:], S)
+refuses(wrong, "deterministic", causeway.causal_linear_attention, *one, deterministic="always")
+O, lse = causeway.softmax_attention(*one, cu_seqlens=[0, 30, 70], return_lse=True)
+assert np.array_equal(O[:, :, 30:], causeway.softmax_attention(*parts[1]))
+
+# A step in a pool, and the state of one slot alone.
+token = [x[:, :, :1] for x in one]
+pool_after = causeway.linear_attention_step(*token, pool, state_indices=[2])[1]
+assert np.array_equal(pool_after[2:3], causeway.linear_attention_step(*token, pool[2:3])[1])
+assert np.array_equal(pool_after[[0, 1, 3]], pool[[0, 1, 3]])
+
+# The general rule is the gated one where nothing is taken out, and the delta rule where it is.
+a = np.exp(g)
+O, S = causeway.general_linear_attention(q, k, v, a=a)
+assert close(O, wanted, 1e-10) and close(S, gated(q, k, v, g)[1], 1e-10)
+beta = random.random((2, 3, 70, 1))
+O = causeway.general_linear_attention(q, k, beta * v, a=a, u=beta * a[..., None] * k, w=k)[0]
+delta = {"update": "gated_delta", "log_decay": g, "beta": beta[..., 0]}
+assert close(O, causeway.linear_attention(q, k, v, **delta)[0], 1e-8)
+found = causeway.general_linear_attention_grad(q, k, v, dO, a=a)
+at = (1, 2, 40)
+general = lambda x: causeway.general_linear_attention(q, k, v, a=x)[0]  # noqa: E731
+assert abs(found["da"][at] - slope(general, a, at)) < 1e-5 and "du" not in found
+state = np.zeros((2, 3, 5, 7))
+for t in range(3):
+    step_of = [x[:, :, t : t + 1] for x in (q, k, v)]
+    O, same = causeway.general_linear_attention_step(*step_of, state, a=a[:, :, t : t + 1], inplace=True)
+    assert same is state and close(O, wanted[:, :, t : t + 1], 1e-10)
+refuses(wrong, "w", causeway.general_linear_attention, q, k, v, u=k)
+
+# Around it.
+x = random.uniform(-1, 1, (2, 9, 4))
+weight = random.uniform(-1, 1, (4, 3))
+y, last = causeway.short_convolution(x, weight)
+padded = np.concatenate([np.zeros((2, 2, 4)), x], 1)
+assert close(y, sum(padded[:, i : i + 9] * weight[:, i] for i in range(3)), 1e-12) and np.array_equal(last, x[:, -2:])
+assert close(causeway.short_convolution(x, weight, activation="silu")[0], y / (1 + np.exp(-y)), 1e-12)
+assert close(causeway.l2norm(x), x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6), 1e-12)
+gate, scales = random.uniform(-1, 1, x.shape), random.uniform(-1, 1, 4)
+plain_norm = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * scales * gate / (1 + np.exp(-gate))
+assert close(causeway.rms_norm(x, weight=scales, gate=gate), plain_norm, 1e-12)
+rate, bias = random.uniform(-1, 1, 3), random.uniform(-1, 1, 3)
+plain_gate = -np.exp(rate)[:, None] * np.log1p(np.exp(g + bias[:, None]))
+assert close(causeway.decay_gate(g, rate, dt_bias=bias), plain_gate, 1e-12)
+refuses(wrong, "activation", causeway.short_convolution, x, weight, activation="relu")
+refuses(wrong, "A_log", causeway.decay_gate, g, rate[:2])
+
+# Ctrl-C ends a call in the middle, and Python does for it what it does elsewhere; in another thread it waits for Python.
+def interrupted(handler, expected):
+    """How long a call goes on that a SIGINT comes into after a tenth of a second."""
+    before = signal.signal(signal.SIGINT, handler)
+    large = np.ones((1, 8, 1 << 16, 64), "f4")
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begin = time.monotonic()
+    try:
+        while True:
+            causeway.softmax_attention(large, large, large)
+    except expected:
+        return time.monotonic() - begin
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+seen = []
+assert interrupted(signal.default_int_handler, KeyboardInterrupt) < 5
+assert interrupted(lambda *_: seen.append(1), causeway.InterruptedCallError) < 5 and seen == [1]
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert np.array_equal(causeway.linear_attention(q, k, v)[0], causeway.linear_attention(q, k, v)[0])
+with ThreadPoolExecutor(1) as other:
+    assert other.submit(causeway.linear_attention, q, k, v).result()[0].shape == v.shape
 
 # From several threads at once, each with its own last error.
 def busy(i):

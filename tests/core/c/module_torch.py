@@ -62,6 +62,18 @@ assert torch.autograd.gradcheck(lambda q, k, v: causeway.softmax_attention(q, k,
 scores = (q @ k.transpose(2, 3) / 3**0.5).masked_fill(torch.ones(9, 9, dtype=torch.bool).triu(1), float("-inf"))
 torch.testing.assert_close(causeway.softmax_attention(q, k, v), scores.softmax(-1) @ v)
 
+# The general rule, and what stands around it.
+u, w, a = (t.detach().requires_grad_() for t in (0.3 * k, k.clone(), torch.exp(g)))
+assert torch.autograd.gradcheck(lambda *x: causeway.general_linear_attention(*x[:3], a=x[3], u=x[4], w=x[5]),
+                                (q, k, v, a, u, w))
+x, weight, gate = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((1, 6, 4), (4, 3), (1, 6, 4)))
+bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
+assert torch.autograd.gradcheck(lambda x, w, b: causeway.short_convolution(x, w, bias=b, activation="silu"), (x, weight, bias))
+assert torch.autograd.gradcheck(causeway.l2norm, x)
+assert torch.autograd.gradcheck(lambda x, w, g: causeway.rms_norm(x, weight=w, gate=g), (x, bias, gate))
+rates = torch.randn(2, dtype=torch.float64, requires_grad=True)
+assert torch.autograd.gradcheck(lambda g, r: causeway.decay_gate(g, r), (g, rates))
+
 # Types that only store; no gradient is asked for where none is wanted.
 for kind in (torch.float32, torch.bfloat16, torch.float16):
     q, k, v, g, beta, state = (t.detach() for t in inputs(kind))
@@ -104,6 +116,12 @@ refuses("state: negated when it is read", step, *one, negative, inplace=True)
 
 # What would drop a gradient in silence is refused.
 learnt = q.clone().requires_grad_()
+refuses("q: requires a gradient, but a call in place", causeway.linear_attention, learnt, k, v, state=state, inplace=True)
+refuses("q: requires a gradient, but a call with checkpoints", causeway.linear_attention, learnt, k, v, checkpoint_every=3)
+pool = torch.zeros(3, 2, 3, 4, requires_grad=True)
+refuses("state: requires a gradient, but a pool", causeway.linear_attention, q, k, v, state=pool, state_indices=[2])
+dq = torch.autograd.grad(causeway.linear_attention(learnt, k, v, state=pool.detach(), state_indices=[2])[0].sum(), learnt)[0]
+torch.testing.assert_close(dq, torch.autograd.grad(causeway.linear_attention(learnt, k, v)[0].sum(), learnt)[0])
 token = [x[:, :, :1] for x in (learnt, k, v)]
 refuses("expected a dense tensor", causeway.linear_attention, q.to_sparse(), k, v)
 refuses("k: ndarray, expected a tensor of PyTorch", causeway.linear_attention, q, k.numpy(), v)

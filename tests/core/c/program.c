@@ -1,5 +1,7 @@
 /* A program in C that calls the C interface: it holds results to plain loops, and says what does not hold. */
 #include <math.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -370,6 +372,109 @@ static void refusals(void) {
     succeeds(causeway_linear_attention(&tq, &tk, &tv, &newer.known, &O, NULL), "a larger struct whose rest is 0");
 }
 
+/* The same rule by the general one, whole, in place in a pool and in steps. */
+static void general_rule(void) {
+    static double state[b * h * r * d], plain[b * h * N * d], pool[(b + 1) * h * r * d], decays[b * h * N];
+    static const int64_t of_pool[4] = {b + 1, h, r, d}, slots[b] = {2, 0};
+    static const int64_t one_token[4] = {1, 1, 1, r}, of_value[4] = {1, 1, 1, d}, one_gate[3] = {1, 1, 1};
+    static const int64_t one_state[4] = {1, 1, r, d};
+    causeway_tensor tq = array(q, 4, of_keys), tk = array(k, 4, of_keys), tv = array(v, 4, of_values);
+    causeway_tensor ta = array(decays, 3, of_gates), tpool = array(pool, 4, of_pool);
+    causeway_tensor O = {0}, S = {0}, after = {0}, da = {0}, checkpoints = {0};
+    const causeway_tensor tdO = array(dO, 4, of_values);
+    causeway_general_options options = {sizeof options};
+    causeway_general_gradients gradients = {sizeof gradients};
+    int i, t;
+    for (i = 0; i < b * h * N; ++i) decays[i] = exp(g[i]);
+    plain_gated(plain, state);
+    options.a = &ta;
+    options.checkpoint_every = 10;
+    options.checkpoints = &checkpoints;
+    succeeds(causeway_general_linear_attention(&tq, &tk, &tv, &options, &O, &S), "the general rule");
+    if (!O.data || !S.data) return;
+    check(near(O.data, plain, b * h * N * d) && near(S.data, state, b * h * r * d), "the general rule gated");
+    check(checkpoints.shape[0] == 3 * b && checkpoints.shape[3] == d, "three states of each sequence are kept");
+    options.checkpoint_every = 0, options.checkpoints = NULL;
+    options.state = &tpool, options.state_indices = slots, options.state_indices_count = b, options.inplace = 1;
+    succeeds(causeway_general_linear_attention(&tq, &tk, &tv, &options, &after, NULL), "the general rule in a pool");
+    check(near(pool + 2 * h * r * d, state, h * r * d) && near(pool, state + h * r * d, h * r * d),
+          "the states are in the slots of their sequences");
+    check(pool[h * r * d] == 0 && pool[2 * h * r * d - 1] == 0, "the other slot is as it was");
+    options.state = NULL, options.state_indices_count = 0, options.inplace = 0;
+    gradients.da = &da;
+    succeeds(causeway_general_linear_attention_grad(&tq, &tk, &tv, &tdO, NULL, &options, &gradients),
+             "the gradient of the general rule");
+    check(da.data != NULL && da.shape[2] == N, "a has a gradient");
+    memset(state, 0, sizeof state);
+    for (t = 0; t < N; ++t) {
+        double row[d];
+        causeway_tensor step_state = array(state, 4, one_state), o = array(row, 4, of_value);
+        tq = array(q + t * r, 4, one_token), tk = array(k + t * r, 4, one_token), tv = array(v + t * d, 4, of_value);
+        ta = array(decays + t, 3, one_gate);
+        succeeds(causeway_general_linear_attention_step(&tq, &tk, &tv, &options, &step_state, &o), "a general step");
+        check(near(row, plain + t * d, d), "a general step gives the row of the whole");
+    }
+    causeway_release(&O), causeway_release(&S), causeway_release(&after), causeway_release(&da);
+    causeway_release(&checkpoints);
+}
+
+/* Norms, gates and the short convolution of one channel. */
+static void around(void) {
+    static const int64_t of_channel[3] = {1, N, 1}, of_taps[2] = {1, 2}, of_heads[1] = {h}, of_rows[2] = {h, N};
+    double taps[2] = {0.5, 2}, rates[h] = {0, 0, 0}, eps = 0, sum = 0, length = 0;
+    causeway_tensor x = array(q, 3, of_channel), weight = array(taps, 2, of_taps), y = {0}, state = {0}, dx = {0};
+    causeway_tensor rows = array(g, 2, of_rows), A_log = array(rates, 1, of_heads), gates = {0}, unit = {0}, norm = {0};
+    int t, right = 1;
+    succeeds(causeway_short_convolution(&x, &weight, NULL, NULL, NULL, NULL, 0, &y, &state), "a short convolution");
+    if (!y.data || !state.data) return;
+    for (t = 0; t < N; ++t)
+        if (!(fabs(((double*)y.data)[t] - (2 * q[t] + (t ? 0.5 * q[t - 1] : 0))) < 1e-12)) right = 0;
+    check(right && ((double*)state.data)[0] == q[N - 1], "two taps weigh a token and the one before it");
+    succeeds(causeway_short_convolution_grad(&x, &weight, NULL, NULL, NULL, NULL, 0, &y, NULL, &dx, NULL, NULL, NULL),
+             "the gradient of a short convolution");
+    refuses(causeway_short_convolution(&x, &weight, NULL, NULL, "relu", NULL, 0, &y, NULL), CAUSEWAY_BAD_ARGUMENT,
+            "relu");
+    succeeds(causeway_l2norm(&rows, &eps, &unit), "a norm");
+    succeeds(causeway_rms_norm(&rows, NULL, NULL, NULL, &eps, &norm), "a norm of the mean");
+    if (!unit.data || !norm.data) return;
+    for (t = 0; t < N; ++t) sum += ((double*)unit.data)[t] * ((double*)unit.data)[t], length += g[t] * g[t];
+    check(fabs(sum - 1) < 1e-12, "a row has length one");
+    check(fabs(((double*)norm.data)[3] - g[3] / sqrt(length / N)) < 1e-12, "a row has mean square one");
+    succeeds(causeway_decay_gate(&rows, &A_log, NULL, NULL, &gates), "a gate");
+    if (gates.data) check(fabs(((double*)gates.data)[5] + log1p(exp(g[5]))) < 1e-12, "a gate is -softplus(a)");
+    causeway_release(&y), causeway_release(&state), causeway_release(&dx), causeway_release(&unit);
+    causeway_release(&norm), causeway_release(&gates);
+}
+
+/* A request stops calls until it is cleared; SIGINT is one where the program asks for that. */
+static void interrupts(void) {
+    const causeway_tensor tq = array(q, 4, of_keys), tk = array(k, 4, of_keys), tv = array(v, 4, of_values);
+    causeway_tensor O = {0};
+    causeway_interrupt();
+    refuses(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), CAUSEWAY_INTERRUPTED, "interrupted");
+    causeway_clear_interrupt();
+    succeeds(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), "a call after the request was cleared");
+    causeway_release(&O);
+    signal(SIGINT, SIG_IGN);
+    check(causeway_begin_interruptible() == 1 && causeway_begin_interruptible() == 0, "one at a time");
+    raise(SIGINT);
+    refuses(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), CAUSEWAY_INTERRUPTED, "interrupted");
+    check(causeway_end_interruptible() == 1 && causeway_end_interruptible() == 0, "one SIGINT was seen");
+    check(signal(SIGINT, SIG_DFL) == SIG_IGN, "the handler of before is back");
+}
+
+/* A struct of the header before this one, which ends earlier. */
+static void older_program(void) {
+    const causeway_tensor tq = array(q, 4, of_keys), tk = array(k, 4, of_keys), tv = array(v, 4, of_values);
+    causeway_tensor O = {0};
+    causeway_linear_options options = {offsetof(causeway_linear_options, state_indices)};
+    options.checkpoint_every = -5; /* beyond its size */
+    succeeds(causeway_linear_attention(&tq, &tk, &tv, &options, &O, NULL), "a struct of an older header");
+    options.size -= sizeof(void*);
+    refuses(causeway_linear_attention(&tq, &tk, &tv, &options, &O, NULL), CAUSEWAY_BAD_ARGUMENT, "options: size");
+    causeway_release(&O);
+}
+
 /* Memory that no element starts at a multiple of its size in, as a part of a file has it. */
 static void unaligned(void) {
     static unsigned char bytes[sizeof q + 1];
@@ -400,6 +505,10 @@ int main(void) {
     causal_linear_attention();
     softmax_attention();
     lowrank();
+    general_rule();
+    around();
+    interrupts();
+    older_program();
     refusals();
     unaligned();
     if (failures == 0) printf("the C interface holds\n");

@@ -4,7 +4,7 @@ import sys
 
 import numpy
 
-from ._library import LIBRARY, ArgumentError, Tensor
+from ._library import LIBRARY, ArgumentError, Tensor, call
 
 NAMES = ("float32", "float64", "float16", "bfloat16")  # in the order of causeway.h
 TYPES = {name: number for number, name in enumerate(NAMES)}
@@ -34,18 +34,52 @@ def _type_of(name, type_name):
 
 
 def _of_torch(name, x):
-    if x.device.type != "cpu":
-        raise ArgumentError(f"{name}: on {x.device}, expected a tensor on the CPU")
+    if x.device.type not in ("cpu", "cuda"):
+        raise ArgumentError(f"{name}: on {x.device}, expected a tensor on the CPU or a GPU of NVIDIA")
     if x.layout != sys.modules["torch"].strided:
         raise ArgumentError(f"{name}: {x.layout}, expected a dense tensor")
     x = x.resolve_neg()  # the imaginary part of a conjugate has its sign as a note beside the memory
+    if x.device.type == "cuda":
+        _check_gpu(name)
+        x = x.contiguous()
     tensor = _fill(name, _type_of(name, str(x.dtype).removeprefix("torch.")), x.data_ptr(), x.shape, x.stride())
-    tensor.keeps = x
+    tensor.keeps, tensor.device = x, x.device if x.device.type == "cuda" else None
+    return tensor
+
+
+def _check_gpu(name):
+    if not hasattr(LIBRARY, "causeway_gpu_linear_attention"):
+        raise ArgumentError(
+            f"{name}: on a GPU, but {LIBRARY._name} is for the CPU alone, expected libcauseway_gpu.so (./lab build c "
+            "where the CUDA library is built)"
+        )
+
+
+GPU = "cuda"  # the device of arrays that are not PyTorch's
+
+
+def _of_interface(name, x):
+    """An array on a GPU that is not PyTorch's, by __cuda_array_interface__."""
+    _check_gpu(name)
+    told = x.__cuda_array_interface__
+    kind = numpy.dtype(told["typestr"])
+    strides = told.get("strides")
+    if kind not in DTYPES:
+        raise ArgumentError(f"{name}: {kind}, expected {', '.join(NAMES[:3])}")
+    steps, size = [1], kind.itemsize
+    for n in reversed(told["shape"][1:]):
+        steps.insert(0, steps[0] * n)
+    if strides is not None and any(n > 1 and s != t * size for n, s, t in zip(told["shape"], strides, steps)):
+        raise ArgumentError(f"{name}: strides with gaps, expected a contiguous array on a GPU")
+    tensor = _fill(name, DTYPES[kind], told["data"][0], told["shape"], steps[: len(told["shape"])])
+    tensor.keeps, tensor.device = x, GPU
     return tensor
 
 
 def _of_numpy(name, x):
     if not isinstance(x, numpy.ndarray):
+        if hasattr(x, "__cuda_array_interface__"):
+            return _of_interface(name, x)
         if not hasattr(x, "__dlpack__"):
             raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy or a tensor of PyTorch")
         try:
@@ -63,7 +97,7 @@ def _of_numpy(name, x):
         x = numpy.ascontiguousarray(x)  # fields of records
         strides = [stride // size for stride in x.strides]
     tensor = _fill(name, kind, x.ctypes.data, x.shape, strides)
-    tensor.keeps = x
+    tensor.keeps, tensor.device = x, None
     return tensor
 
 
@@ -97,6 +131,8 @@ def check_no_gradient(what, arrays):
 def writable(name, x):
     """The argument as a struct, if what is written there reaches it, and each element alone."""
     if torch_of(x):
+        if x.device.type == "cuda" and not x.is_contiguous():
+            raise ArgumentError(f"{name}: strides with gaps, expected a contiguous tensor on a GPU, to write to")
         if x.is_neg():
             raise ArgumentError(f"{name}: negated when it is read, expected resolve_neg() of it, to write to")
     else:
@@ -160,6 +196,37 @@ def copied(name, x):
     return numpy.array(_of_numpy(name, x).keeps)
 
 
+def call_where(name, arguments, inputs, results):
+    """Calls causeway_NAME where the inputs are, on the stream that PyTorch works on there; the results are there too."""
+    devices = {str(tensor.device): tensor.device for tensor in inputs if tensor is not None}
+    if list(devices) == ["None"]:
+        return call(name, *arguments)
+    if len(devices) > 1:
+        raise ArgumentError(f"{name}: arrays on {', '.join(devices).replace('None', 'the CPU')}, expected one device")
+    ((_, device),) = devices.items()
+    if not hasattr(LIBRARY, "causeway_gpu_" + name):
+        raise ArgumentError(f"{name}: not there on a GPU, expected tensors on the CPU")
+    torch = sys.modules.get("torch") if device is not GPU else None
+    call("gpu_" + name, *arguments, torch.cuda.current_stream(device).cuda_stream if torch else None)
+    for tensor in results:
+        if tensor is not None:
+            tensor.device = device
+
+
+class DeviceArray:
+    """A result on a GPU, for whatever reads __cuda_array_interface__; its memory is given back with it."""
+
+    def __init__(self, tensor, dtype):
+        self._tensor = tensor
+        self.shape = tuple(tensor.shape[: tensor.ndim])
+        self.__cuda_array_interface__ = {
+            "version": 3, "data": (tensor.data or 0, False), "shape": self.shape, "typestr": dtype, "strides": None
+        }
+
+    def __del__(self, release=LIBRARY.causeway_release):
+        release(self._tensor)
+
+
 class _Memory:
     """The library's memory, as NumPy asks for it; given back when no array looks at it any more."""
 
@@ -179,6 +246,12 @@ TYPE_STRINGS = [numpy.dtype(name).str for name in NAMES[:3]] + [numpy.dtype("int
 def taken(tensor, torch=None):
     """A result as an array of NumPy, or a tensor of torch, over the library's memory."""
     name = NAMES[tensor.type]
+    if device := getattr(tensor, "device", None):
+        array = DeviceArray(tensor, TYPE_STRINGS[tensor.type])
+        if torch:
+            array = torch.as_tensor(array, device=device)
+            return array.view(torch.bfloat16) if name == "bfloat16" else array
+        return array
     array = numpy.asarray(_Memory(tensor, TYPE_STRINGS[tensor.type]))
     if torch:
         array = torch.from_numpy(array)

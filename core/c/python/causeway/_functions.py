@@ -1,18 +1,33 @@
 """The calls: options to structs, arrays in, arrays out."""
 
 import ctypes
-import operator
-from ctypes import byref, pointer
+from ctypes import byref
 
-import numpy
-
+from ._arguments import (
+    check_states,
+    count,
+    double,
+    fill_sequences,
+    first_state,
+    heads_first,
+    number,
+    offsets,
+    pointer_to,
+    sequence_results,
+    sequences_of,
+    several,
+    structs,
+    text,
+    turned,
+    whole,
+)
 from ._arrays import (
+    call_where,
     check_apart,
     check_no_gradient,
     check_one_kind,
     copied,
     optional,
-    required,
     taken,
     torch_of,
     writable,
@@ -30,13 +45,11 @@ from ._library import (
     last_error,
 )
 
-LAYOUTS = ("bhnd", "bnhd")
-
 
 def names(what):
     """The names of a list: "methods", "updates", "modes", "softmax_methods" or "lowrank"."""
     found = []
-    while (name := LIBRARY.causeway_name(_text("list", what), len(found))) is not None:
+    while (name := LIBRARY.causeway_name(text("list", what), len(found))) is not None:
         found.append(name.decode())
     if not found:
         raise ArgumentError(last_error())
@@ -49,146 +62,62 @@ def threads():
 
 
 def set_threads(n):
-    call("set_threads", _whole("threads", n, 1, 2**31 - 1))
+    call("set_threads", whole("threads", n, 1, 2**31 - 1))
 
 
-def _text(name, value):
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise ArgumentError(f"{name}: {value!r}, expected a name")
-    return value.encode()
-
-
-def _shown(value):
-    """What came, for a sentence: numbers and texts as they are, of all else, which may be long, the type."""
-    return repr(value) if isinstance(value, (bool, float, int, str)) else type(value).__name__
-
-
-def _whole(name, value, least, most):
-    """A whole number in a range, that of its member of a struct: ctypes would drop the bits that do not fit."""
-    try:
-        number = operator.index(value)
-    except (TypeError, ValueError, RuntimeError):  # the last two from arrays and tensors of several elements
-        raise ArgumentError(f"{name}: {_shown(value)}, expected a whole number") from None
-    if number < least:
-        raise ArgumentError(f"{name}: {number}, expected {least} or more")
-    if number > most:
-        raise ArgumentError(f"{name}: {number}, expected {most} or less")
-    return number
-
-
-def _count(name, value):
-    """A whole number from 1 on; None is 0, the default of the library."""
-    return 0 if value is None else _whole(name, value, 1, 2**63 - 1)
-
-
-def _number(name, value):
-    """A number, without a gradient of its own, or None."""
-    if value is None:
-        return None
-    check_no_gradient(f"the {name}", {name: value})
-    try:
-        return ctypes.c_double(value).value
-    except (TypeError, ValueError, RuntimeError):
-        raise ArgumentError(f"{name}: {_shown(value)}, expected a number") from None
-    except OverflowError:
-        raise ArgumentError(f"{name}: a whole number beyond 1.8e308, expected a smaller one") from None
-
-
-def _several(name, values):
-    """The elements of a list, an array or a tensor of one dimension; those of tensors without one gradient each."""
-    if hasattr(values, "tolist"):
-        check_no_gradient(f"the {name}", {name: values})
-        values = values.tolist()
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
-        return None
-    values = list(values)
-    if not values:
-        raise ArgumentError(f"{name}: empty, expected None where there is none")
-    return values
-
-
-def _double(number):
-    return None if number is None else pointer(ctypes.c_double(number))
-
-
-def _pointer(tensor):
-    return None if tensor is None else pointer(tensor)
-
-
-def _turned(x, layout):
-    """[batch, length, heads, ...] as [batch, heads, length, ...], or back; no copy."""
-    if layout == "bnhd" and hasattr(x, "__dlpack__") and not hasattr(x, "swapaxes"):
-        x = numpy.from_dlpack(x)
-    return x.swapaxes(1, 2) if layout == "bnhd" and hasattr(x, "swapaxes") else x
-
-
-def _heads_first(layout, first, *others):
-    """Arguments of that layout as the library has them; the first one has to have all four dimensions."""
-    if layout not in LAYOUTS:
-        raise ArgumentError(f"layout: {layout!r}, expected one of {', '.join(LAYOUTS)}")
-    if layout == "bnhd" and len(getattr(first, "shape", "bnhd")) != 4:
-        raise ArgumentError(f"layout: 'bnhd', but the first array is {tuple(first.shape)}, expected 4 dimensions")
-    for x in others:
-        if layout == "bnhd" and len(getattr(x, "shape", "bnhd")) < 3:
-            raise ArgumentError(f"layout: 'bnhd', but an array is {tuple(x.shape)}, expected 3 or 4 dimensions")
-    return [_turned(x, layout) for x in (first, *others)]
-
-
-def _linear_options(update, log_decay, beta, state, mode, chunk, scale, cu_seqlens):
+def _linear_options(update, log_decay, beta, state, mode, chunk, scale, sequences, inputs):
     options = LinearOptions(size=ctypes.sizeof(LinearOptions))
-    options.update, options.mode = _text("update", update), _text("mode", mode)
-    options.chunk, options.scale = chunk, _double(scale)
-    options.log_decay = _pointer(optional("log_decay", log_decay))
-    options.beta = _pointer(optional("beta", beta))
-    options.state = _pointer(optional("state", state))
-    options.cu_seqlens = (ctypes.c_int64 * len(cu_seqlens))(*cu_seqlens)
-    options.cu_seqlens_count = len(cu_seqlens)
-    return options
+    options.update, options.mode = text("update", update), text("mode", mode)
+    options.chunk, options.scale = chunk, double(scale)
+    gates = {"log_decay": optional("log_decay", log_decay), "beta": optional("beta", beta)}
+    options.log_decay, options.beta = map(pointer_to, gates.values())
+    first = first_state(state, sequences, {**inputs, **gates})
+    options.state = pointer_to(first)
+    options.given = (*gates.values(), first)
+    return options, fill_sequences(options, sequences)
 
 
-def _linear_rest(update, mode, chunk, scale, cu_seqlens):
+def _linear_rest(update, mode, chunk, scale, sequences):
     """The options that are no arrays, checked: before PyTorch's forward pass, in which nothing requires a gradient."""
-    return {"update": update, "mode": mode, "chunk": _count("chunk", chunk), "scale": _number("scale", scale),
-            "cu_seqlens": _offsets(cu_seqlens)}
-
-
-def _offsets(cu_seqlens):
-    """Where sequences begin and end, as a list of its own, so that the gradient sees those of the forward pass."""
-    if cu_seqlens is None:
-        return []
-    offsets = _several("cu_seqlens", cu_seqlens)
-    if offsets is None:
-        raise ArgumentError(f"cu_seqlens: {_shown(cu_seqlens)}, expected a list of offsets")
-    return [_whole(f"cu_seqlens[{i}]", offset, 0, 2**63 - 1) for i, offset in enumerate(offsets)]
+    return {"update": update, "mode": mode, "chunk": count("chunk", chunk), "scale": number("scale", scale),
+            "sequences": sequences}
 
 
 def _linear(q, k, v, log_decay, beta, state, rest):
     O, S = Tensor(), Tensor()
-    inputs = required("q", q), required("k", k), required("v", v)
-    options = _linear_options(log_decay=log_decay, beta=beta, state=state, **rest)
-    call("linear_attention", *map(byref, inputs), byref(options), byref(O), byref(S))
-    torch = torch_of(q, k, v)
-    return taken(O, torch), taken(S, torch)
+    inputs = structs(q=q, k=k, v=v)
+    options, checkpoints = _linear_options(log_decay=log_decay, beta=beta, state=state, inputs=inputs, **rest)
+    wanted = None if rest["sequences"]["inplace"] else byref(S)
+    arguments = (*map(byref, inputs.values()), byref(options), byref(O), wanted)
+    call_where("linear_attention", arguments, (*inputs.values(), *options.given), (O, S))
+    return sequence_results(state, rest["sequences"], O, S, checkpoints, torch_of(q, k, v))
 
 
 def linear_attention(q, k, v, *, update="linear", log_decay=None, beta=None, state=None, mode="chunkwise", chunk=None,
-                     scale=1.0, cu_seqlens=None, layout="bhnd"):
+                     scale=1.0, cu_seqlens=None, state_indices=None, inplace=False, checkpoint_every=None,
+                     deterministic=None, layout="bhnd"):
     """The output and the state after the last token, of S_t = the update of S_(t-1) by k_t, v_t; o_t = scale S_t^T q_t.
 
     update: "linear", "gated", "delta" or "gated_delta"; log_decay <= 0: [b, h, N] or [b, h, N, d_k]; beta: [b, h, N];
     state: to start from, [b, h, d_k, d_v]. Tensors of PyTorch have gradients with respect to all of them.
+
+    cu_seqlens: the offsets of packed sequences, of batch 1. state_indices: the state is a pool [slots, h, d_k, d_v], and
+    these are the slots of the sequences, counted from 0. inplace: the last states are written to where the first ones
+    came from. checkpoint_every=c: a third result has the states after c, 2c, ... tokens of each sequence.
     """
-    tensors = _heads_first(layout, q, k, v, log_decay, beta)
-    rest = _linear_rest(update, mode, chunk, scale, cu_seqlens)
-    if check_one_kind({"q": q, "k": k, "v": v, "log_decay": log_decay, "beta": beta, "state": state}):
+    given = {"q": q, "k": k, "v": v, "log_decay": log_decay, "beta": beta, "state": state}
+    tensors = heads_first(layout, q, k, v, log_decay, beta)
+    sequences = sequences_of(cu_seqlens, state_indices, inplace, checkpoint_every, deterministic)
+    check_states("a call", sequences, given)
+    rest = _linear_rest(update, mode, chunk, scale, sequences)
+    if check_one_kind(given) and not inplace:
         from ._torch import LinearAttention
 
-        O, S = LinearAttention.apply(*tensors, state, rest)
+        O, S, checkpoints = LinearAttention.apply(*tensors, state, rest)
     else:
-        O, S = _linear(*tensors, state, rest)
-    return _turned(O, layout), S
+        O, S, checkpoints = _linear(*tensors, state, rest)
+    O = turned(O, layout)
+    return (O, S, checkpoints) if checkpoint_every else (O, S)
 
 
 def _linear_grad(q, k, v, dO, log_decay, beta, state, dstate, rest):
@@ -200,98 +129,109 @@ def _linear_grad(q, k, v, dO, log_decay, beta, state, dstate, rest):
     results["dstate"] = Tensor()
     wanted = LinearGradients(size=ctypes.sizeof(LinearGradients))
     for name, tensor in results.items():
-        setattr(wanted, "dinitial" if name == "dstate" else name, pointer(tensor))
-    inputs = required("q", q), required("k", k), required("v", v), required("dO", dO)
+        setattr(wanted, "dinitial" if name == "dstate" else name, pointer_to(tensor))
+    inputs = structs(q=q, k=k, v=v, dO=dO)
     arriving = optional("dstate", dstate)
-    options = _linear_options(log_decay=log_decay, beta=beta, state=state, **rest)
-    call("linear_attention_grad", *map(byref, inputs), _pointer(arriving), byref(options), byref(wanted))
+    options, _ = _linear_options(log_decay=log_decay, beta=beta, state=state, inputs=inputs, **rest)
+    arguments = (*map(byref, inputs.values()), pointer_to(arriving), byref(options), byref(wanted))
+    call_where("linear_attention_grad", arguments, (*inputs.values(), arriving, *options.given), results.values())
     torch = torch_of(q, k, v)
     return {name: taken(tensor, torch) for name, tensor in results.items()}
 
 
 def linear_attention_grad(q, k, v, dO, *, update="linear", log_decay=None, beta=None, state=None, dstate=None,
-                          mode="chunkwise", chunk=None, scale=1.0, cu_seqlens=None, layout="bhnd"):
+                          mode="chunkwise", chunk=None, scale=1.0, cu_seqlens=None, state_indices=None, layout="bhnd"):
     """A dict of what arrives at the inputs when dO arrives at the output and dstate at the state at the end."""
     inputs = {"q": q, "k": k, "v": v, "dO": dO, "log_decay": log_decay, "beta": beta, "state": state, "dstate": dstate}
     check_no_gradient("a gradient", inputs)
-    tensors = _heads_first(layout, q, k, v, dO, log_decay, beta)
-    rest = _linear_rest(update, mode, chunk, scale, cu_seqlens)
+    tensors = heads_first(layout, q, k, v, dO, log_decay, beta)
+    rest = _linear_rest(update, mode, chunk, scale, sequences_of(cu_seqlens, state_indices, False, None, None))
     found = _linear_grad(*tensors, state, dstate, rest)
-    return {name: x if name == "dstate" else _turned(x, layout) for name, x in found.items()}
+    return {name: x if name == "dstate" else turned(x, layout) for name, x in found.items()}
 
 
 def linear_attention_step(q, k, v, state, *, update="linear", log_decay=None, beta=None, scale=1.0, inplace=False,
-                          layout="bhnd"):
-    """The output of 1 to 16 tokens and the state after them, with inplace the given one, read and written once."""
+                          state_indices=None, layout="bhnd"):
+    """The output of 1 to 16 tokens and the state after them, with inplace the given one, read and written once; with
+    state_indices it is a pool, as in linear_attention."""
     torch = check_no_gradient("a step", {"q": q, "k": k, "v": v, "state": state, "log_decay": log_decay, "beta": beta})
-    q, k, v, log_decay, beta = _heads_first(layout, q, k, v, log_decay, beta)
-    rest = _linear_rest(update, None, None, scale, None)
+    q, k, v, log_decay, beta = heads_first(layout, q, k, v, log_decay, beta)
+    rest = _linear_rest(update, None, None, scale, sequences_of(None, state_indices, False, None, None))
     state = state if inplace else copied("state", state)
     O = Tensor()
     advanced = writable("state", state)
-    inputs = required("q", q), required("k", k), required("v", v)
+    inputs = structs(q=q, k=k, v=v)
     if inplace:
-        gates = optional("log_decay", log_decay), optional("beta", beta)
-        check_apart("state", advanced, dict(zip(("q", "k", "v", "log_decay", "beta"), inputs + gates)))
-    options = _linear_options(log_decay=log_decay, beta=beta, state=None, **rest)
-    call("linear_attention_step", *map(byref, inputs), byref(options), byref(advanced), byref(O))
-    return _turned(taken(O, torch), layout), state
+        gates = {"log_decay": optional("log_decay", log_decay), "beta": optional("beta", beta)}
+        check_apart("state", advanced, {**inputs, **gates})
+    options, _ = _linear_options(log_decay=log_decay, beta=beta, state=None, inputs=inputs, **rest)
+    arguments = (*map(byref, inputs.values()), byref(options), byref(advanced), byref(O))
+    call_where("linear_attention_step", arguments, (*inputs.values(), advanced, *options.given), (O,))
+    return turned(taken(O, torch), layout), state
 
 
 def _decays(decay):
     """A number, or one per head, as a list; None is none."""
     if decay is None:
         return []
-    decays = _several("decay", decay)
+    decays = several("decay", decay)
     if decays is None:
-        return [_number("decay", decay)]
-    return [_number(f"decay[{i}]", x) for i, x in enumerate(decays)]
+        return [number("decay", decay)]
+    return [number(f"decay[{i}]", x) for i, x in enumerate(decays)]
 
 
-def _causal_options(method, decay, normalize, block, scale, state):
+def _causal_options(method, decay, normalize, block, scale, state, sequences, inputs):
     options = CausalOptions(size=ctypes.sizeof(CausalOptions))
-    options.method, options.normalize = _text("method", method), bool(normalize)
-    options.block, options.scale = block, _double(scale)
+    options.method, options.normalize = text("method", method), bool(normalize)
+    options.block, options.scale = block, double(scale)
     options.decay = (ctypes.c_double * len(decay))(*decay)
     options.decay_count = len(decay)
-    options.state = _pointer(optional("state", state))
-    return options
+    first = first_state(state, sequences, inputs)
+    options.state, options.given = pointer_to(first), (first,)
+    return options, fill_sequences(options, sequences)
 
 
-def _causal_rest(method, decay, normalize, block, scale):
+def _causal_rest(method, decay, normalize, block, scale, sequences):
     """The options that are no arrays, checked, as _linear_rest does."""
-    return {"method": method, "decay": _decays(decay), "normalize": normalize, "block": _count("block", block),
-            "scale": _number("scale", scale)}
+    return {"method": method, "decay": _decays(decay), "normalize": normalize, "block": count("block", block),
+            "scale": number("scale", scale), "sequences": sequences}
 
 
 def _causal(B, C, V, state, return_state, rest):
-    O, S = Tensor(), Tensor()
-    inputs = required("B", B), required("C", C), required("V", V)
-    options = _causal_options(state=state, **rest)
-    call("causal_linear_attention", *map(byref, inputs), byref(options), byref(O), byref(S) if return_state else None)
-    torch = torch_of(B, C, V)
-    return taken(O, torch), taken(S, torch) if return_state else None
+    O, S = Tensor(), Tensor() if return_state else None
+    inputs = structs(B=B, C=C, V=V)
+    options, checkpoints = _causal_options(state=state, inputs=inputs, **rest)
+    wanted = byref(S) if S is not None and not rest["sequences"]["inplace"] else None
+    arguments = (*map(byref, inputs.values()), byref(options), byref(O), wanted)
+    call_where("causal_linear_attention", arguments, (*inputs.values(), *options.given), (O, S))
+    return sequence_results(state, rest["sequences"], O, S, checkpoints, torch_of(B, C, V))
 
 
 def causal_linear_attention(B, C, V, *, method="auto", decay=None, normalize=False, block=None, scale=1.0, state=None,
-                            return_state=False, layout="bhnd"):
+                            return_state=False, cu_seqlens=None, state_indices=None, inplace=False,
+                            checkpoint_every=None, deterministic=None, layout="bhnd"):
     """O = (B C^T * M) V with M[i,j] = decay^(i-j) for i >= j, else 0; with return_state O and the last state.
 
-    decay: a number in (0, 1], or one per head; neither it nor a returned state has a gradient in PyTorch.
+    decay: a number in (0, 1], or one per head; neither it nor a returned state has a gradient in PyTorch. cu_seqlens,
+    state_indices, inplace and checkpoint_every are those of linear_attention; checkpoints are the last result.
+    deterministic="prefix" asks for outputs that no later token changes (`?causal_linear_attention`).
     """
-    torch = check_one_kind({"B": B, "C": C, "V": V, "state": state})
+    given = {"B": B, "C": C, "V": V, "state": state}
+    torch = check_one_kind(given)
     if return_state:
-        check_no_gradient("the returned state", {"B": B, "C": C, "V": V, "state": state})
-    B, C, V = _heads_first(layout, B, C, V)
-    rest = _causal_rest(method, decay, normalize, block, scale)
-    if torch:
+        check_no_gradient("the returned state", given)
+    B, C, V = heads_first(layout, B, C, V)
+    sequences = sequences_of(cu_seqlens, state_indices, inplace, checkpoint_every, deterministic)
+    check_states("a call", sequences, given)
+    rest = _causal_rest(method, decay, normalize, block, scale, sequences)
+    if torch and not inplace:
         from ._torch import CausalLinearAttention
 
-        O, S = CausalLinearAttention.apply(B, C, V, state, return_state, rest)
+        O, S, checkpoints = CausalLinearAttention.apply(B, C, V, state, return_state, rest)
     else:
-        O, S = _causal(B, C, V, state, return_state, rest)
-    O = _turned(O, layout)
-    return (O, S) if return_state else O
+        O, S, checkpoints = _causal(B, C, V, state, return_state, rest)
+    found = [turned(O, layout)] + [S] * bool(return_state) + [checkpoints] * bool(checkpoint_every)
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def _causal_grad(B, C, V, dO, state, rest):
@@ -299,11 +239,13 @@ def _causal_grad(B, C, V, dO, state, rest):
     dstate = None
     if state is not None:
         dstate = results["dstate"] = Tensor()
-    inputs = required("B", B), required("C", C), required("V", V), required("dO", dO)
-    options = _causal_options(state=state, **rest)
-    ddecay = (ctypes.c_double * options.decay_count)()
-    outputs = [byref(results[name]) for name in ("dB", "dC", "dV")]
-    call("causal_linear_attention_grad", *map(byref, inputs), byref(options), *outputs, ddecay, _pointer(dstate))
+    inputs = structs(B=B, C=C, V=V, dO=dO)
+    options, _ = _causal_options(state=state, inputs=inputs, **rest)
+    on_gpu = inputs["B"].device is not None  # where the gradient of the decay is not among the results
+    ddecay = (ctypes.c_double * (0 if on_gpu else options.decay_count))()
+    outputs = [byref(results[name]) for name in ("dB", "dC", "dV")] + [ddecay] * (not on_gpu)
+    arguments = (*map(byref, inputs.values()), byref(options), *outputs, pointer_to(dstate))
+    call_where("causal_linear_attention_grad", arguments, (*inputs.values(), *options.given), results.values())
     torch = torch_of(B, C, V)
     found = {name: taken(tensor, torch) for name, tensor in results.items()}
     if len(ddecay):
@@ -312,82 +254,96 @@ def _causal_grad(B, C, V, dO, state, rest):
 
 
 def causal_linear_attention_grad(B, C, V, dO, *, method="auto", decay=None, normalize=False, block=None, scale=1.0,
-                                 state=None, layout="bhnd"):
+                                 state=None, cu_seqlens=None, state_indices=None, layout="bhnd"):
     """A dict of what arrives at B, C, V, decay and state when dO arrives at the output."""
     check_no_gradient("a gradient", {"B": B, "C": C, "V": V, "dO": dO, "state": state})
-    B, C, V, dO = _heads_first(layout, B, C, V, dO)
-    rest = _causal_rest(method, decay, normalize, block, scale)
+    B, C, V, dO = heads_first(layout, B, C, V, dO)
+    sequences = sequences_of(cu_seqlens, state_indices, False, None, None)
+    rest = _causal_rest(method, decay, normalize, block, scale, sequences)
     found = _causal_grad(B, C, V, dO, state, rest)
-    return {name: x if name in ("ddecay", "dstate") else _turned(x, layout) for name, x in found.items()}
+    return {name: x if name in ("ddecay", "dstate") else turned(x, layout) for name, x in found.items()}
 
 
-def _softmax_options(causal, method, scale):
+def _softmax_rest(causal, method, scale, cu_seqlens):
+    """The options that are no arrays, checked, as _linear_rest does."""
+    return {"causal": causal, "method": method, "scale": number("scale", scale),
+            "cu_seqlens": offsets("cu_seqlens", cu_seqlens)}
+
+
+def _softmax_options(causal, method, scale, cu_seqlens):
     options = SoftmaxOptions(size=ctypes.sizeof(SoftmaxOptions))
-    options.method, options.scale = _text("method", method), _double(scale)
+    options.cu_seqlens = (ctypes.c_int64 * len(cu_seqlens))(*cu_seqlens)
+    options.cu_seqlens_count = len(cu_seqlens)
+    options.method, options.scale = text("method", method), double(scale)
     options.sees_all_keys = not causal
     return options
 
 
 def _softmax(q, k, v, rest):
     O, lse = Tensor(), Tensor()
-    inputs = required("q", q), required("k", k), required("v", v)
+    inputs = structs(q=q, k=k, v=v)
     options = _softmax_options(**rest)
-    call("softmax_attention", *map(byref, inputs), byref(options), byref(O), byref(lse))
+    arguments = (*map(byref, inputs.values()), byref(options), byref(O), byref(lse))
+    call_where("softmax_attention", arguments, inputs.values(), (O, lse))
     torch = torch_of(q, k, v)
     return taken(O, torch), taken(lse, torch)
 
 
-def softmax_attention(q, k, v, *, causal=True, method="flash", scale=None, return_lse=False, layout="bhnd"):
-    """softmax(scale q k^T) v, scale 1/sqrt(d) by default; with return_lse also the log-sum-exp of the scaled scores."""
+def softmax_attention(q, k, v, *, causal=True, method="flash", scale=None, return_lse=False, cu_seqlens=None,
+                      layout="bhnd"):
+    """softmax(scale q k^T) v, scale 1/sqrt(d) by default; with return_lse also the log-sum-exp of the scaled scores.
+    causal: the queries are the last positions of the keys; cu_seqlens: the offsets of packed sequences, in q as in k."""
     torch = check_one_kind({"q": q, "k": k, "v": v})
     if return_lse:
         check_no_gradient("the log-sum-exp", {"q": q, "k": k, "v": v})
-    q, k, v = _heads_first(layout, q, k, v)
-    rest = {"causal": causal, "method": method, "scale": _number("scale", scale)}
+    q, k, v = heads_first(layout, q, k, v)
+    rest = _softmax_rest(causal, method, scale, cu_seqlens)
     if torch:
         from ._torch import SoftmaxAttention
 
         O, lse = SoftmaxAttention.apply(q, k, v, rest)
     else:
         O, lse = _softmax(q, k, v, rest)
-    O = _turned(O, layout)
-    return (O, _turned(lse, layout)) if return_lse else O
+    O = turned(O, layout)
+    return (O, turned(lse, layout)) if return_lse else O
 
 
 def _softmax_grad(q, k, v, dO, O, lse, rest):
     results = {name: Tensor() for name in ("dq", "dk", "dv")}
-    inputs = required("q", q), required("k", k), required("v", v), required("dO", dO)
+    inputs = structs(q=q, k=k, v=v, dO=dO)
     forward = optional("O", O), optional("lse", lse)
     options = _softmax_options(**rest)
-    call("softmax_attention_grad", *map(byref, inputs), *map(_pointer, forward), byref(options),
-         *map(byref, results.values()))
+    arguments = (*map(byref, inputs.values()), *map(pointer_to, forward), byref(options), *map(byref, results.values()))
+    call_where("softmax_attention_grad", arguments, (*inputs.values(), *forward), results.values())
     torch = torch_of(q, k, v)
     return {name: taken(tensor, torch) for name, tensor in results.items()}
 
 
-def softmax_attention_grad(q, k, v, dO, *, O=None, lse=None, causal=True, method="flash", scale=None, layout="bhnd"):
+def softmax_attention_grad(q, k, v, dO, *, O=None, lse=None, causal=True, method="flash", scale=None, cu_seqlens=None,
+                           layout="bhnd"):
     """A dict of what arrives at q, k and v when dO arrives at the output; O and lse save running the forward pass."""
     check_no_gradient("a gradient", {"q": q, "k": k, "v": v, "dO": dO, "O": O, "lse": lse})
-    q, k, v, dO, O, lse = _heads_first(layout, q, k, v, dO, O, lse)
-    rest = {"causal": causal, "method": method, "scale": _number("scale", scale)}
+    q, k, v, dO, O, lse = heads_first(layout, q, k, v, dO, O, lse)
+    rest = _softmax_rest(causal, method, scale, cu_seqlens)
     found = _softmax_grad(q, k, v, dO, O, lse, rest)
-    return {name: _turned(x, layout) for name, x in found.items()}
+    return {name: turned(x, layout) for name, x in found.items()}
 
 
 def lowrank(name, q, k, *, rank=None, seed=None, scale=None, v=None, layout="bhnd", **own):
     """B, C with B C^T near exp(scale q k^T), or the factorisation's own kernel; its own options by their names."""
     check_no_gradient("lowrank", {"q": q, "k": k, "v": v})
-    q, k, v = _heads_first(layout, q, k, v)
+    q, k, v = heads_first(layout, q, k, v)
     options = LowRankOptions(size=ctypes.sizeof(LowRankOptions))
-    options.rank, options.scale = _count("rank", rank), _double(_number("scale", scale))
+    options.rank, options.scale = count("rank", rank), double(number("scale", scale))
     if seed is not None:
-        options.seed = pointer(ctypes.c_uint64(_whole("seed", seed, 0, 2**64 - 1)))
-    options.v = _pointer(optional("v", v))
+        options.seed = pointer_to(ctypes.c_uint64(whole("seed", seed, 0, 2**64 - 1)))
+    options.v = pointer_to(optional("v", v))
     options.names = (ctypes.c_char_p * len(own))(*(key.encode() for key in own))
-    options.values = (ctypes.c_double * len(own))(*(_number(key, value) for key, value in own.items()))
+    options.values = (ctypes.c_double * len(own))(*(number(key, value) for key, value in own.items()))
     options.count = len(own)
     B, C = Tensor(), Tensor()
-    inputs = required("q", q), required("k", k)
-    call("lowrank", _text("name", name), *map(byref, inputs), byref(options), byref(B), byref(C))
+    inputs = structs(q=q, k=k)
+    arguments = (text("name", name), *map(byref, inputs.values()), byref(options), byref(B), byref(C))
+    call_where("lowrank", arguments, inputs.values(), (B, C))
     torch = torch_of(q, k)
-    return _turned(taken(B, torch), layout), _turned(taken(C, torch), layout)
+    return turned(taken(B, torch), layout), turned(taken(C, torch), layout)

@@ -1,0 +1,303 @@
+// The calls of causeway_gpu.h: arrays of a device become tensors, the functions of gpu check and compute.
+#include "gpu/c/causeway_gpu.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/c/arrays.hpp"
+#include "core/c/guard.hpp"
+#include "core/c/options.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/calls/linear_attention.hpp"
+#include "gpu/exact/causal_linear_attention.hpp"
+#include "gpu/gradient/causal_linear_attention_grad.hpp"
+#include "gpu/gradient/linear_attention_grad.hpp"
+#include "gpu/gradient/softmax_attention_grad.hpp"
+#include "gpu/softmax/softmax_attention.hpp"
+
+using namespace causeway;
+using c::check_wanted, c::guarded;
+
+namespace {
+
+// What a call works with: the device of its arrays, which is made the current one of this thread, and the stream.
+class Device {
+public:
+    explicit Device(void* stream) : stream_(static_cast<cudaStream_t>(stream)) {}
+    cudaStream_t stream() const { return stream_; }
+
+    // Throws Error for what is no contiguous array of that device.
+    gpu::Tensor read(const char* name, const causeway_tensor* array) {
+        if (!array) fail(name, ": NULL, expected a tensor");
+        const causeway::Tensor form = c::form_of(name, *array);
+        if (form.size() > 0) enter(name, array->data);
+        if (!c::is_contiguous(*array)) fail(name, ": strides with gaps, expected a contiguous array on a GPU");
+        return gpu::Tensor::view(form.dtype(), form.shape(), array->data);
+    }
+    std::optional<gpu::Tensor> read_optional(const char* name, const causeway_tensor* array) {
+        if (!array) return {};
+        return read(name, array);
+    }
+
+private:
+    void enter(const char* name, const void* data) {
+        cudaPointerAttributes attributes;
+        const bool known = cudaPointerGetAttributes(&attributes, data) == cudaSuccess;
+        if (!known) cudaGetLastError();
+        if (!known || attributes.type == cudaMemoryTypeUnregistered || attributes.type == cudaMemoryTypeHost)
+            fail(name, ": not in the memory of a GPU");
+        if (device_ >= 0 && attributes.device != device_)
+            fail(name, ": on GPU ", attributes.device, ", expected GPU ", device_, " like the others");
+        if (device_ < 0) gpu::check(cudaSetDevice(attributes.device), "choosing the device of the arrays");
+        device_ = attributes.device;
+    }
+
+    cudaStream_t stream_;
+    int device_ = -1;
+};
+
+// Results on their way to the caller: all have what memory they need before any is delivered.
+class Outputs {
+public:
+    explicit Outputs(const Device& device) : stream_(device.stream()) {}
+
+    void add(const char* name, const gpu::Tensor& result, causeway_tensor* array) {
+        if (!array) return;
+        if (array->data) {
+            const causeway::Tensor form = c::form_of(name, *array);
+            if (form.shape() != result.shape() || form.dtype() != result.dtype())
+                fail(name, ": ", form.shape().text(), " ", causeway::name(form.dtype()), ", expected ",
+                     result.shape().text(), " ", causeway::name(result.dtype()));
+            if (!c::is_contiguous(*array)) fail(name, ": strides with gaps, expected a contiguous array on a GPU");
+        }
+        outputs_.push_back({std::make_unique<Result>(result), array});
+    }
+    void add(const char* name, const std::optional<gpu::Tensor>& result, causeway_tensor* array) {
+        if (!array) return;
+        if (!result) fail(name, ": wanted, but this call has none");
+        add(name, *result, array);
+    }
+    void deliver() {
+        for (Output& output : outputs_) {
+            const gpu::Tensor& result = output.result->tensor;
+            if (!output.array->data) {
+                *output.array = c::array_of(result.dtype(), result.shape(), result.data(), output.result.release());
+            } else if (result.bytes() > 0) {
+                gpu::check(cudaMemcpyAsync(output.array->data, result.data(), result.bytes(), cudaMemcpyDeviceToDevice,
+                                           stream_),
+                           "copying a result");
+            }
+        }
+    }
+
+private:
+    struct Result : c::Owned {
+        explicit Result(gpu::Tensor given) : tensor(std::move(given)) {}
+        gpu::Tensor tensor;
+    };
+    struct Output {
+        std::unique_ptr<Result> result;
+        causeway_tensor* array;
+    };
+    cudaStream_t stream_;
+    std::vector<Output> outputs_;
+};
+
+gpu::CausalOptions causal_options(Device& device, const causeway_causal_options& o) {
+    gpu::CausalOptions options;
+    if (o.method) options.method = o.method;
+    options.decay = c::read_numbers<double>("decay", o.decay, o.decay_count);
+    options.normalize = o.normalize != 0;
+    if (o.block != 0) options.block = static_cast<Index>(o.block);
+    options.scale = c::read_number(o.scale).value_or(options.scale);
+    options.state = device.read_optional("state", o.state);
+    c::read_sequences(o, options);
+    options.stream = device.stream();
+    return options;
+}
+
+gpu::LinearOptions linear_options(Device& device, const causeway_linear_options& o) {
+    gpu::LinearOptions options;
+    if (o.update) options.update = o.update;
+    if (o.mode) options.mode = o.mode;
+    if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
+    options.scale = c::read_number(o.scale).value_or(options.scale);
+    options.log_decay = device.read_optional("log_decay", o.log_decay);
+    options.beta = device.read_optional("beta", o.beta);
+    options.state = device.read_optional("state", o.state);
+    c::read_sequences(o, options);
+    options.check_gates = false;  // it would wait for the stream
+    options.stream = device.stream();
+    return options;
+}
+
+gpu::SoftmaxOptions softmax_options(const Device& device, const causeway_softmax_options& o) {
+    gpu::SoftmaxOptions options;
+    if (o.method) options.method = o.method;
+    options.scale = c::read_number(o.scale);
+    options.causal = o.sees_all_keys == 0;
+    options.cu_seqlens = c::read_numbers<Index>("cu_seqlens", o.cu_seqlens, o.cu_seqlens_count);
+    options.stream = device.stream();
+    return options;
+}
+
+// What a GPU has not: nothing may be dropped in silence.
+template <class Options>
+void check_single(const Options& o) {
+    if (o.cu_seqlens_count != 0) fail("cu_seqlens: given, but sequences are not packed on a GPU");
+    if constexpr (requires { o.state_indices; }) {
+        if (o.state_indices_count != 0) fail("state_indices: given, but states have no pool on a GPU");
+        if (o.inplace != 0) fail("inplace: given, but states are not written in place on a GPU");
+        if (o.checkpoint_every != 0) fail("checkpoint_every: given, but there are no checkpoints on a GPU");
+    }
+}
+
+template <class Options>
+Options read_single(const Options* given) {
+    const Options o = c::read_options("options", given);
+    check_single(o);
+    return o;
+}
+
+}  // namespace
+
+std::int32_t causeway_gpu_devices() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+    cudaGetLastError();
+    return 0;
+}
+
+causeway_status causeway_gpu_causal_linear_attention(const causeway_tensor* B, const causeway_tensor* C,
+                                                     const causeway_tensor* V, const causeway_causal_options* options,
+                                                     causeway_tensor* O, causeway_tensor* state, void* stream) {
+    return guarded([&] {
+        check_wanted("O", O);
+        Device device(stream);
+        const auto tB = device.read("B", B), tC = device.read("C", C), tV = device.read("V", V);
+        auto o = causal_options(device, read_single(options));
+        o.return_state = state != nullptr;
+        const auto result = gpu::causal_linear_attention(tB, tC, tV, o);
+        Outputs outputs(device);
+        outputs.add("O", result.O, O);
+        outputs.add("state", result.state, state);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_gpu_causal_linear_attention_grad(const causeway_tensor* B, const causeway_tensor* C,
+                                                          const causeway_tensor* V, const causeway_tensor* dO,
+                                                          const causeway_causal_options* options, causeway_tensor* dB,
+                                                          causeway_tensor* dC, causeway_tensor* dV,
+                                                          causeway_tensor* dstate, void* stream) {
+    return guarded([&] {
+        Device device(stream);
+        const auto tB = device.read("B", B), tC = device.read("C", C), tV = device.read("V", V);
+        const auto tdO = device.read("dO", dO);
+        const auto result =
+            gpu::causal_linear_attention_grad(tB, tC, tV, tdO, causal_options(device, read_single(options)), false);
+        Outputs outputs(device);
+        outputs.add("dB", result.dB, dB);
+        outputs.add("dC", result.dC, dC);
+        outputs.add("dV", result.dV, dV);
+        outputs.add("dstate", result.dstate, dstate);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_gpu_linear_attention(const causeway_tensor* q, const causeway_tensor* k,
+                                              const causeway_tensor* v, const causeway_linear_options* options,
+                                              causeway_tensor* O, causeway_tensor* state, void* stream) {
+    return guarded([&] {
+        check_wanted("O", O);
+        Device device(stream);
+        const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
+        const auto result = gpu::linear_attention(tq, tk, tv, linear_options(device, read_single(options)));
+        Outputs outputs(device);
+        outputs.add("O", result.O, O);
+        outputs.add("state", result.state, state);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_gpu_linear_attention_grad(const causeway_tensor* q, const causeway_tensor* k,
+                                                   const causeway_tensor* v, const causeway_tensor* dO,
+                                                   const causeway_tensor* dstate,
+                                                   const causeway_linear_options* options,
+                                                   const causeway_linear_gradients* gradients, void* stream) {
+    return guarded([&] {
+        check_wanted("gradients", gradients);
+        const auto wanted = c::read_options("gradients", gradients);
+        Device device(stream);
+        const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
+        const auto tdO = device.read("dO", dO);
+        const auto arriving = device.read_optional("dstate", dstate);
+        const auto result =
+            gpu::linear_attention_grad(tq, tk, tv, tdO, linear_options(device, read_single(options)), arriving);
+        Outputs outputs(device);
+        outputs.add("dq", result.dq, wanted.dq);
+        outputs.add("dk", result.dk, wanted.dk);
+        outputs.add("dv", result.dv, wanted.dv);
+        outputs.add("dlog_decay", result.dlog_decay, wanted.dlog_decay);
+        outputs.add("dbeta", result.dbeta, wanted.dbeta);
+        outputs.add("dinitial", result.dstate, wanted.dinitial);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_gpu_linear_attention_step(const causeway_tensor* q, const causeway_tensor* k,
+                                                   const causeway_tensor* v, const causeway_linear_options* options,
+                                                   causeway_tensor* state, causeway_tensor* O, void* stream) {
+    return guarded([&] {
+        check_wanted("O", O);
+        Device device(stream);
+        const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
+        const auto o = linear_options(device, read_single(options));
+        auto advanced = device.read("state", state);
+        const auto form = gated::check_sizes(tq.form(), tk.form(), tv.form(), {});
+        auto result = O->data ? device.read("O", O) : gpu::Tensor(tq.dtype(), form.output, device.stream());
+        gpu::linear_attention_step(tq, tk, tv, advanced, result, o);
+        Outputs outputs(device);
+        if (!O->data) outputs.add("O", result, O);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_gpu_softmax_attention(const causeway_tensor* q, const causeway_tensor* k,
+                                               const causeway_tensor* v, const causeway_softmax_options* options,
+                                               causeway_tensor* O, causeway_tensor* lse, void* stream) {
+    return guarded([&] {
+        check_wanted("O", O);
+        Device device(stream);
+        const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
+        const auto result = gpu::softmax_attention(tq, tk, tv, softmax_options(device, read_single(options)));
+        Outputs outputs(device);
+        outputs.add("O", result.O, O);
+        outputs.add("lse", result.lse, lse);
+        outputs.deliver();
+    });
+}
+
+causeway_status causeway_gpu_softmax_attention_grad(const causeway_tensor* q, const causeway_tensor* k,
+                                                    const causeway_tensor* v, const causeway_tensor* dO,
+                                                    const causeway_tensor* O, const causeway_tensor* lse,
+                                                    const causeway_softmax_options* options, causeway_tensor* dq,
+                                                    causeway_tensor* dk, causeway_tensor* dv, void* stream) {
+    return guarded([&] {
+        if ((O == nullptr) != (lse == nullptr))
+            fail(O ? "lse" : "O", ": NULL, expected both O and lse of the forward pass, or neither");
+        Device device(stream);
+        const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
+        const auto tdO = device.read("dO", dO);
+        std::optional<gpu::SoftmaxResult> forward;
+        if (O) forward = gpu::SoftmaxResult{device.read("O", O), device.read("lse", lse)};
+        const auto result =
+            gpu::softmax_attention_grad(tq, tk, tv, tdO, softmax_options(device, read_single(options)), forward);
+        Outputs outputs(device);
+        outputs.add("dq", result.dq, dq);
+        outputs.add("dk", result.dk, dk);
+        outputs.add("dv", result.dv, dv);
+        outputs.deliver();
+    });
+}

@@ -1,0 +1,69 @@
+/* The calls of causeway.h on arrays in the memory of an NVIDIA GPU, in libcauseway_gpu.so, which has all of causeway.h
+ * besides.
+ *
+ * The arrays are causeway_tensor whose `data` is memory of one device: Float32, Float16 or BFloat16, contiguous.
+ * Options are those of causeway.h, and their arrays are of the same device; what a GPU does not do (packed sequences,
+ * pools of states, checkpoints) is refused. An output whose `data` is NULL receives memory of the library, which
+ * causeway_release gives back; one that has `data` receives a copy. Everything is queued on `stream`, a cudaStream_t,
+ * NULL being the default one; a call returns without waiting for it, and its arrays must stay until then.
+ */
+#ifndef CAUSEWAY_GPU_H
+#define CAUSEWAY_GPU_H
+
+#include "causeway.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The number of devices, 0 where there is no driver. */
+CAUSEWAY_API int32_t causeway_gpu_devices(void);
+
+CAUSEWAY_API causeway_status causeway_gpu_causal_linear_attention(const causeway_tensor* B, const causeway_tensor* C,
+                                                                  const causeway_tensor* V,
+                                                                  const causeway_causal_options* options,
+                                                                  causeway_tensor* O, causeway_tensor* state,
+                                                                  void* stream);
+
+/* The gradient of the decay is not among the results. */
+CAUSEWAY_API causeway_status causeway_gpu_causal_linear_attention_grad(
+    const causeway_tensor* B, const causeway_tensor* C, const causeway_tensor* V, const causeway_tensor* dO,
+    const causeway_causal_options* options, causeway_tensor* dB, causeway_tensor* dC, causeway_tensor* dV,
+    causeway_tensor* dstate, void* stream);
+
+CAUSEWAY_API causeway_status causeway_gpu_linear_attention(const causeway_tensor* q, const causeway_tensor* k,
+                                                           const causeway_tensor* v,
+                                                           const causeway_linear_options* options, causeway_tensor* O,
+                                                           causeway_tensor* state, void* stream);
+
+CAUSEWAY_API causeway_status causeway_gpu_linear_attention_grad(const causeway_tensor* q, const causeway_tensor* k,
+                                                                const causeway_tensor* v, const causeway_tensor* dO,
+                                                                const causeway_tensor* dstate,
+                                                                const causeway_linear_options* options,
+                                                                const causeway_linear_gradients* gradients,
+                                                                void* stream);
+
+/* One token, N = 1; `state` [b, h, d_k, d_v] is Float32 and advanced in place. */
+CAUSEWAY_API causeway_status causeway_gpu_linear_attention_step(const causeway_tensor* q, const causeway_tensor* k,
+                                                                const causeway_tensor* v,
+                                                                const causeway_linear_options* options,
+                                                                causeway_tensor* state, causeway_tensor* O,
+                                                                void* stream);
+
+CAUSEWAY_API causeway_status causeway_gpu_softmax_attention(const causeway_tensor* q, const causeway_tensor* k,
+                                                            const causeway_tensor* v,
+                                                            const causeway_softmax_options* options, causeway_tensor* O,
+                                                            causeway_tensor* lse, void* stream);
+
+CAUSEWAY_API causeway_status causeway_gpu_softmax_attention_grad(const causeway_tensor* q, const causeway_tensor* k,
+                                                                 const causeway_tensor* v, const causeway_tensor* dO,
+                                                                 const causeway_tensor* O, const causeway_tensor* lse,
+                                                                 const causeway_softmax_options* options,
+                                                                 causeway_tensor* dq, causeway_tensor* dk,
+                                                                 causeway_tensor* dv, void* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,75 @@
+"""Holds the parts of the manual's generator: formulas, links, comments of headers, help. Its folder is the argument."""
+
+import sys
+import tempfile
+import xml.dom.minidom
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+import formula  # noqa: E402
+import headers  # noqa: E402
+import help_pages  # noqa: E402
+import links  # noqa: E402
+import pages  # noqa: E402
+
+
+def text_of(element):
+    return "".join(node.data if node.nodeType == node.TEXT_NODE else text_of(node) for node in element.childNodes)
+
+
+def read(mathml):
+    return xml.dom.minidom.parseString(mathml.encode()).documentElement
+
+
+# Formulas: scripts, groups, roots and words are what they are; no text is refused, and none is lost.
+assert "<msub><mi>M</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula.to_mathml("M_ij")
+assert "<msup><mi>γ</mi><mrow><mi>i</mi><mo>−</mo><mi>j</mi></mrow></msup>" in formula.to_mathml("γ^(i-j)")
+assert "<msup><mi>C</mi><mi>T</mi></msup>" in formula.to_mathml("B Cᵀ")
+assert "<msubsup>" in formula.to_mathml("‖X‖_F²")
+assert formula.to_mathml("√(2/r)") == formula.to_mathml("sqrt(2/r)")
+assert "<msqrt><mi>d</mi></msqrt>" in formula.to_mathml("1/√d")
+assert text_of(read(formula.to_mathml("S ← diag(e^g) S + k vᵀ for g ≤ 0"))) == "S←diag(eg)S+kvTforg≤0"
+for odd in ("", "(", "a_", "^", "((a]", "x_{y", "√", "<&>", "a_b_c^d", "²"):
+    read(formula.to_mathml(odd))
+assert formula.inline("see log_decay, x_i and a.b_c") == (
+    "see log_decay, " + formula.to_mathml("x_i") + " and a.b_c"), formula.inline("see log_decay, x_i and a.b_c")
+assert formula.inline("a < b & c") == "a &lt; b &amp; c"
+assert formula.is_formula("O = (B Cᵀ ⊙ M) V") and not formula.is_formula("./lab test   # ≤ an hour")
+assert not formula.is_formula("o = linear_attention(q, k, v)")
+
+# Every block of the proofs that is a formula is well formed.
+root = Path(sys.argv[1]).parents[1]
+count = 0
+for path in sorted((root / "proofs").glob("*.md")):
+    for token in pages.MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8")):
+        if token.type == "code_block" and formula.is_formula(token.content):
+            read(formula.block_html(token.content))
+            count += 1
+assert count > 20, count
+
+# Comments of the sources are Doxygen's in its copy, and code is as it was.
+made = headers.documented("// A file.\n#pragma once\n\n// Says\n//     x < y\nint f(int a);  // more\n                // of it\nint b;\n")
+assert "/// @file\n/// A file.\n" in made and "/// @verbatim\n///     x < y\n/// @endverbatim\nint f(int a); ///< more" in made
+assert "///< of it" in made and made.endswith("int b;\n")
+assert "/**<  the element */" in headers.documented_c("int a; /* the element */") or "/**< the element */" in (
+    headers.documented_c("int a; /* the element */"))
+
+# Help: paragraphs, rows of names, and what is laid out.
+shown = help_pages.laid_out("One\ntwo.\n\n  name  what it is\n  other  more\n     of it\n\nThree.")
+assert shown == ('<p>One two.</p>\n<dl class="rows"><dt>name</dt><dd>what it is</dd><dt>other</dt><dd>more of it</dd></dl>\n'
+                 "<p>Three.</p>"), shown
+
+# Links that lead nowhere are found, to pages and to anchors.
+with tempfile.TemporaryDirectory() as folder:
+    (Path(folder) / "a.html").write_text('<a href="b.html#there"></a><a href="c.html"></a><a href="#no"></a>')
+    (Path(folder) / "b.html").write_text('<h1 id="here"></h1><a href="a.html"></a><a href="https://example.org/x"></a>')
+    broken = links.broken(folder)
+    assert len(broken) == 3 and "c.html is not there" in " ".join(broken), broken
+try:
+    sources = pages.Sources(root, {"README.md": "README.html"}, {})
+    pages.Renderer(sources, "README.md", "README.html").page("[gone](nowhere.md)")
+except ValueError as error:
+    assert "nowhere.md" in str(error)
+else:
+    raise AssertionError("a link of a page that leads nowhere was not refused")
+print("the parts of the manual hold")
