@@ -38,8 +38,9 @@ struct StoredTensor {
 struct Contents {
     std::map<std::string, StoredTensor> tensors;
     std::unique_ptr<const Metadata> metadata;
-    std::vector<std::unique_ptr<const Mapping>> files;  // the memory of the weights, in files
-    std::vector<Buffer<unsigned char>> memory;          // or made here
+    std::vector<std::unique_ptr<const Mapping>> files;   // the memory of the weights, in files
+    std::vector<Buffer<unsigned char>> memory;           // or made here
+    std::vector<std::unique_ptr<const MadeUp>> made_up;  // or made where they are used
 };
 
 // Weights stay where they are in the mapped files (core/base/mapping.hpp): opening reads the headers alone, and nothing

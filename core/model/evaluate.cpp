@@ -9,43 +9,13 @@
 #include "core/model/sample.hpp"
 
 namespace causeway::model {
-namespace {
-
-// What the model says about one token before it has seen it.
-struct Guess {
-    double log_probability;  // natural
-    bool right;              // whether no other is likelier
-};
-
-// Of `ids`, each after the row of logits that stands for it; rows of `hidden` from `first` on.
-std::vector<Guess> guesses(const Session& session, const Tensor& hidden, Index first,
-                           std::span<const std::int32_t> ids) {
-    constexpr Index together = 256;  // rows of logits that are there at once
-    const Index n = static_cast<Index>(ids.size());
-    std::vector<Guess> out(ids.size());
-    for (Index start = 0; start < n; start += together) {
-        const Index rows = std::min(together, n - start);
-        const Tensor logits = session.logits(hidden, first + start, rows);
-        const Index words = logits.shape()[1];
-        parallel_for(rows, [&](Index i) {
-            const float* row = logits.data<float>() + i * words;
-            const std::size_t at = static_cast<std::size_t>(start + i);
-            const double value = static_cast<double>(row[ids[at]]) - log_sum_exp(row, words);
-            out[at] = {value, likeliest(row, words) == ids[at]};
-        });
-    }
-    return out;
-}
-
-}  // namespace
-
 Prediction predict(const Model& model, const Ids& ids, const RunOptions& options) {
     if (ids.size() < 2)
         fail("ids: of length ", ids.size(), ", expected at least two tokens, of which the first is given");
     Session session(model);
     const Tensor hidden = session.hidden(ids, options);
     Prediction out;
-    for (const Guess& g : guesses(session, hidden, 0, std::span(ids).subspan(1))) {
+    for (const Guess& g : session.guesses(hidden, 0, std::span(ids).subspan(1))) {
         out.bits -= g.log_probability / std::numbers::ln2;
         out.right += g.right;
         ++out.tokens;
@@ -68,11 +38,11 @@ std::vector<Choice> score(const Model& model, const Ids& prompt, const std::vect
     std::vector<Choice> out;
     for (const Ids& choice : choices) {
         const std::span<const std::int32_t> ids(choice);
-        std::vector<Guess> all = guesses(session, before, static_cast<Index>(prompt.size()) - 1, ids.first(1));
+        std::vector<Guess> all = session.guesses(before, static_cast<Index>(prompt.size()) - 1, ids.first(1));
         if (ids.size() > 1) {
             Session branch = session.copy();
             const Tensor hidden = branch.hidden(ids.first(ids.size() - 1), options);
-            const std::vector<Guess> rest = guesses(branch, hidden, 0, ids.subspan(1));
+            const std::vector<Guess> rest = branch.guesses(hidden, 0, ids.subspan(1));
             all.insert(all.end(), rest.begin(), rest.end());
         }
         Choice c;

@@ -15,17 +15,26 @@ double uniform(std::uint64_t seed, Index s, Index t) {
     return u;
 }
 
-// Takes the next token of every sequence that still runs; those that have ended go on with what they had, so that the
-// batch stays one. Returns whether any runs on.
-bool take(const Tensor& logits, const GenerateOptions& o, Index t, Ids& next, std::vector<Ids>& out,
-          std::vector<bool>& ended) {
+// The next token of every sequence after `ids`; the t-th behind the prompts.
+Ids next_tokens(Session& session, const Ids& ids, const GenerateOptions& o, Index t, const RunOptions& run) {
+    if (o.temperature == 0 || o.top_k == 1) return session.likeliest(ids, run);
+    const Tensor logits = session.advance(ids, Session::Rows::last, run);
     const Index words = logits.shape()[1];
+    Ids out;
+    for (Index s = 0; s < session.batch(); ++s)
+        out.push_back(
+            static_cast<std::int32_t>(sample(logits.data<float>() + s * words, words, o, uniform(o.seed, s, t))));
+    return out;
+}
+
+// Takes the chosen token of every sequence that still runs; those that have ended go on with what they had, so that the
+// batch stays one. Returns whether any runs on.
+bool take(const Ids& chosen, const GenerateOptions& o, Ids& next, std::vector<Ids>& out, std::vector<bool>& ended) {
     bool any = false;
     for (std::size_t s = 0; s < out.size(); ++s) {
         if (ended[s]) continue;
         const Index sequence = static_cast<Index>(s);
-        next[s] = static_cast<std::int32_t>(
-            sample(logits.data<float>() + sequence * words, words, o, uniform(o.seed, sequence, t)));
+        next[s] = chosen[s];
         ended[s] = std::count(o.stop.begin(), o.stop.end(), next[s]) > 0;
         if (ended[s]) continue;
         out[s].push_back(next[s]);
@@ -57,8 +66,8 @@ std::vector<Ids> Model::generate(const std::vector<Ids>& prompts, const Generate
     Ids next(prompts.size());
     for (Index t = 0; t < options.tokens; ++t) {
         const RunOptions quiet{options.run.chunk, {}};  // progress is that of the prompt
-        const Tensor logits = session.advance(t == 0 ? ids : next, Session::Rows::last, t == 0 ? options.run : quiet);
-        if (!take(logits, options, t, next, out, ended)) break;
+        const Ids chosen = next_tokens(session, t == 0 ? ids : next, options, t, t == 0 ? options.run : quiet);
+        if (!take(chosen, options, next, out, ended)) break;
     }
     return out;
 }

@@ -272,11 +272,11 @@ KnownSize known_size(const std::string& architecture, const std::string& size, I
 }
 
 std::shared_ptr<const Checkpoint> random_model(const std::string& architecture, const std::string& size,
-                                               WeightType type, std::uint64_t seed, Index layers) {
+                                               WeightType type, std::uint64_t seed, Index layers, bool matrices) {
     const KnownSize known = known_size(architecture, size, layers);
     std::string name = sentence("random ", architecture, " ", size);
     if (layers > 0) name += sentence(", ", layers, layers == 1 ? " layer" : " layers");
-    return random_checkpoint(name, known.config, known.tensors, type, seed);
+    return random_checkpoint(name, known.config, known.tensors, type, seed, matrices);
 }
 
 }  // namespace causeway::model

@@ -28,6 +28,7 @@ KnownSize known_size(const std::string& architecture, const std::string& size, I
 
 // Of such a size with random weights; throws as random_checkpoint too.
 std::shared_ptr<const Checkpoint> random_model(const std::string& architecture, const std::string& size,
-                                               WeightType type, std::uint64_t seed, Index layers = 0);
+                                               WeightType type, std::uint64_t seed, Index layers = 0,
+                                               bool matrices = true);
 
 }  // namespace causeway::model

@@ -9,7 +9,9 @@
 
 namespace causeway::model {
 
+struct DecayParts;
 struct Rotary;
+struct SoftmaxParts;
 
 // Tokens of a chunk: batch · n rows, token t of text s in row s · n + t.
 class Chunk {
@@ -48,6 +50,10 @@ public:
 
     // Whether attend() can use this exact method; a mixer without such a choice can use none.
     virtual bool takes_methods() const { return false; }
+
+    // What it is made of, for who computes it on another device; null where it is not of that kind.
+    virtual const SoftmaxParts* softmax_parts() const { return nullptr; }
+    virtual const DecayParts* decay_parts() const { return nullptr; }
 };
 
 }  // namespace causeway::model

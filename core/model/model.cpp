@@ -4,6 +4,7 @@
 
 #include "core/base/text.hpp"
 #include "core/model/layout.hpp"
+#include "core/model/sample.hpp"
 
 namespace causeway::model {
 namespace {
@@ -29,12 +30,28 @@ Ids joined(const std::vector<Ids>& texts) {
     return all;
 }
 
+void check_is_on_cpu(const Accelerator* accelerator, const char* call) {
+    if (accelerator) fail(call, ": the model is on the GPU, expected one on the CPU (device = \"cpu\")");
+}
+
+// f() runs the ids on the device that the texts are on.
+template <class F>
+auto run_there(State& state, std::span<const std::int32_t> ids, F&& f) {
+    state.network->check(state, ids);
+    state.broken = true;
+    auto result = f(*state.accelerated);
+    state.broken = false;
+    state.length += static_cast<Index>(ids.size()) / state.batch;
+    return result;
+}
+
 }  // namespace
 
 Session::Session(const Model& model, Index batch) : state_(std::make_shared<State>()) {
     if (batch < 1) fail("batch: ", batch, ", expected 1 or more");
     state_->network = model.network_, state_->swaps = model.swaps_, state_->batch = batch;
-    state_->layers.resize(model.network_->layers.size());
+    if (model.accelerator_) state_->accelerated = model.accelerator_->begin(batch);
+    else state_->layers.resize(model.network_->layers.size());
 }
 
 Session::Session(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -47,36 +64,69 @@ Session Session::copy() const {
     out->network = state_->network, out->swaps = state_->swaps, out->broken = state_->broken;
     out->batch = state_->batch, out->length = state_->length;
     for (const LayerState& layer : state_->layers) out->layers.push_back(layer.copy());
+    if (state_->accelerated) out->accelerated = state_->accelerated->copy();
     return Session(std::move(out));
 }
 
 std::size_t Session::bytes() const {
-    std::size_t sum = 0;
+    std::size_t sum = state_->accelerated ? state_->accelerated->bytes() : 0;
     for (const LayerState& layer : state_->layers) sum += layer.bytes();
     return sum;
 }
 
 Tensor Session::hidden(std::span<const std::int32_t> ids, const RunOptions& options) {
+    if (state_->accelerated)
+        return run_there(*state_, ids, [&](AcceleratedTexts& texts) { return texts.hidden(ids, options); });
     return state_->network->run(*state_, ids, options);
 }
 
 Tensor Session::logits(const Tensor& hidden, Index first_row, Index rows) const {
+    if (state_->accelerated) return state_->accelerated->logits(hidden, first_row, rows);
     const Network& network = *state_->network;
     Tensor out(DType::f32, {rows, network.about.vocabulary});
     network.logits(hidden.data<float>() + first_row * network.about.width, rows, out.data<float>());
     return out;
 }
 
+std::vector<Guess> Session::guesses(const Tensor& hidden, Index first, std::span<const std::int32_t> ids) const {
+    if (state_->accelerated) return state_->accelerated->guesses(hidden, first, ids);
+    constexpr Index together = 256;  // rows of logits that are there at once
+    const Index n = static_cast<Index>(ids.size());
+    std::vector<Guess> out(ids.size());
+    for (Index start = 0; start < n; start += together) {
+        const Index rows = std::min(together, n - start);
+        const Tensor some = logits(hidden, first + start, rows);
+        const Index words = some.shape()[1];
+        parallel_for(rows, [&](Index i) {
+            const float* row = some.data<float>() + i * words;
+            const std::size_t at = static_cast<std::size_t>(start + i);
+            const double value = static_cast<double>(row[ids[at]]) - log_sum_exp(row, words);
+            out[at] = {value, model::likeliest(row, words) == ids[at]};
+        });
+    }
+    return out;
+}
+
+Ids Session::likeliest(std::span<const std::int32_t> ids, const RunOptions& options) {
+    if (ids.empty()) fail("ids: none, expected at least one token");
+    if (state_->accelerated)
+        return run_there(*state_, ids, [&](AcceleratedTexts& texts) { return texts.likeliest(ids, options); });
+    const Tensor last = advance(ids, Rows::last, options);
+    const Index words = last.shape()[1];
+    Ids out;
+    for (Index s = 0; s < state_->batch; ++s)
+        out.push_back(static_cast<std::int32_t>(model::likeliest(last.data<float>() + s * words, words)));
+    return out;
+}
+
 Tensor Session::advance(std::span<const std::int32_t> ids, Rows rows, const RunOptions& options) {
+    if (rows == Rows::last && ids.empty()) fail("ids: none, expected at least one token");
+    if (rows == Rows::last && state_->accelerated)
+        return run_there(*state_, ids, [&](AcceleratedTexts& texts) { return texts.last_logits(ids, options); });
     const Tensor x = hidden(ids, options);
     const Network& network = *state_->network;
     const Index batch = state_->batch, n = x.shape()[1], width = network.about.width, words = network.about.vocabulary;
-    if (rows == Rows::all) {
-        Tensor out(DType::f32, {batch, n, words});
-        network.logits(x.data<float>(), batch * n, out.data<float>());
-        return out;
-    }
-    if (n == 0) fail("ids: none, expected at least one token");
+    if (rows == Rows::all) return logits(x.reshape({batch * n, width}), 0, batch * n).reshape({batch, n, words});
     Tensor last(DType::f32, {batch, width}), out(DType::f32, {batch, words});
     for (Index s = 0; s < batch; ++s)
         std::copy_n(x.data<float>() + ((s + 1) * n - 1) * width, width, last.data<float>() + s * width);
@@ -89,6 +139,10 @@ Model Model::load(const std::string& path) { return Model(Checkpoint::open(path)
 Model::Model(std::shared_ptr<const Checkpoint> checkpoint)
     : network_(std::make_shared<const Network>(build(checkpoint))),
       swaps_(std::make_shared<const std::vector<Swap>>(network_->layers.size())) {}
+
+Model::Model(std::shared_ptr<const Checkpoint> checkpoint, const Placement& placement) : Model(std::move(checkpoint)) {
+    accelerator_ = placement(*network_);
+}
 
 const Description& Model::about() const { return network_->about; }
 const std::shared_ptr<const Checkpoint>& Model::checkpoint() const { return network_->checkpoint; }
@@ -118,6 +172,7 @@ std::vector<std::string> Model::captured() { return {"q", "k", "v", "scores", "o
 
 std::map<std::string, Tensor> Model::capture(const Ids& ids, Index layer, const std::vector<std::string>& what,
                                              const RunOptions& options) const {
+    check_is_on_cpu(accelerator(), "capture");
     const Index place = static_cast<Index>(places({layer}, network_->about.layers).front());
     std::map<std::string, Tensor> found;
     for (const std::string& name : what) {
@@ -135,6 +190,7 @@ std::map<std::string, Tensor> Model::capture(const Ids& ids, Index layer, const 
 }
 
 void Model::attention(const std::vector<Index>& layers, const Replacement& replacement) {
+    check_is_on_cpu(accelerator(), "attention");
     if (!replacement.run) fail("replacement: has no function, expected one of q, k, v and scale");
     auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
     for (const std::size_t l : places(layers, network_->about.layers)) (*swaps)[l] = {replacement, ""};
@@ -142,6 +198,7 @@ void Model::attention(const std::vector<Index>& layers, const Replacement& repla
 }
 
 void Model::attention(const std::vector<Index>& layers, const std::string& with, const SwapOptions& options) {
+    check_is_on_cpu(accelerator(), "attention");
     auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
     for (const std::size_t l : places(layers, network_->about.layers)) {
         if (network_->layers[l].mixer->takes_methods() && is_exact_method(with)) (*swaps)[l] = {{}, with};

@@ -1,11 +1,12 @@
-// A language model from a checkpoint, on the CPU: logits, generation, and its attention, which can be looked at and
-// replaced layer by layer. Weights stay in the type of the checkpoint; everything is computed in Float32.
+// A language model from a checkpoint: logits, generation, and its attention, which on the CPU can be looked at and
+// replaced layer by layer. There weights stay in the type of the checkpoint, and everything is computed in Float32.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,11 +16,15 @@
 
 namespace causeway::model {
 
+class Accelerator;
 class Checkpoint;
 class Network;
 struct State;
 
 using Ids = std::vector<std::int32_t>;  // token ids from 0
+
+// Puts a network on another device than the CPU (core/model/accelerator.hpp).
+using Placement = std::function<std::shared_ptr<const Accelerator>(const Network&)>;
 
 // What a checkpoint holds.
 struct Description {
@@ -43,8 +48,9 @@ struct LayerInfo {
 
 // How a text runs through the model.
 struct RunOptions {
-    Index chunk = 512;  // tokens of a text that run together
-    // Called between layers with what is done and what there is to do, in tokens times layers; may throw to stop.
+    std::optional<Index> chunk;  // tokens of a text that run together; none: as many as suit the device
+    // Called between layers (on a GPU between chunks) with what is done and what there is to do, in tokens times
+    // layers; may throw to stop.
     std::function<void(Index done, Index all)> progress;
 };
 
@@ -58,6 +64,12 @@ struct GenerateOptions {
     // Called with every token as it comes; false ends the text of this sequence.
     std::function<bool(Index sequence, std::int32_t id)> token;
     RunOptions run;
+};
+
+// What the model says about one token before it has seen it.
+struct Guess {
+    double log_probability;  // natural
+    bool right;              // whether no other is likelier
 };
 
 // Some texts of one length on their way through a model, with what the layers keep of them: keys and values, or states.
@@ -79,6 +91,11 @@ public:
     // [rows, vocabulary], of rows of that.
     Tensor hidden(std::span<const std::int32_t> ids, const RunOptions& = {});
     Tensor logits(const Tensor& hidden, Index first_row, Index rows) const;
+    // Of `ids`, each after the row of `hidden` that stands for it, from `first_row` on.
+    std::vector<Guess> guesses(const Tensor& hidden, Index first_row, std::span<const std::int32_t> ids) const;
+    // As advance(), and of each text the token that is the likeliest next one, the first of equals. Throws Error where
+    // a logit is NaN.
+    Ids likeliest(std::span<const std::int32_t> ids, const RunOptions& = {});
 
 private:
     explicit Session(std::shared_ptr<State>);
@@ -91,10 +108,13 @@ class Model {
 public:
     static Model load(const std::string& path);  // as Checkpoint::open
     explicit Model(std::shared_ptr<const Checkpoint>);
+    // On the device that `placement` puts it on; then capture() and attention() throw Error.
+    Model(std::shared_ptr<const Checkpoint>, const Placement& placement);
 
     const Description& about() const;
     std::vector<LayerInfo> layers() const;
     const std::shared_ptr<const Checkpoint>& checkpoint() const;
+    const Accelerator* accelerator() const { return accelerator_.get(); }  // null: it runs on the CPU
 
     // [N, vocabulary]: row i for the token after ids 0 … i.
     Tensor logits(const Ids& ids, const RunOptions& = {}) const;
@@ -126,6 +146,7 @@ public:
 private:
     std::shared_ptr<const Network> network_;
     std::shared_ptr<const std::vector<Swap>> swaps_;  // one a layer
+    std::shared_ptr<const Accelerator> accelerator_;
     friend class Session;
 };
 

@@ -127,11 +127,13 @@ void Network::check(const State& state, std::span<const std::int32_t> ids) const
 Tensor Network::run(State& state, std::span<const std::int32_t> ids, const RunOptions& options,
                     const Watch* watch) const {
     check(state, ids);
-    if (options.chunk < 1) fail("chunk: ", options.chunk, ", expected 1 or more");
+    constexpr Index usual_chunk = 512;
+    const Index chunk_size = options.chunk.value_or(usual_chunk);
+    if (chunk_size < 1) fail("chunk: ", chunk_size, ", expected 1 or more");
     bool whole = watch != nullptr;
     for (const Swap& swap : *state.swaps) whole |= swap.replacement && !swap.replacement->last_queries;
     const Index batch = state.batch, n = static_cast<Index>(ids.size()) / batch, width = about.width,
-                most = whole ? std::max<Index>(n, 1) : options.chunk;
+                most = whole ? std::max<Index>(n, 1) : chunk_size;
     Tensor out(DType::f32, {batch, n, width});
     state.broken = true;
     for (Index start = 0; start < n; start += most) {

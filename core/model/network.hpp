@@ -1,6 +1,7 @@
 // A model put together: what a layout makes of a checkpoint, and how a chunk of tokens runs through it.
 #pragma once
 
+#include "core/model/accelerator.hpp"
 #include "core/model/blocks/linear.hpp"
 #include "core/model/blocks/mlp.hpp"
 #include "core/model/blocks/norm.hpp"
@@ -46,12 +47,13 @@ public:
     Tensor run(State&, std::span<const std::int32_t> ids, const RunOptions&, const Watch* = nullptr) const;
     // [rows, vocabulary] of rows of that.
     void logits(const float* x, Index rows, float* out) const { head.run(x, rows, out); }
+    // Throws Error where these cannot be the next tokens of the texts.
+    void check(const State&, std::span<const std::int32_t> ids) const;
 
 private:
     void embed(const std::int32_t* ids, Index n, float* x) const;
     void run_layer(Index l, const Chunk&, State&, float* x, const Watch*) const;
     void run_chunk(const Chunk&, State&, float* x, const RunOptions&, Index done, Index all, const Watch*) const;
-    void check(const State&, std::span<const std::int32_t> ids) const;
 };
 
 // Texts on their way.
@@ -61,6 +63,7 @@ struct State {
     Index batch = 1, length = 0;
     bool broken = false;  // a run was stopped between two layers
     std::vector<LayerState> layers;
+    std::unique_ptr<AcceleratedTexts> accelerated;  // where the model is on another device, in their place
 };
 
 }  // namespace causeway::model

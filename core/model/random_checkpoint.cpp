@@ -14,19 +14,17 @@
 namespace causeway::model {
 namespace {
 
-constexpr Index piece = 1 << 14;  // numbers of one stream
+constexpr Index piece = MadeUp::piece;
 
 template <class T>
-void fill(const RandomTensor& tensor, const Weight& w, unsigned char* out, std::uint64_t seed, std::uint64_t stream) {
-    const Index n = w.rows * w.columns;
-    const double deviation = tensor.deviation != 0 ? tensor.deviation : 1 / std::sqrt(static_cast<double>(w.columns));
-    const double width = deviation * std::sqrt(12.0), least = tensor.mean - width / 2;
+void fill(const MadeUp& m, Index n, unsigned char* out) {
+    const double range = m.range(), least = m.least();
     parallel_for((n + piece - 1) / piece, [&](Index i) {
         const Index first = i * piece, count = std::min(piece, n - first);
         double numbers[piece];
-        random::uniforms(seed, stream + static_cast<std::uint64_t>(i), numbers, count);
+        random::uniforms(m.seed, m.stream + static_cast<std::uint64_t>(i), numbers, count);
         for (Index k = 0; k < count; ++k) {
-            const T value(static_cast<float>(least + width * numbers[k]));
+            const T value(static_cast<float>(least + range * numbers[k]));
             std::memcpy(out + static_cast<std::size_t>(first + k) * sizeof value, &value, sizeof value);
         }
     });
@@ -47,7 +45,7 @@ Index elements_of(const RandomTensor& tensor) {
 
 std::shared_ptr<const Checkpoint> random_checkpoint(const std::string& name, std::string_view config,
                                                     const std::vector<RandomTensor>& tensors, WeightType type,
-                                                    std::uint64_t seed) {
+                                                    std::uint64_t seed, bool matrices) {
     if (type != WeightType::f32 && type != WeightType::f16 && type != WeightType::bf16)
         fail("type: ", model::name(type), ", expected F32, F16 or BF16 for random weights");
     Contents contents;
@@ -55,12 +53,20 @@ std::shared_ptr<const Checkpoint> random_checkpoint(const std::string& name, std
     std::uint64_t stream = 0;
     for (const RandomTensor& tensor : tensors) {
         const Index elements = elements_of(tensor);
-        Buffer<unsigned char> memory(elements * bytes_of_block(type));
-        StoredTensor stored = stored_tensor(tensor.shape, type, memory.data(), name);
-        switch (type) {
-            case WeightType::f16: fill<Eigen::half>(tensor, stored.weight, memory.data(), seed, stream); break;
-            case WeightType::bf16: fill<Eigen::bfloat16>(tensor, stored.weight, memory.data(), seed, stream); break;
-            default: fill<float>(tensor, stored.weight, memory.data(), seed, stream);
+        const bool here = matrices || tensor.shape.size() != 2;
+        Buffer<unsigned char> memory(here ? elements * bytes_of_block(type) : 0);
+        StoredTensor stored = stored_tensor(tensor.shape, type, here ? memory.data() : nullptr, name);
+        const double usual = 1 / std::sqrt(static_cast<double>(stored.weight.columns));
+        const MadeUp numbers{seed, stream, tensor.mean, tensor.deviation != 0 ? tensor.deviation : usual};
+        if (!here) {
+            contents.made_up.push_back(std::make_unique<const MadeUp>(numbers));
+            stored.weight.made_up = contents.made_up.back().get();
+        } else if (type == WeightType::f16) {
+            fill<Eigen::half>(numbers, elements, memory.data());
+        } else if (type == WeightType::bf16) {
+            fill<Eigen::bfloat16>(numbers, elements, memory.data());
+        } else {
+            fill<float>(numbers, elements, memory.data());
         }
         stream += static_cast<std::uint64_t>((elements + piece - 1) / piece);
         if (!contents.tensors.emplace(tensor.name, std::move(stored)).second)

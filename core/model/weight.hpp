@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "core/base/memory.hpp"  // Index
@@ -19,12 +20,25 @@ const char* name(WeightType) noexcept;        // "Q4_1"
 Index weights_in_block(WeightType) noexcept;  // 1 for floating point
 Index bytes_of_block(WeightType) noexcept;
 
+// Numbers that are made up where they are used, uniform with this mean and standard deviation. Number i of a matrix is
+// that of element i % piece of random::uniforms(seed, stream + i / piece).
+struct MadeUp {
+    static constexpr Index piece = 1 << 14;
+    std::uint64_t seed, stream;
+    double mean, deviation;
+
+    double range() const { return deviation * 3.4641016151377544; }  // √12: from the least to the largest
+    double least() const { return mean - range() / 2; }
+};
+
 // One matrix as its checkpoint holds it, rows × columns, row-major; a vector has one row. A row is a whole number of
-// blocks. The memory belongs to the checkpoint and may have any alignment.
+// blocks. The memory belongs to the checkpoint and may have any alignment. A matrix that is made up on a GPU has no
+// memory here, and nothing below reads it.
 struct Weight {
     WeightType type = WeightType::f32;
     Index rows = 0, columns = 0;
     const unsigned char* data = nullptr;
+    const MadeUp* made_up = nullptr;  // where data is null
 
     std::size_t row_bytes() const noexcept {
         return static_cast<std::size_t>(columns / weights_in_block(type) * bytes_of_block(type));

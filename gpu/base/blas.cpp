@@ -19,6 +19,7 @@ struct Library {
     decltype(&cublasSetWorkspace_v2) set_workspace;
     decltype(&cublasGetStatusString) status_text;
     decltype(&cublasGemmStridedBatchedEx_64) multiply;
+    decltype(&cublasGemmEx_64) multiply_one;
 
     Library() {
         const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
@@ -30,6 +31,7 @@ struct Library {
         file.find(set_workspace, "cublasSetWorkspace_v2");
         file.find(status_text, "cublasGetStatusString");
         file.find(multiply, "cublasGemmStridedBatchedEx_64");
+        file.find(multiply_one, "cublasGemmEx_64");
     }
 };
 
@@ -85,6 +87,20 @@ void multiply(cublasHandle_t handle, bool tf32, std::int64_t m, std::int64_t n, 
                              B.next, A.data, CUDA_R_32F, A.row, A.next, &beta, C, CUDA_R_32F, row, next, count,
                              tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
           "multiplying matrices");
+}
+
+void multiply_transposed(cublasHandle_t handle, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                         const void* X, std::int64_t x_row, const void* W, void* Y, Type y_type, std::int64_t y_row,
+                         float alpha, float beta) {
+    if (m == 0 || n == 0) return;
+    const auto name_of = [](Type t) {
+        return t == Type::Float32 ? CUDA_R_32F : t == Type::BFloat16 ? CUDA_R_16BF : CUDA_R_16F;
+    };
+    // Columns again: Yᵀ = W Xᵀ.
+    check(
+        library().multiply_one(handle, CUBLAS_OP_T, CUBLAS_OP_N, n, m, k, &alpha, W, name_of(type), k, X, name_of(type),
+                               x_row, &beta, Y, name_of(y_type), y_row, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "multiplying matrices");
 }
 
 }  // namespace causeway::gpu

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/kit/layout.hpp"
+
 namespace causeway::gpu {
 
 // Throws Error with what cuBLAS says when status is not success. `what` says what was being done ("multiplying
@@ -36,5 +38,11 @@ struct Matrices {
 // tf32: products of operands of 11 bits on tensor cores; otherwise of Float32.
 void multiply(cublasHandle_t handle, bool tf32, std::int64_t m, std::int64_t n, std::int64_t k, Matrices A, Matrices B,
               float beta, float* C, std::int64_t row, std::int64_t next, std::int64_t count);
+
+// Y = alpha X Wᵀ + beta Y: X [m, k] and W [n, k] of one type, Y [m, n] of that type or Float32; rows of X and Y `x_row`
+// and `y_row` elements apart, those of W k. Sums in Float32, of Float32 factors without rounding them first.
+void multiply_transposed(cublasHandle_t handle, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                         const void* X, std::int64_t x_row, const void* W, void* Y, Type y_type, std::int64_t y_row,
+                         float alpha = 1, float beta = 0);
 
 }  // namespace causeway::gpu

@@ -120,7 +120,7 @@ struct DecodeRows {
     float q[R][per_lane], o[R][per_lane], max[R], sum[R], scale;
     int32_t limit[R], longest = 0;
 
-    __device__ __forceinline__ void load(const BatchHead<E>& bh, int32_t row0, int in_group) {
+    __device__ __forceinline__ void load(const BatchHead<E>& bh, int32_t row0, int in_group, int32_t keys) {
         const Params& c = bh.c;
         const float sign = c.scale_log2 < 0 ? -1.0f : 1.0f;  // the running maximum is of ±q·k
         constexpr int P = Piece<E>::size;
@@ -128,7 +128,7 @@ struct DecodeRows {
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const int32_t row = min(row0 + r, c.rows - 1);
-            limit[r] = bh.limit(row), longest = ::max(longest, limit[r]);
+            limit[r] = min(bh.limit(row), keys), longest = ::max(longest, limit[r]);
             max[r] = minus_infinity, sum[r] = 0;
             const E* from = bh.q(row);
 #pragma unroll
@@ -253,9 +253,11 @@ __device__ __forceinline__ void merge_warps(const BatchHead<E>& bh, const Decode
 
 // One block: R rows of one batch-head and one split of the keys: every splits-th chunk, so that the blocks of a
 // batch-head go through memory side by side. Every group of lanes goes through its keys, U at a time (with `ahead` the
-// next U on their way), with its own running maximum; k and v are read once for all R rows.
+// next U on their way), with its own running maximum; k and v are read once for all R rows. Where `length` is not null,
+// there are *length + 1 of the M keys.
 template <class E, int D, int R, int U, bool ahead>
-__global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_constant__ Params c) {
+__global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_constant__ Params c,
+                                                                const int32_t* length) {
     using L = Lanes<E, D>;
     __shared__ DecodeSums<D, R> sums;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / L::lanes, in_group = lane % L::lanes;
@@ -264,7 +266,7 @@ __global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_con
     const BatchHead<E> bh(c, static_cast<int32_t>(blockIdx.x / c.splits / tiles));
     if (c.splits > 1) let_merging_start();
     DecodeRows<E, D, R, U> rows;
-    rows.load(bh, row0, in_group);
+    rows.load(bh, row0, in_group, length ? *length + 1 : c.M);
     const int32_t last = min(c.M, rows.longest);
     // All lanes of a warp make the same number of steps: the shuffles are for all of them.
     constexpr int warp_keys = L::groups * U, chunk = decode_warps * warp_keys;

@@ -17,6 +17,12 @@ namespace causeway::gpu {
 std::size_t flash_decoding_workspace(const SoftmaxArgs&);
 void flash_decoding(const SoftmaxArgs&, cudaStream_t);
 
+// One query of each head (N = 1) over a cache of keys that grows, with room for M: the first *length + 1 of them, where
+// `length` is on the device and is read when the kernel runs, so that a captured graph serves every position. Up to 4
+// heads that share k and v read them together; `causal` and `lse` are not looked at. The splits are those of M.
+std::size_t cached_decoding_workspace(const SoftmaxArgs&);
+void cached_decoding(const SoftmaxArgs&, const std::int32_t* length, cudaStream_t);
+
 namespace softmax {
 
 // The rows that the kernel on FMA units has for a type, and the same with the keys in so many splits (0: chosen).

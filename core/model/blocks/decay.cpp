@@ -6,6 +6,7 @@
 #include "core/gated/step.hpp"
 #include "core/kit/product.hpp"
 #include "core/kit/spread.hpp"
+#include "core/model/blocks/heads.hpp"
 
 namespace causeway::model {
 namespace {
@@ -45,15 +46,91 @@ void carry(const Heads& h, Tensor& o, Tensor& state, const std::vector<double>& 
     });
 }
 
-}  // namespace
+class DecayMixer : public Mixer {
+public:
+    explicit DecayMixer(DecayParts parts) : p(std::move(parts)) {}
+
+    LayerInfo info() const override {
+        return {.attention = "linear attention with decay",
+                .heads = p.heads,
+                .key_heads = p.heads,
+                .width = p.key_width(),
+                .value_width = p.value_width,
+                .scale = p.scale,
+                .decay = p.decay,
+                .replaced = {},
+                .settings = {}};
+    }
+
+    Heads heads(const Chunk& chunk, const float* x, LayerState&) const override {
+        const Index n = chunk.rows(), row = p.row(), wide = p.heads * p.value_width;
+        Buffer<float> rows(n * row);
+        Index at = 0;
+        for (const Linear& input : p.inputs) {
+            input.run(x, n, rows.data() + at, row);
+            at += input.outputs();
+        }
+        const auto part = [&](Index first, Index width, Index step, Activation f) {
+            Tensor out = split_heads(rows.data() + first, row, chunk.batch, chunk.n, p.heads, width, step);
+            activate(out.data<float>(), n * p.heads, width, f);
+            return out;
+        };
+        Heads out;
+        out.q = placed(chunk, part(p.q, p.width, p.step, p.activation));
+        out.k = placed(chunk, part(p.k, p.width, p.step, p.activation));
+        out.v = part(p.v, p.value_width, p.value_step, p.value_activation);
+        out.gate = Buffer<float>(n * wide);
+        for (Index i = 0; i < n; ++i) std::copy_n(rows.data() + i * row + p.gate, wide, out.gate.data() + i * wide);
+        return out;
+    }
+
+    Tensor attend(const Chunk&, const Heads&, LayerState&, const std::string& method) const override;
+
+    // Retention divides the rows of its matrix by sums; a norm of each head takes such factors out again.
+    void out(const Chunk& chunk, const Heads& h, const Tensor& o, float* y) const override {
+        const Index n = chunk.rows(), wide = p.heads * p.value_width;
+        Buffer<float> rows(n * wide);
+        join_heads(o, rows.data());
+        p.norm.run(rows.data(), n, wide, rows.data());
+        multiply_by(rows.data(), h.gate.data(), n, wide, p.gate_activation);
+        p.out.run(rows.data(), n, y);
+    }
+
+    bool takes_methods() const override { return true; }
+    const DecayParts* decay_parts() const override { return &p; }
+
+private:
+    // At its position.
+    Tensor placed(const Chunk& chunk, Tensor x) const {
+        if (p.rotary) p.rotary->turn(x, chunk.angles(*p.rotary));
+        if (p.theta.size() == 0) return x;
+        const Index d = p.width, n = chunk.n;
+        Tensor out(DType::f32, {chunk.batch, p.heads, n, 2 * d});
+        over_rows(chunk.batch * p.heads * n, 32 * d, [&](Index first, Index rows) {
+            for (Index row = first; row < first + rows; ++row) {
+                const float *from = x.data<float>() + row * d, *theta = p.theta.data() + row / n % p.heads * d;
+                float* to = out.data<float>() + row * 2 * d;
+                const double position = static_cast<double>(chunk.position + row % n);
+                for (Index e = 0; e < d; ++e) {
+                    const double angle = position * static_cast<double>(theta[e]);
+                    to[e] = from[e] * static_cast<float>(std::cos(angle));
+                    to[e + d] = from[e] * static_cast<float>(std::sin(angle));
+                }
+            }
+        });
+        return out;
+    }
+
+    DecayParts p;
+};
 
 Tensor DecayMixer::attend(const Chunk& chunk, const Heads& h, LayerState& state, const std::string& method) const {
     const Shape& v = h.v.shape();
     if (!state.state) state.state = Tensor::zeros(DType::f32, {v[0], v[1], h.k.shape()[3], v[3]});
-    if (chunk.n == 1) return step(h, *state.state, decay_, scale_);
+    if (chunk.n == 1) return step(h, *state.state, p.decay, p.scale);
     CausalOptions options;
     options.method = method.empty() ? usual_method : method;
-    options.decay = decay_, options.scale = scale_;
+    options.decay = p.decay, options.scale = p.scale;
     if (options.method == "auto" || exact::method(options.method).state) {
         options.state = *state.state, options.return_state = true;
         CausalResult result = causal_linear_attention(h.q, h.k, h.v, options);
@@ -61,9 +138,19 @@ Tensor DecayMixer::attend(const Chunk& chunk, const Heads& h, LayerState& state,
         return result.O;
     }
     Tensor o = causal_linear_attention(h.q, h.k, h.v, options).O;
-    carry(h, o, *state.state, decay_, scale_);
+    carry(h, o, *state.state, p.decay, p.scale);
     return o;
 }
+
+}  // namespace
+
+Index DecayParts::row() const {
+    Index sum = 0;
+    for (const Linear& input : inputs) sum += input.outputs();
+    return sum;
+}
+
+std::unique_ptr<Mixer> decay_mixer(DecayParts parts) { return std::make_unique<DecayMixer>(std::move(parts)); }
 
 std::vector<double> alibi_slopes(Index heads) {
     Index power = 1;

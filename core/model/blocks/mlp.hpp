@@ -26,9 +26,8 @@ public:
         down.run(b.data(), n, y);
     }
 
-private:
-    Linear gate, up, down;
-    Activation activation;
+    const Linear gate, up, down;
+    const Activation activation;
 };
 
 }  // namespace causeway::model

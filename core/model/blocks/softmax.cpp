@@ -79,6 +79,8 @@ public:
         p.out.run(rows.data(), chunk.rows(), y);
     }
 
+    const SoftmaxParts* softmax_parts() const override { return &p; }
+
 private:
     double scale() const { return 1 / std::sqrt(static_cast<double>(p.width)); }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/base/text.hpp"
-#include "core/model/blocks/activation.hpp"
 #include "core/model/blocks/decay.hpp"
 #include "core/model/layouts/common.hpp"
 
@@ -21,57 +20,6 @@ Sizes sizes_of(const Reader& r) {
             norm_eps(r, {"rms_norm_eps", ""}, 1e-5)};
 }
 
-class LightningMixer : public DecayMixer {
-public:
-    LightningMixer(const Sizes& sizes, std::vector<double> decay, Linear qkv_, Linear gate_, Linear out, Norm norm)
-        : DecayMixer(std::move(decay), 1),
-          s(sizes),
-          qkv(std::move(qkv_)),
-          gate(std::move(gate_)),
-          out_(std::move(out)),
-          norm_(std::move(norm)) {}
-
-    LayerInfo info() const override {
-        return {.attention = "linear attention with decay",
-                .heads = s.heads,
-                .key_heads = s.heads,
-                .width = s.head,
-                .value_width = s.head,
-                .scale = scale(),
-                .decay = decay(),
-                .replaced = {}};
-    }
-
-    Heads heads(const Chunk& chunk, const float* x, LayerState&) const override {
-        const Index n = chunk.rows(), wide = 3 * s.heads * s.head;
-        Buffer<float> rows(n * wide);
-        qkv.run(x, n, rows.data());
-        activate(rows.data(), n, wide, Activation::silu);
-        const auto part = [&](Index i) {
-            return split_heads(rows.data() + i * s.head, wide, chunk.batch, chunk.n, s.heads, s.head, 3 * s.head);
-        };
-        Heads h;
-        h.q = part(0), h.k = part(1), h.v = part(2);
-        h.gate = Buffer<float>(n * s.heads * s.head);
-        gate.run(x, n, h.gate.data());
-        return h;
-    }
-
-    void out(const Chunk& chunk, const Heads& h, const Tensor& o, float* y) const override {
-        const Index n = chunk.rows(), wide = s.heads * s.head;
-        Buffer<float> rows(n * wide);
-        join_heads(o, rows.data());
-        norm_.run(rows.data(), n, wide, rows.data());
-        multiply_by(rows.data(), h.gate.data(), n, wide, Activation::sigmoid);
-        out_.run(rows.data(), n, y);
-    }
-
-private:
-    Sizes s;
-    Linear qkv, gate, out_;
-    Norm norm_;
-};
-
 // γ = e^(−2^(−8 h/heads) (1 − layer/(layers − 1 + 1e-5) + 1e-5)), h from 1.
 std::vector<double> decays(const Sizes& s, Index layer) {
     std::vector<double> out;
@@ -83,10 +31,16 @@ std::vector<double> decays(const Sizes& s, Index layer) {
 
 std::unique_ptr<Mixer> lightning(Reader& r, const Sizes& s, Index layer, const std::string& at) {
     const Index wide = s.heads * s.head;
-    return std::make_unique<LightningMixer>(s, decays(s, layer), linear(r, at + "qkv_proj", 3 * wide, s.width),
-                                            linear(r, at + "output_gate", wide, s.width),
-                                            linear(r, at + "out_proj", s.width, wide),
-                                            rms_norm(r, at + "norm", wide, 1e-6));
+    DecayParts parts;
+    parts.heads = s.heads, parts.width = parts.value_width = s.head, parts.step = parts.value_step = 3 * s.head;
+    parts.inputs.push_back(linear(r, at + "qkv_proj", 3 * wide, s.width));
+    parts.inputs.push_back(linear(r, at + "output_gate", wide, s.width));
+    parts.k = s.head, parts.v = 2 * s.head, parts.gate = 3 * wide;
+    parts.activation = parts.value_activation = Activation::silu, parts.gate_activation = Activation::sigmoid;
+    parts.norm = rms_norm(r, at + "norm", wide, 1e-6);
+    parts.out = linear(r, at + "out_proj", s.width, wide);
+    parts.decay = decays(s, layer);
+    return decay_mixer(std::move(parts));
 }
 
 // Softmax attention without any of what others add to it.

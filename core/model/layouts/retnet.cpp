@@ -17,62 +17,6 @@ struct Sizes {
     Index value_head() const { return values / heads; }
 };
 
-class RetentionMixer : public DecayMixer {
-public:
-    struct Parts {
-        Linear q, k, v, gate, out;
-        std::shared_ptr<const Rotary> rotary;
-    };
-
-    RetentionMixer(const Sizes& sizes, std::vector<double> decay, Parts parts)
-        : DecayMixer(std::move(decay), 1 / std::sqrt(static_cast<double>(sizes.head()))),
-          s(sizes),
-          p(std::move(parts)),
-          norm_{sizes.value_head(), sizes.eps} {}
-
-    LayerInfo info() const override {
-        return {.attention = "linear attention with decay",
-                .heads = s.heads,
-                .key_heads = s.heads,
-                .width = s.head(),
-                .value_width = s.value_head(),
-                .scale = scale(),
-                .decay = decay(),
-                .replaced = {}};
-    }
-
-    Heads heads(const Chunk& chunk, const float* x, LayerState&) const override {
-        const Index n = chunk.rows();
-        Buffer<float> rows(n * std::max(s.width, s.values));
-        const auto split = [&](const Linear& weights, Index width) {
-            weights.run(x, n, rows.data());
-            return split_heads(rows.data(), weights.outputs(), chunk.batch, chunk.n, s.heads, width, width);
-        };
-        Heads h;
-        h.q = split(p.q, s.head()), h.k = split(p.k, s.head()), h.v = split(p.v, s.value_head());
-        p.rotary->turn(h.q, chunk.angles(*p.rotary));
-        p.rotary->turn(h.k, chunk.angles(*p.rotary));
-        h.gate = Buffer<float>(n * s.values);
-        p.gate.run(x, n, h.gate.data());
-        return h;
-    }
-
-    // Retention divides the rows of its matrix by sums; the norm of each head takes such factors out again.
-    void out(const Chunk& chunk, const Heads& h, const Tensor& o, float* y) const override {
-        const Index n = chunk.rows();
-        Buffer<float> rows(n * s.values);
-        join_heads(o, rows.data());
-        norm_.run(rows.data(), n, s.values, rows.data());
-        multiply_by(rows.data(), h.gate.data(), n, s.values, Activation::silu);
-        p.out.run(rows.data(), n, y);
-    }
-
-private:
-    Sizes s;
-    Parts p;
-    Norm norm_;
-};
-
 Sizes sizes_of(const Reader& r) {
     Sizes s{};
     s.width = r.size({"decoder_embed_dim", ""});
@@ -130,13 +74,20 @@ void check_kind(const Reader& r) {
 
 Layer layer(Reader& r, const Sizes& s, const std::shared_ptr<const Rotary>& rotary, Index i) {
     const std::string at = "model.layers." + std::to_string(i) + ".", mixer = at + "retention.", mlp = at + "ffn.";
-    RetentionMixer::Parts parts{
-        linear(r, mixer + "q_proj", s.width, s.width),    linear(r, mixer + "k_proj", s.width, s.width),
-        linear(r, mixer + "v_proj", s.values, s.width),   linear(r, mixer + "g_proj", s.values, s.width),
-        linear(r, mixer + "out_proj", s.width, s.values), rotary};
+    DecayParts parts;
+    parts.heads = s.heads, parts.width = parts.step = s.head(), parts.value_width = parts.value_step = s.value_head();
+    for (const char* name : {"q_proj", "k_proj"}) parts.inputs.push_back(linear(r, mixer + name, s.width, s.width));
+    for (const char* name : {"v_proj", "g_proj"}) parts.inputs.push_back(linear(r, mixer + name, s.values, s.width));
+    parts.k = s.width, parts.v = 2 * s.width, parts.gate = 2 * s.width + s.values;
+    parts.gate_activation = Activation::silu;
+    parts.rotary = rotary;
+    parts.norm = {s.value_head(), s.eps};
+    parts.out = linear(r, mixer + "out_proj", s.width, s.values);
+    parts.decay = decays(r, s);
+    parts.scale = 1 / std::sqrt(static_cast<double>(s.head()));
     Layer out;
     out.mixer_norm = rms_norm(r, at + "retention_layer_norm", s.width, s.eps);
-    out.mixer = std::make_unique<RetentionMixer>(s, decays(r, s), std::move(parts));
+    out.mixer = decay_mixer(std::move(parts));
     out.mlp_norm = rms_norm(r, at + "final_layer_norm", s.width, s.eps);
     out.mlp =
         std::make_unique<GatedMlp>(linear(r, mlp + "fc1", s.inner, s.width), linear(r, mlp + "gate", s.inner, s.width),

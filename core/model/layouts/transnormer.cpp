@@ -2,11 +2,9 @@
 // layer turned by learned angles (LRPE), its output normed and gated; a gated MLP without activation; norms without
 // weights.
 #include <cmath>
-#include <cstring>
 
 #include "core/base/text.hpp"
 #include "core/model/blocks/decay.hpp"
-#include "core/model/blocks/heads.hpp"
 #include "core/model/layouts/common.hpp"
 
 namespace causeway::model {
@@ -17,86 +15,6 @@ constexpr double eps = 1e-8;
 struct Sizes {
     Index width, heads, hidden, inner, layers;
     Index head() const { return hidden / heads; }
-};
-
-struct Parts {
-    Sizes sizes;
-    Linear qkvu, out;
-    Buffer<float> theta;  // [heads, head width], or none
-};
-
-class TransnormerMixer : public DecayMixer {
-public:
-    TransnormerMixer(Parts parts, std::vector<double> decay)
-        : DecayMixer(std::move(decay), 1), p(std::move(parts)), norm_{p.sizes.hidden, eps} {}
-
-    LayerInfo info() const override {
-        const Index keys = p.theta.size() > 0 ? 2 * p.sizes.head() : p.sizes.head();
-        return {.attention = "linear attention with decay",
-                .heads = p.sizes.heads,
-                .key_heads = p.sizes.heads,
-                .width = keys,
-                .value_width = p.sizes.head(),
-                .scale = scale(),
-                .decay = decay(),
-                .replaced = {}};
-    }
-
-    Heads heads(const Chunk& chunk, const float* x, LayerState&) const override {
-        const Index n = chunk.rows(), hidden = p.sizes.hidden;
-        Buffer<float> rows(n * 4 * hidden);
-        p.qkvu.run(x, n, rows.data());
-        Heads out;
-        const auto part = [&](Index i) {
-            return split_heads(rows.data() + i * hidden, 4 * hidden, chunk.batch, chunk.n, p.sizes.heads,
-                               p.sizes.head(), p.sizes.head());
-        };
-        out.q = placed(chunk, activated(part(0)));
-        out.k = placed(chunk, activated(part(1)));
-        out.v = part(2);
-        out.gate = Buffer<float>(n * hidden);
-        for (Index i = 0; i < n; ++i)
-            std::copy_n(rows.data() + (4 * i + 3) * hidden, hidden, out.gate.data() + i * hidden);
-        return out;
-    }
-
-    void out(const Chunk& chunk, const Heads& h, const Tensor& o, float* y) const override {
-        const Index n = chunk.rows();
-        Buffer<float> rows(n * p.sizes.hidden);
-        join_heads(o, rows.data());
-        norm_.run(rows.data(), n, p.sizes.hidden, rows.data());
-        multiply_by(rows.data(), h.gate.data(), n, p.sizes.hidden, Activation::none);
-        p.out.run(rows.data(), n, y);
-    }
-
-private:
-    static Tensor activated(Tensor x) {
-        activate(x.data<float>(), x.size() / x.shape()[3], x.shape()[3], Activation::silu);
-        return x;
-    }
-
-    // [x cos(pθ), x sin(pθ)] at position p, where the layer has angles.
-    Tensor placed(const Chunk& chunk, const Tensor& x) const {
-        if (p.theta.size() == 0) return x;
-        const Index heads = p.sizes.heads, d = p.sizes.head(), n = chunk.n;
-        Tensor out(DType::f32, {chunk.batch, heads, n, 2 * d});
-        over_rows(chunk.batch * heads * n, 32 * d, [&](Index first, Index rows) {
-            for (Index row = first; row < first + rows; ++row) {
-                const float *from = x.data<float>() + row * d, *theta = p.theta.data() + row / n % heads * d;
-                float* to = out.data<float>() + row * 2 * d;
-                const double position = static_cast<double>(chunk.position + row % n);
-                for (Index e = 0; e < d; ++e) {
-                    const double angle = position * static_cast<double>(theta[e]);
-                    to[e] = from[e] * static_cast<float>(std::cos(angle));
-                    to[e + d] = from[e] * static_cast<float>(std::sin(angle));
-                }
-            }
-        });
-        return out;
-    }
-
-    Parts p;
-    Norm norm_;
 };
 
 // γ = e^(−slope (1 − layer/(layers−1) + 1e-5)): later layers look further back.
@@ -115,14 +33,18 @@ bool is_turned(const Reader& r, Index layer) {
 Layer layer(Reader& r, const Sizes& s, Index i) {
     const std::string at = "model.layers." + std::to_string(i) + ".", mixer = at + "token_mixer.",
                       mlp = at + "channel_mixer.";
-    Parts parts{s,
-                {r.matrix(mixer + "qkvu_proj.weight", 4 * s.hidden, s.width)},
-                {r.matrix(mixer + "out_proj.weight", s.width, s.hidden)},
-                {}};
+    DecayParts parts;
+    parts.heads = s.heads, parts.width = parts.value_width = parts.step = parts.value_step = s.head();
+    parts.inputs.push_back({r.matrix(mixer + "qkvu_proj.weight", 4 * s.hidden, s.width)});
+    parts.k = s.hidden, parts.v = 2 * s.hidden, parts.gate = 3 * s.hidden;
+    parts.activation = Activation::silu;
     if (is_turned(r, i)) parts.theta = r.vector(mixer + "lrpe.theta", s.hidden);
+    parts.norm = {s.hidden, eps};
+    parts.out = {r.matrix(mixer + "out_proj.weight", s.width, s.hidden)};
+    parts.decay = decays(s, i);
     Layer out;
     out.mixer_norm = {s.width, eps};
-    out.mixer = std::make_unique<TransnormerMixer>(std::move(parts), decays(s, i));
+    out.mixer = decay_mixer(std::move(parts));
     out.mlp_norm = {s.width, eps};
     out.mlp = std::make_unique<GatedMlp>(Linear{r.matrix(mlp + "l1.weight", s.inner, s.width)},
                                          Linear{r.matrix(mlp + "l2.weight", s.inner, s.width)},

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "core/tensor/random.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary.hpp"
 #include "tests/threads.hpp"
@@ -82,4 +83,25 @@ TEST_CASE("what cannot be a random checkpoint is refused", "[model][random]") {
     CHECK(fault({{"a", {2}}, {"a", {2}}}) == "tensor \"a\": the name is given twice");
     CHECK(message_of([] { random_checkpoint("random", "[]", {}, WeightType::f32, 1); }) ==
           "random: is a list, expected an object");
+}
+
+TEST_CASE("matrices that are made up elsewhere have the same numbers, by the recipe that their weights carry",
+          "[model][random]") {
+    const auto here = make(WeightType::f32);
+    const auto there = random_checkpoint("random", R"({"hidden_size": 200})", tensors, WeightType::f32, 1, false);
+    CHECK(same_bytes(*there->find("norm"), *here->find("norm")));
+    CHECK(same_bytes(*there->find("b"), *here->find("b")));
+    const Weight &w = *there->find("a.weight"), &made = *here->find("a.weight");
+    REQUIRE((w.data == nullptr && w.made_up != nullptr && made.made_up == nullptr));
+    CHECK((w.rows == 300 && w.columns == 200 && w.bytes() == made.bytes()));
+    std::vector<float> row(200);
+    std::vector<double> numbers(static_cast<std::size_t>(MadeUp::piece));
+    for (const Index i : {Index(0), Index(1), MadeUp::piece - 1, MadeUp::piece, Index(59'999)}) {
+        const auto stream = w.made_up->stream + static_cast<std::uint64_t>(i / MadeUp::piece);
+        random::uniforms(w.made_up->seed, stream, numbers.data(), MadeUp::piece);
+        const double u = numbers[static_cast<std::size_t>(i % MadeUp::piece)];
+        read_row(made, i / 200, row.data());
+        CHECK(std::abs(static_cast<double>(row[static_cast<std::size_t>(i % 200)]) -
+                       (w.made_up->least() + w.made_up->range() * u)) < 1e-8);
+    }
 }

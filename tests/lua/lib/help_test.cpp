@@ -297,7 +297,7 @@ TEST_CASE("methods of models and of results lead to the pages that tell of them"
     CHECK(contains(pages("m:attention{layers = 1}"), "Puts something else in the place of the attention"));
     CHECK(contains(pages("m:reset"), "Puts something else in the place of the attention"));
     CHECK(contains(pages("m:chat"), "What the model m writes after the text"));
-    CHECK(contains(pages("m:layers"), "A language model, on the CPU"));
+    CHECK(contains(pages("m:layers"), "A language model: from"));
     CHECK(contains(pages("m:tokens"), "The ids of a text"));
     evaluate(pages.state(), "lm = model{arch = 'llama', size = 'tiny', weights = 'random'}", "make");
     CHECK(contains(pages("lm:attention"), "Puts something else in the place of the attention"));

@@ -152,7 +152,9 @@ TEST_CASE("a model needs a path, a known name, or sizes and random weights", "[l
           "user:1: model: \"no such model\" is neither a file, a folder nor a known name, expected one of those: "
           "smollm2");
     CHECK(lua("model('x', {sizee = 1})") == "user:1: model: unknown option \"sizee\" (did you mean \"size\"?)");
-    CHECK(lua("model('x', {device = 'gpu'})") == "user:1: device: \"gpu\", expected \"cpu\": models run there alone");
+    CHECK(lua("model('x', {device = 'tpu'})") == "user:1: device: \"tpu\", expected \"cpu\" or \"gpu\"");
+    if (lua("return has_gpu()").find("true") == std::string::npos)
+        CHECK(lua("model('x', {device = 'gpu'})").find("user:1: device: \"gpu\", expected \"cpu\": no GPU: ") == 0);
     CHECK(lua("model('x', {type = 'f32'})") ==
           "user:1: type: \"f32\", expected nothing beside a path: it has weights of its own");
     CHECK(lua("model{arch = 'llama', size = 'tiny'}") ==

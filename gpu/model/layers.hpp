@@ -1,0 +1,80 @@
+// The layers of a causeway::model::Network with their weights in device memory.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/network.hpp"
+#include "gpu/model/product.hpp"
+#include "gpu/model/weights.hpp"
+
+namespace causeway::gpu::models {
+
+// Rotary positions: one for all layers that share them.
+struct Rotary {
+    Buffer frequencies;  // Float64 [pairs]
+    std::int64_t pairs = 0;
+    double factor = 1;
+    bool interleaved = false;
+};
+
+// Softmax attention with grouped queries: a row of `inputs` holds q, k and v one behind the other.
+struct SoftmaxMixer {
+    std::int64_t heads = 0, key_heads = 0, width = 0;
+    float scale = 1;
+    Matrix inputs, out;
+    Norm q_norm, k_norm;  // without a width: none
+    int rotary = -1;      // of Layers::rotaries; none
+};
+
+// Linear attention with fixed decay, as causeway::model::DecayParts has it; the factor of its scores is on q. The
+// columns of keys and of values are cut into parts that the kernels on tensor cores take.
+struct DecayMixer {
+    std::int64_t heads = 0, width = 0, value_width = 0, key_width = 0;  // key_width: as attention gets them
+    std::int64_t q = 0, k = 0, v = 0, gate = 0, step = 0, value_step = 0;
+    causeway::model::Activation activation{}, value_activation{}, gate_activation{};
+    Matrix inputs, out;
+    Norm norm;
+    Buffer theta;  // Float32 [heads, width], or none
+    int rotary = -1;
+    std::vector<double> decay;
+    float scale = 1;
+
+    static constexpr std::int64_t part = 128;
+    std::int64_t key_parts() const { return (key_width + part - 1) / part; }
+    std::int64_t value_parts() const { return (value_width + part - 1) / part; }
+};
+
+struct Mlp {
+    Matrix gate_up, down;
+    std::int64_t inner = 0;
+    causeway::model::Activation activation{};
+};
+
+struct Layer {
+    Norm mixer_norm, mlp_norm;
+    causeway::model::Residual mixed, thought;
+    std::optional<SoftmaxMixer> softmax;  // one of the two
+    std::optional<DecayMixer> decay;
+    Mlp mlp;
+};
+
+struct Layers {
+    Type type = Type::BFloat16;  // of weights and of what products get
+    std::int64_t width = 0, vocabulary = 0;
+    float embedding_scale = 1;
+    std::shared_ptr<const Matrix> embedding, head;  // one where they are tied
+    std::vector<Rotary> rotaries;
+    std::int64_t most_pairs = 0;  // of a rotary
+    std::vector<Layer> layer;
+    Norm norm;
+
+    std::size_t bytes() const;  // of all matrices
+};
+
+// Throws Error where there are no kernels for a layer, naming it, and OutOfMemory.
+Layers layers_of(const causeway::model::Network& network, Type type);
+
+}  // namespace causeway::gpu::models

@@ -1,0 +1,551 @@
+#include "gpu/model/texts.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/interrupt.hpp"
+#include "gpu/base/blas.hpp"
+#include "gpu/base/device.hpp"
+#include "gpu/exact/lightning.hpp"
+#include "gpu/gated/step.hpp"
+#include "gpu/model/choose.hpp"
+#include "gpu/model/model.hpp"
+#include "gpu/model/rows.hpp"
+#include "gpu/softmax/decode.hpp"
+#include "gpu/softmax/flash.hpp"
+#include "gpu/tensor/elementwise.hpp"
+
+namespace causeway::gpu::models {
+
+using causeway::model::Guess;
+using causeway::model::Ids;
+using causeway::model::RunOptions;
+
+namespace {
+
+constexpr std::int64_t usual_rows = 8192;  // tokens of all texts that run together
+constexpr std::int64_t least_room = 256;   // tokens that a cache has room for behind those of its first text
+constexpr std::int64_t rows_of_logits = 256;
+
+std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+template <class T>
+T* behind(void* data, std::int64_t bytes) {
+    return reinterpret_cast<T*>(static_cast<char*>(data) + bytes);
+}
+
+void download(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the GPU");
+    check(cudaStreamSynchronize(stream), "running a model");
+}
+
+void upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the GPU");
+}
+
+Buffer copy_of(const Buffer& from, cudaStream_t stream) {
+    Buffer out(from.bytes());
+    if (from.bytes() > 0)
+        check(cudaMemcpyAsync(out.data(), from.data(), from.bytes(), cudaMemcpyDeviceToDevice, stream), "copying");
+    return out;
+}
+
+}  // namespace
+
+// What was queued on a stream between two points, to be queued again.
+class Graph {
+public:
+    template <class F>
+    Graph(cudaStream_t stream, F&& queue) {
+        check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
+        cudaGraph_t graph = nullptr;
+        try {
+            queue();
+        } catch (...) {
+            cudaStreamEndCapture(stream, &graph);
+            if (graph) cudaGraphDestroy(graph);
+            cudaGetLastError();
+            throw;
+        }
+        check(cudaStreamEndCapture(stream, &graph), "capturing a graph");
+        const cudaError_t code = cudaGraphInstantiate(&run_, graph, 0);
+        cudaGraphDestroy(graph);
+        check(code, "instantiating a graph");
+    }
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+    ~Graph() { cudaGraphExecDestroy(run_); }
+
+    void launch(cudaStream_t stream) const { check(cudaGraphLaunch(run_, stream), "launching a graph"); }
+
+private:
+    cudaGraphExec_t run_ = nullptr;
+};
+
+Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph)
+    : layers_(std::move(layers)),
+      batch_(batch),
+      use_graph_(graph),
+      kept_(layers_->layer.size()),
+      log_decay_(layers_->layer.size()),
+      position_(sizeof(std::int32_t)),
+      ids_(count(batch) * sizeof(std::int32_t)),
+      chosen_(count(batch) * sizeof(std::int32_t)),
+      logits_(count(batch * layers_->vocabulary) * sizeof(float)),
+      blas_room_(blas_workspace) {
+    for (std::size_t l = 0; l < layers_->layer.size(); ++l) {
+        const auto& mixer = layers_->layer[l].decay;
+        if (!mixer) continue;
+        for (std::int64_t i = 0; i < mixer->key_parts(); ++i) {
+            for (std::int64_t j = 0; j < mixer->value_parts(); ++j) {
+                const std::int64_t keys = std::min(mixer->part, mixer->key_width - i * mixer->part),
+                                   values = std::min(mixer->part, mixer->value_width - j * mixer->part);
+                Buffer state(count(batch * mixer->heads * keys * values) * sizeof(float));
+                check(cudaMemsetAsync(state.data(), 0, state.bytes(), stream_), "clearing a state");
+                kept_[l].state.push_back(std::move(state));
+            }
+        }
+        std::vector<float> logs;
+        for (Index s = 0; s < batch; ++s)
+            for (const double gamma : mixer->decay) logs.push_back(static_cast<float>(std::log(gamma)));
+        log_decay_[l] = numbers_of(logs.data(), static_cast<std::int64_t>(logs.size()), stream_);
+    }
+    set_number(position_.as<std::int32_t>(), 0, stream_);
+}
+
+Texts::~Texts() { cudaStreamSynchronize(stream_); }
+
+std::unique_ptr<causeway::model::AcceleratedTexts> Texts::copy() const {
+    auto out = std::make_unique<Texts>(layers_, batch_, use_graph_);
+    stream_.wait();
+    out->length_ = length_, out->capacity_ = capacity_;
+    for (std::size_t l = 0; l < kept_.size(); ++l) {
+        out->kept_[l].k = copy_of(kept_[l].k, out->stream_), out->kept_[l].v = copy_of(kept_[l].v, out->stream_);
+        for (std::size_t i = 0; i < kept_[l].state.size(); ++i)
+            out->kept_[l].state[i] = copy_of(kept_[l].state[i], out->stream_);
+    }
+    out->split_room_ = Buffer(split_room_.bytes());
+    set_number(out->position_.as<std::int32_t>(), static_cast<std::int32_t>(length_), out->stream_);
+    out->stream_.wait();
+    return out;
+}
+
+std::size_t Texts::bytes() const {
+    std::size_t sum = 0;
+    for (const Kept& kept : kept_) {
+        sum += kept.k.bytes() + kept.v.bytes();
+        for (const Buffer& state : kept.state) sum += state.bytes();
+    }
+    return sum;
+}
+
+namespace {
+
+// One query of each head over a cache, without where its output goes.
+SoftmaxArgs cached_args(const SoftmaxMixer& m, const Kept& kept, std::int64_t batch, std::int64_t capacity, Type type) {
+    SoftmaxArgs a;
+    a.k = kept.k.data(), a.v = kept.v.data();
+    a.type = type, a.batch = batch, a.heads = m.key_heads, a.group = static_cast<int>(m.heads / m.key_heads);
+    a.N = 1, a.M = capacity;
+    a.d = a.dv = static_cast<int>(m.width);
+    a.k_stride = a.v_stride = contiguous(m.key_heads, capacity, a.d);
+    a.scale = m.scale;
+    return a;
+}
+
+}  // namespace
+
+void Texts::grow(std::int64_t length) {
+    const auto is_softmax = [](const Layer& l) { return l.softmax.has_value(); };
+    if (length <= capacity_ || std::none_of(layers_->layer.begin(), layers_->layer.end(), is_softmax)) return;
+    const std::int64_t wanted = std::max(length + least_room, 2 * capacity_),
+                       capacity = (wanted + least_room - 1) / least_room * least_room;
+    graph_.reset();
+    std::size_t room = 0;
+    for (std::size_t l = 0; l < kept_.size(); ++l) {
+        const auto& mixer = layers_->layer[l].softmax;
+        if (!mixer) continue;
+        const std::size_t row = count(mixer->width * bytes_of(layers_->type)), heads = count(batch_ * mixer->key_heads);
+        for (Buffer* cache : {&kept_[l].k, &kept_[l].v}) {
+            Buffer larger(heads * count(capacity) * row);
+            if (length_ > 0)
+                check(cudaMemcpy2DAsync(larger.data(), count(capacity) * row, cache->data(), count(capacity_) * row,
+                                        count(length_) * row, heads, cudaMemcpyDeviceToDevice, stream_),
+                      "copying keys and values");
+            stream_.wait();
+            *cache = std::move(larger);
+        }
+        room =
+            std::max(room, cached_decoding_workspace(cached_args(*mixer, kept_[l], batch_, capacity, layers_->type)));
+    }
+    capacity_ = capacity;
+    split_room_ = Buffer(room);
+}
+
+void Texts::make_room(Room& room, std::int64_t rows) const {
+    if (rows <= room.rows) return;
+    std::int64_t wide = 0, q = 0, k = 0, v = 0, o = 0, y = 0;
+    for (const Layer& l : layers_->layer) {
+        wide = std::max({wide, 2 * l.mlp.inner, l.softmax ? l.softmax->inputs.rows : l.decay->inputs.rows});
+        y = std::max(y, l.mlp.inner);
+        if (l.softmax) {
+            q = std::max(q, l.softmax->heads * l.softmax->width), o = std::max(o, q);
+        } else {
+            const std::int64_t keys = l.decay->heads * l.decay->key_width, all = l.decay->heads * l.decay->value_width;
+            q = std::max(q, keys), k = std::max(k, keys), v = std::max(v, all);
+            o = std::max(o, l.decay->key_parts() * all), y = std::max(y, all);
+        }
+    }
+    const std::int64_t table = 2 * layers_->most_pairs * static_cast<std::int64_t>(layers_->rotaries.size());
+    // Once to count, once to place.
+    const std::int64_t size = bytes_of(layers_->type);
+    const auto place = [&](char* base) {
+        std::int64_t at = 0;
+        const auto next = [&](std::int64_t bytes_of_row) {
+            char* const here = base + at;
+            at = (at + rows * bytes_of_row + 255) / 256 * 256;
+            return here;
+        };
+        room.x = reinterpret_cast<float*>(next(layers_->width * 4));
+        room.table = reinterpret_cast<float*>(next(table * 4));
+        room.normed = next(layers_->width * size);
+        room.wide = next(wide * size), room.q = next(q * size), room.k = next(k * size), room.v = next(v * size);
+        room.o = next(o * size), room.y = next(y * size);
+        return at;
+    };
+    room.memory = Buffer();
+    const std::int64_t bytes = place(nullptr);
+    room.memory = Buffer(count(bytes));
+    place(room.memory.as<char>());
+    room.rows = rows;
+}
+
+float* Texts::table_of(const Room& room, std::int64_t rotary) const {
+    return room.table + rotary * 2 * layers_->most_pairs * room.rows;
+}
+
+void Texts::set_rotary(PlaceCall& c, const Room& room, int rotary) const {
+    if (rotary < 0) return;
+    const Rotary& r = layers_->rotaries[count(rotary)];
+    c.table = table_of(room, rotary), c.pairs = static_cast<std::int32_t>(r.pairs), c.interleaved = r.interleaved;
+}
+
+void Texts::multiply(const Matrix& w, const void* x, std::int64_t n, const Result& y) {
+    models::multiply(w, x, w.columns, n, y, blas_room_.data(), stream_);
+}
+
+void Texts::place_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
+    PlaceCall c;
+    c.rows = room.wide, c.row = m.inputs.rows, c.batch = batch_, c.n = n, c.parts = 3;
+    c.position = position_.as<std::int32_t>();
+    set_rotary(c, room, m.rotary);
+    const auto part = [&](std::int64_t offset, std::int64_t heads) {
+        PlacedHeads p;
+        p.offset = offset, p.step = m.width;
+        p.heads = static_cast<std::int32_t>(heads), p.width = static_cast<std::int32_t>(m.width);
+        return p;
+    };
+    PlacedHeads &q = c.part[0], &k = c.part[1], &v = c.part[2];
+    q = part(0, m.heads), k = part(m.heads * m.width, m.key_heads);
+    v = part((m.heads + m.key_heads) * m.width, m.key_heads);
+    q.rotate = k.rotate = m.rotary >= 0;
+    q.norm = m.q_norm.weight.as<float>(), q.eps = m.q_norm.eps;
+    k.norm = m.k_norm.weight.as<float>(), k.eps = m.k_norm.eps;
+    q.to = room.q, q.to_stride = {n * m.heads * m.width, m.width, m.heads * m.width};
+    k.to = kept.k.data(), v.to = kept.v.data();
+    k.to_stride = v.to_stride = contiguous(m.key_heads, capacity_, static_cast<int>(m.width));
+    k.at_position = v.at_position = true;
+    place_heads(c, layers_->type, stream_);
+}
+
+void Texts::run_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
+    place_softmax(m, kept, room, n);
+    SoftmaxArgs a = cached_args(m, kept, batch_, capacity_, layers_->type);
+    a.q = room.q, a.o = room.o;
+    a.q_stride = a.o_stride = {n * m.heads * m.width, m.width, m.heads * m.width};
+    if (n == 1) {
+        a.workspace = {split_room_.data(), split_room_.bytes()};
+        cached_decoding(a, position_.as<std::int32_t>(), stream_);
+        return;
+    }
+    a.N = n, a.M = length_ + n;
+    const Buffer workspace(flash_attention_workspace(a), stream_);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    flash_attention(a, stream_);
+}
+
+void Texts::place_decay(const DecayMixer& m, const Room& room, std::int64_t n) {
+    PlaceCall c;
+    c.rows = room.wide, c.row = m.inputs.rows, c.batch = batch_, c.n = n, c.parts = 2;
+    c.position = position_.as<std::int32_t>();
+    set_rotary(c, room, m.rotary);
+    for (int i = 0; i < 2; ++i) {
+        PlacedHeads& p = c.part[i];
+        p.offset = i == 0 ? m.q : m.k, p.step = m.step;
+        p.heads = static_cast<std::int32_t>(m.heads), p.width = static_cast<std::int32_t>(m.width);
+        p.activation = m.activation, p.rotate = m.rotary >= 0, p.theta = m.theta.as<float>();
+        p.to = i == 0 ? room.q : room.k;
+        p.to_stride = {n * m.heads * m.key_width, m.key_width, m.heads * m.key_width};
+    }
+    c.part[0].scale = m.scale;
+    if (m.value_activation != causeway::model::Activation::none) {
+        PlacedHeads& p = c.part[c.parts++];
+        p.offset = m.v, p.step = m.value_step;
+        p.heads = static_cast<std::int32_t>(m.heads), p.width = static_cast<std::int32_t>(m.value_width);
+        p.activation = m.value_activation;
+        p.to = room.v, p.to_stride = {n * m.heads * m.value_width, m.value_width, m.heads * m.value_width};
+    }
+    place_heads(c, layers_->type, stream_);
+}
+
+void Texts::run_decay(const DecayMixer& m, std::size_t layer, const Kept& kept, const Room& room, std::int64_t n) {
+    place_decay(m, room, n);
+    const std::int64_t size = bytes_of(layers_->type), all = m.heads * m.value_width;
+    const bool placed = m.value_activation != causeway::model::Activation::none;
+    const Strides keys{n * m.heads * m.key_width, m.key_width, m.heads * m.key_width},
+        output{n * all, m.value_width, all},
+        values = placed ? output : Strides{n * m.inputs.rows, m.value_step, m.inputs.rows};
+    const void* const v = placed ? room.v : behind<void>(room.wide, m.v * size);
+    for (std::int64_t i = 0; i < m.key_parts(); ++i) {
+        for (std::int64_t j = 0; j < m.value_parts(); ++j) {
+            const std::int64_t key = i * m.part, value = j * m.part;
+            const auto fill = [&](auto& a) {
+                a.q = behind<void>(room.q, key * size), a.k = behind<void>(room.k, key * size);
+                a.v = static_cast<const char*>(v) + value * size;
+                a.o = behind<void>(room.o, (i * batch_ * n * all + value) * size);
+                a.type = layers_->type, a.B = batch_, a.H = m.heads, a.N = n;
+                a.q_stride = a.k_stride = keys, a.v_stride = values, a.o_stride = output;
+                a.state = kept.state[count(i * m.value_parts() + j)].template as<float>();
+            };
+            const int r = static_cast<int>(std::min(m.part, m.key_width - key)),
+                      d = static_cast<int>(std::min(m.part, m.value_width - value));
+            if (n == 1) {
+                GatedArgs a;
+                fill(a);
+                a.dk = r, a.dv = d, a.gates = 1, a.g = log_decay_[layer].as<float>();
+                gated_step(a, stream_);
+            } else {
+                CausalArgs a;
+                fill(a);
+                a.r = r, a.d = d, a.gamma = m.decay.data();
+                const Buffer workspace(lightning_workspace(a), stream_);
+                a.workspace = {workspace.data(), workspace.bytes()};
+                lightning_attention_2(a, stream_);
+            }
+        }
+    }
+    NormedGate c;
+    c.x = room.o, c.parts = m.key_parts(), c.next = batch_ * n * all, c.row = all;
+    c.gate = behind<void>(room.wide, m.gate * size), c.gate_row = m.inputs.rows, c.activation = m.gate_activation;
+    c.y = room.y;
+    norm_and_gate(m.norm, c, batch_ * n, layers_->type, stream_);
+}
+
+void Texts::run_layers(const Room& room, const std::int32_t* ids, std::int64_t n) {
+    const std::int64_t rows = batch_ * n, width = layers_->width;
+    const Type type = layers_->type;
+    for (std::size_t i = 0; i < layers_->rotaries.size(); ++i) {
+        const Rotary& r = layers_->rotaries[i];
+        rotary_table(r.frequencies.as<double>(), r.pairs, r.factor, position_.as<std::int32_t>(), n,
+                     table_of(room, static_cast<std::int64_t>(i)), stream_);
+    }
+    embed(*layers_->embedding, ids, rows, layers_->embedding_scale, room.x, stream_);
+    const auto residual = [&](const causeway::model::Residual& r) {
+        return Result{room.x, Type::Float32, width, static_cast<float>(r.add), static_cast<float>(r.keep)};
+    };
+    for (std::size_t l = 0; l < layers_->layer.size(); ++l) {
+        const Layer& layer = layers_->layer[l];
+        norm_rows(layer.mixer_norm, room.x, width, rows, room.normed, type, layer.mixed.normed, stream_);
+        if (layer.softmax) {
+            const SoftmaxMixer& m = *layer.softmax;
+            multiply(m.inputs, room.normed, rows, {room.wide, type, m.inputs.rows});
+            run_softmax(m, kept_[l], room, n);
+            multiply(m.out, room.o, rows, residual(layer.mixed));
+        } else {
+            const DecayMixer& m = *layer.decay;
+            multiply(m.inputs, room.normed, rows, {room.wide, type, m.inputs.rows});
+            run_decay(m, l, kept_[l], room, n);
+            multiply(m.out, room.y, rows, residual(layer.mixed));
+        }
+        norm_rows(layer.mlp_norm, room.x, width, rows, room.normed, type, layer.thought.normed, stream_);
+        multiply(layer.mlp.gate_up, room.normed, rows, {room.wide, type, 2 * layer.mlp.inner});
+        gate_rows(room.wide, rows, layer.mlp.inner, layer.mlp.activation, room.y, type, stream_);
+        multiply(layer.mlp.down, room.y, rows, residual(layer.thought));
+    }
+}
+
+template <class F>
+void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&& f) {
+    const std::int64_t n = static_cast<std::int64_t>(ids.size()) / batch_,
+                       most = options.chunk.value_or(std::max<std::int64_t>(1, usual_rows / batch_)),
+                       layers = static_cast<std::int64_t>(layers_->layer.size());
+    if (most < 1) fail("chunk: ", most, ", expected 1 or more");
+    grow(length_ + n);
+    make_room(room_, batch_ * std::min(most, n));
+    for (std::int64_t start = 0; start < n; start += most) {
+        interrupt::check();
+        const std::int64_t here = std::min(most, n - start);
+        Ids some;
+        for (std::int64_t s = 0; s < batch_; ++s)
+            some.insert(some.end(), ids.begin() + s * n + start, ids.begin() + s * n + start + here);
+        const Buffer on_device(some.size() * sizeof(std::int32_t), stream_);
+        upload(on_device.data(), some.data(), on_device.bytes(), stream_);
+        run_layers(room_, on_device.as<std::int32_t>(), here);
+        f(start, here);
+        length_ += here;
+        set_number(position_.as<std::int32_t>(), static_cast<std::int32_t>(length_), stream_);
+        if (!options.progress) continue;
+        stream_.wait();
+        options.progress((start + here) * layers, n * layers);
+    }
+}
+
+Texts::Tensor Texts::hidden(std::span<const std::int32_t> ids, const RunOptions& options) {
+    const std::int64_t n = static_cast<std::int64_t>(ids.size()) / batch_, width = layers_->width;
+    Tensor out(DType::f32, {batch_, n, width});
+    run(ids, options, [&](std::int64_t start, std::int64_t here) {
+        norm_rows(layers_->norm, room_.x, width, batch_ * here, room_.x, Type::Float32, false, stream_);
+        const std::size_t row = count(width) * sizeof(float);
+        check(cudaMemcpy2DAsync(out.data<float>() + start * width, count(n) * row, room_.x, count(here) * row,
+                                count(here) * row, count(batch_), cudaMemcpyDeviceToHost, stream_),
+              "copying from the GPU");
+        stream_.wait();
+    });
+    return out;
+}
+
+void Texts::queue_step() {
+    run_layers(token_room_, ids_.as<std::int32_t>(), 1);
+    norm_rows(layers_->norm, token_room_.x, layers_->width, batch_, token_room_.normed, layers_->type, false, stream_);
+    multiply(*layers_->head, token_room_.normed, batch_, {logits_.data(), Type::Float32, layers_->vocabulary});
+    choose_likeliest(logits_.as<float>(), batch_, layers_->vocabulary, chosen_.as<std::int32_t>(),
+                     position_.as<std::int32_t>(), stream_);
+}
+
+void Texts::step() {
+    if (!use_graph_ || !warm_) {
+        queue_step();
+        warm_ = true;
+        return;
+    }
+    if (!graph_) graph_ = std::make_unique<Graph>(stream_, [&] { queue_step(); });
+    graph_->launch(stream_);
+}
+
+void Texts::advance(std::span<const std::int32_t> ids, const RunOptions& options) {
+    if (static_cast<std::int64_t>(ids.size()) == batch_) {
+        interrupt::check();
+        grow(length_ + 1);
+        make_room(token_room_, batch_);
+        upload(ids_.data(), ids.data(), ids.size() * sizeof(std::int32_t), stream_);
+        step();
+        ++length_;
+        return;
+    }
+    const std::int64_t n = static_cast<std::int64_t>(ids.size()) / batch_, width = layers_->width;
+    run(ids, options, [&](std::int64_t start, std::int64_t here) {
+        if (start + here < n) return;
+        norm_rows(layers_->norm, room_.x + (here - 1) * width, here * width, batch_, room_.normed, layers_->type, false,
+                  stream_);
+        multiply(*layers_->head, room_.normed, batch_, {logits_.data(), Type::Float32, layers_->vocabulary});
+        choose_likeliest(logits_.as<float>(), batch_, layers_->vocabulary, chosen_.as<std::int32_t>(), nullptr,
+                         stream_);
+    });
+}
+
+Texts::Tensor Texts::last_logits(std::span<const std::int32_t> ids, const RunOptions& options) {
+    advance(ids, options);
+    Tensor out(DType::f32, {batch_, layers_->vocabulary});
+    download(out.data<float>(), logits_.data(), logits_.bytes(), stream_);
+    return out;
+}
+
+Ids Texts::likeliest(std::span<const std::int32_t> ids, const RunOptions& options) {
+    advance(ids, options);
+    Ids out(count(batch_));
+    download(out.data(), chosen_.data(), chosen_.bytes(), stream_);
+    for (const std::int32_t id : out)
+        if (id < 0) fail("logits: has NaN, expected numbers");
+    return out;
+}
+
+void Texts::product_of_hidden(const Tensor& hidden, Index first_row, Index rows, float* logits) {
+    const std::int64_t n = rows * layers_->width;
+    const Buffer wide(count(n) * sizeof(float), stream_), x(count(n * bytes_of(layers_->type)), stream_);
+    upload(wide.data(), hidden.data<float>() + first_row * layers_->width, wide.bytes(), stream_);
+    convert(wide.data(), Type::Float32, x.data(), layers_->type, n, stream_);
+    multiply(*layers_->head, x.data(), rows, {logits, Type::Float32, layers_->vocabulary});
+}
+
+Texts::Tensor Texts::logits(const Tensor& hidden, Index first_row, Index rows) {
+    const std::int64_t words = layers_->vocabulary;
+    Tensor out(DType::f32, {rows, words});
+    const Buffer some(count(std::min(rows_of_logits, rows) * words) * sizeof(float), stream_);
+    for (Index start = 0; start < rows; start += rows_of_logits) {
+        interrupt::check();
+        const Index here = std::min(rows_of_logits, rows - start);
+        product_of_hidden(hidden, first_row + start, here, some.as<float>());
+        download(out.data<float>() + start * words, some.data(), count(here * words) * sizeof(float), stream_);
+    }
+    return out;
+}
+
+std::vector<Guess> Texts::guesses(const Tensor& hidden, Index first_row, std::span<const std::int32_t> ids) {
+    const std::int64_t words = layers_->vocabulary, all = static_cast<std::int64_t>(ids.size());
+    const std::int64_t most = std::min(rows_of_logits, all);
+    const Buffer some(count(most * words) * sizeof(float), stream_), known(count(most) * sizeof(std::int32_t), stream_),
+        judged(count(most) * sizeof(Judged), stream_);
+    std::vector<Guess> out;
+    std::vector<Judged> here(count(most));
+    for (std::int64_t start = 0; start < all; start += rows_of_logits) {
+        interrupt::check();
+        const std::int64_t rows = std::min(rows_of_logits, all - start);
+        product_of_hidden(hidden, first_row + start, rows, some.as<float>());
+        upload(known.data(), ids.data() + start, count(rows) * sizeof(std::int32_t), stream_);
+        judge(some.as<float>(), rows, words, known.as<std::int32_t>(), judged.as<Judged>(), stream_);
+        download(here.data(), judged.data(), count(rows) * sizeof(Judged), stream_);
+        for (std::int64_t i = 0; i < rows; ++i) {
+            const Judged& j = here[count(i)];
+            if (j.likeliest < 0) fail("logits: has NaN, expected numbers");
+            out.push_back({static_cast<double>(j.log_probability), j.likeliest == ids[count(start + i)]});
+        }
+    }
+    return out;
+}
+
+}  // namespace causeway::gpu::models
+
+namespace causeway::gpu {
+namespace {
+
+class OnGpu : public causeway::model::Accelerator {
+public:
+    OnGpu(const causeway::model::Network& network, const ModelOptions& options)
+        : layers_(std::make_shared<const models::Layers>(models::layers_of(network, options.type))),
+          graph_(options.graph) {}
+
+    std::unique_ptr<causeway::model::AcceleratedTexts> begin(Index batch) const override {
+        return std::make_unique<models::Texts>(layers_, batch, graph_);
+    }
+    std::string text() const override {
+        const char* type = layers_->type == Type::Float32    ? "Float32"
+                           : layers_->type == Type::BFloat16 ? "BFloat16"
+                                                             : "Float16";
+        return device().name + ", weights in " + type;
+    }
+    std::size_t bytes() const override { return layers_->bytes(); }
+
+private:
+    std::shared_ptr<const models::Layers> layers_;
+    bool graph_;
+};
+
+}  // namespace
+
+std::shared_ptr<const causeway::model::Accelerator> on_gpu(const causeway::model::Network& network,
+                                                           const ModelOptions& options) {
+    device();  // throws where there is none
+    return std::make_shared<const OnGpu>(network, options);
+}
+
+}  // namespace causeway::gpu

@@ -1,0 +1,323 @@
+// Language models on the GPU against the same models on the CPU, and what every way of running has in common.
+#include "gpu/model/model.hpp"
+
+#include "core/model/checkpoint.hpp"
+#include "core/model/evaluate.hpp"
+#include "core/model/known_sizes.hpp"
+#include "tests/core/model/tiny.hpp"
+#include "tests/gpu/device.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+using model::Ids;
+using model::Model;
+using model::Session;
+using model::WeightType;
+using testing::message_of;
+
+namespace {
+
+Model placed(const std::shared_ptr<const model::Checkpoint>& checkpoint, gpu::Type type, bool graph = true) {
+    gpu::ModelOptions options;
+    options.type = type, options.graph = graph;
+    return Model(checkpoint, [&](const model::Network& network) { return gpu::on_gpu(network, options); });
+}
+
+// On the CPU and on the GPU in Float32.
+struct Pair {
+    std::string name;
+    Model cpu, gpu;
+};
+
+Pair trained(const char* name) {
+    const Model& m = std::string(name) == "tiny-llama" ? tiny_llama() : tiny_transnormer();
+    return {name, m, placed(m.checkpoint(), gpu::Type::Float32)};
+}
+
+Pair random_pair(const char* architecture, const char* size, Index layers, WeightType type = WeightType::f32) {
+    const auto checkpoint = model::random_model(architecture, size, type, 5, layers);
+    return {std::string(architecture) + " " + size, Model(checkpoint), placed(checkpoint, gpu::Type::Float32)};
+}
+
+// Small ones of all that the GPU has: both kinds of attention, heads that share keys, keys and values in parts.
+std::vector<Pair> pairs() {
+    std::vector<Pair> out;
+    out.push_back(trained("tiny-llama"));
+    out.push_back(trained("tiny-transnormer"));
+    out.push_back(random_pair("retnet", "tiny", 3));
+    out.push_back(random_pair("minimax", "tiny", 3));
+    out.push_back(random_pair("llama", "135m", 2));
+    return out;
+}
+
+// Ids of a vocabulary that all models here have.
+Ids some_ids(Index from, Index n) { return held_out(from, n); }
+
+double largest(const Tensor& x) {
+    double most = 0;
+    for (Index i = 0; i < x.size(); ++i) most = std::max(most, std::abs(static_cast<double>(x.data<float>()[i])));
+    return most;
+}
+
+// |a − b|_F / |b|_F.
+double relative(const Tensor& a, const Tensor& b) {
+    double off = 0, all = 0;
+    if (a.shape() != b.shape()) return INFINITY;
+    for (Index i = 0; i < b.size(); ++i) {
+        off += std::pow(static_cast<double>(a.data<float>()[i]) - static_cast<double>(b.data<float>()[i]), 2);
+        all += std::pow(static_cast<double>(b.data<float>()[i]), 2);
+    }
+    return std::sqrt(off / all);
+}
+
+Tensor row(const Tensor& logits, Index i) {
+    const Index words = logits.shape().back();
+    Tensor out(DType::f32, {1, words});
+    std::copy_n(logits.data<float>() + i * words, words, out.data<float>());
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("a model on the GPU computes the logits that it has on the CPU", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const Pair& p : pairs()) {
+        INFO(p.name);
+        CHECK(p.gpu.accelerator() != nullptr);
+        for (const Index n : {1, 2, 65, 300}) {
+            INFO(n << " tokens");
+            const Ids ids = some_ids(1000, n);
+            const Tensor expected = p.cpu.logits(ids), found = p.gpu.logits(ids);
+            REQUIRE(found.shape() == expected.shape());
+            CHECK(distance(found, expected) < 2e-3 * std::max(1.0, 0.1 * largest(expected)));
+        }
+    }
+}
+
+TEST_CASE("wide heads of linear attention go through the kernels in parts", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    const Ids ids = some_ids(0, 150);
+    for (const char* architecture : {"retnet", "transnormer"}) {
+        INFO(architecture);
+        const Pair p =
+            random_pair(architecture, std::string(architecture) == "retnet" ? "1.3b" : "7b", 1, WeightType::bf16);
+        const Tensor expected = p.cpu.logits(ids);
+        CHECK(distance(p.gpu.logits(ids), expected) < 2e-3 * std::max(1.0, 0.1 * largest(expected)));
+    }
+}
+
+TEST_CASE("bits per byte of the trained models on the GPU are those of the CPU", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const char* name : {"tiny-llama", "tiny-transnormer"}) {
+        INFO(name);
+        const Expected e = expected_of(name);
+        const Ids ids = held_out(e.offset, e.length);
+        const Pair p = trained(name);
+        const model::Prediction cpu = model::predict(p.cpu, ids), gpu = model::predict(p.gpu, ids);
+        CHECK(std::abs(gpu.per_byte(e.length - 1) - e.bits_per_byte) < 1e-3);
+        CHECK(std::abs(gpu.per_byte(e.length - 1) - cpu.per_byte(e.length - 1)) < 1e-4);
+        CHECK(gpu.tokens == cpu.tokens);
+        CHECK(std::abs(gpu.right - cpu.right) <= 2);
+        // In BFloat16 numbers have 8 bits; of the text the model knows as much.
+        const Model rough = placed(p.cpu.checkpoint(), gpu::Type::BFloat16);
+        const double bits = model::bits_per_byte(rough, ids, e.length - 1);
+        CHECK(std::abs(bits - e.bits_per_byte) < 2e-2);
+    }
+}
+
+TEST_CASE("on the GPU a text in chunks and token by token has the logits of all at once", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    const Index n = 150;
+    const Ids ids = some_ids(1000, n);
+    for (const Pair& p : pairs()) {
+        INFO(p.name);
+        const Tensor all = p.gpu.logits(ids);
+        const double bound = 1e-3 * std::max(1.0, 0.1 * largest(all));
+        for (const Index chunk : {Index(1), Index(7), Index(64), n}) {
+            INFO("chunk " << chunk);
+            model::RunOptions options;
+            options.chunk = chunk;
+            CHECK(distance(p.gpu.logits(ids, options), all) < bound);
+        }
+        Session session(p.gpu);
+        session.advance(std::span(ids).first(40));
+        for (std::size_t t = 40; t < ids.size(); ++t) {
+            const Tensor next = session.advance(std::span(ids).subspan(t, 1));
+            CHECK(distance(next, row(all, static_cast<Index>(t))) < bound);
+        }
+        CHECK(session.length() == n);
+    }
+}
+
+TEST_CASE("texts that run together on the GPU compute what each does alone", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const Pair& p : pairs()) {
+        for (const std::size_t batch : {2u, 3u, 6u}) {
+            INFO(p.name << ", " << batch << " texts");
+            std::vector<Ids> texts;
+            for (std::size_t i = 0; i < batch; ++i) texts.push_back(some_ids(static_cast<Index>(777 * i), 33));
+            const Tensor together = p.gpu.logits(texts);
+            const Index words = together.shape()[2];
+            Session session(p.gpu, static_cast<Index>(batch));
+            Ids first, last;
+            for (const Ids& text : texts) first.insert(first.end(), text.begin(), text.end() - 3);
+            session.advance(first);
+            Tensor next;
+            for (std::size_t t = 30; t < 33; ++t) {
+                Ids step;
+                for (const Ids& text : texts) step.push_back(text[t]);
+                next = session.advance(step);
+            }
+            for (std::size_t i = 0; i < batch; ++i) {
+                const Tensor alone = p.gpu.logits(texts[i]);
+                const double bound = 1e-3 * std::max(1.0, 0.1 * largest(alone));
+                const auto at = static_cast<Index>(i);
+                CHECK(distance(together.data<float>() + at * 33 * words, alone.data<float>(), 33 * words) < bound);
+                CHECK(distance(next.data<float>() + at * words, alone.data<float>() + 32 * words, words) < bound);
+            }
+        }
+    }
+}
+
+TEST_CASE("greedy texts of the GPU are those of the CPU, and sampled ones too", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const char* name : {"tiny-llama", "tiny-transnormer"}) {
+        INFO(name);
+        const Pair p = trained(name);
+        model::GenerateOptions options;
+        options.tokens = 64;
+        const Ids prompt = held_out(2000, 100);
+        CHECK(p.gpu.generate(prompt, options) == p.cpu.generate(prompt, options));
+        options.temperature = 0.8, options.top_k = 40, options.seed = 3;
+        CHECK(p.gpu.generate(prompt, options) == p.cpu.generate(prompt, options));
+        options.temperature = 0;
+        const std::vector<Ids> two{held_out(10, 50), held_out(6000, 50)};
+        CHECK(p.gpu.generate(two, options) == p.cpu.generate(two, options));
+    }
+}
+
+TEST_CASE("replays of the graph of a token are what its kernels compute one by one", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const char* name : {"tiny-llama", "tiny-transnormer"}) {
+        for (const gpu::Type type : {gpu::Type::Float32, gpu::Type::BFloat16}) {
+            for (const Index batch : {1, 6}) {
+                INFO(name << ", " << batch << " texts");
+                const auto checkpoint = trained(name).cpu.checkpoint();
+                const Model replayed = placed(checkpoint, type), plain = placed(checkpoint, type, false);
+                Session a(replayed, batch), b(plain, batch);
+                Ids prompt;
+                for (Index i = 0; i < batch; ++i) {
+                    const Ids text = held_out(100 * i, 20);
+                    prompt.insert(prompt.end(), text.begin(), text.end());
+                }
+                Ids next = a.likeliest(prompt);
+                CHECK(b.likeliest(prompt) == next);
+                // Beyond the room that the cache has at first: it grows, and the graph is captured anew.
+                for (int t = 0; t < 600; ++t) {
+                    const Tensor left = a.advance(next), right = b.advance(next);
+                    REQUIRE(distance(left, right) == 0);
+                    for (Index i = 0; i < batch; ++i)
+                        next[static_cast<std::size_t>(i)] = static_cast<std::int32_t>((t * 31 + i * 7) % 256);
+                }
+                CHECK(a.length() == 620);
+            }
+        }
+    }
+}
+
+TEST_CASE("a cache that has grown on the GPU has lost nothing", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    const Pair p = trained("tiny-llama");
+    const Ids ids = held_out(3000, 700);
+    Session session(p.gpu);
+    session.advance(std::span(ids).first(5));
+    Tensor last;
+    for (std::size_t t = 5; t < ids.size(); ++t) last = session.advance(std::span(ids).subspan(t, 1));
+    CHECK(distance(last, row(p.cpu.logits(ids), 699)) < 2e-3);
+}
+
+TEST_CASE("a copied session on the GPU goes on by itself, and choices are scored as on the CPU", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const char* name : {"tiny-llama", "tiny-transnormer"}) {
+        INFO(name);
+        const Pair p = trained(name);
+        Session session(p.gpu);
+        const Ids ids = held_out(0, 60), others = held_out(9000, 10);
+        session.advance(std::span(ids).first(50));
+        Session other = session.copy();
+        other.advance(others);
+        const Tensor own = session.advance(std::span(ids).subspan(50));
+        CHECK(distance(own, row(p.gpu.logits(ids), 59)) < 1e-3);
+        CHECK(session.bytes() > 0);
+        const std::vector<Ids> choices{held_out(50, 1), held_out(50, 9), held_out(4000, 5)};
+        const auto cpu = model::score(p.cpu, held_out(0, 50), choices),
+                   gpu = model::score(p.gpu, held_out(0, 50), choices);
+        for (std::size_t i = 0; i < choices.size(); ++i) {
+            CHECK(std::abs(cpu[i].log_probability - gpu[i].log_probability) < 1e-3);
+            CHECK(cpu[i].greedy == gpu[i].greedy);
+        }
+    }
+}
+
+TEST_CASE("random weights made on the GPU are those that the CPU makes", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    const Ids ids = some_ids(0, 40);
+    for (const char* architecture : {"llama", "transnormer", "retnet"}) {
+        for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
+            INFO(architecture);
+            const Model here(model::random_model(architecture, "tiny", type, 9));
+            const Model there =
+                            placed(model::random_model(architecture, "tiny", type, 9, 0, false), gpu::Type::Float32),
+                        other =
+                            placed(model::random_model(architecture, "tiny", type, 8, 0, false), gpu::Type::Float32);
+            const Tensor expected = here.logits(ids);
+            CHECK(distance(there.logits(ids), expected) < 2e-3);
+            CHECK(distance(other.logits(ids), expected) > 0.1);
+        }
+    }
+}
+
+TEST_CASE("large models with random weights are built on the GPU, and decode as they read", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    struct Case {
+        const char *architecture, *size;
+        Index layers;
+    };
+    for (const Case& c :
+         {Case{"llama", "1b", 0}, Case{"llama", "8b", 2}, Case{"transnormer", "7b", 2}, Case{"retnet", "1.3b", 2}}) {
+        INFO(c.architecture << " " << c.size);
+        const auto build = [&](std::uint64_t seed) {
+            return placed(model::random_model(c.architecture, c.size, WeightType::bf16, seed, c.layers, false),
+                          gpu::Type::BFloat16);
+        };
+        const Model m = build(1);
+        const Ids ids = some_ids(0, 200);
+        const Tensor all = m.logits(ids);
+        Session session(m);
+        session.advance(std::span(ids).first(190));
+        Tensor last;
+        for (std::size_t t = 190; t < 200; ++t) last = session.advance(std::span(ids).subspan(t, 1));
+        CHECK(relative(last, row(all, 199)) < 3e-2);
+        const Model again = build(1), other = build(2);
+        CHECK(distance(again.logits(ids), all) == 0);
+        CHECK(relative(other.logits(ids), all) > 0.5);
+        model::GenerateOptions options;
+        options.tokens = 8;
+        CHECK(again.generate(ids, options) == m.generate(ids, options));
+    }
+}
+
+TEST_CASE("what a model on the GPU does not do is said in a sentence", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    CHECK(
+        message_of([] { placed(model::random_model("qwen3_next", "tiny", WeightType::f32, 1), gpu::Type::Float32); }) ==
+        "device: layer 1 has gated delta net, expected softmax attention or linear attention with decay on the GPU");
+    Model m = trained("tiny-llama").gpu;
+    const std::string refusal = ": the model is on the GPU, expected one on the CPU (device = \"cpu\")";
+    CHECK(message_of([&] { m.attention({1}, "favor+"); }) == "attention" + refusal);
+    CHECK(message_of([&] { m.capture(Ids{1, 2}, 1, {"q"}); }) == "capture" + refusal);
+    CHECK(message_of([&] { m.logits(Ids{1, 300}); }) == "ids: has 300, expected token ids from 0 to 255");
+    model::RunOptions none;
+    none.chunk = 0;
+    CHECK(message_of([&] { m.logits(Ids{1, 2}, none); }) == "chunk: 0, expected 1 or more");
+}
