@@ -34,6 +34,11 @@ std::vector<Option<S>> of_both_decodings() {
             {.name = "return_lse",
              .member = &S::return_lse,
              .text = "whether a third value is returned: ln Σ e^(scale q·k) [b, h_q, N], the energy"},
+            {.name = "timeout",
+             .member = &S::timeout,
+             .text = mpi_timeout,
+             .standard = mpi_timeout_default,
+             .example = "shards = 2, timeout = 60"},
             layout_option<S>(true),
         });
 }

@@ -15,6 +15,7 @@ struct DecodeOptions {
     std::string engine = "threads";
     bool causal = false;
     std::optional<double> scale{};
+    double timeout = 0;
     // tree_decode
     std::string topology = "auto";
     int algorithm = 0;  // 0: one packed all-reduce

@@ -80,6 +80,11 @@ Option<S> device_option(bool cpu_alone = false) {
     return device;
 }
 
+// The option timeout of calls that may run on MPI.
+inline constexpr const char* mpi_timeout =
+    "the most seconds that an MPI rank waits for another, which may loop without end";
+inline constexpr const char* mpi_timeout_default = "CAUSEWAY_MPI_TIMEOUT, or no end";
+
 // Options one list after the other.
 template <class S>
 std::vector<Option<S>> joined(std::vector<Option<S>> first, const std::vector<Option<S>>& second) {

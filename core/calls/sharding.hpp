@@ -13,6 +13,7 @@ struct Sharding {
     std::string engine{};
     std::string exchange = "auto";
     bool sharded = false;
+    double timeout = 0;
 
     // Whether the call asks for workers at all.
     bool asked() const { return shards > 0 || !sizes.empty() || !engine.empty() || sharded || exchange != "auto"; }
@@ -62,6 +63,13 @@ std::vector<Option<S>> sharding_options() {
          .gpu = Effect::refused,
          .why = why,
          .example = "shards = 2, sharded = false"},
+        {.name = "timeout",
+         .member = &S::timeout,
+         .text = mpi_timeout,
+         .standard = mpi_timeout_default,
+         .gpu = Effect::refused,
+         .why = why,
+         .example = "shards = 2, timeout = 60"},
     };
 }
 

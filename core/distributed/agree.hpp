@@ -1,6 +1,7 @@
 // How ranks that each make the same call find out that they do.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -64,6 +65,15 @@ std::int64_t checksum(const T* x, Index n) {
         sum = (sum ^ std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[i])) *
               0x100000001b3;
     return static_cast<std::int64_t>(sum);
+}
+
+// The same of up to 256 of the values, spread over all.
+template <class T>
+std::int64_t sampled_checksum(const T* x, Index n) {
+    const Index samples = std::min<Index>(n, 256);
+    std::vector<T> values;
+    for (Index i = 0; i < samples; ++i) values.push_back(x[i * (n / samples)]);
+    return checksum(values.data(), samples);
 }
 
 }  // namespace causeway::distributed

@@ -69,6 +69,7 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
                  result.O.data<T>(),
                  result.lse.data<T>()};
     const auto element = static_cast<Index>(sizeof(T));
+    const MpiTimeout timeout(o.timeout);
     if (mpi) {
         start_mpi();
         const int p = mpi_size();

@@ -10,9 +10,10 @@
 namespace causeway::distributed {
 namespace {
 
-// What ranks compare: everything that the result depends on.
+// What ranks compare: everything that the result depends on, of keys and values a sample.
 template <class T>
-void agree_on_arguments(Communicator& comm, const Plan& plan, const T* q, const Sizes& z, const DecodeOptions& o) {
+void agree_on_arguments(Communicator& comm, const Plan& plan, const T* q, const Task<T>& task, const DecodeOptions& o) {
+    const Sizes& z = task.sizes;
     agree_on_call(comm, plan.is_tree ? Call::tree : Call::ring);
     const std::vector<Given> mine{
         {"q:", sizeof(T), [](std::int64_t x) -> std::string { return x == 4 ? "Float32" : "Float64"; }},
@@ -34,7 +35,9 @@ void agree_on_arguments(Communicator& comm, const Plan& plan, const T* q, const 
         {"home:", plan.ring.home, truth},
         {"sizes: number of lengths", static_cast<std::int64_t>(o.sizes.size())}};
     agree(comm, mine);
-    agree(comm, {{"q: values with the checksum", checksum(q, z.rows() * z.dk)}});
+    agree(comm, {{"q: values with the checksum", checksum(q, z.rows() * z.dk)},
+                 {"k: values with the checksum", sampled_checksum(task.shard.k, z.all_heads() * z.M * z.dk)},
+                 {"v: values with the checksum", sampled_checksum(task.shard.v, z.all_heads() * z.M * z.dv)}});
     std::vector<Given> lengths;
     for (const Index n : o.sizes) lengths.push_back({"sizes: a length of", n});
     agree(comm, lengths);
@@ -46,7 +49,7 @@ template <class T>
 void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, const DecodeOptions& o,
                 ShardReport& report) {
     const Sizes& z = task.sizes;
-    agree_on_arguments(comm, plan, q, z, o);
+    agree_on_arguments(comm, plan, q, task, o);
     const auto starts = starts_of(o, z.M, comm.size());
     cut_out(task.shard, z, starts, comm.rank());
     run_worker(comm, plan, task, starts);

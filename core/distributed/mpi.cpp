@@ -51,6 +51,21 @@ std::string mpi_fault() {
     return sentence(limit_name, ": ", std::getenv(limit_name), ", expected a number of seconds above 0");
 }
 
+namespace {
+
+// Seconds, by the option timeout of the call that this thread makes; 0: as CAUSEWAY_MPI_TIMEOUT says.
+thread_local double most_waiting_in_call = 0;
+
+}  // namespace
+
+MpiTimeout::MpiTimeout(double seconds) : before_(most_waiting_in_call) {
+    if (!(seconds >= 0 && std::isfinite(seconds)))
+        fail("timeout: ", seconds, ", expected a number of seconds above 0, or 0 for no bound of the call's own");
+    if (seconds > 0) most_waiting_in_call = seconds;
+}
+
+MpiTimeout::~MpiTimeout() { most_waiting_in_call = before_; }
+
 #ifndef CAUSEWAY_MPI
 
 bool mpi_built() noexcept { return false; }
@@ -72,7 +87,7 @@ int world_rank = 0, world_size = 1;
 std::uint64_t job = 0;
 bool started = false;
 MPI_Comm control;         // on which a rank says that it has ended
-double most_waiting = 0;  // seconds that a rank waits for another; 0: without end
+double most_waiting = 0;  // seconds that a rank waits for another outside of calls with a timeout; 0: without end
 int kept_errors = -1, shown_errors = -1;
 off_t told = 0;  // so many bytes of the kept errors have been shown
 
@@ -81,8 +96,8 @@ void require(int code, const char* what) {
 }
 
 // peer: -1 for any.
-std::string waited_sentence(int peer) {
-    return sentence("engine: \"mpi\", rank ", world_rank, " waited ", most_waiting, " s (", limit_name, ") for ",
+std::string waited_sentence(int peer, double seconds, const char* bound) {
+    return sentence("engine: \"mpi\", rank ", world_rank, " waited ", seconds, " s (", bound, ") for ",
                     peer < 0 ? "the others" : sentence("rank ", peer), ", which neither answered nor ended");
 }
 
@@ -131,7 +146,7 @@ void finish_mpi(int status, void*) {
             if (came) break;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
             if (most_waiting == 0 || MPI_Wtime() < begun + most_waiting) continue;
-            std::fprintf(stderr, "error: %s\n", waited_sentence(r).c_str());
+            std::fprintf(stderr, "error: %s\n", waited_sentence(r, most_waiting, limit_name).c_str());
             show_errors();
             std::fflush(nullptr);
             _exit(1);
@@ -243,10 +258,12 @@ private:
         return tag;
     }
 
-    // A rank that has waited long leaves the core to others, at a cost of a thousandth of the wait.
+    // A rank that has waited long leaves the core to others, at a cost of at most a thousandth of the wait.
     static void rest(double waited, int peer) {
-        if (waited > 0.1) std::this_thread::sleep_for(std::chrono::microseconds(100));
-        if (most_waiting > 0 && waited > most_waiting) fail(waited_sentence(peer));
+        if (waited > 0.1) std::this_thread::sleep_for(std::chrono::microseconds(waited > 2 ? 2000 : 100));
+        const bool own = most_waiting_in_call > 0;
+        const double most = own ? most_waiting_in_call : most_waiting;
+        if (most > 0 && waited > most) fail(waited_sentence(peer, most, own ? "timeout" : limit_name));
     }
 
     std::vector<Posted> posted_;

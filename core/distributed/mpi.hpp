@@ -14,9 +14,22 @@ bool mpi_launched() noexcept;  // this process was started by mpirun
 // Starts MPI, once; ranks other than 0 are silent from then on: what they print is dropped, their errors are shown when
 // the process ends, unless rank 0 fails too. When this process ends with an error, so do all; when it ends while
 // another rank waits for it, that rank fails. The environment variable CAUSEWAY_MPI_TIMEOUT, seconds, bounds how long a
-// rank waits for another, which may loop without end; without it there is no bound. Throws Error where MPI was not
-// built in, or where that variable is no number above 0.
+// rank waits for another, which may loop without end, where no MpiTimeout does; without either there is no bound.
+// Throws Error where MPI was not built in, or where that variable is no number above 0.
 void start_mpi();
+
+// While it lives, a rank of this process waits so many seconds for another at most; 0 leaves the bound as it is. The
+// option timeout of the calls that run on MPI. Throws Error for what is no number of seconds.
+class MpiTimeout {
+public:
+    explicit MpiTimeout(double seconds);
+    ~MpiTimeout();
+    MpiTimeout(const MpiTimeout&) = delete;
+    MpiTimeout& operator=(const MpiTimeout&) = delete;
+
+private:
+    double before_;
+};
 
 // What is wrong with CAUSEWAY_MPI_TIMEOUT, in a sentence, or "".
 std::string mpi_fault();

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/parallel.hpp"
-#include "core/distributed/mpi.hpp"
 #include "core/distributed/threads.hpp"
 #include "core/kit/check.hpp"
 
@@ -19,6 +18,7 @@ Team team_of(const Sharding& o) {
     if (o.sizes.size() > static_cast<std::size_t>(calls::max_sequence_shards))
         fail("sizes: ", o.sizes.size(), " lengths, expected at most ", calls::max_sequence_shards);
     Team team;
+    team.timeout = std::make_shared<const distributed::MpiTimeout>(o.timeout);
     const std::string engine = !o.engine.empty() ? o.engine : distributed::mpi_size() > 1 ? "mpi" : "threads";
     team.mpi = kit::check_choice("engine", engine, calls::sharding_engines()) == 1;
     team.parts = o.sharded;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/distributed/agree.hpp"
+#include "core/distributed/mpi.hpp"
 #include "core/distributed/report.hpp"
 #include "core/sharded/split.hpp"
 
@@ -19,6 +21,7 @@ struct Team {
     bool mpi = false;
     int ranks = 1;
     bool parts = false;  // every rank has its own part of the tensors, and not the whole ones
+    std::shared_ptr<const distributed::MpiTimeout> timeout{};  // that of the call, while the team lives
 };
 
 // Checks the options, and starts MPI where it is asked for. Throws Error naming the option.

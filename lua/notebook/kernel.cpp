@@ -224,11 +224,6 @@ int main(int argc, char** argv) {
         std::fputs("usage: causeway-kernel CONNECTION_FILE\nJupyter starts it; ./lab notebook sets it up\n", stderr);
         return status_of_usage;
     }
-    if (const char* lacking = missing_instructions()) {
-        std::fprintf(stderr, "causeway-kernel: this program was built for a processor with %s, which this one lacks\n",
-                     lacking);
-        return status_of_error;
-    }
     const Uninterrupted until_a_cell_runs;  // and so are all threads that are started from here
     handle_signals(Patience::notebook);
     if (const char* locale = std::setlocale(LC_CTYPE, ""); !locale || std::strcmp(locale, "C") == 0)

@@ -13,7 +13,6 @@
 
 #include "core/base/environment.hpp"
 #include "core/distributed/mpi.hpp"
-#include "core/measure/machine.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/about.hpp"
 #include "lua/shell/evaluate.hpp"
@@ -115,13 +114,6 @@ int become_kernel(const std::string& connection) {
 }
 
 int run_command(int argc, char** argv) {
-    if (const char* lacking = missing_instructions()) {
-        std::fprintf(stderr,
-                     "causeway: this program was built for a processor with %s, which this one lacks; build it here, "
-                     "or with -DCAUSEWAY_ARCH=x86-64\n",
-                     lacking);
-        return status_of_error;
-    }
     try {
         const CommandLine line = read(argc, argv);
         if (!line.fault.empty()) {

@@ -157,6 +157,9 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
       local longer, other = randn(2, 2, 51, 8), randn(2, 2, 51, 6)
       local _, shapes = pcall(tree_decode, q, mpi_rank() == 1 and longer or k, mpi_rank() == 1 and other or v)
       local _, values = pcall(tree_decode, mpi_rank() == 2 and 2 * q or q, k, v)
+      local _, keys = pcall(ring_decode, q, mpi_rank() == 1 and 2 * k or k, v)
+      local _, cache = pcall(tree_decode, q, k, mpi_rank() == 2 and -v or v)
+      values = values .. "; " .. keys .. "; " .. cache
       local function told(decode, options) return select(2, pcall(decode, q, k, v, options)) .. "; " end
       local scales = told(tree_decode, {scale = mpi_rank() == 1 and 0.5 or 0.25})
       local topologies = told(tree_decode, {topology = mpi_rank() == 2 and "binomial" or "ring"})
@@ -178,6 +181,8 @@ TEST_CASE("under mpirun a rank that dies, fails or differs ends the job", "[lua]
     const std::string told = read_bytes(folder / "rank0");
     CHECK(contains(told, "k: length 51 on rank 1, expected 50 like rank 0; every rank has to make the same call; "));
     CHECK(contains(told, "q: values with the checksum"));
+    CHECK(contains(told, "k: values with the checksum"));
+    CHECK(contains(told, "v: values with the checksum"));
     CHECK(contains(told, "scale: 0.5 on rank 1, expected 0.25 like rank 0; "));
     CHECK(contains(told, "topology: \"binomial\" on rank 2, expected \"ring\" like rank 0; "));
     CHECK(contains(told, "causal: true on rank 1, expected false like rank 0; "));
@@ -204,6 +209,18 @@ TEST_CASE("a rank that loops keeps the others no longer than was asked for", "[l
     CHECK(in_a_call.status == 1);
     CHECK(contains(in_a_call.err, "waited 0.5 s (CAUSEWAY_MPI_TIMEOUT) for "));
     CHECK(contains(in_a_call.err, "which neither answered nor ended"));
+    // An option of the call, which the variable does not bound, and an ordinary error that a script may catch.
+    for (const std::string waits :
+         {"tree_decode(q, k, v, {timeout = 0.5})", "linear_attention(k, k, v, {engine = 'mpi', timeout = 0.5})",
+          "softmax_attention(k, k, v, {engine = 'mpi', timeout = 0.5})",
+          "causal_linear_attention_grad(k, k, v, v, {engine = 'mpi', timeout = 0.5})"}) {
+        CAPTURE(waits);
+        const Output option = run(call + "if mpi_rank() == 1 then while true do end end\n" + waits, "30");
+        CHECK(option.status == 1);
+        CHECK(contains(option.err, "rank 0 waited 0.5 s (timeout) for "));
+    }
+    CHECK(contains(run(call + "tree_decode(q, k, v, {timeout = -1})", "30").err,
+                   "timeout: -1, expected a number of seconds above 0"));
     const Output at_the_end = run("if mpi_rank() == 1 then while true do end end", "0.5");
     CHECK(at_the_end.status == 1);
     CHECK(contains(at_the_end.err, "rank 0 waited 0.5 s (CAUSEWAY_MPI_TIMEOUT) for rank 1"));
