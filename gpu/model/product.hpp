@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "core/model/activations.hpp"
 #include "gpu/model/weights.hpp"
 
 namespace causeway::gpu::models {
@@ -20,5 +21,15 @@ struct Result {
 constexpr int max_few_rows = 4;
 void multiply(const Matrix& w, const void* x, std::int64_t x_row, std::int64_t n, const Result& y, void* blas_room,
               cudaStream_t stream);
+
+// For few rows the kernel can norm them as it reads them: x is Float32, what goes into the product is norm(x), not
+// rounded to the type of the weights. takes_normed() says whether it can.
+bool takes_normed(const Matrix& w, const Norm& norm, const float* x, std::int64_t n);
+void multiply_normed(const Matrix& w, const Norm& norm, const float* x, std::int64_t n, const Result& y,
+                     cudaStream_t stream);
+// The same, and of rows [gate, up] of the result y = f(gate) ⊙ up, of the type of the weights; alpha and beta are not
+// looked at.
+void multiply_gated(const Matrix& w, const Norm& norm, const float* x, std::int64_t n, causeway::model::Activation f,
+                    const Result& y, cudaStream_t stream);
 
 }  // namespace causeway::gpu::models

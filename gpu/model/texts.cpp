@@ -217,7 +217,7 @@ void Texts::make_room(Room& room, std::int64_t rows) const {
     const std::int64_t bytes = place(nullptr);
     room.memory = Buffer(count(bytes));
     place(room.memory.as<char>());
-    room.rows = rows;
+    room.rows = rows, room.width = layers_->width;
 }
 
 float* Texts::table_of(const Room& room, std::int64_t rotary) const {
@@ -232,6 +232,13 @@ void Texts::set_rotary(PlaceCall& c, const Room& room, int rotary) const {
 
 void Texts::multiply(const Matrix& w, const void* x, std::int64_t n, const Result& y) {
     models::multiply(w, x, w.columns, n, y, blas_room_.data(), stream_);
+}
+
+void Texts::multiply_residual(const Matrix& w, const Norm& norm, const Room& room, std::int64_t n, const Result& y,
+                              bool in_place) {
+    if (!in_place && takes_normed(w, norm, room.x, n)) return multiply_normed(w, norm, room.x, n, y, stream_);
+    norm_rows(norm, room.x, w.columns, n, room.normed, w.type, in_place, stream_);
+    multiply(w, room.normed, n, y);
 }
 
 void Texts::place_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
@@ -341,8 +348,17 @@ void Texts::run_decay(const DecayMixer& m, std::size_t layer, const Kept& kept, 
     norm_and_gate(m.norm, c, batch_ * n, layers_->type, stream_);
 }
 
+namespace {
+
+// A product that is added to the residual.
+Result residual_of(const causeway::model::Residual& r, const Room& room) {
+    return {room.x, Type::Float32, room.width, static_cast<float>(r.add), static_cast<float>(r.keep)};
+}
+
+}  // namespace
+
 void Texts::run_layers(const Room& room, const std::int32_t* ids, std::int64_t n) {
-    const std::int64_t rows = batch_ * n, width = layers_->width;
+    const std::int64_t rows = batch_ * n;
     const Type type = layers_->type;
     for (std::size_t i = 0; i < layers_->rotaries.size(); ++i) {
         const Rotary& r = layers_->rotaries[i];
@@ -350,28 +366,36 @@ void Texts::run_layers(const Room& room, const std::int32_t* ids, std::int64_t n
                      table_of(room, static_cast<std::int64_t>(i)), stream_);
     }
     embed(*layers_->embedding, ids, rows, layers_->embedding_scale, room.x, stream_);
-    const auto residual = [&](const causeway::model::Residual& r) {
-        return Result{room.x, Type::Float32, width, static_cast<float>(r.add), static_cast<float>(r.keep)};
-    };
     for (std::size_t l = 0; l < layers_->layer.size(); ++l) {
         const Layer& layer = layers_->layer[l];
-        norm_rows(layer.mixer_norm, room.x, width, rows, room.normed, type, layer.mixed.normed, stream_);
         if (layer.softmax) {
             const SoftmaxMixer& m = *layer.softmax;
-            multiply(m.inputs, room.normed, rows, {room.wide, type, m.inputs.rows});
+            multiply_residual(m.inputs, layer.mixer_norm, room, rows, {room.wide, type, m.inputs.rows},
+                              layer.mixed.normed);
             run_softmax(m, kept_[l], room, n);
-            multiply(m.out, room.o, rows, residual(layer.mixed));
+            multiply(m.out, room.o, rows, residual_of(layer.mixed, room));
         } else {
             const DecayMixer& m = *layer.decay;
-            multiply(m.inputs, room.normed, rows, {room.wide, type, m.inputs.rows});
+            multiply_residual(m.inputs, layer.mixer_norm, room, rows, {room.wide, type, m.inputs.rows},
+                              layer.mixed.normed);
             run_decay(m, l, kept_[l], room, n);
-            multiply(m.out, room.y, rows, residual(layer.mixed));
+            multiply(m.out, room.y, rows, residual_of(layer.mixed, room));
         }
-        norm_rows(layer.mlp_norm, room.x, width, rows, room.normed, type, layer.thought.normed, stream_);
-        multiply(layer.mlp.gate_up, room.normed, rows, {room.wide, type, 2 * layer.mlp.inner});
-        gate_rows(room.wide, rows, layer.mlp.inner, layer.mlp.activation, room.y, type, stream_);
-        multiply(layer.mlp.down, room.y, rows, residual(layer.thought));
+        run_mlp(layer, room, rows);
     }
+}
+
+void Texts::run_mlp(const Layer& layer, const Room& room, std::int64_t n) {
+    const Mlp& m = layer.mlp;
+    const Result gated{room.y, layers_->type, m.inner};
+    if (!layer.thought.normed && takes_normed(m.gate_up, layer.mlp_norm, room.x, n)) {
+        multiply_gated(m.gate_up, layer.mlp_norm, room.x, n, m.activation, gated, stream_);
+    } else {
+        multiply_residual(m.gate_up, layer.mlp_norm, room, n, {room.wide, layers_->type, 2 * m.inner},
+                          layer.thought.normed);
+        gate_rows(room.wide, n, m.inner, m.activation, room.y, layers_->type, stream_);
+    }
+    multiply(m.down, room.y, n, residual_of(layer.thought, room));
 }
 
 template <class F>
@@ -416,8 +440,8 @@ Texts::Tensor Texts::hidden(std::span<const std::int32_t> ids, const RunOptions&
 
 void Texts::queue_step() {
     run_layers(token_room_, ids_.as<std::int32_t>(), 1);
-    norm_rows(layers_->norm, token_room_.x, layers_->width, batch_, token_room_.normed, layers_->type, false, stream_);
-    multiply(*layers_->head, token_room_.normed, batch_, {logits_.data(), Type::Float32, layers_->vocabulary});
+    multiply_residual(*layers_->head, layers_->norm, token_room_, batch_,
+                      {logits_.data(), Type::Float32, layers_->vocabulary});
     choose_likeliest(logits_.as<float>(), batch_, layers_->vocabulary, chosen_.as<std::int32_t>(),
                      position_.as<std::int32_t>(), stream_);
 }

@@ -20,9 +20,9 @@ struct Kept {
 
 // Activations of some rows of tokens, in one piece of memory.
 struct Room {
-    std::int64_t rows = 0;
+    std::int64_t rows = 0, width = 0;
     Buffer memory;
-    float* x = nullptr;      // the residual
+    float* x = nullptr;      // the residual, rows of `width`
     float* table = nullptr;  // of rotary positions, one for each of Layers::rotaries
     void *normed = nullptr, *wide = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr, *y = nullptr;
 };
@@ -61,6 +61,10 @@ private:
     void place_softmax(const SoftmaxMixer&, const Kept&, const Room&, std::int64_t n);
     void place_decay(const DecayMixer&, const Room&, std::int64_t n);
     void multiply(const Matrix&, const void* x, std::int64_t n, const Result& y);
+    // Of the residual through a norm; where `in_place`, it becomes what the norm made of it.
+    void multiply_residual(const Matrix&, const Norm&, const Room&, std::int64_t n, const Result& y,
+                           bool in_place = false);
+    void run_mlp(const Layer&, const Room&, std::int64_t n);
     // One token of each text: its logits are in logits_, the likeliest next ones in chosen_.
     void step();
     void queue_step();

@@ -30,7 +30,8 @@ void run(const Params& c, const int32_t* length, cudaStream_t stream) {
     const unsigned blocks = check_blocks("flash_decoding", int64_t{c.splits} * c.batch_heads * ((c.rows + R - 1) / R));
     constexpr bool wide = Lanes<E, D>::V > 1, ahead = R == 1;  // more rows leave no registers for keys on their way
     constexpr int U = R * (wide ? 2 : 1) <= 2 ? 4 : 2;
-    launch(decode_kernel<E, D, R, U, ahead>, "launching decode_kernel", dim3(blocks), decode_threads, 0, 1, false,
+    const bool early = length && device().compute >= 90;
+    launch(decode_kernel<E, D, R, U, ahead>, "launching decode_kernel", dim3(blocks), decode_threads, 0, 1, early,
            stream, c, length);
 }
 

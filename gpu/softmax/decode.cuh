@@ -264,7 +264,10 @@ __global__ __launch_bounds__(decode_threads) void decode_kernel(const __grid_con
     const int32_t split = static_cast<int32_t>(blockIdx.x % c.splits), tiles = (c.rows + R - 1) / R;
     const int32_t row0 = static_cast<int32_t>(blockIdx.x / c.splits % tiles) * R;
     const BatchHead<E> bh(c, static_cast<int32_t>(blockIdx.x / c.splits / tiles));
-    if (c.splits > 1) let_merging_start();
+    if (c.splits > 1 || length) let_merging_start();
+#if __CUDA_ARCH__ >= 900
+    if (length) ptx::griddepcontrol_wait();  // launched while the kernel before it ends
+#endif
     DecodeRows<E, D, R, U> rows;
     rows.load(bh, row0, in_group, length ? *length + 1 : c.M);
     const int32_t last = min(c.M, rows.longest);

@@ -16,6 +16,7 @@ __global__ __launch_bounds__(merge_threads) void merge_kernel(const __grid_const
     __shared__ float sums[merge_warps][max_width], total[merge_warps];
 #if __CUDA_ARCH__ >= 900
     ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
 #endif
     const int32_t row = static_cast<int32_t>(blockIdx.x % c.rows), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const BatchHead<E> bh(c, static_cast<int32_t>(blockIdx.x / c.rows));

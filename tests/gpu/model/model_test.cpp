@@ -4,6 +4,7 @@
 #include "core/model/checkpoint.hpp"
 #include "core/model/evaluate.hpp"
 #include "core/model/known_sizes.hpp"
+#include "tests/core/model/random_folder.hpp"
 #include "tests/core/model/tiny.hpp"
 #include "tests/gpu/device.hpp"
 
@@ -90,6 +91,112 @@ TEST_CASE("a model on the GPU computes the logits that it has on the CPU", "[gpu
             const Tensor expected = p.cpu.logits(ids), found = p.gpu.logits(ids);
             REQUIRE(found.shape() == expected.shape());
             CHECK(distance(found, expected) < 2e-3 * std::max(1.0, 0.1 * largest(expected)));
+        }
+    }
+}
+
+namespace {
+
+constexpr Index few_words = 37;
+
+Ids few_ids(Index n) {
+    Ids out;
+    for (Index i = 0; i < n; ++i) out.push_back(static_cast<std::int32_t>((i * i * 5 + 3 * i + 1) % few_words));
+    return out;
+}
+
+// Rows that are no whole 16-byte pieces in BFloat16, biases, heads of 6 whose q and k are normed.
+RandomFolder awkward_folder() {
+    RandomFolder f;
+    f.config = {{"model_type", "qwen3"},    {"hidden_size", 24},        {"num_hidden_layers", 2},
+                {"num_attention_heads", 6}, {"num_key_value_heads", 2}, {"head_dim", 6},
+                {"intermediate_size", 20},  {"rms_norm_eps", 1e-5},     {"rope_theta", 500.0}};
+    f.matrix("model.embed_tokens.weight", few_words, 24, 5);
+    f.vector("model.norm.weight", 24, 1);
+    for (Index i = 0; i < 2; ++i) {
+        const std::string at = "model.layers." + std::to_string(i) + ".", mixer = at + "self_attn.";
+        for (const char* name : {"q_proj", "k_proj", "v_proj"}) {
+            const Index rows = name[0] == 'q' ? 36 : 12;
+            f.matrix(mixer + name + ".weight", rows, 24, 2);
+            f.vector(mixer + name + ".bias", rows, 0, 1);
+        }
+        f.matrix(mixer + "o_proj.weight", 24, 36), f.vector(mixer + "o_proj.bias", 24, 0, 1);
+        f.vector(mixer + "q_norm.weight", 6, 1), f.vector(mixer + "k_norm.weight", 6, 1);
+        f.matrix(at + "mlp.gate_proj.weight", 20, 24), f.vector(at + "mlp.gate_proj.bias", 20, 0, 1);
+        f.matrix(at + "mlp.up_proj.weight", 20, 24);
+        f.matrix(at + "mlp.down_proj.weight", 24, 20);
+        f.vector(at + "input_layernorm.weight", 24, 1), f.vector(at + "post_attention_layernorm.weight", 24, 1);
+    }
+    return f;
+}
+
+// Blocks of 32 weights of these types with random numbers in them.
+std::string quantised(WeightType type, Index weights) {
+    std::string out;
+    for (Index i = 0; i < weights / 32; ++i) {
+        double numbers[32];
+        random::uniforms(3, static_cast<std::uint64_t>(i), numbers, 32);
+        out += testing::raw(static_cast<Eigen::half>(type == WeightType::q8_0 ? 0.001f : 0.02f));
+        if (type == WeightType::q4_1) out += testing::raw(static_cast<Eigen::half>(-0.15f));
+        for (Index k = 0; k < (type == WeightType::q8_0 ? 32 : 16); ++k) out += static_cast<char>(256 * numbers[k]);
+    }
+    return out;
+}
+
+// A Llama as GGUF with several types of weights.
+std::string quantised_file() {
+    testing::GgufFile file;
+    const auto number = [&](const std::string& key, std::uint32_t value) {
+        file.key("llama." + key, 4, testing::raw(value));
+    };
+    file.key("general.architecture", 8, testing::gguf_text("llama"));
+    number("embedding_length", 64), number("block_count", 1), number("feed_forward_length", 96);
+    number("attention.head_count", 4), number("attention.head_count_kv", 2), number("rope.dimension_count", 16);
+    file.key("llama.rope.freq_base", 6, testing::raw(500.0f));
+    file.key("llama.attention.layer_norm_rms_epsilon", 6, testing::raw(1e-5f));
+    const std::map<WeightType, std::uint32_t> codes{
+        {WeightType::q4_0, 2}, {WeightType::q4_1, 3}, {WeightType::q8_0, 8}};
+    const auto matrix = [&](const std::string& name, Index rows, Index columns, WeightType type) {
+        file.tensor(name, {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows)}, codes.at(type),
+                    quantised(type, rows * columns));
+    };
+    const auto ones = [&](const std::string& name) {
+        std::string all;
+        for (int i = 0; i < 64; ++i) all += testing::raw(1.0f);
+        file.tensor(name, {64}, 0, all);
+    };
+    matrix("token_embd.weight", few_words, 64, WeightType::q8_0),
+        matrix("output.weight", few_words, 64, WeightType::q4_1);
+    ones("output_norm.weight"), ones("blk.0.attn_norm.weight"), ones("blk.0.ffn_norm.weight");
+    matrix("blk.0.attn_q.weight", 64, 64, WeightType::q4_0), matrix("blk.0.attn_k.weight", 32, 64, WeightType::q8_0);
+    matrix("blk.0.attn_v.weight", 32, 64, WeightType::q4_1),
+        matrix("blk.0.attn_output.weight", 64, 64, WeightType::q4_0);
+    matrix("blk.0.ffn_gate.weight", 96, 64, WeightType::q8_0), matrix("blk.0.ffn_up.weight", 96, 64, WeightType::q4_1);
+    matrix("blk.0.ffn_down.weight", 64, 96, WeightType::q4_0);
+    return file.bytes();
+}
+
+}  // namespace
+
+TEST_CASE("biases, norms of heads, awkward sizes and quantised weights on the GPU", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    const testing::TemporaryFolder folder;
+    awkward_folder().write(folder / "awkward");
+    testing::write_bytes(folder / "quantised.gguf", quantised_file());
+    const Ids ids = few_ids(23);
+    for (const char* name : {"awkward", "quantised.gguf"}) {
+        INFO(name);
+        const Model cpu = Model::load(folder / name), fine = placed(cpu.checkpoint(), gpu::Type::Float32),
+                    rough = placed(cpu.checkpoint(), gpu::Type::BFloat16);
+        const Tensor expected = cpu.logits(ids);
+        const double bound = 2e-4 * largest(expected);
+        CHECK(distance(fine.logits(ids), expected) < bound);
+        CHECK(relative(rough.logits(ids), expected) < 5e-2);
+        for (const Model* m : {&fine, &rough}) {
+            Session session(*m);
+            Tensor last;
+            for (std::size_t t = 0; t < ids.size(); ++t) last = session.advance(std::span(ids).subspan(t, 1));
+            CHECK(relative(last, row(expected, 22)) < (m == &fine ? 2e-4 : 5e-2));
         }
     }
 }
