@@ -19,7 +19,8 @@ copied; everything is computed in Float32.
   notes = [[Where a text is taken, a list of its ids is too. With weights = "random" the model has the sizes of a
 known one and random weights: what it computes means nothing, what it costs does. arch is "llama" ("tiny",
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
-type "f32", "f16" or "bf16"; layers = 2: only its first two.]],
+type "f32", "f16" or "bf16"; layers = 2: only its first two. With download = false a name whose file has not been
+fetched yet is an error.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)

@@ -187,7 +187,7 @@ TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
     CHECK(session("foo; -- hidden") == "error: foo is not defined");
     CHECK(session("rnadn") == "error: rnadn is not defined (did you mean \"randn\"?)");
     CHECK(session("True") == "error: True is not defined (did you mean \"true\"?)");
-    CHECK(session("linspace") == "error: linspace is not defined (it is called \"range\" here, see ?linspace)");
+    CHECK(session("linspace") == "error: linspace is not defined (linspace(a, b, n) is range(a, b, {length = n}))");
     CHECK(session("my_long_name = 1") == "");
     CHECK(session("my_long_nam") == "error: my_long_nam is not defined (did you mean \"my_long_name\"?)");
     CHECK(session("nil") == "nil\n");
@@ -377,7 +377,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"torch.randn(2, 3)", "torch.randn is randn here, without torch. before it"},
         {"y = np.zeros(3)", "np.zeros is zeros here"},
         {"jnp.linalg.norm(A)", "jnp.linalg.norm is norm here"},
-        {"np.linspace(0, 1, 5)", "np.linspace: it is called \"range\" here"},
+        {"np.linspace(0, 1, 5)", "np.linspace: linspace(a, b, n) is range(a, b, {length = n})"},
         {"F.gelu(x)", "F.gelu: gelu(x) is close to"},
         {"jnp.no_such_thing(3)", "functions have no jnp. before them here"},
         {"l * 2", "tensor{1, 2} * 2"},
@@ -423,7 +423,7 @@ TEST_CASE("the lines of code that stand for names of other libraries hold", "[lu
     for (const auto& [name, meant] : lines) {
         CAPTURE(name);
         // "gelu(x) is close to CODE; elu ..." or "the square of relu is CODE; ...", shown in quotes
-        const std::string said = "causeway._said_of." + name;
+        const std::string said = "causeway._elsewhere." + name + ".how";
         const std::string code = session(said + ":match(' close to (.-);') or " + said + ":match(' is (.-);')");
         CHECK(session("y = " + code.substr(1, code.size() - 3)) == "");
         const double allowed = name == "gelu" ? 0.03 : 1e-3;
