@@ -462,14 +462,6 @@ int retnet_decay(lua_State* L) {
 
 }  // namespace
 
-void make_printable(lua_State* L) {
-    push_causeway(L);
-    lua_getfield(L, -1, "_printable");
-    lua_pushvalue(L, -3);
-    lua_call(L, 1, 0);
-    lua_pop(L, 1);
-}
-
 void open_attention(lua_State* L) {
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, registered);
