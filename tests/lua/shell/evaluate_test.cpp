@@ -306,6 +306,7 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"y = A(:, 2)", "A({1, 3}, \":\")"},
         {"rows = {{N = 1}}; rows:plot('N')", "plot(rows,"},
         {"rows = {{N = 1}}; rows:where{N = 1}", "ipairs(rows)"},
+        {"%timeit f(x)", "@btime f(x)"},
         {"zeros((2, 3))", "zeros(2, 3)"},
         {"B = reshape(A, (4, 1))", "zeros(2, 3)"},
         {"x = (1, 2)", "a list is {1, 2, 3}"},
@@ -391,6 +392,25 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"for i in range(1, 3) do end", "for i = 1, 10 do"},
         {"causal_linear_attention(A, A, A, {causal = true})", "always causal"},
         {"linear_attention(A, A, A, {is_causal = true})", "always causal"},
+        {"softmax_attention(A, A, A, {window = 3})", "?window says what is nearest"},
+        {"softmax_attention(A, A, A, {dropout = 0.1})", "?dropout says what is nearest"},
+        {"where(A, 1, 0)", "times(m, x) + times(1 - m, y)"},
+        {"tril(A)", "le(i:reshape(1, n), i:reshape(n, 1))"},
+        {"allclose(A, A)", "relative_error(A, B) < 1e-5"},
+        {"print(f\"{x}\")", "a text with a value in it is"},
+        {"for a, b in l do end", "for key, value in pairs(t) do"},
+        {"math.exp(x)", "exp(A) works on every element"},
+        {"print('x = ' .. x)", "print(\"x =\", x) shows it"},
+        {"l:markdown()", "text_table(rows):markdown()"},
+        {"sum(x):item()", "a number has no \"item\" (A(1, 2) is a number already"},
+        {"(3):backward()", "grad(f, params)"},
+        {"y = (3)[1]", "a number has no elements"},
+        {"text_table({{a = 1}}, {format = '%.1f'})", "columns = {{key = "},
+        {"plot({1, 2}, {log = true})", "yscale = \"log\""},
+        {"plot(x, math.sin)", "plot(x, map(f, x))"},
+        {"plot(l.step)", "plot(rows, \"x\", \"y\")"},
+        {"maximum(x, 0)", "it is max(A, B)"},
+        {"map(function(r) return r.t end, {{t = 1}})", "a table with the key \"t\", expected numbers"},
         {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
     };
     for (const auto& [entry, help] : habits) {
@@ -402,6 +422,18 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
     }
     CHECK(session("'x' * 2").find("tensor{") == std::string::npos);
     CHECK_FALSE(contains(session("norm(3)"), "with a colon"));
+}
+
+TEST_CASE("the library's own table and methods of tensors say what they are", "[lua][evaluate]") {
+    Session session;
+    CHECK(contains(session("causeway"), "? lists their topics"));
+    CHECK(count(session("causeway"), "\n") <= 3);
+    CHECK(session("randn(2).device") == "a method of tensors, called as A:device()\n");
+    CHECK(session("mean") == "function mean, see ?mean\n");
+    CHECK(session("0/0") == "NaN\n");
+    CHECK(session("tostring(0/0), tostring(-(0/0)), tostring(1), tostring(1.0), tostring(-1/0)") ==
+          "\"nan\"\n\"nan\"\n\"1\"\n\"1.0\"\n\"-inf\"\n");
+    CHECK(session("string.format('%s %d', 2^53, 3)") == "\"9.007199254741e+15 3\"\n");
 }
 
 TEST_CASE("the lines of code that stand for names of other libraries hold", "[lua][evaluate][hints]") {
