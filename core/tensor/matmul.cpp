@@ -39,6 +39,12 @@ void multiply(const Shape& batch, const Tensor& a, const Tensor& b, Tensor& c) {
     });
 }
 
+bool fit_element_by_element(const Shape& a, const Shape& b) {
+    for (int i = 0; i < std::min(a.ndim(), b.ndim()); ++i)
+        if (a.back(i) != b.back(i) && a.back(i) != 1 && b.back(i) != 1) return false;
+    return true;
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& left, const Tensor& right) {
@@ -55,7 +61,8 @@ Tensor matmul(const Tensor& left, const Tensor& right) {
     if (a.shape().back() != b.shape().back(1)) {
         refuse(" do not fit: a matrix product needs the columns of the left (", a.shape().back(),
                ") to be the rows of the right (", b.shape().back(1), ")",
-               left.shape() == right.shape() ? "; times(A, B) is the product element by element" : "");
+               fit_element_by_element(left.shape(), right.shape()) ? "; times(A, B) is the product element by element"
+                                                                   : "");
     }
     const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "*");
     Shape full = batch, result = batch;

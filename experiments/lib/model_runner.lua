@@ -41,21 +41,11 @@ function models.accuracy(m, passages)
   return out
 end
 
--- Where model("smollm2") keeps its file.
-local function is_cached(name)
-  local cache, home = os.getenv("XDG_CACHE_HOME"), os.getenv("HOME")
-  local root = cache and cache:sub(1, 1) == "/" and cache or (home or "") .. "/.cache"
-  local file = io.open(string.format("%s/causeway/models/%s/%s", root, name, causeway._known_models[name].file))
-  if file then file:close() end
-  return file ~= nil
-end
-
 function models.smollm2(item)
   if item.mode == "quick" then return nil, "left out by --quick" end
-  if item.mode ~= "full" and not is_cached("smollm2") then
-    return nil, "not on this machine; --full, or model(\"smollm2\") in the shell, fetches it once"
-  end
-  local m, refused = measured.unless_refused(function() return model("smollm2") end)
+  local m, refused = measured.unless_refused(function()
+    return model("smollm2", { download = item.mode == "full" })
+  end)
   if not m then return nil, refused end
   return m
 end

@@ -148,15 +148,6 @@ function verdicts.same_order(cells)
   return verdicts.whether(#turned == 0, text, tau)
 end
 
--- Of an even number of values the mean of the two in the middle: a factor between machines need not be one of a cell.
-local function median(list)
-  local sorted = table.move(list, 1, #list, 1, {})
-  table.sort(sorted)
-  local n = #sorted
-  return n % 2 == 1 and sorted[(n + 1) // 2] or (sorted[n // 2] + sorted[n // 2 + 1]) / 2
-end
-verdicts.median = median
-
 --- The factor between two machines, the median of own time over printed one; nil where no cell has both.
 function verdicts.machine_factor(cells)
   local ratios = {}

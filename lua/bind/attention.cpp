@@ -1,5 +1,6 @@
 // Causal linear attention: the call, the registry of methods with those written in Lua, and operation counts.
 #include "core/exact/causal_linear_attention.hpp"
+#include "core/exact/row_sums.hpp"
 #include "core/sharded/causal_linear_attention.hpp"
 
 #include <algorithm>
@@ -156,6 +157,33 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     return 1;
 }
 
+constexpr const char* rows_noted = "causeway.noted_cancelled_rows";  // registry: true once the note has been given
+
+// Says once where normalize divides by row sums that leave nothing of V. Asked of whole sequences from an empty state.
+void note_cancelled_rows(lua_State* L, const Tensor& B, const Tensor& C, const CausalOptions& o) {
+    if (!o.normalize || counting || o.state || !o.cu_seqlens.empty()) return;
+    const bool noted = lua_getfield(L, LUA_REGISTRYINDEX, rows_noted) != LUA_TNIL;
+    lua_pop(L, 1);
+    if (noted) return;
+    const auto rows = exact::cancelled_rows(B, C, o.decay);
+    if (rows.count == 0) return;
+    lua_pushboolean(L, true);
+    lua_setfield(L, LUA_REGISTRYINDEX, rows_noted);
+    const Shape s = four_dimensional(B);
+    const Index heads = s[1], batch = rows.head / heads;
+    const std::string head = heads > 1 ? sentence(", head ", rows.head % heads + 1) : "",
+                      entry = s[0] > 1 ? sentence(", batch ", batch + 1) : "";
+    push_causeway(L);
+    lua_getfield(L, -1, "_note");
+    push_text(L, sentence("causal_linear_attention: normalize divides by the sum of a row's weights, and ", rows.count,
+                          " of ", s[0] * heads * s[2], " sums are 0, negative or nearly cancelled (first: token ",
+                          rows.token + 1, head, entry,
+                          "): those outputs say little of V. Positive B and C, as elu(x) + 1 or \"favor+\", have no "
+                          "such rows."));
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
+}
+
 // causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...} -> output (, state)
 // (, checkpoints) (, report)
 int causal_linear_attention_(lua_State* L) {
@@ -166,7 +194,9 @@ int causal_linear_attention_(lua_State* L) {
     count_slots_from_zero(o);
     if (o.method != "auto" && push_registered(L, o.method)) {
         if (o.asked()) fail("shards: given, but the method \"", o.method, "\" of this session runs on one worker");
-        return call_registered(L, o, B, C, V);
+        call_registered(L, o, B, C, V);
+        note_cancelled_rows(L, B, C, o);
+        return 1;
     }
     const auto built_in = built_in_names();
     if (o.method != "auto" && std::find(built_in.begin(), built_in.end(), o.method) == built_in.end()) {
@@ -186,6 +216,7 @@ int causal_linear_attention_(lua_State* L) {
     }
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
+    note_cancelled_rows(L, B, C, o);
     push(L, result.O);
     if (o.return_state) push(L, result.state);
     if (result.checkpoints) push(L, *result.checkpoints);
@@ -430,14 +461,6 @@ int retnet_decay(lua_State* L) {
 }
 
 }  // namespace
-
-void make_printable(lua_State* L) {
-    push_causeway(L);
-    lua_getfield(L, -1, "_printable");
-    lua_pushvalue(L, -3);
-    lua_call(L, 1, 0);
-    lua_pop(L, 1);
-}
 
 void open_attention(lua_State* L) {
     lua_newtable(L);

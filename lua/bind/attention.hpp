@@ -20,9 +20,6 @@ std::vector<std::string> registered_names(lua_State* L);
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);
 
-// Lets print show the table at the top of the stack as the prompt does (lua/lib/literal.lua).
-void make_printable(lua_State* L);
-
 // Pushes {dB, dC, dV}, also under the names dq, dk, dv, with ddecay where it is given, a number where the decay was one
 // (`one_decay`), and dstate where there was a state.
 template <class Gradient>

@@ -2,7 +2,9 @@
 #include "lua/bind/bind.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <new>
 
 #include "core/base/unknown_name.hpp"
@@ -127,6 +129,14 @@ void raise_in_hook(lua_State* L, const std::string& message, ErrorKind kind) {
 
 void push_causeway(lua_State* L) { lua_getfield(L, LUA_REGISTRYINDEX, "causeway"); }
 
+void make_printable(lua_State* L) {
+    push_causeway(L);
+    lua_getfield(L, -1, "_printable");
+    lua_pushvalue(L, -3);
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
+}
+
 void set_function(lua_State* L, const Entry& entry) {
     lua_pushcfunction(L, entry.function);
     lua_setfield(L, -2, entry.name);
@@ -209,6 +219,11 @@ std::string text_at(lua_State* L, int index) {
 
 void push_text(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }
 
+std::string with_home(const std::string& path) {
+    const char* home = std::getenv("HOME");
+    return home && path.starts_with("~/") ? home + path.substr(1) : path;
+}
+
 std::vector<std::string> check_strings(lua_State* L, int index, const char* argument) {
     if (!lua_istable(L, index)) wrong_type(L, index, argument, "a list of strings");
     std::vector<std::string> list(lua_rawlen(L, index));
@@ -256,8 +271,9 @@ void set_field(lua_State* L, const char* key, const Tensor& value) {
 }
 
 int method_named(lua_State* L, const char* type, const char* hint) {
-    if (lua_type(L, 2) != LUA_TSTRING)
-        fail("a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
+    const bool name = lua_type(L, 2) == LUA_TSTRING &&
+                      (std::isalpha(static_cast<unsigned char>(*lua_tostring(L, 2))) || *lua_tostring(L, 2) == '_');
+    if (!name) fail("a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
     const std::string wanted = lua_tostring(L, 2);

@@ -90,6 +90,9 @@ void add_functions(lua_State* L, std::initializer_list<Entry> entries);
 // Pushes the table `causeway`.
 void push_causeway(lua_State* L);
 
+// Lets print show the table at the top of the stack as the prompt does (lua/lib/literal.lua).
+void make_printable(lua_State* L);
+
 // "nil", "number", "string", "table", "function", "Tensor": what a message calls the value.
 std::string type_name(lua_State* L, int index);
 
@@ -110,6 +113,9 @@ std::string check_string(lua_State* L, int index, const char* argument);
 // The string or number at `index` as text, zero bytes and all.
 std::string text_at(lua_State* L, int index);
 void push_text(lua_State* L, std::string_view text);
+
+// The path with the home folder in the place of "~/" at its beginning, where there is one.
+std::string with_home(const std::string& path);
 // The strings of the list at `index`.
 std::vector<std::string> check_strings(lua_State* L, int index, const char* argument);
 

@@ -94,6 +94,25 @@ std::map<std::string, Tensor> table_of_tensors(lua_State* L, const Options& give
     return tensors;
 }
 
+Tensor constant_of(lua_State* L, const char* option, const Shape& v, DType type) {
+    Shape shape;
+    for (int i = 0; i + 1 < v.ndim(); ++i) shape.push_back(v[i]);
+    if (lua_type(L, -1) == LUA_TNUMBER) return Tensor::full(type, shape, lua_tonumber(L, -1));
+    const Index heads = v.ndim() > 2 ? v.back(2) : 1, tokens = v.back(1), count = static_cast<Index>(lua_rawlen(L, -1));
+    if (count != heads)
+        fail(option, ": a list of ", count, ", expected ", heads, heads == 1 ? " number" : " numbers",
+             ", one a head, a number for all, or a Tensor ", shape.text());
+    Tensor out(type, shape);
+    for (Index h = 0; h < heads; ++h) {
+        lua_geti(L, -1, h + 1);
+        const double value = check_number(L, -1, option);
+        lua_pop(L, 1);
+        for (Index i = h * tokens; i < out.size(); i += heads * tokens)
+            for (Index t = 0; t < tokens; ++t) out.set(i + t, value);
+    }
+    return out;
+}
+
 void check_effect(const Options& given, const OptionRule& rule, calls::Effect effect, calls::Device device) {
     const bool on_gpu = device == calls::Device::gpu;
     if (effect == calls::Effect::refused)
@@ -120,6 +139,11 @@ void Arguments::push(std::size_t i) const {
         lua_pop(L_, 1);
         lua_getfield(L_, 1, argument.alias);
     }
+}
+
+std::size_t Arguments::place_of(std::string_view argument) const {
+    const auto is_it = [&](const calls::Argument& a) { return a.name == argument; };
+    return static_cast<std::size_t>(std::find_if(arguments_.begin(), arguments_.end(), is_it) - arguments_.begin());
 }
 
 bool Arguments::has(std::size_t i) const {

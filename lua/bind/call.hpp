@@ -92,14 +92,23 @@ void read_value(lua_State* L, const Options& given, const OptionRule& rule, T& t
     }
 }
 
-// Sets the members of `out` whose options are given.
-template <class S>
+// Options of which a number stands for a Tensor of it with the dimensions of v but the last, the same for all tokens
+// and heads, and a list of numbers for one a head.
+inline bool takes_constant(std::string_view option) { return option == "log_decay" || option == "beta"; }
+
+// The number, or the list of one for each head, at the top of the stack as a Tensor with the dimensions of v, [..,
+// heads, tokens, width], but the last. Throws Error naming the option for another list.
+Tensor constant_of(lua_State* L, const char* option, const Shape& v, DType type);
+
+// Sets the members of `out` whose options are given, but those that `taken(option)` says it has set.
+template <class S, class Taken>
 void read_options(lua_State* L, const Options& given, const std::vector<calls::Option<S>>& options,
-                  calls::Device device, S& out) {
+                  calls::Device device, S& out, Taken&& taken) {
     for (const auto& option : options) {
         if (!given.has(option.name)) continue;
         const OptionRule rule(option);
         check_effect(given, rule, device == calls::Device::gpu ? option.gpu : option.cpu, device);
+        if (taken(option)) continue;
         std::visit(
             [&]<class M>(M member) {
                 if constexpr (!std::is_same_v<M, std::monostate>) read_value(L, given, rule, out.*member);
@@ -107,6 +116,12 @@ void read_options(lua_State* L, const Options& given, const std::vector<calls::O
             },
             option.member);
     }
+}
+
+template <class S>
+void read_options(lua_State* L, const Options& given, const std::vector<calls::Option<S>>& options,
+                  calls::Device device, S& out) {
+    read_options(L, given, options, device, out, [](const auto&) { return false; });
 }
 
 template <class S>
@@ -147,13 +162,34 @@ public:
     // The options in the struct of the call; what is not given stays as in `start`.
     template <class S>
     S read(const calls::Call<S>& call, S start = {}) const {
-        read_options(L_, options(), call.options, Tensors<typename S::TensorType>::device, start);
+        const Options given = options();
+        read_options(L_, given, call.options, Tensors<typename S::TensorType>::device, start,
+                     [&](const calls::Option<S>& option) { return set_constant(given, option, start); });
         return start;
     }
 
 private:
     Arguments(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,
               std::vector<std::string> known);
+
+    // Sets the member of an option that is given as numbers for a Tensor of them, and tells whether it is.
+    template <class S>
+    bool set_constant(const Options& given, const calls::Option<S>& option, S& out) const {
+        using T = typename S::TensorType;
+        using Value = std::optional<T> S::*;
+        if (!takes_constant(option.name) || !std::holds_alternative<Value>(option.member)) return false;
+        given.push(option.name);
+        const bool numbers = lua_type(L_, -1) == LUA_TNUMBER || lua_istable(L_, -1);
+        if (numbers) {
+            const T v = tensor<T>(place_of("v"));
+            const DType type = v.dtype() == DType::f64 ? DType::f64 : DType::f32;
+            out.*std::get<Value>(option.member) = T(constant_of(L_, option.name, v.shape(), type));
+        }
+        lua_pop(L_, 1);
+        return numbers;
+    }
+
+    std::size_t place_of(std::string_view argument) const;
 
     // Pushes argument `i`, whatever it is.
     void push(std::size_t i) const;

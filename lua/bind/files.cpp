@@ -124,14 +124,21 @@ void push_named(lua_State* L, Named&& tensors, bool nested) {
     }
 }
 
-// Says which arrays of a file are not among what was loaded: the first with the reason, and how many others.
-void tell_left_out(lua_State* L, const std::vector<std::string>& sentences) {
+// Says which arrays of a file are not among what was loaded: the first ones with the reason, and how many others. Each
+// sentence begins with the path.
+void tell_left_out(lua_State* L, const std::string& path, const std::vector<std::string>& sentences) {
+    constexpr std::size_t most_told = 3;
     if (sentences.empty()) return;
-    const std::size_t others = sentences.size() - 1;
-    const std::string more = others == 0 ? "" : sentence("\n(and ", others, others == 1 ? " other)" : " others)");
+    std::string text = "left out of " + path + ":";
+    for (std::size_t i = 0; i < std::min(sentences.size(), most_told); ++i) {
+        const std::string& whole = sentences[i];
+        text += "\n" + (whole.starts_with(path + ": ") ? whole.substr(path.size() + 2) : whole);
+    }
+    const std::size_t others = sentences.size() - std::min(sentences.size(), most_told);
+    if (others > 0) text += sentence("\n(and ", others, others == 1 ? " other)" : " others)");
     push_causeway(L);
     lua_getfield(L, -1, "_note");
-    push_text(L, "left out: " + sentences.front() + more);
+    push_text(L, text);
     lua_call(L, 1, 0);
     lua_pop(L, 1);
 }
@@ -139,22 +146,25 @@ void tell_left_out(lua_State* L, const std::vector<std::string>& sentences) {
 int load_archive(lua_State* L, const std::string& path, bool nested) {
     std::vector<std::string> left_out;
     Named loaded = load_npz(path, &left_out);
-    tell_left_out(L, left_out);
+    tell_left_out(L, path, left_out);
     push_named(L, std::move(loaded), nested);
+    make_printable(L);
     return 1;
 }
 
 int load_tensors(lua_State* L, const std::string& path, bool nested) {
     std::vector<std::string> left_out;
     NamedTensors loaded = load_safetensors(path, &left_out);
-    tell_left_out(L, left_out);
+    tell_left_out(L, path, left_out);
     push_named(L, std::move(loaded.tensors), nested);
+    make_printable(L);
     lua_newtable(L);
     for (const auto& [key, text] : loaded.metadata) {
         push_text(L, key);
         push_text(L, text);
         lua_rawset(L, -3);
     }
+    make_printable(L);
     return 2;
 }
 
@@ -267,11 +277,13 @@ int load_rows(lua_State* L, const std::string& path) {
         }
         lua_rawseti(L, -2, n);
     }
+    make_printable(L);
     lua_newtable(L);
     for (std::size_t i = 0; i < columns.size(); ++i) {
         push_text(L, columns[i]);
         lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
     }
+    make_printable(L);
     return 2;
 }
 
@@ -322,7 +334,9 @@ std::vector<std::string> chosen_columns(lua_State* L, int list) {
 }
 
 void save_rows(lua_State* L, const std::string& path, int value, const Options& options) {
-    if (!lua_istable(L, value)) fail("save: a .csv file holds a table of rows, got a ", type_name(L, value));
+    if (!lua_istable(L, value))
+        fail("save: a .csv file holds a table of rows, as {{N = 1, time = 2}, ...}, got a ", type_name(L, value),
+             is_tensor(L, value) ? " (a .npy file holds one)" : "");
     const auto count = static_cast<lua_Integer>(lua_rawlen(L, value));
     for (lua_pushnil(L); lua_next(L, value); lua_pop(L, 1)) {
         if (!lua_isinteger(L, -2) || lua_tointeger(L, -2) < 1 || lua_tointeger(L, -2) > count) {
@@ -487,16 +501,17 @@ int load(lua_State* L) {
     const bool one_line = !text.empty() && text.size() < 4096 && text.find('\n') == std::string::npos;
     const std::string extension = one_line ? extension_of(text) : "";
     const bool known = is_known(extension);
-    if (known && (exists(text) || lua_istable(L, 2))) return load_file(L, text, extension, arguments);
+    const std::string path = with_home(text);
+    if (known && (exists(path) || lua_istable(L, 2))) return load_file(L, path, extension, arguments);
     const int results = load_chunk(L, arguments);
     const bool is_code = results > 0 && !lua_isnil(L, -results);
     if (is_code || !one_line) return results;
-    if (known) return load_file(L, text, extension, arguments);
-    if (!extension.empty() && exists(text)) {
-        refuse_pytorch(text, extension);
-        fail(text, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
+    if (known) return load_file(L, path, extension, arguments);
+    if (!extension.empty() && exists(path)) {
+        refuse_pytorch(path, extension);
+        fail(path, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
     }
-    refuse_folder(L, text);
+    refuse_folder(L, path);
     if (arguments == 1 && is_like_a_path(text))
         fail("load: ", in_quotes(text), " is neither a file nor Lua code, expected a file with the extension ",
              known_formats);
@@ -519,7 +534,7 @@ int search_module(lua_State* L) {
 }
 
 int save(lua_State* L) {
-    const std::string path = check_string(L, 1, "save: path");
+    const std::string path = with_home(check_string(L, 1, "save: path"));
     if (lua_isnoneornil(L, 2)) fail("save: value: expected what to save, got nothing");
     const std::string extension = extension_of(path);
     if (!is_known(extension)) {

@@ -36,6 +36,15 @@ int linear_attention_(lua_State* L) {
     return 3;
 }
 
+// Throws Error where one token is given as [batch, heads, d_k], as beside a state of four dimensions.
+void refuse_left_out_length(const Tensor& q, const Tensor& state) {
+    const Shape &a = q.shape(), &s = state.shape();
+    if (a.ndim() != 3 || s.ndim() != 4 || s[0] != a[0] || s[1] != a[1]) return;
+    if (s[0] == 1 && s[1] == a[0]) return;  // which is [heads, tokens, d_k] too
+    fail("q: ", a.text(), " is read as [heads, tokens, d_k], expected [batch, heads, tokens, d_k] beside a state of ",
+         s.text(), ": one token is ", Shape{a[0], a[1], 1, a[2]}.text());
+}
+
 // linear_attention_step(q, k, v, state, options) -> output, state (, array of states)
 int linear_attention_step_(lua_State* L) {
     const auto& call = calls::linear_attention_step<Tensor>();
@@ -45,6 +54,7 @@ int linear_attention_step_(lua_State* L) {
     count_slots_from_zero(o);
     refuse_counting("linear_attention_step", "linear_attention, with mode = \"recurrent\" for the same operations");
     const auto size = gated::check_sizes(q, k, v, o);
+    refuse_left_out_length(q, state);
     if (!o.inplace) {
         gated::check_state(state, v, size, false);
         const Tensor own = gated::states_of(state, size);

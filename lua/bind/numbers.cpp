@@ -16,7 +16,8 @@ Buffer<double> check_numbers(lua_State* L, int index, const char* argument) {
     }
     if (!lua_istable(L, index))
         fail(argument, ": expected a list of numbers or a Tensor, got ",
-             lua_isnoneornil(L, index) ? "nothing" : "a " + type_name(L, index));
+             lua_isnoneornil(L, index) ? "nothing" : "a " + type_name(L, index),
+             lua_isfunction(L, index) ? "; map(f, x) are its values, as in plot(x, map(f, x))" : "");
     Buffer<double> out(static_cast<Index>(lua_rawlen(L, index)));
     for (Index i = 0; i < out.size(); ++i) {
         if (lua_geti(L, index, i + 1) != LUA_TNUMBER)

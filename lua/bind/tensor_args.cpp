@@ -52,11 +52,25 @@ private:
             if (shape.ndim() == Shape::max_ndim)
                 fail(function_, ": expected a table nested at most ", Shape::max_ndim, " deep");
             shape.push_back(static_cast<Index>(lua_rawlen(L_, -1)));
+            if (shape.back(0) == 0) refuse_names(-1);
             ++pushed;
             if (lua_rawgeti(L_, -1, 1) == LUA_TNIL) break;
         }
         lua_pop(L_, pushed);
         return shape;
+    }
+
+    // Throws Error where a table that has no numbers has names, as a row of a file.
+    void refuse_names(int index) {
+        index = lua_absindex(L_, index);
+        lua_pushnil(L_);
+        if (lua_next(L_, index) == 0) return;
+        lua_pop(L_, 1);
+        const std::string key = luaL_tolstring(L_, -1, nullptr);
+        fail(function_, ": a table with the key \"", key,
+             "\", expected numbers; a loop over rows makes a list of one "
+             "column: for i, row in ipairs(rows) do x[i] = row.",
+             key, " end");
     }
 
     void fill(int index, Tensor& out, int depth, Index& next, const std::string& path) {
@@ -162,9 +176,10 @@ int check_dim(lua_State* L, int index, const Tensor& a, const char* function) {
              "((f(x))) takes the first");
     if (lua_istable(L, index))
         fail(argument, ": a table, expected a number, as in ", function, index == 2 ? "(A, 1)" : "(A, p, 1)");
-    const Index dim = check_integer(L, index, argument.c_str());
+    const Index given = check_integer(L, index, argument.c_str());
+    const Index dim = given < 0 ? given + a.ndim() + 1 : given;
     if (dim < 1 || dim > a.ndim())
-        fail(argument, ": ", dim, ", expected a number from 1 to ", a.ndim(), " for a ", a.summary());
+        fail(argument, ": ", given, ", expected a number from 1 to ", a.ndim(), " for a ", a.summary());
     return static_cast<int>(dim) - 1;
 }
 

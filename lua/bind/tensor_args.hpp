@@ -41,7 +41,7 @@ Tensor check_operand(lua_State* L, int index, const char* function);
 // The tensor that a nested table of numbers stands for. Throws Error for a ragged one.
 Tensor from_table(lua_State* L, int index, DType type, const char* function);
 
-// A dimension counted from 1 at `index`, returned counted from 0.
+// A dimension counted from 1 at `index`, or from -1 backwards from the last, returned counted from 0.
 int check_dim(lua_State* L, int index, const Tensor& a, const char* function);
 
 // Throws Error when the argument at `index`, which the function has not, is a number or a string: norm(A, 1) would be

@@ -1,4 +1,9 @@
-// Reductions: f(A) is a number, f(A, dim) a tensor in which that dimension has length 1.
+// Reductions: f(A) is a number, f(A, dim) a tensor in which that dimension has length 1; f(A, {dim, ...}) several.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/base/text.hpp"  // number_text
 #include "core/tensor/elementwise.hpp"
 #include "core/tensor/reduce.hpp"
 #include "lua/bind/tensor_args.hpp"
@@ -8,13 +13,41 @@ namespace {
 
 constexpr const char* reduction_names[] = {"sum", "prod", "maximum", "minimum", "mean", "std"};
 
+// f(A, {1, 2}): over each of the dimensions in the list at 2, one after the other.
+Tensor reduced_over(lua_State* L, Reduction op, const Tensor& a, const char* function) {
+    const auto n = static_cast<lua_Integer>(lua_rawlen(L, 2));
+    if (n == 0) check_dim(L, 2, a, function);  // which refuses it
+    std::vector<int> done;
+    Tensor out = a;
+    for (lua_Integer i = 1; i <= n; ++i) {
+        lua_rawgeti(L, 2, i);
+        const int dim = check_dim(L, -1, a, function);
+        lua_pop(L, 1);
+        if (std::find(done.begin(), done.end(), dim) != done.end())
+            fail(function, ": dim: ", dim + 1, " stands twice in the list, expected each dimension once");
+        done.push_back(dim);
+        out = reduce(op, out, dim);
+    }
+    return out;
+}
+
+// Throws Error where what stands for the dimension is another operand, as in NumPy's maximum(A, 0).
+void refuse_operand(lua_State* L, const Tensor& a, const char* function) {
+    const double dim = lua_type(L, 2) == LUA_TNUMBER ? lua_tonumber(L, 2) : 1, size = std::abs(dim);
+    if (!is_tensor(L, 2) && size >= 1 && size <= a.ndim()) return;
+    const std::string came = is_tensor(L, 2) ? "a Tensor" : number_text(dim);
+    fail(function, ": dim: ", came, ", expected a number from 1 to ", a.ndim(), "; element by element it is ",
+         std::string(function, 3), "(A, B), and of a call with two results ", function, "((f(x))) takes the first");
+}
+
 template <Reduction Op>
 int reduction(lua_State* L) {
     constexpr const char* function = reduction_names[static_cast<int>(Op)];
     const Tensor a = check_operand(L, 1, function);
-    refuse_parameter(L, 3, function,
-                     Op == Reduction::deviation ? "it is always with n - 1"
-                                                : "along several dimensions it is taken one after the other");
+    const std::string several = sentence("several dimensions stand in a list, as in ", function, "(A, {1, 2})");
+    refuse_parameter(L, 3, function, Op == Reduction::deviation ? "it is always with n - 1" : several.c_str());
+    if constexpr (Op == Reduction::maximum || Op == Reduction::minimum) refuse_operand(L, a, function);
+    if (Op != Reduction::deviation && lua_istable(L, 2)) return push_one(L, reduced_over(L, Op, a, function));
     if (!lua_isnoneornil(L, 2)) return push_one(L, reduce(Op, a, check_dim(L, 2, a, function)));
     lua_pushnumber(L, reduce(Op, a));
     return 1;

@@ -1,5 +1,6 @@
 // What a tensor is like, and its elements in another arrangement.
 #include <cmath>
+#include <optional>
 
 #include "core/tensor/rearrange.hpp"
 #include "lua/bind/gpu.hpp"
@@ -97,27 +98,31 @@ int permutedims(lua_State* L) {
 
 int t(lua_State* L) { return push_one(L, transpose(check_tensor(L, 1, "t"))); }
 
-// cat(A, B, ..., dim) or cat({A, B, ...}, dim)
+// cat(A, B, ..., dim) or cat({A, B, ...}, dim); beside a Tensor a part may be a list of numbers.
 int cat(lua_State* L) {
     std::vector<Tensor> parts;
-    const bool listed = lua_istable(L, 1);
     const int last = lua_gettop(L);
-    if (listed && last != 2) fail("cat: expected cat({A, B, ...}, dim)");
+    const bool listed = lua_istable(L, 1) && last == 2;
     if (lua_type(L, last) != LUA_TNUMBER)
         fail("cat: expected the dimension as the last argument, as in cat(A, B, 1), got ",
              last == 0 ? "nothing" : "a " + type_name(L, last));
-    const auto add = [&](int index, lua_Integer k) {
-        const std::string argument = sentence("cat: argument ", k);
-        parts.push_back(check_tensor(L, index, argument.c_str()));
+    const auto n = listed ? static_cast<lua_Integer>(lua_rawlen(L, 1)) : last - 1;
+    const auto push_part = [&](lua_Integer i) {
+        if (listed) lua_rawgeti(L, 1, i);
+        else lua_pushvalue(L, static_cast<int>(i));
     };
-    if (listed) {
-        for (lua_Integer i = 1; i <= static_cast<lua_Integer>(lua_rawlen(L, 1)); ++i) {
-            lua_rawgeti(L, 1, i);
-            add(-1, i);
-            lua_pop(L, 1);
-        }
-    } else {
-        for (int i = 1; i < last; ++i) add(i, i);
+    std::optional<DType> type;  // that of the lists: of the first Tensor
+    for (lua_Integer i = 1; i <= n && !type; ++i) {
+        push_part(i);
+        if (is_tensor(L, -1)) type = check_tensor(L, -1, "cat").dtype();
+        lua_pop(L, 1);
+    }
+    for (lua_Integer i = 1; i <= n; ++i) {
+        push_part(i);
+        const bool list = type && lua_istable(L, -1);
+        const std::string argument = sentence("cat: argument ", i);
+        parts.push_back(list ? from_table(L, -1, *type, argument.c_str()) : check_tensor(L, -1, argument.c_str()));
+        lua_pop(L, 1);
     }
     if (parts.empty()) fail("cat: expected at least one Tensor");
     return push_one(L, concatenate(parts, check_dim(L, last, parts.front(), "cat")));

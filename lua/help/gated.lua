@@ -2,12 +2,12 @@ local manual = (...).manual
 
 manual.linear_attention = {
   call = "linear_attention(q, k, v, options)",
-  text = [[Linear attention with a decay gate, the delta rule or both, in the terms of the ONNX operator
-LinearAttention (opset 27). q [b, h_q, N, d_k], k [b, h_k, N, d_k], v [b, h, N, d_v], or without the leading
-dimensions. Each head of v has a state, and with it its own log_decay and beta; h may be a multiple of h_k (grouped
-values: consecutive heads of v share one of k), and h_q a multiple of h (grouped queries: consecutive heads of q read
-one state) or a divisor. Returns the output, with the heads of q or v, whichever are more, and the states after the
-last token [b, h, d_k, d_v], Float32 (Float64 for Float64 inputs). Token t does
+  text = [[Linear attention with a decay gate, the delta rule or both, in the terms of the ONNX operator LinearAttention
+(opset 27). q [b, h_q, N, d_k], k [b, h_k, N, d_k], v [b, h, N, d_v], or without the leading dimensions. Each head of v
+has a state, and with it its own log_decay and beta (a number is all of theirs, a list has one a head); h may be a
+multiple of h_k (grouped values: consecutive heads of v share one of k), and h_q a multiple of h (grouped queries:
+consecutive heads of q read one state) or a divisor. Returns the output, with the heads of q or v, whichever are more,
+and the states after the last token [b, h, d_k, d_v], Float32 (Float64 for Float64 inputs). Token t does
 
   linear       S ← S + k vᵀ
   gated        S ← diag(e^g) S + k vᵀ

@@ -208,9 +208,9 @@ manual.show_table = {
 manual.report = {
   call = 'report{title =, save = "x.html", data =, copy =, part, ...}',
   text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and
-any value that shows itself. Returns the page; `save` writes it. A heading with level = 3 stands below the one before
-it, outside the contents, and one with id = NAME is where #NAME leads. With copy = true tables can be copied as CSV,
-Markdown and LaTeX, by a script in the page.
+any value that shows itself. Returns the page, whose HTML is page.html; `save` writes it. A heading with level = 3
+stands below the one before it, outside the contents, and one with id = NAME is where #NAME leads. With copy = true
+tables can be copied as CSV, Markdown and LaTeX, by a script in the page.
 
 The page begins with its contents and ends with the command that made it and with links to `data`, a file or a list of
 files. An empty line in a text begins a paragraph. Below each heading, tables of more than 10 rows stand behind the

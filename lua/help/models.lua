@@ -22,7 +22,7 @@ known one and random weights: what it computes means nothing, what it costs does
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
 type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. A model on the GPU has
 softmax attention or linear attention with decay (no gated delta nets), and m:capture and m:attention are for the CPU
-alone.]],
+alone. With download = false a name whose file has not been fetched yet is an error.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)

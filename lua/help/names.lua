@@ -2,21 +2,33 @@
 -- and says so first.
 local causeway = ...
 
--- Small letters, with "_" for blanks and hyphens: lua/lib/help.lua looks names up so.
-local aliases = {}
-causeway._aliases = aliases
+-- name -> {page =, how =, near =, line =, said =}, in small letters, with "_" for blanks and hyphens (lua/lib/help.lua
+-- looks names up so): the page it leads to, nil where nothing here comes near; what is to be known on the way; whether
+-- the page is only near; the line that has it; and whether `how` alone says it, where a message has room for one
+-- sentence.
+local elsewhere = {}
+causeway._elsewhere = elsewhere
 
--- What is not here: name -> what is nearest.
-local absent = {}
-causeway._absent = absent
-
---- Names of what is not here; `nearest` says what comes nearest, and how far it goes.
-local function not_here(names, nearest)
+local function add(names, entry)
   for name in names:gmatch("%S+") do
-    assert(not absent[name] and not aliases[name], name)
-    absent[name] = nearest
+    assert(not elsewhere[name], name)
+    local own = {}
+    for key, value in pairs(entry) do own[key] = value end
+    elsewhere[name] = own
   end
 end
+
+--- Names of what is not here; `nearest` says what comes nearest, and how far it goes.
+local function not_here(names, nearest) add(names, { how = nearest }) end
+
+--- Names that lead to a page; `how` says what is to be known on the way.
+local function called(page, names, how) add(names, { page = page, how = how }) end
+
+--- Names of what is not quite here: the page of what comes nearest, and how it is had by that.
+local function near(page, names, how) add(names, { page = page, how = how, near = true }) end
+
+--- Names of what is a line of code here, which the sentence `how` says; `page` is that of what the line is made of.
+local function written(names, how, page) add(names, { page = page, how = how, said = true }) end
 
 -- Names that only count beside options that have another name: too short, or of too many meanings, for a page.
 local short_names = {}
@@ -29,39 +41,13 @@ local function short(option, names)
   end
 end
 
---- Names that lead to a page; `how` says what is to be known on the way.
-local function called(page, names, how)
-  for name in names:gmatch("%S+") do
-    assert(not aliases[name], name)
-    aliases[name] = { page = page, how = how }
-  end
-end
-
---- Names of what is not quite here: the page of what comes nearest, and how it is had by that.
-local function near(page, names, how)
-  called(page, names, how)
-  for name in names:gmatch("%S+") do aliases[name].near = true end
-end
-
--- What is said in a line of names that are a line of code here; those without a page get one that says it.
-local said = {}
-causeway._said_of = said
-
-local function written(names, line)
-  for name in names:gmatch("%S+") do
-    assert(not said[name], name)
-    said[name] = line
-    if not aliases[name] then not_here(name, line) end
-  end
-end
-
 -- Rules of the literature that are a call here, each with its formula and source. In the line q, k, v are the tensors
 -- of the call, [b, h, N, d], and what else it names is said beside it; `lines` has them for the tests.
 local lines = {}
 causeway._rule_lines = lines
 
 local function line_of(names, text)
-  for name in names:gmatch("%S+") do aliases[name].line = text end
+  for name in names:gmatch("%S+") do elsewhere[name].line = text end
   lines[names:match("%S+")] = text
 end
 
@@ -211,26 +197,28 @@ called("*", "/ operator operators arithmetic divide")
 called("times", "multiply mul hadamard elementwise_product .* ⊙")
 called("plus", "add")
 called("pow", "power ** ^")
-called("range", "linspace arange colon",
-  "linspace(a, b, n) is range(a, b, {length = n}); arange(n) is range(0, n - 1).")
-near("range", "logspace", "logspace(a, b, n) is exp(range(a, b, {length = n}) * math.log(10)).")
+called("range", "colon")
+written("linspace", "linspace(a, b, n) is range(a, b, {length = n})", "range")
+written("arange", "arange(n) is range(0, n - 1)", "range")
+written("logspace", "logspace(a, b, n) is exp(range(a, b, {length = n}) * math.log(10))", "range")
 called("tensor", "array asarray ndarray from_numpy as_tensor matrix vector index indexing slice slicing")
 called("size", "shape")
 called("length", "numel nelem len")
 called("ndims", "ndim rank_of_tensor")
 called("eltype", "element_type typeof")
 called("f64", "double float64")
-called("f32", "astype float float32 to_dtype",
-  "astype(x, type) is f64(x), f32(x), f16(x) or bf16(x).")
+called("f32", "float float32")
+written("astype to_dtype", "astype(x, type) is f64(x), f32(x), f16(x) or bf16(x)", "f32")
 called("f16", "half float16")
 called("bf16", "bfloat16")
 called("cat", "concat concatenate vcat hcat vstack hstack stack")
-called("t", "transpose mt adjoint")
+written("transpose mt adjoint", "A:t() transposes the last two dimensions, permutedims(A, 2, 1) any", "t")
 called("permutedims", "permute swapaxes moveaxis rearrange")
 called("reshape", "view flatten ravel unsqueeze squeeze expand_dims")
 called("fill", "full full_like")
-called("similar", "empty empty_like zeros_like ones_like",
-  "zeros_like(A) is zeros(size(A)).")
+called("similar", "empty empty_like")
+written("zeros_like", "zeros_like(A) is zeros(size(A))", "zeros")
+written("ones_like", "ones_like(A) is ones(size(A))", "ones")
 called("copy", "clone deepcopy")
 called("totable", "tolist to_list collect")
 called("randn", "normal gaussian standard_normal random_normal")
@@ -240,11 +228,12 @@ called("seed", "manual_seed srand set_seed random_seed default_rng")
 called("maximum", "amax")
 called("minimum", "amin")
 called("mean", "average avg")
-called("std", "var variance stdev", "The variance is std(A)^2.")
+called("std", "stdev")
+written("var variance", "the variance of all elements is std(A)^2, along a dimension pow(std(A, 1), 2)", "std")
 called("quantile", "percentile")
 called("cumsum", "cumulative_sum prefix_sum")
 called("abs", "absolute fabs")
-called("diag", "eye identity identity_matrix", "The unit matrix is diag(ones(n)).")
+written("eye identity identity_matrix", "the unit matrix is diag(ones(n))", "diag")
 called("clamp", "clip")
 called("eq", "equal isequal")
 called("ne", "not_equal")
@@ -252,10 +241,10 @@ called("lt", "less")
 called("le", "less_equal")
 called("gt", "greater")
 called("ge", "greater_equal")
-called("isfinite", "isinf")
+written("isinf", "isinf(x) is eq(abs(x), math.huge)", "isfinite")
 called("isnan", "nan")
-called("relative_error", "allclose isclose isapprox assert_allclose assert_close",
-  "It is a number to compare with a tolerance: relative_error(A, B) < 1e-5.")
+written("allclose isclose isapprox assert_allclose assert_close", "allclose(A, B) is relative_error(A, B) < 1e-5",
+  "relative_error")
 called("norm", "frobenius frobenius_norm vector_norm")
 called("l2norm", "normalize l2_norm l2_normalize l2norm_fwd")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
@@ -265,12 +254,11 @@ called("tr", "trace")
 called("dot", "inner vdot")
 called("cholesky", "chol")
 called("sigmoid", "logistic expit")
-near("sigmoid", "silu swish", "silu(x) is times(x, sigmoid(x)).")
 called("rms_norm", "rmsnorm rmsnormgated fusedrmsnormgated gated_rms_norm rms_norm_gated")
 called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn causal_conv1d_update causalconvwithstate "
   .. "short_conv causal_conv conv1d causal_convolution")
 called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
-called("lt", "where", "where(A < B, x, y) is times(m, x) + times(1 - m, y) with m = lt(A, B).")
+written("where", "where(A < B, x, y) is times(m, x) + times(1 - m, y) with m = lt(A, B)", "lt")
 called("map", "vectorize broadcast apply")
 
 -- Learning
@@ -377,8 +365,8 @@ called("from_flashinfer", "flashinfer", "It takes the arguments of FlashInfer's 
 not_here("kv_cache kvcache past_key_values",
   "A cache is two tensors of yours, which cat(k, k_new, 3) makes longer; softmax_attention(q, k, v) takes the queries "
   .. "as the last positions. linear_attention_step has a state that does not grow.")
-not_here("sliding_window sliding_window_attention swa local_attention longformer attention_sink streaming_llm "
-  .. "streamingllm window_size",
+not_here("window window_size local_window left_window sliding_window sliding_window_attention swa local_attention "
+  .. "longformer attention_sink streaming_llm streamingllm",
   "softmax_attention sees all keys, or all up to the query. The nearest are decays, which let the past fade: decay of "
   .. "causal_linear_attention, log_decay of linear_attention.")
 not_here("sparse_attention nsa native_sparse_attention moba bigbird reformer routing_transformer block_sparse "
@@ -405,13 +393,11 @@ not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layerno
   .. "another layer is a few lines of Lua, which grad goes through.")
 not_here("dropout dropout_p",
   "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
-not_here("tril triu",
-  "With i = range(1, n), times(X, le(i:reshape(1, n), i:reshape(n, 1))) keeps what is on and below the diagonal; with "
-  .. "ge it keeps what is on and above.")
-not_here("solve linsolve lstsq",
-  "inv(A) * b solves A x = b; for a symmetric positive definite A, cholesky(A) factors it.")
-not_here("det slogdet logdet determinant",
-  "Of a symmetric positive definite A, 2 * sum(log(diag(cholesky(A)))) is the logarithm of the determinant.")
+written("tril triu",
+  "tril(X) is times(X, le(i:reshape(1, n), i:reshape(n, 1))) with i = range(1, n), and triu the same with ge")
+written("solve linsolve lstsq", "inv(A) * b solves A x = b")
+written("det slogdet logdet determinant",
+  "of a symmetric positive definite A, 2 * sum(log(diag(cholesky(A)))) is the logarithm of the determinant")
 not_here("gradcheck check_gradient check_gradients finite_differences",
   "grad(f, A) beside the difference (f(A + E) - f(A - E)) / (2 * h), with A in Float64 and E zero but for h = 1e-5 at "
   .. "one place, checks that element.")
@@ -421,11 +407,11 @@ not_here("whos who varinfo variables workspace",
   "Your variables are globals: for name, value in pairs(_G) do print(name, value) end prints them among the library's "
   .. "functions, and Tab completes their names.")
 not_here("nn.linear torch.nn.linear", "A linear layer is a product: x * W:t() + b, which grad goes through.")
-not_here("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10.")
-not_here("sort argsort topk unique",
-  "Tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
-  .. "gives.")
-not_here("hist histogram", "quantile(A, {0.05, 0.5, 0.95}) tells how numbers are spread, and plot draws them sorted.")
+written("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10")
+written("sort argsort topk unique",
+  "tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
+  .. "gives")
+written("hist histogram", "quantile(A, {0.05, 0.5, 0.95}) tells how numbers are spread")
 not_here("quantization quantisation int8 fp8 kivi kv_quantization",
   "Elements are Float32, Float64, and Float16 and BFloat16 for storage.")
 not_here("striped_attention",
@@ -437,7 +423,7 @@ not_here("striped_attention",
 local features = "; elu, relu, sigmoid, softmax and tanh are here"
 written("gelu quick_gelu", "gelu(x) is close to times(x, sigmoid(x * 1.702))" .. features)
 written("logsumexp", "logsumexp(x, dim) is m + log(sum(exp(x - m), dim)) with m = maximum(x)")
-written("silu swish", "silu(x) is times(x, sigmoid(x))" .. features)
+written("silu swish", "silu(x) is times(x, sigmoid(x))" .. features, "sigmoid")
 written("leaky_relu leakyrelu prelu", "leaky_relu(x) is relu(x) - relu(-x) * 0.01" .. features)
 written("relu6", "relu6(x) is clamp(x, 0, 6)" .. features)
 written("relu2 squared_relu", "the square of relu is pow(relu(x), 2)" .. features)
@@ -463,11 +449,6 @@ written("log2", "log2(x) is log(x) / math.log(2)")
 written("log10", "log10(x) is log(x) / math.log(10)")
 written("square", "square(x) is pow(x, 2)")
 written("rsqrt", "rsqrt(x) is pow(x, -0.5)")
-written("transpose", "A:t() transposes the last two dimensions, permutedims(A, 2, 1) any")
-written("eye", "the unit matrix is diag(ones(n))")
-written("zeros_like", "zeros_like(A) is zeros(size(A))")
-written("ones_like", "ones_like(A) is ones(size(A))")
-written("arange", "arange(n) is range(0, n - 1)")
 written("cross_entropy cross_entropy_loss nll_loss crossentropyloss",
   "-mean(log(sum(times(softmax(x), y), 2))) is it, with a row of y 1 at the right class, else 0")
 written("mse_loss mse mseloss", "mse_loss(x, y) is mean(pow(x - y, 2))")

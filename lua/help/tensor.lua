@@ -152,13 +152,14 @@ manual.t = {
 
 manual.cat = {
   call = "cat(A, B, ..., dim)",
-  text = "The tensors joined along a dimension; also cat({A, B, ...}, dim).",
+  text = "The tensors joined along a dimension; also cat({A, B, ...}, dim). A list of numbers will do beside a tensor.",
   example = "cat(zeros(1, 3), ones(2, 3), 1)",
 }
 
 -- Reductions
 
-local along = [[ With a dimension, a tensor in which that dimension has length 1.]]
+local along_one = [[ With a dimension, counted from 1 or as -1 from the last, a tensor in which it has length 1.]]
+local along = along_one:gsub("1%.$", "1; with a list, as in {1, 2}, several have.")
 
 manual.sum = {
   call = "sum(A[, dim])",
@@ -205,13 +206,14 @@ manual.mean = {
 
 manual.std = {
   call = "std(A[, dim])",
-  text = "The standard deviation, with n - 1; NaN of fewer than two elements." .. along,
+  text = "The standard deviation, with n - 1; NaN of fewer than two elements." .. along_one,
   example = "std(tensor{1, 2, 6})",
 }
 
 manual.median = {
   call = "median(A[, dim])",
-  text = "The middle element in order of size, or the mean of the two in the middle; NaN if there is a NaN." .. along,
+  text = "The middle element in order of size, or the mean of the two in the middle; NaN if there is a NaN."
+    .. along_one,
   example = "median(tensor{1, 2, 6})",
 }
 

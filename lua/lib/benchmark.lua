@@ -64,7 +64,7 @@ local function whole(options, name, default, min)
   local value = options[name]
   if value == nil then return default end
   if not math.tointeger(value) or value < min then
-    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, causeway._told(value),
+    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value),
       min))
   end
   return math.tointeger(value)
@@ -273,7 +273,7 @@ local function checked_lengths(lengths)
   for i, N in ipairs(lengths) do
     if not math.tointeger(N) or N < 1 then
       raise(string.format("benchmark_method: lengths: item %d is %s, expected a whole number, at least 1", i,
-        causeway._told(N)))
+        tostring(N)))
     end
   end
   return lengths
@@ -286,7 +286,7 @@ local function checked_options(options)
   local rank = whole(options, "rank", 64, 1)
   local timeout = options.timeout or 60
   if type(timeout) ~= "number" or not (timeout > 0) then
-    raise("benchmark_method: timeout: " .. causeway._told(timeout) .. ", expected a number of seconds above 0")
+    raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
   end
   local reference = options.reference
   if reference and type(reference) ~= "function" then

@@ -58,7 +58,7 @@ local function named_series(given, name)
   end
   local width = given.width
   if width ~= nil and not (type(width) == "number" and width > 0 and width <= 20) then
-    raise("plot: width: " .. causeway._told(width) .. ", expected the pixels of a line, up to 20")
+    raise("plot: width: " .. tostring(width) .. ", expected the pixels of a line, up to 20")
   end
   if type(given.y) == "userdata" then -- the rows of a matrix, one after the other, are no curve
     local extents = 0

@@ -63,7 +63,7 @@ function causeway._figure(fields)
       .. (type(font) == "string" and string.format("%q", font) or noun(font)))
   end
   if size ~= nil and not (type(size) == "number" and size >= 4 and size <= 100) then
-    raise("font_size: " .. causeway._told(size) .. ", expected pixels, from 4 to 100")
+    raise("font_size: " .. tostring(size) .. ", expected pixels, from 4 to 100")
   end
   return setmetatable(fields, Figure)
 end

@@ -124,12 +124,15 @@ function rules.softmax(y)
   return function(g) return times(y, g - sum(times(g, y), ndims(y))) end
 end
 
+-- The dimension of x counted from the first, which may be given counted backwards from the last: -1.
+local function from_front(x, dim) return dim < 0 and dim + ndims(x) + 1 or dim end
+
 -- ── Reductions: of y or g a number, or along a dimension that both keep with length 1 ──
 
 function rules.sum() return passed end
 
-function rules.mean(_, x, dim)
-  local count = dim and size(x, dim) or causeway.length(x)
+function rules.mean(y, x)
+  local count = causeway.length(x) / (type(y) == "number" and 1 or causeway.length(y))
   return function(g) return g / count end
 end
 
@@ -180,7 +183,7 @@ end
 -- Of the k-th factor: the product of those before it times R_k = g_k + x_{k+1} R_{k+1}. No division, so zeros are like
 -- other factors.
 function rules.cumprod(y, x, dim)
-  dim = dim or ndims(x)
+  dim = from_front(x, dim or -1)
   local n, at = size(x, dim), {}
   for k = 1, ndims(x) do at[k] = ":" end
   local function slice(of, k)
@@ -209,7 +212,7 @@ function rules.permutedims(_, x, first, ...)
   local order = type(first) == "table" and first or first and { first, ... }
   if not order and ndims(x) == 1 then return rules.reshape(nil, x) end
   local inverse = {}
-  for k, from in ipairs(order or { 2, 1 }) do inverse[math.tointeger(from)] = k end
+  for k, from in ipairs(order or { 2, 1 }) do inverse[math.tointeger(from_front(x, from))] = k end
   return function(g) return g:permutedims(inverse) end
 end
 
@@ -218,12 +221,14 @@ function rules.t() return function(g) return g:t() end end
 known.lists.cat = true
 function rules.cat(y, ...)
   local args = table.pack(...)
-  local parts = type(args[1]) == "table" and args[1] or { table.unpack(args, 1, args.n - 1) }
-  local dim = args[args.n]
+  local parts = args.n == 2 and type(args[1]) == "table" and args[1] or { table.unpack(args, 1, args.n - 1) }
+  local dim = from_front(y, args[args.n])
   local index, from = {}, {}
   for k = 1, ndims(y) do index[k] = ":" end
   from[1] = 1
-  for i, part in ipairs(parts) do from[i + 1] = from[i] + size(part, dim) end
+  for i, part in ipairs(parts) do
+    from[i + 1] = from[i] + size(type(part) == "table" and causeway.tensor(part) or part, dim)
+  end
   local function slice(g, i)
     index[dim] = { from[i], from[i + 1] - 1 }
     return g(table.unpack(index))

@@ -317,39 +317,43 @@ local function without_library(name)
   return last
 end
 
--- The page that a name of the literature or of another library leads to, with what is to be known on the way, whether
--- it is only near, and the line that has it.
+-- What the literature or another library calls so: the entry of lua/help/names.lua, or one made for a page of another
+-- spelling; nil where nothing is known of the name.
 local function elsewhere(name, sections)
   local last = without_library(name)
-  local alias = causeway._aliases[plain(last)]
-  if alias then return alias.page, alias.how, alias.near, alias.line end
-  if sections[last] then return last end
+  local entry = causeway._elsewhere[plain(last)]
+  if entry then return entry end
+  if sections[last] then return { page = last } end
   for known in pairs(sections) do
-    if plain(known) == plain(last) then return known end
+    if plain(known) == plain(last) then return { page = known } end
   end
   for _, m in ipairs(causeway.method_list()) do
     if m.short and plain(m.short) == plain(last) then
-      return m.name, m.source and "So it is called in the tables of the leet document." or nil
+      return { page = m.name, how = m.source and "So it is called in the tables of the leet document." }
     end
   end
 end
 
 --- The page that one of the names of lua/help/names.lua leads to, or nil.
 function causeway._called_here(name)
-  local alias = causeway._aliases[plain(name)]
-  return alias and alias.page
+  local entry = causeway._elsewhere[plain(name)]
+  return entry and entry.page
 end
 
--- Where a name of the literature leads, and that one is not here.
+-- Where a name of the literature leads, in a sentence; nil where nothing is known of it.
 local function known_as(name)
-  local alias = causeway._aliases[plain(name)]
-  return string.format(alias.near and 'the nearest here is "%s", see ?%s' or 'it is called "%s" here, see ?%s',
-    alias.page, name)
+  local entry = causeway._elsewhere[plain(name)]
+  if not entry then return nil end
+  if entry.said then return entry.how end
+  if not entry.page then return "it is not here; ?" .. plain(name) .. " says what is nearest" end
+  return string.format(entry.near and 'the nearest here is "%s", see ?%s' or 'it is called "%s" here, see ?%s',
+    entry.page, name)
 end
 
+-- The same of a name that has no page.
 local function absent_here(name)
-  if causeway._said_of[plain(name)] or not causeway._absent[plain(name)] then return nil end
-  return "it is not here; ?" .. plain(name) .. " says what is nearest"
+  local entry = causeway._elsewhere[plain(name)]
+  return entry and not entry.page and not entry.said and known_as(name) or nil
 end
 
 -- Options of what stands in the place of attention, which m:attention takes in a table of their own.
@@ -368,6 +372,12 @@ end
 local forms_of_tables = { text = "text", string = "text", html = "html", csv = "csv", latex = "latex", tex = "latex",
   markdown = "markdown", md = "markdown" }
 
+-- What a column of a table has, not the table.
+local of_columns = { format = true, unit = true, units = true, digits = true, precision = true, key = true }
+
+-- What makes axes logarithmic elsewhere.
+local logarithms = { log = true, loglog = true, logscale = true, log_scale = true, semilogx = true, semilogy = true }
+
 -- The rules of linear_attention.
 local updates = { linear = true, gated = true, delta = true, gated_delta = true }
 
@@ -377,6 +387,11 @@ local function misplaced(name, known)
   if called_causal and not known.causal and (known.decay or known.log_decay) then
     return "linear attention is always causal: leave it out"
   end
+  local a_decay = name == "decay" or causeway._called_here(name) == "decay"
+  if a_decay and known.log_decay and not known.decay then
+    return 'a decay γ of all tokens is update = "gated", log_decay = math.log(γ)'
+  end
+  if known.flash and known.standard and name == "softmax" then return 'softmax attention itself is "flash"' end
   if known.vanilla and known.fleet and (name == "flash" or name == "softmax") then
     return 'it computes softmax attention: softmax_attention(q, k, v, {method = "flash"})'
   end
@@ -388,6 +403,12 @@ local function misplaced(name, known)
   end
   if known.columns and known.most and forms_of_tables[name] then
     return string.format("text_table(rows):%s() gives it", forms_of_tables[name])
+  end
+  if known.columns and known.most and of_columns[name] then
+    return 'a column has it: columns = {{key = "time", unit = "ms", format = "%.1f"}}'
+  end
+  if known.xscale and known.yscale and logarithms[name] then
+    return 'xscale = "log" and yscale = "log" are the options'
   end
   if known.temperature and new_tokens[name] then return 'it is called "tokens" here, see ?generate' end
   if known.with and known.options and name == "method" then
@@ -404,13 +425,13 @@ local function near_alias(name, known)
   local candidates, aliases = {}, {}
   for one in pairs(known) do candidates[#candidates + 1] = one end
   table.sort(candidates)
-  for one, alias in pairs(causeway._aliases) do
-    if known[alias.page] and not known[one] then aliases[#aliases + 1] = one end
+  for one, entry in pairs(causeway._elsewhere) do
+    if entry.page and known[entry.page] and not known[one] then aliases[#aliases + 1] = one end
   end
   table.sort(aliases)
   table.move(aliases, 1, #aliases, #candidates + 1, candidates)
   local near = causeway._closest(plain(name), candidates)
-  local alias = not known[near] and causeway._aliases[near]
+  local alias = not known[near] and causeway._elsewhere[near]
   return alias and string.format('did you mean "%s", here "%s"?', near, alias.page) or nil
 end
 
@@ -444,12 +465,11 @@ function causeway._meant_here(name)
     local meant = causeway._meant_here(last)
     return meant and name .. ": " .. meant
   end
-  if causeway._said_of[plain(name)] then return causeway._said_of[plain(name)] end
   local called = causeway._called_here(name)
   if libraries[name] and (called == "tensor" or not called) then
     return string.format("functions have no %s. before them here: mean(A); ?%s.linspace leads to others", name, name)
   end
-  local meant = called and known_as(name) or absent_here(name)
+  local meant = known_as(name)
   if meant or #name < 3 then return meant end
   for _, taken in pairs(causeway._options) do
     if taken[name] then return string.format("it is an option of calls, see ?%s", name) end
@@ -461,23 +481,29 @@ function causeway._no_method(name, known)
   local here = causeway._called_here(name) or name
   if known[here] or known[name:lower()] then return nil end
   if causeway._instead[name] then return causeway._instead[name] end
+  local in_place = name:sub(-1) == "_" and causeway._called_here(name:sub(1, -2))
+  if in_place and known[in_place .. "_"] then return string.format('it is called "%s_" here', in_place) end
   if type(causeway[here]) == "function" and manual[here] then
     return "it is a function here: " .. (manual[here].call .. "  "):match("^(.-)  ")
   end
-  return causeway._said_of[plain(name)] or absent_here(name)
+  local entry = causeway._elsewhere[plain(name)]
+  return entry and (entry.said or not entry.page) and known_as(name) or nil
 end
 
--- Of what is not here: that it is not, and what is nearest.
-local function not_here(name)
-  local nearest = causeway._absent[plain(name)]
-  return nearest and "  " .. bold(name) .. "\n\n" .. body("Not here. " .. nearest, room(), "  ")
+-- The page of what is called so elsewhere: what there is to know, and the page of what it is here, or is near.
+local function elsewhere_text(name, entry, sections)
+  local how = entry.said and entry.how .. "." or entry.how
+  if not entry.page then return "  " .. bold(name) .. "\n\n" .. body("Not here. " .. how, room(), "  ") end
+  local lead = entry.said and how or name
+    .. (entry.near and ": the nearest here is " .. entry.page .. "." or " is called " .. entry.page .. " here.")
+    .. (how and " " .. how or "")
+  local line = entry.line and "    " .. entry.line:gsub("\n", "\n    ") .. "\n\n" or ""
+  return wrapped(lead, room(), "  ") .. "\n\n" .. line .. page(entry.page, sections)
 end
 
 local function unknown(name, sections)
   local known = names(sections)
-  for _, list in ipairs({ causeway._aliases, causeway._absent }) do
-    for other in pairs(list) do known[#known + 1] = other end
-  end
+  for other in pairs(causeway._elsewhere) do known[#known + 1] = other end
   local near = causeway._closest(name, known)
   local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
     or "")
@@ -507,11 +533,8 @@ local function known_text(name)
     return (yours and text .. "\n\n" or "") .. page(name, sections) .. (pointer or "")
   end
   if text then return text end
-  local there, how, near, line = elsewhere(name, sections)
-  if not there then return not_here(name) end
-  local lead = near and ": the nearest here is " .. there .. "." or " is called " .. there .. " here."
-  return wrapped(name .. lead .. (how and " " .. how or ""), room(), "  ") .. "\n\n"
-    .. (line and "    " .. line:gsub("\n", "\n    ") .. "\n\n" or "") .. page(there, sections)
+  local entry = elsewhere(name, sections)
+  return entry and elsewhere_text(name, entry, sections)
 end
 
 local function text_of(name) return known_text(name) or unknown(name, causeway._sections()) end

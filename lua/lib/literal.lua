@@ -35,6 +35,9 @@ local function function_text(f)
     for name, value in pairs(causeway) do
       if value == f and name:sub(1, 1) ~= "_" then return "function " .. name .. ", see ?" .. name end
     end
+    for name, method in pairs(causeway._metatable("Tensor").__methods) do
+      if method == f then return string.format("a method of tensors, called as A:%s()", name) end
+    end
     return "built-in function"
   end
   local names = {}
@@ -54,6 +57,9 @@ end
 
 local show
 
+-- Types of Lua's own that have a metatable for all their values.
+local of_lua = { string = true, number = true }
+
 -- The metatable of tables of results, which print shows as the prompt does.
 local printable = { __tostring = function(t) return show(t, 0, {}) end }
 
@@ -69,7 +75,7 @@ end
 -- A value inside a table, on one line: something that speaks for itself gives the first line of what it says.
 local function show_inner(value, depth, seen, taken)
   local meta = not causeway._is_plain(value) and debug.getmetatable(value)
-  if type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__tostring") then
+  if type(meta) == "table" and rawget(meta, "__tostring") and not of_lua[type(value)] then
     local text = tostring(value)
     local first = text:match("^[^\n]*")
     return first == text and text or (first:gsub(":$", ""))
@@ -167,6 +173,6 @@ end
 function causeway._literal(value)
   if type(value) == "string" and is_made(value) then return value end
   local meta = debug.getmetatable(value)
-  if type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__tostring") then return tostring(value) end
+  if type(meta) == "table" and rawget(meta, "__tostring") and not of_lua[type(value)] then return tostring(value) end
   return show(value, 0, {})
 end

@@ -47,7 +47,7 @@ local function check_count(name, value, min)
     causeway._raise("btime: " .. name .. ": expected a number, got " .. causeway._noun(value))
   end
   if not (value >= min) then
-    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, causeway._told(value), min))
+    causeway._raise(string.format("btime: %s: %s, expected at least %s", name, tostring(value), min))
   end
 end
 

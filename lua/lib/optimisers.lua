@@ -6,7 +6,7 @@ local raise, noun, sqrt, times = causeway._raise, causeway._noun, causeway.sqrt,
 local function check_number(name, value, least, below)
   local fits = type(value) == "number" and value >= least and value < (below or math.huge)
   if fits then return value end
-  raise(string.format("%s: %s, expected a number from %s%s", name, causeway._told(value), least,
+  raise(string.format("%s: %s, expected a number from %s%s", name, tostring(value), least,
     below and " to below " .. below or ""))
 end
 

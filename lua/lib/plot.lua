@@ -206,7 +206,7 @@ local function panels_figure(options)
   local columns = options.columns
   if columns == nil then columns = math.ceil(math.sqrt(#panels)) end
   if math.type(columns) ~= "integer" or columns < 1 then
-    raise("plot: columns: " .. causeway._told(columns) .. ", expected a whole number of at least 1")
+    raise("plot: columns: " .. tostring(columns) .. ", expected a whole number of at least 1")
   end
   columns = math.min(columns, #panels)
   causeway._give_looks(panels)
@@ -315,17 +315,15 @@ end
 function causeway.plot(...)
   local arguments = table.pack(...)
   local first = arguments[1]
-  if first == nil then raise("plot: expected numbers or rows to draw, got nothing") end
+  if first == nil then
+    raise('plot: expected numbers or rows to draw, got nothing; the rows of a file are drawn by plot(rows, "x", "y")')
+  end
   if type(first) ~= "table" and type(first) ~= "userdata" then
     raise("plot: expected a list of numbers, a Tensor or a table of curves, got " .. noun(first))
   end
   if is_data(first) then return figure_of_numbers(arguments) end
   local class = getmetatable(first)
-  if type(class) == "table" and first.plot then
-    local call = class.__name == "Benchmark" and "benchmark:plot{title = ...}"
-      or 'results:plot("N", "time", {by = "method"})'
-    raise("plot: what a benchmark or a sweep returned draws itself, as in " .. call)
-  end
+  if type(class) == "table" and first.plot then return first:plot(table.unpack(arguments, 2, arguments.n)) end
   if is_rows(first) then return causeway._plot_rows(table.unpack(arguments, 1, arguments.n)) end
   if arguments.n > 1 then
     raise("plot: with a table of curves its options stand in the same table, expected no second argument")

@@ -278,10 +278,21 @@ end
 
 causeway._options.report = { title = true, save = true, data = true, copy = true }
 
+-- A page: print and # are of its HTML, the prompt says what it is and where.
+local Page = { __name = "Page" }
+
+function Page.__tostring(page) return page.html end
+function Page.__len(page) return #page.html end
+
+function Page.__rich(page)
+  local where = page.path and "saved as " .. page.path or 'not saved: report{save = "page.html", ...} does'
+  return { text = string.format("Page \"%s\", %s\n  %s", page.title, causeway.bytes_text(#page.html), where) }
+end
+
 --- An HTML page: report{title = ..., save = "x.html", data = files, part, part, ...}; a part is a text, {heading =
 --- TEXT, level = 2 or 3, id =}, {code = TEXT}, a table, a picture, any value with __rich, or {open = a table that is
---- not folded}. With `copy` tables can be copied as CSV, Markdown and LaTeX. Returns the page as a string; with `save`
---- it is also written.
+--- not folded}. With `copy` tables can be copied as CSV, Markdown and LaTeX. Returns the page, which print shows as its
+--- HTML; with `save` it is also written.
 function causeway.report(parts)
   if type(parts) ~= "table" then
     raise("report: expected a table {title = ..., part, ...}, got " .. noun(parts))
@@ -298,7 +309,8 @@ function causeway.report(parts)
   if path ~= nil and type(path) ~= "string" then
     raise("report: save: expected a file name, got " .. noun(path))
   end
-  local title = escaped(options.title or "causeway")
+  local name = options.title or "causeway"
+  local title = escaped(name)
   local out = {
     "<!doctype html>",
     '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -322,5 +334,5 @@ function causeway.report(parts)
   out[#out + 1] = "</footer></main>" .. (options.copy and "\n" .. copy_script or "") .. "</body></html>\n"
   local page = table.concat(out, "\n")
   if path ~= nil then causeway._replace_file(path, page) end
-  return page
+  return setmetatable({ title = name, html = page, path = path }, Page)
 end

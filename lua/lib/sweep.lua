@@ -374,10 +374,14 @@ local elsewhere = { filter = where, select = where, query = where, subset = wher
   get = column, values = column, to_csv = saved, write = saved, export = saved, to_json = saved, dataframe = saved,
   head = "results[1] is the first row, #results says how many there are",
   group_by = 'results:plot("N", "time", {by = "method"}) has a curve for each value of a column',
-  sort = 'rows = results:where(); table.sort(rows, function(a, b) return a.time < b.time end) sorts a list of the rows',
+  sort = "rows = results:where(); table.sort(rows, function(a, b) return a.time < b.time end) sorts a list of the "
+    .. "rows, and rows[1] is then the least",
   savefig = 'results:plot("N", "time", {save = "figure.svg"}) draws into a file',
   mean = 'tensor(results:column("time")):mean() is the mean of a column' }
 elsewhere.groupby, elsewhere.sort_values, elsewhere.median = elsewhere.group_by, elsewhere.sort, elsewhere.mean
+elsewhere.max, elsewhere.std, elsewhere.describe = elsewhere.mean, elsewhere.mean, elsewhere.mean
+elsewhere.best, elsewhere.min, elsewhere.argmin, elsewhere.idxmin = elsewhere.sort, elsewhere.sort, elsewhere.sort,
+  elsewhere.sort
 
 -- What a user looks for on results and does not find there: a column, which is told, or nothing.
 local function not_there(columns, key)
@@ -562,7 +566,7 @@ function Results:plot(x, y, options)
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end
   end
   if err ~= nil and type(err) ~= "string" then
-    raise("plot: error: " .. causeway._told(err) .. ", expected the name of a column with the length of the bars; for "
+    raise("plot: error: " .. tostring(err) .. ", expected the name of a column with the length of the bars; for "
       .. "the spread of repeats let run return it beside their mean, as std and mean of btime")
   end
   if by ~= nil then check_column(self, by, "plot: by") end
@@ -600,10 +604,10 @@ local function check_arguments(options)
     raise("sweep: order: expected a list of names, got " .. noun(options.order))
   end
   if options.timeout ~= nil and not (type(options.timeout) == "number" and options.timeout > 0) then
-    raise("sweep: timeout: expected a number of seconds above 0, got " .. causeway._told(options.timeout))
+    raise("sweep: timeout: expected a number of seconds above 0, got " .. tostring(options.timeout))
   end
   if options.seed ~= nil and not math.tointeger(options.seed) then
-    raise("sweep: seed: expected a whole number, got " .. causeway._told(options.seed))
+    raise("sweep: seed: expected a whole number, got " .. tostring(options.seed))
   end
   if options.units ~= nil and not is_table_of(is_text, is_text, options.units) then
     raise('sweep: units: expected a table of columns and their units, such as {time = "seconds"}, got '

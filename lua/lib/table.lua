@@ -127,7 +127,7 @@ end
 
 local function check_whole(name, value, least, most)
   if value == nil or math.type(value) == "integer" and value >= least and value <= most then return end
-  causeway._raise(string.format("%s: %s, expected a whole number from %d to %d", name, causeway._told(value), least,
+  causeway._raise(string.format("%s: %s, expected a whole number from %d to %d", name, tostring(value), least,
     most))
 end
 

@@ -19,9 +19,6 @@ function causeway._listed(words)
   return table.concat(words, ", ", 1, #words - 1) .. " and " .. words[#words]
 end
 
---- A value as a message tells it. The sign of a NaN, which Lua prints, says nothing.
-function causeway._told(value) return value ~= value and "nan" or tostring(value) end
-
 -- A decimal of 15 to 17 digits that reads back as the same number.
 function causeway._exact_text(x)
   if x ~= x then return "NaN" end

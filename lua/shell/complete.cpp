@@ -302,10 +302,7 @@ private:
         const std::string word(word_);
         const std::size_t slash = word.find_last_of('/');
         const std::string folder = slash == std::string::npos ? "" : word.substr(0, slash + 1);
-        const char* home = std::getenv("HOME");
-        const fs::path place = folder.empty()                     ? "."
-                               : home && folder.starts_with("~/") ? home + folder.substr(1)
-                                                                  : folder;
+        const fs::path place = folder.empty() ? "." : with_home(folder);
         std::error_code error;
         for (fs::directory_iterator file(place, error), end; !error && file != end; file.increment(error)) {
             const std::string name = file->path().filename().string();

@@ -224,9 +224,7 @@ Failure run_command(const std::string& command) {
     if (command == "cd" || command.rfind("cd ", 0) == 0) {
         const char* home = std::getenv("HOME");
         const std::string rest(trim(std::string_view(command).substr(2)));
-        const std::string path = rest.empty()                       ? (home ? home : "/")
-                                 : rest.rfind("~/", 0) == 0 && home ? home + rest.substr(1)
-                                                                    : rest;
+        const std::string path = rest.empty() ? (home ? home : "/") : with_home(rest);
         if (chdir(path.c_str()) != 0) return {sentence("cd: ", path, ": ", std::strerror(errno)), "", false};
         return {};
     }

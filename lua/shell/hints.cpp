@@ -204,6 +204,7 @@ const char* of_dots(const Place& at, std::size_t i) {
 
 const char* of_signs(const Place& at, std::size_t i) {
     const std::string_view sign = at.word(i), before = at.word(i - 1);
+    if (sign == "%" && at.starts_line(i)) return "time is measured by @btime f(x), ;ls is a command of the system";
     if (sign == "!") return at.word(i + 1) == "=" && at.joins(i + 1) ? "not equal is written ~=" : "! is written not";
     if (sign == "&" && before == "&" && at.joins(i)) return "&& is written and";
     if (sign == "|" && before == "|" && at.joins(i)) return "|| is written or";

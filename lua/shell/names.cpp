@@ -90,12 +90,41 @@ std::string name_in_source(lua_State* L, const std::string& name) {
     return name;
 }
 
+// Whether the source that runs has a text of Python's with values in it, f"x = {x}", which Lua takes for a call of f.
+bool has_text_with_values(lua_State* L) {
+    lua_getfield(L, LUA_REGISTRYINDEX, source_key);
+    const std::string source = lua_type(L, -1) == LUA_TSTRING ? text_at(L, -1) : "";
+    lua_pop(L, 1);
+    const auto tokens = tokenize_without_comments(source);
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+        const bool joined = tokens[i].end == tokens[i + 1].begin && tokens[i + 1].kind == Token::string;
+        if (joined && tokens[i].text(source) == "f") return true;
+    }
+    return false;
+}
+
+// The library's function of the name that Lua's own has, math.exp say, which was given a tensor; else "".
+std::string function_for_tensors(lua_State* L, const std::string& message) {
+    constexpr std::string_view before = "bad argument #1 to '", behind = "' (number expected, got Tensor)";
+    const std::size_t at = message.find(before);
+    if (at == std::string::npos || !message.ends_with(behind)) return "";
+    const std::size_t begin = at + before.size();
+    const std::string name = message.substr(begin, message.size() - behind.size() - begin);
+    push_causeway(L);
+    const bool has = lua_getfield(L, -1, name.c_str()) == LUA_TFUNCTION;
+    lua_pop(L, 2);
+    return has ? name : "";
+}
+
 // What is to be known where Lua stopped at the arithmetic of a list.
 constexpr const char* of_lists = "of a list of numbers make a tensor first: tensor{1, 2} * 2";
 
 // And at a method of a list of rows, which a file gave.
 constexpr std::pair<std::string_view, const char*> of_rows[] = {
     {"(method 'plot')", "rows of a file are drawn by plot(rows, \"N\", \"time\", {by = \"method\"})"},
+    {"(method 'markdown')", "of rows it is text_table(rows):markdown()"},
+    {"(method 'latex')", "of rows it is text_table(rows):latex()"},
+    {"(method 'save')", "rows are saved by save(\"rows.csv\", rows)"},
     {"(method 'where')", "rows of a file are a list: for _, row in ipairs(rows) do ... end"}};
 
 }  // namespace
@@ -115,6 +144,12 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     constexpr std::string_view before = "a nil value (global '", behind = "')";
     if (message.find("attempt to perform arithmetic on a table value") != std::string::npos)
         return message + "\nhint: " + of_lists;
+    if (message.find("attempt to call a table value (for iterator") != std::string::npos)
+        return message + "\nhint: a loop over a table is written: for key, value in pairs(t) do ... end";
+    if (const std::string own = function_for_tensors(L, message); !own.empty())
+        return message + "\nhint: " + own + "(A) works on every element of a tensor";
+    if (message.find("attempt to concatenate a Tensor value") != std::string::npos)
+        return message + "\nhint: print(\"x =\", x) shows it, tostring(x) is its text";
     for (const auto& [method, hint] : of_rows) {
         if (message.find("attempt to call a nil value") != std::string::npos && message.ends_with(method))
             return message + "\nhint: " + hint;
@@ -123,6 +158,8 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     if (at == std::string::npos || !message.ends_with(behind)) return message;
     const std::size_t begin = at + before.size();
     const std::string name = message.substr(begin, message.size() - behind.size() - begin);
+    if (name == "f" && has_text_with_values(L))
+        return message + "\nhint: a text with a value in it is \"x = \" .. x, or string.format(\"x = %.3f\", x)";
     std::string meant = meant_here(L, name_in_source(L, name));
     if (meant.empty()) meant = meant_by(L, name);
     return meant.empty() ? message : message + "\nhint: " + meant;

@@ -61,7 +61,7 @@ std::string sentence_of_object(lua_State* L) {
         const std::string text = text_at(L, top);
         return text.empty() ? "an empty message" : with_near_global(L, at_users_line(L, text));
     }
-    const bool speaks = luaL_getmetafield(L, top, "__tostring") != LUA_TNIL;
+    const bool speaks = lua_type(L, top) != LUA_TNUMBER && luaL_getmetafield(L, top, "__tostring") != LUA_TNIL;
     lua_settop(L, top);
     lua_pushcfunction(L, speaks ? guarded<error_text> : guarded<error_literal>);
     lua_pushvalue(L, top);
@@ -75,7 +75,7 @@ std::string sentence_of_object(lua_State* L) {
                     kind == "nil" ? " value" : " value: ", kind == "nil" ? "" : message);
 }
 
-// The traceback of L without the frames of C and of the library at both ends.
+// The traceback of L without the frames of C and of the library.
 std::string users_traceback(lua_State* L) {
     luaL_traceback(L, L, nullptr, 1);
     const std::string all = lua_tostring(L, -1);
@@ -90,13 +90,11 @@ std::string users_traceback(lua_State* L) {
         return line.starts_with("[C]:") || line.starts_with("(...tail calls...)") ||
                line.starts_with(std::string_view(embedded_chunk).substr(1));
     };
-    while (!lines.empty() && library(lines.back())) lines.pop_back();
-    std::size_t first = 0;
-    while (first < lines.size() && library(lines[first])) ++first;
     std::string text;
-    for (; first < lines.size(); ++first) {
+    for (const std::string& line : lines) {
+        if (library(line)) continue;
         if (!text.empty()) text += '\n';
-        text += lines[first];
+        text += line;
     }
     return text;
 }

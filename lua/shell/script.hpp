@@ -10,7 +10,7 @@ namespace causeway::lua {
 
 struct Failure {
     std::string message;    // "tour.lua:3: C: length 9, expected 8 like B"
-    std::string traceback;  // lines "tour.lua:3: in main chunk"; frames of the library are left out at both ends
+    std::string traceback;  // lines "tour.lua:3: in main chunk"; those of the library are left out
     bool interrupted = false;
 
     explicit operator bool() const { return interrupted || !message.empty(); }

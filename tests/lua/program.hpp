@@ -93,6 +93,16 @@ inline Output run_in(const TemporaryFolder& folder, std::vector<std::string> arg
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+// Every run of blanks and ends of lines as one blank: pages and notes are wrapped.
+inline std::string squeezed(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        const bool blank = c == ' ' || c == '\n';
+        if (!blank || (!out.empty() && out.back() != ' ')) out += blank ? ' ' : c;
+    }
+    return out;
+}
+
 // How often the part is in the text.
 inline int count(const std::string& text, const std::string& part) {
     int n = 0;

@@ -160,3 +160,25 @@ TEST_CASE("a method written in Lua has no gradient of its own, which is said of 
           "user:1: method: \"mine\" is written in Lua and has no gradient of its own, grad(f, ...) differentiates it "
           "(?grad)");
 }
+
+TEST_CASE("rows whose weights cancel under normalize are noted once", "[lua][attention]") {
+    using causeway::testing::contains, causeway::testing::run_program, causeway::testing::squeezed;
+    const std::string inputs = "seed(1) x = randn(1, 2, 50, 4) v = randn(1, 2, 50, 4) ";
+    const auto err = [&](const std::string& code) { return squeezed(run_program({"-e", inputs + code}).err); };
+    const std::string once =
+        err("for i = 1, 2 do causal_linear_attention(x, randn(1, 2, 50, 4), v, {normalize = true}) end");
+    CAPTURE(once);
+    CHECK(contains(once, "note: causal_linear_attention: normalize divides by the sum of a row's weights"));
+    CHECK(once.find("note: ") == once.rfind("note: "));
+    CHECK(err("causal_linear_attention(exp(x), exp(x), v, {normalize = true})") == "");
+    CHECK(err("causal_linear_attention(x, x, v)") == "");
+    CHECK(err("B, C = lowrank('favor+', x, x) causal_linear_attention(B, C, v, {normalize = true, decay = 0.9})") ==
+          "");
+    CHECK(err("B, C = lowrank('taylor', x, x) causal_linear_attention(B, C, v, {normalize = true})") == "");
+    CHECK(contains(err("causal_linear_attention(exp(x), zeros(1, 2, 50, 4), v, {normalize = true})"),
+                   "100 of 100 sums are 0"));
+    // A method of Lua's too.
+    CHECK(contains(err("register_method{name = 'mine', normalize = true, forward = function(B, C, V, o) return V end} "
+                       "causal_linear_attention(exp(x), -exp(x), v, {method = 'mine', normalize = true})"),
+                   "100 of 100 sums"));
+}

@@ -5,6 +5,7 @@
 #include "core/tensor/npy.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/tensor/stored_values.hpp"
+#include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
 
 using namespace causeway;
@@ -119,10 +120,21 @@ TEST_CASE("what no Tensor can hold is left out with a note", "[files][lua]") {
                 static_cast<char>(header.size()) + std::string(7, '\0') + header + std::string(6, '\0'));
     run("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
     CHECK(run("t = load(dir .. 'a.safetensors') return t.a, size(t.b, 1), t.c, #notes") == "nil 1 nil 1");
-    CHECK(run("return notes[1]") == "left out: " + run.path("a.safetensors") +
-                                        ": tensor \"a\": has elements of type \"F8\", expected BOOL, I8 to I64, U8 to "
-                                        "U64, F16, BF16, F32 or F64\n(and 1 other)");
+    const std::string types = "expected BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64";
+    CHECK(run("return notes[1]") == "left out of " + run.path("a.safetensors") +
+                                        ":\ntensor \"a\": has elements of type \"F8\", " + types +
+                                        "\ntensor \"c\": has elements of type \"F4\", " + types);
     CHECK(run("load(data .. 'stored.npz') return #notes") == "1");
+}
+
+TEST_CASE("what a file gives is shown by print, and ~ is the home folder", "[files][lua]") {
+    FileShell run;
+    run("save(dir .. 'x.csv', {{N = 1, t = 0.5}}) save(dir .. 'x.npz', {a = ones(2)})");
+    CHECK(run("return load(dir .. 'x.csv')") == "{{N = 1, t = 0.5}} {\"N\", \"t\"}");
+    CHECK(run("return load(dir .. 'x.npz')") == "{a = 2-element Tensor{Float32}}");
+    const auto output = run_program({"-e", "save('~/a.npy', ones(3)); print(load('~/a.npy') == ones(3))"});
+    CHECK(output.out == "true\n");
+    CHECK(output.err == "");
 }
 
 TEST_CASE("a file of PyTorch is refused with what converts it", "[files][lua]") {
@@ -360,7 +372,9 @@ TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {
           at + "save: unknown option \"meta\" (did you mean \"metadata\"?)");
     CHECK(fault("dir .. 'a.safetensors', {['a\\xFF'] = A}") ==
           at + run.path("a.safetensors") + ": the names of tensors and the metadata must be UTF-8");
-    CHECK(fault("dir .. 'a.csv', A") == at + "save: a .csv file holds a table of rows, got a Tensor");
+    CHECK(fault("dir .. 'a.csv', A") ==
+          at + "save: a .csv file holds a table of rows, as {{N = 1, time = 2}, ...}, got a "
+               "Tensor (a .npy file holds one)");
     CHECK(fault("dir .. 'a.csv', {}") == at + "save: a .csv file has at least one column, got none");
     CHECK(fault("dir .. 'a.csv', {x = {1, 2}}") ==
           at + "save: a .csv file holds an array of rows, each a table of column = value, got the key x");

@@ -43,6 +43,55 @@ TEST_CASE("linear_attention returns the output and the state, the same in every 
     CHECK(lua("a, s = linear_attention(f16(q), f16(k), f16(v)) return a:eltype(), s:eltype()") == "Float16 Float32");
 }
 
+TEST_CASE("a token of three dimensions beside a state of four is refused with its shape", "[lua][gated]") {
+    Shell lua;
+    CHECK(lua("x = randn(2, 4, 8) linear_attention_step(x, x, x, zeros(2, 4, 8, 8))") ==
+          "user:1: q: 2×4×8 is read as [heads, tokens, d_k], expected [batch, heads, tokens, d_k] beside a state of "
+          "2×4×8×8: one token is 2×4×1×8");
+    CHECK(lua("x = randn(1, 4, 8) linear_attention_step(x, x, x, zeros(1, 4, 8, 8))")
+              .find("user:1: q: 1×4×8 is read as [heads, tokens, d_k]") == 0);
+    CHECK(lua("x = randn(1, 4, 8) return size((linear_attention_step(x, x, x, zeros(1, 1, 8, 8))))") == "1 4 8");
+}
+
+TEST_CASE("log_decay and beta given as numbers hold for all tokens and heads", "[lua][gated]") {
+    Shell lua;
+    REQUIRE(lua(inputs) == "");
+    lua("g, beta = fill(-0.1, 2, 2, N), fill(0.5, 2, 2, N) "
+        "tensors, numbers = {update = 'gated_delta', log_decay = g, beta = beta}, "
+        "{update = 'gated_delta', log_decay = -0.1, beta = 0.5}");
+    CHECK(lua("o, S = linear_attention(q, k, v, tensors) p, T = linear_attention(q, k, v, numbers) "
+              "return o == p, S == T, numbers.beta") == "true true 0.5");
+    CHECK(lua("return (linear_attention{q = q, k = k, v = v, update = 'gated', log_decay = -0.1}) == "
+              "(linear_attention(q, k, v, {update = 'gated', log_decay = g}))") == "true");
+    CHECK(lua("return (linear_attention(f64(q), f64(k), f64(v), {update = 'delta', beta = 0.1})) == "
+              "(linear_attention(f64(q), f64(k), f64(v), {update = 'delta', beta = fill(0.1, 2, 2, N, 'f64')}))") ==
+          "true");
+    CHECK(lua("local function first(A) return A(':', ':', {1, 1}, ':') end numbers.chunk = nil "
+              "return (linear_attention_step(first(q), first(k), first(v), S, numbers)) == "
+              "(linear_attention_step(first(q), first(k), first(v), S, {update = 'gated_delta', "
+              "log_decay = fill(-0.1, 2, 2, 1), beta = fill(0.5, 2, 2, 1)}))") == "true");
+    CHECK(
+        lua("return linear_attention_grad(q, k, v, o, tensors).dk == linear_attention_grad(q, k, v, o, numbers).dk") ==
+        "true");
+    // The derivative of a number is one too: the sum of those of its elements.
+    CHECK(lua("local function loss(p) return sum((linear_attention(q, k, v, {update = 'gated', log_decay = p.g}))) end "
+              "local one, all = grad(loss, {g = -0.1}).g, sum((grad(loss, {g = g}).g)) "
+              "return math.abs(one - all) < 1e-4 * math.abs(all)") == "true");
+    CHECK(lua("linear_attention(q, k, v, {update = 'gated', log_decay = 0.1})").find("log_decay: 0.1") !=
+          std::string::npos);
+    // A list has one a head.
+    CHECK(lua("local g = fill(-0.1, 2, 2, N) for b = 1, 2 do for t = 1, N do g:set(-0.3, b, 2, t) end end "
+              "return (linear_attention(q, k, v, {update = 'gated', log_decay = {-0.1, -0.3}})) == "
+              "(linear_attention(q, k, v, {update = 'gated', log_decay = g}))") == "true");
+    CHECK(lua("linear_attention(q, k, v, {update = 'gated', log_decay = {-1, -2, -3}})") ==
+          "user:1: log_decay: a list of 3, expected 2 numbers, one a head, a number for all, or a Tensor 2×2×20");
+    CHECK(lua("linear_attention(q, k, v, {decay = 0.9})") ==
+          "user:1: linear_attention: unknown option \"decay\" (a decay γ of all tokens is update = \"gated\", "
+          "log_decay = math.log(γ))");
+    CHECK(lua("linear_attention(q, k, v, {update = 'gated', log_decay = 'a'})") ==
+          "user:1: log_decay: expected a Tensor, got a string");
+}
+
 TEST_CASE("steps in Lua continue a prompt", "[lua][gated]") {
     Shell lua;
     REQUIRE(lua(inputs) == "");
@@ -130,8 +179,8 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
           "user:1: linear_attention_step: unknown option \"in_place\" (did you mean \"inplace\"?)");
     CHECK(lua("linear_attention(q, k)") == "user:1: v: expected a Tensor, got nothing");
     CHECK(lua("linear_attention{q = q, k = k}") == "user:1: v: expected a Tensor, got nothing");
-    CHECK(lua("linear_attention(q, k, v, {update = 'delta', beta = 0.5})") ==
-          "user:1: beta: expected a Tensor, got a number");
+    CHECK(lua("linear_attention(q, k, v, {update = 'delta', beta = true})") ==
+          "user:1: beta: expected a Tensor, got a boolean");
     CHECK(lua("linear_attention(q, k, v, {update = 'gated'})") ==
           "user:1: log_decay: missing, update = \"gated\" needs it");
     CHECK(lua("linear_attention(q, k, v, {chunk = 0})") == "user:1: chunk: 0, expected 1 or more");

@@ -8,8 +8,10 @@
 #include "lua/bind/bind.hpp"
 #include "lua/shell/state.hpp"
 #include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
 
 using namespace causeway;
+using causeway::testing::contains;
 
 namespace {
 
@@ -175,6 +177,9 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
     CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") ==
           "2x2: 1 4 9 16 2x2: 2 4 6 8");
     CHECK(lua("flat(cat(A, A, 1)), size(cat({A, A, A}, 2))") == "4x2: 1 2 3 4 1 2 3 4 2 6");
+    CHECK(lua("flat(cat(A, {{5, 6}}, 1)), flat(cat({{{5}, {6}}, A}, 2))") == "3x2: 1 2 3 4 5 6 2x3: 5 1 2 6 3 4");
+    CHECK(lua("cat({1, 2}, {3}, 1)") == "cat: argument 1: expected a Tensor, got a table");
+    CHECK(lua("eltype(cat({1}, f64(ones(2)), 1))") == "Float64");
     CHECK(lua("flat(permutedims(tensor{1, 2})), size(permutedims(zeros(2, 3, 4), {3, 1, 2}))") == "1x2: 1 2 4 2 3");
     CHECK(lua("select('#', svd(A)), select('#', qr(A)), select('#', eigvals(A)), select('#', eigvals(A + A:t()))") ==
           "3 2 2 1");
@@ -263,10 +268,22 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("A.T") == "Tensor has no method \"T\" (did you mean \"t\"?)");
     CHECK(lua("A:detach()") == "Tensor has no method \"detach\" (it is a function here: detach(x))");
     CHECK(lua("A:numpy()") == "Tensor has no method \"numpy\" (save(\"a.npy\", A) writes what numpy.load reads)");
+    CHECK(lua("A:mul_(2)") == "Tensor has no method \"mul_\" (it is called \"times_\" here)");
+    CHECK(lua("A[':']") == "a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     CHECK(lua("A:backward()") ==
           "Tensor has no method \"backward\" (grad(f, params) gives the gradients of a function)");
     CHECK(lua("mean(A, {dim = 1})") == "mean: dim: a table, expected a number, as in mean(A, 1)");
-    CHECK(lua("A:sum{1, 2}") == "sum: dim: a table, expected a number, as in sum(A, 1)");
+    lua("B = randn(2, 3, 4)");
+    CHECK(lua("A:sum{1, 2}") == lua("A:sum(1):sum(2)"));
+    CHECK(lua("relative_error(B:mean{1, 3}, B:mean(1):mean(3)) < 1e-6, size(B:mean{1, 3})") == "true 1 3 1");
+    CHECK(lua("A:maximum{2}") == lua("A:maximum(2)"));
+    CHECK(lua("A:sum{1, 3}") == "sum: dim: 3, expected a number from 1 to 2 for a 2×2 Tensor{Float32}");
+    CHECK(lua("A:sum{1, 1}") == "sum: dim: 1 stands twice in the list, expected each dimension once");
+    CHECK(lua("A:sum(-1) == A:sum(2), A:sum(-2) == A:sum(1), cat(A, A, -1) == cat(A, A, 2)") == "true true true");
+    CHECK(lua("A:sum(-3)") == "sum: dim: -3, expected a number from 1 to 2 for a 2×2 Tensor{Float32}");
+    CHECK(contains(lua("randn(3, 4) * randn(3, 1)"), "; times(A, B) is the product element by element"));
+    CHECK_FALSE(contains(lua("randn(3, 4) * randn(2, 4)"), "times"));
+    CHECK(lua("A:std{1, 2}") == "std: dim: a table, expected a number, as in std(A, 1)");
     CHECK(lua("quantile(A, 0.5, {dim = 1})") == "quantile: dim: a table, expected a number, as in quantile(A, p, 1)");
     CHECK(lua("ones(2, {dtype = 'double'})").find("(it is called \"f64\" here, see ?double)") != std::string::npos);
     CHECK(lua("sum('x')") == "sum: expected a Tensor, got a string");
@@ -322,7 +339,7 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("log(8, 2)").find("log: argument 2: 2, expected none: it is the natural logarithm") == 0);
     CHECK(lua("softmax(A, 1)") == "softmax: argument 2: 1, expected none: it runs over the last dimension");
     CHECK(lua("sum(A, 1, 2)") ==
-          "sum: argument 3: 2, expected none: along several dimensions it is taken one after the other");
+          "sum: argument 3: 2, expected none: several dimensions stand in a list, as in sum(A, {1, 2})");
     CHECK(lua("std(A, 1, 0)") == "std: argument 3: 0, expected none: it is always with n - 1");
     CHECK(lua("quantile(A, {0.5}, 1)").find("quantile: argument 3: 1, expected none") == 0);
     CHECK(lua("any(A, 3)") == "any: dim: 3, expected a number from 1 to 2 for a 2×2 Tensor{Float32}");

@@ -300,6 +300,13 @@ TEST_CASE("grad: forms of params, types, further arguments and results", "[lua][
               "x:sum() end, ones(2))(1), s") == "1.0 at 1.0, 22Float32");
     CHECK(lua("return grad(function(x) return sum(times(gt(x, 1), x)) end, tensor({0, 2}))") ==
           lua("return tensor{0, 1}, 2.0"));
+    CHECK(lua("return grad(function(x) return sum(times(x:mean({1, 2}), x:sum{1, 2})) end, ones(2, 2))(1, 1)") ==
+          "2.0");
+    CHECK(
+        lua("local function f(dim) return grad(function(x) return sum(times(cat(x, {{3, 4}}, 1):cumprod(dim), "
+            "tensor{{1, 2}, {3, 4}, {5, 6}})) end, tensor{{1, 2}, {3, 4}}) end return f(-1) == f(2), f(-2) == f(1)") ==
+        "true true");
+    CHECK(lua("return grad(function(x) return x:permutedims(-1, 1)(2, 1) end, tensor{{1, 2}, {3, 4}})(1, 2)") == "1.0");
     CHECK(lua("return grad(function(x) return detach(x) * x end, 3)") == "3.0 9.0");
     CHECK(lua("return detach(3), detach{1, 2}[2]") == "3 2");
     CHECK(lua("return grad(function(x) local c = zeros(2) c:set(3, 1) c:fill(2) return dot(c, x) end, ones(2))(1)") ==

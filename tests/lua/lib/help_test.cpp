@@ -17,12 +17,14 @@
 #include "lua/shell/evaluate.hpp"
 #include "lua/shell/state.hpp"
 #include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
 #include "tests/lua/width.hpp"
 #include "tests/temporary.hpp"
 
 using namespace causeway;
 using namespace causeway::lua;
+using causeway::testing::squeezed;
 using causeway::testing::TemporaryFolder;
 
 namespace {
@@ -92,16 +94,6 @@ private:
     std::filesystem::path before_;
     int out_, err_;
 };
-
-// Every run of blanks and ends of lines as one blank: pages are wrapped.
-std::string squeezed(const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-        const bool blank = c == ' ' || c == '\n';
-        if (!blank || (!out.empty() && out.back() != ' ')) out += blank ? ' ' : c;
-    }
-    return out;
-}
 
 // Shows pages at a prompt of its own.
 class Pages {
@@ -270,18 +262,18 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
     called("LA", "lightning-attention-2", "Qin et al. 2024");
     called("flash_attention", "softmax_attention", "softmax(scale q kᵀ) v");
     called("F.scaled_dot_product_attention", "softmax_attention", "softmax(scale q kᵀ) v");
-    called("np.linspace", "range", "{length = n}");
+    CHECK(contains(pages("np.linspace"), "linspace(a, b, n) is range(a, b, {length = n})."));
     called("np.load", "load", "load(path)");
     called("torch.nn.functional.softmax", "softmax", "softmax(A)");
     called("matmul", "*", "A * B");
     called("Fleet", "fleet", "FleetAttention");
-    CHECK(contains(pages("linspace(0, 1, 5)"), "linspace is called range here."));
+    CHECK(contains(pages("linspace(0, 1, 5)"), "linspace(a, b, n) is range(a, b, {length = n})."));
     CHECK(contains(pages("string.rep"), "A function of Lua"));
 
     causeway::testing::Shell shell;
     CHECK(shell("local pages, n, wrong = causeway._page_names(), 0, {} "
-                "for name, alias in pairs(causeway._aliases) do n = n + 1 "
-                "if not pages[alias.page] then wrong[#wrong + 1] = name .. ' -> ' .. alias.page end "
+                "for name, alias in pairs(causeway._elsewhere) do n = n + 1 "
+                "if alias.page and not pages[alias.page] then wrong[#wrong + 1] = name .. ' -> ' .. alias.page end "
                 "for _, section in ipairs(causeway._sections()[name] or {}) do if section.what ~= 'an option' then "
                 "wrong[#wrong + 1] = name .. ' has a page' end end end "
                 "return n >= 60, table.concat(wrong, ', ')") == "true ");
@@ -341,12 +333,11 @@ TEST_CASE("what is not here says so, and what is nearest", "[lua][help]") {
     CHECK(contains(pages("rope"), "q = cat(times(q1, c) - times(q2, s), times(q1, s) + times(q2, c), 4)"));
     CHECK(contains(pages("cosformer"), "cosformer: the nearest here is causal_linear_attention."));
     CHECK(contains(pages("B7"), "check_bound(\"B7\", {B = B, C = C, V = V})"));
-    // No name is both here and not here, and what a text calls a page is one.
+    // What a text calls a page is one.
     causeway::testing::Shell shell;
-    CHECK(shell("local pages, wrong = causeway._page_names(), {} for name, text in pairs(causeway._absent) do "
-                "if causeway._aliases[name] or causeway._sections()[name] then wrong[#wrong + 1] = name end "
-                "for other in text:gmatch('%?([%w_]+)') do if not (pages[other] or causeway._aliases[other] or "
-                "causeway._absent[other]) then wrong[#wrong + 1] = name .. ' -> ' .. other end end end "
+    CHECK(shell("local pages, wrong = causeway._page_names(), {} for name, entry in pairs(causeway._elsewhere) do "
+                "for other in (entry.how or ''):gmatch('%?([%w_]+)') do if not (pages[other] or "
+                "causeway._elsewhere[other]) then wrong[#wrong + 1] = name .. ' -> ' .. other end end end "
                 "for short, list in pairs(causeway._short_names) do for _, option in ipairs(list) do "
                 "if not pages[option] then wrong[#wrong + 1] = short .. ' -> ' .. option end end end "
                 "return table.concat(wrong, ', ')") == "");
@@ -422,7 +413,7 @@ TEST_CASE("the line of a rule of the literature is its recurrence", "[lua][help]
     CHECK(lua("local n = 0 for name in pairs(causeway._rule_lines) do assert(rules[name], name) n = n + 1 end return "
               "n") == "7");
     // What says that a line follows is followed by one.
-    CHECK(lua("local wrong = {} for name, alias in pairs(causeway._aliases) do "
+    CHECK(lua("local wrong = {} for name, alias in pairs(causeway._elsewhere) do "
               "if (alias.how or ''):find(':$') and not alias.line then wrong[#wrong + 1] = name end end "
               "return table.concat(wrong, ' ')") == "");
     Pages pages;

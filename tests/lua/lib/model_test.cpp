@@ -6,9 +6,11 @@
 #include "core/base/sha256.hpp"
 #include "core/base/zip.hpp"
 #include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
 
 using namespace causeway;
+using causeway::testing::contains;
 using causeway::testing::read_bytes;
 using causeway::testing::run_command;
 using causeway::testing::Shell;
@@ -142,12 +144,22 @@ TEST_CASE("two processes may fetch a model at once", "[lua][model]") {
     CHECK(index.entries() == 1);
 }
 
+TEST_CASE("softmax attention is put back into a layer under its name here", "[lua][model]") {
+    Shell lua;
+    CHECK(contains(lua("model{arch = 'llama', size = 'tiny', weights = 'random'}:attention{with = 'softmax'}"),
+                   "(softmax attention itself is \"flash\")"));
+}
+
 TEST_CASE("a model needs a path, a known name, or sizes and random weights", "[lua][model]") {
     Shell lua;
     CHECK(lua("model()") ==
           "user:1: model: expected the path of a GGUF file, a folder or a name such as \"smollm2\", got nothing");
     CHECK(lua("model('smolm2')") ==
           "user:1: model: \"smolm2\" is neither a file, a folder nor a known name (did you mean \"smollm2\"?)");
+    const Variable cache("XDG_CACHE_HOME", lua.path("empty"));
+    CHECK(lua("model('smollm2', {download = false})") ==
+          "user:1: model: \"smollm2\" is not on this machine: model(\"smollm2\") in the shell fetches it once");
+    CHECK(lua("model('smollm2', {download = 1})") == "user:1: download: expected true or false, got a number");
     CHECK(lua("model('no such model')") ==
           "user:1: model: \"no such model\" is neither a file, a folder nor a known name, expected one of those: "
           "smollm2");

@@ -203,7 +203,9 @@ TEST_CASE("rows of a file or of a table are drawn by the names of two columns", 
 
 TEST_CASE("what plot does not understand is told in a sentence", "[lua][plot]") {
     Shell lua;
-    CHECK(lua("plot()") == "user:1: plot: expected numbers or rows to draw, got nothing");
+    CHECK(lua("plot()") ==
+          "user:1: plot: expected numbers or rows to draw, got nothing; the rows of a file are drawn by plot(rows, "
+          "\"x\", \"y\")");
     CHECK(lua("plot({1, 2}, {style = 3})") ==
           "user:1: plot: style: a number, expected \"lines\", \"points\", \"linespoints\" or \"dashed\"");
     CHECK(lua("plot({1, 2}, {xscale = 'lin'})") == "user:1: plot: xscale: \"lin\", expected \"linear\" or \"log\"");

@@ -155,3 +155,10 @@ TEST_CASE("only long cells of a page go over several lines", "[lua][report]") {
     CHECK(contains(html, "<th class=\"long\">a</th><th>b</th>"));
     CHECK(contains(html, "<td>word</td>"));
 }
+
+TEST_CASE("a page at the prompt says what it is and where", "[lua][report]") {
+    Shell lua;
+    CHECK(lua("p = report{title = 'T', 'text', save = dir .. 'p.html'} return p.html == tostring(p), #p == #p.html") ==
+          "true true");
+    CHECK(contains(lua("return getmetatable(p).__rich(p).text"), "Page \"T\", "));
+}

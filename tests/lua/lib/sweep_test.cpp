@@ -94,7 +94,7 @@ TEST_CASE("what others call a method of results is told what it is here", "[lua]
           "results[1].time that of the first row");
     CHECK(lua("r.plot('N', 'time')") ==
           "user:1: plot: \"N\" in the place of the results, expected a colon: results:plot(\"N\", \"time\")");
-    CHECK(contains(lua("plot(r)"), "draws itself, as in results:plot(\"N\", \"time\""));
+    CHECK(contains(lua("plot(r)"), "y: nothing, expected the name of a column, as in results:plot(\"N\", \"time\")"));
     CHECK(lua("return r.folder, r.no_such_name, r[3]") == "nil nil nil");
 }
 

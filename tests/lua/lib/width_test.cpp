@@ -122,7 +122,7 @@ TEST_CASE("every page of help, and the way to it, keeps to 80 columns, and to 12
     for (const int columns : widths) {
         Sized shell(columns);
         shell(
-            "list = {} for _, names in ipairs{causeway._page_names(), causeway._aliases} do for name in pairs(names) "
+            "list = {} for _, names in ipairs{causeway._page_names(), causeway._elsewhere} do for name in pairs(names) "
             "do list[#list + 1] = name end end list = table.concat(list, ' ')");
         const auto names = words(shell.value("list"));
         REQUIRE(names.size() > 300);

@@ -187,7 +187,7 @@ TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
     CHECK(session("foo; -- hidden") == "error: foo is not defined");
     CHECK(session("rnadn") == "error: rnadn is not defined (did you mean \"randn\"?)");
     CHECK(session("True") == "error: True is not defined (did you mean \"true\"?)");
-    CHECK(session("linspace") == "error: linspace is not defined (it is called \"range\" here, see ?linspace)");
+    CHECK(session("linspace") == "error: linspace is not defined (linspace(a, b, n) is range(a, b, {length = n}))");
     CHECK(session("my_long_name = 1") == "");
     CHECK(session("my_long_nam") == "error: my_long_nam is not defined (did you mean \"my_long_name\"?)");
     CHECK(session("nil") == "nil\n");
@@ -306,6 +306,7 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"y = A(:, 2)", "A({1, 3}, \":\")"},
         {"rows = {{N = 1}}; rows:plot('N')", "plot(rows,"},
         {"rows = {{N = 1}}; rows:where{N = 1}", "ipairs(rows)"},
+        {"%timeit f(x)", "@btime f(x)"},
         {"zeros((2, 3))", "zeros(2, 3)"},
         {"B = reshape(A, (4, 1))", "zeros(2, 3)"},
         {"x = (1, 2)", "a list is {1, 2, 3}"},
@@ -377,7 +378,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"torch.randn(2, 3)", "torch.randn is randn here, without torch. before it"},
         {"y = np.zeros(3)", "np.zeros is zeros here"},
         {"jnp.linalg.norm(A)", "jnp.linalg.norm is norm here"},
-        {"np.linspace(0, 1, 5)", "np.linspace: it is called \"range\" here"},
+        {"np.linspace(0, 1, 5)", "np.linspace: linspace(a, b, n) is range(a, b, {length = n})"},
         {"F.gelu(x)", "F.gelu: gelu(x) is close to"},
         {"jnp.no_such_thing(3)", "functions have no jnp. before them here"},
         {"l * 2", "tensor{1, 2} * 2"},
@@ -391,6 +392,25 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"for i in range(1, 3) do end", "for i = 1, 10 do"},
         {"causal_linear_attention(A, A, A, {causal = true})", "always causal"},
         {"linear_attention(A, A, A, {is_causal = true})", "always causal"},
+        {"softmax_attention(A, A, A, {window = 3})", "?window says what is nearest"},
+        {"softmax_attention(A, A, A, {dropout = 0.1})", "?dropout says what is nearest"},
+        {"where(A, 1, 0)", "times(m, x) + times(1 - m, y)"},
+        {"tril(A)", "le(i:reshape(1, n), i:reshape(n, 1))"},
+        {"allclose(A, A)", "relative_error(A, B) < 1e-5"},
+        {"print(f\"{x}\")", "a text with a value in it is"},
+        {"for a, b in l do end", "for key, value in pairs(t) do"},
+        {"math.exp(x)", "exp(A) works on every element"},
+        {"print('x = ' .. x)", "print(\"x =\", x) shows it"},
+        {"l:markdown()", "text_table(rows):markdown()"},
+        {"sum(x):item()", "a number has no \"item\" (A(1, 2) is a number already"},
+        {"(3):backward()", "grad(f, params)"},
+        {"y = (3)[1]", "a number has no elements"},
+        {"text_table({{a = 1}}, {format = '%.1f'})", "columns = {{key = "},
+        {"plot({1, 2}, {log = true})", "yscale = \"log\""},
+        {"plot(x, math.sin)", "plot(x, map(f, x))"},
+        {"plot(l.step)", "plot(rows, \"x\", \"y\")"},
+        {"maximum(x, 0)", "it is max(A, B)"},
+        {"map(function(r) return r.t end, {{t = 1}})", "a table with the key \"t\", expected numbers"},
         {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
     };
     for (const auto& [entry, help] : habits) {
@@ -402,6 +422,18 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
     }
     CHECK(session("'x' * 2").find("tensor{") == std::string::npos);
     CHECK_FALSE(contains(session("norm(3)"), "with a colon"));
+}
+
+TEST_CASE("the library's own table and methods of tensors say what they are", "[lua][evaluate]") {
+    Session session;
+    CHECK(contains(session("causeway"), "? lists their topics"));
+    CHECK(count(session("causeway"), "\n") <= 3);
+    CHECK(session("randn(2).device") == "a method of tensors, called as A:device()\n");
+    CHECK(session("mean") == "function mean, see ?mean\n");
+    CHECK(session("0/0") == "NaN\n");
+    CHECK(session("tostring(0/0), tostring(-(0/0)), tostring(1), tostring(1.0), tostring(-1/0)") ==
+          "\"nan\"\n\"nan\"\n\"1\"\n\"1.0\"\n\"-inf\"\n");
+    CHECK(session("string.format('%s %d', 2^53, 3)") == "\"9.007199254741e+15 3\"\n");
 }
 
 TEST_CASE("the lines of code that stand for names of other libraries hold", "[lua][evaluate][hints]") {
@@ -423,7 +455,7 @@ TEST_CASE("the lines of code that stand for names of other libraries hold", "[lu
     for (const auto& [name, meant] : lines) {
         CAPTURE(name);
         // "gelu(x) is close to CODE; elu ..." or "the square of relu is CODE; ...", shown in quotes
-        const std::string said = "causeway._said_of." + name;
+        const std::string said = "causeway._elsewhere." + name + ".how";
         const std::string code = session(said + ":match(' close to (.-);') or " + said + ":match(' is (.-);')");
         CHECK(session("y = " + code.substr(1, code.size() - 3)) == "");
         const double allowed = name == "gelu" ? 0.03 : 1e-3;
