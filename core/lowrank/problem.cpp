@@ -32,10 +32,8 @@ void overflows() { fail("q: the factors overflow, expected smaller queries, keys
 
 PseudoInverse pseudo_inverse(const Matrix<double>& X, double tolerance) {
     if (!X.allFinite()) overflows();
-    const Buffer<double> workspace(6 * X.size());  // what the decomposition takes
-    interrupt::check();
-    const dense::Singular svd = dense::singular(X);
-    interrupt::check();
+    const dense::Room workspace = dense::room(6 * X.size());  // what the decomposition takes
+    const dense::Singular svd = dense::singular(X, workspace);
     const Vector& s = svd.s;
     const double min_kept = tolerance * s[0];
     const Vector root = (s.array() > min_kept).select(s.array().rsqrt(), 0.0);

@@ -8,7 +8,6 @@
 // tokens, also on later ones; within a prompt it may, since that is known as a whole before anything is generated
 // (claims A12).
 #include "core/base/error.hpp"
-#include "core/base/interrupt.hpp"
 #include "core/lowrank/registry.hpp"
 #include "core/tensor/singular.hpp"
 
@@ -17,15 +16,13 @@ namespace {
 
 void svd(const Head<double>& h) {
     const Index N = h.N(), r = h.r();
-    const Buffer<double> workspace(6 * N * N);  // what the decomposition takes
+    const dense::Room workspace = dense::room(6 * N * N);  // what the decomposition takes
     Eigen::MatrixXd A(N, N);
     each_block(N, [&](Index first, Index n) {
         A.middleRows(first, n) = kit::product(h.Q.middleRows(first, n), h.K.transpose()).array().exp();
     });
     if (!A.allFinite()) overflows();
-    interrupt::check();
-    const dense::Singular svd = dense::singular(A);
-    interrupt::check();
+    const dense::Singular svd = dense::singular(A, workspace);
     const Vector root = svd.s.head(r).cwiseSqrt();
     View<double> B = h.B, C = h.C;
     B = svd.U.leftCols(r) * root.asDiagonal();

@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 #include <cmath>
 
+#include "core/tensor/decomposition.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::dense {
@@ -35,7 +36,7 @@ inline Eigen::Map<const RowMajor> view(const Tensor& x) { return {x.data<double>
 
 // Counts the memory that Eigen takes for `count` matrices of the size of x while it lives; throws OutOfMemory if there
 // is no room for them.
-inline Buffer<double> room(const Tensor& x, Index count) { return Buffer<double>(x.size() * count); }
+inline Room room(const Tensor& x, Index count) { return room(x.size() * count); }
 
 // Float64 tensor with the entries of an Eigen expression of the shape rows × columns.
 template <class Expression>

@@ -153,11 +153,15 @@ Eigenvalues eigvals(const Tensor& a) {
     if (n == 0) return {Tensor::zeros(a.dtype(), Shape{0}), Tensor::zeros(a.dtype(), Shape{0}), true};
     const auto workspace = dense::room(x, 3);
     if (is_symmetric(x)) {
-        return {dense::vector(a, symmetric_eigenvalues(dense::view(x), "eigvals")), Tensor::zeros(a.dtype(), Shape{n}),
-                true};
+        const Vector values = dense::interruptible(
+            n, n, workspace, [A = Eigen::MatrixXd(dense::view(x))] { return symmetric_eigenvalues(A, "eigvals"); });
+        return {dense::vector(a, values), Tensor::zeros(a.dtype(), Shape{n}), true};
     }
-    std::vector<std::complex<double>> values;
-    if (!general_eigenvalues(dense::view(x), values)) fail("eigvals: the iteration did not converge");
+    auto values = dense::interruptible(n, n, workspace, [A = Eigen::MatrixXd(dense::view(x))] {
+        std::vector<std::complex<double>> unsorted;
+        if (!general_eigenvalues(A, unsorted)) fail("eigvals: the iteration did not converge");
+        return unsorted;
+    });
     std::sort(values.begin(), values.end(),
               [](auto y, auto z) { return y.real() != z.real() ? y.real() < z.real() : y.imag() < z.imag(); });
     const Eigen::Map<const Eigen::VectorXcd> sorted(values.data(), n);

@@ -9,13 +9,25 @@
 #include "core/tensor/orthogonal.hpp"
 
 namespace causeway {
+namespace {
+
+Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& A) {
+    const Eigen::PartialPivLU<Eigen::MatrixXd> factors(A);
+    // An exactly singular matrix has a zero pivot; one that is so to working precision, a condition beyond 1 / epsilon.
+    const bool regular =
+        (factors.matrixLU().diagonal().array() != 0).all() && factors.rcond() >= std::numeric_limits<double>::epsilon();
+    if (!regular) fail("inv: the matrix is singular");
+    return factors.inverse();
+}
+
+}  // namespace
 
 Qr qr(const Tensor& a) {
     const Tensor x = dense::check_matrix(a, "qr");
     const Index m = x.shape()[0], n = x.shape()[1], k = std::min(m, n);
     if (x.size() == 0) return {Tensor::zeros(a.dtype(), Shape{m, k}), Tensor::zeros(a.dtype(), Shape{k, n})};
     const auto workspace = dense::room(x, 3);
-    const dense::Orthogonal factors = dense::orthogonal(dense::view(x));
+    const dense::Orthogonal factors = dense::orthogonal(dense::view(x), workspace);
     return {dense::matrix(a, factors.Q), dense::matrix(a, factors.R)};
 }
 
@@ -27,9 +39,13 @@ Tensor cholesky(const Tensor& a) {
     const double rounding = a.dtype() == DType::f64 ? 1e-12 : 1e-5;
     if (!((matrix - matrix.transpose()).cwiseAbs().maxCoeff() <= rounding * matrix.cwiseAbs().maxCoeff()))
         fail("cholesky: the matrix is not symmetric");
-    const Eigen::LLT<Eigen::MatrixXd> factor(matrix);
-    if (factor.info() != Eigen::Success) fail("cholesky: the matrix is not positive definite");
-    const Eigen::MatrixXd lower = factor.matrixL();
+    const Eigen::MatrixXd lower = dense::interruptible(matrix.rows(), matrix.cols(), workspace,
+                                                       [A = Eigen::MatrixXd(matrix)]() -> Eigen::MatrixXd {
+                                                           const Eigen::LLT<Eigen::MatrixXd> factor(A);
+                                                           if (factor.info() != Eigen::Success)
+                                                               fail("cholesky: the matrix is not positive definite");
+                                                           return factor.matrixL();
+                                                       });
     return dense::matrix(a, lower);
 }
 
@@ -37,12 +53,9 @@ Tensor inv(const Tensor& a) {
     const Tensor x = dense::check_square(a, "inv");
     if (x.size() == 0) return Tensor::zeros(a.dtype(), x.shape());
     const auto workspace = dense::room(x, 3);
-    const Eigen::PartialPivLU<Eigen::MatrixXd> factors(dense::view(x));
-    // An exactly singular matrix has a zero pivot; one that is so to working precision, a condition beyond 1 / epsilon.
-    const bool regular =
-        (factors.matrixLU().diagonal().array() != 0).all() && factors.rcond() >= std::numeric_limits<double>::epsilon();
-    if (!regular) fail("inv: the matrix is singular");
-    const Eigen::MatrixXd inverse = factors.inverse();
+    const Index n = x.shape()[0];
+    const Eigen::MatrixXd inverse =
+        dense::interruptible(n, n, workspace, [A = Eigen::MatrixXd(dense::view(x))] { return inverse_of(A); });
     return dense::matrix(a, inverse);
 }
 

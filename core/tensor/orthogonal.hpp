@@ -3,6 +3,8 @@
 
 #include <Eigen/Core>
 
+#include "core/tensor/decomposition.hpp"
+
 namespace causeway::dense {
 
 // A = Q R: A m × n, k = min(m, n); Q m × k of orthonormal columns, R k × n upper triangular.
@@ -10,7 +12,7 @@ struct Orthogonal {
     Eigen::MatrixXd Q, R;
 };
 
-// By Householder's reflections. O(m n k).
-Orthogonal orthogonal(const Eigen::MatrixXd& A);
+// By Householder's reflections. O(m n k). Stops for interrupt::check(); `room` is held for as long as it computes.
+Orthogonal orthogonal(Eigen::MatrixXd A, Room room = {});
 
 }  // namespace causeway::dense

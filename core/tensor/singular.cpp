@@ -85,29 +85,30 @@ void scale_back(VectorXd& s, int exponent) {
     for (double& x : s) x = std::ldexp(x, exponent);
 }
 
+// Of a matrix whose entries are below 1.
+Singular of_scaled(const MatrixXd& X) {
+    Singular f = divide_and_conquer(X);
+    if (holds(X, f)) return f;
+    if (X.rows() >= X.cols()) return without_null_space(X);
+    Singular t = without_null_space(X.transpose());
+    return {std::move(t.V), std::move(t.s), std::move(t.U)};
+}
+
 }  // namespace
 
-Singular singular(const MatrixXd& A) {
+Singular singular(const MatrixXd& A, Room room) {
     int exponent = 0;
-    const MatrixXd X = scaled(A, exponent);
-    Singular f = divide_and_conquer(X);
-    if (!holds(X, f)) {
-        if (X.rows() >= X.cols()) {
-            f = without_null_space(X);
-        } else {
-            Singular t = without_null_space(X.transpose());
-            f = {std::move(t.V), std::move(t.s), std::move(t.U)};
-        }
-    }
+    Singular f = interruptible(A.rows(), A.cols(), std::move(room), [X = scaled(A, exponent)] { return of_scaled(X); });
     scale_back(f.s, exponent);
     return f;
 }
 
-VectorXd singular_values(const MatrixXd& A) {
+VectorXd singular_values(const MatrixXd& A, Room room) {
     int exponent = 0;
-    const MatrixXd X = scaled(A, exponent);
-    VectorXd s = Eigen::BDCSVD<MatrixXd>(X).singularValues();
-    if (!s.allFinite()) return singular(A).s;
+    VectorXd s = interruptible(A.rows(), A.cols(), std::move(room), [X = scaled(A, exponent)] {
+        VectorXd values = Eigen::BDCSVD<MatrixXd>(X).singularValues();
+        return values.allFinite() ? values : of_scaled(X).s;
+    });
     scale_back(s, exponent);
     return s;
 }

@@ -4,6 +4,8 @@
 
 #include <Eigen/Core>
 
+#include "core/tensor/decomposition.hpp"
+
 namespace causeway::dense {
 
 // A = U diag(s) Vᵀ: A m × n, k = min(m, n); U m × k, s descending, V n × k.
@@ -15,8 +17,8 @@ struct Singular {
 
 // A of finite entries. Divide and conquer; its result is tried on one vector, and where that fails the null space is
 // first split off by a complete orthogonal decomposition, with the singular values there, below rounding, set to 0. O(m
-// n k).
-Singular singular(const Eigen::MatrixXd& A);
-Eigen::VectorXd singular_values(const Eigen::MatrixXd& A);
+// n k). Both stop for interrupt::check(); `room` is held for as long as they compute.
+Singular singular(const Eigen::MatrixXd& A, Room room = {});
+Eigen::VectorXd singular_values(const Eigen::MatrixXd& A, Room room = {});
 
 }  // namespace causeway::dense

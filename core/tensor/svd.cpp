@@ -11,7 +11,7 @@ Svd svd(const Tensor& a) {
         return {Tensor::zeros(a.dtype(), Shape{m, 0}), Tensor::zeros(a.dtype(), Shape{0}),
                 Tensor::zeros(a.dtype(), Shape{n, 0})};
     const auto workspace = dense::room(x, 6);
-    const dense::Singular f = dense::singular(dense::view(x));
+    const dense::Singular f = dense::singular(dense::view(x), workspace);
     return {dense::matrix(a, f.U), dense::vector(a, f.s), dense::matrix(a, f.V)};
 }
 
@@ -19,7 +19,7 @@ Tensor svdvals(const Tensor& a) {
     const Tensor x = dense::check_matrix(a, "svdvals");
     if (x.size() == 0) return Tensor::zeros(a.dtype(), Shape{0});
     const auto workspace = dense::room(x, 4);
-    return dense::vector(a, dense::singular_values(dense::view(x)));
+    return dense::vector(a, dense::singular_values(dense::view(x), workspace));
 }
 
 }  // namespace causeway

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu/base/error.hpp"
+#include "gpu/base/wait.hpp"
 #include "gpu/kit/element.cuh"
 
 namespace causeway::gpu {
@@ -80,6 +81,7 @@ std::int64_t first_above_zero(const float* x, std::int64_t n, std::int64_t* firs
     check(cudaMemcpyAsync(first, &n, sizeof n, cudaMemcpyHostToDevice, stream), "checking gates");
     run_each("checking gates", n, stream, FirstAboveZero{x, reinterpret_cast<unsigned long long*>(first)});
     std::int64_t found = n;
+    wait_for(stream, "checking gates");
     check(cudaMemcpyAsync(&found, first, sizeof found, cudaMemcpyDeviceToHost, stream), "checking gates");
     check(cudaStreamSynchronize(stream), "checking gates");
     return found;

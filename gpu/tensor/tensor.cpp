@@ -1,6 +1,7 @@
 #include "gpu/tensor/tensor.hpp"
 
 #include "gpu/base/error.hpp"
+#include "gpu/base/wait.hpp"
 #include "gpu/tensor/elementwise.hpp"
 
 namespace causeway::gpu {
@@ -35,6 +36,7 @@ Tensor Tensor::view(DType t, const Shape& shape, void* data) {
 
 Tensor::Tensor(const causeway::Tensor& x, cudaStream_t stream) : Tensor(x.dtype(), x.shape(), stream) {
     if (bytes() == 0) return;
+    wait_for(stream, "running kernels");
     check(cudaMemcpyAsync(data(), x.raw(), bytes(), cudaMemcpyHostToDevice, stream), "copying to the GPU");
     check(cudaStreamSynchronize(stream), "copying to the GPU");
 }
@@ -42,6 +44,7 @@ Tensor::Tensor(const causeway::Tensor& x, cudaStream_t stream) : Tensor(x.dtype(
 causeway::Tensor Tensor::cpu(cudaStream_t stream) const {
     causeway::Tensor out(dtype_, shape_);
     if (bytes() == 0) return out;
+    wait_for(stream, "running kernels");
     check(cudaMemcpyAsync(out.raw(), data(), bytes(), cudaMemcpyDeviceToHost, stream), "copying from the GPU");
     check(cudaStreamSynchronize(stream), "copying from the GPU");
     return out;

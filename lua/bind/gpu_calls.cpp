@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/text.hpp"
-#include "gpu/base/error.hpp"
+#include "gpu/base/wait.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/features/low_rank.hpp"
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
@@ -23,7 +23,7 @@ namespace {
 using gpu::Tensor;
 
 void wait() {
-    if (GpuWaits::now()) gpu::check(cudaStreamSynchronize(nullptr), "running kernels");
+    if (GpuWaits::now()) gpu::wait_for(nullptr, "running kernels");
 }
 
 int causal_linear_attention_(lua_State* L) {

@@ -32,6 +32,7 @@ int has_gpu(lua_State* L) {
 
 #include "gpu/base/device.hpp"
 #include "gpu/base/stream.hpp"
+#include "gpu/base/wait.hpp"
 #include "gpu/measure/copy_bandwidth.hpp"
 #include "gpu/tensor/random.hpp"
 #include "lua/bind/tensor_args.hpp"
@@ -60,13 +61,14 @@ int gpu_time(lua_State* L) {
     };
     const GpuWaits unwaited(false);
     run();
-    gpu::check(cudaStreamSynchronize(nullptr), "running kernels");
+    gpu::wait_for(nullptr, "running kernels");
     gpu::Event start, stop;
     std::vector<double> seconds;
     for (Index i = 0; i < repeats; ++i) {
         start.record(nullptr);
         run();
         stop.record(nullptr);
+        gpu::wait_for(nullptr, "running kernels");
         seconds.push_back(static_cast<double>(stop.since(start)) * 1e-3 / static_cast<double>(calls));
     }
     std::sort(seconds.begin(), seconds.end());

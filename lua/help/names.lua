@@ -293,6 +293,8 @@ called("has_gpu", "is_available")
 called("help", "man doc")
 called("tensor", "numpy np torch",
   "Most functions have the names that they have there; ?np.linspace, ?torch.cat lead to the others.")
+called("interact", "@manipulate manipulate interactive ipywidgets widgets widget slider sliders IntSlider FloatSlider")
+called("input", "readline raw_input prompt")
 called("exit", "bye")
 
 -- Names of options and methods elsewhere, which only the call gives a meaning.

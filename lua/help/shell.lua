@@ -42,13 +42,6 @@ A value of your own is shown as its metamethod __tostring says, or __rich, which
   example = 'display({1, 2, {name = "three"}})',
 }
 
-manual.clear_output = {
-  call = "clear_output([wait])",
-  text = [[In a notebook, takes away what the cell has shown so far: at once, or with wait = true only when the next
-thing is shown, so that a picture that is drawn again does not flicker. In a terminal it does nothing.]],
-  example = "clear_output()",
-}
-
 manual.terminal_size = {
   call = "terminal_size()",
   text = "Returns the columns and rows of the terminal, 80 and 24 where there is none.",

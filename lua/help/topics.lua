@@ -12,6 +12,7 @@
   lowrank = "low-rank factors in place of softmax, and their errors",
   measure = "time, memory, comparisons, sweeps, tables, pages",
   models = "language models: load, run, look inside, replace attention",
+  notebook = "sliders, questions, output of a cell",
   options = "what the calls take beside their tensors",
   plot = "curves and heat maps",
   shell = "help, macros, the prompt",

@@ -5,10 +5,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lua/notebook/outlet.hpp"
 #include "lua/notebook/streams.hpp"
 #include "lua/shell/display.hpp"
+#include "lua/shell/script.hpp"
 
 namespace causeway::lua {
 
@@ -22,7 +24,26 @@ public:
 
     // The pages of help that the cell has asked for, as one bundle; null where it has asked for none.
     const Outlet::Json& pages() const { return pages_; }
-    void error(const std::string& name, const std::string& value, const std::vector<std::string>& lines);
+
+    // The failure of a cell: `sentence` is how the front end shows it, below it is folded where it came from.
+    void error(const std::string& name, const Failure& failure, const std::string& sentence);
+
+    // A message from the front end is answered, and end() ends it. What is shown belongs to no cell: only what is kept
+    // reaches the front end.
+    void begin_message();
+
+    // Between the two what is shown is kept; then all of it becomes one display with this id, or takes the place of the
+    // display that has it. Where the work between them fails, error() shows what was kept, and fail_kept() the failure
+    // below it, in the same place. Throws Error where something is kept already.
+    void begin_keeping(const std::string& id, bool in_place);
+    void end_keeping();
+    void fail_kept(const Failure& failure);
+
+    // All that was printed so far is on its way when it returns.
+    void drain() { streams_.drain(); }
+
+    // One display of the form in which it is given.
+    void show(const Outlet::Json& bundle);
 
     void show(const Rich& value) override;
     void result(const Rich& value) override;
@@ -36,6 +57,8 @@ public:
 
 private:
     void print(const std::string& name, const std::string& text);
+    bool keep(const Outlet::Json& bundle);
+    bool keep_text(const std::string& text);
     void show_waiting();
     void end_status();
 
@@ -45,6 +68,13 @@ private:
     Outlet::Json pages_;
     int count_ = 0;
     bool silent_ = false;
+    struct Kept {
+        std::string id;
+        bool in_place;
+        std::vector<Outlet::Json> bundles;
+        bool ends_in_stream;
+    };
+    std::optional<Kept> kept_;
     int statuses_ = 0;     // how many lines of status have been begun, which are told apart by that number
     bool status_ = false;  // one is shown now
     std::chrono::steady_clock::time_point last_status_;

@@ -111,21 +111,34 @@ Rich page_of(lua_State* L, const std::vector<std::string>& names) {
 
 // ---- failures ----
 
-// What error_kind says of the message, "error" where it says nothing.
+// What error_kind says of the message, "" where it says nothing.
 std::string kind_of_message(lua_State* L, const std::string& message) {
     const int base = lua_gettop(L);
     lua_pushcfunction(L, error_kind);
     push_text(L, message);
     const bool known = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
-    const std::string kind = known ? text_at(L, -1) : "error";
+    const std::string kind = known ? text_at(L, -1) : "";
     lua_settop(L, base);
     return kind;
 }
 
-// The lines that a front end shows: the sentence, and below it where it came from.
+// The name of a cell's failure. Of a chunk of one line the message was raised with its position in front, and is shown
+// without.
+std::string name_of(lua_State* L, const Failure& failure, const std::string& chunk) {
+    if (failure.interrupted) return "interrupted";
+    std::string kind = kind_of_message(L, failure.message);
+    if (kind.empty()) kind = kind_of_message(L, chunk + ":1: " + failure.message);
+    return kind.empty() ? "error" : kind;
+}
+
+std::string sentence_of(const Failure& failure) {
+    if (failure.interrupted) return sentence(red, "interrupted", plain);
+    return sentence(red, "error:", plain, " ", failure.message);
+}
+
+// All lines: the sentence, and below it where it came from.
 std::vector<std::string> lines_of(const Failure& failure) {
-    const std::string sentence = failure.interrupted ? "interrupted" : "error:";
-    std::vector<std::string> lines = {red + sentence + plain + (failure.interrupted ? "" : " " + failure.message)};
+    std::vector<std::string> lines = {sentence_of(failure)};
     for (std::size_t begin = 0; begin < failure.traceback.size();) {
         const std::size_t end = std::min(failure.traceback.find('\n', begin), failure.traceback.size());
         lines.push_back("  " + failure.traceback.substr(begin, end - begin));
@@ -145,30 +158,41 @@ int push_rich(lua_State* L) {
 
 }  // namespace
 
-Session::Session(Outlet& outlet) : display_(outlet), L_(new_state(), lua_close) {
+Session::Session(Outlet& outlet) : outlet_(outlet), display_(outlet), L_(new_state(), lua_close) {
     set_display(L_.get(), display_);
     set_arg(L_.get(), {"causeway"}, 0);
+    open_front_end(L_.get(), *this);
 }
 
 Session::~Session() = default;
 
-Json Session::execute(const std::string& code, int count, bool silent, const Json& expressions) {
+// Interrupts stop this work, and nothing else.
+Failure Session::run(const std::function<Failure()>& work) {
+    drop_pending_interrupts();
+    const InterruptMask taking(SIG_UNBLOCK);
+    Failure failure = work();
+    interrupt::clear();
+    return failure;
+}
+
+Json Session::execute(const std::string& code, int count, bool silent, const Json& expressions, bool may_ask) {
     display_.begin(count, silent);
-    Failure failure;
+    may_ask_ = may_ask;
+    const std::string chunk = "input[" + std::to_string(count) + "]";
     Json values = Json::object();
-    {
-        drop_pending_interrupts();
-        const InterruptMask taking(SIG_UNBLOCK);
-        failure = evaluate(L_.get(), code, "input[" + std::to_string(count) + "]");
+    const Failure failure = run([&] {
+        Failure of_cell = evaluate(L_.get(), code, chunk);
         interrupt::clear();
         tell_hidden_names();
-        if (!failure) values = values_of(expressions);
-    }
+        if (!of_cell) values = values_of(expressions);
+        return of_cell;
+    });
+    may_ask_ = false;
     Json reply;
     if (failure) {
-        const std::string name = failure.interrupted ? "interrupted" : kind_of_message(L_.get(), failure.message);
+        const std::string name = name_of(L_.get(), failure, chunk);
         const auto lines = lines_of(failure);
-        display_.error(name, failure.message, lines);
+        display_.error(name, failure, sentence_of(failure));
         reply = error_content(name, failure.message, lines);
     } else {
         reply = {{"status", "ok"}, {"user_expressions", values}};
@@ -178,6 +202,22 @@ Json Session::execute(const std::string& code, int count, bool silent, const Jso
     if (!display_.pages().is_null())
         reply["payload"].push_back({{"source", "page"}, {"start", 0}, {"data", display_.pages()}});
     return reply;
+}
+
+void Session::receive(const std::string& comm, const Json& data) {
+    display_.begin_message();
+    const Failure failure = run([&] {
+        lua_State* L = L_.get();
+        begin_entry(L);
+        push_causeway(L);
+        lua_getfield(L, -1, "_receive");
+        lua_remove(L, -2);
+        push_text(L, comm);
+        push_text(L, data.dump());
+        return call(L, 2, 0);
+    });
+    if (failure) display_.fail_kept(failure);
+    display_.end();
 }
 
 void Session::tell_hidden_names() {

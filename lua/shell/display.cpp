@@ -132,15 +132,38 @@ int clear_output(lua_State* L) {
     return 0;
 }
 
+void mark_shown(lua_State* L, int index) {
+    if (!has_identity(L, index)) return;
+    lua_pushvalue(L, index);
+    lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
+    lua_insert(L, -2);
+    lua_pushboolean(L, true);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+}
+
 // _show(value): shows a result in the middle of a computation.
 int show_result(lua_State* L) {
     luaL_checkany(L, 1);
     display(L).show(rich(L, 1));
-    if (!has_identity(L, 1)) return 0;
-    lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
-    lua_pushvalue(L, 1);
-    lua_pushboolean(L, true);
-    lua_rawset(L, -3);
+    mark_shown(L, 1);
+    return 0;
+}
+
+// _show_new(value, ...): the same for those that the entry has not shown yet.
+int show_new(lua_State* L) {
+    const int n = lua_gettop(L);
+    for (int i = 1; i <= n; ++i) {
+        if (!shown_in_entry(L, i)) display(L).show(rich(L, i));
+        mark_shown(L, i);
+    }
+    return 0;
+}
+
+// _mark_shown(value): counts as shown, so that it is not shown as the value of the entry.
+int count_as_shown(lua_State* L) {
+    luaL_checkany(L, 1);
+    mark_shown(L, 1);
     return 0;
 }
 
@@ -273,6 +296,8 @@ void open_display(lua_State* L) {
                          {"_present", guarded<present>},
                          {"_page", guarded<show_page>},
                          {"_show", guarded<show_result>},
+                         {"_show_new", guarded<show_new>},
+                         {"_mark_shown", guarded<count_as_shown>},
                          {"_status", guarded<status>},
                          {"_colour", guarded<colour>},
                      });

@@ -19,6 +19,7 @@ def install_kernel(program, folder):
     template = (root / "lua" / "notebook" / "kernel.json").read_text()
     (place / "kernel.json").write_text(template.replace("@CAUSEWAY@", str(Path(program).resolve())))
     os.environ["JUPYTER_DATA_DIR"] = str(folder)
+    os.environ["XDG_STATE_HOME"] = str(folder)  # the history of this test, not that of its user
 
 
 def kinds(cell):

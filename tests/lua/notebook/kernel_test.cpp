@@ -34,11 +34,15 @@ void run_script(const std::string& script, const std::string& modules) {
 }  // namespace
 
 TEST_CASE("the kernel passes jupyter_kernel_test", "[lua][notebook][kernel]") {
-    run_script("kernel.py", "jupyter_kernel_test");
+    run_script("kernel.py", "jupyter_kernel_test, nbclient");
 }
 
 TEST_CASE("the notebooks of docs run, and show what is committed", "[lua][notebook][kernel]") {
     run_script("notebooks.py", "nbclient");
+}
+
+TEST_CASE("nbconvert and papermill run a notebook", "[lua][notebook][kernel]") {
+    run_script("tools.py", "nbconvert, papermill");
 }
 
 TEST_CASE("--kernel takes a connection file", "[lua][program]") {

@@ -30,6 +30,26 @@ struct Recorder : Outlet {
         note(name, lines.at(0));
     }
     void clear(bool wait) override { note("clear", std::string(wait ? "wait" : "now")); }
+    void open_comm(const std::string& id, const std::string& target, const Json& data, const Json&) override {
+        note("open", target + " " + data["state"]["_model_name"].get<std::string>());
+        opened.push_back({id, data["state"]});
+    }
+    void send_comm(const std::string&, const Json& data) override {
+        note("send", data["method"].get<std::string>());
+        sent = data;
+    }
+    std::string ask(const std::string& prompt) override {
+        note("ask", prompt);
+        return answer;
+    }
+
+    struct Opened {
+        std::string id;
+        Json state;
+    };
+    std::vector<Opened> opened;
+    Json sent;
+    std::string answer;
 };
 
 // Cells of one session. Catch2 prints nothing while it lives: standard output is the session's.
@@ -37,9 +57,23 @@ class Notebook {
 public:
     std::string operator()(const std::string& code, bool silent = false) {
         recorder_.log.clear();
-        reply = session_.execute(code, ++count_, silent, Json::object());
+        reply = session_.execute(code, ++count_, silent, Json::object(), may_ask);
         return recorder_.log;
     }
+    // A message to the widget with this model's name.
+    std::string receive(const std::string& model, const Json& data) {
+        recorder_.log.clear();
+        session_.receive(id_of(model), data);
+        return recorder_.log;
+    }
+    std::string id_of(const std::string& model) const {
+        for (const auto& one : recorder_.opened) {
+            if (one.state["_model_name"] == model) return one.id;
+        }
+        return "no such model";
+    }
+    Recorder& recorder() { return recorder_; }
+    bool may_ask = true;
     Json bundle() const { return recorder_.last; }
     Session& session() { return session_; }
     Json reply;
@@ -138,4 +172,96 @@ TEST_CASE("a session completes, inspects and tells what is complete", "[lua][not
     CHECK(complete == "complete");
     CHECK(incomplete == "incomplete");
     CHECK(invalid == "invalid");
+}
+
+TEST_CASE("interact opens widgets and shows the result, which changes in place", "[lua][notebook][interact]") {
+    std::string first, moved, same, by_code, failed, silent_after, state_asked, all_asked, nested;
+    Json view, several, slider, menu, failure, states;
+    {
+        Notebook cell;
+        first = cell(
+            "panel = interact(function(p) return p.method .. p.gamma end, "
+            "{gamma = {0.5, 1, 0.25}, method = {'fleet', 'recursion'}})\npanel");
+        view = cell.recorder().last;
+        for (const auto& one : cell.recorder().opened) {
+            if (one.state["_model_name"] == "FloatSliderModel") slider = one.state;
+            if (one.state["_model_name"] == "DropdownModel") menu = one.state;
+        }
+        moved = cell.receive("FloatSliderModel", {{"method", "update"}, {"state", {{"value", 1}}}});
+        same = cell.receive("FloatSliderModel", {{"method", "update"}, {"state", {{"value", 1.0}}}});
+        by_code = cell("panel{method = 'recursion'};");
+        state_asked = cell.receive("DropdownModel", {{"method", "request_state"}});
+        menu["asked"] = cell.recorder().sent["state"]["index"];
+        all_asked = cell.receive("DropdownModel", {{"method", "request_states"}});
+        states = cell.recorder().sent["states"];
+        cell(
+            "q = interact(function(p) print('n is') display(tensor{p.n}) if p.n > 1 then (nil)() end "
+            "return p.n end, {n = {0, 2}})");
+        several = cell.bundle();
+        failed = cell.receive("IntSliderModel", {{"method", "update"}, {"state", {{"value", 2}}}});
+        failure = cell.bundle();
+        silent_after = cell("print('out')");
+        nested = cell("interact(function() interact(function() end, {a = 1}) end, {b = 2})");
+    }
+    CHECK(first ==
+          "open:jupyter.widget LayoutModel|open:jupyter.widget SliderStyleModel|"
+          "open:jupyter.widget FloatSliderModel|open:jupyter.widget DescriptionStyleModel|"
+          "open:jupyter.widget DropdownModel|open:jupyter.widget VBoxModel|"
+          "show:gamma = 0.75   method = fleet\n(no sliders here: JupyterLab shows them where "
+          "jupyterlab_widgets is installed; the result of interact, called with {name = value}, sets values "
+          "too)|status:\"fleet0.75\"|result1:interact: gamma = 0.75   method = fleet|");
+    CHECK(slider["min"] == 0.5);
+    CHECK(slider["max"] == 1);
+    CHECK(slider["step"] == 0.25);
+    CHECK(slider["value"] == 0.75);
+    CHECK(slider["readout_format"] == ".2f");
+    CHECK(menu["_options_labels"] == Json::array({"fleet", "recursion"}));
+    CHECK(moved == "update:\"fleet1.0\"|");
+    CHECK(same.empty());
+    CHECK(by_code == "send:update|update:\"recursion1.0\"|");
+    CHECK(state_asked == "send:update|");
+    CHECK(menu["asked"] == 1);
+    CHECK(all_asked == "send:update_states|");
+    CHECK(states.size() == 6);
+    CHECK(several["text/plain"] == "n is\n1-element Tensor{Float32}:\n 1.0\n1");
+    CHECK(contains(several["text/html"], "<pre>n is\n</pre>\n<div>"));
+    CHECK(contains(failed, "update:n is\n"));
+    CHECK(contains(failed, "error: input[3]:1: attempt to call a nil value"));
+    CHECK(contains(failure["text/html"], "<details><summary>where it came from</summary><pre>input[3]:1: in "));
+    CHECK(silent_after == "stdout:out\n|");
+    CHECK(contains(nested, "expected one at a time"));
+}
+
+TEST_CASE("the trace of an error is folded below its sentence", "[lua][notebook]") {
+    std::string deep, flat;
+    Json folded;
+    {
+        Notebook cell;
+        cell("function f() return randn(-1) end");
+        deep = cell("f()");
+        folded = cell.bundle();
+        flat = cell("randn(-1)");
+    }
+    CHECK(contains(deep, "bad argument:"));
+    CHECK(contains(deep, "|show:input[1]:1: in function 'f'"));
+    CHECK(contains(folded["text/html"], "<details><summary>"));
+    CHECK_FALSE(contains(flat, "show:"));
+    CHECK(contains(flat, "bad argument:"));
+}
+
+TEST_CASE("a session asks the user where the front end lets it", "[lua][notebook][input]") {
+    std::string asked, read, number, refused;
+    {
+        Notebook cell;
+        cell.recorder().answer = "17 apples";
+        asked = cell("input('how many? ')");
+        read = cell("io.read()");
+        number = cell("n, rest = io.read('n', 'l'); n, rest");
+        cell.may_ask = false;
+        refused = cell("input()");
+    }
+    CHECK(asked == "ask:how many? |result1:\"17 apples\"|");
+    CHECK(read == "ask:|result2:\"17 apples\"|");
+    CHECK(number == "ask:|show:17|result3:\" apples\"|");
+    CHECK(contains(refused, "error"));
 }

@@ -1,0 +1,106 @@
+// Computations that are given up: by whom, how soon, and what is left of them.
+#include "core/base/abandonable.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/interrupt.hpp"
+#include "core/base/memory.hpp"
+#include "core/base/parallel.hpp"
+#include "core/tensor/linalg.hpp"
+#include "core/tensor/matmul.hpp"
+#include "core/tensor/random.hpp"
+#include "core/tensor/rearrange.hpp"
+#include "tests/catch.hpp"
+
+using namespace causeway;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// Whether so many bytes are held again within a minute.
+bool held_again(std::size_t bytes) {
+    for (const auto limit = Clock::now() + 60s; Clock::now() < limit; std::this_thread::sleep_for(5ms)) {
+        if (memory::current() == bytes) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("what an abandonable function returns or throws comes to the caller", "[interrupt]") {
+    CHECK(abandonable([] { return std::string(100, 'x'); }) == std::string(100, 'x'));
+    CHECK_THROWS_WITH(abandonable([]() -> int { fail("as asked"); }), "as asked");
+    // As a task of the pool, whose other tasks the function cannot wait for.
+    std::vector<int> sums(8);
+    parallel_for(8, [&](Index i) {
+        sums[static_cast<std::size_t>(i)] = abandonable([i] {
+            std::atomic<int> sum{0};
+            parallel_for(100, [&](Index j) { sum += static_cast<int>(i * j); });
+            return sum.load();
+        });
+    });
+    for (int i = 0; i < 8; ++i) CHECK(sums[static_cast<std::size_t>(i)] == i * 4950);
+}
+
+TEST_CASE("an interrupt or a time limit abandons a function, which keeps what it owns until it ends", "[interrupt]") {
+    const bool limited = GENERATE(false, true);
+    CAPTURE(limited);
+    const std::size_t before = memory::current();
+    const auto go = std::make_shared<std::atomic<bool>>(false);
+    interrupt::clear();
+    if (limited) interrupt::set_deadline(0.05);
+    else interrupt::request();
+    auto work = [go, memory = Buffer<double>(1000)]() mutable {
+        while (!*go) std::this_thread::sleep_for(1ms);
+        return memory[999] = 1;
+    };
+    const auto begun = Clock::now();
+    if (limited) CHECK_THROWS_AS(abandonable(std::move(work)), Timeout);
+    else CHECK_THROWS_AS(abandonable(std::move(work)), Interrupted);
+    CHECK(Clock::now() - begun < 500ms);
+    interrupt::set_deadline(0);
+    interrupt::clear();
+    CHECK(memory::current() == before + 8000);
+    *go = true;
+    CHECK(held_again(before));
+}
+
+TEST_CASE("an interrupt stops every decomposition of a large matrix, whose memory is given back when it ends",
+          "[interrupt][linalg]") {
+    struct Decomposition {
+        const char* name;
+        void (*of)(const Tensor&);
+    };
+    const Index n = 400;
+    const Tensor a = random::normal(DType::f64, Shape{n, n});
+    const Tensor symmetric = matmul(a, transpose(a));
+    const Decomposition all[] = {
+        {"svd", [](const Tensor& x) { svd(x); }},
+        {"svdvals", [](const Tensor& x) { svdvals(x); }},
+        {"qr", [](const Tensor& x) { qr(x); }},
+        {"eigvals", [](const Tensor& x) { eigvals(x); }},
+        {"cholesky", [](const Tensor& x) { cholesky(x); }},
+        {"inv", [](const Tensor& x) { inv(x); }},
+    };
+    for (const Decomposition& decomposition : all) {
+        CAPTURE(decomposition.name);
+        const std::size_t before = memory::current();
+        interrupt::request();
+        const auto begun = Clock::now();
+        CHECK_THROWS_AS(decomposition.of(symmetric), Interrupted);
+        CHECK(Clock::now() - begun < 500ms);
+        interrupt::clear();
+        CHECK(held_again(before));
+    }
+    const std::size_t before = memory::current();
+    interrupt::request();
+    CHECK_THROWS_AS(eigvals(a), Interrupted);  // those of a matrix that is not symmetric go another way
+    interrupt::clear();
+    CHECK(held_again(before));
+}
