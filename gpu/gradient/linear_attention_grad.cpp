@@ -7,9 +7,8 @@
 
 namespace causeway::gpu {
 
-namespace {
+namespace gated {
 
-// The gradient of a gate, [batch, heads, N, width], as it was given: summed over the heads where one served all.
 Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
     if (grad.size() == given.size()) return grad.reshape(given.shape()).to(given.dtype(), stream);
     const Shape& s = grad.shape();
@@ -18,18 +17,23 @@ Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
     return sum.to(given.dtype(), stream);
 }
 
-}  // namespace
+void check_gradients(const causeway::gated::Sizes& n, const Tensor& v, const Tensor& dO,
+                     const std::optional<Tensor>& dstate) {
+    if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
+    if (dO.dtype() != n.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(n.dtype), " like q");
+    if (dstate && !causeway::gated::is_state_shape(dstate->shape(), v.form(), n)) {
+        fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
+    }
+}
+
+}  // namespace gated
 
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& o, const std::optional<Tensor>& dstate) {
     check_gradient(o.mode);
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
-    if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
-    if (dO.dtype() != n.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(n.dtype), " like q");
-    if (dstate && !causeway::gated::is_state_shape(dstate->shape(), v.form(), n)) {
-        fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
-    }
+    gated::check_gradients(n, v, dO, dstate);
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
                        Tensor(k.dtype(), k.shape(), o.stream),
                        Tensor(v.dtype(), v.shape(), o.stream),
@@ -57,8 +61,8 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const Buffer workspace(gated_gradient_workspace(a), o.stream);
     a.in.workspace = {workspace.data(), workspace.bytes()};
     gated_gradient(a, o.stream);
-    if (a.in.g) out.dlog_decay = as_given(dg, *o.log_decay, o.stream);
-    if (a.in.beta) out.dbeta = as_given(dbeta, *o.beta, o.stream);
+    if (a.in.g) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
+    if (a.in.beta) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
     return out;
 }
 
