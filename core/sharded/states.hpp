@@ -76,12 +76,11 @@ public:
     virtual void applies(const Route&, Index n, const T* A, const T* B, const T* S, T* out) const = 0;
 
     // Heads that forget: where the gates of the rank's tokens leave nothing of the state before them, A = 0, what is
-    // after them depends on the last of them alone, and most outputs on no state.
+    // after them depends on these tokens alone, and most outputs do too.
     virtual bool may_forget() const { return false; }
     virtual std::vector<char> forgets(Stops stops) { return std::vector<char>(stops.size()); }
-    virtual void tails(Stops, T* /*S*/) const {}  // S <- B, by the last tokens
-    virtual void fresh(Stops, T* /*S*/) {}        // all outputs, as if S were 0; S <- B, null: not wanted
-    virtual void corrects(Stops, T* /*S*/) {}     // then the first ones once more, from S, which is spoiled
+    virtual void fresh(Stops, T* /*S*/) {}     // all outputs, as if S were 0; S <- B
+    virtual void corrects(Stops, T* /*S*/) {}  // then the first ones once more, from S, which is spoiled
 
     virtual Work run_work(Index i) const = 0;      // of runs, for state i
     virtual Work advance_work(Index i) const = 0;  // of advances
@@ -318,36 +317,40 @@ public:
         distributed::all_gather(host, distributed::all_ranks(host), by_slot.data(), z.slots, all_.data());
     }
     bool here(Index k) const { return mine_[static_cast<std::size_t>(k)] != 0; }
-    // Whether the state before the rank's tokens is sent at once.
-    bool arrives_early(Index k) const { return z_[k].before && by(me_ - 1, k); }
-    // Those that are not, in the order in which the rank before sends them: those that begin there, those that it got
-    // at once, and those that came late to it too. First and last of the stops of each message.
+    // What the rank before sends, in its order: states that begin there and that others wait for, those that it
+    // forgets, and what it hands through. First and last of the stops of each message.
     struct Message {
         Index from, to;
     };
-    std::vector<Message> late() const {
-        std::vector<Message> late;
+    std::vector<Message> incoming() const {
+        std::vector<Message> messages;
         for (int rank = 0; rank < me_; ++rank) {
             std::vector<Message> sent;
-            for (const bool begin : {true, false})
-                each_piece(
-                    0, z_.count(), z_.together,
-                    [&](Index k) {
-                        return z_[k].before && !by(rank, k) &&
-                               (begin ? z_[k].begins == rank : z_[k].begins < rank && by(rank - 1, k));
-                    },
-                    [&](Index from, Index to, bool is) {
-                        if (is) sent.push_back({from, to});
-                    });
-            for (const Message& m : late)
+            const auto send = [&](Index from, Index to) { sent.push_back({from, to}); };
+            const auto begins = [&](Index k) { return z_[k].before && z_[k].begins == rank; };
+            each_piece(
+                0, z_.count(), z_.together, [&](Index k) { return begins(k) && !by(rank, k); },
+                [&](Index from, Index to, bool is) {
+                    if (is) send(from, to);
+                });
+            each_piece(
+                0, z_.count(), z_.count(),
+                [&](Index k) {
+                    if (!z_[k].before || z_[k].begins > rank || !by(rank, k)) return 0;
+                    return begins(k) ? 1 : 2;
+                },
+                [&](Index from, Index to, int is) {
+                    if (is > 0) send(from, to);
+                });
+            for (const Message& m : messages)
                 each_piece(
                     m.from, m.to, z_.together, [&](Index k) { return by(rank, k); },
                     [&](Index from, Index to, bool gone) {
-                        if (!gone) sent.push_back({from, to});
+                        if (!gone) send(from, to);
                     });
-            late = std::move(sent);
+            messages = std::move(sent);
         }
-        return late;
+        return messages;
     }
 
 private:
@@ -358,90 +361,48 @@ private:
     std::vector<char> mine_, all_;  // all_: [rank, slot]
 };
 
-// The ring where heads may forget. What is after the tokens of a rank that forgets goes on its way at once, made from
-// its last tokens; its outputs are computed as if there were no state before them, and the first ones once more when
-// that has come. So only states that a rank does not forget are waited for, and those first that others wait for.
+// The ring where heads may forget. A rank that forgets computes its outputs as if there were no state before them,
+// which leaves the true state after them, and the first outputs once more when the state before them has come. So no
+// rank waits for what another one waits for, but for states that it does not forget, which go first.
 template <class T>
 void ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part) {
     const Index size = z.elements, n = z.count(), all = std::max<Index>(n, 1);
     const int me = comm.rank();
-    Room<T> states(comm, Held::state, n * size), tails(comm, Held::state, n * size);
-    std::vector<Transfer> sent, came(static_cast<std::size_t>(n));
+    Room<T> states(comm, Held::state, n * size), after(comm, Held::state, n * size);
+    std::vector<Transfer> sent;
     comm.begin();
     const Forgotten forgotten(comm, z, part);
-    const auto forgets = [&](Index k) { return forgotten.here(k); };
-    const auto arrives_early = [&](Index k) { return forgotten.arrives_early(k); };
-    const auto arrival = [&](Index k) -> Transfer& { return came[static_cast<std::size_t>(k)]; };
-    // Neighbours travel in one message, of which the first has the transfer.
-    const auto ask_for = [&](Index from, Index to) {
-        arrival(from) = comm.receive(entry(states.data(), from, size), (to - from) * size, me - 1);
-    };
+    begin_states(comm, z, part, 0, n, states.data());
+    const auto run = [&](Index from, Index to) { compute(comm, z, part, from, to, states.data(), sent, true); };
 
-    each_piece(
-        0, n, all, [&](Index k) { return forgets(k) && z[k].after; },
-        [&](Index from, Index to, bool is) {
-            if (!is) return;
-            part.tails(stops_of(z, from, to), tails.data() + from * size);
-            sent.push_back(comm.send(tails.data() + from * size, (to - from) * size, me + 1));
+    // Pieces of one kind are computed at once: states that are there, and go on or do not; states that are forgotten.
+    enum Kind { ready, ready_ends, forgotten_begins, forgotten_goes_on, forgotten_ends, waited_for };
+    const auto kind = [&](Index k) {
+        if (forgotten.here(k)) return !z[k].before ? forgotten_begins : z[k].after ? forgotten_goes_on : forgotten_ends;
+        return z[k].before ? waited_for : z[k].after ? ready : ready_ends;
+    };
+    for (const Kind wanted : {ready, ready_ends})
+        each_piece(0, n, z.together, kind, [&](Index from, Index to, Kind is) {
+            if (is == wanted) run(from, to);
         });
-    each_piece(0, n, all, arrives_early, [&](Index from, Index to, bool is) {
-        if (is) ask_for(from, to);
+    each_piece(0, n, all, kind, [&](Index from, Index to, Kind is) {
+        const Stops stops = stops_of(z, from, to);
+        T* const S = (is == forgotten_begins ? states : after).data() + from * size;
+        if (is == forgotten_begins) part.runs(stops, S);
+        else if (is == forgotten_goes_on || is == forgotten_ends) part.fresh(stops, S);
+        else return;
+        if (is == forgotten_ends) part.lasts(stops, S);
+        else sent.push_back(comm.send(S, (to - from) * size, me + 1));
     });
     comm.start();
-    begin_states(comm, z, part, 0, n, states.data());
 
-    // Pieces of one kind are computed at once. ready: the state is there, to come: it is on its way at once; ends: it
-    // goes no further, which the messages of the others are not to be mixed with.
-    enum Kind { ready, ready_ends, forgotten_ready, forgotten_ends, forgotten_goes_on, to_come, to_come_ends, late };
-    const auto kind = [&](Index k) {
-        if (forgets(k)) return !z[k].before ? forgotten_ready : z[k].after ? forgotten_goes_on : forgotten_ends;
-        if (!z[k].before) return z[k].after ? ready : ready_ends;
-        return !arrives_early(k) ? late : z[k].after ? to_come : to_come_ends;
-    };
-    const auto of_kind = [&](Kind wanted, Index longest, auto&& f) {
-        each_piece(0, n, longest, kind, [&](Index from, Index to, Kind is) {
-            if (is == wanted) f(from, to);
-        });
-    };
-    const auto run = [&](Index from, Index to) { compute(comm, z, part, from, to, states.data(), sent, true); };
-    of_kind(ready, z.together, run);
-    of_kind(ready_ends, z.together, run);
-    of_kind(forgotten_ready, all,
-            [&](Index from, Index to) { part.runs(stops_of(z, from, to), states.data() + from * size); });
-    of_kind(forgotten_goes_on, all, [&](Index from, Index to) { part.fresh(stops_of(z, from, to), nullptr); });
-    of_kind(forgotten_ends, all, [&](Index from, Index to) {
-        const Stops stops = stops_of(z, from, to);
-        part.fresh(stops, tails.data() + from * size);
-        part.lasts(stops, tails.data() + from * size);
-    });
-    // What arrived at once, in the order in which it was asked for: message by message.
-    std::vector<Index> first(static_cast<std::size_t>(n));
-    each_piece(0, n, all, arrives_early,
-               [&](Index from, Index to, bool) { std::fill(first.begin() + from, first.begin() + to, from); });
-    const auto wait_for = [&](Index k) { arrival(first[static_cast<std::size_t>(k)]).wait(); };
-    for (const Kind is : {to_come, to_come_ends})
-        of_kind(is, z.together, [&](Index from, Index to) {
-            for (Index k = from; k < to; ++k) wait_for(k);
-            run(from, to);
-        });
-    const auto correct = [&](Index from, Index to) {
-        part.corrects(stops_of(z, from, to), states.data() + from * size);
-    };
-    each_piece(
-        0, n, all, [&](Index k) { return forgets(k) && arrives_early(k); },
-        [&](Index from, Index to, bool is) {
-            if (!is) return;
-            for (Index k = from; k < to; ++k) wait_for(k);
-            correct(from, to);
-        });
-    for (const Forgotten::Message& m : forgotten.late()) {
-        ask_for(m.from, m.to);
-        comm.start();
-        arrival(m.from).wait();
+    for (const Forgotten::Message& m : forgotten.incoming()) {
+        comm.receive(states.data() + m.from * size, (m.to - m.from) * size, me - 1).wait();
         each_piece(
-            m.from, m.to, z.together, [&](Index k) { return std::pair(forgets(k), z[k].after); },
+            m.from, m.to, z.together, [&](Index k) { return std::pair(forgotten.here(k), z[k].after); },
             [&](Index from, Index to, const std::pair<bool, bool>& is) {
-                is.first ? correct(from, to) : run(from, to);
+                if (is.first) part.corrects(stops_of(z, from, to), states.data() + from * size);
+                else run(from, to);
             });
     }
     for (Transfer& t : sent) t.wait();

@@ -63,14 +63,8 @@ public:
         }
         return out;
     }
-    void tails(Stops stops, float* S) const override {
-        clear(S, static_cast<Index>(stops.size()) * size());
-        each_group(stops, &Reach::back, [&](Span of, std::int64_t n, Index before) {
-            tokens_.advance(of, {tokens_.length() - n, n}, S + before);
-        });
-    }
     void fresh(Stops stops, float* S) override {
-        if (S) clear(S, static_cast<Index>(stops.size()) * size());
+        clear(S, static_cast<Index>(stops.size()) * size());
         tokens_.outputs(states(stops), all(), S);
     }
     void corrects(Stops stops, float* S) override {

@@ -53,13 +53,10 @@ public:
         each(stops, [&](std::size_t i, std::size_t) { out.push_back(rank_.a[i] == 0); });
         return out;
     }
-    void tails(Stops stops, double* S) const override {
-        each(stops, [&](std::size_t i, std::size_t k) { S[k] = rank_.b[i]; });
-    }
     void fresh(Stops stops, double* S) override {
         each(stops, [&](std::size_t i, std::size_t k) {
             ++fresh_runs[i];
-            if (S) S[k] = rank_.b[i];
+            S[k] = rank_.b[i];
         });
     }
     void corrects(Stops stops, double* S) override {
