@@ -28,40 +28,33 @@ std::vector<std::string> ring_exchanges();
 
 template <class S>
 std::vector<Option<S>> sharding_options() {
-    constexpr const char* why = "one GPU computes the whole sequence";
     return {
         {.name = "shards",
          .member = &S::shards,
          .text = "the number p of workers that share the sequence; a report of what they sent and held comes after "
                  "the results",
-         .standard = "one worker, or the number of MPI ranks",
+         .standard = "one worker, or the number of MPI ranks or of GPUs",
          .min = 1,
          .max = max_sequence_shards,
-         .gpu = Effect::refused,
-         .why = why,
          .example = "shards = 4"},
         {.name = "sizes",
          .member = &S::sizes,
          .text = "tokens of each worker, any may be 0",
          .type = "a list of lengths",
          .standard = "whole chunks, as equal as can be",
-         .gpu = Effect::refused,
-         .why = why,
          .example = "sizes = {30, 70}"},
         {.name = "engine",
          .member = &S::engine,
          .text = "what the workers are",
-         .standard = "\"threads\", and \"mpi\" under mpirun",
+         .standard = "\"threads\", \"mpi\" under mpirun, and \"nccl\" for tensors on the GPU",
          .choices = sharding_engines,
-         .gpu = Effect::refused,
-         .why = why,
          .example = "engine = \"threads\", shards = 2"},
         {.name = "sharded",
          .member = &S::sharded,
          .text = "whether every MPI rank gives its own part of the sequence, in the order of the ranks, and gets its "
                  "part of the results; shard(x) cuts one out, unshard(x) joins them",
          .gpu = Effect::refused,
-         .why = why,
+         .why = "one process has all GPUs and the whole tensors",
          .example = "shards = 2, sharded = false"},
         {.name = "timeout",
          .member = &S::timeout,
@@ -80,8 +73,6 @@ Option<S> exchange_option(const char* text, std::vector<std::string> (*choices)(
             .text = text,
             .standard = nullptr,
             .choices = choices,
-            .gpu = Effect::refused,
-            .why = "one GPU computes the whole sequence",
             .example = "shards = 2, exchange = \"heads\""};
 }
 

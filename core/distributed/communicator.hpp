@@ -78,6 +78,11 @@ public:
     template <class T>
     bool gather(const T* mine, Index n, T* out);
     virtual bool gathers() const { return false; }
+    // Counts one such operation, of n elements of T of every rank.
+    template <class T>
+    void count_gather(Index n);
+    // The same ranks for messages in the memory of the CPU, where this one's are elsewhere.
+    virtual Communicator& host() { return *this; }
     // Memory that messages of this engine are sent from and received in; null: any is.
     virtual std::shared_ptr<void> allocate(Held, std::size_t /*bytes*/) { return nullptr; }
     // What an element of this size takes: on a model's wire it may be another number.
@@ -179,13 +184,18 @@ void Communicator::exchange(const T* out, Index n_out, int to, T* in, Index n_in
 }
 
 template <class T>
-bool Communicator::gather(const T* mine, Index n, T* out) {
-    if (!gathers()) return false;
+void Communicator::count_gather(Index n) {
     for (int have = 1; n > 0 && have < size_; have *= 2) {
         const Index more = n * std::min(have, size_ - have);
         ++traffic.messages, traffic.elements += more, traffic.bytes += more * bytes_of(sizeof(T));
         sent_until = received_until = ++traffic.rounds;
     }
+}
+
+template <class T>
+bool Communicator::gather(const T* mine, Index n, T* out) {
+    if (!gathers()) return false;
+    count_gather<T>(n);
     const double from = now();
     if (n > 0) all_blocks(mine, static_cast<std::size_t>(n) * sizeof(T), out);
     waited += now() - from;

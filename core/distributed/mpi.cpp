@@ -31,6 +31,12 @@ bool mpi_launched() noexcept {
     return false;
 }
 
+int mpi_local_rank() noexcept {
+    for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+        if (const char* const rank = std::getenv(name)) return std::atoi(rank);
+    return mpi_rank();
+}
+
 namespace {
 
 constexpr const char* limit_name = "CAUSEWAY_MPI_TIMEOUT";

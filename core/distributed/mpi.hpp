@@ -36,6 +36,8 @@ std::string mpi_fault();
 
 int mpi_rank() noexcept;  // 0 before start_mpi
 int mpi_size() noexcept;  // 1 before start_mpi
+// The number of this process among those of its host, as mpirun says it; the rank where it does not.
+int mpi_local_rank() noexcept;
 
 // A number that the ranks of this job share and no other job has; 0 before start_mpi.
 std::uint64_t mpi_job() noexcept;

@@ -24,6 +24,7 @@ struct Envelope {
     std::size_t bytes;
     Index round;
     int from;
+    Index number;                                 // among all from that rank
     enum { posted, taken, done } state = posted;  // guarded by the receiver's mutex
 };
 
@@ -63,7 +64,11 @@ struct Team {
 
 class ThreadCommunicator final : public Communicator {
 public:
-    ThreadCommunicator(Team& team, int rank) : Communicator(rank, team.size), team_(team) {}
+    ThreadCommunicator(Team& team, int rank)
+        : Communicator(rank, team.size),
+          team_(team),
+          sent_(static_cast<std::size_t>(team.size)),
+          asked_for_(static_cast<std::size_t>(team.size)) {}
 
     void barrier() override {
         std::unique_lock lock(team_.mutex);
@@ -82,18 +87,19 @@ public:
 
 protected:
     int post_send(const void* data, std::size_t bytes, int to, Index round) override {
-        const auto letter = std::make_shared<Envelope>(Envelope{data, bytes, round, rank()});
+        const auto letter =
+            std::make_shared<Envelope>(Envelope{data, bytes, round, rank(), sent_[static_cast<std::size_t>(to)]++});
         Mailbox& box = team_.box(to);
         {
             const std::lock_guard lock(box.mutex);
             box.letters.push_back(letter);
         }
         box.changed.notify_all();
-        return remember({letter, nullptr, bytes, to});
+        return remember({letter, nullptr, bytes, to, 0});
     }
 
     int post_receive(void* data, std::size_t bytes, int from) override {
-        return remember({nullptr, data, bytes, from});
+        return remember({nullptr, data, bytes, from, asked_for_[static_cast<std::size_t>(from)]++});
     }
 
     Index finish(int posted) override {
@@ -116,7 +122,8 @@ private:
         std::shared_ptr<Envelope> letter;  // of a sent message
         void* data = nullptr;              // where a received one goes
         std::size_t bytes = 0;
-        int peer = -1;  // -1: free
+        int peer = -1;     // -1: free
+        Index number = 0;  // of a received one, among those from this peer
     };
 
     int remember(Posted posted) {
@@ -144,8 +151,9 @@ private:
         {
             std::unique_lock lock(box.mutex);
             const auto arrived = [&] {
-                const auto at = std::find_if(box.letters.begin(), box.letters.end(),
-                                             [&](const auto& l) { return l->from == mine.peer; });
+                const auto at = std::find_if(box.letters.begin(), box.letters.end(), [&](const auto& l) {
+                    return l->from == mine.peer && l->number == mine.number;
+                });
                 if (at == box.letters.end()) return false;
                 letter = *at;
                 box.letters.erase(at);
@@ -177,6 +185,7 @@ private:
 
     Team& team_;
     std::vector<Posted> posted_;
+    std::vector<Index> sent_, asked_for_;  // messages to and from every rank
 };
 
 }  // namespace

@@ -71,10 +71,10 @@ struct Sizes {
 Piece piece_of(const Starts& starts, Index N, int rank) { return sharded::piece_of({0, 0, N}, starts, rank); }
 
 template <class T>
-class CausalPart final : public sharded::Part<T> {
+class CausalPart final : public sharded::ByState<T> {
 public:
     CausalPart(const exact::Method& method, const exact::Problem<T>& p, const Sizes<T>& sizes, const Piece& piece)
-        : method_(method), p_(p), sizes_(sizes), piece_(piece) {}
+        : sharded::ByState<T>(sizes.elements(), 1), method_(method), p_(p), sizes_(sizes), piece_(piece) {}
 
     void first(Index i, T* S) const override { std::copy_n(p_.state_of(i), sizes_.elements(), S); }
     void last(Index i, const T* S) override { std::copy_n(S, sizes_.elements(), p_.state_of(i)); }
@@ -105,10 +105,14 @@ private:
 };
 
 template <class T>
-class CausalGradPart final : public sharded::GradPart<T> {
+class CausalGradPart final : public sharded::GradByState<T> {
 public:
     CausalGradPart(const gradient::GradProblem<T>& p, const Sizes<T>& sizes, const Piece& piece)
-        : p_(p), sizes_(sizes), piece_(piece), passes_(static_cast<std::size_t>(sizes.heads)) {}
+        : sharded::GradByState<T>(sizes.elements(), 1),
+          p_(p),
+          sizes_(sizes),
+          piece_(piece),
+          passes_(static_cast<std::size_t>(sizes.heads)) {}
 
     void first(Index i, T* S) const override { std::copy_n(p_.in.S + i * sizes_.elements(), sizes_.elements(), S); }
     void last(Index, const T*) override {}

@@ -23,16 +23,18 @@ using sharded::Communicator;
 using sharded::Given;
 using sharded::HeadExchange;
 using sharded::HeadTensor;
-using sharded::Part;
 using sharded::Starts;
 using sharded::StatePiece;
 using sharded::Team;
 
 template <class T>
-class LinearPart final : public Part<T> {
+class LinearPart final : public sharded::ByState<T> {
 public:
     LinearPart(const gated::Problem<T>& p, typename StatePiece<T>::Run run, const Starts& starts, int rank)
-        : p_(p), piece_(p, std::move(run), starts, rank), elements_(p.dk * p.dv) {}
+        : sharded::ByState<T>(p.dk * p.dv, sharded::carry_of(p)),
+          p_(p),
+          piece_(p, std::move(run), starts, rank),
+          elements_(p.dk * p.dv) {}
 
     void first(Index i, T* S) const override { std::copy_n(p_.S + i * elements_, elements_, S); }
     void last(Index i, const T* S) override { std::copy_n(S, elements_, p_.S + i * elements_); }
@@ -50,14 +52,15 @@ private:
 };
 
 template <class T>
-class LinearGradPart final : public sharded::GradPart<T> {
+class LinearGradPart final : public sharded::GradByState<T> {
 public:
     using Back = std::function<void(const gradient::GradProblem<T>&)>;
 
     // in_chunks: `back` is the chunkwise form.
     LinearGradPart(const gradient::GradProblem<T>& p, typename StatePiece<T>::Run run, Back back, bool in_chunks,
                    const Starts& starts, int rank)
-        : p_(p),
+        : sharded::GradByState<T>(p.in.dk * p.in.dv, sharded::carry_of(p.in)),
+          p_(p),
           piece_(p.in, std::move(run), starts, rank),
           back_(std::move(back)),
           elements_(p.in.dk * p.in.dv),

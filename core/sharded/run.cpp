@@ -8,7 +8,7 @@
 
 namespace causeway {
 
-std::vector<std::string> calls::sharding_engines() { return {"threads", "mpi"}; }
+std::vector<std::string> calls::sharding_engines() { return {"threads", "mpi", "nccl"}; }
 
 namespace sharded {
 
@@ -21,6 +21,8 @@ Team team_of(const Sharding& o) {
     team.timeout = std::make_shared<const distributed::MpiTimeout>(o.timeout);
     const std::string engine = !o.engine.empty() ? o.engine : distributed::mpi_size() > 1 ? "mpi" : "threads";
     team.mpi = kit::check_choice("engine", engine, calls::sharding_engines()) == 1;
+    if (engine == "nccl")
+        fail("engine: \"nccl\", but the tensors are on the CPU, expected them on the GPU (move them with :gpu())");
     team.parts = o.sharded;
     const bool alone = distributed::mpi_size() == 1 && o.shards <= 1;  // whose part is the whole
     if (team.parts && !team.mpi && !alone)

@@ -159,28 +159,39 @@ void pack_keys(const SoftmaxRing& z, const SoftmaxTensors<T>& x, int rank, T* bl
     }
 }
 
-// The forward pass of this rank: O, m and l of its queries. `run` computes a problem of one pair of pieces.
-template <class T>
-void softmax_forward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTensors<T>& x,
-                     const std::function<void(const attention::Problem<T>&)>& run) {
+// What a rank computes with its queries and a block of keys and values, in memory of the communicator's; E is the
+// element that travels. On a dry communicator pointers are null.
+template <class E>
+class RingPart {
+public:
+    virtual ~RingPart() = default;
+    // The rank's keys and values as they travel: elements_of(rank) of them. Its queries are brought where they are
+    // needed.
+    virtual void start(E* block) = 0;
+    // With the keys and values of the rank `owner`.
+    virtual void attend(int owner, const E* block) = 0;
+    // The results go where they belong.
+    virtual void finish() = 0;
+};
+
+// And in the backward pass, where the gradients of keys and values are G.
+template <class E, class G = E>
+class RingGradPart {
+public:
+    virtual ~RingGradPart() = default;
+    virtual void start(E* block, G* sum) = 0;                  // and sum <- 0
+    virtual void back(int owner, const E* block, G* sum) = 0;  // sum <- sum + what the rank's queries give the block
+    virtual void finish(const G* sum) = 0;                     // of the rank's own keys
+};
+
+// The forward pass of this rank.
+template <class E>
+void softmax_ring(Communicator& comm, const SoftmaxRing& z, RingPart<E>& part) {
     const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
-    const detail::QueryPieces<T> mine(z, me);
     const Index block = z.all_heads() * z.longest_keys() * (z.d + z.dv);
-    Room<T> here(comm, Held::shard, block), there(comm, Held::incoming, p > 1 ? block : 0),
-        q(comm, Held::query, mine.all * z.d), O(comm, Held::partial, mine.all * z.dv), m(comm, Held::partial, mine.all),
-        l(comm, Held::partial, mine.all);
-    Room<T> piece_O(comm, Held::work, mine.most() * z.dv), piece_m(comm, Held::work, mine.most()),
-        piece_l(comm, Held::work, mine.most());
-    if (!comm.dry()) {
-        pack_keys(z, x, me, here.data());
-        T* at = q.data();
-        for (const kit::Span& t : z.queries_of(me))
-            at = detail::pack(x.q, z.all_heads() * z.group, x.N, z.d, x.query(t), at);
-        std::fill_n(O.data(), O.size(), T(0));
-        std::fill_n(m.data(), m.size(), -std::numeric_limits<T>::infinity());
-        std::fill_n(l.data(), l.size(), T(0));
-    }
-    T *held = here.data(), *next = there.data();
+    Room<E> here(comm, Held::shard, block), there(comm, Held::incoming, p > 1 ? block : 0);
+    part.start(here.data());
+    E *held = here.data(), *next = there.data();
     for (int s = 0; s < p; ++s, std::swap(held, next)) {
         const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;
         Transfer sent, received;
@@ -189,55 +200,23 @@ void softmax_forward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTens
             received = comm.receive(next, z.elements_of(following), left);
             comm.start();
         }
-        detail::each_pair(z, me, owner, [&](kit::Span a, std::size_t place, kit::Span b, Index offset, bool diagonal) {
-            if (!comm.work(detail::pair_work(z, a, b, diagonal, 2)) || comm.dry()) return;
-            const Index first = mine.first[place], rows = mine.rows[place];
-            attention::Problem<T> one =
-                detail::pair_problem<T>(z, a, b, diagonal, q.data() + first * z.d, held + offset);
-            one.O = piece_O.data(), one.m = piece_m.data(), one.l = piece_l.data();
-            run(one);
-            detail::merge(rows, z.dv, m.data() + first, l.data() + first, O.data() + first * z.dv, one.m, one.l, one.O);
-        });
+        part.attend(owner, held);
         received.wait();
         sent.wait();
     }
-    if (comm.dry()) return;
-    const T *from_O = O.data(), *from_m = m.data(), *from_l = l.data();
-    for (const kit::Span& t : z.queries_of(me)) {
-        from_O = detail::unpack(x.O, z.all_heads() * z.group, x.N, z.dv, x.query(t), from_O);
-        from_m = detail::unpack(x.m, z.all_heads() * z.group, x.N, Index{1}, x.query(t), from_m);
-        from_l = detail::unpack(x.l, z.all_heads() * z.group, x.N, Index{1}, x.query(t), from_l);
-    }
+    part.finish();
 }
 
-// The backward pass of this rank, from O, m and l of its queries: dq of its queries, dk and dv of its keys, which
-// travel beside their keys and once more than they do, home.
-template <class T>
-void softmax_backward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTensors<T>& x,
-                      const std::function<void(const gradient::SoftmaxGradProblem<T>&)>& run) {
+// The backward pass: the gradients of keys and values travel beside them and once more than they do, home.
+template <class E, class G>
+void softmax_ring_back(Communicator& comm, const SoftmaxRing& z, RingGradPart<E, G>& part) {
     const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
-    const detail::QueryPieces<T> mine(z, me);
-    const Index block = z.all_heads() * z.longest_keys() * (z.d + z.dv), query_heads = z.all_heads() * z.group;
-    Room<T> here(comm, Held::shard, block), there(comm, Held::incoming, p > 1 ? block : 0),
-        grad(comm, Held::partial, block), next_grad(comm, Held::incoming, p > 1 ? block : 0);
-    Room<T> q(comm, Held::query, mine.all * z.d), dO(comm, Held::query, mine.all * z.dv),
-        O(comm, Held::query, mine.all * z.dv), m(comm, Held::query, mine.all), l(comm, Held::query, mine.all),
-        dq(comm, Held::partial, mine.all * z.d);
-    Room<T> piece_dq(comm, Held::work, mine.most() * z.d), piece(comm, Held::work, block);
-    if (!comm.dry()) {
-        pack_keys(z, x, me, here.data());
-        T *to_q = q.data(), *to_dO = dO.data(), *to_O = O.data(), *to_m = m.data(), *to_l = l.data();
-        for (const kit::Span& t : z.queries_of(me)) {
-            to_q = detail::pack(x.q, query_heads, x.N, z.d, x.query(t), to_q);
-            to_dO = detail::pack(x.dO, query_heads, x.N, z.dv, x.query(t), to_dO);
-            to_O = detail::pack<T>(x.O, query_heads, x.N, z.dv, x.query(t), to_O);
-            to_m = detail::pack<T>(x.m, query_heads, x.N, Index{1}, x.query(t), to_m);
-            to_l = detail::pack<T>(x.l, query_heads, x.N, Index{1}, x.query(t), to_l);
-        }
-        std::fill_n(dq.data(), dq.size(), T(0));
-        std::fill_n(grad.data(), grad.size(), T(0));
-    }
-    T *held = here.data(), *next = there.data(), *sum = grad.data(), *next_sum = next_grad.data();
+    const Index block = z.all_heads() * z.longest_keys() * (z.d + z.dv);
+    Room<E> here(comm, Held::shard, block), there(comm, Held::incoming, p > 1 ? block : 0);
+    Room<G> grad(comm, Held::partial, block), next_grad(comm, Held::incoming, p > 1 ? block : 0);
+    part.start(here.data(), grad.data());
+    E *held = here.data(), *next = there.data();
+    G *sum = grad.data(), *next_sum = next_grad.data();
     for (int s = 0; s < p; ++s) {
         const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;
         Transfer sent, received;
@@ -246,32 +225,167 @@ void softmax_backward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTen
             received = comm.receive(next, z.elements_of(following), left);
             comm.start();
         }
-        detail::each_pair(z, me, owner, [&](kit::Span a, std::size_t place, kit::Span b, Index offset, bool diagonal) {
-            if (!comm.work(detail::pair_work(z, a, b, diagonal, 5)) || comm.dry()) return;
-            const Index first = mine.first[place], keys = z.all_heads() * b.n;
-            gradient::SoftmaxGradProblem<T> one;
-            one.in = detail::pair_problem<T>(z, a, b, diagonal, q.data() + first * z.d, held + offset);
-            one.in.O = O.data() + first * z.dv, one.in.m = m.data() + first, one.in.l = l.data() + first;
-            one.dO = dO.data() + first * z.dv;
-            one.dq = piece_dq.data(), one.dk = piece.data(), one.dv = piece.data() + keys * z.d;
-            run(one);
-            for (Index i = 0; i < mine.rows[place] * z.d; ++i) dq.data()[first * z.d + i] += piece_dq.data()[i];
-            for (Index i = 0; i < keys * (z.d + z.dv); ++i) sum[offset + i] += piece.data()[i];
-        });
+        part.back(owner, held, sum);
         received.wait();
         sent.wait();
         if (p == 1) break;
         comm.exchange(sum, z.elements_of(owner), right, next_sum, z.elements_of(following), left);
         std::swap(held, next), std::swap(sum, next_sum);
     }
-    if (comm.dry()) return;
-    const T *from_dq = dq.data(), *from = sum;
-    for (const kit::Span& t : z.queries_of(me))
-        from_dq = detail::unpack(x.dq, query_heads, x.N, z.d, x.query(t), from_dq);
-    for (const kit::Span& t : z.keys_of(me)) {
-        from = detail::unpack(x.dk, z.all_heads(), x.M, z.d, x.key(t), from);
-        from = detail::unpack(x.dv, z.all_heads(), x.M, z.dv, x.key(t), from);
+    part.finish(sum);
+}
+
+namespace detail {
+
+// On the CPU: O, m and l of the rank's queries. `run` computes a problem of one pair of pieces.
+template <class T>
+class CpuRing final : public RingPart<T> {
+public:
+    using Run = std::function<void(const attention::Problem<T>&)>;
+
+    CpuRing(Communicator& comm, const SoftmaxRing& z, const SoftmaxTensors<T>& x, const Run& run)
+        : comm_(comm),
+          z_(z),
+          x_(x),
+          run_(run),
+          mine_(z, comm.rank()),
+          q_(comm, Held::query, mine_.all * z.d),
+          O_(comm, Held::partial, mine_.all * z.dv),
+          m_(comm, Held::partial, mine_.all),
+          l_(comm, Held::partial, mine_.all),
+          piece_O_(comm, Held::work, mine_.most() * z.dv),
+          piece_m_(comm, Held::work, mine_.most()),
+          piece_l_(comm, Held::work, mine_.most()) {}
+
+    void start(T* block) override {
+        if (comm_.dry()) return;
+        pack_keys(z_, x_, comm_.rank(), block);
+        T* at = q_.data();
+        for (const kit::Span& t : z_.queries_of(comm_.rank()))
+            at = pack(x_.q, z_.all_heads() * z_.group, x_.N, z_.d, x_.query(t), at);
+        std::fill_n(O_.data(), O_.size(), T(0));
+        std::fill_n(m_.data(), m_.size(), -std::numeric_limits<T>::infinity());
+        std::fill_n(l_.data(), l_.size(), T(0));
     }
+    void attend(int owner, const T* block) override {
+        each_pair(z_, comm_.rank(), owner,
+                  [&](kit::Span a, std::size_t place, kit::Span b, Index offset, bool diagonal) {
+                      if (!comm_.work(pair_work(z_, a, b, diagonal, 2)) || comm_.dry()) return;
+                      const Index first = mine_.first[place], rows = mine_.rows[place];
+                      attention::Problem<T> one =
+                          pair_problem<T>(z_, a, b, diagonal, q_.data() + first * z_.d, block + offset);
+                      one.O = piece_O_.data(), one.m = piece_m_.data(), one.l = piece_l_.data();
+                      run_(one);
+                      merge(rows, z_.dv, m_.data() + first, l_.data() + first, O_.data() + first * z_.dv, one.m, one.l,
+                            one.O);
+                  });
+    }
+    void finish() override {
+        if (comm_.dry()) return;
+        const Index rows = z_.all_heads() * z_.group;
+        const T *from_O = O_.data(), *from_m = m_.data(), *from_l = l_.data();
+        for (const kit::Span& t : z_.queries_of(comm_.rank())) {
+            from_O = unpack(x_.O, rows, x_.N, z_.dv, x_.query(t), from_O);
+            from_m = unpack(x_.m, rows, x_.N, Index{1}, x_.query(t), from_m);
+            from_l = unpack(x_.l, rows, x_.N, Index{1}, x_.query(t), from_l);
+        }
+    }
+
+private:
+    Communicator& comm_;
+    const SoftmaxRing& z_;
+    const SoftmaxTensors<T>& x_;
+    const Run& run_;
+    QueryPieces<T> mine_;
+    Room<T> q_, O_, m_, l_, piece_O_, piece_m_, piece_l_;
+};
+
+// From O, m and l of the rank's queries: dq of its queries, dk and dv of its keys.
+template <class T>
+class CpuRingBack final : public RingGradPart<T> {
+public:
+    using Run = std::function<void(const gradient::SoftmaxGradProblem<T>&)>;
+
+    CpuRingBack(Communicator& comm, const SoftmaxRing& z, const SoftmaxTensors<T>& x, const Run& run)
+        : comm_(comm),
+          z_(z),
+          x_(x),
+          run_(run),
+          mine_(z, comm.rank()),
+          q_(comm, Held::query, mine_.all * z.d),
+          dO_(comm, Held::query, mine_.all * z.dv),
+          O_(comm, Held::query, mine_.all * z.dv),
+          m_(comm, Held::query, mine_.all),
+          l_(comm, Held::query, mine_.all),
+          dq_(comm, Held::partial, mine_.all * z.d),
+          piece_dq_(comm, Held::work, mine_.most() * z.d),
+          piece_(comm, Held::work, z.all_heads() * z.longest_keys() * (z.d + z.dv)) {}
+
+    void start(T* block, T* sum) override {
+        if (comm_.dry()) return;
+        pack_keys(z_, x_, comm_.rank(), block);
+        const Index rows = z_.all_heads() * z_.group;
+        T *to_q = q_.data(), *to_dO = dO_.data(), *to_O = O_.data(), *to_m = m_.data(), *to_l = l_.data();
+        for (const kit::Span& t : z_.queries_of(comm_.rank())) {
+            to_q = pack(x_.q, rows, x_.N, z_.d, x_.query(t), to_q);
+            to_dO = pack(x_.dO, rows, x_.N, z_.dv, x_.query(t), to_dO);
+            to_O = pack<T>(x_.O, rows, x_.N, z_.dv, x_.query(t), to_O);
+            to_m = pack<T>(x_.m, rows, x_.N, Index{1}, x_.query(t), to_m);
+            to_l = pack<T>(x_.l, rows, x_.N, Index{1}, x_.query(t), to_l);
+        }
+        std::fill_n(dq_.data(), dq_.size(), T(0));
+        std::fill_n(sum, z_.all_heads() * z_.longest_keys() * (z_.d + z_.dv), T(0));
+    }
+    void back(int owner, const T* block, T* sum) override {
+        each_pair(z_, comm_.rank(), owner,
+                  [&](kit::Span a, std::size_t place, kit::Span b, Index offset, bool diagonal) {
+                      if (!comm_.work(pair_work(z_, a, b, diagonal, 5)) || comm_.dry()) return;
+                      const Index first = mine_.first[place], keys = z_.all_heads() * b.n;
+                      gradient::SoftmaxGradProblem<T> one;
+                      one.in = pair_problem<T>(z_, a, b, diagonal, q_.data() + first * z_.d, block + offset);
+                      one.in.O = O_.data() + first * z_.dv, one.in.m = m_.data() + first, one.in.l = l_.data() + first;
+                      one.dO = dO_.data() + first * z_.dv;
+                      one.dq = piece_dq_.data(), one.dk = piece_.data(), one.dv = piece_.data() + keys * z_.d;
+                      run_(one);
+                      for (Index i = 0; i < mine_.rows[place] * z_.d; ++i)
+                          dq_.data()[first * z_.d + i] += piece_dq_.data()[i];
+                      for (Index i = 0; i < keys * (z_.d + z_.dv); ++i) sum[offset + i] += piece_.data()[i];
+                  });
+    }
+    void finish(const T* sum) override {
+        if (comm_.dry()) return;
+        const T* from_dq = dq_.data();
+        for (const kit::Span& t : z_.queries_of(comm_.rank()))
+            from_dq = unpack(x_.dq, z_.all_heads() * z_.group, x_.N, z_.d, x_.query(t), from_dq);
+        for (const kit::Span& t : z_.keys_of(comm_.rank())) {
+            sum = unpack(x_.dk, z_.all_heads(), x_.M, z_.d, x_.key(t), sum);
+            sum = unpack(x_.dv, z_.all_heads(), x_.M, z_.dv, x_.key(t), sum);
+        }
+    }
+
+private:
+    Communicator& comm_;
+    const SoftmaxRing& z_;
+    const SoftmaxTensors<T>& x_;
+    const Run& run_;
+    QueryPieces<T> mine_;
+    Room<T> q_, dO_, O_, m_, l_, dq_, piece_dq_, piece_;
+};
+
+}  // namespace detail
+
+// On the CPU.
+template <class T>
+void softmax_forward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTensors<T>& x,
+                     const std::function<void(const attention::Problem<T>&)>& run) {
+    detail::CpuRing<T> part(comm, z, x, run);
+    softmax_ring(comm, z, part);
+}
+template <class T>
+void softmax_backward(Communicator& comm, const SoftmaxRing& z, const SoftmaxTensors<T>& x,
+                      const std::function<void(const gradient::SoftmaxGradProblem<T>&)>& run) {
+    detail::CpuRingBack<T> part(comm, z, x, run);
+    softmax_ring_back(comm, z, part);
 }
 
 }  // namespace causeway::sharded

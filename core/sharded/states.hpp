@@ -20,6 +20,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "core/base/parallel.hpp"
@@ -56,19 +57,33 @@ struct Route {
     const Stop& operator[](Index k) const { return stops[static_cast<std::size_t>(k)]; }
 };
 
-// What a rank computes with its tokens of state i. Every S is [d_k, d_v]; any function may be called for different
-// states at once.
+using Stops = std::span<const Stop>;
+
+// What a rank computes with its tokens of some states at once; they lie one after the other, each S [d_k, d_v], in
+// memory of the communicator's: on a GPU all functions but forgets() only queue.
 template <class T>
 class Part {
 public:
     virtual ~Part() = default;
-    virtual void first(Index i, T* S) const = 0;    // S <- the state before the first token of the sequence
-    virtual void last(Index i, const T* S) = 0;     // the state after its last token
-    virtual void run(Index i, T* S) = 0;            // the outputs; S <- A S + B
-    virtual void advance(Index i, T* S) const = 0;  // S <- A S + B alone
-    virtual void map(Index i, T* A) const = 0;      // A
-    virtual Work run_work(Index i) const = 0;       // of run
-    virtual Work advance_work(Index i) const = 0;   // of advance
+    virtual void firsts(Stops, T* S) const = 0;    // S <- the states before the first token of the sequence
+    virtual void lasts(Stops, const T* S) = 0;     // the states after its last token
+    virtual void runs(Stops, T* S) = 0;            // the outputs; S <- A S + B
+    virtual void advances(Stops, T* S) const = 0;  // S <- A S + B alone
+    virtual void maps(Stops, T* A) const = 0;      // A
+    virtual void clear(T* x, Index n) const = 0;   // x <- 0
+    virtual void copy(const T* from, Index n, T* to) const = 0;
+    // out <- A S + B, one state after the other.
+    virtual void applies(const Route&, Index n, const T* A, const T* B, const T* S, T* out) const = 0;
+
+    // Heads that forget: where the gates of the rank's tokens leave nothing of the state before them, A = 0, what is
+    // after them depends on these tokens alone, and most outputs do too.
+    virtual bool may_forget() const { return false; }
+    virtual std::vector<char> forgets(Stops stops) { return std::vector<char>(stops.size()); }
+    virtual void fresh(Stops, T* /*S*/) {}     // all outputs, as if S were 0; S <- B
+    virtual void corrects(Stops, T* /*S*/) {}  // then the first ones once more, from S, which is spoiled
+
+    virtual Work run_work(Index i) const = 0;      // of runs, for state i
+    virtual Work advance_work(Index i) const = 0;  // of advances
     virtual Work map_work(Index /*i*/) const { return {}; }
 };
 
@@ -76,25 +91,110 @@ public:
 template <class T>
 class GradPart : public Part<T> {
 public:
-    virtual void last_gradient(Index i, T* dS) const = 0;   // dS <- what arrives at the last state of the sequence
-    virtual void first_gradient(Index i, const T* dS) = 0;  // with respect to the state before its first token
-    // The gradients, S being the state before the rank's tokens. forth, called first or not at all with the same
-    // addresses, leaves A S + B where dS will be, and may keep what back else makes from S once more.
-    virtual void forth(Index i, const T* S, T* dS) = 0;
-    virtual void back(Index i, const T* S, T* dS) = 0;
-    virtual Index kept(Index i) const = 0;  // numbers from forth to back
+    virtual void last_gradients(Stops, T* dS) const = 0;   // dS <- what arrives at the last states of the sequence
+    virtual void first_gradients(Stops, const T* dS) = 0;  // with respect to the states before its first token
+    // The gradients, S being the states before the rank's tokens. forths, called first or not at all with the same
+    // addresses, leaves A S + B where dS will be, and may keep what backs else makes from S once more.
+    virtual void forths(Stops, const T* S, T* dS) = 0;
+    virtual void backs(Stops, const T* S, T* dS) = 0;
+    virtual Index kept(Index i) const = 0;  // numbers from forths to backs, for state i
     virtual Work forth_work(Index i) const = 0;
     virtual Work back_work(Index i) const = 0;  // of both
 };
 
-namespace detail {
+// A part that the CPU computes state by state, those of a block at once on threads of their own: any function may be
+// called for different states at once. Base: Part<T> or GradPart<T>.
+template <class T, class Base = Part<T>>
+class ByState : public Base {
+public:
+    explicit ByState(Index elements, Index carry) : elements_(elements), carry_(carry) {}
 
-// f(stop) for the stops [from, to), at once where there are several.
-template <class F>
-void each_stop(Index from, Index to, F&& f) {
-    if (to - from == 1) f(from);
-    else parallel_for(to - from, [&](Index i) { f(from + i); });
-}
+    virtual void first(Index i, T* S) const = 0;
+    virtual void last(Index i, const T* S) = 0;
+    virtual void run(Index i, T* S) = 0;
+    virtual void advance(Index i, T* S) const = 0;
+    virtual void map(Index i, T* A) const = 0;
+
+    void firsts(Stops stops, T* S) const final {
+        each(stops, S, [&](Index i, T* at) { first(i, at); });
+    }
+    void lasts(Stops stops, const T* S) final {
+        each(stops, S, [&](Index i, const T* at) { last(i, at); });
+    }
+    void runs(Stops stops, T* S) final {
+        each(stops, S, [&](Index i, T* at) { run(i, at); });
+    }
+    void advances(Stops stops, T* S) const final {
+        each(stops, S, [&](Index i, T* at) { advance(i, at); });
+    }
+    void maps(Stops stops, T* A) const final {
+        each_at(stops, [&](std::size_t k) { map(stops[k].state, A + static_cast<Index>(k) * carry_); });
+    }
+    void clear(T* x, Index n) const final { std::fill_n(x, n, T(0)); }
+    void copy(const T* from, Index n, T* to) const final { std::copy_n(from, n, to); }
+    void applies(const Route& z, Index n, const T* A, const T* B, const T* S, T* out) const final {
+        for (Index k = 0; k < n; ++k)
+            apply(z, A + k * z.carry, B + k * z.elements, S + k * z.elements, out + k * z.elements);
+    }
+
+protected:
+    // f(state, its element of S), at once where there are several.
+    template <class P, class F>
+    void each(Stops stops, P* S, F&& f) const {
+        each_at(stops, [&](std::size_t k) { f(stops[k].state, S + static_cast<Index>(k) * elements_); });
+    }
+    template <class F>
+    static void each_at(Stops stops, F&& f) {
+        if (stops.size() == 1) f(0);
+        else parallel_for(static_cast<Index>(stops.size()), [&](Index k) { f(static_cast<std::size_t>(k)); });
+    }
+
+private:
+    // out <- A S + B.
+    static void apply(const Route& z, const T* A, const T* B, const T* S, T* out) {
+        const Index columns = z.rows > 0 ? z.elements / z.rows : 0;
+        for (Index i = 0; i < z.rows; ++i) {
+            T* const row = out + i * columns;
+            std::copy_n(B + i * columns, columns, row);
+            const auto add = [&](T a, const T* from) {
+                for (Index c = 0; c < columns; ++c) row[c] += a * from[c];
+            };
+            if (z.carry == 0) add(T(1), S + i * columns);
+            else if (z.carry == 1) add(A[0], S + i * columns);
+            else if (z.carry == z.rows) add(A[i], S + i * columns);
+            else
+                for (Index j = 0; j < z.rows; ++j) add(A[i * z.rows + j], S + j * columns);
+        }
+    }
+
+    Index elements_, carry_;
+};
+
+template <class T>
+class GradByState : public ByState<T, GradPart<T>> {
+public:
+    using ByState<T, GradPart<T>>::ByState;
+
+    virtual void last_gradient(Index i, T* dS) const = 0;
+    virtual void first_gradient(Index i, const T* dS) = 0;
+    virtual void forth(Index i, const T* S, T* dS) = 0;
+    virtual void back(Index i, const T* S, T* dS) = 0;
+
+    void last_gradients(Stops stops, T* dS) const final {
+        this->each(stops, dS, [&](Index i, T* at) { last_gradient(i, at); });
+    }
+    void first_gradients(Stops stops, const T* dS) final {
+        this->each(stops, dS, [&](Index i, const T* at) { first_gradient(i, at); });
+    }
+    void forths(Stops stops, const T* S, T* dS) final {
+        this->each(stops, dS, [&](Index i, T* at) { forth(i, S + (at - dS), at); });
+    }
+    void backs(Stops stops, const T* S, T* dS) final {
+        this->each(stops, dS, [&](Index i, T* at) { back(i, S + (at - dS), at); });
+    }
+};
+
+namespace detail {
 
 // Whether the stops [from, to) have to be computed here; the time of it is told to a model's clock.
 template <class F>
@@ -107,28 +207,25 @@ bool works(Communicator& comm, Index from, Index to, F&& work) {
     return comm.work(sum) && !comm.dry();
 }
 
+inline Stops stops_of(const Route& z, Index from, Index to) {
+    return Stops(z.stops).subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from));
+}
+
+// f(from, to) for pieces of stops of which `is` says the same about all, in order; of at most `longest`.
+template <class Is, class F>
+void each_piece(Index from, Index to, Index longest, Is&& is, F&& f) {
+    for (Index k = from; k < to;) {
+        Index end = k + 1;
+        while (end < to && end - k < longest && is(end) == is(k)) ++end;
+        f(k, end, is(k));
+        k = end;
+    }
+}
+
 // f(from, to) for blocks of stops that a rank computes at once.
 template <class F>
 void each_block(const Route& z, F&& f) {
     for (Index from = 0; from < z.count(); from += z.together) f(from, std::min<Index>(z.count(), from + z.together));
-}
-
-// out <- A S + B.
-template <class T>
-void apply(const Route& z, const T* A, const T* B, const T* S, T* out) {
-    const Index columns = z.rows > 0 ? z.elements / z.rows : 0;
-    for (Index i = 0; i < z.rows; ++i) {
-        T* const row = out + i * columns;
-        std::copy_n(B + i * columns, columns, row);
-        const auto add = [&](T a, const T* from) {
-            for (Index c = 0; c < columns; ++c) row[c] += a * from[c];
-        };
-        if (z.carry == 0) add(T(1), S + i * columns);
-        else if (z.carry == 1) add(A[0], S + i * columns);
-        else if (z.carry == z.rows) add(A[i], S + i * columns);
-        else
-            for (Index j = 0; j < z.rows; ++j) add(A[i * z.rows + j], S + j * columns);
-    }
 }
 
 inline Work apply_work(const Route& z) {
@@ -143,38 +240,179 @@ T* entry(T* all, Index i, Index size) {
     return all ? all + i * size : nullptr;
 }
 
-// The state before the rank's tokens.
+// The stops [from, to) that arrive from the rank before are asked for.
 template <class T>
-void arrive(Communicator& comm, const Route& z, const Part<T>& part, Index k, T* S) {
-    if (z[k].before) comm.receive(S, z.elements, comm.rank() - 1).wait();
-    else if (!comm.dry()) part.first(z[k].state, S);
+std::vector<Transfer> ask(Communicator& comm, const Route& z, Index from, Index to, T* states) {
+    std::vector<Transfer> out(static_cast<std::size_t>(to - from));
+    for (Index k = from; k < to; ++k)
+        if (z[k].before)
+            out[static_cast<std::size_t>(k - from)] =
+                comm.receive(entry(states, k, z.elements), z.elements, comm.rank() - 1);
+    comm.start();
+    return out;
+}
+
+// f(from, to) for the pieces of stops that begin, or do not begin, at this rank.
+template <class F>
+void each_where(const Route& z, Index from, Index to, bool (*which)(const Stop&), F&& f) {
+    each_piece(
+        from, to, to - from, [&](Index k) { return which(z[k]); },
+        [&](Index a, Index b, bool is) {
+            if (is) f(a, b);
+        });
+}
+inline bool begins(const Stop& s) { return !s.before; }
+inline bool ends(const Stop& s) { return !s.after; }
+inline bool goes_on(const Stop& s) { return s.after; }
+
+// The outputs of stops whose states are there, and what becomes of the states after them; as_one: those that go on, all
+// or none, in one message.
+template <class T>
+void compute(Communicator& comm, const Route& z, Part<T>& part, Index from, Index to, T* states,
+             std::vector<Transfer>& sent, bool as_one = false) {
+    const Index size = z.elements;
+    if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) {
+        part.runs(stops_of(z, from, to), states + from * size);
+        each_where(z, from, to, ends, [&](Index a, Index b) { part.lasts(stops_of(z, a, b), states + a * size); });
+    }
+    const Index each = as_one ? to - from : 1;
+    for (Index k = from; k < to; k += each)
+        if (z[k].after) sent.push_back(comm.send(entry(states, k, size), each * size, comm.rank() + 1));
+    comm.start();
+}
+
+// S <- the states before the first tokens, of sequences that begin at this rank.
+template <class T>
+void begin_states(Communicator& comm, const Route& z, const Part<T>& part, Index from, Index to, T* states) {
+    if (comm.dry()) return;
+    each_where(z, from, to, begins, [&](Index a, Index b) { part.firsts(stops_of(z, a, b), states + a * z.elements); });
 }
 
 template <class T>
 void ring(Communicator& comm, const Route& z, Part<T>& part) {
-    const Index size = z.elements;
-    Room<T> states(comm, Held::state, z.count() * size);
+    Room<T> states(comm, Held::state, z.count() * z.elements);
     std::vector<Transfer> sent;
     comm.begin();
     each_block(z, [&](Index from, Index to) {
-        for (Index k = from; k < to; ++k) arrive(comm, z, part, k, entry(states.data(), k, size));
-        if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); }))
-            each_stop(from, to, [&](Index k) { part.run(z[k].state, states.data() + k * size); });
-        for (Index k = from; k < to; ++k) {
-            T* const S = entry(states.data(), k, size);
-            if (z[k].after) sent.push_back(comm.send(S, size, comm.rank() + 1));
-            else if (!comm.dry()) part.last(z[k].state, S);
-        }
-        comm.start();
+        for (Transfer& t : ask(comm, z, from, to, states.data())) t.wait();
+        begin_states(comm, z, part, from, to, states.data());
+        compute(comm, z, part, from, to, states.data(), sent);
     });
     for (Transfer& t : sent) t.wait();
 }
 
-// Of every stop whose state goes on the map of the rank's tokens, B then A; where the sequence begins, B is the state
-// itself and A is not used. place(k): where it goes.
+// Who forgets what, of all ranks.
+class Forgotten {
+public:
+    template <class T>
+    Forgotten(Communicator& comm, const Route& z, Part<T>& part)
+        : z_(z), me_(comm.rank()), mine_(part.forgets(z.stops)), all_(static_cast<std::size_t>(z.slots * comm.size())) {
+        std::vector<char> by_slot(static_cast<std::size_t>(z.slots));
+        for (Index k = 0; k < z.count(); ++k) {
+            char& mine = mine_[static_cast<std::size_t>(k)];
+            if (z[k].slot >= 0) by_slot[static_cast<std::size_t>(z[k].slot)] = mine;
+            else mine = 0;  // a state that no other rank asks for
+        }
+        Communicator& host = comm.host();
+        distributed::all_gather(host, distributed::all_ranks(host), by_slot.data(), z.slots, all_.data());
+    }
+    bool here(Index k) const { return mine_[static_cast<std::size_t>(k)] != 0; }
+    // What the rank before sends, in its order: states that begin there and that others wait for, those that it
+    // forgets, and what it hands through. First and last of the stops of each message.
+    struct Message {
+        Index from, to;
+    };
+    std::vector<Message> incoming() const {
+        std::vector<Message> messages;
+        for (int rank = 0; rank < me_; ++rank) {
+            std::vector<Message> sent;
+            const auto send = [&](Index from, Index to) { sent.push_back({from, to}); };
+            const auto begins = [&](Index k) { return z_[k].before && z_[k].begins == rank; };
+            each_piece(
+                0, z_.count(), z_.together, [&](Index k) { return begins(k) && !by(rank, k); },
+                [&](Index from, Index to, bool is) {
+                    if (is) send(from, to);
+                });
+            each_piece(
+                0, z_.count(), z_.count(),
+                [&](Index k) {
+                    if (!z_[k].before || z_[k].begins > rank || !by(rank, k)) return 0;
+                    return begins(k) ? 1 : 2;
+                },
+                [&](Index from, Index to, int is) {
+                    if (is > 0) send(from, to);
+                });
+            for (const Message& m : messages)
+                each_piece(
+                    m.from, m.to, z_.together, [&](Index k) { return by(rank, k); },
+                    [&](Index from, Index to, bool gone) {
+                        if (!gone) send(from, to);
+                    });
+            messages = std::move(sent);
+        }
+        return messages;
+    }
+
+private:
+    bool by(int rank, Index k) const { return all_[static_cast<std::size_t>(rank * z_.slots + z_[k].slot)] != 0; }
+
+    const Route& z_;
+    int me_;
+    std::vector<char> mine_, all_;  // all_: [rank, slot]
+};
+
+// The ring where heads may forget. A rank that forgets computes its outputs as if there were no state before them,
+// which leaves the true state after them, and the first outputs once more when the state before them has come. So no
+// rank waits for what another one waits for, but for states that it does not forget, which go first.
+template <class T>
+void ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part) {
+    const Index size = z.elements, n = z.count(), all = std::max<Index>(n, 1);
+    const int me = comm.rank();
+    Room<T> states(comm, Held::state, n * size), after(comm, Held::state, n * size);
+    std::vector<Transfer> sent;
+    comm.begin();
+    const Forgotten forgotten(comm, z, part);
+    begin_states(comm, z, part, 0, n, states.data());
+    const auto run = [&](Index from, Index to) { compute(comm, z, part, from, to, states.data(), sent, true); };
+
+    // Pieces of one kind are computed at once: states that are there, and go on or do not; states that are forgotten.
+    enum Kind { ready, ready_ends, forgotten_begins, forgotten_goes_on, forgotten_ends, waited_for };
+    const auto kind = [&](Index k) {
+        if (forgotten.here(k)) return !z[k].before ? forgotten_begins : z[k].after ? forgotten_goes_on : forgotten_ends;
+        return z[k].before ? waited_for : z[k].after ? ready : ready_ends;
+    };
+    for (const Kind wanted : {ready, ready_ends})
+        each_piece(0, n, z.together, kind, [&](Index from, Index to, Kind is) {
+            if (is == wanted) run(from, to);
+        });
+    each_piece(0, n, all, kind, [&](Index from, Index to, Kind is) {
+        const Stops stops = stops_of(z, from, to);
+        T* const S = (is == forgotten_begins ? states : after).data() + from * size;
+        if (is == forgotten_begins) part.runs(stops, S);
+        else if (is == forgotten_goes_on || is == forgotten_ends) part.fresh(stops, S);
+        else return;
+        if (is == forgotten_ends) part.lasts(stops, S);
+        else sent.push_back(comm.send(S, (to - from) * size, me + 1));
+    });
+    comm.start();
+
+    for (const Forgotten::Message& m : forgotten.incoming()) {
+        comm.receive(states.data() + m.from * size, (m.to - m.from) * size, me - 1).wait();
+        each_piece(
+            m.from, m.to, z.together, [&](Index k) { return std::pair(forgotten.here(k), z[k].after); },
+            [&](Index from, Index to, const std::pair<bool, bool>& is) {
+                if (is.first) part.corrects(stops_of(z, from, to), states.data() + from * size);
+                else run(from, to);
+            });
+    }
+    for (Transfer& t : sent) t.wait();
+}
+
+// Of every stop whose state goes on the map of the rank's tokens: B and A; where the sequence begins, B is the state
+// itself and A is not used. place(k): its number among those in B and A.
 template <class T, class Place>
-void make_maps(Communicator& comm, const Route& z, const Part<T>& part, const T* states, T* maps, Place&& place) {
-    const Index size = z.elements, width = size + z.carry;
+void make_maps(Communicator& comm, const Route& z, const Part<T>& part, const T* states, T* B, T* A, Place&& place) {
+    const Index size = z.elements;
     const auto work = [&](Index k) -> Work {
         if (!z[k].after) return {};
         Work sum = part.advance_work(z[k].state);
@@ -185,13 +423,17 @@ void make_maps(Communicator& comm, const Route& z, const Part<T>& part, const T*
     };
     each_block(z, [&](Index from, Index to) {
         if (!works(comm, from, to, work)) return;
-        each_stop(from, to, [&](Index k) {
-            if (!z[k].after) return;
-            T* const map = maps + place(k) * width;
-            if (z[k].before) std::fill_n(map, width, T(0));
-            else std::copy_n(states + k * size, size, map);
-            part.advance(z[k].state, map);
-            if (z[k].before && z.carry > 0) part.map(z[k].state, map + size);
+        each_where(z, from, to, goes_on, [&](Index first, Index last) {
+            each_piece(
+                first, last, last - first, [&](Index k) { return z[k].before; },
+                [&](Index a, Index b, bool arrives) {
+                    const Stops stops = stops_of(z, a, b);
+                    T* const to_B = B + place(a) * size;
+                    if (arrives) part.clear(to_B, (b - a) * size);
+                    else part.copy(states + a * size, (b - a) * size, to_B);
+                    part.advances(stops, to_B);
+                    if (arrives && z.carry > 0) part.maps(stops, A + place(a) * z.carry);
+                });
         });
     });
 }
@@ -199,21 +441,24 @@ void make_maps(Communicator& comm, const Route& z, const Part<T>& part, const T*
 // The states before the rank's tokens, S of each stop, from the maps of all ranks before it.
 template <class T>
 void by_gathering(Communicator& comm, const Route& z, const Part<T>& part, T* states) {
-    const Index size = z.elements, width = size + z.carry;
-    Room<T> maps(comm, Held::state, z.slots * width), all(comm, Held::work, comm.size() * z.slots * width),
-        before(comm, Held::work, size);
-    if (!comm.dry()) std::fill_n(maps.data(), maps.size(), T(0));  // others' states have no map here
-    make_maps(comm, z, part, states, maps.data(), [&](Index k) { return z[k].slot; });
+    const Index size = z.elements, width = size + z.carry, block = z.slots * width;
+    Room<T> maps(comm, Held::state, block), all(comm, Held::work, comm.size() * block), before(comm, Held::work, size);
+    if (!comm.dry()) part.clear(maps.data(), maps.size());  // others' states have no map here
+    make_maps(comm, z, part, states, maps.data(), entry(maps.data(), z.slots, size),
+              [&](Index k) { return z[k].slot; });
     distributed::all_gather(comm, distributed::all_ranks(comm), maps.data(), maps.size(), all.data());
     for (Index k = 0; k < z.count(); ++k) {
         if (!z[k].before) continue;
         T* S = entry(states, k, size);
-        const auto map = [&](int rank) { return entry(all.data(), rank * z.slots + z[k].slot, width); };
-        if (!comm.dry()) std::copy_n(map(z[k].begins), size, S);
+        const auto B = [&](int rank) { return entry(all.data(), rank * block + z[k].slot * size, 1); };
+        const auto A = [&](int rank) {
+            return entry(all.data(), rank * block + z.slots * size + z[k].slot * z.carry, 1);
+        };
+        if (!comm.dry()) part.copy(B(z[k].begins), size, S);
         for (int r = z[k].begins + 1; r < comm.rank(); ++r) {
             if (!comm.work(apply_work(z)) || comm.dry()) continue;
-            std::copy_n(S, size, before.data());
-            apply(z, map(r) + size, map(r), before.data(), S);
+            part.copy(S, size, before.data());
+            part.applies(z, 1, A(r), B(r), before.data(), S);
         }
     }
 }
@@ -221,21 +466,23 @@ void by_gathering(Communicator& comm, const Route& z, const Part<T>& part, T* st
 // The same, each from the rank before, which has combined its map with what it got.
 template <class T>
 void by_scanning(Communicator& comm, const Route& z, const Part<T>& part, T* states) {
-    const Index size = z.elements, width = size + z.carry;
-    Room<T> maps(comm, Held::state, z.count() * width), next(comm, Held::state, z.count() * size);
+    const Index size = z.elements, n = z.count();
+    Room<T> maps(comm, Held::state, n * (size + z.carry)), next(comm, Held::state, n * size);
+    T *const B = maps.data(), *const A = entry(maps.data(), n, size);
     std::vector<Transfer> sent;
-    make_maps(comm, z, part, states, maps.data(), [](Index k) { return k; });
-    for (Index k = 0; k < z.count(); ++k) {
-        T *const S = entry(states, k, size), *const map = entry(maps.data(), k, width), *on = map;
-        if (z[k].before) comm.receive(S, size, comm.rank() - 1).wait();
-        if (!z[k].after) continue;
-        if (z[k].before) {
-            on = entry(next.data(), k, size);
-            if (comm.work(apply_work(z)) && !comm.dry()) apply(z, map + size, map, S, on);
-        }
-        sent.push_back(comm.send(on, size, comm.rank() + 1));
+    make_maps(comm, z, part, states, B, A, [](Index k) { return k; });
+    each_block(z, [&](Index from, Index to) {
+        for (Transfer& t : ask(comm, z, from, to, states)) t.wait();
+        const auto passes = [&](Index k) { return z[k].before && z[k].after; };
+        each_piece(from, to, to - from, passes, [&](Index a, Index b, bool is) {
+            if (is && works(comm, a, b, [&](Index) { return apply_work(z); }))
+                part.applies(z, b - a, A + a * z.carry, B + a * size, states + a * size, next.data() + a * size);
+        });
+        for (Index k = from; k < to; ++k)
+            if (z[k].after)
+                sent.push_back(comm.send(entry(passes(k) ? next.data() : B, k, size), size, comm.rank() + 1));
         comm.start();
-    }
+    });
     for (Transfer& t : sent) t.wait();
 }
 
@@ -244,15 +491,15 @@ void by_maps(Communicator& comm, const Route& z, Part<T>& part, bool gather) {
     const Index size = z.elements;
     Room<T> states(comm, Held::state, z.count() * size);
     comm.begin();
-    for (Index k = 0; k < z.count() && !comm.dry(); ++k)
-        if (!z[k].before) part.first(z[k].state, states.data() + k * size);
+    begin_states(comm, z, part, 0, z.count(), states.data());
     if (gather) by_gathering(comm, z, part, states.data());
     else by_scanning(comm, z, part, states.data());
     each_block(z, [&](Index from, Index to) {
-        if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); }))
-            each_stop(from, to, [&](Index k) { part.run(z[k].state, states.data() + k * size); });
-        for (Index k = from; k < to && !comm.dry(); ++k)
-            if (!z[k].after) part.last(z[k].state, states.data() + k * size);
+        if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) {
+            part.runs(stops_of(z, from, to), states.data() + from * size);
+            each_where(z, from, to, ends,
+                       [&](Index a, Index b) { part.lasts(stops_of(z, a, b), states.data() + a * size); });
+        }
     });
 }
 
@@ -261,24 +508,25 @@ void by_maps(Communicator& comm, const Route& z, Part<T>& part, bool gather) {
 // The forward pass of this rank.
 template <class T>
 void forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exchange) {
-    if (exchange == Exchange::ring) detail::ring(comm, z, part);
-    else detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
+    if (exchange != Exchange::ring) detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
+    else if (part.may_forget() && z.slots > 0) detail::ring_past_forgetting(comm, z, part);
+    else detail::ring(comm, z, part);
 }
 
 // The backward pass: the states before every part by the ring, then dS the other way.
 template <class T>
 void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
     using detail::entry;
+    using detail::stops_of;
     const Index size = z.elements;
     Room<T> states(comm, Held::state, z.count() * size), gradients(comm, Held::state, z.count() * size);
-    std::vector<Transfer> came(static_cast<std::size_t>(z.count())), sent(came.size()), back;
+    std::vector<Transfer> came, sent(static_cast<std::size_t>(z.count())), back;
     const auto keep = [&](Index n) { comm.memory.add(Held::state, n, comm.bytes_of(sizeof(T))); };
     comm.begin();
-    for (Index k = 0; k < z.count(); ++k) {
-        T* const S = entry(states.data(), k, size);
-        if (z[k].before) came[static_cast<std::size_t>(k)] = comm.receive(S, size, comm.rank() - 1);
-        else if (!comm.dry()) part.first(z[k].state, S);
-    }
+    detail::each_block(z, [&](Index from, Index to) {
+        for (Transfer& t : detail::ask(comm, z, from, to, states.data())) came.push_back(std::move(t));
+    });
+    detail::begin_states(comm, z, part, 0, z.count(), states.data());
     detail::each_block(z, [&](Index from, Index to) {
         for (Index k = from; k < to; ++k) {
             if (!z[k].after) continue;  // a state that goes no further is waited for when it is needed
@@ -287,8 +535,8 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
         }
         const auto work = [&](Index k) { return z[k].after ? part.forth_work(z[k].state) : Work{}; };
         if (detail::works(comm, from, to, work))
-            detail::each_stop(from, to, [&](Index k) {
-                if (z[k].after) part.forth(z[k].state, states.data() + k * size, gradients.data() + k * size);
+            detail::each_where(z, from, to, detail::goes_on, [&](Index a, Index b) {
+                part.forths(stops_of(z, a, b), states.data() + a * size, gradients.data() + a * size);
             });
         for (Index k = from; k < to; ++k)
             if (z[k].after)
@@ -296,12 +544,17 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
         comm.start();
     });
     detail::each_block(z, [&](Index from, Index to) {
+        std::vector<Transfer> arrive;
         for (Index k = from; k < to; ++k) {
-            T* const dS = entry(gradients.data(), k, size);
             came[static_cast<std::size_t>(k)].wait(), sent[static_cast<std::size_t>(k)].wait();
-            if (z[k].after) comm.receive(dS, size, comm.rank() + 1).wait();
-            else if (!comm.dry()) part.last_gradient(z[k].state, dS);
+            if (z[k].after) arrive.push_back(comm.receive(entry(gradients.data(), k, size), size, comm.rank() + 1));
         }
+        comm.start();
+        for (Transfer& t : arrive) t.wait();
+        if (!comm.dry())
+            detail::each_where(z, from, to, detail::ends, [&](Index a, Index b) {
+                part.last_gradients(stops_of(z, a, b), gradients.data() + a * size);
+            });
         const auto work = [&](Index k) {
             Work rest = part.back_work(z[k].state);
             if (!z[k].after) return rest;
@@ -311,15 +564,15 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
         };
         for (Index k = from; k < to; ++k)
             if (!z[k].after) keep(part.kept(z[k].state));
-        if (detail::works(comm, from, to, work))
-            detail::each_stop(from, to, [&](Index k) {
-                part.back(z[k].state, states.data() + k * size, gradients.data() + k * size);
+        if (detail::works(comm, from, to, work)) {
+            part.backs(stops_of(z, from, to), states.data() + from * size, gradients.data() + from * size);
+            detail::each_where(z, from, to, detail::begins, [&](Index a, Index b) {
+                part.first_gradients(stops_of(z, a, b), gradients.data() + a * size);
             });
+        }
         for (Index k = from; k < to; ++k) {
-            T* const dS = entry(gradients.data(), k, size);
             keep(-part.kept(z[k].state));
-            if (z[k].before) back.push_back(comm.send(dS, size, comm.rank() - 1));
-            else if (!comm.dry()) part.first_gradient(z[k].state, dS);
+            if (z[k].before) back.push_back(comm.send(entry(gradients.data(), k, size), size, comm.rank() - 1));
         }
         comm.start();
     });

@@ -1,4 +1,4 @@
-// What the gradient of causal linear attention has on the CPU and not here: packed sequences, and states in a pool.
+// What calls on the CPU have and some on GPUs do not: packed sequences, states in a pool, in place, or kept on the way.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,18 @@
 
 namespace causeway::gpu {
 
-// Throws Error where one of the two is given.
-inline void refuse_packed(const std::vector<Index>& cu_seqlens, const std::vector<Index>& state_indices) {
-    if (!cu_seqlens.empty())
-        fail("cu_seqlens: given, but this gradient on the GPU takes one sequence; that of linear_attention takes them");
-    if (!state_indices.empty())
-        fail("state_indices: given, but this gradient on the GPU takes the states of the sequences");
+// Throw Error where what they are named after is given; `call` says in the sentence who does not take it.
+inline void refuse_packed(const std::vector<Index>& cu_seqlens, const char* call) {
+    if (!cu_seqlens.empty()) fail("cu_seqlens: given, but ", call, " takes one sequence");
+}
+inline void refuse_pool(const std::vector<Index>& state_indices, const char* call) {
+    if (!state_indices.empty()) fail("state_indices: given, but ", call, " takes the states of the sequences");
+}
+inline void refuse_in_place(bool inplace, const char* call) {
+    if (inplace) fail("inplace: true, expected false: ", call, " returns its states");
+}
+inline void refuse_checkpoints(Index every, const char* call) {
+    if (every > 0) fail("checkpoint_every: given, but ", call, " returns the last state alone");
 }
 
 }  // namespace causeway::gpu

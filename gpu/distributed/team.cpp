@@ -84,7 +84,7 @@ void watch(const Rank& rank, cudaStream_t stream, const Look& look) {
 
 // From Team() on the team counts as made: where what follows throws, ~Team ends what was begun.
 Team::Team(int p) : Team() {
-    rounds_.resize(static_cast<std::size_t>(p * p));
+    rounds_.resize(static_cast<std::size_t>(p * p)), board_.resize(static_cast<std::size_t>(p));
     for (int r = 0; r < p; ++r) {
         ranks_.push_back(std::make_unique<Rank>());
         Rank& rank = *ranks_.back();
@@ -146,6 +146,7 @@ Team::~Team() {
 void Team::run(const distributed::Program& program) {
     for (auto& rounds : rounds_) rounds.clear();
     talked_ = false;
+    met_ = 0;
     try {
         distributed::run_threads(size(), [&](Communicator& meeting) {
             try {
@@ -233,10 +234,14 @@ Index NcclCommunicator::finish(int posted) {
         done_ = started_;
     }
     message.group = 0;
-    if (!message.received) return 0;
-    const std::lock_guard lock(team_.mutex_);  // it has come, so it was posted
-    return team_
-        .rounds_[static_cast<std::size_t>(message.peer * size() + rank())][static_cast<std::size_t>(message.number)];
+    return message.received ? round_of(message) : 0;  // it has come, so it was posted
+}
+
+Index NcclCommunicator::round_of(const Message& message) {
+    const std::lock_guard lock(team_.mutex_);
+    const auto& rounds = team_.rounds_[static_cast<std::size_t>(message.peer * size() + rank())];
+    const auto number = static_cast<std::size_t>(message.number);
+    return number < rounds.size() ? rounds[number] : -1;
 }
 
 void NcclCommunicator::cancel(int posted) noexcept {
@@ -246,9 +251,13 @@ void NcclCommunicator::cancel(int posted) noexcept {
     message.group = 0;
 }
 
-void NcclCommunicator::all_blocks(const void* mine, std::size_t bytes, void* out) {
+void NcclCommunicator::gather_queued(const void* mine, std::size_t bytes, void* out, cudaStream_t stream) {
     team_.talked_ = true;
-    check(nccl().all_gather(mine, out, bytes, ncclChar, mine_.comm, *mine_.messages), "an all-gather");
+    check(nccl().all_gather(mine, out, bytes, ncclChar, mine_.comm, stream), "an all-gather");
+}
+
+void NcclCommunicator::all_blocks(const void* mine, std::size_t bytes, void* out) {
+    gather_queued(mine, bytes, out, *mine_.messages);
     wait_for(*mine_.messages);
 }
 
@@ -259,13 +268,15 @@ void NcclCommunicator::abandon() noexcept {
     done_ = started_;
 }
 
+void NcclCommunicator::look() {
+    if (!team_.ended_) return;
+    abandon();
+    meeting_.barrier();  // which the rank that failed never reaches: it ends this one too
+}
+
 void NcclCommunicator::wait_for(cudaStream_t stream) {
     try {
-        watch(mine_, stream, [&] {
-            if (!team_.ended_) return;
-            abandon();
-            meeting_.barrier();  // which the rank that failed never reaches: it ends this one too
-        });
+        watch(mine_, stream, [&] { look(); });
     } catch (...) {
         abandon();
         throw;

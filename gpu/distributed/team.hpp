@@ -62,13 +62,23 @@ public:
 
 private:
     friend class NcclCommunicator;
+    friend class QueuedCommunicator;
+    friend class Board;
     Team() = default;
     void connect();
     void settle() noexcept;  // after a run
+    // Waits for all ranks, which are awake; look() is called meanwhile.
+    template <class Look>
+    void meet(Look&& look) {
+        const int p = size(), all = met_++ / p * p + p;
+        while (met_ < all) look();
+    }
 
     std::vector<std::unique_ptr<Rank>> ranks_;
     std::atomic<bool> ended_{true};           // a rank has failed, or not all are connected yet
     std::atomic<bool> talked_{false};         // messages were started in this run
+    std::atomic<int> met_{0};                 // ranks that have come to meet() in this run, one meeting after another
+    std::vector<std::vector<char>> board_;    // of every rank, what it shows the others between two meetings
     std::mutex mutex_;                        // of what follows
     std::vector<std::vector<Index>> rounds_;  // of the messages from rank a to b, in order, at a·p + b
 };
@@ -77,7 +87,7 @@ private:
 // sending and receiving can block. Their data lie in memory that the GPU reaches: allocate() gives that of the device
 // to keys and values, which it keeps for the next that asks for so much until this communicator ends, and shared memory
 // to all else, where the CPU combines it. The all-gather is NCCL's own.
-class NcclCommunicator final : public distributed::Communicator {
+class NcclCommunicator : public distributed::Communicator {
 public:
     NcclCommunicator(Team& team, distributed::Communicator& meeting);
 
@@ -86,8 +96,12 @@ public:
     void start() override;
     bool gathers() const override { return true; }
     std::shared_ptr<void> allocate(distributed::Held kind, std::size_t bytes) override;
+    Communicator& host() override { return meeting_; }
 
     Rank& mine() { return mine_; }
+    Team& team() { return team_; }
+    // Queues an all-gather of `bytes` bytes of every rank; `mine` may be the rank's place in `out`. Not counted.
+    void gather_queued(const void* mine, std::size_t bytes, void* out, cudaStream_t stream);
     // Waits for the work of a stream on which messages are; stops for Ctrl-C and where another rank has failed.
     void wait_for(cudaStream_t stream);
 
@@ -97,8 +111,6 @@ protected:
     Index finish(int posted) override;
     void cancel(int posted) noexcept override;
     void all_blocks(const void* mine, std::size_t bytes, void* out) override;
-
-private:
     struct Message {
         void* data;  // of a sent one it is not written
         std::size_t bytes;
@@ -109,6 +121,9 @@ private:
     };
     int remember(const Message&);
     void abandon() noexcept;  // ends what the rank has on its way, for good
+    // The round of a received message that its sender has posted; -1: it has not yet.
+    Index round_of(const Message&);
+    void look();  // ends this rank where another has failed
 
     Team& team_;
     distributed::Communicator& meeting_;

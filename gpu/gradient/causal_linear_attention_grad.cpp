@@ -20,7 +20,8 @@ using causeway::exact::Dimensions;
 void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     if (dO.shape() != V.shape()) fail("dO: ", dO.shape().text(), ", expected ", V.shape().text(), " like V");
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
-    refuse_packed(o.cu_seqlens, o.state_indices);
+    refuse_packed(o.cu_seqlens, "this gradient on the GPU");
+    refuse_pool(o.state_indices, "this gradient on the GPU");
     causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);

@@ -1,6 +1,7 @@
 #include "gpu/gradient/linear_attention_grad.hpp"
 
 #include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gradient/gated.hpp"
 #include "gpu/gradient/quotient.hpp"
@@ -9,9 +10,8 @@
 
 namespace causeway::gpu {
 
-namespace {
+namespace gated {
 
-// The gradient of a gate, [batch, heads, N, width], as it was given: summed over the heads where one served all.
 Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
     if (grad.size() == given.size()) return grad.reshape(given.shape()).to(given.dtype(), stream);
     const Shape& s = grad.shape();
@@ -19,6 +19,19 @@ Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
     sum_heads(grad.as<float>(), sum.as<float>(), s[0], s[1], s[2] * s[3], stream);
     return sum.to(given.dtype(), stream);
 }
+
+void check_gradients(const causeway::gated::Sizes& n, const Tensor& v, const Tensor& dO,
+                     const std::optional<Tensor>& dstate) {
+    if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
+    if (dO.dtype() != n.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(n.dtype), " like q");
+    if (dstate && !causeway::gated::is_state_shape(dstate->shape(), v.form(), n)) {
+        fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
+    }
+}
+
+}  // namespace gated
+
+namespace {
 
 // sums: of each `shared` consecutive heads of `each` one.
 void add_shared(const Tensor& each, const Tensor& sums, Index shared, cudaStream_t stream) {
@@ -51,12 +64,8 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     check_gradient(o.mode);
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
-    if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
-    if (dO.dtype() != n.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(n.dtype), " like q");
-    if (dstate && !causeway::gated::is_state_shape(dstate->shape(), v.form(), n)) {
-        fail("dstate: ", dstate->shape().text(), ", expected ", n.state_shape.text(), " like the final state");
-    }
-    if (!n.slots.empty()) fail("state_indices: given, but the gradient on the GPU takes the states of the sequences");
+    gated::check_gradients(n, v, dO, dstate);
+    refuse_pool(n.slots, "the gradient on the GPU");
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
                        Tensor(k.dtype(), k.shape(), o.stream),
                        Tensor(v.dtype(), v.shape(), o.stream),
@@ -96,8 +105,8 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     }
     if (n.shared_queries > 1) add_shared(dq, out.dq, n.shared_queries, o.stream);
     if (n.shared_keys > 1) add_shared(dk, out.dk, n.shared_keys, o.stream);
-    if (a.in.g) out.dlog_decay = as_given(dg, *o.log_decay, o.stream);
-    if (a.in.beta) out.dbeta = as_given(dbeta, *o.beta, o.stream);
+    if (a.in.g) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
+    if (a.in.beta) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
     return out;
 }
 

@@ -21,4 +21,13 @@ struct LinearGradient {
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& = {}, const std::optional<Tensor>& dstate = {});
 
+namespace gated {
+
+// Throws Error where what arrives at the outputs or the last state is not like them.
+void check_gradients(const causeway::gated::Sizes& n, const Tensor& v, const Tensor& dO,
+                     const std::optional<Tensor>& dstate);
+// The gradient of a gate, [batch, heads, N, width], as it was given: summed over the heads where one served all.
+Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream);
+
+}  // namespace gated
 }  // namespace causeway::gpu

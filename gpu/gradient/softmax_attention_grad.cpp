@@ -22,16 +22,21 @@ void run(const SoftmaxGradArgs& all, const Piece& piece, cudaStream_t stream) {
 
 }  // namespace
 
-SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
-                                       const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
-    const softmax::CheckedCall call = softmax::check(q, k, v, o);
-    const auto& n = call.sizes;
+void softmax::check_gradients(const causeway::attention::Sizes& n, const Tensor& dO,
+                              const std::optional<SoftmaxResult>& forward) {
     if (dO.shape() != n.output) fail("dO: ", dO.shape().text(), ", expected ", n.output.text(), " like the output");
     if (dO.dtype() != n.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(n.dtype), " like q");
     if (forward && (forward->O.shape() != n.output || forward->O.dtype() != n.dtype))
         fail("O: a ", forward->O.summary(), ", expected ", n.output.text(), " ", name(n.dtype));
     if (forward && (forward->lse.shape() != n.rows || forward->lse.dtype() != DType::f32))
         fail("lse: a ", forward->lse.summary(), ", expected ", n.rows.text(), " Float32");
+}
+
+SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                       const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
+    const softmax::CheckedCall call = softmax::check(q, k, v, o);
+    const auto& n = call.sizes;
+    softmax::check_gradients(n, dO, forward);
     const SoftmaxResult there = forward ? *forward : softmax_attention(q, k, v, o);
     SoftmaxGradient out{Tensor::zeros(q.dtype(), q.shape(), o.stream), Tensor::zeros(k.dtype(), k.shape(), o.stream),
                         Tensor::zeros(v.dtype(), v.shape(), o.stream)};

@@ -16,4 +16,11 @@ struct SoftmaxGradient {
 SoftmaxGradient softmax_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                        const SoftmaxOptions& = {}, const std::optional<SoftmaxResult>& forward = {});
 
+namespace softmax {
+
+// Throws Error where what arrives at the outputs, or what the forward pass returned, is not like them.
+void check_gradients(const causeway::attention::Sizes& n, const Tensor& dO,
+                     const std::optional<SoftmaxResult>& forward);
+
+}  // namespace softmax
 }  // namespace causeway::gpu

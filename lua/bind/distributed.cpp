@@ -156,10 +156,11 @@ void open_distributed(lua_State* L) {
     // Under mpirun every process takes part, whatever its script does, so that each learns of another's end.
     if (distributed::mpi_built() && distributed::mpi_launched()) distributed::start_mpi();
 #ifdef CAUSEWAY_GPU
+    if (distributed::mpi_size() > 1) gpu::choose_device(distributed::mpi_local_rank());
     gpu::enter_nccl();
 #endif
+    add_functions_by_device(L, {{"tree_decode", guarded<tree_decode_>}});
     add_functions(L, {
-                         {"tree_decode", guarded<tree_decode_>},
                          {"ring_decode", guarded<ring_decode_>},
                          {"decode_model", guarded<decode_model_>},
                          {"link_speed", guarded<link_speed_>},

@@ -14,8 +14,12 @@
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/softmax_attention_grad.hpp"
+#include "gpu/sharded/linear_attention.hpp"
+#include "gpu/sharded/linear_attention_grad.hpp"
+#include "gpu/sharded/softmax_attention.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
+#include "lua/bind/report.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -30,10 +34,19 @@ int causal_linear_attention_(lua_State* L) {
     const auto& call = calls::causal_linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [B, C, V] = given.tensors<Tensor, 3>();
-    gpu::CausalOptions o{given.read(call)};
+    const auto read = given.read(call);
+    gpu::CausalOptions o{read};
     count_slots_from_zero(o);
     for (const std::string& name : registered_names(L)) {
         if (name == o.method) fail("method: \"", name, "\" is written in Lua, expected tensors on the CPU");
+    }
+    if (read.asked()) {
+        const gpu::ShardedCausalResult sharded = gpu::causal_linear_attention_sharded(B, C, V, o, read);
+        wait();
+        push(L, sharded.O);
+        if (o.return_state) push(L, sharded.state);
+        push_report(L, sharded.report);
+        return o.return_state ? 3 : 2;
     }
     const gpu::CausalResult result = gpu::causal_linear_attention(B, C, V, o);
     wait();
@@ -49,6 +62,10 @@ int causal_linear_attention_grad_(lua_State* L) {
     const Arguments given(L, call);
     const auto [B, C, V, dO] = given.tensors<Tensor, 4>();
     const auto o = given.read(call);
+    if (o.asked())
+        fail(
+            "shards: given, but on the GPU this gradient is computed by one GPU, expected linear_attention_grad, or "
+            "tensors on the CPU");
     const gpu::CausalGradient g = gpu::causal_linear_attention_grad(B, C, V, dO, gpu::CausalOptions{o}, o.ddecay);
     wait();
     std::optional<causeway::Tensor> ddecay;
@@ -69,7 +86,16 @@ int linear_attention_(lua_State* L) {
     const auto& call = calls::linear_attention<Tensor>();
     const Arguments given(L, call);
     const auto [q, k, v] = given.tensors<Tensor, 3>();
-    const gpu::LinearResult result = gpu::linear_attention(q, k, v, checked_as_it_waits(given.read(call)));
+    const auto o = given.read(call);
+    if (o.asked()) {
+        const gpu::ShardedLinearResult sharded = gpu::linear_attention_sharded(q, k, v, checked_as_it_waits(o), o);
+        wait();
+        push(L, sharded.O);
+        push(L, sharded.state);
+        push_report(L, sharded.report);
+        return 3;
+    }
+    const gpu::LinearResult result = gpu::linear_attention(q, k, v, checked_as_it_waits(o));
     wait();
     push(L, result.O);
     push(L, result.state);
@@ -112,6 +138,14 @@ int linear_attention_grad_(lua_State* L) {
     const Arguments given(L, call);
     const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
     const auto o = given.read(call);
+    if (o.asked()) {
+        const gpu::ShardedLinearGradient sharded =
+            gpu::linear_attention_grad_sharded(q, k, v, dO, checked_as_it_waits(o), o.dstate, o);
+        wait();
+        push_gradient(L, sharded);
+        push_report(L, sharded.report);
+        return 2;
+    }
     const gpu::LinearGradient g = gpu::linear_attention_grad(q, k, v, dO, checked_as_it_waits(o), o.dstate);
     wait();
     push_gradient(L, g);
@@ -123,6 +157,14 @@ int softmax_attention_(lua_State* L) {
     const Arguments given(L, call);
     const auto [q, k, v] = given.tensors<Tensor, 3>();
     const auto o = given.read(call);
+    if (o.asked()) {
+        const gpu::ShardedSoftmaxResult sharded = gpu::softmax_attention_sharded(q, k, v, gpu::SoftmaxOptions{o}, o);
+        wait();
+        push(L, sharded.O);
+        if (o.return_lse) push(L, sharded.lse);
+        push_report(L, sharded.report);
+        return o.return_lse ? 3 : 2;
+    }
     const gpu::SoftmaxResult result = gpu::softmax_attention(q, k, v, gpu::SoftmaxOptions{o});
     wait();
     push(L, result.O);
@@ -136,10 +178,34 @@ int softmax_attention_grad_(lua_State* L) {
     const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
     const auto o = given.read(call);
     const auto forward = given_forward<gpu::SoftmaxResult>(o.O, o.lse);
+    if (o.asked()) {
+        const gpu::ShardedSoftmaxGradient sharded =
+            gpu::softmax_attention_grad_sharded(q, k, v, dO, gpu::SoftmaxOptions{o}, forward, o);
+        wait();
+        push_gradient(L, sharded);
+        push_report(L, sharded.report);
+        return 2;
+    }
     const gpu::SoftmaxGradient g = gpu::softmax_attention_grad(q, k, v, dO, gpu::SoftmaxOptions{o}, forward);
     wait();
     push_gradient(L, g);
     return 1;
+}
+
+// tree_decode(q, k, v, options) -> output, report, lse
+int tree_decode_(lua_State* L) {
+    const auto& call = calls::tree_decode();
+    const Arguments given(L, call);
+    const auto [q, k, v] = given.tensors<Tensor, 3>();
+    calls::DecodeCallOptions start;
+    start.engine = "nccl";
+    const auto o = given.read(call, start);
+    const gpu::ShardedSoftmaxResult result = gpu::tree_decode(q, k, v, o);
+    push(L, result.O);
+    push_report(L, result.report);
+    if (!o.return_lse) return 2;
+    push(L, result.lse);
+    return 3;
 }
 
 int lowrank_(lua_State* L) {
@@ -163,6 +229,7 @@ lua_CFunction gpu_call(const char* name) {
                                       {"linear_attention_grad", guarded<linear_attention_grad_>},
                                       {"softmax_attention", guarded<softmax_attention_>},
                                       {"softmax_attention_grad", guarded<softmax_attention_grad_>},
+                                      {"tree_decode", guarded<tree_decode_>},
                                       {"lowrank", guarded<lowrank_>}};
     for (const Entry& call : calls) {
         if (std::strcmp(call.name, name) == 0) return call.function;

@@ -11,7 +11,8 @@ log-sum-exp -Inf. cu_seqlens packs sequences one after the other, in q as in k a
 alone. shards = p spreads the text over p workers, threads or, under `./lab mpi N`, processes: keys and
 values go round a ring, and with causal each has a piece from the front and one from the back, so that all have the
 same work (ring attention, Liu et al. 2023); exchange = "heads" gives each worker all tokens of some heads instead
-(DeepSpeed Ulysses, arXiv:2309.14509); a report comes last. One table works too:
+(DeepSpeed Ulysses, arXiv:2309.14509); a report comes last. Tensors on a GPU are spread over the GPUs of this machine,
+by NCCL, where the ring is all there is. One table works too:
 softmax_attention{q = q, k = k, v = v}. Source: tree, Section 3.]],
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)

@@ -279,7 +279,7 @@ const Plan& plan(const Call& call) {
         Key key;
         Plan plan;
     };
-    static thread_local std::array<Entry, 8> kept;
+    static thread_local std::array<Entry, 64> kept;
     static thread_local std::size_t oldest = 0;
     Key key{a.B, a.H, a.N, a.type, padded(a.d), a.splits, call.count, device().multiprocessors, {}};
     if (a.gamma) key.gamma.assign(a.gamma, a.gamma + a.H);

@@ -3,11 +3,10 @@
 #include <string>
 
 #include "core/distributed/collectives.hpp"
-#include "core/distributed/devices.hpp"
 #include "core/distributed/merge.hpp"
-#include "gpu/engine/engine.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/distributed/problems.hpp"
+#include "tests/gpu/distributed/ranks.hpp"
 #include "tests/temporary.hpp"
 
 using namespace causeway;
@@ -17,16 +16,6 @@ using distributed::Communicator;
 using distributed::Room;
 
 namespace {
-
-// GPUs that the engine has; 0, and the test is counted as skipped, where it has fewer than it needs.
-int gpus(int needed) {
-    gpu::enter_nccl();
-    int have = 0;
-    const std::string why = message_of([&] { have = distributed::nccl().devices(); });
-    if (have >= needed) return have;
-    skip("tests of NCCL", !why.empty() ? why : "a test needs " + std::to_string(needed) + " GPUs, there is one");
-    return 0;
-}
 
 // As the tests of flash-decoding: relative error of O, and the largest error of a log-sum-exp.
 void compare(const DecodeResult& got, const DecodeOracle& want, DType type) {

@@ -1,0 +1,50 @@
+#include "gpu/sharded/forward.hpp"
+
+#include <cmath>
+
+#include "core/sharded/route.hpp"
+
+namespace causeway::gpu::sharded {
+
+namespace {
+
+// States that a rank which waits computes at a time: without the delta rule kernels are bound by memory and a few heads
+// occupy a GPU; with it every head is a walk, and as many as can be go side by side.
+Index together(Index states, bool delta) {
+    constexpr Index blocks = 4;
+    return std::max<Index>(1, delta ? states : (states + blocks - 1) / blocks);
+}
+
+}  // namespace
+
+Starts waiting_starts(std::int64_t N, int p, std::int64_t unit, std::int64_t states, std::int64_t kept) {
+    // What a rank waits, as a share of the time of the one before it; its part is shorter by that.
+    const Index first = std::min<Index>(together(states, false), kept);
+    const double share =
+        states > 0 ? static_cast<double>(std::max<Index>(0, first - (states - kept))) / static_cast<double>(states) : 0;
+    std::vector<double> ends{0};
+    for (double length = 1; static_cast<int>(ends.size()) <= p; length *= 1 - share)
+        ends.push_back(ends.back() + length);
+    Starts starts;
+    for (const double end : ends)
+        starts.push_back(std::min<std::int64_t>(
+            N, std::llround(static_cast<double>(N) * end / ends.back() / static_cast<double>(unit)) * unit));
+    starts.back() = N;
+    return starts;
+}
+
+Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts) {
+    Route z = causeway::sharded::route_of({{0, 0, starts.back()}}, tokens.states(), starts, comm.rank());
+    z.elements = tokens.elements(), z.rows = tokens.rows(), z.carry = tokens.carry();
+    z.together = static_cast<int>(together(tokens.states(), z.slots == 0 || z.carry > z.rows));
+    return z;
+}
+
+void forward(Communicator& comm, const Starts& starts, Tokens& tokens, Exchange exchange, const float* first_states,
+             float* last_states) {
+    const Route z = route_of(comm, tokens, starts);
+    TokenPart<causeway::sharded::Part<float>> part(tokens, first_states, last_states);
+    causeway::sharded::forward(comm, z, part, exchange);
+}
+
+}  // namespace causeway::gpu::sharded

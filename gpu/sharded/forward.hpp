@@ -1,0 +1,27 @@
+// The forward pass of linear attention on the tokens that a GPU has, and the hand-over of states between GPUs.
+#pragma once
+
+#include "core/sharded/exchange.hpp"
+#include "core/sharded/split.hpp"
+#include "gpu/sharded/part.hpp"
+
+namespace causeway::gpu::sharded {
+
+using causeway::sharded::Communicator;
+using causeway::sharded::Exchange;
+using causeway::sharded::Starts;
+
+// Parts in whole `unit`s of tokens for ranks that are to finish together, where so many of the `states` are forgotten
+// by no rank, without the delta rule: a rank begins with the others, and then waits for the first block of these.
+Starts waiting_starts(std::int64_t N, int p, std::int64_t unit, std::int64_t states, std::int64_t kept);
+
+// The way of the states of `tokens`, which are those that starts gives the rank.
+Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts);
+
+// Outputs of the rank's tokens, and its share of the states: first_states [batch, heads, d_k, d_v] are read by the rank
+// that has the first token, null: zeros; last_states, null: not wanted, are written by the one that has the last. All
+// is queued on the stream of the tokens, where messages of the communicator are too.
+void forward(Communicator& comm, const Starts& starts, Tokens& tokens, Exchange exchange, const float* first_states,
+             float* last_states);
+
+}  // namespace causeway::gpu::sharded

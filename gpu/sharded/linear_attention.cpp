@@ -1,0 +1,186 @@
+#include "gpu/sharded/linear_attention.hpp"
+
+#include "core/gated/registry.hpp"
+#include "core/kit/check.hpp"
+#include "core/sharded/route.hpp"
+#include "gpu/calls/packed.hpp"
+#include "gpu/sharded/forward.hpp"
+#include "gpu/sharded/parts.hpp"
+#include "gpu/tensor/elementwise.hpp"
+
+namespace causeway::gpu {
+namespace {
+
+using distributed::Held;
+using sharded::Gates;
+using sharded::head_strides;
+using sharded::Local;
+using sharded::Starts;
+using sharded::unit;
+using sharded::whole;
+using sharded::Whole;
+
+std::string exchange_of(const Sharding& o) {
+    if (o.exchange == "heads")
+        fail("exchange: \"heads\", expected \"ring\", \"all-scan\" or \"all-gather\": on GPUs heads are not exchanged");
+    return o.exchange == "auto" ? "ring" : causeway::sharded::exchanges()[o.exchange].name;
+}
+
+// The states before the first token, as given, and after the last one, on the GPU of the caller's tensors: ranks read
+// the one and write the other at the same time.
+struct States {
+    Index all, size;  // states, and elements of one
+    int device;
+    std::optional<Tensor> before;
+    Tensor after;
+
+    States(const std::optional<Tensor>& given, const Shape& shape, cudaStream_t stream)
+        : all(shape[0] * shape[1]),
+          size(shape[2] * shape[3]),
+          device(sharded::current_device()),
+          after(Tensor::zeros(DType::f32, shape, stream)) {
+        if (given) before = given->to(DType::f32, stream);
+    }
+};
+// Those of a rank, on its GPU.
+class LocalStates {
+public:
+    LocalStates(QueuedCommunicator& comm, const States& of, const Starts& starts)
+        : after_(comm, Held::state, {of.after.data(), of.all, 1, of.size, sizeof(float), of.device}, 0, 1, false),
+          ends_(comm.rank() == causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, true)[0]) {
+        if (of.before)
+            before_.emplace(comm, Held::state, Whole{of.before->data(), of.all, 1, of.size, sizeof(float), of.device},
+                            0, 1,
+                            comm.rank() == causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, false)[0]);
+    }
+    const float* first() const { return before_ ? static_cast<const float*>(before_->data()) : nullptr; }
+    float* last() const { return static_cast<float*>(after_.data()); }
+    void give_back() const {
+        if (ends_) after_.give_back();
+    }
+
+private:
+    std::optional<Local> before_;
+    Local after_;
+    bool ends_;
+};
+
+constexpr const char* several = "a call on several GPUs";
+
+}  // namespace
+
+ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
+                                             const Sharding& sharding) {
+    refuse_packed(o.cu_seqlens, several);
+    refuse_pool(o.state_indices, several);
+    refuse_in_place(o.inplace, several);
+    refuse_checkpoints(o.checkpoint_every, several);
+    const gated::Call call = gated::check(q, k, v, o);
+    const auto& n = call.sizes;
+    sharded::refuse_shared(n);
+    // Without gates and the delta rule, in chunks: causal linear attention.
+    if (!call.args.g && !call.args.beta && n.group == 1 && q.dtype() != DType::f32 &&
+        causeway::gated::modes()[o.mode].chunk) {
+        CausalOptions plain;
+        plain.scale = o.scale;
+        if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(n.state_shape);
+        plain.return_state = true;
+        plain.stream = o.stream;
+        const ShardedCausalResult result = causal_linear_attention_sharded(q, k, v, plain, sharding);
+        return {{result.O, result.state, {}}, result.report};
+    }
+    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
+    const Starts starts = causeway::sharded::starts_of(sharding, n.N, p, unit);
+    const std::string exchange = exchange_of(sharding);
+    const Tensor O(q.dtype(), n.output, o.stream);
+    const States states(o.state, n.state_shape, o.stream);
+    const Index rows = n.batch * n.heads, queries = rows * n.group;
+    const auto program = [&](QueuedCommunicator& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        const Index first = starts[r], tokens = starts[r + 1] - first;
+        const Local mine_q(comm, Held::query, whole(q, queries, n.N, home), first, tokens, true),
+            mine_k(comm, Held::shard, whole(k, rows, n.N, home), first, tokens, true),
+            mine_v(comm, Held::shard, whole(v, rows, n.N, home), first, tokens, true),
+            mine_o(comm, Held::partial, whole(O, queries, n.N, home), first, tokens, false);
+        std::optional<Gates> g, beta;
+        if (call.args.g) g.emplace(comm, whole(call.log_decay, rows, n.N, home), first, tokens);
+        if (call.args.beta) beta.emplace(comm, whole(call.beta, rows, n.N, home), first, tokens);
+        GatedArgs a = call.args;
+        a.q = mine_q.data(), a.k = mine_k.data(), a.v = mine_v.data(), a.o = mine_o.data();
+        a.N = tokens;
+        a.g = g ? g->data() : nullptr, a.beta = beta ? beta->data() : nullptr;
+        a.q_stride = head_strides(n.heads * n.group, mine_q.row(), n.dk),
+        a.k_stride = head_strides(n.heads, mine_k.row(), n.dk);
+        a.v_stride = head_strides(n.heads, mine_v.row(), n.dv),
+        a.o_stride = head_strides(n.heads * n.group, mine_o.row(), n.dv);
+        const LocalStates mine(comm, states, starts);
+        sharded::GatedTokens part(a, o.mode, comm.stream());
+        sharded::forward(comm, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
+                         mine.last());
+        const double seconds = comm.settle();
+        mine_o.give_back(), mine.give_back();
+        return seconds;
+    };
+    return {{O, states.after},
+            sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), p, o.stream, program)};
+}
+
+ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
+                                                    const CausalOptions& o, const Sharding& sharding) {
+    refuse_packed(o.cu_seqlens, several);
+    refuse_pool(o.state_indices, several);
+    refuse_in_place(o.inplace, several);
+    refuse_checkpoints(o.checkpoint_every, several);
+    const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
+    const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
+    causeway::kit::check_scale(o.scale, n.dtype);
+    if (o.normalize) fail("normalize: true, but on several GPUs outputs are not divided by their sums");
+    const CausalMethod& method = method_for(o.method, o.block);
+    if (!method.state) fail("method: \"", method.name, "\" carries no state, expected one that does with shards");
+    const Shape state_shape{n.batch, n.heads, n.r, n.d};
+    if (o.state && o.state->dtype() != DType::f32) fail("state: ", name(o.state->dtype()), ", expected Float32");
+    if (o.state && o.state->shape() != state_shape)
+        fail("state: ", o.state->shape().text(), ", expected ", state_shape.text());
+    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
+    Index kept = 0;
+    for (Index h = 0; h < n.heads; ++h)
+        kept +=
+            sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], n.N / p / 4) < 0;
+    const Starts starts = sharding.sizes.empty()
+                              ? sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * kept)
+                              : causeway::sharded::starts_of(sharding, n.N, p, unit);
+    const std::string exchange = exchange_of(sharding);
+    ShardedCausalResult out;
+    out.O = Tensor(V.dtype(), V.shape(), o.stream);
+    const States states(o.state, state_shape, o.stream);
+    CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
+    all.block = o.block.value_or(0);
+    const Index rows = n.batch * n.heads;
+    const auto program = [&](QueuedCommunicator& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        const Index first = starts[r], tokens = starts[r + 1] - first;
+        const Local q(comm, Held::query, whole(B, rows, n.N, home), first, tokens, true),
+            k(comm, Held::shard, whole(C, rows, n.N, home), first, tokens, true),
+            v(comm, Held::shard, whole(V, rows, n.N, home), first, tokens, true),
+            mine_o(comm, Held::partial, whole(out.O, rows, n.N, home), first, tokens, false);
+        CausalArgs a = all;
+        a.q = q.data(), a.k = k.data(), a.v = v.data(), a.o = mine_o.data();
+        a.N = tokens;
+        a.q_stride = head_strides(n.heads, q.row(), n.r), a.k_stride = head_strides(n.heads, k.row(), n.r);
+        a.v_stride = head_strides(n.heads, v.row(), n.d), a.o_stride = head_strides(n.heads, mine_o.row(), n.d);
+        const LocalStates mine(comm, states, starts);
+        sharded::CausalTokens part(a, method, comm.stream());
+        sharded::forward(comm, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
+                         mine.last());
+        const double seconds = comm.settle();
+        mine_o.give_back(), mine.give_back();
+        return seconds;
+    };
+    out.report =
+        sharded::run("causal_linear_attention", exchange, static_cast<Index>(size_of(B.dtype())), p, o.stream, program);
+    if (o.scale != 1) scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
+    if (o.return_state) out.state = states.after;
+    return out;
+}
+
+}  // namespace causeway::gpu

@@ -1,0 +1,31 @@
+// Linear attention of one sequence on several GPUs: the public functions.
+#pragma once
+
+#include "core/calls/sharding.hpp"
+#include "core/distributed/report.hpp"
+#include "gpu/calls/linear_attention.hpp"
+#include "gpu/exact/causal_linear_attention.hpp"
+
+namespace causeway::gpu {
+
+struct ShardedLinearResult : LinearResult {
+    ShardReport report;
+};
+struct ShardedCausalResult : CausalResult {
+    ShardReport report;
+};
+
+// linear_attention with the tokens spread over sharding.shards GPUs of this process, as linear_attention_sharded of
+// core does it over threads (core/sharded/states.hpp), by the kernels of one GPU. The tensors are on the current GPU,
+// which is one of them; the others get copies of their parts from it, and the report leaves out what that takes. Of
+// heads that forget nothing is waited for: what the gates leave less than 2^-24 of is not seen. Messages travel by
+// NCCL, and no GPU waits for a CPU in between. Throws Error naming the argument; OutOfMemory; a GPU that fails ends
+// all.
+ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&,
+                                             const Sharding&);
+
+// causal_linear_attention likewise, by a method that carries a state; without normalize.
+ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
+                                                    const CausalOptions&, const Sharding&);
+
+}  // namespace causeway::gpu

@@ -1,0 +1,98 @@
+#include "gpu/sharded/linear_attention_grad.hpp"
+
+#include "core/sharded/route.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
+#include "gpu/gated/registry.hpp"
+#include "gpu/gradient/quotient.hpp"
+#include "gpu/sharded/gradient.hpp"
+#include "gpu/sharded/parts.hpp"
+
+namespace causeway::gpu {
+namespace {
+
+using distributed::Held;
+using sharded::Gates;
+using sharded::head_strides;
+using sharded::Local;
+using sharded::Starts;
+using sharded::whole;
+
+}  // namespace
+
+ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                                    const LinearOptions& o, const std::optional<Tensor>& dstate,
+                                                    const Sharding& sharding) {
+    check_gradient(o.mode);
+    refuse_packed(o.cu_seqlens, "a gradient on several GPUs");
+    refuse_pool(o.state_indices, "a gradient on several GPUs");
+    const gated::Call call = gated::check(q, k, v, o);
+    const auto& n = call.sizes;
+    sharded::refuse_shared(n);
+    gated::check_gradients(n, v, dO, dstate);
+    if (sharding.exchange != "auto" && sharding.exchange != "ring")
+        fail("exchange: \"", sharding.exchange, "\", expected \"ring\" in gradients on GPUs");
+    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
+    const Starts starts = causeway::sharded::starts_of(sharding, n.N, p, sharded::unit);
+    const auto like = [&](const Tensor& x) { return Tensor(x.dtype(), x.shape(), o.stream); };
+    ShardedLinearGradient out;
+    out.dq = like(q), out.dk = like(k), out.dv = like(v);
+    out.dstate = Tensor::zeros(DType::f32, n.state_shape, o.stream);
+    const Tensor state = o.state ? o.state->to(DType::f32, o.stream) : Tensor(),
+                 last = dstate ? dstate->to(DType::f32, o.stream).reshape(n.state_shape) : Tensor();
+    const auto gates_like = [&](Index width) { return Tensor(DType::f32, {n.batch, n.heads, n.N, width}, o.stream); };
+    const Tensor dg = call.args.g ? gates_like(n.gates) : Tensor(), dbeta = call.args.beta ? gates_like(1) : Tensor();
+    const Index rows = n.batch * n.heads, queries = rows * n.group;
+    const auto program = [&](QueuedCommunicator& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        const Index first = starts[r], tokens = starts[r + 1] - first;
+        const auto part = [&](Held held, const Tensor& x, Index all, bool in) {
+            return Local(comm, held, whole(x, all, n.N, home), first, tokens, in);
+        };
+        const Local mine_q = part(Held::query, q, queries, true), mine_k = part(Held::shard, k, rows, true),
+                    mine_v = part(Held::shard, v, rows, true), mine_dO = part(Held::query, dO, queries, true),
+                    mine_dq = part(Held::partial, out.dq, queries, false),
+                    mine_dk = part(Held::partial, out.dk, rows, false),
+                    mine_dv = part(Held::partial, out.dv, rows, false);
+        std::optional<Gates> g, beta;
+        Buffer mine_dg, mine_dbeta;
+        const auto room = [&](Index width) {
+            return Buffer(static_cast<std::size_t>(rows * tokens * width) * sizeof(float), comm.stream());
+        };
+        GatedGradArgs a;
+        a.in = call.args;
+        a.in.N = tokens;
+        if (a.in.g) g.emplace(comm, whole(call.log_decay, rows, n.N, home), first, tokens), mine_dg = room(n.gates);
+        if (a.in.beta) beta.emplace(comm, whole(call.beta, rows, n.N, home), first, tokens), mine_dbeta = room(1);
+        a.in.g = g ? g->data() : nullptr, a.in.beta = beta ? beta->data() : nullptr;
+        a.in.q = mine_q.data(), a.in.k = mine_k.data(), a.in.v = mine_v.data();
+        a.in.q_stride = head_strides(n.heads * n.group, mine_q.row(), n.dk);
+        a.in.k_stride = head_strides(n.heads, mine_k.row(), n.dk);
+        a.in.v_stride = head_strides(n.heads, mine_v.row(), n.dv);
+        a.in.o_stride = head_strides(n.heads * n.group, mine_dO.row(), n.dv);
+        a.dO = mine_dO.data(), a.dq = mine_dq.data(), a.dk = mine_dk.data(), a.dv = mine_dv.data();
+        a.dg = mine_dg.as<float>(), a.dbeta = mine_dbeta.as<float>();
+        const auto states = [&](const Tensor& x, bool in) {
+            return Local(comm, Held::state, whole(x, rows, 1, home), 0, 1, in);
+        };
+        const Local before = states(state, o.state.has_value()), after = states(last, dstate.has_value()),
+                    mine_dstate = states(out.dstate, false);
+        sharded::GatedGradTokens grads(a, o.mode, comm.stream());
+        sharded::backward(comm, starts, grads, o.state ? static_cast<const float*>(before.data()) : nullptr,
+                          dstate ? static_cast<const float*>(after.data()) : nullptr,
+                          static_cast<float*>(mine_dstate.data()));
+        const double seconds = comm.settle();
+        if (comm.rank() == causeway::sharded::owners_of({{0, 0, n.N}}, 1, starts, false)[0]) mine_dstate.give_back();
+        for (const Local* x : {&mine_dq, &mine_dk, &mine_dv}) x->give_back();
+        if (a.dg) sharded::give_rows(comm, a.dg, whole(dg, rows, n.N, home), first, tokens);
+        if (a.dbeta) sharded::give_rows(comm, a.dbeta, whole(dbeta, rows, n.N, home), first, tokens);
+        return seconds;
+    };
+    out.report =
+        sharded::run("linear_attention_grad", "ring", static_cast<Index>(size_of(q.dtype())), p, o.stream, program);
+    if (call.args.g) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
+    if (call.args.beta) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
+    return out;
+}
+
+}  // namespace causeway::gpu

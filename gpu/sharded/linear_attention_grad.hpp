@@ -1,0 +1,21 @@
+// The gradients of linear attention of one sequence on several GPUs: the public functions.
+#pragma once
+
+#include "core/calls/sharding.hpp"
+#include "core/distributed/report.hpp"
+#include "gpu/gradient/linear_attention_grad.hpp"
+
+namespace causeway::gpu {
+
+struct ShardedLinearGradient : LinearGradient {
+    ShardReport report;
+};
+
+// linear_attention_grad with the tokens spread over sharding.shards GPUs of this process: the ring of states, and the
+// gradients of the states the other way (core/sharded/states.hpp). The tensors are where those of
+// linear_attention_sharded are (gpu/sharded/linear_attention.hpp). Throws Error naming the argument; OutOfMemory.
+ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                                    const LinearOptions&, const std::optional<Tensor>& dstate,
+                                                    const Sharding&);
+
+}  // namespace causeway::gpu

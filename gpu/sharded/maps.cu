@@ -1,0 +1,152 @@
+#include "gpu/sharded/maps.hpp"
+
+#include "gpu/base/error.hpp"
+#include "gpu/kit/limits.hpp"
+#include "gpu/kit/warp.cuh"
+
+namespace causeway::gpu::sharded {
+
+namespace {
+
+using std::int64_t;
+
+constexpr int threads = 256, warps = threads / 32;
+
+// The sum of the threads' values, in all of them. `room` has a place for every warp.
+__device__ float sum_of_block(float x, float* room) {
+    x = sum_of_warp(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
+    __syncthreads();
+    float sum = 0;
+    for (int w = 0; w < warps; ++w) sum += room[w];
+    return sum;
+}
+
+// Log gates, in units of log 2, after which nothing is seen of what was before.
+constexpr float unseen = -limits::unseen_weight_bits;
+
+// A block: a state, from the front or from the back; one gate a token, `threads` tokens at a time.
+__global__ __launch_bounds__(threads) void reach_of_heads(GateRows gates, int64_t most, int32_t* reach) {
+    __shared__ float room[warps];
+    const bool back = blockIdx.y == 1;
+    const float* g = gates.g + int64_t{blockIdx.x} * gates.N;
+    float sum = 0;
+    int64_t t = 0;
+    while (sum > unseen && t < most) {
+        const int64_t i = t + threadIdx.x;
+        sum += sum_of_block(i < gates.N ? g[back ? gates.N - 1 - i : i] * limits::log2_e : 0.0f, room);
+        t += threads;
+    }
+    if (threadIdx.x == 0)
+        reach[blockIdx.y * gates.states + blockIdx.x] = sum <= unseen && t <= most ? static_cast<int32_t>(t) : -1;
+}
+
+// The same with a gate a column, a thread for each.
+__global__ __launch_bounds__(threads) void reach_of_channels(GateRows gates, int64_t most, int32_t* reach) {
+    const bool back = blockIdx.y == 1;
+    const int column = static_cast<int>(threadIdx.x);
+    const bool mine = column < gates.columns;
+    const float* g = gates.g + int64_t{blockIdx.x} * gates.N * gates.columns + (mine ? column : 0);
+    float sum = 0;
+    int64_t t = 0;
+    bool all = false;
+    while (!all && t < most) {
+#pragma unroll 16
+        for (int64_t i = t; i < t + threads; ++i)
+            if (i < gates.N) sum += g[(back ? gates.N - 1 - i : i) * gates.columns] * limits::log2_e;
+        t += threads;
+        all = __syncthreads_and(!mine || sum <= unseen) != 0;
+    }
+    if (threadIdx.x == 0)
+        reach[blockIdx.y * gates.states + blockIdx.x] = all && t <= most ? static_cast<int32_t>(t) : -1;
+}
+
+__global__ __launch_bounds__(threads) void multiply_heads(GateRows gates, float* A) {
+    __shared__ float room[warps];
+    const float* g = gates.g + int64_t{blockIdx.x} * gates.N;
+    float sum = 0;
+    for (int64_t i = threadIdx.x; i < gates.N; i += threads) sum += g[i];
+    sum = sum_of_block(sum, room);
+    if (threadIdx.x == 0) A[blockIdx.x] = expf(sum);
+}
+
+// A block: a state and one of the columns' pieces of 32; eight warps share its tokens.
+__global__ __launch_bounds__(threads) void multiply_channels(GateRows gates, float* A) {
+    __shared__ float room[warps][32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = static_cast<int>(blockIdx.y) * 32 + lane;
+    const float* g = gates.g + int64_t{blockIdx.x} * gates.N * gates.columns + column;
+    float sum = 0;
+    for (int64_t i = warp; i < gates.N && column < gates.columns; i += warps) sum += g[i * gates.columns];
+    room[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || column >= gates.columns) return;
+    for (int w = 1; w < warps; ++w) sum += room[w][lane];
+    A[int64_t{blockIdx.x} * gates.columns + column] = expf(sum);
+}
+
+__global__ void unit_kernel(float* x, int n) {
+    for (int i = static_cast<int>(threadIdx.x); i < n * n; i += threads)
+        x[int64_t{blockIdx.x} * n * n + i] = i / n == i % n ? 1.0f : 0.0f;
+}
+
+struct Maps {
+    int rows, columns;
+    int64_t carry;
+    const float *A, *B, *S;
+    float* out;
+};
+
+// A block: a row of a state.
+__global__ __launch_bounds__(threads) void apply_kernel(Maps m) {
+    const int row = static_cast<int>(blockIdx.y);
+    const int64_t at = int64_t{blockIdx.x} * m.rows * m.columns;
+    const float* A = m.A + int64_t{blockIdx.x} * m.carry;
+    for (int c = static_cast<int>(threadIdx.x); c < m.columns; c += threads) {
+        float sum = m.B[at + int64_t{row} * m.columns + c];
+        if (m.carry > m.rows) {
+            for (int i = 0; i < m.rows; ++i)
+                sum = fmaf(A[int64_t{row} * m.rows + i], m.S[at + int64_t{i} * m.columns + c], sum);
+        } else {
+            const float a = m.carry == 0 ? 1.0f : A[m.carry == 1 ? 0 : row];
+            sum = fmaf(a, m.S[at + int64_t{row} * m.columns + c], sum);
+        }
+        m.out[at + int64_t{row} * m.columns + c] = sum;
+    }
+}
+
+unsigned blocks(int64_t n) { return static_cast<unsigned>(n); }
+
+}  // namespace
+
+void find_reach(const GateRows& gates, int64_t most, std::int32_t* reach, cudaStream_t stream) {
+    if (gates.states == 0) return;
+    const dim3 grid(blocks(gates.states), 2);
+    if (gates.columns == 1) reach_of_heads<<<grid, threads, 0, stream>>>(gates, most, reach);
+    else reach_of_channels<<<grid, threads, 0, stream>>>(gates, most, reach);
+    check_launch("launching find_reach");
+}
+
+void multiply_gates(const GateRows& gates, float* A, cudaStream_t stream) {
+    if (gates.states == 0) return;
+    if (gates.columns == 1) multiply_heads<<<blocks(gates.states), threads, 0, stream>>>(gates, A);
+    else
+        multiply_channels<<<dim3(blocks(gates.states), blocks((gates.columns + 31) / 32)), threads, 0, stream>>>(gates,
+                                                                                                                 A);
+    check_launch("launching multiply_gates");
+}
+
+void make_unit(float* x, int64_t states, int n, cudaStream_t stream) {
+    if (states == 0) return;
+    unit_kernel<<<blocks(states), threads, 0, stream>>>(x, n);
+    check_launch("launching make_unit");
+}
+
+void apply_maps(int64_t states, int rows, int columns, int64_t carry, const float* A, const float* B, const float* S,
+                float* out, cudaStream_t stream) {
+    if (states == 0 || rows == 0) return;
+    apply_kernel<<<dim3(blocks(states), blocks(rows)), threads, 0, stream>>>({rows, columns, carry, A, B, S, out});
+    check_launch("launching apply_maps");
+}
+
+}  // namespace causeway::gpu::sharded

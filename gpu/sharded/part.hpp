@@ -1,0 +1,118 @@
+// The part of a sequence that one GPU has, as the exchanges of states see it (core/sharded/states.hpp).
+#pragma once
+
+#include <algorithm>
+
+#include "core/sharded/states.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/sharded/maps.hpp"
+#include "gpu/sharded/tokens.hpp"
+
+namespace causeway::gpu::sharded {
+
+using causeway::Index;
+using causeway::sharded::Route;
+using causeway::sharded::Stops;
+using causeway::sharded::Work;
+
+// x <- zeros, and a copy, on the stream.
+inline void queue_zeros(float* x, Index n, cudaStream_t stream) {
+    if (n > 0) check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(n) * sizeof(float), stream), "clearing a state");
+}
+inline void queue_copy(const float* from, Index n, float* to, cudaStream_t stream) {
+    if (n > 0 && from != to)
+        check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(n) * sizeof(float), cudaMemcpyDefault, stream),
+              "copying a state");
+}
+
+// Base: Part<float> or GradPart<float>. first_states [states, rows, columns] before the first token, null: zeros;
+// last_states: after the last one, null: not wanted.
+template <class Base>
+class TokenPart : public Base {
+public:
+    TokenPart(Tokens& tokens, const float* first_states, float* last_states)
+        : tokens_(tokens), first_states_(first_states), last_states_(last_states) {}
+
+    void firsts(Stops stops, float* S) const override {
+        const Span s = states(stops);
+        if (first_states_) queue_copy(first_states_ + s.first * size(), s.n * size(), S, tokens_.stream());
+        else queue_zeros(S, s.n * size(), tokens_.stream());
+    }
+    void lasts(Stops stops, const float* S) override {
+        const Span s = states(stops);
+        if (last_states_) queue_copy(S, s.n * size(), last_states_ + s.first * size(), tokens_.stream());
+    }
+    void runs(Stops stops, float* S) override { tokens_.outputs(states(stops), all(), S); }
+    void advances(Stops stops, float* S) const override { tokens_.advance(states(stops), all(), S); }
+    void maps(Stops stops, float* A) const override { tokens_.map(states(stops), A); }
+    void clear(float* x, Index n) const override { queue_zeros(x, n, tokens_.stream()); }
+    void copy(const float* from, Index n, float* to) const override { queue_copy(from, n, to, tokens_.stream()); }
+    void applies(const Route& z, Index n, const float* A, const float* B, const float* S, float* out) const override {
+        apply_maps(n, static_cast<int>(z.rows), static_cast<int>(tokens_.columns()), z.carry, A, B, S, out,
+                   tokens_.stream());
+    }
+
+    bool may_forget() const override { return may_forget_; }
+    // A head counts as one that forgets where that takes a small share of the part.
+    std::vector<char> forgets(Stops stops) override {
+        reach_ = tokens_.reach(tokens_.length() / 4);
+        std::vector<char> out(stops.size());
+        for (std::size_t k = 0; k < out.size() && !reach_.empty(); ++k) {
+            const Reach& r = reach_[static_cast<std::size_t>(stops[k].state)];
+            out[k] = r.front >= 0 && r.back >= 0;
+        }
+        return out;
+    }
+    void fresh(Stops stops, float* S) override {
+        clear(S, static_cast<Index>(stops.size()) * size());
+        tokens_.outputs(states(stops), all(), S);
+    }
+    void corrects(Stops stops, float* S) override {
+        each_group(stops, &Reach::front, [&](Span of, std::int64_t n, Index before) {
+            tokens_.outputs(of, {0, n}, S + before);
+        });
+    }
+
+    // A GPU's time is measured, not modelled.
+    Work run_work(Index) const override { return {}; }
+    Work advance_work(Index) const override { return {}; }
+
+    void never_forgets() { may_forget_ = false; }
+
+protected:
+    // Of one call: neighbours.
+    static Span states(Stops stops) {
+        return {stops.empty() ? 0 : stops.front().state, static_cast<std::int64_t>(stops.size())};
+    }
+    Span all() const { return {0, tokens_.length()}; }
+    Index size() const { return tokens_.elements(); }
+    // f(states, tokens, elements before them) for neighbours that are computed at once with as many tokens as the
+    // farthest of their gates reach: while that costs less than starting more kernels does.
+    template <class F>
+    void each_group(Stops stops, std::int64_t Reach::*side, F&& f) const {
+        const auto tokens = [&](std::size_t k) {
+            const std::int64_t n = reach_[static_cast<std::size_t>(stops[k].state)].*side;
+            return std::min(tokens_.length(), (n + 63) / 64 * 64);
+        };
+        for (std::size_t k = 0; k < stops.size();) {
+            std::size_t end = k + 1;
+            constexpr std::int64_t tokens_of_a_start = 65536;
+            std::int64_t sum = tokens(k), most = sum;
+            for (; end < stops.size(); ++end) {
+                const std::int64_t n = tokens(end), longest = std::max(most, n);
+                if (longest * static_cast<std::int64_t>(end - k + 1) - sum - n > tokens_of_a_start) break;
+                sum += n, most = longest;
+            }
+            f(states(stops.subspan(k, end - k)), most, static_cast<Index>(k) * size());
+            k = end;
+        }
+    }
+
+    Tokens& tokens_;
+    const float* first_states_;
+    float* last_states_;
+    std::vector<Reach> reach_;
+    bool may_forget_ = true;
+};
+
+}  // namespace causeway::gpu::sharded

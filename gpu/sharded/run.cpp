@@ -1,0 +1,131 @@
+#include "gpu/sharded/run.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include "core/base/text.hpp"
+#include "core/distributed/devices.hpp"
+#include "core/distributed/mpi.hpp"
+#include "gpu/base/error.hpp"
+
+namespace causeway::gpu::sharded {
+
+int current_device() {
+    int device = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    return device;
+}
+
+int ranks_of(const Sharding& o) {
+    if (!o.engine.empty() && o.engine != "nccl")
+        fail("engine: ", in_quotes(o.engine), ", expected \"nccl\" for tensors on the GPU");
+    if (o.sharded) fail("sharded: true, expected false: one process has all GPUs and the whole tensors");
+    if (distributed::mpi_size() > 1)
+        fail(
+            "engine: \"nccl\" under mpirun, expected one process that has all GPUs, or tensors on the CPU: processes "
+            "do "
+            "not share a sequence on GPUs");
+    const int devices = distributed::nccl().devices();
+    const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? devices : static_cast<int>(o.sizes.size());
+    if (o.shards < 0) fail("shards: ", o.shards, ", expected 1 or more");
+    if (p > devices) fail("shards: ", p, ", expected at most ", devices, ", the number of GPUs");
+    return p;
+}
+
+namespace {
+
+ShardReport report_of(const std::string& method, const std::string& exchange, Index element_bytes, int p) {
+    ShardReport report;
+    report.method = method, report.engine = "nccl", report.algorithm = exchange;
+    report.element_bytes = element_bytes, report.sum_bytes = sizeof(float);
+    report.of_ranks(p);
+    return report;
+}
+
+// `bytes` bytes of each of some rows from one GPU to another, or on one.
+struct Rows {
+    void* to;
+    const void* from;
+    int to_device, from_device;
+    std::size_t to_pitch, from_pitch, bytes, rows;
+};
+void queue_copy(const Rows& x, cudaStream_t stream) {
+    constexpr const char* what = "copying a part from one GPU to another";
+    if (x.bytes == 0 || x.rows == 0) return;
+    if (x.to_device == x.from_device) {
+        check(cudaMemcpy2DAsync(x.to, x.to_pitch, x.from, x.from_pitch, x.bytes, x.rows, cudaMemcpyDeviceToDevice,
+                                stream),
+              what);
+        return;
+    }
+    cudaMemcpy3DPeerParms p{};
+    p.srcDevice = x.from_device, p.dstDevice = x.to_device;
+    p.srcPtr = make_cudaPitchedPtr(const_cast<void*>(x.from), x.from_pitch, x.bytes, x.rows);
+    p.dstPtr = make_cudaPitchedPtr(x.to, x.to_pitch, x.bytes, x.rows);
+    p.extent = make_cudaExtent(x.bytes, x.rows, 1);
+    check(cudaMemcpy3DPeerAsync(&p, stream), what);
+}
+
+}  // namespace
+
+ShardReport idle_report(const std::string& method, const std::string& exchange, DType type, int p) {
+    return report_of(method, exchange, static_cast<Index>(size_of(type)), p);
+}
+
+ShardReport run(const std::string& method, const std::string& exchange, Index element_bytes, int p, cudaStream_t stream,
+                const Program& program) {
+    check(cudaStreamSynchronize(stream), "running what the call needs");
+    ShardReport report = report_of(method, exchange, element_bytes, p);
+    std::vector<double> seconds(static_cast<std::size_t>(p));
+    distributed::nccl().run(p, [&](distributed::Communicator& rank) {
+        QueuedCommunicator comm(dynamic_cast<NcclCommunicator&>(rank));
+        seconds[static_cast<std::size_t>(comm.rank())] = program(comm);
+        comm.settle();
+        report.take(comm);
+    });
+    report.slowest(seconds);
+    return report;
+}
+
+Local::Local(QueuedCommunicator& comm, Held held, const Whole& x, Index first, Index n, bool in)
+    : comm_(comm),
+      whole_(x),
+      first_(first),
+      n_(n),
+      row_(x.N * x.width),
+      data_(static_cast<char*>(x.data) + static_cast<std::size_t>(first * x.width) * x.element),
+      here_(current_device()),
+      holding_(comm, held, x.rows * n * x.width, x.element) {
+    if (here_ == x.device) return;
+    row_ = n * x.width;
+    const std::size_t bytes = static_cast<std::size_t>(row_) * x.element;
+    own_ = Buffer(static_cast<std::size_t>(x.rows) * bytes, comm.stream());
+    if (in)
+        queue_copy({own_.data(), data_, here_, x.device, bytes, static_cast<std::size_t>(x.N * x.width) * x.element,
+                    bytes, static_cast<std::size_t>(x.rows)},
+                   comm.stream());
+    data_ = own_.data();
+}
+
+void Local::give_back() const {
+    if (here_ != whole_.device) give_rows(comm_, data_, whole_, first_, n_);
+}
+
+void take_rows(QueuedCommunicator& comm, void* to, const Local& from, Index rows, Index n, std::size_t token) {
+    const int here = current_device();
+    const std::size_t bytes = static_cast<std::size_t>(n) * token;
+    // A row of a tensor whose tokens have one element each.
+    queue_copy({to, from.data(), here, here, bytes, static_cast<std::size_t>(from.row()) * token, bytes,
+                static_cast<std::size_t>(rows)},
+               comm.stream());
+}
+
+void give_rows(QueuedCommunicator& comm, const void* from, const Whole& to, Index first, Index n) {
+    const std::size_t token = static_cast<std::size_t>(to.width) * to.element,
+                      bytes = static_cast<std::size_t>(n) * token;
+    queue_copy(
+        {static_cast<char*>(to.data) + static_cast<std::size_t>(first) * token, from, to.device, current_device(),
+         static_cast<std::size_t>(to.N) * token, bytes, bytes, static_cast<std::size_t>(to.rows)},
+        comm.stream());
+}
+
+}  // namespace causeway::gpu::sharded

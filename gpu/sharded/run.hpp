@@ -1,0 +1,88 @@
+// One call on all GPUs of this process: the ranks, and how their parts of the caller's tensors get to them and back.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/calls/sharding.hpp"
+#include "core/distributed/report.hpp"
+#include "core/sharded/split.hpp"
+#include "gpu/distributed/queue.hpp"
+#include "gpu/tensor/tensor.hpp"
+
+namespace causeway::gpu::sharded {
+
+using causeway::sharded::Starts;
+using distributed::Held;
+
+// How many GPUs share the call. Throws Error naming the option.
+int ranks_of(const Sharding& o);
+
+// What a rank does; returns the seconds that it took, its tensors being in place.
+using Program = std::function<double(QueuedCommunicator&)>;
+
+// Runs `program` on rank r = 0 ... p - 1, on GPU r, and takes its account; what was queued on the caller's stream has
+// happened before, and everything that the ranks queue when this returns.
+ShardReport run(const std::string& method, const std::string& exchange, Index element_bytes, int p, cudaStream_t stream,
+                const Program& program);
+
+// Elements of so many bytes that a rank holds while this lives.
+class Holding {
+public:
+    Holding(QueuedCommunicator& comm, Held held, Index n, std::size_t element)
+        : comm_(comm), held_(held), n_(n), bytes_(static_cast<Index>(element)) {
+        comm.memory.add(held, n, bytes_);
+    }
+    Holding(const Holding&) = delete;
+    Holding& operator=(const Holding&) = delete;
+    ~Holding() { comm_.memory.add(held_, -n_, bytes_); }
+
+private:
+    QueuedCommunicator& comm_;
+    Held held_;
+    Index n_, bytes_;
+};
+
+// A rank's tokens of a tensor [rows, N, width] that the caller has on one GPU: those themselves where it is the rank's,
+// else a copy of their own.
+struct Whole {
+    void* data;
+    Index rows, N, width;
+    std::size_t element;  // bytes
+    int device;           // that has it
+};
+class Local {
+public:
+    // Queues the copy, unless nothing is to be read (`in`). The rank holds the elements as `held` while this lives.
+    Local(QueuedCommunicator& comm, Held held, const Whole& x, Index first, Index n, bool in);
+    Local(const Local&) = delete;
+    Local& operator=(const Local&) = delete;
+
+    void* data() const { return data_; }
+    Index row() const { return row_; }  // elements from a row to the next
+    void give_back() const;             // queues the copy to where the tokens came from
+
+private:
+    QueuedCommunicator& comm_;
+    Whole whole_;
+    Index first_, n_, row_;
+    void* data_;
+    int here_ = 0;
+    Buffer own_;
+    Holding holding_;
+};
+
+// Queues a copy of contiguous rows [rows, n, width] to the tokens [first, first + n) of a tensor that the caller has.
+void give_rows(QueuedCommunicator& comm, const void* from, const Whole& to, Index first, Index n);
+
+// And one of a rank's tokens, of so many bytes each, to contiguous rows.
+void take_rows(QueuedCommunicator& comm, void* to, const Local& from, Index rows, Index n, std::size_t token);
+
+// Of a call that has nothing to compute.
+ShardReport idle_report(const std::string& method, const std::string& exchange, DType type, int p);
+
+// The GPU that is the thread's current one.
+int current_device();
+
+}  // namespace causeway::gpu::sharded

@@ -1,0 +1,176 @@
+#include "gpu/sharded/tokens.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/base/buffer.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/gated/registry.hpp"
+#include "gpu/kit/limits.hpp"
+#include "gpu/sharded/maps.hpp"
+
+namespace causeway::gpu::sharded {
+
+namespace {
+
+using std::int64_t;
+
+// Tokens of a head whose outputs nobody reads are computed so many at a time, into the same memory.
+constexpr int64_t hidden_tokens = 4096;
+
+// How far into a part the gates are looked at: what is not forgotten there counts as kept.
+constexpr int64_t searched_tokens = 4096;
+
+// `width` numbers of each of the tokens of some heads side by side: from [heads, N, width].
+Buffer copied(const float* from, int64_t heads, int64_t N, Span tokens, int width, cudaStream_t stream) {
+    const auto bytes = [&](int64_t n) { return static_cast<std::size_t>(n * width) * sizeof(float); };
+    Buffer out(bytes(heads * tokens.n), stream);
+    check(cudaMemcpy2DAsync(out.data(), bytes(tokens.n), from + tokens.first * width, bytes(N), bytes(tokens.n),
+                            static_cast<std::size_t>(heads), cudaMemcpyDeviceToDevice, stream),
+          "copying gates");
+    return out;
+}
+
+}  // namespace
+
+void Tokens::outputs(Span states, Span tokens, float* S) {
+    if (tokens.n == 0) return;
+    each_block(states, [&](const Block& block, int64_t before) {
+        run(block, tokens, S ? S + before * elements() : nullptr, false);
+    });
+}
+
+void Tokens::advance(Span states, Span tokens, float* S) {
+    each_block(states, [&](const Block& block, int64_t before) {
+        for (int64_t t = 0; t < tokens.n; t += hidden_tokens)
+            run(block, {tokens.first + t, std::min(hidden_tokens, tokens.n - t)}, S + before * elements(), true);
+    });
+}
+
+GatedTokens::GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream)
+    : Tokens(args.B, args.H, args.N, stream), args_(args), mode_(std::move(mode)) {}
+
+GatedArgs GatedTokens::cut(const Block& block) const {
+    GatedArgs a = args_;
+    a.B = block.batches, a.H = block.heads;
+    const int64_t queries = block.head * a.group, state = block.batch * heads_ + block.head;
+    a.q = moved(a.q, a.type, a.q_stride, block.batch, queries, 0);
+    a.k = moved(a.k, a.type, a.k_stride, block.batch, block.head, 0);
+    a.v = moved(a.v, a.type, a.v_stride, block.batch, block.head, 0);
+    a.o = moved(a.o, a.type, a.o_stride, block.batch, queries, 0);
+    if (a.g) a.g += state * N_ * a.gates;
+    if (a.beta) a.beta += state * N_;
+    return a;
+}
+
+void GatedTokens::run(const Block& block, Span tokens, float* S, bool hidden) { run(cut(block), tokens, S, hidden); }
+
+void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
+    a.q = moved(a.q, a.type, a.q_stride, 0, 0, tokens.first);
+    a.k = moved(a.k, a.type, a.k_stride, 0, 0, tokens.first);
+    a.v = moved(a.v, a.type, a.v_stride, 0, 0, tokens.first);
+    a.o = moved(a.o, a.type, a.o_stride, 0, 0, tokens.first);
+    a.N = tokens.n;
+    a.state = S;
+    Buffer g, beta, o;
+    if (tokens.n < N_) {
+        if (a.g) g = copied(a.g, a.B * a.H, N_, tokens, a.gates, stream_), a.g = g.as<float>();
+        if (a.beta) beta = copied(a.beta, a.B * a.H, N_, tokens, 1, stream_), a.beta = beta.as<float>();
+    }
+    if (hidden) {
+        o = Buffer(static_cast<std::size_t>(a.B * a.H * a.group * a.N * a.dv * bytes_of(a.type)), stream_);
+        a.o = o.data(), a.o_stride = contiguous(a.H * a.group, a.N, a.dv);
+    }
+    const GatedForm& form = gated_form(mode_, a);
+    const Buffer workspace(form.workspace(a), stream_);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    form.run(a, stream_);
+}
+
+void GatedTokens::map(Span states, float* A) {
+    if (!args_.beta) {
+        if (args_.g) multiply_gates({args_.g + states.first * N_ * args_.gates, states.n, N_, args_.gates}, A, stream_);
+        return;
+    }
+    // What the rule makes of the unit matrix with values of zero.
+    make_unit(A, states.n, args_.dk, stream_);
+    each_block(states, [&](const Block& block, int64_t before) {
+        GatedArgs a = cut(block);
+        const int64_t each = std::min(hidden_tokens, N_);
+        const Buffer zeros(static_cast<std::size_t>(block.count() * each * a.dk * bytes_of(a.type)), stream_);
+        check(cudaMemsetAsync(zeros.data(), 0, zeros.bytes(), stream_), "making values of zero");
+        for (int64_t t = 0; t < N_; t += each) {
+            const Span tokens{t, std::min(each, N_ - t)};
+            a.dv = a.dk;
+            a.v_stride = contiguous(block.heads, each, a.dk);
+            a.v = moved(static_cast<const void*>(zeros.data()), a.type, a.v_stride, 0, 0, -t);  // read from token t on
+            run(a, tokens, A + before * carry(), true);
+        }
+    });
+}
+
+std::vector<Reach> GatedTokens::reach(int64_t most) {
+    if (!args_.g || states() == 0) return {};
+    const Buffer found(static_cast<std::size_t>(2 * states()) * sizeof(std::int32_t), stream_);
+    find_reach({args_.g, states(), N_, args_.gates}, std::min(most, searched_tokens), found.as<std::int32_t>(),
+               stream_);
+    std::vector<std::int32_t> reach(static_cast<std::size_t>(2 * states()));
+    check(cudaMemcpyAsync(reach.data(), found.data(), found.bytes(), cudaMemcpyDeviceToHost, stream_),
+          "asking how far gates reach");
+    check(cudaStreamSynchronize(stream_), "asking how far gates reach");
+    std::vector<Reach> out(static_cast<std::size_t>(states()));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = {reach[i], reach[out.size() + i]};
+    return out;
+}
+
+CausalTokens::CausalTokens(const CausalArgs& args, const CausalMethod& method, cudaStream_t stream)
+    : Tokens(args.B, args.H, args.N, stream), args_(args), method_(method) {
+    for (int64_t h = 0; h < args.H; ++h)
+        powers_.push_back(static_cast<float>(std::pow(args.decay_of(h), static_cast<double>(args.N))));
+}
+
+void CausalTokens::run(const Block& block, Span tokens, float* S, bool hidden) {
+    CausalArgs a = args_;
+    a.B = block.batches, a.H = block.heads, a.N = tokens.n;
+    a.q = moved(a.q, a.type, a.q_stride, block.batch, block.head, tokens.first);
+    a.k = moved(a.k, a.type, a.k_stride, block.batch, block.head, tokens.first);
+    a.v = moved(a.v, a.type, a.v_stride, block.batch, block.head, tokens.first);
+    a.o = moved(a.o, a.type, a.o_stride, block.batch, block.head, tokens.first);
+    if (a.gamma) a.gamma += block.head;
+    a.state = S;
+    Buffer o;
+    if (hidden) {
+        o = Buffer(static_cast<std::size_t>(a.B * a.H * a.N * a.d * bytes_of(a.type)), stream_);
+        a.o = o.data(), a.o_stride = contiguous(a.H, a.N, a.d);
+    }
+    const Buffer workspace(method_.workspace(a), stream_);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    method_.run(a, stream_);
+}
+
+void CausalTokens::map(Span states, float* A) {
+    if (!args_.gamma) return;
+    std::vector<float> all;
+    for (int64_t i = states.first; i < states.first + states.n; ++i)
+        all.push_back(powers_[static_cast<std::size_t>(i % heads_)]);
+    // From pageable memory: the copy has its own of it when this returns.
+    check(cudaMemcpyAsync(A, all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice, stream_),
+          "copying the decays");
+}
+
+int64_t CausalTokens::reach_of(double gamma, int64_t most) {
+    const double n = gamma < 1 ? std::ceil(limits::unseen_weight_bits / -std::log2(gamma)) : INFINITY;
+    return n <= static_cast<double>(most) ? static_cast<int64_t>(n) : -1;
+}
+
+std::vector<Reach> CausalTokens::reach(int64_t most) {
+    if (!args_.gamma) return {};
+    std::vector<Reach> out;
+    for (int64_t i = 0; i < states(); ++i) {
+        const int64_t tokens = reach_of(args_.decay_of(i % heads_), most);
+        out.push_back({tokens, tokens});
+    }
+    return out;
+}
+
+}  // namespace causeway::gpu::sharded

@@ -1,0 +1,130 @@
+// The kernels of one GPU on its part of the tokens, for some of the heads at a time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gpu/exact/registry.hpp"
+#include "gpu/gated/problem.hpp"
+
+namespace causeway::gpu::sharded {
+
+struct Span {
+    std::int64_t first, n;
+};
+
+// Tokens of a state from the front and from the back after which nothing is left of what was before them; -1: too many.
+struct Reach {
+    std::int64_t front, back;
+};
+
+// Everything is queued on the stream. States are numbered entry of the batch by entry, and lie one after the other in
+// Float32; of A, what a part makes of the state before it, core/sharded/states.hpp.
+class Tokens {
+public:
+    Tokens(std::int64_t batch, std::int64_t heads, std::int64_t N, cudaStream_t stream)
+        : batch_(batch), heads_(heads), N_(N), stream_(stream) {}
+    virtual ~Tokens() = default;
+    Tokens(const Tokens&) = delete;
+    Tokens& operator=(const Tokens&) = delete;
+
+    std::int64_t states() const { return batch_ * heads_; }
+    std::int64_t length() const { return N_; }
+    cudaStream_t stream() const { return stream_; }
+    virtual std::int64_t rows() const = 0;
+    virtual std::int64_t columns() const = 0;
+    virtual std::int64_t carry() const = 0;  // numbers of A
+    std::int64_t elements() const { return rows() * columns(); }
+
+    // The outputs of some tokens; S: in and out, null: zeros, dropped.
+    void outputs(Span states, Span tokens, float* S);
+    // S alone.
+    void advance(Span states, Span tokens, float* S);
+    virtual void map(Span states, float* A) = 0;
+    // Of every state; may wait for the stream. None: nothing is forgotten.
+    virtual std::vector<Reach> reach(std::int64_t /*most*/) { return {}; }
+
+protected:
+    // Heads of a rectangle of [batch, heads].
+    struct Block {
+        std::int64_t batch, batches, head, heads;
+        std::int64_t count() const { return batches * heads; }
+    };
+    // f(block, states before it) for the rectangles of a range of states.
+    template <class F>
+    void each_block(Span states, F&& f) const {
+        for (std::int64_t done = 0; done < states.n;) {
+            const std::int64_t from = states.first + done, batch = from / heads_, head = from % heads_,
+                               left = states.n - done, whole = head == 0 ? left / heads_ : 0;
+            const Block block =
+                whole > 0 ? Block{batch, whole, 0, heads_} : Block{batch, 1, head, std::min(heads_ - head, left)};
+            f(block, done);
+            done += block.count();
+        }
+    }
+    // hidden: what is written nobody reads.
+    virtual void run(const Block&, Span tokens, float* S, bool hidden) = 0;
+
+    std::int64_t batch_, heads_, N_;
+    cudaStream_t stream_;
+};
+
+// The element of [batch, heads, N, width] at a token of a head.
+template <class P>
+P moved(P data, Type type, const Strides& s, std::int64_t batch, std::int64_t head, std::int64_t token = 0) {
+    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<P>>, const char, char>;
+    const std::int64_t n = batch * s.batch + head * s.head + token * s.token;
+    return data ? static_cast<Byte*>(data) + n * bytes_of(type) : nullptr;
+}
+
+// Linear attention with gates and delta rules: `args` is the part without state and workspace, its gates contiguous.
+class GatedTokens : public Tokens {
+public:
+    GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream);
+
+    std::int64_t rows() const override { return args_.dk; }
+    std::int64_t columns() const override { return args_.dv; }
+    std::int64_t carry() const override {
+        return args_.beta ? std::int64_t{args_.dk} * args_.dk : args_.g ? args_.gates : 0;
+    }
+    void map(Span states, float* A) override;
+    std::vector<Reach> reach(std::int64_t most) override;
+
+protected:
+    void run(const Block&, Span tokens, float* S, bool hidden) override;
+    GatedArgs cut(const Block&) const;  // all tokens of these heads
+
+private:
+    void run(GatedArgs a, Span tokens, float* S, bool hidden);
+
+    GatedArgs args_;
+    std::string mode_;
+};
+
+// Causal linear attention with a fixed decay of every head, by a method that carries a state.
+class CausalTokens final : public Tokens {
+public:
+    CausalTokens(const CausalArgs& args, const CausalMethod& method, cudaStream_t stream);
+    // Tokens after which a decay leaves nothing to be seen; -1: more than `most`.
+    static std::int64_t reach_of(double gamma, std::int64_t most);
+
+    std::int64_t rows() const override { return args_.r; }
+    std::int64_t columns() const override { return args_.d; }
+    std::int64_t carry() const override { return args_.gamma ? 1 : 0; }
+    void map(Span states, float* A) override;
+    std::vector<Reach> reach(std::int64_t most) override;
+
+protected:
+    void run(const Block&, Span tokens, float* S, bool hidden) override;
+
+private:
+    CausalArgs args_;
+    const CausalMethod& method_;
+    std::vector<float> powers_;  // γ^N of every head
+};
+
+}  // namespace causeway::gpu::sharded
