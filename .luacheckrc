@@ -16,3 +16,4 @@ for name in pairs(manual) do public[#public + 1] = name end
 
 files["experiments"] = { read_globals = public }
 files["docs/manual"] = { read_globals = public }
+files["tests/long"] = { read_globals = public }

@@ -61,7 +61,7 @@ std::vector<Option<S>> sharding_options() {
          .text = mpi_timeout,
          .standard = mpi_timeout_default,
          .gpu = Effect::refused,
-         .why = why,
+         .why = "one process has all GPUs and waits for no other",
          .example = "shards = 2, timeout = 60"},
     };
 }

@@ -12,8 +12,8 @@ workers (a table for each).]],
 of keys a shard's partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by
 query, many times slower. Ctrl-C stops all workers. On "nccl" shards are computed by flash-decoding, and one operation
 of NCCL gathers what is up to 128 KiB, counted as "all-gather" is on threads; a topology that is named is made of
-messages. With tensors on the GPU that operation is the only one, and a kernel on every GPU merges what it gathered. The first call connects the GPUs; connections and a little memory are kept for the next. Source: tree,
-§5.]],
+messages. With tensors on the GPU that operation is the only one, and a kernel on every GPU merges what it gathered. The
+first call connects the GPUs; connections and a little memory are kept for the next. Source: tree, §5.]],
   example = [[
 q, k, v = randn(1, 4, 1, 16), randn(1, 4, 500, 16), randn(1, 4, 500, 16)
 o, report = tree_decode(q, k, v, {shards = 8})

@@ -41,7 +41,8 @@ end
 -- Lines that say more than the sentence: tracebacks, and what mpirun adds, but for who died of what.
 local function is_more(line, of_mpirun)
   local said = line:gsub("^rank %d+: ", "")
-  return said == "" or said:find("^%s") or said:find("^stack traceback") or of_mpirun and not said:find("^mpirun noticed")
+  return said == "" or said:find("^%s") or said:find("^stack traceback")
+    or of_mpirun and not said:find("^mpirun noticed")
 end
 
 local function read_by_the_user(command, code)
