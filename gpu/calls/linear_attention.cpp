@@ -36,7 +36,8 @@ Tensor each_head_of(const Tensor& given, const Shape& full, cudaStream_t stream)
 // their own, for which a step from head to head of the keys or queries is none.
 void set_heads(GatedArgs& a, const causeway::gated::Sizes& n) {
     const Index shared = std::max(n.shared_keys, n.shared_queries);
-    a.B = n.batch * (n.heads / shared), a.H = shared;
+    a.B = n.batch, a.H = n.heads;
+    if (shared > 1) a.B *= n.heads / shared, a.H = shared;
     a.v_stride = contiguous(a.H, n.N, a.dv), a.o_stride = contiguous(a.H * a.group, n.N, a.dv);
     const auto of_inputs = [&](Index heads, Index sharing) {
         return sharing > 1 ? Strides{n.N * a.dk, 0, a.dk} : contiguous(heads, n.N, a.dk);
