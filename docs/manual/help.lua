@@ -3,9 +3,11 @@ local path = ...
 
 local function aliases_of()
   local found = {}
-  for name, alias in pairs(causeway._aliases) do
-    found[alias.page] = found[alias.page] or {}
-    table.insert(found[alias.page], name)
+  for name, entry in pairs(causeway._elsewhere) do
+    if entry.page and not entry.near then
+      found[entry.page] = found[entry.page] or {}
+      table.insert(found[entry.page], name)
+    end
   end
   for _, names in pairs(found) do table.sort(names) end
   return found

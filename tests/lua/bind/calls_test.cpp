@@ -80,6 +80,7 @@ const std::map<std::string, std::string> values{
     {"shards", "2"},
     {"sizes", "{3, 5}"},
     {"sharded", "false"},
+    {"timeout", "60"},
     {"algorithm", "1"},
     {"per_node", "2"},
     {"overlap", "false"},
