@@ -18,7 +18,10 @@ value = 0.9}. Controls stand in the order of their names, or of `order`.
 
 What interact returns holds the values, p.name, and sets them: p{name = value}, or p.name = value, calls f again and in
 a notebook moves the control. An error of f, when a control is moved, stands where its result would.]],
-  example = 'p = interact(function(p) return p.gamma ^ p.n end, {gamma = {0.5, 1, 0.01}, n = {1, 10}})\np{gamma = 0.9}',
+  example = [[
+p = interact(function(p) return p.gamma ^ p.n end,
+  {gamma = {0.5, 1, 0.01}, n = {1, 10}})
+p{gamma = 0.9}]],
 }
 
 manual.input = {
