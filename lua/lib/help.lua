@@ -196,9 +196,8 @@ end
 
 local function overview()
   local parts = {
-    wrapped("?name shows help with an example, also by names of papers and NumPy; ??word searches it, Tab completes. "
-      .. "`;` at the end hides a value, `ans` is the last. ;cmd runs a shell command; @time, @btime and @show EXPR "
-      .. "measure. Topics:", room(), "  "),
+    wrapped("?name shows help with an example; ??word searches, Tab completes; `;` hides a value, "
+      .. "ans is the last; ;cmd: a command; @time, @btime, @show. Topics:", room(), "  "),
     "",
   }
   local topics = topics_of(causeway._sections())
