@@ -54,7 +54,7 @@ std::vector<double> decays(bool alibi) {
 const std::vector<Case>& cases() {
     static const std::vector<Case> list{
         {"causal linear attention, decay (ALiBi's slopes)", 1.85, true, false, 1, 1},
-        {"causal linear attention, decay (RetNet's)", 1.7, true, false, 1},
+        {"causal linear attention, decay (RetNet's)", 1.85, true, false, 1},
         {"causal linear attention, 0-1 mask", 1.7, true},
         {"gated delta rule, heads that forget", 1.85, false, true, 1},
         {"gated delta rule, a quarter of the heads never forgets", 1.7, false, true, 1, 0.1, heads / 4},
