@@ -54,6 +54,7 @@ Optimiser.__not_saved = "an optimiser, expected its parameters: save(\"params.sa
 
 --- One step against the gradients, which have the form of the parameters (what grad returns).
 function Optimiser:step(grads)
+  if getmetatable(self) ~= Optimiser then raise("step: called with a dot, expected a colon: opt:step(gradients)") end
   check_number("lr", self.lr, 0)
   if type(grads) ~= "table" then raise("step: got " .. noun(grads) .. ", expected the table that grad returns") end
   local found = {}

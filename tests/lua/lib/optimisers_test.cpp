@@ -88,6 +88,7 @@ TEST_CASE("optimisers: sentences", "[lua][optimisers]") {
     refused("adam{{1}, betas = 0.9}", "adam: betas: got a number, expected two numbers, as in {0.9, 0.999}");
     refused("sgd{{1}, momentum = 1}", "sgd: momentum: 1, expected a number from 0 to below 1");
     refused("opt = sgd{{w = ones(2)}} opt:step(3)", "step: got a number, expected the table that grad returns");
+    refused("opt.step({w = ones(2)})", "step: called with a dot, expected a colon: opt:step(gradients)");
     refused("opt:step{}", "step: grads.w: got nothing, expected one like the parameter, a 2-element Tensor{Float32}");
     refused("opt:step{w = ones(3)}",
             "step: grads.w: got a 3-element Tensor{Float32}, expected one like the parameter, a 2-element "
