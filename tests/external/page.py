@@ -21,7 +21,7 @@ int main() {{
     const auto x = [] {{ return causeway::random::normal(causeway::DType::f32, {{1, 2, 100, 8}}); }};
     const causeway::Tensor B = x(), C = x(), V = x();
     {body}
-    return O.shape() == V.shape() && state.shape() == causeway::Shape{{1, 2, 8, 8}} ? 0 : 1;
+    return result.O.shape() == V.shape() && result.state.shape() == causeway::Shape{{1, 2, 8, 8}} ? 0 : 1;
 }}
 """
 C = """#include <stdlib.h>
