@@ -1,6 +1,6 @@
 """Formulas as notebooks write them, in a part of TeX, in the notation of formula.py: what stands between dollars.
 
-    to_unicode(r"M_{ij} = \\gamma^{\\,i-j}")  is  "M_{ij} = γ^{ i-j}"
+    to_unicode(r"M_{ij} = \\gamma^{\\,i-j}")  is  "M_ij = γ^{ i-j}"
 """
 
 import re
@@ -29,6 +29,7 @@ def to_unicode(text):
     for command, accent in ACCENTS.items():
         text = re.sub(re.escape(command) + r"\s*(\w)", rf"\1{accent}", text)
     text = WORDS.sub(r"\1", text)
+    text = re.sub(r"([_^])\{(\w{2,3})\}(?!\w)", r"\1\2", text)  # letters, no word
     text = re.sub(r"\\([A-Za-z]+|.)", _sign, text.strip())
     return re.sub(" *\u2003 *", "   ", re.sub(r"[ \n]+", " ", text))  # a wide space parts what is said beside a formula
 

@@ -55,6 +55,7 @@ assert formula.to_mathml(tex.to_unicode(r"S_i = \gamma S_{i-1} + c_i v_i^\top"))
     formula.to_mathml("S_i = γ S_{i-1} + c_i v_i^T")), tex.to_unicode(r"S_i = \gamma S_{i-1} + c_i v_i^\top")
 assert tex.to_unicode(r"\|E \odot M\|_F \le 1 + \ln(N)/\pi") == "‖E ⊙ M‖_F ≤ 1 + ln(N)/π", (
     tex.to_unicode(r"\|E \odot M\|_F \le 1 + \ln(N)/\pi"))
+assert tex.to_unicode(r"M_{ij} = \gamma^{\,i-j}") == "M_ij = γ^{ i-j}", tex.to_unicode(r"M_{ij} = \gamma^{\,i-j}")
 try:
     tex.to_unicode(r"\frac{1}{2}")
 except ValueError as error:
