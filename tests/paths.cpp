@@ -4,9 +4,18 @@
 #define CAUSEWAY_PROGRAM ""
 #endif
 
+#ifndef CAUSEWAY_WITH_LIBEDIT
+#define CAUSEWAY_WITH_LIBEDIT ""
+#endif
+#ifndef CAUSEWAY_WITH_NONE
+#define CAUSEWAY_WITH_NONE ""
+#endif
+
 namespace tests {
 
 std::string source_dir() { return CAUSEWAY_SOURCE_DIR; }
 std::string program_path() { return CAUSEWAY_PROGRAM; }
+std::string program_with_libedit() { return CAUSEWAY_WITH_LIBEDIT; }
+std::string program_without_editor() { return CAUSEWAY_WITH_NONE; }
 
 }  // namespace tests

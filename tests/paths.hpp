@@ -7,8 +7,13 @@ namespace tests {
 
 std::string source_dir();
 std::string program_path();  // empty in the tests of the CUDA library alone
+// The same with another line editor, empty where libedit was not found, and with none.
+std::string program_with_libedit();
+std::string program_without_editor();
 
 }  // namespace tests
 
 using tests::program_path;
+using tests::program_with_libedit;
+using tests::program_without_editor;
 using tests::source_dir;

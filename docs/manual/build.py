@@ -20,6 +20,7 @@ import help_pages
 import links
 import pages
 from frame import Page
+from notebook_page import NotebookRenderer
 from python_page import python_page
 
 # What the menu has, in this order: (group, path, short name); a pattern has what it finds that is not named before.
@@ -30,6 +31,8 @@ MENU = [
     ("Start", "docs/shell.md", ""),
     ("Start", "docs/notebook.md", ""),
     ("Start", "README.md", "Overview"),
+    ("Notebooks", "docs/notebooks/ten_minutes.ipynb", ""),
+    ("Notebooks", "docs/notebooks/*.ipynb", "file"),
     ("Reference", "docs/cpp.md", ""),
     ("Reference", "docs/conventions.md", ""),
     ("Kernels", "docs/kernels.md", ""),
@@ -49,18 +52,21 @@ MENU = [
     ("", "*/**/README.md", ""),
 ]
 
+SOURCES = (".md", ".ipynb")
+
 
 def tracked(root):
     """The files of the repository: what git has, or, without git, all."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True)
     if listed.returncode == 0:
         return listed.stdout.split("\n")
-    return [p.relative_to(root).as_posix() for p in Path(root).rglob("*.md") if not p.parts[0].startswith("build")]
+    names = [p.relative_to(root).as_posix() for suffix in SOURCES for p in Path(root).rglob("*" + suffix)]
+    return [name for name in names if not name.startswith("build")]
 
 
 def menu_of(root):
-    """path -> (group, short name) of all pages that are Markdown."""
-    files, found = sorted(name for name in tracked(root) if name.endswith(".md") and (root / name).exists()), {}
+    """path -> (group, short name) of all pages that are Markdown or notebooks."""
+    files, found = sorted(name for name in tracked(root) if name.endswith(SOURCES) and (root / name).exists()), {}
     for group, pattern, short in MENU:
         for name in files:
             if name not in found and not name.startswith("tests/") and Path(name).match(pattern) and (
@@ -97,6 +103,7 @@ CARDS = [
     ("docs/recipes.html", "Recipes", "one page each for what people come to do"),
     ("docs/tour.html", "A tour", "each use with its code"),
     ("docs/shell.html", "The shell", "its habits, and the commands of ./lab"),
+    ("docs/notebooks/ten_minutes.html", "Notebooks", "prose, formula, code and figure, and the claims checked beside them"),
     ("help/index.html", "Help", "every function, method, update, factorisation, option and document, A to Z"),
     ("docs/cpp.html", "From C++, C and Python", "CMake, pkg-config, wheel, PyTorch; and the reference of each"),
     ("docs/kernels.html", "GPU kernels", "predictions, versions, times, and what did not work"),
@@ -127,22 +134,30 @@ def main(root, program, folder):
         data = help_of(program, Path(work))
         reference = headers.header_pages(root, work)
     menu = menu_of(root)
-    urls = {path: re.sub(r"\.md$", ".html", path) for path in menu}
+    urls = {path: re.sub(r"\.\w+$", ".html", path) for path in menu}
     sources = pages.Sources(root, urls, help_pages.links(data))
 
     def renderer_of(path, url):
         return pages.Renderer(sources, path, url)
 
     site = [start_page(root, renderer_of, {*urls.values(), "help/index.html"})]
+    drawn = {}
     for path, (group, short) in menu.items():
         text = (root / path).read_text(encoding="utf-8")
-        site.append(renderer_of(path, urls[path]).page(text, group, short))
+        if path.endswith(".ipynb"):
+            notebook = NotebookRenderer(sources, path, urls[path])
+            site.append(notebook.page(text, group, short))
+            drawn.update(notebook.pictures)
+        else:
+            site.append(renderer_of(path, urls[path]).page(text, group, short))
     calls = re.findall(r"`(core/[\w/]+\.hpp)`", (root / "docs/cpp.md").read_text(encoding="utf-8"))
     site += [headers.index_page(reference, calls), *reference, python_page(root), *help_pages.help_pages(data)]
     site += [pages.file_page(sources, path, url) for path, url in sorted(sources.linked.items())]
-    order = {name: i for i, name in enumerate(["Start", "Help", "Reference", "Kernels", "Proofs", "Results", "Project", ""])}
+    order = {name: i for i, name in enumerate(["Start", "Notebooks", "Help", "Reference", "Kernels", "Proofs", "Results", "Project", ""])}
     site.sort(key=lambda page: order[page.group])
     records = frame.write(site, folder, version_of(program))
+    for url, svg in drawn.items():
+        (folder / url).write_text(svg, encoding="utf-8")
     for path in sources.pictures:
         place = folder / "files" / path
         place.parent.mkdir(parents=True, exist_ok=True)

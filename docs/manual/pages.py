@@ -155,7 +155,7 @@ def file_page(sources, path, url):
         body = "<ul>" + "".join(f"<li><code>{html.escape(name)}</code></li>" for name in names) + "</ul>"
     else:
         text = place.read_text(encoding="utf-8", errors="replace")
-        if place.suffix == ".ipynb" or len(text) > 200_000:
+        if len(text) > 200_000:
             body = f"<p>{len(text)} characters, in the sources as <code>{html.escape(path)}</code>.</p>"
         else:
             body = f"<pre><code>{html.escape(text, quote=False)}</code></pre>"

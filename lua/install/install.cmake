@@ -21,7 +21,18 @@ if(TARGET causeway-kernel)
   install(FILES ${PROJECT_BINARY_DIR}/generated/kernel.json DESTINATION ${CMAKE_INSTALL_DATADIR}/jupyter/kernels/causeway)
 endif()
 install(FILES ${manual_page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+
+# The terms of everything that is installed. The line editor decides on those of the programs.
+set(terms_readline "The programs causeway and causeway-kernel link GNU Readline: passed on, they are under the GNU General Public License,
+version 3 or later. The libraries and the Python module do not link it.")
+set(terms_libedit "The programs causeway and causeway-kernel link libedit, https://thrysoee.dk/editline, a library of its own under the
+3-clause BSD licence. Nothing here is under the GNU General Public License.")
+set(terms_none "Nothing here is under the GNU General Public License.")
+file(READ LICENSE licence)
+file(READ core/install/NOTICE notice)
+file(WRITE ${PROJECT_BINARY_DIR}/generated/copyright "${licence}\n${terms_${CAUSEWAY_EDITOR}}\n\n${notice}")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS LICENSE core/install/NOTICE)
+install(FILES ${PROJECT_BINARY_DIR}/generated/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME causeway)

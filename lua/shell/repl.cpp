@@ -15,7 +15,7 @@
 #include "lua/shell/about.hpp"
 #include "lua/shell/complete.hpp"
 #include "lua/shell/display.hpp"
-#include "lua/shell/editor.hpp"
+#include "lua/shell/editor/editor.hpp"
 #include "lua/shell/evaluate.hpp"
 #include "lua/shell/names.hpp"
 #include "lua/shell/script.hpp"
@@ -28,9 +28,9 @@ namespace {
 const std::string prompt_text = "causeway> ";
 const std::string continuation = "        > ";
 
-// readline counts no columns for what stands between \001 and \002.
+// An editor counts no columns for what stands between \001 and \002, and wants a character behind it.
 std::string coloured_prompt(bool colour) {
-    return colour ? "\001\033[1;32m\002" + prompt_text + "\001\033[0m\002" : prompt_text;
+    return colour ? "\001\033[1;32m\002causeway>\001\033[0m\002 " : prompt_text;
 }
 
 // Of an entry that begins with the prompt it was pasted from a page that shows the shell: only what stands behind the

@@ -1,5 +1,6 @@
 """Holds the parts of the manual's generator: formulas, links, comments of headers, help. Its folder is the argument."""
 
+import json
 import sys
 import tempfile
 import xml.dom.minidom
@@ -10,7 +11,9 @@ import formula  # noqa: E402
 import headers  # noqa: E402
 import help_pages  # noqa: E402
 import links  # noqa: E402
+import notebook_page  # noqa: E402
 import pages  # noqa: E402
+import tex  # noqa: E402
 
 
 def text_of(element):
@@ -46,6 +49,32 @@ for path in sorted((root / "proofs").glob("*.md")):
             read(formula.block_html(token.content))
             count += 1
 assert count > 20, count
+
+# A notebook's formulas are TeX, of which nothing unknown is let through.
+assert formula.to_mathml(tex.to_unicode(r"S_i = \gamma S_{i-1} + c_i v_i^\top")) == (
+    formula.to_mathml("S_i = γ S_{i-1} + c_i v_i^T")), tex.to_unicode(r"S_i = \gamma S_{i-1} + c_i v_i^\top")
+assert tex.to_unicode(r"\|E \odot M\|_F \le 1 + \ln(N)/\pi") == "‖E ⊙ M‖_F ≤ 1 + ln(N)/π", (
+    tex.to_unicode(r"\|E \odot M\|_F \le 1 + \ln(N)/\pi"))
+assert tex.to_unicode(r"M_{ij} = \gamma^{\,i-j}") == "M_ij = γ^{ i-j}", tex.to_unicode(r"M_{ij} = \gamma^{\,i-j}")
+try:
+    tex.to_unicode(r"\frac{1}{2}")
+except ValueError as error:
+    assert "\\frac" in str(error)
+else:
+    raise AssertionError("an unknown command of TeX was not refused")
+cells = [
+    {"cell_type": "markdown", "source": ["# A title\n", "\n", "with $a_i$ and $b_i$\n", "\n", "$$x \\le y$$"]},
+    {"cell_type": "code", "source": "1 < 2", "outputs": [
+        {"output_type": "stream", "text": ["a < b\n"]},
+        {"output_type": "display_data", "data": {"text/plain": "no", "text/html": ["<b>yes</b>"]}},
+        {"output_type": "display_data", "data": {"image/svg+xml": "<svg><title>curve</title></svg>", "text/plain": "no"}}]},
+]
+notebook = notebook_page.NotebookRenderer(pages.Sources(root, {}, {}), "docs/notebooks/n.ipynb", "docs/notebooks/n.html")
+page = notebook.page(json.dumps({"cells": cells}))
+assert page.title == "A title" and page.body.count("<math") == 3 and page.body.count('<math display="block"') == 1
+assert '<div class="formula"><math' in page.body and "1 &lt; 2" in page.body and "<pre>a &lt; b\n</pre>" in page.body
+assert "<b>yes</b>" in page.body and '<img src="n-1.svg" alt="curve">' in page.body and "no<" not in page.body
+assert list(notebook.pictures) == ["docs/notebooks/n-1.svg"]
 
 # Comments of the sources are Doxygen's in its copy, and code is as it was.
 made = headers.documented("// A file.\n#pragma once\n\n// Says\n//     x < y\nint f(int a);  // more\n                // of it\nint b;\n")

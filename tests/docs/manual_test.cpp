@@ -65,11 +65,14 @@ TEST_CASE("the manual is made, and every link in it leads somewhere", "[docs][ma
     const std::string index = read_bytes(site + "/search-index.js");
     for (const char* name : {"help/attention.html#fleet", "help/attention.html#causal_linear_attention",
                              "proofs/masking.html#", "cpp/core/gated/linear_attention.hpp.html#", "cpp/c.html#",
-                             "python.html#linear_attention", "docs/kernels/gated.html#", "docs/performance.html#"}) {
+                             "python.html#linear_attention", "docs/kernels/gated.html#", "docs/performance.html#",
+                             "docs/notebooks/fleet.html#"}) {
         CAPTURE(name);
         CHECK(contains(index, name));
     }
     CHECK(contains(read_bytes(site + "/docs/tutorial.html"), "<h1 id=\"ten-minutes\">"));
+    CHECK(contains(read_bytes(site + "/docs/notebooks/ten_minutes.html"), "<img src=\"ten_minutes-1.svg\""));
+    CHECK(contains(read_bytes(site + "/docs/notebooks/ten_minutes-1.svg"), "</svg>"));
     CHECK(contains(read_bytes(site + "/index.html"), "<msup><mi>C</mi><mi>T</mi></msup>"));
     // Nothing is asked of another host.
     for (const auto& entry : std::filesystem::recursive_directory_iterator(site)) {

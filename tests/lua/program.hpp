@@ -33,8 +33,9 @@ constexpr std::chrono::minutes patience{1};
 inline int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 // The command line of causeway with these arguments, which must stay.
-inline std::vector<char*> command_line(std::vector<std::string>& arguments) {
-    arguments.emplace(arguments.begin(), program_path());
+inline std::vector<char*> command_line(std::vector<std::string>& arguments,
+                                       const std::string& program = program_path()) {
+    arguments.emplace(arguments.begin(), program);
     std::vector<char*> argv;
     for (auto& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);

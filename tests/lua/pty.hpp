@@ -21,12 +21,12 @@ class Terminal {
 public:
     // Starts causeway with `home` as HOME and folder; `environment` holds "NAME=value".
     explicit Terminal(const std::string& home, std::vector<std::string> arguments = {},
-                      std::vector<std::string> environment = {}) {
+                      std::vector<std::string> environment = {}, const std::string& program = program_path()) {
         winsize size{};
         size.ws_row = 40;
         size.ws_col = 200;
         environment.insert(environment.begin(), "TERM=xterm-256color");
-        const auto argv = command_line(arguments);
+        const auto argv = command_line(arguments, program);
         child_ = forkpty(&terminal_, nullptr, nullptr, &size);
         if (child_ < 0) throw std::runtime_error("no pseudo-terminal");
         if (child_ > 0) return;

@@ -21,8 +21,8 @@ constexpr const char* up = "\033[A";
 struct Session {
     TemporaryFolder home;
     Terminal terminal;
-    explicit Session(std::vector<std::string> environment = {"NO_COLOR=1"})
-        : terminal(home.path(), {}, std::move(environment)) {
+    explicit Session(const std::string& program = program_path(), std::vector<std::string> environment = {"NO_COLOR=1"})
+        : terminal(home.path(), {}, std::move(environment), program) {
         terminal.wait_for_prompt();
     }
 
@@ -34,11 +34,20 @@ struct Session {
     }
 };
 
+// What a line editor does is tested with each: the test runs again for the next one.
+std::string with_each_editor() {
+    std::vector<std::string> programs{program_path()};
+    if (!program_with_libedit().empty()) programs.push_back(program_with_libedit());
+    return GENERATE_REF(from_range(programs));
+}
+
 }  // namespace
 
 TEST_CASE("the shell greets, shows values and leaves with Ctrl-D", "[lua][shell]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
     TemporaryFolder home;
-    Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+    Terminal terminal(home.path(), {}, {"NO_COLOR=1"}, program);
     const std::string banner = terminal.wait_for("causeway> ");
     CHECK(banner.find("causeway " CAUSEWAY_VERSION) != std::string::npos);
     CHECK(banner.find("?name") != std::string::npos);
@@ -56,18 +65,20 @@ TEST_CASE("the shell greets, shows values and leaves with Ctrl-D", "[lua][shell]
 }
 
 TEST_CASE("the prompt is coloured where the terminal has colours", "[lua][shell]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
     TemporaryFolder home;
-    Terminal terminal(home.path());
+    Terminal terminal(home.path(), {}, {}, program);
     terminal.wait_for_prompt();
-    CHECK(terminal.raw().find("\033[1;32mcauseway> \033[0m") != std::string::npos);
+    CHECK(terminal.raw().find("\033[1;32mcauseway>\033[0m ") != std::string::npos);
     CHECK(terminal.answer("error('red', 0)") == "error: red\n");
     CHECK(terminal.raw().find("\033[1;31merror:\033[0m red") != std::string::npos);
 
-    Terminal plain(home.path(), {}, {"NO_COLOR=1"});
+    Terminal plain(home.path(), {}, {"NO_COLOR=1"}, program);
     plain.wait_for_prompt();
     CHECK(plain.raw().find("\033[1;32m") == std::string::npos);
 
-    Terminal dumb(home.path(), {}, {"TERM=dumb"});
+    Terminal dumb(home.path(), {}, {"TERM=dumb"}, program);
     dumb.wait_for_prompt();
     CHECK(dumb.answer("1 + 1") == "2\n");
     CHECK(dumb.raw().find('\033') == std::string::npos);
@@ -83,7 +94,9 @@ TEST_CASE("the prompt is coloured where the terminal has colours", "[lua][shell]
 }
 
 TEST_CASE("an entry goes on until it is complete", "[lua][shell]") {
-    Session shell;
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program);
     shell.terminal.enter("for i = 1, 2 do");
     shell.terminal.wait_for("\n        > ");
     shell.terminal.enter("  print(i * 10)");
@@ -163,9 +176,10 @@ TEST_CASE("a local at the prompt is explained", "[lua][shell]") {
 // for it.
 TEST_CASE("Ctrl-C is heard right behind other keys", "[lua][shell][interrupt]") {
     const std::string locale = GENERATE("C", "C.UTF-8");  // readline draws differently
-    CAPTURE(locale);
+    const std::string program = with_each_editor();
+    CAPTURE(locale, program);
     // No look for leaks: readline forgets some bytes of a quoted key or a count that ends in Ctrl-C.
-    Session shell({"NO_COLOR=1", "LC_ALL=" + locale, "ASAN_OPTIONS=detect_leaks=0"});
+    Session shell(program, {"NO_COLOR=1", "LC_ALL=" + locale, "ASAN_OPTIONS=detect_leaks=0"});
     const char* keys[] = {"",      "a",      "word", "\033", "\033[", "\022ab", "\026", "\033[200~pasted",
                           "\0335", "\"\xc3", "\030"};
     for (int round = 0; round < 10; ++round) {
@@ -233,7 +247,9 @@ TEST_CASE("Ctrl-C stops a model that writes", "[lua][shell][interrupt][model]") 
 }
 
 TEST_CASE("Ctrl-C at the prompt forgets the line", "[lua][shell][interrupt]") {
-    Session shell;
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program);
     shell.terminal.type("half a li");
     shell.terminal.wait_for("half a li");
     shell.terminal.type(ctrl_c);
@@ -258,7 +274,9 @@ TEST_CASE("prefixes at the prompt", "[lua][shell]") {
 }
 
 TEST_CASE("lines typed ahead or pasted are evaluated in order", "[lua][shell]") {
-    Session shell;
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program);
     shell.terminal.type("a = 1\rb = a + 1\rb * 21\r");
     shell.terminal.wait_for("\n42\n");
     shell.terminal.wait_for_prompt();
@@ -273,7 +291,9 @@ TEST_CASE("lines typed ahead or pasted are evaluated in order", "[lua][shell]") 
 }
 
 TEST_CASE("Tab completes", "[lua][shell][complete]") {
-    Session shell;
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program);
     const auto completed = [&](const std::string& typed, const std::string& expected) {
         INFO(typed);
         shell.terminal.type(typed + "\t");
@@ -305,10 +325,34 @@ TEST_CASE("Tab completes", "[lua][shell][complete]") {
     shell.leave();
 }
 
+TEST_CASE("without a line editor lines are read plainly", "[lua][shell]") {
+    Session shell(program_without_editor());
+    CHECK(shell.answer("1 + 1") == "2\n");
+    shell.terminal.enter("for i = 1, 2 do");
+    shell.terminal.wait_for("\n        > ");
+    CHECK(shell.answer("print(i) end") == "1\n2\n");
+    shell.terminal.type("half a line");
+    shell.terminal.type(ctrl_c);
+    shell.terminal.wait_for_prompt();
+    shell.terminal.enter("print('started') while true do end");
+    shell.terminal.wait_for("started\n");
+    shell.terminal.type(ctrl_c);
+    shell.terminal.wait_for("interrupted\n");
+    shell.terminal.wait_for_prompt();
+    shell.leave();
+
+    TemporaryFolder home;
+    Terminal coloured(home.path(), {}, {}, program_without_editor());
+    coloured.wait_for_prompt();
+    CHECK(contains(coloured.raw(), "\n\033[1;32mcauseway>\033[0m "));
+}
+
 TEST_CASE("history is kept across runs", "[lua][shell][history]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
     TemporaryFolder home;
     {
-        Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+        Terminal terminal(home.path(), {}, {"NO_COLOR=1"}, program);
         terminal.wait_for_prompt();
         CHECK(terminal.answer("'the \\\\ first'") == "\"the \\\\ first\"\n");
         CHECK(terminal.answer("'again'") == "\"again\"\n");
@@ -321,7 +365,7 @@ TEST_CASE("history is kept across runs", "[lua][shell][history]") {
     }
     CHECK(read_bytes(home / ".local/state/causeway/history") ==
           "'the \\\\\\\\ first'\n'again'\ndo local i = 6\\nprint(i * 7) end\n");
-    Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+    Terminal terminal(home.path(), {}, {"NO_COLOR=1"}, program);
     terminal.wait_for_prompt();
     terminal.type(std::string(up) + "\r");
     terminal.wait_for("\n42\n");

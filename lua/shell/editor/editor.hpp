@@ -25,7 +25,11 @@ public:
 // What Tab offers for the text between the beginning of the line and the cursor.
 using Completer = std::function<Completion(const std::string& before_cursor)>;
 
-// Standard input with GNU readline where it is a terminal that can move its cursor, else line by line.
+// Standard input with the line editor where it is a terminal that can move its cursor, else line by line.
 std::unique_ptr<LineReader> open_line_reader(Completer completer);
+
+// The line editor of a terminal. CAUSEWAY_EDITOR chooses one of the files that define it: readline.cpp, libedit.cpp, or
+// none.cpp, which has none to give.
+std::unique_ptr<LineReader> open_line_editor(Completer completer);
 
 }  // namespace causeway::lua

@@ -1,0 +1,12 @@
+# The line editor of the shell: which of the files in lua/shell/editor, and with which library.
+set(editors readline libedit none)
+if(NOT CAUSEWAY_EDITOR IN_LIST editors)
+  message(FATAL_ERROR "CAUSEWAY_EDITOR: expected readline, libedit or none, got \"${CAUSEWAY_EDITOR}\"")
+endif()
+set(editor_sources lua/shell/editor/${CAUSEWAY_EDITOR}.cpp)
+set(editor_library)
+if(NOT CAUSEWAY_EDITOR STREQUAL none)
+  list(APPEND editor_sources lua/shell/editor/tab.cpp lua/shell/editor/terminal.cpp)
+  pkg_search_module(EDITOR_${CAUSEWAY_EDITOR} REQUIRED IMPORTED_TARGET ${CAUSEWAY_EDITOR})
+  set(editor_library PkgConfig::EDITOR_${CAUSEWAY_EDITOR})
+endif()
