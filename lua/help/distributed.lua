@@ -39,9 +39,9 @@ the last but one, as in q, k, v [b, h, N, d]; of log_decay and beta [b, h, N] th
 chunks of 64 tokens, as equal as can be. A process that is alone takes all. Calls on such parts are made with
 sharded = true, and return parts: linear_attention, causal_linear_attention, softmax_attention and their
 gradients.]],
-  notes = [[For scripts under `./lab mpi N FILE.lua`. With a file of its own for each rank no rank ever has the whole.
-Anything but a number in the place of dim is not looked at, so that unshard(linear_attention(...)) takes the first
-result.]],
+  notes = [[For scripts under `./lab mpi N FILE.lua`. load(path, {sharded = true}) and save(path, x, {sharded = true})
+read and write a rank's part of a .safetensors file, and no rank ever has the whole. Anything but a number in the place
+of dim is not looked at, so that unshard(linear_attention(...)) takes the first result.]],
   example = [[
 q = randn(1, 2, 300, 8)
 part, S, report = linear_attention(shard(q), shard(q), shard(q),

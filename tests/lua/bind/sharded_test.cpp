@@ -145,6 +145,40 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         CHECK(told.find(part) != std::string::npos);
 }
 
+TEST_CASE("ranks read their parts of a file and write one together", "[lua][sharded][safetensors][mpi]") {
+    if (no_mpi()) return;
+    for (const int ranks : {1, 2, 3}) {
+        INFO(ranks);
+        const TemporaryFolder folder;
+        const Output output = run_mpi_script(ranks, R"(
+          seed(3)
+          local x = {q = randn(1, 2, 300, 6), g = randn(1, 2, 300)}
+          if mpi_rank() == 0 then save("whole.safetensors", x) end
+          unshard(zeros(1, 1)) -- the file is there
+          local part, metadata = load("whole.safetensors", {sharded = true, dim = 3})
+          assert(part.q == shard(x.q) and part.g == shard(x.g, 3) and next(metadata) == nil)
+          local q = load("whole.safetensors", {sharded = true, names = {"q"}})
+          assert(q.q == shard(x.q) and q.g == nil)
+          part.q = linear_attention(part.q, part.q, part.q, {sharded = true})
+          save("together.safetensors", part, {sharded = true, dim = 3, metadata = {by = "all"}})
+          unshard(zeros(1, 1))
+          local together, said = load("together.safetensors")
+          assert(together.g == x.g and said.by == "all")
+          assert(maximum(abs(together.q - linear_attention(x.q, x.q, x.q))) < 1e-4)
+          local ok, fault = pcall(save, "none/a.safetensors", part, {sharded = true, dim = 3})
+          assert(not ok and fault:find("cannot be written", 1, true))
+          ok, fault = pcall(save, "b.safetensors", {q = part.q, [mpi_rank() == 1 and "h" or "g"] = part.g},
+            {sharded = true, dim = 3})
+          assert(ok == (mpi_size() == 1) and (ok or fault:find("a name with the checksum", 1, true)))
+          print("done")
+        )",
+                                             folder);
+        INFO(output.err);
+        CHECK(output.status == 0);
+        CHECK(output.out == "done\n");
+    }
+}
+
 TEST_CASE("a sequence on several workers in the shell", "[lua][sharded]") {
     Shell lua;
     CHECK(lua("q = randn(1, 4, 300, 8) O, S, r = linear_attention(q, q, q, {shards = 3}) return r.shards, r.engine, "
