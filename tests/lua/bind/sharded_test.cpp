@@ -91,6 +91,31 @@ const std::string every_call = R"(
         for name, t in sorted(g) do near(name, g2[name], t) near("parts of " .. name, unshard(g3[name]), t) end
       end
     end
+    if N > 3 then  -- packed sequences, one of them empty; and heads that forget
+      local packed = {0, N // 3, N // 3, N}
+      local q, k, v, dO = rand(1, 2, N, 6, "f64"), rand(1, 2, N, 6, "f64"), randn(1, 2, N, 5, "f64"),
+        randn(1, 2, N, 5, "f64")
+      for _, exchange in ipairs{"ring", "heads"} do
+        local more = {engine = "mpi", exchange = exchange}
+        for _, o in ipairs{{decay = {0.9, 0.99}, cu_seqlens = packed, method = "lightning-attention-2"},
+          {decay = {0.5, 0.6}, cu_seqlens = packed, normalize = true, method = "row-based"}} do
+          local O, S = causal_linear_attention(q, k, v, with(o, {return_state = true}))
+          local O2, S2 = causal_linear_attention(q, k, v, with(with(o, more), {return_state = true}))
+          near("packed causal", O2, O) near("packed states", S2, S)
+          local g = causal_linear_attention_grad(q, k, v, dO, with(o, {method = "auto"}))
+          local g2 = causal_linear_attention_grad(q, k, v, dO, with(with(o, more), {method = "auto"}))
+          for name, t in sorted(g) do near("packed " .. name, g2[name], t) end
+        end
+        local o = {cu_seqlens = packed}
+        near("packed softmax", softmax_attention(q, k, v, with(o, more)), softmax_attention(q, k, v, o))
+        local g, g2 = softmax_attention_grad(q, k, v, dO, o), softmax_attention_grad(q, k, v, dO, with(o, more))
+        for name, t in sorted(g) do near("packed softmax " .. name, g2[name], t) end
+      end
+      local o = {update = "gated", log_decay = -1 - rand(1, 2, N, "f64"), deterministic = "run", chunk = 16}
+      local O, S = linear_attention(q, k, v, o)
+      local O2, S2, report = linear_attention(q, k, v, with(o, {engine = "mpi"}))
+      near("forgetful O", O2, O) near("forgetful state", S2, S)
+    end
   end
   print("as one worker, on", mpi_size())
 )";
