@@ -71,6 +71,19 @@ ring = decode_model{method = "ring", shards = 128, length = 5120000}
 print(ring.time / tree.time)]],
 }
 
+manual.linear_model = {
+  call = "linear_model{exchange =, update =, cluster =, shards =, length =, ...}",
+  text = [[The schedule of linear_attention with its sequence on p devices of a cluster, in simulated time, up to 4096
+devices, without data; returns the report, whose time is the model's. The links are those of decode_model; a kernel
+takes its start and the operations or bytes of its tokens, or token_time where that was measured. States and maps of
+states are Float32; tokens, which exchange = "heads" sends, of element_bytes.]],
+  notes = [[Draws the figures of experiments/parallel. Inputs are where they are computed with; results stay there.]],
+  example = [[
+ring = linear_model{shards = 256, length = 1 << 22}
+scan = linear_model{shards = 256, length = 1 << 22, exchange = "all-scan"}
+print(ring.time / scan.time)]],
+}
+
 manual.link_speed = {
   call = 'link_speed([engine [, ranks [, bytes]]])',
   text = [[Latency and rate of messages of "threads" (the default), "mpi" or "nccl" on this machine, {latency =
