@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -52,6 +53,13 @@ std::string resolve(const std::string& path) {
 // that is replaced whole while it is read is read as it was.
 std::int64_t changed_at(const struct stat& info) {
     return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
+// The file's bytes reach the disk; `file` is none afterwards.
+void flush_and_close(int& file, const std::string& path) {
+    if (::fsync(file) != 0 && errno != EINVAL && errno != ENOTSUP) fail_system(path, "written", errno);
+    const int status = ::close(std::exchange(file, -1));
+    if (status != 0) fail_system(path, "written", errno);
 }
 
 }  // namespace
@@ -184,12 +192,31 @@ void Writer::write(std::string_view text) {
 void Writer::commit() {
     // The bytes reach the disk before the name does: a full disk or a lost connection shows here, and a power cut
     // leaves the old file or the new one.
-    if (::fsync(file_) != 0 && errno != EINVAL && errno != ENOTSUP) fail_system(path_, "written", errno);
-    const int status = ::close(file_);
-    file_ = -1;
-    if (status != 0) fail_system(path_, "written", errno);
+    flush_and_close(file_, path_);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_system(path_, "written", errno);
     temporary_.clear();
 }
+
+PartWriter::PartWriter(const std::string& temporary, const std::string& path)
+    : path_(path), file_(::open(temporary.c_str(), O_WRONLY | O_CLOEXEC)) {
+    if (file_ < 0) fail_system(path, "written", errno);
+}
+
+PartWriter::~PartWriter() {
+    if (file_ >= 0) ::close(file_);
+}
+
+void PartWriter::write(std::uint64_t offset, Bytes bytes) {
+    while (!bytes.empty()) {
+        interrupt::check();
+        const ssize_t n = ::pwrite(file_, bytes.data(), std::min(bytes.size(), piece), static_cast<off_t>(offset));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail_system(path_, "written", errno);
+        bytes = bytes.subspan(static_cast<std::size_t>(n));
+        offset += static_cast<std::uint64_t>(n);
+    }
+}
+
+void PartWriter::finish() { flush_and_close(file_, path_); }
 
 }  // namespace causeway

@@ -71,11 +71,32 @@ public:
     void write(Bytes bytes);
     void write(std::string_view text);
     void commit();
+    // The file that the bytes go to until then: others may write into it too (PartWriter).
+    const std::string& temporary() const { return temporary_; }
 
 private:
     std::string path_;       // as given, for messages
     std::string target_;     // where links have led
     std::string temporary_;  // empty once renamed
+    int file_ = -1;
+};
+
+// One of several who write a file together: bytes go to any position of the temporary file that a Writer, of this or
+// another process, has made.
+class PartWriter {
+public:
+    // `path` is what messages call the file. Throws Error where there is no such file.
+    PartWriter(const std::string& temporary, const std::string& path);
+    PartWriter(const PartWriter&) = delete;
+    PartWriter& operator=(const PartWriter&) = delete;
+    ~PartWriter();
+
+    // Throw Error, for instance when the disk is full.
+    void write(std::uint64_t offset, Bytes bytes);
+    void finish();  // the bytes are on the disk; nothing is written after it
+
+private:
+    std::string path_;
     int file_ = -1;
 };
 

@@ -8,6 +8,7 @@
 #include "core/calls/decode_model.hpp"
 #include "core/calls/general_linear_attention.hpp"
 #include "core/calls/linear_attention.hpp"
+#include "core/calls/linear_model.hpp"
 #include "core/calls/lowrank.hpp"
 #include "core/calls/scan.hpp"
 #include "core/calls/softmax_attention.hpp"
@@ -127,6 +128,7 @@ const std::vector<Description>& descriptions() {
         describe(tree_decode()),
         describe(ring_decode()),
         describe(decode_model()),
+        describe(linear_model()),
         describe(lowrank()),
         describe(lowrank_error()),
         describe(scan()),

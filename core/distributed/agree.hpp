@@ -38,7 +38,7 @@ inline void agree(Communicator& comm, const std::vector<Given>& mine) {
             }
 }
 
-enum class Call { ring, tree, link_speed, linear, linear_grad, causal, causal_grad, softmax, softmax_grad, move };
+enum class Call { ring, tree, link_speed, linear, linear_grad, causal, causal_grad, softmax, softmax_grad, move, save };
 
 // What ranks compare first, for other calls compare more and other things.
 inline void agree_on_call(Communicator& comm, Call mine) {
@@ -52,7 +52,8 @@ inline void agree_on_call(Communicator& comm, Call mine) {
                                                               "causal_linear_attention_grad",
                                                               "softmax_attention",
                                                               "softmax_attention_grad",
-                                                              "shard or unshard"};
+                                                              "shard or unshard",
+                                                              "save"};
                       return names[x];
                   }}});
 }

@@ -1,7 +1,9 @@
 #include "core/sharded/causal_linear_attention.hpp"
 
+#include <atomic>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include "core/base/parallel.hpp"
@@ -9,6 +11,8 @@
 #include "core/distributed/mpi.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gradient/chunk_passes.hpp"
+#include "core/kit/packed.hpp"
+#include "core/kit/pool.hpp"
 #include "core/sharded/all_to_all.hpp"
 #include "core/sharded/exchange.hpp"
 #include "core/sharded/route.hpp"
@@ -30,21 +34,28 @@ using sharded::Team;
 // Chunks of passes over keys and values alone, and of splits for methods without a block of that size.
 constexpr Index chunk = 64;
 
-// What all heads of a call have in common, in the terms of core/exact/problem.hpp.
+Index unit_of(Index block) { return block >= 1 && block <= 256 ? block : chunk; }
+
+// What all states of a call have in common, in the terms of core/exact/problem.hpp; numbered sequence by sequence.
 template <class T>
 struct Sizes {
-    Index heads = 1, N = 0, r = 0, d = 0;  // heads: of all entries of the batch
+    Index heads = 1, N = 0, r = 0, d = 0;  // heads of a sequence
     bool normalize = false;
-    std::function<double(Index)> decay;  // of a head
+    std::function<double(Index)> decay;  // of a state
     const T *C = nullptr, *V = nullptr;
+    std::vector<gated::Sequence> sequences;
 
+    Index states() const { return static_cast<Index>(sequences.size()) * heads; }
+    const gated::Sequence& sequence(Index i) const { return sequences[static_cast<std::size_t>(i / heads)]; }
+    // Of [batch, heads, N], the first token of a state's sequence.
+    Index first_row(Index i) const { return (sequence(i).batch * heads + i % heads) * N + sequence(i).first; }
     Index width() const { return d + (normalize ? 1 : 0); }
     Index elements() const { return r * width(); }
 
     // S <- γ^n S + Σ_j γ^(n-j) c_jᵀ v_j over the tokens of a piece.
-    void advance(Index head, const Piece& piece, T* S) const {
+    void advance(Index i, const Piece& piece, T* S) const {
         if (piece.n == 0) return;
-        const Index row = head * N + piece.offset, w = width();
+        const Index row = first_row(i) + piece.offset, w = width();
         gated::Problem<T> one;
         one.N = piece.n, one.dk = r, one.dv = w, one.group = 0, one.chunk = std::min(chunk, piece.n);
         one.k = C + row * r, one.v = V + row * d, one.S = S;
@@ -54,7 +65,7 @@ struct Sizes {
             wide[t * w + d] = T(1);
         }
         if (normalize) one.v = wide.data();
-        if (const double gamma = decay(head); gamma != 1) {
+        if (const double gamma = decay(i); gamma != 1) {
             gates = Buffer<T>(piece.n);
             std::fill_n(gates.data(), piece.n, static_cast<T>(std::log(gamma)));
             one.gates = 1, one.g = gates.data();
@@ -68,95 +79,152 @@ struct Sizes {
     }
 };
 
-Piece piece_of(const Starts& starts, Index N, int rank) { return sharded::piece_of({0, 0, N}, starts, rank); }
+// The tokens that a rank has of every sequence, among those of its own tensors.
+std::vector<Piece> pieces_of(const Team& team, const std::vector<gated::Sequence>& sequences, const Starts& starts,
+                             int rank) {
+    std::vector<Piece> pieces;
+    for (const gated::Sequence& s : sequences) {
+        pieces.push_back(sharded::piece_of(s, starts, rank));
+        if (team.parts) pieces.back().offset = 0;
+    }
+    return pieces;
+}
 
 template <class T>
 class CausalPart final : public sharded::ByState<T> {
 public:
-    CausalPart(const exact::Method& method, const exact::Problem<T>& p, const Sizes<T>& sizes, const Piece& piece)
-        : sharded::ByState<T>(sizes.elements(), 1), method_(method), p_(p), sizes_(sizes), piece_(piece) {}
+    // states: of all sequences, in and out.
+    CausalPart(const exact::Method& method, const exact::Problem<T>& p, const Sizes<T>& sizes,
+               std::vector<Piece> pieces, T* states, bool may_forget)
+        : sharded::ByState<T>(sizes.elements(), 1),
+          method_(method),
+          p_(p),
+          sizes_(sizes),
+          pieces_(std::move(pieces)),
+          states_(states),
+          may_forget_(may_forget) {}
 
-    void first(Index i, T* S) const override { std::copy_n(p_.state_of(i), sizes_.elements(), S); }
-    void last(Index i, const T* S) override { std::copy_n(S, sizes_.elements(), p_.state_of(i)); }
-    void run(Index i, T* S) override {
-        if (piece_.n == 0) return;
-        const Index row = i * p_.N + piece_.offset;
-        const double gamma = p_.decay_of(i);
+    void first(Index i, T* S) const override { std::copy_n(state_of(i), sizes_.elements(), S); }
+    void last(Index i, const T* S) override { std::copy_n(S, sizes_.elements(), state_of(i)); }
+    void run(Index i, T* S) override { outputs(i, S, piece(i).n); }
+    void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
+    void map(Index i, T* A) const override {
+        A[0] = static_cast<T>(std::pow(sizes_.decay(i), static_cast<double>(piece(i).n)));
+    }
+
+    bool may_forget() const override { return may_forget_; }
+    // As of linear attention with a gate per head; reach in whole blocks.
+    std::vector<char> forgets(sharded::Stops stops) override {
+        std::vector<char> out;
+        for (const sharded::Stop& s : stops) out.push_back(2 * reach(s.state) <= piece(s.state).n);
+        return out;
+    }
+    void fresh(sharded::Stops stops, T* S) override {
+        this->each(stops, S, [&](Index i, T* at) {
+            std::fill_n(at, sizes_.elements(), T(0));
+            run(i, at);
+        });
+    }
+    void corrects(sharded::Stops stops, T* S) override {
+        this->each(stops, S, [&](Index i, T* at) { outputs(i, at, reach(i)); });
+    }
+
+    sharded::Work run_work(Index i) const override { return sizes_.work(piece(i), 2); }
+    sharded::Work advance_work(Index i) const override { return sizes_.work(piece(i), 1); }
+
+private:
+    const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
+    T* state_of(Index i) const { return states_ + i * sizes_.elements(); }
+    // Of the first n tokens of the rank.
+    void outputs(Index i, T* S, Index n) const {
+        if (n == 0) return;
+        const Index row = sizes_.first_row(i) + piece(i).offset;
+        const double gamma = sizes_.decay(i);
         exact::Problem<T> one = p_;
-        one.batch = one.heads = 1, one.N = piece_.n;
+        one.batch = one.heads = 1, one.N = n;
         one.B += row * p_.r, one.C += row * p_.r, one.V += row * p_.d, one.O += row * p_.d;
         one.gamma = p_.gamma ? &gamma : nullptr;
-        one.block = std::min(p_.block, piece_.n);
+        one.block = std::min(p_.block, n);
         one.state = S;
         exact::run(method_, one);
     }
-    void advance(Index i, T* S) const override { sizes_.advance(i, piece_, S); }
-    void map(Index i, T* A) const override {
-        A[0] = static_cast<T>(std::pow(sizes_.decay(i), static_cast<double>(piece_.n)));
+    // After how many tokens the decay has left less than a place behind the last of the state before them.
+    Index reach(Index i) const {
+        const Index n = piece(i).n, unit = unit_of(p_.block);
+        const double gamma = sizes_.decay(i);
+        if (!(gamma < 1) || n == 0) return n + 1;
+        const double tokens = std::log(static_cast<double>(std::numeric_limits<T>::epsilon()) / 16) / std::log(gamma);
+        if (!(tokens <= static_cast<double>(n))) return n + 1;
+        return std::min(n, (static_cast<Index>(tokens) / unit + 1) * unit);
     }
-    sharded::Work run_work(Index) const override { return sizes_.work(piece_, 2); }
-    sharded::Work advance_work(Index) const override { return sizes_.work(piece_, 1); }
 
-private:
     const exact::Method& method_;
     const exact::Problem<T>& p_;
     const Sizes<T>& sizes_;
-    Piece piece_;
+    std::vector<Piece> pieces_;
+    T* states_;
+    bool may_forget_;
 };
 
 template <class T>
 class CausalGradPart final : public sharded::GradByState<T> {
 public:
-    CausalGradPart(const gradient::GradProblem<T>& p, const Sizes<T>& sizes, const Piece& piece)
+    // states, gradients: of all sequences, before their first tokens and with respect to those.
+    CausalGradPart(const gradient::GradProblem<T>& p, const Sizes<T>& sizes, std::vector<Piece> pieces, const T* states,
+                   T* gradients)
         : sharded::GradByState<T>(sizes.elements(), 1),
           p_(p),
           sizes_(sizes),
-          piece_(piece),
-          passes_(static_cast<std::size_t>(sizes.heads)) {}
+          pieces_(std::move(pieces)),
+          states_(states),
+          gradients_(gradients),
+          passes_(static_cast<std::size_t>(sizes.states())) {}
 
-    void first(Index i, T* S) const override { std::copy_n(p_.in.S + i * sizes_.elements(), sizes_.elements(), S); }
+    void first(Index i, T* S) const override { std::copy_n(states_ + i * sizes_.elements(), sizes_.elements(), S); }
     void last(Index, const T*) override {}
     void run(Index i, T* S) override { advance(i, S); }
-    void advance(Index i, T* S) const override { sizes_.advance(i, piece_, S); }
+    void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
     void map(Index, T*) const override {}
     void last_gradient(Index i, T* dS) const override {
-        std::copy_n(p_.dS + i * sizes_.elements(), sizes_.elements(), dS);
+        std::copy_n(gradients_ + i * sizes_.elements(), sizes_.elements(), dS);
     }
     void first_gradient(Index i, const T* dS) override {
-        std::copy_n(dS, sizes_.elements(), p_.dS + i * sizes_.elements());
+        std::copy_n(dS, sizes_.elements(), gradients_ + i * sizes_.elements());
     }
     void forth(Index i, const T* S, T* dS) override {
         std::copy_n(S, sizes_.elements(), dS);
-        if (sizes_.normalize || piece_.n == 0) return advance(i, dS);
+        if (sizes_.normalize || piece(i).n == 0) return advance(i, dS);
         auto& passes = passes_[static_cast<std::size_t>(i)];
         const gradient::GradProblem<T> one = tokens(i, S, dS);
         passes = std::make_unique<gradient::ChunkPasses<T>>(one.head(0), one.in.chunk);
         passes->forward(dS);
     }
     void back(Index i, const T* S, T* dS) override {
-        if (piece_.n == 0) return;
+        if (piece(i).n == 0) return;
         auto& passes = passes_[static_cast<std::size_t>(i)];
         if (!passes) return gradient::run_causal_grad(tokens(i, S, dS), sizes_.normalize);
         passes->backward();
         passes.reset();
     }
-    Index kept(Index) const override {
-        if (sizes_.normalize || piece_.n == 0 || !p_.in.g) return 0;
-        const Index c = std::min(p_.in.chunk, piece_.n);
-        return (piece_.n + c - 1) / c * sizes_.elements();
+    Index kept(Index i) const override {
+        const Index n = piece(i).n;
+        if (sizes_.normalize || n == 0 || !p_.in.g) return 0;
+        const Index c = std::min(p_.in.chunk, n);
+        return (n + c - 1) / c * sizes_.elements();
     }
-    sharded::Work run_work(Index) const override { return sizes_.work(piece_, 1); }
-    sharded::Work advance_work(Index) const override { return sizes_.work(piece_, 1); }
-    sharded::Work forth_work(Index) const override { return sizes_.work(piece_, 1); }
-    sharded::Work back_work(Index) const override { return sizes_.work(piece_, 5); }
+    sharded::Work run_work(Index i) const override { return sizes_.work(piece(i), 1); }
+    sharded::Work advance_work(Index i) const override { return sizes_.work(piece(i), 1); }
+    sharded::Work forth_work(Index i) const override { return sizes_.work(piece(i), 1); }
+    sharded::Work back_work(Index i) const override { return sizes_.work(piece(i), 5); }
 
 private:
-    // The rank's tokens of head i as a problem of their own.
+    const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
+    // The rank's tokens of state i as a problem of their own.
     gradient::GradProblem<T> tokens(Index i, const T* S, T* dS) const {
-        const Index row = i * p_.in.N + piece_.offset, r = p_.in.dk, d = p_.in.dv;
+        const Index n = piece(i).n, row = sizes_.first_row(i) + piece(i).offset, r = p_.in.dk, d = p_.in.dv;
         gradient::GradProblem<T> one = p_;
-        one.in.batch = one.in.heads = 1, one.in.N = piece_.n;
-        one.in.chunk = std::min(p_.in.chunk, piece_.n);
+        one.in.batch = one.in.heads = 1, one.in.N = n;
+        one.in.chunk = std::min(p_.in.chunk, n);
         one.in.q += row * r, one.in.k += row * r, one.in.v += row * d;
         if (one.in.g) one.in.g += row, one.dg += row;
         one.in.S = const_cast<T*>(S);  // the backward pass does not change it
@@ -167,13 +235,15 @@ private:
 
     const gradient::GradProblem<T>& p_;
     const Sizes<T>& sizes_;
-    Piece piece_;
-    std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the heads whose first pass is done
+    std::vector<Piece> pieces_;
+    const T* states_;
+    T* gradients_;
+    std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
 };
 
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& B, const Tensor& C,
                    const Tensor& V, const CausalOptions& o, const std::string& method, const std::string& exchange,
-                   Index sizes) {
+                   bool may_forget, Index sizes) {
     distributed::agree_on_call(comm, gradient ? distributed::Call::causal_grad : distributed::Call::causal);
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     std::vector<Given> mine{
@@ -195,90 +265,144 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
         {"state: given", o.state ? 1 : 0, truth},
         {"sharded:", team.parts, truth},
         {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
+        {"exchange: left to the call", may_forget, truth},
+        {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
         {"sizes: number of lengths", sizes}};
     if (!team.parts) mine.push_back({"B: length", n.N});
     agree(comm, mine);
+    agree(comm, sharded::given_offsets(o.cu_seqlens));
     if (!team.parts)
         agree(comm, sharded::sampled({{"B: values with the checksum", &B},
                                       {"C: values with the checksum", &C},
                                       {"V: values with the checksum", &V}}));
 }
 
-void refuse(const CausalOptions& o) {
-    if (!o.cu_seqlens.empty())
-        fail("cu_seqlens: given with shards, expected one sequence; linear_attention spreads packed ones over workers");
+void refuse(const CausalOptions& o, const Team& team) {
+    sharded::refuse_packed_parts(o.cu_seqlens, team);
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but workers that share a sequence keep no states");
 }
 
-Index unit_of(Index block) { return block >= 1 && block <= 256 ? block : chunk; }
+// The sequences of a call of `batch` entries of N tokens.
+std::vector<gated::Sequence> sequences_of(const CausalOptions& o, Index batch, Index N) {
+    std::vector<gated::Sequence> out;
+    if (o.cu_seqlens.empty())
+        for (Index b = 0; b < batch; ++b) out.push_back({b, 0, N});
+    else
+        for (const kit::Span& span : kit::packed_spans(o.cu_seqlens, batch, N)) out.push_back({0, span.first, span.n});
+    return out;
+}
 
-// The rank's tokens among those of its own tensors, and the way of the states.
+// The same in the tokens of all ranks.
+std::vector<gated::Sequence> whole_sequences(std::vector<gated::Sequence> sequences, const Starts& starts,
+                                             const Team& team) {
+    if (team.parts)
+        for (gated::Sequence& s : sequences) s.n = starts.back();
+    return sequences;
+}
+
+// The call with the states of packed sequences out of it: it is computed as one sequence, by a runner that knows the
+// others' boundaries and has the states.
+CausalOptions as_one_sequence(const CausalOptions& o, const std::string& method) {
+    CausalOptions one = o;
+    one.method = method;
+    one.cu_seqlens.clear(), one.state.reset(), one.state_indices.clear();
+    one.inplace = one.return_state = false;
+    return one;
+}
+
+// The way of the states.
 template <class T>
-sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes, const Starts& starts, Index batch) {
-    const Index N = starts.back();
-    sharded::Route z = sharded::route_of(std::vector<gated::Sequence>(static_cast<std::size_t>(batch), {0, 0, N}),
-                                         sizes.heads / std::max<Index>(batch, 1), starts, comm.rank());
+sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes, const Starts& starts) {
+    sharded::Route z =
+        sharded::route_of(whole_sequences(sizes.sequences, starts, team), sizes.heads, starts, comm.rank());
     z.elements = sizes.elements(), z.rows = sizes.r, z.carry = 1;
     z.together = team.mpi ? threads() : 1;
     return z;
 }
 
-// Whose the states after the last token of all heads are, or those before the first.
-std::vector<int> owners(Communicator& comm, const Team& team, Index batch, Index heads, const Starts& starts,
+// Whose the states after the last token of all sequences are, or those before the first.
+template <class T>
+std::vector<int> owners(Communicator& comm, const Team& team, const Sizes<T>& sizes, const Starts& starts,
                         bool by_heads, bool last) {
-    if (by_heads) return HeadExchange(comm, starts, !team.parts, heads).owners(batch, heads);
-    const std::vector<gated::Sequence> whole(static_cast<std::size_t>(batch), {0, 0, starts.back()});
-    return sharded::owners_of(whole, heads, starts, last);
+    if (by_heads)
+        return HeadExchange(comm, starts, !team.parts, sizes.heads)
+            .owners(static_cast<Index>(sizes.sequences.size()), sizes.heads);
+    return sharded::owners_of(whole_sequences(sizes.sequences, starts, team), sizes.heads, starts, last);
 }
 
-Piece own_piece(const Team& team, const Starts& starts, int rank) {
-    Piece piece = piece_of(starts, starts.back(), rank);
-    if (team.parts) piece.offset = 0;
-    return piece;
+// All tokens of every sequence, on one rank.
+std::vector<Piece> whole_pieces(const std::vector<gated::Sequence>& sequences) {
+    std::vector<Piece> out;
+    for (const gated::Sequence& s : sequences) out.push_back({0, s.n, false, false, true});
+    return out;
+}
+
+// Sizes of the rank's heads over all tokens, the sequences being those of the call.
+template <class T>
+Sizes<T> own_sizes(const HeadExchange& by, const Sizes<T>& sizes, const T* C, const T* V) {
+    Sizes<T> own = sizes;
+    const kit::Span heads = by.heads_here(sizes.heads);
+    own.heads = heads.n, own.N = by.tokens(), own.C = C, own.V = V;
+    own.decay = [&sizes, heads](Index i) { return sizes.decay(heads.first + i % heads.n); };
+    return own;
 }
 
 template <class T>
 void causal_by_heads(Communicator& comm, HeadExchange by, const exact::Method& method, const exact::Problem<T>& p,
-                     const CausalOptions& o) {
+                     const Sizes<T>& sizes, T* states, const CausalOptions& o) {
     HeadTensor<T> B(comm, by, Held::query, p.batch, p.heads, p.r), C(comm, by, Held::shard, p.batch, p.heads, p.r),
         V(comm, by, Held::shard, p.batch, p.heads, p.d), O(comm, by, Held::partial, p.batch, p.heads, p.d);
-    sharded::HeadStates<T> S(comm, by, p.batch, p.heads, p.r * p.state_width());
+    sharded::HeadStates<T> S(comm, by, static_cast<Index>(sizes.sequences.size()), p.heads, sizes.elements());
     comm.begin();
     exact::Problem<T> own = p;
     own.heads = by.heads_here(p.heads).n, own.N = by.tokens();
     if (p.block > 0) own.block = std::min(o.block.value_or(method.block), std::max<Index>(own.N, 1));
     own.B = B.brought(p.B), own.C = C.brought(p.C), own.V = V.brought(p.V), own.O = O.data();
-    own.state = S.brought(p.state);
+    own.state = S.brought(states);
     if (p.gamma) own.gamma = p.gamma + by.heads_here(p.heads).first;
-    if (own.heads > 0) exact::run(method, own);
+    if (own.heads > 0 && o.cu_seqlens.empty()) {
+        exact::run(method, own);
+    } else if (own.heads > 0) {
+        const Sizes<T> here = own_sizes(by, sizes, own.C, own.V);
+        CausalPart<T> part(method, own, here, whole_pieces(here.sequences), own.state, false);
+        parallel_for(here.states(), [&](Index i) { part.run(i, own.state + i * here.elements()); });
+    }
     O.give(p.O);
-    S.give(p.state);
+    S.give(states);
 }
 
 template <class T>
-void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p, bool normalize,
-                          Index width, Index block) {
+void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p, const Sizes<T>& sizes,
+                          const T* states, T* gradients, const CausalOptions& o) {
     const gated::Problem<T>& in = p.in;
     const auto tensor = [&](Held held, Index columns) {
         return HeadTensor<T>(comm, by, held, in.batch, in.heads, columns);
     };
+    const auto count = static_cast<Index>(sizes.sequences.size());
     HeadTensor<T> q = tensor(Held::query, in.dk), k = tensor(Held::shard, in.dk), v = tensor(Held::shard, in.dv),
                   g = tensor(Held::shard, in.gates), dO = tensor(Held::query, in.dv), dq = tensor(Held::partial, in.dk),
                   dk = tensor(Held::partial, in.dk), dv = tensor(Held::partial, in.dv),
                   dg = tensor(Held::partial, p.dg ? in.gates : 0);
-    sharded::HeadStates<T> S(comm, by, in.batch, in.heads, in.dk * width),
-        dS(comm, by, in.batch, in.heads, in.dk * width);
+    sharded::HeadStates<T> S(comm, by, count, in.heads, sizes.elements()),
+        dS(comm, by, count, in.heads, sizes.elements());
     comm.begin();
     gradient::GradProblem<T> own = p;
     own.in.heads = by.heads_here(in.heads).n, own.in.N = by.tokens();
-    own.in.chunk = std::min(block, std::max<Index>(own.in.N, 1));
+    own.in.chunk = std::min(o.block.value_or(chunk), std::max<Index>(own.in.N, 1));
     own.in.q = q.brought(in.q), own.in.k = k.brought(in.k), own.in.v = v.brought(in.v), own.in.g = g.brought(in.g);
     own.dO = dO.brought(p.dO);
     own.dq = dq.data(), own.dk = dk.data(), own.dv = dv.data(), own.dg = dg.data();
-    own.in.S = S.brought(in.S), own.dS = dS.brought(p.dS);
-    if (own.in.heads > 0) gradient::run_causal_grad(own, normalize);
+    own.in.S = S.brought(states), own.dS = dS.brought(gradients);
+    if (own.in.heads > 0 && o.cu_seqlens.empty()) {
+        gradient::run_causal_grad(own, sizes.normalize);
+    } else if (own.in.heads > 0) {
+        const Sizes<T> here = own_sizes(by, sizes, own.in.k, own.in.v);
+        CausalGradPart<T> part(own, here, whole_pieces(here.sequences), own.in.S, own.dS);
+        parallel_for(here.states(),
+                     [&](Index i) { part.back(i, own.in.S + i * here.elements(), own.dS + i * here.elements()); });
+    }
     dq.give(p.dq), dk.give(p.dk), dv.give(p.dv), dg.give(p.dg);
-    dS.give(p.dS);
+    dS.give(gradients);
 }
 
 }  // namespace
@@ -287,41 +411,63 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
                                                     const CausalOptions& o, const Sharding& sharding) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     const Team team = sharded::team_of(sharding);
-    refuse(o);
+    refuse(o, team);
+    const bool packed = !o.cu_seqlens.empty();
     CausalOptions own = o;
     own.return_state = true;
     if (own.method == "auto" && team.mpi) own.deterministic = own.deterministic.empty() ? "run" : own.deterministic;
     const exact::Method& method = causal_method(B, C, V, own);
-    const std::string exchange = sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix",
-                                                          n.batch * n.heads, team.ranks, team.mpi ? threads() : 1);
-    ShardReport report =
-        sharded::report_of(team, "causal_linear_attention", exchange, n.dtype == DType::f64 ? DType::f64 : DType::f32);
+    const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
+    const Index count = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
+    const bool same_bits = o.deterministic == "prefix";
+    const std::string exchange =
+        sharded::chosen_exchange(sharding.exchange, same_bits, count * n.heads, team.ranks, team.mpi ? threads() : 1);
+    const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty();
+    ShardReport report = sharded::report_of(team, "causal_linear_attention", exchange, compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, B, C, V, o, method.name, exchange,
+            agree_on_call(comm, team, false, B, C, V, o, method.name, exchange, may_forget,
                           static_cast<Index>(sharding.sizes.size()));
         });
+    Tensor states;  // of packed sequences
+    if (packed) {
+        if (o.inplace && !o.state) fail("inplace: true, but no state is given, expected one to write to");
+        states = o.state ? exact::states_of(n, o).copy()
+                         : Tensor::zeros(compute, {count, n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
+        own = as_one_sequence(o, method.name);
+    }
     const bool by_heads = exchange == "heads";
+    const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
     const auto on_team = [&]<class T>(const exact::Method& chosen, const exact::Problem<T>& p) {
-        const Sizes<T> sizes{p.all_heads(), p.N, p.r, p.d, p.normalize, [&](Index h) { return p.decay_of(h); },
-                             p.C,           p.V};
+        const auto decay = [&](Index i) { return p.decay_of(i); };
+        const Sizes<T> sizes{p.heads, p.N, p.r, p.d, p.normalize, decay, p.C, p.V, sequences_of(o, p.batch, p.N)};
+        T* const all = packed ? states.data<T>() : p.state;
         Starts starts;
+        std::atomic<bool> went_round = false;  // by the ring, whatever was chosen
         const auto program = [&](Communicator& comm) {
             const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : unit_of(p.block));
             if (team.mpi) starts = mine;
-            if (by_heads) return causal_by_heads(comm, {comm, mine, !team.parts, p.heads}, chosen, p, o);
-            const sharded::Route z = route(comm, team, sizes, mine, p.batch);
-            CausalPart<T> part(chosen, p, sizes, own_piece(team, mine, comm.rank()));
-            sharded::forward(comm, z, part, sharded::exchanges()[exchange].exchange);
+            if (by_heads) return causal_by_heads(comm, {comm, mine, !team.parts, p.heads}, chosen, p, sizes, all, o);
+            const sharded::Route z = route(comm, team, sizes, mine);
+            const auto whole = whole_sequences(sizes.sequences, mine, team);
+            CausalPart<T> part(chosen, p, sizes, pieces_of(team, whole, mine, comm.rank()), all, may_forget);
+            if (sharded::forward(comm, z, part, form, may_forget) == sharded::Exchange::ring) went_round = true;
         };
         const auto share = [&](Communicator& comm) {
-            sharded::gather_owned(comm, owners(comm, team, p.batch, p.heads, starts, by_heads, true), p.state,
-                                  sizes.elements());
+            sharded::gather_owned(comm, owners(comm, team, sizes, starts, by_heads, true), all, sizes.elements());
             if (!team.parts) sharded::gather_parts(comm, starts, p.O, p.all_heads(), p.d);
         };
         sharded::run(team, program, share, report);
+        if (went_round) report.algorithm = "ring";
     };
     ShardedCausalResult result{exact::causal_linear_attention_by({on_team, on_team}, B, C, V, own), report};
+    if (packed && o.inplace) {
+        result.state = *o.state;
+        if (o.state_indices.empty()) kit::copy_to(states, result.state);
+        else kit::to_slots(states, o.state_indices, result.state);
+    } else if (packed) {
+        result.state = states;
+    }
     if (!o.return_state && !o.inplace) result.state = Tensor();
     return result;
 }
@@ -331,44 +477,63 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
                                                            const Sharding& sharding) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     const Team team = sharded::team_of(sharding);
-    refuse(o);
+    refuse(o, team);
+    const bool packed = !o.cu_seqlens.empty();
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     const bool by_heads = exchange == "heads";
-    ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", exchange,
-                                            n.dtype == DType::f64 ? DType::f64 : DType::f32);
+    const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
+    ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", exchange, compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, false,
+                          static_cast<Index>(sharding.sizes.size()));
         });
+    Tensor states, dstates;  // of packed sequences
+    if (packed) {
+        const auto count = static_cast<Index>(kit::packed_spans(o.cu_seqlens, n.batch, n.N).size());
+        if (o.state) exact::check_states(n, o);
+        dstates = Tensor::zeros(compute, {count, n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
+        states = o.state ? exact::states_of(n, o) : Tensor::zeros(compute, dstates.shape());
+    }
     const std::vector<double> gamma = exact::check_decay(o.decay, n.heads);
     const auto on_team = [&]<class T>(const gradient::GradProblem<T>& p, bool normalize) {
         const auto decay = [&](Index h) {
             return gamma.empty() ? 1.0 : gamma[static_cast<std::size_t>(h % p.in.heads)];
         };
-        const Sizes<T> sizes{p.in.batch * p.in.heads, p.in.N, p.in.dk, p.in.dv, normalize, decay, p.in.k, p.in.v};
+        const Sizes<T> sizes{p.in.heads, p.in.N,    p.in.dk,
+                             p.in.dv,    normalize, decay,
+                             p.in.k,     p.in.v,    sequences_of(o, p.in.batch, p.in.N)};
+        const T* const before = packed ? states.data<T>() : p.in.S;
+        T* const gradients = packed ? dstates.data<T>() : p.dS;
         Starts starts;
         const auto program = [&](Communicator& comm) {
             const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, by_heads ? 1 : unit_of(p.in.chunk));
             if (team.mpi) starts = mine;
             if (by_heads)
-                return causal_grad_by_heads(comm, {comm, mine, !team.parts, p.in.heads}, p, normalize, sizes.width(),
-                                            o.block.value_or(chunk));
-            const sharded::Route z = route(comm, team, sizes, mine, p.in.batch);
-            CausalGradPart<T> part(p, sizes, own_piece(team, mine, comm.rank()));
+                return causal_grad_by_heads(comm, {comm, mine, !team.parts, p.in.heads}, p, sizes, before, gradients,
+                                            o);
+            const sharded::Route z = route(comm, team, sizes, mine);
+            const auto whole = whole_sequences(sizes.sequences, mine, team);
+            CausalGradPart<T> part(p, sizes, pieces_of(team, whole, mine, comm.rank()), before, gradients);
             sharded::backward(comm, z, part);
         };
         const auto share = [&](Communicator& comm) {
-            sharded::gather_owned(comm, owners(comm, team, p.in.batch, p.in.heads, starts, by_heads, false), p.dS,
+            sharded::gather_owned(comm, owners(comm, team, sizes, starts, by_heads, false), gradients,
                                   sizes.elements());
             if (team.parts) return;
-            sharded::gather_parts(comm, starts, p.dq, sizes.heads, p.in.dk);
-            sharded::gather_parts(comm, starts, p.dk, sizes.heads, p.in.dk);
-            sharded::gather_parts(comm, starts, p.dv, sizes.heads, p.in.dv);
-            if (p.dg) sharded::gather_parts(comm, starts, p.dg, sizes.heads, Index{1});
+            const Index rows = p.in.batch * p.in.heads;
+            sharded::gather_parts(comm, starts, p.dq, rows, p.in.dk);
+            sharded::gather_parts(comm, starts, p.dk, rows, p.in.dk);
+            sharded::gather_parts(comm, starts, p.dv, rows, p.in.dv);
+            if (p.dg) sharded::gather_parts(comm, starts, p.dg, rows, Index{1});
         };
         sharded::run(team, program, share, report);
     };
-    ShardedCausalGradient out{gradient::causal_linear_attention_grad_by({on_team, on_team}, B, C, V, dO, o), report};
+    const CausalOptions own = packed ? as_one_sequence(o, o.method) : o;
+    ShardedCausalGradient out{gradient::causal_linear_attention_grad_by({on_team, on_team}, B, C, V, dO, own), report};
+    if (packed && o.state)
+        out.dstate =
+            o.state_indices.empty() ? dstates : kit::gradient_of_slots(dstates, o.state_indices, o.state->shape()[0]);
     if (team.parts && !out.ddecay.empty())  // every rank has added up its own tokens
         distributed::run_mpi([&](Communicator& comm) {
             const auto count = static_cast<Index>(out.ddecay.size());

@@ -17,7 +17,8 @@ struct ShardedCausalGradient : CausalGradient {
 
 // causal_linear_attention with the tokens spread over sharding.shards workers, as linear_attention_sharded does it
 // (core/sharded/linear_attention.hpp): the method has to carry a state. With deterministic = "prefix" and whole blocks
-// a worker the bits are those of one worker. A call of one sequence an entry of the batch: no cu_seqlens.
+// a worker the bits are those of one worker. Packed sequences (cu_seqlens) are cut where the parts end; they are whole
+// tensors, no parts.
 ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
                                                     const CausalOptions&, const Sharding&);
 

@@ -1,6 +1,6 @@
 #include "core/sharded/exchange.hpp"
 
-#include "core/calls/sharding.hpp"
+#include "core/calls/linear_model.hpp"
 #include "core/kit/check.hpp"
 
 namespace causeway {
@@ -10,6 +10,8 @@ std::vector<std::string> calls::state_exchanges() {
     for (const auto& form : sharded::exchanges()) names.push_back(form.name);
     return names;
 }
+
+std::vector<std::string> calls::named_exchanges() { return sharded::exchanges().names(); }
 
 std::vector<std::string> calls::ring_exchanges() { return {"auto", "ring", "heads"}; }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/calls/sharding.hpp"
 #include "core/kit/registry.hpp"
 #include "core/sharded/states.hpp"
 
@@ -18,6 +19,10 @@ const kit::Registry<ExchangeForm>& exchanges();
 // The name of the exchange that a call has: with "auto" the ring where the bits of one worker are asked for, or where
 // the states keep all ranks busy, being at least twice as many as the ranks that wait; else the scan.
 std::string chosen_exchange(const std::string& asked, bool same_bits, Index states, int ranks, int together);
+
+// Whether heads whose gates forget may go before the state that they forget has come: where neither an exchange nor the
+// bits of one worker were asked for.
+inline bool may_forget(const Sharding& o, bool same_bits) { return o.exchange == "auto" && !same_bits; }
 
 // Of the calls that know the ring and the exchange of heads alone. Throws Error.
 std::string chosen_ring(const std::string& asked);

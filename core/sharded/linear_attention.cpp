@@ -1,5 +1,6 @@
 #include "core/sharded/linear_attention.hpp"
 
+#include <atomic>
 #include <bit>
 #include <memory>
 #include <numeric>
@@ -30,17 +31,42 @@ using sharded::Team;
 template <class T>
 class LinearPart final : public sharded::ByState<T> {
 public:
-    LinearPart(const gated::Problem<T>& p, typename StatePiece<T>::Run run, const Starts& starts, int rank)
+    LinearPart(const gated::Problem<T>& p, typename StatePiece<T>::Run run, const Starts& starts, int rank,
+               bool may_forget)
         : sharded::ByState<T>(p.dk * p.dv, sharded::carry_of(p)),
           p_(p),
           piece_(p, std::move(run), starts, rank),
-          elements_(p.dk * p.dv) {}
+          elements_(p.dk * p.dv),
+          may_forget_(may_forget) {}
 
     void first(Index i, T* S) const override { std::copy_n(p_.S + i * elements_, elements_, S); }
     void last(Index i, const T* S) override { std::copy_n(S, elements_, p_.S + i * elements_); }
     void run(Index i, T* S) override { piece_.outputs(i, S); }
     void advance(Index i, T* S) const override { piece_.state_alone(i, S); }
     void map(Index i, T* A) const override { piece_.map(i, A); }
+
+    bool may_forget() const override { return may_forget_; }
+    // A head counts as one that forgets where that takes at most half of the part, which is computed twice.
+    std::vector<char> forgets(sharded::Stops stops) override {
+        reach_.resize(static_cast<std::size_t>(p_.all_heads()));
+        std::vector<char> out;
+        for (const sharded::Stop& s : stops) {
+            Index& reach = reach_[static_cast<std::size_t>(s.state)];
+            reach = piece_.reach(s.state);
+            out.push_back(2 * reach <= piece_.piece(s.state).n);
+        }
+        return out;
+    }
+    void fresh(sharded::Stops stops, T* S) override {
+        this->each(stops, S, [&](Index i, T* at) {
+            std::fill_n(at, elements_, T(0));
+            piece_.outputs(i, at);
+        });
+    }
+    void corrects(sharded::Stops stops, T* S) override {
+        this->each(stops, S, [&](Index i, T* at) { piece_.outputs(i, at, reach_[static_cast<std::size_t>(i)]); });
+    }
+
     sharded::Work run_work(Index i) const override { return piece_.work(i, static_cast<double>(p_.group)); }
     sharded::Work advance_work(Index i) const override { return piece_.work(i, 0); }
     sharded::Work map_work(Index i) const override { return piece_.map_work(i); }
@@ -49,6 +75,8 @@ private:
     const gated::Problem<T>& p_;
     StatePiece<T> piece_;
     Index elements_;
+    bool may_forget_;
+    std::vector<Index> reach_;  // of every state, where heads may forget
 };
 
 template <class T>
@@ -140,7 +168,7 @@ std::string bits_text(std::int64_t x) { return number_text(std::bit_cast<double>
 
 // What ranks compare: everything that the result depends on and every rank should have alike.
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& q, const Tensor& k,
-                   const Tensor& v, const LinearOptions& o, const std::string& exchange, Index sizes) {
+                   const Tensor& v, const LinearOptions& o, const std::string& exchange, bool may_forget, Index sizes) {
     distributed::agree_on_call(comm, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
     const gated::Sizes z = gated::check_sizes(q, k, v, o);
     std::vector<Given> mine{{"q:", static_cast<std::int64_t>(z.dtype),
@@ -165,13 +193,12 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                             {"state: given", o.state ? 1 : 0, truth},
                             {"sharded:", team.parts, truth},
                             {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
+                            {"exchange: left to the call", may_forget, truth},
                             {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
                             {"sizes: number of lengths", sizes}};
     if (!team.parts) mine.push_back({"q: length", z.N});
     agree(comm, mine);
-    std::vector<Given> offsets;
-    for (const Index offset : o.cu_seqlens) offsets.push_back({"cu_seqlens: an offset of", offset});
-    agree(comm, offsets);
+    agree(comm, sharded::given_offsets(o.cu_seqlens));
     if (team.parts) return;
     agree(comm, sharded::sampled({{"q: values with the checksum", &q},
                                   {"k: values with the checksum", &k},
@@ -180,8 +207,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
 
 void refuse(const LinearOptions& o, const Team& team) {
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but workers that share a sequence keep no states");
-    if (team.parts && !o.cu_seqlens.empty())
-        fail("cu_seqlens: given with sharded = true, expected whole tensors: the offsets are of the whole sequence");
+    sharded::refuse_packed_parts(o.cu_seqlens, team);
 }
 
 // The sequences of a problem in the tokens of all ranks.
@@ -297,28 +323,33 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const std::string exchange =
         sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,
                                  team.ranks, team.mpi ? threads() : 1);
+    const bool may_forget = sharded::may_forget(sharding, o.deterministic == "prefix") && size.gates > 0;
     ShardReport report = sharded::report_of(team, "linear_attention", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, false, q, k, v, o, exchange, may_forget,
+                          static_cast<Index>(sharding.sizes.size()));
         });
     const bool by_heads = exchange == "heads";
+    const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
     const auto on_team = [&]<class T>(const gated::Problem<T>& p) {
         Starts starts;
+        std::atomic<bool> went_round = false;  // by the ring, whatever was chosen
         const auto run = kit::computing_in<T>(*size.mode);
         const auto program = [&](Communicator& comm) {
             const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : p.chunk);
             if (team.mpi) starts = mine;
             if (by_heads) return linear_by_heads(comm, {comm, mine, !team.parts, groups_of(p)}, p, o.chunk, run);
             const sharded::Route z = route(comm, team, p, mine);
-            LinearPart<T> part(p, run, local(mine, team, comm.rank()), comm.rank());
-            sharded::forward(comm, z, part, sharded::exchanges()[exchange].exchange);
+            LinearPart<T> part(p, run, local(mine, team, comm.rank()), comm.rank(), may_forget);
+            if (sharded::forward(comm, z, part, form, may_forget) == sharded::Exchange::ring) went_round = true;
         };
         const auto share = [&](Communicator& comm) {
             sharded::gather_owned(comm, owners(comm, team, p, starts, by_heads, true), p.S, p.dk * p.dv);
             if (!team.parts) sharded::gather_parts(comm, starts, p.O, p.batch * p.heads * p.group, p.dv);
         };
         sharded::run(team, program, share, report);
+        if (went_round) report.algorithm = "ring";
     };
     return {gated::linear_attention_by({on_team, on_team}, q, k, v, o), report};
 }
@@ -333,7 +364,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, q, k, v, o, exchange, false, static_cast<Index>(sharding.sizes.size()));
         });
     const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
     const bool by_heads = exchange == "heads";

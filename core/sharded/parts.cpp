@@ -11,19 +11,9 @@ using sharded::Starts;
 
 constexpr Index chunk = 64;
 
-// x as [rows, tokens, bytes of a token of a row].
-struct Bytes {
-    Index rows = 1, N, width;
-
-    Bytes(const Tensor& x, int dim) : N(x.shape()[dim]), width(static_cast<Index>(size_of(x.dtype()))) {
-        for (int i = 0; i < dim; ++i) rows *= x.shape()[i];
-        for (int i = dim + 1; i < x.ndim(); ++i) width *= x.shape()[i];
-    }
-};
-
-void check_dimension(const Tensor& x, int dim) {
-    if (dim < 0 || dim >= x.ndim())
-        fail("dim: ", dim + 1, ", expected from 1 to ", x.ndim(), ", the dimensions of a tensor of ", x.shape().text());
+void check_dimension(const Shape& shape, int dim) {
+    if (dim < 0 || dim >= shape.ndim())
+        fail("dim: ", dim + 1, ", expected from 1 to ", shape.ndim(), ", the dimensions of a tensor of ", shape.text());
 }
 
 Shape with_length(Shape shape, int dim, Index n) {
@@ -33,21 +23,28 @@ Shape with_length(Shape shape, int dim, Index n) {
 
 }  // namespace
 
+TensorPart shard_of(const Shape& shape, int dim, int rank, int ranks) {
+    check_dimension(shape, dim);
+    const Starts starts = sharded::starts_of({}, shape[dim], ranks, chunk);
+    const Index first = starts[static_cast<std::size_t>(rank)];
+    return {dim, first, starts[static_cast<std::size_t>(rank) + 1] - first};
+}
+
 Tensor shard(const Tensor& x, int dim) {
-    check_dimension(x, dim);
-    const int p = distributed::mpi_size(), me = distributed::mpi_rank();
+    check_dimension(x.shape(), dim);
+    const int p = distributed::mpi_size();
     if (p == 1) return x;
-    const Bytes all(x, dim);
-    const Starts starts = sharded::starts_of({}, all.N, p, chunk);
-    const Index first = starts[static_cast<std::size_t>(me)], n = starts[static_cast<std::size_t>(me) + 1] - first;
-    Tensor out(x.dtype(), with_length(x.shape(), dim, n));
+    const Along all(x.shape(), dim, size_of(x.dtype()));
+    const TensorPart mine = shard_of(x.shape(), dim, distributed::mpi_rank(), p);
+    Tensor out(x.dtype(), with_length(x.shape(), dim, mine.n));
     for (Index i = 0; i < all.rows; ++i)
-        std::copy_n(x.raw() + (i * all.N + first) * all.width, n * all.width, out.raw() + i * n * all.width);
+        std::copy_n(x.raw() + (i * all.length + mine.first) * all.width, mine.n * all.width,
+                    out.raw() + i * mine.n * all.width);
     return out;
 }
 
 Tensor unshard(const Tensor& x, int dim) {
-    check_dimension(x, dim);
+    check_dimension(x.shape(), dim);
     if (distributed::mpi_size() == 1) return x;
     Tensor out;
     distributed::run_mpi([&](Communicator& comm) {
@@ -63,12 +60,12 @@ Tensor unshard(const Tensor& x, int dim) {
         agree(comm, lengths);
         sharded::Team team;
         team.parts = true;
-        const Bytes part(x, dim);
-        const Starts starts = sharded::starts_of(comm, team, {}, part.N, 1);
+        const Along part(x.shape(), dim, size_of(x.dtype()));
+        const Starts starts = sharded::starts_of(comm, team, {}, part.length, 1);
         out = Tensor(x.dtype(), with_length(x.shape(), dim, starts.back()));
         const Index first = starts[static_cast<std::size_t>(comm.rank())];
         for (Index i = 0; i < part.rows; ++i)
-            std::copy_n(x.raw() + i * part.N * part.width, part.N * part.width,
+            std::copy_n(x.raw() + i * part.length * part.width, part.length * part.width,
                         out.raw() + (i * starts.back() + first) * part.width);
         sharded::gather_parts(comm, starts, out.raw(), part.rows, part.width);
     });

@@ -1,6 +1,7 @@
 // The way of the states of the gated and delta-rule family through the ranks, and what a rank computes with one.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -80,8 +81,12 @@ public:
     }
 
     const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / p_.heads)]; }
-    void outputs(Index i, T* S) const {
-        if (piece(i).n > 0) run_(alone(p_, i, piece(i), S));
+    void outputs(Index i, T* S) const { outputs(i, S, piece(i).n); }
+    // Those of the first n tokens alone.
+    void outputs(Index i, T* S, Index n) const {
+        Piece first = piece(i);
+        first.n = n;
+        if (n > 0) run_(alone(p_, i, first, S));
     }
     void state_alone(Index i, T* S) const {
         if (piece(i).n == 0) return;
@@ -109,6 +114,33 @@ public:
         one.group = 0, one.q = nullptr, one.O = nullptr;
         one.v = zeros.data(), one.dv = dk;
         run_(one);
+    }
+
+    // After how many tokens of the rank, in whole chunks, the gates have left less than a place behind the last of what
+    // was before them, and of every token after that; more than there are where they do not. With the delta rule
+    // only where no token makes a state longer: 0 <= β |k|² <= 2. O(n d_k).
+    Index reach(Index i) const {
+        const Index n = piece(i).n, dk = p_.dk;
+        if (p_.gates == 0 || n == 0) return n + 1;
+        const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
+        const double least = std::log(static_cast<double>(std::numeric_limits<T>::epsilon()) / 16);
+        std::vector<double> left(static_cast<std::size_t>(p_.beta ? 1 : p_.gates));
+        Index forgotten = n + 1;
+        for (Index t = 0; t < n; ++t) {
+            const T* const g = one.g + t * p_.gates;
+            if (p_.beta) {
+                double square = 0;
+                for (Index c = 0; c < dk; ++c) square += static_cast<double>(one.k[t * dk + c]) * one.k[t * dk + c];
+                const double shortens = square * static_cast<double>(one.beta[t]);
+                if (!(shortens >= 0 && shortens <= 2)) return n + 1;
+                left[0] += static_cast<double>(*std::max_element(g, g + p_.gates));
+            } else {
+                for (std::size_t c = 0; c < left.size(); ++c) left[c] += static_cast<double>(g[c]);
+            }
+            const bool all = std::all_of(left.begin(), left.end(), [&](double sum) { return sum <= least; });
+            if (all && forgotten > n) forgotten = std::min(n, (t / p_.chunk + 1) * p_.chunk);
+        }
+        return forgotten;
     }
 
     // Multiplications and additions, and elements read and written, of the chunkwise form.

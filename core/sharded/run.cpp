@@ -94,6 +94,17 @@ std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor
     return out;
 }
 
+std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens) {
+    std::vector<Given> out;
+    for (const Index offset : cu_seqlens) out.push_back({"cu_seqlens: an offset of", offset});
+    return out;
+}
+
+void refuse_packed_parts(const std::vector<Index>& cu_seqlens, const Team& team) {
+    if (team.parts && !cu_seqlens.empty())
+        fail("cu_seqlens: given with sharded = true, expected whole tensors: the offsets are of the whole sequence");
+}
+
 template <class T>
 void gather_shares(Communicator& comm, const Shares& shares, T* x, Index rows, Index N, Index width) {
     const int p = comm.size(), me = comm.rank();

@@ -40,6 +40,11 @@ Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index 
 // The values of tensors that every rank should have alike, as what ranks compare: of up to 256 elements of each.
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors);
 
+// The offsets of packed sequences, as what ranks compare.
+std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens);
+// Throws Error where they are given for parts of the ranks' own.
+void refuse_packed_parts(const std::vector<Index>& cu_seqlens, const Team& team);
+
 // Rows [rows, N, width] of which every rank has made its tokens: each gets the others'. p - 1 rounds.
 template <class T>
 void gather_shares(Communicator& comm, const Shares& shares, T* x, Index rows, Index N, Index width);

@@ -28,7 +28,8 @@ using sharded::Starts;
 using sharded::Team;
 
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
-                   const Tensor& k, const Tensor& v, const std::string& exchange, Index sizes) {
+                   const Tensor& k, const Tensor& v, const SoftmaxOptions& o, const std::string& exchange,
+                   Index sizes) {
     distributed::agree_on_call(comm, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
     std::vector<Given> mine{{"q:", static_cast<std::int64_t>(c.dtype),
                              [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
@@ -44,18 +45,19 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                              [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
                             {"sharded:", team.parts, truth},
                             {"exchange: \"heads\",", exchange == "heads", truth},
+                            {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
                             {"sizes: number of lengths", sizes}};
     if (!team.parts) mine.push_back({"q: length", c.N}), mine.push_back({"k: length", c.M});
     agree(comm, mine);
+    agree(comm, sharded::given_offsets(o.cu_seqlens));
     if (!team.parts)
         agree(comm, sharded::sampled({{"q: values with the checksum", &q},
                                       {"k: values with the checksum", &k},
                                       {"v: values with the checksum", &v}}));
 }
 
-void check_sharded(const Sizes& c, const SoftmaxOptions& o, const Sharding& sharding) {
-    if (!o.cu_seqlens.empty())
-        fail("cu_seqlens: given with shards, expected one text; linear_attention spreads packed ones over workers");
+void check_sharded(const Sizes& c, const SoftmaxOptions& o, const Team& team, const Sharding& sharding) {
+    sharded::refuse_packed_parts(o.cu_seqlens, team);
     if (c.causal && c.N != c.M)
         fail("q: length ", c.N, ", expected ", c.M,
              " like k, with causal = true and shards; tree_decode and ring_decode spread a cache over workers");
@@ -70,8 +72,10 @@ struct Cut {
     SoftmaxRing ring;
     Shares query_parts, key_parts;
     Starts queries, keys;
+    std::vector<kit::Span> packed;  // the sequences, where there are several
 };
-Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Sizes& c, bool by_heads) {
+Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Sizes& c, const SoftmaxOptions& o,
+        bool by_heads) {
     Cut out;
     SoftmaxRing& z = out.ring;
     z.batch = c.batch, z.heads = c.heads, z.group = c.group, z.d = c.d, z.dv = c.dv;
@@ -79,9 +83,18 @@ Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Si
     out.queries = sharded::starts_of(comm, team, sharding, c.N, 1);
     out.keys = sharded::starts_of(comm, team, sharding, c.M, 1);
     z.queries = sharded::shares_of(out.queries), z.keys = sharded::shares_of(out.keys);
+    if (!o.cu_seqlens.empty()) out.packed = kit::packed_spans(o.cu_seqlens, c.batch, c.N);
     if (by_heads) return out;
+    const bool in_zigzag = c.causal && sharding.sizes.empty();
+    if (!out.packed.empty()) {
+        z.pieces_of_one = in_zigzag ? 2 : 1;
+        z.queries = in_zigzag ? sharded::packed_zigzag(out.packed, comm.size())
+                              : sharded::packed_shares(out.packed, out.queries);
+        z.keys = z.queries;
+        return out;
+    }
     if (team.parts) out.query_parts = z.queries, out.key_parts = z.keys;
-    if (c.causal && sharding.sizes.empty()) z.queries = z.keys = sharded::zigzag(out.queries.back(), comm.size());
+    if (in_zigzag) z.queries = z.keys = sharded::zigzag(out.queries.back(), comm.size());
     return out;
 }
 
@@ -192,12 +205,68 @@ struct OwnHeads {
     HeadTensor<T> q, k, v, O, m, l;
 };
 
+// The tokens of a sequence in rows of all tokens, cut out and put back: a problem has its rows one after the other.
+template <class T>
+class CutOut {
+public:
+    CutOut(Index rows, Index N, Index width, kit::Span t)
+        : rows_(rows), N_(N), width_(width), t_(t), own_(rows * t.n * width) {}
+    T* of(const T* x) {
+        sharded::detail::pack(x, rows_, N_, width_, t_, own_.data());
+        return own_.data();
+    }
+    T* data() { return own_.data(); }
+    void put(T* x) const { sharded::detail::unpack(x, rows_, N_, width_, t_, own_.data()); }
+
+private:
+    Index rows_, N_, width_;
+    kit::Span t_;
+    Buffer<T> own_;
+};
+
+// run(problem), or of packed sequences that of each.
+template <class T, class Run>
+void each_sequence(const Cut& by, const attention::Problem<T>& p, Run&& run) {
+    if (by.packed.empty()) return run(p);
+    const Index keys = p.batch * p.heads, queries = keys * p.group;
+    for (const kit::Span& t : by.packed) {
+        if (t.n == 0) continue;
+        CutOut<T> q(queries, p.N, p.d, t), k(keys, p.M, p.d, t), v(keys, p.M, p.dv, t), O(queries, p.N, p.dv, t),
+            m(queries, p.N, 1, t), l(queries, p.N, 1, t);
+        attention::Problem<T> one = p;
+        one.N = one.M = t.n;
+        one.q = q.of(p.q), one.k = k.of(p.k), one.v = v.of(p.v);
+        one.O = O.data(), one.m = m.data(), one.l = l.data();
+        run(one);
+        O.put(p.O), m.put(p.m), l.put(p.l);
+    }
+}
+template <class T, class Back>
+void each_sequence_back(const Cut& by, const gradient::SoftmaxGradProblem<T>& g, Back&& back) {
+    if (by.packed.empty()) return back(g);
+    const attention::Problem<T>& p = g.in;
+    const Index keys = p.batch * p.heads, queries = keys * p.group;
+    for (const kit::Span& t : by.packed) {
+        if (t.n == 0) continue;
+        CutOut<T> q(queries, p.N, p.d, t), k(keys, p.M, p.d, t), v(keys, p.M, p.dv, t), O(queries, p.N, p.dv, t),
+            m(queries, p.N, 1, t), l(queries, p.N, 1, t), dO(queries, p.N, p.dv, t), dq(queries, p.N, p.d, t),
+            dk(keys, p.M, p.d, t), dv(keys, p.M, p.dv, t);
+        gradient::SoftmaxGradProblem<T> one = g;
+        one.in.N = one.in.M = t.n;
+        one.in.q = q.of(p.q), one.in.k = k.of(p.k), one.in.v = v.of(p.v);
+        one.in.O = O.of(p.O), one.in.m = m.of(p.m), one.in.l = l.of(p.l), one.dO = dO.of(g.dO);
+        one.dq = dq.data(), one.dk = dk.data(), one.dv = dv.data();
+        back(one);
+        dq.put(g.dq), dk.put(g.dk), dv.put(g.dv);
+    }
+}
+
 template <class T, class Run>
 void softmax_by_heads(Communicator& comm, const Team& team, const Cut& by, const SoftmaxTensors<T>& x, Run&& run) {
     OwnHeads<T> heads(comm, team, by);
     comm.begin();
     const attention::Problem<T> own = heads.brought(x);
-    if (own.heads > 0) run(own);
+    if (own.heads > 0) each_sequence(by, own, run);
     heads.O.give(x.O), heads.m.give(x.m), heads.l.give(x.l);
 }
 
@@ -216,7 +285,7 @@ void softmax_grad_by_heads(Communicator& comm, const Team& team, const Cut& by, 
     heads.O.brought(x.O), heads.m.brought(x.m), heads.l.brought(x.l);
     own.dO = dO.brought(x.dO);
     own.dq = dq.data(), own.dk = dk.data(), own.dv = dv.data();
-    if (own.in.heads > 0) back(own);
+    if (own.in.heads > 0) each_sequence_back(by, own, back);
     dq.give(x.dq), dk.give(x.dk), dv.give(x.dv);
 }
 
@@ -229,14 +298,14 @@ void share_rows(Communicator& comm, const Cut& by, const SoftmaxTensors<T>& x) {
 }
 
 template <class T>
-Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, const Tensor& q, const Tensor& k,
-                   const Tensor& v, ShardReport& report) {
+Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, const SoftmaxOptions& o, const Tensor& q,
+                   const Tensor& k, const Tensor& v, ShardReport& report) {
     const bool by_heads = sharded::chosen_ring(sharding.exchange) == "heads";
     const auto run = kit::computing_in<T>(*c.method);
     Forward out{Tensor(dtype_of<T>, c.output), Tensor(dtype_of<T>, c.rows), Tensor(dtype_of<T>, c.rows)};
     Cut kept;
     const auto program = [&](Communicator& comm) {
-        const Cut by = cut(comm, team, sharding, c, by_heads);
+        const Cut by = cut(comm, team, sharding, c, o, by_heads);
         if (team.mpi) kept = by;
         const SoftmaxTensors<T> given = tensors_of<T>(c, q, k, v, out);
         if (by_heads) return softmax_by_heads(comm, team, by, given, run);
@@ -258,8 +327,9 @@ Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, c
 }
 
 template <class T>
-SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Sizes& c, const Tensor& q,
-                            const Tensor& k, const Tensor& v, const Tensor& dO, Forward forward, ShardReport& report) {
+SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Sizes& c, const SoftmaxOptions& o,
+                            const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, Forward forward,
+                            ShardReport& report) {
     constexpr DType type = dtype_of<T>;
     const bool by_heads = sharded::chosen_ring(sharding.exchange) == "heads";
     const auto back = kit::computing_in<T>(gradient::softmax_forms()["flash"]);
@@ -272,7 +342,7 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
         return x;
     };
     const auto program = [&](Communicator& comm) {
-        const Cut by = cut(comm, team, sharding, c, by_heads);
+        const Cut by = cut(comm, team, sharding, c, o, by_heads);
         if (team.mpi) kept = by;
         const SoftmaxTensors<T> given = tensors();
         if (by_heads) return softmax_grad_by_heads(comm, team, by, given, back);
@@ -305,16 +375,16 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
                                                const SoftmaxOptions& o, const Sharding& sharding) {
     const Sizes c = attention::check(q, k, v, o);
     const Team team = sharded::team_of(sharding);
-    check_sharded(c, o, sharding);
+    check_sharded(c, o, team, sharding);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention", exchange, c.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, c, q, k, v, exchange, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, false, c, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
         });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute);
-    const Forward out = c.compute == DType::f64 ? forward_of<double>(team, sharding, c, in_q, in_k, in_v, report)
-                                                : forward_of<float>(team, sharding, c, in_q, in_k, in_v, report);
+    const Forward out = c.compute == DType::f64 ? forward_of<double>(team, sharding, c, o, in_q, in_k, in_v, report)
+                                                : forward_of<float>(team, sharding, c, o, in_q, in_k, in_v, report);
     return {{out.O.to(c.dtype), attention::log_sum_exp(out.m, out.l)}, report};
 }
 
@@ -325,12 +395,12 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     const Sizes c = gradient::check_softmax_grad(q, k, v, dO, o, forward);
     if (o.method != "flash") fail("method: ", in_quotes(o.method), ", expected \"flash\" with shards");
     const Team team = sharded::team_of(sharding);
-    check_sharded(c, o, sharding);
+    check_sharded(c, o, team, sharding);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention_grad", exchange, c.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, c, q, k, v, exchange, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, c, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
         });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute), in_dO = dO.to(c.compute);
     const auto compute = [&]<class T>(T) {
@@ -339,9 +409,9 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
             given = {forward->O.to(c.compute), forward->lse.to(c.compute), Tensor::full(c.compute, c.rows, 1)};
         } else {
             ShardReport unused = report;
-            given = forward_of<T>(team, sharding, c, in_q, in_k, in_v, unused);
+            given = forward_of<T>(team, sharding, c, o, in_q, in_k, in_v, unused);
         }
-        return gradient_of<T>(team, sharding, c, in_q, in_k, in_v, in_dO, given, report);
+        return gradient_of<T>(team, sharding, c, o, in_q, in_k, in_v, in_dO, given, report);
     };
     const SoftmaxGradient g = c.compute == DType::f64 ? compute(double{}) : compute(float{});
     return {{g.dq.to(c.dtype), g.dk.to(c.dtype), g.dv.to(c.dtype)}, report};

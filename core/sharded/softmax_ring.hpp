@@ -30,6 +30,8 @@ struct SoftmaxRing {
     bool causal = false;
     double scale = 1;
     Shares queries, keys;
+    // With packed sequences a rank has so many pieces of each, in their order, any of them empty; 0: one sequence.
+    std::size_t pieces_of_one = 0;
 
     Index all_heads() const { return batch * heads; }
     const std::vector<kit::Span>& queries_of(int r) const { return queries[static_cast<std::size_t>(r)]; }
@@ -59,17 +61,27 @@ const T* unpack(T* x, Index rows, Index N, Index width, kit::Span t, const T* bl
 }
 
 // f(query piece, its place, key piece, its offset in the block, causal) for the pairs of pieces of which a query sees a
-// key. With causal the pieces of queries and keys are the same ones.
+// key, those of one sequence. With causal the pieces of queries and keys are the same ones.
 template <class F>
 void each_pair(const SoftmaxRing& z, int rank, int owner, F&& f) {
-    for (std::size_t a = 0; a < z.queries_of(rank).size(); ++a) {
-        const kit::Span q = z.queries_of(rank)[a];
-        Index offset = 0;
-        for (const kit::Span& k : z.keys_of(owner)) {
-            if (q.n > 0 && k.n > 0 && (!z.causal || k.first <= q.first))
-                f(q, a, k, offset, z.causal && k.first == q.first);
-            offset += z.all_heads() * k.n * (z.d + z.dv);
+    const std::vector<kit::Span>&queries = z.queries_of(rank), &keys = z.keys_of(owner);
+    const std::size_t together = z.pieces_of_one > 0 ? z.pieces_of_one : std::max(queries.size(), keys.size());
+    Index first_offset = 0;  // of the sequence's keys
+    for (std::size_t first = 0; first < queries.size() && first < keys.size(); first += together) {
+        Index offset = first_offset;
+        const std::size_t end_q = std::min(first + together, queries.size()),
+                          end_k = std::min(first + together, keys.size());
+        for (std::size_t a = first; a < end_q; ++a) {
+            const kit::Span q = queries[a];
+            offset = first_offset;
+            for (std::size_t b = first; b < end_k; ++b) {
+                const kit::Span k = keys[b];
+                if (q.n > 0 && k.n > 0 && (!z.causal || k.first <= q.first))
+                    f(q, a, k, offset, z.causal && k.first == q.first);
+                offset += z.all_heads() * k.n * (z.d + z.dv);
+            }
         }
+        first_offset = offset;
     }
 }
 
@@ -184,13 +196,17 @@ public:
     virtual void finish(const G* sum) = 0;                     // of the rank's own keys
 };
 
-// The forward pass of this rank.
-template <class E>
-void softmax_ring(Communicator& comm, const SoftmaxRing& z, RingPart<E>& part) {
+namespace detail {
+
+// The keys and values of all ranks, one after the other round the ring: f(owner, block) while the block of
+// `following` is on its way; then(owner, following) when it has come. start(block) makes the rank's own, and finish()
+// is called while the blocks are there.
+template <class E, class Start, class F, class Then, class Finish>
+void round_the_ring(Communicator& comm, const SoftmaxRing& z, Start&& start, F&& f, Then&& then, Finish&& finish) {
     const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
     const Index block = z.all_heads() * z.longest_keys() * (z.d + z.dv);
     Room<E> here(comm, Held::shard, block), there(comm, Held::incoming, p > 1 ? block : 0);
-    part.start(here.data());
+    start(here.data());
     E *held = here.data(), *next = there.data();
     for (int s = 0; s < p; ++s, std::swap(held, next)) {
         const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;
@@ -200,39 +216,40 @@ void softmax_ring(Communicator& comm, const SoftmaxRing& z, RingPart<E>& part) {
             received = comm.receive(next, z.elements_of(following), left);
             comm.start();
         }
-        part.attend(owner, held);
+        f(owner, held);
         received.wait();
         sent.wait();
+        then(owner, following);
     }
-    part.finish();
+    finish();
 }
 
-// The backward pass: the gradients of keys and values travel beside them and once more than they do, home.
+}  // namespace detail
+
+// The forward pass of this rank.
+template <class E>
+void softmax_ring(Communicator& comm, const SoftmaxRing& z, RingPart<E>& part) {
+    detail::round_the_ring<E>(
+        comm, z, [&](E* block) { part.start(block); }, [&](int owner, const E* block) { part.attend(owner, block); },
+        [](int, int) {}, [&] { part.finish(); });
+}
+
+// The backward pass: the gradients of keys and values travel behind them and once more than they do, home.
 template <class E, class G>
 void softmax_ring_back(Communicator& comm, const SoftmaxRing& z, RingGradPart<E, G>& part) {
-    const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
+    const int p = comm.size(), right = (comm.rank() + 1) % p, left = (comm.rank() + p - 1) % p;
     const Index block = z.all_heads() * z.longest_keys() * (z.d + z.dv);
-    Room<E> here(comm, Held::shard, block), there(comm, Held::incoming, p > 1 ? block : 0);
     Room<G> grad(comm, Held::partial, block), next_grad(comm, Held::incoming, p > 1 ? block : 0);
-    part.start(here.data(), grad.data());
-    E *held = here.data(), *next = there.data();
-    G *sum = grad.data(), *next_sum = next_grad.data();
-    for (int s = 0; s < p; ++s) {
-        const int owner = (me + p - s) % p, following = (me + 2 * p - s - 1) % p;
-        Transfer sent, received;
-        if (s + 1 < p) {
-            sent = comm.send(held, z.elements_of(owner), right);
-            received = comm.receive(next, z.elements_of(following), left);
-            comm.start();
-        }
-        part.back(owner, held, sum);
-        received.wait();
-        sent.wait();
-        if (p == 1) break;
-        comm.exchange(sum, z.elements_of(owner), right, next_sum, z.elements_of(following), left);
-        std::swap(held, next), std::swap(sum, next_sum);
-    }
-    part.finish(sum);
+    G *sum = grad.data(), *next = next_grad.data();
+    detail::round_the_ring<E>(
+        comm, z, [&](E* held) { part.start(held, sum); },
+        [&](int owner, const E* held) { part.back(owner, held, sum); },
+        [&](int owner, int following) {
+            if (p == 1) return;
+            comm.exchange(sum, z.elements_of(owner), right, next, z.elements_of(following), left);
+            std::swap(sum, next);
+        },
+        [&] { part.finish(sum); });
 }
 
 namespace detail {

@@ -58,6 +58,29 @@ inline Shares zigzag(Index N, int p) {
     return out;
 }
 
+// Of packed sequences the tokens that every rank has of each: a zigzag of each of them, or what of it lies between
+// `starts`.
+inline Shares packed_zigzag(const std::vector<kit::Span>& sequences, int p) {
+    Shares out(static_cast<std::size_t>(p));
+    for (const kit::Span& s : sequences) {
+        const Shares own = zigzag(s.n, p);
+        for (std::size_t r = 0; r < out.size(); ++r)
+            for (const kit::Span& piece : own[r]) out[r].push_back({s.first + piece.first, piece.n});
+    }
+    return out;
+}
+inline Shares packed_shares(const std::vector<kit::Span>& sequences, const Starts& starts) {
+    Shares out;
+    for (std::size_t r = 0; r + 1 < starts.size(); ++r) {
+        out.emplace_back();
+        for (const kit::Span& s : sequences) {
+            const Index first = std::clamp(starts[r], s.first, s.first + s.n);
+            out.back().push_back({first, std::clamp(starts[r + 1], s.first, s.first + s.n) - first});
+        }
+    }
+    return out;
+}
+
 inline Index length_of(const std::vector<kit::Span>& pieces) {
     Index n = 0;
     for (const kit::Span& t : pieces) n += t.n;

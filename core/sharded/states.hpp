@@ -16,7 +16,8 @@
 //   heads        tokens (p - 1)/p        p - 1 a tensor        n t                no states: all tokens of some heads
 //
 // The ring does no more work than one worker and has its bits, as the exchange of heads has, which sends the tokens
-// themselves (core/sharded/all_to_all.hpp); the others cost a pass over k and v for the maps.
+// themselves (core/sharded/all_to_all.hpp); the others cost a pass over k and v for the maps. Heads whose gates forget
+// within a part need wait for nothing (ring_past_forgetting), which no longer has the bits.
 #pragma once
 
 #include <algorithm>
@@ -313,10 +314,25 @@ public:
             if (z[k].slot >= 0) by_slot[static_cast<std::size_t>(z[k].slot)] = mine;
             else mine = 0;  // a state that no other rank asks for
         }
+        if (comm.dry()) {  // of a model, all of whose ranks are alike
+            for (int r = 0; r < comm.size(); ++r) std::copy(by_slot.begin(), by_slot.end(), all_.begin() + r * z.slots);
+            return;
+        }
         Communicator& host = comm.host();
         distributed::all_gather(host, distributed::all_ranks(host), by_slot.data(), z.slots, all_.data());
     }
     bool here(Index k) const { return mine_[static_cast<std::size_t>(k)] != 0; }
+    // Whether half of the states or more are forgotten by all ranks but the first, so that few wait for one another.
+    bool mostly() const {
+        Index n = 0;
+        for (Index slot = 0; slot < z_.slots; ++slot) {
+            bool all = true;
+            for (std::size_t r = 1; r * static_cast<std::size_t>(z_.slots) < all_.size(); ++r)
+                all = all && all_[r * static_cast<std::size_t>(z_.slots) + static_cast<std::size_t>(slot)] != 0;
+            n += all ? 1 : 0;
+        }
+        return 2 * n >= z_.slots;
+    }
     // What the rank before sends, in its order: states that begin there and that others wait for, those that it
     // forgets, and what it hands through. First and last of the stops of each message.
     struct Message {
@@ -360,53 +376,6 @@ private:
     int me_;
     std::vector<char> mine_, all_;  // all_: [rank, slot]
 };
-
-// The ring where heads may forget. A rank that forgets computes its outputs as if there were no state before them,
-// which leaves the true state after them, and the first outputs once more when the state before them has come. So no
-// rank waits for what another one waits for, but for states that it does not forget, which go first.
-template <class T>
-void ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part) {
-    const Index size = z.elements, n = z.count(), all = std::max<Index>(n, 1);
-    const int me = comm.rank();
-    Room<T> states(comm, Held::state, n * size), after(comm, Held::state, n * size);
-    std::vector<Transfer> sent;
-    comm.begin();
-    const Forgotten forgotten(comm, z, part);
-    begin_states(comm, z, part, 0, n, states.data());
-    const auto run = [&](Index from, Index to) { compute(comm, z, part, from, to, states.data(), sent, true); };
-
-    // Pieces of one kind are computed at once: states that are there, and go on or do not; states that are forgotten.
-    enum Kind { ready, ready_ends, forgotten_begins, forgotten_goes_on, forgotten_ends, waited_for };
-    const auto kind = [&](Index k) {
-        if (forgotten.here(k)) return !z[k].before ? forgotten_begins : z[k].after ? forgotten_goes_on : forgotten_ends;
-        return z[k].before ? waited_for : z[k].after ? ready : ready_ends;
-    };
-    for (const Kind wanted : {ready, ready_ends})
-        each_piece(0, n, z.together, kind, [&](Index from, Index to, Kind is) {
-            if (is == wanted) run(from, to);
-        });
-    each_piece(0, n, all, kind, [&](Index from, Index to, Kind is) {
-        const Stops stops = stops_of(z, from, to);
-        T* const S = (is == forgotten_begins ? states : after).data() + from * size;
-        if (is == forgotten_begins) part.runs(stops, S);
-        else if (is == forgotten_goes_on || is == forgotten_ends) part.fresh(stops, S);
-        else return;
-        if (is == forgotten_ends) part.lasts(stops, S);
-        else sent.push_back(comm.send(S, (to - from) * size, me + 1));
-    });
-    comm.start();
-
-    for (const Forgotten::Message& m : forgotten.incoming()) {
-        comm.receive(states.data() + m.from * size, (m.to - m.from) * size, me - 1).wait();
-        each_piece(
-            m.from, m.to, z.together, [&](Index k) { return std::pair(forgotten.here(k), z[k].after); },
-            [&](Index from, Index to, const std::pair<bool, bool>& is) {
-                if (is.first) part.corrects(stops_of(z, from, to), states.data() + from * size);
-                else run(from, to);
-            });
-    }
-    for (Transfer& t : sent) t.wait();
-}
 
 // Of every stop whose state goes on the map of the rank's tokens: B and A; where the sequence begins, B is the state
 // itself and A is not used. place(k): its number among those in B and A.
@@ -486,31 +455,96 @@ void by_scanning(Communicator& comm, const Route& z, const Part<T>& part, T* sta
     for (Transfer& t : sent) t.wait();
 }
 
+// The outputs, once the states before the rank's tokens have been made of all maps.
 template <class T>
-void by_maps(Communicator& comm, const Route& z, Part<T>& part, bool gather) {
-    const Index size = z.elements;
-    Room<T> states(comm, Held::state, z.count() * size);
-    comm.begin();
-    begin_states(comm, z, part, 0, z.count(), states.data());
-    if (gather) by_gathering(comm, z, part, states.data());
-    else by_scanning(comm, z, part, states.data());
+void from_maps(Communicator& comm, const Route& z, Part<T>& part, T* states, bool gather) {
+    if (gather) by_gathering(comm, z, part, states);
+    else by_scanning(comm, z, part, states);
     each_block(z, [&](Index from, Index to) {
         if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) {
-            part.runs(stops_of(z, from, to), states.data() + from * size);
+            part.runs(stops_of(z, from, to), states + from * z.elements);
             each_where(z, from, to, ends,
-                       [&](Index a, Index b) { part.lasts(stops_of(z, a, b), states.data() + a * size); });
+                       [&](Index a, Index b) { part.lasts(stops_of(z, a, b), states + a * z.elements); });
         }
     });
 }
 
+template <class T>
+void by_maps(Communicator& comm, const Route& z, Part<T>& part, bool gather) {
+    Room<T> states(comm, Held::state, z.count() * z.elements);
+    comm.begin();
+    begin_states(comm, z, part, 0, z.count(), states.data());
+    from_maps(comm, z, part, states.data(), gather);
+}
+
+// The ring where heads may forget. A rank that forgets computes its outputs as if there were no state before them,
+// which leaves the true state after them, and the first outputs once more when the state before them has come. So no
+// rank waits for what another one waits for, but for states that it does not forget, which go first. or_scan: unless
+// most are forgotten, the scan is made in its place. Returns which it was.
+template <class T>
+Exchange ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool or_scan) {
+    const Index size = z.elements, n = z.count(), all = std::max<Index>(n, 1);
+    const int me = comm.rank();
+    Room<T> states(comm, Held::state, n * size), after(comm, Held::state, n * size);
+    std::vector<Transfer> sent;
+    comm.begin();
+    begin_states(comm, z, part, 0, n, states.data());
+    // Each hears from all here, so the states have been read before any are written after the last tokens.
+    const Forgotten forgotten(comm, z, part);
+    if (or_scan && !forgotten.mostly()) {
+        from_maps(comm, z, part, states.data(), false);
+        return Exchange::all_scan;
+    }
+    const auto run = [&](Index from, Index to) { compute(comm, z, part, from, to, states.data(), sent, true); };
+
+    // Pieces of one kind are computed at once: states that are there, and go on or do not; states that are forgotten.
+    enum Kind { ready, ready_ends, forgotten_begins, forgotten_goes_on, forgotten_ends, waited_for };
+    const auto kind = [&](Index k) {
+        if (forgotten.here(k)) return !z[k].before ? forgotten_begins : z[k].after ? forgotten_goes_on : forgotten_ends;
+        return z[k].before ? waited_for : z[k].after ? ready : ready_ends;
+    };
+    for (const Kind wanted : {ready, ready_ends})
+        each_piece(0, n, z.together, kind, [&](Index from, Index to, Kind is) {
+            if (is == wanted) run(from, to);
+        });
+    each_piece(0, n, all, kind, [&](Index from, Index to, Kind is) {
+        if (is != forgotten_begins && is != forgotten_goes_on && is != forgotten_ends) return;
+        T* const S = entry((is == forgotten_begins ? states : after).data(), from, size);
+        if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) {
+            const Stops stops = stops_of(z, from, to);
+            if (is == forgotten_begins) part.runs(stops, S);
+            else part.fresh(stops, S);
+            if (is == forgotten_ends) part.lasts(stops, S);
+        }
+        if (is != forgotten_ends) sent.push_back(comm.send(S, (to - from) * size, me + 1));
+    });
+    comm.start();
+
+    for (const Forgotten::Message& m : forgotten.incoming()) {
+        comm.receive(entry(states.data(), m.from, size), (m.to - m.from) * size, me - 1).wait();
+        each_piece(
+            m.from, m.to, z.together, [&](Index k) { return std::pair(forgotten.here(k), z[k].after); },
+            [&](Index from, Index to, const std::pair<bool, bool>& is) {
+                if (!is.first) run(from, to);
+                else if (!comm.dry()) part.corrects(stops_of(z, from, to), states.data() + from * size);
+            });
+    }
+    for (Transfer& t : sent) t.wait();
+    return Exchange::ring;
+}
+
 }  // namespace detail
 
-// The forward pass of this rank.
+// The forward pass of this rank. scan_gives_way: where heads may forget and most do, a scan gives way to the ring.
+// Returns the exchange that it was.
 template <class T>
-void forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exchange) {
-    if (exchange != Exchange::ring) detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
-    else if (part.may_forget() && z.slots > 0) detail::ring_past_forgetting(comm, z, part);
-    else detail::ring(comm, z, part);
+Exchange forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exchange, bool scan_gives_way = false) {
+    const bool or_scan = exchange == Exchange::all_scan && scan_gives_way;
+    if ((exchange == Exchange::ring || or_scan) && part.may_forget() && z.slots > 0)
+        return detail::ring_past_forgetting(comm, z, part, or_scan);
+    if (exchange == Exchange::ring) detail::ring(comm, z, part);
+    else detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
+    return exchange;
 }
 
 // The backward pass: the states before every part by the ring, then dS the other way.

@@ -2,8 +2,11 @@
 #include <cmath>
 
 #include "core/calls/decode_model.hpp"
+#include "core/calls/linear_model.hpp"
 #include "core/distributed/decode.hpp"
 #include "core/distributed/mpi.hpp"
+#include "core/gated/registry.hpp"
+#include "core/sharded/linear_model.hpp"
 #include "core/sharded/parts.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
@@ -55,9 +58,9 @@ Link link_option(lua_State* L, const Options& options, const char* key, Link lin
 }
 
 // The cluster that the call names, with what it gives in place of the cluster's figures.
-Cluster machine_of(lua_State* L, const Options& given, const calls::DecodeModelOptions& o) {
+Cluster machine_of(lua_State* L, const Options& given, const calls::ClusterOptions& o, int per_node) {
     Cluster machine = distributed::cluster(o.cluster);
-    machine.per_node = o.per_node;
+    machine.per_node = per_node;
     machine.within = link_option(L, given, "within", machine.within);
     machine.between = link_option(L, given, "between", machine.between);
     machine.memory_rate = o.memory_rate.value_or(machine.memory_rate);
@@ -79,7 +82,7 @@ int decode_model_(lua_State* L) {
     calls::DecodeModelOptions start;
     start.per_node = distributed::cluster(options.string("cluster", start.cluster)).per_node;
     const auto o = given.read(call, start);
-    const Cluster machine = machine_of(L, options, o);
+    const Cluster machine = machine_of(L, options, o, o.per_node);
     distributed::Sizes z;
     z.batch = o.batch;
     z.heads = o.heads;
@@ -90,6 +93,28 @@ int decode_model_(lua_State* L) {
     z.causal = o.causal;
     if (z.query_heads % z.heads != 0) fail("query_heads: ", z.query_heads, ", expected a multiple of heads, ", z.heads);
     push_report(L, decode_model(o.method, z, machine, o));
+    return 1;
+}
+
+// linear_model{exchange =, ...} -> report
+int linear_model_(lua_State* L) {
+    const auto& call = calls::linear_model();
+    const Arguments given(L, call);
+    const Options options = given.options();
+    calls::LinearModelOptions start;
+    start.per_node = distributed::cluster(options.string("cluster", start.cluster)).per_node;
+    const auto o = given.read(call, start);
+    const Cluster machine = machine_of(L, options, o, o.per_node);
+    const gated::Rule& rule = gated::updates()[o.update];
+    LinearModelSizes z;
+    z.batch = o.batch, z.heads = o.heads, z.N = o.length, z.dk = z.dv = o.dim, z.chunk = o.chunk;
+    z.delta = gated::has_delta(rule.update);
+    if (o.per_channel && !gated::has_gate(rule.update))
+        fail("per_channel: true with update = \"", o.update, "\", expected an update that has gates");
+    z.gates = !gated::has_gate(rule.update) ? 0 : o.per_channel ? z.dk : 1;
+    z.forgets = o.forgets;
+    z.together = o.together.value_or(0), z.token_time = o.token_time.value_or(0);
+    push_report(L, linear_model(o.exchange, z, machine, o.shards));
     return 1;
 }
 
@@ -163,6 +188,7 @@ void open_distributed(lua_State* L) {
     add_functions(L, {
                          {"ring_decode", guarded<ring_decode_>},
                          {"decode_model", guarded<decode_model_>},
+                         {"linear_model", guarded<linear_model_>},
                          {"link_speed", guarded<link_speed_>},
                          {"shard", guarded<shard_>},
                          {"unshard", guarded<unshard_>},

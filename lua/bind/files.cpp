@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@
 #include "core/base/file.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
+#include "core/sharded/files.hpp"
 #include "core/tensor/npy.hpp"
 #include "core/tensor/npz.hpp"
 #include "core/tensor/safetensors.hpp"
@@ -152,9 +154,48 @@ int load_archive(lua_State* L, const std::string& path, bool nested) {
     return 1;
 }
 
-int load_tensors(lua_State* L, const std::string& path, bool nested) {
+// The dimension that options call dim, counted from 1.
+std::optional<int> dimension_option(const Options& options) {
+    if (!options.has("dim")) return {};
+    const Index dim = options.integer("dim", 1);
+    if (dim < 1 || dim > Shape::max_ndim) fail("dim: ", dim, ", expected from 1 to ", Shape::max_ndim);
+    return static_cast<int>(dim) - 1;
+}
+
+// What the options names and part ask for.
+causeway::Wanted wanted_of(lua_State* L, const Options& options) {
+    causeway::Wanted wanted;
+    if (options.push("names") != LUA_TNIL) {
+        wanted.names = check_strings(L, lua_gettop(L), "names");
+        if (wanted.names.empty()) fail("names: an empty list, expected names of tensors");
+    }
+    if (options.push("part") != LUA_TNIL) {
+        const std::string expected = "part: expected {from, to}, the first and the last position, got ";
+        if (!lua_istable(L, -1)) fail(expected, "a ", type_name(L, -1));
+        if (lua_rawlen(L, -1) != 2) fail(expected, "a list of ", lua_rawlen(L, -1));
+        lua_rawgeti(L, -1, 1);
+        lua_rawgeti(L, -2, 2);
+        const Index from = check_integer(L, -2, "part: from"), to = check_integer(L, -1, "part: to");
+        lua_pop(L, 2);
+        if (from < 1 || to < from - 1) fail("part: {", from, ", ", to, "}, expected {from, to} with 1 <= from <= to");
+        const std::optional<int> dim = dimension_option(options);
+        wanted.part = [=](const Shape& shape, const std::string&) {
+            return TensorPart{dim.value_or(std::max(shape.ndim() - 2, 0)), from - 1, to - from + 1};
+        };
+    }
+    lua_pop(L, 2);
+    return wanted;
+}
+
+int load_tensors(lua_State* L, const std::string& path, const Options& options) {
+    const bool nested = options.boolean("nested", false), sharded = options.boolean("sharded", false);
+    const causeway::Wanted wanted = wanted_of(L, options);
+    if (sharded && wanted.part) fail("part: given with sharded = true, expected one of them");
+    if (options.has("dim") && !sharded && !wanted.part)
+        fail("dim: given without part = {from, to} or sharded = true, expected with one of them");
     std::vector<std::string> left_out;
-    NamedTensors loaded = load_safetensors(path, &left_out);
+    NamedTensors loaded = sharded ? load_safetensors_sharded(path, wanted.names, dimension_option(options), &left_out)
+                                  : load_safetensors(path, wanted, &left_out);
     tell_left_out(L, path, left_out);
     push_named(L, std::move(loaded.tensors), nested);
     make_printable(L);
@@ -223,7 +264,10 @@ void save_tensors(lua_State* L, const std::string& path, int value, const Option
         }
     }
     lua_pop(L, 1);
-    save_safetensors(path, out);
+    const bool sharded = options.boolean("sharded", false);
+    if (options.has("dim") && !sharded) fail("dim: given without sharded = true, expected with it");
+    if (sharded) save_safetensors_sharded(path, out, dimension_option(options));
+    else save_safetensors(path, out);
 }
 
 // What PyTorch saves is a program for Python's unpickler: it is not run here, but what turns it into data is told.
@@ -421,15 +465,17 @@ int counted_loads(lua_State* L) {
 
 int load_file(lua_State* L, const std::string& path, const std::string& extension, int arguments) {
     const bool named = extension == ".npz" || extension == ".safetensors", more = arguments > 1 && !lua_isnil(L, 2);
+    lua_settop(L, arguments);
     if (more && !named) fail("load: a file takes no second argument, got a ", type_name(L, 2));
-    const bool nested = more && Options(L, 2, "load", {"nested"}).boolean("nested", false);
     note(L, loads, path);
     if (extension == ".npy") {
         push(L, load_npy(path));
         return 1;
     }
-    if (extension == ".npz") return load_archive(L, path, nested);
-    if (extension == ".safetensors") return load_tensors(L, path, nested);
+    if (extension == ".npz")
+        return load_archive(L, path, more && Options(L, 2, "load", {"nested"}).boolean("nested", false));
+    if (extension == ".safetensors")
+        return load_tensors(L, path, Options(L, 2, "load", {"nested", "names", "part", "dim", "sharded"}));
     if (extension == ".csv") return load_rows(L, path);
     return load_value(L, path);
 }
@@ -554,7 +600,7 @@ int save(lua_State* L) {
         Options(L, 3, "save", {});
         save_npz(path, check_named(L, 2, extension));
     } else if (extension == ".safetensors") {
-        save_tensors(L, path, 2, Options(L, 3, "save", {"metadata"}));
+        save_tensors(L, path, 2, Options(L, 3, "save", {"metadata", "sharded", "dim"}));
     } else if (extension == ".csv") {
         save_rows(L, path, 2, Options(L, 3, "save", {"columns"}));
     } else {

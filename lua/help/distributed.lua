@@ -39,9 +39,9 @@ the last but one, as in q, k, v [b, h, N, d]; of log_decay and beta [b, h, N] th
 chunks of 64 tokens, as equal as can be. A process that is alone takes all. Calls on such parts are made with
 sharded = true, and return parts: linear_attention, causal_linear_attention, softmax_attention and their
 gradients.]],
-  notes = [[For scripts under `./lab mpi N FILE.lua`. With a file of its own for each rank no rank ever has the whole.
-Anything but a number in the place of dim is not looked at, so that unshard(linear_attention(...)) takes the first
-result.]],
+  notes = [[For scripts under `./lab mpi N FILE.lua`. load(path, {sharded = true}) and save(path, x, {sharded = true})
+read and write a rank's part of a .safetensors file, and no rank ever has the whole. Anything but a number in the place
+of dim is not looked at, so that unshard(linear_attention(...)) takes the first result.]],
   example = [[
 q = randn(1, 2, 300, 8)
 part, S, report = linear_attention(shard(q), shard(q), shard(q),
@@ -69,6 +69,19 @@ proofs/tree.md.]],
 tree = decode_model{shards = 128, length = 5120000}
 ring = decode_model{method = "ring", shards = 128, length = 5120000}
 print(ring.time / tree.time)]],
+}
+
+manual.linear_model = {
+  call = "linear_model{exchange =, update =, cluster =, shards =, length =, ...}",
+  text = [[The schedule of linear_attention with its sequence on p devices of a cluster, in simulated time, up to 4096
+devices, without data; returns the report, whose time is the model's. The links are those of decode_model; a kernel
+takes its start and the operations or bytes of its tokens, or token_time where that was measured. States and maps of
+states are Float32; tokens, which exchange = "heads" sends, of element_bytes.]],
+  notes = [[Draws the figures of experiments/parallel. Inputs are where they are computed with; results stay there.]],
+  example = [[
+ring = linear_model{shards = 256, length = 1 << 22}
+scan = linear_model{shards = 256, length = 1 << 22, exchange = "all-scan"}
+print(ring.time / scan.time)]],
 }
 
 manual.link_speed = {

@@ -2,7 +2,7 @@
 local manual = (...).manual
 
 manual.load = {
-  call = "load(path, {nested =})",
+  call = "load(path, {nested =, names =, part =, dim =, sharded =})",
   text = [[
 Reads a file; its extension says what comes back:
   .npy          a Tensor
@@ -12,6 +12,9 @@ Reads a file; its extension says what comes back:
   .json         tables, strings, numbers and booleans
 With {nested = true} the tensors of a .npz or .safetensors file come as tables in one another, as save takes them:
 "layers.1.w" is at x.layers[1].w.
+Of a .safetensors file a part can be read without the rest: {names = {"q", "k"}} reads these tensors alone,
+{part = {101, 200}} positions 101 to 200 of each along dimension dim (the last but one unless given), and
+{sharded = true}, under `./lab mpi N`, what shard(x, dim) takes of each on this rank.
 Tensors keep Float16, BFloat16, Float32 and Float64; booleans and integers up to 16 bits become Float32, larger ones
 Float64. What no Tensor can hold, as complex numbers, texts, five dimensions or a 64-bit integer that Float64 does not
 hold exactly, is an error; among other tensors of a .npz or .safetensors file it is left out, and a note says so.
@@ -41,6 +44,8 @@ Writes a file; its extension says what the value has to be:
   .csv          an array of rows, each a table of column -> number, string or boolean; {columns = {"N", "method"}} says
                 which columns and in which order (otherwise all, sorted)
   .json         tables, strings, numbers, booleans and Tensors, which come back as lists of numbers
+Under `./lab mpi N` save(path, {x = part}, {sharded = true, dim = 3}) writes one .safetensors file of the parts that the
+ranks have along dimension dim (the last but one unless given), each rank its own: the file of unshard(part, dim).
 Of an optimiser, save opt.params and make it anew, as in adam{load(path, {nested = true}), lr = 0.01}: its moments are
 kept in no file.
 The file appears complete or not at all: when writing fails the old one stays.]],

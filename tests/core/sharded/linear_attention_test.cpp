@@ -170,6 +170,36 @@ TEST_CASE("gates of zero and poison behind its token on several workers", "[shar
     }
 }
 
+TEST_CASE("heads that forget wait for no state", "[sharded][linear]") {
+    for (const char* update : {"gated", "gated_delta"})
+        for (const bool channels : {false, true})
+            for (const double gate : {4.0, 0.001})  // which forget within a hundred tokens, and which do not
+                for (const int p : {2, 3, 8}) {
+                    const GatedCase c{
+                        .update = update, .heads = 2, .N = 3000, .dk = 7, .dv = 5, .channels = channels, .gate = gate};
+                    INFO(c << " shards=" << p << " gate=" << gate);
+                    GatedInputs in = gated_inputs(c);
+                    in.options.deterministic = "run";
+                    const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+                    const auto many = linear_attention_sharded(in.q, in.k, in.v, in.options, on(p));
+                    check_close(many.O, one.O, 1e-12);
+                    check_close(many.state, one.state, 1e-12);
+                    // Two states are too few for the ring unless they are forgotten, and one message has both.
+                    const bool ring = gate == 4.0 || p == 2;
+                    CHECK(many.report.algorithm == (ring ? "ring" : "all-scan"));
+                    if (gate == 4.0) CHECK(many.report.total().elements >= 2 * 7 * 5 * (p - 1));
+                }
+    // A step that makes a state longer forgets nothing: β |k|² > 2.
+    GatedInputs in = gated_inputs({.update = "gated_delta", .heads = 2, .N = 600, .dk = 2, .dv = 3, .gate = 1});
+    in.options.deterministic = "run";
+    for (Index i = 0; i < in.k.size(); ++i) in.k.set(i, 1.2);
+    for (Index i = 0; i < in.options.beta->size(); ++i) in.options.beta->set(i, 0.9);
+    const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+    const auto many = linear_attention_sharded(in.q, in.k, in.v, in.options, on(3));
+    check_close(many.O, one.O, 1e-12);
+    CHECK(many.report.algorithm == "all-scan");
+}
+
 TEST_CASE("what the exchanges of states send", "[sharded][linear]") {
     const Index heads = 4, dk = 8, dv = 6, state = dk * dv;
     for (const Index N : {512, 1024})

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "tests/catch.hpp"
 #include "tests/core/tensor/stored_values.hpp"
@@ -254,4 +255,117 @@ TEST_CASE("a tensor that no Tensor can hold is left out where that is asked for"
     REQUIRE(left_out.size() == 1);
     CHECK(left_out[0].starts_with(path + ": tensor \"a\": has elements of type \"F8_E4M3\", expected BOOL"));
     CHECK(message_of([&] { load_safetensors(path); }) == left_out[0]);
+}
+
+TEST_CASE("a part of a tensor is what the whole has there", "[safetensors][files]") {
+    const auto slice = [](const Tensor& x, const TensorPart& part) {
+        Shape shape = x.shape();
+        shape[part.dim] = part.n;
+        Tensor out(x.dtype(), shape);
+        const Along whole(x.shape(), part.dim, 1);
+        for (Index row = 0, k = 0; row < whole.rows; ++row)
+            for (Index i = 0; i < part.n * whole.width; ++i, ++k)
+                out.set(k, x.get((row * whole.length + part.first) * whole.width + i));
+        return out;
+    };
+    for (const char* file : {"floats.safetensors", "integers.safetensors"}) {
+        const NamedTensors whole = load_safetensors(golden(file));
+        for (const auto& [name, x] : whole.tensors)
+            for (int dim = 0; dim < x.ndim(); ++dim)
+                for (Index first = 0; first <= x.shape()[dim]; ++first)
+                    for (Index n = 0; n <= x.shape()[dim] - first; ++n) {
+                        const TensorPart part{dim, first, n};
+                        const NamedTensors got =
+                            load_safetensors(golden(file), {{name}, [&](const Shape& shape, const std::string& of) {
+                                                                CHECK(shape == x.shape());
+                                                                CHECK(of == name);
+                                                                return part;
+                                                            }});
+                        REQUIRE(got.tensors.size() == 1);
+                        INFO(name << " along " << dim << ": " << first << ", " << n);
+                        CHECK(same(got.tensors.at(name), slice(x, part)));
+                        CHECK(got.metadata == whole.metadata);
+                    }
+    }
+    // Rows of many lengths, read one by one and several at once, in more than one piece of 1 MiB.
+    const TemporaryFolder folder;
+    for (const Shape& shape : {Shape{3000, 7, 60}, Shape{5, 3000, 90}, Shape{2, 2, 300, 1000}}) {
+        NamedTensors value;
+        for (const DType type : {DType::f32, DType::f16}) {
+            Tensor x(type, shape);
+            for (std::size_t i = 0; i < x.bytes(); ++i) x.raw()[i] = static_cast<unsigned char>(i * 2654435761u >> 20);
+            value.tensors.emplace(name(type), x);
+        }
+        save_safetensors(folder / "a.safetensors", value);
+        for (int dim = 0; dim < shape.ndim(); ++dim)
+            for (const auto& [first, last] :
+                 {std::pair<Index, Index>{0, 1}, {1, 3}, {0, shape[dim]}, {shape[dim] / 2, shape[dim]}}) {
+                const TensorPart part{dim, std::min(first, shape[dim]),
+                                      std::min(last, shape[dim]) - std::min(first, shape[dim])};
+                const NamedTensors got = load_safetensors(folder / "a.safetensors",
+                                                          {{}, [&](const Shape&, const std::string&) { return part; }});
+                for (const auto& [type, x] : value.tensors) {
+                    const Tensor& y = got.tensors.at(type);
+                    const Along all(shape, dim, size_of(x.dtype()));
+                    const auto bytes = static_cast<std::size_t>(part.n * all.width);
+                    INFO(type << " " << shape.text() << " along " << dim << " from " << part.first << ", " << part.n);
+                    REQUIRE(y.bytes() == bytes * static_cast<std::size_t>(all.rows));
+                    bool equal = true;
+                    for (Index row = 0; row < all.rows; ++row)
+                        equal = equal && std::memcmp(y.raw() + static_cast<std::size_t>(row) * bytes,
+                                                     x.raw() + (row * all.length + part.first) * all.width, bytes) == 0;
+                    CHECK(equal);
+                }
+            }
+    }
+}
+
+TEST_CASE("a part of a file larger than memory is read without the rest", "[safetensors][files]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "a.safetensors";
+    constexpr std::uint64_t tokens = std::uint64_t{1} << 31, bytes = 2 * 2 * tokens * 128;  // 1 TiB, all of it a hole
+    const std::string header =
+        "{\"x\":" + entry("F16", "[2,2147483648,128]", "[0," + std::to_string(bytes) + "]") + "}";
+    write_bytes(path, length_of(header.size()) + header);
+    std::error_code cannot;
+    std::filesystem::resize_file(path, 8 + header.size() + bytes, cannot);
+    if (cannot) {
+        causeway::test::skip("a part of a file of 1 TiB", "this file system has no holes of that size");
+        return;
+    }
+    memory::reset_peak();
+    const auto before = memory::current();
+    const NamedTensors got = load_safetensors(path, {{"x"}, [](const Shape& shape, const std::string&) {
+                                                         return TensorPart{1, shape[1] - 3, 3};
+                                                     }});
+    CHECK(got.tensors.at("x").shape() == Shape{2, 3, 128});
+    CHECK(memory::peak() - before < (std::size_t{1} << 20));
+}
+
+TEST_CASE("parts and names that a file does not have are named", "[safetensors][files]") {
+    const std::string bytes = file_of("{\"abc\":" + entry("F32", "[2,3]", "[0,24]") + "}", 24);
+    const auto fault_of = [&](const Wanted& wanted) {
+        const Source source(Bytes(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()), "x.safetensors");
+        return message_of([&] { read_safetensors(source, wanted); });
+    };
+    const auto part = [](int dim, Index first, Index n) {
+        return Wanted{{}, [=](const Shape&, const std::string&) { return TensorPart{dim, first, n}; }};
+    };
+    const Index most = std::numeric_limits<Index>::max();
+    CHECK(fault_of(part(1, 1, 2)).empty());
+    CHECK(fault_of({{"abd"}, {}}) == "x.safetensors: has no tensor \"abd\" (did you mean \"abc\"?)");
+    CHECK(fault_of(part(2, 0, 1)) ==
+          "x.safetensors: tensor \"abc\": dim: 3, expected from 1 to 2, the dimensions of 2×3");
+    for (const auto& [first, n] :
+         {std::pair<Index, Index>{2, 2}, {4, 0}, {-1, 1}, {0, -1}, {most, 1}, {1, most}, {most, most}}) {
+        const std::string said = sentence("x.safetensors: tensor \"abc\": part: ", n, " positions behind the first ",
+                                          first, ", expected some of the 3 of dimension 2 of 2×3");
+        CHECK(fault_of(part(1, first, n)) == said);
+    }
+    // A header that promises more than there is never reaches a part.
+    const std::string short_of = file_of("{\"a\":" + entry("F32", "[2,3000000000]", "[0,24]") + "}", 24);
+    const Source source(Bytes(reinterpret_cast<const unsigned char*>(short_of.data()), short_of.size()),
+                        "x.safetensors");
+    CHECK(message_of([&] { read_safetensors(source, part(1, 2999999999, 1)); }) ==
+          "x.safetensors: tensor \"a\": the shape 2×3000000000 of F32 needs 24000000000 bytes of data, got 24");
 }

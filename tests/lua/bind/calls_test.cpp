@@ -47,6 +47,7 @@ const std::map<std::string, std::string> arguments{
     {"tree_decode", "t, x, x"},
     {"ring_decode", "t, x, x"},
     {"decode_model", ""},
+    {"linear_model", ""},
     {"lowrank", "'skeinformer', x, x"},
     {"lowrank_error", "x, x, x, x"},
     {"scan", ""},
@@ -97,6 +98,10 @@ const std::map<std::string, std::string> values{
     {"query_heads", "32"},
     {"dim", "8"},
     {"queries", "2"},
+    {"per_channel", "true"},
+    {"forgets", "true"},
+    {"together", "2"},
+    {"token_time", "1e-9"},
     {"within", "{latency = 1e-6}"},
     {"between", "{rate = 1e9}"},
     {"memory_rate", "1e12"},
@@ -121,6 +126,7 @@ const std::map<std::string, std::string> values{
 
 std::string needs(const std::string& call, const std::string& option, const std::string& choice) {
     if (call == "scan") return "step = keep, inputs = {x = x}, state = S, ";
+    if (call == "linear_model") return option == "per_channel" || option == "forgets" ? "update = 'gated', " : "";
     const std::string g = call == "linear_attention_step" ? "h" : "g";
     if (option == "log_decay") return "update = 'gated', ";
     if (option == "beta") return "update = 'delta', ";

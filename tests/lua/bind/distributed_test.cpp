@@ -94,6 +94,11 @@ TEST_CASE("decoding in Lua names what it cannot use", "[lua][tree]") {
 
 TEST_CASE("the model of a cluster runs to a thousand devices", "[lua][tree]") {
     Shell lua;
+    CHECK(lua("linear_model{exchange = 'rung'}").starts_with("user:1: exchange: \"rung\""));
+    CHECK(lua("linear_model{per_channel = true}") ==
+          "user:1: per_channel: true with update = \"linear\", expected an update that has gates");
+    CHECK(lua("r = linear_model{shards = 1024, length = 1 << 22} return r.shards, r.messages, r.bytes, r.method") ==
+          "1024 32736 2145386496 linear_attention");
     CHECK(lua("r = decode_model{method = 'ring', shards = 1024, length = 1024000} return r.rounds, r.messages, "
               "r.shards") == "1023 1047552 1024");
     CHECK(

@@ -91,6 +91,31 @@ const std::string every_call = R"(
         for name, t in sorted(g) do near(name, g2[name], t) near("parts of " .. name, unshard(g3[name]), t) end
       end
     end
+    if N > 3 then  -- packed sequences, one of them empty; and heads that forget
+      local packed = {0, N // 3, N // 3, N}
+      local q, k, v, dO = rand(1, 2, N, 6, "f64"), rand(1, 2, N, 6, "f64"), randn(1, 2, N, 5, "f64"),
+        randn(1, 2, N, 5, "f64")
+      for _, exchange in ipairs{"ring", "heads"} do
+        local more = {engine = "mpi", exchange = exchange}
+        for _, o in ipairs{{decay = {0.9, 0.99}, cu_seqlens = packed, method = "lightning-attention-2"},
+          {decay = {0.5, 0.6}, cu_seqlens = packed, normalize = true, method = "row-based"}} do
+          local O, S = causal_linear_attention(q, k, v, with(o, {return_state = true}))
+          local O2, S2 = causal_linear_attention(q, k, v, with(with(o, more), {return_state = true}))
+          near("packed causal", O2, O) near("packed states", S2, S)
+          local g = causal_linear_attention_grad(q, k, v, dO, with(o, {method = "auto"}))
+          local g2 = causal_linear_attention_grad(q, k, v, dO, with(with(o, more), {method = "auto"}))
+          for name, t in sorted(g) do near("packed " .. name, g2[name], t) end
+        end
+        local o = {cu_seqlens = packed}
+        near("packed softmax", softmax_attention(q, k, v, with(o, more)), softmax_attention(q, k, v, o))
+        local g, g2 = softmax_attention_grad(q, k, v, dO, o), softmax_attention_grad(q, k, v, dO, with(o, more))
+        for name, t in sorted(g) do near("packed softmax " .. name, g2[name], t) end
+      end
+      local o = {update = "gated", log_decay = -1 - rand(1, 2, N, "f64"), deterministic = "run", chunk = 16}
+      local O, S = linear_attention(q, k, v, o)
+      local O2, S2, report = linear_attention(q, k, v, with(o, {engine = "mpi"}))
+      near("forgetful O", O2, O) near("forgetful state", S2, S)
+    end
   end
   print("as one worker, on", mpi_size())
 )";
@@ -143,6 +168,40 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
           "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
           "x: another dimension of 4 on rank 1, expected 5 like rank 0"})
         CHECK(told.find(part) != std::string::npos);
+}
+
+TEST_CASE("ranks read their parts of a file and write one together", "[lua][sharded][safetensors][mpi]") {
+    if (no_mpi()) return;
+    for (const int ranks : {1, 2, 3}) {
+        INFO(ranks);
+        const TemporaryFolder folder;
+        const Output output = run_mpi_script(ranks, R"(
+          seed(3)
+          local x = {q = randn(1, 2, 300, 6), g = randn(1, 2, 300)}
+          if mpi_rank() == 0 then save("whole.safetensors", x) end
+          unshard(zeros(1, 1)) -- the file is there
+          local part, metadata = load("whole.safetensors", {sharded = true, dim = 3})
+          assert(part.q == shard(x.q) and part.g == shard(x.g, 3) and next(metadata) == nil)
+          local q = load("whole.safetensors", {sharded = true, names = {"q"}})
+          assert(q.q == shard(x.q) and q.g == nil)
+          part.q = linear_attention(part.q, part.q, part.q, {sharded = true})
+          save("together.safetensors", part, {sharded = true, dim = 3, metadata = {by = "all"}})
+          unshard(zeros(1, 1))
+          local together, said = load("together.safetensors")
+          assert(together.g == x.g and said.by == "all")
+          assert(maximum(abs(together.q - linear_attention(x.q, x.q, x.q))) < 1e-4)
+          local ok, fault = pcall(save, "none/a.safetensors", part, {sharded = true, dim = 3})
+          assert(not ok and fault:find("cannot be written", 1, true))
+          ok, fault = pcall(save, "b.safetensors", {q = part.q, [mpi_rank() == 1 and "h" or "g"] = part.g},
+            {sharded = true, dim = 3})
+          assert(ok == (mpi_size() == 1) and (ok or fault:find("a name with the checksum", 1, true)))
+          print("done")
+        )",
+                                             folder);
+        INFO(output.err);
+        CHECK(output.status == 0);
+        CHECK(output.out == "done\n");
+    }
 }
 
 TEST_CASE("a sequence on several workers in the shell", "[lua][sharded]") {
