@@ -500,6 +500,12 @@ static void interrupts(void) {
     refuses(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), CAUSEWAY_INTERRUPTED, "interrupted");
     check(causeway_end_interruptible() == 1 && causeway_end_interruptible() == 0, "one SIGINT was seen");
     check(signal(SIGINT, SIG_DFL) == SIG_IGN, "the handler of before is back");
+    causeway_interrupt();
+    check(causeway_begin_interruptible() == 1, "after a request");
+    refuses(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), CAUSEWAY_INTERRUPTED, "interrupted");
+    check(causeway_end_interruptible() == 0, "the end clears a request of before, which was no SIGINT");
+    succeeds(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), "a call after the end");
+    causeway_release(&O);
 }
 
 /* A struct of the header before this one, which ends earlier. */
