@@ -5,6 +5,7 @@
 #include "core/base/text.hpp"
 #include "core/gated/registry.hpp"
 #include "core/gated/step.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/registry.hpp"
@@ -23,12 +24,10 @@ Tensor each_head_of(const Tensor& given, const Shape& full, cudaStream_t stream)
     Tensor out(DType::f32, full, stream);
     const Index row = full[2] * full[3];
     const auto bytes = static_cast<std::size_t>(row) * sizeof(float);
-    for (Index h = 0; h < full[1] && bytes > 0; ++h) {
-        gpu::check(
-            cudaMemcpy2DAsync(out.as<float>() + h * row, static_cast<std::size_t>(full[1]) * bytes, a.as<float>(),
-                              bytes, bytes, static_cast<std::size_t>(full[0]), cudaMemcpyDeviceToDevice, stream),
-            "copying gates");
-    }
+    for (Index h = 0; h < full[1]; ++h)
+        copy_rows({out.as<float>() + h * row, static_cast<std::size_t>(full[1]) * bytes, a.as<float>(), bytes, bytes,
+                   static_cast<std::size_t>(full[0])},
+                  stream, "copying gates");
     return out;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gpu/base/buffer.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/kit/limits.hpp"
@@ -25,9 +26,9 @@ constexpr int64_t searched_tokens = 4096;
 Buffer copied(const float* from, int64_t heads, int64_t N, Span tokens, int width, cudaStream_t stream) {
     const auto bytes = [&](int64_t n) { return static_cast<std::size_t>(n * width) * sizeof(float); };
     Buffer out(bytes(heads * tokens.n), stream);
-    check(cudaMemcpy2DAsync(out.data(), bytes(tokens.n), from + tokens.first * width, bytes(N), bytes(tokens.n),
-                            static_cast<std::size_t>(heads), cudaMemcpyDeviceToDevice, stream),
-          "copying gates");
+    copy_rows({out.data(), bytes(tokens.n), from + tokens.first * width, bytes(N), bytes(tokens.n),
+               static_cast<std::size_t>(heads)},
+              stream, "copying gates");
     return out;
 }
 
