@@ -124,20 +124,18 @@ GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
     return a;
 }
 
-}  // namespace gated
-
-namespace {
-
-// Without gates and the delta rule, in chunks: causal linear attention. It knows no scale, which 16 bits take
-// afterwards; Float16 may have no room for what is scaled.
 bool is_causal(const GatedArgs& a, const causeway::gated::Sizes& n) {
     return !a.g && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 && n.mode->chunk &&
            (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
 }
 
+}  // namespace gated
+
+namespace {
+
 // Queues a piece on the kernels of its mode.
 void run(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
-    if (!is_causal(a, n)) {
+    if (!gated::is_causal(a, n)) {
         const GatedForm& form = gated_form(o.mode, a);
         const Buffer workspace(form.workspace(a), o.stream);
         a.workspace = {workspace.data(), workspace.bytes()};
@@ -176,7 +174,8 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
             keep_states(one.state, out.checkpoints->data(), packed ? 1 : n.batch, kept, piece.checkpoint, bytes,
                         o.stream);
         }
-        if (is_causal(a, n) && a.scale != 1) scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
+        if (gated::is_causal(a, n) && a.scale != 1)
+            scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
     }
     if (o.inplace) {
         gated::write_states(out.state, n, *o.state, o.stream);
