@@ -48,6 +48,11 @@ std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
     if (!x) return {};
     return x->form();
 }
+// For checks that compare addresses: nothing is read there.
+std::optional<causeway::Tensor> view_of(const std::optional<Tensor>& x) {
+    if (!x) return {};
+    return causeway::Tensor::view(x->dtype(), x->shape(), x->data());
+}
 
 }  // namespace
 
@@ -186,16 +191,17 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
                            const LinearOptions& o, std::vector<Tensor>* states) {
-    if (o.state) fail("state: an option, expected the argument state alone");
     LinearOptions given = o;
     if (!o.state_indices.empty()) given.state = state;
     gated::Call call = gated::check(q, k, v, given);
     const auto& n = call.sizes;
     GatedArgs& a = call.args;
-    if (a.N < 1 || a.N > most_step_tokens) fail("q: ", a.N, " tokens, expected 1 to ", most_step_tokens);
-    causeway::gated::check_state(state.form(), v.form(), n, true);
-    if (O.dtype() != q.dtype() || O.shape() != n.output)
-        fail("O: a ", O.summary(), ", expected ", n.output.text(), " ", name(q.dtype()));
+    causeway::LinearOptions views;
+    views.cu_seqlens = o.cu_seqlens, views.checkpoint_every = o.checkpoint_every;
+    views.log_decay = gated::view_of(o.log_decay), views.beta = gated::view_of(o.beta);
+    views.state = gated::view_of(o.state);
+    causeway::gated::check_step(n, *gated::view_of(q), *gated::view_of(k), *gated::view_of(v), *gated::view_of(state),
+                                *gated::view_of(O), views);
     // A state of Float32 that is no slot of a pool is advanced where it lies.
     const bool there = n.slots.empty() && state.dtype() == DType::f32;
     given.state = state;
