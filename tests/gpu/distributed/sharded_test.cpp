@@ -141,6 +141,20 @@ TEST_CASE("gpu: heads that forget are not waited for", "[gpu][sharded]") {
                 on_one_gpu(in, call, p, equal_parts(c.N, p), "ring", last);
                 CHECK(relative_error(gathered(call.o, c.N, c.dv), want.O) <= bound_of(type));
                 CHECK(relative_error(last.cpu(), want.state) <= bound_of(type));
+                for (int r = 0; r < p; ++r) {
+                    gpu::GatedArgs a = call.args;
+                    const gpu::Tensor gates = gates_of_part(g, r * each, each);
+                    a.g = gates.as<float>(), a.N = each;
+                    gpu::sharded::GatedTokens part(a, "chunkwise", nullptr);
+                    gpu::sharded::TokenPart<causeway::sharded::Part<float>> seen(part, nullptr, nullptr);
+                    std::vector<causeway::sharded::Stop> stops;
+                    for (Index h = 0; h < c.heads; ++h) stops.push_back({.state = h});
+                    const std::vector<char> forgets = seen.forgets(stops);
+                    for (Index h = 0; h < c.heads; ++h) {
+                        CAPTURE(r, h);
+                        CHECK((forgets[static_cast<std::size_t>(h)] != 0) == ((keeps[h] >> r & 1) == 0));
+                    }
+                }
             }
 }
 
