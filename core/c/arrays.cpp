@@ -150,16 +150,18 @@ void check_places(const char* name, const causeway_tensor& array) {
                  ", expected a place for each element that is written");
 }
 
+void check_output(const char* name, const Tensor& form, const causeway_tensor* array) {
+    if (!array || !array->data) return;
+    const DType type = type_of(name, *array);
+    const Shape shape = shape_of(name, *array);
+    if (shape != form.shape()) fail(name, ": ", shape.text(), ", expected ", form.shape().text());
+    if (type != form.dtype()) fail(name, ": ", causeway::name(type), ", expected ", causeway::name(form.dtype()));
+    check_places(name, *array);
+}
+
 void Outputs::add(const char* name, const Tensor& result, causeway_tensor* array) {
     if (!array) return;
-    if (array->data) {
-        check_places(name, *array);
-        const DType type = type_of(name, *array);
-        const Shape shape = shape_of(name, *array);
-        if (shape != result.shape()) fail(name, ": ", shape.text(), ", expected ", result.shape().text());
-        if (type != result.dtype())
-            fail(name, ": ", causeway::name(type), ", expected ", causeway::name(result.dtype()));
-    }
+    check_output(name, result, array);
     // What the library hands out must not end with the caller's inputs.
     outputs_.push_back({std::make_unique<Result>(!array->data && result.is_view() ? result.copy() : result), array});
 }

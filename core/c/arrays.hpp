@@ -35,6 +35,10 @@ std::optional<Tensor> read_optional(const char* name, const causeway_tensor* arr
 // Throws Error where several elements that are to be written have one place: a stride of 0.
 void check_places(const char* name, const causeway_tensor& array);
 
+// Throws Error where the caller's array is to be written, and has not the type and shape of the result, which `form` is
+// or has (Tensor::shaped), or no place for each element; nothing where none is wanted.
+void check_output(const char* name, const Tensor& form, const causeway_tensor* array);
+
 // Writes A through the strides of the array, which has been read and has A's type and shape.
 void write(const Tensor& A, const causeway_tensor& array) noexcept;
 

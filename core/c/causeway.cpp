@@ -20,43 +20,18 @@
 #include "core/softmax/softmax_attention.hpp"
 
 using namespace causeway;
-using c::check_wanted, c::guarded, c::Outputs, c::read, c::read_number, c::read_optional;
+using c::check_wanted, c::guarded, c::Outputs, c::read, c::read_optional;
 
 namespace {
 
 CausalOptions causal_options(const causeway_causal_options& o) {
-    CausalOptions options;
-    if (o.method) options.method = o.method;
-    options.decay = c::read_numbers<double>("decay", o.decay, o.decay_count);
-    options.normalize = o.normalize != 0;
-    if (o.block != 0) options.block = static_cast<Index>(o.block);
-    options.scale = read_number(o.scale).value_or(options.scale);
-    options.state = read_optional("state", o.state);
-    c::read_sequences(o, options);
-    return options;
+    return c::causal_options<CausalOptions>(o, read_optional);
 }
-
 LinearOptions linear_options(const causeway_linear_options& o) {
-    LinearOptions options;
-    if (o.update) options.update = o.update;
-    if (o.mode) options.mode = o.mode;
-    if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
-    options.scale = read_number(o.scale).value_or(options.scale);
-    options.log_decay = read_optional("log_decay", o.log_decay);
-    options.beta = read_optional("beta", o.beta);
-    options.state = read_optional("state", o.state);
-    c::read_sequences(o, options);
-    return options;
+    return c::linear_options<LinearOptions>(o, read_optional);
 }
-
 SoftmaxOptions softmax_options(const causeway_softmax_options* given) {
-    const auto o = c::read_options("options", given);
-    SoftmaxOptions options;
-    if (o.method) options.method = o.method;
-    options.scale = read_number(o.scale);
-    options.causal = o.sees_all_keys == 0;
-    options.cu_seqlens = c::read_numbers<Index>("cu_seqlens", o.cu_seqlens, o.cu_seqlens_count);
-    return options;
+    return c::softmax_options<SoftmaxOptions>(c::read_options("options", given));
 }
 
 LowRankOptions lowrank_options(const causeway_lowrank_options* given) {
@@ -64,7 +39,7 @@ LowRankOptions lowrank_options(const causeway_lowrank_options* given) {
     LowRankOptions options;
     if (o.rank != 0) options.rank = static_cast<Index>(o.rank);
     if (o.seed) options.seed = *o.seed;
-    options.scale = read_number(o.scale);
+    options.scale = c::read_number(o.scale);
     options.v = read_optional("v", o.v);
     if (o.count < 0) fail("count: ", o.count, ", expected 0 or more");
     if (o.count > 0 && (!o.names || !o.values)) fail("names: NULL, or values, expected ", o.count, " of both");
@@ -120,7 +95,13 @@ causeway_status causeway_causal_linear_attention(const causeway_tensor* B, const
         const auto given = c::read_options("options", options);
         CausalOptions o = causal_options(given);
         o.return_state = state != nullptr;
-        c::deliver_sequences(causal_linear_attention(read("B", B), read("C", C), read("V", V), o), given, O, state);
+        const Tensor tB = read("B", B), tC = read("C", C), tV = read("V", V);
+        const auto n = exact::check_inputs(tB, tC, tV);
+        const auto packed = [&] { return static_cast<Index>(kit::packed_spans(o.cu_seqlens, n.batch, n.N).size()); };
+        const Shape states{o.cu_seqlens.empty() ? n.batch : packed(), n.heads, n.r, n.d + (o.normalize ? 1 : 0)};
+        c::check_results(o, given, n.batch, n.N, Tensor::shaped(n.dtype, tV.shape()),
+                         Tensor::shaped(n.dtype == DType::f64 ? DType::f64 : DType::f32, states), O, state);
+        c::deliver_sequences(causal_linear_attention(tB, tC, tV, o), given, O, state);
     });
 }
 
@@ -148,8 +129,10 @@ causeway_status causeway_linear_attention(const causeway_tensor* q, const causew
     return guarded([&] {
         check_wanted("O", O);
         const auto given = c::read_options("options", options);
-        const auto result = linear_attention(read("q", q), read("k", k), read("v", v), linear_options(given));
-        c::deliver_sequences(result, given, O, state);
+        const Tensor tq = read("q", q), tk = read("k", k), tv = read("v", v);
+        const LinearOptions o = linear_options(given);
+        c::check_results(gated::check_sizes(tq, tk, tv, o), o, given, O, state);
+        c::deliver_sequences(linear_attention(tq, tk, tv, o), given, O, state);
     });
 }
 

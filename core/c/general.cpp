@@ -32,8 +32,10 @@ causeway_status causeway_general_linear_attention(const causeway_tensor* q, cons
     return guarded([&] {
         check_wanted("O", O);
         const auto given = c::read_options("options", options);
-        const auto result = general_linear_attention(read("q", q), read("k", k), read("v", v), general_options(given));
-        c::deliver_sequences(result, given, O, state);
+        const Tensor tq = read("q", q), tk = read("k", k), tv = read("v", v);
+        const GeneralOptions o = general_options(given);
+        c::check_results(gated::check_general_sizes(tq, tk, tv, o), o, given, O, state);
+        c::deliver_sequences(general_linear_attention(tq, tk, tv, o), given, O, state);
     });
 }
 

@@ -28,7 +28,6 @@ void causeway_clear_interrupt() { causeway::interrupt::clear(); }
 std::int32_t causeway_begin_interruptible() {
     if (interruptible.exchange(true)) return 0;
     caught.store(0);
-    causeway::interrupt::clear();
     struct sigaction action = {};
     action.sa_handler = on_interrupt;
     action.sa_flags = SA_ONSTACK | SA_RESTART;

@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/c/arrays.hpp"
 #include "core/c/guard.hpp"
+#include "core/kit/packed.hpp"
 
 namespace causeway::c {
 
@@ -45,6 +46,68 @@ void read_sequences(const Given& o, Options& options) {
     if (o.deterministic) options.deterministic = o.deterministic;
 }
 
+// Throws Error where an output that has data does not fit what a call of whole sequences will return: it may write
+// states in place, and must not fail after that. `output` and `states`, of all sequences and in the type of
+// computation, are forms without elements.
+template <class Options, class Given>
+void check_results(const Options& options, const Given& o, Index batch, Index N, const Tensor& output,
+                   const Tensor& states, const causeway_tensor* O, const causeway_tensor* state) {
+    check_output("O", output, O);
+    check_output("state", options.inplace ? *options.state : states, state);
+    const Index every = options.checkpoint_every;
+    if (every <= 0) return;  // what is below 0 is refused by the call
+    Index kept = 0;
+    if (options.cu_seqlens.empty()) kept = batch * (N / every);
+    else
+        for (const kit::Span& span : kit::packed_spans(options.cu_seqlens, batch, N)) kept += span.n / every;
+    const Shape& one = states.shape();
+    check_output("checkpoints", Tensor::shaped(states.dtype(), {kept, one[1], one[2], one[3]}), o.checkpoints);
+}
+
+// The same for what the checks of gated linear attention say of a call.
+template <class Sizes, class Options, class Given>
+void check_results(const Sizes& n, const Options& options, const Given& o, const causeway_tensor* O,
+                   const causeway_tensor* state) {
+    check_results(options, o, n.batch, n.N, Tensor::shaped(n.dtype, n.output), Tensor::shaped(n.compute, n.state_shape),
+                  O, state);
+}
+
+// The options of a call as a struct of core or of gpu, whose tensors read(name, array) makes, an optional one each.
+template <class Options, class Read>
+Options causal_options(const causeway_causal_options& o, Read&& read) {
+    Options options;
+    if (o.method) options.method = o.method;
+    options.decay = read_numbers<double>("decay", o.decay, o.decay_count);
+    options.normalize = o.normalize != 0;
+    if (o.block != 0) options.block = static_cast<Index>(o.block);
+    options.scale = read_number(o.scale).value_or(options.scale);
+    options.state = read("state", o.state);
+    read_sequences(o, options);
+    return options;
+}
+template <class Options, class Read>
+Options linear_options(const causeway_linear_options& o, Read&& read) {
+    Options options;
+    if (o.update) options.update = o.update;
+    if (o.mode) options.mode = o.mode;
+    if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
+    options.scale = read_number(o.scale).value_or(options.scale);
+    options.log_decay = read("log_decay", o.log_decay);
+    options.beta = read("beta", o.beta);
+    options.state = read("state", o.state);
+    read_sequences(o, options);
+    return options;
+}
+template <class Options>
+Options softmax_options(const causeway_softmax_options& o) {
+    Options options;
+    if (o.method) options.method = o.method;
+    options.scale = read_number(o.scale);
+    options.causal = o.sees_all_keys == 0;
+    options.cu_seqlens = read_numbers<Index>("cu_seqlens", o.cu_seqlens, o.cu_seqlens_count);
+    return options;
+}
+
 // Hands out what a call of whole sequences returned. States that were written in place, but could not be read where
 // they lie, are written back; `state` may then be NULL.
 template <class Result, class Given>
@@ -64,9 +127,9 @@ void step(const Tensor& q, const Shape& shape, causeway_tensor* state, causeway_
     Tensor advanced = read("state", state);
     check_places("state", *state);
     Tensor result = O->data ? read("O", O) : Tensor(q.dtype(), shape);
-    step(advanced, result);
-    Outputs outputs;
+    Outputs outputs;  // made before the state changes: nothing may fail after that
     if (!result.is_view()) outputs.add("O", result, O);
+    step(advanced, result);
     if (!advanced.is_view()) write(advanced, *state);
     outputs.deliver();
 }

@@ -68,13 +68,17 @@ std::int64_t checksum(const T* x, Index n) {
     return static_cast<std::int64_t>(sum);
 }
 
-// The same of up to 256 of the values, spread over all.
-template <class T>
-std::int64_t sampled_checksum(const T* x, Index n) {
+// The same of up to 256 of n values at(i), spread over all.
+template <class T, class At>
+std::int64_t sampled_checksum(Index n, At&& at) {
     const Index samples = std::min<Index>(n, 256);
     std::vector<T> values;
-    for (Index i = 0; i < samples; ++i) values.push_back(x[i * (n / samples)]);
+    for (Index i = 0; i < samples; ++i) values.push_back(at(i * (n / samples)));
     return checksum(values.data(), samples);
+}
+template <class T>
+std::int64_t sampled_checksum(const T* x, Index n) {
+    return sampled_checksum<T>(n, [&](Index i) { return x[i]; });
 }
 
 }  // namespace causeway::distributed

@@ -233,12 +233,9 @@ void step_in_place(const Sizes& c, const Tensor& q, const Tensor& k, const Tenso
 }
 
 }  // namespace
-}  // namespace gated
 
-void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                           const LinearOptions& o, std::vector<Tensor>* states) {
-    using namespace gated;
-    const Sizes c = check_sizes(q, k, v, o);
+void check_step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state, const Tensor& O,
+                const LinearOptions& o) {
     if (c.N < 1 || c.N > most_step_tokens)
         fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
@@ -255,6 +252,15 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
     if (o.log_decay) check_inputs_apart("log_decay", *o.log_decay);
     if (o.beta) check_inputs_apart("beta", *o.beta);
+}
+
+}  // namespace gated
+
+void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
+                           const LinearOptions& o, std::vector<Tensor>* states) {
+    using namespace gated;
+    const Sizes c = check_sizes(q, k, v, o);
+    check_step(c, q, k, v, state, O, o);
     if (states) {
         states->clear();
         for (Index t = 0; t < c.N; ++t) states->emplace_back(c.compute, c.state_shape);

@@ -24,4 +24,13 @@ constexpr Index most_step_tokens = 16;
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
                            const LinearOptions& = {}, std::vector<Tensor>* states = nullptr);
 
+namespace gated {
+
+// Throws Error where a step does not take a call of these sizes: its number of tokens, its options, the state and O,
+// and memory that would be written and is read. No element is looked at, so that the tensors may be views of memory
+// that the CPU does not reach.
+void check_step(const Sizes&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state, const Tensor& O,
+                const LinearOptions&);
+
+}  // namespace gated
 }  // namespace causeway

@@ -85,12 +85,9 @@ Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index 
 
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors) {
     std::vector<Given> out;
-    for (const auto& [name, tensor] : tensors) {
-        const Index n = tensor->size(), samples = std::min<Index>(n, 256);
-        std::vector<double> values;
-        for (Index i = 0; i < samples; ++i) values.push_back(tensor->get(i * (n / std::max<Index>(samples, 1))));
-        out.push_back({name, distributed::checksum(values.data(), samples)});
-    }
+    for (const auto& [name, tensor] : tensors)
+        out.push_back(
+            {name, distributed::sampled_checksum<double>(tensor->size(), [t = tensor](Index i) { return t->get(i); })});
     return out;
 }
 

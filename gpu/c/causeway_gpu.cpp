@@ -2,12 +2,15 @@
 #include "gpu/c/causeway_gpu.h"
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/c/arrays.hpp"
 #include "core/c/guard.hpp"
 #include "core/c/options.hpp"
+#include "gpu/base/current_device.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
@@ -21,11 +24,13 @@ using c::check_wanted, c::guarded;
 
 namespace {
 
-// What a call works with: the device of its arrays, which is made the current one of this thread, and the stream.
+// What a call works with: the device of its arrays, which is the current one of this thread while this lives, and the
+// stream.
 class Device {
 public:
     explicit Device(void* stream) : stream_(static_cast<cudaStream_t>(stream)) {}
     cudaStream_t stream() const { return stream_; }
+    int number() const { return device_; }  // -1: no array has elements
 
     // Throws Error for what is no contiguous array of that device.
     gpu::Tensor read(const char* name, const causeway_tensor* array) {
@@ -39,8 +44,10 @@ public:
         if (!array) return {};
         return read(name, array);
     }
-
-private:
+    auto reader() {
+        return [this](const char* name, const causeway_tensor* array) { return read_optional(name, array); };
+    }
+    // Throws Error for what is not in the memory of that device; the first array says which it is.
     void enter(const char* name, const void* data) {
         cudaPointerAttributes attributes;
         const bool known = cudaPointerGetAttributes(&attributes, data) == cudaSuccess;
@@ -49,18 +56,20 @@ private:
             fail(name, ": not in the memory of a GPU");
         if (device_ >= 0 && attributes.device != device_)
             fail(name, ": on GPU ", attributes.device, ", expected GPU ", device_, " like the others");
-        if (device_ < 0) gpu::check(cudaSetDevice(attributes.device), "choosing the device of the arrays");
+        if (device_ < 0) current_.emplace(attributes.device);
         device_ = attributes.device;
     }
 
+private:
     cudaStream_t stream_;
+    std::optional<gpu::CurrentDevice> current_;
     int device_ = -1;
 };
 
-// Results on their way to the caller: all have what memory they need before any is delivered.
+// Results on their way to the caller: all are checked, and have what memory they need, before any is delivered.
 class Outputs {
 public:
-    explicit Outputs(const Device& device) : stream_(device.stream()) {}
+    explicit Outputs(Device& device) : device_(device) {}
 
     void add(const char* name, const gpu::Tensor& result, causeway_tensor* array) {
         if (!array) return;
@@ -69,87 +78,67 @@ public:
             if (form.shape() != result.shape() || form.dtype() != result.dtype())
                 fail(name, ": ", form.shape().text(), " ", causeway::name(form.dtype()), ", expected ",
                      result.shape().text(), " ", causeway::name(result.dtype()));
+            if (form.size() > 0) device_.enter(name, array->data);
             if (!c::is_contiguous(*array)) fail(name, ": strides with gaps, expected a contiguous array on a GPU");
         }
-        outputs_.push_back({std::make_unique<Result>(result), array});
+        outputs_.push_back({std::make_unique<Result>(result, device_.number()), array});
     }
     void add(const char* name, const std::optional<gpu::Tensor>& result, causeway_tensor* array) {
         if (!array) return;
         if (!result) fail(name, ": wanted, but this call has none");
         add(name, *result, array);
     }
+    // Copies are queued first: what hands memory out cannot fail.
     void deliver() {
+        for (const Output& output : outputs_) {
+            const gpu::Tensor& result = *output.result->tensor;
+            if (!output.array->data || result.bytes() == 0) continue;
+            gpu::check(cudaMemcpyAsync(output.array->data, result.data(), result.bytes(), cudaMemcpyDeviceToDevice,
+                                       device_.stream()),
+                       "copying a result");
+        }
         for (Output& output : outputs_) {
-            const gpu::Tensor& result = output.result->tensor;
-            if (!output.array->data) {
-                *output.array = c::array_of(result.dtype(), result.shape(), result.data(), output.result.release());
-            } else if (result.bytes() > 0) {
-                gpu::check(cudaMemcpyAsync(output.array->data, result.data(), result.bytes(), cudaMemcpyDeviceToDevice,
-                                           stream_),
-                           "copying a result");
-            }
+            const gpu::Tensor& result = *output.result->tensor;
+            if (output.array->data) continue;
+            *output.array = c::array_of(result.dtype(), result.shape(), result.data(), output.result.release());
         }
     }
 
 private:
+    // Its memory goes back in the order of a stream of its device, whichever is current by then.
     struct Result : c::Owned {
-        explicit Result(gpu::Tensor given) : tensor(std::move(given)) {}
-        gpu::Tensor tensor;
+        Result(gpu::Tensor given, int where) : tensor(std::move(given)), device(where) {}
+        ~Result() override {
+            int before = 0;
+            const bool known =
+                device >= 0 && cudaGetDevice(&before) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+            tensor.reset();
+            if (known) cudaSetDevice(before);
+        }
+        std::optional<gpu::Tensor> tensor;
+        int device;
     };
     struct Output {
         std::unique_ptr<Result> result;
         causeway_tensor* array;
     };
-    cudaStream_t stream_;
+    Device& device_;
     std::vector<Output> outputs_;
 };
 
-gpu::CausalOptions causal_options(Device& device, const causeway_causal_options& o) {
-    gpu::CausalOptions options;
-    if (o.method) options.method = o.method;
-    options.decay = c::read_numbers<double>("decay", o.decay, o.decay_count);
-    options.normalize = o.normalize != 0;
-    if (o.block != 0) options.block = static_cast<Index>(o.block);
-    options.scale = c::read_number(o.scale).value_or(options.scale);
-    options.state = device.read_optional("state", o.state);
-    c::read_sequences(o, options);
-    options.stream = device.stream();
-    return options;
-}
-
-gpu::LinearOptions linear_options(Device& device, const causeway_linear_options& o) {
-    gpu::LinearOptions options;
-    if (o.update) options.update = o.update;
-    if (o.mode) options.mode = o.mode;
-    if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
-    options.scale = c::read_number(o.scale).value_or(options.scale);
-    options.log_decay = device.read_optional("log_decay", o.log_decay);
-    options.beta = device.read_optional("beta", o.beta);
-    options.state = device.read_optional("state", o.state);
-    c::read_sequences(o, options);
-    options.check_gates = false;  // it would wait for the stream
-    options.stream = device.stream();
-    return options;
-}
-
-gpu::SoftmaxOptions softmax_options(const Device& device, const causeway_softmax_options& o) {
-    gpu::SoftmaxOptions options;
-    if (o.method) options.method = o.method;
-    options.scale = c::read_number(o.scale);
-    options.causal = o.sees_all_keys == 0;
-    options.cu_seqlens = c::read_numbers<Index>("cu_seqlens", o.cu_seqlens, o.cu_seqlens_count);
-    options.stream = device.stream();
-    return options;
-}
-
-// What a GPU has not: nothing may be dropped in silence.
+// What this interface does not pass on to a GPU, though the struct has it: nothing may be dropped in silence.
 template <class Options>
 void check_single(const Options& o) {
-    if (o.cu_seqlens_count != 0) fail("cu_seqlens: given, but sequences are not packed on a GPU");
+    constexpr const char* not_there = ": given, but calls on a GPU do not have it in this interface";
+    if (o.cu_seqlens_count != 0) fail("cu_seqlens", not_there);
     if constexpr (requires { o.state_indices; }) {
-        if (o.state_indices_count != 0) fail("state_indices: given, but states have no pool on a GPU");
-        if (o.inplace != 0) fail("inplace: given, but states are not written in place on a GPU");
-        if (o.checkpoint_every != 0) fail("checkpoint_every: given, but there are no checkpoints on a GPU");
+        if (o.state_indices_count != 0) fail("state_indices", not_there);
+        if (o.inplace != 0) fail("inplace", not_there);
+        if (o.checkpoint_every != 0) fail("checkpoint_every", not_there);
+        if (!o.deterministic) return;
+        calls::check_determinism(o.deterministic);
+        if (o.deterministic == std::string_view("prefix"))
+            fail("deterministic: \"prefix\" does not run on the GPU, expected \"run\"");
     }
 }
 
@@ -158,6 +147,25 @@ Options read_single(const Options* given) {
     const Options o = c::read_options("options", given);
     check_single(o);
     return o;
+}
+
+gpu::CausalOptions causal_options(Device& device, const causeway_causal_options* given) {
+    auto options = c::causal_options<gpu::CausalOptions>(read_single(given), device.reader());
+    options.stream = device.stream();
+    return options;
+}
+
+gpu::LinearOptions linear_options(Device& device, const causeway_linear_options* given) {
+    auto options = c::linear_options<gpu::LinearOptions>(read_single(given), device.reader());
+    options.check_gates = false;  // it would wait for the stream
+    options.stream = device.stream();
+    return options;
+}
+
+gpu::SoftmaxOptions softmax_options(const Device& device, const causeway_softmax_options* given) {
+    auto options = c::softmax_options<gpu::SoftmaxOptions>(read_single(given));
+    options.stream = device.stream();
+    return options;
 }
 
 }  // namespace
@@ -176,7 +184,7 @@ causeway_status causeway_gpu_causal_linear_attention(const causeway_tensor* B, c
         check_wanted("O", O);
         Device device(stream);
         const auto tB = device.read("B", B), tC = device.read("C", C), tV = device.read("V", V);
-        auto o = causal_options(device, read_single(options));
+        auto o = causal_options(device, options);
         o.return_state = state != nullptr;
         const auto result = gpu::causal_linear_attention(tB, tC, tV, o);
         Outputs outputs(device);
@@ -195,8 +203,7 @@ causeway_status causeway_gpu_causal_linear_attention_grad(const causeway_tensor*
         Device device(stream);
         const auto tB = device.read("B", B), tC = device.read("C", C), tV = device.read("V", V);
         const auto tdO = device.read("dO", dO);
-        const auto result =
-            gpu::causal_linear_attention_grad(tB, tC, tV, tdO, causal_options(device, read_single(options)), false);
+        const auto result = gpu::causal_linear_attention_grad(tB, tC, tV, tdO, causal_options(device, options), false);
         Outputs outputs(device);
         outputs.add("dB", result.dB, dB);
         outputs.add("dC", result.dC, dC);
@@ -213,7 +220,7 @@ causeway_status causeway_gpu_linear_attention(const causeway_tensor* q, const ca
         check_wanted("O", O);
         Device device(stream);
         const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
-        const auto result = gpu::linear_attention(tq, tk, tv, linear_options(device, read_single(options)));
+        const auto result = gpu::linear_attention(tq, tk, tv, linear_options(device, options));
         Outputs outputs(device);
         outputs.add("O", result.O, O);
         outputs.add("state", result.state, state);
@@ -233,8 +240,7 @@ causeway_status causeway_gpu_linear_attention_grad(const causeway_tensor* q, con
         const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
         const auto tdO = device.read("dO", dO);
         const auto arriving = device.read_optional("dstate", dstate);
-        const auto result =
-            gpu::linear_attention_grad(tq, tk, tv, tdO, linear_options(device, read_single(options)), arriving);
+        const auto result = gpu::linear_attention_grad(tq, tk, tv, tdO, linear_options(device, options), arriving);
         Outputs outputs(device);
         outputs.add("dq", result.dq, wanted.dq);
         outputs.add("dk", result.dk, wanted.dk);
@@ -253,7 +259,7 @@ causeway_status causeway_gpu_linear_attention_step(const causeway_tensor* q, con
         check_wanted("O", O);
         Device device(stream);
         const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
-        const auto o = linear_options(device, read_single(options));
+        const auto o = linear_options(device, options);
         auto advanced = device.read("state", state);
         const auto form = gated::check_sizes(tq.form(), tk.form(), tv.form(), {});
         auto result = O->data ? device.read("O", O) : gpu::Tensor(tq.dtype(), form.output, device.stream());
@@ -271,7 +277,7 @@ causeway_status causeway_gpu_softmax_attention(const causeway_tensor* q, const c
         check_wanted("O", O);
         Device device(stream);
         const auto tq = device.read("q", q), tk = device.read("k", k), tv = device.read("v", v);
-        const auto result = gpu::softmax_attention(tq, tk, tv, softmax_options(device, read_single(options)));
+        const auto result = gpu::softmax_attention(tq, tk, tv, softmax_options(device, options));
         Outputs outputs(device);
         outputs.add("O", result.O, O);
         outputs.add("lse", result.lse, lse);
@@ -292,8 +298,7 @@ causeway_status causeway_gpu_softmax_attention_grad(const causeway_tensor* q, co
         const auto tdO = device.read("dO", dO);
         std::optional<gpu::SoftmaxResult> forward;
         if (O) forward = gpu::SoftmaxResult{device.read("O", O), device.read("lse", lse)};
-        const auto result =
-            gpu::softmax_attention_grad(tq, tk, tv, tdO, softmax_options(device, read_single(options)), forward);
+        const auto result = gpu::softmax_attention_grad(tq, tk, tv, tdO, softmax_options(device, options), forward);
         Outputs outputs(device);
         outputs.add("dq", result.dq, dq);
         outputs.add("dk", result.dk, dk);

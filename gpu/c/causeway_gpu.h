@@ -2,10 +2,12 @@
  * besides.
  *
  * The arrays are causeway_tensor whose `data` is memory of one device: Float32, Float16 or BFloat16, contiguous.
- * Options are those of causeway.h, and their arrays are of the same device; what a GPU does not do (packed sequences,
- * pools of states, checkpoints) is refused. An output whose `data` is NULL receives memory of the library, which
- * causeway_release gives back; one that has `data` receives a copy. Everything is queued on `stream`, a cudaStream_t,
- * NULL being the default one; a call returns without waiting for it, and its arrays must stay until then.
+ * Options are those of causeway.h, and their arrays are of the same device; what this interface does not have on a GPU
+ * (packed sequences, pools of states, states in place, checkpoints, deterministic = "prefix") is refused. An output
+ * whose `data` is NULL receives memory of the library, which causeway_release gives back; one that has `data`, in the
+ * memory of that device too, receives a copy. Everything is queued on `stream`, a cudaStream_t, NULL being the default
+ * one; a call returns without waiting for it, and its arrays must stay until then. The current device of the thread is
+ * afterwards what it was.
  */
 #ifndef CAUSEWAY_GPU_H
 #define CAUSEWAY_GPU_H

@@ -5,6 +5,7 @@
 #include "core/base/text.hpp"
 #include "core/gated/registry.hpp"
 #include "core/gated/step.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/registry.hpp"
@@ -23,12 +24,10 @@ Tensor each_head_of(const Tensor& given, const Shape& full, cudaStream_t stream)
     Tensor out(DType::f32, full, stream);
     const Index row = full[2] * full[3];
     const auto bytes = static_cast<std::size_t>(row) * sizeof(float);
-    for (Index h = 0; h < full[1] && bytes > 0; ++h) {
-        gpu::check(
-            cudaMemcpy2DAsync(out.as<float>() + h * row, static_cast<std::size_t>(full[1]) * bytes, a.as<float>(),
-                              bytes, bytes, static_cast<std::size_t>(full[0]), cudaMemcpyDeviceToDevice, stream),
-            "copying gates");
-    }
+    for (Index h = 0; h < full[1]; ++h)
+        copy_rows({out.as<float>() + h * row, static_cast<std::size_t>(full[1]) * bytes, a.as<float>(), bytes, bytes,
+                   static_cast<std::size_t>(full[0])},
+                  stream, "copying gates");
     return out;
 }
 
@@ -48,6 +47,11 @@ void set_heads(GatedArgs& a, const causeway::gated::Sizes& n) {
 std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
     if (!x) return {};
     return x->form();
+}
+// For checks that compare addresses: nothing is read there.
+std::optional<causeway::Tensor> view_of(const std::optional<Tensor>& x) {
+    if (!x) return {};
+    return causeway::Tensor::view(x->dtype(), x->shape(), x->data());
 }
 
 }  // namespace
@@ -125,20 +129,18 @@ GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
     return a;
 }
 
-}  // namespace gated
-
-namespace {
-
-// Without gates and the delta rule, in chunks: causal linear attention. It knows no scale, which 16 bits take
-// afterwards; Float16 may have no room for what is scaled.
 bool is_causal(const GatedArgs& a, const causeway::gated::Sizes& n) {
     return !a.g && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 && n.mode->chunk &&
            (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
 }
 
+}  // namespace gated
+
+namespace {
+
 // Queues a piece on the kernels of its mode.
 void run(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
-    if (!is_causal(a, n)) {
+    if (!gated::is_causal(a, n)) {
         const GatedForm& form = gated_form(o.mode, a);
         const Buffer workspace(form.workspace(a), o.stream);
         a.workspace = {workspace.data(), workspace.bytes()};
@@ -177,7 +179,8 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
             keep_states(one.state, out.checkpoints->data(), packed ? 1 : n.batch, kept, piece.checkpoint, bytes,
                         o.stream);
         }
-        if (is_causal(a, n) && a.scale != 1) scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
+        if (gated::is_causal(a, n) && a.scale != 1)
+            scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
     }
     if (o.inplace) {
         gated::write_states(out.state, n, *o.state, o.stream);
@@ -188,16 +191,17 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
                            const LinearOptions& o, std::vector<Tensor>* states) {
-    if (o.state) fail("state: an option, expected the argument state alone");
     LinearOptions given = o;
     if (!o.state_indices.empty()) given.state = state;
     gated::Call call = gated::check(q, k, v, given);
     const auto& n = call.sizes;
     GatedArgs& a = call.args;
-    if (a.N < 1 || a.N > most_step_tokens) fail("q: ", a.N, " tokens, expected 1 to ", most_step_tokens);
-    causeway::gated::check_state(state.form(), v.form(), n, true);
-    if (O.dtype() != q.dtype() || O.shape() != n.output)
-        fail("O: a ", O.summary(), ", expected ", n.output.text(), " ", name(q.dtype()));
+    causeway::LinearOptions views;
+    views.cu_seqlens = o.cu_seqlens, views.checkpoint_every = o.checkpoint_every;
+    views.log_decay = gated::view_of(o.log_decay), views.beta = gated::view_of(o.beta);
+    views.state = gated::view_of(o.state);
+    causeway::gated::check_step(n, *gated::view_of(q), *gated::view_of(k), *gated::view_of(v), *gated::view_of(state),
+                                *gated::view_of(O), views);
     // A state of Float32 that is no slot of a pool is advanced where it lies.
     const bool there = n.slots.empty() && state.dtype() == DType::f32;
     given.state = state;

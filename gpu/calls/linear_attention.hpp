@@ -47,6 +47,10 @@ struct Call {
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 
+// Whether causal linear attention computes the call: without gates and the delta rule, in chunks. It knows no scale,
+// which BFloat16 takes afterwards; Float16 may have no room for what is to be scaled.
+bool is_causal(const GatedArgs&, const causeway::gated::Sizes&);
+
 // The states to start from, [sequences, h, d_k, d_v] in Float32: zeros, or a copy that is the caller's to advance.
 // Throws Error as causeway::gated::first_states does.
 Tensor first_states(const causeway::gated::Sizes&, const LinearOptions&);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gpu/base/error.hpp"
+#include "gpu/base/copy.hpp"
 
 namespace causeway::gpu {
 
@@ -24,11 +24,9 @@ Pieces pieces_of(const std::vector<Index>& cu_seqlens, Index N, Index every) {
 
 void keep_states(const void* states, void* kept_states, Index rows, Index kept, Index checkpoint, std::size_t bytes,
                  cudaStream_t stream) {
-    if (rows == 0 || bytes == 0) return;
-    check(cudaMemcpy2DAsync(static_cast<char*>(kept_states) + static_cast<std::size_t>(checkpoint) * bytes,
-                            bytes * static_cast<std::size_t>(kept), states, bytes, bytes,
-                            static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, stream),
-          "keeping a state");
+    copy_rows({static_cast<char*>(kept_states) + static_cast<std::size_t>(checkpoint) * bytes,
+               bytes * static_cast<std::size_t>(kept), states, bytes, bytes, static_cast<std::size_t>(rows)},
+              stream, "keeping a state");
 }
 
 }  // namespace causeway::gpu

@@ -53,11 +53,16 @@ Index QueuedCommunicator::finish(int posted) {
     }
     message.group = 0;
     if (!message.received) return 0;
-    for (;;) {
-        if (const Index round = round_of(message); round >= 0) return round;
-        interrupt::check();
-        look();
-        std::this_thread::yield();
+    try {
+        for (;;) {
+            if (const Index round = round_of(message); round >= 0) return round;
+            interrupt::check();
+            look();
+            std::this_thread::yield();
+        }
+    } catch (...) {
+        abandon();  // kernels wait for the message already, which the rank that should send it may never do
+        throw;
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/distributed/threads.hpp"
+#include "gpu/base/current_device.hpp"
 
 namespace causeway::gpu {
 
@@ -46,21 +47,6 @@ void SharedMemory::release(std::size_t above) noexcept {
 }
 
 namespace {
-
-// While alive, another device is the thread's current one.
-class CurrentDevice {
-public:
-    explicit CurrentDevice(int device) {
-        check(cudaGetDevice(&before_), "asking for the device");
-        check(cudaSetDevice(device), "going to another device");
-    }
-    CurrentDevice(const CurrentDevice&) = delete;
-    CurrentDevice& operator=(const CurrentDevice&) = delete;
-    ~CurrentDevice() { cudaSetDevice(before_); }
-
-private:
-    int before_ = 0;
-};
 
 // Waits for the messages on a stream, with an eye on Ctrl-C, on NCCL's errors and on what `look` looks at. What is on
 // its way when it throws is still there.

@@ -1,6 +1,7 @@
 #include "gpu/engine/worker.hpp"
 
 #include "gpu/base/buffer.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/softmax/decode.hpp"
 #include "gpu/softmax/params.hpp"
@@ -13,8 +14,6 @@ using distributed::Shard;
 using distributed::Share;
 using distributed::Sizes;
 using distributed::Triples;
-
-constexpr std::size_t max_pitch = 0x7fffffff;  // that cudaMemcpy2DAsync takes (cudaDeviceProp::memPitch)
 
 template <class E>
 class FlashWorker final : public distributed::OnDevice<E> {
@@ -74,20 +73,8 @@ private:
 
     // `rows` pieces of n elements between the CPU and the GPU, from_next apart, to places to_next apart.
     void copy(E* to, const E* from, Index n, Index to_next, Index from_next, Index rows) {
-        constexpr const char* what = "copying between the CPU and the GPU";
-        if (n == 0 || rows == 0) return;
-        if (rows == 1 || (to_next == n && from_next == n)) {
-            check(cudaMemcpyAsync(to, from, bytes(n * rows), cudaMemcpyDefault, stream()), what);
-        } else if (bytes(std::max(to_next, from_next)) <= max_pitch) {
-            const auto height = static_cast<std::size_t>(rows);
-            check(cudaMemcpy2DAsync(to, bytes(to_next), from, bytes(from_next), bytes(n), height, cudaMemcpyDefault,
-                                    stream()),
-                  what);
-        } else {
-            for (Index i = 0; i < rows; ++i)
-                check(cudaMemcpyAsync(to + i * to_next, from + i * from_next, bytes(n), cudaMemcpyDefault, stream()),
-                      what);
-        }
+        copy_rows({to, bytes(to_next), from, bytes(from_next), bytes(n), static_cast<std::size_t>(rows)}, stream(),
+                  "copying between the CPU and the GPU");
     }
 
     // o and lse of all queries over the shard. Causal, and the shard ends before the last key: the first queries do not

@@ -2,6 +2,7 @@
 
 #include "core/kit/check.hpp"
 #include "core/kit/packed.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/pieces.hpp"
 #include "gpu/exact/normalize.hpp"
@@ -20,11 +21,9 @@ constexpr const char *fastest = "lightning-attention-2", *of_any_block = "block-
 // `width` columns of every row of the two, rows of `to` and `from` being `to_row` and `from_row` columns apart.
 void copy_columns(float* to, Index to_row, const float* from, Index from_row, Index width, Index rows,
                   cudaStream_t stream) {
-    if (width == 0 || rows == 0) return;
     const auto bytes = [](Index n) { return static_cast<std::size_t>(n) * sizeof(float); };
-    check(cudaMemcpy2DAsync(to, bytes(to_row), from, bytes(from_row), bytes(width), static_cast<std::size_t>(rows),
-                            cudaMemcpyDeviceToDevice, stream),
-          "copying a state");
+    copy_rows({to, bytes(to_row), from, bytes(from_row), bytes(width), static_cast<std::size_t>(rows)}, stream,
+              "copying a state");
 }
 
 }  // namespace

@@ -24,8 +24,10 @@ std::size_t delta_hopper_workspace(const GatedArgs& a);
 // accumulators are Float32; operands of the products are rounded once to the type of the tensors, and to Float16 inside
 // the inverse of I + A. Long sequences are cut into splits; where a head's gates forget, a split starts as far before
 // itself as a gate product of 2^-24 reaches, so that keys must not let the state grow: β‖k‖² <= 2. Splits of other
-// heads start from their true states. Throws Error on bad arguments. Yang, Kautz, Hatamizadeh 2025, "Gated Delta
-// Networks"; Yang et al. 2024, §3, for the form in chunks.
+// heads start from their true states. In Float16 an operand above 65504, of the state or of what is written to it, is
+// Inf: the thread block then walks over its split once more in Float32, but the maps between splits are not made again,
+// and the splits behind one such part start from a state that is not finite. Throws Error on bad arguments. Yang,
+// Kautz, Hatamizadeh 2025, "Gated Delta Networks"; Yang et al. 2024, §3, for the form in chunks.
 void delta_hopper(const GatedArgs& a, cudaStream_t stream);
 
 }  // namespace causeway::gpu

@@ -9,6 +9,7 @@
 #include "core/base/parallel.hpp"
 #include "core/model/blocks/linear.hpp"
 #include "core/model/blocks/norm.hpp"
+#include "gpu/base/stream.hpp"
 #include "gpu/model/made_up.hpp"
 
 namespace causeway::gpu::models {
@@ -25,30 +26,34 @@ constexpr Index staged_bytes = Index{32} << 20;  // that go to the device at a t
 // Memory of the host that the device can copy from while the host goes on.
 class Staging {
 public:
-    Staging() {
-        for (void*& half : halves_) check(cudaMallocHost(&half, staged_bytes), "allocating memory for copies");
-        for (cudaEvent_t& event : free_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
-    }
+    Staging() = default;
     Staging(const Staging&) = delete;
     Staging& operator=(const Staging&) = delete;
-    ~Staging() {
-        for (void* half : halves_) cudaFreeHost(half);
-        for (cudaEvent_t event : free_) cudaEventDestroy(event);
-    }
 
     // fill(place, bytes), then a copy of them to the device.
     template <class F>
     void send(void* to, std::size_t bytes, cudaStream_t stream, F&& fill) {
         next_ = 1 - next_;
-        check(cudaEventSynchronize(free_[next_]), "copying weights");
-        fill(halves_[next_]);
-        check(cudaMemcpyAsync(to, halves_[next_], bytes, cudaMemcpyHostToDevice, stream), "copying weights");
-        check(cudaEventRecord(free_[next_], stream), "copying weights");
+        Half& half = halves_[next_];
+        check(cudaEventSynchronize(half.free), "copying weights");
+        fill(half.data);
+        check(cudaMemcpyAsync(to, half.data, bytes, cudaMemcpyHostToDevice, stream), "copying weights");
+        half.free.record(stream);
     }
 
 private:
-    void* halves_[2] = {};
-    cudaEvent_t free_[2] = {};
+    // Gives its memory back also where the other half has none.
+    struct Half {
+        void* data = nullptr;
+        Event free;
+
+        Half() { check(cudaMallocHost(&data, staged_bytes), "allocating memory for copies"); }
+        Half(const Half&) = delete;
+        Half& operator=(const Half&) = delete;
+        ~Half() { cudaFreeHost(data); }
+    };
+
+    Half halves_[2];
     int next_ = 0;
 };
 

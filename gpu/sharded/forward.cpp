@@ -18,10 +18,12 @@ Index together(Index states, bool delta) {
 }  // namespace
 
 Starts waiting_starts(std::int64_t N, int p, std::int64_t unit, std::int64_t states, std::int64_t kept) {
-    // What a rank waits, as a share of the time of the one before it; its part is shorter by that.
-    const Index first = std::min<Index>(together(states, false), kept);
-    const double share =
-        states > 0 ? static_cast<double>(std::max<Index>(0, first - (states - kept))) / static_cast<double>(states) : 0;
+    // What a rank waits, as a share of the time of the one before it; its part is shorter by that. Where a rank waits
+    // for nearly all that the one before it does, none gains by a shorter part; all keep one, and its memory is shared.
+    constexpr double most = 0.5;
+    const Index first = std::min<Index>(together(states, false), kept),
+                waited = std::max<Index>(0, first - (states - kept));
+    const double share = states > 0 ? std::min(most, static_cast<double>(waited) / static_cast<double>(states)) : 0;
     std::vector<double> ends{0};
     for (double length = 1; static_cast<int>(ends.size()) <= p; length *= 1 - share)
         ends.push_back(ends.back() + length);

@@ -1,6 +1,5 @@
 #include "gpu/sharded/linear_attention.hpp"
 
-#include "core/gated/registry.hpp"
 #include "core/kit/check.hpp"
 #include "core/sharded/route.hpp"
 #include "gpu/calls/packed.hpp"
@@ -67,6 +66,17 @@ private:
 
 constexpr const char* several = "a call on several GPUs";
 
+// Parts of equal lengths, or such that ranks finish together that wait for the states of others in a ring.
+Starts causal_starts(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, int p,
+                     const std::string& exchange, const Sharding& sharding) {
+    if (exchange != "ring" || !sharding.sizes.empty()) return causeway::sharded::starts_of(sharding, n.N, p, unit);
+    Index kept = 0;
+    for (Index h = 0; h < n.heads; ++h)
+        kept +=
+            sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], n.N / p / 4) < 0;
+    return sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * kept);
+}
+
 }  // namespace
 
 ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
@@ -78,9 +88,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     sharded::refuse_shared(n);
-    // Without gates and the delta rule, in chunks: causal linear attention.
-    if (!call.args.g && !call.args.beta && n.group == 1 && q.dtype() != DType::f32 &&
-        causeway::gated::modes()[o.mode].chunk) {
+    if (gated::is_causal(call.args, n)) {
         CausalOptions plain;
         plain.scale = o.scale;
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(n.state_shape);
@@ -121,7 +129,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         mine_o.give_back(), mine.give_back();
         return seconds;
     };
-    return {{O, states.after},
+    return {{O, states.after, {}},
             sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), p, o.stream, program)};
 }
 
@@ -135,21 +143,24 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
     if (o.normalize) fail("normalize: true, but on several GPUs outputs are not divided by their sums");
+    if (n.dtype == DType::f16 && o.scale != 1) {
+        // Sums above 65504 would be Inf in the output before it is scaled.
+        const auto wide = [&](const Tensor& x) { return x.to(DType::f32, o.stream); };
+        ShardedCausalResult out = causal_linear_attention_sharded(wide(B), wide(C), wide(V), o, sharding);
+        out.O = out.O.to(DType::f16, o.stream);
+        return out;
+    }
     const CausalMethod& method = method_for(o.method, o.block);
     if (!method.state) fail("method: \"", method.name, "\" carries no state, expected one that does with shards");
     const Shape state_shape{n.batch, n.heads, n.r, n.d};
-    if (o.state && o.state->dtype() != DType::f32) fail("state: ", name(o.state->dtype()), ", expected Float32");
-    if (o.state && o.state->shape() != state_shape)
-        fail("state: ", o.state->shape().text(), ", expected ", state_shape.text());
+    if (o.state) {
+        causeway::CausalOptions forms;
+        forms.state = o.state->form();
+        causeway::exact::check_states(n, forms);
+    }
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
-    Index kept = 0;
-    for (Index h = 0; h < n.heads; ++h)
-        kept +=
-            sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], n.N / p / 4) < 0;
-    const Starts starts = sharding.sizes.empty()
-                              ? sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * kept)
-                              : causeway::sharded::starts_of(sharding, n.N, p, unit);
     const std::string exchange = exchange_of(sharding);
+    const Starts starts = causal_starts(n, gamma, p, exchange, sharding);
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
     const States states(o.state, state_shape, o.stream);

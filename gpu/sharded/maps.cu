@@ -26,25 +26,22 @@ __device__ float sum_of_block(float x, float* room) {
 // Log gates, in units of log 2, after which nothing is seen of what was before.
 constexpr float unseen = -limits::unseen_weight_bits;
 
-// A block: a state, from the front or from the back; one gate a token, `threads` tokens at a time.
+// A block: a state; one gate a token, `threads` tokens at a time.
 __global__ __launch_bounds__(threads) void reach_of_heads(GateRows gates, int64_t most, int32_t* reach) {
     __shared__ float room[warps];
-    const bool back = blockIdx.y == 1;
     const float* g = gates.g + int64_t{blockIdx.x} * gates.N;
     float sum = 0;
     int64_t t = 0;
     while (sum > unseen && t < most) {
         const int64_t i = t + threadIdx.x;
-        sum += sum_of_block(i < gates.N ? g[back ? gates.N - 1 - i : i] * limits::log2_e : 0.0f, room);
+        sum += sum_of_block(i < gates.N ? g[i] * limits::log2_e : 0.0f, room);
         t += threads;
     }
-    if (threadIdx.x == 0)
-        reach[blockIdx.y * gates.states + blockIdx.x] = sum <= unseen && t <= most ? static_cast<int32_t>(t) : -1;
+    if (threadIdx.x == 0) reach[blockIdx.x] = sum <= unseen && t <= most ? static_cast<int32_t>(t) : -1;
 }
 
 // The same with a gate a column, a thread for each.
 __global__ __launch_bounds__(threads) void reach_of_channels(GateRows gates, int64_t most, int32_t* reach) {
-    const bool back = blockIdx.y == 1;
     const int column = static_cast<int>(threadIdx.x);
     const bool mine = column < gates.columns;
     const float* g = gates.g + int64_t{blockIdx.x} * gates.N * gates.columns + (mine ? column : 0);
@@ -54,12 +51,11 @@ __global__ __launch_bounds__(threads) void reach_of_channels(GateRows gates, int
     while (!all && t < most) {
 #pragma unroll 16
         for (int64_t i = t; i < t + threads; ++i)
-            if (i < gates.N) sum += g[(back ? gates.N - 1 - i : i) * gates.columns] * limits::log2_e;
+            if (i < gates.N) sum += g[i * gates.columns] * limits::log2_e;
         t += threads;
         all = __syncthreads_and(!mine || sum <= unseen) != 0;
     }
-    if (threadIdx.x == 0)
-        reach[blockIdx.y * gates.states + blockIdx.x] = all && t <= most ? static_cast<int32_t>(t) : -1;
+    if (threadIdx.x == 0) reach[blockIdx.x] = all && t <= most ? static_cast<int32_t>(t) : -1;
 }
 
 __global__ __launch_bounds__(threads) void multiply_heads(GateRows gates, float* A) {
@@ -121,9 +117,8 @@ unsigned blocks(int64_t n) { return static_cast<unsigned>(n); }
 
 void find_reach(const GateRows& gates, int64_t most, std::int32_t* reach, cudaStream_t stream) {
     if (gates.states == 0) return;
-    const dim3 grid(blocks(gates.states), 2);
-    if (gates.columns == 1) reach_of_heads<<<grid, threads, 0, stream>>>(gates, most, reach);
-    else reach_of_channels<<<grid, threads, 0, stream>>>(gates, most, reach);
+    if (gates.columns == 1) reach_of_heads<<<blocks(gates.states), threads, 0, stream>>>(gates, most, reach);
+    else reach_of_channels<<<blocks(gates.states), threads, 0, stream>>>(gates, most, reach);
     check_launch("launching find_reach");
 }
 

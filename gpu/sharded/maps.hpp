@@ -14,9 +14,8 @@ struct GateRows {
     int columns;
 };
 
-// Of every state the tokens from the front, and from the back, whose gates together leave less than 2^-24 of what was
-// before them, in every column: a multiple of 256 and at most `most`, or -1 where it would take more. reach
-// [2][states]: front, back.
+// Of every state the first tokens whose gates together leave less than 2^-24 of what was before them, in every column:
+// a multiple of 256 and at most `most`, or -1 where it would take more. reach [states].
 void find_reach(const GateRows& gates, std::int64_t most, std::int32_t* reach, cudaStream_t stream);
 
 // A [states][columns]: the product of the gates of all tokens.

@@ -77,29 +77,32 @@ __global__ __launch_bounds__(threads) void merge_all_kernel(GatheredParts p) {
     if (threadIdx.x == 0 && p.lse) p.lse[row] = top == -INFINITY ? top : top + logf(sum);
 }
 
-// A thread: some elements of a head, blockIdx.y.
+// Blocks for the elements of a head: about 8 elements a thread, no more than it takes.
+__host__ __device__ int64_t blocks_of_head(const SummedRows& r) {
+    return (r.n * r.width + 8 * threads - 1) / (8 * threads);
+}
+unsigned blocks_of(const SummedRows& r) { return static_cast<unsigned>(blocks_of_head(r) * r.heads); }
+
+// f(element) for those of the thread; the blocks of a head follow one another.
+template <class F>
+__device__ void each_element(const SummedRows& r, F&& f) {
+    const int64_t blocks = blocks_of_head(r);
+    for (int64_t i = blockIdx.x % blocks * threads + threadIdx.x; i < r.n * r.width; i += blocks * threads) f(i);
+}
+
 template <class E>
 __global__ __launch_bounds__(threads) void add_kernel(SummedRows r, const E* x, int64_t x_head) {
-    float* const sum = r.sum + int64_t{blockIdx.y} * r.sum_head;
-    x += int64_t{blockIdx.y} * x_head;
-    const int64_t step = int64_t{gridDim.x} * threads;
-    for (int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x; i < r.n * r.width; i += step)
-        sum[i] += static_cast<float>(x[i]);
+    const int64_t head = blockIdx.x / blocks_of_head(r);
+    float* const sum = r.sum + head * r.sum_head;
+    x += head * x_head;
+    each_element(r, [&](int64_t i) { sum[i] += static_cast<float>(x[i]); });
 }
 template <class E>
 __global__ __launch_bounds__(threads) void round_kernel(SummedRows r, int64_t batch, E* out, Strides s) {
-    const int64_t heads = r.heads / batch, b = blockIdx.y / heads, h = blockIdx.y % heads;
-    const float* const sum = r.sum + int64_t{blockIdx.y} * r.sum_head;
-    out += b * s.batch + h * s.head;
-    const int64_t step = int64_t{gridDim.x} * threads;
-    for (int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x; i < r.n * r.width; i += step)
-        out[i / r.width * s.token + i % r.width] = static_cast<E>(sum[i]);
-}
-
-// Blocks for the elements of a head: about 8 elements a thread, no more than it takes.
-dim3 blocks_of(const SummedRows& r) {
-    const int64_t each = (r.n * r.width + 8 * threads - 1) / (8 * threads);
-    return {static_cast<unsigned>(each), static_cast<unsigned>(r.heads)};
+    const int64_t head = blockIdx.x / blocks_of_head(r), heads = r.heads / batch;
+    const float* const sum = r.sum + head * r.sum_head;
+    out += head / heads * s.batch + head % heads * s.head;
+    each_element(r, [&](int64_t i) { out[i / r.width * s.token + i % r.width] = static_cast<E>(sum[i]); });
 }
 
 template <class E>

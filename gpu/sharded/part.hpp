@@ -52,15 +52,13 @@ public:
                    tokens_.stream());
     }
 
-    bool may_forget() const override { return may_forget_; }
+    bool may_forget() const override { return true; }
     // A head counts as one that forgets where that takes a small share of the part.
     std::vector<char> forgets(Stops stops) override {
         reach_ = tokens_.reach(tokens_.length() / 4);
         std::vector<char> out(stops.size());
-        for (std::size_t k = 0; k < out.size() && !reach_.empty(); ++k) {
-            const Reach& r = reach_[static_cast<std::size_t>(stops[k].state)];
-            out[k] = r.front >= 0 && r.back >= 0;
-        }
+        for (std::size_t k = 0; k < out.size() && !reach_.empty(); ++k)
+            out[k] = reach_[static_cast<std::size_t>(stops[k].state)] >= 0;
         return out;
     }
     void fresh(Stops stops, float* S) override {
@@ -68,16 +66,12 @@ public:
         tokens_.outputs(states(stops), all(), S);
     }
     void corrects(Stops stops, float* S) override {
-        each_group(stops, &Reach::front, [&](Span of, std::int64_t n, Index before) {
-            tokens_.outputs(of, {0, n}, S + before);
-        });
+        each_group(stops, [&](Span of, std::int64_t n, Index before) { tokens_.outputs(of, {0, n}, S + before); });
     }
 
     // A GPU's time is measured, not modelled.
     Work run_work(Index) const override { return {}; }
     Work advance_work(Index) const override { return {}; }
-
-    void never_forgets() { may_forget_ = false; }
 
 protected:
     // Of one call: neighbours.
@@ -89,9 +83,9 @@ protected:
     // f(states, tokens, elements before them) for neighbours that are computed at once with as many tokens as the
     // farthest of their gates reach: while that costs less than starting more kernels does.
     template <class F>
-    void each_group(Stops stops, std::int64_t Reach::*side, F&& f) const {
+    void each_group(Stops stops, F&& f) const {
         const auto tokens = [&](std::size_t k) {
-            const std::int64_t n = reach_[static_cast<std::size_t>(stops[k].state)].*side;
+            const std::int64_t n = reach_[static_cast<std::size_t>(stops[k].state)];
             return std::min(tokens_.length(), (n + 63) / 64 * 64);
         };
         for (std::size_t k = 0; k < stops.size();) {
@@ -111,8 +105,7 @@ protected:
     Tokens& tokens_;
     const float* first_states_;
     float* last_states_;
-    std::vector<Reach> reach_;
-    bool may_forget_ = true;
+    std::vector<std::int64_t> reach_;
 };
 
 }  // namespace causeway::gpu::sharded

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/gated/linear_attention.hpp"
-#include "gpu/base/error.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/sharded/run.hpp"
 
 namespace causeway::gpu::sharded {
@@ -40,11 +40,9 @@ public:
         own_ = Buffer(std::max<std::size_t>(static_cast<std::size_t>(x.rows * n * x.width), 1) * sizeof(float),
                       comm.stream());
         const auto bytes = [&](Index tokens) { return static_cast<std::size_t>(tokens * x.width) * sizeof(float); };
-        if (n > 0 && x.rows > 0)
-            check(cudaMemcpy2DAsync(own_.data(), bytes(n), part.data(),
-                                    static_cast<std::size_t>(part.row()) * sizeof(float), bytes(n),
-                                    static_cast<std::size_t>(x.rows), cudaMemcpyDeviceToDevice, comm.stream()),
-                  "copying gates");
+        copy_rows({own_.data(), bytes(n), part.data(), static_cast<std::size_t>(part.row()) * sizeof(float), bytes(n),
+                   static_cast<std::size_t>(x.rows)},
+                  comm.stream(), "copying gates");
         data_ = own_.as<float>();
     }
     const float* data() const { return data_; }

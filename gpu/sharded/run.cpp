@@ -5,6 +5,7 @@
 #include "core/base/text.hpp"
 #include "core/distributed/devices.hpp"
 #include "core/distributed/mpi.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 
 namespace causeway::gpu::sharded {
@@ -41,29 +42,7 @@ ShardReport report_of(const std::string& method, const std::string& exchange, In
     return report;
 }
 
-// `bytes` bytes of each of some rows from one GPU to another, or on one.
-struct Rows {
-    void* to;
-    const void* from;
-    int to_device, from_device;
-    std::size_t to_pitch, from_pitch, bytes, rows;
-};
-void queue_copy(const Rows& x, cudaStream_t stream) {
-    constexpr const char* what = "copying a part from one GPU to another";
-    if (x.bytes == 0 || x.rows == 0) return;
-    if (x.to_device == x.from_device) {
-        check(cudaMemcpy2DAsync(x.to, x.to_pitch, x.from, x.from_pitch, x.bytes, x.rows, cudaMemcpyDeviceToDevice,
-                                stream),
-              what);
-        return;
-    }
-    cudaMemcpy3DPeerParms p{};
-    p.srcDevice = x.from_device, p.dstDevice = x.to_device;
-    p.srcPtr = make_cudaPitchedPtr(const_cast<void*>(x.from), x.from_pitch, x.bytes, x.rows);
-    p.dstPtr = make_cudaPitchedPtr(x.to, x.to_pitch, x.bytes, x.rows);
-    p.extent = make_cudaExtent(x.bytes, x.rows, 1);
-    check(cudaMemcpy3DPeerAsync(&p, stream), what);
-}
+constexpr const char* copying = "copying a part from one GPU to another";
 
 }  // namespace
 
@@ -100,9 +79,9 @@ Local::Local(QueuedCommunicator& comm, Held held, const Whole& x, Index first, I
     const std::size_t bytes = static_cast<std::size_t>(row_) * x.element;
     own_ = Buffer(static_cast<std::size_t>(x.rows) * bytes, comm.stream());
     if (in)
-        queue_copy({own_.data(), data_, here_, x.device, bytes, static_cast<std::size_t>(x.N * x.width) * x.element,
-                    bytes, static_cast<std::size_t>(x.rows)},
-                   comm.stream());
+        copy_rows({own_.data(), bytes, data_, static_cast<std::size_t>(x.N * x.width) * x.element, bytes,
+                   static_cast<std::size_t>(x.rows)},
+                  here_, x.device, comm.stream(), copying);
     data_ = own_.data();
 }
 
@@ -111,21 +90,19 @@ void Local::give_back() const {
 }
 
 void take_rows(QueuedCommunicator& comm, void* to, const Local& from, Index rows, Index n, std::size_t token) {
-    const int here = current_device();
     const std::size_t bytes = static_cast<std::size_t>(n) * token;
     // A row of a tensor whose tokens have one element each.
-    queue_copy({to, from.data(), here, here, bytes, static_cast<std::size_t>(from.row()) * token, bytes,
-                static_cast<std::size_t>(rows)},
-               comm.stream());
+    copy_rows(
+        {to, bytes, from.data(), static_cast<std::size_t>(from.row()) * token, bytes, static_cast<std::size_t>(rows)},
+        comm.stream(), copying);
 }
 
 void give_rows(QueuedCommunicator& comm, const void* from, const Whole& to, Index first, Index n) {
     const std::size_t token = static_cast<std::size_t>(to.width) * to.element,
                       bytes = static_cast<std::size_t>(n) * token;
-    queue_copy(
-        {static_cast<char*>(to.data) + static_cast<std::size_t>(first) * token, from, to.device, current_device(),
-         static_cast<std::size_t>(to.N) * token, bytes, bytes, static_cast<std::size_t>(to.rows)},
-        comm.stream());
+    copy_rows({static_cast<char*>(to.data) + static_cast<std::size_t>(first) * token,
+               static_cast<std::size_t>(to.N) * token, from, bytes, bytes, static_cast<std::size_t>(to.rows)},
+              to.device, current_device(), comm.stream(), copying);
 }
 
 }  // namespace causeway::gpu::sharded

@@ -5,7 +5,7 @@
 #include "core/distributed/plan.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/sharded/decode.hpp"
-#include "gpu/sharded/run.hpp"
+#include "gpu/sharded/parts.hpp"
 #include "gpu/sharded/softmax_ring.hpp"
 
 namespace causeway::gpu {
@@ -14,10 +14,9 @@ namespace {
 using causeway::sharded::Shares;
 using causeway::sharded::SoftmaxRing;
 using distributed::Held;
+using sharded::head_strides;
 using sharded::Local;
-using sharded::Whole;
-
-Strides strides(Index heads, Index row, Index width) { return {heads * row, row, width}; }
+using sharded::whole;
 
 SoftmaxRing ring_of(const attention::Sizes& n, const Sharding& sharding, int p) {
     if (sharding.exchange != "auto" && sharding.exchange != "ring")
@@ -54,26 +53,24 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     out.O = Tensor(q.dtype(), n.output, o.stream), out.lse = Tensor(DType::f32, n.rows, o.stream);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
     const auto program = [&](QueuedCommunicator& comm) {
-        const auto whole = [&](const Tensor& x, Index all, Index length, Index width) {
-            return Whole{x.data(), all, length, width, size_of(x.dtype()), home};
-        };
         sharded::RingTensors x;
         x.type = q.type();
         std::deque<Local> mine_q, mine_o, mine_k, mine_v;
         std::deque<Buffer> lse;
         for (const kit::Span& t : z.queries_of(comm.rank())) {
-            mine_q.emplace_back(comm, Held::query, whole(q, queries, n.N, n.d), t.first, t.n, true);
-            mine_o.emplace_back(comm, Held::partial, whole(out.O, queries, n.N, n.dv), t.first, t.n, false);
+            mine_q.emplace_back(comm, Held::query, whole(q, queries, n.N, home), t.first, t.n, true);
+            mine_o.emplace_back(comm, Held::partial, whole(out.O, queries, n.N, home), t.first, t.n, false);
             lse.emplace_back(static_cast<std::size_t>(queries * t.n) * sizeof(float), comm.stream());
             x.queries.push_back({mine_q.back().data(), mine_o.back().data(),
-                                 strides(n.heads * n.group, mine_q.back().row(), n.d),
-                                 strides(n.heads * n.group, mine_o.back().row(), n.dv), lse.back().as<float>()});
+                                 head_strides(n.heads * n.group, mine_q.back().row(), n.d),
+                                 head_strides(n.heads * n.group, mine_o.back().row(), n.dv), lse.back().as<float>()});
         }
         for (const kit::Span& t : z.keys_of(comm.rank())) {
-            mine_k.emplace_back(comm, Held::shard, whole(k, rows, n.M, n.d), t.first, t.n, true);
-            mine_v.emplace_back(comm, Held::shard, whole(v, rows, n.M, n.dv), t.first, t.n, true);
-            x.keys.push_back({mine_k.back().data(), mine_v.back().data(), strides(n.heads, mine_k.back().row(), n.d),
-                              strides(n.heads, mine_v.back().row(), n.dv)});
+            mine_k.emplace_back(comm, Held::shard, whole(k, rows, n.M, home), t.first, t.n, true);
+            mine_v.emplace_back(comm, Held::shard, whole(v, rows, n.M, home), t.first, t.n, true);
+            x.keys.push_back({mine_k.back().data(), mine_v.back().data(),
+                              head_strides(n.heads, mine_k.back().row(), n.d),
+                              head_strides(n.heads, mine_v.back().row(), n.dv)});
         }
         comm.begin();
         sharded::softmax_ring(comm, z, x, comm.stream());
@@ -81,7 +78,7 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
         for (std::size_t i = 0; i < mine_o.size(); ++i) {
             mine_o[i].give_back();
             const kit::Span t = z.queries_of(comm.rank())[i];
-            sharded::give_rows(comm, lse[i].data(), whole(out.lse, queries, n.N, 1), t.first, t.n);
+            sharded::give_rows(comm, lse[i].data(), whole(out.lse, queries, n.N, home), t.first, t.n);
         }
         return seconds;
     };
@@ -112,9 +109,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
         std::deque<Local> tensors;
         const auto part = [&](Held held, const Tensor& x, Index all, Index length, const kit::Span& t,
                               bool in) -> Local& {
-            const Index width = x.size() / (all * length);
-            return tensors.emplace_back(comm, held, Whole{x.data(), all, length, width, size_of(x.dtype()), home},
-                                        t.first, t.n, in);
+            return tensors.emplace_back(comm, held, whole(x, all, length, home), t.first, t.n, in);
         };
         sharded::RingGradTensors x;
         x.type = q.type();
@@ -132,8 +127,8 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                 lse.emplace_back(static_cast<std::size_t>(queries * t.n) * sizeof(float), comm.stream());
             sharded::take_rows(comm, own.data(), mine_lse, queries, t.n, sizeof(float));
             x.queries.push_back({mine_q.data(), mine_O.data(), mine_dO.data(), mine_dq.data(),
-                                 strides(n.heads * n.group, mine_q.row(), n.d),
-                                 strides(n.heads * n.group, mine_O.row(), n.dv), own.as<float>()});
+                                 head_strides(n.heads * n.group, mine_q.row(), n.d),
+                                 head_strides(n.heads * n.group, mine_O.row(), n.dv), own.as<float>()});
         }
         for (const kit::Span& t : z.keys_of(comm.rank())) {
             const Local &mine_k = part(Held::shard, k, rows, n.M, t, true),
@@ -141,8 +136,8 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                         &mine_dk = part(Held::partial, out.dk, rows, n.M, t, false),
                         &mine_dv = part(Held::partial, out.dv, rows, n.M, t, false);
             results.push_back(&mine_dk), results.push_back(&mine_dv);
-            x.keys.push_back({mine_k.data(), mine_v.data(), strides(n.heads, mine_k.row(), n.d),
-                              strides(n.heads, mine_v.row(), n.dv)});
+            x.keys.push_back({mine_k.data(), mine_v.data(), head_strides(n.heads, mine_k.row(), n.d),
+                              head_strides(n.heads, mine_v.row(), n.dv)});
             x.dk.push_back(mine_dk.data()), x.dv.push_back(mine_dv.data());
         }
         comm.begin();
@@ -182,17 +177,14 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
     const auto program = [&](QueuedCommunicator& comm) {
         const auto r = static_cast<std::size_t>(comm.rank());
         const Index first = starts[r], length = starts[r + 1] - first;
-        const auto whole = [&](const Tensor& x, Index all, Index tokens, Index width) {
-            return Whole{x.data(), all, tokens, width, size_of(x.dtype()), home};
-        };
-        const Local mine_q(comm, Held::query, whole(q, queries, n.N, n.d), 0, n.N, true),
-            mine_k(comm, Held::shard, whole(k, rows, n.M, n.d), first, length, true),
-            mine_v(comm, Held::shard, whole(v, rows, n.M, n.dv), first, length, true);
+        const Local mine_q(comm, Held::query, whole(q, queries, n.N, home), 0, n.N, true),
+            mine_k(comm, Held::shard, whole(k, rows, n.M, home), first, length, true),
+            mine_v(comm, Held::shard, whole(v, rows, n.M, home), first, length, true);
         const Buffer result(out.O.bytes(), comm.stream()), lse(out.lse.bytes(), comm.stream());
         SoftmaxArgs a = call.args;
         a.q = mine_q.data(), a.k = mine_k.data(), a.v = mine_v.data();
         a.M = length;
-        a.k_stride = strides(n.heads, mine_k.row(), n.d), a.v_stride = strides(n.heads, mine_v.row(), n.dv);
+        a.k_stride = head_strides(n.heads, mine_k.row(), n.d), a.v_stride = head_strides(n.heads, mine_v.row(), n.dv);
         sharded::ShardedDecode decode(comm, a, result.data(), lse.as<float>());
         const sharded::Holding blocks(comm, Held::work, static_cast<Index>(decode.block_bytes()) * comm.size(), 1);
         comm.begin();

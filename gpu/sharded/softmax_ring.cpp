@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "gpu/base/buffer.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/gradient/softmax.hpp"
 #include "gpu/sharded/merge.hpp"
@@ -37,11 +38,10 @@ template <class E>
 void pack_rows(E* to, Index all, const void* from, const Strides& s, Index batch, Index heads, Index n, Index width,
                cudaStream_t stream) {
     const auto bytes = [](Index count) { return static_cast<std::size_t>(count) * sizeof(E); };
-    for (Index b = 0; b < batch && n > 0; ++b)
-        check(cudaMemcpy2DAsync(to + b * heads * all * width, bytes(all * width),
-                                static_cast<const E*>(from) + b * s.batch, bytes(s.head), bytes(n * width),
-                                static_cast<std::size_t>(heads), cudaMemcpyDeviceToDevice, stream),
-              "copying tokens");
+    for (Index b = 0; b < batch; ++b)
+        copy_rows({to + b * heads * all * width, bytes(all * width), static_cast<const E*>(from) + b * s.batch,
+                   bytes(s.head), bytes(n * width), static_cast<std::size_t>(heads)},
+                  stream, "copying tokens");
 }
 
 // In a block the keys of all heads stand before the values, [all heads, tokens of the owner, width].

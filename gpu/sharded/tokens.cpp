@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gpu/base/buffer.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/kit/limits.hpp"
@@ -25,9 +26,9 @@ constexpr int64_t searched_tokens = 4096;
 Buffer copied(const float* from, int64_t heads, int64_t N, Span tokens, int width, cudaStream_t stream) {
     const auto bytes = [&](int64_t n) { return static_cast<std::size_t>(n * width) * sizeof(float); };
     Buffer out(bytes(heads * tokens.n), stream);
-    check(cudaMemcpy2DAsync(out.data(), bytes(tokens.n), from + tokens.first * width, bytes(N), bytes(tokens.n),
-                            static_cast<std::size_t>(heads), cudaMemcpyDeviceToDevice, stream),
-          "copying gates");
+    copy_rows({out.data(), bytes(tokens.n), from + tokens.first * width, bytes(N), bytes(tokens.n),
+               static_cast<std::size_t>(heads)},
+              stream, "copying gates");
     return out;
 }
 
@@ -109,18 +110,16 @@ void GatedTokens::map(Span states, float* A) {
     });
 }
 
-std::vector<Reach> GatedTokens::reach(int64_t most) {
+std::vector<int64_t> GatedTokens::reach(int64_t most) {
     if (!args_.g || states() == 0) return {};
-    const Buffer found(static_cast<std::size_t>(2 * states()) * sizeof(std::int32_t), stream_);
+    const Buffer found(static_cast<std::size_t>(states()) * sizeof(std::int32_t), stream_);
     find_reach({args_.g, states(), N_, args_.gates}, std::min(most, searched_tokens), found.as<std::int32_t>(),
                stream_);
-    std::vector<std::int32_t> reach(static_cast<std::size_t>(2 * states()));
+    std::vector<std::int32_t> reach(static_cast<std::size_t>(states()));
     check(cudaMemcpyAsync(reach.data(), found.data(), found.bytes(), cudaMemcpyDeviceToHost, stream_),
           "asking how far gates reach");
     check(cudaStreamSynchronize(stream_), "asking how far gates reach");
-    std::vector<Reach> out(static_cast<std::size_t>(states()));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = {reach[i], reach[out.size() + i]};
-    return out;
+    return {reach.begin(), reach.end()};
 }
 
 CausalTokens::CausalTokens(const CausalArgs& args, const CausalMethod& method, cudaStream_t stream)
@@ -163,13 +162,10 @@ int64_t CausalTokens::reach_of(double gamma, int64_t most) {
     return n <= static_cast<double>(most) ? static_cast<int64_t>(n) : -1;
 }
 
-std::vector<Reach> CausalTokens::reach(int64_t most) {
+std::vector<int64_t> CausalTokens::reach(int64_t most) {
     if (!args_.gamma) return {};
-    std::vector<Reach> out;
-    for (int64_t i = 0; i < states(); ++i) {
-        const int64_t tokens = reach_of(args_.decay_of(i % heads_), most);
-        out.push_back({tokens, tokens});
-    }
+    std::vector<int64_t> out;
+    for (int64_t i = 0; i < states(); ++i) out.push_back(reach_of(args_.decay_of(i % heads_), most));
     return out;
 }
 

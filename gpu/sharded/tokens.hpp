@@ -17,11 +17,6 @@ struct Span {
     std::int64_t first, n;
 };
 
-// Tokens of a state from the front and from the back after which nothing is left of what was before them; -1: too many.
-struct Reach {
-    std::int64_t front, back;
-};
-
 // Everything is queued on the stream. States are numbered entry of the batch by entry, and lie one after the other in
 // Float32; of A, what a part makes of the state before it, core/sharded/states.hpp.
 class Tokens {
@@ -45,8 +40,9 @@ public:
     // S alone.
     void advance(Span states, Span tokens, float* S);
     virtual void map(Span states, float* A) = 0;
-    // Of every state; may wait for the stream. None: nothing is forgotten.
-    virtual std::vector<Reach> reach(std::int64_t /*most*/) { return {}; }
+    // Of every state the tokens after which nothing is left of what was before them, -1: more than `most`; may wait for
+    // the stream. None: nothing is forgotten.
+    virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
 
 protected:
     // Heads of a rectangle of [batch, heads].
@@ -92,7 +88,7 @@ public:
         return args_.beta ? std::int64_t{args_.dk} * args_.dk : args_.g ? args_.gates : 0;
     }
     void map(Span states, float* A) override;
-    std::vector<Reach> reach(std::int64_t most) override;
+    std::vector<std::int64_t> reach(std::int64_t most) override;
 
 protected:
     void run(const Block&, Span tokens, float* S, bool hidden) override;
@@ -116,7 +112,7 @@ public:
     std::int64_t columns() const override { return args_.d; }
     std::int64_t carry() const override { return args_.gamma ? 1 : 0; }
     void map(Span states, float* A) override;
-    std::vector<Reach> reach(std::int64_t most) override;
+    std::vector<std::int64_t> reach(std::int64_t most) override;
 
 protected:
     void run(const Block&, Span tokens, float* S, bool hidden) override;

@@ -249,6 +249,33 @@ assert close(causeway.decay_gate(g, rate, dt_bias=bias), plain_gate, 1e-12)
 refuses(wrong, "activation", causeway.short_convolution, x, weight, activation="relu")
 refuses(wrong, "A_log", causeway.decay_gate, g, rate[:2])
 
+# An array on a GPU says on which stream it is made: there the call is queued, and its result says so. Without a GPU the
+# call is only seen.
+arrays = causeway._arrays
+seen_streams = []
+arrays.LIBRARY.causeway_gpu_seen = None
+if not hasattr(arrays.LIBRARY, "causeway_gpu_linear_attention"):
+    arrays.LIBRARY.causeway_gpu_linear_attention = None
+
+
+class Foreign:
+    def __init__(self, told):
+        self.__cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (2, 3), "typestr": "<f4", **told}
+
+
+def stream_of(*told):
+    result = arrays.Tensor(None, 0, 2)
+    arrays.call_where("seen", (), [arrays.required("q", Foreign(each)) for each in told], [result])
+    return seen_streams.pop(), arrays.DeviceArray(result, "<f4").__cuda_array_interface__["stream"]
+
+
+call, arrays.call = arrays.call, lambda name, *arguments: seen_streams.append(arguments[-1])
+assert stream_of({}, {"stream": None}) == stream_of({"stream": 1}, {}) == (None, 1)
+assert stream_of({"stream": 2}, {}) == (2, 2) and stream_of({"stream": 4096}, {"stream": 4096}) == (4096, 4096)
+refuses(wrong, "arrays of the streams 1, 4096, expected one stream", stream_of, {"stream": 1}, {"stream": 4096})
+refuses(wrong, "q: stream 0", stream_of, {"stream": 0})
+arrays.call = call
+
 # Ctrl-C ends a call in the middle, and Python does for it what it does elsewhere; in another thread it waits for Python.
 def interrupted(handler, expected):
     """How long a call goes on that a SIGINT comes into after a tenth of a second."""

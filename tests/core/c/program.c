@@ -418,6 +418,45 @@ static void general_rule(void) {
     causeway_release(&checkpoints);
 }
 
+/* A call that writes states in place, and whose outputs do not fit, leaves them as they were. */
+static void states_of_failed_calls(void) {
+    static double pool[b * h * r * d], before[b * h * r * d];
+    static const int64_t of_state[4] = {b, h, r, d}, key[4] = {b, h, 1, r}, value[4] = {b, h, 1, d};
+    const causeway_status wrong = CAUSEWAY_BAD_ARGUMENT;
+    const char* const no_place = "O: strides[2] is 0";
+    const causeway_tensor tq = array(q, 4, of_keys), tk = array(k, 4, of_keys), tv = array(v, 4, of_values);
+    const causeway_tensor eq = array(q, 4, key), ek = array(k, 4, key), ev = array(v, 4, value);
+    causeway_tensor S = array(pool, 4, of_state), O = array(out, 4, of_values), flat = O,
+                    narrow = array(out, 4, of_keys);
+    causeway_tensor one = array(out, 4, value), other_type = S, kept = S;
+    causeway_linear_options options = {sizeof options};
+    causeway_general_options general = {sizeof general};
+    causeway_causal_options causal = {sizeof causal};
+    int i;
+    for (i = 0; i < b * h * r * d; ++i) pool[i] = before[i] = next_number();
+    flat.strides[2] = 0;
+    one.strides[1] = 0;
+    other_type.type = CAUSEWAY_FLOAT32;
+    options.state = general.state = causal.state = &S;
+    options.inplace = general.inplace = causal.inplace = 1;
+    refuses(causeway_linear_attention(&tq, &tk, &tv, &options, &flat, NULL), wrong, no_place);
+    refuses(causeway_linear_attention(&tq, &tk, &tv, &options, &narrow, NULL), wrong, "O: ");
+    refuses(causeway_linear_attention(&tq, &tk, &tv, &options, &O, &other_type), wrong, "state: Float32");
+    refuses(causeway_general_linear_attention(&tq, &tk, &tv, &general, &flat, NULL), wrong, no_place);
+    refuses(causeway_causal_linear_attention(&tq, &tk, &tv, &causal, &flat, NULL), wrong, no_place);
+    refuses(causeway_causal_linear_attention(&tq, &tk, &tv, &causal, &O, &other_type), wrong, "state: Float32");
+    options.checkpoint_every = causal.checkpoint_every = 10; /* 3 of each sequence, where there is room for one */
+    options.checkpoints = causal.checkpoints = &kept;
+    refuses(causeway_linear_attention(&tq, &tk, &tv, &options, &O, NULL), wrong, "checkpoints: ");
+    refuses(causeway_causal_linear_attention(&tq, &tk, &tv, &causal, &O, NULL), wrong, "checkpoints: ");
+    refuses(causeway_linear_attention_step(&eq, &ek, &ev, NULL, &S, &one), wrong, "O: strides[1] is 0");
+    refuses(causeway_general_linear_attention_step(&eq, &ek, &ev, NULL, &S, &one), wrong, "O: strides[1] is 0");
+    check(memcmp(pool, before, sizeof pool) == 0, "calls that failed advance no state");
+    options.checkpoint_every = 0, options.checkpoints = NULL;
+    succeeds(causeway_linear_attention(&tq, &tk, &tv, &options, &O, NULL), "the same in place");
+    check(memcmp(pool, before, sizeof pool) != 0, "a call that succeeds advances the state");
+}
+
 /* Norms, gates and the short convolution of one channel. */
 static void around(void) {
     static const int64_t of_channel[3] = {1, N, 1}, of_taps[2] = {1, 2}, of_heads[1] = {h}, of_rows[2] = {h, N};
@@ -461,6 +500,12 @@ static void interrupts(void) {
     refuses(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), CAUSEWAY_INTERRUPTED, "interrupted");
     check(causeway_end_interruptible() == 1 && causeway_end_interruptible() == 0, "one SIGINT was seen");
     check(signal(SIGINT, SIG_DFL) == SIG_IGN, "the handler of before is back");
+    causeway_interrupt();
+    check(causeway_begin_interruptible() == 1, "after a request");
+    refuses(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), CAUSEWAY_INTERRUPTED, "interrupted");
+    check(causeway_end_interruptible() == 0, "the end clears a request of before, which was no SIGINT");
+    succeeds(causeway_linear_attention(&tq, &tk, &tv, NULL, &O, NULL), "a call after the end");
+    causeway_release(&O);
 }
 
 /* A struct of the header before this one, which ends earlier. */
@@ -506,6 +551,7 @@ int main(void) {
     softmax_attention();
     lowrank();
     general_rule();
+    states_of_failed_calls();
     around();
     interrupts();
     older_program();

@@ -5,6 +5,7 @@
 Needs PyTorch with CUDA and a GPU; the model is tried where there is Transformers.
 """
 
+import ctypes
 import sys
 from importlib.util import find_spec
 
@@ -102,6 +103,45 @@ found = causeway.linear_attention(*map(Foreign, (q, k, v)), update="gated_delta"
 torch.cuda.synchronize()
 torch.testing.assert_close(torch.as_tensor(found, device="cuda"), whole)
 
+# On a stream of its own, with much before it: a call that did not wait for the stream would read zeros.
+class Made(Foreign):
+    def __init__(self, x, stream):
+        super().__init__(x)
+        self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "version": 3, "stream": stream.cuda_stream}
+
+
+late = [torch.zeros_like(x) for x in (q, k, v, g, beta)]
+torch.cuda.synchronize()
+with torch.cuda.stream(stream):
+    torch.cuda._sleep(1 << 28)
+    for x, y in zip(late, (q, k, v, g, beta)):
+        x.copy_(y)
+late = [Made(x, stream) for x in late]
+found = causeway.linear_attention(*late[:3], update="gated_delta", log_decay=late[3], beta=late[4])[0]
+assert found.__cuda_array_interface__["stream"] == stream.cuda_stream
+torch.cuda.synchronize()
+torch.testing.assert_close(torch.as_tensor(found, device="cuda"), whole)
+
+# A call on another GPU leaves the thread on its own.
+if torch.cuda.device_count() > 1:
+    there = [x.to("cuda:1") for x in (q, k, v, g, beta)]
+    torch.cuda.set_device(0)
+    O = causeway.linear_attention(*there[:3], update="gated_delta", log_decay=there[3], beta=there[4])[0]
+    assert O.device.index == 1 and torch.cuda.current_device() == 0 and torch.zeros(1, device="cuda").device.index == 0
+    current = ctypes.c_int(-1)
+    assert ctypes.CDLL("libcuda.so.1").cuCtxGetDevice(ctypes.byref(current)) == 0 and current.value == 0
+    torch.testing.assert_close(O.cpu(), whole.cpu())
+
+# Outputs in the memory of the CPU, in C: refused, and the others are as they were.
+places = {"q": q, "k": k, "v": v, "O": torch.zeros_like(v), "state": torch.zeros(2, 4, 64, 64)}
+structs = {name: causeway._arrays.required(name, x) for name, x in places.items()}
+status = causeway._library.LIBRARY.causeway_gpu_linear_attention(
+    *(ctypes.byref(structs[name]) for name in ("q", "k", "v")), None, ctypes.byref(structs["O"]),
+    ctypes.byref(structs["state"]), None)
+torch.cuda.synchronize()
+assert status == 1 and "state: not in the memory of a GPU" in causeway._library.last_error()
+assert not places["O"].any() and not places["state"].any()
+
 # Results are given back: a thousand calls hold no more memory than one.
 torch.cuda.synchronize()
 free = torch.cuda.mem_get_info()[0]
@@ -124,6 +164,9 @@ refuses("expected one device", causeway.linear_attention, q, k.cpu(), v)
 refuses("not there on a GPU", causeway.l2norm, q)
 refuses("cu_seqlens", causeway.softmax_attention, q[:1], k[:1], v[:1], cu_seqlens=[0, 100, 300])
 refuses("checkpoint", causeway.linear_attention, q, k, v, checkpoint_every=100)
+refuses("deterministic: \"prefix\" does not run on the GPU", causeway.linear_attention, q, k, v, deterministic="prefix")
+refuses("nonsense", causeway.causal_linear_attention, q, k, v, deterministic="nonsense")
+causeway.linear_attention(q, k, v, deterministic="run")
 refuses("k: length 299, expected 300", causeway.linear_attention, q, k[:, :, :299].contiguous(), v)
 assert numpy.isfinite(causeway.linear_attention(*(x.cpu().numpy() for x in (q, k, v)))[0]).all()
 

@@ -234,6 +234,29 @@ TEST_CASE("a step of several tokens on the GPU is as many steps of one", "[gpu][
     }
 }
 
+TEST_CASE("a step on the GPU refuses what a step on the CPU refuses", "[gpu][gpu-sequences]") {
+    if (!on_gpu()) return;
+    const gpu::Tensor q = gpu::Tensor::zeros(DType::f32, {1, 2, 1, 8}), k = q.copy(), v = q.copy();
+    gpu::Tensor state = gpu::Tensor::zeros(DType::f32, {1, 2, 8, 8}), O = q.copy();
+    const auto message = [&](gpu::Tensor& S, gpu::Tensor& o, const gpu::LinearOptions& options) {
+        return message_of([&] { gpu::linear_attention_step(q, k, v, S, o, options); });
+    };
+    gpu::LinearOptions options;
+    options.cu_seqlens = {0, 1};
+    CHECK(message(state, O, options) == "cu_seqlens: given, but a step has a token of every batch entry");
+    options.cu_seqlens.clear(), options.checkpoint_every = 1;
+    CHECK(message(state, O, options) ==
+          "checkpoint_every: given, but a step can keep the states after all of its tokens");
+    options.checkpoint_every = 0, options.state = state;
+    CHECK(message(state, O, options) == "state: given among the options too, expected it as the argument alone");
+    options.state.reset();
+    gpu::Tensor same = v;
+    CHECK(message(state, same, options) == "O: has elements of v, expected a tensor of its own");
+    gpu::Tensor first = gpu::Tensor::view(DType::f32, {1, 2, 1, 8}, state.as<float>() + 16);
+    CHECK(message(state, first, options) == "O: has elements of state, expected a tensor of its own");
+    CHECK(message(state, O, options) == "");
+}
+
 TEST_CASE("gradients on the GPU of grouped heads and packed sequences", "[gpu][gpu-sequences]") {
     if (!on_gpu()) return;
     const Poison poison;

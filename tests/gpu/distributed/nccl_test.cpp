@@ -1,9 +1,14 @@
 // engine = "nccl" of tree and ring decoding against the definition, and its counts against those of threads.
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <string>
+#include <thread>
 
+#include "core/base/interrupt.hpp"
 #include "core/distributed/collectives.hpp"
 #include "core/distributed/merge.hpp"
+#include "gpu/distributed/queue.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/distributed/problems.hpp"
 #include "tests/gpu/distributed/ranks.hpp"
@@ -185,6 +190,36 @@ TEST_CASE("gpu: a rank that fails ends the others, and NCCL runs again", "[gpu][
               }) == "shard 1: out of tokens");
         check_case({.batch = 1, .query_heads = 1, .heads = 1, .N = 1, .M = 40, .dk = 8, .dv = 8, .seed = 9}, 2);
     }
+}
+
+// Rank 0 has queued kernels that wait for a message which rank 1 never sends: what it gives back waits for them.
+TEST_CASE("gpu: an interrupt ends a rank whose kernels wait for a message that is never sent", "[gpu][nccl]") {
+    if (!gpus(2)) return;
+    interrupt::clear();
+    std::atomic<bool> waiting{false};
+    std::thread stopper([&] {
+        while (!waiting) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        interrupt::request();
+    });
+    CHECK_THROWS_AS(
+        distributed::nccl().run(2,
+                                [&](Communicator& rank) {
+                                    gpu::QueuedCommunicator comm(dynamic_cast<gpu::NcclCommunicator&>(rank));
+                                    const gpu::Buffer room(4096);
+                                    if (comm.rank() == 0) {
+                                        auto message = comm.receive(room.as<float>(), 1000, 1);
+                                        comm.start();
+                                        waiting = true;
+                                        message.wait();
+                                    }
+                                    for (;;) interrupt::check();
+                                }),
+        Interrupted);
+    waiting = true;
+    stopper.join();
+    interrupt::clear();
+    check_case({.batch = 1, .query_heads = 1, .heads = 1, .N = 1, .M = 40, .dk = 8, .dv = 8, .seed = 12}, 2);
 }
 
 TEST_CASE("gpu: latency and rate of messages between GPUs", "[gpu][nccl]") {

@@ -141,7 +141,31 @@ TEST_CASE("gpu: heads that forget are not waited for", "[gpu][sharded]") {
                 on_one_gpu(in, call, p, equal_parts(c.N, p), "ring", last);
                 CHECK(relative_error(gathered(call.o, c.N, c.dv), want.O) <= bound_of(type));
                 CHECK(relative_error(last.cpu(), want.state) <= bound_of(type));
+                for (int r = 0; r < p; ++r) {
+                    gpu::GatedArgs a = call.args;
+                    const gpu::Tensor gates = gates_of_part(g, r * each, each);
+                    a.g = gates.as<float>(), a.N = each;
+                    gpu::sharded::GatedTokens part(a, "chunkwise", nullptr);
+                    gpu::sharded::TokenPart<causeway::sharded::Part<float>> seen(part, nullptr, nullptr);
+                    std::vector<causeway::sharded::Stop> stops;
+                    for (Index h = 0; h < c.heads; ++h) stops.push_back({.state = h});
+                    const std::vector<char> forgets = seen.forgets(stops);
+                    for (Index h = 0; h < c.heads; ++h) {
+                        CAPTURE(r, h);
+                        CHECK((forgets[static_cast<std::size_t>(h)] != 0) == ((keeps[h] >> r & 1) == 0));
+                    }
+                }
             }
+}
+
+// A rank waits for the one before it, and has fewer tokens for that, but never none.
+TEST_CASE("gpu: parts of ranks that wait", "[gpu][sharded]") {
+    using gpu::sharded::waiting_starts;
+    CHECK(waiting_starts(131072, 2, 64, 1, 1) == Starts{0, 87360, 131072});
+    CHECK(waiting_starts(131072, 3, 64, 1, 1) == Starts{0, 74880, 112320, 131072});
+    CHECK(waiting_starts(131072, 2, 64, 8, 8) == Starts{0, 74880, 131072});
+    CHECK(waiting_starts(131072, 2, 64, 8, 0) == Starts{0, 65536, 131072});
+    CHECK(waiting_starts(131072, 2, 64, 0, 0) == Starts{0, 65536, 131072});
 }
 
 TEST_CASE("gpu: linear attention on several GPUs over NCCL", "[gpu][nccl][sharded]") {
@@ -200,6 +224,86 @@ TEST_CASE("gpu: causal linear attention on several GPUs over NCCL", "[gpu][nccl]
                     CHECK(relative_error(got.O.cpu().to(DType::f64), want.O) <= bound);
                     CHECK(relative_error(got.state.cpu().to(DType::f64), want.state) <= bound);
                 }
+}
+
+namespace {
+
+void check_several(const GatedCase& c, DType type, const Sharding& sharding) {
+    CAPTURE(c, name(type), sharding.exchange, sharding.sizes);
+    const GatedInputs in = rounded_to(gated_inputs(c), type);
+    const LinearResult want = oracle(in);
+    const auto got = gpu::linear_attention_sharded(gpu::Tensor(in.q.to(type)), gpu::Tensor(in.k.to(type)),
+                                                   gpu::Tensor(in.v.to(type)), on_gpu_options(in), sharding);
+    settle();
+    CHECK(relative_error(got.O.cpu().to(DType::f64), want.O) <= bound_of(type));
+    CHECK(relative_error(got.state.cpu().to(DType::f64), want.state) <= bound_of(type));
+}
+
+}  // namespace
+
+TEST_CASE("gpu: several GPUs without a state, with one head, in Float16 with a scale, and by sizes",
+          "[gpu][nccl][sharded]") {
+    if (!gpus(2)) return;
+    for (const char* exchange : exchanges) {
+        Sharding equal, sized;
+        equal.shards = 2, equal.exchange = sized.exchange = exchange;
+        sized.sizes = {437, 163};
+        for (const GatedCase& c : each_update({.N = 600, .dk = 64, .dv = 48, .scale = 0.125, .state = false}))
+            for (const DType type : {DType::f32, DType::bf16, DType::f16})
+                for (const Sharding& sharding : {equal, sized}) check_several(c, type, sharding);
+        sized.sizes = {0, 600};
+        for (const GatedCase& c : each_update({.heads = 3, .N = 600, .dk = 64, .dv = 64, .scale = 0.125}))
+            for (const DType type : {DType::bf16, DType::f16})
+                for (const Sharding& sharding : {equal, sized}) check_several(c, type, sharding);
+    }
+}
+
+// Before it is scaled the last output is 262144.
+TEST_CASE("gpu: sums that Float16 has no room for before they are scaled, on several GPUs", "[gpu][nccl][sharded]") {
+    if (!gpus(2)) return;
+    const gpu::Tensor ones(Tensor::full(DType::f16, {1, 1, 4096, 64}, 1));
+    Sharding sharding;
+    sharding.shards = 2;
+    gpu::LinearOptions linear;
+    linear.scale = 0.125;
+    gpu::CausalOptions causal;
+    causal.scale = 0.125, causal.return_state = true;
+    const auto check = [](const gpu::Tensor& O, const gpu::Tensor& state) {
+        CHECK(O.dtype() == DType::f16);
+        const Tensor outputs = O.cpu(), sums = state.cpu();
+        for (const Index t : {0, 1, 2047, 2048, 4095}) CHECK(outputs.get(t * 64 + 5) == 8 * (t + 1));
+        CHECK(sums.get(77) == 4096);
+    };
+    const auto whole = gpu::linear_attention_sharded(ones, ones, ones, linear, sharding);
+    settle();
+    check(whole.O, whole.state);
+    const auto same = gpu::causal_linear_attention_sharded(ones, ones, ones, causal, sharding);
+    settle();
+    check(same.O, same.state);
+}
+
+TEST_CASE("gpu: one head on several GPUs is shared out, and a state of 16 bits is taken", "[gpu][nccl][sharded]") {
+    if (!gpus(2)) return;
+    const Index N = 4096;
+    const GatedInputs in = rounded_to(gated_inputs({.update = "linear", .N = N, .dk = 64, .dv = 64}), DType::bf16);
+    const gpu::Tensor q(in.q.to(DType::bf16)), k(in.k.to(DType::bf16)), v(in.v.to(DType::bf16));
+    CausalOptions exact;
+    exact.method = "row-based", exact.state = in.options.state->to(DType::bf16).to(DType::f64);
+    const CausalResult want = causal_linear_attention(in.q, in.k, in.v, exact);
+    gpu::CausalOptions o;
+    o.state = gpu::Tensor(in.options.state->to(DType::bf16));
+    for (const char* exchange : exchanges) {
+        CAPTURE(exchange);
+        Sharding sharding;
+        sharding.shards = 2, sharding.exchange = exchange;
+        const auto got = gpu::causal_linear_attention_sharded(q, k, v, o, sharding);
+        settle();
+        CHECK(relative_error(got.O.cpu().to(DType::f64), want.O) <= bound_of(DType::bf16));
+        // In the ring the second rank waits, and has a third; otherwise both have a half.
+        const bool ring = std::string(exchange) == "ring";
+        CHECK(got.report.memory[0].peak_of(distributed::Held::query) == (ring ? 2752 : 2048) * 64);
+        CHECK(got.report.memory[1].peak_of(distributed::Held::query) == (ring ? 1344 : 2048) * 64);
+    }
 }
 
 TEST_CASE("gpu: calls on several GPUs name what they cannot use", "[gpu][nccl][sharded]") {

@@ -59,9 +59,13 @@ GPU = "cuda"  # the device of arrays that are not PyTorch's
 
 
 def _of_interface(name, x):
-    """An array on a GPU that is not PyTorch's, by __cuda_array_interface__."""
+    """An array on a GPU that is not PyTorch's, by __cuda_array_interface__. Where it says on which stream it is made,
+    the call is queued behind that."""
     _check_gpu(name)
     told = x.__cuda_array_interface__
+    stream = told.get("stream")
+    if stream == 0:
+        raise ArgumentError(f"{name}: stream 0, expected 1, 2 or the address of a stream, as the interface has it")
     kind = numpy.dtype(told["typestr"])
     strides = told.get("strides")
     if kind not in DTYPES:
@@ -72,7 +76,7 @@ def _of_interface(name, x):
     if strides is not None and any(n > 1 and s != t * size for n, s, t in zip(told["shape"], strides, steps)):
         raise ArgumentError(f"{name}: strides with gaps, expected a contiguous array on a GPU")
     tensor = _fill(name, DTYPES[kind], told["data"][0], told["shape"], steps[: len(told["shape"])])
-    tensor.keeps, tensor.device = x, GPU
+    tensor.keeps, tensor.device, tensor.stream = x, GPU, stream
     return tensor
 
 
@@ -197,7 +201,8 @@ def copied(name, x):
 
 
 def call_where(name, arguments, inputs, results):
-    """Calls causeway_NAME where the inputs are, on the stream that PyTorch works on there; the results are there too."""
+    """Calls causeway_NAME where the inputs are, on the stream that PyTorch works on there, or that the arrays say; the
+    results are there too."""
     devices = {str(tensor.device): tensor.device for tensor in inputs if tensor is not None}
     if list(devices) == ["None"]:
         return call(name, *arguments)
@@ -207,10 +212,23 @@ def call_where(name, arguments, inputs, results):
     if not hasattr(LIBRARY, "causeway_gpu_" + name):
         raise ArgumentError(f"{name}: not there on a GPU, expected tensors on the CPU")
     torch = sys.modules.get("torch") if device is not GPU else None
-    call("gpu_" + name, *arguments, torch.cuda.current_stream(device).cuda_stream if torch else None)
+    stream = torch.cuda.current_stream(device).cuda_stream if torch else _stream_of(name, inputs)
+    stream = stream or DEFAULT_STREAM
+    call("gpu_" + name, *arguments, None if stream == DEFAULT_STREAM else stream)
     for tensor in results:
         if tensor is not None:
-            tensor.device = device
+            tensor.device, tensor.stream = device, stream
+
+
+DEFAULT_STREAM = 1  # as __cuda_array_interface__ and CUDA number the one that is NULL in C
+
+
+def _stream_of(name, inputs):
+    """The stream that all arrays are ready on, of those that say one."""
+    streams = {tensor.stream for tensor in inputs if tensor is not None and tensor.stream is not None}
+    if len(streams) > 1:
+        raise ArgumentError(f"{name}: arrays of the streams {', '.join(map(str, sorted(streams)))}, expected one stream")
+    return streams.pop() if streams else None
 
 
 class DeviceArray:
@@ -220,7 +238,8 @@ class DeviceArray:
         self._tensor = tensor
         self.shape = tuple(tensor.shape[: tensor.ndim])
         self.__cuda_array_interface__ = {
-            "version": 3, "data": (tensor.data or 0, False), "shape": self.shape, "typestr": dtype, "strides": None
+            "version": 3, "data": (tensor.data or 0, False), "shape": self.shape, "typestr": dtype, "strides": None,
+            "stream": tensor.stream,
         }
 
     def __del__(self, release=LIBRARY.causeway_release):

@@ -1,0 +1,25 @@
+// The device that a thread works on.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/base/error.hpp"
+
+namespace causeway::gpu {
+
+// While alive, another device is the thread's current one.
+class CurrentDevice {
+public:
+    explicit CurrentDevice(int device) {
+        check(cudaGetDevice(&before_), "asking for the device");
+        check(cudaSetDevice(device), "going to another device");
+    }
+    CurrentDevice(const CurrentDevice&) = delete;
+    CurrentDevice& operator=(const CurrentDevice&) = delete;
+    ~CurrentDevice() { cudaSetDevice(before_); }
+
+private:
+    int before_ = 0;
+};
+
+}  // namespace causeway::gpu
