@@ -1,6 +1,7 @@
 // Packed sequences of awkward lengths, which the kernels for tensor cores take in one launch: to the bit what calls
 // with each sequence alone give, whatever its neighbours are.
 #include "gpu/gated/delta/plan.hpp"
+#include "gpu/gated/rounds.hpp"
 #include "gpu/tensor/random.hpp"
 #include "tests/gpu/sequences.hpp"
 
@@ -106,6 +107,65 @@ TEST_CASE("packed sequences on tensor cores: what is not finite stays in its seq
                 CHECK(same_bits(slice(got.state.cpu(), 0, at, at + 1), slice(clean.state.cpu(), 0, at, at + 1)));
             }
         }
+    }
+}
+
+TEST_CASE("packed sequences with a gate per key channel on tensor cores", "[gpu][gpu-packed]") {
+    if (!on_hopper()) return;
+    const Poison poison;
+    unsigned seed = 1700;
+    const std::vector<Index> offsets = offsets_of(lengths);
+    const auto states = static_cast<Index>(lengths.size());
+    for (const char* update : {"gated_delta", "gated"}) {
+        for (const auto& [dk, dv] : {std::pair<Index, Index>{128, 128}, {64, 64}, {24, 40}}) {
+            Problem c = make(update, true, {2, 2, 4}, offsets.back(), dk, dv, DType::bf16, seed += 10, 1, states);
+            c.options.cu_seqlens = offsets;
+            CAPTURE(update, dk, dv, seed);
+            const gpu::LinearResult got = run(c, DType::bf16, c.on_gpu());
+            check_alone(c, DType::bf16, got);
+            const LinearResult want = linear_attention(c.q, c.k, c.v, c.options);
+            CHECK(relative_error(got.O.cpu(), want.O) <= bound(DType::bf16));
+            CHECK(relative_error(got.state.cpu(), want.state) <= bound(DType::bf16));
+        }
+        // With so many heads a part is 1024 tokens, and sequences of several parts take several rounds.
+        Problem c = make(update, true, {64, 64, 64}, 4293, 16, 16, DType::bf16, seed += 10, 1, 5);
+        c.options.cu_seqlens = offsets_of({1100, 5, 1024, 2100, 64});
+        CAPTURE(update);
+        check_alone(c, DType::bf16, run(c, DType::bf16, c.on_gpu()));
+        // The neighbours of what is not finite have the bits that they have without it.
+        Problem bad = make(update, true, {2, 2, 2}, 235, 64, 40, DType::bf16, seed += 10, 1, 4);
+        bad.options.cu_seqlens = offsets_of({70, 1, 100, 64});
+        const gpu::LinearResult clean = run(bad, DType::bf16, bad.on_gpu());
+        for (Index x = 0; x < 64; ++x) poison_at(bad.k, 0, 70, x, static_cast<double>(NAN));
+        poison_at(bad.v, 1, 171, 3, static_cast<double>(INFINITY));
+        const gpu::LinearResult got = run(bad, DType::bf16, bad.on_gpu());
+        check_alone(bad, DType::bf16, got);
+        CHECK(same_bits(tokens(got.O.cpu(), 0, 70), tokens(clean.O.cpu(), 0, 70)));
+        CHECK(same_bits(tokens(got.O.cpu(), 71, 171), tokens(clean.O.cpu(), 71, 171)));
+    }
+}
+
+TEST_CASE("rounds of packed sequences", "[gpu-packed]") {
+    const std::vector<Index> offsets = offsets_of({0, 300, 64, 0, 129, 5});
+    const auto rounds = gpu::gated::rounds_of({offsets.data(), 6}, 128, 64, 4);
+    // In parts of 128 tokens: 2 + 1 chunks, then those of 129 and 5 tokens; the rest of 300 and 129; the rest of 300.
+    REQUIRE(rounds.size() == 4);
+    const std::vector<std::vector<std::array<std::uint32_t, 4>>> want{
+        {{0, 128, 1, 0}, {300, 64, 2, 2}},
+        {{364, 128, 4, 0}, {493, 5, 5, 2}},
+        {{128, 128, 1, 0}, {492, 1, 4, 2}},
+        {{256, 44, 1, 0}},
+    };
+    for (std::size_t i = 0; i < want.size(); ++i) {
+        CAPTURE(i);
+        REQUIRE(rounds[i].parts.size() == want[i].size());
+        std::vector<std::uint32_t> part_of_chunk;
+        for (std::size_t j = 0; j < want[i].size(); ++j) {
+            const auto& p = rounds[i].parts[j];
+            CHECK(std::array{p.first, p.tokens, p.sequence, p.first_chunk} == want[i][j]);
+            part_of_chunk.insert(part_of_chunk.end(), (p.tokens + 63) / 64, static_cast<std::uint32_t>(j));
+        }
+        CHECK(rounds[i].part_of_chunk == part_of_chunk);
     }
 }
 
