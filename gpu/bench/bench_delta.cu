@@ -1,8 +1,10 @@
 // The gated delta rule on the GPU: checked against the recurrence in Float64 on the CPU first, then timed against the
 // floor: the time to read q, k, v, g and β and to write o once at the copy bandwidth measured in the same run.
 //
-//   bench_delta                 checks, then times
-//   bench_delta check | time    one of them; a second argument picks the cases whose name contains it
+//   bench_delta                          checks, then times
+//   bench_delta check | time | packed    one of them; a second argument picks the cases whose name contains it
+//
+// packed: as many tokens as packed sequences in one call, as a call for each of them, as a batch, and as one sequence.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -251,6 +253,121 @@ bool time_all(const std::vector<Case>& cases, const std::string& only, cudaStrea
     return all;
 }
 
+// Milliseconds of one of several calls that are queued one after the other, launches and all: what a program sees that
+// does not wait for each.
+double each_of(const std::function<void()>& call, cudaStream_t stream) {
+    constexpr int calls = 10;
+    Event start, stop;
+    std::vector<double> ms;
+    for (int n = 0; n < 6; ++n) {
+        start.record(stream);
+        for (int i = 0; i < calls; ++i) call();
+        stop.record(stream);
+        ms.push_back(stop.since(start) / calls);
+    }
+    std::sort(ms.begin() + 1, ms.end());  // the first warms up
+    return ms[ms.size() / 2];
+}
+
+struct Packed {
+    int64_t sequences, tokens;  // of each
+    bool state;
+};
+
+// `n` packed sequences of the problem's tokens, and what a call on each alone is given: gates and β of its own.
+struct PackedTensors {
+    GatedTensors all;
+    Buffer state, alone_out, g, beta;
+    std::vector<int64_t> offsets;
+    std::vector<GatedArgs> alone;
+
+    PackedTensors(const Problem& p, const Packed& c, cudaStream_t stream) : all(make(p, 5, stream)) {
+        GatedArgs& a = all.args;
+        const auto size = [](int64_t n) { return static_cast<std::size_t>(n); };
+        const int64_t per_state = p.H * p.dk * p.dv;
+        for (int64_t i = 0; i <= c.sequences; ++i) offsets.push_back(i * c.tokens);
+        if (c.state) {
+            state = Buffer(size(c.sequences * per_state) * 4);
+            fill_normal(state.data(), Type::Float32, size(c.sequences * per_state), 77, 0.3, stream);
+            a.state = state.as<float>();
+        }
+        alone_out = Buffer(all.o.bytes()), g = Buffer(all.g.bytes()), beta = Buffer(all.beta.bytes());
+        for (int64_t i = 0; i < c.sequences; ++i) {
+            GatedArgs one = a;
+            const int64_t first = offsets[size(i)];
+            const auto from = [&](const void* x, Strides s) { return from_token(x, p.type, s, first); };
+            one.q = from(a.q, a.q_stride), one.k = from(a.k, a.k_stride), one.v = from(a.v, a.v_stride);
+            one.o = from(alone_out.data(), a.o_stride), one.N = c.tokens;
+            if (c.state) one.state = a.state + i * per_state;
+            const auto cut = [&](const float* x, const Buffer& to) {
+                float* const at = to.as<float>() + first * p.H;
+                check(cudaMemcpy2DAsync(at, size(c.tokens) * 4, x + first, size(p.N) * 4, size(c.tokens) * 4, size(p.H),
+                                        cudaMemcpyDeviceToDevice, stream),
+                      "cutting gates");
+                return at;
+            };
+            if (a.g) one.g = cut(a.g, g);
+            if (a.beta) one.beta = cut(a.beta, beta);
+            alone.push_back(one);
+        }
+        all.give_workspace(std::max(delta_hopper_packed_workspace(a, sequences()), delta_hopper_workspace(alone[0])),
+                           stream);
+        for (GatedArgs& one : alone) one.workspace = a.workspace;
+    }
+    Sequences sequences() const { return {offsets.data(), static_cast<int64_t>(offsets.size()) - 1}; }
+};
+
+std::vector<unsigned char> on_host(const Buffer& x, std::size_t most, cudaStream_t stream) {
+    check(cudaStreamSynchronize(stream), "running delta_hopper");
+    std::vector<unsigned char> out(std::min(x.bytes(), most));
+    check(cudaMemcpy(out.data(), x.data(), out.size(), cudaMemcpyDeviceToHost), "copying from the GPU");
+    return out;
+}
+
+bool time_packed(const std::vector<Problem>& problems, const std::string& only, cudaStream_t stream) {
+    std::printf("%-34s %9s %9s %9s %9s %6s\n", "packed", "ms", "each", "batch", "one", "bits");
+    bool all = true;
+    for (const Problem& kind : problems) {
+        for (const Packed& c : {Packed{1, 8192, true},
+                                {8, 1024, true},
+                                {8, 1024, false},
+                                {64, 128, true},
+                                {1000, 8, true},
+                                {1000, 8, false}}) {
+            Problem p = kind;
+            p.name += " " + std::to_string(c.sequences) + "x" + std::to_string(c.tokens) + (c.state ? " states" : "");
+            if (p.name.find(only) == std::string::npos) continue;
+            p.N = c.sequences * c.tokens;
+            const PackedTensors t(p, c, stream);
+            const auto packed = [&] { delta_hopper_packed(t.all.args, t.sequences(), stream); };
+            const auto each = [&] {
+                for (const GatedArgs& one : t.alone) delta_hopper(one, stream);
+            };
+            // The same states to begin with for both.
+            const auto states = [&] {
+                if (c.state) fill_normal(t.state.data(), Type::Float32, t.state.bytes() / 4, 77, 0.3, stream);
+            };
+            constexpr std::size_t most = std::size_t{1} << 28;
+            states(), packed();
+            const auto O = on_host(t.all.o, most, stream), S = on_host(t.state, most, stream);
+            states(), each();
+            const bool same = O == on_host(t.alone_out, most, stream) && S == on_host(t.state, most, stream);
+            all = all && same;
+            const double ms = each_of(packed, stream), of_each = each_of(each, stream);
+            Problem batch = kind, one = kind;
+            batch.B = c.sequences, batch.N = c.tokens, batch.state = c.state;
+            one.N = p.N, one.state = c.state;
+            const auto unpacked = [&](const Problem& x) {
+                const GatedTensors u = make(x, 6, stream);
+                return each_of([&] { delta_hopper(u.args, stream); }, stream);
+            };
+            std::printf("%-34s %9.4f %9.4f %9.4f %9.4f %6s\n", p.name.c_str(), ms, of_each, unpacked(batch),
+                        unpacked(one), same ? "same" : "OTHER");
+        }
+    }
+    return all;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -259,8 +376,13 @@ int main(int argc, char** argv) try {
     const std::string what = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
     Stream stream;
     bool ok = true;
-    if (what != "time") ok = check_all(what == "check" ? only : "", stream);
-    if (what != "check") {
+    if (what != "time" && what != "packed") ok = check_all(what == "check" ? only : "", stream);
+    if (what != "check" && what != "time") {
+        ok = time_packed({{.name = "gated delta", .H = 32}, {.name = "delta", .H = 32, .gates = Gates::none}}, only,
+                         stream) &&
+             ok;
+    }
+    if (what != "check" && what != "packed") {
         const std::vector<Case> cases = {
             {{.name = "gated delta N=100000", .H = 32, .N = 100000}, 2.2, 1.2},
             {{.name = "gated delta N=8192", .H = 32, .N = 8192}, 0.22, 0.12},

@@ -157,6 +157,36 @@ void run(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
     method.run(c, o.stream);
 }
 
+// Queues all packed sequences together. False where the kernels of the mode do not take them so.
+bool run_packed(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
+    if (n.sequences.empty() || o.checkpoint_every > 0 || gated::is_causal(a, n)) return false;
+    const GatedForm& form = gated_form(o.mode, a);
+    if (!form.run_packed) return false;
+    const Sequences sequences{o.cu_seqlens.data(), static_cast<Index>(o.cu_seqlens.size()) - 1};
+    const Buffer workspace(form.packed_workspace(a, sequences), o.stream);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    form.run_packed(a, sequences, o.stream);
+    return true;
+}
+
+// Piece after piece; nothing is computed unless there is anything to.
+void run_pieces(const gated::Call& call, const LinearOptions& o, bool anything, LinearResult& out) {
+    const auto& n = call.sizes;
+    const gated::Runs runs(call, o.cu_seqlens, o.checkpoint_every, o.stream);
+    const bool packed = !n.sequences.empty();
+    const Index kept = runs.pieces.kept;
+    if (o.checkpoint_every > 0)
+        out.checkpoints = Tensor(DType::f32, {packed ? kept : kept * n.batch, n.heads, n.dk, n.dv}, o.stream);
+    if (!anything) return;
+    for (const Piece& piece : runs.pieces.list) {
+        const GatedArgs one = runs.args_of(call.args, piece);
+        run(one, n, o);
+        if (piece.checkpoint < 0) continue;
+        const auto bytes = static_cast<std::size_t>(n.heads * n.dk * n.dv) * sizeof(float);
+        keep_states(one.state, out.checkpoints->data(), packed ? 1 : n.batch, kept, piece.checkpoint, bytes, o.stream);
+    }
+}
+
 }  // namespace
 
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
@@ -165,23 +195,10 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     GatedArgs& a = call.args;
     LinearResult out{Tensor(q.dtype(), n.output, o.stream), gated::first_states(n, o), {}};
     a.o = out.O.data(), a.state = out.state.as<float>();
-    const gated::Runs runs(call, o.cu_seqlens, o.checkpoint_every, o.stream);
-    const bool packed = !n.sequences.empty();
-    const Index kept = runs.pieces.kept;
-    if (o.checkpoint_every > 0)
-        out.checkpoints = Tensor(DType::f32, {packed ? kept : kept * n.batch, n.heads, n.dk, n.dv}, o.stream);
-    if (out.O.size() > 0 || out.state.size() > 0) {
-        for (const Piece& piece : runs.pieces.list) {
-            const GatedArgs one = runs.args_of(a, piece);
-            run(one, n, o);
-            if (piece.checkpoint < 0) continue;
-            const auto bytes = static_cast<std::size_t>(n.heads * n.dk * n.dv) * sizeof(float);
-            keep_states(one.state, out.checkpoints->data(), packed ? 1 : n.batch, kept, piece.checkpoint, bytes,
-                        o.stream);
-        }
-        if (gated::is_causal(a, n) && a.scale != 1)
-            scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
-    }
+    const bool anything = out.O.size() > 0 || out.state.size() > 0;
+    if (!anything || !run_packed(a, n, o)) run_pieces(call, o, anything, out);
+    if (anything && gated::is_causal(a, n) && a.scale != 1)
+        scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
     if (o.inplace) {
         gated::write_states(out.state, n, *o.state, o.stream);
         out.state = *o.state;

@@ -27,8 +27,9 @@ struct LinearResult {
 // everything is queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on
 // tensor cores, where keys must have beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
 // Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU, but for heads of q that are
-// neither those of k nor of v. A packed sequence, and what lies between two checkpoints, is queued as a call of its own
-// and has its bits. Throws Error naming the argument, OutOfMemory.
+// neither those of k nor of v. A packed sequence, and what lies between two checkpoints, has the bits of a call of its
+// own, and is queued as one, but for packed sequences without checkpoints in forms that take them all at once
+// (gpu/gated/registry.hpp). Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
 // 1 to 16 tokens, advancing `state` in place, token by token; a pool with state_indices, and states in 16 bits, as on

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "gpu/gated/problem.hpp"
+#include "gpu/gated/sequences.hpp"
 
 namespace causeway::gpu {
 
@@ -23,5 +24,11 @@ std::size_t gated_channels_workspace(const GatedArgs& a);
 // take BFloat16 operands and Float32 sums; the state is Float32. Launches on `stream` and returns; may be captured into
 // a CUDA graph. Throws Error on bad arguments.
 void gated_channels(const GatedArgs& a, cudaStream_t stream);
+
+// The same for packed sequences, which must have states: in rounds of as many sequences as have 262144 tokens of all
+// heads together, in chunks of 64, with the tiles of so many; to the bit what calls on each alone give. Not for CUDA
+// graphs: which sequences there are is copied from the host.
+std::size_t gated_channels_packed_workspace(const GatedArgs& a, const Sequences& sequences);
+void gated_channels_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
 
 }  // namespace causeway::gpu

@@ -1,5 +1,7 @@
 #include "gpu/gated/delta.hpp"
 
+#include <algorithm>
+
 #include "gpu/base/device.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/gated/delta/plan.hpp"
@@ -15,6 +17,20 @@ void check_args(const GatedArgs& a) {
     if (a.B < 0 || a.H < 0 || a.N < 0)
         fail("delta_hopper: B, H, N are ", a.B, ", ", a.H, ", ", a.N, ", expected none below 0");
     if (!delta_hopper_takes(a)) fail("delta_hopper: a problem that it does not take; see delta_hopper_takes");
+}
+
+void check_workspace(const GatedArgs& a, std::size_t need) {
+    if (need > a.workspace.bytes) fail("delta_hopper: a workspace of ", a.workspace.bytes, " bytes, expected ", need);
+}
+
+// The most that any group needs.
+std::size_t bytes_of(const GatedArgs& a, const gated_delta::PackedPlan& p) {
+    GatedArgs sizes = a;
+    sizes.workspace = {};
+    std::size_t most = 0;
+    for (const gated_delta::Group& group : p.groups)
+        most = std::max(most, gated_delta::scratch_of(sizes, p, group).bytes);
+    return most;
 }
 
 }  // namespace
@@ -36,11 +52,23 @@ std::size_t delta_hopper_workspace(const GatedArgs& a) {
 }
 
 void delta_hopper(const GatedArgs& a, cudaStream_t stream) {
-    if (const std::size_t need = delta_hopper_workspace(a); need > a.workspace.bytes) {
-        fail("delta_hopper: a workspace of ", a.workspace.bytes, " bytes, expected ", need);
-    }
+    check_workspace(a, delta_hopper_workspace(a));
     if (a.B == 0 || a.H == 0 || a.N == 0) return;
     gated_delta::run_hopper(a, gated_delta::plan_of(a), stream);
+}
+
+std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences) {
+    check_args(a);
+    if (a.B == 0 || a.H == 0 || a.N == 0) return 0;
+    return bytes_of(a, gated_delta::packed_plan_of(a, sequences));
+}
+
+void delta_hopper_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream) {
+    check_args(a);
+    if (a.B == 0 || a.H == 0 || a.N == 0) return;
+    const gated_delta::PackedPlan p = gated_delta::packed_plan_of(a, sequences);
+    check_workspace(a, bytes_of(a, p));
+    gated_delta::run_packed_hopper(a, p, stream);
 }
 
 }  // namespace causeway::gpu

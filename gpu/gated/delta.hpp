@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "gpu/gated/problem.hpp"
+#include "gpu/gated/sequences.hpp"
 
 namespace causeway::gpu {
 
@@ -29,5 +30,11 @@ std::size_t delta_hopper_workspace(const GatedArgs& a);
 // and the splits behind one such part start from a state that is not finite. Throws Error on bad arguments. Yang,
 // Kautz, Hatamizadeh 2025, "Gated Delta Networks"; Yang et al. 2024, §3, for the form in chunks.
 void delta_hopper(const GatedArgs& a, cudaStream_t stream);
+
+// The same for packed sequences, all in one launch of each kernel, or a few where their maps would take more than a
+// quarter of a gigabyte: to the bit what calls on each alone give. Not for CUDA graphs: which sequences there are is
+// copied from the host.
+std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences);
+void delta_hopper_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
 
 }  // namespace causeway::gpu

@@ -28,9 +28,9 @@ void check(const std::string& mode, bool GatedForm::*can, const char* what) {
 const std::vector<GatedForm>& gated_forms() {
     static const std::vector<GatedForm> list{
         {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, false, delta_hopper_takes,
-         delta_hopper_workspace, delta_hopper},
+         delta_hopper_workspace, delta_hopper, delta_hopper_packed_workspace, delta_hopper_packed},
         {"channels", "chunkwise", "Kimi Team 2025; Yang et al. 2024 (GLA), §4", true, false, gated_channels_takes,
-         gated_channels_workspace, gated_channels},
+         gated_channels_workspace, gated_channels, gated_channels_packed_workspace, gated_channels_packed},
         {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, true, any, gated_portable_workspace,
          gated_portable},
         {"recurrent", "recurrent", "the definition", true, true, any, gated_recurrent_workspace, gated_recurrent},

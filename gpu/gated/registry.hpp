@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu/gated/problem.hpp"
+#include "gpu/gated/sequences.hpp"
 
 namespace causeway::gpu {
 
@@ -20,6 +21,9 @@ struct GatedForm {
     bool (*takes)(const GatedArgs&);  // whether it computes this problem, on this device
     std::size_t (*workspace)(const GatedArgs&);
     void (*run)(const GatedArgs&, cudaStream_t);
+    // The same for packed sequences; null: it takes one after the other.
+    std::size_t (*packed_workspace)(const GatedArgs&, const Sequences&) = nullptr;
+    void (*run_packed)(const GatedArgs&, const Sequences&, cudaStream_t) = nullptr;
 };
 
 // All of them; of a mode the first that takes a problem computes it.

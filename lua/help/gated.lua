@@ -24,7 +24,8 @@ whole. state_indices makes the state a pool [slots, h, d_k, d_v] of many texts: 
 from the slot that its index names, and no other slot is read. With inplace = true it ends in the same slot, in whatever
 type the pool has; without, the states are returned in the order of the sequences. A state may be stored as Float16 or
 BFloat16, which rounds it once a call; state_pool keeps a pool in 8 bits, on the CPU. On a GPU the heads of q are those
-of k or of v, and a packed sequence, or what lies between two checkpoints, is a launch of its own.
+of k or of v, and what lies between two checkpoints is a launch of its own; packed sequences share their launches on
+tensor cores where there are gates or the delta rule, and go one after the other elsewhere.
 
 No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
 number of threads: that is deterministic = "prefix", which every mode keeps on the CPU. "run", the same bits in every

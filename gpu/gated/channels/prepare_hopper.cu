@@ -4,6 +4,7 @@
 
 #include "gpu/gated/channels/gates.cuh"
 #include "gpu/gated/channels/operands.cuh"
+#include "gpu/gated/channels/own_part.cuh"
 #include "gpu/gated/fma.cuh"
 #include "gpu/kit/launch.hpp"
 #include "gpu/kit/warp.cuh"
@@ -49,16 +50,17 @@ struct Prepare {
     const int channel = threadIdx.x % pairs * 2, I = threadIdx.x / pairs;  // of this thread
     const bool has_channels = I < blocks;
 
-    __device__ __forceinline__ Prepare(const Part& p, Shared& s)
+    // tile: which chunk of which head.
+    __device__ __forceinline__ Prepare(const Part& p, Shared& s, uint32_t tile)
         : s(s),
           p(p),
           call(p.call),
-          bh(blockIdx.x / p.chunks),
-          chunk(blockIdx.x % p.chunks),
+          bh(tile / p.chunks),
+          chunk(tile % p.chunks),
           b(bh / call.heads),
           h(bh % call.heads),
           start(p.first + chunk * C),
-          tile(blockIdx.x),
+          tile(tile),
           n(static_cast<int>(min(p.first + p.tokens - start, int64_t{C}))),
           delta(call.beta != nullptr),
           keys(DK, delta) {}
@@ -453,32 +455,46 @@ struct Prepare {
     }
 };
 
-template <int DK, bool paired>
-__global__ __launch_bounds__(prepare_threads, 2) void gated_channels_prepare(const __grid_constant__ Part p) {
+// Of packed sequences the grid goes through the chunks of the round, and for each of them through the heads.
+template <int DK, bool paired, bool packed>
+__global__ __launch_bounds__(prepare_threads,
+                             2) void gated_channels_prepare(const __grid_constant__ Told<packed> told) {
     extern __shared__ __align__(16) unsigned char shared[];
-    Prepare<DK, paired>(p, *reinterpret_cast<PrepareShared<DK>*>(shared)).run();
+    uint32_t part = 0, tile = blockIdx.x;
+    if constexpr (packed) part = told.lists.part_of_chunk[blockIdx.x / static_cast<uint32_t>(told.part.call.all_heads)];
+    const Part& p = own_part(told, part);
+    if constexpr (packed) {
+        const uint32_t heads = static_cast<uint32_t>(p.call.all_heads), chunk = blockIdx.x / heads;
+        tile = blockIdx.x % heads * p.chunks + chunk - told.lists.parts[part].first_chunk;
+    }
+    Prepare<DK, paired>(p, *reinterpret_cast<PrepareShared<DK>*>(shared), tile).run();
 }
 
-template <int DK, bool paired>
-void prepare(const Part& p, cudaStream_t stream) {
-    launch(gated_channels_prepare<DK, paired>, "launching gated_channels_prepare",
+template <int DK, bool paired, class T>
+void prepare(const T& told, cudaStream_t stream) {
+    constexpr bool packed = std::is_same_v<T, RoundPart>;
+    const Part& p = shared_part(told);
+    launch(gated_channels_prepare<DK, paired, packed>, "launching gated_channels_prepare",
            dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared<DK>), 1,
-           false, stream, p);
+           false, stream, told);
 }
-template <int DK>
-void prepare(const Part& p, cudaStream_t stream) {
-    const gated::Call& call = p.call;
+template <int DK, class T>
+void prepare(const T& told, cudaStream_t stream) {
+    const gated::Call& call = shared_part(told).call;
     const bool paired = call.k.quads && (call.group == 0 || call.q.quads) && call.dk % 2 == 0 &&
                         (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(call.g) % 8 == 0);
-    if (paired) prepare<DK, true>(p, stream);
-    else prepare<DK, false>(p, stream);
+    if (paired) prepare<DK, true>(told, stream);
+    else prepare<DK, false>(told, stream);
+}
+template <class T>
+void prepare(const T& told, cudaStream_t stream) {
+    if (shared_part(told).DK == 64) prepare<64>(told, stream);
+    else prepare<128>(told, stream);
 }
 
 }  // namespace
 
-void launch_prepare(const Part& p, cudaStream_t stream) {
-    if (p.DK == 64) prepare<64>(p, stream);
-    else prepare<128>(p, stream);
-}
+void launch_prepare(const Part& p, cudaStream_t stream) { prepare(p, stream); }
+void launch_prepare(const RoundPart& p, cudaStream_t stream) { prepare(p, stream); }
 
 }  // namespace causeway::gpu::channels

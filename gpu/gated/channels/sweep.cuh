@@ -18,6 +18,9 @@ constexpr uint32_t stages = 3;
 // of 16: a second wave took twice the time.
 __host__ __device__ inline int cluster_of(const Part& p) { return p.DV / sweep_columns % 2 == 0 ? 2 : 1; }
 
+// Thread blocks of a batch-head.
+__host__ __device__ inline int head_blocks(const Part& p) { return p.DV / sweep_columns; }
+
 // A thread block: 32 columns of one batch-head; the two blocks of a cluster load one half of the tiles each, into both.
 // Of eight consumer warps, warp w has the rows 16 w ... 16 w + 15 of the state in Float32, and of a matrix of 64 tokens
 // and 32 columns 16 tokens of 16 columns. Shared: stages `keys` and `queries` with their barriers, and S, the state in
@@ -42,13 +45,15 @@ struct SweepBlock {
     const KeysPipeline keys;
     const QueriesPipeline queries;
 
-    __device__ __forceinline__ SweepBlock(const Part& p, Shared& s)
+    // bh: the batch-head, where that does not follow from the number of the block.
+    __device__ __forceinline__ SweepBlock(const Part& p, Shared& s) : SweepBlock(p, s, blockIdx.x / head_blocks(p)) {}
+    __device__ __forceinline__ SweepBlock(const Part& p, Shared& s, int64_t bh)
         : s(s),
           p(p),
           call(p.call),
-          wide(p.DV / sweep_columns),
+          wide(head_blocks(p)),
           cluster(cluster_of(p)),
-          bh(blockIdx.x / wide),
+          bh(bh),
           b(bh / call.heads),
           h(bh % call.heads),
           rank(static_cast<int>(blockIdx.x) % cluster),

@@ -1,4 +1,5 @@
 // From chunk to chunk: the state in registers, and the outputs. README.md has the letters.
+#include "gpu/gated/channels/own_part.cuh"
 #include "gpu/gated/channels/sweep.cuh"
 #include "gpu/kit/launch.hpp"
 
@@ -30,7 +31,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
         Block::inside, Block::index;
     using typename Block::State;
 
-    __device__ __forceinline__ Sweep(const Part& p, Shared& s) : Block(p, s) {}
+    __device__ __forceinline__ Sweep(const Part& p, Shared& s, int64_t bh) : Block(p, s, bh) {}
 
     // The warp that loads, all lanes.
     __device__ __forceinline__ void load() const {
@@ -213,10 +214,18 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
     }
 };
 
-template <int DK>
-__global__ __launch_bounds__(sweep_threads, 1) void gated_channels_sweep(const __grid_constant__ Part p) {
+// Of packed sequences the grid goes through the parts of the round, and for each of them through the heads.
+template <int DK, bool packed>
+__global__ __launch_bounds__(sweep_threads, 1) void gated_channels_sweep(const __grid_constant__ Told<packed> told) {
     extern __shared__ __align__(16) unsigned char shared[];
-    const Sweep<DK> sweep(p, *reinterpret_cast<SweepShared<DK>*>(shared));
+    uint32_t part = 0;
+    int64_t bh = blockIdx.x / head_blocks(shared_part(told));
+    if constexpr (packed) {
+        const auto heads = static_cast<uint32_t>(told.part.call.all_heads), head = static_cast<uint32_t>(bh);
+        part = head / heads, bh = head % heads;
+    }
+    const Part& p = own_part(told, part);
+    const Sweep<DK> sweep(p, *reinterpret_cast<SweepShared<DK>*>(shared), bh);
     if (threadIdx.x == 0) sweep.init(p.values ? 1 : 1 + 32, 1);  // with V, every lane of the warp that loads
     __syncthreads();
     if (sweep.cluster > 1) ptx::cluster_sync();
@@ -229,18 +238,22 @@ __global__ __launch_bounds__(sweep_threads, 1) void gated_channels_sweep(const _
     if (!finite) sweep.walk_by_tokens();
 }
 
-template <int DK>
-void sweep(const Part& p, cudaStream_t stream) {
-    launch(gated_channels_sweep<DK>, "launching gated_channels_sweep",
-           dim3(static_cast<unsigned>(p.call.all_heads * (p.DV / sweep_columns))), sweep_threads,
-           sizeof(SweepShared<DK>), cluster_of(p), false, stream, p);
+template <int DK, class T>
+void sweep(const T& told, std::int64_t parts, cudaStream_t stream) {
+    const Part& p = shared_part(told);
+    launch(gated_channels_sweep<DK, std::is_same_v<T, RoundPart>>, "launching gated_channels_sweep",
+           dim3(static_cast<unsigned>(parts * p.call.all_heads * head_blocks(p))), sweep_threads,
+           sizeof(SweepShared<DK>), cluster_of(p), false, stream, told);
+}
+template <class T>
+void sweep(const T& told, std::int64_t parts, cudaStream_t stream) {
+    if (shared_part(told).DK == 64) sweep<64>(told, parts, stream);
+    else sweep<128>(told, parts, stream);
 }
 
 }  // namespace
 
-void launch_sweep(const Part& p, cudaStream_t stream) {
-    if (p.DK == 64) sweep<64>(p, stream);
-    else sweep<128>(p, stream);
-}
+void launch_sweep(const Part& p, cudaStream_t stream) { sweep(p, 1, stream); }
+void launch_sweep(const RoundPart& p, cudaStream_t stream) { sweep(p, p.parts, stream); }
 
 }  // namespace causeway::gpu::channels

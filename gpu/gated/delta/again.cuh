@@ -18,8 +18,8 @@ __device__ __forceinline__ E* row_of(const void* x, const Strides& s, uint32_t b
 // S ← a S, u = β (v - kᵀ S) or v, S ← S + k uᵀ, o = scale · qᵀ S for every token of the walk, in the order of the
 // definition. Written are the elements of o that are not finite; the others are in memory already. Two threads have a
 // column of the state, half of its rows each.
-template <class E, int R, int D, bool delta>
-__device__ __noinline__ void walk_again(const Work& work, Split split, uint32_t warpgroup) {
+template <class E, int R, int D, bool delta, bool packed>
+__device__ __noinline__ void walk_again(const Work& work, Split<packed> split, uint32_t warpgroup) {
     constexpr int rows = R / 2;
     const int thread = threadIdx.x % 128, first_row = thread % 2 * rows,
               column = static_cast<int>(split.column_block) * D + 64 * static_cast<int>(warpgroup) + thread / 2;
@@ -31,13 +31,15 @@ __device__ __noinline__ void walk_again(const Work& work, Split split, uint32_t 
         const bool given = from && real && first_row + e < work.dk;
         S[e] = given ? from[(int64_t{first_row} + e) * work.dv + column] : 0.0f;
     }
-    const int64_t first = int64_t{split.first} * chunk, last = min(int64_t{split.last} * chunk, work.N);
+    const int64_t before = split.first_token(work), first = int64_t{split.first} * chunk,
+                  last = min(int64_t{split.last} * chunk, split.tokens(work));
+    const float* const beta = split.beta(work);
 #pragma unroll 1
     for (int64_t t = int64_t{split.start} * chunk; t < last; ++t) {
-        const E* const k = row_of<E>(work.k, work.k_stride, split.b, split.kv_h, t) + first_row;
+        const E* const k = row_of<E>(work.k, work.k_stride, split.b, split.kv_h, before + t) + first_row;
         const float a = split.g ? exp2f(fmaxf(split.g[t] * limits::log2_e, -limits::zero_gate_bits)) : 1.0f;
         float written =
-            real ? static_cast<float>(row_of<E>(work.v, work.v_stride, split.b, split.kv_h, t)[column]) : 0.0f;
+            real ? static_cast<float>(row_of<E>(work.v, work.v_stride, split.b, split.kv_h, before + t)[column]) : 0.0f;
         float seen = 0;
 #pragma unroll
         for (int e = 0; e < rows; ++e) {
@@ -46,20 +48,20 @@ __device__ __noinline__ void walk_again(const Work& work, Split split, uint32_t 
         }
         if constexpr (delta) {
             seen += __shfl_xor_sync(all_lanes, seen, 1);
-            written = work.beta[split.kv_bh * work.N + t] * (written - seen);
+            written = beta[t] * (written - seen);
         }
 #pragma unroll
         for (int e = 0; e < rows; ++e)
             if (first_row + e < work.dk) S[e] = fmaf(static_cast<float>(k[e]), written, S[e]);
         if (t < first) continue;
-        const E* const q = row_of<E>(work.q, work.q_stride, split.b, split.h, t) + first_row;
+        const E* const q = row_of<E>(work.q, work.q_stride, split.b, split.h, before + t) + first_row;
         float sum = 0;
 #pragma unroll
         for (int e = 0; e < rows; ++e)
             if (first_row + e < work.dk) sum = fmaf(static_cast<float>(q[e]), S[e], sum);
         sum += __shfl_xor_sync(all_lanes, sum, 1);
         if (!real || thread % 2 == 1) continue;
-        E& o = row_of<E>(work.o, work.o_stride, split.b, split.h, t)[column];
+        E& o = row_of<E>(work.o, work.o_stride, split.b, split.h, before + t)[column];
         if (!is_finite(static_cast<float>(o))) o = static_cast<E>(work.scale * sum);
     }
 }

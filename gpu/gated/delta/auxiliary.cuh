@@ -13,10 +13,10 @@
 
 namespace causeway::gpu::gated_delta {
 
-template <class E, int R, int D, bool delta>
+template <class E, int R, int D, bool delta, bool packed>
 struct Auxiliary {
     const Pipelines<R, D> pipes;
-    const Split split;
+    const Split<packed> split;
     const float scale;
     const int warp;
     // The lane, in a register for the whole loop; inner code reads laneid() anew to save registers.

@@ -30,19 +30,22 @@ __device__ __forceinline__ bool forgets(const float* g, uint32_t first, uint32_t
     return left <= 0;
 }
 
-// A thread block for each head of k and v, a warp for each split: a warm-up may take as many chunks as the split before
-// has, or a few.
+// A thread block for each head of k and v of a sequence, a warp for each split: a warm-up may take as many chunks as
+// the split before has, or a few.
+template <bool packed>
 __global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_constant__ Work work) {
     constexpr uint32_t few_chunks = 8;
     ptx::griddepcontrol_launch_dependents();
-    const float* const g = work.g + int64_t{blockIdx.x} * work.N;
+    const Sequence<packed> sequence{work};
+    const uint32_t kv_bh = packed ? blockIdx.x % work.walk_blocks : blockIdx.x;
+    const float* const g = sequence.g_of(kv_bh);
     bool all = true;
-    for (uint32_t split = 1 + threadIdx.x / 32; split < work.splits; split += forgets_threads / 32) {
-        const uint32_t first = work.bound[split];
-        all = all && forgets(g, first, max(first - work.bound[split - 1], few_chunks));
+    for (uint32_t split = 1 + threadIdx.x / 32; split < sequence.splits(); split += forgets_threads / 32) {
+        const uint32_t first = sequence.bound(split);
+        all = all && forgets(g, first, max(first - sequence.bound(split - 1), few_chunks));
     }
     all = __syncthreads_and(all);
-    if (threadIdx.x == 0) work.transfers[blockIdx.x] = !all;
+    if (threadIdx.x == 0) *sequence.transfers_of(kv_bh) = !all;
 }
 
 }  // namespace causeway::gpu::gated_delta

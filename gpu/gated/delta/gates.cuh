@@ -45,17 +45,18 @@ __device__ __forceinline__ void sum_up(float (&sum)[2], int lane) {
 }
 
 // A lane has the tokens lane and 32 + lane. The gates of the next chunk are on their way while these are worked on.
-template <int R, int D, bool delta>
-__device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& work, Split split) {
+template <int R, int D, bool delta, bool packed>
+__device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& work, Split<packed> split) {
     const int lane = threadIdx.x % 32;
-    const float *g = split.g, *beta = delta ? work.beta + split.kv_bh * work.N : nullptr;
+    const float *g = split.g, *beta = delta ? split.beta(work) : nullptr;
+    const int64_t tokens = split.tokens(work);
     float x[2], y[2];  // log gates and β, 0 past the end
     const auto fetch = [&](uint32_t c) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int64_t token = int64_t{c} * chunk + 32 * i + lane;
-            x[i] = g && token < work.N ? __ldg(g + token) : 0.0f;
-            y[i] = delta && token < work.N ? __ldg(beta + token) : 0.0f;
+            x[i] = g && token < tokens ? __ldg(g + token) : 0.0f;
+            y[i] = delta && token < tokens ? __ldg(beta + token) : 0.0f;
         }
     };
     fetch(split.start);

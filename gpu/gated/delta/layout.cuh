@@ -68,6 +68,7 @@ struct Shared {
     PipelineBarriers<t_stages> t_barriers;
     PipelineBarriers<gate_stages> gate_barriers;
     PipelineBarriers<out_stages> out_barriers[state_warpgroups];
+    uint64_t landed;  // k, then v, of the last chunk of a packed sequence has come
     // These alignments are larger than any access asks for, which is 16 bytes: offsets stay round whatever stands
     // above.
     alignas(512) float sum_of_gates[warps];  // of the chunk that each warp sums in find_start()
@@ -106,6 +107,7 @@ struct Pipelines {
         return {base, i * static_cast<uint32_t>(sizeof(S::out[0])),
                 i * static_cast<uint32_t>(sizeof(S::out_barriers[0]))};
     }
+    __device__ __forceinline__ uint32_t landed() const { return base + static_cast<uint32_t>(offsetof(S, landed)); }
     // Arrivals: TMA's one thread, one lane of each warp, or, for gates, every lane.
     __device__ __forceinline__ void init() const {
         constexpr uint32_t auxiliary_warps = 4, state_warps = 4 * S::state_warpgroups;

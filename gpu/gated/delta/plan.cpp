@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "gpu/base/device.hpp"
 #include "gpu/kit/carve.hpp"
@@ -18,18 +19,14 @@ using std::int64_t;
 constexpr double replay_cost = 0.7, start_cost = 3, expected_reach = 4, scan_cost = 0.8;
 constexpr int max_finer = 4;
 
-int64_t chunks_of(const GatedArgs& a) { return (a.N + chunk - 1) / chunk; }
+// A group of packed sequences ends before its workspace has more bytes, or its launches more thread blocks.
+constexpr std::size_t most_bytes = std::size_t{1} << 28;
+constexpr int64_t most_blocks = int64_t{1} << 30;
 
 int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-std::vector<std::uint32_t> even(int64_t n, int splits) {
-    std::vector<std::uint32_t> bound;
-    for (int i = 0; i <= splits; ++i) bound.push_back(static_cast<std::uint32_t>(n * i / splits));
-    return bound;
-}
-
 // How long the maps of all parts and their scan take, in those units.
-double time_of_maps(const Plan& p, int64_t n, int splits, int finer, int64_t scan_blocks, int at_once) {
+double time_of_maps(const Blocks& p, int64_t n, int splits, int finer, int64_t scan_blocks, int at_once) {
     const int64_t parts = int64_t{splits - 1} * finer,
                   blocks = p.state_heads * (parts * p.column_blocks + (parts - 1) * p.identity_blocks);
     const double length = static_cast<double>(ceil_div(n, splits)) / finer;
@@ -37,22 +34,25 @@ double time_of_maps(const Plan& p, int64_t n, int splits, int finer, int64_t sca
            static_cast<double>(ceil_div(scan_blocks, at_once) * (parts - 1)) * scan_cost;
 }
 
-}  // namespace
-
-Plan plan_of(const GatedArgs& a) {
-    Plan p;
+Blocks blocks_of(const GatedArgs& a) {
+    Blocks p;
     p.columns = a.dv <= 64 ? 64 : 128;
     p.column_blocks = ceil_div(a.dv, p.columns);
     p.state_heads = a.B * a.H;
     p.batch_heads = p.state_heads * a.group;
     p.rows = a.dk <= 64 ? 64 : 128;
     if (a.beta) p.identity_blocks = ceil_div(p.rows, p.columns);
-    const int64_t n = chunks_of(a), blocks = p.batch_heads * p.column_blocks;
+    return p;
+}
+
+// Of a sequence of n chunks.
+Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n) {
+    const int64_t blocks = p.batch_heads * p.column_blocks;
     const int at_once = device().multiprocessors;
     double best = INFINITY;
-    int best_splits = 1;
+    Cut cut;
     const auto consider = [&](int splits, int finer, double time) {
-        if (time < 0.999 * best) best = time, best_splits = splits, p.finer = finer;  // more must gain at least 0.1 %
+        if (time < 0.999 * best) best = time, cut = {splits, finer};  // more must gain at least 0.1 %
     };
     // At most four waves of blocks are tried.
     for (int splits = 1; splits <= std::min<int64_t>(n, max_splits) && (splits == 1 || blocks * splits <= 4 * at_once);
@@ -69,23 +69,119 @@ Plan plan_of(const GatedArgs& a) {
                 splits, finer,
                 outputs + time_of_maps(p, n, splits, finer, p.state_heads * ceil_div(a.dv, scan_columns), at_once));
     }
-    p.bound = even(n, best_splits);
+    return cut;
+}
+
+// Appends a sequence's walks over its splits, its walks over its parts, and the sequence itself if it is cut.
+struct Walks {
+    std::vector<Walk> outputs, parts, cut;
+
+    void add(Walk walk) {
+        const Cut c{static_cast<int>(walk.splits), static_cast<int>(walk.finer)};
+        for (walk.index = 0; walk.index < walk.splits; ++walk.index) outputs.push_back(walk);
+        for (walk.index = 0; walk.index < static_cast<std::uint32_t>(c.parts()); ++walk.index) parts.push_back(walk);
+        if (c.splits > 1) cut.push_back(walk);
+    }
+    // All of them, those that take longest first where there are outputs.
+    std::vector<Walk> list() {
+        const auto chunks = [](const Walk& w) { return (w.tokens + chunk - 1) / chunk / w.splits; };
+        const auto longer = [&](const Walk& a, const Walk& b) { return chunks(a) > chunks(b); };
+        if (!std::is_sorted(outputs.begin(), outputs.end(), longer))
+            std::stable_sort(outputs.begin(), outputs.end(), longer);
+        outputs.insert(outputs.end(), parts.begin(), parts.end());
+        outputs.insert(outputs.end(), cut.begin(), cut.end());
+        return std::move(outputs);
+    }
+};
+
+}  // namespace
+
+Plan plan_of(const GatedArgs& a) {
+    Plan p{blocks_of(a), {}, 1};
+    const int64_t n = ceil_div(a.N, chunk);
+    const Cut cut = cut_of(a, p, n);
+    const auto bound = [&](int i) {
+        return split_bound(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cut.splits),
+                           static_cast<std::uint32_t>(i));
+    };
+    for (int i = 0; i <= cut.splits; ++i) p.bound.push_back(bound(i));
+    p.finer = cut.finer;
     return p;
 }
 
-Scratch scratch_of(const GatedArgs& a, const Plan& p) {
+PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences) {
+    PackedPlan p{blocks_of(a), {}};
+    GatedArgs sizes = a;
+    sizes.workspace = {};
+    std::unordered_map<int64_t, Cut> cuts;  // by chunks: many sequences have the same number
+    Group group;
+    Walks walks;
+    const auto close = [&] {
+        if (group.outputs == 0) return;
+        group.walks = walks.list();
+        p.groups.push_back(std::move(group));
+        walks = {};
+    };
+    for (int64_t i = 0; i < sequences.count; ++i) {
+        const int64_t first = sequences.offsets[i], tokens = sequences.offsets[i + 1] - first;
+        if (tokens == 0) continue;
+        const int64_t chunks = ceil_div(tokens, chunk);
+        auto found = cuts.find(chunks);
+        if (found == cuts.end()) found = cuts.emplace(chunks, cut_of(a, p, chunks)).first;
+        const Cut cut = found->second;
+        const auto grown = [&](const Group& from) {
+            Group g;
+            g.packed = true;
+            g.first = from.outputs > 0 ? from.first : i, g.sequences = i + 1 - g.first;
+            g.outputs = from.outputs + cut.splits, g.parts = from.parts + cut.parts();
+            g.cut = from.cut + (cut.splits > 1 ? 1 : 0);
+            return g;
+        };
+        Group next = grown(group);
+        if (group.outputs > 0 && (scratch_of(sizes, p, next).bytes > most_bytes ||
+                                  next.outputs * p.batch_heads * p.column_blocks > most_blocks ||
+                                  next.parts * p.state_heads * (p.column_blocks + p.identity_blocks) > most_blocks)) {
+            close();
+            group = {};
+            next = grown(group);
+        }
+        const auto u = [](int64_t x) { return static_cast<std::uint32_t>(x); };
+        walks.add(
+            {u(first), u(tokens), u(i - next.first), 0, u(cut.splits), u(cut.finer), u(group.parts), u(group.cut)});
+        group = std::move(next);
+    }
+    close();
+    return p;
+}
+
+Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
     Carve carve(a.workspace.data);
     Scratch s{};
-    const int64_t parts = p.parts(), state = p.state_heads * a.dk * a.dv;
-    if (a.state && (p.splits() > 1 || a.group > 1)) s.state = carve.floats(state);
-    if (parts > 0) {
-        s.B = carve.floats(parts * state);
-        if (a.beta && parts > 1) s.A = carve.floats((parts - 1) * p.state_heads * a.dk * p.rows);
-        if (a.gates > 0) s.transfers = static_cast<int*>(carve.bytes(static_cast<std::size_t>(p.state_heads) * 4));
+    const int64_t state = p.state_heads * a.dk * a.dv;
+    if (a.state && (group.cut > 0 || a.group > 1)) s.state = carve.floats(group.sequences * state);
+    if (group.cut > 0) {
+        s.B = carve.floats(group.parts * state);
+        if (a.beta && group.parts > group.cut)
+            s.A = carve.floats((group.parts - group.cut) * p.state_heads * a.dk * p.rows);
+        if (a.gates > 0)
+            s.transfers = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.cut * p.state_heads) * 4));
+    }
+    if (group.packed) {
+        const int64_t walks = group.outputs + group.parts + group.cut;
+        s.walks = static_cast<Walk*>(carve.bytes(static_cast<std::size_t>(walks) * sizeof(Walk)));
     }
     const std::size_t used = carve.end() - reinterpret_cast<std::uintptr_t>(a.workspace.data);
     s.bytes = used > 0 ? used + Carve::slack : 0;
     return s;
 }
+
+Group Plan::group() const {
+    Group all;
+    all.sequences = 1, all.outputs = splits(), all.parts = Cut{splits(), finer}.parts();
+    all.cut = splits() > 1 ? 1 : 0;
+    return all;
+}
+
+Scratch scratch_of(const GatedArgs& a, const Plan& p) { return scratch_of(a, p, p.group()); }
 
 }  // namespace causeway::gpu::gated_delta

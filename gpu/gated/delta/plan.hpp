@@ -7,42 +7,87 @@
 #include <vector>
 
 #include "gpu/gated/problem.hpp"
+#include "gpu/gated/sequences.hpp"
 
 namespace causeway::gpu::gated_delta {
 
 constexpr int chunk = 64, max_splits = 128;
 constexpr int scan_columns = 16;  // of the state that a thread block of the scan has
 
-struct Plan {
-    std::vector<std::uint32_t> bound;  // split i of every sequence owns the chunks [bound[i], bound[i+1])
-    int columns = 64;                  // of v that one thread block owns
+// What does not depend on the length of a sequence.
+struct Blocks {
+    int columns = 64;                                 // of v that one thread block owns
     std::int64_t column_blocks = 1, batch_heads = 1;  // thread blocks along v; heads of q in all batches
     std::int64_t state_heads = 1;                     // heads of k and v in all batches
-    // Every split but the last is cut into so many parts, each of which has its map S ↦ A S + B of the state.
-    int finer = 1;
     // Thread blocks along the columns of A; 0 without the delta rule, where A is the product of the gates.
     std::int64_t identity_blocks = 0;
     int rows = 64;  // of the state, and columns of A, as kernels hold them: 64 or 128
-
-    int splits() const { return static_cast<int>(bound.size()) - 1; }
-    int parts() const { return (splits() - 1) * finer; }
 };
 
-// What lies where in the workspace, and its size: a copy of the state, where several blocks read one that one of them
-// overwrites (more than one split, or heads of q that share the state); A of every part but the first, Float32
-// [parts - 1, state_heads, dk, rows]; B of every part, Float32 [parts, state_heads, dk, dv]; and whether a head takes
-// the maps, [state_heads]. Null where there is none.
+// A sequence is cut into splits, and every split but the last into `finer` parts, each of which has its map S ↦ A S + B
+// of the state.
+struct Cut {
+    int splits = 1, finer = 1;
+    int parts() const { return (splits - 1) * finer; }
+};
+
+// The chunk where split i begins, of a sequence of so many chunks; for i = splits its end.
+__host__ __device__ inline std::uint32_t split_bound(std::uint32_t chunks, std::uint32_t splits, std::uint32_t i) {
+    return static_cast<std::uint32_t>(std::uint64_t{chunks} * i / splits);
+}
+
+// One packed sequence, and which of its splits, or of its parts, a thread block walks over.
+struct Walk {
+    std::uint32_t first, tokens;  // the sequence's first token among the packed ones, and how many it has
+    std::uint32_t sequence;       // which state of the group it has
+    std::uint32_t index;          // of the split or part
+    std::uint32_t splits, finer;
+    std::uint32_t first_part, cut;  // parts, and sequences of several splits, before it in the group
+};
+
+// Sequences that are launched together: how many walks there are over splits and over parts, and how many of the
+// sequences are cut into several splits.
+struct Group {
+    std::int64_t first = 0, sequences = 0;
+    std::int64_t outputs = 0, parts = 0, cut = 0;
+    bool packed = false;
+    std::vector<Walk> walks;  // of packed sequences: those over splits, over parts, and the sequences that are cut
+};
+
+// One sequence a batch entry.
+struct Plan : Blocks {
+    std::vector<std::uint32_t> bound;  // split i of every sequence owns the chunks [bound[i], bound[i+1])
+    int finer = 1;
+
+    int splits() const { return static_cast<int>(bound.size()) - 1; }
+    Group group() const;
+};
+
+// Each packed sequence is cut as a call on it alone cuts it, so that it has its bits; groups are as large as a
+// workspace of a quarter of a gigabyte allows.
+struct PackedPlan : Blocks {
+    std::vector<Group> groups;
+};
+
+// What lies where in the workspace, and its size: a copy of the states, where several blocks read one that one of them
+// overwrites (more than one split, or heads of q that share the state); A of every part but the first of a sequence,
+// Float32 [.., state_heads, dk, rows]; B of every part, Float32 [parts, state_heads, dk, dv]; whether a head takes
+// the maps, [sequences of several splits, state_heads]; and the walks of a group. Null where there is none.
 struct Scratch {
     float *state, *A, *B;
     int* transfers;
+    Walk* walks;
     std::size_t bytes;
 };
 Scratch scratch_of(const GatedArgs& a, const Plan& p);
+Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group);
 
 // As many splits as take the least time on this device, as far as the sizes tell.
 Plan plan_of(const GatedArgs& a);
+PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences);
 
 // The kernels, on arguments that are already checked, with a workspace that has room for scratch_of().
 void run_hopper(const GatedArgs& a, const Plan& p, cudaStream_t stream);
+void run_packed_hopper(const GatedArgs& a, const PackedPlan& p, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gated_delta

@@ -22,12 +22,14 @@ struct ScanShared {
 };
 
 // The product of a head's gates in a part, of which all threads of the block get the same.
-__device__ __forceinline__ float gates_of(const Work& work, uint32_t kv_bh, uint32_t part, float* sums) {
-    if (!work.g) return 1;
-    const float* const g = work.g + int64_t{kv_bh} * work.N;
-    const int64_t last = min(int64_t{work.part_bound(part + 1)} * chunk, work.N);
+template <bool packed>
+__device__ __forceinline__ float gates_of(const Sequence<packed>& sequence, uint32_t kv_bh, uint32_t part,
+                                          float* sums) {
+    const float* const g = sequence.g_of(kv_bh);
+    if (!g) return 1;
+    const int64_t last = min(int64_t{sequence.part_bound(part + 1)} * chunk, sequence.tokens());
     float sum = 0;
-    for (int64_t t = int64_t{work.part_bound(part)} * chunk + threadIdx.x; t < last; t += scan_threads)
+    for (int64_t t = int64_t{sequence.part_bound(part)} * chunk + threadIdx.x; t < last; t += scan_threads)
         sum += fmaxf(g[t] * limits::log2_e, -limits::zero_gate_bits);
     sum = sum_of_warp(sum);
     __syncthreads();  // before the sums of the part before are overwritten
@@ -40,21 +42,22 @@ __device__ __forceinline__ float gates_of(const Work& work, uint32_t kv_bh, uint
 
 // B of part i becomes the state behind it: S_i = A_i S_{i-1} + B_i, S_0 = B_0. A thread block has 16 columns of a
 // head's states, a thread a row of 8 of them; without the delta rule A is a number.
-template <int R, bool delta>
+template <int R, bool delta, bool packed>
 __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant__ Work work) {
     extern __shared__ __align__(16) unsigned char raw[];
     auto& s = *reinterpret_cast<ScanShared<R>*>(raw);
     ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();
     const uint32_t blocks = (static_cast<uint32_t>(work.dv) + scan_columns - 1) / scan_columns,
-                   kv_bh = blockIdx.x / blocks;
-    if (work.transfers && !work.transfers[kv_bh]) return;
+                   kv_bh = (packed ? blockIdx.x % work.walk_blocks : blockIdx.x) / blocks;
+    const Sequence<packed> sequence{work};
+    if (!sequence.takes_maps(kv_bh) || (packed && sequence.parts() < 2)) return;
     const int row = static_cast<int>(threadIdx.x) % scan_rows,
               own = static_cast<int>(threadIdx.x) / scan_rows * thread_columns,
               first = static_cast<int>(blockIdx.x % blocks) * scan_columns + own;
     const bool real = row < work.dk;
     const auto load = [&](uint32_t part) {
-        const float* const A = work.A_of(part, kv_bh);
+        const float* const A = sequence.A_of(part, kv_bh);
         for (int i = threadIdx.x; i < R * R / 4; i += scan_threads) {
             const int r = i / (R / 4), c = i % (R / 4) * 4;
             const bool inside = r < work.dk;
@@ -64,7 +67,7 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
     };
     float x[thread_columns];
     const auto each = [&](uint32_t part, auto&& f) {
-        float* const at = work.B_of(part, kv_bh) + int64_t{row} * work.dv + first;
+        float* const at = sequence.B_of(part, kv_bh) + int64_t{row} * work.dv + first;
 #pragma unroll
         for (int c = 0; c < thread_columns; ++c)
             if (real && first + c < work.dv) f(x[c], at[c]);
@@ -73,13 +76,13 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
     for (float& e : x) e = 0;
     each(0, [](float& e, float b) { e = b; });
     if constexpr (delta) load(1);
-    for (uint32_t part = 1; part < work.parts(); ++part) {
+    for (uint32_t part = 1; part < sequence.parts(); ++part) {
         if constexpr (delta) {
             if (row < R) {
 #pragma unroll
                 for (int c = 0; c < thread_columns; ++c) s.S[row][own + c] = x[c], x[c] = 0;
             }
-            if (part + 1 < work.parts()) {
+            if (part + 1 < sequence.parts()) {
                 load(part + 1);
                 cp_async_wait<1>();
             } else {
@@ -101,7 +104,7 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
             }
             __syncthreads();
         } else {
-            const float a = gates_of(work, kv_bh, part, s.sums);
+            const float a = gates_of(sequence, kv_bh, part, s.sums);
 #pragma unroll
             for (float& e : x) e *= a;
         }

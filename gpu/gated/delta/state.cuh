@@ -36,24 +36,24 @@ __device__ __forceinline__ void release_read(const P& pipe, uint32_t n, const ui
     if (threadIdx.x % 32 == (met ? 1 : 0)) ptx::mbarrier_arrive(pipe.empty(n));
 }
 
-template <class E, int R, int D, bool delta>
+template <class E, int R, int D, bool delta, bool packed>
 struct StateWarpgroup {
     using S = Shared<R, D>;
     static constexpr bool take_turns = S::state_warpgroups == 2;
 
     const Pipelines<R, D> pipes;
     const Work& work;
-    const Split split;
+    const Split<packed> split;
     const uint32_t index;  // 0 or 1: which state warpgroup this is, i.e. which 64 of the block's columns of v
     const int warp;
     // The lane, in a register for the whole loop; inner code reads laneid() anew to save registers.
     const int kept_lane;
     const typename Pipelines<R, D>::Out out;
-    float s[R / 2];       // Sᵀ, an accumulator of 64 by R
-    uint32_t sa[R / 4];   // the same as operand A
-    uint32_t packed[16];  // outputs of the chunk before
+    float s[R / 2];        // Sᵀ, an accumulator of 64 by R
+    uint32_t sa[R / 4];    // the same as operand A
+    uint32_t rounded[16];  // outputs of the chunk before
 
-    __device__ __forceinline__ StateWarpgroup(Pipelines<R, D> pipes, const Work& work, Split split)
+    __device__ __forceinline__ StateWarpgroup(Pipelines<R, D> pipes, const Work& work, Split<packed> split)
         : pipes(pipes),
           work(work),
           split(split),
@@ -104,8 +104,8 @@ struct StateWarpgroup {
         const uint32_t to = out.at(n) + transposed_rows(warp, ptx::laneid());
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            ptx::stmatrix_x4_trans(to + j * 16 * 128, packed[4 * j], packed[4 * j + 1], packed[4 * j + 2],
-                                   packed[4 * j + 3]);
+            ptx::stmatrix_x4_trans(to + j * 16 * 128, rounded[4 * j], rounded[4 * j + 1], rounded[4 * j + 2],
+                                   rounded[4 * j + 3]);
         }
         out.producer_commit(n, kept_lane);
     }
@@ -226,7 +226,7 @@ struct StateWarpgroup {
             ptx::hold(o);
             pipes.p.consumer_release(n_out, kept_lane);
 #pragma unroll
-            for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, o[2 * i], o[2 * i + 1]);
+            for (int i = 0; i < 16; ++i) rounded[i] = pack(E{}, o[2 * i], o[2 * i + 1]);
         }
     }
 
@@ -253,7 +253,7 @@ struct StateWarpgroup {
         if (work.making) return;  // a value that is not finite stays in the map, and in the states behind the part
         if (ptx::named_barrier_and(barriers::delta_finite + index, barriers::warpgroup, are_finite(s))) return;
         out.producer_acquire(split.last - split.first);  // all outputs are in memory
-        walk_again<E, R, D, delta>(work, split, index);
+        walk_again<E, R, D, delta, packed>(work, split, index);
     }
 };
 

@@ -17,77 +17,145 @@ struct Work {
     int dk, dv;
     float scale;
     const float *g, *beta;  // [B, heads / group, N]; null: no gate
-    const float* initial;   // [B, heads / group, dk, dv]; null: zeros
+    const float* initial;   // [(sequences,) B, heads / group, dk, dv]; null: zeros
     float* final;           // the same shape; null: dropped
     uint32_t bound[max_splits + 1];
     const void *q, *k, *v, *o;  // as the maps have them, for walk_again()
     Strides q_stride, k_stride, v_stride, o_stride;
     // The maps S ↦ A S + B of the parts of all splits but the last (plan.hpp, Scratch); B null: there is one split.
     float *A, *B;
-    int* transfers;  // [state_heads], which heads take them; null: all
+    int* transfers;  // [(sequences of several splits,) state_heads], which heads take them; null: all
     bool making;     // this launch makes A and B, and no outputs
     uint32_t finer, columns, rows, identity_blocks, state_heads;
+    // Packed sequences: N, g, beta and the tensors are those of all of them together; chunks, splits, bound and finer
+    // are not used. `walks` are those of this launch, each with so many thread blocks.
+    const Walk* walks;
+    uint32_t walk_blocks;
+};
 
-    __device__ __forceinline__ uint32_t parts() const { return (splits - 1) * finer; }
+// The sequence that a thread block works on: that of a batch entry or, where they are packed, the one of its walk.
+template <bool packed>
+struct Sequence {
+    const Work& work;
+
+    __device__ __forceinline__ const Walk& walk() const { return work.walks[blockIdx.x / work.walk_blocks]; }
+    // Which of the tensors' tokens is its first, and how many it has.
+    __device__ __forceinline__ uint32_t first_token() const { return packed ? walk().first : 0; }
+    __device__ __forceinline__ int64_t tokens() const { return packed ? int64_t{walk().tokens} : work.N; }
+    __device__ __forceinline__ uint32_t chunks() const {
+        return packed ? (walk().tokens + chunk - 1) / chunk : work.chunks;
+    }
+    __device__ __forceinline__ uint32_t splits() const { return packed ? walk().splits : work.splits; }
+    __device__ __forceinline__ uint32_t finer() const { return packed ? walk().finer : work.finer; }
+    __device__ __forceinline__ uint32_t parts() const { return (splits() - 1) * finer(); }
+
+    // The first chunk of split i; that of split splits() is the end.
+    __device__ __forceinline__ uint32_t bound(uint32_t i) const {
+        return packed ? split_bound(chunks(), splits(), i) : work.bound[i];
+    }
     // The first chunk of part i; that of part parts() is the end of the last part.
     __device__ __forceinline__ uint32_t part_bound(uint32_t i) const {
-        const uint32_t split = i / finer, first = bound[split];
-        return i == parts() ? bound[split] : first + (bound[split + 1] - first) * (i % finer) / finer;
+        const uint32_t split = i / finer(), first = bound(split);
+        return i == parts() ? first : first + (bound(split + 1) - first) * (i % finer()) / finer();
     }
     // B of a part, and after the scan the state behind it.
     __device__ __forceinline__ float* B_of(uint32_t part, uint32_t kv_bh) const {
-        return B + (int64_t{part} * state_heads + kv_bh) * dk * dv;
+        if constexpr (packed) part += walk().first_part;
+        return work.B + (int64_t{part} * work.state_heads + kv_bh) * work.dk * work.dv;
     }
+    // The first part of a sequence has none.
     __device__ __forceinline__ float* A_of(uint32_t part, uint32_t kv_bh) const {
-        return A + (int64_t{part - 1} * state_heads + kv_bh) * dk * static_cast<int>(rows);
+        if constexpr (packed) part += walk().first_part - walk().cut;
+        return work.A + (int64_t{part - 1} * work.state_heads + kv_bh) * work.dk * static_cast<int>(work.rows);
+    }
+    __device__ __forceinline__ int* transfers_of(uint32_t kv_bh) const {
+        return work.transfers + (packed ? int64_t{walk().cut} * work.state_heads : 0) + kv_bh;
+    }
+    // Whether the head's splits start from the states that the maps give; else from zeros, as far back as gates let
+    // something through.
+    __device__ __forceinline__ bool takes_maps(uint32_t kv_bh) const { return !work.transfers || *transfers_of(kv_bh); }
+    // Of a head, from its first token on; null: no gate.
+    __device__ __forceinline__ const float* g_of(uint32_t kv_bh) const {
+        return work.g ? work.g + kv_bh * work.N + first_token() : nullptr;
+    }
+    __device__ __forceinline__ const float* beta_of(uint32_t kv_bh) const {
+        return work.beta + kv_bh * work.N + first_token();
+    }
+    // Where a head's state lies in `initial` and `final`.
+    __device__ __forceinline__ int64_t state_at(uint32_t kv_bh) const {
+        const int64_t state = (packed ? int64_t{walk().sequence} * work.state_heads : 0) + kv_bh;
+        return state * work.dk * work.dv;
     }
 };
 
-// A walk of one thread block over the chunks [start, last) of one head in one batch, for up to 128 columns of the
+// A walk of one thread block over the chunks [start, last) of one head of a sequence, for up to 128 columns of the
 // state; it makes the outputs of [first, last) for a head of q. Either a split, or a part whose map is made: then
 // first = last, and the columns are those of B or, with the identity to start from and no values, those of A.
+template <bool packed>
 struct Split {
     // index: of the split or part; h: the head of q; kv_h: that of k, v, g, β and the state, kv_bh: the same counted
     // through all batches.
     uint32_t column_block, index, b, h, kv_h, kv_bh;
     uint32_t start, first, last;
-    const float* g;  // of the head, [N]; null: no gate
+    const float* g;  // of the head, from the sequence's first token on; null: no gate
 
     explicit __device__ __forceinline__ Split(const Work& work) {
-        const uint32_t kv_heads = work.heads / work.group, walks = work.making ? work.parts() : work.splits,
+        const Sequence<packed> sequence{work};
+        const uint32_t kv_heads = work.heads / work.group, walks = work.making ? sequence.parts() : sequence.splits(),
                        wide = work.column_blocks + (work.making ? work.identity_blocks : 0);
+        uint32_t bh;  // of k and v where maps are made, else of q
+        if (packed) {
+            index = sequence.walk().index, column_block = blockIdx.x % wide;
+            bh = blockIdx.x % work.walk_blocks / wide;
+        } else if (work.making) {
+            column_block = blockIdx.x % wide, index = blockIdx.x / wide % walks, bh = blockIdx.x / wide / walks;
+        } else {
+            index = blockIdx.x % walks, column_block = blockIdx.x / walks % wide, bh = blockIdx.x / walks / wide;
+        }
         if (work.making) {
             // Blocks of the identity's columns come behind the last columns of v, where TMA finds zeros.
-            column_block = blockIdx.x % wide, index = blockIdx.x / wide % walks, kv_bh = blockIdx.x / wide / walks;
+            kv_bh = bh;
             b = kv_bh / kv_heads, kv_h = kv_bh - b * kv_heads, h = kv_h * work.group;
-            start = work.part_bound(index), first = last = work.part_bound(index + 1);
+            start = sequence.part_bound(index), first = last = sequence.part_bound(index + 1);
         } else {
-            index = blockIdx.x % walks, column_block = blockIdx.x / walks % wide;
-            const uint32_t bh = blockIdx.x / walks / wide;
             b = bh / work.heads, h = bh - b * work.heads, kv_h = h / work.group, kv_bh = b * kv_heads + kv_h;
-            start = first = work.bound[index], last = work.bound[index + 1];
+            start = first = sequence.bound(index), last = sequence.bound(index + 1);
         }
-        g = work.g ? work.g + kv_bh * work.N : nullptr;
+        g = sequence.g_of(kv_bh);
     }
 
+    // Which of the tensors' tokens is the sequence's first, and how many it has.
+    __device__ __forceinline__ uint32_t first_token(const Work& work) const {
+        return Sequence<packed>{work}.first_token();
+    }
+    __device__ __forceinline__ int64_t tokens(const Work& work) const { return Sequence<packed>{work}.tokens(); }
+    __device__ __forceinline__ const float* beta(const Work& work) const {
+        return Sequence<packed>{work}.beta_of(kv_bh);
+    }
+    // The end of the chunks behind which no token of another sequence stands that TMA would take for one of this.
+    __device__ __forceinline__ uint32_t whole(const Work& work) const {
+        return packed ? min(last, static_cast<uint32_t>(tokens(work)) / chunk) : last;
+    }
     // Whether the columns are those of A.
     __device__ __forceinline__ bool identity(const Work& work) const { return column_block >= work.column_blocks; }
-    // Whether the head's splits start from the states that the maps give; else from zeros, as far back as gates let
-    // something through.
     __device__ __forceinline__ bool takes_maps(const Work& work) const {
-        return !work.transfers || work.transfers[kv_bh];
+        return Sequence<packed>{work}.takes_maps(kv_bh);
     }
     // The state before `start`, [dk, dv]; null: zeros, or the identity.
     __device__ __forceinline__ const float* from(const Work& work) const {
-        if (start == 0) return work.initial && !identity(work) ? work.initial + state_at(work) : nullptr;
-        return work.making || start < first ? nullptr : work.B_of(index * work.finer - 1, kv_bh);
+        const Sequence<packed> sequence{work};
+        if (start == 0) return work.initial && !identity(work) ? work.initial + sequence.state_at(kv_bh) : nullptr;
+        return work.making || start < first ? nullptr : sequence.B_of(index * sequence.finer() - 1, kv_bh);
     }
     // Where the state after `last` goes, [dk, width()]; null: nowhere.
     __device__ __forceinline__ float* to(const Work& work) const {
+        const Sequence<packed> sequence{work};
         if (!work.making)
-            return last == work.chunks && work.final && h % work.group == 0 ? work.final + state_at(work) : nullptr;
-        if (!identity(work)) return work.B_of(index, kv_bh);
-        return index > 0 ? work.A_of(index, kv_bh) : nullptr;
+            return last == sequence.chunks() && work.final && h % work.group == 0
+                       ? work.final + sequence.state_at(kv_bh)
+                       : nullptr;
+        if (!identity(work)) return sequence.B_of(index, kv_bh);
+        return index > 0 ? sequence.A_of(index, kv_bh) : nullptr;
     }
     __device__ __forceinline__ int width(const Work& work) const {
         return identity(work) ? static_cast<int>(work.rows) : work.dv;
@@ -96,9 +164,6 @@ struct Split {
     __device__ __forceinline__ int first_column(const Work& work) const {
         return static_cast<int>((column_block - (identity(work) ? work.column_blocks : 0)) * work.columns);
     }
-
-private:
-    __device__ __forceinline__ int64_t state_at(const Work& work) const { return int64_t{kv_bh} * work.dk * work.dv; }
 };
 
 }  // namespace causeway::gpu::gated_delta

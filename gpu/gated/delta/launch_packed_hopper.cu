@@ -1,0 +1,23 @@
+// The kernel for Hopper on packed sequences, and its launch.
+#include "gpu/gated/delta/launch.cuh"
+
+namespace causeway::gpu::gated_delta {
+
+void run_packed_hopper(const GatedArgs& a, const PackedPlan& p, cudaStream_t stream) {
+    if (p.groups.empty()) return;  // no token at all
+    const Maps maps = maps_of(a);
+    for (const Group& group : p.groups) {
+        const Scratch scratch = scratch_of(a, p, group);
+        Work work = work_of(a, p, scratch);
+        if (a.state) work.initial = work.final = a.state + group.first * p.state_heads * a.dk * a.dv;
+        copy_states(work, a, p, group, scratch, stream);
+        check(cudaMemcpyAsync(scratch.walks, group.walks.data(), group.walks.size() * sizeof(Walk),
+                              cudaMemcpyHostToDevice, stream),
+              "copying the walks over packed sequences");
+        with_sizes(a, p, [&]<class E, int R, int D, bool delta>() {
+            launch_group<E, R, D, delta, true>(maps, work, p, group, scratch.walks, stream);
+        });
+    }
+}
+
+}  // namespace causeway::gpu::gated_delta
