@@ -81,6 +81,7 @@ void open_globals(lua_State* L) {
 int open_all(lua_State* L) {
     luaL_openlibs(L);
     make_coroutines_stoppable(L);
+    open_patterns(L);
     lua_newtable(L);
     for (const char* name : {
              "manual",    // name -> {call, text, example, topic}: what `?name` shows; filled by lua/help
