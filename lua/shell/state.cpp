@@ -119,6 +119,7 @@ int open_all(lua_State* L) {
     open_system(L);
     open_display(L);
     open_macros(L);
+    open_names(L);
     push_library_globals(L);
     for (const EmbeddedFile* file = embedded_files; file->path; ++file) {
         run_embedded(L, *file);
