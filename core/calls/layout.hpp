@@ -17,7 +17,7 @@ Option<S> layout_option(bool cpu_alone = false) {
             .member = {},
             .text =
                 "order of the dimensions of inputs, gates and results: [batch, heads, N, d], or [batch, N, heads, "
-                "d], which is copied to the first order and back (errors tell its shapes); states keep theirs; "
+                "d], which is copied to the first order and back; states keep theirs; "
                 "?layout has those of other libraries",
             .standard = "\"bhnd\"",
             .choices = layouts,

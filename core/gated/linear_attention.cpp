@@ -7,6 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "core/gated/checkpoints.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/kit/check.hpp"
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
@@ -99,8 +100,8 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
             wide.push_back(c.dk);
             if (fits(wide)) return c.dk;
         }
-        fail(name, ": ", s.text(), ", expected ", expected.text(),
-             channels ? ", or " + wide.text() + " for a gate per key channel" : std::string());
+        fail(name, ": ", kit::callers_sizes(s), ", expected ", kit::callers_sizes(expected),
+             channels ? ", or " + kit::callers_sizes(wide) + " for a gate per key channel" : std::string());
     };
     c.gates = gate("log_decay", o.log_decay, has_gate(c.update), true);
     gate("beta", o.beta, has_delta(c.update), false);

@@ -6,6 +6,7 @@
 #include "core/base/parallel.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gradient/forms.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/kit/check.hpp"
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
@@ -24,7 +25,8 @@ constexpr Index default_block = 64;
 
 Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     const Dimensions n = exact::check_inputs(B, C, V);
-    if (dO.shape() != V.shape()) fail("dO: ", dO.shape().text(), ", expected ", V.shape().text(), " like V");
+    if (dO.shape() != V.shape())
+        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(V.shape()), " like V");
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
     exact::check_decay(o.decay, n.heads);
     check_scale(o.scale, n.dtype);

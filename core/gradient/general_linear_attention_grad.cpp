@@ -3,6 +3,7 @@
 #include "core/gated/general/chunks.hpp"
 #include "core/gradient/as_given.hpp"
 #include "core/gradient/general_recurrent.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/kit/spread.hpp"
 
 namespace causeway {
@@ -57,7 +58,8 @@ void general_chunkwise(const GeneralGradHead<T>& d, Index c) {
 
 void check_general_output_gradient(const Tensor& dO, const GeneralCall& call) {
     if (dO.shape() != call.output)
-        fail("dO: ", dO.shape().text(), ", expected ", call.output.text(), " like the output");
+        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(call.output),
+             " like the output");
     if (dO.dtype() != call.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(call.dtype), " like q");
 }
 

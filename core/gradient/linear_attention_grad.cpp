@@ -2,6 +2,7 @@
 
 #include "core/gradient/as_given.hpp"
 #include "core/gradient/registry.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/kit/pool.hpp"
 
 namespace causeway {
@@ -12,7 +13,8 @@ using gradient::as_given;
 
 void check_output_gradient(const Tensor& dO, const Call& call) {
     if (dO.shape() != call.output)
-        fail("dO: ", dO.shape().text(), ", expected ", call.output.text(), " like the output");
+        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(call.output),
+             " like the output");
     if (dO.dtype() != call.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(call.dtype), " like q");
 }
 

@@ -11,6 +11,7 @@
 #include "core/base/parallel.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/gradient/registry.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/kit/exp.hpp"
 #include "core/kit/packed.hpp"
 #include "core/kit/product.hpp"
@@ -240,14 +241,17 @@ SoftmaxGradient each_packed(const attention::Sizes& c, const Tensor& q, const Te
 attention::Sizes gradient::check_softmax_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                               const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward) {
     const attention::Sizes c = attention::check(q, k, v, o);
-    if (dO.shape() != c.output) fail("dO: ", dO.shape().text(), ", expected ", c.output.text(), " like the output");
+    if (dO.shape() != c.output)
+        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(c.output), " like the output");
     if (dO.dtype() != c.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(c.dtype), " like q");
     if (forward) {
         if (forward->O.shape() != c.output)
-            fail("O: ", forward->O.shape().text(), ", expected ", c.output.text(), " like the output");
+            fail("O: ", kit::callers_sizes(forward->O.shape()), ", expected ", kit::callers_sizes(c.output),
+                 " like the output");
         if (forward->O.dtype() != c.dtype)
             fail("O: ", name(forward->O.dtype()), ", expected ", name(c.dtype), " like the output");
-        if (forward->lse.shape() != c.rows) fail("lse: ", forward->lse.shape().text(), ", expected ", c.rows.text());
+        if (forward->lse.shape() != c.rows)
+            fail("lse: ", kit::callers_sizes(forward->lse.shape()), ", expected ", kit::callers_sizes(c.rows));
         if (forward->lse.dtype() != c.compute)
             fail("lse: ", name(forward->lse.dtype()), ", expected ", name(c.compute));
     }

@@ -6,6 +6,7 @@
 
 #include "core/base/text.hpp"
 #include "core/base/unknown_name.hpp"
+#include "core/kit/callers_order.hpp"
 
 namespace causeway::kit {
 
@@ -20,8 +21,8 @@ std::array<Index, 4> four_sizes(const Tensor& A, const char* name) {
 
 void check_like(const char* name, const Tensor& A, const Tensor& B, const char* like) {
     if (A.ndim() != B.ndim())
-        fail(name, ": ", A.ndim(), " dimensions (", A.shape().text(), "), expected ", B.ndim(), " like ", like, " (",
-             B.shape().text(), ")");
+        fail(name, ": ", A.ndim(), " dimensions (", callers_sizes(A.shape()), "), expected ", B.ndim(), " like ", like,
+             " (", callers_sizes(B.shape()), ")");
     if (A.dtype() != B.dtype())
         fail(name, ": ", causeway::name(A.dtype()), ", expected ", causeway::name(B.dtype()), " like ", like);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/parallel.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/softmax/forms.hpp"
 
 namespace causeway {
@@ -18,7 +19,8 @@ attention::Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const 
     options.causal = o.causal;
     options.scale = o.scale;
     const attention::Sizes c = attention::check(q, k, v, options);
-    if (zeta && zeta->shape() != c.output) fail("zeta: ", zeta->shape().text(), ", expected ", c.output.text());
+    if (zeta && zeta->shape() != c.output)
+        fail("zeta: ", kit::callers_sizes(zeta->shape()), ", expected ", kit::callers_sizes(c.output));
     if (zeta && zeta->dtype() != c.dtype) fail("zeta: ", name(zeta->dtype()), ", expected ", name(c.dtype), " like q");
     return c;
 }

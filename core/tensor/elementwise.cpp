@@ -117,8 +117,11 @@ Shape broadcast(const Shape& a, const Shape& b, const char* operation) {
     for (int i = 0; i < shorter.ndim(); ++i) {
         const Index m = longer.back(i), n = shorter.back(i);
         if (m != n && m != 1 && n != 1) {
-            fail(operation, ": shapes ", a.text(), " and ", b.text(), " do not match: from the right, dimension ",
-                 i + 1, " is ", a.back(i), " and ", b.back(i));
+            const int of_a = a.ndim() - i, of_b = b.ndim() - i;  // counted from 1
+            const std::string shapes = sentence(operation, ": shapes ", a.text(), " and ", b.text(), " do not match: ");
+            if (of_a == of_b) fail(shapes, "dimension ", of_a, " is ", a.back(i), " and ", b.back(i));
+            fail(shapes, "dimension ", of_a, " of the first is ", a.back(i), ", dimension ", of_b, " of the second ",
+                 b.back(i));
         }
         out[out.ndim() - 1 - i] = m == 1 ? n : m;
     }

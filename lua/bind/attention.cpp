@@ -157,31 +157,44 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     return 1;
 }
 
-constexpr const char* rows_noted = "causeway.noted_cancelled_rows";  // registry: true once the note has been given
+}  // namespace
+
+bool noted(lua_State* L, const char* key) {
+    const bool given = lua_getfield(L, LUA_REGISTRYINDEX, key) != LUA_TNIL;
+    lua_pop(L, 1);
+    return given;
+}
+
+void note_once(lua_State* L, const char* key, const std::string& text) {
+    if (noted(L, key)) return;
+    lua_pushboolean(L, true);
+    lua_setfield(L, LUA_REGISTRYINDEX, key);
+    push_causeway(L);
+    lua_getfield(L, -1, "_note");
+    push_text(L, text);
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
+}
+
+namespace {
+
+constexpr const char* rows_noted = "causeway.noted_cancelled_rows";
 
 // Says once where normalize divides by row sums that leave nothing of V. Asked of whole sequences from an empty state.
 void note_cancelled_rows(lua_State* L, const Tensor& B, const Tensor& C, const CausalOptions& o) {
-    if (!o.normalize || counting || o.state || !o.cu_seqlens.empty()) return;
-    const bool noted = lua_getfield(L, LUA_REGISTRYINDEX, rows_noted) != LUA_TNIL;
-    lua_pop(L, 1);
-    if (noted) return;
+    if (!o.normalize || counting || o.state || !o.cu_seqlens.empty() || noted(L, rows_noted)) return;
     const auto rows = exact::cancelled_rows(B, C, o.decay);
     if (rows.count == 0) return;
-    lua_pushboolean(L, true);
-    lua_setfield(L, LUA_REGISTRYINDEX, rows_noted);
     const Shape s = four_dimensional(B);
     const Index heads = s[1], batch = rows.head / heads;
     const std::string head = heads > 1 ? sentence(", head ", rows.head % heads + 1) : "",
                       entry = s[0] > 1 ? sentence(", batch ", batch + 1) : "";
-    push_causeway(L);
-    lua_getfield(L, -1, "_note");
-    push_text(L, sentence("causal_linear_attention: normalize divides by the sum of a row's weights, and ", rows.count,
-                          " of ", s[0] * heads * s[2], " sums are 0, negative or nearly cancelled (first: token ",
-                          rows.token + 1, head, entry,
-                          "): those outputs say little of V. Positive B and C, as elu(x) + 1 or \"favor+\", have no "
-                          "such rows."));
-    lua_call(L, 1, 0);
-    lua_pop(L, 1);
+    note_once(L, rows_noted,
+              sentence("causal_linear_attention: normalize divides by the sum of a row's weights, and ", rows.count,
+                       " of ", s[0] * heads * s[2], " sums are 0, negative or nearly cancelled (first: token ",
+                       rows.token + 1, head, entry,
+                       "): those outputs say little of V. Positive B and C, as elu(x) + 1 or \"favor+\", have no "
+                       "such rows."));
 }
 
 // causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...} -> output (, state)

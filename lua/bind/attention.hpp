@@ -17,6 +17,10 @@ void refuse_registered(lua_State* L, const std::string& method);
 // The names given to register_method, in lua/bind/attention.cpp.
 std::vector<std::string> registered_names(lua_State* L);
 
+// A note that a session gets once, and whether it has got it; each has a key of its own.
+bool noted(lua_State* L, const char* key);
+void note_once(lua_State* L, const char* key, const std::string& text);
+
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);
 

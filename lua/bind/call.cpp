@@ -4,6 +4,7 @@
 
 #include "core/base/text.hpp"
 #include "core/calls/description.hpp"
+#include "core/kit/callers_order.hpp"
 #include "lua/bind/families.hpp"
 
 namespace causeway::lua {
@@ -101,7 +102,7 @@ Tensor constant_of(lua_State* L, const char* option, const Shape& v, DType type)
     const Index heads = v.ndim() > 2 ? v.back(2) : 1, tokens = v.back(1), count = static_cast<Index>(lua_rawlen(L, -1));
     if (count != heads)
         fail(option, ": a list of ", count, ", expected ", heads, heads == 1 ? " number" : " numbers",
-             ", one a head, a number for all, or a Tensor ", shape.text());
+             ", one a head, a number for all, or a Tensor ", kit::callers_sizes(shape));
     Tensor out(type, shape);
     for (Index h = 0; h < heads; ++h) {
         lua_geti(L, -1, h + 1);

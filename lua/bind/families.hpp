@@ -6,6 +6,8 @@ struct lua_State;
 
 namespace causeway::lua {
 
+// patterns.cpp: find, match, gmatch and gsub of Lua's table `string`, which Ctrl-C stops
+void open_patterns(lua_State* L);
 // tensor.cpp: the type Tensor; tensor_*.cpp: construction, indexing, arithmetic, reductions, linear algebra
 void open_tensor(lua_State* L);
 // scan.cpp: a state carried over the tokens; scan_values.cpp: the values inside its step

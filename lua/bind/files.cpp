@@ -580,6 +580,8 @@ int search_module(lua_State* L) {
 }
 
 int save(lua_State* L) {
+    if (lua_type(L, 1) != LUA_TSTRING && lua_type(L, 2) == LUA_TSTRING)
+        fail("save: path: a ", type_name(L, 1), ", expected the path first, as in save(\"q.npy\", q)");
     const std::string path = with_home(check_string(L, 1, "save: path"));
     if (lua_isnoneornil(L, 2)) fail("save: value: expected what to save, got nothing");
     const std::string extension = extension_of(path);

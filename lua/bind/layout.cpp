@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/calls/description.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/tensor/rearrange.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/families.hpp"
@@ -193,7 +194,10 @@ int in_layout(lua_State* L) {
     if (heads >= 0) given.push_all_swapped(heads);
     else
         for (int i = 1; i <= count; ++i) lua_pushvalue(L, i);
-    lua_call(L, count, LUA_MULTRET);
+    {
+        const kit::CallersOrder order(heads);
+        lua_call(L, count, LUA_MULTRET);
+    }
     if (heads >= 0) swap_results(L, count + 1, call.name, heads);
     return lua_gettop(L) - count;
 }

@@ -13,8 +13,9 @@ namespace {
 std::optional<DType> pop_dtype(lua_State* L, const char* function) {
     std::optional<DType> type;
     if (!lua_isnil(L, -1)) {
-        const std::string argument = sentence(function, ": dtype");
-        type = parse_dtype(check_string(L, -1, argument.c_str()), function);
+        if (lua_type(L, -1) != LUA_TSTRING)
+            fail(function, ": dtype: expected a name in quotes such as \"Float64\", got a ", type_name(L, -1));
+        type = parse_dtype(text_at(L, -1), function);
     }
     lua_pop(L, 1);
     return type;
@@ -184,9 +185,12 @@ int check_dim(lua_State* L, int index, const Tensor& a, const char* function) {
 }
 
 void refuse_parameter(lua_State* L, int index, const char* function, const char* why) {
-    if (!lua_isstring(L, index)) return;
+    if (!lua_isstring(L, index) && !lua_istable(L, index)) return;
     lua_pushvalue(L, index);
-    const std::string came = lua_type(L, -1) == LUA_TSTRING ? in_quotes(lua_tostring(L, -1)) : lua_tostring(L, -1);
+    const int type = lua_type(L, -1);
+    const std::string came = type == LUA_TTABLE    ? "a table"
+                             : type == LUA_TSTRING ? in_quotes(lua_tostring(L, -1))
+                                                   : lua_tostring(L, -1);
     lua_pop(L, 1);
     fail(function, ": argument ", index, ": ", came, ", expected none: ", why);
 }

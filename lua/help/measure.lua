@@ -176,6 +176,15 @@ manual.relative_error = {
   example = "relative_error(f16(ones(2, 2) / 3), ones(2, 2) / 3)",
 }
 
+manual.isapprox = {
+  call = "isapprox(A, B, {rtol =, atol =})",
+  text = [[Whether A and B, tensors of the same sizes or numbers, are near: norm(A - B) <= max(atol, rtol max(norm(A),
+norm(B))), in Float64. atol is 0 by default; rtol is 0 where atol is given, else the square root of the spacing of
+numbers at 1 in the less precise type, 3.5e-4 in Float32 and 1.5e-8 in Float64. A number stands for a tensor of it. What
+has a NaN is near nothing. A == B asks for equal elements, relative_error for the largest difference.]],
+  example = "A = randn(64, 64)\nisapprox(A * 1.00001, A)\nisapprox(A, f16(A), {rtol = 1e-6})",
+}
+
 manual.text_table = {
   call = "text_table(rows, {columns =, title =, note =, most =, leading = 1})",
   text = [[A table of results from a list of tables. It shows itself aligned, in a page as HTML.
@@ -208,9 +217,9 @@ manual.show_table = {
 manual.report = {
   call = 'report{title =, save = "x.html", data =, copy =, part, ...}',
   text = [[A page of HTML that stands alone, from parts: texts, {heading = TEXT}, {code = TEXT}, tables, pictures and
-any value that shows itself. Returns the page, whose HTML is page.html; `save` writes it. A heading with level = 3
-stands below the one before it, outside the contents, and one with id = NAME is where #NAME leads. With copy = true
-tables can be copied as CSV, Markdown and LaTeX, by a script in the page.
+any value that shows itself. Returns the page, whose HTML is page.html; `save` writes it, as does page:save("x.html").
+A heading with level = 3 stands below the one before it, outside the contents, and one with id = NAME is where #NAME
+leads. With copy = true tables can be copied as CSV, Markdown and LaTeX, by a script in the page.
 
 The page begins with its contents and ends with the command that made it and with links to `data`, a file or a list of
 files. An empty line in a text begins a paragraph. Below each heading, tables of more than 10 rows stand behind the

@@ -27,6 +27,9 @@ local function called(page, names, how) add(names, { page = page, how = how }) e
 --- Names of what is not quite here: the page of what comes nearest, and how it is had by that.
 local function near(page, names, how) add(names, { page = page, how = how, near = true }) end
 
+--- What anybody asks for, which no page has.
+local function told(names, how) add(names, { how = how, here = true }) end
+
 --- Names of what is a line of code here, which the sentence `how` says; `page` is that of what the line is made of.
 local function written(names, how, page) add(names, { page = page, how = how, said = true }) end
 
@@ -104,6 +107,11 @@ called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
 line_of("kda kimi_delta_attention kimi_linear chunk_kda",
   'linear_attention(l2norm(q), l2norm(k), v, {update = "gated_delta",\n'
   .. '  log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})')
+called("chunkwise", "ut_transform",
+  "The UT transform turns the steps of a chunk into a triangular system, solved once: (I + tril(β K Kᵀ, -1))⁻¹ β.")
+near("delta", "householder householder_matrix householder_reflection householder_transform householder_product",
+  "I - β k kᵀ, by which the delta rule multiplies the state, is a generalised Householder matrix, with β = 2 and "
+  .. "|k| = 1 a reflection; delta_product has several a token.")
 called("chunkwise", "wy wy_form wy_representation chunk_parallel chunkwise_parallel chunkwise_form")
 called("recurrent", "fused_recurrent_form recurrent_form")
 called("parallel", "parallel_form")
@@ -176,6 +184,9 @@ called("softmax_attention", "attention flash_attention flashattention flash_atte
 near("softmax_attention", "mla multi_head_latent_attention latent_attention",
   "Latent attention is this one with k and v made of the latent before; or, with their matrices taken into q and the "
   .. "output, one head of keys for all queries: k is the latent beside the rotated part, v the latent.")
+near("softmax_attention", "gated_attention gated_softmax_attention",
+  "Gated attention, as in Qwen3-Next, is a gate g on the output of this one: times(softmax_attention(q, k, v, "
+  .. "{causal = true}), sigmoid(g)). The gates of linear attention are the updates gated and gated_delta.")
 near("softmax_attention", "differential_attention differential_transformer diff_transformer",
   "It is the difference of two calls: softmax_attention(q1, k1, v) - λ softmax_attention(q2, k2, v).")
 near("linear_attention_step", "speculative_decoding draft_model",
@@ -185,7 +196,7 @@ called("flash", "online_softmax safe_softmax")
 called("shard", "context_parallel sequence_parallelism lasp lasp2 zeco all_scan zigzag ulysses")
 called("tree_decode", "tree_attention flash_decoding flash_decode decode decoding sequence_parallel")
 called("ring_decode", "ring_attention ringattention")
-called("layout", "bhnd bnhd bthd bshd head_first seq_first batch_first")
+called("layout", "bhnd bnhd bthd bshd head_first seq_first batch_first time_major")
 called("causal", "is_causal causal_mask")
 near("causal", "attn_mask attention_mask",
   "A mask of your own is not taken: a query sees all keys, or with causal those up to its own position.")
@@ -193,7 +204,7 @@ near("causal", "attn_mask attention_mask",
 -- Tensors: NumPy, PyTorch, MATLAB, Julia
 
 called("*", "matmul mm bmm mul_matrix @ gemm matrix_product matrix_multiplication")
-called("*", "/ operator operators arithmetic divide")
+called("*", "/ operator operators arithmetic divide broadcasting")
 called("times", "multiply mul hadamard elementwise_product .* ⊙")
 called("plus", "add")
 called("pow", "power ** ^")
@@ -214,6 +225,10 @@ called("bf16", "bfloat16")
 called("cat", "concat concatenate vcat hcat vstack hstack stack")
 written("transpose mt adjoint", "A:t() transposes the last two dimensions, permutedims(A, 2, 1) any", "t")
 called("permutedims", "permute swapaxes moveaxis rearrange")
+written("open fopen",
+  "open(path) is io.open(path, \"r\"), and for line in io.lines(path) do ... end goes over its lines")
+written("split unbind tensor_split hsplit vsplit array_split",
+  "parts of A are A({1, 2}, \":\"), A({3, 4}, \":\"); the words of a text come from s:gmatch(\"%S+\")")
 called("reshape", "view flatten ravel unsqueeze squeeze expand_dims")
 called("fill", "full full_like")
 called("similar", "empty empty_like")
@@ -243,8 +258,7 @@ called("gt", "greater")
 called("ge", "greater_equal")
 written("isinf", "isinf(x) is eq(abs(x), math.huge)", "isfinite")
 called("isnan", "nan")
-written("allclose isclose isapprox assert_allclose assert_close", "allclose(A, B) is relative_error(A, B) < 1e-5",
-  "relative_error")
+called("isapprox", "allclose isclose assert_allclose assert_close ≈ approx almost_equal")
 called("norm", "frobenius frobenius_norm vector_norm")
 called("l2norm", "normalize l2_norm l2_normalize l2norm_fwd")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
@@ -270,8 +284,8 @@ called("rank", "num_features n_features nb_features")
 
 -- Measuring, plots, files, the shell
 
-called("benchmark_method", "compare compare_methods bench_method")
-called("btime", "time timer stopwatch timeit %timeit benchmark @benchmark @belapsed tic toc")
+called("benchmark_method", "compare compare_methods bench_method bench benchmark")
+called("btime", "time timer stopwatch timeit %timeit @benchmark @belapsed tic toc")
 called("clock", "perf_counter monotonic time_ns")
 called("opcount", "flops flop_count count_flops")
 called("cost", "complexity")
@@ -279,7 +293,8 @@ called("threads", "num_threads set_num_threads nthreads nproc")
 called("machine", "versioninfo cpuinfo lscpu")
 called("progress", "tqdm progress_bar")
 called("sweep", "grid_search gridsearch parameter_sweep")
-called("plot", "plt lineplot figure loglog semilogy semilogx scatter errorbar savefig subplots subplot matplotlib")
+called("plot", "plt lineplot figure loglog semilogy semilogx scatter errorbar savefig subplots subplot "
+  .. "matplotlib seaborn plotly bokeh")
 called("heatmap", "imshow matshow pcolor pcolormesh spy")
 called("text_table", "dataframe pandas tabulate pretty_table")
 called("load", "read_csv loadtxt load_file safe_open", "The extension says what comes back.")
@@ -299,14 +314,17 @@ called("exit", "bye")
 
 -- Names of options and methods elsewhere, which only the call gives a meaning.
 
+short("method", "mode backend kernel impl implementation algorithm")
+short("cu_seqlens", "lengths seqlens seq_lens")
+
 short("cu_seqlens", "cu_seq_lens cu_seqlens_q offsets seq_offsets")
 short("state_indices", "slots slot_mapping cache_indices ssm_state_indices")
 short("log_decay", "g gk gate gates forget log_alpha")
 short("decay", "g lambda forget alpha")
 short("beta", "b eta")
 short("lr", "learning_rate step_size alpha eta")
-short("state", "initial_state h0 s0 past_state recurrent_state cache hidden_state")
-short("return_state", "output_final_state return_final_state final_state use_cache")
+short("state", "initial_state initial_states h0 s0 past_state recurrent_state cache hidden_state")
+short("return_state", "output_final_state return_final_state return_final_states final_state use_cache")
 short("chunk", "chunk_size chunksize block block_size bt")
 short("block", "block_size chunk chunk_size")
 short("scale", "softmax_scale sm_scale temperature scaling")
@@ -322,13 +340,47 @@ short("save", "file filename path cache")
 short("label", "name legend title")
 short("name", "label title")
 short("causal", "mask")
+short("by", "group group_by groupby hue color colour series")
 short("xscale", "logx log_x")
 short("yscale", "logy log_y")
+
+-- Options of other libraries' attention that no option stands for here: what is done before or after the call.
+local around_calls = {}
+causeway._around_calls = around_calls
+
+local function around(names, how)
+  for name in names:gmatch("%S+") do around_calls[name] = how end
+end
+
+around("output_final_state return_final_state return_final_states return_state final_state use_cache",
+  "the final state is the second result: o, S = linear_attention(q, k, v)")
+around("use_qk_l2norm_in_kernel use_qk_l2norm qk_l2norm qk_norm l2norm",
+  "give l2norm(q) and l2norm(k), queries and keys of length 1")
+around("a_log dt_bias dt dt_softplus delta_softplus dt_limit use_gate_in_kernel safe_gate lower_bound",
+  "the gate is made before the call, for linear_attention: log_decay = decay_gate(a, A_log, {dt_bias = t})")
+around("gv", "a gate for each channel of the values is a step of scan, S * diag(x.gv)")
+around("gk", "gates of tokens are linear_attention's: update = \"gated\", log_decay = g")
+around("beta", "it is linear_attention's: update = \"delta\", beta = b")
+around("d skip", "the skip is added after the call: o + times(D, v)")
+around("z", "the output gate comes after the call: times(o, times(z, sigmoid(z)))")
+around("feature_map", "features are made before the call: elu(q) + 1 in the place of q, or lowrank")
+around("enable_gqa num_heads num_heads_kv num_kv_heads n_heads", "heads are counted in the tensors, and those of q may "
+  .. "be a multiple of those of k and v: leave it out")
+around("alibi_slopes", "of linear attention it is a decay: causal_linear_attention with decay = exp(-alibi_slopes(h))")
+around("softcap logits_soft_cap logit_softcapping bias attn_bias key_padding_mask score_mod",
+  "scores are scaled and masked to the past, nothing else")
+around("dtype out_dtype precision", "the type is that of the tensors: f64(q)")
+around("threads num_threads", "threads(n) sets them")
+around("seed generator", "nothing is random in the call")
+around("training need_weights average_attn_weights return_attn_probs output_attentions",
+  "a call gives its output alone, the same in training: leave it out")
+around("requires_grad", "grad(f, params) differentiates what calls it")
 
 -- Methods of tensors elsewhere that none here stands for: what does it instead.
 local gradients = "grad(f, params) gives the gradients of a function"
 causeway._instead = {
   numpy = 'save("a.npy", A) writes what numpy.load reads',
+  to = "f64(A), f32(A), f16(A), bf16(A) convert it, A:gpu() and A:cpu() move it",
   item = "A(1, 2) is a number already, and so is sum(A)",
   backward = gradients, requires_grad_ = gradients, grad = gradients,
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
@@ -419,6 +471,19 @@ not_here("quantization quantisation int8 fp8 kivi kv_quantization",
 not_here("striped_attention",
   "softmax_attention with shards = p gives a worker one piece from the front of the text and one from the back; there "
   .. "are no stripes.")
+
+-- The language, and where to begin
+
+told("for", "for i = 1, 10 do ... end; for i, x in ipairs(list) do ... end; for key, value in pairs(t) do ... end")
+told("if then else elseif", "if x > 0 then ... elseif x < 0 then ... else ... end")
+told("while do break", "while x > 0 do ... end, which break leaves")
+told("function return lambda closure", "function f(x) return x^2 end; without a name, function(x) return x^2 end")
+told("local", "A local variable lives in its block, at the prompt in its line; without the word it stays.")
+told("lua syntax language", "The language is Lua 5.4: https://www.lua.org/manual/5.4, for those who program already "
+  .. "https://learnxinyminutes.com/lua.")
+told("tutorial readme documentation docs getting_started quickstart introduction first_steps examples",
+  "docs/tutorial.md in the sources takes ten minutes, docs/tour.md has every use with its code; ? lists the topics, "
+  .. "and ./lab build manual makes pages of all that to read and search offline.")
 
 -- A line of code here
 

@@ -95,7 +95,9 @@ local function candidates(method, others, own)
   local list, taken, unknown = {}, {}, {}
   local function add(item, name)
     if type(item) ~= "function" and type(item) ~= "string" then
-      raise("benchmark_method: method: expected a name or a function(B, C, V, options), got " .. noun(item))
+      local several = type(item) == "table" and #item > 0 and '; of several it is benchmark_method{methods = {"fleet", '
+        .. '"vanilla"}}' or ""
+      raise("benchmark_method: method: expected a name or a function(B, C, V, options), got " .. noun(item) .. several)
     end
     if type(item) == "string" and name then
       raise(string.format('benchmark_method: name: "%s" for the method "%s", which has a name; expected one for a '
@@ -213,8 +215,13 @@ causeway._as_table(Benchmark)
 --- Time over length, one curve a method.
 function Benchmark:plot(options)
   local given = {}
+  causeway._check_plot_options(options)
   for key, value in pairs(options or {}) do given[key] = value end
-  causeway._add_curves(given, self, "N", "mean", "method", "std")
+  if not causeway._add_curves(given, self, "N", "mean", "method", "std") then
+    local first = self[1]
+    raise("plot: no method has a time to draw" .. (first and string.format(" (%s at N = %d: %s%s)", first.method,
+      first.N, first.status, self[2] and ", and so on" or "") or "") .. ", the benchmark's table has what each came to")
+  end
   for key, value in pairs({ xscale = "log", yscale = "log", xlabel = "length N", ylabel = "seconds" }) do
     given[key] = given[key] or value
   end
@@ -351,7 +358,9 @@ end
 local function row_of_error(message)
   if causeway.error_kind(message) == "interrupted" then error(message, 0) end
   local status = causeway._status_of_error(message)
-  return { status = status or "error", message = not status and tostring(message) or nil }
+  if status then return { status = status } end
+  local hint = type(message) == "string" and causeway._hint(message)
+  return { status = "error", message = tostring(message) .. (hint and " (" .. hint .. ")" or "") }
 end
 
 -- Appends a row for every length and candidate.
@@ -382,7 +391,7 @@ end
 
 --- Times a method (a registered name or function(B, C, V, options)) over lengths; see lua/help/measure.lua.
 function causeway.benchmark_method(method, options)
-  if options == nil and causeway._is_plain(method) then method, options = nil, method end
+  if options == nil and causeway._is_plain(method) and method[1] == nil then method, options = nil, method end
   local given = checked_options(options)
   options = options or {}
   local list = candidates(method, options.methods, options.name)

@@ -20,7 +20,7 @@ debug.setmetatable(0, {
   __tostring = function(x) return x ~= x and "nan" or x .. "" end,
   __index = function(_, key)
     if type(key) ~= "string" then
-      causeway._raise("a number has no elements, [" .. tostring(key) .. "] is of a table")
+      causeway._raise("a number has no elements, [" .. tostring(key) .. "] is of a table; of a size it is size(A, 1)")
     end
     local instead = causeway._no_method(key, {})
     causeway._raise(string.format('a number has no "%s"%s', key, instead and " (" .. instead .. ")" or ""))

@@ -304,7 +304,7 @@ end
 
 -- What other libraries are called where their functions are.
 local libraries = {}
-for name in ("np numpy torch jnp jax plt pyplot matplotlib F nn functional tf scipy pd json time os random fla "
+for name in ("np numpy torch jnp jax lax plt pyplot sns matplotlib F nn functional tf scipy pd json time os random fla "
   .. "linalg"):gmatch("%S+") do
   libraries[name] = true
 end
@@ -450,8 +450,14 @@ function causeway._known_here(name, known)
   for _, option in ipairs(causeway._short_names[plain(name)] or {}) do
     if known[option] then return string.format('it is called "%s" here, see ?%s', option, option) end
   end
-  return absent_here(name) or here and "see ?" .. name or near_alias(name, known)
+  local of_attention = known.layout and known.scale
+  if of_attention and causeway._around_calls[plain(name)] then return causeway._around_calls[plain(name)] end
+  local near = here and causeway._closest(plain(name), names(known)) ~= ""
+  return absent_here(name) or here and not near and "see ?" .. name or near_alias(name, known)
 end
+
+-- Element types, in small letters.
+local element_types = { float16 = "Float16", float32 = "Float32", float64 = "Float64", bfloat16 = "BFloat16" }
 
 --- What a global that is not there is called here, as a sentence, where the literature or another library has it. Of
 --- another library's, the name is that with the library: np.zeros.
@@ -468,6 +474,8 @@ function causeway._meant_here(name)
   if libraries[name] and (called == "tensor" or not called) then
     return string.format("functions have no %s. before them here: mean(A); ?%s.linspace leads to others", name, name)
   end
+  local element = element_types[name:lower()]
+  if element then return string.format('an element type stands in quotes: zeros(2, 3, "%s")', element) end
   local meant = known_as(name)
   if meant or #name < 3 then return meant end
   for _, taken in pairs(causeway._options) do
@@ -477,9 +485,9 @@ end
 
 --- What is said of a method that is none of the known ones, {name = true}: what does it here, a function say, or nil.
 function causeway._no_method(name, known)
+  if causeway._instead[name] then return causeway._instead[name] end
   local here = causeway._called_here(name) or name
   if known[here] or known[name:lower()] then return nil end
-  if causeway._instead[name] then return causeway._instead[name] end
   local in_place = name:sub(-1) == "_" and causeway._called_here(name:sub(1, -2))
   if in_place and known[in_place .. "_"] then return string.format('it is called "%s_" here', in_place) end
   if type(causeway[here]) == "function" and manual[here] then
@@ -492,7 +500,9 @@ end
 -- The page of what is called so elsewhere: what there is to know, and the page of what it is here, or is near.
 local function elsewhere_text(name, entry, sections)
   local how = entry.said and entry.how .. "." or entry.how
-  if not entry.page then return "  " .. bold(name) .. "\n\n" .. body("Not here. " .. how, room(), "  ") end
+  if not entry.page then
+    return "  " .. bold(name) .. "\n\n" .. body((entry.here and "" or "Not here. ") .. how, room(), "  ")
+  end
   local lead = entry.said and how or name
     .. (entry.near and ": the nearest here is " .. entry.page .. "." or " is called " .. entry.page .. " here.")
     .. (how and " " .. how or "")
@@ -519,6 +529,20 @@ local function often_yours(list)
   return true
 end
 
+-- The page of an option that is called so elsewhere, with the names of the others; nil where none has a page.
+local function text_of_short_name(name, sections)
+  local options = {}
+  for _, option in ipairs(causeway._short_names[plain(name)] or {}) do
+    if sections[option] then options[#options + 1] = option end
+  end
+  if #options == 0 then return nil end
+  local others = {}
+  for i = 2, #options do others[i - 1] = "?" .. options[i] end
+  local lead = string.format("What others call %s is the option %s here%s.", name, options[1],
+    #others > 0 and ", or " .. causeway._listed(others) .. " in other calls" or "")
+  return wrapped(lead, room(), "  ") .. "\n\n" .. page(options[1], sections)
+end
+
 -- The text of a page, or nil for a name that nothing is known of.
 local function known_text(name)
   if name == "" then return overview() end
@@ -526,14 +550,18 @@ local function known_text(name)
   local text = of_lua(name)
   if sections[name] or topics_of(sections)[name] then
     local yours = text and often_yours(sections[name]) and name:find("^[%a_][%w_]*$")
-    local other = causeway._called_here(name)
-    local pointer = other and "\n\n"
-      .. wrapped("What others call " .. name .. " is " .. other .. " here: ?" .. other, room(), "  ")
-    return (yours and text .. "\n\n" or "") .. page(name, sections) .. (pointer or "")
+    local other, also = causeway._called_here(name), causeway._elsewhere[plain(name)]
+    local pointer = other and "What others call " .. name .. " is " .. other .. " here: ?" .. other
+      or (also or causeway._around_calls[plain(name)]) and "Of other libraries' " .. name .. ": "
+      .. (also and also.how or causeway._around_calls[plain(name)])
+    return (yours and text .. "\n\n" or "") .. page(name, sections)
+      .. (pointer and "\n\n" .. wrapped(pointer, room(), "  ") or "")
   end
   if text then return text end
   local entry = elsewhere(name, sections)
-  return entry and elsewhere_text(name, entry, sections)
+  local around = causeway._around_calls[plain(name)]
+  return entry and elsewhere_text(name, entry, sections) or text_of_short_name(name, sections)
+    or around and elsewhere_text(name, { how = around }, sections)
 end
 
 local function text_of(name) return known_text(name) or unknown(name, causeway._sections()) end

@@ -132,6 +132,10 @@ end
 --- A language model from a GGUF file, a Hugging Face folder, or by a name; or one with random weights.
 function causeway.model(path, options)
   if type(path) == "table" and options == nil then path, options = path.arch, path end
+  if path == nil and type(options) == "table" and options.weights == "random" then
+    raise('model: arch: nothing, expected one with random weights, as in model{arch = "llama", size = "tiny", '
+      .. 'weights = "random"}')
+  end
   if type(path) ~= "string" then
     raise("model: expected the path of a GGUF file, a folder or a name such as \"smollm2\", got "
       .. (path == nil and "nothing" or "a " .. type(path)))

@@ -27,6 +27,14 @@ for _, keys in ipairs({ figure_keys, causeway._series_keys }) do
   for _, key in ipairs(keys) do causeway._options.plot[key] = causeway._plot_words[key] or true end
 end
 
+--- Refuses an option of a picture of rows that is none: `more` names those that it has beside the ones of plot.
+function causeway._check_plot_options(options, more)
+  local known = { "save", "size", "font", "font_size", table.unpack(panel_keys) }
+  causeway._check_options("plot", options, table.move(more or {}, 1, #(more or {}), #known + 1, known))
+end
+
+causeway._options.plot.by = true  -- of rows
+
 -- ── The script ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 local function data_block(index, curve, log_y)
@@ -270,6 +278,9 @@ local function figure_of_numbers(arguments)
   if #data > 2 then
     raise("plot: " .. #data .. " lists of numbers, expected y, or x and y, or a table of curves {{x =, y =}, ...}")
   end
+  if data[2] and causeway._is_plain(data[2]) and type(data[2][1]) ~= "number" and is_data(data[2][1]) then
+    raise("plot: y: several lists of numbers, expected one: several curves are plot{{x = x, y = y1}, {x = x, y = y2}}")
+  end
   local curve, rest = { x = data[2] and data[1], y = data[2] or data[1] }, {}
   for key, value in pairs(options) do
     local of_curve = key == "label" or key == "style" or key == "error" or key == "width" or key == "spread"
@@ -288,6 +299,7 @@ end
 
 --- A picture of two columns of rows {column = value}: causeway._plot_rows(rows, "N", "time", {by = "method"}).
 function causeway._plot_rows(rows, x, y, options)
+  causeway._check_plot_options(options, { "by" })
   local given, by = {}, options and options.by
   for key, value in pairs(options or {}) do
     if key ~= "by" then given[key] = value end

@@ -12,12 +12,17 @@ local parts = { { "a", "1" }, { "u", "none" }, { "w", "none" }, { "k", "x.k" }, 
 local is_part = {}
 for _, part in ipairs(parts) do is_part[part[1]] = true end
 
--- The rules of the literature that are calls: their inputs have names of their own, each a Tensor [b, h, N, ...].
+-- The rules of the literature that are calls, each with its inputs beside q, k and v: the part whose width they may
+-- have, or "" where they are one number a token.
 local of_literature = {}
 
 -- Options that a call of a rule hands on; its other fields are inputs of the token.
 local handed_on = { mode = true, chunk = true, scale = true, state = true, cu_seqlens = true, layout = true,
   device = true, inplace = true, state_indices = true, checkpoint_every = true, deterministic = true }
+
+local option_names = {}
+for name in pairs(handed_on) do option_names[#option_names + 1] = name end
+table.sort(option_names)
 
 local function is_tensor(x) return type(x) == "userdata" end
 
@@ -56,12 +61,25 @@ function causeway.recurrence(rule)
   return setmetatable(made, Rule)
 end
 
+-- Refuses what a rule of the literature has no use for, with the nearest of what it takes.
+local function check_names(rule, options)
+  if not of_literature[rule] then return end
+  local known = { "q", "k", "v" }
+  for name in pairs(of_literature[rule]) do known[#known + 1] = name end
+  table.sort(known)
+  table.move(option_names, 1, #option_names, #known + 1, known)
+  local names = options and {}  -- alone: grad sees what gets its values
+  for name in pairs(options or {}) do names[name] = true end
+  causeway._check_options(rule.name, names, known)
+end
+
 -- The inputs of a call, by position or in one table, and the options that are handed on.
 local function read(rule, q, k, v, options)
   if type(q) == "table" and k == nil and v == nil and options == nil then q, options = nil, q end
   if options ~= nil and type(options) ~= "table" then
     raise(rule.name .. ": options: " .. noun(options) .. ", expected a table")
   end
+  check_names(rule, options)
   local inputs, kept = {}, {}
   for key, value in pairs(options or {}) do
     if handed_on[key] then kept[key] = value else inputs[key] = value end
@@ -125,13 +143,62 @@ local function numbers(N, offsets)
   return causeway.tensor(t)
 end
 
+local function sizes_text(sizes) return table.concat(sizes, "×") end
+
+-- Whether the first dimensions of an input are these, where 1 and fewer heads stand for all, and the last one the
+-- width, where there is one to compare.
+local function fits(value, lead, heads, width)
+  for i, n in ipairs(lead) do
+    local m = causeway.size(value, i)
+    local shared = i == heads and m > 0 and n % m == 0
+    if m ~= n and m ~= 1 and not shared then return false end
+  end
+  local own = causeway.ndims(value) > #lead and causeway.size(value, #lead + 1)
+  return not own or not width or own == 1 or own == width
+end
+
+-- Refuses keys and values of another length than the queries; `place` is the dimension of tokens.
+local function check_lengths(rule, inputs, place)
+  for _, name in ipairs({ "k", "v" }) do
+    local dims, N = causeway.ndims(inputs.q), causeway.size(inputs.q, place)
+    if causeway.ndims(inputs[name]) == dims and causeway.size(inputs[name], place) ~= N then
+      raise(("%s: %s: length %d, expected %d like q"):format(rule.name, name, causeway.size(inputs[name], place), N))
+    end
+  end
+end
+
+-- The sizes of the values without their width: batch, heads and tokens.
+local function lead_of(v)
+  local lead = { causeway.size(v) }
+  lead[#lead] = nil
+  return lead
+end
+
+-- Refuses an input whose batch, heads and tokens are not `lead`, those of the values: before a function of the rule,
+-- which knows only that some shapes do not match.
+local function check_input(rule, name, value, inputs, lead, heads)
+  local known, ndims = of_literature[rule], is_tensor(value) and causeway.ndims(value)
+  local per_token = #lead > 1 and ndims == #lead
+  if not per_token and not (known and known[name] and ndims == #lead + 1) then return end
+  local wide = known and known[name] ~= "" and inputs[known[name]]
+  local width = wide and causeway.size(wide, causeway.ndims(wide))
+  if fits(value, lead, heads, width) then return end
+  local expected = sizes_text(lead)
+  if width then expected = ("%s or %s×%d"):format(expected, expected, width) end
+  raise(("%s: %s: %s, expected %s%s"):format(rule.name, name, sizes_text { causeway.size(value) }, expected,
+    known and "" or ", one number a token"))
+end
+
 -- Of inputs [b, h, N], one number a token, [b, h, N, 1], so that they multiply rows; t has the numbers of the tokens.
 local function prepare(rule, inputs, options)
   local dims = causeway.ndims(inputs.q)
   local place = options.layout == "bnhd" and dims - 2 or dims - 1
   local shape = {}
   for i = 1, dims do shape[i] = i == place and causeway.size(inputs.q, i) or 1 end
+  if of_literature[rule] then check_lengths(rule, inputs, place) end
+  local lead = lead_of(inputs.v)
   for name, value in pairs(inputs) do
+    check_input(rule, name, value, inputs, lead, options.layout == "bnhd" and dims - 1 or dims - 2)
     if is_per_token(rule, name, value, inputs, shape[place]) then
       local sizes = { causeway.size(value) }
       sizes[#sizes + 1] = 1
@@ -167,11 +234,23 @@ local function token(rule, part, inputs, seen)
   })
 end
 
+-- What the function of a part returns. Its errors are those of times, exp and the like, to which the rule and the part
+-- are added; those that are none of the code pass as they are.
+local function named_errors(rule, part, f, x)
+  local good, result = pcall(f, x)
+  if good then return result end
+  if type(result) ~= "string" or causeway.error_kind(result) ~= "bad argument" then error(result, 0) end
+  local place, message = result:match("^([^\n]-:%d+: )(.*)$")
+  message = message or result
+  if message:sub(1, #rule.name + 1) == rule.name .. ":" then error(result, 0) end
+  error(("%s%s: %s: %s"):format(place or "", rule.name, part, message), 0)
+end
+
 -- A part for the tokens of the call: what its function returns, or what was given.
 local function value_of(rule, part, inputs, seen)
   local value = rule[part]
   if type(value) ~= "function" then return value end
-  value = value(token(rule, part, inputs, seen))
+  value = named_errors(rule, part, value, token(rule, part, inputs, seen))
   if type(value) ~= "number" and not is_tensor(value) then
     raise(("%s: %s: the function returned %s, expected a Tensor or a number"):format(rule.name, part, noun(value)))
   end
@@ -195,7 +274,7 @@ local function spread(rule, part, value, shape, heads, like)
     local n, wanted = sizes[#sizes + 1 - i], full[#full + 1 - i]
     if n ~= wanted and n ~= 1 then
       raise(("%s: %s: %s, expected %s or what broadcasting makes of it"):format(rule.name, part,
-        table.concat(sizes, "×"), table.concat(shape, "×")))
+        sizes_text(sizes), sizes_text(shape)))
     end
   end
   return zeros(like, full) + value
@@ -212,7 +291,13 @@ local function arguments(rule, inputs, options)
   for _, part in ipairs(parts) do given[part[1]] = value_of(rule, part[1], inputs, seen) end
   for name in pairs(inputs) do
     if not seen[name] then
-      raise(("%s: %s: given, but no function of the rule reads it"):format(rule.name, tostring(name)))
+      local meant = causeway._known_here(tostring(name), handed_on)
+      if not meant then
+        local near = causeway._closest(tostring(name), option_names)
+        meant = near ~= "" and ('did you mean "%s"?'):format(near)
+      end
+      raise(("%s: %s: given, but no function of the rule reads it%s"):format(rule.name, tostring(name),
+        meant and " (" .. meant .. ")" or ""))
     end
   end
   for _, part in ipairs({ "q", "k", "v" }) do
@@ -307,7 +392,10 @@ local steps_of_delta_product = causeway.recurrence { name = "delta_product",
   w = function(x) return times(exp(x.log_decay), x.k) end,
   k = function(x) return times(x.beta, x.k) end }
 
-for _, rule in ipairs({ gated_delta_2, comba, rwkv7, steps_of_delta_product }) do of_literature[rule] = true end
+of_literature[gated_delta_2] = { log_decay = "k", erase = "k", write = "v" }
+of_literature[comba] = { log_decay = "", beta = "", feedback = "", correction = "" }
+of_literature[rwkv7] = { log_decay = "k", kappa = "k", rate = "k" }
+of_literature[steps_of_delta_product] = { log_decay = "k", beta = "" }
 
 -- Offsets of sequences of N tokens, as those of n steps a token.
 local function offsets_of_steps(offsets, N, n)
@@ -324,7 +412,9 @@ end
 function causeway.delta_product(q, k, v, options)
   local inputs, given = read(steps_of_delta_product, q, k, v, options)
   q, k = inputs.q, inputs.k
-  if given.layout == "bnhd" then raise("delta_product: layout: \"bnhd\", expected \"bhnd\"") end
+  if given.layout == "bnhd" then
+    raise('delta_product: layout: "bnhd", expected "bhnd", of which permutedims(q, 1, 3, 2, 4) makes q')
+  end
   local dims = causeway.ndims(q)
   local N, steps = causeway.size(q, dims - 1), causeway.size(k, causeway.ndims(k) - 1)
   local n = N > 0 and steps // N or 1
@@ -341,7 +431,11 @@ function causeway.delta_product(q, k, v, options)
     sizes[#sizes - 1], sizes[#sizes] = steps, width
     return causeway.cat(before and others or X, before and X or others, #sizes):reshape(sizes)
   end
-  local gates = inputs.log_decay
+  local gates, lead = inputs.log_decay, lead_of(inputs.v)
+  if gates ~= nil and #lead == dims - 1 then
+    lead[#lead] = N
+    check_input(steps_of_delta_product, "log_decay", gates, inputs, lead, dims - 2)
+  end
   if gates == nil then
     gates = zeros(q, { steps, 1 })
   else

@@ -5,6 +5,8 @@ local raise, noun = causeway._raise, causeway._noun
 local long_rows = 10         -- a table with more rows stands behind the pictures of its section
 local folded_rows = 20       -- one with more than that is folded too
 
+local what_parts_are = "a text, {heading = ...}, {code = ...}, a table or a picture"
+
 local function escaped(text) return causeway._escape_html(text) end
 
 local style = [[
@@ -166,8 +168,7 @@ local function read_part(part, number, with_copies, stays)
     local code = tostring(part.code)
     return code:find("%S") and { html = "<pre>" .. escaped(code) .. "</pre>", kind = "text" } or nil
   end
-  raise(string.format("report: part %d: expected a text, {heading = ...}, {code = ...}, a table or a picture, got %s",
-    number, noun(part)))
+  raise(string.format("report: part %d: expected %s, got %s", number, what_parts_are, noun(part)))
 end
 
 -- ── The order of a page ──────────────────────────────────────────────────────────────────────────────────────────
@@ -280,6 +281,23 @@ causeway._options.report = { title = true, save = true, data = true, copy = true
 
 -- A page: print and # are of its HTML, the prompt says what it is and where.
 local Page = { __name = "Page" }
+Page.__index = Page
+
+local function check_path(path, argument)
+  if type(path) ~= "string" then raise(argument .. ": expected a file name, got " .. noun(path)) end
+  if not path:lower():find("%.html?$") then
+    raise(string.format('%s: "%s", expected a name that ends in .html; a browser prints the page to PDF', argument,
+      path))
+  end
+end
+
+--- Writes the page to a file and returns it. What it links to, the data, is named from where `save` of report put it.
+function Page:save(path)
+  check_path(path, "save")
+  causeway._replace_file(path, self.html)
+  self.path = path
+  return self
+end
 
 function Page.__tostring(page) return page.html end
 function Page.__len(page) return #page.html end
@@ -294,21 +312,22 @@ end
 --- not folded}. With `copy` tables can be copied as CSV, Markdown and LaTeX. Returns the page, which print shows as its
 --- HTML; with `save` it is also written.
 function causeway.report(parts)
-  if type(parts) ~= "table" then
-    raise("report: expected a table {title = ..., part, ...}, got " .. noun(parts))
+  if type(parts) ~= "table" or (getmetatable(parts) or {}).__rich then
+    raise("report: expected its parts in braces, report{title = ..., part, ...}, got " .. noun(parts))
   end
-  local options = {}
+  local options, last = {}, 0
   for key, value in pairs(parts) do
-    if math.type(key) ~= "integer" then options[key] = value end
+    if math.type(key) ~= "integer" then options[key] = value else last = math.max(last, key) end
+  end
+  for i = 1, math.max(last, 1) do
+    if parts[i] == nil then raise(string.format("report: part %d: nothing, expected %s", i, what_parts_are)) end
   end
   causeway._check_options("report", options)
   local path = options.save
   if options.copy ~= nil and type(options.copy) ~= "boolean" then
     raise("report: copy: expected true or false, got a " .. type(options.copy))
   end
-  if path ~= nil and type(path) ~= "string" then
-    raise("report: save: expected a file name, got " .. noun(path))
-  end
+  if path ~= nil then check_path(path, "report: save") end
   local name = options.title or "causeway"
   local title = escaped(name)
   local out = {

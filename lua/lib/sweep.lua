@@ -561,6 +561,7 @@ function Results:plot(x, y, options)
     raise('plot: ' .. causeway._literal(self) .. ' in the place of the results, expected a colon: results:plot("N", '
       .. '"time")')
   end
+  causeway._check_plot_options(options, { "by", "error" })
   local given, by, err = {}, nil, nil
   for key, value in pairs(options or {}) do
     if key == "by" then by = value elseif key == "error" then err = value else given[key] = value end

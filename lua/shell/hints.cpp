@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 #include <vector>
 
 #include "lua/shell/tokens.hpp"
@@ -52,6 +53,7 @@ public:
         return i > 0 && i < size() && tokens_[i - 1].end == tokens_[i].begin;
     }
     bool is_number(std::size_t i) const { return i < size() && tokens_[i].kind == Token::number; }
+    bool is_string(std::size_t i) const { return i < size() && tokens_[i].kind == Token::string; }
     bool is_name(std::size_t i) const { return i < size() && tokens_[i].kind == Token::name && !is_keyword(word(i)); }
     // Whether a value ends with token i.
     bool ends_value(std::size_t i) const { return is_name(i) || is_number(i) || one_of(word(i), {")", "]", "}"}); }
@@ -161,6 +163,11 @@ const char* of_functions(const Place& at, std::size_t i) {
     }
     if (at.is_name(i) && at.word(i - 1) == "def" && at.starts_statement(i - 1))
         return "a function is written: function f(x) return x^2 end";
+    // function(x) x^2 end
+    const std::size_t close = i - 2, open = at.word(close) == ")" ? at.open_bracket(close) : at.size();
+    if (at.is_name(i - 1) && open > 0 && open < at.size() &&
+        (at.word(open - 1) == "function" || at.word(open - 2) == "function"))
+        return "a function gives its value by return: function(x) return x^2 end";
     const bool arrow = at.word(i) == ">" && at.word(i - 1) == "-" && at.joins(i);
     const std::size_t lambda = at.keyword_before(i, "lambda", ";");
     if (arrow || at.is_name(lambda + 1)) return "a function without a name is written: function(x) return x^2 end";
@@ -202,6 +209,19 @@ const char* of_dots(const Place& at, std::size_t i) {
     return nullptr;
 }
 
+// x if a else b, a ? x : b
+const char* of_choices(const Place& at, std::size_t i) {
+    const bool question = at.word(i) == "?" && i > 0 && at.ends_value(i - 1) && !at.starts_line(i);
+    const bool expression = at.word(i) == "else" && at.keyword_before(i, "if", "then") < at.size();
+    return question || expression ? "one of two values is chosen by x > 2 and 1 or 0" : nullptr;
+}
+
+// A(end, 1): Lua ends nothing here, and an entry that goes on with `end` is none of these.
+const char* of_ends(const Place& at, std::size_t i) {
+    if (at.word(i) != "end" || !at.in_call(i) || !one_of(at.word(i - 1), {"(", ",", "{"})) return nullptr;
+    return "the last row of A is A(size(A, 1), \":\")";
+}
+
 const char* of_signs(const Place& at, std::size_t i) {
     const std::string_view sign = at.word(i), before = at.word(i - 1);
     if (sign == "%" && at.starts_line(i)) return "time is measured by @btime f(x), ;ls is a command of the system";
@@ -210,6 +230,9 @@ const char* of_signs(const Place& at, std::size_t i) {
     if (sign == "|" && before == "|" && at.joins(i)) return "|| is written or";
     if (sign == "*" && before == "*" && at.joins(i)) return "a power is written x^2; of a tensor, pow(A, 2)";
     if (sign == "#") return "a comment begins with --";
+    if (sign == "\\") return "inv(A) * b solves A x = b";
+    if (sign == "+" && before == "+" && at.joins(i)) return "x++ is written x = x + 1";
+    if (at.is_string(i) && at.word(i + 1) == ":") return "a method of a text: (\"abc\"):upper()";
     const std::size_t first = sign == "=" ? i - 1 : i;
     if (one_of(at.word(first), {"+", "-", "*", "/"}) && at.word(first + 1) == "=" && at.joins(first + 1) &&
         at.ends_value(first - 1))
@@ -229,25 +252,55 @@ const char* of_at(const Place& at, std::size_t i) {
 
 }  // namespace
 
+namespace {
+
+// What a sign that is not ASCII means, where the source has one outside of its strings and comments.
+std::string of_other_signs(std::string_view source) {
+    constexpr std::pair<std::string_view, const char*> signs[] = {
+        {"≈", "A ≈ B is isapprox(A, B)"},
+        {"≤", "a ≤ b is a <= b"},
+        {"≥", "a ≥ b is a >= b"},
+        {"≠", "a ≠ b is a ~= b"},
+        {"√", "√x is sqrt(x)"},
+        {"π", "π is pi"},
+        {"⊙", "A ⊙ B is times(A, B)"},
+        {"⋅", "a ⋅ b is dot(a, b)"},
+        {"×", "A × B is A * B of matrices, times(A, B) of elements"},
+        {"∈", "for x ∈ list is written: for i, x in ipairs(list) do ... end"}};
+    std::string code;  // without strings and comments
+    for (const Token& token : tokenize_without_comments(source)) {
+        if (token.kind != Token::string) code += token.text(source);
+    }
+    for (const auto& [sign, meaning] : signs) {
+        if (code.find(sign) != std::string::npos) return meaning;
+    }
+    return "outside of strings Lua knows only ASCII: gamma, not \u03b3";
+}
+
+}  // namespace
+
 std::string syntax_hint(std::string_view source, std::string_view message) {
     const std::size_t line = line_of(message);
     const std::string_view near = token_of(message);
     const std::string hint = "hint: ";
     const bool at_end = message.ends_with(" near <eof>");
-    if (near.starts_with("<\\")) return hint + "outside of strings Lua knows only ASCII: gamma, not \u03b3";
+    if (near.starts_with("<\\")) return hint + of_other_signs(source);
     const Place place(source);
     if (at_end && place.size() > 0) {  // Lua waits for the name of a method
         if (const char* found = of_colons(place, place.size() - 1)) return hint + found;
     }
     if (message.find(": 'do' expected near ") != std::string_view::npos && place.loops_over_range(line, near))
         return hint + "a loop is written: for i = 1, 10 do ... end";
+    if (message.find(": malformed number near ") != std::string_view::npos && !near.empty() &&
+        std::isalpha(static_cast<unsigned char>(near.back())) != 0)
+        return hint + "2x is written 2 * x";
     const bool unfinished = message.find(": unfinished string near ") != std::string_view::npos;
     for (std::size_t i = 0; i < place.size(); ++i) {
         if (!place.on_line(i, line)) continue;
         if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
         if (unfinished || place.word(i) != near) continue;
-        for (const auto rule :
-             {of_brackets, of_tuples, of_arguments, of_functions, of_imports, of_dots, of_colons, of_signs, of_at}) {
+        for (const auto rule : {of_brackets, of_tuples, of_arguments, of_functions, of_imports, of_dots, of_colons,
+                                of_choices, of_ends, of_signs, of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
     }

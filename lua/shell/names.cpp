@@ -119,13 +119,23 @@ std::string function_for_tensors(lua_State* L, const std::string& message) {
 // What is to be known where Lua stopped at the arithmetic of a list.
 constexpr const char* of_lists = "of a list of numbers make a tensor first: tensor{1, 2} * 2";
 
-// And at a method of a list of rows, which a file gave.
-constexpr std::pair<std::string_view, const char*> of_rows[] = {
+constexpr const char* of_texts = "texts are joined by two points: \"a\" .. \"b\"";
+
+// And at a method of a list of rows, which a file gave, or of a text.
+constexpr std::pair<std::string_view, const char*> of_methods[] = {
     {"(method 'plot')", "rows of a file are drawn by plot(rows, \"N\", \"time\", {by = \"method\"})"},
     {"(method 'markdown')", "of rows it is text_table(rows):markdown()"},
     {"(method 'latex')", "of rows it is text_table(rows):latex()"},
     {"(method 'save')", "rows are saved by save(\"rows.csv\", rows)"},
-    {"(method 'where')", "rows of a file are a list: for _, row in ipairs(rows) do ... end"}};
+    {"(method 'where')", "rows of a file are a list: for _, row in ipairs(rows) do ... end"},
+    {"(method 'split')", "the words of a text: for word in s:gmatch(\"%S+\") do ... end"},
+    {"(method 'splitlines')", "the lines of a text: for line in s:gmatch(\"[^\\n]+\") do ... end"},
+    {"(method 'strip')", "a text without blanks around it is s:match(\"^%s*(.-)%s*$\")"},
+    {"(method 'trim')", "a text without blanks around it is s:match(\"^%s*(.-)%s*$\")"},
+    {"(method 'join')", "texts are joined by table.concat({\"a\", \"b\"}, \", \")"},
+    {"(method 'replace')", "it is s:gsub(\"from\", \"to\"), of which the first value is the text"},
+    {"(method 'startswith')", "it is s:sub(1, 2) == \"ab\""},
+    {"(method 'endswith')", "it is s:sub(-2) == \"ab\""}};
 
 }  // namespace
 
@@ -144,26 +154,44 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     constexpr std::string_view before = "a nil value (global '", behind = "')";
     if (message.find("attempt to perform arithmetic on a table value") != std::string::npos)
         return message + "\nhint: " + of_lists;
+    if (message.find("attempt to add a 'string' with a") != std::string::npos ||
+        message.find("attempt to perform arithmetic on a string value") != std::string::npos)
+        return message + "\nhint: " + of_texts;
     if (message.find("attempt to call a table value (for iterator") != std::string::npos)
         return message + "\nhint: a loop over a table is written: for key, value in pairs(t) do ... end";
     if (const std::string own = function_for_tensors(L, message); !own.empty())
         return message + "\nhint: " + own + "(A) works on every element of a tensor";
     if (message.find("attempt to concatenate a Tensor value") != std::string::npos)
         return message + "\nhint: print(\"x =\", x) shows it, tostring(x) is its text";
-    for (const auto& [method, hint] : of_rows) {
+    for (const auto& [method, hint] : of_methods) {
         if (message.find("attempt to call a nil value") != std::string::npos && message.ends_with(method))
             return message + "\nhint: " + hint;
     }
-    const std::size_t at = message.rfind(before);
-    if (at == std::string::npos || !message.ends_with(behind)) return message;
-    const std::size_t begin = at + before.size();
-    const std::string name = message.substr(begin, message.size() - behind.size() - begin);
+    const std::size_t at = message.rfind(before), begin = at + before.size();
+    const std::size_t end = at == std::string::npos ? at : message.find(behind, begin);
+    if (end == std::string::npos) return message;
+    const std::string name = message.substr(begin, end - begin);
     if (name == "f" && has_text_with_values(L))
         return message + "\nhint: a text with a value in it is \"x = \" .. x, or string.format(\"x = %.3f\", x)";
     std::string meant = meant_here(L, name_in_source(L, name));
     if (meant.empty()) meant = meant_by(L, name);
     return meant.empty() ? message : message + "\nhint: " + meant;
 }
+
+namespace {
+
+// _hint(message) -> what may be meant where Lua raised the message, nil where nothing is known
+int hint(lua_State* L) {
+    const std::string message = check_string(L, 1, "message"), told = with_near_global(L, message);
+    constexpr std::string_view label = "\nhint: ";
+    if (told.size() <= message.size() + label.size()) return 0;
+    push_text(L, told.substr(message.size() + label.size()));
+    return 1;
+}
+
+}  // namespace
+
+void open_names(lua_State* L) { add_functions(L, {{"_hint", guarded<hint>}}); }
 
 std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source) {
     const auto tokens = tokenize_without_comments(source);
@@ -209,6 +237,34 @@ std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::strin
         if (is(i, {"function", "local", "for", "repeat", "goto"})) return {};
     }
     return notes;
+}
+
+std::vector<std::string> notes_on_cut_sizes(const std::string& source) {
+    const auto tokens = tokenize_without_comments(source);
+    const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
+    struct Bracket {
+        std::size_t at;
+        bool commas;
+    };
+    std::vector<Bracket> open;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const std::string_view token = word(i);
+        if (token == "," && !open.empty()) open.back().commas = true;
+        if (token == "(" || token == "{" || token == "[") open.push_back({i, false});
+        if ((token != ")" && token != "}" && token != "]") || open.empty()) continue;
+        const Bracket closed = open.back();
+        open.pop_back();
+        const std::size_t name = closed.at - 1;  // wraps around where the bracket comes first: no word is there
+        const bool method = word(name - 1) == ":";
+        const bool all = token == ")" && word(name) == "size" && !closed.commas && method == (closed.at + 1 == i);
+        const auto outer = open.empty() ? std::string_view{} : word(open.back().at - 1);
+        const bool shown = open.empty() || word(open.back().at) == "{" || outer == "print" || outer == "display";
+        if (!all || word(i + 1) != "," || !shown) continue;
+        const std::size_t begin = tokens[method ? name - 2 : name].begin;
+        const std::string call = source.substr(begin, tokens[i].end - begin);
+        return {"a comma behind " + call + " leaves the first size alone: {" + call + "} has all of them"};
+    }
+    return {};
 }
 
 std::vector<std::string> notes_on_hidden_names(lua_State* L, std::set<std::string>& known) {

@@ -24,10 +24,17 @@ void remember_source(lua_State* L, const std::string& source);
 // likewise below one about arithmetic of a list.
 std::string with_near_global(lua_State* L, const std::string& message);
 
+// Adds causeway._hint(message): the hint alone, or nil.
+void open_names(lua_State* L);
+
 // A sentence for each global that a source reads as a value and that nothing has ever set. Quiet about what is asked
 // for (`if x then`, `x or 3`, `x == nil`, type(x)), about what this or an earlier source gave a value, nil perhaps
 // (`ok, fault = pcall(f)`), and about sources with functions, loops or locals of their own.
 std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source);
+
+// A sentence where a comma behind size(A) leaves of all sizes the first: in what an entry shows or sets, in print and
+// in a list.
+std::vector<std::string> notes_on_cut_sizes(const std::string& source);
 
 // A line for each global that now hides a name of the library's or of Lua's, of more than one letter, and is not yet in
 // `known`, to which it is added.

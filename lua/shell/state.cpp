@@ -81,6 +81,7 @@ void open_globals(lua_State* L) {
 int open_all(lua_State* L) {
     luaL_openlibs(L);
     make_coroutines_stoppable(L);
+    open_patterns(L);
     lua_newtable(L);
     for (const char* name : {
              "manual",    // name -> {call, text, example, topic}: what `?name` shows; filled by lua/help
@@ -118,6 +119,7 @@ int open_all(lua_State* L) {
     open_system(L);
     open_display(L);
     open_macros(L);
+    open_names(L);
     push_library_globals(L);
     for (const EmbeddedFile* file = embedded_files; file->path; ++file) {
         run_embedded(L, *file);

@@ -9,6 +9,7 @@
 #include "core/gated/general/forms.hpp"
 #include "core/gated/general/recurrent.hpp"
 #include "core/gated/step.hpp"
+#include "core/kit/callers_order.hpp"
 #include "core/kit/check.hpp"
 #include "core/kit/spread.hpp"
 #include "core/measure/counted_tensor.hpp"
@@ -51,8 +52,8 @@ std::pair<Index, Index> check_per_token(const char* name, const Tensor& A, const
     if (fits(wide)) return {c.dk, shared};
     shared = 1;
     if (narrow && fits(expected)) return {1, shared};
-    fail(name, ": ", s.text(), ", expected ", wide.text(), narrow ? " or " + expected.text() : std::string(),
-         ", or fewer heads that are shared");
+    fail(name, ": ", kit::callers_sizes(s), ", expected ", kit::callers_sizes(wide),
+         narrow ? " or " + kit::callers_sizes(expected) : std::string(), ", or fewer heads that are shared");
 }
 
 // f(chunk length, head) for the mode of the call, on all heads.

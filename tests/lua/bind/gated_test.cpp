@@ -21,6 +21,20 @@ const char* const inputs = R"(
 
 }  // namespace
 
+TEST_CASE("a delta rule whose state outgrows any use says so once", "[lua][gated]") {
+    Shell lua;
+    lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end k = randn(1, 2, 200, 16) b = ones(1, "
+        "2, "
+        "200) u = l2norm(k)");
+    lua("linear_attention(u, u, u, {update = 'delta', beta = b}) linear_attention(k, k, k)");
+    lua("bad = u:copy() bad:set(0 / 0, 1, 1, 3, 2) linear_attention(u, bad, u, {update = 'delta', beta = b})");
+    CHECK(lua("return #notes") == "0");
+    lua("for i = 1, 2 do linear_attention(k, k, k, {update = 'delta', beta = b}) end");
+    CHECK(lua("return #notes, notes[1]") ==
+          "1 linear_attention: the state has grown past 1e+15: update = \"delta\" is meant for keys of length 1, "
+          "l2norm(k), and beta from 0 to 2");
+}
+
 TEST_CASE("linear_attention returns the output and the state, the same in every mode", "[lua][gated]") {
     Shell lua;
     REQUIRE(lua(inputs) == "");

@@ -130,6 +130,31 @@ TEST_CASE("layout: what is not one is refused, and arguments stay as they are", 
               "return same(o.q, before), o.layout") == "same bnhd");
 }
 
+TEST_CASE("layout bnhd: errors tell sizes in the order in which they came", "[lua][layout][errors]") {
+    Shell lua;
+    lua(setup);
+    const auto wrong = [&](const std::string& call) { return lua(call); };
+    CHECK(wrong("linear_attention(H(q), H(k), H(v), {update = 'delta', layout = 'bnhd', beta = rand(2, 4, 6)})") ==
+          "user:1: beta: 2×4×6, expected 2×6×4");
+    CHECK(wrong("linear_attention(H(q), H(k), H(v), {update = 'gated', layout = 'bnhd', log_decay = rand(2, 4, 6)})") ==
+          "user:1: log_decay: 2×4×6, expected 2×6×4, or 2×6×4×3 for a gate per key channel");
+    CHECK(wrong("general_linear_attention(H(q), H(k), H(v), {u = H(k), w = k, layout = 'bnhd'})") ==
+          "user:1: w: 2×4×6×3, expected 2×6×4×3, or fewer heads that are shared");
+    CHECK(wrong("linear_attention_grad(H(q), H(k), H(v), G, {layout = 'bnhd'})") ==
+          "user:1: dO: 2×4×6×5, expected 2×6×4×5 like the output");
+    CHECK(wrong("causal_linear_attention_grad(H(q), H(k), H(v), G, {layout = 'bnhd'})") ==
+          "user:1: dO: 2×4×6×5, expected 2×6×4×5 like V");
+    CHECK(wrong("softmax_attention_grad(H(q), H(k), H(v), G, {layout = 'bnhd'})") ==
+          "user:1: dO: 2×4×6×5, expected 2×6×4×5 like the output");
+    CHECK(wrong("softmax_attention(H(q), H(k), H(v)(1, ':', ':', ':'), {layout = 'bnhd'})") ==
+          "user:1: v: 3 dimensions (6×4×5), expected 4 like q (2×6×4×3)");
+    // States have one order, and a later call without the option has its own.
+    CHECK(wrong("linear_attention(H(q), H(k), H(v), {layout = 'bnhd', state = randn(2, 3, 4, 5)})") ==
+          "user:1: state: 2×3×4×5, expected 2×4×3×5");
+    CHECK(wrong("linear_attention(q, k, v, {update = 'delta', beta = H(gates.beta)})") ==
+          "user:1: beta: 2×6×4, expected 2×4×6");
+}
+
 TEST_CASE("keys that look like [batch, N, heads, d] are noted once", "[lua][layout]") {
     Shell lua;
     lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end "

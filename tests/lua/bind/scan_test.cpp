@@ -190,7 +190,7 @@ TEST_CASE("what a step may not do is said in a sentence, at its line", "[lua][sc
     refuses(
         "return x.x * x.x, S",
         "*: shapes 3 and 3: a product of two vectors is dot(A, B), outer(A, B) or, element by element, times(A, B)");
-    refuses("return x.x + ones(4), S", "+: shapes 3 and 4 do not match: from the right, dimension 1 is 3 and 4");
+    refuses("return x.x + ones(4), S", "+: shapes 3 and 4 do not match: dimension 1 is 3 and 4");
     refuses("return outer(S, x.x), S", "outer: a: a value of shape 3×3, expected a vector");
     refuses("return sum(x.x, 2), S", "sum: dim: 2, expected a number from 1 to 1 for a value of shape 3");
     refuses(

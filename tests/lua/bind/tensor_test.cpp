@@ -133,7 +133,8 @@ TEST_CASE("operators", "[lua][tensor]") {
     CHECK(lua("flat(lt(A, 3)), flat(eq(A, A:t())), lt(1, 2)") == "2x2: 1 1 0 0 2x2: 1 0 0 1 true");
     CHECK(lua("A ^ 2") == "a Tensor has no operator ^: pow(A, x) is the power of each element");
     CHECK(lua("A < A") == "Tensors are compared element by element with lt(A, B), le(A, B), gt(A, B) and ge(A, B)");
-    CHECK(lua("A + zeros(3)") == "+: shapes 2×2 and 3 do not match: from the right, dimension 1 is 2 and 3");
+    CHECK(lua("A + zeros(3)") ==
+          "+: shapes 2×2 and 3 do not match: dimension 2 of the first is 2, dimension 1 of the second 3");
     CHECK(lua("A * zeros(3, 3)").find("*: shapes 2×2 and 3×3 do not fit") == 0);
     CHECK(lua("zeros(3) * zeros(3)").find("dot(A, B)") != std::string::npos);
     CHECK(lua("A + 'x'") == "+: expected a Tensor, got a string");

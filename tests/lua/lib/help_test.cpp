@@ -264,6 +264,14 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
     called("F.scaled_dot_product_attention", "softmax_attention", "softmax(scale q kᵀ) v");
     CHECK(contains(pages("np.linspace"), "linspace(a, b, n) is range(a, b, {length = n})."));
     called("np.load", "load", "load(path)");
+    called("UT transform", "chunkwise", "triangular system");
+    CHECK(contains(pages("householder"), "the nearest here is delta."));
+    CHECK(contains(pages("\"gated attention\""), "sigmoid(g)"));
+    CHECK(contains(pages("split"), "parts of A are"));
+    // What is short, or may be several options, leads to the first that has a page.
+    CHECK(contains(pages("chunk_size"),
+                   "What others call chunk_size is the option chunk here, or ?block in other calls."));
+    CHECK(contains(pages("softmax_scale"), "What others call softmax_scale is the option scale here."));
     called("torch.nn.functional.softmax", "softmax", "softmax(A)");
     called("matmul", "*", "A * B");
     called("Fleet", "fleet", "FleetAttention");

@@ -245,6 +245,12 @@ TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {
               "causeway.causal_oracle = oracle return r[1].status, r[2].status") == "OOM ok");
     CHECK(lua("local r = benchmark_method(function() return nil end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, "
               "show = false}) return r[1].status") == "error");
+    CHECK(
+        lua("local r = benchmark_method(function(B, C, V) return tril(B * C:t()) * V end, {lengths = {8, 16}, "
+            "repeats = 1, show = false}) local good, why = pcall(r.plot, r) local text = tostring(r):gsub('%s+', ' ') "
+            "return text:find('(tril(X) is times(X, ', 1, true) ~= nil, why") ==
+        "true user:1: plot: no method has a time to draw (yours at N = 8: error, and so on), the benchmark's table "
+        "has what each came to");
     CHECK(lua("register_method{name = 'mine', forward = function(B, C, V, o) return causal_linear_attention(B, C, V, "
               "{method = 'row-based', decay = o.decay}) end} "
               "return benchmark_method('mine', {lengths = {16}, heads = 1, rank = 4, repeats = 1, show = "

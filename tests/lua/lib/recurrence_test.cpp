@@ -238,7 +238,7 @@ TEST_CASE("what is wrong with a rule is said in one sentence", "[lua][recurrence
     CHECK(lua("recurrence{a = function(x) return x.f end}(q, k, v)") ==
           "user:1: recurrence: a: x.f is not given, expected it in the call: rule(q, k, v, {f = ...})");
     CHECK(lua("recurrence{a = 1, name = 'mine'}(q, k, v, {scael = 2})") ==
-          "user:1: mine: scael: given, but no function of the rule reads it");
+          "user:1: mine: scael: given, but no function of the rule reads it (did you mean \"scale\"?)");
     CHECK(lua("recurrence{a = 1}(q, k)") == "user:1: recurrence: v: missing, expected a Tensor");
     CHECK(lua("recurrence{a = function() end}(q, k, v)") ==
           "user:1: recurrence: a: the function returned nothing, expected a Tensor or a number");
@@ -250,6 +250,29 @@ TEST_CASE("what is wrong with a rule is said in one sentence", "[lua][recurrence
           "user:1: rwkv7: rate: missing, expected a Tensor");
     CHECK(lua("rwkv7{r = q, q = q, k = k, v = v, log_decay = gates, kappa = kappa, rate = rate}") ==
           "user:1: rwkv7: r: given beside q, expected one of them");
+    // An input in another order, or of other tokens, is named with what is expected.
+    CHECK(lua("h = f64(randn(1, 2, 45, d)) b = f64(rand(1, 45, 2)) comba(h, h, h, {log_decay = -f64(rand(1, 2, 45)), "
+              "beta "
+              "= b})") == "user:1: comba: beta: 1×45×2, expected 1×2×45");
+    CHECK(lua("comba(h, h, h, {log_decay = -b, beta = b, layout = 'bhnd'})").find(": 1×45×2, expected 1×2×45") !=
+          std::string::npos);
+    CHECK(lua("rwkv7(h, h, h, {log_decay = -f64(rand(1, 2, 45, 7)), kappa = h, rate = h})") ==
+          "user:1: rwkv7: log_decay: 1×2×45×7, expected 1×2×45 or 1×2×45×6");
+    CHECK(lua("comba(q, f64(randn(1, 1, 44, d)), v, {log_decay = g, beta = beta})") ==
+          "user:1: comba: k: length 44, expected 45 like q");
+    CHECK(lua("delta_product(h, cat(h, h, 3), cat(h, h, 3), {beta = f64(rand(1, 90, 2))})") ==
+          "user:1: delta_product: beta: 1×90×2, expected 1×2×90");
+    CHECK(lua("delta_product(h, cat(h, h, 3), cat(h, h, 3), {beta = f64(rand(1, 2, 90)), log_decay = -f64(rand(1, 2, "
+              "90))})") == "user:1: delta_product: log_decay: 1×2×90, expected 1×2×45 or 1×2×45×6");
+    CHECK(lua("mine = recurrence{name = 'mine', u = function(x) return times(x.b, x.k) end, w = function(x) return x.k "
+              "end} mine(h, h, h, {b = b})") == "user:1: mine: b: 1×45×2, expected 1×2×45, one number a token");
+    CHECK(lua("mine(h, h, h, {b = f64(rand(1, 45, 2, 1))})") ==
+          "user:1: mine: u: times: shapes 1×45×2×1 and 1×2×45×6 do not match: dimension 3 is 2 and 45");
+    CHECK(lua("mine(h, h, h, {b = f64(rand(1, 2, 45)), chunk_size = 3})") ==
+          "user:1: mine: chunk_size: given, but no function of the rule reads it (it is called \"chunk\" here, see "
+          "?chunk)");
+    CHECK(lua("comba(h, h, h, {log_decay = -b, beta = b, feedbak = 1})") ==
+          "user:1: comba: unknown option \"feedbak\" (did you mean \"feedback\"?)");
     CHECK(lua("recurrence{v = v}(q, k, v + 1)") ==
           "user:1: recurrence: v: given, but no function of the rule reads it");
     // As many tokens as channels: what a vector has is told by a second dimension alone.

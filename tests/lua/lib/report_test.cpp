@@ -162,3 +162,20 @@ TEST_CASE("a page at the prompt says what it is and where", "[lua][report]") {
           "true true");
     CHECK(contains(lua("return getmetatable(p).__rich(p).text"), "Page \"T\", "));
 }
+
+TEST_CASE("what a page cannot have is told, and nothing is dropped", "[lua][report][errors]") {
+    Shell lua;
+    CHECK(lua("report{'text', save = dir .. 'x.pdf'}").find("x.pdf\", expected a name that ends in .html; a browser") !=
+          std::string::npos);
+    CHECK(lua("p = report{title = 'T', 'text'} p:save(dir .. 'later.html') return p.path == dir .. 'later.html', "
+              "io.open(p.path):read('a') == p.html") == "true true");
+    CHECK(lua("p:save('x.txt')").starts_with("user:1: save: \"x.txt\", expected a name that ends in .html"));
+    const std::string nothing = ": nothing, expected a text, {heading = ...}, {code = ...}, a table or a picture";
+    CHECK(lua("report{title = 'T', unknown}") == "user:1: report: part 1" + nothing);
+    CHECK(lua("report{title = 'T', 'a', unknown, 'b'}") == "user:1: report: part 2" + nothing);
+    for (const std::string given : {"nil", "'text'", "text_table({{a = 1}})"}) {
+        CAPTURE(given);
+        CHECK(
+            lua("report(" + given + ")").starts_with("user:1: report: expected its parts in braces, report{title = "));
+    }
+}

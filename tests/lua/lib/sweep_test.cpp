@@ -67,6 +67,10 @@ TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
     CHECK(lua("return #r:where{m = 'a'}, #r:where(function(row) return row.N == 2 end), #r:where()") == "2 2 4");
     CHECK(lua("return table.concat(r:column('t'), ' ')") == "2.0 4.0 2.0");
     CHECK(contains(lua("return r:plot('N', 't', {by = 'm', title = 'T'})"), "● a\n"));
+    CHECK(lua("r:plot('N', 't', {group_by = 'm'})") ==
+          "user:1: plot: unknown option \"group_by\" (it is called \"by\" here, see ?by)");
+    CHECK(lua("r:plot('N', 't', {bye = 'm'})") == "user:1: plot: unknown option \"bye\" (did you mean \"by\"?)");
+    CHECK(contains(lua("r:plot('N', 't', {foo = 'm'})"), ", by, error"));
     CHECK(lua("r:plot('N', 'x')") == "user:1: plot: y: no row has \"x\", expected one of m, N, t, status");
     CHECK(lua("r:plot('n', 't')") == "user:1: plot: x: no row has \"n\", expected one of m, N, t, status");
     CHECK(lua("s = sweep{grid = {N = {1, 2}}, run = function(p) return p.N == 1 and {a = 1} or {b = 2} end} "

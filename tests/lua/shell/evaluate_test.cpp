@@ -178,6 +178,23 @@ TEST_CASE("a note says that a name inside of an entry is not defined", "[lua][ev
     }
 }
 
+TEST_CASE("a note says that a comma leaves the first size alone", "[lua][evaluate]") {
+    const auto noted = [](const std::string& source) {
+        const auto notes = notes_on_cut_sizes(source);
+        return notes.empty() ? "" : notes.front();
+    };
+    CHECK(noted("size(a), size(b)") == "a comma behind size(a) leaves the first size alone: {size(a)} has all of them");
+    CHECK(noted("print('a', A:size(), 3)") ==
+          "a comma behind A:size() leaves the first size alone: {A:size()} has all of them");
+    CHECK(noted("x = {size(f(a, b)), 3}").starts_with("a comma behind size(f(a, b)) "));
+    for (const char* quiet :
+         {"size(a)", "size(a, 1), size(b, 2)", "A:size(1), 3", "zeros(size(a), 3)", "x = size(a)", "print(size(a))",
+          "size(a); b, c = 1, 2", "'size(a), 3'", "f(size(a), 2), 3", ")", "size(a"}) {
+        CAPTURE(quiet);
+        CHECK(noted(quiet) == "");
+    }
+}
+
 TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
     Session session;
     CHECK(session("foo") == "error: foo is not defined");
@@ -313,6 +330,24 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"x = 3 # three", "--"},
         {"\xce\xb3 = 0.9", "ASCII"},
         {"y = 2\n\nz = A[1,2]\n", "A(1, 2)"},
+        {"A ≈ B", "isapprox(A, B)"},
+        {"sq = function(x) x^2 end", "return x^2 end"},
+        {"function sq(x) x * x end", "return x^2 end"},
+        {"y = x if x > 2 else 0", "x > 2 and 1 or 0"},
+        {"y = x > 2 ? 1 : 0", "x > 2 and 1 or 0"},
+        {"'a' + 'b'", "\"a\" .. \"b\""},
+        {"'a' + 1", "\"a\" .. \"b\""},
+        {"\"abc\":upper()", "(\"abc\"):upper()"},
+        {"x++", "x = x + 1"},
+        {"A \\ B", "inv(A) * b"},
+        {"A(end, 1)", "A(size(A, 1), \":\")"},
+        {"y = 2x", "2 * x"},
+        {"y = 3A + 1", "2 * x"},
+        {"print('γ', A ≈ B)", "isapprox(A, B)"},
+        {"x ≤ 3", "a <= b"},
+        {"x = 'π' .. γ", "ASCII"},
+        {"('a b'):split(' ')", "s:gmatch(\"%S+\")"},
+        {"('a b'):strip()", "s:match("},
     };
     for (const auto& [entry, help] : habits) {
         CAPTURE(entry);
@@ -396,7 +431,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"softmax_attention(A, A, A, {dropout = 0.1})", "?dropout says what is nearest"},
         {"where(A, 1, 0)", "times(m, x) + times(1 - m, y)"},
         {"tril(A)", "le(i:reshape(1, n), i:reshape(n, 1))"},
-        {"allclose(A, A)", "relative_error(A, B) < 1e-5"},
+        {"allclose(A, A)", "it is called \"isapprox\" here"},
         {"print(f\"{x}\")", "a text with a value in it is"},
         {"for a, b in l do end", "for key, value in pairs(t) do"},
         {"math.exp(x)", "exp(A) works on every element"},
@@ -405,6 +440,31 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"sum(x):item()", "a number has no \"item\" (A(1, 2) is a number already"},
         {"(3):backward()", "grad(f, params)"},
         {"y = (3)[1]", "a number has no elements"},
+        {"size(A)[1]", "of a size it is size(A, 1)"},
+        {"norm(A, {dims = 1})", "norm: argument 2: a table, expected none: the norm is of all elements"},
+        {"A:to('float16')", "f16(A)"},
+        {"sweep{grid = {N = {1}}, run = function() return tril(A) end}", "tril(X) is"},
+        {"A:split(2)", "parts of A are A({1, 2}, \":\")"},
+        {"save(A, 'a.npy')", "expected the path first, as in save(\"q.npy\", q)"},
+        {"open('a.txt')", "io.open(path, \"r\")"},
+        {"model{weights = 'random'}", "model{arch = \"llama\", size = "},
+        {"plot(x, {x, x})", "plot{{x = x, y = y1}, {x = x, y = y2}}"},
+        {"benchmark_method({'fleet', 'vanilla'})", "benchmark_method{methods = {\"fleet\", \"vanilla\"}}"},
+        {"zeros(2, 3, f64)", "expected a name in quotes such as \"Float64\", got a function"},
+        {"Float64(A)", "an element type stands in quotes: zeros(2, 3, \"Float64\")"},
+        {"comba(A, A, A, {chunk_size = 3})", "it is called \"chunk\" here"},
+        {"linear_attention(A, A, A, {output_final_state = true})", "the second result: o, S = linear_attention"},
+        {"causal_linear_attention(A, A, A, {output_final_state = true})", "it is called \"return_state\" here"},
+        {"linear_attention(A, A, A, {use_qk_l2norm_in_kernel = true})", "give l2norm(q) and l2norm(k)"},
+        {"linear_attention(A, A, A, {initial_state = A})", "it is called \"state\" here"},
+        {"linear_attention(A, A, A, {head_first = true})", "it is called \"layout\" here"},
+        {"linear_attention(A, A, A, {g = A})", "it is called \"log_decay\" here"},
+        {"linear_attention(A, A, A, {A_log = A})", "log_decay = decay_gate(a, A_log, {dt_bias = t})"},
+        {"linear_attention(A, A, A, {dt_bias = A})", "log_decay = decay_gate(a, A_log, {dt_bias = t})"},
+        {"softmax_attention(A, A, A, {is_causal = true})", "it is called \"causal\" here"},
+        {"softmax_attention(A, A, A, {softmax_scale = 1})", "it is called \"scale\" here"},
+        {"softmax_attention(A, A, A, {enable_gqa = true})", "leave it out"},
+        {"comba(A, A, A, {bta = 3})", "did you mean \"beta\"?"},
         {"text_table({{a = 1}}, {format = '%.1f'})", "columns = {{key = "},
         {"plot({1, 2}, {log = true})", "yscale = \"log\""},
         {"plot(x, math.sin)", "plot(x, map(f, x))"},

@@ -205,6 +205,7 @@ TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[lua][shell][interr
         "print('started') while true do pcall(error) end",
         "print('started') coroutine.wrap(function() while true do pcall(function() while true do end end) end end)()",
         "print('started') local q = randn(4, 4) while true do q = q + q end",
+        "print('started') return ('a'):rep(60):find(('a?'):rep(60) .. ('a'):rep(60))",
         "print('started') local s = setmetatable({}, {__index = function(t, k) return t[k + 1] and 1 end}) while true "
         "do pcall(function() return s[1] end) end",
     };
