@@ -131,7 +131,8 @@ TEST_CASE("bench_sharded compares one worker with several, on threads and under 
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     CHECK(contains(output.out, "one worker and 3"));
-    for (const char* row : {"linear_attention, gated_delta", "the same by all-scan", "softmax_attention, causal"})
+    for (const char* row :
+         {"linear_attention, gated_delta", "gated_delta by all-scan", "heads that forget", "softmax_attention, causal"})
         CHECK(contains(output.out, row));
     if (no_mpi()) return;
     const Output ranks = run_mpi_script(2, "arg = {[0] = '" + experiments +

@@ -7,8 +7,8 @@
 namespace causeway::testing {
 namespace {
 
-// Every call of the family, whole and in parts of the ranks' own, beside one worker.
-const std::string every_call = R"(
+// What the scripts below begin with.
+const std::string begin = R"(
   seed(7)
   local function near(name, a, b)
     local e = maximum(abs(a - b))
@@ -27,6 +27,10 @@ const std::string every_call = R"(
     for k, x in pairs(more) do out[k] = x end
     return out
   end
+)";
+
+// Every call of the family, whole and in parts of the ranks' own, beside one worker.
+const std::string every_call = begin + R"(
   local parts = {engine = "mpi", sharded = true}
   for _, N in ipairs{1, 65, 200} do
     for _, update in ipairs{"linear", "gated", "delta", "gated_delta"} do
@@ -91,33 +95,37 @@ const std::string every_call = R"(
         for name, t in sorted(g) do near(name, g2[name], t) near("parts of " .. name, unshard(g3[name]), t) end
       end
     end
-    if N > 3 then  -- packed sequences, one of them empty; and heads that forget
-      local packed = {0, N // 3, N // 3, N}
-      local q, k, v, dO = rand(1, 2, N, 6, "f64"), rand(1, 2, N, 6, "f64"), randn(1, 2, N, 5, "f64"),
-        randn(1, 2, N, 5, "f64")
-      for _, exchange in ipairs{"ring", "heads"} do
-        local more = {engine = "mpi", exchange = exchange}
-        for _, o in ipairs{{decay = {0.9, 0.99}, cu_seqlens = packed, method = "lightning-attention-2"},
-          {decay = {0.5, 0.6}, cu_seqlens = packed, normalize = true, method = "row-based"}} do
-          local O, S = causal_linear_attention(q, k, v, with(o, {return_state = true}))
-          local O2, S2 = causal_linear_attention(q, k, v, with(with(o, more), {return_state = true}))
-          near("packed causal", O2, O) near("packed states", S2, S)
-          local g = causal_linear_attention_grad(q, k, v, dO, with(o, {method = "auto"}))
-          local g2 = causal_linear_attention_grad(q, k, v, dO, with(with(o, more), {method = "auto"}))
-          for name, t in sorted(g) do near("packed " .. name, g2[name], t) end
-        end
-        local o = {cu_seqlens = packed}
-        near("packed softmax", softmax_attention(q, k, v, with(o, more)), softmax_attention(q, k, v, o))
-        local g, g2 = softmax_attention_grad(q, k, v, dO, o), softmax_attention_grad(q, k, v, dO, with(o, more))
-        for name, t in sorted(g) do near("packed softmax " .. name, g2[name], t) end
-      end
-      local o = {update = "gated", log_decay = -1 - rand(1, 2, N, "f64"), deterministic = "run", chunk = 16}
-      local O, S = linear_attention(q, k, v, o)
-      local O2, S2, report = linear_attention(q, k, v, with(o, {engine = "mpi"}))
-      near("forgetful O", O2, O) near("forgetful state", S2, S)
-    end
   end
   print("as one worker, on", mpi_size())
+)";
+
+// Packed sequences, one of them empty, and heads that forget.
+const std::string packed_calls = begin + R"(
+  local N = 130
+  local packed = {0, N // 3, N // 3, N}
+  local q, k, v, dO = rand(1, 2, N, 6, "f64"), rand(1, 2, N, 6, "f64"), randn(1, 2, N, 5, "f64"),
+    randn(1, 2, N, 5, "f64")
+  for _, exchange in ipairs{"ring", "heads"} do
+    local more = {engine = "mpi", exchange = exchange}
+    for _, o in ipairs{{decay = {0.9, 0.99}, cu_seqlens = packed, method = "lightning-attention-2"},
+      {decay = {0.5, 0.6}, cu_seqlens = packed, normalize = true, method = "row-based"}} do
+      local O, S = causal_linear_attention(q, k, v, with(o, {return_state = true}))
+      local O2, S2 = causal_linear_attention(q, k, v, with(with(o, more), {return_state = true}))
+      near("packed causal", O2, O) near("packed states", S2, S)
+      local g = causal_linear_attention_grad(q, k, v, dO, with(o, {method = "auto"}))
+      local g2 = causal_linear_attention_grad(q, k, v, dO, with(with(o, more), {method = "auto"}))
+      for name, t in sorted(g) do near("packed " .. name, g2[name], t) end
+    end
+    local o = {cu_seqlens = packed}
+    near("packed softmax", softmax_attention(q, k, v, with(o, more)), softmax_attention(q, k, v, o))
+    local g, g2 = softmax_attention_grad(q, k, v, dO, o), softmax_attention_grad(q, k, v, dO, with(o, more))
+    for name, t in sorted(g) do near("packed softmax " .. name, g2[name], t) end
+  end
+  local o = {update = "gated", log_decay = -1 - rand(1, 2, N, "f64"), deterministic = "run", chunk = 16}
+  local O, S = linear_attention(q, k, v, o)
+  local O2, S2, report = linear_attention(q, k, v, with(o, {engine = "mpi"}))
+  near("forgetful O", O2, O) near("forgetful state", S2, S)
+  print("packed, on", mpi_size())
 )";
 
 TEST_CASE("under mpirun every number of ranks computes a sequence as one does", "[lua][sharded][mpi]") {
@@ -128,6 +136,12 @@ TEST_CASE("under mpirun every number of ranks computes a sequence as one does", 
         INFO(output.err);
         CHECK(output.status == 0);
         CHECK(output.out == "as one worker, on\t" + std::to_string(ranks) + "\n");
+    }
+    for (const int ranks : {2, 3, 8}) {
+        INFO(ranks);
+        const Output output = run_mpi_script(ranks, packed_calls);
+        INFO(output.err);
+        CHECK(output.out == "packed, on\t" + std::to_string(ranks) + "\n");
     }
 }
 
