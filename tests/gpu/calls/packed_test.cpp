@@ -233,7 +233,7 @@ TEST_CASE("the walks over packed sequences", "[gpu][gpu-packed]") {
 TEST_CASE("packed sequences whose maps need more than one group of launches", "[gpu][gpu-packed]") {
     if (!on_hopper()) return;
     const Poison poison;
-    constexpr Index sequences = 80, each = 641, H = 4, d = 128, N = sequences * each;
+    constexpr Index sequences = 160, each = 641, H = 4, d = 128, N = sequences * each;
     const auto drawn = [&](std::uint64_t seed) {
         gpu::Tensor x(DType::bf16, {1, H, N, d});
         gpu::fill_normal(x.data(), x.type(), static_cast<std::size_t>(x.size()), seed, 0.09, nullptr);
@@ -250,14 +250,12 @@ TEST_CASE("packed sequences whose maps need more than one group of launches", "[
     a.beta = &some, a.state = &some;
     CHECK(gpu::gated_delta::packed_plan_of(a, {o.cu_seqlens.data(), sequences}).groups.size() > 1);
     const gpu::LinearResult got = gpu::linear_attention(q, k, v, o);
-    const Tensor O = got.O.cpu(), state = got.state.cpu();
-    for (const Index i : {Index{0}, Index{1}, Index{40}, sequences - 1}) {
-        const auto alone_of = [&](const gpu::Tensor& x) {
-            return gpu::Tensor(tokens(x.cpu(), i * each, (i + 1) * each));
-        };
+    const Tensor O = got.O.cpu(), state = got.state.cpu(), Q = q.cpu(), K = k.cpu(), V = v.cpu();
+    for (const Index i : {Index{0}, Index{1}, Index{80}, Index{120}, sequences - 1}) {
+        const auto alone_of = [&](const Tensor& x) { return gpu::Tensor(tokens(x, i * each, (i + 1) * each)); };
         gpu::LinearOptions one = o;
         one.cu_seqlens.clear(), one.beta = gpu::Tensor(tokens(beta, 0, each));
-        const gpu::LinearResult alone = gpu::linear_attention(alone_of(q), alone_of(k), alone_of(v), one);
+        const gpu::LinearResult alone = gpu::linear_attention(alone_of(Q), alone_of(K), alone_of(V), one);
         CHECK(same_bits(tokens(O, i * each, (i + 1) * each), alone.O.cpu()));
         CHECK(same_bits(slice(state, 0, i, i + 1), alone.state.cpu()));
     }
