@@ -75,6 +75,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
+    gated::refuse_prefix(o, several);
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     sharded::refuse_shared(n);

@@ -13,30 +13,10 @@ namespace {
 
 const std::vector<Index> lengths{0, 1, 15, 16, 63, 64, 65, 127, 128, 129, 1000, 0, 0, 200, 3};
 
-std::vector<Index> offsets_of(const std::vector<Index>& tokens) {
-    std::vector<Index> offsets{0};
-    for (const Index n : tokens) offsets.push_back(offsets.back() + n);
-    return offsets;
-}
-
 // Element (0, h, t, c) of x becomes a value that is not finite.
 void poison_at(Tensor& x, Index h, Index t, Index c, double value) {
     const auto& s = x.shape();
     x.set((h * s[2] + t) * (s.ndim() > 3 ? s[3] : 1) + c, value);
-}
-
-// Every sequence of the packed call has the bits of a call with it alone.
-void check_alone(const Problem& c, DType type, const gpu::LinearResult& got) {
-    const Tensor O = got.O.cpu(), state = got.state.cpu();
-    const auto& offsets = c.options.cu_seqlens;
-    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-        const auto at = static_cast<Index>(i);
-        const Problem one = part(c, offsets[i], offsets[i + 1], at);
-        const gpu::LinearResult alone = run(one, type, one.on_gpu());
-        CAPTURE(i, offsets[i + 1] - offsets[i]);
-        CHECK(same_bits(tokens(O, offsets[i], offsets[i + 1]), alone.O.cpu()));
-        CHECK(same_bits(slice(state, 0, at, at + 1), alone.state.cpu()));
-    }
 }
 
 }  // namespace
