@@ -23,7 +23,7 @@ struct LinearOptions {
     std::vector<Index> state_indices;  // counted from 0; in the shell from 1
     bool inplace = false;
     Index checkpoint_every = 0;
-    std::string deterministic = "prefix";
+    std::string deterministic = std::is_same_v<Tensor, causeway::Tensor> ? "prefix" : "run";  // on a GPU it costs time
 };
 
 // A step as the shell calls it: the C++ function always advances the state in place, the shell only when asked to, and
@@ -84,7 +84,7 @@ std::vector<Option<S>> of_all_linear_calls() {
 
 // Options that whole sequences and gradients share.
 template <class S>
-std::vector<Option<S>> of_linear_sequences(const char* mode) {
+std::vector<Option<S>> of_linear_sequences(const char* mode, bool prefix_on_gpu) {
     return {
         {.name = "mode", .member = &S::mode, .text = mode, .choices = linear_modes},
         {.name = "chunk",
@@ -103,8 +103,8 @@ std::vector<Option<S>> of_linear_sequences(const char* mode) {
             "then [n, h, d_k, d_v]"),
         deterministic_option<S>(
             "\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do not depend on later "
-            "tokens and gates, on N and on the batch; every mode keeps both",
-            nullptr),
+            "tokens and gates, on N and on the batch; every mode keeps both, on a GPU \"parallel\" the first alone",
+            nullptr, prefix_on_gpu),
     };
 }
 
@@ -116,7 +116,8 @@ const Call<LinearCallOptions<Tensor>>& linear_attention() {
         {{"q"}, {"k"}, {"v"}},
         joined<S>(of_all_linear_calls<S>(),
                   joined<S>(of_linear_sequences<S>("the definition, chunks, or all at once: O(N), O(N) and O(N²) time; "
-                                                   "on a GPU \"parallel\" takes no gate per key channel"),
+                                                   "on a GPU \"parallel\" takes no gate per key channel",
+                                                   true),
                             joined<S>({inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
                                        checkpoint_every_option<S>("checkpoint_every = 32")},
                                       joined<S>(sharding_options<S>(), {state_exchange_option<S>()})))),
@@ -153,7 +154,8 @@ const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
         joined<S>(joined<S>(joined<S>(of_all_linear_calls<S>(),
                                       of_linear_sequences<S>(
                                           "the definition, which stores every state; a state per chunk; or "
-                                          "one chunk; on a GPU chunkwise, and \"parallel\" is refused")),
+                                          "one chunk; on a GPU chunkwise, and \"parallel\" is refused",
+                                          false)),
                             {{.name = "dstate",
                               .member = &S::dstate,
                               .text = "what arrives at the final state, [b, h, d_k, d_v]",

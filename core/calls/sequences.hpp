@@ -28,14 +28,15 @@ inline void check_determinism(const std::string& promise) {
     if (promise != "run" && promise != "prefix") kit::check_choice("deterministic", promise, determinisms());
 }
 
+// prefix_on_gpu: whether the call keeps the second on a GPU.
 template <class S>
-Option<S> deterministic_option(const char* text, const char* standard) {
+Option<S> deterministic_option(const char* text, const char* standard, bool prefix_on_gpu = false) {
     return {.name = "deterministic",
             .member = &S::deterministic,
             .text = text,
             .standard = standard,
             .choices = determinisms,
-            .cpu_choice = "prefix",
+            .cpu_choice = prefix_on_gpu ? nullptr : "prefix",
             .example = "deterministic = \"prefix\""};
 }
 

@@ -4,7 +4,8 @@
 //   bench_delta                          checks, then times
 //   bench_delta check | time | packed    one of them; a second argument picks the cases whose name contains it
 //
-// packed: as many tokens as packed sequences in one call, as a call for each of them, as a batch, and as one sequence.
+// packed: as many tokens as packed sequences in one call, with the bits of deterministic = "prefix" too, as a call for
+// each of them, as a batch, and as one sequence.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -310,7 +311,8 @@ struct PackedTensors {
             if (a.beta) one.beta = cut(a.beta, beta);
             alone.push_back(one);
         }
-        all.give_workspace(std::max(delta_hopper_packed_workspace(a, sequences()), delta_hopper_workspace(alone[0])),
+        all.give_workspace(std::max({delta_hopper_packed_workspace(a, sequences()), delta_hopper_workspace(alone[0]),
+                                     delta_hopper_prefix_workspace(a, sequences())}),
                            stream);
         for (GatedArgs& one : alone) one.workspace = a.workspace;
     }
@@ -325,7 +327,7 @@ std::vector<unsigned char> on_host(const Buffer& x, std::size_t most, cudaStream
 }
 
 bool time_packed(const std::vector<Problem>& problems, const std::string& only, cudaStream_t stream) {
-    std::printf("%-34s %9s %9s %9s %9s %6s\n", "packed", "ms", "each", "batch", "one", "bits");
+    std::printf("%-34s %9s %9s %9s %9s %9s %6s\n", "packed", "ms", "prefix", "each", "batch", "one", "bits");
     bool all = true;
     for (const Problem& kind : problems) {
         for (const Packed& c : {Packed{1, 8192, true},
@@ -333,7 +335,8 @@ bool time_packed(const std::vector<Problem>& problems, const std::string& only, 
                                 {8, 1024, false},
                                 {64, 128, true},
                                 {1000, 8, true},
-                                {1000, 8, false}}) {
+                                {1000, 8, false},
+                                {1, 100000, false}}) {
             Problem p = kind;
             p.name += " " + std::to_string(c.sequences) + "x" + std::to_string(c.tokens) + (c.state ? " states" : "");
             if (p.name.find(only) == std::string::npos) continue;
@@ -353,7 +356,9 @@ bool time_packed(const std::vector<Problem>& problems, const std::string& only, 
             states(), each();
             const bool same = O == on_host(t.alone_out, most, stream) && S == on_host(t.state, most, stream);
             all = all && same;
-            const double ms = each_of(packed, stream), of_each = each_of(each, stream);
+            const auto prefix = [&] { delta_hopper_prefix(t.all.args, t.sequences(), stream); };
+            const double ms = each_of(packed, stream), of_prefix = each_of(prefix, stream),
+                         of_each = each_of(each, stream);
             Problem batch = kind, one = kind;
             batch.B = c.sequences, batch.N = c.tokens, batch.state = c.state;
             one.N = p.N, one.state = c.state;
@@ -361,8 +366,8 @@ bool time_packed(const std::vector<Problem>& problems, const std::string& only, 
                 const GatedTensors u = make(x, 6, stream);
                 return each_of([&] { delta_hopper(u.args, stream); }, stream);
             };
-            std::printf("%-34s %9.4f %9.4f %9.4f %9.4f %6s\n", p.name.c_str(), ms, of_each, unpacked(batch),
-                        unpacked(one), same ? "same" : "OTHER");
+            std::printf("%-34s %9.4f %9.4f %9.4f %9.4f %9.4f %6s\n", p.name.c_str(), ms, of_prefix, of_each,
+                        unpacked(batch), unpacked(one), same ? "same" : "OTHER");
         }
     }
     return all;
@@ -378,8 +383,10 @@ int main(int argc, char** argv) try {
     bool ok = true;
     if (what != "time" && what != "packed") ok = check_all(what == "check" ? only : "", stream);
     if (what != "check" && what != "time") {
-        ok = time_packed({{.name = "gated delta", .H = 32}, {.name = "delta", .H = 32, .gates = Gates::none}}, only,
-                         stream) &&
+        ok = time_packed({{.name = "gated delta", .H = 32},
+                          {.name = "delta", .H = 32, .gates = Gates::none},
+                          {.name = "quarter", .H = 32, .gates = Gates::quarter}},
+                         only, stream) &&
              ok;
     }
     if (what != "check" && what != "packed") {

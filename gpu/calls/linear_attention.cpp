@@ -56,12 +56,18 @@ std::optional<causeway::Tensor> view_of(const std::optional<Tensor>& x) {
 
 }  // namespace
 
+bool keeps_prefix(const LinearOptions& o) { return o.deterministic == "prefix"; }
+
+void refuse_prefix(const LinearOptions& o, const char* what) {
+    if (keeps_prefix(o)) fail("deterministic: \"prefix\", which ", what, " does not keep, expected \"run\"");
+}
+
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     causeway::LinearOptions forms;
     forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
     forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
     forms.cu_seqlens = o.cu_seqlens, forms.state_indices = o.state_indices, forms.inplace = o.inplace;
-    forms.checkpoint_every = o.checkpoint_every;
+    forms.checkpoint_every = o.checkpoint_every, forms.deterministic = o.deterministic;
     Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
     const auto& n = c.sizes;
     if (n.shared_keys > 1 && n.shared_queries > 1 && n.shared_keys != n.shared_queries)
@@ -69,6 +75,7 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
              " like v, on the GPU");
     constexpr Index max_width = 256;
     if (n.gates > 1) check_channels(o.mode);
+    if (keeps_prefix(o)) check_prefix(o.mode);
     if (n.dk > max_width || n.dv > max_width)
         fail("q: widths ", n.dk, " and ", n.dv, " of k and v, expected at most ", max_width, " on the GPU");
     GatedArgs& a = c.args;
@@ -129,19 +136,31 @@ GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
     return a;
 }
 
-bool is_causal(const GatedArgs& a, const causeway::gated::Sizes& n) {
-    return !a.g && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 && n.mode->chunk &&
-           (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
+bool is_causal(const GatedArgs& a, const causeway::gated::Sizes& n, const LinearOptions& o) {
+    return !keeps_prefix(o) && !a.g && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 &&
+           n.mode->chunk && (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
 }
 
 }  // namespace gated
 
 namespace {
 
+// Queues sequences together, all of them by one of a form's pairs of functions.
+void run_together(GatedArgs a, const Sequences& sequences, std::size_t (*bytes)(const GatedArgs&, const Sequences&),
+                  void (*run)(const GatedArgs&, const Sequences&, cudaStream_t), cudaStream_t stream) {
+    const Buffer workspace(bytes(a, sequences), stream);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    run(a, sequences, stream);
+}
+
 // Queues a piece on the kernels of its mode.
 void run(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
-    if (!gated::is_causal(a, n)) {
-        const GatedForm& form = gated_form(o.mode, a);
+    if (!gated::is_causal(a, n, o)) {
+        const GatedForm& form = gated_form(o.mode, a, gated::keeps_prefix(o));
+        if (gated::keeps_prefix(o) && form.run_prefix) {
+            const Index whole[] = {0, a.N};
+            return run_together(a, {whole, 1}, form.prefix_workspace, form.run_prefix, o.stream);
+        }
         const Buffer workspace(form.workspace(a), o.stream);
         a.workspace = {workspace.data(), workspace.bytes()};
         return form.run(a, o.stream);
@@ -158,14 +177,14 @@ void run(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
 }
 
 // Queues all packed sequences together. False where the kernels of the mode do not take them so.
-bool run_packed(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
-    if (n.sequences.empty() || o.checkpoint_every > 0 || gated::is_causal(a, n)) return false;
-    const GatedForm& form = gated_form(o.mode, a);
-    if (!form.run_packed) return false;
-    const Sequences sequences{o.cu_seqlens.data(), static_cast<Index>(o.cu_seqlens.size()) - 1};
-    const Buffer workspace(form.packed_workspace(a, sequences), o.stream);
-    a.workspace = {workspace.data(), workspace.bytes()};
-    form.run_packed(a, sequences, o.stream);
+bool run_packed(const GatedArgs& a, const causeway::gated::Sizes& n, const LinearOptions& o) {
+    if (n.sequences.empty() || o.checkpoint_every > 0 || gated::is_causal(a, n, o)) return false;
+    const bool prefix = gated::keeps_prefix(o);
+    const GatedForm& form = gated_form(o.mode, a, prefix);
+    const auto bytes = prefix ? form.prefix_workspace : form.packed_workspace;
+    const auto run = prefix ? form.run_prefix : form.run_packed;
+    if (!run) return false;
+    run_together(a, {o.cu_seqlens.data(), static_cast<Index>(o.cu_seqlens.size()) - 1}, bytes, run, o.stream);
     return true;
 }
 
@@ -197,7 +216,7 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     a.o = out.O.data(), a.state = out.state.as<float>();
     const bool anything = out.O.size() > 0 || out.state.size() > 0;
     if (!anything || !run_packed(a, n, o)) run_pieces(call, o, anything, out);
-    if (anything && gated::is_causal(a, n) && a.scale != 1)
+    if (anything && gated::is_causal(a, n, o) && a.scale != 1)
         scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
     if (o.inplace) {
         gated::write_states(out.state, n, *o.state, o.stream);

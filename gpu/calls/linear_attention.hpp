@@ -29,7 +29,10 @@ struct LinearResult {
 // Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU, but for heads of q that are
 // neither those of k nor of v. A packed sequence, and what lies between two checkpoints, has the bits of a call of its
 // own, and is queued as one, but for packed sequences without checkpoints in forms that take them all at once
-// (gpu/gated/registry.hpp). Throws Error naming the argument, OutOfMemory.
+// (gpu/gated/registry.hpp). deterministic is "run" by itself. With "prefix" no bit of an output depends on later tokens
+// and gates, N, the batch, the heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores
+// with at most one gate a head, elsewhere on FMA units; recurrent; not parallel. Throws Error naming the argument,
+// OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
 // 1 to 16 tokens, advancing `state` in place, token by token; a pool with state_indices, and states in 16 bits, as on
@@ -48,9 +51,14 @@ struct Call {
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 
-// Whether causal linear attention computes the call: without gates and the delta rule, in chunks. It knows no scale,
-// which BFloat16 takes afterwards; Float16 may have no room for what is to be scaled.
-bool is_causal(const GatedArgs&, const causeway::gated::Sizes&);
+// Whether causal linear attention computes the call: without gates and the delta rule, in chunks, but for deterministic =
+// "prefix", since where its methods begin new states hangs on N. It knows no scale, which BFloat16 takes afterwards;
+// Float16 may have no room for what is to be scaled.
+bool is_causal(const GatedArgs&, const causeway::gated::Sizes&, const LinearOptions&);
+
+// Whether the call asks for deterministic = "prefix"; what does not keep it throws Error, with `what` as its name.
+bool keeps_prefix(const LinearOptions&);
+void refuse_prefix(const LinearOptions&, const char* what);
 
 // The states to start from, [sequences, h, d_k, d_v] in Float32: zeros, or a copy that is the caller's to advance.
 // Throws Error as causeway::gated::first_states does.

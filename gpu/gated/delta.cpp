@@ -33,6 +33,21 @@ std::size_t bytes_of(const GatedArgs& a, const gated_delta::PackedPlan& p) {
     return most;
 }
 
+// fixed: with splits at fixed places.
+std::size_t packed_workspace(const GatedArgs& a, const Sequences& sequences, bool fixed) {
+    check_args(a);
+    if (a.B == 0 || a.H == 0 || a.N == 0) return 0;
+    return bytes_of(a, gated_delta::packed_plan_of(a, sequences, fixed));
+}
+
+void run_packed(const GatedArgs& a, const Sequences& sequences, bool fixed, cudaStream_t stream) {
+    check_args(a);
+    if (a.B == 0 || a.H == 0 || a.N == 0) return;
+    const gated_delta::PackedPlan p = gated_delta::packed_plan_of(a, sequences, fixed);
+    check_workspace(a, bytes_of(a, p));
+    gated_delta::run_packed_hopper(a, p, stream);
+}
+
 }  // namespace
 
 bool delta_hopper_takes(const GatedArgs& a) {
@@ -58,17 +73,19 @@ void delta_hopper(const GatedArgs& a, cudaStream_t stream) {
 }
 
 std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences) {
-    check_args(a);
-    if (a.B == 0 || a.H == 0 || a.N == 0) return 0;
-    return bytes_of(a, gated_delta::packed_plan_of(a, sequences));
+    return packed_workspace(a, sequences, false);
 }
 
 void delta_hopper_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream) {
-    check_args(a);
-    if (a.B == 0 || a.H == 0 || a.N == 0) return;
-    const gated_delta::PackedPlan p = gated_delta::packed_plan_of(a, sequences);
-    check_workspace(a, bytes_of(a, p));
-    gated_delta::run_packed_hopper(a, p, stream);
+    run_packed(a, sequences, false, stream);
+}
+
+std::size_t delta_hopper_prefix_workspace(const GatedArgs& a, const Sequences& sequences) {
+    return packed_workspace(a, sequences, true);
+}
+
+void delta_hopper_prefix(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream) {
+    run_packed(a, sequences, true, stream);
 }
 
 }  // namespace causeway::gpu

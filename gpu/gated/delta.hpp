@@ -37,4 +37,10 @@ void delta_hopper(const GatedArgs& a, cudaStream_t stream);
 std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences);
 void delta_hopper_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
 
+// The same, so that no bit of a finite output depends on later tokens and gates, N, the batch, the heads or the other
+// sequences: splits have 2048 tokens from the start of their sequence, and the gates before a split alone decide how it
+// starts. Not for CUDA graphs either.
+std::size_t delta_hopper_prefix_workspace(const GatedArgs& a, const Sequences& sequences);
+void delta_hopper_prefix(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
+
 }  // namespace causeway::gpu

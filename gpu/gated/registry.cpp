@@ -14,7 +14,7 @@ bool any(const GatedArgs&) { return true; }
 bool one_gate(const GatedArgs& a) { return a.gates <= 1; }
 
 void check(const std::string& mode, bool GatedForm::*can, const char* what) {
-    std::string others;
+    std::string others;  // at most one form of a mode says that it can
     for (const GatedForm& form : gated_forms()) {
         if (!(form.*can)) continue;
         if (form.mode == mode) return;
@@ -28,25 +28,28 @@ void check(const std::string& mode, bool GatedForm::*can, const char* what) {
 const std::vector<GatedForm>& gated_forms() {
     static const std::vector<GatedForm> list{
         {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, false, delta_hopper_takes,
-         delta_hopper_workspace, delta_hopper, delta_hopper_packed_workspace, delta_hopper_packed},
+         delta_hopper_workspace, delta_hopper, delta_hopper_packed_workspace, delta_hopper_packed, false,
+         delta_hopper_prefix_workspace, delta_hopper_prefix},
         {"channels", "chunkwise", "Kimi Team 2025; Yang et al. 2024 (GLA), §4", true, false, gated_channels_takes,
          gated_channels_workspace, gated_channels, gated_channels_packed_workspace, gated_channels_packed},
-        {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, true, any, gated_portable_workspace,
-         gated_portable},
-        {"recurrent", "recurrent", "the definition", true, true, any, gated_recurrent_workspace, gated_recurrent},
+        {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, true, any, gated_portable_workspace, gated_portable,
+         nullptr, nullptr, true},
+        {"recurrent", "recurrent", "the definition", true, true, any, gated_recurrent_workspace, gated_recurrent,
+         nullptr, nullptr, true},
         {"parallel", "parallel", "core/gated/chunkwise.hpp, one chunk", false, false, one_gate,
          gated_parallel_workspace, gated_parallel},
     };
     return list;
 }
 
-const GatedForm& gated_form(const std::string& mode, const GatedArgs& a) {
+const GatedForm& gated_form(const std::string& mode, const GatedArgs& a, bool prefix) {
     for (const GatedForm& form : gated_forms())
-        if (form.mode == mode && form.takes(a)) return form;
+        if (form.mode == mode && (!prefix || form.keeps_prefix()) && form.takes(a)) return form;
     fail("mode: no form of \"", mode, "\" on the GPU computes this call");
 }
 
 void check_channels(const std::string& mode) { check(mode, &GatedForm::channels, "with a gate per key channel"); }
 void check_gradient(const std::string& mode) { check(mode, &GatedForm::gradient, "for the gradient"); }
+void check_prefix(const std::string& mode) { check(mode, &GatedForm::prefix, "with deterministic = \"prefix\""); }
 
 }  // namespace causeway::gpu

@@ -24,16 +24,24 @@ struct GatedForm {
     // The same for packed sequences; null: it takes one after the other.
     std::size_t (*packed_workspace)(const GatedArgs&, const Sequences&) = nullptr;
     void (*run_packed)(const GatedArgs&, const Sequences&, cudaStream_t) = nullptr;
+    bool prefix = false;  // no bit of a finite output depends on later tokens, N, the batch or the heads
+    // The same so that none does, for one sequence too; null: `prefix` says whether `run` is so.
+    std::size_t (*prefix_workspace)(const GatedArgs&, const Sequences&) = nullptr;
+    void (*run_prefix)(const GatedArgs&, const Sequences&, cudaStream_t) = nullptr;
+
+    bool keeps_prefix() const { return prefix || run_prefix; }
 };
 
 // All of them; of a mode the first that takes a problem computes it.
 const std::vector<GatedForm>& gated_forms();
 
-// That form. Throws Error where none takes it.
-const GatedForm& gated_form(const std::string& mode, const GatedArgs&);
+// That form; prefix: of those with keeps_prefix(). Throws Error where none takes it.
+const GatedForm& gated_form(const std::string& mode, const GatedArgs&, bool prefix = false);
 
-// Throw Error, naming the modes that do, where no form of the mode takes a gate per key channel, or has a gradient.
+// Throw Error, naming the modes that do, where no form of the mode takes a gate per key channel, has a gradient, or
+// keeps deterministic = "prefix".
 void check_channels(const std::string& mode);
 void check_gradient(const std::string& mode);
+void check_prefix(const std::string& mode);
 
 }  // namespace causeway::gpu

@@ -85,10 +85,11 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
+    gated::refuse_prefix(o, several);
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     sharded::refuse_shared(n);
-    if (gated::is_causal(call.args, n)) {
+    if (gated::is_causal(call.args, n, o)) {
         CausalOptions plain;
         plain.scale = o.scale;
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(n.state_shape);

@@ -29,7 +29,9 @@ tensor cores where there are gates or the delta rule, and go one after the other
 
 No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
 number of threads: that is deterministic = "prefix", which every mode keeps on the CPU. "run", the same bits in every
-run, is less, and what calls on a GPU keep.
+run, is less, and what calls on a GPU keep by themselves. There "prefix" is kept on request while all numbers are
+finite, chunkwise and recurrent, not in gradients and on several GPUs: splits of long texts then lie at fixed places on
+tensor cores, and a gate per key channel goes to FMA units, which take longer.
 
 shards = p spreads the tokens over p workers, threads of this process or, under `./lab mpi N`, processes; a report of
 what they sent and held comes last. exchange is how the states travel: "ring" hands the state itself on, one head

@@ -13,10 +13,12 @@ constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
 struct Problem {
     Tensor q, k, v;
     LinearOptions options;
+    bool prefix = false;  // deterministic = "prefix" on the GPU too
 
     gpu::LinearOptions on_gpu() const {
         gpu::LinearOptions o;
         o.update = options.update, o.mode = options.mode, o.scale = options.scale;
+        o.deterministic = prefix ? "prefix" : "run";
         if (options.log_decay) o.log_decay = gpu::Tensor(options.log_decay->to(DType::f32));
         if (options.beta) o.beta = gpu::Tensor(options.beta->to(DType::f32));
         if (options.state) o.state = gpu::Tensor(options.state->to(DType::f32));
@@ -72,6 +74,26 @@ inline Problem part(const Problem& c, Index first, Index last, Index i) {
     if (c.options.state) out.options.state = slice(*c.options.state, 0, i, i + 1);
     out.options.cu_seqlens.clear();
     return out;
+}
+
+inline std::vector<Index> offsets_of(const std::vector<Index>& tokens) {
+    std::vector<Index> offsets{0};
+    for (const Index n : tokens) offsets.push_back(offsets.back() + n);
+    return offsets;
+}
+
+// Every sequence of the packed call has the bits of a call with it alone.
+inline void check_alone(const Problem& c, DType type, const gpu::LinearResult& got) {
+    const Tensor O = got.O.cpu(), state = got.state.cpu();
+    const auto& offsets = c.options.cu_seqlens;
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+        const auto at = static_cast<Index>(i);
+        const Problem one = part(c, offsets[i], offsets[i + 1], at);
+        const gpu::LinearResult alone = run(one, type, one.on_gpu());
+        CAPTURE(i, offsets[i + 1] - offsets[i]);
+        CHECK(same_bits(tokens(O, offsets[i], offsets[i + 1]), alone.O.cpu()));
+        CHECK(same_bits(slice(state, 0, at, at + 1), alone.state.cpu()));
+    }
 }
 
 }  // namespace causeway::test::sequences

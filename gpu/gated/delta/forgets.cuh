@@ -10,13 +10,13 @@ namespace causeway::gpu::gated_delta {
 
 constexpr int forgets_threads = 512;
 
-// Whether the gates' product falls to 2^-24 within `reach` chunks before `first`, or the sequence begins there. By a
-// warp.
-__device__ __forceinline__ bool forgets(const float* g, uint32_t first, uint32_t reach) {
+// Whether the gates' product falls to 2^-24 within `reach` chunks before `first`, or the sequence begins there
+// (`or_begins` alone). By a warp.
+__device__ __forceinline__ bool forgets(const float* g, uint32_t first, uint32_t reach, bool or_begins) {
     constexpr int64_t at_once = 4 * chunk;
     const int lane = threadIdx.x % 32;
     const int64_t end = int64_t{first} * chunk, begin = end - int64_t{min(first, reach)} * chunk;
-    if (begin == 0) return true;
+    if (begin == 0 && or_begins) return true;
     float left = limits::unseen_weight_bits;
     for (int64_t at = end; at > begin && left > 0; at -= at_once) {
         float x = 0;
@@ -31,7 +31,8 @@ __device__ __forceinline__ bool forgets(const float* g, uint32_t first, uint32_t
 }
 
 // A thread block for each head of k and v of a sequence, a warp for each split: a warm-up may take as many chunks as
-// the split before has, or a few.
+// the split before has, or a few. At fixed places each split goes by the gates before it alone, and the maps are made
+// where any needs them.
 template <bool packed>
 __global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_constant__ Work work) {
     constexpr uint32_t few_chunks = 8;
@@ -39,10 +40,14 @@ __global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_co
     const Sequence<packed> sequence{work};
     const uint32_t kv_bh = packed ? blockIdx.x % work.walk_blocks : blockIdx.x;
     const float* const g = sequence.g_of(kv_bh);
+    const bool fixed = packed && work.starts;
     bool all = true;
-    for (uint32_t split = 1 + threadIdx.x / 32; split < sequence.splits(); split += forgets_threads / 32) {
+    for (uint32_t split = 1 + threadIdx.x / 32; split < sequence.splits() && (all || fixed);
+         split += forgets_threads / 32) {
         const uint32_t first = sequence.bound(split);
-        all = all && forgets(g, first, max(first - sequence.bound(split - 1), few_chunks));
+        const bool soon = forgets(g, first, max(first - sequence.bound(split - 1), few_chunks), !fixed);
+        if (fixed && threadIdx.x % 32 == 0) *sequence.start_of(split, kv_bh) = !soon;
+        all = all && soon;
     }
     all = __syncthreads_and(all);
     if (threadIdx.x == 0) *sequence.transfers_of(kv_bh) = !all;

@@ -38,7 +38,7 @@ __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constan
     Split<packed> split(work);
     if (work.making) {
         if (!split.takes_maps(work) || !split.to(work)) return;
-    } else if (split.index > 0 && !split.takes_maps(work)) {
+    } else if (split.index > 0 && !split.starts_from_maps(work)) {
         float* sums =
             reinterpret_cast<float*>(raw + (pipes.base - ptx::shared_address(raw)) + offsetof(S, sum_of_gates));
         split.start = find_start(split.g, split.start, sums, S::warps);

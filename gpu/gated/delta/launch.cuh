@@ -29,7 +29,7 @@ inline Work work_of(const GatedArgs& a, const Blocks& p, const Scratch& scratch)
     work.initial = work.final = a.state;
     work.q = a.q, work.k = a.k, work.v = a.v, work.o = a.o;
     work.q_stride = a.q_stride, work.k_stride = a.k_stride, work.v_stride = a.v_stride, work.o_stride = a.o_stride;
-    work.A = scratch.A, work.B = scratch.B, work.transfers = scratch.transfers;
+    work.A = scratch.A, work.B = scratch.B, work.transfers = scratch.transfers, work.starts = scratch.starts;
     work.columns = static_cast<uint32_t>(p.columns), work.rows = static_cast<uint32_t>(p.rows);
     work.state_heads = static_cast<uint32_t>(p.state_heads);
     work.identity_blocks = static_cast<uint32_t>(p.identity_blocks);

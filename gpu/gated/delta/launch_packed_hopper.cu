@@ -9,6 +9,7 @@ void run_packed_hopper(const GatedArgs& a, const PackedPlan& p, cudaStream_t str
     for (const Group& group : p.groups) {
         const Scratch scratch = scratch_of(a, p, group);
         Work work = work_of(a, p, scratch);
+        work.each = group.each;
         if (a.state) work.initial = work.final = a.state + group.first * p.state_heads * a.dk * a.dv;
         copy_states(work, a, p, group, scratch, stream);
         check(cudaMemcpyAsync(scratch.walks, group.walks.data(), group.walks.size() * sizeof(Walk),

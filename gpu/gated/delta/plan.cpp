@@ -45,8 +45,9 @@ Blocks blocks_of(const GatedArgs& a) {
     return p;
 }
 
-// Of a sequence of n chunks.
-Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n) {
+// Of a sequence of n chunks; fixed: into splits at fixed places.
+Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
+    if (fixed) return {static_cast<int>(ceil_div(n, fixed_chunks)), 1};
     const int64_t blocks = p.batch_heads * p.column_blocks;
     const int at_once = device().multiprocessors;
     double best = INFINITY;
@@ -109,7 +110,7 @@ Plan plan_of(const GatedArgs& a) {
     return p;
 }
 
-PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences) {
+PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool fixed) {
     PackedPlan p{blocks_of(a), {}};
     GatedArgs sizes = a;
     sizes.workspace = {};
@@ -127,11 +128,11 @@ PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences) {
         if (tokens == 0) continue;
         const int64_t chunks = ceil_div(tokens, chunk);
         auto found = cuts.find(chunks);
-        if (found == cuts.end()) found = cuts.emplace(chunks, cut_of(a, p, chunks)).first;
+        if (found == cuts.end()) found = cuts.emplace(chunks, cut_of(a, p, chunks, fixed)).first;
         const Cut cut = found->second;
         const auto grown = [&](const Group& from) {
             Group g;
-            g.packed = true;
+            g.packed = true, g.each = fixed ? fixed_chunks : 0;
             g.first = from.outputs > 0 ? from.first : i, g.sequences = i + 1 - g.first;
             g.outputs = from.outputs + cut.splits, g.parts = from.parts + cut.parts();
             g.cut = from.cut + (cut.splits > 1 ? 1 : 0);
@@ -165,6 +166,8 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
             s.A = carve.floats((group.parts - group.cut) * p.state_heads * a.dk * p.rows);
         if (a.gates > 0)
             s.transfers = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.cut * p.state_heads) * 4));
+        if (a.gates > 0 && group.each > 0)
+            s.starts = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.parts * p.state_heads) * 4));
     }
     if (group.packed) {
         const int64_t walks = group.outputs + group.parts + group.cut;

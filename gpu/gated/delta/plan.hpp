@@ -13,6 +13,8 @@ namespace causeway::gpu::gated_delta {
 
 constexpr int chunk = 64, max_splits = 128;
 constexpr int scan_columns = 16;  // of the state that a thread block of the scan has
+// Where splits lie at fixed places, for deterministic = "prefix": the chunks of each but the last.
+constexpr std::uint32_t fixed_chunks = 32;
 
 // What does not depend on the length of a sequence.
 struct Blocks {
@@ -31,8 +33,11 @@ struct Cut {
     int parts() const { return (splits - 1) * finer; }
 };
 
-// The chunk where split i begins, of a sequence of so many chunks; for i = splits its end.
-__host__ __device__ inline std::uint32_t split_bound(std::uint32_t chunks, std::uint32_t splits, std::uint32_t i) {
+// The chunk where split i begins, of a sequence of so many chunks; for i = splits its end. each: chunks of every split
+// but the last, or 0 where they are about as long as each other.
+__host__ __device__ inline std::uint32_t split_bound(std::uint32_t chunks, std::uint32_t splits, std::uint32_t i,
+                                                     std::uint32_t each = 0) {
+    if (each > 0) return i < splits ? each * i : chunks;
     return static_cast<std::uint32_t>(std::uint64_t{chunks} * i / splits);
 }
 
@@ -51,6 +56,7 @@ struct Group {
     std::int64_t first = 0, sequences = 0;
     std::int64_t outputs = 0, parts = 0, cut = 0;
     bool packed = false;
+    std::uint32_t each = 0;   // of packed sequences, as split_bound() takes it
     std::vector<Walk> walks;  // of packed sequences: those over splits, over parts, and the sequences that are cut
 };
 
@@ -63,8 +69,8 @@ struct Plan : Blocks {
     Group group() const;
 };
 
-// Each packed sequence is cut as a call on it alone cuts it, so that it has its bits; groups are as large as a
-// workspace of a quarter of a gigabyte allows.
+// Each packed sequence is cut as a call on it alone cuts it, so that it has its bits, or into splits of fixed_chunks;
+// groups are as large as a workspace of a quarter of a gigabyte allows.
 struct PackedPlan : Blocks {
     std::vector<Group> groups;
 };
@@ -72,10 +78,12 @@ struct PackedPlan : Blocks {
 // What lies where in the workspace, and its size: a copy of the states, where several blocks read one that one of them
 // overwrites (more than one split, or heads of q that share the state); A of every part but the first of a sequence,
 // Float32 [.., state_heads, dk, rows]; B of every part, Float32 [parts, state_heads, dk, dv]; whether a head takes
-// the maps, [sequences of several splits, state_heads]; and the walks of a group. Null where there is none.
+// the maps, [sequences of several splits, state_heads]; with splits at fixed places which of them start from the states
+// that the maps give, [parts, state_heads], at the last part before the split; and the walks of a group. Null where
+// there is none.
 struct Scratch {
     float *state, *A, *B;
-    int* transfers;
+    int *transfers, *starts;
     Walk* walks;
     std::size_t bytes;
 };
@@ -84,7 +92,8 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group);
 
 // As many splits as take the least time on this device, as far as the sizes tell.
 Plan plan_of(const GatedArgs& a);
-PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences);
+// fixed: with splits at fixed places; nothing but the tokens before a split decides how it starts.
+PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool fixed = false);
 
 // The kernels, on arguments that are already checked, with a workspace that has room for scratch_of().
 void run_hopper(const GatedArgs& a, const Plan& p, cudaStream_t stream);

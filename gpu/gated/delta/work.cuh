@@ -25,12 +25,15 @@ struct Work {
     // The maps S ↦ A S + B of the parts of all splits but the last (plan.hpp, Scratch); B null: there is one split.
     float *A, *B;
     int* transfers;  // [(sequences of several splits,) state_heads], which heads take them; null: all
-    bool making;     // this launch makes A and B, and no outputs
+    // Of packed sequences, [parts, state_heads]: whether the split behind a part starts from the state behind it; null:
+    // all splits of heads that take the maps do.
+    int* starts;
+    bool making;  // this launch makes A and B, and no outputs
     uint32_t finer, columns, rows, identity_blocks, state_heads;
     // Packed sequences: N, g, beta and the tensors are those of all of them together; chunks, splits, bound and finer
     // are not used. `walks` are those of this launch, each with so many thread blocks.
     const Walk* walks;
-    uint32_t walk_blocks;
+    uint32_t walk_blocks, each;  // each: of split_bound()
 };
 
 // The sequence that a thread block works on: that of a batch entry or, where they are packed, the one of its walk.
@@ -51,7 +54,7 @@ struct Sequence {
 
     // The first chunk of split i; that of split splits() is the end.
     __device__ __forceinline__ uint32_t bound(uint32_t i) const {
-        return packed ? split_bound(chunks(), splits(), i) : work.bound[i];
+        return packed ? split_bound(chunks(), splits(), i, work.each) : work.bound[i];
     }
     // The first chunk of part i; that of part parts() is the end of the last part.
     __device__ __forceinline__ uint32_t part_bound(uint32_t i) const {
@@ -71,9 +74,16 @@ struct Sequence {
     __device__ __forceinline__ int* transfers_of(uint32_t kv_bh) const {
         return work.transfers + (packed ? int64_t{walk().cut} * work.state_heads : 0) + kv_bh;
     }
-    // Whether the head's splits start from the states that the maps give; else from zeros, as far back as gates let
-    // something through.
+    // Whether the maps of the head's parts are made.
     __device__ __forceinline__ bool takes_maps(uint32_t kv_bh) const { return !work.transfers || *transfers_of(kv_bh); }
+    // With splits at fixed places: whether split i starts from the state that the maps give.
+    __device__ __forceinline__ int* start_of(uint32_t split, uint32_t kv_bh) const {
+        return work.starts + (int64_t{walk().first_part} + split * finer() - 1) * work.state_heads + kv_bh;
+    }
+    // Whether split i does; else it starts from zeros, as far back as gates let something through.
+    __device__ __forceinline__ bool starts_from_maps(uint32_t split, uint32_t kv_bh) const {
+        return packed && work.starts ? *start_of(split, kv_bh) != 0 : takes_maps(kv_bh);
+    }
     // Of a head, from its first token on; null: no gate.
     __device__ __forceinline__ const float* g_of(uint32_t kv_bh) const {
         return work.g ? work.g + kv_bh * work.N + first_token() : nullptr;
@@ -140,6 +150,9 @@ struct Split {
     __device__ __forceinline__ bool identity(const Work& work) const { return column_block >= work.column_blocks; }
     __device__ __forceinline__ bool takes_maps(const Work& work) const {
         return Sequence<packed>{work}.takes_maps(kv_bh);
+    }
+    __device__ __forceinline__ bool starts_from_maps(const Work& work) const {
+        return Sequence<packed>{work}.starts_from_maps(index, kv_bh);
     }
     // The state before `start`, [dk, dv]; null: zeros, or the identity.
     __device__ __forceinline__ const float* from(const Work& work) const {

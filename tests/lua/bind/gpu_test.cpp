@@ -122,6 +122,9 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
                   " o.device = 'gpu' a, s = linear_attention(q, k, v, o) o.device = 'cpu' b, t = linear_attention(q, "
                   "k, v, o) return near(a, b), near(s, t)") == "true true");
         CHECK(lua(std::string("o = ") + options +
+                  " a = linear_attention(q, k, v, o) o.device = 'gpu' o.deterministic = 'prefix' "
+                  "return near(linear_attention(q, k, v, o), a)") == "true");
+        CHECK(lua(std::string("o = ") + options +
                   " o.mode = 'parallel' o.device = 'gpu' a, s = linear_attention(q, k, v, o) o.device = 'cpu' b, t = "
                   "linear_attention(q, k, v, o) "
                   "return near(a, b), near(s, t)") == "true true");
@@ -167,6 +170,10 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
     CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {update = 'gated', log_decay = (-abs(q)):gpu(), mode "
               "= 'parallel'})")
               .find("with a gate per key channel") != std::string::npos);
+    CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {mode = 'parallel', deterministic = 'prefix'})")
+              .find("\"parallel\" does not run on the GPU with deterministic = \"prefix\"") != std::string::npos);
+    CHECK(lua("return linear_attention_grad(q:gpu(), k:gpu(), v:gpu(), G:gpu(), {deterministic = 'prefix'})")
+              .find("deterministic: \"prefix\" does not run on the GPU") != std::string::npos);
     CHECK(lua("return linear_attention_grad(q:gpu(), k:gpu(), v:gpu(), G:gpu(), {mode = 'parallel'})")
               .find("\"parallel\" does not run on the GPU for the gradient") != std::string::npos);
     CHECK(lua("return opcount(causal_linear_attention, q:gpu(), k:gpu(), v:gpu())").find("opcount") !=
