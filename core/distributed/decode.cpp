@@ -69,7 +69,6 @@ DecodeResult compute(const Tensor& q, const Tensor& k, const Tensor& v, const Si
                  result.O.data<T>(),
                  result.lse.data<T>()};
     const auto element = static_cast<Index>(sizeof(T));
-    const MpiTimeout timeout(o.timeout);
     if (mpi) {
         start_mpi();
         const int p = mpi_size();
@@ -159,6 +158,7 @@ namespace {
 DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
     const Sizes z = check(q, k, v, o);
     const Plan plan = plan_of(is_tree, o);
+    const MpiTimeout timeout(o.timeout);
     Shape output = q.shape();
     output[output.ndim() - 1] = z.dv;
     DecodeResult result = engines()[o.engine].decode(q, k, v, z, output, plan, o);

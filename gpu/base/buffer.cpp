@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
 
 namespace causeway::gpu {
@@ -22,6 +23,7 @@ namespace {
 // The device's pool keeps what it is given back: without this it returns all of it to the driver whenever a stream is
 // waited for.
 cudaMemPool_t pool() {
+    enter_chosen_device();
     int device = 0;
     cudaMemPool_t p = nullptr;
     check(cudaGetDevice(&device), "asking for the device");
@@ -58,6 +60,7 @@ void count(std::size_t bytes) {
 
 Buffer::Buffer(std::size_t bytes) {
     if (bytes == 0) return;
+    enter_chosen_device();
     if (const cudaError_t code = cudaMalloc(&data_, bytes); code != cudaSuccess) {
         data_ = nullptr;
         refused(code, bytes);

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
 
 namespace causeway::gpu {
@@ -50,6 +51,7 @@ const Device& device() {
     static std::mutex guard;
     static std::map<int, Device> known;
     if (forked_after_use()) fail_as<SystemError>("gpu: ", not_in_forked_child);  // before the mutex, which was copied
+    enter_chosen_device();
     int current = 0;
     const cudaError_t code = cudaGetDevice(&current);
     const std::lock_guard lock(guard);

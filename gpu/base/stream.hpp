@@ -3,13 +3,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
 
 namespace causeway::gpu {
 
 class Stream {
 public:
-    Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }
+    Stream() {
+        enter_chosen_device();
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+    }
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     ~Stream() { cudaStreamDestroy(stream_); }

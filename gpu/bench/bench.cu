@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "gpu/base/graph.hpp"
+
 namespace causeway::gpu::bench {
 
 bool on_gpu() {
@@ -56,22 +58,17 @@ Times time(const std::function<void(int)>& call, int sets, int repeats, cudaStre
     }
     Times times;
     times.call = median(ms);
-    cudaGraph_t graph;
-    cudaGraphExec_t run;
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
-    for (int i = 0; i < sets; ++i) call(i);
-    check(cudaStreamEndCapture(stream, &graph), "capturing a graph");
-    check(cudaGraphInstantiate(&run, graph, 0), "instantiating a graph");
+    const Graph graph(stream, [&] {
+        for (int i = 0; i < sets; ++i) call(i);
+    });
     ms.clear();
     for (int n = -2; n < repeats; ++n) {
         start.record(stream);
-        check(cudaGraphLaunch(run, stream), "launching a graph");
+        graph.launch(stream);
         stop.record(stream);
         const double t = stop.since(start);
         if (n >= 0) ms.push_back(t / sets);
     }
-    cudaGraphExecDestroy(run);
-    cudaGraphDestroy(graph);
     times.median = median(ms);
     times.best = ms.front();
     return times;

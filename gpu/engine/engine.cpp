@@ -85,15 +85,6 @@ public:
 
 }  // namespace
 
-void choose_device(int i) {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        cudaGetLastError();
-        return;
-    }
-    check(cudaSetDevice(i % count), "choosing the GPU of this process");
-}
-
 void enter_nccl() {
     if (!distributed::entered_nccl()) distributed::enter_nccl(std::make_unique<NcclEngine>());
 }

@@ -8,8 +8,4 @@ namespace causeway::gpu {
 // asks for the engine; where NCCL was not found when this was built, the engine says so then.
 void enter_nccl();
 
-// Makes the one of the GPUs current that the i-th process of a host should use: they take turns. Nothing where there is
-// no GPU.
-void choose_device(int i);
-
 }  // namespace causeway::gpu

@@ -55,6 +55,13 @@ private:
             fail("device: layer ", layer, " has heads of ", width, ", expected at most ", max_head, " on the GPU");
     }
 
+    // The kernels behind attention, and those that place its heads, scale alone.
+    static void check_norm(const core::Norm& norm, std::size_t layer) {
+        if (norm.centred || norm.bias.size() > 0)
+            fail("device: layer ", layer, " has a norm with a ", norm.centred ? "mean" : "bias",
+                 " in its attention, expected one that only scales on the GPU");
+    }
+
     SoftmaxMixer softmax(const core::SoftmaxParts& p, std::size_t layer) {
         if (p.gated) fail("device: layer ", layer, " has gated softmax attention, expected none on the GPU");
         check_head(p.width, layer);
@@ -63,6 +70,7 @@ private:
         out.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.width)));
         out.inputs = matrix({&p.q, &p.k, &p.v});
         out.out = matrix({&p.out});
+        check_norm(p.q_norm, layer), check_norm(p.k_norm, layer);
         if (p.q_norm.width > 0) out.q_norm = norm_of(p.q_norm, stream_), out.k_norm = norm_of(p.k_norm, stream_);
         out.rotary = rotary(p.rotary);
         return out;
@@ -80,6 +88,7 @@ private:
         for (const core::Linear& input : p.inputs) inputs.push_back(&input);
         out.inputs = matrix(inputs);
         out.out = matrix({&p.out});
+        check_norm(p.norm, layer);
         out.norm = norm_of(p.norm, stream_);
         out.theta = numbers_of(p.theta.data(), p.theta.size(), stream_);
         out.rotary = rotary(p.rotary);

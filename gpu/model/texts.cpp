@@ -5,7 +5,9 @@
 
 #include "core/base/interrupt.hpp"
 #include "gpu/base/blas.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/base/device.hpp"
+#include "gpu/base/wait.hpp"
 #include "gpu/exact/lightning.hpp"
 #include "gpu/gated/step.hpp"
 #include "gpu/model/choose.hpp"
@@ -26,6 +28,7 @@ namespace {
 constexpr std::int64_t usual_rows = 8192;  // tokens of all texts that run together
 constexpr std::int64_t least_room = 256;   // tokens that a cache has room for behind those of its first text
 constexpr std::int64_t rows_of_logits = 256;
+constexpr const char* running = "running a model";
 
 std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -35,8 +38,9 @@ T* behind(void* data, std::int64_t bytes) {
 }
 
 void download(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    wait_for(stream, running);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the GPU");
-    check(cudaStreamSynchronize(stream), "running a model");
+    check(cudaStreamSynchronize(stream), "copying from the GPU");
 }
 
 void upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
@@ -51,36 +55,6 @@ Buffer copy_of(const Buffer& from, cudaStream_t stream) {
 }
 
 }  // namespace
-
-// What was queued on a stream between two points, to be queued again.
-class Graph {
-public:
-    template <class F>
-    Graph(cudaStream_t stream, F&& queue) {
-        check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
-        cudaGraph_t graph = nullptr;
-        try {
-            queue();
-        } catch (...) {
-            cudaStreamEndCapture(stream, &graph);
-            if (graph) cudaGraphDestroy(graph);
-            cudaGetLastError();
-            throw;
-        }
-        check(cudaStreamEndCapture(stream, &graph), "capturing a graph");
-        const cudaError_t code = cudaGraphInstantiate(&run_, graph, 0);
-        cudaGraphDestroy(graph);
-        check(code, "instantiating a graph");
-    }
-    Graph(const Graph&) = delete;
-    Graph& operator=(const Graph&) = delete;
-    ~Graph() { cudaGraphExecDestroy(run_); }
-
-    void launch(cudaStream_t stream) const { check(cudaGraphLaunch(run_, stream), "launching a graph"); }
-
-private:
-    cudaGraphExec_t run_ = nullptr;
-};
 
 Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph)
     : layers_(std::move(layers)),
@@ -117,7 +91,7 @@ Texts::~Texts() { cudaStreamSynchronize(stream_); }
 
 std::unique_ptr<causeway::model::AcceleratedTexts> Texts::copy() const {
     auto out = std::make_unique<Texts>(layers_, batch_, use_graph_);
-    stream_.wait();
+    wait_for(stream_, running);
     out->length_ = length_, out->capacity_ = capacity_;
     for (std::size_t l = 0; l < kept_.size(); ++l) {
         out->kept_[l].k = copy_of(kept_[l].k, out->stream_), out->kept_[l].v = copy_of(kept_[l].v, out->stream_);
@@ -160,6 +134,7 @@ void Texts::grow(std::int64_t length) {
     if (length <= capacity_ || std::none_of(layers_->layer.begin(), layers_->layer.end(), is_softmax)) return;
     const std::int64_t wanted = std::max(length + least_room, 2 * capacity_),
                        capacity = (wanted + least_room - 1) / least_room * least_room;
+    wait_for(stream_, running);  // here, where all caches are still as they were
     graph_.reset();
     std::size_t room = 0;
     for (std::size_t l = 0; l < kept_.size(); ++l) {
@@ -168,10 +143,9 @@ void Texts::grow(std::int64_t length) {
         const std::size_t row = count(mixer->width * bytes_of(layers_->type)), heads = count(batch_ * mixer->key_heads);
         for (Buffer* cache : {&kept_[l].k, &kept_[l].v}) {
             Buffer larger(heads * count(capacity) * row);
-            if (length_ > 0)
-                check(cudaMemcpy2DAsync(larger.data(), count(capacity) * row, cache->data(), count(capacity_) * row,
-                                        count(length_) * row, heads, cudaMemcpyDeviceToDevice, stream_),
-                      "copying keys and values");
+            copy_rows({larger.data(), count(capacity) * row, cache->data(), count(capacity_) * row,
+                       count(length_) * row, heads},
+                      stream_, "copying keys and values");
             stream_.wait();
             *cache = std::move(larger);
         }
@@ -419,7 +393,7 @@ void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&
         length_ += here;
         set_number(position_.as<std::int32_t>(), static_cast<std::int32_t>(length_), stream_);
         if (!options.progress) continue;
-        stream_.wait();
+        wait_for(stream_, running);
         options.progress((start + here) * layers, n * layers);
     }
 }
@@ -429,10 +403,11 @@ Texts::Tensor Texts::hidden(std::span<const std::int32_t> ids, const RunOptions&
     Tensor out(DType::f32, {batch_, n, width});
     run(ids, options, [&](std::int64_t start, std::int64_t here) {
         norm_rows(layers_->norm, room_.x, width, batch_ * here, room_.x, Type::Float32, false, stream_);
+        wait_for(stream_, running);
         const std::size_t row = count(width) * sizeof(float);
-        check(cudaMemcpy2DAsync(out.data<float>() + start * width, count(n) * row, room_.x, count(here) * row,
-                                count(here) * row, count(batch_), cudaMemcpyDeviceToHost, stream_),
-              "copying from the GPU");
+        copy_rows({out.data<float>() + start * width, count(n) * row, room_.x, count(here) * row, count(here) * row,
+                   count(batch_)},
+                  stream_, "copying from the GPU");
         stream_.wait();
     });
     return out;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/model/accelerator.hpp"
+#include "gpu/base/graph.hpp"
 #include "gpu/base/stream.hpp"
 #include "gpu/model/heads.hpp"
 #include "gpu/model/layers.hpp"
@@ -26,8 +27,6 @@ struct Room {
     float* table = nullptr;  // of rotary positions, one for each of Layers::rotaries
     void *normed = nullptr, *wide = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr, *y = nullptr;
 };
-
-class Graph;
 
 class Texts : public causeway::model::AcceleratedTexts {
 public:

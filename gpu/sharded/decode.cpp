@@ -30,10 +30,6 @@ ShardedDecode::ShardedDecode(NcclCommunicator& comm, const SoftmaxArgs& part, vo
     }
 }
 
-ShardedDecode::~ShardedDecode() {
-    if (graph_) cudaGraphExecDestroy(graph_);
-}
-
 void ShardedDecode::queue() {
     const std::int64_t rows = part_.batch * part_.heads * part_.rows();
     if (part_.M > 0) {
@@ -51,22 +47,8 @@ void ShardedDecode::queue() {
 }
 
 void ShardedDecode::replay() {
-    if (!graph_) {
-        cudaGraph_t graph = nullptr;
-        check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "recording a graph");
-        try {
-            queue();
-        } catch (...) {
-            cudaStreamEndCapture(stream(), &graph);
-            if (graph) cudaGraphDestroy(graph);
-            throw;
-        }
-        check(cudaStreamEndCapture(stream(), &graph), "recording a graph");
-        const cudaError_t code = cudaGraphInstantiate(&graph_, graph, 0);
-        cudaGraphDestroy(graph);
-        check(code, "making a graph");
-    }
-    check(cudaGraphLaunch(graph_, stream()), "starting a graph");
+    if (!graph_) graph_.emplace(stream(), [this] { queue(); });
+    graph_->launch(stream());
 }
 
 }  // namespace causeway::gpu::sharded

@@ -3,7 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <optional>
+
 #include "gpu/base/buffer.hpp"
+#include "gpu/base/graph.hpp"
 #include "gpu/distributed/team.hpp"
 #include "gpu/softmax/problem.hpp"
 
@@ -19,7 +22,6 @@ public:
     ShardedDecode(NcclCommunicator& comm, const SoftmaxArgs& part, void* o, float* lse);
     ShardedDecode(const ShardedDecode&) = delete;
     ShardedDecode& operator=(const ShardedDecode&) = delete;
-    ~ShardedDecode();
 
     // Queues the call; every rank has to.
     void queue();
@@ -38,7 +40,7 @@ private:
     float* lse_;
     std::size_t lse_at_, bytes_;
     Buffer blocks_, workspace_;
-    cudaGraphExec_t graph_ = nullptr;
+    std::optional<Graph> graph_;
 };
 
 }  // namespace causeway::gpu::sharded

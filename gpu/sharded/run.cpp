@@ -20,6 +20,8 @@ int ranks_of(const Sharding& o) {
     if (!o.engine.empty() && o.engine != "nccl")
         fail("engine: ", in_quotes(o.engine), ", expected \"nccl\" for tensors on the GPU");
     if (o.sharded) fail("sharded: true, expected false: one process has all GPUs and the whole tensors");
+    if (o.timeout != 0)
+        fail("timeout: ", o.timeout, ", expected none: one process has all GPUs and waits for no other");
     if (distributed::mpi_size() > 1)
         fail(
             "engine: \"nccl\" under mpirun, expected one process that has all GPUs, or tensors on the CPU: processes "

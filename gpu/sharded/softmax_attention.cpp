@@ -164,7 +164,7 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
              ", expected neither for tensors on the GPU: partial results are gathered by NCCL");
     if (n.M < 1) fail("k: length 0, expected at least one key");
     Sharding sharding;
-    sharding.shards = o.shards, sharding.sizes = o.sizes;
+    sharding.shards = o.shards, sharding.sizes = o.sizes, sharding.timeout = o.timeout;
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
     const std::vector<Index> starts = distributed::starts_of(o, n.M, p);
     ShardedSoftmaxResult out;

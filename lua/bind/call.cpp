@@ -125,6 +125,11 @@ void check_effect(const Options& given, const OptionRule& rule, calls::Effect ef
     fail(rule.name, ": \"", rule.cpu_choice, "\" does not run on the GPU, expected ", others);
 }
 
+void check_timeout(const calls::Sharding& o) {
+    if (o.timeout == 0 || o.asked()) return;
+    fail("timeout: ", o.timeout, ", but one worker waits for no other, expected shards, sizes or engine beside it");
+}
+
 Arguments::Arguments(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,
                      std::vector<std::string> known)
     : L_(L),

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/calls/option.hpp"
+#include "core/calls/sharding.hpp"
 #include "lua/bind/gpu.hpp"
 
 namespace causeway::lua {
@@ -53,6 +53,9 @@ std::vector<Index> list_of_lengths(lua_State* L, const Options& given, const Opt
 std::vector<double> list_of_decays(lua_State* L, const Options& given, const OptionRule& rule);
 std::map<std::string, Tensor> table_of_tensors(lua_State* L, const Options& given, const OptionRule& rule);
 std::size_t place_of_choice(const Options& given, const OptionRule& rule);
+
+// Throws Error where workers that the call does not ask for have a time limit.
+void check_timeout(const calls::Sharding& o);
 
 // Throws Error where the device refuses the option, or has not what it is given.
 void check_effect(const Options& given, const OptionRule& rule, calls::Effect effect, calls::Device device);
@@ -116,6 +119,7 @@ void read_options(lua_State* L, const Options& given, const std::vector<calls::O
             },
             option.member);
     }
+    if constexpr (std::is_base_of_v<calls::Sharding, S>) check_timeout(out);
 }
 
 template <class S>

@@ -13,6 +13,7 @@
 #include "lua/bind/families.hpp"
 #include "lua/bind/report.hpp"
 #ifdef CAUSEWAY_GPU
+#include "gpu/base/choose_device.hpp"
 #include "gpu/engine/engine.hpp"
 #endif
 

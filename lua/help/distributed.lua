@@ -10,7 +10,8 @@ report.messages, elements, bytes, rounds, time, memory (bytes of the largest wor
 workers (a table for each).]],
   notes = [[The result does not depend on p or the topology but for rounding. With more than three queries to a head
 of keys a shard's partial results are computed by the blocks of softmax_attention; algorithms 1 and 2 go query by
-query, many times slower. Ctrl-C stops all workers. On "nccl" shards are computed by flash-decoding, and one operation
+query, many times slower. Ctrl-C stops all workers; timeout bounds how long MPI ranks wait, while threads wait for one
+another without a bound. On "nccl" shards are computed by flash-decoding, and one operation
 of NCCL gathers what is up to 128 KiB, counted as "all-gather" is on threads; a topology that is named is made of
 messages. With tensors on the GPU that operation is the only one, and a kernel on every GPU merges what it gathered. The
 first call connects the GPUs; connections and a little memory are kept for the next. Source: tree, §5.]],

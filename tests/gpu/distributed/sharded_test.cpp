@@ -322,7 +322,9 @@ TEST_CASE("gpu: calls on several GPUs name what they cannot use", "[gpu][nccl][s
     s.engine = "nccl", s.exchange = "heads";
     CHECK(message(s) ==
           "exchange: \"heads\", expected \"ring\", \"all-scan\" or \"all-gather\": on GPUs heads are not exchanged");
-    s.exchange = "auto";
+    s.exchange = "auto", s.timeout = 5;
+    CHECK(message(s) == "timeout: 5, expected none: one process has all GPUs and waits for no other");
+    s.timeout = 0;
     gpu::CausalOptions o;
     o.normalize = true;
     CHECK(message(s, o) == "normalize: true, but on several GPUs outputs are not divided by their sums");

@@ -183,8 +183,8 @@ TEST_CASE("gpu: gradients of softmax attention on several GPUs over NCCL", "[gpu
                     };
                     // Of one key both are 0, of which there is no relative error.
                     const auto check_small = [](const gpu::Tensor& a) {
-                        const Tensor x = a.cpu();
-                        for (Index i = 0; i < x.size(); ++i) REQUIRE(std::abs(x.get(i)) <= 1e-4);
+                        const Tensor numbers = a.cpu();
+                        for (Index i = 0; i < numbers.size(); ++i) REQUIRE(std::abs(numbers.get(i)) <= 1e-4);
                     };
                     if (N > 1) check(got.dq, want.dq), check(got.dk, want.dk);
                     else check_small(got.dq), check_small(got.dk);

@@ -1,9 +1,15 @@
 // Language models on the GPU against the same models on the CPU, and what every way of running has in common.
 #include "gpu/model/model.hpp"
 
+#include <chrono>
+
+#include "core/base/interrupt.hpp"
+#include "core/model/blocks/decay.hpp"
+#include "core/model/blocks/softmax.hpp"
 #include "core/model/checkpoint.hpp"
 #include "core/model/evaluate.hpp"
 #include "core/model/known_sizes.hpp"
+#include "core/model/network.hpp"
 #include "tests/core/model/random_folder.hpp"
 #include "tests/core/model/tiny.hpp"
 #include "tests/gpu/device.hpp"
@@ -414,8 +420,56 @@ TEST_CASE("large models with random weights are built on the GPU, and decode as 
     }
 }
 
+// All tokens are one chunk, of which everything is queued long before it is computed.
+TEST_CASE("a time limit ends a text on the GPU in the middle of a chunk", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    using Clock = std::chrono::steady_clock;
+    const auto since = [](Clock::time_point begun) {
+        return std::chrono::duration<double>(Clock::now() - begun).count();
+    };
+    const Model m = placed(model::random_model("llama", "1b", WeightType::bf16, 1, 8, false), gpu::Type::Float32);
+    const Ids ids = few_ids(8192);
+    Session(m).hidden(ids);
+    auto begun = Clock::now();
+    Session(m).hidden(ids);
+    const double whole = since(begun);
+    Session session(m);
+    begun = Clock::now();
+    interrupt::set_deadline(whole / 4);
+    CHECK_THROWS_AS(session.hidden(ids), Timeout);
+    const double taken = since(begun);
+    interrupt::set_deadline(0);
+    CAPTURE(whole, taken);
+    CHECK(taken < 0.75 * whole);
+    CHECK(message_of([&] { session.advance(few_ids(1)); }) ==
+          "session: its last run was stopped, expected one that ran to its end");
+}
+
 TEST_CASE("what a model on the GPU does not do is said in a sentence", "[gpu][gpu-model]") {
     if (!on_gpu()) return;
+    // Norms in attention that no layout has yet.
+    const auto with_norm = [](const std::shared_ptr<const model::Checkpoint>& checkpoint, auto&& change) {
+        return message_of([&] {
+            Model(checkpoint, [&](const model::Network& network) {
+                change(*network.layers[0].mixer);
+                return gpu::on_gpu(network, {});
+            });
+        });
+    };
+    const auto softmax = [](const model::Mixer& mixer) {
+        return const_cast<model::SoftmaxParts*>(mixer.softmax_parts());  // of a network of this test's own
+    };
+    const std::string in_attention = " in its attention, expected one that only scales on the GPU",
+                      first = "device: layer 1 has a norm with a ";
+    CHECK(with_norm(tiny_llama().checkpoint(), [&](const model::Mixer& mixer) {
+              softmax(mixer)->q_norm.centred = true;
+          }) == first + "mean" + in_attention);
+    CHECK(with_norm(tiny_llama().checkpoint(), [&](const model::Mixer& mixer) {
+              softmax(mixer)->k_norm.bias = Buffer<float>(4);
+          }) == first + "bias" + in_attention);
+    CHECK(with_norm(tiny_transnormer().checkpoint(), [](const model::Mixer& mixer) {
+              const_cast<model::DecayParts*>(mixer.decay_parts())->norm.centred = true;
+          }) == first + "mean" + in_attention);
     CHECK(
         message_of([] { placed(model::random_model("qwen3_next", "tiny", WeightType::f32, 1), gpu::Type::Float32); }) ==
         "device: layer 1 has gated delta net, expected softmax attention or linear attention with decay on the GPU");

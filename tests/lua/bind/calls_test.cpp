@@ -135,6 +135,7 @@ std::string needs(const std::string& call, const std::string& option, const std:
     if (choice == "gated") return "log_decay = -" + g + ", ";
     if (choice == "delta") return "beta = " + g + ", ";
     if (choice == "gated_delta") return "log_decay = -" + g + ", beta = " + g + ", ";
+    if (option == "timeout") return "shards = 2, ";
     if (option == "sizes" && call == "decode_model") return "length = 8, ";
     if (option == "O") return "lse = g, ";
     if (option == "lse") return "O = x, ";

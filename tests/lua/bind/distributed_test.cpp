@@ -92,6 +92,25 @@ TEST_CASE("decoding in Lua names what it cannot use", "[lua][tree]") {
           "user:1: queries: 60, expected at most 50, the length, with causal = true");
 }
 
+TEST_CASE("a time limit of workers is checked, and refused where there is one worker alone", "[lua][tree]") {
+    Shell lua;
+    REQUIRE(lua("q = randn(1, 2, 20, 4)") == "");
+    const std::string alone = ", but one worker waits for no other, expected shards, sizes or engine beside it",
+                      wrong = ", expected a number of seconds above 0, or 0 for no bound of the call's own";
+    for (const std::string call :
+         {"linear_attention(q, q, q, ", "causal_linear_attention(q, q, q, ", "softmax_attention(q, q, q, ",
+          "linear_attention_grad(q, q, q, q, ", "causal_linear_attention_grad(q, q, q, q, ",
+          "softmax_attention_grad(q, q, q, q, "}) {
+        CAPTURE(call);
+        CHECK(lua(call + "{timeout = -3})") == "user:1: timeout: -3" + alone);
+        CHECK(lua(call + "{timeout = 60})") == "user:1: timeout: 60" + alone);
+        CHECK(lua(call + "{shards = 2, timeout = -3})") == "user:1: timeout: -3" + wrong);
+        CHECK(lua("return (pcall(function() " + call + "{shards = 2, timeout = 60}) " + call +
+                  "{timeout = 0}) end))") == "true");
+    }
+    CHECK(lua("tree_decode(q, q, q, {shards = 2, timeout = 1/0})") == "user:1: timeout: inf" + wrong);
+}
+
 TEST_CASE("the model of a cluster runs to a thousand devices", "[lua][tree]") {
     Shell lua;
     CHECK(lua("linear_model{exchange = 'rung'}").starts_with("user:1: exchange: \"rung\""));

@@ -1,0 +1,30 @@
+// The GPU of a process that is one of several.
+#include "gpu/base/choose_device.hpp"
+
+#include "gpu/base/current_device.hpp"
+#include "gpu/tensor/tensor.hpp"
+#include "tests/gpu/device.hpp"
+
+using namespace causeway;
+
+TEST_CASE("GPU: the device of a process becomes current with the first memory that is taken", "[gpu][gpu-device]") {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) cudaGetLastError();
+    if (devices < 2) {
+        test::skip("tests of the GPU of a process", "they need two GPUs");
+        return;
+    }
+    const auto current = [] {
+        int device = -1;
+        gpu::check(cudaGetDevice(&device), "asking for the device");
+        return device;
+    };
+    const gpu::CurrentDevice afterwards(0);  // puts back what was current
+    gpu::choose_device(devices + 1);
+    CHECK(current() == 0);
+    const gpu::Tensor x(DType::f32, Shape{4});
+    CHECK(current() == 1);
+    gpu::check(cudaSetDevice(0), "going back");
+    const gpu::Tensor y(DType::f32, Shape{4});  // it is done once
+    CHECK(current() == 0);
+}
