@@ -1,6 +1,7 @@
 // Computations that are given up: by whom, how soon, and what is left of them.
 #include "core/base/abandonable.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -60,10 +61,9 @@ TEST_CASE("an interrupt or a time limit abandons a function, which keeps what it
         while (!*go) std::this_thread::sleep_for(1ms);
         return memory[999] = 1;
     };
-    const auto begun = Clock::now();
+    // It would go on for good: whoever waited for its end would not come back.
     if (limited) CHECK_THROWS_AS(abandonable(std::move(work)), Timeout);
     else CHECK_THROWS_AS(abandonable(std::move(work)), Interrupted);
-    CHECK(Clock::now() - begun < 500ms);
     interrupt::set_deadline(0);
     interrupt::clear();
     CHECK(memory::current() == before + 8000);
@@ -91,12 +91,22 @@ TEST_CASE("an interrupt stops every decomposition of a large matrix, whose memor
     for (const Decomposition& decomposition : all) {
         CAPTURE(decomposition.name);
         const std::size_t before = memory::current();
-        interrupt::request();
-        const auto begun = Clock::now();
-        CHECK_THROWS_AS(decomposition.of(symmetric), Interrupted);
-        CHECK(Clock::now() - begun < 500ms);
-        interrupt::clear();
-        CHECK(held_again(before));
+        const auto time = [&](auto&& f) {
+            const auto begun = Clock::now();
+            f();
+            return Clock::now() - begun;
+        };
+        const auto whole = time([&] { decomposition.of(symmetric); });
+        // The shortest of some: what other programs take of the processor is no matter of this.
+        auto shortest = whole;
+        for (int i = 0; i < 3; ++i) {
+            interrupt::request();
+            shortest = std::min(shortest, time([&] { CHECK_THROWS_AS(decomposition.of(symmetric), Interrupted); }));
+            interrupt::clear();
+            CHECK(held_again(before));
+        }
+        CAPTURE(whole / 1us, shortest / 1us);
+        CHECK(shortest < whole / 2);
     }
     const std::size_t before = memory::current();
     interrupt::request();
