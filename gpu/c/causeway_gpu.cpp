@@ -138,7 +138,7 @@ void check_single(const Options& o) {
         if (!o.deterministic) return;
         calls::check_determinism(o.deterministic);
         if (o.deterministic == std::string_view("prefix"))
-            fail("deterministic: \"prefix\" does not run on the GPU, expected \"run\"");
+            fail("deterministic: \"prefix\" is not in this interface, expected \"run\"");
     }
 }
 

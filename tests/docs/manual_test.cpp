@@ -63,10 +63,10 @@ TEST_CASE("the manual is made, and every link in it leads somewhere", "[docs][ma
                    "holds something else"));
 
     const std::string index = read_bytes(site + "/search-index.js");
-    for (const char* name : {"help/attention.html#fleet", "help/attention.html#causal_linear_attention",
-                             "proofs/masking.html#", "cpp/core/gated/linear_attention.hpp.html#", "cpp/c.html#",
-                             "python.html#linear_attention", "docs/kernels/gated.html#", "docs/performance.html#",
-                             "docs/notebooks/fleet.html#"}) {
+    for (const char* name :
+         {"help/attention.html#fleet", "help/attention.html#causal_linear_attention", "proofs/masking.html#",
+          "cpp/core/gated/linear_attention.hpp.html#", "cpp/c.html#", "python.html#linear_attention",
+          "docs/kernels/gated.html#", "docs/performance.html#", "docs/notebooks/fleet.html#"}) {
         CAPTURE(name);
         CHECK(contains(index, name));
     }
