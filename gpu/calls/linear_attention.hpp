@@ -51,9 +51,9 @@ struct Call {
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 
-// Whether causal linear attention computes the call: without gates and the delta rule, in chunks, but for deterministic =
-// "prefix", since where its methods begin new states hangs on N. It knows no scale, which BFloat16 takes afterwards;
-// Float16 may have no room for what is to be scaled.
+// Whether causal linear attention computes the call: without gates and the delta rule, in chunks, but for "prefix",
+// since where its methods begin new states hangs on N. It knows no scale, which BFloat16 takes afterwards; Float16 may
+// have no room for what is to be scaled.
 bool is_causal(const GatedArgs&, const causeway::gated::Sizes&, const LinearOptions&);
 
 // Whether the call asks for deterministic = "prefix"; what does not keep it throws Error, with `what` as its name.
