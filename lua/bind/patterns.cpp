@@ -406,6 +406,9 @@ int stoppable(lua_State* L) {
     ErrorKind kind{};
     try {
         return F(L);
+    } catch (const std::bad_alloc& error) {
+        message = "out of memory";
+        kind = kind_of(error);
     } catch (const std::exception& error) {
         message = error.what();
         kind = kind_of(error);
