@@ -272,7 +272,8 @@ called("rms_norm", "rmsnorm rmsnormgated fusedrmsnormgated gated_rms_norm rms_no
 called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn causal_conv1d_update causalconvwithstate "
   .. "short_conv causal_conv conv1d causal_convolution")
 called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
-written("where", "where(A < B, x, y) is times(m, x) + times(1 - m, y) with m = lt(A, B)", "lt")
+called("where", "ifelse", "A mask is made by lt, le, gt, ge, eq and ne: where(gt(x, 0), x, 0).")
+written("masked_fill masked_fill_", "masked_fill(x, m, v) is where(m, v, x)", "where")
 called("map", "vectorize broadcast apply")
 
 -- Learning
