@@ -161,6 +161,32 @@ Tensor clamp(const Tensor& a, double low, double high) {
     return out;
 }
 
+Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
+    const Shape shape = broadcast(mask.shape(), broadcast(a.shape(), b.shape(), "where"), "where");
+    const DType type = promote(a.dtype(), b.dtype());
+    const Tensor m = mask.to(computing_type(mask.dtype())), x = a.to(type), y = b.to(type);
+    Tensor out(type, shape);
+    if (out.size() == 0) return out;
+    const auto strides = [&](const Tensor& t) { return broadcast_strides(t.shape(), shape); };
+    const Walk<3> walk(shape, {strides(m), strides(x), strides(y)});
+    visit_computing(m.dtype(), [&](auto of_mask) {
+        visit_computing(type, [&](auto zero) {
+            using T = decltype(zero);
+            const auto* const masks = m.data<decltype(of_mask)>();
+            const T* const first = x.data<T>();
+            const T* const second = y.data<T>();
+            T* const into = out.data<T>();
+            walk.run([&](const auto& offsets, Index position, Index n) {
+                for (Index i = 0; i < n; ++i)
+                    into[position + i] = masks[offsets[0] + i * walk.step(0)] != 0
+                                             ? first[offsets[1] + i * walk.step(1)]
+                                             : second[offsets[2] + i * walk.step(2)];
+            });
+        });
+    });
+    return out;
+}
+
 Tensor outer(const Tensor& a, const Tensor& b) {
     const auto with_one = [](const Tensor& x, const char* argument, bool behind) {
         const int n = x.ndim();

@@ -57,6 +57,10 @@ Tensor scalar(double value, DType t);
 // Elements below `low` become low, above `high` become high; NaN stays. Throws Error unless low <= high.
 Tensor clamp(const Tensor&, double low, double high);
 
+// The element of a where that of the mask is not 0, else that of b, all three broadcast; NaN counts as not 0. What is
+// not taken leaves no trace: Inf and NaN may stand there. Throws Error when the shapes do not match.
+Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
+
 // The products of every element of a with every one of b over the last dimension: [..., m] and [..., n] give
 // [..., m, n], leading dimensions broadcast. Throws Error without a dimension, past three, and when they do not match.
 Tensor outer(const Tensor& a, const Tensor& b);

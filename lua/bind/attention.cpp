@@ -197,6 +197,17 @@ void note_cancelled_rows(lua_State* L, const Tensor& B, const Tensor& C, const C
                        "such rows."));
 }
 
+constexpr const char* dropped_state_noted = "causeway.noted_dropped_state";
+
+// Says once where a call goes on from a state and its own is not asked for: `o, state = ...` is then nil, and a loop
+// that goes on with it would begin anew.
+void note_dropped_state(lua_State* L, const CausalOptions& o) {
+    if (!o.state || o.return_state || o.inplace || counting) return;
+    note_once(L, dropped_state_noted,
+              "causal_linear_attention: the new state is returned with return_state = true: o, st = "
+              "causal_linear_attention(B, C, V, {state = st, return_state = true})");
+}
+
 // causal_linear_attention(B, C, V, options), or with everything named: {q =, k =, v =, decay = ...} -> output (, state)
 // (, checkpoints) (, report)
 int causal_linear_attention_(lua_State* L) {
@@ -230,6 +241,7 @@ int causal_linear_attention_(lua_State* L) {
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
     note_cancelled_rows(L, B, C, o);
+    note_dropped_state(L, o);
     push(L, result.O);
     if (o.return_state) push(L, result.state);
     if (result.checkpoints) push(L, *result.checkpoints);

@@ -21,6 +21,12 @@ std::vector<std::string> registered_names(lua_State* L);
 bool noted(lua_State* L, const char* key);
 void note_once(lua_State* L, const char* key, const std::string& text);
 
+// Says once where the state of a delta rule has outgrown any use: each token multiplies it by I - β k kᵀ, which
+// enlarges it along keys with β |k|² > 2. `rule` is what is meant for such keys: "update = \"delta\" is".
+// lua/bind/growth.cpp
+void note_growth(lua_State* L, const Tensor& k, const Tensor& v, const char* function, const std::string& rule,
+                 const Tensor& state);
+
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);
 

@@ -273,6 +273,12 @@ void set_field(lua_State* L, const char* key, const Tensor& value) {
 int method_named(lua_State* L, const char* type, const char* hint) {
     const bool name = lua_type(L, 2) == LUA_TSTRING &&
                       (std::isalpha(static_cast<unsigned char>(*lua_tostring(L, 2))) || *lua_tostring(L, 2) == '_');
+    lua_Debug caller;
+    const bool in_loop = lua_isinteger(L, 2) && lua_getstack(L, 1, &caller) && lua_getinfo(L, "n", &caller) &&
+                         caller.name && caller.name == std::string_view("for iterator");
+    if (in_loop) fail("ipairs: a Tensor, expected a list, as in for i, x in ipairs(A:totable()) do");
+    if (is_tensor(L, 2))
+        fail("a Tensor takes no mask in [ ]: where(gt(x, 0), x, 0) keeps the elements it marks, 0 in the other places");
     if (!name) fail("a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;

@@ -1,6 +1,4 @@
 // Linear attention with gates and delta rules: whole sequences and single tokens.
-#include <cmath>
-
 #include "core/gated/registry.hpp"
 #include "core/gated/step.hpp"
 #include "core/sharded/linear_attention.hpp"
@@ -14,35 +12,6 @@
 
 namespace causeway::lua {
 namespace {
-
-// The largest absolute value; NaN where there is one.
-double largest(const Tensor& A) {
-    return visit(A.dtype(), [&](auto zero) {
-        const auto* x = A.data<decltype(zero)>();
-        double most = 0;
-        for (Index i = 0; i < A.size(); ++i) {
-            const double value = std::abs(static_cast<double>(static_cast<float>(x[i])));
-            if (!(value <= most)) most = value;
-            if (most != most) break;
-        }
-        return most;
-    });
-}
-
-constexpr const char* growth_noted = "causeway.noted_growth";
-
-// Says once where the state of a delta rule has outgrown any use: each token multiplies it by I - β k kᵀ, which
-// enlarges it along keys with β |k|² > 2. Asks of the inputs only where it has: what is not finite in them is no
-// growth.
-void note_growth(lua_State* L, const Tensor& k, const Tensor& v, const std::string& update, const Tensor& state) {
-    constexpr double outgrown = 1e15;
-    const bool delta = update == "delta" || update == "gated_delta";
-    if (!delta || counting || noted(L, growth_noted) || largest(state) < outgrown) return;
-    if (!(largest(k) < outgrown) || !(largest(v) < outgrown)) return;
-    note_once(L, growth_noted,
-              sentence("linear_attention: the state has grown past ", outgrown, ": update = \"", update,
-                       "\" is meant for keys of length 1, l2norm(k), and beta from 0 to 2"));
-}
 
 // linear_attention(q, k, v, options) -> output, state (, checkpoints) (, report)
 int linear_attention_(lua_State* L) {
@@ -61,7 +30,8 @@ int linear_attention_(lua_State* L) {
     }
     const LinearResult result =
         counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
-    note_growth(L, k, v, o.update, result.state);
+    if (o.update == "delta" || o.update == "gated_delta")
+        note_growth(L, k, v, "linear_attention", "update = \"" + o.update + "\" is", result.state);
     push(L, result.O);
     push(L, result.state);
     if (!result.checkpoints) return 2;

@@ -18,6 +18,7 @@ int general_linear_attention_(lua_State* L) {
     count_slots_from_zero(o);
     const LinearResult result =
         counting ? general_linear_attention_counted(q, k, v, o, count_of_call()) : general_linear_attention(q, k, v, o);
+    if (o.u) note_growth(L, k, v, "general_linear_attention", "delta rules, comba and the like, are", result.state);
     push(L, result.O);
     push(L, result.state);
     if (!result.checkpoints) return 2;

@@ -1,5 +1,7 @@
 // What the Lua files of lua/lib check arguments with: errors at the user's line, known options, the nearest name.
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 
 #include "core/base/text.hpp"  // closest
 #include "core/base/unknown_name.hpp"
@@ -75,9 +77,34 @@ int closest_name(lua_State* L) {
     return 1;
 }
 
+// print(...): Lua's own, but values stand below each other where one of them has several lines, as a matrix has. All
+// texts are made before the first is written.
+int print(lua_State* L) {
+    const int n = lua_gettop(L);
+    luaL_checkstack(L, 8, "print");
+    bool lines = false;
+    for (int i = 1; i <= n; ++i) {
+        std::size_t size = 0;
+        const char* text = luaL_tolstring(L, i, &size);
+        lines = lines || std::memchr(text, '\n', size) != nullptr;
+        lua_replace(L, i);
+    }
+    for (int i = 1; i <= n; ++i) {
+        std::size_t size = 0;
+        const char* text = lua_tolstring(L, i, &size);
+        if (i > 1) std::fputc(lines ? '\n' : '\t', stdout);
+        std::fwrite(text, 1, size, stdout);
+    }
+    std::fputc('\n', stdout);
+    std::fflush(stdout);
+    return 0;
+}
+
 }  // namespace
 
 void open_support(lua_State* L) {
+    lua_pushcfunction(L, print);
+    lua_setglobal(L, "print");
     add_functions(L, {
                          {"error_kind", guarded<error_kind>},
                          {"_raise", guarded<raise_message>},

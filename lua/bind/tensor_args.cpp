@@ -68,6 +68,10 @@ private:
         if (lua_next(L_, index) == 0) return;
         lua_pop(L_, 1);
         const std::string key = luaL_tolstring(L_, -1, nullptr);
+        lua_pushvalue(L_, -2);
+        lua_rawget(L_, index);
+        if (is_tensor(L_, -1)) fail(function_, ": a table with the key \"", key, "\", expected a Tensor: take p.", key);
+        lua_pop(L_, 1);
         fail(function_, ": a table with the key \"", key,
              "\", expected numbers; a loop over rows makes a list of one "
              "column: for i, row in ipairs(rows) do x[i] = row.",

@@ -27,9 +27,15 @@ void read_range(lua_State* L, int index, int k, Index n, Selection& selection) {
         lua_pop(L, 1);
         return value;
     };
+    if (lua_rawlen(L, index) > 2)
+        fail("index ", k + 1, ": expected a range {from, to}, got a table of ", lua_rawlen(L, index),
+             " entries; places one by one are joined: cat(x({1, 1}), x({3, 3}), x({5, 5}), 1)");
     if (lua_rawlen(L, index) != 2)
         fail("index ", k + 1, ": expected a range {from, to}, got a table of ", lua_rawlen(L, index), " entries");
     const Index from = entry(1), to = entry(2);
+    if (from >= 1 && to < 0 && n + to + 1 >= from - 1)
+        fail("index ", k + 1, ": {", from, ", ", to, "}, expected a range from 1 to ", n,
+             ": nothing is counted from the end, so it is {", from, ", ", n + to + 1, "}");
     if (from < 1 || to > n || to < from - 1)
         fail("index ", k + 1, ": {", from, ", ", to, "}, expected a range from 1 to ", n);
     selection.box.first[static_cast<std::size_t>(k)] = from - 1;

@@ -84,6 +84,23 @@ struct TensorElements {
     }
 };
 
+// where(mask, a, b); a whole mask that is true or false, as lt of two numbers gives, chooses a or b as they are.
+int where(lua_State* L) {
+    refuse_more(L, 3, "where");
+    if (lua_isnoneornil(L, 2) || lua_isnoneornil(L, 3))
+        fail(
+            "where: expected where(mask, a, b), a where the mask is not 0 and b elsewhere; places are not listed here");
+    const bool mask_of_one = lua_isboolean(L, 1) || is_number(L, 1);
+    if (mask_of_one && is_number(L, 2) && is_number(L, 3)) {
+        const bool first = lua_isboolean(L, 1) ? lua_toboolean(L, 1) != 0 : lua_tonumber(L, 1) != 0;
+        lua_pushvalue(L, first ? 2 : 3);
+        return 1;
+    }
+    const Tensor mask = lua_isboolean(L, 1) ? scalar(lua_toboolean(L, 1), DType::f32) : operand(L, 1, 1, "where: mask");
+    push(L, causeway::where(mask, operand(L, 2, 3, "where"), operand(L, 3, 2, "where")));
+    return 1;
+}
+
 int softmax(lua_State* L) {
     refuse_parameter(L, 2, "softmax", "it runs over the last dimension");
     push(L, causeway::softmax(check_operand(L, 1, "softmax")));
@@ -140,6 +157,7 @@ int tensor_multiply(lua_State* L) {
 void add_tensor_elementwise(lua_State* L) {
     add_functions_and_methods(L, elementwise_functions<TensorElements>);
     add_functions_and_methods(L, {{"softmax", guarded<softmax>}, {"map", guarded<map>}});
+    add_functions(L, {{"where", guarded<where>}});  // no method: x.where(mask, y) has another order elsewhere
 }
 
 }  // namespace causeway::lua

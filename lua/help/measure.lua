@@ -210,7 +210,7 @@ print(text_table(rows, {columns = columns}):latex())]],
 
 manual.show_table = {
   call = "show_table(rows, options)",
-  text = "Shows a table of results and returns it; see text_table.",
+  text = "Shows a table of results, rows or columns {N = {1, 2}}, and returns it; see text_table.",
   example = "show_table({{N = 128, time = 0.5}, {N = 256, time = 1.1}})",
 }
 

@@ -214,7 +214,8 @@ written("arange", "arange(n) is range(0, n - 1)", "range")
 written("logspace", "logspace(a, b, n) is exp(range(a, b, {length = n}) * math.log(10))", "range")
 called("tensor", "array asarray ndarray from_numpy as_tensor matrix vector index indexing slice slicing")
 called("size", "shape")
-called("length", "numel nelem len")
+called("length", "numel nelem")
+written("len", "the length of a list l is #l, of a tensor length(A)", "length")
 called("ndims", "ndim rank_of_tensor")
 called("eltype", "element_type typeof")
 called("f64", "double float64")
@@ -260,7 +261,7 @@ written("isinf", "isinf(x) is eq(abs(x), math.huge)", "isfinite")
 called("isnan", "nan")
 called("isapprox", "allclose isclose assert_allclose assert_close ≈ approx almost_equal")
 called("norm", "frobenius frobenius_norm vector_norm")
-called("l2norm", "normalize l2_norm l2_normalize l2norm_fwd")
+called("l2norm", "normalize normalise l2_norm l2_normalize l2norm_fwd")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
 called("eigvals", "eig eigh eigvalsh eigen")
 called("inv", "inverse pinv")
@@ -272,8 +273,31 @@ called("rms_norm", "rmsnorm rmsnormgated fusedrmsnormgated gated_rms_norm rms_no
 called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn causal_conv1d_update causalconvwithstate "
   .. "short_conv causal_conv conv1d causal_convolution")
 called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
-written("where", "where(A < B, x, y) is times(m, x) + times(1 - m, y) with m = lt(A, B)", "lt")
+called("where", "ifelse", "A mask is made by lt, le, gt, ge, eq and ne: where(gt(x, 0), x, 0).")
+written("masked_fill masked_fill_", "masked_fill(x, m, v) is where(m, v, x)", "where")
 called("map", "vectorize broadcast apply")
+written("inf infinity", "infinity is math.huge")
+written("expand expand_as broadcast_to broadcast_tensors",
+  "dimensions of length 1 repeat by themselves, as in times(A, x); alone, x + zeros(2, 3) has the size 2×3")
+written("tile repeat repmat", "copies of A below each other are cat(A, A, 1), beside each other cat(A, A, 2)")
+written("repeat_interleave repelem",
+  "each row of A [n, d] k times is (A:reshape(n, 1, d) + zeros(n, k, d)):reshape(n * k, d)")
+written("roll circshift", "of N elements, roll(x, k) is cat(x({N - k + 1, N}), x({1, N - k}), 1)")
+written("flip fliplr flipud reverse",
+  "of N rows, A from the last to the first is eq(range(1, N):reshape(N, 1), N + 1 - range(1, N)) * A")
+written("diff ediff1d", "of N elements, diff(x) is x({2, N}) - x({1, N - 1})")
+written("append push extend push_back", "table.insert(l, x) appends x to a list; tensors are joined by cat(A, B, 1)")
+local of_places = "rows 1, 3 and 5 of A are cat(A({1, 1}, \":\"), A({3, 3}, \":\"), A({5, 5}, \":\"), 1)"
+written("gather index_select take index_add scatter_add take_along_axis advanced_indexing fancy_indexing",
+  of_places .. "; of many, a product with a one-hot matrix: ?one_hot", "cat")
+written("embedding embeddings nn.embedding lookup",
+  "of ids [N] and a table W [n, d], eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) * W, which grad goes through")
+written("nonzero argwhere flatnonzero findall masked_select boolean_mask boolean_indexing",
+  "where(gt(x, 0), x, 0) keeps the places; the numbers alone: for _, v in ipairs(x:totable()) do if v > 0 ...")
+written("enumerate", "for i, x in ipairs(list) do ... end; of a vector, ipairs(A:totable())")
+written("zip", "for i = 1, #a do print(a[i], b[i]) end goes over two lists")
+written("pwd ls cd ll dir mkdir_p pip", ";ls at the prompt is a command of the system, ;cd FOLDER changes the folder")
+written("include execfile source_file", "include(path) is dofile(path)")
 
 -- Learning
 
@@ -306,7 +330,7 @@ called("display", "show repr println disp")
 called("gpu", "cuda to_device to", "x:to(type) is f32(x), f16(x) ...")
 called("has_gpu", "is_available")
 called("help", "man doc")
-called("tensor", "numpy np torch",
+called("tensor", "numpy np torch pytorch julia jax",
   "Most functions have the names that they have there; ?np.linspace, ?torch.cat lead to the others.")
 called("interact", "@manipulate manipulate interactive ipywidgets widgets widget slider sliders IntSlider FloatSlider")
 called("input", "readline raw_input prompt")
@@ -460,7 +484,7 @@ not_here("jit compile numba",
 not_here("whos who varinfo variables workspace",
   "Your variables are globals: for name, value in pairs(_G) do print(name, value) end prints them among the library's "
   .. "functions, and Tab completes their names.")
-not_here("nn.linear torch.nn.linear", "A linear layer is a product: x * W:t() + b, which grad goes through.")
+written("nn.linear torch.nn.linear nn.dense", "a linear layer is a product, x * W:t() + b, which grad goes through")
 written("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10")
 written("sort argsort topk unique",
   "tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
@@ -476,6 +500,10 @@ not_here("striped_attention",
 
 told("for", "for i = 1, 10 do ... end; for i, x in ipairs(list) do ... end; for key, value in pairs(t) do ... end")
 told("if then else elseif", "if x > 0 then ... elseif x < 0 then ... else ... end")
+told("loop loops iterate iteration", "for i = 1, 10 do ... end; for i, x in ipairs(list) do ... end")
+told("comment comments", "-- begins a comment that ends with its line; --[[ ... ]] is one of several lines")
+told(".. string_concatenation", "\"a\" .. \"b\" joins texts; numbers become texts by it")
+told("try except catch finally", "ok, message = pcall(f, x) calls f(x) and catches its error")
 told("while do break", "while x > 0 do ... end, which break leaves")
 told("function return lambda closure", "function f(x) return x^2 end; without a name, function(x) return x^2 end")
 told("local", "A local variable lives in its block, at the prompt in its line; without the word it stays.")

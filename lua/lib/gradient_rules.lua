@@ -112,6 +112,10 @@ local function greater(compare)
 end
 rules.max, rules.min = greater(gt), greater(causeway.lt)
 
+function rules.where(_, mask)
+  return false, function(g) return causeway.where(mask, g, 0) end, function(g) return causeway.where(mask, 0, g) end
+end
+
 -- 0 where an exponent is 0, and where a base of 0 makes a constant of the power of every positive exponent.
 function rules.pow(y, a, b)
   return function(g)
@@ -366,7 +370,7 @@ end
 
 for _, name in ipairs({ "A + B", "A - B", "A / B", "-A", "max", "min", "plus", "times", "pow", "abs", "sign", "exp",
   "log", "sqrt", "sin", "cos", "tanh", "floor", "ceil", "round", "relu", "elu", "sigmoid", "clamp", "softmax", "copy",
-  "f32", "f64", "f16", "bf16", "tensor" }) do
+  "where", "f32", "f64", "f16", "bf16", "tensor" }) do
   known.each[name] = true
 end
 for _, name in ipairs({ "sum", "mean", "maximum", "minimum", "prod", "std" }) do known.lazy[name] = true end

@@ -212,6 +212,7 @@ end
 
 -- Lua's own functions have their manual elsewhere.
 local function of_lua(name)
+  if not name:find("^[%a_]") then return nil end
   local value = _G
   for part in name:gmatch("[^.]+") do
     value = type(value) == "table" and rawget(value, part) or nil
@@ -240,14 +241,20 @@ local function searched(name, list)
   return table.concat(out, " ")
 end
 
--- Names with help that contain the word, then those whose help does.
+-- Names with help that contain the word, or all words where they are several, then those whose help does.
 local function found(word, sections)
   local by_name, by_text = {}, {}
-  word = word:lower()
+  local function has_all(text)
+    text = text:lower()
+    for one in word:lower():gmatch("%S+") do
+      if not text:find(one, 1, true) then return false end
+    end
+    return true
+  end
   for _, name in ipairs(names(sections)) do
-    if name:lower():find(word, 1, true) then
+    if has_all(name) then
       by_name[#by_name + 1] = name
-    elseif searched(name, sections[name]):lower():find(word, 1, true) then
+    elseif has_all(name .. " " .. searched(name, sections[name])) then
       by_text[#by_text + 1] = name
     end
   end
@@ -305,7 +312,7 @@ end
 -- What other libraries are called where their functions are.
 local libraries = {}
 for name in ("np numpy torch jnp jax lax plt pyplot sns matplotlib F nn functional tf scipy pd json time os random fla "
-  .. "linalg"):gmatch("%S+") do
+  .. "linalg optim"):gmatch("%S+") do
   libraries[name] = true
 end
 
@@ -343,7 +350,7 @@ end
 local function known_as(name)
   local entry = causeway._elsewhere[plain(name)]
   if not entry then return nil end
-  if entry.said then return entry.how end
+  if entry.said or entry.here then return entry.how end
   if not entry.page then return "it is not here; ?" .. plain(name) .. " says what is nearest" end
   return string.format(entry.near and 'the nearest here is "%s", see ?%s' or 'it is called "%s" here, see ?%s',
     entry.page, name)
@@ -464,6 +471,9 @@ local element_types = { float16 = "Float16", float32 = "Float32", float64 = "Flo
 function causeway._meant_here(name)
   local last = without_library(name)
   if last ~= name then
+    local whole = causeway._elsewhere[plain(name)]
+    if whole and whole.said then return whole.how end
+    if causeway[last] == nil then last = causeway[last:lower()] ~= nil and last:lower() or last end
     if causeway[last] ~= nil and manual[last] then
       return string.format("%s is %s here, without %s before it", name, last, name:sub(1, #name - #last))
     end

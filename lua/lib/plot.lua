@@ -112,20 +112,17 @@ local function panel_script(panel, width, legend)
   return table.concat(lines)
 end
 
--- Where a panel has its legend: one of `legends`, or nil. Without a word on it, where there are curves to tell apart.
+-- Where a panel has its legend: one of `legends`, or nil where no curve has a label.
 local function legend_place(panel)
   local legend = panel.options.legend
-  if panel.shares_legend or legend == false or panel.named == 0 or (legend == nil and #panel.curves == 1) then
-    return nil
-  end
+  if panel.shares_legend or legend == false or panel.named == 0 then return nil end
   return type(legend) == "string" and legend or "right"
 end
 
 -- A panel in the terminal. In place of a legend the names stand beside the curves. rows: nil for the terminal's.
 local function panel_text(panel, rows)
   local columns, terminal_rows = causeway._text_size()
-  panel.names = panel.options.legend ~= false and (#panel.curves > 1 or panel.shares_legend
-    or panel.options.legend ~= nil)
+  panel.names = panel.options.legend ~= false
   return causeway._terminal_plot(panel, columns, rows or terminal_rows, causeway._colour())
 end
 

@@ -173,8 +173,27 @@ end
 causeway._options.text_table = { columns = true, title = true, note = true, most = true, align = true,
   leading = true }
 
+-- Rows of a table of columns, {N = {1, 2}, time = {3, 4}}; what is none as it is.
+local function rows_of_columns(given)
+  if type(given) ~= "table" or getmetatable(given) or given[1] ~= nil or next(given) == nil then return given end
+  local rows = {}
+  for key, column in pairs(given) do
+    if type(column) == "userdata" then column = column:totable() end
+    if type(key) ~= "string" or type(column) ~= "table" then
+      causeway._raise("rows: " .. tostring(key) .. " is " .. causeway._noun(column)
+        .. ", expected a list of rows {{N = 1, time = 2}, ...}, or columns {N = {1, 2}, time = {3, 4}}")
+    end
+    for i, value in ipairs(column) do
+      rows[i] = rows[i] or {}
+      rows[i][key] = value
+    end
+  end
+  return rows
+end
+
 --- A table of results that shows itself as aligned text or HTML. Nothing is printed.
 function causeway.text_table(rows, options)
+  rows = rows_of_columns(rows)
   if type(rows) ~= "table" then causeway._raise("rows: expected a list of tables, got " .. causeway._noun(rows)) end
   for i, row in ipairs(rows) do
     if type(row) ~= "table" then

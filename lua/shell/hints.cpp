@@ -176,6 +176,7 @@ const char* of_functions(const Place& at, std::size_t i) {
 
 const char* of_colons(const Place& at, std::size_t i) {
     if (at.word(i) != ":") return nullptr;
+    if (at.word(i - 1) == "try") return "errors are caught by ok, message = pcall(f, x)";
     if (const std::size_t in = at.keyword_before(i, "for", "do"); in < at.size()) {
         const std::size_t list = in + 3;  // for NAME in LIST, for NAME = FIRST
         if (at.is_name(list) && at.word(list) != "range" && at.word(in + 2) == "in")
@@ -202,6 +203,7 @@ const char* of_imports(const Place& at, std::size_t i) {
 const char* of_dots(const Place& at, std::size_t i) {
     const std::size_t dot = at.word(i) == "." ? i : i - 1, sign = dot + 1;
     if (at.word(dot) != "." || !at.joins(sign) || dot == 0 || !at.ends_value(dot - 1)) return nullptr;
+    if (at.word(sign) == "=") return "all elements are set by A:fill(3)";
     if (at.word(sign) == "*") return "times(A, B) is the product of corresponding elements";
     if (at.word(sign) == "^") return "pow(A, x) is the power of each element";
     if (one_of(at.word(sign), {"+", "-", "/"})) return "+, - and / work element by element as they are";
@@ -213,17 +215,55 @@ const char* of_dots(const Place& at, std::size_t i) {
 const char* of_choices(const Place& at, std::size_t i) {
     const bool question = at.word(i) == "?" && i > 0 && at.ends_value(i - 1) && !at.starts_line(i);
     const bool expression = at.word(i) == "else" && at.keyword_before(i, "if", "then") < at.size();
-    return question || expression ? "one of two values is chosen by x > 2 and 1 or 0" : nullptr;
+    const bool begun =
+        at.word(i) == "if" && i > 0 && !at.starts_line(i) && (at.ends_value(i - 1) || at.is_string(i - 1));
+    return question || expression || begun ? "one of two values is chosen by x > 2 and 1 or 0" : nullptr;
 }
 
 // A(end, 1): Lua ends nothing here, and an entry that goes on with `end` is none of these.
 const char* of_ends(const Place& at, std::size_t i) {
+    if (at.word(i) == "end" && at.in_index(i) && at.word(i - 1) == "[")
+        return "the last of a list is l[#l], of a vector x(#x)";
     if (at.word(i) != "end" || !at.in_call(i) || !one_of(at.word(i - 1), {"(", ",", "{"})) return nullptr;
     return "the last row of A is A(size(A, 1), \":\")";
 }
 
+// x:repeat(2): a keyword of Lua where a name is to stand.
+const char* of_keywords(const Place& at, std::size_t i) {
+    if (at.word(i) != "repeat" || !one_of(at.word(i - 1), {".", ":"})) return nullptr;
+    return "copies of A below each other are cat(A, A, 1)";
+}
+
+// with open("a") as f:
+const char* of_contexts(const Place& at, std::size_t i) {
+    if (at.word(i - 1) != "with" || !at.starts_statement(i - 1)) return nullptr;
+    if (at.word(i) == "open") return "the lines of a file: for line in io.lines(\"a\") do ... end";
+    return "there is no with: do ... end is a block";
+}
+
+constexpr const char* of_the_system = ";ls at the prompt is a command of the system, ;cd FOLDER moves";
+
+bool is_command(std::string_view word) {
+    return one_of(word, {"cd", "ls", "ll", "pwd", "mkdir", "rm", "cp", "mv", "cat", "less", "git", "pip", "python"});
+}
+
+// cd results: two words, or a path.
+const char* of_commands(const Place& at, std::size_t i) {
+    while (i > 0 && !at.starts_line(i)) --i;
+    const std::string_view next = at.word(i + 1);
+    const bool calls = at.starts_line(i + 1) || at.is_string(i + 1) || one_of(next, {"(", "{", "=", ",", ":", "[", ""});
+    const bool path = one_of(next, {".", ".."}) && !at.joins(i + 1);
+    return is_command(at.word(i)) && (path || (!calls && next != ".")) ? of_the_system : nullptr;
+}
+
 const char* of_signs(const Place& at, std::size_t i) {
     const std::string_view sign = at.word(i), before = at.word(i - 1);
+    if (sign == "!" && at.starts_line(i) && is_command(at.word(i + 1))) return of_the_system;
+    if (sign == "!" && at.joins(i) && at.is_name(i - 1) && at.word(i + 1) == "(")
+        return one_of(before, {"push", "append"}) ? "table.insert(l, x) appends x to a list"
+                                                  : "what changes its tensor ends in _ here: x:exp_()";
+    if (sign == "|" && at.word(i + 1) == ">" && at.joins(i + 1)) return "x |> f is written f(x)";
+    if (sign == "//" && at.starts_line(i)) return "a comment begins with --";
     if (sign == "%" && at.starts_line(i)) return "time is measured by @btime f(x), ;ls is a command of the system";
     if (sign == "!") return at.word(i + 1) == "=" && at.joins(i + 1) ? "not equal is written ~=" : "! is written not";
     if (sign == "&" && before == "&" && at.joins(i)) return "&& is written and";
@@ -244,6 +284,8 @@ const char* of_at(const Place& at, std::size_t i) {
     const bool macro = one_of(at.word(i + 1), {"time", "btime", "show"});
     if (at.word(i) == "@" && !macro && i > 0 && at.ends_value(i - 1) && !at.starts_line(i))
         return "A * B is the product of matrices";
+    if (at.word(i) == "@" && macro && !at.starts_line(i) && one_of(at.word(i - 1), {"do", "then", "else"}))
+        return "@btime begins a line; inside of one, btime(function() return f(x) end)";
     const bool placed = at.starts_line(i) || (macro && one_of(at.word(i - 1), {"=", ";", "return"}));
     if (one_of(at.word(i), {"@", "?"}) && placed)
         return "@time, @btime, @show, ?name and ;command are for the prompt and for -e";
@@ -288,6 +330,11 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
     const Place place(source);
     if (at_end && place.size() > 0) {  // Lua waits for the name of a method
         if (const char* found = of_colons(place, place.size() - 1)) return hint + found;
+        if (const char* found = of_commands(place, place.size() - 1)) return hint + found;
+        for (std::size_t i = 0; i < place.size(); ++i) {  // x = 3 // two words
+            if (place.word(i) == "//" && place.is_name(i + 1) && place.is_name(i + 2))
+                return hint + "a comment begins with --";
+        }
     }
     if (message.find(": 'do' expected near ") != std::string_view::npos && place.loops_over_range(line, near))
         return hint + "a loop is written: for i = 1, 10 do ... end";
@@ -300,7 +347,7 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
         if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
         if (unfinished || place.word(i) != near) continue;
         for (const auto rule : {of_brackets, of_tuples, of_arguments, of_functions, of_imports, of_dots, of_colons,
-                                of_choices, of_ends, of_signs, of_at}) {
+                                of_choices, of_ends, of_keywords, of_contexts, of_commands, of_signs, of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
     }

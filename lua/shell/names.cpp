@@ -128,6 +128,9 @@ constexpr std::pair<std::string_view, const char*> of_methods[] = {
     {"(method 'latex')", "of rows it is text_table(rows):latex()"},
     {"(method 'save')", "rows are saved by save(\"rows.csv\", rows)"},
     {"(method 'where')", "rows of a file are a list: for _, row in ipairs(rows) do ... end"},
+    {"(method 'append')", "table.insert(l, x) appends x to a list"},
+    {"(field 'append')", "table.insert(l, x) appends x to a list"},
+    {"(method 'push')", "table.insert(l, x) appends x to a list"},
     {"(method 'split')", "the words of a text: for word in s:gmatch(\"%S+\") do ... end"},
     {"(method 'splitlines')", "the lines of a text: for line in s:gmatch(\"[^\\n]+\") do ... end"},
     {"(method 'strip')", "a text without blanks around it is s:match(\"^%s*(.-)%s*$\")"},
@@ -136,6 +139,20 @@ constexpr std::pair<std::string_view, const char*> of_methods[] = {
     {"(method 'replace')", "it is s:gsub(\"from\", \"to\"), of which the first value is the text"},
     {"(method 'startswith')", "it is s:sub(1, 2) == \"ab\""},
     {"(method 'endswith')", "it is s:sub(-2) == \"ab\""}};
+
+// The name of a variable that was called though it holds no function, where the library has a function of that name;
+// else "".
+std::string hidden_function(lua_State* L, const std::string& message) {
+    constexpr std::string_view before = "attempt to call a ", global = " value (global '", behind = "')";
+    const std::size_t call = message.find(before), at = message.find(global, call);
+    if (call == std::string::npos || at == std::string::npos || !message.ends_with(behind)) return "";
+    const std::size_t begin = at + global.size();
+    const std::string name = message.substr(begin, message.size() - behind.size() - begin);
+    push_causeway(L);
+    const bool has = lua_getfield(L, -1, name.c_str()) == LUA_TFUNCTION;
+    lua_pop(L, 2);
+    return has ? name : "";
+}
 
 }  // namespace
 
@@ -154,7 +171,10 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     constexpr std::string_view before = "a nil value (global '", behind = "')";
     if (message.find("attempt to perform arithmetic on a table value") != std::string::npos)
         return message + "\nhint: " + of_lists;
+    if (const std::string hidden = hidden_function(L, message); !hidden.empty())
+        return message + "\nhint: " + hidden + " is a variable of yours here; the library's is causeway." + hidden;
     if (message.find("attempt to add a 'string' with a") != std::string::npos ||
+        message.find("attempt to mul a 'string' with a 'string'") != std::string::npos ||
         message.find("attempt to perform arithmetic on a string value") != std::string::npos)
         return message + "\nhint: " + of_texts;
     if (message.find("attempt to call a table value (for iterator") != std::string::npos)

@@ -110,6 +110,35 @@ TEST_CASE("comparisons give 0 and 1, and NaN compares as IEEE says", "[tensor]")
     CHECK(distance(with_two(Binary::ne), values({1, 0, 1, 1})) == 0);
 }
 
+TEST_CASE("where takes one of two elements and nothing of the other", "[tensor]") {
+    const double inf = std::numeric_limits<double>::infinity();
+    const Tensor taken = where(values({1, 0, -2, NaN}), values({1, NaN, inf, 4}), values({NaN, -inf, NaN, 8}));
+    CHECK(taken.get(0) == 1);
+    CHECK(taken.get(1) == -inf);
+    CHECK(taken.get(2) == inf);
+    CHECK(taken.get(3) == 4);
+    // [2, 1] with [3] and a number.
+    const Tensor spread = where(values({0, 1}).reshape(Shape{2, 1}), values({1, 2, 3}), scalar(NaN, DType::f64));
+    CHECK(spread.shape() == Shape{2, 3});
+    for (Index i = 0; i < 3; ++i) {
+        CHECK(std::isnan(spread.get(i)));
+        CHECK(spread.get(3 + i) == static_cast<double>(i + 1));
+    }
+    // The type is that of the two, whatever the mask has.
+    CHECK(where(values({1, 0}), scalar(1, DType::f32), scalar(2, DType::f32)).dtype() == DType::f32);
+    CHECK(where(values({1, 0}), Tensor::full(DType::f16, Shape{2}, 1), scalar(2, DType::f64)).dtype() == DType::f64);
+    CHECK(where(Tensor(DType::f32, Shape{0, 3}), scalar(1, DType::f32), scalar(2, DType::f32)).shape() == Shape{0, 3});
+    // More than one piece of a walk.
+    const Index n = 70001;
+    Tensor mask(DType::f32, {n});
+    for (Index i = 0; i < n; ++i) mask.set(i, static_cast<double>(i % 3 == 0));
+    const Tensor many = where(mask, scalar(5, DType::f32), mask);
+    bool right = true;
+    for (Index i = 0; i < n; ++i) right = right && many.get(i) == (i % 3 == 0 ? 5 : 0);
+    CHECK(right);
+    CHECK_THROWS_AS(where(values({1, 0}), values({1, 2, 3}), scalar(0, DType::f64)), Error);
+}
+
 TEST_CASE("clamp keeps NaN and refuses an empty interval", "[tensor]") {
     const Tensor c = clamp(values({-1, 0.5, 7, NaN}), 0, 1);
     CHECK(c.get(0) == 0);

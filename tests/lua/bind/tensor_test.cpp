@@ -174,6 +174,32 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
           "3 4 0 3");
     CHECK(lua("isnan(0/0), isfinite(1/0), abs(-2), abs(-2.5), sign(-3), sqrt(9), clamp(7, 0, 5), floor(2.5)") ==
           "true false 2 2.5 -1 3.0 5 2.0");
+    CHECK(lua("where(true, 1, 0), where(0, 1, 2), flat(where(gt(A, 2), A, 0)), flat(where({1, 0}, 7, {8, 9}))") ==
+          "1 2 2x2: 0 0 3 4 2: 7 9");
+    // A causal mask: nothing comes of what is not taken.
+    CHECK(lua("flat(where(lt({{1}, {2}}, {1, 2}), -math.huge, A))") == "2x2: 1 -inf 3 4");
+    CHECK(lua("flat(where(eq(A, A), A, A * (0/0)))") == "2x2: 1 2 3 4");
+    CHECK(lua("eltype(where({1, 0}, f16(A), 0)), eltype(where(A, 1, 0)), eltype(where({1, 0}, A, f64(A)))") ==
+          "Float32 Float64 Float64");
+    CHECK(lua("where(A)") ==
+          "where: expected where(mask, a, b), a where the mask is not 0 and b elsewhere; places are "
+          "not listed here");
+    CHECK(lua("where(ones(2), 1, zeros(3))") == "where: shapes 2 and 3 do not match: dimension 1 is 2 and 3");
+    CHECK(lua("where('x', 1, A)") == "where: mask: expected a Tensor, got a string");
+    CHECK(lua("A:where(1, 2)") == "Tensor has no method \"where\" (it is a function here: where(mask, a, b))");
+    CHECK(lua("A({1, 2, 2})") ==
+          "index 1: expected a range {from, to}, got a table of 3 entries; places one by one are "
+          "joined: cat(x({1, 1}), x({3, 3}), x({5, 5}), 1)");
+    CHECK(lua("A({2, -1})") ==
+          "index 1: {2, -1}, expected a range from 1 to 2: nothing is counted from the end, so it "
+          "is {2, 2}");
+    CHECK(lua("A[A]") ==
+          "a Tensor takes no mask in [ ]: where(gt(x, 0), x, 0) keeps the elements it marks, 0 in the "
+          "other places");
+    CHECK(lua("for i, v in ipairs(A) do end") ==
+          "ipairs: a Tensor, expected a list, as in for i, x in "
+          "ipairs(A:totable()) do");
+    CHECK(lua("pow({w = A}, 2)") == "pow: a table with the key \"w\", expected a Tensor: take p.w");
     CHECK(lua("eq(1, 1), lt(2, 1), ge(2, 2), times(2, 3)") == "true false true 6.0");
     CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") ==
           "2x2: 1 4 9 16 2x2: 2 4 6 8");

@@ -121,6 +121,9 @@ TEST_CASE("grad: functions of each element agree with central differences", "[lu
     cases.push_back({"weighed(clamp(x, -0.5, 0.7))", "R(3, 4)"});
     cases.push_back({"weighed(softmax(x * 300))", "R(3, 4)"});
     cases.push_back({"clamp(x, 0, 2)", "1.3"});
+    cases.push_back({"weighed(where(gt(x, 0), exp(x), times(x, x)))", "R(3, 4)"});
+    cases.push_back({"weighed(where({{1}, {0}}, x, 2))", "R(3)"});
+    cases.push_back({"sum(where({1, 0, 1}, x, 3 * x))", "1.3"});
     cases.push_back({"weighed(exp(x):log():sqrt():times(x))", "P(3, 4)"});
     all_right(cases);
 }
@@ -263,6 +266,8 @@ TEST_CASE("grad: conventions where there is no derivative", "[lua][grad]") {
     CHECK(at("abs(x)", "{-2, 0, 2}") == "-1.0 0.0 1.0");
     CHECK(at("relu(x)", "{-2, 0, 2}") == "0.0 0.0 1.0");
     CHECK(at("clamp(x, -1, 1)", "{-2, -1, 0, 1, 2}") == "0.0 1.0 1.0 1.0 0.0");
+    CHECK(at("where(gt(x, 0), x, -math.huge)", "{-2, 3}") == "0.0 1.0");
+    CHECK(at("where(lt(x, 0), 0, 2 * x)", "{-2, 0/0, 3}") == "0.0 2.0 2.0");
     CHECK(at("sqrt(x)", "{0, 4}") == "inf 0.25");
     CHECK(at("std(x, 1)", "{2, 2, 2}") == "0.0 0.0 0.0");
     CHECK(at("pow(x, 0) + pow(x, 1) + pow(x, 2)", "{0, 2}") == "1.0 5.0");

@@ -481,6 +481,14 @@ TEST_CASE("the words that an option takes are a list of the caller's own", "[lua
 
 TEST_CASE("what a newcomer types first is told as a line", "[lua][help]") {
     causeway::testing::Shell lua;
+    const auto page = [&](const std::string& name) { return lua("return (causeway._page_of('" + name + "'))"); };
+    CHECK(page("..") == "  ..\n\n  \"a\" .. \"b\" joins texts; numbers become texts by it");
+    CHECK(page("...") == "nil");
+    CHECK(page("PyTorch").find("is called tensor here") != std::string::npos);
+    CHECK(page("normalise").find("is called l2norm here") != std::string::npos);
+    CHECK(page("comment").find("-- begins a comment") != std::string::npos);
+    CHECK(page("loop").find("for i = 1, 10 do") != std::string::npos);
+    CHECK(page("ifelse").find("where(mask, a, b)") != std::string::npos);
     CHECK(lua("x = tensor{-3, 0, 2} return causeway._meant_here('logsigmoid')").starts_with("logsigmoid(x) is "));
     CHECK(lua("return maximum(abs(log(sigmoid(x)) + map(function(y) return math.log(1 + math.exp(-y)) end, x))) < "
               "1e-6") == "true");

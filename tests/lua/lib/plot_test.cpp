@@ -275,6 +275,12 @@ TEST_CASE("names stand at the ends of their curves, each on a row of its own", "
           "nil");
 }
 
+TEST_CASE("the label of a single curve is drawn, unless the legend is switched off", "[lua][plot]") {
+    causeway::testing::Shell lua;
+    CHECK(lua("return plot({1, 2}, {3, 4}, {label = 'squares'})").find("squares") != std::string::npos);
+    CHECK(lua("return plot({1, 2}, {3, 4}, {label = 'squares', legend = false})").find("squares") == std::string::npos);
+}
+
 TEST_CASE("of more than six curves the lowest six are in colour", "[lua][plot]") {
     Shell lua;
     const std::string curves =

@@ -341,6 +341,23 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"x++", "x = x + 1"},
         {"A \\ B", "inv(A) * b"},
         {"A(end, 1)", "A(size(A, 1), \":\")"},
+        {"x |> f", "f(x)"},
+        {"x .= 3", "A:fill(3)"},
+        {"x[end]", "l[#l]"},
+        {"y = A[end]", "x(#x)"},
+        {"// all of it", "begins with --"},
+        {"z = 3 // two words", "begins with --"},
+        {"cd ..", ";cd FOLDER"},
+        {"cd results", ";cd FOLDER"},
+        {"!ls", ";ls at the prompt"},
+        {"try:", "pcall(f, x)"},
+        {"with open('a') as g:", "io.lines"},
+        {"with no_grad():", "there is no with"},
+        {"1 if x else 2", "x > 2 and 1 or 0"},
+        {"for i = 1, 3 do @btime f(x) end", "btime(function()"},
+        {"push!(A, 3)", "table.insert(l, x)"},
+        {"exp!(A)", "x:exp_()"},
+        {"A:repeat(2)", "cat(A, A, 1)"},
         {"y = 2x", "2 * x"},
         {"y = 3A + 1", "2 * x"},
         {"print('γ', A ≈ B)", "isapprox(A, B)"},
@@ -429,7 +446,39 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"linear_attention(A, A, A, {is_causal = true})", "always causal"},
         {"softmax_attention(A, A, A, {window = 3})", "?window says what is nearest"},
         {"softmax_attention(A, A, A, {dropout = 0.1})", "?dropout says what is nearest"},
-        {"where(A, 1, 0)", "times(m, x) + times(1 - m, y)"},
+        {"np.where(A, 1, 0)", "np.where is where here"},
+        {"A:masked_fill(A, 0)", "where(mask, a, b)"},
+        {"masked_fill(A, A, 0)", "where(m, v, x)"},
+        {"-Inf", "math.huge"},
+        {"inf", "math.huge"},
+        {"torch.optim.Adam(x)", "torch.optim.Adam is adam here"},
+        {"nn.Linear(3, 4)", "x * W:t() + b"},
+        {"x:expand(2, 3)", "repeat by themselves"},
+        {"tile(A, 2)", "cat(A, A, 1)"},
+        {"A:repeat_interleave(2)", "(A:reshape(n, 1, d) + zeros(n, k, d)):reshape(n * k, d)"},
+        {"np.roll(x, 1)", "cat(x({N - k + 1, N}), x({1, N - k}), 1)"},
+        {"A:flip(0)", "eq(range(1, N):reshape(N, 1), N + 1 - range(1, N)) * A"},
+        {"np.diff(x)", "x({2, N}) - x({1, N - 1})"},
+        {"l:append(3)", "table.insert(l, x)"},
+        {"l.append(3)", "table.insert(l, x)"},
+        {"append(l, 3)", "table.insert(l, x)"},
+        {"len(l)", "the length of a list l is #l"},
+        {"for i, v in ipairs(x) do end", "ipairs(A:totable())"},
+        {"enumerate(l)", "for i, x in ipairs(list) do"},
+        {"pwd()", ";cd FOLDER"},
+        {"ls", ";ls at the prompt"},
+        {"ls -l", ";ls at the prompt"},
+        {"include('a.lua')", "dofile(path)"},
+        {"'a' * 'b'", "\"a\" .. \"b\""},
+        {"x({2, -1})", "it is {2, 3}"},
+        {"A({1, 3, 5})", "cat(x({1, 1}), x({3, 3}), x({5, 5}), 1)"},
+        {"x[gt(x, 0)]", "where(gt(x, 0), x, 0)"},
+        {"torch.gather(A, 1, x)", "a one-hot matrix: ?one_hot"},
+        {"A:index_select(1, x)", "a one-hot matrix: ?one_hot"},
+        {"nn.Embedding(3, 4)", "eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) * W"},
+        {"x:nonzero()", "ipairs(x:totable())"},
+        {"pow({w = A}, 2)", "take p.w"},
+        {"report = 3; report(2)", "report is a variable of yours here; the library's is causeway.report"},
         {"tril(A)", "le(i:reshape(1, n), i:reshape(n, 1))"},
         {"allclose(A, A)", "it is called \"isapprox\" here"},
         {"print(f\"{x}\")", "a text with a value in it is"},
@@ -522,6 +571,41 @@ TEST_CASE("the lines of code that stand for names of other libraries hold", "[lu
         CHECK(session("maximum(abs(y - map(function(x) return " + meant + " end, x))) < " + std::to_string(allowed)) ==
               "true\n");
     }
+}
+
+TEST_CASE("the lines that stand for places, copies and shifts hold", "[lua][evaluate][hints]") {
+    Session session;
+    session("x = tensor{1, 4, 9, 16}; N = 4; k = 1; A = range(1, 6):reshape(3, 2); n = 3; d = 2; ids = tensor{3, 1}");
+    CHECK(session("cat(x({N - k + 1, N}), x({1, N - k}), 1) == tensor{16, 1, 4, 9}") == "true\n");
+    CHECK(session("x({2, N}) - x({1, N - 1}) == tensor{3, 5, 7}") == "true\n");
+    session("N = 3; flipped = eq(range(1, N):reshape(N, 1), N + 1 - range(1, N)) * A");
+    CHECK(session("maximum(abs(flipped - tensor{{5, 6}, {3, 4}, {1, 2}}))") == "0.0\n");
+    session("k = 2; rows = (A:reshape(n, 1, d) + zeros(n, k, d)):reshape(n * k, d)");
+    CHECK(session("maximum(abs(rows - tensor{{1, 2}, {1, 2}, {3, 4}, {3, 4}, {5, 6}, {5, 6}}))") == "0.0\n");
+    session("N = 2; e = eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) * A");
+    CHECK(session("maximum(abs(e - tensor{{5, 6}, {1, 2}}))") == "0.0\n");
+    CHECK(session("maximum(abs(cat(A({3, 3}, ':'), A({1, 1}, ':'), 1) - e))") == "0.0\n");
+}
+
+TEST_CASE("matrices are printed below each other, numbers beside each other", "[lua][evaluate]") {
+    const std::string out =
+        causeway::testing::run_program({"-e", "x = ones(1, 2); print(x, x) print(1, nil, 'a') print() print(0/0)"}).out;
+    CHECK(contains(out, "1.0  1.0\n1×2 Tensor"));
+    CHECK(contains(out, "\n1\tnil\ta\n\nnan\n"));
+}
+
+TEST_CASE("notes tell of a state that is dropped, and of a state that grows", "[lua][evaluate]") {
+    const auto said = [](const std::string& code) {
+        const std::string inputs =
+            "q = randn(1, 1, 200, 8) * 3; S = zeros(1, 1, 8, 8); g = zeros(1, 1, 200); beta = ones(1, 1, 200);\n";
+        return causeway::testing::squeezed(causeway::testing::run_program({"-e", inputs + code}).err);
+    };
+    const std::string dropped = "o, st = causal_linear_attention(q, q, q, {state = S});\n";
+    CHECK(count(said(dropped + dropped), "return_state = true: o, st =") == 1);  // once
+    CHECK(said("causal_linear_attention(q, q, q); causal_linear_attention(q, q, q, {state = S, return_state = true}); "
+               "causal_linear_attention(q, q, q, {state = S, inplace = true});") == "");
+    CHECK(contains(said("comba(q, q, q, {log_decay = g, beta = beta});"), "meant for keys of length 1, l2norm(k)"));
+    CHECK(said("comba(q, l2norm(q), q, {log_decay = g, beta = beta});") == "");
 }
 
 TEST_CASE("a list in Python's brackets, which is a text, is noted", "[lua][evaluate][hints]") {
