@@ -79,6 +79,25 @@ function several_gpus.linear_time(rows, case, p, more)
   return report.time + call - start, report
 end
 
+--- A row of a table of what was measured on p GPUs beside the model: seconds, and those measured on one GPU. `length`
+--- is the name of the column of lengths.
+function several_gpus.compared(work, length, tokens, p, measured, model, one)
+  return { work = work, [length] = tokens, gpus = p, measured = measured * 1e3, model = model * 1e3,
+    ratio = measured / model, speed = one / measured }
+end
+
+--- Whether such a row is as near to the model as the verdicts ask for.
+function several_gpus.near(row) return math.abs(row.ratio - 1) <= 0.25 end
+
+--- The columns of such a table.
+function several_gpus.columns(length)
+  return { "work", { key = length, align = "right" }, { key = "gpus", title = "GPUs", align = "right" },
+    { key = "measured", title = "measured ms", format = "%.3f", align = "right" },
+    { key = "model", title = "model ms", format = "%.3f", align = "right" },
+    { key = "ratio", title = "measured ÷ model", format = "%.2f", align = "right" },
+    { key = "speed", title = "speed-up measured", format = "%.2f", align = "right" } }
+end
+
 --- A table with the fields of both; the second's win.
 function several_gpus.with(options, more)
   local out = {}

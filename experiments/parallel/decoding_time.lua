@@ -63,23 +63,20 @@ for _, case in ipairs(cases) do
   for _, length in ipairs({ short, long }) do
     local points = { x = {}, y = {}, style = "points" }
     for _, p in ipairs(case.gpus) do
-      local measured, modelled = gpus.value(rows, p == 1 and case.one or case.work, length, p), model(case, length, p)
+      local measured = gpus.value(rows, p == 1 and case.one or case.work, length, p)
       points.x[#points.x + 1], points.y[#points.y + 1] = p, measured
-      compared[#compared + 1] = { work = case.label, keys = length, gpus = p, measured = measured * 1e3,
-        model = modelled * 1e3, ratio = measured / modelled, speed = gpus.value(rows, case.one, length, 1) / measured }
-      if p > 1 and math.abs(measured / modelled - 1) > 0.25 then
-        off[#off + 1] = string.format("%s, %d keys, %d GPUs: %.2f ×", case.label, length, p, measured / modelled)
+      local row = gpus.compared(case.label, "keys", length, p, measured, model(case, length, p),
+        gpus.value(rows, case.one, length, 1))
+      compared[#compared + 1] = row
+      if p > 1 and not gpus.near(row) then
+        off[#off + 1] = string.format("%s, %d keys, %d GPUs: %.2f ×", case.label, length, p, row.ratio)
       end
     end
     curves[#curves + 1] = points
   end
 end
 item:figure(curves)
-item:table(compared, { title = "Measured and modelled", columns = { "work", { key = "keys", align = "right" },
-  { key = "gpus", title = "GPUs", align = "right" }, { key = "measured", title = "measured ms", format = "%.3f",
-    align = "right" }, { key = "model", title = "model ms", format = "%.3f", align = "right" },
-  { key = "ratio", title = "measured ÷ model", format = "%.2f", align = "right" },
-  { key = "speed", title = "speed-up measured", format = "%.2f", align = "right" } },
+item:table(compared, { title = "Measured and modelled", columns = gpus.columns("keys"),
   note = "The rows of one GPU are what a start and the rate of reading are fitted to." })
 item:tell(#off > 0 and "Measured more than 25 % from the model: " .. table.concat(off, "; ") .. "."
   or "All that was measured on several GPUs is within 25 % of the model.")
