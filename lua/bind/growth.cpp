@@ -1,5 +1,5 @@
 // The note on states of delta rules that outgrow any use.
-#include <cmath>
+#include <Eigen/Core>
 
 #include "lua/bind/attention.hpp"
 #include "lua/bind/counting.hpp"
@@ -7,17 +7,13 @@
 namespace causeway::lua {
 namespace {
 
-// The largest absolute value; NaN where there is one.
+// The largest absolute value, 0 of no element; NaN where there is one.
 double largest(const Tensor& A) {
+    if (A.size() == 0) return 0;
     return visit(A.dtype(), [&](auto zero) {
-        const auto* x = A.data<decltype(zero)>();
-        double most = 0;
-        for (Index i = 0; i < A.size(); ++i) {
-            const double value = std::abs(static_cast<double>(static_cast<float>(x[i])));
-            if (!(value <= most)) most = value;
-            if (most != most) break;
-        }
-        return most;
+        using T = decltype(zero);
+        const Eigen::Map<const Eigen::ArrayX<T>> x(A.data<T>(), A.size());
+        return static_cast<double>(x.abs().template maxCoeff<Eigen::PropagateNaN>());
     });
 }
 
