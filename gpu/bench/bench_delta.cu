@@ -10,6 +10,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "gpu/base/copy.hpp"
 #include "gpu/bench/gated_problem.hpp"
 #include "gpu/gated/delta.hpp"
 #include "gpu/kit/warp.cuh"
@@ -302,9 +303,8 @@ struct PackedTensors {
             if (c.state) one.state = a.state + i * per_state;
             const auto cut = [&](const float* x, const Buffer& to) {
                 float* const at = to.as<float>() + first * p.H;
-                check(cudaMemcpy2DAsync(at, size(c.tokens) * 4, x + first, size(p.N) * 4, size(c.tokens) * 4, size(p.H),
-                                        cudaMemcpyDeviceToDevice, stream),
-                      "cutting gates");
+                copy_rows({at, size(c.tokens) * 4, x + first, size(p.N) * 4, size(c.tokens) * 4, size(p.H)}, stream,
+                          "cutting gates");
                 return at;
             };
             if (a.g) one.g = cut(a.g, g);

@@ -104,6 +104,7 @@ int error_kind(lua_State* L) {
 }
 
 std::string message_of(lua_State* L, const std::exception& error) {
+    if (dynamic_cast<const std::bad_alloc*>(&error)) return "out of memory";  // whose own text is no sentence
     const auto* unknown = dynamic_cast<const UnknownName*>(&error);
     return unknown ? unknown->sentence_with(meant_among(L, unknown->name, unknown->known)) : error.what();
 }

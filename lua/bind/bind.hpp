@@ -47,8 +47,8 @@ bool reclaim(lua_State* L, int arguments);
 inline bool on_tape = false;
 int seen_by_tape(lua_State* L);
 
-// The sentence of an error. Of a name that core does not know, with what it is called here where it is one of the
-// literature.
+// The sentence of an error; of std::bad_alloc "out of memory". Of a name that core does not know, with what it is
+// called here where it is one of the literature.
 std::string message_of(lua_State* L, const std::exception& error);
 
 // The function as Lua calls it: a C++ exception becomes a Lua error with the same sentence. A call that finds no memory
@@ -64,9 +64,6 @@ int guarded(lua_State* L) {
     for (bool again = true; again; again = kind == ErrorKind::out_of_memory && reclaim(L, arguments)) {
         try {
             return F(L);
-        } catch (const std::bad_alloc& error) {
-            message = "out of memory";
-            kind = kind_of(error);
         } catch (const std::exception& error) {
             message = message_of(L, error);
             kind = kind_of(error);

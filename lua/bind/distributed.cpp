@@ -1,5 +1,6 @@
 // Tree and ring decoding over shards of the keys and values, on threads, MPI and modelled clusters.
 #include <cmath>
+#include <utility>
 
 #include "core/calls/decode_model.hpp"
 #include "core/calls/linear_model.hpp"
@@ -75,15 +76,21 @@ Cluster machine_of(lua_State* L, const Options& given, const calls::ClusterOptio
     return machine;
 }
 
-// decode_model{method =, ...} -> report
-int decode_model_(lua_State* L) {
-    const auto& call = calls::decode_model();
+// The options of a call of a model, of whose nodes the cluster says how many devices they have, and the cluster.
+template <class S>
+std::pair<S, Cluster> modelled(lua_State* L, const calls::Call<S>& call) {
     const Arguments given(L, call);
     const Options options = given.options();
-    calls::DecodeModelOptions start;
+    S start;
     start.per_node = distributed::cluster(options.string("cluster", start.cluster)).per_node;
-    const auto o = given.read(call, start);
+    S o = given.read(call, start);
     const Cluster machine = machine_of(L, options, o, o.per_node);
+    return {std::move(o), machine};
+}
+
+// decode_model{method =, ...} -> report
+int decode_model_(lua_State* L) {
+    const auto [o, machine] = modelled(L, calls::decode_model());
     distributed::Sizes z;
     z.batch = o.batch;
     z.heads = o.heads;
@@ -99,13 +106,7 @@ int decode_model_(lua_State* L) {
 
 // linear_model{exchange =, ...} -> report
 int linear_model_(lua_State* L) {
-    const auto& call = calls::linear_model();
-    const Arguments given(L, call);
-    const Options options = given.options();
-    calls::LinearModelOptions start;
-    start.per_node = distributed::cluster(options.string("cluster", start.cluster)).per_node;
-    const auto o = given.read(call, start);
-    const Cluster machine = machine_of(L, options, o, o.per_node);
+    const auto [o, machine] = modelled(L, calls::linear_model());
     const gated::Rule& rule = gated::updates()[o.update];
     LinearModelSizes z;
     z.batch = o.batch, z.heads = o.heads, z.N = o.length, z.dk = z.dv = o.dim, z.chunk = o.chunk;

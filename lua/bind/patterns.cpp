@@ -406,11 +406,8 @@ int stoppable(lua_State* L) {
     ErrorKind kind{};
     try {
         return F(L);
-    } catch (const std::bad_alloc& error) {
-        message = "out of memory";
-        kind = kind_of(error);
     } catch (const std::exception& error) {
-        message = error.what();
+        message = message_of(L, error);
         kind = kind_of(error);
     }
     raise(L, message, kind);
