@@ -106,7 +106,7 @@ std::vector<Token> tokenize_without_comments(std::string_view source) {
 }
 
 bool starts_line(const std::vector<Token>& tokens, std::size_t i, std::string_view source) {
-    if (i == 0) return true;
+    if (i == 0 || i >= tokens.size()) return true;
     const std::size_t before = tokens[i - 1].end;
     return source.substr(before, tokens[i].begin - before).find('\n') != std::string_view::npos;
 }

@@ -27,7 +27,7 @@ bool is_keyword(std::string_view word);
 std::vector<Token> tokenize(std::string_view source);
 std::vector<Token> tokenize_without_comments(std::string_view source);
 
-// Whether token i is the first one of its line.
+// Whether token i is the first one of its line; behind the last token, where no line goes on, it is.
 bool starts_line(const std::vector<Token>& tokens, std::size_t i, std::string_view source);
 
 }  // namespace causeway::lua

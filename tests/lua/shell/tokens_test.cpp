@@ -39,3 +39,15 @@ TEST_CASE("strings and comments may be open at the end", "[lua][tokens]") {
     CHECK(cut("--[[ y") == "--[[ y…");
     CHECK(cut("\"\\") == "\"\\…");
 }
+
+TEST_CASE("a line begins with its first token, and nothing goes on behind the last one", "[lua][tokens]") {
+    const std::string source = "a b\n\nc -- d\ne";
+    const auto tokens = tokenize_without_comments(source);
+    REQUIRE(tokens.size() == 4);
+    CHECK(starts_line(tokens, 0, source));
+    CHECK_FALSE(starts_line(tokens, 1, source));
+    CHECK(starts_line(tokens, 2, source));
+    CHECK(starts_line(tokens, 3, source));
+    CHECK(starts_line(tokens, 4, source));
+    CHECK(starts_line({}, 0, ""));
+}
