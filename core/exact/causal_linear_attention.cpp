@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "core/base/unknown_name.hpp"
@@ -19,19 +20,52 @@ namespace causeway {
 using namespace kit;
 
 namespace exact {
-Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V) {
+namespace {
+
+Dimensions check_inputs_with(const Tensor& B, const Tensor& C, const Tensor& V, bool grouped) {
     const auto b = four_sizes(B, "B"), c = four_sizes(C, "C"), v = four_sizes(V, "V");
     const auto same = [&](const char* name, const Tensor& A, const std::array<Index, 4>& a, int dims) {
         static constexpr const char* what[] = {"batch", "heads", "length", "rank"};
         check_like(name, A, B, "B");
         for (int i = 0; i < dims; ++i) {
             const auto at = static_cast<std::size_t>(i);
-            check_equal(name, what[i], a[at], b[at], "B");
+            if (i != 1 || !grouped) check_equal(name, what[i], a[at], b[at], "B");
         }
     };
     same("C", C, c, 4);
     same("V", V, v, 3);
-    return {b[0], b[1], b[2], b[3], v[3], B.dtype()};
+    if (!grouped) return {b[0], b[1], b[2], b[3], v[3], B.dtype()};
+    const HeadGroups g = check_head_groups(b[1], c[1], v[1], {"B", "C", "V"});
+    return {b[0], g.values * g.group, b[2], b[3], v[3], B.dtype(), g.shared_queries, g.group * g.shared_keys, g.group};
+}
+
+}  // namespace
+
+Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V) { return check_inputs_with(B, C, V, false); }
+
+Dimensions check_grouped_inputs(const Tensor& B, const Tensor& C, const Tensor& V) {
+    return check_inputs_with(B, C, V, true);
+}
+
+Shape output_shape(const Tensor& V, const Dimensions& n) {
+    Shape shape = V.shape();
+    if (shape.ndim() > 2) shape[shape.ndim() - 3] = n.heads;
+    return shape;
+}
+
+Tensor repeat_heads(const Tensor& A, Index times) {
+    if (times == 1) return A;
+    Shape shape = A.shape();
+    const int at = shape.ndim() > 3 ? 1 : 0;
+    Index heads = 1;
+    for (int i = 0; i <= at; ++i) heads *= shape[i];
+    shape[at] *= times;
+    Tensor out(A.dtype(), shape);
+    const std::size_t bytes = heads == 0 ? 0 : static_cast<std::size_t>(A.bytes() / heads);
+    for (Index h = 0; bytes > 0 && h < heads * times; ++h)
+        std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes,
+                    A.raw() + static_cast<std::size_t>(h / times) * bytes, bytes);
+    return out;
 }
 
 void check_states(const Dimensions& n, const CausalOptions& o) {
@@ -43,12 +77,12 @@ void check_states(const Dimensions& n, const CausalOptions& o) {
     const Index sequences = o.cu_seqlens.empty() ? n.batch : static_cast<Index>(o.cu_seqlens.size()) - 1;
     const Shape& got = state.shape();
     if (o.state_indices.empty()) {
-        const Shape want{sequences, n.heads, n.r, wide};
+        const Shape want{sequences, n.state_heads(), n.r, wide};
         if (got != want) fail("state: ", got.text(), ", expected ", want.text());
         return;
     }
-    if (got.ndim() != 4 || got[1] != n.heads || got[2] != n.r || got[3] != wide)
-        fail("state: ", got.text(), ", expected slots×", Shape{n.heads, n.r, wide}.text(),
+    if (got.ndim() != 4 || got[1] != n.state_heads() || got[2] != n.r || got[3] != wide)
+        fail("state: ", got.text(), ", expected slots×", Shape{n.state_heads(), n.r, wide}.text(),
              ", a pool of states, as state_indices is given");
     check_slots(o.state_indices, sequences, state, o.inplace);
 }
@@ -79,6 +113,12 @@ std::vector<double> check_decay(const std::vector<double>& decay, Index heads) {
     return count == 1 ? std::vector<double>(static_cast<std::size_t>(heads), decay[0]) : decay;
 }
 
+std::vector<double> decay_of_outputs(const std::vector<double>& decay, Index shared) {
+    std::vector<double> out;
+    for (const double gamma : decay) out.insert(out.end(), static_cast<std::size_t>(shared), gamma);
+    return out;
+}
+
 }  // namespace exact
 
 namespace {
@@ -97,8 +137,8 @@ struct Call {
 
 const Method& fastest_of(const Dimensions& n, const CausalOptions& o) {
     return exact::fastest({n.dtype == DType::f64 ? DType::f64 : DType::f32, n.batch * n.heads, n.N, n.r, n.d,
-                           !exact::check_decay(o.decay, n.heads).empty(), o.normalize, o.state || o.return_state,
-                           o.block.value_or(0)});
+                           !exact::check_decay(o.decay, n.state_heads()).empty(), o.normalize,
+                           o.state || o.return_state, o.block.value_or(0)});
 }
 
 // What "auto" is where the choice must be the same in every call.
@@ -118,9 +158,9 @@ bool has_stored_states(const CausalOptions& o) {
 }
 
 Call check(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
-    Call call{exact::check_inputs(B, C, V), {}, nullptr, 0};
+    Call call{exact::check_grouped_inputs(B, C, V), {}, nullptr, 0};
     const auto& n = call.size;
-    call.gamma = exact::check_decay(o.decay, n.heads);
+    call.gamma = exact::decay_of_outputs(exact::check_decay(o.decay, n.state_heads()), n.shared_V);
     check_scale(o.scale, n.dtype);
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     Dimensions longest = n;  // of the packed sequences, each of which is chosen for
@@ -151,10 +191,28 @@ Problem<T> problem_of(const Call& call, bool normalize) {
     p.N = call.size.N;
     p.r = call.size.r;
     p.d = call.size.d;
+    p.shared_B = call.size.shared_B, p.shared_C = call.size.shared_C, p.shared_V = call.size.shared_V;
     p.gamma = call.gamma.empty() ? nullptr : call.gamma.data();
     p.normalize = normalize;
     p.block = call.block;
     return p;
+}
+
+// The states that the heads of the output start from: each its own, also where they share one.
+Tensor states_of_outputs(const Dimensions& n, const Tensor& states) {
+    return n.shared_V == 1 ? states.copy() : exact::repeat_heads(states, n.shared_V);
+}
+
+// Those of the heads of V again: heads of the output that share one have computed the same.
+Tensor states_of_values(const Dimensions& n, const Tensor& states) {
+    if (n.shared_V == 1) return states;
+    Tensor out(states.dtype(), {n.batch, n.state_heads(), states.shape()[2], states.shape()[3]});
+    const Index heads = n.batch * n.state_heads();
+    const std::size_t bytes = heads == 0 ? 0 : static_cast<std::size_t>(out.bytes() / heads);
+    for (Index h = 0; bytes > 0 && h < heads; ++h)
+        std::memcpy(out.raw() + static_cast<std::size_t>(h) * bytes,
+                    states.raw() + static_cast<std::size_t>(h * n.shared_V) * bytes, bytes);
+    return out;
 }
 
 template <class T>
@@ -170,7 +228,7 @@ void scale_by(Tensor& A, double scale) {
 template <class T>
 CausalResult compute(const exact::Runner& runner, const Call& call, const Tensor& B, const Tensor& C, const Tensor& V,
                      const CausalOptions& o) {
-    CausalResult out{Tensor(dtype_of<T>, V.shape()), Tensor()};
+    CausalResult out{Tensor(dtype_of<T>, exact::output_shape(V, call.size)), Tensor()};
     auto p = problem_of<T>(call, o.normalize);
     p.B = B.data<T>();
     p.C = C.data<T>();
@@ -178,13 +236,14 @@ CausalResult compute(const exact::Runner& runner, const Call& call, const Tensor
     p.O = out.O.data<T>();
     Tensor state;
     if (o.state || o.return_state) {
-        state = o.state ? o.state->copy() : Tensor::zeros(dtype_of<T>, {p.batch, p.heads, p.r, p.state_width()});
+        state = o.state ? states_of_outputs(call.size, *o.state)
+                        : Tensor::zeros(dtype_of<T>, {p.batch, p.heads, p.r, p.state_width()});
         p.state = state.data<T>();
     }
     kit::computing_in<T>(runner)(*call.method, p);
     // The factor is on B Cᵀ, so on every output; it cancels where the output is divided by row sums.
     if (o.scale != 1 && !o.normalize) scale_by<T>(out.O, o.scale);
-    if (o.return_state) out.state = state;
+    if (o.return_state) out.state = states_of_values(call.size, state);
     return out;
 }
 
@@ -210,7 +269,8 @@ Tensor checkpoints_of(const Dimensions& n, const std::vector<Span>& spans, const
         first.push_back(all);
         all += span.n / o.checkpoint_every;
     }
-    return Tensor(n.dtype == DType::f64 ? DType::f64 : DType::f32, {all, n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
+    return Tensor(n.dtype == DType::f64 ? DType::f64 : DType::f32,
+                  {all, n.state_heads(), n.r, n.d + (o.normalize ? 1 : 0)});
 }
 
 // Each packed sequence by call(B, C, V, options) as if it were alone; the states of o are those of the sequences.
@@ -218,10 +278,10 @@ template <class Call>
 CausalResult each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o,
                          bool in_turn, Call&& call) {
     const auto spans = packed_spans(o.cu_seqlens, n.batch, n.N);
-    CausalResult out{Tensor(n.dtype, V.shape()), Tensor()};
+    CausalResult out{Tensor(n.dtype, exact::output_shape(V, n)), Tensor()};
     if (o.return_state)
         out.state = Tensor(n.dtype == DType::f64 ? DType::f64 : DType::f32,
-                           {static_cast<Index>(spans.size()), n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
+                           {static_cast<Index>(spans.size()), n.state_heads(), n.r, n.d + (o.normalize ? 1 : 0)});
     std::vector<Index> first;  // checkpoint of each sequence
     if (o.checkpoint_every > 0) out.checkpoints = checkpoints_of(n, spans, o, first);
     const auto compute_one = [&](Index i, const Span& span) {
@@ -256,7 +316,7 @@ void choose_before(const Dimensions& n, const CausalOptions& o) {
 CausalResult in_pieces(const exact::Runner& runner, const Dimensions& n, const Tensor& B, const Tensor& C,
                        const Tensor& V, const CausalOptions& o) {
     std::vector<Index> first;
-    CausalResult out{Tensor(n.dtype, V.shape()), Tensor(),
+    CausalResult out{Tensor(n.dtype, exact::output_shape(V, n)), Tensor(),
                      checkpoints_of(n, std::vector<Span>(static_cast<std::size_t>(n.batch), {0, n.N}), o, first)};
     CausalOptions one = o;
     one.method = unmeasured(o);
@@ -327,7 +387,8 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
     if (has_stored_states(o)) return counted_call(B, C, V, with_own_states(n, o));
     if (!o.cu_seqlens.empty()) return each_packed(n, B, C, V, o, true, counted_call);
     const Buffer<Counted> b = to_counted(B), c = to_counted(C), v = to_counted(V);
-    Buffer<Counted> output(V.size()), state;
+    const Shape output_shape = exact::output_shape(V, n);
+    Buffer<Counted> output(output_shape.size()), state;
     auto p = problem_of<Counted>(call, o.normalize);
     p.B = b.data();
     p.C = c.data();
@@ -335,7 +396,7 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
     p.O = output.data();
     const Shape state_shape{n.batch, n.heads, n.r, p.state_width()};
     if (o.state || o.return_state) {
-        state = to_counted(o.state ? *o.state : Tensor::zeros(DType::f64, state_shape));
+        state = to_counted(o.state ? states_of_outputs(n, *o.state) : Tensor::zeros(DType::f64, state_shape));
         p.state = state.data();
     }
     {
@@ -345,8 +406,10 @@ CausalResult causal_linear_attention_counted(const Tensor& B, const Tensor& C, c
             for (Index i = 0; i < output.size(); ++i) output[i] *= Counted(o.scale);
         count += counted;
     }
-    CausalResult out{from_counted(output, n.dtype, V.shape()), Tensor()};
-    if (o.return_state) out.state = from_counted(state, n.dtype == DType::f64 ? DType::f64 : DType::f32, state_shape);
+    CausalResult out{from_counted(output, n.dtype, output_shape), Tensor()};
+    if (o.return_state)
+        out.state =
+            states_of_values(n, from_counted(state, n.dtype == DType::f64 ? DType::f64 : DType::f32, state_shape));
     return out;
 }
 

@@ -13,7 +13,7 @@
 namespace causeway {
 
 struct CausalResult {
-    Tensor O;      // shape and type of V
+    Tensor O;      // shape and type of V, with the heads of B where those are more
     Tensor state;  // Float32 (Float64 for Float64 inputs), in place what was given; only with return_state or inplace
     // With checkpoint_every = c [checkpoints, h, r, d]: of each sequence in turn the states after c, 2c, ... tokens.
     std::optional<Tensor> checkpoints = {};
@@ -21,6 +21,9 @@ struct CausalResult {
 
 // O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0 (fleet eq. 5, leet eq. 4), optionally divided by the row
 // sums of the masked matrix. B, C [b, h, N, r], V [b, h, N, d], or without b, or without b and h; one element type.
+// V may have a multiple of the heads of C (grouped values), and B a multiple of those of V (grouped queries) or a
+// divisor: consecutive heads share one, nothing is repeated in memory but states while they are computed. Decay and
+// states are those of the heads of V.
 // Float16 and BFloat16 inputs are computed in Float32 and returned in their type. The state is Σ_j γ^(N-j) c_jᵀ v_j
 // (with normalize the last column is that sum for v = 1): two halves with the state carried over equal one call.
 //
@@ -63,11 +66,20 @@ CausalResult causal_linear_attention_by(const Runner&, const Tensor& B, const Te
 
 // The parts of the check that other callers of methods need too.
 struct Dimensions {
-    Index batch, heads, N, r, d;
+    Index batch, heads, N, r, d;  // heads of the output
     DType dtype;
+    Index shared_B = 1, shared_C = 1, shared_V = 1;  // consecutive heads of the output that share one of them
+
+    Index state_heads() const { return heads / shared_V; }
 };
-// Throws Error when the three do not belong together.
+// Throws Error when the three do not belong together: all have the same heads.
 Dimensions check_inputs(const Tensor& B, const Tensor& C, const Tensor& V);
+// The same where heads may be grouped.
+Dimensions check_grouped_inputs(const Tensor& B, const Tensor& C, const Tensor& V);
+// That of V with the heads of the output.
+Shape output_shape(const Tensor& V, const Dimensions&);
+// Each head of A [batch, heads, ...] as many times in a row.
+Tensor repeat_heads(const Tensor& A, Index times);
 // Shape and type of the states to start from, which must be given, and the slots of a pool.
 void check_states(const Dimensions&, const CausalOptions&);
 // Those of the sequences, in the type of computation; they may share their elements with what was given.
@@ -77,6 +89,8 @@ void check_deterministic(const CausalOptions&);
 // Throws Error for a γ outside (0, 1] or a number of them that is neither 0, 1 nor `heads`; returns 0 or `heads` of
 // them, 0 when all are 1.
 std::vector<double> check_decay(const std::vector<double>& decay, Index heads);
+// From those of the heads of V, each of which `shared` consecutive heads of the output share.
+std::vector<double> decay_of_outputs(const std::vector<double>& decay, Index shared);
 
 }  // namespace exact
 }  // namespace causeway

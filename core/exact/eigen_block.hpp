@@ -73,9 +73,7 @@ public:
 
 private:
     // V of the block, or V'.
-    ConstView<T> values() const {
-        return {p_.normalize ? V_.data() : p_.V + (head_ * p_.N + start_) * p_.d, n_, wide_};
-    }
+    ConstView<T> values() const { return {p_.normalize ? V_.data() : p_.V_of(head_) + start_ * p_.d, n_, wide_}; }
 
     const Problem<T>& p_;
     Index wide_;

@@ -25,10 +25,12 @@ struct Head {
     bool decays() const { return gamma != 1; }
 };
 
-// All heads of a call, checked: contiguous [batch·heads, N, width]. O is not read.
+// All heads of a call, checked: contiguous [batch·heads, N, width], where consecutive heads may share one of B, of C or
+// of V (grouped queries and values): the product has the heads of O. O is not read.
 template <class T>
 struct Problem {
     Index batch = 1, heads = 1, N = 0, r = 0, d = 0;
+    Index shared_B = 1, shared_C = 1, shared_V = 1;  // heads that share one
     const T* B = nullptr;
     const T* C = nullptr;
     const T* V = nullptr;
@@ -43,11 +45,14 @@ struct Problem {
     // With normalize the state has one more column: that of V' = [V, 1].
     Index state_width() const { return d + (normalize ? 1 : 0); }
 
+    const T* B_of(Index h) const { return B + h / shared_B * N * r; }
+    const T* C_of(Index h) const { return C + h / shared_C * N * r; }
+    const T* V_of(Index h) const { return V + h / shared_V * N * d; }
     T* state_of(Index h) const { return state ? state + h * r * state_width() : nullptr; }
 
     Head<T> head(Index h) const {
-        return {{B + h * N * r, N, r}, {C + h * N * r, N, r}, {V + h * N * d, N, d},
-                {O + h * N * d, N, d}, decay_of(h),           state ? state + h * r * d : nullptr};
+        return {{B_of(h), N, r},       {C_of(h), N, r}, {V_of(h), N, d},
+                {O + h * N * d, N, d}, decay_of(h),     state ? state + h * r * d : nullptr};
     }
 };
 

@@ -74,6 +74,7 @@ template <class T>
 void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
     const Index N = p.N, d = p.d, wide = d + 1;
     Buffer<T> V(N * wide), P(N * wide);
+    const T* const values = p.V_of(h);
     const auto each_row = [&](auto&& f) {
         const auto rows = [&](Index first, Index n) {
             for (Index row = first; row < first + n; ++row) f(row);
@@ -81,15 +82,16 @@ void run_with_ones(const Method& m, const Problem<T>& p, Index h) {
         each_block(N, rows, 1024);
     };
     each_row([&](Index i) {
-        std::copy_n(p.V + (h * N + i) * d, d, V.data() + i * wide);
+        std::copy_n(values + i * d, d, V.data() + i * wide);
         V[i * wide + d] = T(1);
     });
     const double gamma = p.decay_of(h);
     Problem<T> q = p;
     q.batch = q.heads = 1;
     q.d = wide;
-    q.B = p.B + h * N * p.r;
-    q.C = p.C + h * N * p.r;
+    q.shared_B = q.shared_C = q.shared_V = 1;
+    q.B = p.B_of(h);
+    q.C = p.C_of(h);
     q.V = V.data();
     q.O = P.data();
     q.gamma = p.gamma ? &gamma : nullptr;

@@ -30,12 +30,12 @@ CancelledRows of_head(const T* B, const T* C, Index N, Index r, T gamma) {
 
 template <class T>
 CancelledRows of_all(const Tensor& B, const Tensor& C, const Dimensions& n, const std::vector<double>& gamma) {
+    const Index head = n.N * n.r;
     std::vector<CancelledRows> heads(static_cast<std::size_t>(n.batch * n.heads));
     parallel_for(n.batch * n.heads, [&](Index h) {
-        const double decay = gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h % n.heads)];
-        const Index first = h * n.N * n.r;
-        heads[static_cast<std::size_t>(h)] =
-            of_head(B.data<T>() + first, C.data<T>() + first, n.N, n.r, static_cast<T>(decay));
+        const double decay = gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h % n.heads / n.shared_V)];
+        heads[static_cast<std::size_t>(h)] = of_head(
+            B.data<T>() + h / n.shared_B * head, C.data<T>() + h / n.shared_C * head, n.N, n.r, static_cast<T>(decay));
     });
     CancelledRows out;
     for (std::size_t h = 0; h < heads.size(); ++h) {
@@ -47,9 +47,9 @@ CancelledRows of_all(const Tensor& B, const Tensor& C, const Dimensions& n, cons
 
 }  // namespace
 
-CancelledRows cancelled_rows(const Tensor& B, const Tensor& C, const std::vector<double>& decay) {
-    const Dimensions n = check_inputs(B, C, B);
-    const auto gamma = check_decay(decay, n.heads);
+CancelledRows cancelled_rows(const Tensor& B, const Tensor& C, const Tensor& V, const std::vector<double>& decay) {
+    const Dimensions n = check_grouped_inputs(B, C, V);
+    const auto gamma = check_decay(decay, n.state_heads());
     if (n.dtype == DType::f64) return of_all<double>(B, C, n, gamma);
     return of_all<float>(B.to(DType::f32), C.to(DType::f32), n, gamma);
 }

@@ -14,9 +14,9 @@ struct CancelledRows {
     Index head = 0, token = 0;  // of the first one, from 0; the head of its batch·heads
 };
 
-// B, C [b, h, N, r] of the types that attention takes, or without b, or without b and h; decay as in the call. From an
-// empty state. Throws Error as the call does for shapes and decays. N r multiplications and additions a head and sum,
-// 2/d of what attention takes.
-CancelledRows cancelled_rows(const Tensor& B, const Tensor& C, const std::vector<double>& decay);
+// B, C and the V of the call, of which only the shape is read; decay as in the call. From an empty state. Throws Error
+// as the call does for shapes and decays. N r multiplications and additions a head and sum, 2/d of what attention
+// takes.
+CancelledRows cancelled_rows(const Tensor& B, const Tensor& C, const Tensor& V, const std::vector<double>& decay);
 
 }  // namespace causeway::exact

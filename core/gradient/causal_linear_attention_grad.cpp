@@ -5,6 +5,7 @@
 
 #include "core/base/parallel.hpp"
 #include "core/gated/forms.hpp"
+#include "core/gradient/as_given.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/kit/callers_order.hpp"
 #include "core/kit/check.hpp"
@@ -24,11 +25,12 @@ using gradient::GradProblem;
 constexpr Index default_block = 64;
 
 Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
-    const Dimensions n = exact::check_inputs(B, C, V);
-    if (dO.shape() != V.shape())
-        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(V.shape()), " like V");
+    const Dimensions n = exact::check_grouped_inputs(B, C, V);
+    if (const Shape output = exact::output_shape(V, n); dO.shape() != output)
+        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(output),
+             output == V.shape() ? " like V" : " like the output");
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
-    exact::check_decay(o.decay, n.heads);
+    exact::check_decay(o.decay, n.state_heads());
     check_scale(o.scale, n.dtype);
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     if (o.method != "auto") exact::method(o.method);
@@ -42,19 +44,21 @@ Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor
     return n;
 }
 
-// One head of p, whose dO and dV have the d columns of V, while its states have the d + 1 of V' = [V, 1].
+// One head of values of p with the heads that read its state, whose dO and dV have the d columns of V, while its states
+// have the d + 1 of V' = [V, 1].
 template <class T>
 void normalised(const GradProblem<T>& all, Index head, Index d) {
-    const Index N = all.in.N;
+    const gradient::GradHead<T> h = all.head(head);
+    const Index N = all.in.N, rows = all.in.group * N;
     GradProblem<T> p = all;
-    Scratch<T> wide(N, d + 1), outputs(N, d + 1), dwide(N, d + 1), state(all.in.dk, d + 1);
-    const ConstView<T> V(all.in.v + head * N * d, N, d), G(all.dO + head * N * d, N, d);
-    p.in.batch = p.in.heads = 1;
+    Scratch<T> wide(N, d + 1), outputs(rows, d + 1), dwide(N, d + 1), state(all.in.dk, d + 1);
+    const ConstView<T> V(h.in.v, N, d), G(h.dO, rows, d);
+    p.in.batch = p.in.heads = p.in.shared_queries = p.in.shared_keys = 1;
     p.in.dv = d + 1;
-    p.in.q += head * N * p.in.dk;
-    p.in.k += head * N * p.in.dk;
+    p.in.q = h.in.q;
+    p.in.k = h.in.k;
     p.in.v = wide.data();
-    if (p.in.g) p.in.g += head * N;
+    p.in.g = h.in.g;
     wide.leftCols(d) = V;
     wide.col(d).setConstant(T(1));
 
@@ -64,7 +68,7 @@ void normalised(const GradProblem<T>& all, Index head, Index d) {
     p.in.S = state.data();
     gated::run_chunkwise(p.in);
 
-    for (Index t = 0; t < N; ++t) {  // N' becomes dN'
+    for (Index t = 0; t < rows; ++t) {  // N' becomes dN'
         auto row = outputs.row(t);
         const T D = row(d);
         T sum(0);
@@ -76,35 +80,38 @@ void normalised(const GradProblem<T>& all, Index head, Index d) {
     }
     p.in.S = first;
     p.dO = outputs.data();
-    p.dq += head * N * p.in.dk;
-    p.dk += head * N * p.in.dk;
+    p.dq = h.dq;
+    p.dk = h.dk;
     p.dv = dwide.data();
-    if (p.dg) p.dg += head * N;
+    p.dg = h.dg;
     p.dS += head * state.size();
     gradient::run_chunkwise_grad(p);
-    View<T>(all.dv + head * N * d, N, d) = dwide.leftCols(d);
+    View<T>(h.dv, N, d) = dwide.leftCols(d);
 }
 
 template <class T>
 CausalGradient compute(const gradient::CausalRunner& runner, const Dimensions& n, const Tensor& B, const Tensor& C,
                        const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     constexpr DType type = dtype_of<T>;
-    const Index width = n.d + (o.normalize ? 1 : 0), heads = n.batch * n.heads;
-    CausalGradient out{Tensor(type, B.shape()), Tensor(type, C.shape()), Tensor(type, V.shape()), {}, {}};
-    Tensor dS = Tensor::zeros(type, {n.batch, n.heads, n.r, width});
+    const Index width = n.d + (o.normalize ? 1 : 0), state_heads = n.state_heads(), heads = n.batch * state_heads;
+    CausalGradient out;
+    Tensor dB(type, {n.batch, n.heads, n.N, n.r}), dC(type, {n.batch, state_heads, n.N, n.r});
+    out.dV = Tensor(type, V.shape());
+    Tensor dS = Tensor::zeros(type, {n.batch, state_heads, n.r, width});
     Tensor state = o.state ? *o.state : Tensor::zeros(type, dS.shape());
     Tensor g, dg;
     GradProblem<T> p;
-    p.in.batch = n.batch, p.in.heads = n.heads, p.in.N = n.N, p.in.dk = n.r, p.in.dv = n.d;
+    p.in.batch = n.batch, p.in.heads = state_heads, p.in.N = n.N, p.in.dk = n.r, p.in.dv = n.d;
+    p.in.group = n.shared_V, p.in.shared_queries = n.shared_B, p.in.shared_keys = n.shared_C / n.shared_V;
     p.in.chunk = std::min(o.block.value_or(default_block), std::max<Index>(n.N, 1));
     p.in.q = B.data<T>(), p.in.k = C.data<T>(), p.in.v = V.data<T>();
     p.in.S = state.data<T>();
     p.in.scale = o.normalize ? T(1) : static_cast<T>(o.scale);  // a factor on B Cᵀ cancels in the quotient
     p.dO = dO.data<T>();
-    p.dq = out.dB.data<T>(), p.dk = out.dC.data<T>(), p.dv = out.dV.data<T>();
+    p.dq = dB.data<T>(), p.dk = dC.data<T>(), p.dv = out.dV.data<T>();
     p.dS = dS.data<T>();
     const auto decay_of = [&](Index head) {
-        return o.decay.size() == 1 ? 0 : static_cast<std::size_t>(head % n.heads);
+        return o.decay.size() == 1 ? 0 : static_cast<std::size_t>(head % state_heads);
     };
     if (!o.decay.empty()) {  // also where every γ is 1: its gradient is wanted
         g = Tensor(type, {heads, n.N});
@@ -118,6 +125,8 @@ CausalGradient compute(const gradient::CausalRunner& runner, const Dimensions& n
 
     computing_in<T>(runner)(p, o.normalize);
 
+    out.dB = gradient::as_given<T>(dB, B);
+    out.dC = gradient::as_given<T>(dC, C);
     out.ddecay.assign(o.decay.size(), 0.0);
     for (Index h = 0; p.dg && h < heads; ++h) {
         double sum = 0;

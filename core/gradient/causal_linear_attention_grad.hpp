@@ -20,7 +20,7 @@ struct CausalGradient {
 
 // The gradient of <O, dO> for O = causal_linear_attention(B, C, V, options), with respect to everything that O depends
 // on: O is the same whatever the method, so `method` is only checked, and `block` is the length of the chunks (64 if
-// none). dO has the shape and type of V. With normalize the quotient is differentiated (claims G8): for N' = (B Cᵀ ⊙ M)
+// none). dO has the shape and type of O. With normalize the quotient is differentiated (claims G8): for N' = (B Cᵀ ⊙ M)
 // [V, 1], D its last column, Y = N / D and G = dO
 //
 //   dN' = [diag(1/D) G, -rowsum(G ⊙ Y) / D]

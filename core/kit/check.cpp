@@ -80,18 +80,22 @@ AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v
     return {Q[0], K[1], K[1] == 0 ? 1 : Q[1] / K[1], Q[2], K[2], Q[3], V[3]};
 }
 
+HeadGroups check_head_groups(Index queries, Index keys, Index values, const std::array<const char*, 3>& names) {
+    if (!is_multiple(values, keys))
+        fail(names[2], ": heads ", values, ", expected ", keys, " like ", names[1],
+             ", or a multiple for grouped values");
+    if (!is_multiple(queries, values) && (queries == 0 || !is_multiple(values, queries)))
+        fail(names[0], ": heads ", queries, ", expected a multiple of the ", values, " of ", names[2],
+             ", or a divisor of them");
+    if (values == 0) return {0, 1, 1, 1};
+    return {values, std::max<Index>(queries / values, 1), std::max<Index>(values / queries, 1), values / keys};
+}
+
 GroupedSizes check_grouped(const Tensor& q, const Tensor& k, const Tensor& v) {
     const Four Q = four_sizes(q, "q"), K = four_sizes(k, "k"), V = four_sizes(v, "v");
     check_but_heads(q, k, v, Q, K, V, true);
-    const Index queries = Q[1], keys = K[1], values = V[1];
-    if (!is_multiple(values, keys))
-        fail("v: heads ", values, ", expected ", keys, " like k, or a multiple for grouped values");
-    if (!is_multiple(queries, values) && (queries == 0 || !is_multiple(values, queries)))
-        fail("q: heads ", queries, ", expected a multiple of the ", values, " of v, or a divisor of them");
-    if (values == 0) return {Q[0], 0, 1, 1, 1, Q[2], Q[3], V[3]};
-    return {
-        Q[0], values, std::max<Index>(queries / values, 1), std::max<Index>(values / queries, 1), values / keys, Q[2],
-        Q[3], V[3]};
+    const HeadGroups g = check_head_groups(Q[1], K[1], V[1], {"q", "k", "v"});
+    return {Q[0], g.values, g.group, g.shared_queries, g.shared_keys, Q[2], Q[3], V[3]};
 }
 
 }  // namespace causeway::kit

@@ -36,6 +36,15 @@ struct AttentionSizes {
 // all is well.
 AttentionSizes check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool one_length);
 
+// How heads are shared: those of values, each with a state of its own; the heads of queries that read a state, or the
+// states that share a head of queries; and those that share a head of keys.
+struct HeadGroups {
+    Index values = 1, group = 1, shared_queries = 1, shared_keys = 1;
+};
+// Throws Error unless values are a multiple of keys, and queries of values or values of queries; the names are those of
+// the arguments queries, keys and values. Allocates nothing where all is well.
+HeadGroups check_head_groups(Index queries, Index keys, Index values, const std::array<const char*, 3>& names);
+
 // q [batch, heads · group / shared_queries, N, d], k [batch, heads / shared_keys, N, d], v [batch, heads, N, dv]: v too
 // may have a multiple of the heads of k. Heads of q are a multiple of those of v, or v of q.
 struct GroupedSizes {

@@ -108,14 +108,15 @@ void check_supports(lua_State* L, int method, const std::string& name, const cha
 }
 
 // Stack: ..., the method's table. Pushes the output. The shapes and options are checked as for the built-in methods, so
-// forward may trust them: B, C, V have four dimensions, options.decay is nil or a list with one γ per head.
+// forward may trust them: B, C, V have four dimensions and the same heads, options.decay is nil or a list with one γ
+// per head.
 int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Tensor V) {
     const int method = lua_gettop(L);
     if (counting)
         fail("opcount: the method \"", o.method,
              "\" is written in Lua, only the operations of built-in definitions are counted");
-    const auto size = exact::check_inputs(B, C, V);
-    const auto gamma = exact::check_decay(o.decay, size.heads);
+    const auto size = exact::check_grouped_inputs(B, C, V);
+    auto gamma = exact::check_decay(o.decay, size.state_heads());
     if (o.state || o.return_state || o.inplace || !o.state_indices.empty())
         fail("state: the method \"", o.method, "\" carries no state");
     if (o.checkpoint_every > 0) fail("checkpoint_every: the method \"", o.method, "\" carries no state");
@@ -125,11 +126,16 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     if (!o.cu_seqlens.empty()) fail("cu_seqlens: the method \"", o.method, "\" takes one sequence");
     if (!gamma.empty()) check_supports(L, method, o.method, "decay");
     if (o.normalize) check_supports(L, method, o.method, "normalize");
-    const Shape expected = four_dimensional(V);
+    const auto all_heads = [&](const Tensor& A, Index shared) {
+        return exact::repeat_heads(A.reshape(four_dimensional(A)), shared);
+    };
+    const Tensor values = all_heads(V, size.shared_V);
+    const Shape expected = values.shape(), output = exact::output_shape(V, size);
+    gamma = exact::decay_of_outputs(gamma, size.shared_V);
     lua_getfield(L, method, "forward");
-    push(L, B.reshape(four_dimensional(B)));
-    push(L, C.reshape(four_dimensional(C)));
-    push(L, V.reshape(expected));
+    push(L, all_heads(B, size.shared_B));
+    push(L, all_heads(C, size.shared_C));
+    push(L, values);
     lua_newtable(L);
     if (!gamma.empty()) {
         lua_createtable(L, static_cast<int>(gamma.size()), 0);
@@ -146,14 +152,14 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     if (!is_tensor(L, -1))
         fail("method \"", o.method, "\": forward returned a ", type_name(L, -1), ", expected a Tensor");
     const Tensor out = check_tensor(L, -1, "output");
-    if (out.shape() != expected && out.shape() != V.shape()) {
+    if (out.shape() != expected && out.shape() != output) {
         fail("method \"", o.method, "\": forward returned ", out.shape().text(), ", expected ", expected.text(),
              " like V");
     }
     if (out.dtype() != V.dtype())
         fail("method \"", o.method, "\": forward returned ", name(out.dtype()), ", expected ", name(V.dtype()),
              " like V");
-    push(L, out.reshape(V.shape()));
+    push(L, out.reshape(output));
     return 1;
 }
 
@@ -181,12 +187,12 @@ namespace {
 constexpr const char* rows_noted = "causeway.noted_cancelled_rows";
 
 // Says once where normalize divides by row sums that leave nothing of V. Asked of whole sequences from an empty state.
-void note_cancelled_rows(lua_State* L, const Tensor& B, const Tensor& C, const CausalOptions& o) {
+void note_cancelled_rows(lua_State* L, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
     if (!o.normalize || counting || o.state || !o.cu_seqlens.empty() || noted(L, rows_noted)) return;
-    const auto rows = exact::cancelled_rows(B, C, o.decay);
+    const auto rows = exact::cancelled_rows(B, C, V, o.decay);
     if (rows.count == 0) return;
     const Shape s = four_dimensional(B);
-    const Index heads = s[1], batch = rows.head / heads;
+    const Index heads = std::max(s[1], four_dimensional(V)[1]), batch = rows.head / heads;
     const std::string head = heads > 1 ? sentence(", head ", rows.head % heads + 1) : "",
                       entry = s[0] > 1 ? sentence(", batch ", batch + 1) : "";
     note_once(L, rows_noted,
@@ -219,7 +225,7 @@ int causal_linear_attention_(lua_State* L) {
     if (o.method != "auto" && push_registered(L, o.method)) {
         if (o.asked()) fail("shards: given, but the method \"", o.method, "\" of this session runs on one worker");
         call_registered(L, o, B, C, V);
-        note_cancelled_rows(L, B, C, o);
+        note_cancelled_rows(L, B, C, V, o);
         return 1;
     }
     const auto built_in = built_in_names();
@@ -240,7 +246,7 @@ int causal_linear_attention_(lua_State* L) {
     }
     const CausalResult result =
         counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
-    note_cancelled_rows(L, B, C, o);
+    note_cancelled_rows(L, B, C, V, o);
     note_dropped_state(L, o);
     push(L, result.O);
     if (o.return_state) push(L, result.state);

@@ -30,17 +30,20 @@ void note_growth(lua_State* L, const Tensor& k, const Tensor& v, const char* fun
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);
 
+// Into the table on top of the stack, under both names of the inputs.
+template <class T>
+void set_input_gradients(lua_State* L, const T& dq, const T& dk, const T& dv) {
+    for (const char* name : {"dq", "dB"}) set_field(L, name, dq);
+    for (const char* name : {"dk", "dC"}) set_field(L, name, dk);
+    for (const char* name : {"dv", "dV"}) set_field(L, name, dv);
+}
+
 // Pushes {dB, dC, dV}, also under the names dq, dk, dv, with ddecay where it is given, a number where the decay was one
 // (`one_decay`), and dstate where there was a state.
 template <class Gradient>
 void push_causal_gradient(lua_State* L, const Gradient& g, const std::optional<Tensor>& ddecay, bool one_decay) {
     lua_createtable(L, 0, 8);
-    set_field(L, "dB", g.dB);
-    set_field(L, "dC", g.dC);
-    set_field(L, "dV", g.dV);
-    set_field(L, "dq", g.dB);
-    set_field(L, "dk", g.dC);
-    set_field(L, "dv", g.dV);
+    set_input_gradients(L, g.dB, g.dC, g.dV);
     if (ddecay && one_decay) set_field(L, "ddecay", ddecay->get(0));
     else if (ddecay) set_field(L, "ddecay", *ddecay);
     if (g.dstate) set_field(L, "dstate", *g.dstate);
@@ -54,13 +57,12 @@ inline bool is_one_number(lua_State* L, const Options& given, const char* key) {
     return one;
 }
 
-// Pushes {dq, dk, dv}, of the gated family with dlog_decay and dbeta where there are such inputs, and dstate.
+// Pushes {dq, dk, dv}, also under the names dB, dC, dV, of the gated family with dlog_decay and dbeta where there are
+// such inputs, and dstate.
 template <class Gradient>
 void push_gradient(lua_State* L, const Gradient& g) {
-    lua_createtable(L, 0, 6);
-    set_field(L, "dq", g.dq);
-    set_field(L, "dk", g.dk);
-    set_field(L, "dv", g.dv);
+    lua_createtable(L, 0, 9);
+    set_input_gradients(L, g.dq, g.dk, g.dv);
     if constexpr (requires { g.dstate; }) {
         if (g.dlog_decay) set_field(L, "dlog_decay", *g.dlog_decay);
         if (g.dbeta) set_field(L, "dbeta", *g.dbeta);

@@ -54,10 +54,8 @@ int general_linear_attention_grad_(lua_State* L) {
     refuse_counting("general_linear_attention_grad", "a forward call");
     const auto o = given.read(call);
     const GeneralGradient g = general_linear_attention_grad(q, k, v, dO, o, o.dstate);
-    lua_createtable(L, 0, 7);
-    set_field(L, "dq", g.dq);
-    set_field(L, "dk", g.dk);
-    set_field(L, "dv", g.dv);
+    lua_createtable(L, 0, 10);
+    set_input_gradients(L, g.dq, g.dk, g.dv);
     if (g.da) set_field(L, "da", *g.da);
     if (g.du) set_field(L, "du", *g.du), set_field(L, "dw", *g.dw);
     set_field(L, "dstate", g.dstate);

@@ -22,8 +22,8 @@ end
 manual.linear_attention_grad = {
   call = "linear_attention_grad(q, k, v, dO, options)",
   text = [[The gradients of sum(times(O, dO)) + sum(times(S, dstate)) for O, S = linear_attention(q, k, v, options),
-exactly: returns a table with dq, dk, dv, dstate (with respect to the state before the first token) and, where the
-update has them, dlog_decay (with respect to g, not exp(g)) and dbeta.]],
+exactly: returns a table with dq, dk, dv (also under the names dB, dC, dV), dstate (with respect to the state before
+the first token) and, where the update has them, dlog_decay (with respect to g, not exp(g)) and dbeta.]],
   notes = [[With state_indices dstate is that of the pool: slots that no sequence starts from have zeros, one that
 several start from has their sum. One table works too: linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
   example = [[

@@ -28,7 +28,7 @@ TEST_CASE("inputs that do not belong together are named", "[exact][errors]") {
     const Tensor x = ones({1, 2, 8, 4});
     refused(x, ones({1, 2, 9, 4}), x, {}, "C: length 9, expected 8 like B");
     refused(x, ones({1, 2, 8, 5}), x, {}, "C: rank 5, expected 4 like B");
-    refused(x, x, ones({1, 3, 8, 4}), {}, "V: heads 3, expected 2 like B");
+    refused(x, x, ones({1, 3, 8, 4}), {}, "V: heads 3, expected 2 like C, or a multiple for grouped values");
     refused(x, x, ones({2, 2, 8, 4}), {}, "V: batch 2, expected 1 like B");
     refused(x, x, ones({8, 4}), {}, "V: 2 dimensions (8×4), expected 4 like B (1×2×8×4)");
     refused(x, x, ones({1, 2, 8, 4}, DType::f64), {}, "V: Float64, expected Float32 like B");

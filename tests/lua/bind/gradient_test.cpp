@@ -47,11 +47,12 @@ TEST_CASE("linear_attention_grad returns a table of what the update has", "[lua]
         "table.concat(out, ' ') end");
     lua("q, k, v, G, g, b = randn(1, 4, 10, 3), randn(1, 2, 10, 3), randn(1, 2, 10, 5), randn(1, 4, 10, 5), -rand(1, "
         "2, 10, 3), rand(1, 2, 10)");
-    CHECK(lua("return keys(linear_attention_grad(q, k, v, G))") == "dk dq dstate dv");
+    CHECK(lua("return keys(linear_attention_grad(q, k, v, G))") == "dB dC dV dk dq dstate dv");
     CHECK(lua("return keys(linear_attention_grad(q, k, v, G, {update = 'delta', beta = b}))") ==
-          "dbeta dk dq dstate dv");
+          "dB dC dV dbeta dk dq dstate dv");
     CHECK(lua("r = linear_attention_grad(q, k, v, G, {update = 'gated_delta', log_decay = g, beta = b, chunk = 4, "
-              "scale = 0.5}) return keys(r), size(r.dlog_decay)") == "dbeta dk dlog_decay dq dstate dv 1 2 10 3");
+              "scale = 0.5}) return keys(r), size(r.dlog_decay)") ==
+          "dB dC dV dbeta dk dlog_decay dq dstate dv 1 2 10 3");
     CHECK(lua("local w = linear_attention_grad{q = q, k = k, v = v, dO = G, update = 'gated_delta', log_decay = g, "
               "beta = b, mode = 'recurrent', scale = 0.5} "
               "for name, x in pairs(r) do if norm(x - w[name]) > 1e-5 * norm(w[name]) then return name end end return "

@@ -326,7 +326,7 @@ TEST_CASE("grad: print shows gradients as the prompt does", "[lua][grad]") {
     CHECK(lua("return tostring(g)") == "{deep = {b = 4.0}, w = 6.0}");
     CHECK(lua("return causeway._literal(g), causeway._literal({g = g})") ==
           "{deep = {b = 4.0}, w = 6.0} {g = {deep = {b = 4.0}, w = 6.0}}");
-    CHECK(lua("x = randn(1, 1, 3, 2) return tostring(linear_attention_grad(x, x, x, x)):match('^{\\n  dk = 1×1×3×2 "
+    CHECK(lua("x = randn(1, 1, 3, 2) return tostring(linear_attention_grad(x, x, x, x)):match('^{\\n  dB = 1×1×3×2 "
               "Tensor{Float32}') ~= nil") == "true");
     CHECK(lua("return tostring(linear_attention_grad(x, x, x, x, {layout = 'bnhd'})):match('^{') ~= nil") == "true");
     CHECK(lua("return tostring(cost('fleet', {N = 8, r = 2})):match('^{adds = %d+') ~= nil") == "true");
