@@ -3,14 +3,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
 
 namespace causeway::gpu {
 
-// While alive, another device is the thread's current one.
+// While alive, another device is the thread's current one. Where it was the first one to be used, the device of this
+// process is current afterwards.
 class CurrentDevice {
 public:
     explicit CurrentDevice(int device) {
+        enter_chosen_device();
         check(cudaGetDevice(&before_), "asking for the device");
         check(cudaSetDevice(device), "going to another device");
     }

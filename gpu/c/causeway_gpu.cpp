@@ -107,7 +107,12 @@ public:
 private:
     // Its memory goes back in the order of a stream of its device, whichever is current by then.
     struct Result : c::Owned {
-        Result(gpu::Tensor given, int where) : tensor(std::move(given)), device(where) {}
+        Result(gpu::Tensor given, int where) : tensor(std::move(given)), device(where) {
+            cudaPointerAttributes attributes;  // where no input has elements, the state still may
+            if (device < 0 && tensor->bytes() > 0 &&
+                cudaPointerGetAttributes(&attributes, tensor->data()) == cudaSuccess)
+                device = attributes.device;
+        }
         ~Result() override {
             int before = 0;
             const bool known =

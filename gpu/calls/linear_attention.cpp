@@ -58,10 +58,6 @@ std::optional<causeway::Tensor> view_of(const std::optional<Tensor>& x) {
 
 bool keeps_prefix(const LinearOptions& o) { return o.deterministic == "prefix"; }
 
-void refuse_prefix(const LinearOptions& o, const char* what) {
-    if (keeps_prefix(o)) fail("deterministic: \"prefix\", which ", what, " does not keep, expected \"run\"");
-}
-
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     causeway::LinearOptions forms;
     forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
@@ -148,6 +144,10 @@ namespace {
 // Queues sequences together, all of them by one of a form's pairs of functions.
 void run_together(GatedArgs a, const Sequences& sequences, std::size_t (*bytes)(const GatedArgs&, const Sequences&),
                   void (*run)(const GatedArgs&, const Sequences&, cudaStream_t), cudaStream_t stream) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream, &capture), "asking whether a graph is captured");
+    if (capture != cudaStreamCaptureStatusNone)
+        fail("stream: captures a CUDA graph, expected none: which sequences there are is copied from the host");
     const Buffer workspace(bytes(a, sequences), stream);
     a.workspace = {workspace.data(), workspace.bytes()};
     run(a, sequences, stream);

@@ -31,8 +31,8 @@ struct LinearResult {
 // own, and is queued as one, but for packed sequences without checkpoints in forms that take them all at once
 // (gpu/gated/registry.hpp). deterministic is "run" by itself. With "prefix" no bit of an output depends on later tokens
 // and gates, N, the batch, the heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores
-// with at most one gate a head, elsewhere on FMA units; recurrent; not parallel. Throws Error naming the argument,
-// OutOfMemory.
+// with at most one gate a head, elsewhere on FMA units; recurrent; not parallel. Packed sequences that are taken all at
+// once and "prefix" are refused while the stream captures a CUDA graph. Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
 // 1 to 16 tokens, advancing `state` in place, token by token; a pool with state_indices, and states in 16 bits, as on
@@ -56,9 +56,8 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
 // have no room for what is to be scaled.
 bool is_causal(const GatedArgs&, const causeway::gated::Sizes&, const LinearOptions&);
 
-// Whether the call asks for deterministic = "prefix"; what does not keep it throws Error, with `what` as its name.
+// Whether the call asks for deterministic = "prefix".
 bool keeps_prefix(const LinearOptions&);
-void refuse_prefix(const LinearOptions&, const char* what);
 
 // The states to start from, [sequences, h, d_k, d_v] in Float32: zeros, or a copy that is the caller's to advance.
 // Throws Error as causeway::gated::first_states does.

@@ -1,9 +1,12 @@
-// What calls on the CPU have and some on GPUs do not: packed sequences, states in a pool, in place, or kept on the way.
+// What calls on the CPU have and some on GPUs do not: packed sequences, states in a pool, in place, or kept on the way,
+// and outputs that nothing after their token changes.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/calls/sequences.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::gpu {
@@ -20,6 +23,13 @@ inline void refuse_in_place(bool inplace, const char* call) {
 }
 inline void refuse_checkpoints(Index every, const char* call) {
     if (every > 0) fail("checkpoint_every: given, but ", call, " returns the last state alone");
+}
+
+// Throws Error for what is no promise too.
+inline void refuse_prefix(const std::string& deterministic, const char* call) {
+    if (deterministic.empty()) return;
+    calls::check_determinism(deterministic);
+    if (deterministic == "prefix") fail("deterministic: \"prefix\", which ", call, " does not keep, expected \"run\"");
 }
 
 }  // namespace causeway::gpu

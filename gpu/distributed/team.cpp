@@ -119,6 +119,8 @@ void Team::connect() {
 }
 
 Team::~Team() {
+    int before = 0;
+    const bool known = cudaGetDevice(&before) == cudaSuccess;
     for (const auto& rank : ranks_) {
         if (cudaSetDevice(rank->device) != cudaSuccess) continue;
         if (rank->comm) ended_ ? nccl().abort(rank->comm) : nccl().destroy(rank->comm);
@@ -126,7 +128,7 @@ Team::~Team() {
     for (const auto& rank : ranks_) {  // nothing is on its way any more
         if (cudaSetDevice(rank->device) == cudaSuccess) rank->messages.reset(), rank->kernels.reset();
     }
-    if (!ranks_.empty()) cudaSetDevice(0);
+    if (known) cudaSetDevice(before);
 }
 
 void Team::run(const distributed::Program& program) {

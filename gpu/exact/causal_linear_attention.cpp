@@ -125,6 +125,7 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
+    refuse_prefix(o.deterministic, "causal_linear_attention on the GPU");
     check_states(n, o);
     if (n.dtype == DType::f16 && (o.normalize || o.scale != 1)) {
         // Sums above 65504 would be Inf in the output before it is divided or scaled.

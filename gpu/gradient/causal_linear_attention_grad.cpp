@@ -22,6 +22,7 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
     refuse_packed(o.cu_seqlens, "this gradient on the GPU");
     refuse_pool(o.state_indices, "this gradient on the GPU");
+    refuse_prefix(o.deterministic, "this gradient on the GPU");
     causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);

@@ -62,7 +62,7 @@ void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, 
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& o, const std::optional<Tensor>& dstate) {
     check_gradient(o.mode);
-    gated::refuse_prefix(o, "the gradient on the GPU");
+    refuse_prefix(o.deterministic, "the gradient on the GPU");
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);

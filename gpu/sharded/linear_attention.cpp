@@ -85,7 +85,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
-    gated::refuse_prefix(o, several);
+    refuse_prefix(o.deterministic, several);
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     sharded::refuse_shared(n);
@@ -140,6 +140,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
+    refuse_prefix(o.deterministic, several);
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);

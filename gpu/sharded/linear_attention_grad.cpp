@@ -26,7 +26,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     check_gradient(o.mode);
     refuse_packed(o.cu_seqlens, "a gradient on several GPUs");
     refuse_pool(o.state_indices, "a gradient on several GPUs");
-    gated::refuse_prefix(o, "a gradient on several GPUs");
+    refuse_prefix(o.deterministic, "a gradient on several GPUs");
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     sharded::refuse_shared(n);

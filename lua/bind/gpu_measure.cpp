@@ -30,6 +30,7 @@ int has_gpu(lua_State* L) {
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/base/choose_device.hpp"
 #include "gpu/base/device.hpp"
 #include "gpu/base/stream.hpp"
 #include "gpu/base/wait.hpp"
@@ -92,6 +93,7 @@ int gpu_memory(lua_State* L) {
         if (check_string(L, 1, "gpu_memory") != "reset") fail("gpu_memory: expected \"reset\" or nothing");
         gpu::reset_peak();
     }
+    gpu::enter_chosen_device();
     std::size_t free = 0, total = 0;
     gpu::check(cudaMemGetInfo(&free, &total), "asking for the free memory");
     lua_createtable(L, 0, 4);

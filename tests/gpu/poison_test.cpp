@@ -176,27 +176,28 @@ TEST_CASE("GPU: a bad value stays behind its token in the gated family", "[gpu][
             for (const bool channels : {false, true}) {
                 if (channels && (!gated || std::string(mode) == "parallel")) continue;
                 for (const DType type : types) {
-                    for (const Size& n : sizes) {
-                        Inputs inputs = {{"q", normal(type, {1, 4, n.N, n.dk}, generator)},
-                                         {"k", normal(type, {1, 2, n.N, n.dk}, generator)},
-                                         {"v", normal(type, {1, 2, n.N, n.dv}, generator)}};
-                        if (delta) inputs.push_back({"beta", normal(type, {1, 2, n.N}, generator)});
-                        Tensor g(DType::f32, channels ? Shape{1, 2, n.N, n.dk} : Shape{1, 2, n.N});
-                        std::uniform_real_distribution<double> gate(-0.05, 0);
-                        for (Index i = 0; i < g.size(); ++i) g.set(i, gate(generator));
-                        const Call call = [&](const Inputs& in) {
-                            gpu::LinearOptions o;
-                            o.update = update, o.mode = mode;
-                            if (gated) o.log_decay = gpu::Tensor(g);
-                            if (delta) o.beta = gpu::Tensor(in[3].x);
-                            return gpu::linear_attention(gpu::Tensor(in[0].x), gpu::Tensor(in[1].x),
-                                                         gpu::Tensor(in[2].x), o)
-                                .O.cpu();
-                        };
-                        survey.run(
-                            std::string(mode) + " " + update + (channels ? " channels " : " ") + described(type, n),
-                            call, inputs);
-                    }
+                    for (const Size& n : sizes)
+                        for (const Index group : {1, 2}) {
+                            Inputs inputs = {{"q", normal(type, {1, 2 * group, n.N, n.dk}, generator)},
+                                             {"k", normal(type, {1, 2, n.N, n.dk}, generator)},
+                                             {"v", normal(type, {1, 2, n.N, n.dv}, generator)}};
+                            if (delta) inputs.push_back({"beta", normal(type, {1, 2, n.N}, generator)});
+                            Tensor g(DType::f32, channels ? Shape{1, 2, n.N, n.dk} : Shape{1, 2, n.N});
+                            std::uniform_real_distribution<double> gate(-0.05, 0);
+                            for (Index i = 0; i < g.size(); ++i) g.set(i, gate(generator));
+                            const Call call = [&](const Inputs& in) {
+                                gpu::LinearOptions o;
+                                o.update = update, o.mode = mode;
+                                if (gated) o.log_decay = gpu::Tensor(g);
+                                if (delta) o.beta = gpu::Tensor(in[3].x);
+                                return gpu::linear_attention(gpu::Tensor(in[0].x), gpu::Tensor(in[1].x),
+                                                             gpu::Tensor(in[2].x), o)
+                                    .O.cpu();
+                            };
+                            survey.run(std::string(mode) + " " + update + (channels ? " channels " : " ") +
+                                           "group=" + std::to_string(group) + " " + described(type, n),
+                                       call, inputs);
+                        }
                 }
             }
         }

@@ -16,8 +16,8 @@ __device__ __forceinline__ E* row_of(const void* x, const Strides& s, uint32_t b
 }
 
 // S ← a S, u = β (v - kᵀ S) or v, S ← S + k uᵀ, o = scale · qᵀ S for every token of the walk, in the order of the
-// definition. Written are the elements of o that are not finite; the others are in memory already. Two threads have a
-// column of the state, half of its rows each.
+// definition. Written are the elements of o that are not finite; the others are in memory already; and the last state,
+// where it is wanted. Two threads have a column of the state, half of its rows each.
 template <class E, int R, int D, bool delta, bool packed>
 __device__ __noinline__ void walk_again(const Work& work, Split<packed> split, uint32_t warpgroup) {
     constexpr int rows = R / 2;
@@ -64,6 +64,11 @@ __device__ __noinline__ void walk_again(const Work& work, Split<packed> split, u
         E& o = row_of<E>(work.o, work.o_stride, split.b, split.h, before + t)[column];
         if (!is_finite(static_cast<float>(o))) o = static_cast<E>(work.scale * sum);
     }
+    float* const to = split.to(work);
+    if (!to || !real) return;
+#pragma unroll
+    for (int e = 0; e < rows; ++e)
+        if (first_row + e < work.dk) to[(int64_t{first_row} + e) * work.dv + column] = S[e];
 }
 
 }  // namespace causeway::gpu::gated_delta

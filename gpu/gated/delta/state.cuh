@@ -249,9 +249,12 @@ struct StateWarpgroup {
         for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);
         for (uint32_t c = split.first; c < split.last; ++c) step<true>(c);
         if (split.last > split.first) leave(split.last - 1 - split.first);
-        if (float* const to = split.to(work)) each_state([=](float& x, int64_t at, int, int) { to[at] = x; });
-        if (work.making) return;  // a value that is not finite stays in the map, and in the states behind the part
-        if (ptx::named_barrier_and(barriers::delta_finite + index, barriers::warpgroup, are_finite(s))) return;
+        // In maps, and in the states behind the part, a value that is not finite stays. Elsewhere the walk once more
+        // starts from the state before, which may lie where this one goes to: it is written last.
+        if (work.making || ptx::named_barrier_and(barriers::delta_finite + index, barriers::warpgroup, are_finite(s))) {
+            if (float* const to = split.to(work)) each_state([=](float& x, int64_t at, int, int) { to[at] = x; });
+            return;
+        }
         out.producer_acquire(split.last - split.first);  // all outputs are in memory
         walk_again<E, R, D, delta, packed>(work, split, index);
     }
