@@ -4,6 +4,7 @@
 #include "core/kit/packed.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/calls/pieces.hpp"
 #include "gpu/exact/normalize.hpp"
 #include "gpu/exact/registry.hpp"
