@@ -86,7 +86,7 @@ TEST_CASE("packed sequences on tensor cores: what is not finite stays in its seq
                                 tokens(clean.O.cpu(), offsets[i], offsets[i + 1])));
                 CHECK(same_bits(slice(got.state.cpu(), 0, at, at + 1), slice(clean.state.cpu(), 0, at, at + 1)));
             }
-            // In the middle of a chunk the tokens before it are what they were; a head of q has a state of its own here.
+            // In the middle of a chunk the tokens before it are what they were. A head of q has a state of its own.
             Problem middle = make(update, false, {2, 2, 2}, offsets.back(), 64, 72, DType::bf16, seed, 1, 6);
             middle.options.cu_seqlens = offsets;
             poison_at(middle.v, 1, offsets[2] + 40, 5, value);
