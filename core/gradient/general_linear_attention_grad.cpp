@@ -113,6 +113,8 @@ GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, 
                                               const GeneralOptions& o, const std::optional<Tensor>& dstate) {
     const GeneralCall call = gated::check_general(q, k, v, o);
     if (!o.state_indices.empty()) fail("state_indices: given, but the gradient of the general rule has no pool");
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
+    if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
     check_general_output_gradient(dO, call);
     Tensor dS = general_state_gradient(dstate, v, call);
     return call.compute == DType::f64 ? compute_general<double>(call, q, k, v, dO, o, dS)

@@ -163,27 +163,6 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
     return 1;
 }
 
-}  // namespace
-
-bool noted(lua_State* L, const char* key) {
-    const bool given = lua_getfield(L, LUA_REGISTRYINDEX, key) != LUA_TNIL;
-    lua_pop(L, 1);
-    return given;
-}
-
-void note_once(lua_State* L, const char* key, const std::string& text) {
-    if (noted(L, key)) return;
-    lua_pushboolean(L, true);
-    lua_setfield(L, LUA_REGISTRYINDEX, key);
-    push_causeway(L);
-    lua_getfield(L, -1, "_note");
-    push_text(L, text);
-    lua_call(L, 1, 0);
-    lua_pop(L, 1);
-}
-
-namespace {
-
 constexpr const char* rows_noted = "causeway.noted_cancelled_rows";
 
 // Says once where normalize divides by row sums that leave nothing of V. Asked of whole sequences from an empty state.

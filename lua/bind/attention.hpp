@@ -8,6 +8,7 @@
 
 #include "core/lowrank/lowrank.hpp"
 #include "lua/bind/gpu.hpp"
+#include "lua/bind/notes.hpp"
 
 namespace causeway::lua {
 
@@ -16,10 +17,6 @@ void refuse_registered(lua_State* L, const std::string& method);
 
 // The names given to register_method, in lua/bind/attention.cpp.
 std::vector<std::string> registered_names(lua_State* L);
-
-// A note that a session gets once, and whether it has got it; each has a key of its own.
-bool noted(lua_State* L, const char* key);
-void note_once(lua_State* L, const char* key, const std::string& text);
 
 // Says once where the state of a delta rule has outgrown any use: each token multiplies it by I - β k kᵀ, which
 // enlarges it along keys with β |k|² > 2. `rule` is what is meant for such keys: "update = \"delta\" is".

@@ -279,7 +279,9 @@ int method_named(lua_State* L, const char* type, const char* hint) {
                          caller.name && caller.name == std::string_view("for iterator");
     if (in_loop) fail("ipairs: a Tensor, expected a list, as in for i, x in ipairs(A:totable()) do");
     if (is_tensor(L, 2))
-        fail("a Tensor takes no mask in [ ]: where(gt(x, 0), x, 0) keeps the elements it marks, 0 in the other places");
+        fail("a Tensor is indexed as A(mask), the elements where the mask is 1, or A({p}), the places p, not with [ ]");
+    if (lua_istable(L, 2))
+        fail("a Tensor is indexed as A({1, 3}), rows 1 to 3, or A({{1, 3, 5}}), these rows, not with [ ]");
     if (!name) fail("a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;

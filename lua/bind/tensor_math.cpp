@@ -6,6 +6,7 @@
 #include "core/tensor/matmul.hpp"
 #include "core/tensor/reduce.hpp"
 #include "lua/bind/elementwise.hpp"
+#include "lua/bind/notes.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -84,12 +85,45 @@ struct TensorElements {
     }
 };
 
+// Says once that max(A, 2) of a matrix compares elements, where torch.max(A, 2) is along a dimension. Asked of whole
+// numbers that may be one; 2.0 is none in Lua.
+void note_on_dimension(lua_State* L, const char* function, const char* key) {
+    if (!is_tensor(L, 1) || !lua_isinteger(L, 2)) return;
+    const Index ndim = check_tensor(L, 1, function).ndim(), given = lua_tointeger(L, 2);
+    if (ndim < 2 || given == 0 || given < -ndim || given > ndim) return;
+    note_once(L, key,
+              sentence(function, "(A, ", given, ") compares each element with ", given, "; along dimension ", given,
+                       " it is ", function, "imum(A, ", given, ") (", given, ".0 hides this note)"));
+}
+
+// max(A, B) and min(A, B)
+template <Binary Op>
+int extreme_of_two(lua_State* L) {
+    constexpr const char* key = Op == Binary::maximum ? "causeway.noted_max" : "causeway.noted_min";
+    const int results = TensorElements::binary<Op>(L);
+    note_on_dimension(L, name(Op), key);
+    return results;
+}
+
+// The same as methods, which take no number: elsewhere x:max(2) is along a dimension.
+template <Binary Op>
+int extreme_of_tensors(lua_State* L) {
+    if (lua_type(L, 2) == LUA_TNUMBER) {
+        const std::string given = luaL_tolstring(L, 2, nullptr), function = name(Op);
+        fail(function, ": ", given, ", expected a Tensor: x:", function, "imum(dim) is along a dimension, ", function,
+             "(x, ", given, ") compares each element with ", given);
+    }
+    return TensorElements::binary<Op>(L);
+}
+
 // where(mask, a, b); a whole mask that is true or false, as lt of two numbers gives, chooses a or b as they are.
 int where(lua_State* L) {
     refuse_more(L, 3, "where");
     if (lua_isnoneornil(L, 2) || lua_isnoneornil(L, 3))
         fail(
-            "where: expected where(mask, a, b), a where the mask is not 0 and b elsewhere; places are not listed here");
+            "where: expected where(mask, a, b), a where the mask is not 0 and b elsewhere; of a vector, the places "
+            "where "
+            "it is 1 are range(1, #mask)(mask)");
     const bool mask_of_one = lua_isboolean(L, 1) || is_number(L, 1);
     if (mask_of_one && is_number(L, 2) && is_number(L, 3)) {
         const bool first = lua_isboolean(L, 1) ? lua_toboolean(L, 1) != 0 : lua_tonumber(L, 1) != 0;
@@ -156,6 +190,10 @@ int tensor_multiply(lua_State* L) {
 
 void add_tensor_elementwise(lua_State* L) {
     add_functions_and_methods(L, elementwise_functions<TensorElements>);
+    add_functions(
+        L, {{"max", guarded<extreme_of_two<Binary::maximum>>}, {"min", guarded<extreme_of_two<Binary::minimum>>}});
+    add_methods(L, {{"max", guarded<extreme_of_tensors<Binary::maximum>>},
+                    {"min", guarded<extreme_of_tensors<Binary::minimum>>}});
     add_functions_and_methods(L, {{"softmax", guarded<softmax>}, {"map", guarded<map>}});
     add_functions(L, {{"where", guarded<where>}});  // no method: x.where(mask, y) has another order elsewhere
 }

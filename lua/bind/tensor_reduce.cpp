@@ -46,6 +46,8 @@ int reduction(lua_State* L) {
     const Tensor a = check_operand(L, 1, function);
     const std::string several = sentence("several dimensions stand in a list, as in ", function, "(A, {1, 2})");
     refuse_parameter(L, 3, function, Op == Reduction::deviation ? "it is always with n - 1" : several.c_str());
+    if (lua_isboolean(L, 3) && !lua_toboolean(L, 3))
+        fail(function, ": argument 3: false, expected none: the dimension stays, of length 1; reshape drops it");
     if constexpr (Op == Reduction::maximum || Op == Reduction::minimum) refuse_operand(L, a, function);
     if (Op != Reduction::deviation && lua_istable(L, 2)) return push_one(L, reduced_over(L, Op, a, function));
     if (!lua_isnoneornil(L, 2)) return push_one(L, reduce(Op, a, check_dim(L, 2, a, function)));

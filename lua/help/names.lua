@@ -243,6 +243,12 @@ called("randperm", "permutation shuffle")
 called("seed", "manual_seed srand set_seed random_seed default_rng")
 called("maximum", "amax")
 called("minimum", "amin")
+for name, page in pairs { max = "maximum", min = "minimum" } do
+  for library in ("np numpy torch jnp"):gmatch("%S+") do
+    written(library .. "." .. name, string.format("%s.%s(A, dim) is %s(A, dim) here; %s(A, B) compares two tensors "
+      .. "element by element", library, name, page, name), page)
+  end
+end
 called("mean", "average avg")
 called("std", "stdev")
 written("var variance", "the variance of all elements is std(A)^2, along a dimension pow(std(A, 1), 2)", "std")
@@ -251,7 +257,9 @@ called("cumsum", "cumulative_sum prefix_sum")
 called("abs", "absolute fabs")
 written("eye identity identity_matrix", "the unit matrix is diag(ones(n))", "diag")
 called("clamp", "clip")
-called("eq", "equal isequal")
+called("eq", "equal", "A == B is one true or false: the same type, shape and elements.")
+written("isequal array_equal torch.equal np.array_equal",
+  "A == B is true for the same type, shape and elements; eq(A, B) compares element by element", "eq")
 called("ne", "not_equal")
 called("lt", "less")
 called("le", "less_equal")
@@ -274,7 +282,7 @@ called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn cau
   .. "short_conv causal_conv conv1d causal_convolution")
 called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
 called("where", "ifelse", "A mask is made by lt, le, gt, ge, eq and ne: where(gt(x, 0), x, 0).")
-written("masked_fill masked_fill_", "masked_fill(x, m, v) is where(m, v, x)", "where")
+written("masked_fill masked_fill_", "masked_fill(x, m, v) is where(m, v, x); in place, x:set(v, m)", "where")
 called("map", "vectorize broadcast apply")
 written("inf infinity", "infinity is math.huge")
 written("expand expand_as broadcast_to broadcast_tensors",
@@ -284,16 +292,22 @@ written("repeat_interleave repelem",
   "each row of A [n, d] k times is (A:reshape(n, 1, d) + zeros(n, k, d)):reshape(n * k, d)")
 written("roll circshift", "of N elements, roll(x, k) is cat(x({N - k + 1, N}), x({1, N - k}), 1)")
 written("flip fliplr flipud reverse",
-  "of N rows, A from the last to the first is eq(range(1, N):reshape(N, 1), N + 1 - range(1, N)) * A")
+  "of N rows, A from the last to the first is A({range(N, 1, {step = -1})})")
 written("diff ediff1d", "of N elements, diff(x) is x({2, N}) - x({1, N - 1})")
 written("append push extend push_back", "table.insert(l, x) appends x to a list; tensors are joined by cat(A, B, 1)")
-local of_places = "rows 1, 3 and 5 of A are cat(A({1, 1}, \":\"), A({3, 3}, \":\"), A({5, 5}, \":\"), 1)"
-written("gather index_select take index_add scatter_add take_along_axis advanced_indexing fancy_indexing",
-  of_places .. "; of many, a product with a one-hot matrix: ?one_hot", "cat")
+written("index_select take advanced_indexing fancy_indexing index_put",
+  "rows 1, 3 and 5 of A are A({{1, 3, 5}}), those of a tensor or list p of places A({p}), columns A(\":\", {p}); "
+  .. "A:set(0, {p}) writes them", "tensor")
+written("gather index_add scatter_add take_along_axis",
+  "the same places in all rows are A(\":\", {p}); others in each row: a product with a one-hot matrix, ?one_hot",
+  "tensor")
 written("embedding embeddings nn.embedding lookup",
-  "of ids [N] and a table W [n, d], eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) * W, which grad goes through")
-written("nonzero argwhere flatnonzero findall masked_select boolean_mask boolean_indexing",
-  "where(gt(x, 0), x, 0) keeps the places; the numbers alone: for _, v in ipairs(x:totable()) do if v > 0 ...")
+  "of ids [N] and a table W [n, d], W({ids}), which grad goes through")
+written("masked_select boolean_mask boolean_indexing compress extract",
+  "x(gt(x, 0)) are the elements where the mask is 1, A(mask) with a mask of its rows these rows; x:set(0, lt(x, 0)) "
+  .. "writes them", "tensor")
+written("nonzero argwhere flatnonzero findall",
+  "the places where a mask of a vector is 1 are range(1, #mask)(mask), which x({places}) takes")
 written("enumerate", "for i, x in ipairs(list) do ... end; of a vector, ipairs(A:totable())")
 written("zip", "for i = 1, #a do print(a[i], b[i]) end goes over two lists")
 written("pwd ls cd ll dir mkdir_p pip", ";ls at the prompt is a command of the system, ;cd FOLDER changes the folder")
@@ -409,6 +423,8 @@ causeway._instead = {
   backward = gradients, requires_grad_ = gradients, grad = gradients,
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
   contiguous = "a tensor always is",
+  matmul = "A * B is the product of matrices", mm = "A * B is the product of matrices",
+  bmm = "A * B is the product of matrices", sub = "A - B is it", div = "A / B is it",
   type = "eltype(A) is the type of its elements",
   dtype = "eltype(A) is the type of its elements",
 }

@@ -9,8 +9,12 @@ Types are "Float32" (the default), "Float64", and for storage "Float16" and "BFl
 "bf16".
 
 A(i, j) reads an element, counted from 1. With fewer indices, with ":" (all) or {from, to} (both included) it is a part,
-a copy without the dimensions that have a number: A(2) is row 2, A(":", 1) column 1. A:set(value, i, j) writes. #A is
-the number of elements. A + B, A - B, A / B and -A work element by element with broadcasting, A * B is the matrix
+a copy without the dimensions that have a number: A(2) is row 2, A(":", 1) column 1. Places one by one stand in a list
+or a tensor inside of braces, in any order: A({{1, 3, 5}}) are rows 1, 3 and 5, A(":", {p}) columns. A mask of 0 and 1,
+as gt(A, 0) makes it, chooses the elements where it is 1, A(mask), or with one number a row, rows. All of them are
+copies; A:set(value, i, j) writes, through places and masks too.
+
+#A is the number of elements. A + B, A - B, A / B and -A work element by element with broadcasting, A * B is the matrix
 product, times(A, B) the product element by element; A:add_(B) and the like (?add_) change A in place. A == B is true
 for the same type, shape and elements.]],
   example = 'tensor({{1, 2}, {3, 4}}, "Float64")',
@@ -18,9 +22,10 @@ for the same type, shape and elements.]],
 
 manual.set = {
   call = "A:set(value, i, j, ...)",
-  text = [[Writes a number or a tensor into an element or a part of A, with indices as for reading: A(i, j, ...). The
-value is broadcast to the part and converted to A's type. Returns A.]],
-  example = 'zeros(2, 3):set(5, 1, ":")',
+  text = [[Writes a number or a tensor into an element or a part of A, with indices as for reading: A(i, j, ...), ranges
+{from, to}, places {{1, 3}} and masks (?tensor). The value is broadcast to the part and converted to A's type; of a
+place that is named twice the last value stays. Returns A.]],
+  example = 'A = randn(2, 3):set(5, 1, ":")\nA:set(0, lt(A, 0))',
 }
 
 manual.zeros = {
@@ -407,7 +412,8 @@ for name, word in pairs { max = "greater", min = "lesser" } do
   manual[name] = {
     call = name .. "(A, B)",
     text = "The " .. word .. " of two elements, with broadcasting; NaN where one of them is. Either may be a number. "
-      .. "Of all elements of one tensor it is " .. name .. "imum(A).",
+      .. "Of all elements of one tensor it is " .. name .. "imum(A), along a dimension " .. name .. "imum(A, 2); A:"
+      .. name .. "(2), which is that elsewhere, is refused.",
     example = name .. "(tensor{1, 5, 3}, 2)",
   }
 end

@@ -78,7 +78,7 @@ end
 
 rules["A(i, j)"] = function(_, x, ...)
   local at = table.pack(...)
-  return function(g) return filled(x, 0):set(g, table.unpack(at, 1, at.n)) end
+  return function(g) return causeway._add_part(filled(x, 0), g, table.unpack(at, 1, at.n)) end
 end
 
 -- ── Element by element ──

@@ -500,10 +500,10 @@ function causeway._no_method(name, known)
   if known[here] or known[name:lower()] then return nil end
   local in_place = name:sub(-1) == "_" and causeway._called_here(name:sub(1, -2))
   if in_place and known[in_place .. "_"] then return string.format('it is called "%s_" here', in_place) end
-  if type(causeway[here]) == "function" and manual[here] then
+  local entry = causeway._elsewhere[plain(name)]
+  if type(causeway[here]) == "function" and manual[here] and not (entry and entry.said) then
     return "it is a function here: " .. (manual[here].call .. "  "):match("^(.-)  ")
   end
-  local entry = causeway._elsewhere[plain(name)]
   return entry and (entry.said or not entry.page) and known_as(name) or nil
 end
 

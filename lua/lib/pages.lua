@@ -305,8 +305,8 @@ local function of_other_options(add, described)
   end
 end
 
---- All sections: name -> list of them. Made anew at each call, as methods may be registered meanwhile.
-function causeway._sections()
+-- name -> list of sections, from the registries as they are now.
+local function sections_now()
   local sections = {}
   local function add(name, section)
     sections[name] = sections[name] or {}
@@ -320,5 +320,26 @@ function causeway._sections()
   of_documents(add, sections)
   of_claims(add)
   of_other_options(add, of_described_options(add))
+  return sections
+end
+
+-- Whether two lists hold the same values in the same places.
+local function same(a, b)
+  if #a ~= #b then return false end
+  for i, value in ipairs(a) do
+    if value ~= b[i] then return false end
+  end
+  return true
+end
+
+local sections, methods  -- those made last, and the methods of register_method that are in them
+
+--- All sections: name -> list of them, which the caller does not change. They are made once for all pages, and anew
+--- after register_method, which alone adds to a registry while the program runs.
+function causeway._sections()
+  local registered = causeway._registered_methods()
+  if not sections or not same(methods, registered) then
+    sections, methods = sections_now(), table.move(registered, 1, #registered, 1, {})
+  end
   return sections
 end

@@ -158,7 +158,8 @@ const char* of_functions(const Place& at, std::size_t i) {
         bool names = open > 0 && at.word(open) == "(" && at.is_name(open - 1) && at.starts_statement(open - 1);
         for (std::size_t k = open + 1; names && k + 1 < i; ++k) names = at.is_name(k) || at.word(k) == ",";
         if (names) return "a function is written: function f(x) return x^2 end";
-        if (open > 0 && at.word(open) == "(" && at.is_name(open - 1) && at.is_number(open + 1))
+        const bool places = at.is_number(open + 1) || one_of(at.word(open + 1), {"{", "':'", "\":\""});
+        if (open > 0 && at.word(open) == "(" && at.is_name(open - 1) && places)
             return "an element is set by A:set(x, 1, 2)";
     }
     if (at.is_name(i) && at.word(i - 1) == "def" && at.starts_statement(i - 1))

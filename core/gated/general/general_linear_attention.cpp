@@ -167,6 +167,8 @@ void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tenso
         fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
     if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
+    if (o.checkpoint_every > 0)
+        fail("checkpoint_every: given, but a step of the general rule returns the state after its last token alone");
     if (!o.state_indices.empty()) fail("state_indices: given, but a step of the general rule has no pool");
     check_state(state, v, c, true);
     if (state.dtype() != c.compute)

@@ -127,4 +127,12 @@ TEST_CASE("bad input to the gradient of the general rule is refused in one sente
     CHECK_THROWS_WITH(general_linear_attention_grad(g.in.q, g.in.k, g.in.v, g.dO, g.in.options,
                                                     Tensor::zeros(DType::f64, {1, 1, 2, 3})),
                       "dstate: 1×1×2×3, expected 1×1×3×2 like the final state");
+    GeneralOptions kept = g.in.options;
+    kept.checkpoint_every = 2;
+    CHECK_THROWS_WITH(general_linear_attention_grad(g.in.q, g.in.k, g.in.v, g.dO, kept),
+                      "checkpoint_every: given, but a gradient returns no states");
+    kept.checkpoint_every = 0, kept.inplace = true;
+    kept.state = Tensor::zeros(DType::f64, {1, 1, 3, 2});
+    CHECK_THROWS_WITH(general_linear_attention_grad(g.in.q, g.in.k, g.in.v, g.dO, kept),
+                      "inplace: true, but a gradient leaves the state as it is");
 }

@@ -107,7 +107,12 @@ TEST_CASE("elements and parts are read and written", "[lua][tensor]") {
     CHECK(lua("A(-1)") == "index 1: -1, expected 1 to 2");
     CHECK(lua("A(1.5)") == "index 1: 1.5, expected a whole number");
     CHECK(lua("A({1, 5})") == "index 1: {1, 5}, expected a range from 1 to 2");
-    CHECK(lua("A({1})") == "index 1: expected a range {from, to}, got a table of 1 entries");
+    CHECK(lua("A({1})") ==
+          "index 1: expected a range {from, to}, got a table of 1 entry; places one by one are a list in a list: {{1, "
+          "3, 5}}");
+    CHECK(lua("A({2, 1, 3})").find("a list in a list: {{2, 1, 3}}") != std::string::npos);
+    CHECK(lua("A(':', {3, 1})") ==
+          "index 2: {3, 1}, expected a range from 1 to 3: backwards it is {range(3, 1, {step = -1})}");
     CHECK(lua("A('x')") == "index 1: expected a number, \":\" or {from, to}, got \"x\"");
     CHECK(lua("A(nil)") == "index 1: expected a number, \":\" or {from, to}, got nothing");
     CHECK(lua("A(1, 1, 1, 1)") == "a 2×3×4 Tensor{Float32} has 3 dimensions, got 4 indices");
@@ -117,6 +122,49 @@ TEST_CASE("elements and parts are read and written", "[lua][tensor]") {
           "set: value: expected a number or a Tensor, got \"x\"; the order is A:set(value, i, j)");
     CHECK(lua("A[1]") == "a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     CHECK(lua("A[1] = 2") == "elements of a Tensor are written as A:set(value, i, j), not with =");
+}
+
+TEST_CASE("places one by one and masks are read and written", "[lua][tensor]") {
+    Shell lua;
+    lua(flat);
+    lua("A = range(1, 12):reshape(3, 4)  p = tensor{3, 1, 3}");
+    CHECK(lua("flat(A({{3, 1}}))") == "2x4: 9 10 11 12 1 2 3 4");
+    CHECK(lua("A({p}) == cat(A({3, 3}), A({1, 1}), A({3, 3}), 1), A({{3, 1, 3}}, ':') == A({p})") == "true true");
+    CHECK(lua("flat(A(':', {{4, 1}}))") == "3x2: 4 1 8 5 12 9");
+    CHECK(lua("flat(A({{2, 1}}, {{1, 3}})), flat(A({{3}}, 2)), flat(A(2, {{4, 2}}))") == "2x2: 5 7 1 3 1: 10 2: 8 6");
+    CHECK(lua("flat(A({2, 3}, {{2, 2}}))") == "2x2: 6 6 10 10");
+    CHECK(lua("size(A({{}}))") == "0 4");
+    CHECK(lua("flat(range(1, 3)({range(3, 1, {step = -1})}))") == "3: 3 2 1");
+    CHECK(lua("flat(A({argmax(A, 1)}, 1))") == "4: 9 9 9 9");  // 1×4, as a reduction leaves it
+    CHECK(lua("flat(A(gt(A, 9))), size(A(gt(A, 99)))") == "3: 10 11 12 0");
+    CHECK(lua("flat(A(gt(sum(A, 2), 20))), flat(A(':', {{1}})(tensor{1, 0, 1}))") ==
+          "2x4: 5 6 7 8 9 10 11 12 2x1: 1 9");
+    CHECK(lua("flat(A(2, tensor{0, 1, 1, 0}))") == "2: 6 7");
+    // Copies, of the type of the tensor.
+    CHECK(lua("B = A({{1, 2, 3}})  B:set(0, 1, 1)  return A(1, 1), eltype(f16(A)({{1}})), eltype(f64(A)(gt(A, 3)))") ==
+          "1.0 Float16 Float64");
+    CHECK(lua("flat(zeros(2, 3):set(5, ':', {{3, 1}}))") == "2x3: 5 0 5 5 0 5");
+    CHECK(lua("flat(zeros(2, 3):set({{1, 2}, {3, 4}}, ':', {{3, 1}}))") == "2x3: 2 0 1 4 0 3");
+    CHECK(lua("flat(zeros(3):set({1, 2, 3}, {{2, 2, 1}}))") == "3: 3 2 0");  // the last of a place stays
+    CHECK(lua("flat(zeros(2, 2):set(7, {{2}}, {{1}})), flat(zeros(2, 3):set(1, {{2}}, 2))") ==
+          "2x2: 0 0 7 0 2x3: 0 0 0 0 1 0");
+    CHECK(lua("B = A:copy()  return flat(B:set(0, gt(B, 2)))") == "3x4: 1 2 0 0 0 0 0 0 0 0 0 0");
+    CHECK(lua("flat(tensor{-1, 2, -3}:set({5, 6}, lt(tensor{-1, 2, -3}, 0)))") == "3: 5 2 6");
+    CHECK(lua("A:copy():set({1, 2}, gt(A, 2))") == "set: value: shape 2 does not fit the part of shape 10");
+    // What is chosen is never guessed.
+    CHECK(lua("A(p)") ==
+          "index 1: a Tensor with 3 in it, expected a mask of 0 and 1, as gt(A, 0) gives it; places stand "
+          "in a list: A({p})");
+    CHECK(lua("A(tensor{1, 3})") ==
+          "index 1: a 2 Tensor{Float32}, expected a mask of 3 elements, 0 and 1; places stand in a list: A({p})");
+    CHECK(lua("A(A / 0 - A / 0)").find("index 1: a Tensor with NaN in it") == 0);
+    CHECK(lua("A({{1, 4}})") == "index 1: 4, expected 1 to 3");
+    CHECK(lua("A({{0}})") == "index 1: 0, expected 1 to 3");
+    CHECK(lua("A({{1.5}})") == "index 1: places: 1.5, expected whole numbers");
+    CHECK(lua("A({{1 / 0}})") == "index 1: places: inf, expected whole numbers");
+    CHECK(lua("A({A})") == "index 1: places: a 3×4 Tensor{Float32}, expected a vector or a list of whole numbers");
+    CHECK(lua("A({{'x'}})") == "index 1: places: element [1]: expected a number, got a string");
+    CHECK(lua("zeros(0)({{1}})") == "index 1: 1, but the dimension is empty");
 }
 
 TEST_CASE("operators", "[lua][tensor]") {
@@ -182,20 +230,21 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
     CHECK(lua("eltype(where({1, 0}, f16(A), 0)), eltype(where(A, 1, 0)), eltype(where({1, 0}, A, f64(A)))") ==
           "Float32 Float64 Float64");
     CHECK(lua("where(A)") ==
-          "where: expected where(mask, a, b), a where the mask is not 0 and b elsewhere; places are "
-          "not listed here");
+          "where: expected where(mask, a, b), a where the mask is not 0 and b elsewhere; of a vector, the places "
+          "where it is 1 are range(1, #mask)(mask)");
     CHECK(lua("where(ones(2), 1, zeros(3))") == "where: shapes 2 and 3 do not match: dimension 1 is 2 and 3");
     CHECK(lua("where('x', 1, A)") == "where: mask: expected a Tensor, got a string");
     CHECK(lua("A:where(1, 2)") == "Tensor has no method \"where\" (it is a function here: where(mask, a, b))");
     CHECK(lua("A({1, 2, 2})") ==
-          "index 1: expected a range {from, to}, got a table of 3 entries; places one by one are "
-          "joined: cat(x({1, 1}), x({3, 3}), x({5, 5}), 1)");
+          "index 1: expected a range {from, to}, got a table of 3 entries; places one by one are a list in a list: "
+          "{{1, 2, 2}}");
     CHECK(lua("A({2, -1})") ==
           "index 1: {2, -1}, expected a range from 1 to 2: nothing is counted from the end, so it "
           "is {2, 2}");
     CHECK(lua("A[A]") ==
-          "a Tensor takes no mask in [ ]: where(gt(x, 0), x, 0) keeps the elements it marks, 0 in the "
-          "other places");
+          "a Tensor is indexed as A(mask), the elements where the mask is 1, or A({p}), the places p, not with [ ]");
+    CHECK(lua("A[{1, 3}]") ==
+          "a Tensor is indexed as A({1, 3}), rows 1 to 3, or A({{1, 3, 5}}), these rows, not with [ ]");
     CHECK(lua("for i, v in ipairs(A) do end") ==
           "ipairs: a Tensor, expected a list, as in for i, x in "
           "ipairs(A:totable()) do");
@@ -262,6 +311,13 @@ TEST_CASE("building blocks: einsum, running products, outer, diag, max and min",
     CHECK(lua("flat(outer({1, 2}, {3, 4, 5})), flat(diag{1, 2}), flat(diag(A))") ==
           "2x3: 3 4 5 6 8 10 2x2: 1 0 0 2 2: 1 4");
     CHECK(lua("flat(max(A, 2)), flat(min(A, {1, 3})), max(2, 3), min(2.5, 3)") == "2x2: 2 2 3 4 2x2: 1 2 1 3 3 2.5");
+    CHECK(lua("flat(A:max({{2, 2}}))") == "2x2: 2 2 3 4");
+    CHECK(lua("flat(A:max(tensor{2, 3})), flat(A:min(A:t()))") == "2x2: 2 3 3 4 2x2: 1 2 2 4");
+    CHECK(lua("A:max(2)") ==
+          "max: 2, expected a Tensor: x:maximum(dim) is along a dimension, max(x, 2) compares each element with 2");
+    CHECK(lua("A:min(0.5)") ==
+          "min: 0.5, expected a Tensor: x:minimum(dim) is along a dimension, min(x, 0.5) compares each element with "
+          "0.5");
     CHECK(lua("max(A)") ==
           "max: one argument, expected two: max(A, B) takes element by element, maximum(A) of all "
           "elements");
@@ -367,6 +423,9 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("softmax(A, 1)") == "softmax: argument 2: 1, expected none: it runs over the last dimension");
     CHECK(lua("sum(A, 1, 2)") ==
           "sum: argument 3: 2, expected none: several dimensions stand in a list, as in sum(A, {1, 2})");
+    CHECK(lua("A:sum(1, false)") ==
+          "sum: argument 3: false, expected none: the dimension stays, of length 1; reshape drops it");
+    CHECK(lua("size(A:sum(1, true))") == "1 2");
     CHECK(lua("std(A, 1, 0)") == "std: argument 3: 0, expected none: it is always with n - 1");
     CHECK(lua("quantile(A, {0.5}, 1)").find("quantile: argument 3: 1, expected none") == 0);
     CHECK(lua("any(A, 3)") == "any: dim: 3, expected a number from 1 to 2 for a 2×2 Tensor{Float32}");

@@ -263,6 +263,11 @@ TEST_CASE("grad: conventions where there is no derivative", "[lua][grad]") {
     CHECK(at("maximum(x, 1)", "{3, 1, 3}") == "0.5 0.0 0.5");
     CHECK(at("minimum(x, 2)", "{{1, 1, 1, 1}}") == "0.25 0.25 0.25 0.25");
     CHECK(at("max(x, 1) + min(x, {0, 2, 2})", "{0, 1, 2}") == "0.5 1.5 1.5");
+    // Of a place that is named several times all that arrives is added.
+    CHECK(at("times(x({{3, 1, 3, 3}}), {1, 2, 3, 4})", "{5, 6, 7}") == "2.0 0.0 8.0");
+    CHECK(at("times(x({{2, 2}}, {{1, 1}}), {{1, 2}, {3, 4}})", "{{5, 6}, {7, 8}}") == "0.0 0.0 10.0 0.0");
+    CHECK(at("pow(x(gt(x, 1)), 2)", "{{0, 2}, {3, 1}}") == "0.0 4.0 6.0 0.0");
+    CHECK(at("pow(x(2, tensor{1, 0}), 2) + x(1, 2)", "{{0, 2}, {3, 1}}") == "0.0 1.0 6.0 0.0");
     CHECK(at("abs(x)", "{-2, 0, 2}") == "-1.0 0.0 1.0");
     CHECK(at("relu(x)", "{-2, 0, 2}") == "0.0 0.0 1.0");
     CHECK(at("clamp(x, -1, 1)", "{-2, -1, 0, 1, 2}") == "0.0 1.0 1.0 1.0 0.0");

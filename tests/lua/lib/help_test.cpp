@@ -206,6 +206,17 @@ TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
     CHECK(contains(page, "causal_linear_attention(q, k, v, {method = \"mine\"})"));
     CHECK(contains(page, "A. Author 2026"));
     CHECK(contains(page, "not normalize and state"));
+    evaluate(pages.state(),
+             "register_method{name = 'mine', source = 'B. Other 2027', forward = function(B, C, V) "
+             "return V end}",
+             "register");
+    CHECK(contains(pages("mine"), "B. Other 2027"));
+    CHECK_FALSE(contains(pages("mine"), "A. Author 2026"));
+}
+
+TEST_CASE("pages are made once for all names", "[lua][help]") {
+    const State L = fresh_state();
+    CHECK(evaluate(L.get(), "assert(causeway._sections() == causeway._sections())", "help").message == "");
 }
 
 TEST_CASE("sources name papers by authors and title, documents by their titles", "[lua][help]") {

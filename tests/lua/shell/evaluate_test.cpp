@@ -447,7 +447,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"softmax_attention(A, A, A, {window = 3})", "?window says what is nearest"},
         {"softmax_attention(A, A, A, {dropout = 0.1})", "?dropout says what is nearest"},
         {"np.where(A, 1, 0)", "np.where is where here"},
-        {"A:masked_fill(A, 0)", "where(mask, a, b)"},
+        {"A:masked_fill(A, 0)", "where(m, v, x); in place, x:set(v, m)"},
         {"masked_fill(A, A, 0)", "where(m, v, x)"},
         {"-Inf", "math.huge"},
         {"inf", "math.huge"},
@@ -457,7 +457,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"tile(A, 2)", "cat(A, A, 1)"},
         {"A:repeat_interleave(2)", "(A:reshape(n, 1, d) + zeros(n, k, d)):reshape(n * k, d)"},
         {"np.roll(x, 1)", "cat(x({N - k + 1, N}), x({1, N - k}), 1)"},
-        {"A:flip(0)", "eq(range(1, N):reshape(N, 1), N + 1 - range(1, N)) * A"},
+        {"A:flip(0)", "A({range(N, 1, {step = -1})})"},
         {"np.diff(x)", "x({2, N}) - x({1, N - 1})"},
         {"l:append(3)", "table.insert(l, x)"},
         {"l.append(3)", "table.insert(l, x)"},
@@ -471,12 +471,19 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"include('a.lua')", "dofile(path)"},
         {"'a' * 'b'", "\"a\" .. \"b\""},
         {"x({2, -1})", "it is {2, 3}"},
-        {"A({1, 3, 5})", "cat(x({1, 1}), x({3, 3}), x({5, 5}), 1)"},
-        {"x[gt(x, 0)]", "where(gt(x, 0), x, 0)"},
-        {"torch.gather(A, 1, x)", "a one-hot matrix: ?one_hot"},
-        {"A:index_select(1, x)", "a one-hot matrix: ?one_hot"},
-        {"nn.Embedding(3, 4)", "eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) * W"},
-        {"x:nonzero()", "ipairs(x:totable())"},
+        {"x({1, 2}) = 3", "A:set(x, 1, 2)"},
+        {"x(':', 1) = 3", "A:set(x, 1, 2)"},
+        {"np.max(A, 1)", "maximum(A, dim) here"},
+        {"torch.min(A, 1)", "minimum(A, dim) here"},
+        {"isequal(A, A)", "A == B is true for"},
+        {"A:matmul(A)", "A * B is the product of matrices"},
+        {"A({1, 3, 5})", "a list in a list: {{1, 3, 5}}"},
+        {"A[{1, 3, 5}]", "A({{1, 3, 5}}), these rows"},
+        {"x[gt(x, 0)]", "A(mask), the elements where the mask is 1"},
+        {"torch.gather(A, 1, x)", "a one-hot matrix, ?one_hot"},
+        {"A:index_select(1, x)", "A({{1, 3, 5}})"},
+        {"nn.Embedding(3, 4)", "W({ids})"},
+        {"x:nonzero()", "range(1, #mask)(mask)"},
         {"pow({w = A}, 2)", "take p.w"},
         {"report = 3; report(2)", "report is a variable of yours here; the library's is causeway.report"},
         {"tril(A)", "le(i:reshape(1, n), i:reshape(n, 1))"},
@@ -578,13 +585,11 @@ TEST_CASE("the lines that stand for places, copies and shifts hold", "[lua][eval
     session("x = tensor{1, 4, 9, 16}; N = 4; k = 1; A = range(1, 6):reshape(3, 2); n = 3; d = 2; ids = tensor{3, 1}");
     CHECK(session("cat(x({N - k + 1, N}), x({1, N - k}), 1) == tensor{16, 1, 4, 9}") == "true\n");
     CHECK(session("x({2, N}) - x({1, N - 1}) == tensor{3, 5, 7}") == "true\n");
-    session("N = 3; flipped = eq(range(1, N):reshape(N, 1), N + 1 - range(1, N)) * A");
-    CHECK(session("maximum(abs(flipped - tensor{{5, 6}, {3, 4}, {1, 2}}))") == "0.0\n");
+    CHECK(session("N = 3; A({range(N, 1, {step = -1})}) == tensor{{5, 6}, {3, 4}, {1, 2}}") == "true\n");
     session("k = 2; rows = (A:reshape(n, 1, d) + zeros(n, k, d)):reshape(n * k, d)");
     CHECK(session("maximum(abs(rows - tensor{{1, 2}, {1, 2}, {3, 4}, {3, 4}, {5, 6}, {5, 6}}))") == "0.0\n");
-    session("N = 2; e = eq(ids:reshape(N, 1), range(1, n):reshape(1, n)) * A");
-    CHECK(session("maximum(abs(e - tensor{{5, 6}, {1, 2}}))") == "0.0\n");
-    CHECK(session("maximum(abs(cat(A({3, 3}, ':'), A({1, 1}, ':'), 1) - e))") == "0.0\n");
+    CHECK(session("A({ids}) == tensor{{5, 6}, {1, 2}}") == "true\n");
+    CHECK(session("mask = gt(x, 3); range(1, #mask)(mask) == tensor{2, 3, 4}") == "true\n");
 }
 
 TEST_CASE("matrices are printed below each other, numbers beside each other", "[lua][evaluate]") {
@@ -592,6 +597,16 @@ TEST_CASE("matrices are printed below each other, numbers beside each other", "[
         causeway::testing::run_program({"-e", "x = ones(1, 2); print(x, x) print(1, nil, 'a') print() print(0/0)"}).out;
     CHECK(contains(out, "1.0  1.0\n1×2 Tensor"));
     CHECK(contains(out, "\n1\tnil\ta\n\nnan\n"));
+}
+
+TEST_CASE("a note tells the greater of two from the greatest along a dimension", "[lua][evaluate]") {
+    const auto said = [](const std::string& code) {
+        return causeway::testing::squeezed(
+            causeway::testing::run_program({"-e", "A, x = ones(2, 3), ones(3);\n" + code}).err);
+    };
+    CHECK(count(said("max(A, 2); max(A, 2); max(A, -1);"), "along dimension 2 it is maximum(A, 2)") == 1);  // once
+    CHECK(contains(said("min(A, -1);"), "note: min(A, -1) compares each element with -1; along dimension -1"));
+    CHECK(said("max(A, 0); max(A, 3); max(A, 2.0); max(x, 1); max(A, A); maximum(A, 2); max(1, 2);") == "");
 }
 
 TEST_CASE("notes tell of a state that is dropped, and of a state that grows", "[lua][evaluate]") {

@@ -409,4 +409,9 @@ TEST_CASE("the general rule: what is wrong with its states is told in a sentence
               general_linear_attention_step(some_tokens(in.q, 0, 1), some_tokens(in.k, 0, 1), some_tokens(in.v, 0, 1),
                                             state, O, pooled);
           }) == "state_indices: given, but a step of the general rule has no pool");
+    pooled.state_indices.clear(), pooled.checkpoint_every = 1;
+    CHECK(message_of([&] {
+              general_linear_attention_step(some_tokens(in.q, 0, 1), some_tokens(in.k, 0, 1), some_tokens(in.v, 0, 1),
+                                            state, O, pooled);
+          }) == "checkpoint_every: given, but a step of the general rule returns the state after its last token alone");
 }

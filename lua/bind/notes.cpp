@@ -1,0 +1,24 @@
+#include "lua/bind/notes.hpp"
+
+#include "lua/bind/bind.hpp"
+
+namespace causeway::lua {
+
+bool noted(lua_State* L, const char* key) {
+    const bool given = lua_getfield(L, LUA_REGISTRYINDEX, key) != LUA_TNIL;
+    lua_pop(L, 1);
+    return given;
+}
+
+void note_once(lua_State* L, const char* key, const std::string& text) {
+    if (noted(L, key)) return;
+    lua_pushboolean(L, true);
+    lua_setfield(L, LUA_REGISTRYINDEX, key);
+    push_causeway(L);
+    lua_getfield(L, -1, "_note");
+    push_text(L, text);
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
+}
+
+}  // namespace causeway::lua

@@ -1,0 +1,16 @@
+// Notes beside what was asked for, which a session gets once.
+#pragma once
+
+#include <lua.hpp>
+
+#include <string>
+
+namespace causeway::lua {
+
+// Whether the session has got the note of this key.
+bool noted(lua_State* L, const char* key);
+
+// Gives it the note, unless it has got it (lua/lib/text.lua shows it).
+void note_once(lua_State* L, const char* key, const std::string& text);
+
+}  // namespace causeway::lua
