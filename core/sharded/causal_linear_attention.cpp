@@ -3,7 +3,6 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "core/base/parallel.hpp"
@@ -14,6 +13,7 @@
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
 #include "core/sharded/all_to_all.hpp"
+#include "core/sharded/before.hpp"
 #include "core/sharded/exchange.hpp"
 #include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
@@ -113,7 +113,7 @@ public:
     }
 
     bool may_forget() const override { return may_forget_; }
-    // As of linear attention with a gate per head; reach in whole blocks.
+    // As of linear attention with a gate per head, in whole blocks.
     std::vector<char> forgets(sharded::Stops stops) override {
         std::vector<char> out;
         for (const sharded::Stop& s : stops) out.push_back(2 * reach(s.state) <= piece(s.state).n);
@@ -125,8 +125,12 @@ public:
             run(i, at);
         });
     }
-    void corrects(sharded::Stops stops, T* S) override {
-        this->each(stops, S, [&](Index i, T* at) { outputs(i, at, reach(i)); });
+    std::vector<char> corrects(sharded::Stops stops, T* S, const T* B) override {
+        return this->each_stays(stops, S, B, [&](Index i, T* before, const T* after) {
+            const Index n = holding(i, before, after);
+            if (n <= piece(i).n) outputs(i, before, n);
+            return n > piece(i).n;
+        });
     }
 
     sharded::Work run_work(Index i) const override { return sizes_.work(piece(i), 2); }
@@ -148,14 +152,45 @@ private:
         one.state = S;
         exact::run(method_, one);
     }
-    // After how many tokens the decay has left less than a place behind the last of the state before them.
+    Index in_whole_blocks(Index i, Index n) const {
+        const Index unit = unit_of(p_.block);
+        return std::min(piece(i).n, (n + unit - 1) / unit * unit);
+    }
+    // After how many tokens the decay has left less than a place behind the last of a state before them that is no
+    // larger than what the tokens make.
     Index reach(Index i) const {
-        const Index n = piece(i).n, unit = unit_of(p_.block);
+        const Index n = piece(i).n;
         const double gamma = sizes_.decay(i);
         if (!(gamma < 1) || n == 0) return n + 1;
-        const double tokens = std::log(static_cast<double>(std::numeric_limits<T>::epsilon()) / 16) / std::log(gamma);
-        if (!(tokens <= static_cast<double>(n))) return n + 1;
-        return std::min(n, (static_cast<Index>(tokens) / unit + 1) * unit);
+        const double tokens = std::log(sharded::unseen<T>) / std::log(gamma);
+        return tokens <= static_cast<double>(n) ? in_whole_blocks(i, static_cast<Index>(tokens) + 1) : n + 1;
+    }
+    // As of linear attention (StatePiece::holding). Divided outputs are multiplied by the sums that divided them.
+    Index holding(Index i, const T* S, const T* B) const {
+        const Index n = piece(i).n, row = sizes_.first_row(i) + piece(i).offset, r = p_.r, d = p_.d;
+        const double gamma = sizes_.decay(i);
+        const double left = std::pow(gamma, static_cast<double>(n));
+        for (Index e = 0; e < sizes_.elements(); ++e)
+            if (!sharded::nothing_beside<T>(left * std::abs(static_cast<double>(S[e])), B[e])) return n + 1;
+        std::vector<double> logs, sums;
+        std::vector<double> keys(static_cast<std::size_t>(r));
+        for (Index t = 0; t < n; ++t) {
+            logs.push_back(static_cast<double>(t + 1) * std::log(gamma));
+            double sum = p_.normalize ? 0 : 1;
+            for (Index e = 0; e < r && p_.normalize; ++e) {
+                double& key = keys[static_cast<std::size_t>(e)];
+                key = gamma * key + static_cast<double>(p_.C[(row + t) * r + e]);
+                sum += key * static_cast<double>(p_.B[(row + t) * r + e]);
+            }
+            sums.push_back(sum);
+        }
+        const T* const O = p_.O + row * d;
+        const auto output = [&](Index t, Index c) {
+            const double sum = sums[static_cast<std::size_t>(t)];
+            return c < d ? static_cast<double>(O[t * d + c]) * sum : sum;
+        };
+        const sharded::Before<T> before(S, r, sizes_.width());
+        return in_whole_blocks(i, before.tokens(n, p_.B + row * r, 1, logs, output));
     }
 
     const exact::Method& method_;

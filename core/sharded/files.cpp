@@ -6,6 +6,7 @@
 #include "core/base/text.hpp"
 #include "core/distributed/agree.hpp"
 #include "core/distributed/mpi.hpp"
+#include "core/distributed/together.hpp"
 #include "core/sharded/parts.hpp"
 
 namespace causeway {
@@ -13,42 +14,11 @@ namespace {
 
 using distributed::all_ranks;
 using distributed::Communicator;
+using distributed::from_rank;
 using distributed::Given;
+using distributed::together;
 
 int dimension_of(const Shape& shape, std::optional<int> dim) { return dim.value_or(std::max(shape.ndim() - 2, 0)); }
-
-// The text of rank `root` on all ranks.
-std::string from_rank(Communicator& comm, int root, const std::string& text) {
-    std::vector<std::int64_t> lengths(static_cast<std::size_t>(comm.size()));
-    const auto mine = static_cast<std::int64_t>(text.size());
-    all_gather(comm, all_ranks(comm), &mine, 1, lengths.data());
-    const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-    std::string padded = text, all(static_cast<std::size_t>(longest * comm.size()), '\0');
-    padded.resize(static_cast<std::size_t>(longest));
-    all_gather(comm, all_ranks(comm), padded.data(), longest, all.data());
-    return all.substr(static_cast<std::size_t>(root * longest),
-                      static_cast<std::size_t>(lengths[static_cast<std::size_t>(root)]));
-}
-
-// Runs f on every rank. Where one fails, all throw its sentence.
-template <class F>
-void together(Communicator& comm, F&& f) {
-    std::string fault;
-    try {
-        f();
-    } catch (const Error& error) {
-        fault = error.what();
-    }
-    std::vector<std::int64_t> failed(static_cast<std::size_t>(comm.size()));
-    const std::int64_t mine = fault.empty() ? 0 : 1;
-    all_gather(comm, all_ranks(comm), &mine, 1, failed.data());
-    const auto first = std::find(failed.begin(), failed.end(), 1);
-    if (first == failed.end()) return;
-    const auto rank = static_cast<int>(first - failed.begin());
-    const std::string said = from_rank(comm, rank, fault);
-    if (comm.size() == 1) fail_as<IoError>(said);
-    fail_as<IoError>(said, " (said by rank ", rank, ")");
-}
 
 std::int64_t checksum_of(const std::string& text) {
     std::vector<std::uint32_t> letters(text.begin(), text.end());

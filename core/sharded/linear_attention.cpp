@@ -48,13 +48,8 @@ public:
     bool may_forget() const override { return may_forget_; }
     // A head counts as one that forgets where that takes at most half of the part, which is computed twice.
     std::vector<char> forgets(sharded::Stops stops) override {
-        reach_.resize(static_cast<std::size_t>(p_.all_heads()));
         std::vector<char> out;
-        for (const sharded::Stop& s : stops) {
-            Index& reach = reach_[static_cast<std::size_t>(s.state)];
-            reach = piece_.reach(s.state);
-            out.push_back(2 * reach <= piece_.piece(s.state).n);
-        }
+        for (const sharded::Stop& s : stops) out.push_back(2 * piece_.reach(s.state) <= piece_.piece(s.state).n);
         return out;
     }
     void fresh(sharded::Stops stops, T* S) override {
@@ -63,8 +58,12 @@ public:
             piece_.outputs(i, at);
         });
     }
-    void corrects(sharded::Stops stops, T* S) override {
-        this->each(stops, S, [&](Index i, T* at) { piece_.outputs(i, at, reach_[static_cast<std::size_t>(i)]); });
+    std::vector<char> corrects(sharded::Stops stops, T* S, const T* B) override {
+        return this->each_stays(stops, S, B, [&](Index i, T* before, const T* after) {
+            const Index n = piece_.holding(i, before, after);
+            if (n <= piece_.piece(i).n) piece_.outputs(i, before, n);
+            return n > piece_.piece(i).n;
+        });
     }
 
     sharded::Work run_work(Index i) const override { return piece_.work(i, static_cast<double>(p_.group)); }
@@ -76,7 +75,6 @@ private:
     StatePiece<T> piece_;
     Index elements_;
     bool may_forget_;
-    std::vector<Index> reach_;  // of every state, where heads may forget
 };
 
 template <class T>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 
+#include "core/sharded/before.hpp"
 #include "core/sharded/split.hpp"
 #include "core/sharded/states.hpp"
 
@@ -99,11 +99,7 @@ public:
         const Index n = piece(i).n, dk = p_.dk;
         gated::Problem<T> one = alone(p_, i, piece(i), A);
         if (!p_.beta) {
-            for (Index c = 0; c < p_.gates; ++c) {
-                double sum = 0;
-                for (Index t = 0; t < n; ++t) sum += static_cast<double>(one.g[t * p_.gates + c]);
-                A[c] = static_cast<T>(std::exp(sum));
-            }
+            for (Index c = 0; c < p_.gates; ++c) A[c] = static_cast<T>(left_after(one, n, c));
             return;
         }
         for (Index e = 0; e < dk; ++e)
@@ -116,31 +112,29 @@ public:
         run_(one);
     }
 
-    // After how many tokens of the rank, in whole chunks, the gates have left less than a place behind the last of what
-    // was before them, and of every token after that; more than there are where they do not. With the delta rule
-    // only where no token makes a state longer: 0 <= β |k|² <= 2. O(n d_k).
+    // After how many tokens of the rank, in whole chunks, the gates have left less than a place behind the last of a
+    // state before them that is no larger than what the tokens make; more than there are where they do not.
     Index reach(Index i) const {
-        const Index n = piece(i).n, dk = p_.dk;
-        if (p_.gates == 0 || n == 0) return n + 1;
+        const std::vector<double> left = logs_left(i);
+        const auto at = std::find_if(left.begin(), left.end(), [](double x) { return x <= std::log(unseen<T>); });
+        return at == left.end() ? piece(i).n + 1 : in_whole_chunks(i, at - left.begin() + 1);
+    }
+    // S being the state before the rank's tokens, B and the outputs what they are where it is 0: how many of the first
+    // tokens, in whole chunks, hold something of it; more than there are where the state after them does.
+    Index holding(Index i, const T* S, const T* B) const {
+        const Index n = piece(i).n, dk = p_.dk, dv = p_.dv;
+        const std::vector<double> left = logs_left(i);
+        const Before<T> before(S, dk, dv);
+        if (left.empty() || !(p_.beta ? before.gone(std::exp(left.back()), B) : gone_by_channel(i, S, B))) return n + 1;
         const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
-        const double least = std::log(static_cast<double>(std::numeric_limits<T>::epsilon()) / 16);
-        std::vector<double> left(static_cast<std::size_t>(p_.beta ? 1 : p_.gates));
-        Index forgotten = n + 1;
-        for (Index t = 0; t < n; ++t) {
-            const T* const g = one.g + t * p_.gates;
-            if (p_.beta) {
-                double square = 0;
-                for (Index c = 0; c < dk; ++c) square += static_cast<double>(one.k[t * dk + c]) * one.k[t * dk + c];
-                const double shortens = square * static_cast<double>(one.beta[t]);
-                if (!(shortens >= 0 && shortens <= 2)) return n + 1;
-                left[0] += static_cast<double>(*std::max_element(g, g + p_.gates));
-            } else {
-                for (std::size_t c = 0; c < left.size(); ++c) left[c] += static_cast<double>(g[c]);
-            }
-            const bool all = std::all_of(left.begin(), left.end(), [&](double sum) { return sum <= least; });
-            if (all && forgotten > n) forgotten = std::min(n, (t / p_.chunk + 1) * p_.chunk);
+        const gated::Head<T> head = p_.head(i);
+        Index holds = 0;
+        for (Index r = 0; r < p_.group; ++r) {
+            const T *const q = one.q + r * head.step * dk, *const O = one.O + r * head.step * dv;
+            holds = std::max(holds, before.tokens(n, q, std::abs(static_cast<double>(p_.scale)), left,
+                                                  [&](Index t, Index c) { return O[t * dv + c]; }));
         }
-        return forgotten;
+        return in_whole_chunks(i, holds);
     }
 
     // Multiplications and additions, and elements read and written, of the chunkwise form.
@@ -157,6 +151,49 @@ public:
     }
 
 private:
+    Index in_whole_chunks(Index i, Index n) const {
+        return std::min(piece(i).n, (n + p_.chunk - 1) / p_.chunk * p_.chunk);
+    }
+    // After each of the rank's tokens the logarithm of the most that is left of a state before them; with the delta
+    // rule only where no token makes a state longer, 0 <= β |k|² <= 2; else, and without gates, none. O(n d_k).
+    std::vector<double> logs_left(Index i) const {
+        const Index n = p_.gates == 0 ? 0 : piece(i).n, dk = p_.dk;
+        const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
+        std::vector<double> left(static_cast<std::size_t>(p_.beta ? 1 : p_.gates)), out;
+        for (Index t = 0; t < n; ++t) {
+            const T* const g = one.g + t * p_.gates;
+            if (p_.beta) {
+                double square = 0;
+                for (Index c = 0; c < dk; ++c) square += static_cast<double>(one.k[t * dk + c]) * one.k[t * dk + c];
+                const double shortens = square * static_cast<double>(one.beta[t]);
+                if (!(shortens >= 0 && shortens <= 2)) return {};
+                left[0] += static_cast<double>(*std::max_element(g, g + p_.gates));
+            } else {
+                for (std::size_t c = 0; c < left.size(); ++c) left[c] += static_cast<double>(g[c]);
+            }
+            out.push_back(*std::max_element(left.begin(), left.end()));
+        }
+        return out;
+    }
+    // What the gates of column c leave after n tokens.
+    static double left_after(const gated::Problem<T>& one, Index n, Index c) {
+        double sum = 0;
+        for (Index t = 0; t < n; ++t) sum += static_cast<double>(one.g[t * one.gates + c]);
+        return std::exp(sum);
+    }
+    bool gone_by_channel(Index i, const T* S, const T* B) const {
+        const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
+        const Index n = piece(i).n;
+        double a = left_after(one, n, 0);
+        for (Index e = 0; e < p_.dk; ++e) {
+            if (p_.gates > 1) a = left_after(one, n, e);
+            for (Index c = e * p_.dv; c < (e + 1) * p_.dv; ++c)
+                if (!nothing_beside<T>(a * std::abs(static_cast<double>(S[c])), static_cast<double>(B[c])))
+                    return false;
+        }
+        return true;
+    }
+
     const gated::Problem<T>& p_;
     Run run_;
     std::vector<Piece> pieces_;

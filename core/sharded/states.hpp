@@ -17,7 +17,8 @@
 //
 // The ring does no more work than one worker and has its bits, as the exchange of heads has, which sends the tokens
 // themselves (core/sharded/all_to_all.hpp); the others cost a pass over k and v for the maps. Heads whose gates forget
-// within a part need wait for nothing (ring_past_forgetting), which no longer has the bits.
+// within a part need wait for nothing (ring_past_forgetting), which no longer has the bits; where the state that came
+// turns out to be too large to be forgotten, or no number, it goes round after all.
 #pragma once
 
 #include <algorithm>
@@ -76,12 +77,16 @@ public:
     // out <- A S + B, one state after the other.
     virtual void applies(const Route&, Index n, const T* A, const T* B, const T* S, T* out) const = 0;
 
-    // Heads that forget: where the gates of the rank's tokens leave nothing of the state before them, A = 0, what is
-    // after them depends on these tokens alone, and most outputs do too.
+    // Heads that forget: where the gates of the rank's tokens leave next to nothing of the state before them, what is
+    // after them depends on these tokens alone, and most outputs do too, unless that state is large beside them.
     virtual bool may_forget() const { return false; }
     virtual std::vector<char> forgets(Stops stops) { return std::vector<char>(stops.size()); }
-    virtual void fresh(Stops, T* /*S*/) {}     // all outputs, as if S were 0; S <- B
-    virtual void corrects(Stops, T* /*S*/) {}  // then the first ones once more, from S, which is spoiled
+    virtual void fresh(Stops, T* /*S*/) {}  // all outputs, as if S were 0; S <- B
+    // Then the outputs that hold something of S, once more from S, which is spoiled. B: what fresh has made. Says where
+    // A S + B is not B in the last place; there nothing is computed, and S is left.
+    virtual std::vector<char> corrects(Stops stops, T* /*S*/, const T* /*B*/) {
+        return std::vector<char>(stops.size());
+    }
 
     virtual Work run_work(Index i) const = 0;      // of runs, for state i
     virtual Work advance_work(Index i) const = 0;  // of advances
@@ -143,6 +148,16 @@ protected:
     template <class P, class F>
     void each(Stops stops, P* S, F&& f) const {
         each_at(stops, [&](std::size_t k) { f(stops[k].state, S + static_cast<Index>(k) * elements_); });
+    }
+    // f(state, its elements of S and of B), a bool.
+    template <class F>
+    std::vector<char> each_stays(Stops stops, T* S, const T* B, F&& f) const {
+        std::vector<char> out(stops.size());
+        each_at(stops, [&](std::size_t k) {
+            const Index at = static_cast<Index>(k) * elements_;
+            out[k] = f(stops[k].state, S + at, B + at);
+        });
+        return out;
     }
     template <class F>
     static void each_at(Stops stops, F&& f) {
@@ -302,18 +317,15 @@ void ring(Communicator& comm, const Route& z, Part<T>& part) {
     for (Transfer& t : sent) t.wait();
 }
 
-// Who forgets what, of all ranks.
-class Forgotten {
+// What every rank says of the states that leave a rank: a letter each.
+class Said {
 public:
-    template <class T>
-    Forgotten(Communicator& comm, const Route& z, Part<T>& part)
-        : z_(z), me_(comm.rank()), mine_(part.forgets(z.stops)), all_(static_cast<std::size_t>(z.slots * comm.size())) {
-        std::vector<char> by_slot(static_cast<std::size_t>(z.slots));
-        for (Index k = 0; k < z.count(); ++k) {
-            char& mine = mine_[static_cast<std::size_t>(k)];
-            if (z[k].slot >= 0) by_slot[static_cast<std::size_t>(z[k].slot)] = mine;
-            else mine = 0;  // a state that no other rank asks for
-        }
+    // mine: of the stops here; elsewhere: of the states that have none here.
+    Said(Communicator& comm, const Route& z, const std::vector<char>& mine, char elsewhere)
+        : z_(z), all_(static_cast<std::size_t>(z.slots * comm.size())) {
+        std::vector<char> by_slot(static_cast<std::size_t>(z.slots), elsewhere);
+        for (Index k = 0; k < z.count(); ++k)
+            if (z[k].slot >= 0) by_slot[static_cast<std::size_t>(z[k].slot)] = mine[static_cast<std::size_t>(k)];
         if (comm.dry()) {  // of a model, all of whose ranks are alike
             for (int r = 0; r < comm.size(); ++r) std::copy(by_slot.begin(), by_slot.end(), all_.begin() + r * z.slots);
             return;
@@ -321,14 +333,34 @@ public:
         Communicator& host = comm.host();
         distributed::all_gather(host, distributed::all_ranks(host), by_slot.data(), z.slots, all_.data());
     }
-    bool here(Index k) const { return mine_[static_cast<std::size_t>(k)] != 0; }
-    // Whether half of the states or more are forgotten by all ranks but the first, so that few wait for one another.
+    char by(int rank, Index slot) const { return all_[static_cast<std::size_t>(rank * z_.slots + slot)]; }
+    int ranks() const { return z_.slots > 0 ? static_cast<int>(static_cast<Index>(all_.size()) / z_.slots) : 0; }
+
+private:
+    const Route& z_;
+    std::vector<char> all_;  // [rank, slot]
+};
+
+// Who forgets what, of all ranks.
+class Forgotten {
+public:
+    template <class T>
+    Forgotten(Communicator& comm, const Route& z, Part<T>& part)
+        : z_(z), me_(comm.rank()), mine_(of_stops(z, part)), all_(comm, z, mine_, needs_none) {}
+
+    bool here(Index k) const { return z_[k].slot >= 0 && (mine_[static_cast<std::size_t>(k)] & forgets) != 0; }
+    bool any() const {
+        for (Index slot = 0; slot < z_.slots; ++slot)
+            for (int r = 0; r < all_.ranks(); ++r)
+                if ((all_.by(r, slot) & forgets) != 0) return true;
+        return false;
+    }
+    // Whether half of the states or more are forgotten by all ranks that need them, so that few wait for one another.
     bool mostly() const {
         Index n = 0;
         for (Index slot = 0; slot < z_.slots; ++slot) {
             bool all = true;
-            for (std::size_t r = 1; r * static_cast<std::size_t>(z_.slots) < all_.size(); ++r)
-                all = all && all_[r * static_cast<std::size_t>(z_.slots) + static_cast<std::size_t>(slot)] != 0;
+            for (int r = 0; r < all_.ranks(); ++r) all = all && all_.by(r, slot) != 0;
             n += all ? 1 : 0;
         }
         return 2 * n >= z_.slots;
@@ -370,11 +402,24 @@ public:
     }
 
 private:
-    bool by(int rank, Index k) const { return all_[static_cast<std::size_t>(rank * z_.slots + z_[k].slot)] != 0; }
+    // needs_none: the state begins there, or does not come there.
+    enum Letter : char { waits = 0, forgets = 1, needs_none = 2 };
+
+    template <class T>
+    static std::vector<char> of_stops(const Route& z, Part<T>& part) {
+        std::vector<char> out = part.forgets(z.stops);
+        for (Index k = 0; k < z.count(); ++k) {
+            char& letter = out[static_cast<std::size_t>(k)];
+            letter = static_cast<char>((letter != 0 ? forgets : waits) | (z[k].before ? waits : needs_none));
+        }
+        return out;
+    }
+    bool by(int rank, Index k) const { return (all_.by(rank, z_[k].slot) & forgets) != 0; }
 
     const Route& z_;
     int me_;
-    std::vector<char> mine_, all_;  // all_: [rank, slot]
+    std::vector<char> mine_;
+    Said all_;
 };
 
 // Of every stop whose state goes on the map of the rank's tokens: B and A; where the sequence begins, B is the state
@@ -477,10 +522,28 @@ void by_maps(Communicator& comm, const Route& z, Part<T>& part, bool gather) {
     from_maps(comm, z, part, states.data(), gather);
 }
 
+// The states that stay, of which a rank says so that has them in `states`, by the ring from the first such rank on.
+template <class T>
+void go_round(Communicator& comm, const Route& z, Part<T>& part, T* states, const std::vector<char>& stays) {
+    const Said said(comm, z, stays, 0);
+    std::vector<Transfer> sent;
+    for (Index k = 0; k < z.count(); ++k) {
+        if (!z[k].before) continue;
+        int first = 0;
+        while (first < comm.rank() && said.by(first, z[k].slot) == 0) ++first;
+        if (said.by(first, z[k].slot) == 0) continue;
+        if (first < comm.rank())
+            for (Transfer& t : ask(comm, z, k, k + 1, states)) t.wait();
+        compute(comm, z, part, k, k + 1, states, sent);
+    }
+    for (Transfer& t : sent) t.wait();
+}
+
 // The ring where heads may forget. A rank that forgets computes its outputs as if there were no state before them,
 // which leaves the true state after them, and the first outputs once more when the state before them has come. So no
-// rank waits for what another one waits for, but for states that it does not forget, which go first. or_scan: unless
-// most are forgotten, the scan is made in its place. Returns which it was.
+// rank waits for what another one waits for, but for states that it does not forget, which go first. A state that was
+// not forgotten after all goes round once more, from the first rank that says so. or_scan: unless most are forgotten,
+// the scan is made in its place. Returns which it was.
 template <class T>
 Exchange ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool or_scan) {
     const Index size = z.elements, n = z.count(), all = std::max<Index>(n, 1);
@@ -520,16 +583,21 @@ Exchange ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part,
     });
     comm.start();
 
+    std::vector<char> stays(static_cast<std::size_t>(n));
     for (const Forgotten::Message& m : forgotten.incoming()) {
         comm.receive(entry(states.data(), m.from, size), (m.to - m.from) * size, me - 1).wait();
         each_piece(
             m.from, m.to, z.together, [&](Index k) { return std::pair(forgotten.here(k), z[k].after); },
             [&](Index from, Index to, const std::pair<bool, bool>& is) {
-                if (!is.first) run(from, to);
-                else if (!comm.dry()) part.corrects(stops_of(z, from, to), states.data() + from * size);
+                if (!is.first) return run(from, to);
+                if (comm.dry()) return;
+                const std::vector<char> said =
+                    part.corrects(stops_of(z, from, to), states.data() + from * size, after.data() + from * size);
+                std::copy(said.begin(), said.end(), stays.begin() + from);
             });
     }
     for (Transfer& t : sent) t.wait();
+    if (!comm.dry() && forgotten.any()) go_round(comm, z, part, states.data(), stays);
     return Exchange::ring;
 }
 

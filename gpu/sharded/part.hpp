@@ -52,7 +52,8 @@ public:
                    tokens_.stream());
     }
 
-    bool may_forget() const override { return true; }
+    // No: nothing here looks whether the state that came is too large to be forgotten, or no number.
+    bool may_forget() const override { return false; }
     // A head counts as one that forgets where that takes a small share of the part.
     std::vector<char> forgets(Stops stops) override {
         reach_ = tokens_.reach(tokens_.length() / 4);
@@ -65,8 +66,9 @@ public:
         clear(S, static_cast<Index>(stops.size()) * size());
         tokens_.outputs(states(stops), all(), S);
     }
-    void corrects(Stops stops, float* S) override {
+    std::vector<char> corrects(Stops stops, float* S, const float*) override {
         each_group(stops, [&](Span of, std::int64_t n, Index before) { tokens_.outputs(of, {0, n}, S + before); });
+        return std::vector<char>(stops.size());
     }
 
     // A GPU's time is measured, not modelled.

@@ -40,9 +40,10 @@ part's keys and values the map S ↦ A S + B of its states and then scans them (
 gives every worker all maps at once (LASP-2, arXiv:2502.07563). With "heads" no state travels: each worker gets all
 tokens of some heads and gives their results back (DeepSpeed Ulysses, arXiv:2309.14509), which sends what grows with
 the text and busies no more workers than there are heads of keys. With deterministic = "run" and no exchange by name,
-a head whose gates leave nothing of the state before a part, to within rounding, waits for none. See shard for parts of
-the ranks' own. Tensors on a GPU are spread over the GPUs of this machine, by NCCL and the kernels of one; there heads
-whose gates leave less than 2^-24 of what was before a part are not waited for, and heads are not exchanged.
+a head whose gates leave nothing of the state before a part, to within rounding, waits for none; where that state turns
+out to be so large that something is left of it, or not finite, the head is computed again. See shard for parts of the
+ranks' own. Tensors on a GPU are spread over the GPUs of this machine, by NCCL and the kernels of one; there every head
+waits, and heads are not exchanged.
 
 One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried
 over give what one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where

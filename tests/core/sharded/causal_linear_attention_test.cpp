@@ -155,6 +155,34 @@ TEST_CASE("heads that forget wait for no state, and their outputs are those of o
                 // Two states are too few for the ring unless they are forgotten.
                 CHECK(many.report.algorithm == (decay[0] < 0.9 || p == 2 ? "ring" : "all-scan"));
             }
+    // Packed sequences are forgotten where they are, on a few of the ranks each.
+    CausalOptions o;
+    o.method = "lightning-attention-2", o.decay = {0.5, 0.5}, o.cu_seqlens = {0, 1500, 3000};
+    const auto many = causal_linear_attention_sharded(B, C, V, o, on(4));
+    check_close(many.O, causal_linear_attention(B, C, V, o).O, 1e-12);
+    CHECK(many.report.algorithm == "ring");
+}
+
+TEST_CASE("a state that is large, or no number, is not forgotten by decay alone", "[sharded][causal]") {
+    const Index N = 1024;
+    const Tensor B = drawn({1, 2, N, 6}, 1, true), C = drawn({1, 2, N, 6}, 2, true);
+    for (const DType type : {DType::f32, DType::f64})
+        for (const double first : {1e12, 1e30, double{NAN}, double{INFINITY}})
+            for (const bool normalize : {false, true})
+                for (const int p : {2, 3, 4}) {
+                    INFO(name(type) << " " << first << " shards=" << p << " normalize=" << normalize);
+                    Tensor V = drawn({1, 2, N, 3}, 3);
+                    for (Index i = 0; i < V.size(); ++i)
+                        V.set(i, V.get(i) * (std::isfinite(first) && i / 3 % N < N / 2 ? first : 1e-6));
+                    if (!std::isfinite(first)) V.set(5 * 3, first);
+                    CausalOptions o;
+                    o.method = "lightning-attention-2", o.decay = {0.6, 0.9}, o.return_state = true;
+                    o.normalize = normalize;
+                    const CausalResult one = causal_linear_attention(B.to(type), C.to(type), V.to(type), o);
+                    const auto many = causal_linear_attention_sharded(B.to(type), C.to(type), V.to(type), o, on(p));
+                    check_rows_close(many.O, one.O, type == DType::f64 ? 1e-12 : 1e-4);
+                    check_rows_close(many.state, one.state, type == DType::f64 ? 1e-12 : 1e-4);
+                }
 }
 
 TEST_CASE("what workers of causal linear attention refuse", "[sharded]") {

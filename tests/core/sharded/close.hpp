@@ -27,6 +27,22 @@ inline void check_close(const Tensor& got, const Tensor& want, double bound) {
     CHECK(wrong < 0);
 }
 
+// Every row within bound times its own largest, however large others are.
+inline void check_rows_close(const Tensor& got, const Tensor& want, double bound) {
+    REQUIRE(got.shape() == want.shape());
+    const Index columns = want.shape().back();
+    for (Index row = 0; row < want.size() / columns; ++row) {
+        double largest = 0;
+        for (Index i = row * columns; i < (row + 1) * columns; ++i)
+            if (std::isfinite(want.get(i))) largest = std::max(largest, std::abs(want.get(i)));
+        for (Index i = row * columns; i < (row + 1) * columns; ++i) {
+            const double a = got.get(i), b = want.get(i);
+            INFO("element " << i << ": " << a << ", expected " << b);
+            REQUIRE((a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= bound * largest));
+        }
+    }
+}
+
 inline bool same_bits(const Tensor& a, const Tensor& b) {
     return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }

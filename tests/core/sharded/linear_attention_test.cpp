@@ -200,6 +200,31 @@ TEST_CASE("heads that forget wait for no state", "[sharded][linear]") {
     CHECK(many.report.algorithm == "all-scan");
 }
 
+TEST_CASE("a state that is large, or no number, is not forgotten by its gates alone", "[sharded][linear]") {
+    for (const char* update : {"gated", "gated_delta"})
+        for (const bool channels : {false, true})
+            for (const double first : {1e12, 1e30, double{NAN}, double{INFINITY}})
+                for (const int p : {2, 3, 4}) {
+                    INFO(update << " channels=" << channels << " " << first << " shards=" << p);
+                    GatedInputs in = gated_inputs({.update = update,
+                                                   .heads = 2,
+                                                   .N = 1024,
+                                                   .dk = 7,
+                                                   .dv = 5,
+                                                   .channels = channels,
+                                                   .gate = channels ? 4.0 : 1.0});
+                    in.options.deterministic = "run";
+                    for (Index i = 0; i < in.v.size(); ++i)
+                        in.v.set(i, in.v.get(i) * (std::isfinite(first) && i / 5 % 1024 < 512 ? first : 1e-6));
+                    if (!std::isfinite(first)) in.v.set(5 * 5, first);
+                    const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+                    const auto many = linear_attention_sharded(in.q, in.k, in.v, in.options, on(p));
+                    check_rows_close(many.O, one.O, 1e-10);
+                    check_rows_close(many.state, one.state, 1e-10);
+                    CHECK(many.report.algorithm == "ring");  // the gates alone would have forgotten it
+                }
+}
+
 TEST_CASE("what the exchanges of states send", "[sharded][linear]") {
     const Index heads = 4, dk = 8, dv = 6, state = dk * dv;
     for (const Index N : {512, 1024})

@@ -1,5 +1,5 @@
-// The ring of states where heads may forget, with states of one number: what arrives where, and that nobody waits for
-// what does not come.
+// The ring of states where heads may forget, with states of one number: what arrives where, that nobody waits for what
+// does not come, and that a state goes round after all that its gates alone would have forgotten.
 #include "core/sharded/states.hpp"
 
 #include <map>
@@ -14,9 +14,10 @@ namespace {
 
 using sharded::Stops;
 
-// S <- a S + b, a = 0 where the rank forgets.
+// S <- a S + b; a rank takes for forgotten what its gates say, and with a = 0 it is.
 struct Rank {
     std::vector<double> a, b;
+    std::vector<char> forgets;
 };
 
 // What a rank saw before its tokens of each state.
@@ -50,7 +51,7 @@ public:
     bool may_forget() const override { return may_forget_; }
     std::vector<char> forgets(Stops stops) override {
         std::vector<char> out;
-        each(stops, [&](std::size_t i, std::size_t) { out.push_back(rank_.a[i] == 0); });
+        each(stops, [&](std::size_t i, std::size_t) { out.push_back(rank_.forgets[i]); });
         return out;
     }
     void fresh(Stops stops, double* S) override {
@@ -59,8 +60,13 @@ public:
             S[k] = rank_.b[i];
         });
     }
-    void corrects(Stops stops, double* S) override {
-        each(stops, [&](std::size_t i, std::size_t k) { seen[i] = fresh_runs[i] == 1 ? S[k] : NAN; });
+    std::vector<char> corrects(Stops stops, double* S, const double* B) override {
+        std::vector<char> stays;
+        each(stops, [&](std::size_t i, std::size_t k) {
+            stays.push_back(rank_.a[i] != 0);
+            seen[i] = fresh_runs[i] == 1 && B[k] == rank_.b[i] && rank_.a[i] == 0 ? S[k] : NAN;
+        });
+        return stays;
     }
     sharded::Work run_work(Index) const override { return {}; }
     sharded::Work advance_work(Index) const override { return {}; }
@@ -105,6 +111,7 @@ TEST_CASE("states arrive where heads forget on some ranks", "[sharded]") {
             for (std::size_t i = 0; i < states; ++i) {
                 rank.a.push_back(draw(2) ? 0 : 1 + static_cast<double>(draw(3)));
                 rank.b.push_back(static_cast<double>(draw(100)));
+                rank.forgets.push_back(rank.a.back() == 0 || draw(4) == 0);
             }
         // A rank without tokens of a sequence leaves its state as it is.
         for (int r = 0; r < p; ++r)
@@ -112,7 +119,7 @@ TEST_CASE("states arrive where heads forget on some ranks", "[sharded]") {
                 const sharded::Piece piece =
                     sharded::piece_of(sequences[i / static_cast<std::size_t>(heads)], starts, r);
                 Rank& rank = ranks[static_cast<std::size_t>(r)];
-                if (piece.n == 0) rank.a[i] = 1, rank.b[i] = 0;
+                if (piece.n == 0) rank.a[i] = 1, rank.b[i] = 0, rank.forgets[i] = 0;
             }
         for (const auto exchange :
              {sharded::Exchange::ring, sharded::Exchange::all_scan, sharded::Exchange::all_gather})

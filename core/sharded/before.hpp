@@ -1,0 +1,66 @@
+// Whether the state before a part can be told from none behind it, once it has come. That gates leave little of a state
+// does not say so: of 1e12, or of a value that is no number, little is much beside what the part itself makes.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/tensor/tensor.hpp"
+
+namespace causeway::sharded {
+
+// Less than a place behind the last of T.
+template <class T>
+inline constexpr double unseen = static_cast<double>(std::numeric_limits<T>::epsilon()) / 16;
+
+// Whether adding `most` >= 0 to x would not be seen: behind the last place of x, or below all numbers of T. What is
+// not finite is seen.
+template <class T>
+bool nothing_beside(double most, double x) {
+    const double smallest = static_cast<double>(std::numeric_limits<T>::denorm_min());
+    return std::isfinite(most) && (most <= unseen<T> * std::abs(x) || most < smallest);
+}
+
+// The largest of each column of a state [rows, columns] before a part.
+template <class T>
+class Before {
+public:
+    Before(const T* S, Index rows, Index columns) : rows_(rows), largest_(static_cast<std::size_t>(columns)) {
+        for (Index e = 0; e < rows; ++e)
+            for (std::size_t c = 0; c < largest_.size(); ++c, ++S)
+                if (const double x = std::abs(static_cast<double>(*S)); !(x <= largest_[c]) && !std::isnan(largest_[c]))
+                    largest_[c] = x;
+    }
+
+    // Whether A S is nothing beside B where no column of A S is longer than `left` times that of S.
+    bool gone(double left, const T* B) const {
+        const Before after(B, rows_, static_cast<Index>(largest_.size()));
+        for (std::size_t c = 0; c < largest_.size(); ++c)
+            if (!nothing_beside<T>(left * length(c), after.largest_[c])) return false;
+        return true;
+    }
+    // How many of the first n tokens hold something of S beside their outputs, output(t, c) where S is 0. q [n, rows];
+    // logs: of what is left of the length of a column after each token.
+    template <class Output>
+    Index tokens(Index n, const T* q, double scale, const std::vector<double>& logs, Output&& output) const {
+        for (Index t = n; t > 0; --t) {
+            double sum = 0;  // |q A S_c| <= |q|_1 times the length of A S_c
+            for (Index e = 0; e < rows_; ++e) sum += std::abs(static_cast<double>(q[(t - 1) * rows_ + e]));
+            const double left = scale * sum * std::exp(logs[static_cast<std::size_t>(t - 1)]);
+            for (std::size_t c = 0; c < largest_.size(); ++c)
+                if (!nothing_beside<T>(left * length(c), static_cast<double>(output(t - 1, static_cast<Index>(c)))))
+                    return t;
+        }
+        return 0;
+    }
+
+private:
+    // Not less than the length of the column; squares could overflow.
+    double length(std::size_t c) const { return std::sqrt(static_cast<double>(rows_)) * largest_[c]; }
+
+    Index rows_;
+    std::vector<double> largest_;
+};
+
+}  // namespace causeway::sharded
