@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Makes programs of the code on docs/cpp.md, against an installed prefix, and runs them: page.py PREFIX FOLDER
 
+Where PREFIX is "" it runs Python's code alone, on the module that Python finds by itself.
+
 The blocks stand for what a reader types, so what they need around them is here: the tensors that they name, and main.
 Python's blocks run one after the other where there is NumPy; those of Transformers and of PyTorch only where those are.
 """
@@ -83,7 +85,6 @@ def run(command, **options):
 
 
 def compiled(page, prefix, folder):
-    folder.mkdir(parents=True, exist_ok=True)
     c = split(only(blocks(page, "c"), "causeway_linear_attention"))
     c["body"] = c["body"].replace("/* and tk, tv likewise */", "\n    tk = tv = tq; tk.data = k; tv.data = v;")
     (folder / "page.cpp").write_text(CPP.format(**split(only(blocks(page, "cpp"), "#include"))))
@@ -115,7 +116,9 @@ def interpreted(page, prefix, folder):
 def main(prefix, folder):
     page = (ROOT / "docs/cpp.md").read_text(encoding="utf-8")
     folder = Path(folder)
-    compiled(page, prefix, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if prefix:
+        compiled(page, prefix, folder)
     if find_spec("numpy"):
         interpreted(page, prefix, folder)
     else:

@@ -1,5 +1,5 @@
-// The program causeway-kernel: a session behind the sockets of xeus 2.4, which speaks Jupyter's protocol. All that is
-// known of xeus is in this file.
+// The program causeway-kernel: a session behind the sockets of xeus, which speaks Jupyter's protocol. All that is known
+// of xeus is in this folder.
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <signal.h>
@@ -17,23 +17,20 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include <xeus/xauthentication.hpp>
 #include <xeus/xcomm.hpp>
 #include <xeus/xhistory_manager.hpp>
 #include <xeus/xinterpreter.hpp>
 #include <xeus/xkernel.hpp>
 #include <xeus/xkernel_configuration.hpp>
 #include <xeus/xmessage.hpp>
-#include <xeus/xserver_shell_main.hpp>
-#include <xeus/xzmq_serializer.hpp>
-#include <zmq.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/measure/machine.hpp"
 #include "lua/notebook/interrupt_mask.hpp"
+#include "lua/notebook/kernel/server.hpp"
+#include "lua/notebook/kernel/sockets.hpp"
 #include "lua/notebook/parent.hpp"
-#include "lua/notebook/publisher.hpp"
 #include "lua/notebook/session.hpp"
 #include "lua/shell/history.hpp"
 #include "lua/shell/signals.hpp"
@@ -189,13 +186,35 @@ private:
     xeus::xcomm& keep_comm(std::unique_ptr<xeus::xcomm> comm) {
         const std::string id = comm->id().c_str();
         comm->on_message([this, id](const xeus::xmessage& message) {
+            answers(message);
             session_.receive(id, message.content().value("data", Json::object()));
         });
         return *(comms_[id] = std::move(comm));
     }
 
+#if XEUS_VERSION_MAJOR < 5
     Json execute_request_impl(int count, const std::string& code, bool silent, bool, Json expressions,
                               bool may_ask) override {
+        return execute(count, code, silent, expressions, may_ask);
+    }
+
+    // What is published names the request that it answers; xeus knows which one.
+    void answers(const xeus::xmessage&) {}
+#else
+    void execute_request_impl(send_reply_callback reply, int count, const std::string& code,
+                              xeus::execute_request_config how, Json expressions) override {
+        reply(execute(count, code, how.silent, expressions, how.allow_stdin));
+    }
+
+    // What is published names the request that it answers. xeus would name the last cell where a widget has asked.
+    void answers(const xeus::xmessage& message) { request_ = {message.header(), message.identities()}; }
+    void set_request_context(xeus::xrequest_context request) override { request_ = std::move(request); }
+    const xeus::xrequest_context& get_request_context() const noexcept override { return request_; }
+
+    xeus::xrequest_context request_;
+#endif
+
+    Json execute(int count, const std::string& code, bool silent, const Json& expressions, bool may_ask) {
         cells_.number = count;
         return session_.execute(code, count, silent, expressions, may_ask);
     }
@@ -215,93 +234,9 @@ private:
     Session session_;
 };
 
-std::string end_point_of(const xeus::xconfiguration& c, const std::string& port) {
-    return c.m_transport + "://" + c.m_ip + (c.m_transport == "tcp" ? ":" : "-") + port;
-}
-
-// Without the port of what is published, which xeus is not to take: it takes one that nobody listens to.
-xeus::xconfiguration without_publisher(xeus::xconfiguration c) {
-    c.m_iopub_port.clear();
-    return c;
-}
-
-// The server of xeus with a publisher of its own. After an error the requests that wait are answered as "aborted": xeus
-// answers without saying that it is busy and idle, and front ends go on waiting for those cells.
-class Server : public xeus::xserver_shell_main {
-public:
-    Server(zmq::context_t& context, const xeus::xconfiguration& configuration, Json::error_handler_t handler)
-        : xserver_shell_main(context, without_publisher(configuration), handler),
-          handler_(handler),
-          signatures_(xeus::make_xauthentication(configuration.m_signature_scheme, configuration.m_key)),
-          publisher_(context, end_point_of(configuration, configuration.m_iopub_port),
-                     [this](const std::string& topic) { return greeting(topic); }) {}
-
-    // Whether this is an answer to the last question. One that an interrupt has ended may be answered still, and not
-    // all front ends say which one they answer.
-    bool answers_question(const xeus::xmessage& message) const {
-        const std::string question = message.parent_header().value("msg_id", "");
-        return question.empty() || question == question_;
-    }
-
-private:
-    void start_impl(xeus::xpub_message message) override {
-        publish(std::move(message), xeus::channel::SHELL);
-        xserver_shell_main::start_impl({});
-    }
-
-    void publish_impl(xeus::xpub_message message, xeus::channel) override {
-        publisher_.send(xeus::xzmq_serializer::serialize_iopub(std::move(message), *signatures_, handler_));
-    }
-
-    zmq::multipart_t greeting(const std::string& topic) const {
-        return xeus::xzmq_serializer::serialize_iopub(
-            xeus::xpub_message(topic, xeus::make_header("iopub_welcome", xeus::get_user_name(), ""), Json::object(),
-                               Json::object(), Json{{"subscription", topic}}, {}),
-            *signatures_, handler_);
-    }
-
-    void send_stdin_impl(xeus::xmessage message) override {
-        question_ = message.header().value("msg_id", "");
-        const Json content = {{"prompt", message.content().value("prompt", "")}, {"password", false}};  // xeus: "pwd"
-        xserver_shell_main::send_stdin_impl(xeus::xmessage(message.identities(), Json(message.header()),
-                                                           Json(message.parent_header()), Json::object(), content, {}));
-    }
-
-    void abort_queue_impl(const listener&, long) override {
-        xserver_shell_main::abort_queue_impl([this](xeus::xmessage message) { abort(std::move(message)); }, 0);
-    }
-
-    void abort(xeus::xmessage message) {
-        const std::string kind = message.header().value("msg_type", "");
-        const std::string ending = "_request";
-        if (kind.size() <= ending.size() || kind.compare(kind.size() - ending.size(), ending.size(), ending) != 0)
-            return;  // asks for no answer
-        publish_state(message, "busy");
-        const std::string reply = kind.substr(0, kind.size() - ending.size()) + "_reply";
-        send_shell(xeus::xmessage(message.identities(), header_for(message, reply), Json(message.header()),
-                                  Json::object(), Json{{"status", "aborted"}}, {}));
-        publish_state(message, "idle");
-    }
-
-    static Json header_for(const xeus::xmessage& message, const std::string& kind) {
-        return xeus::make_header(kind, message.header().value("username", ""), message.header().value("session", ""));
-    }
-
-    void publish_state(const xeus::xmessage& message, const char* state) {
-        publish(xeus::xpub_message("causeway.status", header_for(message, "status"), Json(message.header()),
-                                   Json::object(), Json{{"execution_state", state}}, {}),
-                xeus::channel::SHELL);
-    }
-
-    std::string question_;  // the id of the last one
-    Json::error_handler_t handler_;
-    std::unique_ptr<xeus::xauthentication> signatures_;
-    Publisher publisher_;
-};
-
 std::unique_ptr<xeus::xserver> make_server(xeus::xcontext& context, const xeus::xconfiguration& configuration,
                                            Json::error_handler_t handler) {
-    return std::make_unique<Server>(context.get_wrapped_context<zmq::context_t>(), configuration, handler);
+    return std::make_unique<Server>(make_sockets(context, configuration, handler));
 }
 
 xeus::xconfiguration read_connection(const std::string& path) {
@@ -316,15 +251,15 @@ xeus::xconfiguration read_connection(const std::string& path) {
     }
 }
 
-// Serves until a front end ends the kernel; xeus leaves the program then.
+// Serves until a front end ends the kernel; xeus 2 leaves the program then.
 void serve(const std::string& path) {
     const xeus::xconfiguration configuration = read_connection(path);
     Answer answer;
     auto cells = std::make_unique<Cells>();
     auto interpreter = std::make_unique<Interpreter>(*cells, answer);
-    xeus::xkernel kernel(configuration, xeus::get_user_name(), xeus::make_context<zmq::context_t>(),
-                         std::move(interpreter), make_server, std::move(cells), nullptr, xeus::make_null_debugger,
-                         Json::object(), Json::error_handler_t::replace);
+    xeus::xkernel kernel(configuration, xeus::get_user_name(), make_context(), std::move(interpreter), make_server,
+                         std::move(cells), nullptr, xeus::make_null_debugger, Json::object(),
+                         Json::error_handler_t::replace);
     auto& server = dynamic_cast<Server&>(kernel.get_server());
     server.register_stdin_listener([&](const xeus::xmessage& message) {
         if (server.answers_question(message)) answer = message.content().value("value", "");

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <zmq.hpp>
@@ -20,7 +19,7 @@ public:
     // Throws zmq::error_t where nothing can be bound to the end point. Lives as long as the program.
     Publisher(zmq::context_t& context, const std::string& end_point, Greeting greeting);
 
-    // From any thread.
+    // By one thread at a time.
     void send(zmq::multipart_t message);
 
 private:
@@ -28,7 +27,6 @@ private:
 
     zmq::socket_t subscribers_, outlet_, inlet_;
     Greeting greeting_;
-    std::mutex mutex_;  // over the inlet
     std::thread thread_;
 };
 

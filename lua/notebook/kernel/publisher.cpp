@@ -1,4 +1,4 @@
-#include "lua/notebook/publisher.hpp"
+#include "lua/notebook/kernel/publisher.hpp"
 
 #include <utility>
 
@@ -24,10 +24,7 @@ Publisher::Publisher(zmq::context_t& context, const std::string& end_point, Gree
     thread_.detach();
 }
 
-void Publisher::send(zmq::multipart_t message) {
-    const std::lock_guard lock(mutex_);
-    message.send(inlet_);
-}
+void Publisher::send(zmq::multipart_t message) { message.send(inlet_); }
 
 void Publisher::run() {
     zmq::pollitem_t items[] = {{outlet_, 0, ZMQ_POLLIN, 0}, {subscribers_, 0, ZMQ_POLLIN, 0}};
