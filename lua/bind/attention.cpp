@@ -16,6 +16,7 @@
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/report.hpp"
+#include "lua/bind/result.hpp"
 #include "lua/bind/state_pool.hpp"
 #include "lua/bind/tensor_args.hpp"
 
@@ -334,6 +335,7 @@ int method_list(lua_State* L) {
             lua_rawseti(L, -2, 2);
         }
         lua_setfield(L, -2, "device");
+        make_result(L, "a method", "short source time memory block formula text use");
         lua_rawseti(L, -2, ++n);
     };
     for (const auto& m : exact::methods()) {
@@ -392,6 +394,7 @@ int opcount(lua_State* L) {
     set_field(L, "adds", count.adds);
     set_field(L, "exponentials", count.exponentials);
     set_field(L, "divisions", count.divisions);
+    make_result(L, "a count");
     return 1;
 }
 
@@ -433,7 +436,7 @@ int cost_(lua_State* L) {
     set_field(L, "adds", c.operations.adds);
     set_field(L, "divisions", c.operations.divisions);
     set_field(L, "memory", c.memory);
-    make_printable(L);
+    make_result(L, "a cost");
     return 1;
 }
 

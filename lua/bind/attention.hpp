@@ -9,6 +9,7 @@
 #include "core/lowrank/lowrank.hpp"
 #include "lua/bind/gpu.hpp"
 #include "lua/bind/notes.hpp"
+#include "lua/bind/result.hpp"
 
 namespace causeway::lua {
 
@@ -44,7 +45,7 @@ void push_causal_gradient(lua_State* L, const Gradient& g, const std::optional<T
     if (ddecay && one_decay) set_field(L, "ddecay", ddecay->get(0));
     else if (ddecay) set_field(L, "ddecay", *ddecay);
     if (g.dstate) set_field(L, "dstate", *g.dstate);
-    make_printable(L);
+    make_result(L, "a table of gradients", "ddecay dstate");
 }
 
 // Whether the option is a number, not a list of them.
@@ -65,7 +66,7 @@ void push_gradient(lua_State* L, const Gradient& g) {
         if (g.dbeta) set_field(L, "dbeta", *g.dbeta);
         set_field(L, "dstate", g.dstate);
     }
-    make_printable(L);
+    make_result(L, "a table of gradients", "dlog_decay dbeta dstate");
 }
 
 // Pushes B, C, and where the factorisation has more than B Cᵀ a table of it; returns how many that are.

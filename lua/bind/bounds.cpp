@@ -2,6 +2,7 @@
 #include "core/bounds/claim.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/result.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -67,6 +68,7 @@ int check_bound(lua_State* L) {
         set_field(L, "bound", row.bound);
         set_field(L, "exactly", row.exactly);
         set_field(L, "holds", row.holds());
+        make_result(L, "a row");
         lua_rawseti(L, -2, ++n);
     }
     return 1;

@@ -13,6 +13,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/report.hpp"
+#include "lua/bind/result.hpp"
 #ifdef CAUSEWAY_GPU
 #include "gpu/base/choose_device.hpp"
 #include "gpu/engine/engine.hpp"
@@ -130,6 +131,7 @@ int link_speed_(lua_State* L) {
     lua_newtable(L);
     set_field(L, "latency", link.latency);
     set_field(L, "rate", link.rate);
+    make_result(L, "a link");
     return 1;
 }
 

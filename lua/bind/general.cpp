@@ -5,6 +5,7 @@
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/result.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -59,7 +60,7 @@ int general_linear_attention_grad_(lua_State* L) {
     if (g.da) set_field(L, "da", *g.da);
     if (g.du) set_field(L, "du", *g.du), set_field(L, "dw", *g.dw);
     set_field(L, "dstate", g.dstate);
-    make_printable(L);
+    make_result(L, "a table of gradients", "da du dw");
     return 1;
 }
 

@@ -2,6 +2,7 @@
 #include "lua/bind/gpu.hpp"
 
 #include "lua/bind/families.hpp"
+#include "lua/bind/result.hpp"
 
 namespace causeway::lua {
 
@@ -101,6 +102,7 @@ int gpu_memory(lua_State* L) {
     set_field(L, "peak", static_cast<double>(gpu::bytes_peak()));
     set_field(L, "free", static_cast<double>(free));
     set_field(L, "total", static_cast<double>(total));
+    make_result(L, "the memory of a GPU");
     return 1;
 }
 

@@ -141,7 +141,7 @@ void swap_results(lua_State* L, int first, std::string_view call, int heads) {
         if (place >= names.size() || !has_tokens(names[place])) continue;
         if (lua_istable(L, i)) {
             push_swapped_table(L, i, heads);
-            make_printable(L);
+            if (lua_getmetatable(L, i) != 0) lua_setmetatable(L, -2);
         } else {
             push_swapped(L, i, heads);
         }

@@ -8,6 +8,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/described.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/result.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
@@ -46,6 +47,7 @@ int lowrank_method_list(lua_State* L) {
             lua_rawseti(L, -2, ++i);
         }
         lua_setfield(L, -2, "options");
+        make_result(L, "a factorisation", "default_rank");
         lua_rawseti(L, -2, ++n);
     }
     return 1;
@@ -64,6 +66,7 @@ void set_norms(lua_State* L, const char* key, const MaskedNorms& x, double bound
         set_field(L, "ratio", x.ratio());
         set_field(L, "bound", bound);
     }
+    make_result(L, "an error of a norm", "relative masked relative_masked ratio bound");
     lua_setfield(L, -2, key);
 }
 
@@ -86,6 +89,8 @@ void push_error(lua_State* L, const LowRankError& e, bool mask) {
         set_field(L, "operator_bound", o.operator_bound);
         set_field(L, "least_sum", o.min_sum);
     }
+    make_result(L, "an error of the output",
+                "masked relative_masked row_bound row_share frobenius_bound operator_bound least_sum");
     lua_setfield(L, -2, "output");
 }
 
@@ -101,6 +106,7 @@ int lowrank_error_(lua_State* L) {
     lua_createtable(L, static_cast<int>(e.heads.size()), 0);
     for (std::size_t h = 0; h < e.heads.size(); ++h) {
         push_error(L, e.heads[h], o.mask);
+        make_result(L, "the errors of a head", "output");
         lua_rawseti(L, -2, static_cast<lua_Integer>(h + 1));
     }
     lua_setfield(L, -2, "heads");
@@ -118,6 +124,7 @@ int masked_norms_(lua_State* L) {
     lua_newtable(L);
     set_norms(L, "frobenius", norms.frobenius, 1, true, false);
     set_norms(L, "operator", norms.operator_norm, masking_constant(X.shape()[0]), true, false);
+    make_result(L, "a table of norms");
     return 1;
 }
 

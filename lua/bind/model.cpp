@@ -22,6 +22,7 @@
 #include "lua/bind/called.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/gpu.hpp"
+#include "lua/bind/result.hpp"
 #ifdef CAUSEWAY_GPU
 #include "gpu/model/model.hpp"
 #endif
@@ -375,9 +376,8 @@ void push_prediction(lua_State* L, const model::Prediction& p, Index bytes) {
     set_field(L, "bits_per_token", p.per_token());
     set_field(L, "perplexity", std::exp2(p.per_token()));
     set_field(L, "accuracy", p.accuracy());
-    if (bytes == 0) return;
-    set_field(L, "bytes", bytes);
-    set_field(L, "bits_per_byte", p.per_byte(bytes));
+    if (bytes > 0) set_field(L, "bytes", bytes), set_field(L, "bits_per_byte", p.per_byte(bytes));
+    make_result(L, "a prediction", "bytes bits_per_byte");
 }
 
 // m:predict(text, {window =}) -> {bits_per_byte, bits_per_token, perplexity, accuracy, tokens, bytes, bits}
@@ -427,6 +427,7 @@ int score(lua_State* L) {
                   scores[i].log_probability / static_cast<double>(std::max<std::size_t>(1, choices[i].size())));
         set_field(L, "tokens", scores[i].tokens);
         set_field(L, "greedy", scores[i].greedy);
+        make_result(L, "a score");
         lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
     }
     return 1;
@@ -639,6 +640,7 @@ void set_norms(lua_State* L, const char* key, const MaskedNorms& norms, double b
     set_field(L, "relative", norms.error / norms.matrix);
     set_field(L, "relative_masked", norms.error_masked / norms.matrix_masked);
     set_field(L, "bound", bound * norms.error);
+    make_result(L, "an error of a layer");
     lua_setfield(L, -2, key);
 }
 
@@ -666,6 +668,7 @@ int attention_errors(lua_State* L) {
         set_field(L, "output", e.output);
         set_norms(L, "frobenius", e.scores.frobenius, 1);
         set_norms(L, "operator", e.scores.operator_norm, e.scores.operator_constant);
+        make_result(L, "an error of attention");
         lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
     }
     const std::span<const std::int32_t> predicted = std::span(ids).subspan(1);
@@ -703,6 +706,7 @@ int layers(lua_State* L) {
             }
             lua_setfield(L, -2, "decay");
         }
+        make_result(L, "a layer", "replaced settings decay");
         lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
     }
     return 1;
@@ -749,6 +753,7 @@ int about(lua_State* L) {
     } else {
         set_field(L, "device", "cpu");
     }
+    make_result(L, "a model's table", "context no_tokenizer device_text device_bytes");
     return 1;
 }
 

@@ -1,5 +1,7 @@
 #include "lua/bind/report.hpp"
 
+#include "lua/bind/result.hpp"
+
 namespace causeway::lua {
 namespace {
 
@@ -41,6 +43,7 @@ void push_report(lua_State* L, const ShardReport& r) {
     set_field(L, "work", most.peak_of(Held::work));
     set_field(L, "state", most.peak_of(Held::state));
     set_field(L, "total", most.peak_total);
+    make_result(L, "what a worker holds");
     lua_setfield(L, -2, "held");
     lua_newtable(L);
     for (std::size_t i = 0; i < r.traffic.size(); ++i) {
@@ -48,6 +51,7 @@ void push_report(lua_State* L, const ShardReport& r) {
         set_traffic(L, r.traffic[i]);
         set_field(L, "memory", r.memory[i].peak_bytes);
         set_field(L, "communication", r.waited[i]);
+        make_result(L, "a worker");
         lua_seti(L, -2, static_cast<lua_Integer>(i + 1));
     }
     lua_setfield(L, -2, "workers");

@@ -136,8 +136,18 @@ local function candidates(method, others, own)
   return list
 end
 
+-- What each row of a benchmark has is looked for on the whole too.
+local row_fields, elsewhere = "error mean std minimum median memory place message", {}
+local of_rows = "each row has it, for i, row in ipairs(b) do ... end goes over them"
+for name in (row_fields .. " method N status"):gmatch("%S+") do elsewhere[name] = of_rows end
+for name in ("time times column where"):gmatch("%S+") do
+  elsewhere[name] = "b[1].mean is the time of its first row, and for i, row in ipairs(b) do ... end goes over them"
+end
+
 local Benchmark = { __name = "Benchmark" }
-Benchmark.__index = Benchmark
+causeway._only_fields(Benchmark, { what = "a benchmark", list = true,
+  fields = "lengths title compared tolerance by_definition origin messages",
+  elsewhere = elsewhere })
 
 -- Milliseconds; `decimals` are those of all rows of this length.
 local function cell_of(row, decimals)
@@ -383,7 +393,7 @@ local function fill(results, given, list, progress)
         too_slow[candidate.name] = row.status == "timeout"
       end
       row.method, row.N = candidate.name, N
-      results[#results + 1] = row
+      results[#results + 1] = causeway._result(row, "a row", row_fields)
       progress:step()
     end
   end

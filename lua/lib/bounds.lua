@@ -4,7 +4,7 @@ local causeway = ...
 local list = causeway._claims()
 
 local Claims = { __name = "Claims" }
-Claims.__index = Claims
+causeway._only_fields(Claims, { what = "a list of claims", fields = "", list = true })
 
 -- The names of a claim's inputs that have to be given.
 local function wanted(claim)
@@ -34,7 +34,7 @@ local function with_terms(claim, note)
 end
 
 local Claim = { __name = "Claim" }
-Claim.__index = Claim
+causeway._only_fields(Claim, { what = "a claim", fields = "id statement terms inputs proof source" })
 
 --- The inputs of one claim as a table to show.
 function Claim:table()
@@ -95,7 +95,8 @@ function causeway._bound_cells(row)
 end
 
 local Bound = { __name = "Bound" }
-Bound.__index = Bound
+causeway._only_fields(Bound, { what = "a checked bound", fields = "claim statement terms proof source holds",
+  list = true })
 
 --- A row for each side of the claim.
 function Bound:table()

@@ -2,6 +2,8 @@
 local causeway = ...
 
 local Report = { __name = "ShardReport" }
+causeway._only_fields(Report, { what = "a report", fields = "method engine algorithm topology shards time "
+  .. "communication element_bytes sum_bytes messages elements bytes rounds memory held workers" })
 
 local function plural(n, what) return string.format("%d %s%s", n, what, n == 1 and "" or "s") end
 

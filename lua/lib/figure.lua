@@ -51,7 +51,9 @@ set pointintervalbox 0
 causeway._figure_look = look -- a script of several plots says it again behind each `reset`
 
 local Figure = { __name = "Figure" }
-Figure.__index = Figure
+local saved = 'p:save("figure.svg") writes it, a .png or a .pdf'
+causeway._only_fields(Figure, { what = "a picture", fields = "size title font font_size script draw_text",
+  elsewhere = { savefig = saved, write = saved, export = saved } })
 causeway._can_show(Figure)
 
 --- A picture. Fields: script() returns the gnuplot commands behind the terminal's; draw_text() draws it for a terminal;

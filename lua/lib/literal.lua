@@ -60,16 +60,25 @@ local show
 -- Types of Lua's own that have a metatable for all their values.
 local of_lua = { string = true, number = true }
 
--- The metatable of tables of results, which print shows as the prompt does.
-local printable = { __tostring = function(t) return show(t, 0, {}) end }
+-- The metatables of plain tables that print shows as the prompt does.
+local shown_plainly = {}
+
+--- Lets print show tables of this metatable as the prompt does. Returns the metatable.
+function causeway._shown_plainly(meta)
+  meta.__tostring = function(t) return show(t, 0, {}) end
+  shown_plainly[meta] = true
+  return meta
+end
+
+local printable = causeway._shown_plainly({})
 
 --- Lets print show this table of results as the prompt does. Returns the table.
 function causeway._printable(t) return setmetatable(t, printable) end
 
---- Whether a table is one like the user's own: without a metatable but that of _printable.
+--- Whether a table is one like the user's own: without a metatable but those of _shown_plainly.
 function causeway._is_plain(t)
   local meta = debug.getmetatable(t)
-  return type(t) == "table" and (meta == nil or meta == printable)
+  return type(t) == "table" and (meta == nil or shown_plainly[meta] == true)
 end
 
 -- A value inside a table, on one line: something that speaks for itself gives the first line of what it says.

@@ -2,7 +2,7 @@
 local causeway = ...
 
 local Methods = { __name = "Methods" }
-Methods.__index = Methods
+causeway._only_fields(Methods, { what = "a list of factorisations", fields = "", list = true })
 
 --- The list as a table to show.
 function Methods:table()
@@ -36,7 +36,7 @@ end
 
 -- What lowrank_error returns: a table as any other, which can also be had as one of rows and columns.
 local Report = { __name = "LowRankError" }
-Report.__index = Report
+causeway._only_fields(Report, { what = "a table of errors", fields = "frobenius operator output residual heads" })
 
 -- The bounds of each error: claim of proofs/, and where the report has what the masked error must not exceed.
 local bounds_of = {

@@ -15,6 +15,10 @@ function causeway._lazy(makers)
 end
 
 local Machine = { __name = "Machine" }
+causeway._only_fields(Machine, { what = "a machine",
+  fields = "processor cores threads simd memory system compiler eigen lua causeway",
+  elsewhere = { cpu = "processor is its name", ram = "memory is its bytes", os = "system is it",
+    gpu = "causeway --version says what GPU there is", version = "causeway is the version of the program" } })
 
 function Machine.__tostring(m)
   return table.concat(causeway._lines(table.concat({
@@ -32,6 +36,9 @@ function Machine.__rich(m) return { text = tostring(m) } end
 function causeway.machine() return setmetatable(causeway._machine(), Machine) end
 
 local Timing = { __name = "Timing" }
+local seconds = "seconds of a call are minimum, median and mean"
+causeway._only_fields(Timing, { what = "a timing", fields = "minimum median mean std samples memory",
+  elsewhere = { time = seconds, times = seconds, seconds = seconds, elapsed = seconds } })
 
 function Timing.__tostring(t)
   return string.format("  %s (median %s, %d sample%s, %s extra)", causeway.seconds_text(t.minimum),

@@ -2,7 +2,7 @@
 local causeway = ...
 
 local Methods = { __name = "Methods" }
-Methods.__index = Methods
+causeway._only_fields(Methods, { what = "a list of methods", fields = "", list = true })
 
 --- The list as a table to show.
 function Methods:table()

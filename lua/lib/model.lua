@@ -257,7 +257,7 @@ function methods.bits_per_byte(m, text, options)
 end
 
 local Scores = { __name = "Scores" }
-Scores.__index = Scores
+causeway._only_fields(Scores, { what = "a list of scores", fields = "best best_per_token best_per_byte", list = true })
 
 function Scores:table()
   local rows = {}
@@ -292,7 +292,7 @@ causeway._options.attention = { layers = true, with = causeway._replacement_name
 causeway._options.attention_errors = { layers = true, with = true, options = true, tolerance = true }
 
 local Errors = { __name = "AttentionErrors" }
-Errors.__index = Errors
+causeway._only_fields(Errors, { what = "a list of errors", fields = "before after", list = true })
 
 function Errors:table()
   local rows = {}
@@ -362,7 +362,7 @@ end
 -- ---- what is shown ----
 
 local Layers = { __name = "Layers" }
-Layers.__index = Layers
+causeway._only_fields(Layers, { what = "a list of layers", fields = "", list = true })
 
 -- Layers that differ in nothing but their number stand in one row.
 local function same(a, b)

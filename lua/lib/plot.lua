@@ -290,7 +290,7 @@ end
 -- Whether a table is a list of rows {column = value}, such as those of a .csv file, and no list of curves.
 local function is_rows(list)
   local row = list[1]
-  if type(row) ~= "table" or getmetatable(row) or row[1] ~= nil or next(row) == nil then return false end
+  if not causeway._is_plain(row) or row[1] ~= nil or next(row) == nil then return false end
   return type(row.y) == "number" or row.x == nil and row.y == nil and row.label == nil
 end
 

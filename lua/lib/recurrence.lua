@@ -4,7 +4,7 @@ local causeway = ...
 local raise, noun = causeway._raise, causeway._noun
 
 local Rule = { __name = "Rule" }
-Rule.__index = Rule
+causeway._only_fields(Rule, { what = "a rule", fields = "name a u w k v q" })
 causeway._as_table(Rule)
 
 -- The parts of a rule, and what each is where it is not given.

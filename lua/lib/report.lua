@@ -281,7 +281,7 @@ causeway._options.report = { title = true, save = true, data = true, copy = true
 
 -- A page: print and # are of its HTML, the prompt says what it is and where.
 local Page = { __name = "Page" }
-Page.__index = Page
+causeway._only_fields(Page, { what = "a page", fields = "title html path" })
 
 local function check_path(path, argument)
   if type(path) ~= "string" then raise(argument .. ": expected a file name, got " .. noun(path)) end

@@ -4,7 +4,7 @@ local causeway = ...
 local raise, noun = causeway._raise, causeway._noun
 
 local Reproduction = { __name = "Reproduction" }
-Reproduction.__index = Reproduction
+causeway._only_fields(Reproduction, { what = "a reproduction", fields = "folder script missing", list = true })
 
 -- The folder of "results/NAME" or "results/NAME/rows.jsonl", and the journal in it.
 local function folder_of(path)

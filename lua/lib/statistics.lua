@@ -2,6 +2,7 @@
 local causeway = ...
 
 local Summary = { __name = "Summary" }
+causeway._only_fields(Summary, { what = "a summary", fields = "count minimum median mean std maximum" })
 
 function Summary.__tostring(s)
   local number = causeway.number_text

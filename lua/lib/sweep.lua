@@ -370,7 +370,8 @@ end
 local where, column = "results:where{N = 128} or results:where(function(row) ... end) gives the rows that fit",
   'results:column("time") is the list of a column, tensor(...) of it a tensor'
 local saved = 'results:save("results.csv") writes the rows; sweep{..., save = "results/NAME"} keeps them as they come'
-local elsewhere = { filter = where, select = where, query = where, subset = where, loc = where, rows = where,
+local elsewhere = { filter = where, select = where, query = where, subset = where, loc = where,
+  rows = "results[1], results[2] ... are its rows, #results of them; results:where{N = 128} gives those that fit",
   get = column, values = column, to_csv = saved, write = saved, export = saved, to_json = saved, dataframe = saved,
   head = "results[1] is the first row, #results says how many there are",
   group_by = 'results:plot("N", "time", {by = "method"}) has a curve for each value of a column',
@@ -385,8 +386,8 @@ elsewhere.best, elsewhere.min, elsewhere.argmin, elsewhere.idxmin = elsewhere.so
 
 -- What a user looks for on results and does not find there: a column, which is told, or nothing.
 local function not_there(columns, key)
-  local asking = debug.getinfo(3, "S")
-  if not asking or asking.source:find("^=causeway:") then return nil end
+  local left_out = key == "folder" or key == "units"  -- which only some have
+  if type(key) ~= "string" or left_out or key:find("^__") or not causeway._asked_by_user(3) then return nil end
   for _, name in ipairs(columns) do
     if name == key then
       raise(string.format('results have no "%s" of their own: results:column("%s") is the list of that column, '
@@ -394,6 +395,12 @@ local function not_there(columns, key)
     end
   end
   if elsewhere[key] then raise(string.format('results have no "%s": %s', key, elsewhere[key])) end
+  local methods = {}
+  for name in pairs(Results) do
+    if not name:find("^__") then methods[#methods + 1] = name end
+  end
+  table.sort(methods)
+  causeway._raise_absent("a table of results", key, { "columns", "names", "origins", "folder", "units" }, methods)
 end
 
 -- The rows of the grid in its order, flat: parameters, results, status, origin.

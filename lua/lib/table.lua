@@ -12,7 +12,7 @@
 local causeway = ...
 
 local Table = {}
-Table.__index = Table
+causeway._only_fields(Table, { what = "a table", fields = "rows columns title note leading most" })
 Table.__name = "Table"
 causeway._can_show(Table)
 
@@ -175,7 +175,7 @@ causeway._options.text_table = { columns = true, title = true, note = true, most
 
 -- Rows of a table of columns, {N = {1, 2}, time = {3, 4}}; what is none as it is.
 local function rows_of_columns(given)
-  if type(given) ~= "table" or getmetatable(given) or given[1] ~= nil or next(given) == nil then return given end
+  if not causeway._is_plain(given) or given[1] ~= nil or next(given) == nil then return given end
   local rows = {}
   for key, column in pairs(given) do
     if type(column) == "userdata" then column = column:totable() end

@@ -216,7 +216,7 @@ TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
 
 TEST_CASE("pages are made once for all names", "[lua][help]") {
     const State L = fresh_state();
-    CHECK(evaluate(L.get(), "assert(causeway._sections() == causeway._sections())", "help").message == "");
+    CHECK(evaluate(L.get(), "assert(causeway._sections() == causeway._sections());", "help").message == "");
 }
 
 TEST_CASE("sources name papers by authors and title, documents by their titles", "[lua][help]") {

@@ -99,7 +99,9 @@ TEST_CASE("what others call a method of results is told what it is here", "[lua]
     CHECK(lua("r.plot('N', 'time')") ==
           "user:1: plot: \"N\" in the place of the results, expected a colon: results:plot(\"N\", \"time\")");
     CHECK(contains(lua("plot(r)"), "y: nothing, expected the name of a column, as in results:plot(\"N\", \"time\")"));
-    CHECK(lua("return r.folder, r.no_such_name, r[3]") == "nil nil nil");
+    CHECK(lua("return r.folder, r[3]") == "nil nil");
+    CHECK(lua("return r.no_such_name").find("a table of results has no \"no_such_name\": it has columns, ") !=
+          std::string::npos);
 }
 
 TEST_CASE("seconds and bytes of a sweep have one unit a column and an axis", "[lua][sweep]") {
