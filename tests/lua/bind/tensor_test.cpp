@@ -366,6 +366,15 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("log(8, 2)").find("log: argument 2: 2, expected none: it is the natural logarithm") == 0);
     CHECK(lua("softmax(A, 1)") == "softmax: argument 2: 1, expected none: it runs over the last dimension");
     CHECK(lua("sum(A, 1, 2)") ==
+    // The report that a call returns beside its tensors passes, as further tensors do.
+    lua("q = randn(1, 1, 8, 4)");
+    for (const char* call :
+         {"norm(softmax_attention(q, q, q, {shards = 2}))", "norm(tree_decode(q, q, q, {shards = 2}))",
+          "softmax(tree_decode(q, q, q, {shards = 2}))"}) {
+        CAPTURE(call);
+        CHECK(lua(std::string("return type(") + call + ") ~= 'nil'") == "true");
+    }
+    CHECK(lua("norm(A, {2})").starts_with("norm: argument 2: a table, expected none"));
           "sum: argument 3: 2, expected none: several dimensions stand in a list, as in sum(A, {1, 2})");
     CHECK(lua("std(A, 1, 0)") == "std: argument 3: 0, expected none: it is always with n - 1");
     CHECK(lua("quantile(A, {0.5}, 1)").find("quantile: argument 3: 1, expected none") == 0);
