@@ -199,6 +199,9 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
     CHECK(lua("for i, v in ipairs(A) do end") ==
           "ipairs: a Tensor, expected a list, as in for i, x in "
           "ipairs(A:totable()) do");
+    // An iterator of the user's is not ipairs.
+    CHECK(lua("for x in function() return A[1] end do end") ==
+          "a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     CHECK(lua("pow({w = A}, 2)") == "pow: a table with the key \"w\", expected a Tensor: take p.w");
     CHECK(lua("eq(1, 1), lt(2, 1), ge(2, 2), times(2, 3)") == "true false true 6.0");
     CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") ==
@@ -363,9 +366,6 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
           "2), 1))");
     CHECK(lua("opnorm(A, 'inf')") ==
           "opnorm: argument 2: \"inf\", expected none: the operator norm is the largest singular value");
-    CHECK(lua("log(8, 2)").find("log: argument 2: 2, expected none: it is the natural logarithm") == 0);
-    CHECK(lua("softmax(A, 1)") == "softmax: argument 2: 1, expected none: it runs over the last dimension");
-    CHECK(lua("sum(A, 1, 2)") ==
     // The report that a call returns beside its tensors passes, as further tensors do.
     lua("q = randn(1, 1, 8, 4)");
     for (const char* call :
@@ -375,6 +375,9 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
         CHECK(lua(std::string("return type(") + call + ") ~= 'nil'") == "true");
     }
     CHECK(lua("norm(A, {2})").starts_with("norm: argument 2: a table, expected none"));
+    CHECK(lua("log(8, 2)").find("log: argument 2: 2, expected none: it is the natural logarithm") == 0);
+    CHECK(lua("softmax(A, 1)") == "softmax: argument 2: 1, expected none: it runs over the last dimension");
+    CHECK(lua("sum(A, 1, 2)") ==
           "sum: argument 3: 2, expected none: several dimensions stand in a list, as in sum(A, {1, 2})");
     CHECK(lua("std(A, 1, 0)") == "std: argument 3: 0, expected none: it is always with n - 1");
     CHECK(lua("quantile(A, {0.5}, 1)").find("quantile: argument 3: 1, expected none") == 0);
