@@ -57,11 +57,16 @@ struct Place {
     Index first = 0, length = 0;
 };
 
-Place place_of(Communicator& comm, const std::string& name, const Shape& shape, std::optional<int> dim) {
-    Place out{dimension_of(shape, dim), 0, 0};
-    if (out.dim >= shape.ndim() || out.dim < 0)
-        fail(in_quotes(name), ": dim: ", out.dim + 1, ", expected from 1 to ", shape.ndim(), ", the dimensions of ",
+int check_dimension(const std::string& name, const Shape& shape, std::optional<int> dim) {
+    const int along = dimension_of(shape, dim);
+    if (along >= shape.ndim() || along < 0)
+        fail(in_quotes(name), ": dim: ", along + 1, ", expected from 1 to ", shape.ndim(), ", the dimensions of ",
              shape.ndim() > 0 ? shape.text() : "a number");
+    return along;
+}
+
+Place place_of(Communicator& comm, const std::string& name, const Shape& shape, std::optional<int> dim) {
+    Place out{check_dimension(name, shape, dim), 0, 0};
     std::vector<std::int64_t> lengths(static_cast<std::size_t>(comm.size()));
     const std::int64_t mine = shape[out.dim];
     all_gather(comm, all_ranks(comm), &mine, 1, lengths.data());
@@ -88,14 +93,13 @@ NamedTensors load_safetensors_sharded(const std::string& path, const std::vector
                                       std::optional<int> dim, std::vector<std::string>* left_out) {
     const int ranks = distributed::mpi_size(), rank = distributed::mpi_rank();
     Wanted wanted{names};
-    if (ranks > 1)
-        wanted.part = [=](const Shape& shape, const std::string& name) {
-            const int along = dimension_of(shape, dim);
-            if (along >= shape.ndim())
-                fail(path, ": tensor ", in_quotes(name), ": has ", shape.ndim(),
-                     " dimensions, expected one to share among ranks along: name the tensors that are to be read");
-            return shard_of(shape, along, rank, ranks);
-        };
+    wanted.part = [=](const Shape& shape, const std::string& name) {
+        const int along = dimension_of(shape, dim);
+        if (along >= shape.ndim())
+            fail(path, ": tensor ", in_quotes(name), ": has ", shape.ndim(),
+                 " dimensions, expected one to share among ranks along: name the tensors that are to be read");
+        return shard_of(shape, along, rank, ranks);
+    };
     return load_safetensors(path, wanted, left_out);
 }
 
@@ -133,7 +137,10 @@ void save_safetensors_sharded(Communicator& comm, const std::string& path, const
 }
 
 void save_safetensors_sharded(const std::string& path, const NamedTensors& value, std::optional<int> dim) {
-    if (distributed::mpi_size() == 1) return save_safetensors(path, value);
+    if (distributed::mpi_size() == 1) {  // what is refused under mpirun is refused here too
+        for (const auto& [name, tensor] : value.tensors) check_dimension(name, tensor.shape(), dim);
+        return save_safetensors(path, value);
+    }
     distributed::run_mpi([&](Communicator& comm) { save_safetensors_sharded(comm, path, value, dim); });
 }
 

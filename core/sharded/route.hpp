@@ -140,7 +140,7 @@ public:
     // Multiplications and additions, and elements read and written, of the chunkwise form.
     Work work(Index i, double group) const {
         const auto n = static_cast<double>(piece(i).n), dk = static_cast<double>(p_.dk),
-                   dv = static_cast<double>(p_.dv), chunk = static_cast<double>(p_.chunk);
+                   dv = static_cast<double>(p_.dv), chunk = static_cast<double>(std::min(p_.chunk, piece(i).n));
         const double delta = p_.beta ? 1 : 0;
         return {2 * n * (dk * dv * (1 + group + delta) + chunk / 2 * (dk + dv) * (group + delta)),
                 n * ((1 + group) * dk + (1 + group) * dv + static_cast<double>(p_.gates) + delta), 1};

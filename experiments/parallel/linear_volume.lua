@@ -22,7 +22,9 @@ local options = item.options
 if item.mode == "quick" then options.devices = { options.devices[1], options.devices[#options.devices] } end
 local heads, dim = 32, 128
 local state = heads * dim * dim * 4
--- Bytes of all GPUs; all-gather sends a map S ↦ A S + B of every part to every other GPU.
+-- Bytes of all GPUs where each has tokens, in whole chunks of 64; all-gather sends a map S ↦ A S + B of every part to
+-- every other GPU.
+local most_parts = math.ceil(options.length / 64)
 local closed = {
   ring = function(p) return (p - 1) * state end,
   ["all-scan"] = function(p) return (p - 1) * state end,
@@ -40,7 +42,7 @@ for i, exchange in ipairs(gpus.exchanges) do
       heads = heads, dim = dim, together = 1 }
     local most = 0
     for _, worker in ipairs(report.workers) do most = math.max(most, worker.bytes) end
-    local expected = closed[exchange.name](p)
+    local expected = p <= most_parts and closed[exchange.name](p) or nil
     if expected and expected ~= report.bytes then
       differ[#differ + 1] = string.format("%s on %d: %d, expected %d", exchange.name, p, report.bytes, expected)
     end

@@ -275,8 +275,9 @@ int method_named(lua_State* L, const char* type, const char* hint) {
     const bool name = lua_type(L, 2) == LUA_TSTRING &&
                       (std::isalpha(static_cast<unsigned char>(*lua_tostring(L, 2))) || *lua_tostring(L, 2) == '_');
     lua_Debug caller;
-    const bool in_loop = lua_isinteger(L, 2) && lua_getstack(L, 1, &caller) && lua_getinfo(L, "n", &caller) &&
-                         caller.name && caller.name == std::string_view("for iterator");
+    // The iterator of ipairs is written in C; one of the user's in Lua.
+    const bool in_loop = lua_isinteger(L, 2) && lua_getstack(L, 1, &caller) && lua_getinfo(L, "nS", &caller) &&
+                         caller.name && caller.name == std::string_view("for iterator") && *caller.what == 'C';
     if (in_loop) fail("ipairs: a Tensor, expected a list, as in for i, x in ipairs(A:totable()) do");
     if (is_tensor(L, 2))
         fail("a Tensor is indexed as A(mask), the elements where the mask is 1, or A({p}), the places p, not with [ ]");

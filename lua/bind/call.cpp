@@ -4,6 +4,7 @@
 
 #include "core/base/text.hpp"
 #include "core/calls/description.hpp"
+#include "core/distributed/mpi.hpp"
 #include "core/kit/callers_order.hpp"
 #include "lua/bind/families.hpp"
 
@@ -126,6 +127,7 @@ void check_effect(const Options& given, const OptionRule& rule, calls::Effect ef
 }
 
 void check_timeout(const calls::Sharding& o) {
+    const distributed::MpiTimeout number(o.timeout);  // which says what is no number of seconds
     if (o.timeout == 0 || o.asked()) return;
     fail("timeout: ", o.timeout, ", but one worker waits for no other, expected shards, sizes or engine beside it");
 }

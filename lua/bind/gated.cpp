@@ -28,10 +28,10 @@ int linear_attention_(lua_State* L) {
         push_report(L, sharded.report);
         return 3;
     }
+    const bool delta = o.update == "delta" || o.update == "gated_delta", grows = delta && may_grow(L, o.state);
     const LinearResult result =
         counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
-    if (o.update == "delta" || o.update == "gated_delta")
-        note_growth(L, k, v, "linear_attention", "update = \"" + o.update + "\" is", result.state);
+    if (grows) note_growth(L, {k, v, o.beta}, "linear_attention", "update = \"" + o.update + "\" is", result.state);
     push(L, result.O);
     push(L, result.state);
     if (!result.checkpoints) return 2;

@@ -17,9 +17,12 @@ int general_linear_attention_(lua_State* L) {
     const auto [q, k, v] = given.tensors<Tensor, 3>();
     GeneralOptions o = given.read(call);
     count_slots_from_zero(o);
+    const bool grows = o.u && may_grow(L, o.state);
     const LinearResult result =
         counting ? general_linear_attention_counted(q, k, v, o, count_of_call()) : general_linear_attention(q, k, v, o);
-    if (o.u) note_growth(L, k, v, "general_linear_attention", "delta rules, comba and the like, are", result.state);
+    if (grows)
+        note_growth(L, {k, v, o.u, o.w, o.a}, "general_linear_attention", "delta rules, comba and the like, are",
+                    result.state);
     push(L, result.O);
     push(L, result.state);
     if (!result.checkpoints) return 2;

@@ -18,15 +18,20 @@ double largest(const Tensor& A) {
 }
 
 constexpr const char* growth_noted = "causeway.noted_growth";
+constexpr double outgrown = 1e15;
 
 }  // namespace
 
-// Asks of the inputs only where the state has grown: what is not finite in them is no growth.
-void note_growth(lua_State* L, const Tensor& k, const Tensor& v, const char* function, const std::string& rule,
-                 const Tensor& state) {
-    constexpr double outgrown = 1e15;
-    if (counting || noted(L, growth_noted) || largest(state) < outgrown) return;
-    if (!(largest(k) < outgrown) || !(largest(v) < outgrown)) return;
+bool may_grow(lua_State* L, const std::optional<Tensor>& state) {
+    return !counting && !noted(L, growth_noted) && (!state || largest(*state) < outgrown);
+}
+
+// Asks of the inputs only where the state has grown.
+void note_growth(lua_State* L, std::initializer_list<std::optional<Tensor>> inputs, const char* function,
+                 const std::string& rule, const Tensor& state) {
+    if (largest(state) < outgrown) return;
+    for (const std::optional<Tensor>& input : inputs)
+        if (input && !(largest(*input) < outgrown)) return;
     note_once(L, growth_noted,
               sentence(function, ": the state has grown past ", outgrown, ": ", rule,
                        " meant for keys of length 1, l2norm(k), and beta from 0 to 2"));

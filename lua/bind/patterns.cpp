@@ -16,6 +16,7 @@ namespace {
 
 constexpr int most_captures = 32, deepest_match = 200;  // Lua's own limits
 constexpr int steps_between_looks = 1 << 14;
+constexpr std::size_t characters_between_looks = 1 << 22;  // of a plain text, compared many at once
 
 // Whether c is in the class %NAME; for a NAME that is no letter of a class, whether it is that character.
 bool in_class(unsigned char c, unsigned char name) {
@@ -215,11 +216,12 @@ private:
     }
 
     // %bxy
-    const char* balanced(const char* s, const char* p) const {
+    const char* balanced(const char* s, const char* p) {
         if (p + 1 >= pattern_end_) luaL_error(L_, "malformed pattern (missing arguments to '%%b')");
         if (s >= end_ || *s != p[0]) return nullptr;
         std::ptrdiff_t opened = 1;
         for (++s; s < end_; ++s) {
+            step();
             if (*s == p[1]) {
                 if (--opened == 0) return s + 1;
             } else if (*s == p[0]) {
@@ -260,12 +262,24 @@ std::size_t start_of(lua_State* L, int index, std::size_t length) {
     return at == 0 || at < -n ? 0 : static_cast<std::size_t>(n + at);
 }
 
+// The first place of a plain text from `start` on, or npos; looks now and then whether it is to stop.
+std::size_t place_of(std::string_view text, std::string_view subject, std::size_t start) {
+    const std::size_t places =
+        std::max<std::size_t>(1, characters_between_looks / std::max<std::size_t>(1, text.size()));
+    for (; start + text.size() <= subject.size(); start += places) {
+        const std::size_t at = subject.substr(start, places - 1 + text.size()).find(text);
+        if (at != std::string_view::npos) return start + at;
+        interrupt::check();
+    }
+    return std::string_view::npos;
+}
+
 int find_or_match(lua_State* L, bool find) {
     const std::string_view subject = check_text(L, 1), pattern = check_text(L, 2);
     const std::size_t start = start_of(L, 3, subject.size());
     if (start > subject.size()) return luaL_pushfail(L), 1;
     if (find && (lua_toboolean(L, 4) || pattern.find_first_of("^$*+?.([%-") == std::string_view::npos)) {
-        const std::size_t at = subject.find(pattern, start);
+        const std::size_t at = place_of(pattern, subject, start);
         if (at == std::string_view::npos) return luaL_pushfail(L), 1;
         lua_pushinteger(L, static_cast<lua_Integer>(at + 1));
         lua_pushinteger(L, static_cast<lua_Integer>(at + pattern.size()));

@@ -189,6 +189,10 @@ int check_dim(lua_State* L, int index, const Tensor& a, const char* function) {
 }
 
 void refuse_parameter(lua_State* L, int index, const char* function, const char* why) {
+    if (lua_istable(L, index) && luaL_getmetafield(L, index, "__name") != LUA_TNIL) {  // the report of a call
+        lua_pop(L, 1);
+        return;
+    }
     if (!lua_isstring(L, index) && !lua_istable(L, index)) return;
     lua_pushvalue(L, index);
     const int type = lua_type(L, -1);

@@ -44,8 +44,9 @@ Tensor from_table(lua_State* L, int index, DType type, const char* function);
 // A dimension counted from 1 at `index`, or from -1 backwards from the last, returned counted from 0.
 int check_dim(lua_State* L, int index, const Tensor& a, const char* function);
 
-// Throws Error when the argument at `index`, which the function has not, is a number, a string or a table: norm(A, 1)
-// is another norm elsewhere. Further Tensors pass, as the second value of norm(linear_attention(q, k, v)).
+// Throws Error when the argument at `index`, which the function has not, is a number, a string or a plain table:
+// norm(A, 1) is another norm elsewhere. Further Tensors pass, as the second value of norm(linear_attention(q, k, v)),
+// and so do reports, as that of norm(tree_decode(q, k, v)).
 void refuse_parameter(lua_State* L, int index, const char* function, const char* why);
 // Throws Error, naming the function, where a number or a string comes after its `most` arguments. Tensors and tables
 // may be further results of a call, as in abs(linear_attention(q, k, v)).

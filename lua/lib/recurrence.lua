@@ -243,7 +243,7 @@ local function named_errors(rule, part, f, x)
   local place, message = result:match("^([^\n]-:%d+: )(.*)$")
   message = message or result
   if message:sub(1, #rule.name + 1) == rule.name .. ":" then error(result, 0) end
-  error(("%s%s: %s: %s"):format(place or "", rule.name, part, message), 0)
+  error(causeway._of_kind(("%s%s: %s: %s"):format(place or "", rule.name, part, message), "bad argument"), 0)
 end
 
 -- A part for the tokens of the call: what its function returns, or what was given.

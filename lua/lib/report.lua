@@ -317,6 +317,9 @@ function causeway.report(parts)
   end
   local options, last = {}, 0
   for key, value in pairs(parts) do
+    if math.type(key) == "integer" and key < 1 then
+      raise(string.format("report: part %d: parts are counted from 1", key))
+    end
     if math.type(key) ~= "integer" then options[key] = value else last = math.max(last, key) end
   end
   for i = 1, math.max(last, 1) do

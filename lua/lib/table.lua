@@ -173,19 +173,43 @@ end
 causeway._options.text_table = { columns = true, title = true, note = true, most = true, align = true,
   leading = true }
 
+-- The last number of a list in which some may be missing.
+local function last_of(column, key)
+  local last = 0
+  for i in pairs(column) do
+    if math.type(i) ~= "integer" or i < 1 then
+      causeway._raise(string.format("rows: %s has the key %s, expected a list", key, tostring(i)))
+    end
+    last = math.max(last, i)
+  end
+  return last
+end
+
 -- Rows of a table of columns, {N = {1, 2}, time = {3, 4}}; what is none as it is.
 local function rows_of_columns(given)
   if not causeway._is_plain(given) or given[1] ~= nil or next(given) == nil then return given end
-  local rows = {}
+  local rows, n, first = {}, nil, nil
   for key, column in pairs(given) do
-    if type(column) == "userdata" then column = column:totable() end
+    if type(column) == "userdata" then
+      if column:ndims() ~= 1 then
+        causeway._raise(string.format("rows: %s is %s, expected a vector", tostring(key), causeway._noun(column)))
+      end
+      column = column:totable()
+    end
     if type(key) ~= "string" or type(column) ~= "table" then
       causeway._raise("rows: " .. tostring(key) .. " is " .. causeway._noun(column)
         .. ", expected a list of rows {{N = 1, time = 2}, ...}, or columns {N = {1, 2}, time = {3, 4}}")
     end
-    for i, value in ipairs(column) do
+    local last = last_of(column, key)
+    n, first = n or last, first or key
+    if last ~= n then
+      local a, b = first, key
+      if b < a then a, b, n, last = b, a, last, n end
+      causeway._raise(string.format("rows: %s has %d values and %s %d, expected as many in every column", a, n, b, last))
+    end
+    for i = 1, last do
       rows[i] = rows[i] or {}
-      rows[i][key] = value
+      rows[i][key] = column[i]
     end
   end
   return rows

@@ -281,7 +281,7 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     if (Failure failure = call(L, 0, LUA_MULTRET)) return failure;
     const int n = lua_gettop(L) - base;
     for (const std::string& note : notes_on_undefined_names(L, expanded.code)) call_library(L, "_note", note);
-    for (const std::string& note : notes_on_cut_sizes(expanded.code)) call_library(L, "_note", note);
+    for (const std::string& note : notes_on_cut_sizes(L, expanded.code)) call_library(L, "_note", note);
     if (n == 0) return {};
     const std::string bare = bare_name(piece.text);
     if (!bare.empty() && lua_isnil(L, base + 1)) {

@@ -259,29 +259,99 @@ std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::strin
     return notes;
 }
 
-std::vector<std::string> notes_on_cut_sizes(const std::string& source) {
-    const auto tokens = tokenize_without_comments(source);
-    const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
+namespace {
+
+// A source as words, with the place of the bracket that each closing one closes.
+struct Words {
+    Words(const std::string& source) : source(source), tokens(tokenize_without_comments(source)), opens(tokens.size()) {
+        std::vector<std::size_t> open;
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            const std::string_view word = (*this)[i];
+            if (word == "(" || word == "{" || word == "[") open.push_back(i);
+            if (word != ")" && word != "}" && word != "]") continue;
+            opens[i] = open.empty() ? none : open.back();
+            if (!open.empty()) open.pop_back();
+        }
+    }
+
+    // Nothing where there is none: before the first too, where counting back has gone round.
+    std::string_view operator[](std::size_t i) const {
+        return i < tokens.size() ? tokens[i].text(source) : std::string_view{};
+    }
+    bool is_name(std::size_t i) const {
+        return i < tokens.size() && tokens[i].kind == Token::name && !is_keyword((*this)[i]);
+    }
+    // Where the expression begins that ends with the token at `last`, of names, fields, calls and brackets; `none` for
+    // another.
+    std::size_t begin_of(std::size_t last) const {
+        for (std::size_t i = last;;) {
+            if ((*this)[i] == ")" || (*this)[i] == "]") {
+                const std::size_t open = opens[i];
+                if (open == none) return none;
+                const bool of_a_value = is_name(open - 1) || (*this)[open - 1] == ")" || (*this)[open - 1] == "]";
+                if (!of_a_value) return (*this)[i] == ")" ? open : none;
+                i = open - 1;
+            } else if (!is_name(i)) {
+                return none;
+            } else if ((*this)[i - 1] == "." || (*this)[i - 1] == ":") {
+                i -= 2;
+            } else {
+                return i;
+            }
+        }
+    }
+
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+    const std::string& source;
+    std::vector<Token> tokens;
+    std::vector<std::size_t> opens;
+};
+
+// Whether `size` is the library's, in the session and in the source.
+bool size_is_the_librarys(lua_State* L, const Words& words) {
+    for (std::size_t i = 0; i < words.tokens.size(); ++i) {
+        const bool made = words[i - 1] == "function" || words[i - 1] == "local" ||
+                          (words[i + 1] == "=" && words[i + 2] != "=" && words[i - 1] != ".");
+        if (words[i] == "size" && made) return false;
+    }
+    push_causeway(L);
+    lua_getfield(L, -1, "size");
+    lua_getglobal(L, "size");
+    const bool same = lua_rawequal(L, -1, -2) != 0;
+    lua_pop(L, 3);
+    return same;
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on_cut_sizes(lua_State* L, const std::string& source) {
+    const Words words(source);
     struct Bracket {
         std::size_t at;
         bool commas;
     };
     std::vector<Bracket> open;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const std::string_view token = word(i);
+    bool in_for = false;  // between `for` and its `do`
+    for (std::size_t i = 0; i < words.tokens.size(); ++i) {
+        const std::string_view token = words[i];
+        if (token == "for" || token == "do") in_for = token == "for";
         if (token == "," && !open.empty()) open.back().commas = true;
         if (token == "(" || token == "{" || token == "[") open.push_back({i, false});
         if ((token != ")" && token != "}" && token != "]") || open.empty()) continue;
         const Bracket closed = open.back();
         open.pop_back();
-        const std::size_t name = closed.at - 1;  // wraps around where the bracket comes first: no word is there
-        const bool method = word(name - 1) == ":";
-        const bool all = token == ")" && word(name) == "size" && !closed.commas && method == (closed.at + 1 == i);
-        const auto outer = open.empty() ? std::string_view{} : word(open.back().at - 1);
-        const bool shown = open.empty() || word(open.back().at) == "{" || outer == "print" || outer == "display";
-        if (!all || word(i + 1) != "," || !shown) continue;
-        const std::size_t begin = tokens[method ? name - 2 : name].begin;
-        const std::string call = source.substr(begin, tokens[i].end - begin);
+        const std::size_t name = closed.at - 1;
+        const bool method = words[name - 1] == ":";
+        const bool all = token == ")" && words[name] == "size" && !closed.commas && method == (closed.at + 1 == i);
+        const auto outer = open.empty() ? std::string_view{} : words[open.back().at - 1];
+        const bool shown =
+            open.empty() ? !in_for : words[open.back().at] == "{" || outer == "print" || outer == "display";
+        if (!all || words[i + 1] != "," || !shown) continue;
+        if (!method && (words[name - 1] == "." || !size_is_the_librarys(L, words))) continue;
+        const std::size_t first = method ? words.begin_of(name - 2) : name;
+        if (first == Words::none) continue;
+        const std::size_t begin = words.tokens[first].begin;
+        const std::string call = source.substr(begin, words.tokens[i].end - begin);
         return {"a comma behind " + call + " leaves the first size alone: {" + call + "} has all of them"};
     }
     return {};

@@ -34,7 +34,7 @@ std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::strin
 
 // A sentence where a comma behind size(A) leaves of all sizes the first: in what an entry shows or sets, in print and
 // in a list.
-std::vector<std::string> notes_on_cut_sizes(const std::string& source);
+std::vector<std::string> notes_on_cut_sizes(lua_State* L, const std::string& source);
 
 // A line for each global that now hides a name of the library's or of Lua's, of more than one letter, and is not yet in
 // `known`, to which it is added.

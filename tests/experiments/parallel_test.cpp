@@ -33,6 +33,9 @@ TEST_CASE("the experiments on several GPUs leave figures and tables", "[experime
     const std::string volume = run("linear_volume", {"--devices", "2,32,1024", "--check", "200"});
     CHECK(contains(volume, "48 counts"));
     CHECK(contains(volume, "at every number of GPUs"));
+    // More GPUs than chunks of tokens, some of which have none: no closed form is asked for there.
+    CHECK(contains(run("linear_volume", {"--length", "100", "--devices", "2,1024", "--check", "100"}),
+                   "at every number of GPUs"));
     CHECK(contains(run("linear_memory", {"--devices", "1,4,64"}), "counted at every number of GPUs"));
     // One sentence for a wrong option.
     const Output wrong =

@@ -84,11 +84,23 @@ TEST_CASE("every rank reads its part of a file alone", "[sharded][safetensors][f
                 const NamedTensors expected = shares(whole, rank, ranks);
                 for (const auto& [name, x] : expected.tensors) CHECK(same(got.tensors.at(name), x));
             }
-        // Of a process that is alone the whole, whatever its tensors' dimensions.
+        // Of a process that is alone the whole.
         const NamedTensors alone = load_safetensors_sharded(path, {"q", "gates"}, 2);
         CHECK(alone.tensors.size() == 2);
         CHECK(same(alone.tensors.at("gates"), whole.tensors.at("gates")));
     }
+}
+
+TEST_CASE("a process that is alone refuses a dimension that several refuse", "[sharded][safetensors][files]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "a.safetensors";
+    const NamedTensors value = sequence(64);
+    CHECK_THROWS_WITH(save_safetensors_sharded(path, value, 3),
+                      "\"gates\": dim: 4, expected from 1 to 3, the dimensions of 1×3×64");
+    CHECK(!std::filesystem::exists(path));
+    save_safetensors_sharded(path, value, 2);
+    CHECK_THROWS_WITH(load_safetensors_sharded(path, {"gates"}, 3),
+                      causeway::test::contains_text("tensor \"gates\": has 3 dimensions, expected one to share"));
 }
 
 TEST_CASE("ranks that differ, or one that cannot write, leave the old file", "[sharded][safetensors][files]") {

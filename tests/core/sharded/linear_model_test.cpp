@@ -34,8 +34,7 @@ TEST_CASE("the model of linear attention counts what calls with data send and ho
                     const ShardReport counted =
                         linear_attention_sharded(in.q, in.k, in.v, in.options, on(p, exchange)).report;
                     LinearModelSizes z;
-                    z.batch = 2, z.heads = 3, z.N = N, z.dk = 7, z.dv = 5, z.chunk = std::min<Index>(N, 64),
-                    z.together = 1;
+                    z.batch = 2, z.heads = 3, z.N = N, z.dk = 7, z.dv = 5, z.chunk = 64, z.together = 1;
                     z.delta = c.delta(), z.gates = !c.gated() ? 0 : c.channels ? 7 : 1;
                     Cluster machine = cluster("h100");
                     machine.element_bytes = 4;
@@ -73,6 +72,21 @@ TEST_CASE("the model of linear attention takes the times that were measured", "[
     // With as many heads as devices the exchange of heads is balanced; beyond them devices have none.
     CHECK(linear_model("heads", z, of_kernels(0), 8).seconds == Approx(all / 8));
     CHECK(linear_model("heads", z, of_kernels(0), 64).seconds == Approx(all / 32));
+}
+
+TEST_CASE("a chunk of the model is no longer than a part", "[sharded][model]") {
+    LinearModelSizes z;
+    z.heads = 4, z.N = 20, z.delta = true;
+    Cluster machine = of_kernels(0);
+    machine.flop_rate = 1e9;  // so that operations, of which longer chunks have more, take longer than memory
+    for (const char* exchange : {"ring", "heads"}) {
+        const auto seconds = [&](Index chunk) {
+            z.chunk = chunk;
+            return linear_model(exchange, z, machine, 1).seconds;
+        };
+        CHECK(seconds(64) == seconds(20));
+        CHECK(seconds(10) < seconds(20));
+    }
 }
 
 TEST_CASE("links take their time in the model of linear attention", "[sharded][model]") {

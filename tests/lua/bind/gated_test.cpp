@@ -29,6 +29,13 @@ TEST_CASE("a delta rule whose state outgrows any use says so once", "[lua][gated
     lua("linear_attention(u, u, u, {update = 'delta', beta = b}) linear_attention(k, k, k)");
     lua("bad = u:copy() bad:set(0 / 0, 1, 1, 3, 2) linear_attention(u, bad, u, {update = 'delta', beta = b})");
     CHECK(lua("return #notes") == "0");
+    // What came in so large, or as no number, is no growth.
+    for (const char* given : {"state = fill(1e20, 1, 2, 16, 16)", "state = fill(0 / 0, 1, 2, 16, 16)",
+                              "beta = fill(0 / 0, 1, 2, 200)", "inplace = true, state = fill(1e20, 1, 2, 16, 16)"}) {
+        CAPTURE(given);
+        const std::string options = std::string("{update = 'delta', beta = b, ") + given + "}";
+        CHECK(lua("linear_attention(u, u, u, " + options + ") return #notes") == "0");
+    }
     lua("for i = 1, 2 do linear_attention(k, k, k, {update = 'delta', beta = b}) end");
     CHECK(lua("return #notes, notes[1]") ==
           "1 linear_attention: the state has grown past 1e+15: update = \"delta\" is meant for keys of length 1, "

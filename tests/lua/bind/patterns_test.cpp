@@ -124,12 +124,17 @@ TEST_CASE("what patterns refuse is said as Lua says it", "[lua][patterns][errors
 
 TEST_CASE("a pattern that would never end is stopped", "[lua][patterns][interrupt]") {
     Shell lua;
-    lua("s, p = ('a'):rep(60), ('a?'):rep(60) .. ('a'):rep(60) long = ('a'):rep(100000)");
+    lua("s, p = ('a'):rep(60), ('a?'):rep(60) .. ('a'):rep(60) long = ('a'):rep(100000) "
+        "open, plain, half = ('('):rep(200000), ('a'):rep(8000000), ('a'):rep(2000000) .. 'b'");
     for (const char* call : {"string.find, s, p", "string.match, s, p", "string.gsub, s, p, ''", "string.gmatch(s, p)",
-                             "string.find, long, '.-.-.-b'"}) {
+                             "string.find, long, '.-.-.-b'", "string.find, open, '%b()'", "string.find, plain, half",
+                             "string.find, plain, half, 1, true"}) {
         CAPTURE(call);
         CHECK(lua(std::string("local good, why = pcall(causeway._with_timeout, 0.05, ") + call +
                   ") return good, error_kind(why)") == "false timeout");
     }
     CHECK(lua("return s:find('a', 60)") == "60 60");
+    // A plain text that lies across the pieces in which it is looked for.
+    CHECK(lua("t = ('-'):rep(4194302) .. 'abcd' .. ('-'):rep(9) return t:find('abcd', 1, true)") == "4194303 4194306");
+    CHECK(lua("return t:find('d-', 7, true), t:find('', 5, true), ('a'):find('ab', 1, true)") == "4194306 5 nil");
 }

@@ -248,6 +248,9 @@ TEST_CASE("functions work on tensors, as methods, on tables of numbers and on nu
     CHECK(lua("for i, v in ipairs(A) do end") ==
           "ipairs: a Tensor, expected a list, as in for i, x in "
           "ipairs(A:totable()) do");
+    // An iterator of the user's is not ipairs.
+    CHECK(lua("for x in function() return A[1] end do end") ==
+          "a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     CHECK(lua("pow({w = A}, 2)") == "pow: a table with the key \"w\", expected a Tensor: take p.w");
     CHECK(lua("eq(1, 1), lt(2, 1), ge(2, 2), times(2, 3)") == "true false true 6.0");
     CHECK(lua("flat(map(function(x) return x * x end, A)), flat(A:map(function(x, y) return x + y end, A))") ==
@@ -419,6 +422,15 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
           "2), 1))");
     CHECK(lua("opnorm(A, 'inf')") ==
           "opnorm: argument 2: \"inf\", expected none: the operator norm is the largest singular value");
+    // The report that a call returns beside its tensors passes, as further tensors do.
+    lua("q = randn(1, 1, 8, 4)");
+    for (const char* call :
+         {"norm(softmax_attention(q, q, q, {shards = 2}))", "norm(tree_decode(q, q, q, {shards = 2}))",
+          "softmax(tree_decode(q, q, q, {shards = 2}))"}) {
+        CAPTURE(call);
+        CHECK(lua(std::string("return type(") + call + ") ~= 'nil'") == "true");
+    }
+    CHECK(lua("norm(A, {2})").starts_with("norm: argument 2: a table, expected none"));
     CHECK(lua("log(8, 2)").find("log: argument 2: 2, expected none: it is the natural logarithm") == 0);
     CHECK(lua("softmax(A, 1)") == "softmax: argument 2: 1, expected none: it runs over the last dimension");
     CHECK(lua("sum(A, 1, 2)") ==

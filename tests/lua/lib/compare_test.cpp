@@ -21,6 +21,12 @@ TEST_CASE("isapprox tells near tensors from others", "[lua][compare]") {
     CHECK(lua("return isapprox(nan, nan), isapprox(inf, inf), isapprox(inf, ones(2)), isapprox(inf, -inf), "
               "isapprox(nan, ones(2), {atol = math.huge})") == "false true false false false");
     CHECK(lua("return isapprox(zeros(0, 3), zeros(0, 3))") == "true");
+    // Infinities that are the same say nothing of the rest.
+    lua("i, n = math.huge, 0 / 0 function v(...) return tensor({...}) end");
+    CHECK(lua("return isapprox(v(i, -i, 1), v(i, -i, 1 + 1e-9)), isapprox(v(i, 1), v(i, 2)), "
+              "isapprox(v(i, 1), v(-i, 1)), isapprox(v(i, n), v(i, n)), isapprox(v(i, 1), v(2, 1)), "
+              "isapprox(v(i, i), i), isapprox(v(i, n), i), isapprox(f32(v(i, 1)), f32(v(i, 1 + 1e-5)))") ==
+          "true false false false false true false true");
 }
 
 TEST_CASE("isapprox refuses in one sentence", "[lua][compare][errors]") {

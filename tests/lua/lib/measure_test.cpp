@@ -100,6 +100,13 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[lua][ta
           " word word word word word word word word word\n"
           " word word");
     CHECK(lua("text_table({{a = 1}}, {leading = 0})") == "user:1: leading: 0, expected a whole number from 1 to 1000");
+    CHECK(lua("text_table{a = {1, 2}, b = {3}}") ==
+          "user:1: rows: a has 2 values and b 1, expected as many in every column");
+    CHECK(lua("text_table{b = tensor({1, 2, 3}), a = {}}") ==
+          "user:1: rows: a has 0 values and b 3, expected as many in every column");
+    CHECK(lua("text_table{a = ones(2, 2)}") == "user:1: rows: a is a 2×2 Tensor{Float32}, expected a vector");
+    CHECK(lua("text_table{a = {x = 1}}") == "user:1: rows: a has the key x, expected a list");
+    CHECK(lua("t = text_table{a = {1, nil, 3}, b = {4, 5, 6}} return t.rows[3].a, t.rows[2].a, #t.rows") == "3 nil 3");
     CHECK(lua("text_table({{a = 1}}, {columns = {{key = 'a', digits = 1.5}}})") ==
           "user:1: columns: item 1: digits: 1.5, expected a whole number from 1 to 17");
     CHECK(lua("text_table({{a = 1}}, {columns = {{key = 'a', unit = {}}}})") ==

@@ -268,6 +268,7 @@ TEST_CASE("what is wrong with a rule is said in one sentence", "[lua][recurrence
               "end} mine(h, h, h, {b = b})") == "user:1: mine: b: 1×45×2, expected 1×2×45, one number a token");
     CHECK(lua("mine(h, h, h, {b = f64(rand(1, 45, 2, 1))})") ==
           "user:1: mine: u: times: shapes 1×45×2×1 and 1×2×45×6 do not match: dimension 3 is 2 and 45");
+    CHECK(lua("return error_kind(select(2, pcall(mine, h, h, h, {b = f64(rand(1, 45, 2, 1))})))") == "bad argument");
     CHECK(lua("mine(h, h, h, {b = f64(rand(1, 2, 45)), chunk_size = 3})") ==
           "user:1: mine: chunk_size: given, but no function of the rule reads it (it is called \"chunk\" here, see "
           "?chunk)");

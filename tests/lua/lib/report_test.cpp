@@ -171,6 +171,7 @@ TEST_CASE("what a page cannot have is told, and nothing is dropped", "[lua][repo
               "io.open(p.path):read('a') == p.html") == "true true");
     CHECK(lua("p:save('x.txt')").starts_with("user:1: save: \"x.txt\", expected a name that ends in .html"));
     const std::string nothing = ": nothing, expected a text, {heading = ...}, {code = ...}, a table or a picture";
+    CHECK(lua("report{[0] = 'lost', 'a'}") == "user:1: report: part 0: parts are counted from 1");
     CHECK(lua("report{title = 'T', unknown}") == "user:1: report: part 1" + nothing);
     CHECK(lua("report{title = 'T', 'a', unknown, 'b'}") == "user:1: report: part 2" + nothing);
     for (const std::string given : {"nil", "'text'", "text_table({{a = 1}})"}) {

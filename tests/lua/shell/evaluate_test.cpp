@@ -179,20 +179,47 @@ TEST_CASE("a note says that a name inside of an entry is not defined", "[lua][ev
 }
 
 TEST_CASE("a note says that a comma leaves the first size alone", "[lua][evaluate]") {
-    const auto noted = [](const std::string& source) {
-        const auto notes = notes_on_cut_sizes(source);
+    Session session;
+    const auto noted = [&](const std::string& source) {
+        const auto notes = notes_on_cut_sizes(session.state(), source);
         return notes.empty() ? "" : notes.front();
     };
     CHECK(noted("size(a), size(b)") == "a comma behind size(a) leaves the first size alone: {size(a)} has all of them");
     CHECK(noted("print('a', A:size(), 3)") ==
           "a comma behind A:size() leaves the first size alone: {A:size()} has all of them");
     CHECK(noted("x = {size(f(a, b)), 3}").starts_with("a comma behind size(f(a, b)) "));
-    for (const char* quiet :
-         {"size(a)", "size(a, 1), size(b, 2)", "A:size(1), 3", "zeros(size(a), 3)", "x = size(a)", "print(size(a))",
-          "size(a); b, c = 1, 2", "'size(a), 3'", "f(size(a), 2), 3", ")", "size(a"}) {
+    // The whole of what the method is called on.
+    for (const std::string call : {"rand(2, 3):size()", "B.x:size()", "f(a)[1].b:t():size()", "(a + b):size()"}) {
+        CHECK(noted(call + ", 1").starts_with("a comma behind " + call + " leaves "));
+        CHECK(noted("return " + call + ", 1").starts_with("a comma behind " + call + " leaves "));
+    }
+    for (const char* quiet : {"size(a)",
+                              "size(a, 1), size(b, 2)",
+                              "A:size(1), 3",
+                              "zeros(size(a), 3)",
+                              "x = size(a)",
+                              "print(size(a))",
+                              "size(a); b, c = 1, 2",
+                              "'size(a), 3'",
+                              "f(size(a), 2), 3",
+                              ")",
+                              "size(a",
+                              ":size(), 3",
+                              "):size(), 3",
+                              "for i = 1, size(A), 2 do end",
+                              "for i = 1, A:size(), 2 do end",
+                              "'text':size(), 3",
+                              "{1}:size(), 3",
+                              "local function size(x) return 1 end size(a), 3",
+                              "size = f size(a), 3",
+                              "t.size(a), 3"}) {
         CAPTURE(quiet);
         CHECK(noted(quiet) == "");
     }
+    CHECK(noted("for i = 1, 2 do x = {size(A), 2} end") != "");
+    session("function size(x) return 7 end");
+    CHECK(noted("size(a), 3") == "");
+    CHECK(noted("a:size(), 3") != "");
 }
 
 TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
