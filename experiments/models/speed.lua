@@ -45,8 +45,10 @@ local function at(share) return times[math.max(1, math.ceil(share * #times))] en
 local token, rate = at(0.5), 2 * about.parameters * #ids / prompt
 
 print(string.format("%s\n%d threads, %s\n", m, threads(), machine().processor or ""))
-print(string.format("a token: %.2f ms (quartiles %.2f and %.2f, n = %d), %.1f MB of weights: %.1f GB/s, %.0f %% of the "
-  .. "%.1f that are read", 1e3 * token, 1e3 * at(0.25), 1e3 * at(0.75), #times, about.bytes / 1e6,
-  about.bytes / token / 1e9, 100 * about.bytes / token / read, read / 1e9))
-print(string.format("a prompt of %d tokens, all its logits: %.0f ms: %.1f GFLOP/s, %.0f %% of the %.1f of a product",
-  #ids, 1e3 * prompt, rate / 1e9, 100 * rate / products, products / 1e9))
+print(string.format([[
+a token: %.2f ms (quartiles %.2f and %.2f, n = %d)
+  %.1f MB of weights at %.1f GB/s, %.0f %% of the %.1f that are read
+a prompt of %d tokens with all its logits: %.0f ms
+  %.1f GFLOP/s, %.0f %% of the %.1f of a product]],
+  1e3 * token, 1e3 * at(0.25), 1e3 * at(0.75), #times, about.bytes / 1e6, about.bytes / token / 1e9,
+  100 * about.bytes / token / read, read / 1e9, #ids, 1e3 * prompt, rate / 1e9, 100 * rate / products, products / 1e9))
