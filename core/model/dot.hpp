@@ -1,11 +1,11 @@
-// Products of rows of weights with one row of Float32 numbers, at the rate at which memory gives the weights: no
-// unpacked weight is ever written down.
+// Products of rows of weights with one row of Float32 numbers: no unpacked weight is ever written down. Those of Q4_0
+// and Q4_1 are in integer_dot.hpp.
 //
-// Four-bit weights are not moved out of their bytes one by one. Sixteen bytes, put into both halves of a vector of
-// eight integers and shifted by four bits in the upper half, have in byte c of lane l the weight of byte
-// 4 (l mod 4) + c, the lower four bits in lanes 0 to 3 and the upper in lanes 4 to 7. Masked with 15·256^c the lanes
-// are those weights times 256^c, and conversion to Float32 is exact; so is the factor 256^-c in x, which is arranged in
-// the same order once for all rows. Three instructions (and, convert, multiply-add) serve eight weights.
+// The four-bit weights of Q4_K and its like are not moved out of their bytes one by one. Sixteen bytes, put into both
+// halves of a vector of eight integers and shifted by four bits in the upper half, have in byte c of lane l the weight
+// of byte 4 (l mod 4) + c, the lower four bits in lanes 0 to 3 and the upper in lanes 4 to 7. Masked with 15·256^c the
+// lanes are those weights times 256^c, and conversion to Float32 is exact; so is the factor 256^-c in x, which is
+// arranged in the same order once for all rows. Three instructions (and, convert, multiply-add) serve eight weights.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,6 @@ namespace causeway::model {
 typedef float Floats __attribute__((vector_size(32)));
 typedef std::int32_t Ints __attribute__((vector_size(32)));
 typedef std::uint32_t Unsigned __attribute__((vector_size(32)));
-typedef float Quad __attribute__((vector_size(16)));
 inline constexpr Index lanes = 8;
 
 template <class V>
@@ -47,11 +46,8 @@ inline Unsigned load_twice(const unsigned char* p) {
     return (Unsigned)_mm256_broadcastsi128_si256(load_as<__m128i>(p));
 }
 inline Floats halves_to_floats(const unsigned char* p) { return (Floats)_mm256_cvtph_ps(load_as<__m128i>(p)); }
-inline Quad two_halves(const unsigned char* p) {
-    return (Quad)_mm_cvtph_ps(_mm_cvtsi32_si128(load_as<std::int32_t>(p)));
-}
-inline Quad one_half(const unsigned char* p) {
-    return (Quad)_mm_cvtph_ps(_mm_cvtsi32_si128(load_as<std::uint16_t>(p)));
+inline float half_to_float(const unsigned char* p) {
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_as<std::uint16_t>(p))));
 }
 #else
 inline Ints chars_to_ints(const unsigned char* p) {
@@ -74,11 +70,9 @@ inline Floats halves_to_floats(const unsigned char* p) {
     for (Index i = 0; i < lanes; ++i) out[i] = half_at(p + 2 * i);
     return out;
 }
-inline Quad two_halves(const unsigned char* p) { return Quad{half_at(p), half_at(p + 2), 0, 0}; }
-inline Quad one_half(const unsigned char* p) { return Quad{half_at(p), 0, 0, 0}; }
+inline float half_to_float(const unsigned char* p) { return half_at(p); }
 #endif
 
-inline float half_to_float(const unsigned char* p) { return one_half(p)[0]; }
 inline Floats brains_to_floats(const unsigned char* p) { return (Floats)(shorts_to_ints(p) << 16); }
 
 // The sixteen bytes at p twice, the upper lanes shifted by four bits.
@@ -122,39 +116,16 @@ struct Arranged {
     const float* sums;  // of the numbers of each group: what multiplies the offset of the group
 };
 
-// A product on its way: eight partial sums, and four of what offsets add.
-struct Partial {
-    Floats sum = {};
-    Quad offset = {};
-};
-
 // Each format: `block` weights and `bytes` a block, how a block of x is arranged, `sums` numbers a block that stand for
 // its sums, and `add`, which adds the product with a block.
 
 struct DotQ8_0 {
     static constexpr Index block = 32, bytes = 34, sums = 0;
     static void arrange_block(const float* x, float* out, float*) { std::memcpy(out, x, block * sizeof(float)); }
-    static void add(const unsigned char* p, const float* x, const float*, Partial& to) {
+    static void add(const unsigned char* p, const float* x, const float*, Floats& to) {
         Floats all = {};
         for (int c = 0; c < 4; ++c) all += to_floats(chars_to_ints(p + 2 + 8 * c)) * load_floats(x + 8 * c);
-        to.sum += half_to_float(p) * all;
-    }
-};
-
-// Q4_0 is Q4_1 with the offset -8 d.
-template <bool offset>
-struct DotQ4 {
-    static constexpr Index block = 32, bytes = offset ? 20 : 18, sums = 4;
-    // The sum stands where the scale is that multiplies it.
-    static void arrange_block(const float* x, float* out, float* sum) {
-        arrange(x, x + 16, out);
-        std::fill_n(sum, sums, 0.0f);
-        sum[offset ? 1 : 0] = (offset ? 1.0f : -8.0f) * total(x, 32);
-    }
-    static void add(const unsigned char* p, const float* x, const float* sum, Partial& to) {
-        const Quad scales = offset ? two_halves(p) : one_half(p);
-        to.sum += scales[0] * dot_bytes(nibbles(p + (offset ? 4 : 2)), 15, x);
-        to.offset += scales * load_as<Quad>(sum);
+        to += half_to_float(p) * all;
     }
 };
 
@@ -169,7 +140,7 @@ struct DotQ45K {
             arrange(low, low + 32, out + 32 * i);
         }
     }
-    static void add(const unsigned char* p, const float* x, const float* sum, Partial& to) {
+    static void add(const unsigned char* p, const float* x, const float* sum, Floats& to) {
         const unsigned char* q = p + (fifth ? 48 : 16);
         const GroupScales groups = group_scales(p + 4);
         float scales[8];
@@ -190,7 +161,7 @@ struct DotQ45K {
             }
             all += two_scales(scales[2 * pair], scales[2 * pair + 1]) * part;
         }
-        to.sum += half_to_float(p) * all - half_to_float(p + 2) * (chars_to_floats(groups.offsets) * load_floats(sum));
+        to += half_to_float(p) * all - half_to_float(p + 2) * (chars_to_floats(groups.offsets) * load_floats(sum));
     }
 
 private:
@@ -212,7 +183,7 @@ struct DotQ6K {
             arrange(low, low + 64, out + 32 * i);
         }
     }
-    static void add(const unsigned char* p, const float* x, const float* sum, Partial& to) {
+    static void add(const unsigned char* p, const float* x, const float* sum, Floats& to) {
         const Floats lower = chars_to_floats(p + 192), upper = chars_to_floats(p + 200);
         float scales[16];
         std::memcpy(scales, &lower, sizeof lower);
@@ -227,7 +198,7 @@ struct DotQ6K {
             all += two_scales(scales[k], scales[k + 4]) * dot_bytes(v, 63, x + 32 * i);
         }
         all -= 32.0f * (lower * load_floats(sum) + upper * load_floats(sum + 8));
-        to.sum += half_to_float(p + 208) * all;
+        to += half_to_float(p + 208) * all;
     }
 };
 
@@ -255,6 +226,10 @@ template <class Format>
 concept Quantised = requires {
     Format::block;
 };
+template <class Format>
+concept Integer = requires {
+    Format::room(1);
+};
 
 // Bytes ahead of the weights in use that are asked for: the processor's own prefetching ends with each page, which
 // costs a tenth to a fifth of the rate.
@@ -263,13 +238,13 @@ constexpr Index ahead = 2048;
 // One row of weights with x.
 template <Quantised Format>
 inline float dot(const unsigned char* p, Index columns, const Arranged& x) {
-    Partial to;
+    Floats to = {};
     const Index blocks = columns / Format::block;
     for (Index i = 0; i < blocks; ++i) {
         for (Index k = 0; k < Format::bytes; k += 64) __builtin_prefetch(p + i * Format::bytes + ahead + k);
         Format::add(p + i * Format::bytes, x.x + i * Format::block, x.sums + i * Format::sums, to);
     }
-    return sum_of(to.sum) + (to.offset[0] + to.offset[1]);
+    return sum_of(to);
 }
 
 template <class Format>

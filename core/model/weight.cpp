@@ -1,12 +1,15 @@
 #include "core/model/weight.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <variant>
 #include <vector>
 
 #include "core/base/mapping.hpp"
 #include "core/base/parallel.hpp"
 #include "core/kit/panels.hpp"
 #include "core/model/dot.hpp"
+#include "core/model/integer_dot.hpp"
 #include "core/model/quantised.hpp"
 
 namespace causeway::model {
@@ -45,38 +48,97 @@ decltype(auto) visit_format(WeightType type, F&& f) {
     }
 }
 
-// n rows of x, arranged for the format.
+// A row of x as the products with one type of weights want it.
+using Row = std::variant<Arranged, Rounded>;
+
+// Rows of x in that form, and the memory they lie in.
+struct Rows {
+    std::vector<Row> rows;
+    Buffer<float> room;
+};
+
+// What the types of weights that are multiplied row by row have in common: a row of x in their form, and its product
+// with a row of weights.
 template <class Format>
-void multiply_rows(const Weight& w, const std::vector<Arranged>& x, float* y, Index y_stride) {
-    const Index rows = group_size(w.rows, std::max<Index>(1, task_bytes / static_cast<Index>(w.row_bytes())));
-    parallel_for((w.rows + rows - 1) / rows, [&](Index task) {
-        const Index last = std::min(w.rows, (task + 1) * rows);
-        for (Index i = task * rows; i < last; ++i)
-            for (std::size_t t = 0; t < x.size(); ++t)
-                y[static_cast<Index>(t) * y_stride + i] = dot<Format>(w.row(i), w.columns, x[t]);
+struct RowProduct {
+    static Index room(Index columns) {  // of Float32 numbers
+        if constexpr (Integer<Format>) return (Format::room(columns / Format::block) + 31) / 32 * 8;
+        else if constexpr (Quantised<Format>) return columns + columns / Format::block * Format::sums;
+        else return 0;
+    }
+    static Row arrange(const float* x, Index columns, float* into) {
+        if constexpr (Integer<Format>) {
+            return Format::arrange(x, columns / Format::block, into);
+        } else if constexpr (Quantised<Format>) {
+            float* const sums = into + columns;
+            for (Index i = 0; i < columns / Format::block; ++i)
+                Format::arrange_block(x + i * Format::block, into + i * Format::block, sums + i * Format::sums);
+            return Arranged{into, sums};
+        } else {
+            return Arranged{x, nullptr};
+        }
+    }
+    static float dot(const unsigned char* p, Index columns, const Row& x) {
+        if constexpr (Integer<Format>) return Format::dot(p, columns / Format::block, std::get<Rounded>(x));
+        else return model::dot<Format>(p, columns, std::get<Arranged>(x));
+    }
+};
+
+Rows arrange(WeightType type, Index columns, const float* x, Index n, Index x_stride) {
+    return visit_format(type, [&](auto format) {
+        using Form = RowProduct<decltype(format)>;
+        const Index width = Form::room(columns);
+        Rows out{{}, Buffer<float>(n * width)};
+        for (Index t = 0; t < n; ++t)
+            out.rows.push_back(Form::arrange(x + t * x_stride, columns, out.room.data() + t * width));
+        return out;
+    });
+}
+
+// Calls f(product, first row, rows) for groups of about `most` of a product's rows, `unit` of them at least, spread
+// over the threads.
+template <class Most, class F>
+void over_groups(std::span<const Product> products, Index unit, Most&& most, F&& f) {
+    struct Share {
+        Index rows, tasks;
+    };
+    std::vector<Share> shares;
+    Index tasks = 0;
+    for (const Product& p : products) {
+        const Index units = (p.w->rows + unit - 1) / unit, rows = units > 0 ? group_size(units, most(*p.w)) * unit : 1;
+        shares.push_back({rows, (p.w->rows + rows - 1) / rows});
+        tasks += shares.back().tasks;
+    }
+    parallel_for(tasks, [&](Index task) {
+        std::size_t i = 0;
+        for (; task >= shares[i].tasks; ++i) task -= shares[i].tasks;
+        const Index first = task * shares[i].rows;
+        f(i, first, std::min(shares[i].rows, products[i].w->rows - first));
     });
 }
 
 // Few rows of x.
-void multiply_few(const Weight& w, const float* x, Index n, Index x_stride, float* y, Index y_stride) {
-    visit_format(w.type, [&](auto format) {
-        using Format = decltype(format);
-        std::vector<Arranged> rows;
-        Buffer<float> room;
-        if constexpr (Quantised<Format>) {
-            const Index blocks = w.columns / Format::block, width = w.columns + blocks * Format::sums;
-            room = Buffer<float>(n * width);
-            for (Index t = 0; t < n; ++t) {
-                float *const out = room.data() + t * width, *const sums = out + w.columns;
-                for (Index i = 0; i < blocks; ++i)
-                    Format::arrange_block(x + t * x_stride + i * Format::block, out + i * Format::block,
-                                          sums + i * Format::sums);
-                rows.push_back({out, sums});
-            }
-        } else {
-            for (Index t = 0; t < n; ++t) rows.push_back({x + t * x_stride, nullptr});
-        }
-        multiply_rows<Format>(w, rows, y, y_stride);
+void multiply_few(std::span<const Product> products, const float* x, Index n, Index x_stride) {
+    std::vector<std::shared_ptr<const Rows>> forms;  // one a product; products of one type share theirs
+    for (const Product& p : products) {
+        const auto same = std::find_if(products.begin(), products.end(),
+                                       [&](const Product& other) { return other.w->type == p.w->type; });
+        const auto at = static_cast<std::size_t>(same - products.begin());
+        if (at < forms.size()) forms.push_back(forms[at]);
+        else forms.push_back(std::make_shared<const Rows>(arrange(p.w->type, p.w->columns, x, n, x_stride)));
+    }
+    const auto most = [](const Weight& w) {
+        return std::max<Index>(1, task_bytes / static_cast<Index>(std::max<std::size_t>(w.row_bytes(), 1)));
+    };
+    over_groups(products, 1, most, [&](std::size_t i, Index first, Index count) {
+        const Product& p = products[i];
+        const std::vector<Row>& rows = forms[i]->rows;
+        visit_format(p.w->type, [&](auto format) {
+            for (Index r = first; r < first + count; ++r)
+                for (std::size_t t = 0; t < rows.size(); ++t)
+                    p.y[static_cast<Index>(t) * p.y_stride + r] =
+                        RowProduct<decltype(format)>::dot(p.w->row(r), p.w->columns, rows[t]);
+        });
     });
 }
 
@@ -137,10 +199,11 @@ void multiply_group(const Weight& w, Index first, Index count, const float* x, I
 }
 
 // Many rows of x: groups of panels that fit the second-level cache.
-void multiply_many(const Weight& w, const float* x, Index n, Index x_stride, float* y, Index y_stride) {
-    const Index rows = group_size((w.rows + W - 1) / W, most_panels) * W;
-    parallel_for((w.rows + rows - 1) / rows, [&](Index i) {
-        multiply_group(w, i * rows, std::min(rows, w.rows - i * rows), x, n, x_stride, y, y_stride);
+void multiply_many(std::span<const Product> products, const float* x, Index n, Index x_stride) {
+    const auto most = [](const Weight&) { return most_panels; };
+    over_groups(products, W, most, [&](std::size_t i, Index first, Index count) {
+        const Product& p = products[i];
+        multiply_group(*p.w, first, count, x, n, x_stride, p.y, p.y_stride);
     });
 }
 
@@ -151,11 +214,16 @@ void read_row(const Weight& w, Index i, float* out) {
     check_mapped(w.data);
 }
 
+void multiply(std::span<const Product> products, const float* x, Index n, Index x_stride) {
+    if (n == 0) return;
+    if (n <= most_single_rows) multiply_few(products, x, n, x_stride);
+    else multiply_many(products, x, n, x_stride);
+    for (const Product& p : products) check_mapped(p.w->data);
+}
+
 void multiply(const Weight& w, const float* x, Index n, Index x_stride, float* y, Index y_stride) {
-    if (n == 0 || w.rows == 0) return;
-    if (n <= most_single_rows) multiply_few(w, x, n, x_stride, y, y_stride);
-    else multiply_many(w, x, n, x_stride, y, y_stride);
-    check_mapped(w.data);
+    const Product one{&w, y, y_stride};
+    multiply(std::span(&one, 1), x, n, x_stride);
 }
 
 }  // namespace causeway::model

@@ -50,14 +50,21 @@ struct Weight {
 // Row i, 0 <= i < rows, as Float32: `columns` numbers.
 void read_row(const Weight& w, Index i, float* out);
 
-// Y = X Wᵀ in Float32: x holds n rows of w.columns numbers, `x_stride` apart, y n rows of w.rows, `y_stride` apart.
+// Y = X Wᵀ: x holds n rows of w.columns numbers, `x_stride` apart, y n rows of w.rows, `y_stride` apart. Everything is
+// Float32, but that up to six rows of x are rounded to 16 bits, with a scale for each 32 numbers, for Q4_0 and Q4_1: by
+// at most 2^-16 of the largest of the 32, and products with them are summed as integers (core/model/integer_dot.hpp).
 // Spreads over threads; the result does not depend on their number. Up to six rows are multiplied as the weights come
 // from memory, unpacked in registers; more of them in panels of weights that are unpacked into the first-level cache,
-// less than 1 MB a thread. Rates on one core of an EPYC of the third generation, beside a read of 20 GB/s and Eigen's
-// product (tests/core/model/weight_rates_test.cpp prints them): one row F32, F16 and BF16 0.8 to 1.0 of the read, Q8_0
-// 0.7, the types of 4 to 6 bits 0.3 to 0.45, for unpacking takes longer than reading; 512 rows 1.0 to 1.5 of Eigen's
-// product, F32 of 49152 rows 0.75. Throws IoError where the file of the weights was cut off meanwhile
-// (core/base/mapping.hpp).
+// less than 1 MB a thread. tests/core/model/weight_rates_test.cpp prints the rates. Throws IoError where the file of
+// the weights was cut off meanwhile (core/base/mapping.hpp).
 void multiply(const Weight& w, const float* x, Index n, Index x_stride, float* y, Index y_stride);
+
+// Several products with one x in one region of the threads: the weights have the same number of columns.
+struct Product {
+    const Weight* w;
+    float* y;
+    Index y_stride;
+};
+void multiply(std::span<const Product> products, const float* x, Index n, Index x_stride);
 
 }  // namespace causeway::model

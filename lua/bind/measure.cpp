@@ -73,6 +73,13 @@ int rate_of_copies(lua_State* L) {
     return 1;
 }
 
+// read_rate(bytes[, {seconds = 0.3}]) -> bytes read a second
+int rate_of_reads(lua_State* L) {
+    const Options options(L, 2, "read_rate");
+    lua_pushnumber(L, read_rate(check_integer(L, 1, "bytes"), options.number("seconds", 0.3)));
+    return 1;
+}
+
 // product_rate([n[, {dtype = "Float64", seconds = 0.25}]]) -> floating-point operations a second
 int rate_of_products(lua_State* L) {
     const Index n = lua_isnoneornil(L, 1) ? 512 : check_integer(L, 1, "n");
@@ -109,6 +116,7 @@ void open_measure(lua_State* L) {
                          {"clock", guarded<clock>},
                          {"threads", guarded<threads_in_use>},
                          {"copy_rate", guarded<rate_of_copies>},
+                         {"read_rate", guarded<rate_of_reads>},
                          {"product_rate", guarded<rate_of_products>},
                          {"growth_exponent", guarded<exponent>},
                          {"_machine", guarded<machine_table>},

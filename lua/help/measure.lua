@@ -55,6 +55,14 @@ yardstick of what has to move memory.]],
   example = "copy_rate(2^20, {seconds = 0.01}) / 1e9",
 }
 
+manual.read_rate = {
+  call = "read_rate(bytes, {seconds = 0.3})",
+  text = [[Bytes that all of threads() together read in a second of so many bytes: the fastest of the windows of
+up to 16 MiB, one behind the other, that are read in `seconds`, at least five. With several times as many bytes as the
+last cache holds it is the rate of memory, the yardstick of what reads weights, keys or states once.]],
+  example = "read_rate(2^20, {seconds = 0.01}) / 1e9",
+}
+
 manual.growth_exponent = {
   call = "growth_exponent(N, time)",
   text = "The p of time ≈ constant · N^p: the slope of the least-squares line of log time on log N. Lists or Tensors.",

@@ -120,4 +120,5 @@ end
 
 causeway._options.btime = { samples = true, seconds = true, show = true }
 causeway._options.copy_rate = { seconds = true }
+causeway._options.read_rate = { seconds = true }
 causeway._options.product_rate = { dtype = { "Float32", "Float64" }, seconds = true }

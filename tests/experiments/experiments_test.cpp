@@ -40,6 +40,21 @@ TEST_CASE("the tour shows every method and leaves its results", "[experiments]")
     CHECK(contains(read_bytes(folder / "results/tour/tour.json"), "\"processor\""));
 }
 
+TEST_CASE("the speed of a model stands beside the rates of memory and of products", "[experiments][model]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "models/speed.lua", "--model", experiments + "data/tiny-llama",
+                                          "--tokens", "4", "--prompt", "16", "--rounds", "1"});
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "n = 3)"));
+    CHECK(contains(output.out, "% of the"));
+    CHECK(contains(output.out, "a prompt of 16 tokens"));
+    CHECK_FALSE(contains(output.out, "nan"));
+    const Output refused = run_in(folder, {experiments + "models/speed.lua", "--tokens", "1"});
+    CHECK(refused.status != 0);
+    CHECK(contains(refused.err, "--tokens: 1, expected a whole number of at least 2"));
+}
+
 TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it does not know", "[experiments]") {
     const TemporaryFolder folder;
     const std::vector<std::string> command{experiments + "bench_exact.lua",

@@ -66,10 +66,12 @@ public:
         const Index n = chunk.rows(), row = p.row(), wide = p.heads * p.value_width;
         Buffer<float> rows(n * row);
         Index at = 0;
+        std::vector<LinearTo> inputs;
         for (const Linear& input : p.inputs) {
-            input.run(x, n, rows.data() + at, row);
+            inputs.push_back({&input, rows.data() + at, row});
             at += input.outputs();
         }
+        run_together(inputs, x, n);
         const auto part = [&](Index first, Index width, Index step, Activation f) {
             Tensor out = split_heads(rows.data() + first, row, chunk.batch, chunk.n, p.heads, width, step);
             activate(out.data<float>(), n * p.heads, width, f);

@@ -20,8 +20,7 @@ public:
 
     void run(const float* x, Index n, float* y) const override {
         Buffer<float> a(n * gate.outputs()), b(n * up.outputs());
-        gate.run(x, n, a.data());
-        up.run(x, n, b.data());
+        run_together(std::array<LinearTo, 2>{{{&gate, a.data(), gate.outputs()}, {&up, b.data(), up.outputs()}}}, x, n);
         multiply_by(b.data(), a.data(), n, gate.outputs(), activation);
         down.run(b.data(), n, y);
     }

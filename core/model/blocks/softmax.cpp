@@ -50,18 +50,18 @@ public:
         Heads out;
         const Index n = chunk.rows(), step = p.gated ? 2 * p.width : p.width, wide = p.heads * step,
                     narrow = p.key_heads * p.width;
-        Buffer<float> rows(n * std::max(wide, narrow));
-        p.q.run(x, n, rows.data());
+        Buffer<float> rows(n * wide), k(n * narrow), v(n * narrow);
+        run_together(
+            std::array<LinearTo, 3>{{{&p.q, rows.data(), wide}, {&p.k, k.data(), narrow}, {&p.v, v.data(), narrow}}}, x,
+            n);
         out.q = split_heads(rows.data(), wide, chunk.batch, chunk.n, p.heads, p.width, step);
         if (p.gated) {
             out.gate = Buffer<float>(n * p.heads * p.width);
             for (Index i = 0; i < n * p.heads; ++i)
                 std::copy_n(rows.data() + i * step + p.width, p.width, out.gate.data() + i * p.width);
         }
-        p.k.run(x, n, rows.data());
-        out.k = split_heads(rows.data(), narrow, chunk.batch, chunk.n, p.key_heads, p.width, p.width);
-        p.v.run(x, n, rows.data());
-        out.v = split_heads(rows.data(), narrow, chunk.batch, chunk.n, p.key_heads, p.width, p.width);
+        out.k = split_heads(k.data(), narrow, chunk.batch, chunk.n, p.key_heads, p.width, p.width);
+        out.v = split_heads(v.data(), narrow, chunk.batch, chunk.n, p.key_heads, p.width, p.width);
         place(chunk, out.q, p.q_norm);
         place(chunk, out.k, p.k_norm);
         return out;

@@ -98,4 +98,10 @@ TEST_CASE("the copy rate is a rate", "[measure]") {
         CHECK(rate < 1e15);
     }
     CHECK(message_of([] { copy_rate(0); }) == "bytes: 0, expected 1 or more");
+    for (const Index bytes : {Index(1), Index(100), (Index(1) << 20) + 3}) {
+        const double rate = read_rate(bytes, 0.001);
+        CHECK(rate > 0);
+        CHECK(rate < 1e13);
+    }
+    CHECK(message_of([] { read_rate(0); }) == "bytes: 0, expected 1 or more");
 }
