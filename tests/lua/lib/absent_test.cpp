@@ -30,7 +30,8 @@ TEST_CASE("a benchmark and its rows name the fields they have", "[lua][absent]")
               "5") == "true");
     CHECK(lua("b.mine = 3 return b.mine") == "3");
     CHECK(begins(lua("return tostring(b)"), "Milliseconds a call"));
-    CHECK(lua("return plot(b) ~= nil, plot({b[1], b[1]}, 'N', 'mean') ~= nil, text_table(b) ~= nil") == "true true true");
+    CHECK(lua("return plot(b) ~= nil, plot({b[1], b[1]}, 'N', 'mean') ~= nil, text_table(b) ~= nil") ==
+          "true true true");
     CHECK(lua("b:save(dir .. 'b.csv') return #load(dir .. 'b.csv')") == "1");
 }
 
