@@ -1,5 +1,6 @@
 // A language model from a checkpoint: logits, generation, and its attention, which on the CPU can be looked at and
-// replaced layer by layer. There weights stay in the type of the checkpoint, and everything is computed in Float32.
+// replaced layer by layer. There weights stay in the type of the checkpoint, and everything is computed in Float32, but
+// for what core/model/weight.hpp says of weights of four bits.
 #pragma once
 
 #include <cstdint>

