@@ -195,5 +195,5 @@ report({ title = "A tour of causal linear attention", save = file .. ".html",
   data = { file .. ".csv", file .. ".json" }, table.unpack(page) })
 print(string.format("%s.csv, .json: every row, with machine, versions and seed\n%s%s.html", file,
   drawn and options.save .. "/time.svg, " or "", file))
-print(string.format("\n%s\n%.0f seconds. Next: `causeway`, then ?causal_linear_attention or methods().",
+print(string.format("\n%s\n%.0f seconds. Next: `./lab`, then ?causal_linear_attention or methods().",
   tostring(machine()), clock() - started))

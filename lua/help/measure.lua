@@ -117,6 +117,9 @@ filter is {name = value} or a function of the row:
   results:markdown{...}         that table as Markdown, results:latex{...} as LaTeX
   results:column(name, filter)  the values of a column
   results:where(filter)         the rows
+  results:pivot(down, across, name, filter)
+                                a wide table of the column `name`: a line for each value of down, a column for each of
+                                across, such as results:pivot("method", "N", "median")
   results:save(path)            the table as .csv, .html, .md, .tex or .txt
   results:plot(x, y, {by = name, error = name, ...})]],
   example = [[
@@ -125,6 +128,7 @@ results = sweep{grid = {N = {64, 128, 256}}, run = function(p)
   return btime(total, {samples = 3, show = false})
 end}
 print(results:markdown())
+growth_exponent(results:column("N"), results:column("median"))
 results]],
 }
 manual.reproduce = {
@@ -153,12 +157,17 @@ step is done, p:finish() to take it away.]],
 
 manual.benchmark_method = {
   call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, "
-    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1, reference =, name =})",
+    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1, reference =, name =})  "
+    .. "benchmark_method{inputs = {q, k, v}, methods =, lengths =, decay =, normalize =, ...}",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
 that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time,
 and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
 registered ones are timed. A function is called "yours" in the table, or what `name` says; in `methods`, what its key
 says: methods = {"fleet", mine = f}.
+
+Inputs are normal numbers, or your own tensors: inputs = {q, k, v}, which say the sizes and the type. Their whole length
+is measured, or with `lengths` the first tokens; on one length the table also has the error and the memory of each
+method.
 
 A rule that is meant to compute something else brings what it is compared with: reference = function(B, C, V, options)
 returns O for inputs in Float64, options being decay and normalize as given; reference = false compares nothing.
@@ -169,7 +178,9 @@ where it is wrong place, its first wrong entry; with result:plot(), the table's 
 and result.origin, the machine, the versions and the seed.]],
   example = [[
 benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16,
-                           repeats = 3, methods = {"vanilla"}})]],
+                           repeats = 3, methods = {"vanilla"}})
+q, k, v = randn(1, 2, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
+benchmark_method{inputs = {q, k, v}, decay = 0.9, repeats = 3}]],
 }
 
 manual.causal_oracle = {

@@ -317,12 +317,19 @@ written("include execfile source_file", "include(path) is dofile(path)")
 
 called("grad", "derivative derivatives differentiate differentiation autodiff automatic_differentiation autograd "
   .. "backward backprop backpropagation value_and_grad vjp requires_grad")
+for name in ("backward backprop backpropagation value_and_grad vjp requires_grad"):gmatch("%S+") do
+  elsewhere[name].line = "g, value = grad(loss, params)"
+end
 called("adam", "adamw optimizer optim learning_rate")
 called("rank", "num_features n_features nb_features")
 
 -- Measuring, plots, files, the shell
 
-called("benchmark_method", "compare compare_methods bench_method bench benchmark")
+called("benchmark_method", "bench_method bench benchmark")
+called("benchmark_method", "compare compare_methods", "On tensors of your own; without methods, all are compared:")
+for _, name in ipairs({ "compare", "compare_methods" }) do
+  elsewhere[name].line = 'benchmark_method{inputs = {q, k, v}, methods = {"fleet", "vanilla"}}'
+end
 called("btime", "time timer stopwatch timeit %timeit @benchmark @belapsed tic toc")
 called("clock", "perf_counter monotonic time_ns")
 called("opcount", "flops flop_count count_flops")
@@ -330,6 +337,10 @@ called("cost", "complexity")
 called("threads", "num_threads set_num_threads nthreads nproc")
 called("machine", "versioninfo cpuinfo lscpu")
 called("progress", "tqdm progress_bar")
+called("growth_exponent", "slope polyfit loglog_slope growth growth_rate scaling_exponent fit curve_fit linregress")
+written("markdown to_markdown", "of results, a table or a list of rows: results:markdown(), text_table(rows):markdown()")
+written("latex to_latex", "of results, a table or a list of rows: results:latex(), text_table(rows):latex()")
+written("pivot pivot_table unstack crosstab", 'of a sweep\'s results: results:pivot("method", "N", "median")', "sweep")
 called("sweep", "grid_search gridsearch parameter_sweep")
 called("plot", "plt lineplot figure loglog semilogy semilogx scatter errorbar savefig subplots subplot "
   .. "matplotlib seaborn plotly bokeh")
@@ -415,7 +426,7 @@ around("training need_weights average_attn_weights return_attn_probs output_atte
 around("requires_grad", "grad(f, params) differentiates what calls it")
 
 -- Methods of tensors elsewhere that none here stands for: what does it instead.
-local gradients = "grad(f, params) gives the gradients of a function"
+local gradients = "g, value = grad(f, params) gives the gradients of a function f(params) and its value"
 causeway._instead = {
   numpy = 'save("a.npy", A) writes what numpy.load reads',
   to = "f64(A), f32(A), f16(A), bf16(A) convert it, A:gpu() and A:cpu() move it",
@@ -487,8 +498,6 @@ not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layerno
   .. "another layer is a few lines of Lua, which grad goes through.")
 not_here("dropout dropout_p",
   "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
-written("tril triu",
-  "tril(X) is times(X, le(i:reshape(1, n), i:reshape(n, 1))) with i = range(1, n), and triu the same with ge")
 written("solve linsolve lstsq", "inv(A) * b solves A x = b")
 written("det slogdet logdet determinant",
   "of a symmetric positive definite A, 2 * sum(log(diag(cholesky(A)))) is the logarithm of the determinant")

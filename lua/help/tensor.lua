@@ -331,6 +331,22 @@ manual.diag = {
   example = "diag(tensor{1, 2})",
 }
 
+manual.tril = {
+  call = "tril(X[, diagonal])",
+  text = [[X on and below the diagonal, else 0, of the matrices in the last two dimensions: the causal mask on scores
+[..., N, N]. diagonal moves the line, to the right by 1, to the left, so that the diagonal is 0 too, by -1. What is left
+out may be Inf or NaN. grad goes through it.]],
+  example = "tril(ones(3, 3))\nq, k, v = randn(1, 2, 8, 4), randn(1, 2, 8, 4), randn(1, 2, 8, 4)\n"
+    .. "relative_error(tril(q * k:t()) * v, causal_oracle(q, k, v))",
+}
+
+manual.triu = {
+  call = "triu(X[, diagonal])",
+  text = [[X on and above the diagonal, else 0, of the matrices in the last two dimensions; diagonal moves the line to
+the right by 1, so that the diagonal is 0 too. See tril.]],
+  example = "triu(ones(3, 3), 1)",
+}
+
 manual.einsum = {
   call = "einsum(formula, A, B, ...)",
   text = [[Sums of products over named dimensions, as in NumPy and PyTorch: in "bhnd,bhmd->bhnm" a letter names a

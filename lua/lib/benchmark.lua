@@ -57,7 +57,7 @@ function causeway._status_of_error(problem) return statuses[causeway.error_kind(
 causeway._options.benchmark_method = {
   lengths = true, batch = true, heads = true, rank = true, dim = true, decay = true, normalize = true,
   dtype = { "Float32", "Float64", "Float16", "BFloat16" }, repeats = true, timeout = true, methods = true, seed = true,
-  reference = true, show = true, name = true,
+  reference = true, show = true, name = true, inputs = true,
 }
 
 local function whole(options, name, default, min)
@@ -177,7 +177,10 @@ local function disagreements(results)
   return sentences
 end
 
---- The table of the leet document: a line a method, a column a length.
+local function number_of_error(x) return causeway.number_text(x, 2) end
+
+--- The table of the leet document: a line a method, a column a length; on one length of the user's inputs also how far
+--- each method is from the reference, and its memory.
 function Benchmark:table()
   local columns, lines, by_method, fastest = { { key = "method" } }, {}, {}, {}
   local worst
@@ -194,11 +197,15 @@ function Benchmark:table()
     end
     decimals[N] = causeway._decimals(times, 3, 4)
   end
+  if self.own and #self.lengths == 1 then
+    columns[3] = self.compared and { key = "error", align = "right", format = number_of_error } or nil
+    columns[#columns + 1] = { key = "memory", unit = "bytes" }
+  end
   local any
   for _, row in ipairs(self) do
     local line = by_method[row.method]
     if not line then
-      line = { method = row.method }
+      line = { method = row.method, error = row.error, memory = row.memory }
       by_method[row.method], lines[#lines + 1] = line, line
     end
     local first = fastest[row.N] == row
@@ -296,11 +303,57 @@ local function checked_lengths(lengths)
   return lengths
 end
 
+-- What the tensors of a user say by themselves, and no option beside them.
+local said_by_inputs = { "batch", "heads", "rank", "dim", "dtype", "seed" }
+
+-- The tensors {B, C, V} given as inputs = {q, k, v}, a list or by name, with what they say: `lengths` are those of the
+-- first tokens of them, all by default.
+local function checked_inputs(options)
+  local inputs = options.inputs
+  if type(inputs) ~= "table" then
+    raise("benchmark_method: inputs: expected a list of three tensors, {q, k, v}, got " .. noun(inputs))
+  end
+  local given = {}
+  for i, names in ipairs({ { "q", "B" }, { "k", "C" }, { "v", "V" } }) do
+    local X = inputs[i] or inputs[names[1]] or inputs[names[2]]
+    local is_tensor, element = pcall(causeway.eltype, X)
+    if not is_tensor or causeway.ndims(X) < 2 or X:device() ~= "cpu" then
+      raise(string.format("benchmark_method: inputs: %s is %s, expected a tensor on the CPU, [batch, heads, N, width]",
+        names[1], is_tensor and (X:device() == "cpu" and "a tensor of one dimension" or "a tensor on a GPU") or noun(X)))
+    end
+    given[names[2]], given.dtype = X, given.dtype or element
+  end
+  for _, name in ipairs(said_by_inputs) do
+    if options[name] ~= nil then
+      raise("benchmark_method: " .. name .. ": given beside inputs, whose tensors have their own; leave it out")
+    end
+  end
+  local dims = causeway.ndims(given.B)
+  given.tokens = causeway.size(given.B, dims - 1)
+  for _, names in ipairs({ { "k", "C" }, { "v", "V" } }) do
+    local X = given[names[2]]
+    if causeway.ndims(X) ~= dims or causeway.size(X, dims - 1) ~= given.tokens then
+      raise(string.format("benchmark_method: inputs: %s is %s and q %s, expected as many tokens", names[1], noun(X),
+        noun(given.B)))
+    end
+  end
+  given.batch = dims > 3 and causeway.size(given.B, 1) or 1
+  given.heads = dims > 2 and causeway.size(given.B, dims - 2) or 1
+  given.rank, given.dim = causeway.size(given.B, dims), causeway.size(given.V, causeway.ndims(given.V))
+  for _, N in ipairs(options.lengths and checked_lengths(options.lengths) or {}) do
+    if N > given.tokens then
+      raise(string.format("benchmark_method: lengths: %d, but inputs have %d tokens", N, given.tokens))
+    end
+  end
+  return given
+end
+
 -- The options with their defaults, checked; `passed` are those that go to every method.
 local function checked_options(options)
   causeway._check_options("benchmark_method", options)
   options = options or {}
-  local rank = whole(options, "rank", 64, 1)
+  local own = options.inputs ~= nil and checked_inputs(options) or nil
+  local rank = own and own.rank or whole(options, "rank", 64, 1)
   local timeout = options.timeout or 60
   if type(timeout) ~= "number" or not (timeout > 0) then
     raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
@@ -310,12 +363,13 @@ local function checked_options(options)
     raise("benchmark_method: reference: expected a function(B, C, V, options) or false, got " .. noun(reference))
   end
   return {
-    batch = whole(options, "batch", 1, 1), heads = whole(options, "heads", 8, 1),
-    rank = rank, dim = whole(options, "dim", rank, 1),
+    own = own, batch = own and own.batch or whole(options, "batch", 1, 1),
+    heads = own and own.heads or whole(options, "heads", 8, 1), rank = rank,
+    dim = own and own.dim or whole(options, "dim", rank, 1),
     repeats = whole(options, "repeats", 15, 1), seed = whole(options, "seed", 1, 0), timeout = timeout,
     reference = reference,
-    dtype = checked_dtype(options.dtype or "Float32"),
-    lengths = checked_lengths(options.lengths or { 128, 512, 2048, 8192 }),
+    dtype = own and own.dtype or checked_dtype(options.dtype or "Float32"),
+    lengths = checked_lengths(options.lengths or own and { own.tokens } or { 128, 512, 2048, 8192 }),
     passed = { decay = options.decay or nil, normalize = options.normalize },
   }
 end
@@ -323,14 +377,14 @@ end
 -- A table without rows yet.
 local function new_results(given)
   local origin = causeway._machine()
-  origin.seed = given.seed
+  origin.seed = not given.own and given.seed or nil
   return setmetatable({}, { __index = setmetatable({
-    lengths = given.lengths, messages = {}, origin = origin, tolerance = tolerances[given.dtype],
+    lengths = given.lengths, own = given.own ~= nil, messages = {}, origin = origin, tolerance = tolerances[given.dtype],
     by_definition = given.reference == nil,
     compared = given.reference and "the reference given"
       or given.reference == nil and "the Float64 definition of causal linear attention" or nil,
-    title = string.format("Milliseconds a call, mean ± std of %d; batch %d, %d head%s, r = %d, d = %d, %s, %s decay%s",
-      given.repeats, given.batch, given.heads, given.heads == 1 and "" or "s", given.rank, given.dim, given.dtype,
+    title = string.format("Milliseconds a call, mean ± std of %d; %sbatch %d, %d head%s, r = %d, d = %d, %s, %s decay%s",
+      given.repeats, given.own and "on the inputs given, " or "", given.batch, given.heads, given.heads == 1 and "" or "s", given.rank, given.dim, given.dtype,
       given.passed.decay and "with" or "no", given.passed.normalize and ", normalised" or ""),
   }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
 end
@@ -350,8 +404,21 @@ local function reference_of(given, inputs)
   return wide
 end
 
+-- The first N tokens of a tensor [..., N, width].
+local function first_tokens(X, N)
+  local dims, at = causeway.ndims(X), {}
+  if causeway.size(X, dims - 1) == N then return X end
+  for k = 1, dims do at[k] = k == dims - 1 and { 1, N } or ":" end
+  return X(table.unpack(at))
+end
+
 -- The inputs of a length and what every method must give for them.
 local function prepare(given, N)
+  if given.own then
+    local inputs = {}
+    for _, name in ipairs({ "B", "C", "V" }) do inputs[name] = first_tokens(given.own[name], N) end
+    return { inputs = inputs, reference = reference_of(given, inputs) }
+  end
   causeway.seed(given.seed)
   local convert = causeway[dtypes[given.dtype]]
   local function input(width)

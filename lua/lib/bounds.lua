@@ -151,6 +151,41 @@ local function renamed(claim, inputs)
   return given
 end
 
+-- The inputs of the parts of a check, one after the other: a claim of every method is checked a method at a time.
+local function parts_of(claim, inputs)
+  local by_method = false
+  for _, input in ipairs(claim.inputs) do by_method = by_method or input.name == "method" end
+  if not by_method or type(inputs) ~= "table" or getmetatable(inputs) or inputs.method ~= nil then
+    return { { what = "", inputs = inputs } }
+  end
+  local parts = {}
+  for _, m in ipairs(causeway.method_list()) do
+    if m.built_in then
+      local given = { method = m.name }
+      for name, value in pairs(inputs) do given[name] = value end
+      parts[#parts + 1] = { what = ", " .. m.name, inputs = given }
+    end
+  end
+  return parts
+end
+
+-- The rows of a claim, with a line that says how far it is, for long inputs take a while.
+local function checked(claim, inputs)
+  local rows, parts = {}, parts_of(claim, inputs)
+  local progress = causeway.progress(#parts)
+  local good, problem = pcall(function()
+    for _, one in ipairs(parts) do
+      progress:show(claim.id .. one.what)
+      local found = causeway._check_bound(claim.id, one.inputs)
+      table.move(found, 1, #found, #rows + 1, rows)
+      progress:step(claim.id)
+    end
+  end)
+  progress:finish()
+  if not good then error(problem, 0) end
+  return rows
+end
+
 --- check_bound() is the list of claims, check_bound(claim) what one of them takes, check_bound(claim, inputs) the table
 --- of what was measured beside its bound.
 function causeway.check_bound(id, inputs, ...)
@@ -161,7 +196,7 @@ function causeway.check_bound(id, inputs, ...)
   if id == nil and inputs == nil then return setmetatable({ table.unpack(list) }, Claims) end
   local claim = claim_of(id)
   if inputs == nil then return setmetatable(claim, Claim) end
-  local rows = causeway._check_bound(claim.id, renamed(claim, inputs))
+  local rows = checked(claim, renamed(claim, inputs))
   rows.claim, rows.statement, rows.proof, rows.source = claim.id, claim.statement, claim.proof, claim.source
   rows.terms = claim.terms
   rows.holds = true

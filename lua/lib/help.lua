@@ -466,6 +466,17 @@ end
 -- Element types, in small letters.
 local element_types = { float16 = "Float16", float32 = "Float32", float64 = "Float64", bfloat16 = "BFloat16" }
 
+-- Of a name that leads to a method, an update or a factorisation, which no global is: the call itself; nil of others.
+local function call_meant(name)
+  if #name < 3 then return nil end
+  local lines = causeway._call_lines()
+  local entry = elsewhere(name, lines)
+  if not entry or not entry.page or entry.said then return nil end
+  local line = entry.line or lines[entry.page]
+  if not line then return nil end
+  return string.format("%s %s, see ?%s", entry.near and "the nearest here is" or "it is", line, name)
+end
+
 --- What a global that is not there is called here, as a sentence, where the literature or another library has it. Of
 --- another library's, the name is that with the library: np.zeros.
 function causeway._meant_here(name)
@@ -486,7 +497,7 @@ function causeway._meant_here(name)
   end
   local element = element_types[name:lower()]
   if element then return string.format('an element type stands in quotes: zeros(2, 3, "%s")', element) end
-  local meant = known_as(name)
+  local meant = call_meant(name) or known_as(name)
   if meant or #name < 3 then return meant end
   for _, taken in pairs(causeway._options) do
     if taken[name] then return string.format("it is an option of calls, see ?%s", name) end

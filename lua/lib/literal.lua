@@ -38,6 +38,9 @@ local function function_text(f)
     for name, method in pairs(causeway._metatable("Tensor").__methods) do
       if method == f then return string.format("a method of tensors, called as A:%s()", name) end
     end
+    for name, method in pairs(causeway._metatable("Model").__methods or {}) do
+      if method == f then return string.format("a method of models, called as m:%s(), see ?m:%s", name, name) end
+    end
     return "built-in function"
   end
   local names = {}

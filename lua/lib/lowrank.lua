@@ -72,8 +72,12 @@ function Report:table()
   end
   add("all", self)
   for i, head in ipairs(several and self.heads or {}) do add(tostring(i), head) end
-  local columns = causeway._bound_columns({ "head", "error", "claim", "unmasked", "relative",
-    { key = "relative_masked", title = "masked" } })
+  -- Norms of the error, the masked one beside its bound; behind them the same over the norm of what is approximated.
+  local columns = causeway._bound_columns({ "head", "error", "claim", "unmasked" })
+  for _, column in ipairs(columns) do
+    if column.key == "measured" then column.title = "masked" end
+  end
+  table.move({ "relative", { key = "relative_masked", title = "rel. masked" } }, 1, 2, #columns + 1, columns)
   -- Of the bounds neither the sign, which is always the same, nor whether they hold, which the note says where one does
   -- not: so many columns are as much as a line takes.
   local left_out = { sign = true, holds = true, head = not several, claim = not masked, relative_masked = not masked,
@@ -84,8 +88,9 @@ function Report:table()
   return causeway.text_table(rows, { columns = columns, leading = (several and 2 or 1) + (masked and 1 or 0),
     title = "Errors of B Cᵀ beside exp(scale q kᵀ)",
     note = masked and (broken > 0 and "DOES NOT HOLD in " .. broken .. " rows; " or "")
-      .. "relative, masked: over the norm of what is approximated; measured: the error with the mask; margin: bound "
-      .. "over measured; A10 F and op: from the error's Frobenius and from its operator norm" or nil })
+      .. "unmasked, masked: norms of the error without the causal mask and with it; relative, rel. masked: these over "
+      .. "the norm of what is approximated; margin: bound over masked; A10 F and op: from the error's Frobenius and "
+      .. "from its operator norm" or nil })
 end
 
 causeway._as_table(Report)

@@ -72,6 +72,34 @@ local function support_of(m)
   return text .. ". This program runs it on " .. devices .. choice
 end
 
+-- The calls that the entries of the registries stand for, with all that they need.
+local line_of = {}
+
+function line_of.exact(m) return string.format('causal_linear_attention(q, k, v, {method = "%s"})', m.name) end
+
+function line_of.update(u)
+  local needed = (u.gate and ", log_decay = g" or "") .. (u.delta and ", beta = beta" or "")
+  return string.format('linear_attention(q, k, v, {update = "%s"%s})', u.name, needed)
+end
+
+function line_of.mode(m) return string.format('linear_attention(q, k, v, {mode = "%s"})', m.name) end
+
+function line_of.softmax(m) return string.format('softmax_attention(q, k, v, {method = "%s"})', m.name) end
+
+function line_of.factorisation(m)
+  return string.format('lowrank("%s", q, k%s)', m.name, m.default_rank and ", {rank = r}" or "")
+end
+
+--- name -> the call that a method, an update, a mode or a factorisation of this name stands for.
+function causeway._call_lines()
+  local lines, updates, modes = {}, causeway._linear_forms()
+  for kind, list in pairs { exact = causeway.method_list(), update = updates, mode = modes,
+    softmax = causeway._softmax_forms(), factorisation = causeway.lowrank_method_list() } do
+    for _, entry in ipairs(list) do lines[entry.name] = line_of[kind](entry) end
+  end
+  return lines
+end
+
 local function of_exact_methods(add)
   for _, m in ipairs(causeway.method_list()) do
     local parts, options = {}, { string.format('method = "%s"', m.name) }
@@ -82,8 +110,7 @@ local function of_exact_methods(add)
     if m.decay then options[2] = "decay = 0.9" end
     if m.built_in and m.block then options[#options + 1] = "block = 32" end
     add(m.name, {
-      what = "a method of causal_linear_attention", topic = "attention",
-      call = string.format('causal_linear_attention(q, k, v, {method = "%s"})', m.name),
+      what = "a method of causal_linear_attention", topic = "attention", call = line_of.exact(m),
       text = m.text or "A method of causal linear attention written in Lua.",
       parts = parts, source = m.source,
       example = "q, k, v = randn(1, 2, 100, 8), randn(1, 2, 100, 8), randn(1, 2, 100, 8)\n"
@@ -139,8 +166,7 @@ local function of_softmax_attention(add)
     part(parts, "cost", "time of a head " .. m.time .. ", N queries and M keys; memory " .. m.memory)
     part(parts, "when to use it", m.use)
     add(m.name, {
-      what = "a method of softmax_attention", topic = "softmax",
-      call = string.format('softmax_attention(q, k, v, {method = "%s"})', m.name),
+      what = "a method of softmax_attention", topic = "softmax", call = line_of.softmax(m),
       text = m.text, parts = parts, source = m.source,
       example = string.format('x = randn(1, 2, 100, 8)\nsoftmax_attention(x, x, x, {method = "%s"})', m.name),
     })

@@ -369,16 +369,21 @@ end
 -- What tables of other libraries have, and what does it here.
 local where, column = "results:where{N = 128} or results:where(function(row) ... end) gives the rows that fit",
   'results:column("time") is the list of a column, tensor(...) of it a tensor'
+local wide = 'results:pivot("method", "rank", "error") is a line a method and a column a rank'
 local saved = 'results:save("results.csv") writes the rows; sweep{..., save = "results/NAME"} keeps them as they come'
 local elsewhere = { filter = where, select = where, query = where, subset = where, loc = where,
   rows = "results[1], results[2] ... are its rows, #results of them; results:where{N = 128} gives those that fit",
-  get = column, values = column, to_csv = saved, write = saved, export = saved, to_json = saved, dataframe = saved,
+  wide = wide, unstack = wide, pivot_table = wide, reshape = wide, crosstab = wide, get = column, values = column,
+  to_csv = saved, write = saved, export = saved, to_json = saved, dataframe = saved,
   head = "results[1] is the first row, #results says how many there are",
   group_by = 'results:plot("N", "time", {by = "method"}) has a curve for each value of a column',
   sort = "rows = results:where(); table.sort(rows, function(a, b) return a.time < b.time end) sorts a list of the "
     .. "rows, and rows[1] is then the least",
   savefig = 'results:plot("N", "time", {save = "figure.svg"}) draws into a file',
-  mean = 'tensor(results:column("time")):mean() is the mean of a column' }
+  mean = 'tensor(results:column("time")):mean() is the mean of a column',
+  slope = 'growth_exponent(results:column("N"), results:column("time")) is the p of time ≈ constant · N^p' }
+elsewhere.fit, elsewhere.growth, elsewhere.exponent, elsewhere.polyfit = elsewhere.slope, elsewhere.slope,
+  elsewhere.slope, elsewhere.slope
 elsewhere.groupby, elsewhere.sort_values, elsewhere.median = elsewhere.group_by, elsewhere.sort, elsewhere.mean
 elsewhere.max, elsewhere.std, elsewhere.describe = elsewhere.mean, elsewhere.mean, elsewhere.mean
 elsewhere.best, elsewhere.min, elsewhere.argmin, elsewhere.idxmin = elsewhere.sort, elsewhere.sort, elsewhere.sort,
@@ -543,6 +548,44 @@ function Results:column(name, filter)
   return values
 end
 
+-- The cell of a row in a wide table: what is there, else why nothing is.
+local function cell_of(row, value)
+  if row.status ~= "ok" then return row.status end
+  return row[value]
+end
+
+--- A wide table of one column, of the rows that pass the filter: a line for each value of `down`, a column for each of
+--- `across`.
+function Results:pivot(down, across, value, filter)
+  if type(self) ~= "table" or down == nil or across == nil or value == nil then
+    raise('pivot: expected a colon and three columns: results:pivot("method", "rank", "error")')
+  end
+  for _, name in ipairs({ down, across, value }) do check_column(self, name, "pivot") end
+  local rows = self:where(filter)
+  local format, unit = causeway._format_of_all(rows, value, unit_of(self, value))
+  local lines, columns, line_of, column_of = {}, { { key = 1, title = down } }, {}, {}
+  for _, row in ipairs(rows) do
+    local y, x = row[down], row[across]
+    if y ~= nil and x ~= nil then
+      if not line_of[y] then
+        line_of[y] = { y }
+        lines[#lines + 1] = line_of[y]
+      end
+      if not column_of[x] then
+        column_of[x] = #columns + 1
+        columns[#columns + 1] = { key = #columns + 1, title = across .. " = " .. tostring(x), format = format,
+          align = "right" }
+      end
+      if line_of[y][column_of[x]] ~= nil then
+        raise(string.format('pivot: several rows have %s = %s and %s = %s, expected a filter that leaves one, as in '
+          .. 'results:pivot("%s", "%s", "%s", {seed = 1})', down, tostring(y), across, tostring(x), down, across, value))
+      end
+      line_of[y][column_of[x]] = cell_of(row, value)
+    end
+  end
+  return causeway.text_table(lines, { columns = columns, title = value .. (unit and " (" .. unit .. ")" or "") })
+end
+
 -- The column that draws the curves where none is named: the only other parameter that has several values.
 local function other_parameter(results, x, y)
   local is_parameter, others = false, {}
@@ -557,7 +600,7 @@ local function other_parameter(results, x, y)
   end
   if not is_parameter or #others < 2 then return is_parameter and others[1] or nil end
   raise(string.format('plot: by: nothing, but at one %s rows differ in %s, expected one of them, as in '
-    .. 'results:where{%s = ...}:plot("%s", "%s", {by = "%s"})', x, causeway._listed(others), others[2], x, y,
+    .. 'plot(results:where{%s = ...}, "%s", "%s", {by = "%s"})', x, causeway._listed(others), others[2], x, y,
     others[1]))
 end
 

@@ -111,6 +111,14 @@ local function number_cell(column, x)
   return string.format(column.pattern, x * column.factor)
 end
 
+--- What writes all numbers of rows[i][key] in one unit with as many decimals, and that unit, which text_table would
+--- choose for a column of them.
+function causeway._format_of_all(rows, key, unit)
+  local column = { key = key }
+  choose_numbers(column, rows, unit)
+  return function(x) return type(x) == "number" and number_cell(column, x) or tostring(x) end, column.unit
+end
+
 local function cell_text(column, row)
   local value = row[column.key]
   if value == nil then return "" end

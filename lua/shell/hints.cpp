@@ -89,6 +89,16 @@ public:
         return size();
     }
 
+    // Whether the source is a name, or names joined by points and colons, with `?` or `??` behind it.
+    bool asks_behind() const {
+        std::size_t names = size();
+        while (names > 0 && word(names - 1) == "?") --names;
+        bool joined = names > 0 && names < size() && tokens_[0].begin == 0;
+        for (std::size_t i = 0; i < names; ++i)
+            joined = joined && (i % 2 == 0 ? is_name(i) : one_of(word(i), {".", ":"}));
+        return joined;
+    }
+
     // A quote right behind a value that no other quote ends: A' or (A * B)'.
     bool is_prime(std::size_t i) const {
         const std::string_view text = word(i);
@@ -329,6 +339,11 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
     const bool at_end = message.ends_with(" near <eof>");
     if (near.starts_with("<\\")) return hint + of_other_signs(source);
     const Place place(source);
+    if (near == "?" && place.asks_behind()) {  // f?, as IPython has it
+        std::string_view name = source.substr(0, source.find('?'));
+        while (std::isspace(static_cast<unsigned char>(name.back())) != 0) name.remove_suffix(1);
+        return hint + "help stands behind the sign: ?" + std::string(name);
+    }
     if (at_end && place.size() > 0) {  // Lua waits for the name of a method
         if (const char* found = of_colons(place, place.size() - 1)) return hint + found;
         if (const char* found = of_commands(place, place.size() - 1)) return hint + found;

@@ -73,11 +73,17 @@ std::string near_global(lua_State* L, const std::string& name) {
     return closest(name, names);
 }
 
+// The text of the source that runs.
+std::string source_of(lua_State* L) {
+    lua_getfield(L, LUA_REGISTRYINDEX, source_key);
+    std::string source = lua_type(L, -1) == LUA_TSTRING ? text_at(L, -1) : "";
+    lua_pop(L, 1);
+    return source;
+}
+
 // "np.zeros" where the source that runs has a name behind this one and a point, else the name alone.
 std::string name_in_source(lua_State* L, const std::string& name) {
-    lua_getfield(L, LUA_REGISTRYINDEX, source_key);
-    const std::string source = lua_type(L, -1) == LUA_TSTRING ? text_at(L, -1) : "";
-    lua_pop(L, 1);
+    const std::string source = source_of(L);
     const auto tokens = tokenize_without_comments(source);
     const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -92,9 +98,7 @@ std::string name_in_source(lua_State* L, const std::string& name) {
 
 // Whether the source that runs has a text of Python's with values in it, f"x = {x}", which Lua takes for a call of f.
 bool has_text_with_values(lua_State* L) {
-    lua_getfield(L, LUA_REGISTRYINDEX, source_key);
-    const std::string source = lua_type(L, -1) == LUA_TSTRING ? text_at(L, -1) : "";
-    lua_pop(L, 1);
+    const std::string source = source_of(L);
     const auto tokens = tokenize_without_comments(source);
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
         const bool joined = tokens[i].end == tokens[i + 1].begin && tokens[i + 1].kind == Token::string;
@@ -121,24 +125,19 @@ constexpr const char* of_lists = "of a list of numbers make a tensor first: tens
 
 constexpr const char* of_texts = "texts are joined by two points: \"a\" .. \"b\"";
 
-// And at a method of a list of rows, which a file gave, or of a text.
-constexpr std::pair<std::string_view, const char*> of_methods[] = {
-    {"(method 'plot')", "rows of a file are drawn by plot(rows, \"N\", \"time\", {by = \"method\"})"},
-    {"(method 'markdown')", "of rows it is text_table(rows):markdown()"},
-    {"(method 'latex')", "of rows it is text_table(rows):latex()"},
-    {"(method 'save')", "rows are saved by save(\"rows.csv\", rows)"},
-    {"(method 'where')", "rows of a file are a list: for _, row in ipairs(rows) do ... end"},
-    {"(method 'append')", "table.insert(l, x) appends x to a list"},
-    {"(field 'append')", "table.insert(l, x) appends x to a list"},
-    {"(method 'push')", "table.insert(l, x) appends x to a list"},
-    {"(method 'split')", "the words of a text: for word in s:gmatch(\"%S+\") do ... end"},
-    {"(method 'splitlines')", "the lines of a text: for line in s:gmatch(\"[^\\n]+\") do ... end"},
-    {"(method 'strip')", "a text without blanks around it is s:match(\"^%s*(.-)%s*$\")"},
-    {"(method 'trim')", "a text without blanks around it is s:match(\"^%s*(.-)%s*$\")"},
-    {"(method 'join')", "texts are joined by table.concat({\"a\", \"b\"}, \", \")"},
-    {"(method 'replace')", "it is s:gsub(\"from\", \"to\"), of which the first value is the text"},
-    {"(method 'startswith')", "it is s:sub(1, 2) == \"ab\""},
-    {"(method 'endswith')", "it is s:sub(-2) == \"ab\""}};
+// What lua/lib/errors.lua knows of the message and of the source that runs, or "".
+std::string hint_on_message(lua_State* L, const std::string& message) {
+    const int top = lua_gettop(L);
+    luaL_checkstack(L, 6, "no room for a hint");
+    push_causeway(L);
+    lua_getfield(L, -1, "_hint_on");
+    push_text(L, message);
+    push_text(L, source_of(L));
+    const bool told = lua_pcall(L, 2, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
+    std::string hint = told ? text_at(L, -1) : "";
+    lua_settop(L, top);
+    return hint;
+}
 
 // The name of a variable that was called though it holds no function, where the library has a function of that name;
 // else "".
@@ -183,10 +182,7 @@ std::string with_near_global(lua_State* L, const std::string& message) {
         return message + "\nhint: " + own + "(A) works on every element of a tensor";
     if (message.find("attempt to concatenate a Tensor value") != std::string::npos)
         return message + "\nhint: print(\"x =\", x) shows it, tostring(x) is its text";
-    for (const auto& [method, hint] : of_methods) {
-        if (message.find("attempt to call a nil value") != std::string::npos && message.ends_with(method))
-            return message + "\nhint: " + hint;
-    }
+    if (const std::string hint = hint_on_message(L, message); !hint.empty()) return message + "\nhint: " + hint;
     const std::size_t at = message.rfind(before), begin = at + before.size();
     const std::size_t end = at == std::string::npos ? at : message.find(behind, begin);
     if (end == std::string::npos) return message;

@@ -82,7 +82,8 @@ TEST_CASE("every claim on the list holds on random inputs, in both types", "[bou
     for (const bounds::Claim& c : bounds::claims()) {
         INFO(c.id);
         CHECK(ids.insert(c.id).second);
-        CHECK(c.statement.size() < 70);
+        // A line of the list, beside ids and inputs, in 80 columns: bytes that begin a character.
+        CHECK(std::count_if(c.statement.begin(), c.statement.end(), [](char b) { return (b & 0xC0) != 0x80; }) < 53);
         for (const DType type : {DType::f32, DType::f64}) {
             const std::vector<Row> rows = check(c, inputs_of(c.id, type));
             REQUIRE(!rows.empty());

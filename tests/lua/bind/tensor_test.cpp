@@ -357,7 +357,8 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     CHECK(lua("A:mul_(2)") == "Tensor has no method \"mul_\" (it is called \"times_\" here)");
     CHECK(lua("A[':']") == "a Tensor is indexed as A(i, j), its first row as A(1, \":\"), not with [ ]");
     CHECK(lua("A:backward()") ==
-          "Tensor has no method \"backward\" (grad(f, params) gives the gradients of a function)");
+          "Tensor has no method \"backward\" (g, value = grad(f, params) gives the gradients of a "
+          "function f(params) and its value)");
     CHECK(lua("mean(A, {dim = 1})") == "mean: dim: a table, expected a number, as in mean(A, 1)");
     lua("B = randn(2, 3, 4)");
     CHECK(lua("A:sum{1, 2}") == lua("A:sum(1):sum(2)"));

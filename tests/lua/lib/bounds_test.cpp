@@ -17,6 +17,9 @@ TEST_CASE("check_bound shows claim, measured, bound and margin, and returns them
         CHECK(text.find(part) != std::string::npos);
     }
     CHECK(lua("return check_bound('a2', X)[1].measured == e[1].measured") == "true");
+    // What is checked stands on the page of the claim and above its inputs too.
+    CHECK(lua("return tostring(check_bound('A2')):find('A2: masking: ‖tril X‖ ≤ U_n ‖X‖', 1, true)") == "1");
+    CHECK(lua("return (causeway._page_of('A1')):find('Masking: ‖tril X‖_F ≤ ‖X‖_F.', 1, true) ~= nil") == "true");
     CHECK(lua("return e:markdown()").find("| A2 ") != std::string::npos);
     CHECK(lua("return e:latex()").find("\\toprule") != std::string::npos);
     CHECK(lua("local b = check_bound('B7', {B = ones(1, 1, 4, 2), C = ones(1, 1, 4, 2), V = ones(1, 1, 4, 2)}) "
@@ -103,10 +106,16 @@ TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank
     lua("q, k, v = randn(40, 4), randn(40, 4), randn(40, 3) B, C = lowrank('nystrom', q, k, {rank = 5}) e = "
         "lowrank_error(q, k, B, C, {v = v})");
     const std::string text = lua("return e");
-    for (const char* part : {"claim", "measured", "bound", "margin", "A1", "A2", "A9", "A10", "frobenius", "output"}) {
+    for (const char* part : {"claim", "bound", "margin", "A1", "A2", "A9", "A10", "frobenius", "output"}) {
         INFO(part);
         CHECK(text.find(part) != std::string::npos);
     }
+    // What is an error and what a share of the matrix is told apart: the masked error stands beside its bound.
+    CHECK(lua("return tostring(e):gsub('%s+', ' '):find('claim unmasked masked bound margin relative rel. masked', 1, "
+              "true) ~= nil") == "true");
+    CHECK(lua("return e:markdown():match('| operator | A2 | [%d.e]+ | ([%d.]+) | ([%d.]+) |')") ==
+          lua("return causeway.number_text(e.operator.masked, 3), "
+              "causeway.number_text(e.operator.bound * e.operator.unmasked, 3)"));
     // Two bounds of one claim are told apart.
     CHECK(text.find("A10 F ") != std::string::npos);
     CHECK(text.find("A10 op ") != std::string::npos);

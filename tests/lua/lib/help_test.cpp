@@ -298,6 +298,26 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
                 "return n >= 60, table.concat(wrong, ', ')") == "true ");
 }
 
+TEST_CASE("of a name that leads to a method, an update or a factorisation the call is told, and runs", "[lua][help]") {
+    causeway::testing::Shell shell;
+    CHECK(shell("q, k, v = randn(1, 2, 16, 8), randn(1, 2, 16, 8), randn(1, 2, 16, 8) "
+                "g, beta, r = -rand(1, 2, 16), rand(1, 2, 16), 4 local n, wrong = 0, {} "
+                "for name, line in pairs(causeway._call_lines()) do n = n + 1 "
+                "if causeway._meant_here(name) ~= 'it is ' .. line .. ', see ?' .. name or not pcall(load(line)) then "
+                "wrong[#wrong + 1] = line end end return n > 30, table.concat(wrong, '; ')") == "true ");
+    CHECK(shell("local lines, wrong = causeway._call_lines(), {} for name, alias in pairs(causeway._elsewhere) do "
+                "if lines[alias.page] and not alias.said and #name > 2 and "
+                "not causeway._meant_here(name):find(alias.line or lines[alias.page], 1, true) then "
+                "wrong[#wrong + 1] = name end end return table.concat(wrong, '; ')") == "");
+    const auto meant = [&](const std::string& name) { return shell("return causeway._meant_here('" + name + "')"); };
+    CHECK(meant("gla") == "it is linear_attention(q, k, v, {update = \"gated\", log_decay = g}), see ?gla");
+    CHECK(meant("delta") == "it is linear_attention(q, k, v, {update = \"delta\", beta = beta}), see ?delta");
+    CHECK(meant("performer") == "it is lowrank(\"favor+\", q, k, {rank = r}), see ?performer");
+    CHECK(meant("retention") == "it is causal_linear_attention(q, k, v, {decay = retnet_decay(h)}), see ?retention");
+    CHECK(meant("fleet_untiled").starts_with("it is causal_linear_attention(q, k, v, {method = \"fleet-untiled\"})"));
+    CHECK(meant("xlstm").starts_with("the nearest here is linear_attention(q, k, v, {update = \"gated\", "));
+}
+
 TEST_CASE("methods of models and of results lead to the pages that tell of them", "[lua][help]") {
     Pages pages;
     const std::string models = pages("models");

@@ -255,9 +255,9 @@ TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {
     CHECK(lua("local r = benchmark_method(function() return nil end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, "
               "show = false}) return r[1].status") == "error");
     CHECK(
-        lua("local r = benchmark_method(function(B, C, V) return tril(B * C:t()) * V end, {lengths = {8, 16}, "
+        lua("local r = benchmark_method(function(B, C, V) return gelu(B * C:t()) * V end, {lengths = {8, 16}, "
             "repeats = 1, show = false}) local good, why = pcall(r.plot, r) local text = tostring(r):gsub('%s+', ' ') "
-            "return text:find('(tril(X) is times(X, ', 1, true) ~= nil, why") ==
+            "return text:find('(gelu(x) is close to times(x, ', 1, true) ~= nil, why") ==
         "true user:1: plot: no method has a time to draw (yours at N = 8: error, and so on), the benchmark's table "
         "has what each came to");
     CHECK(lua("register_method{name = 'mine', forward = function(B, C, V, o) return causal_linear_attention(B, C, V, "
@@ -313,6 +313,39 @@ TEST_CASE("benchmark_method compares with what the rule is meant to give", "[lua
           "user:1: benchmark_method: reference: returned a number, expected a Tensor like V");
     CHECK(lua("run('fleet', function(B, C, V) return V * (0 / 0) end)") ==
           "user:1: benchmark_method: reference: returned NaN or Inf, expected finite entries");
+}
+
+TEST_CASE("benchmark_method takes tensors of the user's", "[lua][benchmark]") {
+    Shell lua;
+    lua("q, k, v = randn(1, 2, 12, 4), randn(1, 2, 12, 4), randn(1, 2, 12, 3) "
+        "function run(o) o.repeats, o.show = 1, false o.methods = o.methods or {'fleet', 'vanilla'} "
+        "return benchmark_method(o) end");
+    CHECK(lua("local seen = {} local function f(B, C, V, o) seen[size(V, 3)] = true "
+              "if size(V, 3) == 12 then assert(B == q and C == k and V == v and o.decay == 0.9) "
+              "else assert(B == q(':', ':', {1, 5}, ':')) end return causal_linear_attention(B, C, V, o) end "
+              "local r = run{inputs = {q, k, v}, lengths = {5, 12}, decay = 0.9, methods = {f}} "
+              "return seen[5], seen[12], #r, r[1].N, r[1].status, r[2].status, r.origin.seed") ==
+          "true true 2 5 ok ok nil");
+    // On one length the table has the error and the memory of each method; the title says whose tensors they are.
+    CHECK(lua("local r = run{inputs = {q, k, v}} local t = (tostring(r):gsub('%s+', ' ')) "
+              "return r[1].N, r[2].error < 1e-5, t:find('method N = 12 error memory', 1, true) ~= nil, "
+              "t:find('on the inputs given, batch 1, 2 heads, r = 4, d = 3, Float32', 1, true) ~= nil") ==
+          "12 true true true");
+    CHECK(lua("local r = run{inputs = {v = f64(v), q = f64(q), k = f64(k)}, reference = false} "
+              "return r[1].status, tostring(r):find('Float64') ~= nil, tostring(r):find('error') == nil") ==
+          "ok true true");
+    CHECK(lua("return run{inputs = {q(1, 1, ':', ':'), k(1, 1, ':', ':'), v(1, 1, ':', ':')}}[1].status") == "ok");
+    CHECK(lua("return run{inputs = {q, k, v}, methods = {function(B, C, V) return V end}}[1].status") == "wrong");
+    const std::string at = "user:1: benchmark_method: ";
+    CHECK(lua("run{inputs = q}") == at + "inputs: expected a list of three tensors, {q, k, v}, got a 1×2×12×4 "
+                                         "Tensor{Float32}");
+    CHECK(lua("run{inputs = {q, k}}") ==
+          at + "inputs: v is nothing, expected a tensor on the CPU, [batch, heads, N, width]");
+    CHECK(lua("run{inputs = {q, k, ones(1, 2, 9, 3)}}") ==
+          at + "inputs: v is a 1×2×9×3 Tensor{Float32} and q a 1×2×12×4 Tensor{Float32}, expected as many tokens");
+    CHECK(lua("run{inputs = {q, k, v}, heads = 3}") ==
+          at + "heads: given beside inputs, whose tensors have their own; leave it out");
+    CHECK(lua("run{inputs = {q, k, v}, lengths = {13}}") == at + "lengths: 13, but inputs have 12 tokens");
 }
 
 TEST_CASE("a function is called in the table what its user says", "[lua][benchmark]") {

@@ -80,11 +80,33 @@ TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
     CHECK(lua("u = sweep{grid = {N = {1, 2}, a = {1, 2}, b = {3, 4}, c = {5}}, run = function(p) return p.N end} "
               "u:plot('N', 'value')") ==
           "user:1: plot: by: nothing, but at one N rows differ in a and b, expected one of them, as in "
-          "results:where{b = ...}:plot(\"N\", \"value\", {by = \"a\"})");
+          "plot(results:where{b = ...}, \"N\", \"value\", {by = \"a\"})");
+    CHECK(contains(lua("return plot(u:where{b = 3}, 'N', 'value', {by = 'a'})"), "● 1\n"));
     CHECK(lua("sweep{N = {1, 2}, run = function() return 1 end}") ==
           "user:1: sweep: unknown option \"N\" (a list of values stands in grid: grid = {N = {...}})");
     CHECK(lua("return r:save(dir .. 'r.csv') == r") == "true");
     CHECK(lua.file("r.csv").starts_with("m,N,t\na,2,2\n"));
+}
+
+TEST_CASE("a wide table has a line and a column for each value of two columns", "[lua][sweep]") {
+    Shell lua;
+    lua("r = sweep{grid = {N = {2, 4}, m = {'a', 'b'}}, order = {'m'}, units = {t = 'seconds'}, run = function(p) if "
+        "p.m == 'b' and p.N == 4 then zeros(2^22, 2^22) end return {t = p.N / 1000, n = p.N} end}");
+    CHECK(lua("return r:pivot('m', 'N', 'n'):markdown()") ==
+          "**n**\n\n| m | N = 2 | N = 4 |\n| :--- | ---: | ---: |\n| a | 2 | 4 |\n| b | 2 | OOM |\n");
+    // One unit and as many decimals for all.
+    CHECK(lua("return r:pivot('N', 'm', 't'):markdown()") ==
+          "**t (ms)**\n\n| N | m = a | m = b |\n| ---: | ---: | ---: |\n| 2 | 2.00 | 2.00 |\n| 4 | 4.00 | OOM |\n");
+    CHECK(lua("return r:pivot('m', 'N', 'n', {N = 2}):markdown():find('N = 4') == nil") == "true");
+    CHECK(lua("r:pivot('m', 'status', 'n')") ==
+          "user:1: pivot: several rows have m = a and status = ok, expected a filter that leaves one, as in "
+          "results:pivot(\"m\", \"status\", \"n\", {seed = 1})");
+    CHECK(lua("r:pivot('m', 'N', 'x')") == "user:1: pivot: no row has \"x\", expected one of m, N, n, t, status");
+    CHECK(lua("r:pivot('m', 'N')") ==
+          "user:1: pivot: expected a colon and three columns: results:pivot(\"method\", "
+          "\"rank\", \"error\")");
+    CHECK(contains(lua("r:unstack('m')"), "results:pivot("));
+    CHECK(contains(lua("r:slope('N', 't')"), "growth_exponent(results:column(\"N\"), results:column(\"time\"))"));
 }
 
 TEST_CASE("what others call a method of results is told what it is here", "[lua][sweep]") {

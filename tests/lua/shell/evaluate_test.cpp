@@ -437,6 +437,12 @@ TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]")
     CHECK(session("x = 'A[1,2]' -- A .* B\ny = = 1").find("hint") == std::string::npos);
     CHECK(syntax_hint("", "script.lua:2: unexpected symbol near '@'") == "");
     CHECK(syntax_hint("x", "") == "");
+    // Help is asked for in front, not behind as in IPython.
+    const std::string question = "[string]:1: syntax error near '?'";
+    CHECK(syntax_hint("causal_linear_attention?", question) ==
+          "hint: help stands behind the sign: ?causal_linear_attention");
+    CHECK(syntax_hint("A:mean ??", question) == "hint: help stands behind the sign: ?A:mean");
+    CHECK(syntax_hint("x ? 1 : 0", question) == "hint: one of two values is chosen by x > 2 and 1 or 0");
 }
 
 TEST_CASE("what another library calls a name of here is told in a line", "[lua][evaluate][hints]") {
@@ -513,7 +519,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"x:nonzero()", "range(1, #mask)(mask)"},
         {"pow({w = A}, 2)", "take p.w"},
         {"report = 3; report(2)", "report is a variable of yours here; the library's is causeway.report"},
-        {"tril(A)", "le(i:reshape(1, n), i:reshape(n, 1))"},
+        {"eye(3)", "diag(ones(n))"},
         {"allclose(A, A)", "it is called \"isapprox\" here"},
         {"print(f\"{x}\")", "a text with a value in it is"},
         {"for a, b in l do end", "for key, value in pairs(t) do"},
@@ -526,7 +532,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"size(A)[1]", "of a size it is size(A, 1)"},
         {"norm(A, {dims = 1})", "norm: argument 2: a table, expected none: the norm is of all elements"},
         {"A:to('float16')", "f16(A)"},
-        {"sweep{grid = {N = {1}}, run = function() return tril(A) end}", "tril(X) is"},
+        {"sweep{grid = {N = {1}}, run = function() return eye(3) end}", "diag(ones(n))"},
         {"A:split(2)", "parts of A are A({1, 2}, \":\")"},
         {"save(A, 'a.npy')", "expected the path first, as in save(\"q.npy\", q)"},
         {"open('a.txt')", "io.open(path, \"r\")"},
@@ -554,6 +560,20 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"plot(l.step)", "plot(rows, \"x\", \"y\")"},
         {"maximum(x, 0)", "it is max(A, B)"},
         {"map(function(r) return r.t end, {{t = 1}})", "a table with the key \"t\", expected numbers"},
+        {"gla(A, A, A)", "it is linear_attention(q, k, v, {update = \"gated\", log_decay = g})"},
+        {"compare(A, A, A)", "benchmark_method{inputs = {q, k, v}, methods = "},
+        {"for name, y in l:items() do end", "for name, x in pairs(d) do"},
+        {"l:keys()", "for name, x in pairs(d) do"},
+        {"to_markdown(l)", "text_table(rows):markdown()"},
+        {"text_table({{a = 1}}).to_latex()", "text_table(rows):latex()"},
+        {"function loss(p) return sum(p) end loss.backward()", "g, value = grad(loss, params) has its gradients"},
+        {"sum(A):backward()", "g, value = grad(f, params)"},
+        {"A.requires_grad = true", "g, value = grad(loss, params)"},
+        {"requires_grad(A)", "it is g, value = grad(loss, params)"},
+        {"causal_linear_attention({A, A, A})", "{q = q, k = k, v = v}; one after the other they need none: (q, k, v)"},
+        {"causal_linear_attention(A, A, f64(A))", "f32(V) makes V Float32, f64(B) makes B Float64"},
+        {"linear_attention(A, A, A, {update = 'delta'})", "beta is writing strength"},
+        {"B = randn(1, 2, 5, 4); softmax_attention(B, B, B(1, ':', ':', ':'))", "a range keeps it: A(\":\""},
         {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
     };
     for (const auto& [entry, help] : habits) {
