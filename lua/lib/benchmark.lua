@@ -318,8 +318,10 @@ local function checked_inputs(options)
     local X = inputs[i] or inputs[names[1]] or inputs[names[2]]
     local is_tensor, element = pcall(causeway.eltype, X)
     if not is_tensor or causeway.ndims(X) < 2 or X:device() ~= "cpu" then
-      raise(string.format("benchmark_method: inputs: %s is %s, expected a tensor on the CPU, [batch, heads, N, width]",
-        names[1], is_tensor and (X:device() == "cpu" and "a tensor of one dimension" or "a tensor on a GPU") or noun(X)))
+      raise(string.format(
+        "benchmark_method: inputs: %s is %s, expected a tensor on the CPU, [batch, heads, N, width]",
+        names[1],
+        is_tensor and (X:device() == "cpu" and "a tensor of one dimension" or "a tensor on a GPU") or noun(X)))
     end
     given[names[2]], given.dtype = X, given.dtype or element
   end
@@ -379,12 +381,15 @@ local function new_results(given)
   local origin = causeway._machine()
   origin.seed = not given.own and given.seed or nil
   return setmetatable({}, { __index = setmetatable({
-    lengths = given.lengths, own = given.own ~= nil, messages = {}, origin = origin, tolerance = tolerances[given.dtype],
+    lengths = given.lengths, own = given.own ~= nil, messages = {}, origin = origin,
+    tolerance = tolerances[given.dtype],
     by_definition = given.reference == nil,
     compared = given.reference and "the reference given"
       or given.reference == nil and "the Float64 definition of causal linear attention" or nil,
-    title = string.format("Milliseconds a call, mean ± std of %d; %sbatch %d, %d head%s, r = %d, d = %d, %s, %s decay%s",
-      given.repeats, given.own and "on the inputs given, " or "", given.batch, given.heads, given.heads == 1 and "" or "s", given.rank, given.dim, given.dtype,
+    title = string.format(
+      "Milliseconds a call, mean ± std of %d; %sbatch %d, %d head%s, r = %d, d = %d, %s, %s decay%s", given.repeats,
+      given.own and "on the inputs given, " or "", given.batch, given.heads, given.heads == 1 and "" or "s",
+      given.rank, given.dim, given.dtype,
       given.passed.decay and "with" or "no", given.passed.normalize and ", normalised" or ""),
   }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
 end

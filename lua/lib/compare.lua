@@ -43,7 +43,8 @@ function causeway.isapprox(A, B, options)
   if a == b then return true end
   rtol = rtol or (atol > 0 and 0 or math.sqrt(math.max(spacing_of_a, spacing_of_b)))
   local distance = norm(a - b, n)
-  if distance ~= distance and type(a - b) ~= "number" then -- perhaps of infinities that are the same: they are as far apart as two zeros
+  -- Perhaps of infinities that are the same: they are as far apart as two zeros.
+  if distance ~= distance and type(a - b) ~= "number" then
     local infinite = causeway.eq(causeway.abs(type(a) == "number" and b or a), math.huge)
     local same = causeway.times(causeway.eq(a, b), infinite)
     a, b = causeway.where(same, 0, a), causeway.where(same, 0, b)

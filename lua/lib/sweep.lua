@@ -577,8 +577,9 @@ function Results:pivot(down, across, value, filter)
           align = "right" }
       end
       if line_of[y][column_of[x]] ~= nil then
-        raise(string.format('pivot: several rows have %s = %s and %s = %s, expected a filter that leaves one, as in '
-          .. 'results:pivot("%s", "%s", "%s", {seed = 1})', down, tostring(y), across, tostring(x), down, across, value))
+        raise(string.format('pivot: several rows have %s = %s and %s = %s, expected a filter that leaves '
+          .. 'one, as in results:pivot("%s", "%s", "%s", {seed = 1})',
+          down, tostring(y), across, tostring(x), down, across, value))
       end
       line_of[y][column_of[x]] = cell_of(row, value)
     end

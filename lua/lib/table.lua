@@ -213,7 +213,8 @@ local function rows_of_columns(given)
     if last ~= n then
       local a, b = first, key
       if b < a then a, b, n, last = b, a, last, n end
-      causeway._raise(string.format("rows: %s has %d values and %s %d, expected as many in every column", a, n, b, last))
+      causeway._raise(
+        string.format("rows: %s has %d values and %s %d, expected as many in every column", a, n, b, last))
     end
     for i = 1, last do
       rows[i] = rows[i] or {}

@@ -1,14 +1,17 @@
 -- tril and triu: the triangles of matrices, of functions that grad differentiates.
 local causeway = ...
 
--- X where keeps(place of the column, place of the row + diagonal), else 0; the last two dimensions are those of matrices.
+-- X where keeps(place of the column, place of the row + diagonal), else 0; the last two dimensions are those of
+-- matrices.
 local function triangle(name, keeps, X, diagonal)
   diagonal = diagonal == nil and 0 or diagonal
   if not math.tointeger(diagonal) then
     causeway._raise(name .. ": diagonal: " .. causeway._literal(diagonal) .. ", expected a whole number, as in " .. name
       .. "(X, -1)")
   end
-  if not pcall(causeway.eltype, X) then causeway._raise(name .. ": X: " .. causeway._noun(X) .. ", expected a Tensor") end
+  if not pcall(causeway.eltype, X) then
+    causeway._raise(name .. ": X: " .. causeway._noun(X) .. ", expected a Tensor")
+  end
   local dims = causeway.ndims(X)
   if dims < 2 then causeway._raise(name .. ": X: a tensor of one dimension, expected matrices, [..., n, m]") end
   local n, m = causeway.size(X, dims - 1), causeway.size(X, dims)
