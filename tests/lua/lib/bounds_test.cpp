@@ -18,7 +18,7 @@ TEST_CASE("check_bound shows claim, measured, bound and margin, and returns them
     }
     CHECK(lua("return check_bound('a2', X)[1].measured == e[1].measured") == "true");
     // What is checked stands on the page of the claim and above its inputs too.
-    CHECK(lua("return tostring(check_bound('A2')):find('A2: masking: ‖tril X‖ ≤ U_n ‖X‖', 1, true)") == "1");
+    CHECK(lua("return (tostring(check_bound('A2')):find('A2: masking: ‖tril X‖ ≤ U_n ‖X‖', 1, true))") == "1");
     CHECK(lua("return (causeway._page_of('A1')):find('Masking: ‖tril X‖_F ≤ ‖X‖_F.', 1, true) ~= nil") == "true");
     CHECK(lua("return e:markdown()").find("| A2 ") != std::string::npos);
     CHECK(lua("return e:latex()").find("\\toprule") != std::string::npos);
