@@ -169,19 +169,20 @@ local function parts_of(claim, inputs)
   return parts
 end
 
--- The rows of a claim; where several methods are checked, a line says how far they are, for that takes a while.
+-- The rows of a claim. Where several methods are checked and that takes a while, a line says how far they are: not at
+-- once, for a notebook keeps the place of a line that has gone.
 local function checked(claim, inputs)
   local rows, parts = {}, parts_of(claim, inputs)
-  local progress = #parts > 1 and causeway.progress(#parts)
+  local progress = causeway.progress(#parts, 0, 3)
   local good, problem = pcall(function()
     for _, one in ipairs(parts) do
-      if progress then progress:show(claim.id .. one.what) end
+      progress:show(claim.id .. one.what)
       local found = causeway._check_bound(claim.id, one.inputs)
       table.move(found, 1, #found, #rows + 1, rows)
-      if progress then progress:step(claim.id) end
+      progress:step(claim.id)
     end
   end)
-  if progress then progress:finish() end
+  progress:finish()
   if not good then error(problem, 0) end
   return rows
 end

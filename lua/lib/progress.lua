@@ -23,14 +23,16 @@ function causeway._bar(share)
 end
 
 --- Progress over `total` steps, `done` of them finished before. Steps may differ in length: the time left is the mean
---- time of the steps seen so far, times the steps left.
-function causeway.progress(total, done)
-  return setmetatable({ total = total, done = done or 0, seen = 0, start = causeway.clock() }, Progress)
+--- time of the steps seen so far, times the steps left. Nothing is shown in the first `after` seconds (0 unless given).
+function causeway.progress(total, done, after)
+  return setmetatable({ total = total, done = done or 0, seen = 0, after = after or 0, start = causeway.clock() },
+    Progress)
 end
 
 --- Shows the line, with `text` (what is going on) at its end.
 function Progress:show(text)
   local elapsed = causeway.clock() - self.start
+  if elapsed < self.after then return end
   local share = self.total > 0 and self.done / self.total or 1
   local line = string.format("%s %d/%d  %s", causeway._bar(share), self.done, self.total, clock_text(elapsed))
   if self.seen > 0 and self.done < self.total then
