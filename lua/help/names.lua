@@ -172,6 +172,7 @@ near("taylor", "rebased", "ReBased squares learned features in the place of thes
 near("hedgehog", "lolcats", "LoLCATs learns features of this form to imitate softmax attention.")
 called("rsvd", "randomized_svd randomised_svd svd_lowrank")
 called("svd", "truncated_svd eckart_young linalg_svd lowrank_svd")
+called("lowrank_methods", "lowrank_names lowrank_list factorisations factorizations")
 called("lowrank", "kernel_attention feature_map feature_maps low_rank low_rank_attention factorisation factorization")
 
 -- Softmax attention and decoding
@@ -198,7 +199,7 @@ called("tree_decode", "tree_attention flash_decoding flash_decode decode decodin
 called("ring_decode", "ring_attention ringattention")
 called("layout", "bhnd bnhd bthd bshd head_first seq_first batch_first time_major")
 called("causal", "is_causal causal_mask")
-near("causal", "attn_mask attention_mask",
+near("causal", "attn_mask attention_mask mask src_mask",
   "A mask of your own is not taken: a query sees all keys, or with causal those up to its own position.")
 
 -- Tensors: NumPy, PyTorch, MATLAB, Julia
@@ -337,7 +338,8 @@ called("cost", "complexity")
 called("threads", "num_threads set_num_threads nthreads nproc")
 called("machine", "versioninfo cpuinfo lscpu")
 called("progress", "tqdm progress_bar")
-called("growth_exponent", "slope polyfit loglog_slope growth growth_rate scaling_exponent fit curve_fit linregress")
+called("growth_exponent", "slope polyfit loglog_slope growth growth_rate scaling_exponent fit curve_fit linregress "
+  .. "fit_power power_law fit_power_law")
 written("markdown to_markdown",
   "of results, a table or a list of rows: results:markdown(), text_table(rows):markdown()")
 written("latex to_latex", "of results, a table or a list of rows: results:latex(), text_table(rows):latex()")
@@ -345,14 +347,17 @@ written("pivot pivot_table unstack crosstab", 'of a sweep\'s results: results:pi
 called("sweep", "grid_search gridsearch parameter_sweep")
 called("plot", "plt lineplot figure loglog semilogy semilogx scatter errorbar savefig subplots subplot "
   .. "matplotlib seaborn plotly bokeh")
-called("heatmap", "imshow matshow pcolor pcolormesh spy")
+called("heatmap", "plot_heatmap imshow matshow pcolor pcolormesh spy")
 called("text_table", "dataframe pandas tabulate pretty_table")
 called("load", "read_csv loadtxt load_file safe_open", "The extension says what comes back.")
 called("save", "to_csv savetxt save_file", "The extension says what the value has to be.")
+written("write write_file writefile",
+  "save(path, x) writes x, results:save(path) a table; io.open(path, \"w\") opens a file for text of yours", "save")
 called("json_encode", "dumps")
 called("json_decode", "loads")
 called("mkpath", "mkdir makedirs")
-called("display", "show repr println disp")
+called("display", "show repr disp")
+written("println puts echo", "print(x) prints a line, display(x) shows a value as the prompt does", "display")
 called("gpu", "cuda to_device to", "x:to(type) is f32(x), f16(x) ...")
 called("has_gpu", "is_available")
 called("help", "man doc")
@@ -389,7 +394,6 @@ short("lengths", "seq_lens seqlens sizes ns n")
 short("save", "file filename path cache")
 short("label", "name legend title")
 short("name", "label title")
-short("causal", "mask")
 short("by", "group group_by groupby hue color colour series")
 short("xscale", "logx log_x")
 short("yscale", "logy log_y")

@@ -522,7 +522,8 @@ end
 local function elsewhere_text(name, entry, sections)
   local how = entry.said and entry.how .. "." or entry.how
   if not entry.page then
-    return "  " .. bold(name) .. "\n\n" .. body((entry.here and "" or "Not here. ") .. how, room(), "  ")
+    local lead = (entry.here or entry.said) and "" or "Not here. "
+    return "  " .. bold(name) .. "\n\n" .. body(lead .. how, room(), "  ")
   end
   local lead = entry.said and how or name
     .. (entry.near and ": the nearest here is " .. entry.page .. "." or " is called " .. entry.page .. " here.")

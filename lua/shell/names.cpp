@@ -61,13 +61,19 @@ Holds holds(lua_State* L, int name, int value) {
     return found;
 }
 
-// The name of a global, or a constant of Lua's, that is like this one; "" when none is.
-std::string near_global(lua_State* L, const std::string& name) {
+// The constant of Lua's that other languages write so; "" for other names.
+std::string constant_like(std::string_view name) {
     constexpr std::pair<std::string_view, const char*> constants[] = {
         {"True", "true"}, {"TRUE", "true"}, {"False", "false"}, {"FALSE", "false"}, {"None", "nil"}, {"null", "nil"}};
     for (const auto& [word, meant] : constants) {
         if (name == word) return meant;
     }
+    return "";
+}
+
+// The name of a global, or a constant of Lua's, that is like this one; "" when none is.
+std::string near_global(lua_State* L, const std::string& name) {
+    if (const std::string constant = constant_like(name); !constant.empty()) return constant;
     std::vector<std::string> names = global_names(L);
     std::erase_if(names, [&](const std::string& known) { return known == name || !alike(name, known); });
     return closest(name, names);
@@ -243,7 +249,8 @@ std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::strin
         const bool known = !lua_isnil(L, -1) || !lua_isnil(L, -2);
         lua_pop(L, 2);
         if (known || !seen.insert(name).second) continue;
-        const bool option = is(i - 1, {"="}) && is(i - 3, {"{", ","}) && is(i + 1, {",", "}"});
+        const bool option =
+            is(i - 1, {"="}) && is(i - 3, {"{", ","}) && is(i + 1, {",", "}"}) && constant_like(name).empty();
         const std::string meant = option ? "a word stands in quotes: \"" + name + "\"" : meant_by(L, name);
         const std::string what = option ? std::string(word(i - 2)) + " is not given" : "it is nil here";
         notes.push_back(name + " is not defined, so " + what + (meant.empty() ? "" : " (" + meant + ")"));

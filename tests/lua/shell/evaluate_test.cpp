@@ -152,6 +152,8 @@ TEST_CASE("a note says that a name inside of an entry is not defined", "[lua][ev
     CHECK(notes("x = {foo, foo}") == "foo is not defined, so it is nil here\n");
     CHECK(notes("f(1, {method = fleeet})") ==
           "fleeet is not defined, so method is not given (a word stands in quotes: \"fleeet\")\n");
+    CHECK(notes("f(1, {causal = False})") ==
+          "False is not defined, so causal is not given (did you mean \"false\"?)\n");
     CHECK(notes("y = foo\nz = 3") == "foo is not defined, so it is nil here\n");
     for (const char* quiet : {"y = randn",
                               "y = foo or 3",
@@ -574,6 +576,12 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"causal_linear_attention(A, A, f64(A))", "f32(V) makes V Float32, f64(B) makes B Float64"},
         {"linear_attention(A, A, A, {update = 'delta'})", "beta is writing strength"},
         {"B = randn(1, 2, 5, 4); softmax_attention(B, B, B(1, ':', ':', ':'))", "a range keeps it: A(\":\""},
+        {"softmax_attention(A, A, A, {mask = A})", "the nearest here is \"causal\""},
+        {"println(A)", "print(x) prints a line"},
+        {"lowrank_names()", "it is called \"lowrank_methods\" here"},
+        {"plot_heatmap(A)", "it is called \"heatmap\" here"},
+        {"write('x.md', 'y')", "save(path, x) writes x"},
+        {"fit_power(A, A)", "it is called \"growth_exponent\" here"},
         {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
     };
     for (const auto& [entry, help] : habits) {
