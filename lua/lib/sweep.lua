@@ -340,7 +340,7 @@ end
 -- Runs one point: its row, or nil and the error that stops the sweep.
 local function run_point(run, point, names, timeout, seed)
   causeway.seed(seed)
-  local given = {}
+  local given = causeway._result({}, "the point", table.concat(names, " "))
   for name, value in pairs(point) do given[name] = value end
   local start = causeway.clock()
   local good, result

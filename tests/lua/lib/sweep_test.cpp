@@ -885,3 +885,14 @@ TEST_CASE("the bars of a plot are a column", "[lua][sweep]") {
           "repeats "
           "let run return it beside their mean, as std and mean of btime");
 }
+
+TEST_CASE("a misspelt name of a point is an error, not a default in every row", "[lua][sweep]") {
+    Shell lua;
+    const std::string said =
+        lua("local good, said = pcall(sweep, {grid = {N = {2, 4}, method = {'a', 'b'}}, run = function(p) return p.N * "
+            "(p.metod "
+            "and 2 or 1) end}) return said");
+    CHECK(said.find("the point has no \"metod\" (did you mean \"method\"?): it has N and method") != std::string::npos);
+    CHECK(lua("local seen = 0 sweep{grid = {N = {2}}, run = function(p) for k, v in pairs(p) do seen = seen + v end "
+              "return p.N end} return seen") == "2");
+}
