@@ -152,8 +152,7 @@ TEST_CASE("a note says that a name inside of an entry is not defined", "[lua][ev
     CHECK(notes("x = {foo, foo}") == "foo is not defined, so it is nil here\n");
     CHECK(notes("f(1, {method = fleeet})") ==
           "fleeet is not defined, so method is not given (a word stands in quotes: \"fleeet\")\n");
-    CHECK(notes("f(1, {causal = False})") ==
-          "False is not defined, so it is nil here (did you mean \"false\"?)\n");
+    CHECK(notes("f(1, {causal = False})") == "False is not defined, so it is nil here (did you mean \"false\"?)\n");
     CHECK(notes("y = foo\nz = 3") == "foo is not defined, so it is nil here\n");
     for (const char* quiet : {"y = randn",
                               "y = foo or 3",
