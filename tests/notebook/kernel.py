@@ -162,7 +162,7 @@ class KernelTests(jupyter_kernel_test.KernelTests):
 
     def test_an_interrupt_ends_a_question_and_its_late_answer_is_not_the_next_one(self):
         self.flush_channels()
-        self.kc.execute("input('first')", allow_stdin=True)
+        self.kc.execute("input('first')", allow_stdin=True, stop_on_error=False)  # that nothing aborts the next one
         first = self.kc.get_stdin_msg(timeout=15)
         self.km.interrupt_kernel()
         self.assertEqual(self.kc.get_shell_msg(timeout=5)["content"]["ename"], "interrupted")
@@ -178,7 +178,7 @@ class KernelTests(jupyter_kernel_test.KernelTests):
     def interrupt(self, code):
         """Interrupts the cell after a second; the seconds until its reply."""
         self.flush_channels()
-        self.kc.execute(code)
+        self.kc.execute(code, stop_on_error=False)  # that nothing aborts the next one
         time.sleep(1)
         begun = time.monotonic()
         self.km.interrupt_kernel()

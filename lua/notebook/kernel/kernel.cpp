@@ -7,14 +7,19 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <clocale>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 #include <xeus/xcomm.hpp>
@@ -46,6 +51,26 @@ constexpr int status_of_error = 1, status_of_usage = 2;
 // While it lives no interrupt reaches this thread: a message that a socket has half taken must not be cut off.
 struct Uninterrupted : InterruptMask {
     Uninterrupted() : InterruptMask(SIG_BLOCK) {}
+};
+
+// Sends an interrupt that was asked for to the thread that made this, again and again while this lives: the first may
+// come after that thread has looked for one and before it waits, and would end no wait then.
+class Reminder {
+public:
+    Reminder() {
+        const Uninterrupted thread_is_too;
+        thread_ = std::jthread([waiting = pthread_self()](const std::stop_token& stop) {
+            std::mutex alone;
+            std::unique_lock lock(alone);
+            std::condition_variable_any told;
+            while (!told.wait_for(lock, stop, std::chrono::milliseconds(50), [&] { return stop.stop_requested(); })) {
+                if (interrupt::requested()) pthread_kill(waiting, SIGINT);
+            }
+        });
+    }
+
+private:
+    std::jthread thread_;
 };
 
 // The cells of this session, and the entries and cells before it as one more, for history_request; they are kept in the
@@ -159,6 +184,7 @@ public:
     }
     std::string ask(const std::string& prompt) override {
         answer_.reset();
+        const Reminder of_interrupts;
         while (!answer_) {
             try {
                 input_request(prompt, false);
