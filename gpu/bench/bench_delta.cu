@@ -63,17 +63,19 @@ __device__ float uniform(uint64_t seed, uint64_t i) {
     return (static_cast<float>(mix((seed << 40) + i * 0x9e3779b97f4a7c15) >> 8) + 0.5f) * 0x1p-24f;
 }
 
-// Rows of `width` elements every `step` elements to unit length; correlated: the first row's direction added first.
+// Rows of `width` normal elements of deviation width^-1/2, every `step` elements, to unit length; correlated: one
+// direction of unit length added first.
 template <class T>
 __global__ void unit_rows(T* x, int64_t rows, int width, int64_t step, bool correlated, uint64_t seed) {
     const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
     const int lane = threadIdx.x % 32;
     if (row >= rows) return;
     T* r = x + row * step;
+    const float along = rsqrtf(static_cast<float>(width));
     float sum = 0;
     for (int i = lane; i < width; i += 32) {
         float y = r[i];
-        if (correlated) y += mix(seed + i) & 1 ? 1.0f : -1.0f;
+        if (correlated) y += mix(seed + i) & 1 ? along : -along;
         r[i] = static_cast<T>(y);
         sum += y * y;
     }
