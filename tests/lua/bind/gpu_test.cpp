@@ -1,6 +1,6 @@
 // Tensors on the GPU in the shell: what is said where there is none, and that every call runs where its tensors are.
 #include "lua/bind/gpu.hpp"
-#include "lua/bind/gpu.hpp"  // gpu_text
+
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
 
@@ -178,4 +178,40 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
               .find("\"parallel\" does not run on the GPU for the gradient") != std::string::npos);
     CHECK(lua("return opcount(causal_linear_attention, q:gpu(), k:gpu(), v:gpu())").find("opcount") !=
           std::string::npos);
+}
+
+TEST_CASE("Gradients of Lua code with calls on the GPU are those of the CPU", "[lua][gpu]") {
+    if (!on_gpu()) return;
+    Shell lua;
+    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(R"(
+      params = {q = q, k = k, v = v, g = g, beta = beta}
+      function there(x) return x:gpu() end
+      function here(x) return x end
+      function on_gpu_too() local p = {} for name, x in pairs(params) do p[name] = x:gpu() end return p end
+      -- The names whose gradients differ: from parameters of the CPU that are moved, and from those of the GPU.
+      function differ(f)
+        local wrong, expected = {}, grad(function(p) return f(p, here) end, params)
+        local moved = grad(function(p) return f(p, there) end, params)
+        local stayed = grad(function(p) return f(p, here) end, on_gpu_too())
+        for name, x in pairs(expected) do
+          if norm(x) == 0 then goto continue end
+          if not near(moved[name], x) then wrong[#wrong + 1] = name .. " moved" end
+          if stayed[name]:device() ~= "gpu" or not near(stayed[name]:cpu(), x) then wrong[#wrong + 1] = name end
+          ::continue::
+        end
+        table.sort(wrong)
+        return table.concat(wrong, ", ")
+      end
+    )") == "");
+    for (const char* call :
+         {"causal_linear_attention(m(p.q), m(p.k), m(p.v), {decay = decay})",
+          "linear_attention(m(p.q), m(p.k), m(p.v), {update = 'gated', log_decay = m(p.g)})",
+          "linear_attention(m(p.q), m(p.k), m(p.v), {update = 'gated_delta', log_decay = m(p.g), "
+          "beta = m(p.beta)})",
+          "softmax_attention(m(p.q), m(p.k), m(p.v), {causal = true})", "softmax_attention(m(p.q), m(p.q), m(p.v))"}) {
+        CAPTURE(call);
+        CHECK(lua(std::string("return differ(function(p, m) local o = ") + call +
+                  " return sum(pow(o:cpu(), 2)) + sum(pow(p.q:cpu(), 2)) end)") == "");
+    }
 }
