@@ -293,6 +293,7 @@ Replacement replacement(const std::string& with, const SwapOptions& o) {
     if (!is_exact_method(o.method)) exact::method(o.method);  // which says what is known
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     if (o.chunk && *o.chunk < 1) fail("chunk: ", *o.chunk, ", expected 1 or more");
+    if (o.lowrank.rank && *o.lowrank.rank < 1) fail("rank: ", *o.lowrank.rank, ", expected 1 or more");
     if (o.shards < 0) fail("shards: ", o.shards, ", expected 0 or more");
     const std::string rows = normalised(o.normalize.value_or(true)) + block_of(o);
     if (is_exact_method(with)) return with_settings(by_exact_method(with, o), features_of(o) + rows);
