@@ -185,6 +185,10 @@ end
 local function choose(m, one, prompt, choices, shared)
   local total, per_byte = {}, {}
   for i, s in ipairs(causeway._score(m, prompt, choices, shared)) do
+    if s.log_probability ~= s.log_probability then
+      raise(string.format("evaluate: the log-probability of choice %d of %s: line %d is NaN, expected a number", i,
+        one.path, one.line))
+    end
     total[i] = s.log_probability
     per_byte[i] = s.log_probability / math.max(1, #choices[i]:gsub("^ ", ""))
   end
@@ -371,7 +375,7 @@ end
 
 local function longbench(m, given)
   check_whole("window", given.window, 2)
-  local tasks, left_out = causeway._longbench_tasks(given.longbench, given.tasks)
+  local tasks, left_out = causeway._longbench_tasks(given.longbench, given.tasks, given.limit)
   local forms = causeway._longbench_forms(given.prompts)
   local questions, paths, own = {}, {}, 0
   for _, one in ipairs(tasks) do
@@ -379,8 +383,7 @@ local function longbench(m, given)
     own = own + (forms[one.name] and 0 or 1)
     paths[#paths + 1] = one.path
     local room = { window = window_for(m, task, given), chat = given.chat }
-    for i = 1, math.min(given.limit or #one.records, #one.records) do
-      local record = one.records[i]
+    for _, record in ipairs(one.records) do
       questions[#questions + 1] = { subject = one.name, path = one.path, line = record.line, metric = task.metric,
         answers = record.answers, length = record.length,
         ask = function(question) ask_longbench(m, question, record, task, room) end }
@@ -403,7 +406,8 @@ local kinds = { mmlu = mmlu, longbench = longbench, cloze = cloze }
 -- A path with the home folder in the place of "~/".
 local function with_home(path)
   local home = os.getenv("HOME")
-  return type(path) == "string" and home and path:gsub("^~/", home .. "/") or path
+  if type(path) ~= "string" or not home then return path end
+  return (path:gsub("^~/", function() return home .. "/" end))
 end
 
 --- How many questions of a set the model answers as it should.

@@ -14,8 +14,8 @@ local function text_of(path)
   return text
 end
 
--- The objects of a text with one on each line, each with its `line`.
-local function objects_in(path, text)
+-- The first `most` objects (nil: all) of a text with one on each line, each with its `line`.
+local function objects_in(path, text, most)
   local list, number = {}, 0
   for line in (text:gsub("^\u{FEFF}", "") .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
@@ -25,6 +25,7 @@ local function objects_in(path, text)
       if not good or type(object) ~= "table" then bad(path, number, "is no object in JSON") end
       object.line = number
       list[#list + 1] = object
+      if #list == most then break end
     end
   end
   if #list == 0 then raise(path .. ": holds no questions, expected one on each line", "I/O") end
@@ -219,9 +220,9 @@ local function check_record(path, object, task)
   end
 end
 
--- The records of a file, and its task, which the records name or else the file.
-local function longbench_file(path)
-  local records = objects_in(path, text_of(path))
+-- The first `most` records of a file, and its task, which the records name or else the file.
+local function longbench_file(path, most)
+  local records = objects_in(path, text_of(path), most)
   local name = records[1].dataset
   if type(name) ~= "string" then name = path:match("([^/]+)%.jsonl$") or path:match("[^/]+$") end
   name = name:gsub("_e$", "")
@@ -238,9 +239,9 @@ local function longbench_file(path)
   return { name = name, path = path, records = records, task = task }
 end
 
---- The tasks in a .jsonl file of LongBench or in a folder of them: a list of {name, path, records, task}, and of names
---- that were left out because their metric is not here.
-function causeway._longbench_tasks(path, wanted)
+--- The tasks in a .jsonl file of LongBench or in a folder of them, with the first `most` records of each (nil: all): a
+--- list of {name, path, records, task}, and of names that were left out because their metric is not here.
+function causeway._longbench_tasks(path, wanted, most)
   if type(path) ~= "string" then
     raise("longbench: expected the path of a folder or a .jsonl file, got " .. causeway._noun(path))
   end
@@ -264,7 +265,7 @@ function causeway._longbench_tasks(path, wanted)
   end
   local list, left_out = {}, {}
   for _, file in ipairs(files) do
-    local one = longbench_file(file)
+    local one = longbench_file(file, most)
     if one.task then list[#list + 1] = one else left_out[#left_out + 1] = one.name end
   end
   if #list == 0 then

@@ -380,6 +380,9 @@ TEST_CASE("LongBench: files that are not as they should be", "[lua][model][evalu
           "user:1: window: 1, expected a whole number of at least 2");
     CHECK(lua("m:evaluate{longbench = dir .. 'x.jsonl', prompts = {qasper = 'x'}}") ==
           "user:1: prompts: that of qasper is \"x\", expected a text with {context} in it");
+    // Behind the limit nothing is read.
+    fault(qasper + "{");
+    CHECK(lua("return m:evaluate{longbench = dir .. 'x.jsonl', limit = 1}[1].n") == "1");
     // Beside others a task whose metric is not here is left out.
     lua.write("two/dureader.jsonl", "{\"dataset\": \"dureader\"}\n");
     lua.write("two/qasper.jsonl", qasper);
