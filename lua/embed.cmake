@@ -1,4 +1,4 @@
-# Writes the Lua files FILES (comma separated, relative to ROOT) into the C++ file OUT as string literals.
+# Writes the files FILES, of Lua and of what it reads, (comma separated, relative to ROOT) into the C++ file OUT as string literals.
 string(REPLACE "," ";" FILES "${FILES}")
 set(text "// Made from the .lua files; see lua/embed.cmake.\n#include \"lua/shell/embedded.hpp\"\n\nnamespace causeway::lua {\n\nconst EmbeddedFile embedded_files[] = {\n")
 foreach(file ${FILES})

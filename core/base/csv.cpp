@@ -71,21 +71,12 @@ void append_cell(std::string& out, const Cell& cell) {
 
 }  // namespace
 
-Reader::Reader(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
+Records::Records(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
     if (text_.starts_with(utf8_mark)) text_.remove_prefix(utf8_mark.size());  // as spreadsheets put it
     if (is_utf16(text_)) fail_as<IoError>(name_, ": is UTF-16 text, expected UTF-8");
-    if (text_.empty()) fail_as<IoError>(name_, ": the file is empty, expected a line with the names of the columns");
-    read_record(record_);
-    std::set<std::string_view> seen;
-    columns_.reserve(record_.size());
-    for (Field& field : record_) columns_.push_back(std::move(field.text));
-    for (const std::string& column : columns_) {
-        if (!seen.insert(column).second)
-            fail_as<IoError>(name_, ": has the column ", causeway::in_quotes(column), " twice");
-    }
 }
 
-bool Reader::accept_line_end() {
+bool Records::accept_line_end() {
     if (at_ == text_.size() || (text_[at_] != '\n' && text_[at_] != '\r')) return false;
     if (text_.substr(at_, 2) == "\r\n") ++at_;
     ++at_;
@@ -94,7 +85,7 @@ bool Reader::accept_line_end() {
 }
 
 // From the quote that opens to the one that closes; two in a row stand for one.
-void Reader::read_quoted(Field& field) {
+void Records::read_quoted(Field& field) {
     const std::size_t opened = line_;
     field.in_quotes = true;
     for (++at_;; ++at_) {
@@ -115,7 +106,8 @@ void Reader::read_quoted(Field& field) {
     }
 }
 
-void Reader::read_record(std::vector<Field>& record) {
+bool Records::next(std::vector<Field>& record) {
+    if (at_end()) return false;
     for (record.clear();; ++at_) {
         Field& field = record.emplace_back();
         if (at_ < text_.size() && text_[at_] == '"') {
@@ -125,25 +117,37 @@ void Reader::read_record(std::vector<Field>& record) {
             field.text = text_.substr(at_, end - at_);
             at_ = end;
         }
-        if (at_ == text_.size() || accept_line_end()) return;
+        if (at_ == text_.size() || accept_line_end()) return true;
+    }
+}
+
+Reader::Reader(std::string_view text, std::string name) : records_(text, std::move(name)) {
+    if (!records_.next(record_))
+        fail_as<IoError>(records_.name(), ": the file is empty, expected a line with the names of the columns");
+    std::set<std::string_view> seen;
+    columns_.reserve(record_.size());
+    for (Records::Field& field : record_) columns_.push_back(std::move(field.text));
+    for (const std::string& column : columns_) {
+        if (!seen.insert(column).second)
+            fail_as<IoError>(records_.name(), ": has the column ", causeway::in_quotes(column), " twice");
     }
 }
 
 bool Reader::next(std::vector<Cell>& row) {
-    while (columns_.size() > 1 && accept_line_end()) {}
-    if (at_ == text_.size()) return false;
-    const std::size_t line = line_;
-    read_record(record_);
+    while (columns_.size() > 1 && records_.skip_empty_line()) {}
+    const std::size_t line = records_.line();
+    if (!records_.next(record_)) return false;
     if (record_.size() != columns_.size()) {
-        fail_as<IoError>(name_, ": line ", line, " has ", record_.size(), record_.size() == 1 ? " cell" : " cells",
-                         ", expected ", columns_.size(), " as in the first line");
+        fail_as<IoError>(records_.name(), ": line ", line, " has ", record_.size(),
+                         record_.size() == 1 ? " cell" : " cells", ", expected ", columns_.size(),
+                         " as in the first line");
     }
     row.clear();
-    for (Field& field : record_) {
+    for (Records::Field& field : record_) {
         std::optional<Cell> cell = field.in_quotes ? Cell(std::move(field.text)) : meaning(field.text);
         if (!cell)
-            fail_as<IoError>(name_, ": line ", line, ", column ", causeway::in_quotes(columns_[row.size()]), ": ",
-                             beyond_f64(field.text), "; as text it would stand in quotes");
+            fail_as<IoError>(records_.name(), ": line ", line, ", column ", causeway::in_quotes(columns_[row.size()]),
+                             ": ", beyond_f64(field.text), "; as text it would stand in quotes");
         row.push_back(std::move(*cell));
     }
     return true;

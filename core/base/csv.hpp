@@ -16,6 +16,35 @@ namespace causeway::csv {
 // What a cell holds; monostate: nothing.
 using Cell = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
 
+// Reads the cells of a text line by line as they stand, the first line too, O(length of the text).
+class Records {
+public:
+    struct Field {
+        std::string text;
+        bool in_quotes = false;
+    };
+
+    // The text must live as long as this; `name` is what messages call it. Throws Error for a text that is UTF-16.
+    Records(std::string_view text, std::string name);
+
+    // The next record; false at the end. Throws Error, with the number of the line, for quotes that do not match.
+    bool next(std::vector<Field>& record);
+    // Goes past the end of a line that is empty; false where none is.
+    bool skip_empty_line() { return accept_line_end(); }
+    bool at_end() const { return at_ == text_.size(); }
+    std::size_t line() const { return line_; }  // of the record that comes next
+    const std::string& name() const { return name_; }
+
+private:
+    void read_quoted(Field& field);
+    bool accept_line_end();
+
+    std::string_view text_;
+    std::string name_;
+    std::size_t at_ = 0;
+    std::size_t line_ = 1;
+};
+
 // Reads a table row by row, O(length of the text).
 class Reader {
 public:
@@ -31,20 +60,9 @@ public:
     bool next(std::vector<Cell>& row);
 
 private:
-    struct Field {
-        std::string text;
-        bool in_quotes = false;
-    };
-    void read_record(std::vector<Field>& record);
-    void read_quoted(Field& field);
-    bool accept_line_end();
-
-    std::string_view text_;
-    std::string name_;
-    std::size_t at_ = 0;
-    std::size_t line_ = 1;
+    Records records_;
     std::vector<std::string> columns_;
-    std::vector<Field> record_;
+    std::vector<Records::Field> record_;
 };
 
 // Appends one line. Quotes are used where the cell would not read back otherwise.

@@ -28,12 +28,14 @@ double bits_per_byte(const Model& model, const Ids& ids, Index bytes, const RunO
     return predict(model, ids, options).per_byte(bytes);
 }
 
-std::vector<Choice> score(const Model& model, const Ids& prompt, const std::vector<Ids>& choices,
-                          const RunOptions& options) {
+namespace {
+
+// As score(), in a session that may go on.
+std::vector<Choice> scores_in(Session session, const Ids& prompt, const std::vector<Ids>& choices,
+                              const RunOptions& options) {
     if (prompt.empty()) fail("prompt: no tokens, expected at least one");
     for (std::size_t i = 0; i < choices.size(); ++i)
         if (choices[i].empty()) fail("choices: number ", i + 1, " has no tokens, expected at least one");
-    Session session(model);
     const Tensor before = session.hidden(prompt, options);
     std::vector<Choice> out;
     for (const Ids& choice : choices) {
@@ -52,6 +54,18 @@ std::vector<Choice> score(const Model& model, const Ids& prompt, const std::vect
         out.push_back(c);
     }
     return out;
+}
+
+}  // namespace
+
+std::vector<Choice> score(const Model& model, const Ids& prompt, const std::vector<Ids>& choices,
+                          const RunOptions& options) {
+    return scores_in(Session(model), prompt, choices, options);
+}
+
+std::vector<Choice> score(const Session& begun, const Ids& prompt, const std::vector<Ids>& choices,
+                          const RunOptions& options) {
+    return scores_in(begun.copy(), prompt, choices, options);
 }
 
 namespace {

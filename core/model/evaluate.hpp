@@ -30,6 +30,10 @@ struct Choice {
 };
 // One for each choice; the prompt runs once. Throws Error for an empty prompt or choice.
 std::vector<Choice> score(const Model&, const Ids& prompt, const std::vector<Ids>& choices, const RunOptions& = {});
+// The same where the beginning of the prompt has already run, which several prompts may share; `prompt` is the rest.
+// `begun` stays as it is. The numbers are those of the whole prompt where the model runs_in_parts().
+std::vector<Choice> score(const Session& begun, const Ids& prompt, const std::vector<Ids>& choices,
+                          const RunOptions& = {});
 
 // What a factorisation makes of the attention of one layer on a text: errors of its scores exp(scale q kᵀ), masked and
 // not, beside the bound of claim A2, and of the attention's output.

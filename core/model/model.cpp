@@ -213,4 +213,10 @@ void Model::reset(const std::vector<Index>& layers) {
     swaps_ = std::move(swaps);
 }
 
+bool Model::runs_in_parts() const {
+    return std::all_of(swaps_->begin(), swaps_->end(), [](const Swap& swap) {
+        return !swap.replacement || swap.replacement->last_queries || swap.replacement->in_parts;
+    });
+}
+
 }  // namespace causeway::model

@@ -143,6 +143,9 @@ public:
     void attention(const std::vector<Index>& layers, const std::string& with, const SwapOptions& = {});
     // Takes the replacements of these layers away; none: of all.
     void reset(const std::vector<Index>& layers = {});
+    // Whether a text that runs in several parts gives what it gives as one. False where what stands in the place of
+    // attention looks at the whole text, as the landmarks of nystrom do.
+    bool runs_in_parts() const;
 
 private:
     std::shared_ptr<const Network> network_;

@@ -258,8 +258,8 @@ std::string settings_of_update(const std::string& update, const SwapOptions& o) 
     return text + normalised(o.normalize.value_or(!gated::has_delta(rule)));
 }
 
-Replacement with_settings(Replacement made, std::string settings) {
-    made.settings = std::move(settings);
+Replacement with_settings(Replacement made, std::string settings, bool in_parts) {
+    made.settings = std::move(settings), made.in_parts = in_parts;
     return made;
 }
 
@@ -293,20 +293,25 @@ Replacement replacement(const std::string& with, const SwapOptions& o) {
     if (!is_exact_method(o.method)) exact::method(o.method);  // which says what is known
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     if (o.chunk && *o.chunk < 1) fail("chunk: ", *o.chunk, ", expected 1 or more");
+    if (o.lowrank.rank && *o.lowrank.rank < 1) fail("rank: ", *o.lowrank.rank, ", expected 1 or more");
     if (o.shards < 0) fail("shards: ", o.shards, ", expected 0 or more");
-    const std::string rows = normalised(o.normalize.value_or(true)) + block_of(o);
-    if (is_exact_method(with)) return with_settings(by_exact_method(with, o), features_of(o) + rows);
+    const bool normalize = o.normalize.value_or(true);
+    const std::string rows = normalised(normalize) + block_of(o);
+    // Features have a factor that is chosen for the whole text, which only normalising takes out again.
+    if (is_exact_method(with)) return with_settings(by_exact_method(with, o), features_of(o) + rows, normalize);
     if (contains(names_of(lowrank::methods()), with)) {
         const std::string own = settings_of(lowrank::method(with), o.lowrank);
         return with_settings(by_factorisation(with, o),
-                             (own.empty() ? "masked product by " : own + ", masked product by ") + o.method + rows);
+                             (own.empty() ? "masked product by " : own + ", masked product by ") + o.method + rows,
+                             normalize && !lowrank::method(with).future);
     }
     if (contains(names_of(gated::updates()), with))
-        return with_settings(by_update(with, o), settings_of_update(with, o));
+        return with_settings(by_update(with, o), settings_of_update(with, o),
+                             normalize && !gated::has_delta(gated::updates()[with].update));
     if (contains(names_of(attention::methods()), with)) return by_softmax(with);
     if (contains(sharded, with)) {
         return with_settings(by_sharded_decoding(with, o),
-                             o.shards > 0 ? sentence("shards ", o.shards) : "as many shards as threads");
+                             o.shards > 0 ? sentence("shards ", o.shards) : "as many shards as threads", true);
     }
     fail("with: ", in_quotes(with), ", expected an exact method, a factorisation, an update of linear_attention, ",
          "\"flash\", \"standard\", \"tree\" or \"ring\"", did_you_mean(with, replacement_names()));

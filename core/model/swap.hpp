@@ -24,6 +24,9 @@ struct Replacement {
     bool last_queries = false;
     // What it was made with, defaults among it, for people: "rank 64, seed 0, rows over their sums, by fleet".
     std::string settings = {};
+    // True: what it returns for a token depends on no later one, so that a text may run in parts; so it is with
+    // last_queries.
+    bool in_parts = false;
 };
 
 // What replacement() is told besides the name.

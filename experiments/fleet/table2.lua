@@ -2,15 +2,22 @@
 --
 --   causeway experiments/fleet/table2.lua                some minutes; --quick: half a minute
 --
+--   --mmlu PATH          asks SmolLM2 the questions of MMLU too: the folder "data" of its files (?evaluate)
+--   --model PATH         with --mmlu another model in its place, as model() takes it
+--   --limit 20           of each subject's questions, --shots 5 examples before each
+--
 -- Layers 23 to 30 of 32 were replaced, a quarter, the last one kept. So is done here, untrained and with the
 -- hyper-parameters of Table 5, in the small Llama of this repository and, where it is on the machine, in SmolLM2-135M
 -- (--full fetches it; --quick leaves it out), on four passages of held-out text in which every token is a question.
 -- What the document says of its own cells is recomputed.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts, models = dofile(folder .. "/../lib/verdicts.lua"), dofile(folder .. "/../lib/model_runner.lua")
+local measured = dofile(folder .. "/../lib/measured.lua")
 local hyper_attention = dofile(folder .. "/../lib/hyper_attention.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table2",
-  title = "accuracy with low-rank attention in some layers", rules = { device = { "cpu" } },
+  title = "accuracy with low-rank attention in some layers",
+  options = { mmlu = "", model = "smollm2", limit = 20, shots = 5 },
+  rules = { device = { "cpu" }, limit = { 1 }, shots = { 0 } },
   differs = "Printed: vicuna-7b on MMLU. Here: small models, the next token of four held-out passages. Statements "
     .. "about the printed cells are recomputed from them." })
 local subjects = { "stem", "humanities", "social_science", "other" }
@@ -103,11 +110,44 @@ local function measure(m, name)
       off.LARA, off.HyperAttention)))
 end
 
+-- The same on the questions of MMLU, in the groups of the table. A rank may be more than a short prompt has tokens.
+local function measure_on_mmlu(m, name)
+  local layers, own, farthest = replaced_layers(m:about().layers), {}, 0
+  for i, row in ipairs(rows) do
+    local given = replacements[row.method]
+    if given then m:attention({ layers = layers, with = given.with, options = given.options }) end
+    local asked, refused = measured.unless_refused(function()
+      return m:evaluate({ mmlu = item.options.mmlu, limit = item.options.limit, shots = item.options.shots })
+    end)
+    m:reset()
+    if i == 1 and refused then error(refused, 0) end
+    own[i] = { method = row.method, interval = refused }
+    if asked then
+      own[i].n, own[i].average = asked.all.n, 100 * asked.all.accuracy
+      own[i].interval = string.format("%.1f – %.1f", 100 * asked.all.lower, 100 * asked.all.upper)
+      for _, group in ipairs(asked.groups) do own[i][group.subject:lower():gsub(" ", "_")] = 100 * group.accuracy end
+      farthest = math.max(farthest, math.abs(own[1].average - own[i].average))
+    end
+  end
+  item:table(own, { title = string.format("Accuracy in %% on MMLU, here: %s, layers %d to %d of %d", name, layers[1],
+    layers[#layers], m:about().layers), columns = { "method", { key = "stem", format = "%.1f" },
+    { key = "humanities", format = "%.1f" }, { key = "social_sciences", title = "social science", format = "%.1f" },
+    { key = "other", format = "%.1f" }, { key = "average", title = "all", format = "%.1f" },
+    { key = "interval", title = "95 %", align = "right" } },
+    note = string.format("%d questions, %d shots; all: of all questions, not the mean of the groups; a guess is right "
+      .. "in 25 %%", own[1].n, item.options.shots) })
+  item:judge("low-rank attention is within 5 points of vanilla on MMLU, " .. name, "count", verdicts.whether(
+    farthest <= 5, string.format("%.1f %% of %d questions; farthest %.1f points", own[1].average, own[1].n, farthest)))
+end
+
 measure(model(item.experiments .. "/data/tiny-llama"), "tiny-llama")
 local smollm2, reason = models.smollm2(item)
 if smollm2 then
   measure(smollm2, "SmolLM2-135M")
 else
   item:judge("low-rank attention is within 5 points of vanilla, SmolLM2-135M", "count", verdicts.not_run(reason))
+end
+if item.options.mmlu ~= "" then
+  measure_on_mmlu(model(item.options.model), item.options.model:match("([^/]+)/*$"))
 end
 item:finish()

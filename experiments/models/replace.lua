@@ -11,6 +11,8 @@
 --   --shown 64           rank of the table by layers
 --   --tokens 512         of experiments/data/heldout.txt, from its byte 20000 on
 --   --seeds 3            of the random ones
+--   --mmlu PATH          asks the questions of MMLU too: the folder "data" of its files (?evaluate)
+--   --limit 20           of each subject's questions, --shots 5 examples before each
 --   --quick              128 tokens, two ranks, one seed
 --   --save results/models/replace    rows.jsonl (goes on where it was stopped), .csv, .json, .svg, .html
 --
@@ -28,8 +30,9 @@ for i, m in ipairs(lowrank_method_list()) do
 end
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
   model = "smollm2", layers = 0, methods = names, ranks = { 16, 32, 64, 128 }, shown = 64, tokens = 512, seeds = 3,
-  quick = false, save = "results/models/replace",
-}, { layers = { 0 }, methods = all_names, ranks = { 1 }, shown = { 1 }, tokens = { 16 }, seeds = { 1 } })
+  mmlu = "", limit = 20, shots = 5, quick = false, save = "results/models/replace",
+}, { layers = { 0 }, methods = all_names, ranks = { 1 }, shown = { 1 }, tokens = { 16 }, seeds = { 1 }, limit = { 1 },
+  shots = { 0 } })
 if options.quick then
   options.tokens, options.ranks, options.seeds = math.min(options.tokens, 128), { 16, 64 }, 1
 end
@@ -50,7 +53,15 @@ local ids = m:tokens(file:read(8 * options.tokens + 64))
 file:close()
 ids = table.move(ids, 1, math.min(options.tokens, #ids), 1, {})
 
+local on_mmlu = options.mmlu ~= ""
+local function mmlu_accuracy()
+  if not on_mmlu then return nil end
+  local asked = m:evaluate{ mmlu = options.mmlu, limit = options.limit, shots = options.shots }
+  return asked.all.accuracy, asked.all.n
+end
+
 local before = m:predict(ids)
+local before_mmlu, mmlu_questions = mmlu_accuracy()
 print(string.format("%s\n%d tokens: %.4f bits per byte, accuracy of the next token %.1f %%; layers %d to %d replaced\n",
   m, #ids, before.bits_per_byte, 100 * before.accuracy, layers[1], layers[#layers]))
 
@@ -74,9 +85,17 @@ for _, name in ipairs(options.methods) do
   end
 end
 local path, finished = dofile(folder .. "/../lib/kept.lua")(options.save)
+local grid = { case = cases, model = { about.path:match("[^/]+$") }, tokens = { #ids }, layers = { count } }
+local order = { "model", "layers", "tokens", "case" }
+if on_mmlu then
+  for _, name in ipairs({ "mmlu", "limit", "shots" }) do
+    grid[name] = { options[name] }
+    table.insert(order, #order, name)
+  end
+end
 local results = sweep{
-  grid = { case = cases, model = { about.path:match("[^/]+$") }, tokens = { #ids }, layers = { count } },
-  order = { "model", "layers", "tokens", "case" },
+  grid = grid,
+  order = order,
   save = options.save,
   fresh = finished,
   run = function(p)
@@ -84,41 +103,47 @@ local results = sweep{
     m:reset()
     local with, o = replacement(name, given(name, math.tointeger(rank), math.tointeger(s)))
     m:attention{ layers = layers, with = with, options = o }
-    local after = m:predict(ids)
+    local after, mmlu_after = m:predict(ids), (mmlu_accuracy())
     m:reset()
     return { method = name, rank = math.tointeger(rank), bits_per_byte = after.bits_per_byte,
-      accuracy = after.accuracy }
+      accuracy = after.accuracy, mmlu_accuracy = mmlu_after }
   end,
 }
 
-local groups, order = {}, {}
+local groups, in_order = {}, {}
 for _, row in ipairs(results) do
   if row.status == "ok" then
     local key = row.method .. " " .. row.rank
     if not groups[key] then
-      groups[key] = { method = row.method, rank = row.rank, bits = {}, accuracy = {} }
-      order[#order + 1] = groups[key]
+      groups[key] = { method = row.method, rank = row.rank, bits = {}, accuracy = {}, mmlu = {} }
+      in_order[#in_order + 1] = groups[key]
     end
     local g = groups[key]
     g.bits[#g.bits + 1], g.accuracy[#g.accuracy + 1] = row.bits_per_byte, row.accuracy
+    g.mmlu[#g.mmlu + 1] = row.mmlu_accuracy
   end
 end
-local rows = { { method = "softmax, as it was", bits = before.bits_per_byte, lost = 0, accuracy = before.accuracy } }
-for _, g in ipairs(order) do
+local rows = { { method = "softmax, as it was", bits = before.bits_per_byte, lost = 0, accuracy = before.accuracy,
+  mmlu = before_mmlu } }
+for _, g in ipairs(in_order) do
   local bits = middle(g.bits)
   rows[#rows + 1] = { method = g.method, rank = g.rank > 0 and g.rank or nil, bits = bits,
     lost = bits - before.bits_per_byte, accuracy = middle(g.accuracy),
+    mmlu = on_mmlu and middle(g.mmlu) or nil,
     spread = #g.bits > 1 and string.format("%.3f – %.3f", g.bits[1], g.bits[#g.bits]) or "" }
 end
+local columns = { "method", { key = "rank", align = "right" },
+  { key = "bits", title = "bits per byte", format = "%.4f", align = "right" },
+  { key = "lost", title = "lost", format = "%+.4f", align = "right" },
+  { key = "spread", title = "over seeds" },
+  { key = "accuracy", title = "next token", format = "%.3f", align = "right" } }
+if on_mmlu then columns[#columns + 1] = { key = "mmlu", title = "MMLU", format = "%.3f", align = "right" } end
 local whole = text_table(rows, {
   title = string.format("Layers %d to %d of %s replaced, %d tokens", layers[1], layers[#layers],
     about.path:match("[^/]+$"), #ids),
-  columns = { "method", { key = "rank", align = "right" },
-    { key = "bits", title = "bits per byte", format = "%.4f", align = "right" },
-    { key = "lost", title = "lost", format = "%+.4f", align = "right" },
-    { key = "spread", title = "over seeds" },
-    { key = "accuracy", title = "next token", format = "%.3f", align = "right" } },
-  note = "Medians over seeds; next token: share of tokens that were the likeliest",
+  columns = columns,
+  note = "Medians over seeds; next token: share of tokens that were the likeliest"
+    .. (on_mmlu and string.format("; MMLU: %d questions, %d shots", mmlu_questions, options.shots) or ""),
 })
 display(whole)
 
@@ -151,7 +176,7 @@ display(layer_table)
 local lost, errors = { title = "what the model loses" }, { title = "masked error of the scores, by layer" }
 for _, name in ipairs(options.methods) do
   local curve = { label = name, x = {}, y = {}, style = "linespoints" }
-  for _, g in ipairs(order) do
+  for _, g in ipairs(in_order) do
     if g.method == name then
       local bits = math.max(middle(g.bits) - before.bits_per_byte, 1e-4)
       for _, rank in ipairs(g.rank > 0 and { g.rank } or options.ranks) do

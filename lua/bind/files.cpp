@@ -331,6 +331,29 @@ int load_rows(lua_State* L, const std::string& path) {
     return 2;
 }
 
+// _csv_records(path) -> a list with an entry a line that is not empty: its cells as texts, line = its number
+int csv_records(lua_State* L) {
+    const std::string path = check_string(L, 1, "path");
+    const Buffer<char> text = Source(path).text();
+    csv::Records records({text.data(), static_cast<std::size_t>(text.size())}, path);
+    lua_newtable(L);
+    std::vector<csv::Records::Field> record;
+    for (lua_Integer n = 1;; ++n) {
+        interrupt::check();
+        while (records.skip_empty_line()) {}
+        const auto line = static_cast<lua_Integer>(records.line());
+        if (!records.next(record)) return 1;
+        lua_createtable(L, static_cast<int>(record.size()), 1);
+        for (std::size_t i = 0; i < record.size(); ++i) {
+            push_text(L, record[i].text);
+            lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
+        }
+        lua_pushinteger(L, line);
+        lua_setfield(L, -2, "line");
+        lua_rawseti(L, -2, n);
+    }
+}
+
 csv::Cell cell_at(lua_State* L, int index, lua_Integer row, const std::string& column) {
     switch (lua_type(L, index)) {
         case LUA_TNIL: return std::monostate{};
@@ -616,7 +639,8 @@ int save(lua_State* L) {
 
 void open_files(lua_State* L) {
     open_json(L);
-    add_functions(L, {{"save", guarded<save>}, {"_loads", guarded<counted_loads>}});
+    add_functions(
+        L, {{"save", guarded<save>}, {"_loads", guarded<counted_loads>}, {"_csv_records", guarded<csv_records>}});
     // Lua's own, under their names.
     lua_getglobal(L, "loadfile");
     lua_pushcclosure(L, guarded<loadfile>, 1);

@@ -39,12 +39,19 @@ constexpr const char* model_type = "causeway.Model";
 // The thread of Lua that calls the model now: functions in the place of attention run in it.
 using Caller = std::shared_ptr<lua_State*>;
 
+// The beginning of a text that has run, for texts that go on from it.
+struct Beginning {
+    Ids ids;
+    model::Session session;
+};
+
 struct Handle {
     Model model;
     std::optional<Tokenizer> tokenizer;
     std::string no_tokenizer;  // why there is none
     Ids last;                  // of the text that ran last, which capture looks at
     Caller caller = std::make_shared<lua_State*>(nullptr);
+    std::optional<Beginning> begun = {};  // of the prompts that are scored, where they share one
 };
 
 Handle& check_model(lua_State* L, int index) {
@@ -406,17 +413,38 @@ Ids ids_behind(const Handle& handle, const std::string& prompt, const Ids& promp
     return tokenizer_of(handle).encode(choice, true, &lost);
 }
 
-// _score(m, prompt, choices) -> a list of {choice, log_probability, per_token, per_byte, tokens, greedy}
+// The scores of choices behind a prompt of which the first `shared` tokens begin the next prompts too: they run once,
+// and are kept.
+std::vector<model::Choice> scores_behind(Handle& handle, const Ids& prompt, std::size_t shared,
+                                         const std::vector<Ids>& choices, const model::RunOptions& run) {
+    if (shared == 0 || shared >= prompt.size() || !handle.model.runs_in_parts())
+        return model::score(handle.model, prompt, choices, run);
+    const Ids beginning(prompt.begin(), prompt.begin() + static_cast<Index>(shared));
+    if (!handle.begun || handle.begun->ids != beginning) {
+        handle.begun.reset();
+        Beginning begun{beginning, model::Session(handle.model)};
+        begun.session.hidden(beginning, run);
+        handle.begun = std::move(begun);
+    }
+    return model::score(handle.begun->session, Ids(prompt.begin() + static_cast<Index>(shared), prompt.end()), choices,
+                        run);
+}
+
+// _score(m, prompt, choices, shared) -> a list of {choice, log_probability, per_token, per_byte, tokens, greedy};
+// shared: how many tokens of the prompt begin the next ones too, which run once; nil: none
 int score(lua_State* L) {
     Handle& handle = check_model(L, 1);
     const std::string prompt = check_string(L, 2, "prompt");
     const std::vector<std::string> choices = check_strings(L, 3, "choices");
     if (choices.empty()) fail("choices: an empty list, expected at least one text");
     const Ids prompt_ids = ids_of_whole_text(handle, prompt);
+    const Index shared = lua_isnoneornil(L, 4) ? 0 : std::max<Index>(0, check_integer(L, 4, "shared"));
     std::vector<Ids> ids;
     for (const std::string& choice : choices) ids.push_back(ids_behind(handle, prompt, prompt_ids, choice));
-    const auto scores =
-        running(L, "score", [&](const auto& run) { return model::score(handle.model, prompt_ids, ids, run); });
+    const auto run = [&](const model::RunOptions& options) {
+        return scores_behind(handle, prompt_ids, static_cast<std::size_t>(shared), ids, options);
+    };
+    const auto scores = lua_isnoneornil(L, 4) ? running(L, "score", run) : run({});
     lua_createtable(L, static_cast<int>(choices.size()), 0);
     for (std::size_t i = 0; i < choices.size(); ++i) {
         lua_createtable(L, 0, 6);
@@ -431,6 +459,12 @@ int score(lua_State* L) {
         lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
     }
     return 1;
+}
+
+// _forget(m): what the prompts that were scored share is kept no longer
+int forget(lua_State* L) {
+    check_model(L, 1).begun.reset();
+    return 0;
 }
 
 // ---- looking at attention, and replacing it ----
@@ -608,6 +642,7 @@ int attention(lua_State* L) {
         fail("attention: expected a table, as in m:attention{layers = {1, 2}, with = \"favor+\"}, got ",
              lua_isnil(L, 2) ? "nothing" : "a " + type_name(L, 2));
     const Options options(L, 2, "attention", {"layers", "with", "options"});
+    handle.begun.reset();
     options.push("layers");
     const std::vector<Index> layers = layers_at(L, 3);
     const int with = options.push("with");
@@ -628,6 +663,7 @@ int attention(lua_State* L) {
 // m:reset(layers) -> m
 int reset(lua_State* L) {
     Handle& handle = check_model(L, 1);
+    handle.begun.reset();
     handle.model.reset(layers_at(L, 2));
     lua_settop(L, 1);
     return 1;
@@ -915,6 +951,7 @@ void open_model(lua_State* L) {
                       {"_model_class", guarded<model_class>},
                       {"_generate", guarded<generate>},
                       {"_score", guarded<score>},
+                      {"_forget", guarded<forget>},
                       {"_layers", guarded<layers>},
                       {"_attention_errors", guarded<attention_errors>},
                       {"_replacement_names", guarded<replacement_names>},

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "core/base/file.hpp"
 #include "core/base/interrupt.hpp"
@@ -191,6 +192,26 @@ int bytes_below(lua_State* L) {
     return 1;
 }
 
+// _files_in(folder) -> the names of the files in it, sorted
+int files_in(lua_State* L) {
+    const std::string folder = check_string(L, 1, "folder");
+    std::vector<std::string> names;
+    std::error_code error;
+    std::filesystem::directory_iterator file(folder, error);
+    for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
+        std::error_code vanished;
+        if (file->is_regular_file(vanished)) names.push_back(file->path().filename());
+    }
+    if (error) fail_as<IoError>("cannot list the folder ", folder, ": ", error.message());
+    std::sort(names.begin(), names.end());
+    lua_createtable(L, static_cast<int>(names.size()), 0);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        push_text(L, names[i]);
+        lua_rawseti(L, -2, static_cast<lua_Integer>(i + 1));
+    }
+    return 1;
+}
+
 // _path_kind(path) -> "file", "folder", or nil where there is neither
 int path_kind(lua_State* L) {
     std::error_code error;
@@ -264,6 +285,7 @@ void open_system(lua_State* L) {
                          {"_replace_file", guarded<replace_file>},
                          {"_run_program", guarded<run_program>},
                          {"_bytes_below", guarded<bytes_below>},
+                         {"_files_in", guarded<files_in>},
                          {"_path_kind", guarded<path_kind>},
                          {"_with_temporary_folder", guarded<with_temporary_folder>},
                          {"_sha256", guarded<sha256>},

@@ -15,6 +15,8 @@ and Q4_1 weights rounded to 16 bits with a scale for each 32 numbers. With devic
   m:generate(text)   what comes after the text; m:chat(text) an answer: ?generate
   m:predict(text)    how well it is predicted: ?bits_per_byte
   m:score(prompt, choices)  how likely each choice is: ?score
+  m:evaluate{mmlu = "data"}  questions in the files of MMLU, LongBench or
+                     your own, and how many it answers: ?evaluate
   m:capture{...}     q, k, v, scores, hidden of a layer: ?capture
   m:attention{...}   puts something else in the place of attention; m:reset()
                      takes it away: ?replace_attention
@@ -86,6 +88,47 @@ best, best_per_token, best_per_byte the places of the largest.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 m:score("The sky is", {" blue", " green"}).best]],
+}
+
+manual.evaluate = {
+  call = "m:evaluate{mmlu = path, shots = 5, subjects =, limit =}  m:evaluate{cloze = true}  "
+    .. "m:evaluate{longbench = path, tasks =, prompts =}  m:evaluated()",
+  text = [[How many questions of a set the model m answers as it should, by subject: n, the accuracy, its interval of
+95 % by Wilson, and the accuracy normalised by length. It runs the model as it is now: with m:attention in the place
+of some layers, the table says what that costs.
+
+  mmlu       the folder "data" of MMLU, with dev/NAME_dev.csv and
+             test/NAME_test.csv: question, four choices, letter. The answer is
+             the letter that is the likeliest behind the question and `shots`
+             (5) examples, of `subjects` (all), the first `limit` of each.
+             by = "text" scores the texts of the choices instead, which are
+             then not in the prompt; split = "val" asks those.
+  cloze      true: 200 questions which word comes next in the text that these
+             models have not seen, experiments/data/heldout.txt; or a file of
+             yours with {"text": ..., "choices": [...], "answer": 1} a line
+  longbench  a .jsonl file of LongBench, or a folder of them, of which `tasks`
+             (all) are run: the model writes an answer, and the metric of the
+             task compares it. `prompts` is LongBench's dataset2prompt.json;
+             without it the prompts are plain ones of this program's. Prompts
+             of more than `window` tokens (as many as the context holds) are
+             cut in the middle.
+
+chat = true puts each prompt into the chat template of the model. After Ctrl-C m:evaluated() is what was done until
+then.
+
+A row of the result, r[1], r[2] ..., has subject, n, accuracy (of LongBench score, metric), lower, upper, normalised
+(log p of a choice divided by its bytes) and left_out (longer than the context); r.all is of all questions, r.groups
+are the four groups of MMLU, r.questions has an entry a question (line, answer, chosen, log_probabilities ...), r.origin
+what made it.]],
+  notes = [[The files are yours to get, and their licences yours to keep: MMLU (Hendrycks et al. 2021,
+github.com/hendrycks/test, MIT) is the archive data.tar, LongBench (Bai et al. 2024, github.com/THUDM/LongBench, MIT)
+data.zip, whose texts have the licences of the sets that they were taken from. The prompt of MMLU and that of by =
+"text" are those of lm-evaluation-harness (mmlu, mmlu_continuation). LongBench's metrics are those of its own code: F1
+of words, ROUGE-L, edit similarity, classes, counts; three Chinese tasks, whose words would have to be found first, are
+left out. A prompt longer than the context has fewer examples.]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+m:evaluate{cloze = true, limit = 3}]],
 }
 
 manual.capture = {

@@ -595,6 +595,7 @@ called("model", "llm language_model gguf llama_cpp huggingface hugging_face from
 called("tokens", "tokenizer tokenize tokenise encode_text bpe byte_pair_encoding detokenize")
 called("generate", "chat completion complete_text apply_chat_template chat_template top_k top_p temperature")
 called("bits_per_byte", "perplexity predict cross_entropy_of_text next_token_accuracy")
-called("score", "loglikelihood log_likelihood multiple_choice")
+called("score", "loglikelihood log_likelihood")
+called("evaluate", "mmlu longbench multiple_choice benchmark_model lm_eval lm_evaluation_harness few_shot cloze")
 called("capture", "hidden_states output_hidden_states output_attentions register_forward_hook forward_hook")
 called("replace_attention", "swap_attention monkey_patch attention_errors")

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
@@ -38,6 +39,17 @@ void push_library_globals(lua_State* L) {
         lua_setfield(L, -3, name);
         lua_pop(L, 1);
     }
+}
+
+bool is_lua(const EmbeddedFile& file) { return std::string_view(file.path).ends_with(".lua"); }
+
+// An embedded file that is no code: causeway._texts[path] is its text.
+void keep_text(lua_State* L, const EmbeddedFile& file) {
+    push_causeway(L);
+    luaL_getsubtable(L, -1, "_texts");
+    push_text(L, file.text);
+    lua_setfield(L, -2, file.path);
+    lua_pop(L, 2);
 }
 
 // Runs one embedded file; it gets the table `causeway` as its argument and adds to it. Stack: ..., library globals.
@@ -122,6 +134,10 @@ int open_all(lua_State* L) {
     open_names(L);
     push_library_globals(L);
     for (const EmbeddedFile* file = embedded_files; file->path; ++file) {
+        if (!is_lua(*file)) {
+            keep_text(L, *file);
+            continue;
+        }
         run_embedded(L, *file);
         name_topic(L, *file);
     }

@@ -128,3 +128,26 @@ TEST_CASE("what came from a file is shown without harm", "[csv][files]") {
     CHECK(in_quotes("\x1B[31m\xFF") == "\"\\x1B[31m\\xFF\"");
     CHECK(in_quotes(std::string(1000, 'x')) == "\"" + std::string(60, 'x') + "...\"");
 }
+
+TEST_CASE("records are the cells of every line as they stand", "[csv][files]") {
+    const std::string text =
+        "\xEF\xBB\xBF"
+        "1.50,\"a \"\"b\"\", c\",\n\r\n\"two\nlines\",true\r\nlast";
+    csv::Records records(text, "x.csv");
+    std::vector<csv::Records::Field> record;
+    const auto next = [&] {
+        while (records.skip_empty_line()) {}
+        std::string out = std::to_string(records.line()) + ":";
+        if (!records.next(record)) return std::string("end");
+        for (const auto& field : record) out += "[" + field.text + (field.in_quotes ? "]q" : "]");
+        return out;
+    };
+    CHECK(next() == "1:[1.50][a \"b\", c]q[]");
+    CHECK(next() == "3:[two\nlines]q[true]");
+    CHECK(next() == "5:[last]");
+    CHECK(next() == "end");
+    CHECK(next() == "end");
+    CHECK(message_of([] { csv::Records("\xFF\xFE", "x.csv"); }) == "x.csv: is UTF-16 text, expected UTF-8");
+    csv::Records open("a,\"b", "x.csv");
+    CHECK(message_of([&] { open.next(record); }) == "x.csv: line 1 opens a quote that is never closed");
+}

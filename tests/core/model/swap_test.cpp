@@ -226,6 +226,9 @@ TEST_CASE("replacements that cannot be are refused", "[model]") {
     o = {};
     o.block = 0;
     CHECK(message("block-based", o) == "block: 0, expected 1 or more");
+    o = {};
+    o.lowrank.rank = 0;
+    CHECK(message("favor+", o) == "rank: 0, expected 1 or more");
     CHECK(message_of([&] { m.attention({0}, "fleet"); }) == "layers: has 0, expected layers from 1 to 6");
     CHECK(message_of([&] { m.attention({7}, "fleet"); }) == "layers: has 7, expected layers from 1 to 6");
     CHECK(message_of([&] { m.attention({1}, Replacement{}); }) ==
