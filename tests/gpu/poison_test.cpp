@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/tensor/random.hpp"
+#include "gpu/calls/general_linear_attention.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/exact/registry.hpp"
@@ -198,6 +199,43 @@ TEST_CASE("GPU: a bad value stays behind its token in the gated family", "[gpu][
                                            "group=" + std::to_string(group) + " " + described(type, n),
                                        call, inputs);
                         }
+                }
+            }
+        }
+    }
+    survey.report();
+}
+
+TEST_CASE("GPU: a bad value stays behind its token in the general rule", "[gpu][gpu-poison]") {
+    if (!test::on_gpu()) return;
+    Survey survey;
+    std::mt19937_64 generator(random::seed());
+    for (const char* mode : {"chunkwise", "recurrent"}) {
+        for (const bool channels : {false, true}) {
+            for (const DType type : types) {
+                for (const Size& n : sizes) {
+                    for (const Index group : {1, 2}) {
+                        const Shape keys{1, 2, n.N, n.dk};
+                        Inputs inputs = {{"q", normal(type, {1, 2 * group, n.N, n.dk}, generator)},
+                                         {"k", normal(type, keys, generator)},
+                                         {"v", normal(type, {1, 2, n.N, n.dv}, generator)},
+                                         {"u", normal(DType::f32, keys, generator)},
+                                         {"w", normal(DType::f32, keys, generator)},
+                                         {"a", Tensor(DType::f32, channels ? keys : Shape{1, 2, n.N})}};
+                        std::uniform_real_distribution<double> factor(0.9, 1);
+                        for (Index i = 0; i < inputs[5].x.size(); ++i) inputs[5].x.set(i, factor(generator));
+                        const Call call = [&](const Inputs& in) {
+                            gpu::GeneralOptions o;
+                            o.mode = mode;
+                            o.u = gpu::Tensor(in[3].x), o.w = gpu::Tensor(in[4].x), o.a = gpu::Tensor(in[5].x);
+                            return gpu::general_linear_attention(gpu::Tensor(in[0].x), gpu::Tensor(in[1].x),
+                                                                 gpu::Tensor(in[2].x), o)
+                                .O.cpu();
+                        };
+                        survey.run(std::string(mode) + " general " + (channels ? "channels " : "") +
+                                       "group=" + std::to_string(group) + " " + described(type, n),
+                                   call, inputs);
+                    }
                 }
             }
         }
