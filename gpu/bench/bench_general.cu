@@ -10,6 +10,7 @@
 #include "gpu/bench/compare.hpp"
 #include "gpu/gated/general/chunks.hpp"
 #include "gpu/gated/general/recurrent.hpp"
+#include "gpu/gradient/general_recurrent.hpp"
 
 using namespace causeway;
 using namespace causeway::gpu;
@@ -259,6 +260,26 @@ bool check_all(const std::string& only, cudaStream_t stream) {
     return all;
 }
 
+// The gradient, which the tests check.
+void time_gradient(const Problem& p, cudaStream_t stream) {
+    Tensors t = make(p, 100, stream);
+    const auto floats = [](int64_t n) { return Buffer(static_cast<std::size_t>(n) * 4); };
+    const int64_t rows = p.B * p.H * p.N;
+    const Buffer dq = floats(rows * p.group * p.dk), dk = floats(rows * p.dk), dv = floats(rows * p.dv),
+                 du = floats(rows * p.dk), dw = floats(rows * p.dk), da = floats(rows * std::max(p.gates, 1));
+    GeneralGradArgs a;
+    a.in = t.args;
+    a.dO = {t.v.data(), p.type, contiguous(p.H, p.N, p.dv), p.group};
+    a.rows = p.N;
+    a.dq = dq.as<float>(), a.dk = dk.as<float>(), a.dv = dv.as<float>(), a.dstate = t.first_state.as<float>();
+    a.du = du.as<float>(), a.dw = dw.as<float>(), a.da = da.as<float>();
+    t.workspace = Buffer(general_recurrent_gradient_workspace(a));
+    a.in.workspace = {t.workspace.data(), t.workspace.bytes()};
+    const auto ms = bench::time([&](int) { general_recurrent_gradient(a, stream); }, 1, 5, stream);
+    std::printf("%-32s %-10s %39.4f %9.4f %19s %7.1f MB\n", p.name.c_str(), "gradient", ms.median, ms.call, "",
+                static_cast<double>(t.workspace.bytes()) * 1e-6);
+}
+
 // general_chunks in every shape.
 void time_shapes(const Problem& p, cudaStream_t stream) {
     for (const int64_t tokens : {8192, 16384, 32768, 65536, 262144}) {
@@ -333,6 +354,7 @@ bool time_all(const std::string& only, cudaStream_t stream) {
                         e.outputs, e.state, static_cast<double>(t.workspace.bytes()) * 1e-6);
             std::fflush(stdout);
         }
+        if (p.sequences == 0 && p.erases) time_gradient(p, stream);
     }
     return all;
 }

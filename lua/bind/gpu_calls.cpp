@@ -13,6 +13,7 @@
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/features/low_rank.hpp"
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
+#include "gpu/gradient/general_linear_attention_grad.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/softmax_attention_grad.hpp"
 #include "gpu/sharded/linear_attention.hpp"
@@ -188,6 +189,17 @@ int general_linear_attention_step_(lua_State* L) {
     return 2;
 }
 
+int general_linear_attention_grad_(lua_State* L) {
+    const auto& call = calls::general_linear_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
+    const auto o = given.read(call);
+    const gpu::GeneralGradient g = gpu::general_linear_attention_grad(q, k, v, dO, gpu::GeneralOptions{o}, o.dstate);
+    wait();
+    push_general_gradient(L, g);
+    return 1;
+}
+
 int softmax_attention_(lua_State* L) {
     const auto& call = calls::softmax_attention<Tensor>();
     const Arguments given(L, call);
@@ -265,6 +277,7 @@ lua_CFunction gpu_call(const char* name) {
                                       {"linear_attention_grad", guarded<linear_attention_grad_>},
                                       {"general_linear_attention", guarded<general_linear_attention_>},
                                       {"general_linear_attention_step", guarded<general_linear_attention_step_>},
+                                      {"general_linear_attention_grad", guarded<general_linear_attention_grad_>},
                                       {"softmax_attention", guarded<softmax_attention_>},
                                       {"softmax_attention_grad", guarded<softmax_attention_grad_>},
                                       {"tree_decode", guarded<tree_decode_>},

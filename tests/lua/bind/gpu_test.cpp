@@ -148,6 +148,10 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
               "a, s = general_linear_attention(q:gpu(), k:gpu(), v:gpu(), {u = o.u, w = o.w, state = S}) "
               "b, t = general_linear_attention(q, k, v, {u = k / 2, w = k}) "
               "return a:device(), near(a:cpu(), b), near(s:cpu(), t)") == "gpu true true");
+    CHECK(lua("o = {a = exp(-abs(q)), u = k / 2, w = k} y = general_linear_attention_grad(q, k, v, G, o) "
+              "o.device = 'gpu' x = general_linear_attention_grad(q, k, v, G, o) "
+              "for key, value in pairs(y) do if not near(x[key], value) then return key end end return 'same'") ==
+          "same");
     CHECK(lua("return general_linear_attention(q, k, v, {mode = 'parallel', device = 'gpu'})")
               .find("mode: \"parallel\" does not run on the GPU by the general rule") != std::string::npos);
     CHECK(lua("for _, o in ipairs{{}, {decay = decay}, {decay = 0.9}, {normalize = true}, {decay = decay, normalize = "
