@@ -71,6 +71,17 @@ void push_gradient(lua_State* L, const Gradient& g) {
     make_result(L, "a table of gradients", "dlog_decay dbeta dstate");
 }
 
+// Pushes {dq, dk, dv, da, du, dw, dstate} of the general rule, of the inputs that there are.
+template <class Gradient>
+void push_general_gradient(lua_State* L, const Gradient& g) {
+    lua_createtable(L, 0, 10);
+    set_input_gradients(L, g.dq, g.dk, g.dv);
+    if (g.da) set_field(L, "da", *g.da);
+    if (g.du) set_field(L, "du", *g.du), set_field(L, "dw", *g.dw);
+    set_field(L, "dstate", g.dstate);
+    make_result(L, "a table of gradients", "da du dw");
+}
+
 // Pushes B, C, and where the factorisation has more than B Cᵀ a table of it; returns how many that are.
 template <class LowRank>
 int push_low_rank(lua_State* L, const LowRank& result) {

@@ -57,13 +57,7 @@ int general_linear_attention_grad_(lua_State* L) {
     const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
     refuse_counting("general_linear_attention_grad", "a forward call");
     const auto o = given.read(call);
-    const GeneralGradient g = general_linear_attention_grad(q, k, v, dO, o, o.dstate);
-    lua_createtable(L, 0, 10);
-    set_input_gradients(L, g.dq, g.dk, g.dv);
-    if (g.da) set_field(L, "da", *g.da);
-    if (g.du) set_field(L, "du", *g.du), set_field(L, "dw", *g.dw);
-    set_field(L, "dstate", g.dstate);
-    make_result(L, "a table of gradients", "da du dw");
+    push_general_gradient(L, general_linear_attention_grad(q, k, v, dO, o, o.dstate));
     return 1;
 }
 

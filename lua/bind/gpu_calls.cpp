@@ -9,9 +9,11 @@
 
 #include "core/base/text.hpp"
 #include "gpu/base/wait.hpp"
+#include "gpu/calls/general_linear_attention.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/features/low_rank.hpp"
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
+#include "gpu/gradient/general_linear_attention_grad.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/softmax_attention_grad.hpp"
 #include "gpu/sharded/linear_attention.hpp"
@@ -152,6 +154,52 @@ int linear_attention_grad_(lua_State* L) {
     return 1;
 }
 
+int general_linear_attention_(lua_State* L) {
+    const auto& call = calls::general_linear_attention<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v] = given.tensors<Tensor, 3>();
+    gpu::GeneralOptions o{given.read(call)};
+    count_slots_from_zero(o);
+    const gpu::LinearResult result = gpu::general_linear_attention(q, k, v, o);
+    wait();
+    push(L, result.O);
+    push(L, result.state);
+    if (!result.checkpoints) return 2;
+    push(L, *result.checkpoints);
+    return 3;
+}
+
+int general_linear_attention_step_(lua_State* L) {
+    const auto& call = calls::general_linear_attention_step<Tensor>();
+    const Arguments given(L, call);
+    auto [q, k, v, state] = given.tensors<Tensor, 4>();
+    gpu::GeneralOptions o{given.read(call)};
+    const bool inplace = o.inplace;
+    o.inplace = false;  // the step always advances what it is given
+    const auto sizes = gpu::gated::check_general(q, k, v, o).sizes;
+    if (!inplace) {
+        causeway::gated::check_state(state.form(), v.form(), sizes, false);
+        state = state.own(DType::f32);
+    }
+    Tensor O(q.dtype(), sizes.output);
+    gpu::general_linear_attention_step(q, k, v, state, O, o);
+    wait();
+    push(L, O);
+    push(L, state);
+    return 2;
+}
+
+int general_linear_attention_grad_(lua_State* L) {
+    const auto& call = calls::general_linear_attention_grad<Tensor>();
+    const Arguments given(L, call);
+    const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
+    const auto o = given.read(call);
+    const gpu::GeneralGradient g = gpu::general_linear_attention_grad(q, k, v, dO, gpu::GeneralOptions{o}, o.dstate);
+    wait();
+    push_general_gradient(L, g);
+    return 1;
+}
+
 int softmax_attention_(lua_State* L) {
     const auto& call = calls::softmax_attention<Tensor>();
     const Arguments given(L, call);
@@ -227,6 +275,9 @@ lua_CFunction gpu_call(const char* name) {
                                       {"linear_attention", guarded<linear_attention_>},
                                       {"linear_attention_step", guarded<linear_attention_step_>},
                                       {"linear_attention_grad", guarded<linear_attention_grad_>},
+                                      {"general_linear_attention", guarded<general_linear_attention_>},
+                                      {"general_linear_attention_step", guarded<general_linear_attention_step_>},
+                                      {"general_linear_attention_grad", guarded<general_linear_attention_grad_>},
                                       {"softmax_attention", guarded<softmax_attention_>},
                                       {"softmax_attention_grad", guarded<softmax_attention_grad_>},
                                       {"tree_decode", guarded<tree_decode_>},

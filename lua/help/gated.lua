@@ -114,10 +114,11 @@ x.k, x.v and x.q themselves.]],
 the matrices diag(a) - u wᵀ never enlarge it; with 0 <= a <= 1, unit w and u = β w, β from 0 to 2 does.
 
 Options are mode, chunk, scale, state, cu_seqlens, layout and device of general_linear_attention, which does the
-work; all other names are inputs. x("name", default) is an input that need not be given. rule:step(q, k, v, state,
-options) goes on by 1 to 16 tokens, whose x.t begins at 1 again: give t, a tensor [b, h, N, 1], where the rule reads
-it. grad goes through a rule and into its functions, and opcount counts its recurrence. name = "..." is what its
-errors begin with.]],
+work; with device = "gpu" it does so there, while the functions are computed on the CPU. All other names are inputs.
+x("name", default) is an input that need not be given. rule:step(q, k, v, state, options) goes on by 1 to 16 tokens,
+whose x.t begins at 1 again: give t, a tensor [b, h, N, 1], where the rule reads it. grad goes through a rule and into
+its functions, and opcount counts its recurrence. name = "..." is what its errors begin
+with.]],
   example = [[
 rule = recurrence{            -- a gate, and a delta rule that
   a = function(x) return sigmoid(x.f) end,   -- erases under q
@@ -137,7 +138,10 @@ manual.general_linear_attention = {
 is, with a, u and w as tensors. recurrence makes them of functions. q, k and v, their heads, state, cu_seqlens, mode,
 state_indices, inplace, checkpoint_every, deterministic and what is returned are as for linear_attention. a [b, h, N] or
 [b, h, N, d_k] multiplies the rows of the state as it is, not as a logarithm; u and w [b, h, N, d_k] are given both or
-neither. Each of the three may have fewer heads, of which consecutive states then share one.]],
+neither. Each of the three may have fewer heads, of which consecutive states then share one.
+
+On a GPU widths are at most 256, mode is "chunkwise" or "recurrent", and a, u and w may have another type than q: give a
+in Float32 beside q in BFloat16, which has no number between 0.996 and 1.]],
   notes = [[The gated delta rule is a = e^g, u = β k, w = e^g ⊙ k and β k in the place of k. A chunk solves a triangular
 system for what w reads (the WY form); all decays within it are running products of a, so a factor of 0 is exact, and
 where |a| <= 1 nothing overflows that the rule itself keeps in bounds. Source: Yang et al. 2024, §3, with keys of their
@@ -165,7 +169,7 @@ manual.general_linear_attention_grad = {
   text = [[What arrives at the inputs of general_linear_attention when dO, of the shape of its output, arrives there and
 the option dstate at its final state: a table with dq, dk, dv, dstate and, where they were given, da, du and dw. da is
 with respect to the factor itself, and exact where that is 0. mode = "chunkwise" keeps a state per chunk and makes the
-others again, "recurrent" keeps all.]],
+others again, "recurrent" keeps all; on a GPU both keep one in some tokens.]],
   notes = [[grad uses it. One table works too: general_linear_attention_grad{q = q, k = k, v = v, dO = G}.]],
   example = [[
 q, k, v = randn(1, 2, 50, 8), randn(1, 2, 50, 8) / 3, randn(1, 2, 50, 8)

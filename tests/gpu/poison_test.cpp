@@ -7,11 +7,13 @@
 #include <random>
 
 #include "core/tensor/random.hpp"
+#include "gpu/calls/general_linear_attention.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
+#include "gpu/gradient/general_linear_attention_grad.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/softmax_attention_grad.hpp"
 #include "gpu/softmax/softmax_attention.hpp"
@@ -205,6 +207,43 @@ TEST_CASE("GPU: a bad value stays behind its token in the gated family", "[gpu][
     survey.report();
 }
 
+TEST_CASE("GPU: a bad value stays behind its token in the general rule", "[gpu][gpu-poison]") {
+    if (!test::on_gpu()) return;
+    Survey survey;
+    std::mt19937_64 generator(random::seed());
+    for (const char* mode : {"chunkwise", "recurrent"}) {
+        for (const bool channels : {false, true}) {
+            for (const DType type : types) {
+                for (const Size& n : sizes) {
+                    for (const Index group : {1, 2}) {
+                        const Shape keys{1, 2, n.N, n.dk};
+                        Inputs inputs = {{"q", normal(type, {1, 2 * group, n.N, n.dk}, generator)},
+                                         {"k", normal(type, keys, generator)},
+                                         {"v", normal(type, {1, 2, n.N, n.dv}, generator)},
+                                         {"u", normal(DType::f32, keys, generator)},
+                                         {"w", normal(DType::f32, keys, generator)},
+                                         {"a", Tensor(DType::f32, channels ? keys : Shape{1, 2, n.N})}};
+                        std::uniform_real_distribution<double> factor(0.9, 1);
+                        for (Index i = 0; i < inputs[5].x.size(); ++i) inputs[5].x.set(i, factor(generator));
+                        const Call call = [&](const Inputs& in) {
+                            gpu::GeneralOptions o;
+                            o.mode = mode;
+                            o.u = gpu::Tensor(in[3].x), o.w = gpu::Tensor(in[4].x), o.a = gpu::Tensor(in[5].x);
+                            return gpu::general_linear_attention(gpu::Tensor(in[0].x), gpu::Tensor(in[1].x),
+                                                                 gpu::Tensor(in[2].x), o)
+                                .O.cpu();
+                        };
+                        survey.run(std::string(mode) + " general " + (channels ? "channels " : "") +
+                                       "group=" + std::to_string(group) + " " + described(type, n),
+                                   call, inputs);
+                    }
+                }
+            }
+        }
+    }
+    survey.report();
+}
+
 TEST_CASE("GPU: a bad value stays behind its token in softmax attention", "[gpu][gpu-poison]") {
     if (!test::on_gpu()) return;
     Survey survey;
@@ -262,6 +301,43 @@ const Reaches of_softmax = {
     {"v", {{"dq", {Rows::later}}, {"dk", {}}, {"dv", {Rows::none}}}},
     {"k", {{"dq", {Rows::later}}, {"dk", {}}, {"dv", {}}}},
     {"q", {{"dq", {Rows::own}}, {"dk", {Rows::earlier}}, {"dv", {Rows::earlier}}}},
+};
+
+// u, w and a at a token reach states from it on, and what arrives at states before it.
+const std::map<std::string, Reach> of_factors = {
+    {"dq", {Rows::later}}, {"dk", {Rows::earlier}}, {"dv", {Rows::earlier}}};
+const Reaches of_general = {
+    {"dO",
+     {{"dq", {Rows::own}},
+      {"dk", {Rows::earlier}},
+      {"dv", {Rows::earlier, true}},
+      {"du", {Rows::earlier}},
+      {"dw", {Rows::earlier}},
+      {"da", {Rows::earlier}}}},
+    {"v",
+     {{"dq", {Rows::later}},
+      {"dk", {Rows::own}},
+      {"dv", {Rows::none}},
+      {"du", {Rows::later}},
+      {"dw", {Rows::later}},
+      {"da", {Rows::later}}}},
+    {"k",
+     {{"dq", {Rows::later}},
+      {"dk", {Rows::none}},
+      {"dv", {Rows::own}},
+      {"du", {Rows::later}},
+      {"dw", {Rows::later}},
+      {"da", {Rows::later}}}},
+    {"q",
+     {{"dq", {Rows::none}},
+      {"dk", {Rows::earlier}},
+      {"dv", {Rows::earlier}},
+      {"du", {Rows::earlier}},
+      {"dw", {Rows::earlier}},
+      {"da", {Rows::earlier}}}},
+    {"u", of_factors},
+    {"w", of_factors},
+    {"a", of_factors},
 };
 
 using GradientCall = std::function<std::map<std::string, Tensor>(const Inputs&)>;
@@ -345,6 +421,36 @@ TEST_CASE("GPU: a bad value stays where it belongs in the gradients of causal li
                 survey.run(
                     "gradient " + described(type, n) + (decays ? " decay" : "") + (decays == 2 ? ", its own" : ""),
                     call, gradient_inputs(type, n, 1, generator), of_linear);
+            }
+        }
+    }
+    survey.report();
+}
+
+TEST_CASE("GPU: a bad value stays where it belongs in the gradients of the general rule", "[gpu][gpu-poison]") {
+    if (!test::on_gpu()) return;
+    GradientSurvey survey;
+    std::mt19937_64 generator(random::seed());
+    for (const DType type : types) {
+        for (const Size& n : sizes) {
+            for (const Index group : {1, 2}) {
+                const Shape keys{1, 2, n.N, n.dk};
+                Inputs inputs = gradient_inputs(type, n, group, generator);
+                inputs.push_back({"u", normal(DType::f32, keys, generator)});
+                inputs.push_back({"w", normal(DType::f32, keys, generator)});
+                inputs.push_back({"a", Tensor(DType::f32, keys)});
+                std::uniform_real_distribution<double> factor(0.9, 1);
+                for (Index i = 0; i < inputs[6].x.size(); ++i) inputs[6].x.set(i, factor(generator));
+                const GradientCall call = [&](const Inputs& in) {
+                    gpu::GeneralOptions o;
+                    o.u = gpu::Tensor(in[4].x), o.w = gpu::Tensor(in[5].x), o.a = gpu::Tensor(in[6].x);
+                    const auto g = gpu::general_linear_attention_grad(gpu::Tensor(in[0].x), gpu::Tensor(in[1].x),
+                                                                      gpu::Tensor(in[2].x), gpu::Tensor(in[3].x), o);
+                    return std::map<std::string, Tensor>{{"dq", g.dq.cpu()},  {"dk", g.dk.cpu()},  {"dv", g.dv.cpu()},
+                                                         {"du", g.du->cpu()}, {"dw", g.dw->cpu()}, {"da", g.da->cpu()}};
+                };
+                survey.run("gradient general group=" + std::to_string(group) + " " + described(type, n), call, inputs,
+                           of_general);
             }
         }
     }

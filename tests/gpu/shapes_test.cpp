@@ -10,10 +10,12 @@
 #include <random>
 
 #include "core/exact/causal_linear_attention.hpp"
+#include "core/gated/general/general_linear_attention.hpp"
 #include "core/gated/registry.hpp"
 #include "core/gradient/linear_attention_grad.hpp"
 #include "core/gradient/softmax_attention_grad.hpp"
 #include "core/softmax/softmax_attention.hpp"
+#include "gpu/calls/general_linear_attention.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
@@ -182,6 +184,57 @@ std::string gated_case(Draw& draw, std::string& text) {
     });
 }
 
+// The general rule.
+std::string general_case(Draw& draw, std::string& text) {
+    const std::string mode = draw.of<std::string>({"chunkwise", "chunkwise", "recurrent"});
+    const DType type = draw.type(), type_of_u = draw.one_in(2) ? type : DType::f32;
+    const Index dk = draw.width(draw.one_in(8) ? 256 : 128), dv = draw.width(128);
+    const Index keys = draw.among(1, 3), shared = draw.of<Index>({1, 1, 2, 3}), h = keys * shared,
+                queries = shared > 1 && draw.one_in(2) ? keys : h * draw.of<Index>({1, 1, 2}),
+                batch = draw.one_in(3) ? 2 : 1, N = draw.length(1500);
+    GeneralOptions o;
+    o.scale = draw.of({1.0, 0.25}), o.mode = "recurrent";
+    const Tensor q = draw.unit_rows({batch, queries, N, dk}, type), k = draw.unit_rows({batch, keys, N, dk}, type),
+                 v = draw.tensor({batch, h, N, dv}, type);
+    const Index gates = draw.among(0, 2);
+    const double size = draw.of({0.0, 1e-4, 0.05, 3.0, 60.0});
+    if (gates > 0) {
+        Tensor a = draw.tensor(gates == 1 ? Shape{batch, h, N} : Shape{batch, keys, N, dk}, DType::f64);
+        for (Index i = 0; i < a.size(); ++i)
+            a.set(i, draw.one_in(200) ? 0.0 : static_cast<float>(std::exp(-size * std::abs(a.get(i)))));
+        o.a = a;
+    }
+    if (!draw.one_in(4)) {  // u = β w, w of length 1: such matrices enlarge nothing
+        o.w = draw.unit_rows({batch, keys, N, dk}, type_of_u);
+        Tensor u = o.w->copy();
+        for (Index r = 0; r < u.size() / dk; ++r) {
+            const double beta = gates == 2 ? 0.5 : draw.of({0.0, 0.25, 0.5, 1.0});
+            for (Index c = 0; c < dk; ++c) u.set(r * dk + c, beta * u.get(r * dk + c));
+        }
+        o.u = u;
+    }
+    Index sequences = batch;
+    if (batch == 1 && draw.one_in(3)) {
+        o.cu_seqlens = {0, draw.among(0, N), N};
+        sequences = 2;
+    }
+    if (draw.one_in(2)) o.state = draw.tensor({sequences, h, dk, dv}, DType::f32, 0.3);
+    text = sentence("general ", mode, " ", name(type), " batch ", batch, " heads ", queries, " ", keys, " ", h, " N ",
+                    N, " dk ", dk, " dv ", dv, " gates ", gates, " of ", size, o.u ? " erases" : "",
+                    o.state ? " state" : "", o.cu_seqlens.empty() ? "" : " packed");
+    gpu::GeneralOptions there;
+    there.mode = mode, there.scale = o.scale, there.cu_seqlens = o.cu_seqlens;
+    if (o.a) there.a = on_device(*o.a, DType::f32);
+    if (o.u) there.u = on_device(*o.u, type_of_u), there.w = on_device(*o.w, type_of_u);
+    if (o.state) there.state = on_device(*o.state, DType::f32);
+    const gpu::Tensor Q = on_device(q, type), K = on_device(k, type), V = on_device(v, type);
+    const LinearResult want = general_linear_attention(q, k, v, o);
+    return fault_of({{"O", want.O}, {"state", want.state}}, type, false, [&]() -> Tensors {
+        const gpu::LinearResult got = gpu::general_linear_attention(Q, K, V, there);
+        return {{"O", got.O.cpu()}, {"state", got.state.cpu()}};
+    });
+}
+
 std::string causal_case(Draw& draw, std::string& text) {
     const auto& methods = gpu::causal_methods();
     const auto& method = methods[static_cast<std::size_t>(draw.among(0, static_cast<Index>(methods.size()) - 1))];
@@ -259,8 +312,11 @@ long faults(long first, long count) {
         Draw draw(static_cast<std::uint64_t>(i));
         std::string text, fault;
         try {
-            const Index kind = draw.among(0, 5);
-            fault = kind < 3 ? gated_case(draw, text) : kind < 5 ? causal_case(draw, text) : softmax_case(draw, text);
+            const Index kind = draw.among(0, 6);
+            fault = kind < 3   ? gated_case(draw, text)
+                    : kind < 5 ? causal_case(draw, text)
+                    : kind < 6 ? softmax_case(draw, text)
+                               : general_case(draw, text);
         } catch (const Error& error) {
             fault = error.what();
         }

@@ -123,6 +123,30 @@ GeneralCall check_general(const Tensor& q, const Tensor& k, const Tensor& v, con
     return c;
 }
 
+void check_general_step(const GeneralSizes& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state,
+                        const Tensor& O, const GeneralOptions& o) {
+    if (c.N < 1 || c.N > most_step_tokens)
+        fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
+    if (o.state) fail("state: given among the options too, expected it as the argument alone");
+    if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
+    if (o.checkpoint_every > 0)
+        fail("checkpoint_every: given, but a step of the general rule returns the state after its last token alone");
+    if (!o.state_indices.empty()) fail("state_indices: given, but a step of the general rule has no pool");
+    check_state(state, v, c, true);
+    if (state.dtype() != c.compute)
+        fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
+    if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
+    if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
+    kit::check_apart("O", O, "state", state);
+    const auto check_inputs_apart = [&](const char* name, const Tensor& A) {
+        kit::check_apart("state", state, name, A);
+        kit::check_apart("O", O, name, A);
+    };
+    check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
+    if (o.a) check_inputs_apart("a", *o.a);
+    if (o.u) check_inputs_apart("u", *o.u), check_inputs_apart("w", *o.w);
+}
+
 }  // namespace gated
 
 LinearResult general_linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& o) {
@@ -163,26 +187,7 @@ void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tenso
                                    const GeneralOptions& o) {
     using namespace gated;
     const GeneralSizes c = check_general_sizes(q, k, v, o);
-    if (c.N < 1 || c.N > most_step_tokens)
-        fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
-    if (o.state) fail("state: given among the options too, expected it as the argument alone");
-    if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
-    if (o.checkpoint_every > 0)
-        fail("checkpoint_every: given, but a step of the general rule returns the state after its last token alone");
-    if (!o.state_indices.empty()) fail("state_indices: given, but a step of the general rule has no pool");
-    check_state(state, v, c, true);
-    if (state.dtype() != c.compute)
-        fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
-    if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
-    if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
-    kit::check_apart("O", O, "state", state);
-    const auto check_inputs_apart = [&](const char* name, const Tensor& A) {
-        kit::check_apart("state", state, name, A);
-        kit::check_apart("O", O, name, A);
-    };
-    check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
-    if (o.a) check_inputs_apart("a", *o.a);
-    if (o.u) check_inputs_apart("u", *o.u), check_inputs_apart("w", *o.w);
+    check_general_step(c, q, k, v, state, O, o);
     GeneralCall call{c, q.to(c.compute), k.to(c.compute), v.to(c.compute), {}, {}, {}, {}};
     if (o.a) call.a = o.a->to(c.compute);
     if (o.u) call.u = o.u->to(c.compute), call.w = o.w->to(c.compute);

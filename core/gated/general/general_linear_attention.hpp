@@ -33,6 +33,9 @@ struct GeneralSizes : Sizes {
 };
 // Everything that is checked without looking at an element.
 GeneralSizes check_general_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions&);
+// The same of what a step has besides: its length, its state and output, and options that it does not take.
+void check_general_step(const GeneralSizes&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state,
+                        const Tensor& O, const GeneralOptions&);
 
 // What the checks make of a call: contiguous tensors in the type of computation.
 struct GeneralCall : GeneralSizes {

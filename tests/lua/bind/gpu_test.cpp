@@ -134,6 +134,26 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
                   "for key, value in pairs(y) do if not near(x[key], value) and norm(value) > 0 then return key end "
                   "end return 'same'") == "same");
     }
+    for (const char* options : {"{}", "{a = exp(g)}", "{u = k / 2, w = k}", "{a = exp(-abs(q)), u = k / 2, w = k}"}) {
+        for (const char* mode : {"chunkwise", "recurrent"}) {
+            CAPTURE(options, mode);
+            CHECK(lua(std::string("o = ") + options + " o.mode = '" + mode +
+                      "' o.device = 'gpu' a, s = general_linear_attention(q, k, v, o) o.device = 'cpu' b, t = "
+                      "general_linear_attention(q, k, v, o) return near(a, b), near(s, t)") == "true true");
+        }
+    }
+    CHECK(lua("o = {log_decay = g, beta = beta} b, t = comba(q, k, v, o) o.device = 'gpu' a, s = comba(q, k, v, o) "
+              "return near(a, b), near(s, t)") == "true true");
+    CHECK(lua("o = {u = k / 2, w = k} S = zeros(2, 4, 24, 16):gpu() for key, x in pairs(o) do o[key] = x:gpu() end "
+              "a, s = general_linear_attention(q:gpu(), k:gpu(), v:gpu(), {u = o.u, w = o.w, state = S}) "
+              "b, t = general_linear_attention(q, k, v, {u = k / 2, w = k}) "
+              "return a:device(), near(a:cpu(), b), near(s:cpu(), t)") == "gpu true true");
+    CHECK(lua("o = {a = exp(-abs(q)), u = k / 2, w = k} y = general_linear_attention_grad(q, k, v, G, o) "
+              "o.device = 'gpu' x = general_linear_attention_grad(q, k, v, G, o) "
+              "for key, value in pairs(y) do if not near(x[key], value) then return key end end return 'same'") ==
+          "same");
+    CHECK(lua("return general_linear_attention(q, k, v, {mode = 'parallel', device = 'gpu'})")
+              .find("mode: \"parallel\" does not run on the GPU by the general rule") != std::string::npos);
     CHECK(lua("for _, o in ipairs{{}, {decay = decay}, {decay = 0.9}, {normalize = true}, {decay = decay, normalize = "
               "true, scale = 2}} do "
               "  local p, r = exp(q), exp(k) "
@@ -157,6 +177,10 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
               "o = {update = 'gated_delta', log_decay = g(':', ':', {1, 1}), beta = beta(':', ':', {1, 1})} b, u = "
               "linear_attention_step(t(q), t(k), t(v), S, o) "
               "o.device = 'gpu' a, s = linear_attention_step(t(q), t(k), t(v), S, o) return near(a, b), near(s, u)") ==
+          "true true");
+    CHECK(lua("o = {a = exp(g(':', ':', {1, 1})), u = t(k) / 2, w = t(k)} "
+              "b, u = general_linear_attention_step(t(q), t(k), t(v), S, o) o.device = 'gpu' "
+              "a, s = general_linear_attention_step(t(q), t(k), t(v), S, o) return near(a, b), near(s, u)") ==
           "true true");
     CHECK(lua("S = randn(2, 4, 24, 16) linear_attention_step(t(q), t(k), t(v), S, {inplace = true, device = 'gpu'})")
               .find("inplace: true, but the state would be copied to the gpu") != std::string::npos);
