@@ -37,7 +37,7 @@ local runs = {
     read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST" },
   { name = "threads", what = "the same with starts of threads", read = in_words,
     command = "$BUILD/tests/causeway-faults --threads" },
-  { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all families",
+  { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all kinds",
     read = in_words, command = "$BUILD/tests/causeway-gpu-faults --most $MOST",
     needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = in_words,
