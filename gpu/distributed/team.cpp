@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "core/base/interrupt.hpp"
 #include "core/distributed/threads.hpp"
@@ -179,19 +180,21 @@ std::shared_ptr<void> NcclCommunicator::allocate(Held kind, std::size_t bytes) {
     return {buffer->data(), [this, buffer](void*) { blocks_.emplace(buffer->bytes(), std::move(*buffer)); }};
 }
 
+// Where it fails, some of the messages may be on their way all the same: they count as started, and cancel() ends them
+// before their memory goes to others.
 void NcclCommunicator::start() {
     if (waiting_.empty()) return;
     team_.talked_ = true;
+    ++started_;
+    const std::vector<int> messages = std::exchange(waiting_, {});
     NcclGroup group("sending messages");
-    for (const int posted : waiting_) {
+    for (const int posted : messages) {
         const Message& m = posted_[static_cast<std::size_t>(posted)];
         if (m.received)
             check(nccl().receive(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "receiving messages");
         else check(nccl().send(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "sending messages");
     }
     group.end();
-    waiting_.clear();
-    ++started_;
 }
 
 int NcclCommunicator::remember(const Message& message) {
