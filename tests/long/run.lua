@@ -40,15 +40,27 @@ local runs = {
   { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all kinds",
     read = in_words, command = "$BUILD/tests/causeway-gpu-faults --most $MOST",
     needs = "$BUILD/tests/causeway-gpu-faults" },
+  { name = "cuda-two", what = "the same in calls that take two GPUs", read = in_words,
+    command = "$BUILD/tests/causeway-gpu-faults --only 'on 2' --most $MOST",
+    needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = in_words,
     command = "$BUILD/tests/causeway-gpu-faults --pretend --most $MOST",
     needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.poison-long]'" },
+  { name = "gpu-poison", what = "the same in attention and gradients on a GPU", read = in_words,
+    command = "CAUSEWAY_POISON_COUNTS=1 $BUILD/tests/causeway-gpu-tests '[gpu-poison]'", gpu = true,
+    needs = "$BUILD/tests/causeway-gpu-tests" },
   { name = "bits", what = "a call with another end and among other texts, bit for bit, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.bits-long]'" },
   { name = "gpu-shapes", what = "a random call on a GPU, ten times, beside the definition on the CPU", read = in_words,
-    command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", needs = "$BUILD/tests/causeway-gpu-tests" },
+    command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", gpu = true,
+    needs = "$BUILD/tests/causeway-gpu-tests" },
+  { name = "keys", what = "sequences of keys at the prompt, with libedit", read = in_words,
+    command = "$BUILD/tests/causeway-keys --seconds $SECONDS $BUILD/tests/causeway-with-libedit",
+    needs = "$BUILD/tests/causeway-with-libedit" },
+  { name = "keys-readline", what = "the same with GNU Readline", read = in_words,
+    command = "$BUILD/tests/causeway-keys --seconds $SECONDS $BUILD/causeway" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
@@ -168,6 +180,7 @@ local function counted(run)
   if run.needs and not exists(filled(run.needs)) then
     return nil, filled(run.needs) .. " was not built (fuzzers need clang, tests of a GPU nvcc)"
   end
+  if run.gpu and not has_gpu() then return nil, "no GPU was found" end
   if run.before then output_of(filled(run.before)) end
   local start = os.time()
   local text, status = output_of(filled(run.command))
@@ -176,6 +189,8 @@ local function counted(run)
   local took = os.time() - start
   if not cases then
     cases, found = 0, 1
+  elseif cases == 0 and status == 0 then
+    return nil, "nothing of it can be tried here"
   elseif status ~= 0 and found == 0 then
     found = 1
   end
