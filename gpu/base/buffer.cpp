@@ -5,6 +5,7 @@
 
 #include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
 
 namespace causeway::gpu {
 
@@ -41,12 +42,10 @@ cudaMemPool_t pool() {
     if (code != cudaErrorMemoryAllocation) check(code, "allocating device memory");
     std::size_t free = 0, total = 0;
     // The question needs memory of the device itself, which may be all taken.
-    if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
-        cudaGetLastError();
+    if (!succeeded(cudaMemGetInfo(&free, &total)))
         throw OutOfMemory(sentence("gpu: ", bytes,
                                    " bytes of device memory were asked for, and the device has not even what it takes "
                                    "to ask how much is free: another program holds its memory"));
-    }
     throw OutOfMemory(
         sentence("gpu: ", bytes, " bytes of device memory were asked for, ", free, " of ", total, " are free"));
 }
@@ -76,7 +75,7 @@ Buffer::Buffer(std::size_t bytes, cudaStream_t stream) : stream_(stream), pooled
     if (code == cudaErrorMemoryAllocation) {
         // What is on its way back, and pieces too small, may make room together.
         cudaGetLastError();
-        if (cudaStreamSynchronize(stream) == cudaSuccess) cudaMemPoolTrimTo(p, 0);
+        if (succeeded(cudaStreamSynchronize(stream))) succeeded(cudaMemPoolTrimTo(p, 0));
         code = cudaMallocFromPoolAsync(&data_, bytes, p, stream);
     }
     if (code != cudaSuccess) {
@@ -95,8 +94,7 @@ Buffer Buffer::view(void* data, std::size_t bytes) {
 
 Buffer::~Buffer() {
     if (!data_ || borrowed_) return;
-    if (pooled_) cudaFreeAsync(data_, stream_);
-    else cudaFree(data_);
+    succeeded(pooled_ ? cudaFreeAsync(data_, stream_) : cudaFree(data_));
     in_use -= bytes_;
 }
 

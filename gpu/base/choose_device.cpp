@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
 
 namespace causeway::gpu {
 namespace {
@@ -21,10 +22,7 @@ void enter_chosen_device() {
     const int i = chosen;
     int count = 0;
     if (i < 0) return;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        cudaGetLastError();  // what the caller does next says so
-        return;
-    }
+    if (!succeeded(cudaGetDeviceCount(&count)) || count == 0) return;  // what the caller does next says so
     check(cudaSetDevice(i % count), "choosing the GPU of this process");
     chosen = -1;
 }

@@ -5,6 +5,7 @@
 
 #include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
 
 namespace causeway::gpu {
 
@@ -19,7 +20,7 @@ public:
     }
     CurrentDevice(const CurrentDevice&) = delete;
     CurrentDevice& operator=(const CurrentDevice&) = delete;
-    ~CurrentDevice() { cudaSetDevice(before_); }
+    ~CurrentDevice() { succeeded(cudaSetDevice(before_)); }
 
 private:
     int before_ = 0;

@@ -7,6 +7,7 @@
 
 #include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
 
 namespace causeway::gpu {
 
@@ -17,22 +18,15 @@ constexpr int oldest_compute = 80;
 std::string why_unavailable() {
     if (forked_after_use()) return not_in_forked_child;
     int driver = 0, count = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-        cudaGetLastError();
-        return "no NVIDIA driver is installed";
-    }
-    if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
-        cudaGetLastError();
+    if (!succeeded(cudaDriverGetVersion(&driver)) || driver == 0) return "no NVIDIA driver is installed";
+    if (const cudaError_t code = cudaGetDeviceCount(&count); !succeeded(code))
         return sentence("CUDA cannot start: ", cudaGetErrorString(code));
-    }
     if (count == 0) return "no CUDA device is present";
     int current = 0, major = 0, minor = 0;
-    if (const cudaError_t code = cudaGetDevice(&current); code != cudaSuccess) {
-        cudaGetLastError();
-        return sentence("the CUDA device cannot be used: ", cudaGetErrorString(code));
-    }
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, current);
+    cudaError_t code = cudaGetDevice(&current);
+    if (code == cudaSuccess) code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current);
+    if (code == cudaSuccess) code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, current);
+    if (!succeeded(code)) return sentence("the CUDA device cannot be used: ", cudaGetErrorString(code));
     if (10 * major + minor < oldest_compute) {
         return sentence("the device has compute capability ", major, ".", minor, ", at least 8.0 is needed");
     }
@@ -55,10 +49,11 @@ const Device& device() {
     int current = 0;
     const cudaError_t code = cudaGetDevice(&current);
     const std::lock_guard lock(guard);
-    if (code == cudaSuccess) {
+    if (succeeded(code)) {
         if (const auto it = known.find(current); it != known.end()) return it->second;
     }
     if (const std::string reason = why_unavailable(); !reason.empty()) fail_as<SystemError>("gpu: ", reason);
+    check(code, "asking for the device");
     cudaDeviceProp p;
     check(cudaGetDeviceProperties(&p, current), "asking for the device's properties");
     note_use();

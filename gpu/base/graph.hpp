@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
 
 namespace causeway::gpu {
 
@@ -17,19 +18,18 @@ public:
         try {
             queue();
         } catch (...) {
-            cudaStreamEndCapture(stream, &graph);
-            if (graph) cudaGraphDestroy(graph);
-            cudaGetLastError();
+            succeeded(cudaStreamEndCapture(stream, &graph));
+            if (graph) succeeded(cudaGraphDestroy(graph));
             throw;
         }
         check(cudaStreamEndCapture(stream, &graph), "capturing a graph");
         const cudaError_t code = cudaGraphInstantiate(&run_, graph, 0);
-        cudaGraphDestroy(graph);
+        succeeded(cudaGraphDestroy(graph));
         check(code, "instantiating a graph");
     }
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
-    ~Graph() { cudaGraphExecDestroy(run_); }
+    ~Graph() { succeeded(cudaGraphExecDestroy(run_)); }
 
     void launch(cudaStream_t stream) const { check(cudaGraphLaunch(run_, stream), "launching a graph"); }
 

@@ -5,6 +5,7 @@
 
 #include "gpu/base/choose_device.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
 
 namespace causeway::gpu {
 
@@ -16,7 +17,7 @@ public:
     }
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
-    ~Stream() { cudaStreamDestroy(stream_); }
+    ~Stream() { succeeded(cudaStreamDestroy(stream_)); }
     operator cudaStream_t() const { return stream_; }
     void wait() const { check(cudaStreamSynchronize(stream_), "running kernels"); }
 
@@ -29,7 +30,7 @@ public:
     Event() { check(cudaEventCreate(&event_), "creating an event"); }
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
-    ~Event() { cudaEventDestroy(event_); }
+    ~Event() { succeeded(cudaEventDestroy(event_)); }
     operator cudaEvent_t() const { return event_; }
     void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
     // Milliseconds from `start` to this event, once both have happened.

@@ -12,6 +12,7 @@
 #include "core/c/options.hpp"
 #include "gpu/base/current_device.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
@@ -50,8 +51,7 @@ public:
     // Throws Error for what is not in the memory of that device; the first array says which it is.
     void enter(const char* name, const void* data) {
         cudaPointerAttributes attributes;
-        const bool known = cudaPointerGetAttributes(&attributes, data) == cudaSuccess;
-        if (!known) cudaGetLastError();
+        const bool known = gpu::succeeded(cudaPointerGetAttributes(&attributes, data));
         if (!known || attributes.type == cudaMemoryTypeUnregistered || attributes.type == cudaMemoryTypeHost)
             fail(name, ": not in the memory of a GPU");
         if (device_ >= 0 && attributes.device != device_)
@@ -110,15 +110,15 @@ private:
         Result(gpu::Tensor given, int where) : tensor(std::move(given)), device(where) {
             cudaPointerAttributes attributes;  // where no input has elements, the state still may
             if (device < 0 && tensor->bytes() > 0 &&
-                cudaPointerGetAttributes(&attributes, tensor->data()) == cudaSuccess)
+                gpu::succeeded(cudaPointerGetAttributes(&attributes, tensor->data())))
                 device = attributes.device;
         }
         ~Result() override {
             int before = 0;
             const bool known =
-                device >= 0 && cudaGetDevice(&before) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+                device >= 0 && gpu::succeeded(cudaGetDevice(&before)) && gpu::succeeded(cudaSetDevice(device));
             tensor.reset();
-            if (known) cudaSetDevice(before);
+            if (known) gpu::succeeded(cudaSetDevice(before));
         }
         std::optional<gpu::Tensor> tensor;
         int device;

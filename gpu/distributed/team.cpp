@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "core/base/interrupt.hpp"
 #include "core/distributed/threads.hpp"
@@ -23,7 +24,7 @@ std::shared_ptr<void> SharedMemory::take(std::size_t bytes) {
     } else {
         const auto ask = [&] {
             const cudaError_t code = cudaHostAlloc(&block, size, cudaHostAllocPortable | cudaHostAllocMapped);
-            if (code != cudaSuccess) cudaGetLastError();  // not to be found by others
+            succeeded(code);
             return code;
         };
         cudaError_t code = ask();
@@ -42,7 +43,7 @@ std::shared_ptr<void> SharedMemory::take(std::size_t bytes) {
 
 void SharedMemory::release(std::size_t above) noexcept {
     const auto first = free_.upper_bound(above);
-    for (auto it = first; it != free_.end(); ++it) cudaFreeHost(it->second);
+    for (auto it = first; it != free_.end(); ++it) succeeded(cudaFreeHost(it->second));
     free_.erase(first, free_.end());
 }
 
@@ -120,15 +121,16 @@ void Team::connect() {
 
 Team::~Team() {
     int before = 0;
-    const bool known = cudaGetDevice(&before) == cudaSuccess;
+    const bool known = succeeded(cudaGetDevice(&before));
     for (const auto& rank : ranks_) {
-        if (cudaSetDevice(rank->device) != cudaSuccess) continue;
+        succeeded(cudaSetDevice(rank->device));
         if (rank->comm) ended_ ? nccl().abort(rank->comm) : nccl().destroy(rank->comm);
     }
     for (const auto& rank : ranks_) {  // nothing is on its way any more
-        if (cudaSetDevice(rank->device) == cudaSuccess) rank->messages.reset(), rank->kernels.reset();
+        succeeded(cudaSetDevice(rank->device));
+        rank->messages.reset(), rank->kernels.reset();
     }
-    if (known) cudaSetDevice(before);
+    if (known) succeeded(cudaSetDevice(before));
 }
 
 void Team::run(const distributed::Program& program) {
@@ -158,7 +160,7 @@ void Team::run(const distributed::Program& program) {
 void Team::settle() noexcept {
     if (ended_ && !talked_)
         ended_ = !std::all_of(ranks_.begin(), ranks_.end(),
-                              [](const auto& rank) { return cudaStreamSynchronize(*rank->kernels) == cudaSuccess; });
+                              [](const auto& rank) { return succeeded(cudaStreamSynchronize(*rank->kernels)); });
     if (ended_) return;
     for (const auto& rank : ranks_) rank->shared.trim();
 }
@@ -178,19 +180,21 @@ std::shared_ptr<void> NcclCommunicator::allocate(Held kind, std::size_t bytes) {
     return {buffer->data(), [this, buffer](void*) { blocks_.emplace(buffer->bytes(), std::move(*buffer)); }};
 }
 
+// Where it fails, some of the messages may be on their way all the same: they count as started, and cancel() ends them
+// before their memory goes to others.
 void NcclCommunicator::start() {
     if (waiting_.empty()) return;
     team_.talked_ = true;
+    ++started_;
+    const std::vector<int> messages = std::exchange(waiting_, {});
     NcclGroup group("sending messages");
-    for (const int posted : waiting_) {
+    for (const int posted : messages) {
         const Message& m = posted_[static_cast<std::size_t>(posted)];
         if (m.received)
             check(nccl().receive(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "receiving messages");
         else check(nccl().send(m.data, m.bytes, ncclChar, m.peer, mine_.comm, *mine_.messages), "sending messages");
     }
     group.end();
-    waiting_.clear();
-    ++started_;
 }
 
 int NcclCommunicator::remember(const Message& message) {

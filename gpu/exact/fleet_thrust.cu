@@ -6,6 +6,7 @@
 #include <thrust/iterator/tabulate_output_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
 #include <thrust/scan.h>
+#include <thrust/system_error.h>
 
 #include <type_traits>
 
@@ -245,9 +246,9 @@ std::size_t fleet_thrust_workspace(const CausalArgs& a) {
     return empty(a) ? 0 : Plan(a, nullptr).bytes;
 }
 
-void fleet_thrust(const CausalArgs& a, cudaStream_t stream) {
-    check_workspace("fleet_thrust", a, fleet_thrust_workspace(a));
-    if (empty(a)) return;
+namespace {
+
+void scan_all(const CausalArgs& a, cudaStream_t stream) {
     const Plan p(a, a.workspace.data);
     const auto index = thrust::make_counting_iterator(uint32_t{0});
     pieces::in_groups(a, p.batch_heads, p.spare, stream, [&](const pieces::BatchHeads& l, float* U) {
@@ -289,6 +290,19 @@ void fleet_thrust(const CausalArgs& a, cudaStream_t stream) {
         }
     });
     check_launch("launching the scans of fleet_thrust");
+}
+
+}  // namespace
+
+void fleet_thrust(const CausalArgs& a, cudaStream_t stream) {
+    check_workspace("fleet_thrust", a, fleet_thrust_workspace(a));
+    if (empty(a)) return;
+    try {
+        scan_all(a, stream);
+    } catch (const thrust::system_error& error) {  // what CUDA says, with other words around it
+        check(static_cast<cudaError_t>(error.code().value()), "launching the scans of fleet_thrust");
+        throw;
+    }
 }
 
 }  // namespace causeway::gpu

@@ -7,6 +7,7 @@
 #include "gpu/base/blas.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/device.hpp"
+#include "gpu/base/succeeded.hpp"
 #include "gpu/base/wait.hpp"
 #include "gpu/exact/lightning.hpp"
 #include "gpu/gated/step.hpp"
@@ -87,7 +88,7 @@ Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph)
     set_number(position_.as<std::int32_t>(), 0, stream_);
 }
 
-Texts::~Texts() { cudaStreamSynchronize(stream_); }
+Texts::~Texts() { succeeded(cudaStreamSynchronize(stream_)); }
 
 std::unique_ptr<causeway::model::AcceleratedTexts> Texts::copy() const {
     auto out = std::make_unique<Texts>(layers_, batch_, use_graph_);

@@ -10,6 +10,7 @@
 #include "core/model/blocks/linear.hpp"
 #include "core/model/blocks/norm.hpp"
 #include "gpu/base/stream.hpp"
+#include "gpu/base/succeeded.hpp"
 #include "gpu/model/made_up.hpp"
 
 namespace causeway::gpu::models {
@@ -50,7 +51,7 @@ private:
         Half() { check(cudaMallocHost(&data, staged_bytes), "allocating memory for copies"); }
         Half(const Half&) = delete;
         Half& operator=(const Half&) = delete;
-        ~Half() { cudaFreeHost(data); }
+        ~Half() { succeeded(cudaFreeHost(data)); }
     };
 
     Half halves_[2];
@@ -99,7 +100,7 @@ void unpack_rows(const Weight& w, Index first, Index count, Type type, unsigned 
 }  // namespace
 
 Loader::Loader(Type type, cudaStream_t stream) : type_(type), stream_(stream), staging_(std::make_unique<Staging>()) {}
-Loader::~Loader() { cudaStreamSynchronize(stream_); }
+Loader::~Loader() { succeeded(cudaStreamSynchronize(stream_)); }
 
 void Loader::fill(const Weight& w, unsigned char* to) {
     if (w.made_up) {

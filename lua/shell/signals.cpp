@@ -73,11 +73,13 @@ void on_interrupt(int signal) {
 // A handler that does nothing, unlike SIG_IGN, is not inherited by the programs that the shell starts.
 void only_return(int) {}
 
-void set_handler(int signal, void (*handler)(int)) {
+// Without SA_RESTART reading from a terminal ends with the signal.
+void set_handler(int signal, void (*handler)(int), int flags = 0) {
     struct sigaction action {};
     action.sa_handler = handler;
+    action.sa_flags = flags;
     sigemptyset(&action.sa_mask);
-    sigaction(signal, &action, nullptr);  // without SA_RESTART: reading from a terminal must end
+    sigaction(signal, &action, nullptr);
 }
 
 // Calls the original function, the first upvalue, with the arguments given.
@@ -109,6 +111,8 @@ void handle_signals(Patience patience) {
     patience_with_code = patience;
     set_handler(SIGINT, on_interrupt);
     set_handler(SIGPIPE, patience == Patience::script ? SIG_DFL : only_return);
+    // Ctrl-\ would end a session without a word; Ctrl-C is what stops things in it.
+    if (patience == Patience::shell) set_handler(SIGQUIT, only_return, SA_RESTART);
     set_handler(SIGXFSZ, only_return);  // a file beyond the limit of its size is an error of writing it
 }
 

@@ -13,9 +13,7 @@
 #include "tests/faults/hooks.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,13 +39,11 @@
 #include "lua/shell/display.hpp"
 #include "lua/shell/evaluate.hpp"
 #include "lua/shell/state.hpp"
+#include "tests/faults/children.hpp"
 #include "tests/faults/examples.hpp"
 
 namespace causeway::faults {
 namespace {
-
-constexpr unsigned patience = 120;  // seconds for one call; one that takes longer hangs
-constexpr int run_again_every = 8;  // refused allocations between two runs of the example with none refused
 
 struct Request {
     long most = 0;   // places of an example; 0: all
@@ -69,20 +65,6 @@ struct Silent : lua::Display {
 };
 
 using State = std::unique_ptr<lua_State, void (*)(lua_State*)>;
-
-// What the process that runs an example tells the one that waits for it, in memory that both see.
-struct Report {
-    std::size_t next;  // place in the list of those to try
-    long tried, refused;
-    int faults;
-    char text[1 << 14];  // one line for each of the first faults
-
-    void fault(const std::string& what) {
-        ++faults;
-        const std::size_t used = std::strlen(text);
-        std::snprintf(text + used, sizeof text - used, "    %s\n", what.c_str());
-    }
-};
 
 // One allocation to refuse.
 struct Place {
@@ -314,28 +296,12 @@ void hide_output() {
 
 // Calls f in a process of its own in an empty folder. The status that waitpid tells.
 template <class F>
-int in_child(F f) {
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
+int in_empty_folder(F f) {
+    return in_child([&] {
         hide_output();
         remove_files();
         f();
-        _exit(0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return status;
-}
-
-template <class T>
-T& shared() {
-    void* place = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (place == MAP_FAILED) {
-        std::perror("mmap");
-        std::exit(2);
-    }
-    return *static_cast<T*>(place);
+    });
 }
 
 // All places, or some: the first of each of `most` parts of the same length, at random inside of it.
@@ -359,7 +325,7 @@ void run_in_children(const Example& example, const Request& request, std::mt1993
     static auto& allocations = shared<long>();
     static auto& report = shared<Report>();
     allocations = -1;
-    in_child([&] {
+    in_empty_folder([&] {
         Runner runner(example, request.kind);
         runner.run({0, false});
         runner.run({0, false});
@@ -370,12 +336,11 @@ void run_in_children(const Example& example, const Request& request, std::mt1993
     const std::vector<Place> places = places_of(std::max(0L, allocations), request, random);
     int deaths = 0;
     while (allocations >= 0) {
-        const int status = in_child([&] { run_example(example, places, report, request); });
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) break;
+        const int status = in_empty_folder([&] { run_example(example, places, report, request); });
+        if (ended_well(status)) break;
         ++deaths;
         const std::string place = report.next < places.size() ? text_of(places[report.next]) : "at the end";
-        report.fault(place + ": the process died" +
-                     (WIFSIGNALED(status) ? std::string(" of ") + strsignal(WTERMSIG(status)) : ""));
+        report.fault(place + ": " + death(status));
         ++report.tried;
         ++report.refused;
         if (report.next++ >= places.size()) break;

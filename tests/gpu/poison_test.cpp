@@ -1,6 +1,8 @@
 // A value that is not finite stays behind its token: one NaN, Inf or huge number at token j of one input changes no
 // output that does not depend on it, and every output that does is not finite where the value was NaN.
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -55,6 +57,15 @@ bool depends(const std::string& input, const Place& at, Index group, Index b, In
 
 double allowed(DType type) { return type == DType::f32 ? 1e-4 : type == DType::bf16 ? 3e-2 : 4e-3; }
 
+// Counts the calls of this process and the kinds of them with a fault; says so where the long runs ask.
+void count(Index calls, std::size_t faults) {
+    static Index all_calls = 0;
+    static std::size_t all_faults = 0;
+    all_calls += calls, all_faults += faults;
+    if (std::getenv("CAUSEWAY_POISON_COUNTS"))
+        std::printf("gpu-poison: %lld cases, %zu faults\n", static_cast<long long>(all_calls), all_faults);
+}
+
 // Poisons one place after the other and remembers the kinds of calls that let a value through.
 class Survey {
 public:
@@ -79,6 +90,7 @@ public:
         std::string leaks, hidden;
         for (const auto& [kind, n] : leaks_) leaks += "\n  " + kind + ": " + std::to_string(n) + " calls";
         for (const auto& [kind, n] : hidden_) hidden += "\n  " + kind + ": " + std::to_string(n) + " calls";
+        count(calls_, leaks_.size() + hidden_.size());
         INFO(calls_ << " calls");
         INFO("reached what it must not:" << leaks);
         INFO("does not reach what it must:" << hidden);
@@ -355,6 +367,7 @@ public:
     void report() const {
         std::string leaks;
         for (const auto& [kind, n] : leaks_) leaks += "\n  " + kind + ": " + std::to_string(n) + " calls";
+        count(calls_, leaks_.size());
         INFO(calls_ << " calls; reached what it must not:" << leaks);
         CHECK(leaks_.empty());
         CHECK(calls_ > 100);

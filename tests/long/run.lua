@@ -13,6 +13,8 @@ local minutes = tonumber(os.getenv("CAUSEWAY_LONG_MINUTES") or "") or 10
 local seconds = math.max(1, math.floor(60 * minutes))
 local most = tonumber(os.getenv("CAUSEWAY_LONG_PLACES") or "") or 0
 
+local no_gpu = 3  -- the exit status of a program that needs one
+
 -- A run: what it does, its command (in which words with $ are replaced), and how its last lines are read.
 local function in_words(text)
   local cases, faults = text:match(".*%f[%d](%d+) cases, .-(%d+) faults")  -- of the last line that has them
@@ -35,12 +37,30 @@ local runs = {
     read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST" },
   { name = "threads", what = "the same with starts of threads", read = in_words,
     command = "$BUILD/tests/causeway-faults --threads" },
+  { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all kinds",
+    read = in_words, command = "$BUILD/tests/causeway-gpu-faults --most $MOST",
+    needs = "$BUILD/tests/causeway-gpu-faults" },
+  { name = "cuda-two", what = "the same in calls that take two GPUs", read = in_words,
+    command = "$BUILD/tests/causeway-gpu-faults --only 'on 2' --most $MOST",
+    needs = "$BUILD/tests/causeway-gpu-faults" },
+  { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = in_words,
+    command = "$BUILD/tests/causeway-gpu-faults --pretend --most $MOST",
+    needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.poison-long]'" },
+  { name = "gpu-poison", what = "the same in attention and gradients on a GPU", read = in_words,
+    command = "CAUSEWAY_POISON_COUNTS=1 $BUILD/tests/causeway-gpu-tests '[gpu-poison]'", gpu = true,
+    needs = "$BUILD/tests/causeway-gpu-tests" },
   { name = "bits", what = "a call with another end and among other texts, bit for bit, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.bits-long]'" },
   { name = "gpu-shapes", what = "a random call on a GPU, ten times, beside the definition on the CPU", read = in_words,
-    command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", needs = "$BUILD/tests/causeway-gpu-tests" },
+    command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", gpu = true,
+    needs = "$BUILD/tests/causeway-gpu-tests" },
+  { name = "keys", what = "sequences of keys at the prompt, with libedit", read = in_words,
+    command = "$BUILD/tests/causeway-keys --seconds $SECONDS $BUILD/tests/causeway-with-libedit",
+    needs = "$BUILD/tests/causeway-with-libedit" },
+  { name = "keys-readline", what = "the same with GNU Readline", read = in_words,
+    command = "$BUILD/tests/causeway-keys --seconds $SECONDS $BUILD/causeway" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
@@ -154,33 +174,43 @@ for _, run in ipairs(runs) do
   if run.name:find(only, 1, true) then chosen[#chosen + 1] = run end
 end
 local tree = output_of("git describe --always --dirty=+ --exclude '*'"):match("%S+")
+
+-- Runs one; its faults, or nil and why it was not run.
+local function counted(run)
+  if run.needs and not exists(filled(run.needs)) then
+    return nil, filled(run.needs) .. " was not built (fuzzers need clang, tests of a GPU nvcc)"
+  end
+  if run.gpu and not has_gpu() then return nil, "no GPU was found" end
+  if run.before then output_of(filled(run.before)) end
+  local start = os.time()
+  local text, status = output_of(filled(run.command))
+  if status == no_gpu then return nil, "no GPU was found" end
+  local cases, found = run.read(text, status)
+  local took = os.time() - start
+  if not cases then
+    cases, found = 0, 1
+  elseif cases == 0 and status == 0 then
+    return nil, "nothing of it can be tried here"
+  elseif status ~= 0 and found == 0 then
+    found = 1
+  end
+  print(("%s cases, %s faults, %s"):format(grouped(cases), grouped(found), lasted(took)))
+  if found > 0 then print(text) end
+  local counts = read_counts()
+  counts[run.name] = { name = run.name, cases = cases, faults = found, seconds = took, tree = tree,
+    date = os.date("!%Y-%m-%d") }
+  write_counts(counts)
+  write_page(counts)
+  return found
+end
+
 local faults, begun = 0, os.time()
 for i, run in ipairs(chosen) do
-  if run.needs and not exists(filled(run.needs)) then
-    print(("%2d/%d  %-12s skipped: clang, which builds the fuzzers, was not found"):format(i, #chosen, run.name))
-  else
-    io.write(("%2d/%d  %-12s ..."):format(i, #chosen, run.name))
-    io.flush()
-    if run.before then output_of(filled(run.before)) end
-    local start = os.time()
-    local text, status = output_of(filled(run.command))
-    local cases, found = run.read(text, status)
-    local took = os.time() - start
-    if not cases then
-      cases, found = 0, 1
-    elseif status ~= 0 and found == 0 then
-      found = 1
-    end
-    faults = faults + found
-    print(("\r%2d/%d  %-12s %s cases, %s faults, %s"):format(i, #chosen, run.name, grouped(cases), grouped(found),
-      lasted(took)))
-    if found > 0 then print(text) end
-    local counts = read_counts()
-    counts[run.name] = { name = run.name, cases = cases, faults = found, seconds = took, tree = tree,
-      date = os.date("!%Y-%m-%d") }
-    write_counts(counts)
-    write_page(counts)
-  end
+  io.write(("%2d/%d  %-12s "):format(i, #chosen, run.name))
+  io.flush()
+  local found, why = counted(run)
+  if not found then print("skipped: " .. why) end
+  faults = faults + (found or 0)
 end
 print(("%d faults in %s"):format(faults, lasted(os.time() - begun)))
 os.exit(faults == 0)

@@ -1,12 +1,16 @@
 // A person at a terminal: the program on a pseudo-terminal, typed to and read from.
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
@@ -29,7 +33,10 @@ public:
         const auto argv = command_line(arguments, program);
         child_ = forkpty(&terminal_, nullptr, nullptr, &size);
         if (child_ < 0) throw std::runtime_error("no pseudo-terminal");
-        if (child_ > 0) return;
+        if (child_ > 0) {
+            fcntl(terminal_, F_SETFL, O_NONBLOCK);
+            return;
+        }
         become_program(home, argv, std::move(environment));
     }
     ~Terminal() {
@@ -42,11 +49,16 @@ public:
     Terminal(const Terminal&) = delete;
     Terminal& operator=(const Terminal&) = delete;
 
+    // What the program shows meanwhile is taken from it, or it would wait for us as we for it.
     void type(const std::string& keys) {
+        const auto limit = std::chrono::steady_clock::now() + patience;
         for (std::size_t sent = 0; sent < keys.size();) {
-            const ssize_t n = write(terminal_, keys.data() + sent, keys.size() - sent);
-            if (n <= 0) throw std::runtime_error("the program reads no more; it showed:\n" + shown_);
-            sent += static_cast<std::size_t>(n);
+            const short events = wait_until(limit, POLLIN | POLLOUT);
+            if (events & POLLIN) take_what_is_there();
+            const ssize_t n = events & POLLOUT ? write(terminal_, keys.data() + sent, keys.size() - sent) : 0;
+            if (n > 0) sent += static_cast<std::size_t>(n);
+            if (closed_ || (events & (POLLIN | POLLOUT)) == 0 || (n < 0 && errno != EAGAIN))
+                throw std::runtime_error("the program reads no more; it showed:\n" + shown_);
         }
     }
     void enter(const std::string& line) { type(line + "\r"); }
@@ -54,15 +66,22 @@ public:
     // Waits until `text` is shown behind everything waited for before; returns what was shown up to its end.
     // Control sequences and carriage returns are left out of both.
     std::string wait_for(const std::string& text) {
-        const auto limit = std::chrono::steady_clock::now() + patience;
-        for (;;) {
-            if (const auto at = shown_.find(text, seen_); at != std::string::npos) {
-                const std::string passed = shown_.substr(seen_, at + text.size() - seen_);
+        const std::size_t begin = seen_;
+        if (!shows(text, patience))
+            throw std::runtime_error("\"" + text + "\" was not shown in time, but:\n" + shown_.substr(begin));
+        return shown_.substr(begin, seen_ - begin);
+    }
+    // The same, false where it is not shown in this time.
+    bool shows(const std::string& text, std::chrono::milliseconds time) {
+        const auto limit = std::chrono::steady_clock::now() + time;
+        for (std::size_t from = seen_;;) {
+            if (const auto at = shown_.find(text, from); at != std::string::npos) {
                 seen_ = at + text.size();
-                return passed;
+                return true;
             }
-            if (!read_more(limit))
-                throw std::runtime_error("\"" + text + "\" was not shown in time, but:\n" + shown_.substr(seen_));
+            from =
+                std::max(seen_, shown_.size() - std::min(shown_.size(), text.size()));  // no need to look there again
+            if (!read_more(limit)) return false;
         }
     }
     // The next prompt, behind the answer to what was entered.
@@ -86,21 +105,35 @@ public:
         return shell_status(status);
     }
 
+    void resize(const winsize& size) { ioctl(terminal_, TIOCSWINSZ, &size); }
+    void kill_program() { kill(child_, SIGKILL); }
+
+    bool has_closed() const { return closed_; }  // as the program does at its end
     const std::string& shown() const { return shown_; }
     const std::string& raw() const { return raw_; }  // with control sequences
 
 private:
-    // False when the program has closed the terminal or the time is over.
-    bool read_more(std::chrono::steady_clock::time_point limit) {
+    // What the terminal is ready for; 0 when the time is over.
+    short wait_until(std::chrono::steady_clock::time_point limit, short events) {
         const auto left =
             std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now()).count();
-        pollfd ready{terminal_, POLLIN, 0};
-        if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) return false;
+        pollfd ready{terminal_, events, 0};
+        if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) return 0;
+        return ready.revents & POLLHUP ? static_cast<short>(ready.revents | POLLIN) : ready.revents;
+    }
+
+    void take_what_is_there() {
         char bytes[4096];
         const ssize_t n = ::read(terminal_, bytes, sizeof bytes);
-        if (n <= 0) return false;
+        closed_ = n == 0 || (n < 0 && errno != EAGAIN);
         for (ssize_t i = 0; i < n; ++i) take(bytes[i]);
-        return true;
+    }
+
+    // False when the program has closed the terminal or the time is over.
+    bool read_more(std::chrono::steady_clock::time_point limit) {
+        if (closed_ || !(wait_until(limit, POLLIN) & POLLIN)) return false;
+        take_what_is_there();
+        return !closed_;
     }
 
     void take(char c) {
@@ -116,7 +149,7 @@ private:
 
     int terminal_ = -1;
     pid_t child_ = -1;
-    bool ended_ = false, in_escape_ = false;
+    bool ended_ = false, closed_ = false, in_escape_ = false;
     std::string raw_, shown_;
     std::size_t seen_ = 0;
 };

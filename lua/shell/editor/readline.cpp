@@ -40,6 +40,12 @@ public:
         rl_change_environment = 0;
         rl_bind_key('\t', complete_here);
         rl_getc_function = read_key;
+        // With callbacks readline 8.2 dies where the character that is searched for is Esc and another key follows at
+        // once.
+        for (const Keymap map : {emacs_standard_keymap, emacs_meta_keymap}) {
+            rl_unbind_function_in_map(rl_char_search, map);
+            rl_unbind_function_in_map(rl_backward_char_search, map);
+        }
         using_history();
         for (const auto& entry : history_.load()) add_history(entry.c_str());
     }
@@ -60,6 +66,8 @@ public:
     }
 
 private:
+    // How often a key is repeated at most: nothing hears Ctrl-C meanwhile.
+    static constexpr int largest_count = 1000;
     static inline ReadlineReader* reading_ = nullptr;  // readline's callbacks carry no context
 
     static void take_line(char* line) {
@@ -90,6 +98,7 @@ private:
     // After Ctrl-C readline gets a key that does nothing, and the end of the input where it asks on, as it does inside
     // a paste.
     static int read_key(FILE*) {
+        rl_numeric_arg = std::clamp(rl_numeric_arg, -largest_count, largest_count);
         if (const int key = reading_->next_key(); key >= 0) return key;
         if (!interrupt::requested()) return EOF;
         return std::exchange(reading_->interruption_told_, true) ? EOF : 0;

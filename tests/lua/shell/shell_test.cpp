@@ -474,6 +474,41 @@ TEST_CASE("a history is the owner's alone from its creation, and no other file i
     }
 }
 
+TEST_CASE("a session that is killed has kept its entries, the one that ran too", "[lua][shell][history]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program);
+    CHECK(shell.answer("1 + 1") == "2\n");
+    shell.terminal.enter("print('started') while true do end");
+    shell.terminal.wait_for("started\n");
+    shell.terminal.kill_program();
+    CHECK(shell.terminal.wait_for_end() == 128 + SIGKILL);
+    CHECK(read_bytes(shell.home / ".local/state/causeway/history") == "1 + 1\nprint('started') while true do end\n");
+}
+
+// Chance tries others: tests/keys.
+TEST_CASE("keys that would end other sessions, or keep them for ever", "[lua][shell][interrupt]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program);
+    for (const std::string keys : {"\034", "\035\033a", "\0332147483648a"}) {
+        CAPTURE(keys);
+        shell.terminal.type(keys);
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        shell.terminal.type(ctrl_c);
+        REQUIRE_NOTHROW(shell.terminal.wait_for_prompt());
+        REQUIRE(shell.answer("'alive'") == "\"alive\"\n");
+    }
+    shell.terminal.enter("print('started') while true do end");
+    shell.terminal.wait_for("started\n");
+    shell.terminal.type("\034");
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    shell.terminal.type(ctrl_c);
+    shell.terminal.wait_for("interrupted\n");
+    shell.terminal.wait_for_prompt();
+    shell.leave();
+}
+
 TEST_CASE("a status line is replaced and gives way to what is shown", "[lua][shell][display]") {
     Session shell;
     shell.terminal.enter("causeway._status('half') causeway._status('whole') display(1)");

@@ -1,0 +1,29 @@
+// A sample of what a program of tests/faults runs, as a test.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
+#include "tests/paths.hpp"
+#include "tests/temporary.hpp"
+
+namespace causeway::test {
+
+// Runs the program, which must find no fault; where it is not built, the tests of `what` count as skipped.
+inline void run_sample(const std::string& name, const std::string& arguments, const std::string& what) {
+    const auto program = std::filesystem::path(program_path()).parent_path() / "tests" / name;
+    if (!std::filesystem::exists(program)) {
+        skip(what, name + " is not built, nor can it be with the sanitizers, whose functions are in the same places");
+        return;
+    }
+    const testing::TemporaryFolder folder;
+    const int status = std::system((program.string() + " " + arguments + " >" + (folder / "out") + " 2>&1").c_str());
+    INFO(testing::read_bytes(folder / "out"));
+    CHECK(status == 0);
+    CHECK(testing::read_bytes(folder / "out").find(" cases, ") != std::string::npos);
+}
+
+}  // namespace causeway::test
